@@ -1,9 +1,9 @@
-//! Forwarding time while a bridge exports, beside a bridge that exports nothing.
+//! Forwarding time with exports of a bridge (sFlow, IPFIX, NetFlow), compared with no exports.
 //!
-//! A packet thread forwards a round of flows, one packet each, which all hit a cache. `samples` is the
-//! work of sFlow, and also of IPFIX, which has samplers of the same kind. `flows` is the work of NetFlow,
-//! which counts every packet. A reader empties the rings between two rounds. Times are CPU time of
-//! the thread.
+//! A packet thread forwards a round of flows, one packet each, which all hit a cache. `samples`
+//! measures the sampling of sFlow and IPFIX, which have samplers of one kind. `flows` measures
+//! NetFlow, which counts every packet. A reader empties the rings between two rounds. Times are CPU
+//! time of the thread.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
 
@@ -20,13 +20,13 @@ use shunt_datapath::{
 
 use crate::wired::packet_thread::{BRIDGE, WiredThread};
 
-/// Flows of a round: few, and more than the exact-match cache holds.
+/// Numbers of flows in a round: few, and more than the exact-match cache holds.
 const SIZES: [u16; 2] = [64, 8192];
 
-/// The default of `sampling`, and the rate of a busy collector.
+/// The sampling rates 1 in N: the default of `sampling`, and a much higher rate.
 const RATES: [u32; 2] = [400, 16];
 
-/// Bytes of a sampled packet.
+/// Number of bytes to copy of a sampled packet.
 const HEADER: usize = 128;
 
 /// A packet thread with a cached rule, and the readers of its exports.
@@ -54,7 +54,7 @@ impl Bench {
         self
     }
 
-    /// Counts all flows.
+    /// Counts all flows for NetFlow.
     fn with_flows(mut self) -> Self {
         let (cache, receiver) = netflow_cache(BRIDGE, NETFLOW_FLOWS_MAX, 1);
         let cache = Some(Box::new(cache));

@@ -1,10 +1,10 @@
-//! Lookup of a packet in a chain of four stages, compared with one in the megaflow cache.
+//! Time of a lookup in a chain of four stages, compared with a lookup in the megaflow cache.
 //!
 //! Each stage has as many entries as the megaflow cache, so a lookup in the chain may cost as much
-//! as four in that cache. Both caches are of the same tables, and both check that the entry found
-//! is live. Packets of the chain have any source and any target: the traversals of two packets
-//! share LTM entries, but no whole traversal was seen when the chain was filled. `all` fits the L2
-//! cache, `many` does not.
+//! as four in that cache. Both caches hold entries of the same tables, and both check that the
+//! found entry is live. Packets of the chain have any source and any target: the traversals of two
+//! packets share LTM entries. The chain was filled by packets of other traversals. The entries of
+//! `all` fit into the L2 cache of the processor, those of `many` do not.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -33,7 +33,7 @@ const FIELDS: [FieldId; 4] = [FieldId::EthSrc, FieldId::Ipv4Src, FieldId::Ipv4Ds
 /// Entries of a stage, and of the megaflow cache.
 const SIZES: [(&str, u32); 2] = [("all", 256), ("many", 8192)];
 
-/// Actions of the first table: later stages match a header that it rewrites.
+/// Actions of the first table: `routed` rewrites a header that later stages match.
 const KINDS: [(&str, &str); 2] = [("plain", ""), ("routed", "dec_ttl,")];
 
 /// Packets to look up, in order.
@@ -117,7 +117,7 @@ fn chain(size: u32, also: &str) -> (Gigaflow, Owner, Vec<FlowKey>) {
 
 /// Creates a megaflow cache of the same tables, its owner, and packets that hit.
 ///
-/// It has as many entries as a stage.
+/// The cache has as many entries as a stage of the chain.
 fn megaflow(size: u32, also: &str) -> (MegaflowCache, Owner, Vec<FlowKey>) {
     let pipeline = pipeline(size, also);
     let mut owner = owner(&pipeline, size as usize);

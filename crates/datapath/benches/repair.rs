@@ -1,10 +1,10 @@
-//! Forwarding time after a change that makes every entry stale: with repair, without it, and before
-//! a change.
+//! Forwarding time after a change that makes every entry stale, with and without repair.
 //!
 //! A packet thread forwards a round of flows, one packet each. `before` is a round with all flows
 //! cached. `off` and `on` are the first round after the replacement of a rule that every flow
-//! depends on. They include the iteration that takes the invalidation, and the wait of each packet.
-//! `few` fits the translations of one iteration, `many` does not. Times are CPU time of the thread.
+//! depends on. Both include the iteration that takes the invalidation, and the time that packets
+//! wait. The translations of `few` flows fit into one iteration, those of `many` flows do not.
+//! Times are CPU time of the thread.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
 
@@ -17,10 +17,10 @@ use shunt_datapath::{Repair, ThreadConfig};
 
 use crate::wired::packet_thread::WiredThread;
 
-/// Flows of a round.
+/// Numbers of flows in a round.
 const SIZES: [(&str, u16); 2] = [("few", 16), ("many", 2048)];
 
-/// A packet thread with the entries of some flows.
+/// A packet thread with cache entries of some flows.
 struct Bench {
     thread: WiredThread,
     flows: u16,

@@ -1,7 +1,7 @@
 //! Packet captures: copies of packets at a port, or of dropped packets.
 //!
 //! A capture has a bounded ring for each packet thread. The thread copies frames into the ring, and
-//! counts frames that do not fit; it never waits. Without a capture a burst costs one check of an
+//! counts frames that do not fit, but never waits. Without a capture, a burst costs one check of an
 //! empty list.
 
 use std::fmt;
@@ -14,7 +14,7 @@ use crate::packet::{buffer::Packet, virtio};
 /// Capacity of the ring between one thread and the reader of a capture.
 pub const CAPTURE_RING: usize = 1024;
 
-/// The point at which a capture copies packets.
+/// The packets that a capture copies: those of a port, or dropped packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapturePlace {
     /// A port: packets received and sent.
@@ -29,21 +29,21 @@ pub enum CapturePlace {
 /// A captured packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Captured {
-    /// Time of the iteration.
+    /// Time of the iteration that copied the packet.
     pub time: Time,
     /// The frame, with complete checksums.
     pub frame: Vec<u8>,
 }
 
-/// The endpoint of a capture in one packet thread.
+/// The state of a capture in one packet thread.
 pub struct CaptureTap {
     /// Number of the capture.
     pub id: u64,
-    /// The point of the capture.
+    /// The packets to copy.
     pub place: CapturePlace,
     /// The ring for copies.
     pub packets: Producer<Captured>,
-    /// Number of copies that did not fit the ring.
+    /// Number of copies for which the ring was full.
     pub lost: u64,
 }
 
@@ -76,7 +76,7 @@ impl Taps {
         self.taps.push(tap);
     }
 
-    /// Ends a capture. Returns the number of copies that did not fit its ring.
+    /// Ends a capture. Returns the number of copies for which its ring was full.
     pub(crate) fn remove(&mut self, id: u64) -> u64 {
         let place = self.taps.iter().position(|tap| tap.id == id);
         place.map_or(0, |place| self.taps.swap_remove(place).lost)

@@ -1,7 +1,7 @@
 //! Commands of the control plane to a packet thread, handled between bursts.
 //!
-//! Commands are rare and may allocate. A reply is a closure that runs on the packet thread; it must only
-//! pass the result on.
+//! Commands are rare and may allocate. A reply is a closure that runs on the packet thread, so it
+//! must only pass the result to another thread.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -29,7 +29,7 @@ pub const NO_INGRESS: DatapathPort = DatapathPort::new(u32::MAX);
 /// The maximum number of a datapath port: threads index ports by number.
 pub const DATAPATH_PORT_MAX: u32 = 65_535;
 
-/// Passes the result of a command on.
+/// A function that passes the result of a command to the sender.
 pub type Reply<T> = Box<dyn FnOnce(T) + Send>;
 
 /// A request to a packet thread.
@@ -40,19 +40,19 @@ pub enum Command {
     AddReceiver(Box<ThreadReceiver>),
     /// Return the queues of a port, since a packet thread does not close them.
     ///
-    /// `None` if it has none.
+    /// `None` if the thread has no queues of the port.
     RemovePort(DatapathPort, Reply<Option<Queues>>),
     /// Bind a port to a bridge, with its port number there.
     Bind(DatapathPort, BridgeId, PortNo),
-    /// Limit the rate of the packets received from a port; `None` ends it.
+    /// Limit the rate of the packets received from a port; `None`: no limit.
     PoliceIngress(DatapathPort, Option<Arc<IngressPolicer>>),
-    /// Set the quality of service of the packets sent to a port; `None` ends it.
+    /// Set the quality of service of the packets sent to a port; `None`: none.
     SetQos(DatapathPort, Option<PortQos>),
     /// Execute a traversal on a packet from a controller, and credit its rules.
     Inject(Box<Injection>),
     /// Reply at once, which proves that the thread iterates.
     ///
-    /// A sleeping thread wakes for it.
+    /// A sleeping thread wakes for a ping.
     Ping(Reply<()>),
     /// Credit all hits until now, then reply.
     Pull(Reply<()>),
@@ -64,21 +64,21 @@ pub enum Command {
     Tune(Tuning),
     /// Remove all cache entries.
     EmptyCaches,
-    /// Send keys that missed to this offload agent from now on; `None` stops it.
+    /// Send offload candidates to this agent from now on; `None` stops this.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
     /// Take forecasts, and run predictors; `None` ends both.
     Forecasts(Option<Box<ThreadForecasts>>),
     /// Start a capture.
     StartCapture(CaptureTap),
-    /// End a capture; returns the number of copies that did not fit its ring.
+    /// End a capture; returns the number of copies for which its ring was full.
     StopCapture(u64, Reply<u64>),
-    /// Sample the packets that a bridge receives; `None` ends it.
+    /// Sample the packets that a bridge receives; `None` ends the sampling.
     Sample(BridgeId, SampleUse, Option<Box<PacketSampler>>),
-    /// Sample the packets for which rules ask; `None` ends it.
+    /// Sample packets by `sample` actions of rules; `None` ends the sampling.
     SampleByRules(Option<Box<RuleSampler>>),
-    /// Count the flows that a bridge receives; `None` ends it.
+    /// Count the NetFlow flows that a bridge receives; `None` ends the counting.
     ///
-    /// Returns the previous cache.
+    /// Returns the previous NetFlow cache.
     CountFlows(BridgeId, Option<Box<NetflowCache>>, Reply<Option<Box<NetflowCache>>>),
 }
 
@@ -93,7 +93,7 @@ pub struct Tuning {
     pub verify_one_in: u32,
     /// Selects whether stale entries are re-translated.
     pub repair: Repair,
-    /// Selects the wildcard cache. A different one starts empty.
+    /// Selects the wildcard cache. A different wildcard cache starts empty.
     pub wildcard: Wildcard,
     /// Longest sleep of an idle thread; zero: it never sleeps.
     pub sleep_max: Duration,
@@ -107,7 +107,7 @@ pub enum Repair {
     Off,
     /// Re-translate entries that still receive packets.
     On,
-    /// As `On`, but at most this number per second.
+    /// As `On`, but at most this number of re-translations per second.
     Rate(u32),
 }
 
@@ -180,7 +180,7 @@ pub struct ThreadReceiver {
     pub queue: Box<dyn RxQueue>,
     /// The counters of this thread for the port.
     pub traffic: Arc<PortTraffic>,
-    /// The limit of the packets that are received, if there is one.
+    /// The rate limit of received packets, if there is one.
     pub policer: Option<Arc<IngressPolicer>>,
 }
 
@@ -207,7 +207,7 @@ pub struct DumpedEntry {
     pub bytes: u64,
     /// Time of the last hit.
     pub used: Time,
-    /// The position in a chain of stages, if this is an LTM entry.
+    /// The position of an LTM entry in the chain of stages.
     pub link: Option<CoverageLink>,
     /// The origin of the forecast of the entry; `None`: a packet caused it.
     pub forecast: Option<ForecastSource>,

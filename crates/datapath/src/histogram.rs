@@ -1,13 +1,13 @@
-//! Histograms of durations, in buckets that double.
+//! Histograms of durations, in buckets that double in length.
 
 use std::time::Duration;
 
 use crate::metrics::Counter;
 
-/// Number of buckets; the last one holds durations of minutes.
+/// Number of buckets; the last bucket holds durations of minutes.
 const BUCKETS: usize = 40;
 
-/// Durations in buckets that double.
+/// A histogram of durations, in buckets that double in length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     /// Bucket *n* counts durations from half of 2^n nanoseconds up to 2^n.
@@ -16,7 +16,7 @@ pub struct Histogram {
     longest: Duration,
 }
 
-/// A [`Histogram`] that one thread adds to and any thread reads.
+/// A [`Histogram`] to which one thread adds, and which any thread reads.
 #[derive(Debug)]
 pub struct HistogramCounters {
     counts: [Counter; BUCKETS],
@@ -24,18 +24,18 @@ pub struct HistogramCounters {
     longest_ns: Counter,
 }
 
-/// Returns a duration in nanoseconds. 64 bits of them last for 584 years.
+/// Returns a duration in nanoseconds; 64 bits suffice for 584 years.
 fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Returns the bucket of a duration; longer ones belong to the last bucket.
+/// Returns the bucket of a duration; very long durations are in the last bucket.
 fn bucket_of(nanoseconds: u64) -> usize {
     ((u64::BITS - nanoseconds.leading_zeros()) as usize).min(BUCKETS - 1)
 }
 
 impl HistogramCounters {
-    /// Counts a duration; only the one writer may call it.
+    /// Counts a duration; only the writing thread may call this.
     pub fn add(&self, time: Duration) {
         let time = nanoseconds(time);
         self.counts[bucket_of(time)].add(1);
@@ -89,9 +89,9 @@ impl Histogram {
         self.longest
     }
 
-    /// Returns the buckets from the first to the last that is not empty.
+    /// Returns the buckets up to the last bucket that is not empty.
     ///
-    /// Each has its upper bound.
+    /// Each bucket is its upper bound and its count.
     pub fn buckets(&self) -> impl Iterator<Item = (Duration, u64)> + '_ {
         let is_used = |count: &u64| *count > 0;
         let first = self.counts.iter().position(is_used).unwrap_or(BUCKETS);
@@ -100,9 +100,9 @@ impl Histogram {
         own.map(|(bucket, count)| (Duration::from_nanos(1 << bucket), *count))
     }
 
-    /// Returns the duration that `per_mille` of 1000 are below.
+    /// Returns the duration below which `per_mille` of 1000 durations are.
     ///
-    /// It is as precise as its bucket.
+    /// The result is the upper bound of a bucket.
     #[must_use]
     pub fn below(&self, per_mille: u64) -> Duration {
         let wanted = (self.count() * per_mille).div_ceil(1000);

@@ -1,7 +1,8 @@
-//! Counters of packet threads: one writer each, relaxed, summed when read.
+//! Counters of packet threads: each has one writer, and readers add up all threads.
 //!
-//! Every packet ends exactly once and is counted there. With R received, I injected by a controller and
-//! C copied (a packet to three ports is copied twice; the last output takes the original):
+//! Every packet ends exactly once, and is counted in one counter. With R received, I injected by a
+//! controller and C copied (a packet to three ports is copied twice; the last output takes the
+//! original):
 //!
 //! ```text
 //!   R + I + C  =  sent + punted + dropped (by reason) + held
@@ -24,21 +25,21 @@ pub const CHAIN_MAX: usize = 16;
 
 const _: () = assert!(CHAIN_MAX <= u8::MAX as usize, "stages are counted with 8 bits");
 
-/// A counter that one thread adds to and any thread reads.
+/// A counter to which one thread adds, and which any thread reads.
 ///
-/// An addition is a load and a store, twenty times cheaper than an atomic addition. It is right because
-/// there is one writer.
+/// An addition is a load and a store, twenty times cheaper than an atomic addition. No addition is
+/// lost, because there is one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to the value; only the one writer may call it.
+    /// Adds to the value; only the writing thread may call this.
     #[inline]
     pub fn add(&self, count: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
-    /// Sets the value; only the one writer may call it.
+    /// Sets the value; only the writing thread may call this.
     #[inline]
     pub fn set(&self, value: u64) {
         self.0.store(value, Ordering::Relaxed);
@@ -53,7 +54,7 @@ impl Counter {
 }
 
 reasons! {
-    /// Why a packet was dropped.
+    /// The reason why a packet was dropped.
     DropReason {
         /// No rule of a table matches it.
         NoMatchingRule = "no_matching_rule",
@@ -143,7 +144,7 @@ reasons! {
         TxRefused = "tx_refused",
         /// The queue of packet-ins to the controllers was full.
         PacketInQueueFull = "packet_in_queue_full",
-        /// A message for multicast snooping: its port received too many, or the queue was full.
+        /// A message for snooping: its port received too many, or the queue was full.
         SnoopingMessageRefused = "snooping_message_refused",
         /// A frame for LACP: its port received too many, or the queue was full.
         LacpFrameRefused = "lacp_frame_refused",
@@ -177,7 +178,7 @@ impl Deref for DropCounters {
 }
 
 reasons! {
-    /// Why a frame was lost at a port before a packet thread looked it up.
+    /// The reason why a frame was lost at a port before it was looked up.
     RxLoss {
         /// The receive ring or receive queue of the device was full.
         RingFull = "rx_ring_full",
@@ -190,7 +191,7 @@ reasons! {
     }
 }
 
-/// Number of buckets of [`ThreadCounters::acks`].
+/// The number of buckets of [`ThreadCounters::acks`].
 pub const ACK_BUCKETS: usize = 4;
 
 /// The counters of one packet thread.
@@ -204,7 +205,7 @@ pub struct ThreadCounters {
     pub received: Counter,
     /// Packets injected by controllers.
     pub injected: Counter,
-    /// Copies made.
+    /// Copies of packets that were made.
     pub copied: Counter,
     /// Packets, not copies, with at least one output or punt.
     pub forwarded: Counter,
@@ -242,8 +243,8 @@ pub struct ThreadCounters {
     pub upcalls: Counter,
     /// Times from the receipt of a packet that missed until it was executed.
     ///
-    /// The time begins with the poll loop iteration that received the packet. Packets that another
-    /// translation served while they waited are not counted.
+    /// The time begins with the poll loop iteration that received the packet. Packets that hit an
+    /// entry of another packet's translation while they waited are not counted.
     pub set_up: HistogramCounters,
     /// Live entries.
     pub entries: Counter,
@@ -296,7 +297,7 @@ pub struct CacheCounters {
 pub struct ChainCounters {
     /// Packets that hit in every stage that they needed.
     pub hits: Counter,
-    /// Entries that these packets hit.
+    /// Entries that packets with a complete hit have hit.
     pub steps: Counter,
     /// Packets that hit no entry.
     pub misses: Counter,
@@ -378,7 +379,7 @@ impl PortTraffic {
 }
 
 impl ChainCounters {
-    /// Sets the tags and stages to empty; only the one writer may call it.
+    /// Sets the counts of tags and stages to zero; only the writer may call this.
     pub fn clear_stages(&self) {
         self.tags.set(0);
         for stage in &self.stages {
@@ -407,9 +408,10 @@ impl ThreadCounters {
         self.dropped.iter().map(Counter::get).sum()
     }
 
-    /// Returns packets received or made minus packets ended or held.
+    /// Returns the number of packets that are in no counter.
     ///
-    /// The result is zero between iterations.
+    /// It is received, injected and copied packets minus ended and held packets: zero between
+    /// iterations.
     #[must_use]
     pub fn unaccounted(&self) -> i128 {
         let came = self.received.get() + self.injected.get() + self.copied.get();

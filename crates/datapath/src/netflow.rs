@@ -1,12 +1,12 @@
 //! The NetFlow cache: packets and bytes of each flow that a bridge receives.
 //!
-//! Each packet thread has a [`NetflowCache`] for each bridge that exports flows. It counts every IPv4
-//! packet. When a flow ends, or lasts for longer than the active timeout, its counts are put into a
-//! bounded ring. The thread never waits: while the ring is full, flows stay in the
-//! cache. The caches of megaflows know nothing of it, so it costs them no entries.
+//! Each packet thread has a [`NetflowCache`] for each bridge that exports flows. The cache counts
+//! every IPv4 packet. When a flow ends, or lasts for longer than the active timeout, its counts are
+//! put into a bounded ring. The thread never waits: while the ring is full, flows stay in the
+//! cache. The megaflow caches do not depend on it, and have no further entries for it.
 //!
-//! The number of flows is bounded. A new flow that finds no room ends one of eight others: the one
-//! that had no packet for the longest time.
+//! The number of flows is bounded. A new flow that finds no room replaces one of eight other flows:
+//! the flow without a packet for the longest time.
 //!
 //! ```text
 //!   count ──► flows ──scan: idle──────────────────► ring, removed
@@ -27,19 +27,19 @@ pub const NETFLOW_FLOWS_MAX: usize = 65_536;
 
 /// Capacity of the ring between one thread and the reader of the flows.
 ///
-/// It holds what ends in 50 ms when 300,000 flows a second end.
+/// The ring holds the flows of 50 ms when 300,000 flows end per second.
 const EXPIRED_MAX: usize = 16_384;
 
-/// Number of flows that are compared when one has to make room.
+/// Number of flows that are compared to find the flow to replace.
 const CANDIDATES: usize = 8;
 
 /// Time between two scans for flows that have ended.
 const SCAN_PERIOD: Duration = Duration::from_secs(1);
 
-/// Time until a scan goes on that found the ring full.
+/// Time after which a scan continues that found the ring full.
 const RETRY_PERIOD: Duration = Duration::from_millis(50);
 
-/// No flow.
+/// The position of no flow.
 const NONE: u32 = u32::MAX;
 
 /// The Ethernet type of IPv4.
@@ -64,54 +64,53 @@ pub struct NetflowKey {
     pub tos: u8,
 }
 
-/// The counts of a flow, since it began or since they were last reported.
+/// The counts of a flow since its beginning or its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowCounts {
     /// Number of packets.
     pub packets: u64,
-    /// Bytes of the frames.
+    /// Number of bytes of the frames.
     pub bytes: u64,
     /// Time of the first packet.
     pub first: Time,
     /// Time of the last packet.
     pub last: Time,
-    /// Flags of all TCP segments together.
+    /// The union of the flags of all TCP segments.
     pub tcp_flags: u8,
 }
 
 /// A flow with counts to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExpiredFlow {
-    /// The fields of its packets.
+    /// The fields that the packets have in common.
     pub key: NetflowKey,
-    /// Its counts.
+    /// The counts to report.
     pub counts: FlowCounts,
-    /// Ports that its packets are sent to, as far as the thread knows.
+    /// The output ports of the packets, as far as the thread knows them.
     pub egress: SampledEgress,
 }
 
-/// The position of a flow in the cache, until the next packet is counted.
+/// The position of a flow in the cache, valid until the next packet is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FlowPosition(usize);
 
-/// The cause of the output ports of a flow.
+/// Identifies the decision on the output ports of a flow.
 ///
-/// Cache entries or a version of the tables.
+/// A decision is a set of cache entries, or a version of the tables.
 ///
-/// As long as it stays the same, so do the ports.
+/// While the decision stays the same, the output ports stay the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DecisionId(pub(crate) u64);
 
-/// The endpoint of the packet thread.
+/// The packet thread's endpoint of a NetFlow cache.
 pub struct NetflowCache {
     bridge: BridgeId,
     limit: usize,
-    /// The flows, in no order.
+    /// The flows, without an order.
     flows: Vec<CachedFlow>,
     /// The position of the first flow of each bucket, or [`NONE`].
     ///
-    /// A hash table of chains: it allocates nothing and never moves all flows, also while flows come
-    /// and go.
+    /// The hash table has chained buckets, so it never allocates memory and never moves all flows.
     buckets: Box<[u32]>,
     hasher: KeyHasher,
     expired: Producer<ExpiredFlow>,
@@ -120,27 +119,27 @@ pub struct NetflowCache {
     next_checked: usize,
     is_scanning: bool,
     next_scan: Time,
-    /// Position of the next candidate to make room.
+    /// Position of the next flow to compare when room is needed.
     next_candidate: usize,
 }
 
-/// The endpoint of the reader.
+/// The reader's endpoint of a NetFlow cache.
 #[derive(Debug)]
 pub struct NetflowReceiver {
     expired: Consumer<ExpiredFlow>,
     shared: Arc<NetflowShared>,
 }
 
-/// Values that both ends see.
+/// The values that both endpoints share.
 #[derive(Debug, Default)]
 struct NetflowShared {
-    /// Nanoseconds after which the counts of a flow that lasts are reported.
+    /// The active timeout: nanoseconds after which a flow that lasts is reported.
     ///
-    /// The reader writes them.
+    /// The reader writes this value.
     active_timeout: Counter,
-    /// Flows in the cache.
+    /// Number of flows in the cache.
     flows: Counter,
-    /// Flows that were lost because the ring was full.
+    /// Number of flows that were lost because the ring was full.
     lost: Counter,
 }
 
@@ -181,7 +180,7 @@ pub fn netflow_cache(bridge: BridgeId, limit: usize, seed: u64) -> (NetflowCache
 }
 
 impl NetflowKey {
-    /// Returns the key of a packet; `None` if it is not IPv4.
+    /// Returns the NetFlow key of a packet; `None` if the packet is not IPv4.
     #[must_use]
     pub fn of_packet(key: &FlowKey) -> Option<Self> {
         if key.eth_type() != IPV4 {
@@ -235,7 +234,7 @@ impl NetflowCache {
 
     /// Counts a packet of `bytes`, and returns the position of its flow.
     ///
-    /// `None` if the packet is not IPv4. O(1).
+    /// `None` if the packet is not IPv4. The cost is constant.
     pub(crate) fn count(
         &mut self,
         packet: &FlowKey,
@@ -256,17 +255,17 @@ impl NetflowCache {
         Some(FlowPosition(position))
     }
 
-    /// Returns the position of the flow of a packet that was counted.
+    /// Returns the position of the flow of a packet that was just counted.
     pub(crate) fn position(&self, packet: &FlowKey) -> Option<FlowPosition> {
         self.find(NetflowKey::of_packet(packet)?).map(FlowPosition)
     }
 
-    /// Returns whether the output ports of a flow are those of another decision.
+    /// Returns whether the stored output ports of a flow are from another decision.
     pub(crate) fn is_egress_of_other(&self, flow: FlowPosition, decision: DecisionId) -> bool {
         self.flows[flow.0].decision != Some(decision)
     }
 
-    /// Sets the output ports of a flow, and the decision that they are from.
+    /// Sets the output ports of a flow, and the decision on them.
     pub(crate) fn set_egress(
         &mut self,
         flow: FlowPosition,
@@ -277,7 +276,7 @@ impl NetflowCache {
         (own.egress, own.decision) = (egress, Some(decision));
     }
 
-    /// Checks up to `checks` flows, and reports those that have ended or last for long.
+    /// Checks up to `checks` flows, and reports flows that are idle or last too long.
     ///
     /// A scan of all flows begins every [`SCAN_PERIOD`]. Returns whether there was work.
     pub(crate) fn scan(&mut self, checks: usize, max_idle: Duration, now: Time) -> bool {
@@ -302,7 +301,7 @@ impl NetflowCache {
                 break;
             }
             if is_idle {
-                // Another flow has its position now.
+                // The last flow takes the position, which is checked next.
                 self.remove(self.next_checked);
             } else {
                 self.next_checked += 1;
@@ -313,9 +312,9 @@ impl NetflowCache {
 
     /// Returns the flows that are not reported yet.
     ///
-    /// The reader of the ring reports them, after those in the ring.
+    /// The reader of the ring reports these flows after the flows in the ring.
     pub fn into_flows(self) -> impl Iterator<Item = ExpiredFlow> {
-        // The receiver counts the flows of a cache that is lost.
+        // The receiver counts the shared number as lost flows if the thread ends with its cache.
         self.shared.flows.set(0);
         let counted = self.flows.into_iter().filter(|own| own.counts.packets > 0);
         counted.map(|CachedFlow { key, counts, egress, .. }| ExpiredFlow { key, counts, egress })
@@ -356,9 +355,9 @@ impl NetflowCache {
         position
     }
 
-    /// Reports and removes the flow that was unused for the longest time.
+    /// Reports and removes the flow that had no packet for the longest time.
     ///
-    /// It is one of some candidates.
+    /// Only [`CANDIDATES`] flows are compared.
     fn make_room(&mut self) {
         let count = self.flows.len();
         let candidates = (0..CANDIDATES).map(|step| (self.next_candidate + step) % count);
@@ -403,7 +402,7 @@ impl NetflowCache {
         self.flows.swap_remove(position);
     }
 
-    /// Returns the link to a flow in the chain of its bucket.
+    /// Returns the link that leads to a flow in the chain of its bucket.
     fn link_to(&mut self, bucket: u32, position: usize) -> &mut u32 {
         let first = self.buckets[bucket as usize] as usize;
         if first == position {
@@ -418,7 +417,7 @@ impl NetflowCache {
 }
 
 impl NetflowReceiver {
-    /// Takes the oldest flow.
+    /// Takes the oldest flow of the ring.
     pub fn pop(&mut self) -> Option<ExpiredFlow> {
         self.expired.pop().ok()
     }
@@ -435,7 +434,7 @@ impl NetflowReceiver {
         self.expired.is_empty()
     }
 
-    /// Sets the time after which the counts of a flow that lasts are reported.
+    /// Sets the active timeout, after which a flow that lasts is reported.
     ///
     /// `None`: never.
     pub fn set_active_timeout(&self, timeout: Option<Duration>) {
@@ -451,7 +450,7 @@ impl NetflowReceiver {
 
     /// Returns the number of flows that were lost.
     ///
-    /// The ring was full, or the thread ended with its cache.
+    /// Flows are lost if the ring is full at their end, or if the thread ends with its cache.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let of_cache = if self.expired.is_abandoned() { self.shared.flows.get() } else { 0 };

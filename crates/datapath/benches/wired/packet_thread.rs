@@ -1,4 +1,4 @@
-//! A packet thread between two ports, with the far ends of both.
+//! A packet thread between two ports, and the far ends of both ports.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,7 +31,7 @@ pub(crate) struct WiredThread {
     now: Time,
 }
 
-/// Maximum number of packets between the two far ends.
+/// Maximum number of sent packets that are not received yet.
 const IN_FLIGHT: u16 = 128;
 
 impl WiredThread {

@@ -33,7 +33,7 @@ pub(crate) struct Caches {
     config: CacheConfig,
     exact: ExactCache,
     index: AnyIndex,
-    /// Entries up to this install belong to a former index.
+    /// Entries with an install number up to this belong to a former index.
     outdated: InstallNo,
     seeds: IndexSeeds,
     hashes: [u64; BURST],
@@ -41,12 +41,12 @@ pub(crate) struct Caches {
     trial: ExactTrial,
     /// Maximum number of entries to reclaim.
     ///
-    /// Within a burst only entries that were dead before it may be reclaimed, since packets of the
-    /// burst may have hit the others and still need their actions.
+    /// During a burst, only entries that were dead before the burst may be reclaimed. Packets of
+    /// the burst may have hit entries that died later, and still need their actions.
     reclaims_left: usize,
-    /// The limit after all entries of the former index are gone; 0 if none are left.
+    /// The limit of entries once the former index has none left; 0 if it has none.
     limit: usize,
-    /// The counts of indexes that were replaced.
+    /// The counts of former indexes.
     totals: IndexTotals,
     tally: ExactTally,
     /// The positions of the last burst that hit the exact-match cache.
@@ -55,9 +55,9 @@ pub(crate) struct Caches {
 
 /// An evicted entry that was taken out of the repair queue.
 pub(crate) struct RepairedEntry {
-    /// The old entry.
+    /// The evicted entry.
     pub(crate) reclaimed: Reclaimed,
-    /// The outcome of its re-translation.
+    /// The outcome of the re-translation.
     pub(crate) outcome: RepairOutcome,
     /// Number of translations, whole or of a sub-traversal.
     pub(crate) translations: u64,
@@ -66,7 +66,7 @@ pub(crate) struct RepairedEntry {
 /// Maximum number of entries reclaimed in an iteration.
 const RECLAIMS_PER_ITERATION: usize = 64;
 
-/// The counts of the exact-match cache as plain integers.
+/// The counts of the exact-match cache, before they are published.
 #[derive(Clone, Copy, Debug, Default)]
 struct ExactTally {
     hits: u64,
@@ -74,7 +74,7 @@ struct ExactTally {
     inserts: u64,
 }
 
-/// Decides whether to use the exact-match cache, by the cost of the wildcard cache.
+/// Decides if the exact-match cache is used, by the cost of wildcard lookups.
 #[derive(Debug)]
 struct ExactTrial {
     uses_exact: bool,
@@ -85,7 +85,7 @@ struct ExactTrial {
 /// Number of wildcard lookups between two decisions.
 const PACKETS_PER_TRIAL: u32 = 1 << 14;
 
-/// Probes per packet from which on the exact-match cache is faster.
+/// Number of probes per packet from which the exact-match cache is faster.
 const PROBES_WORTH_EXACT: u32 = 2;
 
 impl ExactTrial {
@@ -140,7 +140,7 @@ impl Caches {
 
     /// Replaces all indexes by empty ones.
     ///
-    /// Their entries expire in the next iterations.
+    /// The entries of the former indexes expire in the next iterations.
     pub(crate) fn empty(&mut self) {
         self.index.save_totals(&mut self.totals);
         self.index = AnyIndex::new(self.config.wildcard, &self.seeds, &self.totals);
@@ -149,7 +149,8 @@ impl Caches {
         self.exact = ExactCache::new(exact, capacity.hits_per_packet_max, seed);
         let limit = capacity.entries_max.unwrap_or(self.config.entries_max);
         self.limit = limit;
-        // Old entries keep their slots meanwhile, or new entries would find no free slot.
+        // The limit includes the slots of old entries, so that new entries find free slots
+        // meanwhile.
         let most = limit.max(self.config.entries_max).saturating_mul(2);
         let entries = self.owner.entries_mut();
         let both = limit.saturating_add(entries.len() + entries.retired());
@@ -157,7 +158,7 @@ impl Caches {
         self.outdated = self.owner.last_install();
     }
 
-    /// Trains learned indexes over tables, where it is due.
+    /// Trains the learned indexes of the tables that need a training.
     ///
     /// Returns false if the trainer has another job.
     pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, rules_min: usize) -> bool {
@@ -178,7 +179,7 @@ impl Caches {
         matches!(self.config.wildcard, Wildcard::Flows(_))
     }
 
-    /// Does a bounded part of the index's work. Returns whether there was some.
+    /// Does some of the index's deferred work; returns whether there was any.
     pub(crate) fn maintain(&mut self) -> bool {
         self.index.maintain()
     }
@@ -244,9 +245,9 @@ impl Caches {
         self.index.sample_burst(&hits[..keys.len()])
     }
 
-    /// Takes back the count of a hit of the last burst.
+    /// Subtracts a hit of the last burst from the counts.
     ///
-    /// The packet waits and is looked up again.
+    /// The packet waits behind others, and is looked up again.
     pub(crate) fn uncount_hit(&mut self, position: usize, hit: &HitSlots) {
         if self.exact_hits.contains(position) {
             self.tally.hits -= 1;
@@ -278,8 +279,8 @@ impl Caches {
 
     /// Translates a forecast, and adds entries for it if no entry covers it.
     ///
-    /// `known` are the bits of its key that the forecast knows; `None`: all. `last` is the last install
-    /// before the forecast was received.
+    /// `known` are the bits of the key that the forecast knows; `None`: all bits. `last` is the
+    /// number of the last install before the forecast was received.
     pub(crate) fn preload(
         &mut self,
         upcall: Upcall<'_>,
@@ -322,7 +323,7 @@ impl Caches {
         self.limit == 0 && used < limit - limit / ROOM_DIVISOR && self.index.has_room(ROOM_DIVISOR)
     }
 
-    /// Returns whether a miss may find no slot, or no room in the index.
+    /// Returns whether the owner may lack a slot, or the index room, for a miss.
     pub(crate) fn is_short_of_room(&self) -> bool {
         self.owner.entries().room() < 2 * CHAIN_MAX || !self.index.has_room(usize::MAX)
     }
@@ -335,17 +336,18 @@ impl Caches {
 
     /// Starts or ends a burst.
     ///
-    /// Within it, only entries that are dead by now may be reclaimed.
+    /// During a burst, only entries that are dead at its start may be reclaimed.
     pub(crate) fn hold_reclaims(&mut self, holds: bool) {
         let dead = self.owner.entries().reclaimable();
         self.reclaims_left = if holds { dead } else { usize::MAX };
     }
 
-    /// Takes entries out of the repair queue.
+    /// Moves entries from the repair queue to the reclaim queue.
     ///
     /// Selects them as [`Entries::abandon_repairs`](super::Entries::abandon_repairs) does.
     ///
-    /// These were dead before the current burst, and are reclaimed before entries that died in it.
+    /// Entries of the repair queue were dead before the current burst. They are reclaimed before
+    /// entries that died during the burst.
     pub(crate) fn abandon_repairs(&mut self, count: usize, until: Option<Time>) -> usize {
         let abandoned = self.owner.entries_mut().abandon_repairs(count, until);
         self.reclaims_left = self.reclaims_left.saturating_add(abandoned);
@@ -354,7 +356,7 @@ impl Caches {
 
     /// Reclaims some of the dead entries, and credits their last hits.
     ///
-    /// Returns whether there was one.
+    /// Returns whether an entry was reclaimed.
     pub(crate) fn reclaim_some(&mut self, pipeline: &Pipeline) -> bool {
         // Most dead entries have no hits to credit.
         let mut tables = None;
@@ -405,7 +407,8 @@ impl Caches {
 
     /// Looks up a burst in the exact-match cache. Returns the positions that hit.
     ///
-    /// Makes one pass for each kind of memory: tags, lines, entries.
+    /// The lookup reads tags, then lines, then entries of all packets, so that memory accesses
+    /// overlap.
     fn find_exact(&mut self, keys: &[FlowKey], hits: &mut [HitSlots; BURST]) -> PositionSet {
         for (line, hash) in self.lines.iter_mut().zip(&self.hashes[..keys.len()]) {
             *line = self.exact.candidate(*hash);
@@ -436,7 +439,7 @@ impl Caches {
         hit_positions
     }
 
-    /// Inserts some of the index's hits into the exact-match cache.
+    /// Inserts some packets that hit in the index into the exact-match cache.
     fn insert_exact(&mut self, keys: &[FlowKey], hits: &[HitSlots; BURST], asked: PositionSet) {
         let entries = self.owner.entries();
         for position in asked.positions() {

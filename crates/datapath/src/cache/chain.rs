@@ -1,11 +1,12 @@
 //! The Gigaflow index: LTM entries in a chain of stages, which flows share.
 //!
-//! [`shunt_gigaflow`] partitions traversals and walks packets through the stages. The entries are the
-//! [`Owner`]'s, like those of any index: the owner reports them, an invalidation drops them, and hits
-//! are counted there. So every entry has one slot and one generation.
+//! [`shunt_gigaflow`] partitions traversals and walks packets through the stages. The entries
+//! belong to the [`Owner`], like those of every index: the owner reports entries, drops them for an
+//! invalidation, and counts their hits. So every entry has one slot and one generation.
 //!
-//! A packet that hits some stages and misses in a later one has not changed yet. Translation resumes
-//! at the state where it missed, or starts over if the rest cannot be cached after those entries.
+//! A packet that hits some stages and misses in a later stage has not changed yet. The translation
+//! resumes at the state where the packet missed. It starts over if its remaining sub-traversals
+//! cannot be cached after the entries that were hit.
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct GigaflowIndex {
     gigaflow: Gigaflow,
-    /// The buffer for the walk of a single packet.
+    /// The buffer for the walk of a single packet through the stages.
     walk: Walk,
     /// The walks of a burst.
     walks: Box<[Walk]>,
@@ -54,7 +55,7 @@ pub(crate) struct PartialWalk {
     is_sampled: bool,
 }
 
-/// The packet counts of a chain as plain integers.
+/// The packet counts of a chain, before they are published.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChainTally {
     /// Packets that hit an entry in every stage that they needed.
@@ -63,7 +64,7 @@ pub(crate) struct ChainTally {
     misses: u64,
     /// Packets that hit some entries and then missed.
     partial: u64,
-    /// Entries that packets with a complete hit matched.
+    /// Entries that packets with a complete hit have hit.
     steps: u64,
 }
 
@@ -153,7 +154,7 @@ impl WildcardIndex for GigaflowIndex {
         } else {
             traversals = vec![self.gigaflow.start_over(owner, miss, &walk, probe)];
         }
-        // The next lookup uses the buffer again.
+        // The next lookup reuses the buffer.
         self.walk = walk;
         let translations = self.gigaflow.counts().translations - before;
         UpcallResult { traversals, entry: None, translations }
@@ -165,7 +166,7 @@ impl WildcardIndex for GigaflowIndex {
 
     /// Translates again from the start if `old` was the first sub-traversal.
     ///
-    /// A later one is made again by the packets that miss at its state.
+    /// Packets that miss at the state of a later sub-traversal create its entry again.
     fn repair(
         &mut self,
         owner: &mut Owner,
@@ -193,7 +194,8 @@ impl WildcardIndex for GigaflowIndex {
         if let Some(reason) = room_refusal(owner, has_room) {
             return Preload::Refused { reason, translations: 0 };
         }
-        // The chain caches errors, and has entries before all consulted bits are known.
+        // The chain also caches errors, and installs entries before all consulted bits are known.
+        // So the forecast is checked first.
         let checked = u64::from(known.is_some());
         if known.is_some()
             && let Some(reason) = refusal_of(&upcall.translate(), known)
@@ -201,8 +203,8 @@ impl WildcardIndex for GigaflowIndex {
             return Preload::Refused { reason, translations: checked };
         }
         let before = self.gigaflow.counts().translations;
-        // No packet uses the entries now: those that are shared keep their times of last use
-        // (invariant 7), and new ones are the first to be replaced.
+        // No packet uses the entries now. Shared entries keep their time of last use (invariant 7),
+        // and new entries are the first to be replaced.
         let miss = Miss { now: Time::ZERO, ..miss_of(upcall) };
         let traversal = self.gigaflow.handle_miss(owner, miss, ProbeResult::Retranslated);
         let translations = checked + self.gigaflow.counts().translations - before;
@@ -212,7 +214,7 @@ impl WildcardIndex for GigaflowIndex {
         }
     }
 
-    /// Returns whether a traversal fits without replacing entries.
+    /// Returns whether every stage has room for a new entry, and a reserve.
     fn has_room(&self, divisor: usize) -> bool {
         let ltm = self.gigaflow.ltm();
         let Capacity { stages_count, stage_entries_max } = ltm.capacity();
@@ -301,7 +303,7 @@ impl GigaflowIndex {
     }
 }
 
-/// The owner as the store of LTM entries.
+/// The owner stores the LTM entries of its chain.
 impl Store for Owner {
     fn make(&mut self, traversal: &Arc<Traversal>, now: Time) -> Option<LtmEntryRef> {
         self.install(Arc::clone(traversal), now).ok().map(LtmEntryRef::from)
@@ -365,9 +367,9 @@ impl From<LtmEntryRef> for EntryRef {
     }
 }
 
-/// Limits a config to the number of stages that one walk can have.
+/// Limits the stages of a configuration to [`CHAIN_MAX`].
 fn bounded(config: GigaflowConfig) -> GigaflowConfig {
-    // A constant that fits: it is asserted where it is defined.
+    // `CHAIN_MAX` fits into a byte, as its definition asserts.
     let stages_max = u8::try_from(CHAIN_MAX).unwrap_or(u8::MAX);
     let stages_count = config.capacity.stages_count.clamp(1, stages_max);
     let stage_entries_max = config.capacity.stage_entries_max.max(1);

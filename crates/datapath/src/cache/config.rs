@@ -10,13 +10,13 @@ pub(crate) const MAX_IDLE_DEFAULT: Duration = Duration::from_secs(10);
 /// Sizes of the caches of one packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheConfig {
-    /// Maximum number of entries of the megaflow cache, dead ones included.
+    /// Maximum number of entries of the megaflow cache, dead entries included.
     pub entries_max: usize,
     /// The exact-match cache, which is looked up before the wildcard cache.
     pub exact: ExactConfig,
     /// Selects the wildcard cache.
     pub wildcard: Wildcard,
-    /// Selects where learned indexes are trained.
+    /// Selects the thread that trains learned indexes.
     pub training: Training,
 }
 
@@ -29,15 +29,15 @@ pub enum Wildcard {
     Flows(FlowsConfig),
     /// Gigaflow: LTM entries in a chain of stages.
     ///
-    /// There are at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The thread's seed
-    /// replaces that of the config.
+    /// There are at most [`CHAIN_MAX`](crate::metrics::CHAIN_MAX) stages. The seed of the thread
+    /// replaces the seed of the configuration.
     Gigaflow(GigaflowConfig),
 }
 
 /// Settings of a thread that decides packets by the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowsConfig {
-    /// Number of rules from which on a table has a learned index.
+    /// Least number of rules of a table with a learned index.
     pub learned_rules_min: usize,
 }
 

@@ -1,20 +1,20 @@
 //! The entry store of one owner: the actions and the counts of cached flows.
 //!
-//! An entry lives in a slot of a slab. The fields that a hit touches fill one cache line ([`Hot`]). The
-//! others (traversal, totals) are stored separately ([`Cold`]).
+//! An entry lives in a slot of a slab. The fields that a hit uses fill one cache line of the
+//! processor ([`Hot`]). The other fields (traversal, totals) are stored separately ([`Cold`]).
 //!
 //! ```text
 //!   free ──insert──► live ──kill──► dead ──reclaim──► free
 //! ```
 //!
-//! *Killing* is the part of an eviction that must happen at once, and it is short: the generation
-//! grows, so every [`EntryRef`] to the slot is refused from then on. *Reclaiming* is the rest: credit
-//! the counts, remove the entry from the wildcard index, free the traversal. A few entries are reclaimed
-//! per iteration, so a version that makes ten thousand entries stale does not stop the thread for a
-//! millisecond.
+//! *Killing* an entry happens at once: the generation of its slot grows, so lookups refuse every
+//! [`EntryRef`] with the earlier generation. *Reclaiming* happens later: the counts are credited,
+//! the entry is removed from the wildcard index, and the traversal is freed. A few entries are
+//! reclaimed per iteration, so a version that makes ten thousand entries stale does not stop the
+//! thread for a millisecond.
 //!
-//! Live entries are linked in the order of their install numbers, so that "all installs after
-//! `seq`" is a walk from the newest over exactly those.
+//! Live entries are linked in the order of their install numbers, so all installs after `seq` are
+//! found by a walk from the newest entry.
 
 use std::{collections::VecDeque, iter, sync::Arc};
 
@@ -47,11 +47,11 @@ pub struct Credit {
 /// An entry that was taken out of its slot.
 #[derive(Debug)]
 pub struct Reclaimed {
-    /// The reference that indexes had to the entry.
+    /// The reference by which indexes knew the entry.
     pub reference: EntryRef,
     /// The traversal that the entry was made from.
     pub traversal: Arc<Traversal>,
-    /// Hits that are still to be credited.
+    /// Hits that are not credited yet.
     pub credit: Option<Credit>,
     /// Time of the last hit, or of the installation.
     pub used: Time,
@@ -66,14 +66,14 @@ pub struct Hit<'a> {
     unless_ingress: bool,
 }
 
-/// All entries of one owner.
+/// The store of all entries of one owner.
 #[derive(Debug)]
 pub struct Entries {
     hot: Vec<Hot>,
     cold: Vec<Cold>,
     free: Vec<u32>,
     retired: VecDeque<EntryRef>,
-    /// Dead entries that may be re-translated before they are reclaimed.
+    /// Evicted entries that may be re-translated before they are reclaimed.
     repair_queue: RepairQueue,
     dirty: VecDeque<u32>,
     oldest: u32,
@@ -83,7 +83,7 @@ pub struct Entries {
     no_actions: Arc<[DatapathAction]>,
 }
 
-/// The fields that a hit touches: one cache line.
+/// The fields of an entry that a hit uses, in one cache line of the processor.
 #[derive(Debug)]
 #[repr(C, align(64))]
 struct Hot {
@@ -95,7 +95,7 @@ struct Hot {
     /// Number of the port of [`Hit::forward`]; [`NONE`] if there is none.
     forward: u32,
     unless_ingress: bool,
-    /// Set while the slot is in the list of slots to credit.
+    /// True while the slot is in the list of slots to credit.
     is_dirty: bool,
     state: SlotState,
 }
@@ -117,13 +117,14 @@ struct Cold {
     bytes: u64,
 }
 
-/// No slot.
+/// The number of no slot, and of no port.
 const NONE: u32 = u32::MAX;
 
 const _: () = assert!(size_of::<Hot>() == 64, "a hit touches one cache line");
 
 impl Entries {
-    /// Creates a store for `limit` entries, dead ones included. Memory grows with use.
+    /// Creates a store for `limit` entries, dead entries included.
+    /// Memory is allocated as slots are used.
     #[must_use]
     pub fn new(limit: usize) -> Self {
         let mut entries = Self {
@@ -264,7 +265,7 @@ impl Entries {
 
     /// Makes an entry dead at once: no packet can hit it from now on.
     ///
-    /// Returns whether it was live.
+    /// Returns whether the entry was live.
     pub fn kill(&mut self, entry: EntryRef) -> bool {
         let is_killed = self.end(entry);
         if is_killed {
@@ -275,7 +276,7 @@ impl Entries {
 
     /// Kills an entry as [`Self::kill`] does.
     ///
-    /// If packets hit it until now, it enters the [repair queue](Self::reclaim_pending).
+    /// An entry that packets have hit recently enters the [repair queue](Self::reclaim_pending).
     pub fn evict_for_repair(&mut self, entry: EntryRef, now: Time) -> bool {
         let is_killed = self.end(entry);
         let used = self.hot[entry.slot as usize].used;
@@ -362,7 +363,7 @@ impl Entries {
         }
     }
 
-    /// Returns the number of dead entries, those in the repair queue included.
+    /// Returns the number of dead entries, including the repair queue.
     #[must_use]
     pub fn retired(&self) -> usize {
         self.retired.len() + self.repair_queue.len()
@@ -382,8 +383,8 @@ impl Entries {
 
     /// Moves up to `count` entries from the repair queue to the reclaim queue.
     ///
-    /// Takes those that were hit longest ago first, or only those evicted at `until` or before. Returns
-    /// the number of entries moved.
+    /// With `until`, only entries that were evicted at `until` or before are moved. Otherwise the
+    /// entries that were hit longest ago are moved first. Returns the number of moved entries.
     pub fn abandon_repairs(&mut self, count: usize, until: Option<Time>) -> usize {
         for abandoned in 0..count {
             let popped = match until {
@@ -396,7 +397,7 @@ impl Entries {
         count
     }
 
-    /// Frees the slot of a dead entry; `None` if there is none.
+    /// Frees the slot of a dead entry; `None` if no entry can be reclaimed.
     ///
     /// Entries in the repair queue are left there.
     pub fn reclaim(&mut self) -> Option<Reclaimed> {
@@ -420,7 +421,8 @@ impl Entries {
         hot.state = SlotState::Free;
         hot.actions = Arc::clone(&self.no_actions);
         let traversal = self.cold[index].traversal.take();
-        // A slot with no generation left is never used again, so no reference becomes live again.
+        // A slot that has used all generations is never used again, so no old reference becomes
+        // live.
         if hot.generation != u32::MAX {
             self.free.push(reference.slot);
         }
@@ -438,7 +440,7 @@ impl Entries {
         let Some(slot) = self.dirty.pop_front() else { return };
         let index = slot as usize;
         self.hot[index].is_dirty = false;
-        // A dead entry is credited too; a slot that was reclaimed since has nothing left.
+        // A dead entry is credited, too; a reclaimed slot has no hits left.
         let taken = self.take_credit(index);
         if let (Some(taken), Some(traversal)) = (taken, &self.cold[index].traversal) {
             credit(traversal, taken);
@@ -515,8 +517,8 @@ impl Reclaimed {
 impl Hit<'_> {
     /// Returns the port if the only action is one output of the unchanged packet.
     ///
-    /// Nearly every packet has such an entry. The list of actions, which is elsewhere in memory, is then
-    /// not read.
+    /// Nearly every packet hits such an entry, and then the list of actions need not be read from
+    /// memory.
     #[must_use]
     #[inline]
     pub fn forward(&self, ingress: DatapathPort) -> Option<DatapathPort> {

@@ -1,4 +1,4 @@
-//! The entry store against a model of plain maps.
+//! Tests that compare the entry store with a model of plain maps.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use shunt_pipeline::DropCause;
 
 use super::*;
 
-/// Returns a traversal that differs from others by its number.
+/// Returns a traversal that is identified by `number`.
 fn traversal(number: u64) -> Arc<Traversal> {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::Metadata, u128::from(number));
@@ -55,7 +55,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 0..200)
 }
 
-/// The store, and a model of every entry ever made, by install number.
+/// The store, and a model of all entries, live and dead, by install number.
 struct Model {
     entries: Entries,
     live: BTreeMap<u64, EntryRef>,

@@ -1,29 +1,32 @@
 //! The exact-match cache: recently active flows by all of their header bits.
 //!
-//! A fixed number of lines in sets of four. The tags of a set, 32 bits of the hash each,
-//! share 16 bytes. A lookup that misses reads only these. A lookup that hits also reads the three
-//! cache lines of one [`CacheLine`]. All words are compared: a tag never decides.
+//! The cache has a fixed number of lines in sets of four. The tags of a set, 32 bits of the hash
+//! each, share 16 bytes. A lookup that misses reads only the tags. A lookup that hits also reads
+//! one [`CacheLine`], which fills three cache lines of the processor. A lookup hits only if all
+//! words of the key are equal.
 //!
-//! A flow has one megaflow, or the LTM entries that its packets hit in the stages of a chain. The line
-//! of the flow holds the first entry, and a separate array the others. A cached list of LTM entries is as
-//! good as a walk through the stages. While all of its entries live, each is right for packets with its
-//! tag, and the tags keep their names. So the caller must check that *all* entries live.
+//! A flow has one megaflow, or the LTM entries that its packets hit in the stages of a chain. The
+//! line of the flow holds the first entry, and a separate array holds the other entries. A cached
+//! list of LTM entries gives the same result as a walk through the stages while all of its entries
+//! are live. So the caller must check that *all* entries are live.
 //!
 //! The cache serves keys at ingress only. Their hidden state is zero except for bridge and ingress
 //! port, so all compared bits are in the last [`INGRESS_WORDS`] words of the key, which are
 //! consecutive. A recirculated packet has hidden state and is looked up in the wildcard cache alone.
-//! A port that sets hidden state at ingress, such as a tunnel id, needs more words here:
-//! [`ingress_words`] asserts that the others are zero.
+//! For a port that sets hidden state at ingress, such as a tunnel id, the compared words must be
+//! extended: [`ingress_words`] asserts that all other words are zero.
 //!
-//! **When to look up.** A hit here costs about as much as one or two probes of the wildcard cache. The
-//! hash covers every word, and a line is three cache lines. So the caches use it only while the wildcard
-//! cache needs two probes or more on average. With few masks the wildcard cache alone is faster.
+//! **When to look up.** A hit in the exact-match cache costs about as much as one or two probes of
+//! the wildcard cache. The hash covers every word of the key, and a line is long. So the
+//! exact-match cache is used only while the wildcard cache needs two probes or more on average.
+//! With few masks the wildcard cache alone is faster.
 //!
 //! **When to insert.** With fewer flows than lines every flow gets a line soon. With many more flows,
 //! an insertion at every miss evicts a line per packet, and the new line is almost never hit.
-//! Inserting one miss in a hundred, as Open vSwitch does, costs a hundredth of the writes. Large
-//! flows still get a line, as they miss often, and small flows rarely evict them. The choice is
-//! random: a counter would fall in step with traffic that repeats.
+//! If one miss in a hundred is inserted, as in Open vSwitch, there are a hundredth of the writes.
+//! Large flows still get a line, because they miss often, and small flows rarely evict the lines of
+//! large flows. The choice is random, because a counter could always choose the same flow of
+//! periodic traffic.
 
 use std::hint::black_box;
 
@@ -54,10 +57,10 @@ impl Default for ExactConfig {
 pub struct ExactCache {
     tags: Box<[Tags]>,
     lines: Box<[CacheLine]>,
-    /// The entries after the first of each line, `further_max` per line.
+    /// The entries after the first entry of each line, `further_max` per line.
     further: Box<[EntryRef]>,
     further_max: usize,
-    /// Number of sets less one.
+    /// Number of sets minus one.
     mask: u64,
     insert_inverse: u32,
     random: u64,
@@ -88,7 +91,7 @@ const _: () =
 ///
 /// # Panics
 ///
-/// Never: their number is a constant.
+/// Never: the number of words is a constant.
 #[must_use]
 #[inline]
 #[expect(clippy::expect_used, reason = "the range has INGRESS_WORDS words")]
@@ -101,7 +104,7 @@ pub fn ingress_words(key: &FlowKey) -> &[u64; INGRESS_WORDS] {
 }
 
 impl ExactCache {
-    /// A reference to no entry.
+    /// A reference that is never live.
     pub const NO_ENTRY: EntryRef = EntryRef { slot: u32::MAX, generation: 0 };
 
     /// Creates an empty cache for flows of up to `entries_max` entries.
@@ -127,7 +130,7 @@ impl ExactCache {
         self.insert_inverse != 0
     }
 
-    /// Returns the hash that the other functions take.
+    /// Returns the hash of a key, for the other functions of the cache.
     #[must_use]
     #[inline]
     pub fn hash(hasher: &KeyHasher, key: &FlowKey) -> u64 {
@@ -149,7 +152,7 @@ impl ExactCache {
 
     /// Loads a line before it is compared.
     ///
-    /// The step is so short that the loads of many packets overlap.
+    /// The function only starts the load, so the loads of many packets overlap.
     #[inline]
     pub fn fetch(&self, line: u32) {
         let words = &self.lines[line as usize].words;
@@ -177,7 +180,7 @@ impl ExactCache {
         further.iter().copied().take_while(|entry| *entry != Self::NO_ENTRY)
     }
 
-    /// Returns whether to insert the flow that just missed.
+    /// Decides at random if the flow that has just missed is inserted.
     #[inline]
     pub fn chooses(&mut self) -> bool {
         match self.insert_inverse {
@@ -200,7 +203,8 @@ impl ExactCache {
         let set = set_of(hash, self.mask);
         let tag = tag_of(hash);
         let tags = &mut self.tags[set];
-        // A line with the same tag is replaced first: it is the same flow with a dead entry, or it hides this flow.
+        // A line with the same tag is replaced first: it has the same flow with a dead entry, or
+        // another flow that would hide this flow.
         let way = tags
             .iter()
             .position(|own| *own == tag)
@@ -291,7 +295,7 @@ mod tests {
             cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), &entries[..count]);
             assert_eq!(all(&cache, 5).as_deref(), Some(&entries[..count]));
         }
-        // With more flows than lines, each flow that is found has its own entries.
+        // With more flows than lines, each flow that is found has the entries of this flow.
         for flow in 0..64_u32 {
             let own = [entry(flow), entry(flow + 100)];
             let key = key(flow.into());

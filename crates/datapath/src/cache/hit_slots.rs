@@ -90,7 +90,7 @@ impl HitSlots {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "there are at most CHAIN_MAX slots")]
     pub(crate) fn set(&mut self, slots: &[u32]) {
-        // A slot that is left out would skip the actions of its entry.
+        // Without a slot, the packet would skip the actions of its entry.
         assert!(slots.len() <= CHAIN_MAX, "a chain has no more stages");
         self.slots[..slots.len()].copy_from_slice(slots);
         self.count = slots.len() as u8;
@@ -128,7 +128,8 @@ impl<'a> ActionLists<'a> {
         Self::of(slots.iter().map(|slot| entries.actions(*slot)))
     }
 
-    /// Collects the lists that are not empty, at most [`CHAIN_MAX`]; `None` if all are.
+    /// Collects the lists that have actions, at most [`CHAIN_MAX`].
+    /// `None` if all lists are empty.
     pub(crate) fn of(lists: impl IntoIterator<Item = &'a Arc<[DatapathAction]>>) -> Option<Self> {
         let mut lists = lists.into_iter().filter(|list| !list.is_empty());
         let mut own = Self { lists: [lists.next()?; CHAIN_MAX], count: 1 };

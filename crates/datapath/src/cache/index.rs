@@ -1,9 +1,9 @@
-//! The contract of a wildcard cache: an index that finds entries by the bits that decided about them.
+//! The contract of a wildcard cache: an index that finds entries by consulted bits.
 //!
 //! The entries themselves belong to the thread's [`Owner`]. An index only maps keys to [`EntryRef`]s
-//! of live entries, so an invalidation is one store per entry and no index takes part in it. An index
-//! must therefore ask the owner whether an entry that it found is live. It removes dead entries later,
-//! when [`WildcardIndex::remove`] is called for each of them.
+//! of live entries, so an invalidation is one store per entry, without a call of the index. An
+//! index must therefore ask the owner if a found entry is live. The index removes dead entries
+//! later, when [`WildcardIndex::remove`] is called for each dead entry.
 //!
 //! # Add an index
 //!
@@ -29,12 +29,12 @@ use crate::{
 
 /// Finds the entries that cover a packet, and adds entries for packets that miss.
 pub(crate) trait WildcardIndex: fmt::Debug {
-    /// The index's own settings.
+    /// The settings of the index.
     type Config;
 
     /// The state of a lookup that missed, for [`Self::handle_miss`].
     ///
-    /// The default does nothing.
+    /// The default is the state of a lookup that has found nothing.
     type Partial: Default;
 
     /// Counts that continue when the index is replaced and later selected again.
@@ -43,7 +43,7 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// Creates an empty index that continues counting at `totals`.
     fn new(config: Self::Config, seeds: &IndexSeeds, totals: Self::Totals) -> Self;
 
-    /// Returns the counts since the thread started.
+    /// Returns the counts of this kind of index since the thread started.
     fn totals(&self) -> Self::Totals;
 
     /// Returns the number of entries that the index has room for.
@@ -51,12 +51,12 @@ pub(crate) trait WildcardIndex: fmt::Debug {
 
     /// Returns whether the next burst needs the hashes of its packets.
     ///
-    /// The default needs none.
+    /// By default, an index needs no hashes.
     fn uses_hashes(&self) -> bool {
         false
     }
 
-    /// Looks up the packets at the positions `asked` of a burst, and sets their `hits`.
+    /// Looks up the packets of a burst at the positions `asked`, and sets their `hits`.
     ///
     /// All packets come from one port. Returns the number of hash tables probed, summed over packets.
     fn find_burst(
@@ -72,7 +72,7 @@ pub(crate) trait WildcardIndex: fmt::Debug {
 
     /// Subtracts a hit at a position of the last burst.
     ///
-    /// The packet is looked up again.
+    /// The packet will be looked up again.
     fn uncount_hit(&mut self, position: usize, hit: &HitSlots);
 
     /// Translates a packet that missed, and adds entries for it.
@@ -101,21 +101,21 @@ pub(crate) trait WildcardIndex: fmt::Debug {
 
     /// Translates a forecast, and adds entries for it if no entry covers it.
     ///
-    /// Counts no packet. The default refuses: the index has no entries.
+    /// No packet is counted. The default refuses every forecast, as for an index without entries.
     fn preload(&mut self, _owner: &mut Owner, _forecast: &ForecastUpcall<'_>) -> Preload {
         Preload::Refused { reason: ForecastRefusal::NoEntries, translations: 0 }
     }
 
-    /// Returns whether each part of the index has more than one part in `divisor` free.
+    /// Returns whether more than one entry in `divisor` is free in each stage.
     ///
-    /// The default has no parts of its own.
+    /// By default, an index has no limits apart from the slots of the owner.
     fn has_room(&self, _divisor: usize) -> bool {
         true
     }
 
-    /// Does a bounded part of the work that is due. Returns whether there was some.
+    /// Does a bounded amount of deferred work; returns whether there was any.
     ///
-    /// The default does nothing.
+    /// By default, an index has no deferred work.
     fn maintain(&mut self) -> bool {
         false
     }
@@ -126,7 +126,7 @@ pub(crate) trait WildcardIndex: fmt::Debug {
     /// Publishes the counts of the index.
     fn publish(&self, counters: &ThreadCounters);
 
-    /// Returns the hits of a burst that [`Self::observe`] should see.
+    /// Returns the positions of the hits of a burst to pass to [`Self::observe`].
     fn sample_burst(&mut self, _hits: &[HitSlots]) -> PositionSet {
         PositionSet::EMPTY
     }
@@ -152,7 +152,7 @@ pub(crate) struct IngressBurst<'a> {
 /// A forecast that needs a translation.
 pub(crate) struct ForecastUpcall<'a> {
     pub(crate) upcall: Upcall<'a>,
-    /// The bits of the key that the forecast knows; `None`: all.
+    /// The bits of the key that the forecast knows; `None`: all bits.
     pub(crate) known: Option<&'a SparseMask>,
     /// True if entries may be added.
     pub(crate) has_room: bool,
@@ -178,9 +178,9 @@ pub(crate) struct Upcall<'a> {
 pub(crate) enum Lookup<P> {
     /// Live entries cover the packet.
     Hit {
-        /// The slots of the entries.
+        /// The slots of the entries that cover the packet.
         slots: HitSlots,
-        /// Set if [`WildcardIndex::observe`] should see the packet.
+        /// True if the packet is to be passed to [`WildcardIndex::observe`].
         is_sampled: bool,
     },
     /// No entry, or not all entries, were found.
@@ -189,7 +189,7 @@ pub(crate) enum Lookup<P> {
 
 /// The result of the translation of a packet that missed.
 pub(crate) struct UpcallResult {
-    /// The sub-traversals of the packet, first to last; usually one that is complete.
+    /// The sub-traversals of the packet in order, or its whole traversal.
     pub(crate) traversals: Vec<Arc<Traversal>>,
     /// The entry of the whole traversal, if one was installed.
     pub(crate) entry: Option<EntryRef>,
@@ -200,7 +200,7 @@ pub(crate) struct UpcallResult {
 /// The outcome of the re-translation of an evicted entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RepairOutcome {
-    /// A new entry does the same.
+    /// A new entry has the same actions.
     Same,
     /// A new entry has other actions.
     Changed,
@@ -212,10 +212,10 @@ pub(crate) enum RepairOutcome {
     Dropped,
 }
 
-/// The room of an index.
+/// The capacity of an index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexCapacity {
-    /// Slots needed by an index that evicts by itself; `None`: as configured.
+    /// Number of slots for an index that evicts entries; `None`: as configured.
     pub(crate) entries_max: Option<usize>,
     /// Maximum number of entries that one packet hits.
     pub(crate) hits_per_packet_max: usize,
@@ -239,7 +239,7 @@ pub(super) fn room_refusal(owner: &Owner, has_room: bool) -> Option<ForecastRefu
 }
 
 impl Upcall<'_> {
-    /// Translates the packet without a cache.
+    /// Translates the packet, and installs nothing.
     pub(super) fn translate(&self) -> Traversal {
         match self.start {
             None => self.pipeline.translate(self.key, self.version),
@@ -263,7 +263,7 @@ impl RepairOutcome {
     }
 }
 
-/// Lists the indexes: field of the totals, variant, type, setting and config.
+/// Lists the indexes: field of the totals, variant, type, setting, configuration.
 macro_rules! wildcard_indexes {
     ($($field:ident: $name:ident($index:ty), if $setting:pat => $config:expr;)*) => {
         /// The wildcard cache of a packet thread.

@@ -1,17 +1,17 @@
 //! The megaflow cache: one entry for each complete traversal, found by the bits that it consulted.
 //!
 //! Entries that overlap agree (invariant 1), so the first entry that covers a packet is the result.
-//! There are three lookups, and all return only live entries that cover the packet:
+//! There are three kinds of lookup, which all return only live entries that cover the packet:
 //!
 //! 1. The [`SignatureCache`], by the hash of all header bits. It is used while tuple space search takes
 //!    two probes or more per packet ([`MegaflowConfig::lookup_probes_min`]).
-//! 2. The [`LearnedIndex`], by a few fields at once. It is used from
-//!    [`MegaflowConfig::learned_masks_min`] masks on, while tuple space search would take two probes or
+//! 2. The [`LearnedIndex`], by a few fields at once. It is used if there are at least
+//!    [`MegaflowConfig::learned_masks_min`] masks, and tuple space search would take two probes or
 //!    more per packet.
-//! 3. Tuple space search over the masks ([`MegaflowCache`]): over all of them, or with a learned index only
-//!    over those of entries that it does not have.
+//! 3. Tuple space search over the masks ([`MegaflowCache`]): over all masks, or with a learned
+//!    index only over the masks of entries outside of this index.
 //!
-//! Hits of the last two enter the signature cache.
+//! Hits of the learned index and of tuple space search enter the signature cache.
 
 mod learned;
 mod lookup;
@@ -51,11 +51,11 @@ use crate::{
 pub struct MegaflowConfig {
     /// Number of flows in the signature cache, rounded up to a power of two.
     ///
-    /// 0 switches it off.
+    /// 0 switches the signature cache off.
     pub signatures: usize,
-    /// Probes per packet from which on the other lookups are worth their cost.
+    /// Probes per packet from which the signature cache and the learned index are used.
     pub lookup_probes_min: u32,
-    /// Number of masks from which on entries are found by a learned index.
+    /// Least number of masks with which the learned index is used.
     pub learned_masks_min: usize,
     /// Number of probes after which the subtables are ordered by their hits.
     pub probes_per_ordering: u32,
@@ -65,16 +65,16 @@ pub struct MegaflowConfig {
 #[derive(Debug)]
 pub(crate) struct MegaflowIndex {
     megaflows: IndexedMegaflows,
-    /// Allocated when it is needed for the first time.
+    /// The signature cache, allocated at its first use.
     signatures: Option<SignatureCache>,
-    /// The positions of the last burst that hit by their signatures.
+    /// The positions of the last burst that hit in the signature cache.
     signature_hits: PositionSet,
     config: MegaflowConfig,
     seed: u64,
     tally: MegaflowTally,
 }
 
-/// The counts of a megaflow index as plain integers.
+/// The counts of a megaflow index, before they are published.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MegaflowTally {
     hits: u64,
@@ -85,7 +85,7 @@ pub(crate) struct MegaflowTally {
     learned: LookupTally,
 }
 
-/// The counts of one of the lookups.
+/// The counts of one kind of lookup.
 #[derive(Clone, Copy, Debug, Default)]
 struct LookupTally {
     hits: u64,
@@ -93,7 +93,7 @@ struct LookupTally {
     inserts: u64,
 }
 
-/// Number of masks from which on the memory of the signature cache is allocated.
+/// Least number of masks for which the signature cache is allocated.
 const MASKS_WORTH_SIGNATURES: usize = 2;
 
 impl MegaflowConfig {
@@ -113,7 +113,7 @@ impl Default for MegaflowConfig {
 }
 
 impl MegaflowTally {
-    /// Counts the lookups of a burst, apart from those by signature.
+    /// Counts the lookups of a burst, without the lookups in the signature cache.
     fn count(&mut self, asked: u32, missing: u32, work: LookupWork) {
         self.probes += u64::from(work.probes);
         self.misses += u64::from(missing);
@@ -124,7 +124,7 @@ impl MegaflowTally {
 }
 
 impl MegaflowIndex {
-    /// Installs a traversal; `None` if it learns or the owner refuses.
+    /// Installs a traversal; `None` if it has learn requests or the owner refuses it.
     fn install(
         &mut self,
         owner: &mut Owner,
@@ -147,9 +147,10 @@ impl MegaflowIndex {
         Some(entry)
     }
 
-    /// Looks up the packets `asked` by their signatures.
+    /// Looks up the packets at the positions `asked` in the signature cache.
     ///
-    /// Makes one pass for each kind of memory: buckets, rows, entries. Returns the positions that hit.
+    /// The lookup reads buckets, then rows, then entries of all packets, so that memory accesses
+    /// overlap. Returns the positions that hit.
     fn find_signatures(
         &mut self,
         owner: &Owner,
@@ -302,7 +303,8 @@ impl WildcardIndex for MegaflowIndex {
         old: &Reclaimed,
     ) -> (RepairOutcome, u64) {
         if !self.megaflows.remove(old.reference) {
-            // The entry may be an LTM entry of a former chain, which holds only for packets with its tag.
+            // The entry may be an LTM entry of a former chain, which covers only packets with its
+            // tag.
             return (RepairOutcome::Dropped, 0);
         }
         let (key, entries) = (FlowKey::from(&old.traversal.key), owner.entries());

@@ -1,13 +1,12 @@
 //! The caches of one packet thread.
 //!
-//! [`Entries`] holds the entries with their actions and counts. Two indexes lead to them: the
-//! [`ExactCache`] by all header bits, for flows that were active just now, and a wildcard
-//! index by those bits that the decision depended on. The wildcard index is the megaflow cache (a
+//! [`Entries`] holds the entries with their actions and counts. Two indexes find entries. The
+//! [`ExactCache`] compares all header bits, for recently active flows. A wildcard index compares
+//! only the bits that the translation consulted. The wildcard index is the megaflow cache (a
 //! [`SignatureCache`] before a [`MegaflowCache`]), or a chain of stages that hold LTM entries
-//! ([`shunt_gigaflow`]). An index refers to
-//! an entry by an [`EntryRef`], which is dead as soon as the entry is. So dropping an entry is one
-//! store, however many references there are, and the indexes are cleaned up later, a few entries per
-//! iteration.
+//! ([`shunt_gigaflow`]). An index refers to an entry by an [`EntryRef`], which is dead as soon as
+//! the entry is dead. So an entry is dropped by one store, for any number of references to it. The
+//! indexes remove dead entries later, a few per iteration.
 
 #[cfg(not(loom))]
 mod caches;

@@ -1,8 +1,8 @@
 //! The queue of evicted entries to re-translate, most recently hit first.
 //!
 //! One invalidation may evict ten thousand entries, so each must cost a single push. The queue
-//! therefore sorts entries only roughly: into buckets by the time since the last hit, each twice as long as
-//! the one before. Entries without a hit in the last second are refused.
+//! therefore sorts entries only roughly: into buckets by the time since the last hit, each bucket
+//! twice as long as the previous bucket. Entries without a hit in the last second are refused.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -15,12 +15,12 @@ use super::EntryRef;
 pub(super) struct RepairQueue {
     /// Bucket *n* holds entries hit less than 2^n units before their eviction.
     ///
-    /// Each is in the order of evictions, with their times.
+    /// Each bucket is in the order of evictions, with the time of each eviction.
     by_age: [VecDeque<(EntryRef, Time)>; AGES],
     len: usize,
 }
 
-/// Number of buckets; the last reaches to about a second.
+/// Number of buckets; the last bucket ends at about a second.
 const AGES: usize = 11;
 
 /// The unit of ages is 2^20 ns, about a millisecond.
@@ -32,7 +32,7 @@ impl RepairQueue {
         self.len
     }
 
-    /// Adds an entry evicted `age` after its last hit; `false` if that is too long.
+    /// Adds an entry evicted `age` after its last hit; false if `age` is too long.
     pub(super) fn push(&mut self, entry: EntryRef, now: Time, age: Duration) -> bool {
         let units = age.as_nanos() >> UNIT_BITS;
         let bucket = (u128::BITS - units.leading_zeros()) as usize;

@@ -1,30 +1,35 @@
 //! The hierarchical token bucket (HTB): which egress queue sends next, and when.
 //!
 //! The rules are those of the QoS type `linux-htb` of `ovs-vswitchd.conf.db(5)`. The port has a bucket
-//! for its maximum rate. Each queue has one for its minimum rate and one for its maximum rate.
+//! for its maximum rate. Each queue has a bucket for its minimum rate and a bucket for its maximum
+//! rate.
 //!
-//! 1. A packet leaves only if the bucket of the port and that of its queue's maximum rate have tokens.
-//!    With tokens of its minimum rate, a queue may overdraw the bucket of the port by the largest burst
-//!    of a queue. So a burst leaves at once, and the port sends less afterwards.
-//! 2. Queues with tokens of their minimum rate come first. Then the others borrow the rest.
-//! 3. Among queues that rule 2 treats alike, those with the smallest priority come first.
-//! 4. Among queues that are alike by rule 3 too, each gets the same number of bits (start-time fair
-//!    queueing: P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queueing"). If several threads hold
-//!    packets, a queue may be ahead of another by the bits that fit into the bucket of the port.
+//! 1. A packet leaves only if the bucket of the port and the bucket of its queue's maximum rate
+//!    have tokens. A queue with tokens of its minimum rate may overdraw the bucket of the port by
+//!    the largest burst of a queue. So a burst leaves at once, and the port sends less afterwards.
+//! 2. Queues with tokens of their minimum rate send first. Then the other queues borrow the
+//!    remaining rate of the port.
+//! 3. Among queues with equal rank by rule 2, the queues with the smallest priority send first.
+//! 4. Among queues with equal rank by rules 2 and 3, each sends the same number of bits (start-time
+//!    fair queueing: P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queueing"). If several
+//!    threads hold packets, a queue may be ahead of another by the bits that fit into the bucket of
+//!    the port.
 //!
-//! A packet takes its bits from the bucket of the port and of its queue's maximum rate. It takes them
-//! from the bucket of the minimum rate only if that has tokens: borrowed bits do not count against the
-//! minimum. One token suffices to send a packet, and the bucket owes the rest. So in each window of time
-//! a queue sends at most its burst, one packet, and what its rate permits. As in Linux, a small burst
-//! grows to what the rate gives in a millisecond, and a packet.
+//! A packet takes its bits from the bucket of the port and of its queue's maximum rate. It also
+//! takes them from the bucket of the minimum rate if this bucket has tokens, so borrowed bits do
+//! not count against the minimum rate. One token suffices to send a packet, and the bucket then
+//! owes the other bits. So in each interval of time a queue sends at most its burst, one packet,
+//! and the bits of its rate in the interval. As in Linux, a burst is at least the bits of a
+//! millisecond and one packet.
 //!
-//! Levels are integers in billionths of a bit: a nanosecond adds a whole number, and nothing is rounded.
+//! Levels are integers in billionths of a bit: a nanosecond adds a whole number, so no level is
+//! rounded.
 
 use std::{collections::BTreeMap, iter, time::Duration};
 
 use shunt_pipeline::{QueueId, Time};
 
-/// The rates of a port with egress queues.
+/// The rates of a port with egress queues (`linux-htb`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HtbOptions {
     /// Rate of all queues together, in bits per second.
@@ -50,27 +55,27 @@ pub struct HtbQueue {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueSet(u64);
 
-/// The queue that sends next.
+/// The decision which queue sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// The queue with this index.
+    /// The queue with this index sends next.
     Of(usize),
-    /// None before this time has passed.
+    /// No queue may send before this time has passed.
     After(Duration),
-    /// A queue of which only other threads hold packets.
+    /// A queue sends next of which only other threads hold packets.
     OfOtherThread,
 }
 
 /// The token buckets of a port and its queues.
 #[derive(Debug)]
 pub struct HtbTokens {
-    /// Time at which the buckets were filled.
+    /// Time up to which the buckets are filled.
     filled: Time,
     port: BitBucket,
     /// Bits by which minimum rates may overdraw the bucket of the port.
     overdraft: u64,
     queues: Box<[QueueTokens]>,
-    /// The least start tag of each rank, in bits.
+    /// The least start tag of each rank, in bits (virtual time).
     ///
     /// The indices are the first queue of the rank, then [`QueueTokens::share`].
     virtual_times: Box<[[u64; 2]]>,
@@ -83,7 +88,7 @@ struct QueueTokens {
     /// The bucket of the maximum rate.
     ceiling: BitBucket,
     priority: u32,
-    /// Index of the first queue with this priority.
+    /// Index of the first queue with the same priority.
     class: usize,
     /// Finish tags of the last packets by [`Self::share`], in bits.
     finish: [u64; 2],
@@ -98,7 +103,7 @@ struct BitBucket {
     rate: u64,
 }
 
-/// The order of a queue before the others: smaller is earlier.
+/// The rank of a queue, where the smallest rank sends first.
 type QueueRank = (bool, u32);
 
 const BILLION: i128 = 1_000_000_000;
@@ -112,13 +117,13 @@ impl HtbOptions {
 }
 
 impl HtbQueue {
-    /// A queue without options: the least minimum rate, and the whole rate of the port.
+    /// A queue without options: the least minimum rate, and the rate of the port.
     pub const DEFAULT: Self =
         Self { min_rate: Self::LEAST_RATE, max_rate: u64::MAX, burst: 0, priority: 0 };
 
     /// The least minimum rate, in bits per second, so that no queue stops altogether.
     ///
-    /// It is that of Open vSwitch: 1500 bytes in a second.
+    /// The value is that of Open vSwitch: 1500 bytes per second.
     pub const LEAST_RATE: u64 = 12_000;
 }
 
@@ -196,7 +201,7 @@ impl HtbTokens {
         }
     }
 
-    /// Fills the buckets up to now; an earlier time than before changes nothing.
+    /// Fills the buckets up to `now`; a time before the last call changes nothing.
     pub fn fill(&mut self, now: Time) {
         let elapsed = now.nanoseconds().saturating_sub(self.filled.nanoseconds());
         self.filled = self.filled.max(now);
@@ -207,10 +212,11 @@ impl HtbTokens {
         }
     }
 
-    /// Returns which queue sends next, of those with packets.
+    /// Decides which of the queues with packets sends next.
     ///
-    /// `own` are queues with packets of the calling thread, which is not empty. `others` are those with
-    /// packets of other threads. O(queues with packets).
+    /// `own` are the queues with packets of the calling thread, at least one. `others` are the
+    /// queues with packets of other threads. The cost is linear in the number of queues with
+    /// packets.
     #[must_use]
     pub fn next(&mut self, own: QueueSet, others: QueueSet) -> Turn {
         let Some(own_first) = self.first_of(own) else {
@@ -241,7 +247,7 @@ impl HtbTokens {
         }
     }
 
-    /// Returns the nanoseconds until a queue may send.
+    /// Returns the nanoseconds after which a queue may send.
     fn time_to_turn(&self, index: usize) -> u64 {
         let QueueTokens { assured, ceiling, .. } = &self.queues[index];
         let overdrawn = assured.time_to_tokens().max(self.port.time_above(self.overdraft));
@@ -270,14 +276,14 @@ impl HtbTokens {
 }
 
 impl QueueTokens {
-    /// Returns 0 if the next packet has the minimum rate, and 1 if it borrows.
+    /// Returns 0 if the next packet takes tokens of the minimum rate; 1 if it borrows.
     fn share(&self) -> usize {
         usize::from(!self.assured.has_tokens())
     }
 }
 
 impl BitBucket {
-    /// Makes a full bucket; without a rate it has no tokens.
+    /// Creates a full bucket; a bucket with rate 0 never has tokens.
     fn full(rate: u64, burst: u64) -> Self {
         let least = if rate == 0 { 0 } else { rate / 1000 + FRAME_BITS };
         let depth = if rate == 0 { 0 } else { i128::from(burst.max(least)) * BILLION };
@@ -307,12 +313,12 @@ impl BitBucket {
         u64::try_from(self.depth / BILLION).unwrap_or(u64::MAX)
     }
 
-    /// Returns the nanoseconds until the bucket has tokens.
+    /// Returns the nanoseconds after which the bucket has tokens.
     fn time_to_tokens(&self) -> u64 {
         self.time_above(0)
     }
 
-    /// Returns the nanoseconds until [`Self::is_above`].
+    /// Returns the nanoseconds after which [`Self::is_above`] returns true.
     fn time_above(&self, bits: u64) -> u64 {
         if self.is_above(bits) {
             return 0;

@@ -1,4 +1,5 @@
-//! The token buckets beside an oracle, which remembers every packet and computes all levels from them.
+//! Tests that compare the token buckets with an oracle, which computes all levels from all sent
+//! packets.
 
 use proptest::prelude::*;
 
@@ -9,7 +10,7 @@ struct SentPacket {
     time: u64,
     queue: usize,
     bits: u64,
-    /// True if it took tokens of the minimum rate.
+    /// True if the packet took tokens of the minimum rate.
     is_assured: bool,
 }
 
@@ -27,8 +28,8 @@ fn depth(rate: u64, burst: u64) -> i128 {
 impl HtbOracle {
     /// Returns the level of a bucket in billionths of a bit.
     ///
-    /// Since each packet, the bucket had at most its depth, got its rate, and lost the packets from
-    /// that one on.
+    /// At each packet, the bucket had at most its depth; since then it has gained its rate, and
+    /// lost all packets from that packet on.
     fn level(&self, rate: u64, burst: u64, now: u64, takes: impl Fn(&SentPacket) -> bool) -> i128 {
         let full = depth(rate, burst) * BILLION;
         let (mut level, mut lost) = (full, 0);
@@ -55,20 +56,20 @@ impl HtbOracle {
 
     /// Returns whether a queue has tokens.
     ///
-    /// With those of its minimum rate it may overdraw the port.
+    /// A queue with tokens of its minimum rate may overdraw the bucket of the port.
     fn may_send(&self, queue: usize, now: u64) -> bool {
         let burst = self.queues.iter().map(|queue| queue.burst).max().unwrap_or(0);
         let overdraft = if self.assured(queue, now) > 0 { i128::from(burst) * BILLION } else { 0 };
         self.port(now) > -overdraft && self.ceiling(queue, now) > 0
     }
 
-    /// Returns whether a queue comes before another.
+    /// Returns whether the rank of queue `one` is before that of queue `other`.
     fn precedes(&self, one: usize, other: usize, now: u64) -> bool {
         let (own, others) = (self.assured(one, now) > 0, self.assured(other, now) > 0);
         own && !others || own == others && self.queues[one].priority < self.queues[other].priority
     }
 
-    /// Returns whether a turn is right.
+    /// Returns whether the decision `turn` obeys the rules.
     fn permits(&self, turn: Turn, own: QueueSet, waiting: QueueSet, now: u64) -> bool {
         let all = || 0..self.queues.len();
         let is_outranked = |queue: usize| {
@@ -84,7 +85,7 @@ impl HtbOracle {
                 let ready = Time::from_nanoseconds(now).after(wait).nanoseconds();
                 has_ready(ready) && !has_ready(ready - 1)
             }
-            // How far a queue may be ahead of its equals is checked by another test.
+            // Another test checks the lead that a queue may have over queues of equal rank.
             Turn::OfOtherThread => {
                 let is_first = |queue: usize| self.may_send(queue, now) && !is_outranked(queue);
                 let mut others =
@@ -99,7 +100,7 @@ impl HtbOracle {
         self.sent.push(SentPacket { time, queue, bits, is_assured });
     }
 
-    /// Checks that no window of time has more bits than a rate permits, and one packet.
+    /// Checks that in no interval more bits are sent than rate, burst and one packet.
     fn check_windows(&self, rate: u64, burst: u64, of: impl Fn(&SentPacket) -> bool) {
         let sent: Vec<_> = self.sent.iter().filter(|packet| of(packet)).collect();
         for (first, start) in sent.iter().enumerate() {
@@ -123,12 +124,12 @@ fn any_queue() -> impl Strategy<Value = HtbQueue> {
     })
 }
 
-/// A moment of one of two threads: the time since the one before, and new packets.
+/// A step of one of two threads: the time since the previous step, and new packets.
 #[derive(Clone, Debug)]
 struct Moment {
     wait: u64,
     thread: usize,
-    /// Queue and bits of each packet.
+    /// The queue and the bits of each new packet.
     packets: Vec<(usize, u64)>,
 }
 
@@ -187,7 +188,7 @@ proptest! {
         }
     }
 
-    /// Saturated queues get their minimum rates, and together the whole rate.
+    /// Saturated queues get their minimum rates, and together the rate of the port.
     #[test]
     fn saturated_queues_get_their_minimum_rates(
         shares in prop::collection::vec((0_u64..100, 0_u32..3), 1..5),
@@ -211,17 +212,18 @@ proptest! {
     }
 }
 
-/// Bits of each packet of saturated queues.
+/// Number of bits of each packet of saturated queues.
 const FRAME: u64 = 8_000;
 
-/// Returns the bits that each queue sends in a second in which all have packets.
+/// Returns the bits that each queue sends in a second with packets in all queues.
 fn saturate(max_rate: u64, queues: &[HtbQueue]) -> Vec<u64> {
     saturate_by_threads(max_rate, queues, &[(0..queues.len()).collect()])
 }
 
-/// Returns the bits that each queue sends in a second in which all have packets.
+/// Returns the bits that each queue sends in a second with packets in all queues.
 ///
-/// `threads` are the queues of each thread. In each tenth of a millisecond another one comes first.
+/// `threads` are the queues of each thread. In each tenth of a millisecond, another thread is first
+/// to send.
 fn saturate_by_threads(max_rate: u64, queues: &[HtbQueue], threads: &[QueueSet]) -> Vec<u64> {
     let mut tokens = HtbTokens::new(max_rate, queues, Time::ZERO);
     let mut sent = vec![0; queues.len()];
@@ -251,7 +253,7 @@ fn queues_of_one_priority_share_what_a_minimum_rate_leaves() {
         let mut queues = [queue(0); 4];
         queues[first] = queue(5_000_000);
         let mut sent = saturate(10_000_000, &queues);
-        // Queues with a minimum rate borrow too.
+        // Queues with a minimum rate also borrow.
         assert!(sent.remove(first).abs_diff(6_250_000) < 50_000, "{sent:?}");
         check_equal(&sent, 1_250_000);
     }
@@ -296,7 +298,7 @@ fn a_queue_that_returns_gets_no_arrears() {
             sent[index] += FRAME;
         }
     }
-    // The first queue had the first second alone.
+    // In the first second, only the first queue had packets.
     check_equal(&[sent[0] - 10_000_000, sent[1]], 5_000_000);
 }
 
@@ -311,7 +313,7 @@ fn a_burst_of_a_minimum_rate_leaves_at_once() {
         sent[index] += FRAME;
     }
     assert!((8_000_000..8_100_000).contains(&sent[1]), "{sent:?}");
-    // The port owes the burst: for 0.8 s the other queue gets its minimum rate alone.
+    // The bucket of the port owes the burst: for 0.8 s the other queue gets only its minimum rate.
     for tick in 1..=8_000 {
         tokens.fill(Time::from_nanoseconds(tick * 100_000));
         while let Turn::Of(index) = tokens.next(all, QueueSet::default()) {

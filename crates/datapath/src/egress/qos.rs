@@ -1,4 +1,4 @@
-//! The quality of service of a port, as packet threads get it.
+//! The quality of service of a port, as commands pass it to packet threads.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The waiting packets of the egress queues of a port, on one thread.
+//! The packets of one thread that wait in the egress queues of a port.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -17,9 +17,9 @@ pub(crate) struct EgressQueues {
     queues: Box<[EgressQueue]>,
     /// The queues with packets.
     own: QueueSet,
-    /// Number of packets.
+    /// Number of waiting packets.
     len: usize,
-    /// Number of packets that were added since the last look for due packets.
+    /// Number of packets that were added since the last call of [`Self::take_due`].
     added: usize,
     /// Time before which no packet is due.
     due: Time,
@@ -29,16 +29,16 @@ pub(crate) struct EgressQueues {
 #[derive(Debug, Default)]
 struct EgressQueue {
     packets: VecDeque<Packet>,
-    /// Number of packets in large buffers.
+    /// Number of waiting packets in large buffers.
     large: usize,
 }
 
-/// The most packets in a queue, on each thread.
+/// The most packets of one thread in a queue.
 ///
-/// It is the length of a queue in Linux (`txqueuelen`).
+/// The value is the usual length of a queue in Linux (`txqueuelen`).
 pub(crate) const QUEUE_MAX: usize = 1000;
 
-/// Time until a thread looks again for a turn that it left to another thread.
+/// Time after which a thread that left a turn to another thread tries again.
 const OTHER_THREAD: Duration = Duration::from_micros(100);
 
 impl EgressQueues {
@@ -49,9 +49,10 @@ impl EgressQueues {
 
     /// Adds a packet to a queue.
     ///
-    /// A queue never holds more packets than there are buffers left to keep. So each congested queue
-    /// gets the same number of buffers, and as many are left for the next one (A. K. Choudhury and
-    /// E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet switches").
+    /// A queue never holds more packets than the pool has buffers left. So each congested queue
+    /// gets the same number of buffers, and the same number stays free for the next queue (A. K.
+    /// Choudhury and E. L. Hahne, "Dynamic queue length thresholds for shared-memory packet
+    /// switches").
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl EgressQueues {
         self.scheduler.add_waiting(index);
         if !self.own.contains(index) {
             self.own.insert(index);
-            // The others may wait for tokens that this queue does not need.
+            // The other queues may wait for tokens that this queue does not need.
             self.due = Time::ZERO;
         }
         waiting.push(packet);
@@ -117,7 +118,7 @@ impl EgressQueues {
         }
     }
 
-    /// Takes all packets out, with their queues: each queue in its order.
+    /// Takes all packets out, with their queues, and keeps the order of each queue.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (QueueId, Packet)> {
         self.withdraw();
         (self.own, self.len, self.added) = (QueueSet::default(), 0, 0);
@@ -128,7 +129,7 @@ impl EgressQueues {
         })
     }
 
-    /// Removes the packets from the numbers that threads share.
+    /// Subtracts the packets from the numbers of waiting packets that threads share.
     fn withdraw(&self) {
         for (index, queue) in self.queues.iter().enumerate() {
             self.scheduler.remove_waiting(index, queue.packets.len() as u64);
@@ -140,26 +141,26 @@ impl EgressQueues {
         self.len
     }
 
-    /// Returns whether a burst was added since the last look for due packets.
+    /// Returns whether a burst was added since the last call of [`Self::take_due`].
     pub(crate) const fn has_new_burst(&self) -> bool {
         self.added >= BURST
     }
 
-    /// Returns the time before which no packet is due; `None` without packets.
+    /// Returns the time before which no packet is due; `None` if no packet waits.
     pub(crate) fn due(&self) -> Option<Time> {
         (self.len > 0).then_some(self.due)
     }
 }
 
 impl Drop for EgressQueues {
-    /// Removes the packets, also after a panic, so that no other thread waits for them.
+    /// Subtracts the packets, so that no other thread waits for them, even on a panic.
     fn drop(&mut self) {
         self.withdraw();
     }
 }
 
 impl EgressQueue {
-    /// Returns the number of packets with a buffer of the size that this one has.
+    /// Returns the number of packets with a buffer of the same size as `packet`.
     fn alike(&self, packet: &Packet) -> usize {
         if packet.is_large() { self.large } else { self.packets.len() - self.large }
     }
@@ -205,7 +206,7 @@ mod tests {
     }
 
     proptest! {
-        /// Each packet leaves once, in the order of its queue, or is still there.
+        /// Each packet leaves once, in the order of its queue, or still waits.
         #[test]
         fn queues_keep_packets_and_their_order(steps in prop::collection::vec(any_step(), 1..60)) {
             let queue = |priority| HtbQueue { min_rate: 50_000, priority, ..HtbQueue::DEFAULT };
@@ -264,7 +265,7 @@ mod tests {
         for number in 0..1000 {
             assert!(queues.push(QueueId::DEFAULT, packet(&mut pool, 60, number), &pool).is_ok());
         }
-        // An unknown queue is the default queue.
+        // A packet of an unknown queue enters the default queue.
         let refused = queues.push(QueueId::new(7), packet(&mut pool, 60, 1000), &pool);
         assert_eq!(refused.map_err(|packet| number(&packet)), Err(1000));
         assert_eq!((queues.len(), scheduler.counts().next().unwrap().1.tx_errors), (1000, 1));

@@ -1,12 +1,13 @@
-//! The egress queues of a port, as far as packet threads share them.
+//! The state of the egress queues of a port that packet threads share.
 //!
-//! Each thread holds its own packets. The threads share the tokens, behind a lock that a thread only
-//! tries, and the number of waiting packets of each queue. A thread with packets of a low priority sees
-//! by that number that another thread has more urgent ones, and leaves the tokens to it.
+//! Each thread holds its own packets. The threads share the tokens, behind a lock that a thread
+//! only tries, and the number of waiting packets of each queue. By that number, a thread with
+//! packets of a low priority sees that another thread has more urgent packets, and leaves the
+//! tokens to that thread.
 //!
-//! A thread adds a packet to the number before it asks for a turn, and removes it when it has taken the
-//! packet out. So a number is never too small. A thread that ends removes all of its packets, and then
-//! nobody waits for them.
+//! A thread counts a packet as waiting before it asks for a turn, and until it has taken the packet
+//! out. So a number is never too small. A thread that ends subtracts all of its packets, so no
+//! other thread waits for them.
 
 use std::sync::TryLockError;
 
@@ -27,11 +28,11 @@ pub struct EgressScheduler {
     /// Number of waiting packets of each queue, of all threads.
     waiting: Box<[AtomicU64]>,
     counters: Box<[QueueCounters]>,
-    /// Time at which the scheduler was made.
+    /// Time at which the scheduler was created.
     pub created: Time,
 }
 
-/// The lock on the tokens, filled up to now.
+/// The locked tokens, filled up to the current time.
 pub(crate) struct Turns<'s> {
     scheduler: &'s EgressScheduler,
     tokens: MutexGuard<'s, HtbTokens>,
@@ -42,7 +43,7 @@ impl EgressScheduler {
     ///
     /// # Panics
     ///
-    /// If there are more than [`HtbOptions::QUEUES_MAX`] queues with the default queue.
+    /// If there are more than [`HtbOptions::QUEUES_MAX`] queues, including the default queue.
     #[must_use]
     pub fn new(options: &HtbOptions, now: Time) -> Self {
         let mut queues = options.queues.clone();
@@ -75,13 +76,13 @@ impl EgressScheduler {
     /// Returns the index of a queue; a queue that does not exist is the default queue.
     #[must_use]
     pub fn index_of(&self, queue: QueueId) -> usize {
-        // The default queue has the least number.
+        // The default queue has the least number, and so the index 0.
         self.ids.binary_search(&queue).unwrap_or(0)
     }
 
     /// Adds a waiting packet of this thread.
     pub(crate) fn add_waiting(&self, index: usize) {
-        // The lock orders it before the turn that counts on it.
+        // Relaxed suffices: the lock on the tokens orders the addition before the thread's turn.
         self.waiting[index].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -95,9 +96,10 @@ impl EgressScheduler {
         self.counters[index].count_error();
     }
 
-    /// Fills the tokens up to now, unless another thread has their lock.
+    /// Locks the tokens and fills them up to `now`, unless another thread has the lock.
     pub(crate) fn try_lock(&self, now: Time) -> Option<Turns<'_>> {
-        // A thread that panicked left whole numbers behind: the lock stays usable.
+        // After a panic of another thread the tokens are still valid, so the poisoned lock stays
+        // usable.
         let mut tokens = match self.tokens.try_lock() {
             Ok(tokens) => tokens,
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
@@ -120,9 +122,10 @@ impl Turns<'_> {
         waiting.filter(is_of_others).map(|(index, _)| index).collect()
     }
 
-    /// Returns which queue sends next.
+    /// Decides which queue sends next.
     ///
-    /// `own` are the queues with packets of this thread, and `others` those of other threads.
+    /// `own` are the queues with packets of this thread, and `others` those with packets of other
+    /// threads.
     pub(crate) fn next(&mut self, own: QueueSet, others: QueueSet) -> Turn {
         self.tokens.next(own, others)
     }
@@ -141,16 +144,16 @@ mod models {
 
     use super::*;
 
-    /// Bits of a packet that empties a bucket.
+    /// Number of bytes of a packet that empties a bucket.
     const BYTES: usize = 2000;
 
-    /// Returns which queue sends next if this thread holds a packet of one queue.
+    /// Decides which queue sends next if this thread holds a packet of one queue.
     fn next(turns: &mut Turns<'_>, index: usize) -> Turn {
         let others = turns.of_others(|queue| usize::from(queue == index));
         turns.next([index].into_iter().collect(), others)
     }
 
-    /// Holds one packet in a queue, and sends it if it may; returns whether it did.
+    /// Adds a packet to a queue, and sends it if permitted; true if it was sent.
     fn send(scheduler: &EgressScheduler, index: usize) -> bool {
         scheduler.add_waiting(index);
         let Some(mut turns) = scheduler.try_lock(Time::ZERO) else { return false };
@@ -179,7 +182,7 @@ mod models {
                 scheduler.waiting.iter().map(|own| own.load(Ordering::Relaxed)).sum();
             assert_eq!(waiting, 2 - sent);
             if sent == 0 {
-                // The urgent packet found the lock taken, and goes next.
+                // The urgent packet found the lock taken, and is sent next.
                 let mut turns = scheduler.try_lock(Time::ZERO).unwrap();
                 assert_eq!(next(&mut turns, 0), Turn::Of(0));
                 assert_eq!(next(&mut turns, 1), Turn::OfOtherThread);

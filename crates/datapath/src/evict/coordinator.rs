@@ -1,11 +1,11 @@
-//! The eviction coordinator: the engine's side of the protocol of [`crate::evict::owner`].
+//! The eviction coordinator: the engine's half of the protocol of [`crate::evict::owner`].
 //!
 //! One thread at a time runs the [`EvictionCoordinator`] and its engine: the holder of its
 //! [handle](crate::evict::handle). Its inputs are reports of owners and changes of versions, its
 //! outputs are invalidations. It handles a change in three steps:
 //!
-//! 1. It takes the reports of all owners (rule 6). Otherwise the change would drop a backlog of
-//!    installs by the rule of `seq`, and their packets would miss again.
+//! 1. It takes the reports of all owners (rule 6). Otherwise the owners would drop the installs in
+//!    these reports by the rule of `seq`, and packets would miss again.
 //! 2. It asks the engine for the stale entries.
 //! 3. It posts an invalidation to *every* owner, also to those without an eviction, because all of
 //!    them must acknowledge the version.
@@ -34,7 +34,7 @@ use crate::evict::{
     waker::Waker,
 };
 
-/// The coordinator's end of the link with one owner.
+/// The coordinator's end of its link with one owner.
 #[derive(Debug)]
 pub struct CoordinatorEndpoint {
     owner: OwnerId,
@@ -43,12 +43,12 @@ pub struct CoordinatorEndpoint {
     parked: ParkedOwner,
 }
 
-/// The treatment of an owner that is parked.
+/// The treatment of a parked owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParkedOwner {
-    /// The owner counts as acknowledged, since nothing hits its entries (rule 10).
+    /// The owner counts as having acknowledged: no packet hits its entries (rule 10).
     CountsAsAcked,
-    /// An offload device forwards by its entries: it is woken, and acknowledges itself.
+    /// The owner is woken, because an offload device forwards by its entries.
     IsWoken,
 }
 
@@ -58,7 +58,7 @@ pub struct EvictionCoordinator {
     version: Version,
     owners: Vec<OwnerState>,
     changes: mpsc::Receiver<(LearnedChange, Time)>,
-    /// Number of changes in the channel and in `batch`.
+    /// Number of changes that wait in the channel and in `batch`.
     waiting: Arc<AtomicUsize>,
     /// Changes that were received and are not applied yet.
     batch: ChangeBatch,
@@ -70,7 +70,7 @@ pub struct EvictionCoordinator {
 
 /// Changes that are applied together.
 ///
-/// They share one pass of the engine over its entries, and one invalidation of every owner.
+/// The engine searches its entries once for all of them, and every owner gets one invalidation.
 #[derive(Default)]
 struct ChangeBatch {
     newest: Version,
@@ -97,18 +97,18 @@ pub struct ChangeSender {
 #[derive(Clone, Debug)]
 pub struct LearnedChange {
     /// The change, or an empty one with the newest version.
-    /// It is empty if the tables had learned everything before.
+    /// An empty change means that the tables had learned everything before.
     pub change: Change,
     /// The last learn request of each owner that the change acknowledges.
     pub learn_requests: Vec<(OwnerId, LearnSeq)>,
 }
 
-/// Totals of a coordinator since it was created.
+/// Total numbers of a coordinator since it was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EvictionTotals {
     /// Entries that owners installed.
     pub installed: u64,
-    /// Installed entries of a version older than the engine's.
+    /// Installed entries with a version older than the engine's.
     pub late: u64,
     /// Entries that owners removed by themselves.
     pub removed: u64,
@@ -134,35 +134,35 @@ struct OwnerState {
     endpoint: CoordinatorEndpoint,
     /// The last install that the engine knows (rule 1).
     seq: InstallNo,
-    /// Evictions of the current change.
+    /// The owner's entries that the current change evicts.
     evictions: Vec<EntryId>,
     /// The last learn request that the engine's version includes (rule 9).
     learned: LearnSeq,
-    /// The last learn request that the owner was notified of.
+    /// The last learn request of which the owner was notified.
     notified: LearnSeq,
-    /// The version that the owner has acknowledged by sleeping (rule 10).
+    /// The version that counts as acknowledged because the owner sleeps (rule 10).
     slept: Version,
 }
 
-/// Changes that may wait; a further one is refused, and the control plane waits.
+/// Maximum number of waiting changes; the sender of a further change waits.
 pub const CHANGES_MAX: usize = 4096;
 
 /// Number of changes applied in one iteration.
-/// It bounds the time until acknowledgements are noticed.
+/// The limit bounds the time until acknowledgements are noticed.
 const CHANGES_PER_ITERATION: usize = 256;
 
-/// Deltas and reports up to which the sender of a change applies it itself.
+/// Maximum numbers of deltas and of reports with which a sender applies changes.
 const DELTAS_AT_ONCE: usize = 64;
 const REPORTS_AT_ONCE: usize = 64;
 
 impl CoordinatorEndpoint {
-    /// Creates the end of a link with an owner that reports into `reports`.
+    /// Creates the coordinator's end of a link with the owner that writes `reports`.
     #[must_use]
     pub const fn new(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
         Self { owner, reports, link, parked: ParkedOwner::CountsAsAcked }
     }
 
-    /// Creates the end of a link with the agent of an offload device.
+    /// Creates the coordinator's end of a link with the agent of an offload device.
     #[must_use]
     pub const fn of_device(owner: OwnerId, reports: Consumer<Report>, link: Arc<Link>) -> Self {
         Self { owner, reports, link, parked: ParkedOwner::IsWoken }
@@ -170,9 +170,9 @@ impl CoordinatorEndpoint {
 }
 
 impl EvictionCoordinator {
-    /// Creates a coordinator at `version`, at which its owners begin too.
+    /// Creates a coordinator at `version`; its owners must begin at this version.
     ///
-    /// `waker` is the waker that the owners' ends were created with.
+    /// `waker` is the waker of the eviction thread, with which the owners were created.
     #[must_use]
     pub fn new(
         evictor: Box<dyn Evictor>,
@@ -220,7 +220,7 @@ impl EvictionCoordinator {
 
     /// Adds an owner with an endpoint that was created for [`Self::version`].
     ///
-    /// It may have the id of an owner that has retired.
+    /// The owner may have the id of an owner that has retired.
     ///
     /// # Panics
     ///
@@ -248,11 +248,12 @@ impl EvictionCoordinator {
         self.take_reports() > 0 || worked || self.evictor.run_maintenance()
     }
 
-    /// Applies waiting changes if that is quick, so that any thread may do it.
+    /// Applies the waiting changes if this is quick, so any thread may call it.
     ///
-    /// Returns whether they were applied; if not, they wait for the next [`Self::run_iteration`].
+    /// Returns whether the changes were applied. Otherwise they wait for the next
+    /// [`Self::run_iteration`].
     pub(crate) fn run_if_quick(&mut self) -> bool {
-        // A batch that was too large once is left to the eviction thread.
+        // A batch that an earlier call found too large is left to the eviction thread.
         if self.batch.count > 0 || self.reported() > REPORTS_AT_ONCE {
             return false;
         }
@@ -297,9 +298,9 @@ impl EvictionCoordinator {
         }
     }
 
-    /// Forgets owners that have retired; returns whether there was one.
+    /// Forgets owners that have retired; returns whether an owner had retired.
     ///
-    /// Their entries are gone, and their reports that are not taken yet go too.
+    /// The entries of a retired owner do not exist any more, and its remaining reports are dropped.
     pub fn forget_retired_owners(&mut self) -> bool {
         let gone = self.owners.extract_if(.., |owner| owner.endpoint.link.is_retired());
         let forget = |owner: OwnerState| {
@@ -309,11 +310,12 @@ impl EvictionCoordinator {
         gone.map(forget).count() > 0
     }
 
-    /// Takes all reports so far; returns their number.
+    /// Takes all waiting reports; returns their number.
     pub fn take_reports(&mut self) -> usize {
         let mut batch = 0;
         for index in 0..self.owners.len() {
-            // Bounded by the reports that are present now, so no owner starves the others.
+            // The loop takes only the reports that are present now, so no owner delays the others
+            // forever.
             for _ in 0..self.owners[index].endpoint.reports.slots() {
                 batch += usize::from(self.take_report(index));
             }
@@ -321,7 +323,7 @@ impl EvictionCoordinator {
         batch
     }
 
-    /// Takes the next report of the owner at `index`; returns whether there was one.
+    /// Takes the next report of the owner at `index`; returns false if it has none.
     pub fn take_report(&mut self, index: usize) -> bool {
         let Some(owner) = self.owners.get_mut(index) else { return false };
         let Ok(report) = owner.endpoint.reports.pop() else { return false };
@@ -331,7 +333,8 @@ impl EvictionCoordinator {
                 match self.evictor.installed(entry, &traversal) {
                     Installed::Recorded => {}
                     // Rule 2. The invalidation of the engine's version was computed before this
-                    // report was taken, so its `seq` is lower and drops the entry.
+                    // report was taken. So the `seq` of the invalidation is lower, and the owner
+                    // drops the entry.
                     Installed::Late => self.totals.late += 1,
                 }
                 owner.seq = number;
@@ -376,7 +379,7 @@ impl EvictionCoordinator {
         self.version = version;
         self.totals.changes += 1;
         self.totals.evicted += evictions.len() as u64;
-        // The evictions of one owner are mostly adjacent.
+        // Entries of one owner are mostly adjacent in the list.
         let mut last = 0;
         for entry in evictions {
             let is_own = |owner: &OwnerState| owner.endpoint.owner == entry.owner;
@@ -386,8 +389,9 @@ impl EvictionCoordinator {
             }
             self.owners[last].evictions.push(entry);
         }
-        // Owners with a queue that waits for its learn request come last. So the copy of a packet of
-        // this queue, which the network sends back, finds the version posted to its owner.
+        // Owners with a queue that waits for a learn request are last, because they send the
+        // waiting packet next. So every other owner has the version before the network sends a copy
+        // of this packet back.
         for is_waiting in [false, true] {
             let is_next = |owner: &&mut OwnerState| (owner.learned > owner.notified) == is_waiting;
             for owner in self.owners.iter_mut().filter(is_next) {
@@ -400,9 +404,9 @@ impl EvictionCoordinator {
     }
 
     /// Acknowledges learn requests that changed nothing.
-    /// The engine's version includes them.
+    /// The engine's version includes the requests.
     ///
-    /// Such an invalidation drops nothing, even entries that were installed meanwhile.
+    /// The posted invalidation drops no entry, and none that was installed meanwhile.
     pub fn ack_learn_requests(&mut self, learn_requests: &[(OwnerId, LearnSeq)]) {
         self.note_learn_requests(learn_requests);
         let version = self.version;
@@ -468,7 +472,7 @@ impl EvictionCoordinator {
         self.owners.iter().map(OwnerState::status).collect()
     }
 
-    /// Records and returns the version that all owners have acknowledged.
+    /// Returns the version that all owners have acknowledged, and records the time.
     pub(crate) fn note_acked(&mut self) -> Version {
         let acked = self.acked_version();
         self.record.note_acked(acked, self.clock.now());
@@ -504,10 +508,10 @@ impl OwnerState {
         Self { endpoint, seq, evictions: Vec::new(), learned, notified: learned, slept: version }
     }
 
-    /// Posts an invalidation, and wakes the owner if it has something to do.
+    /// Posts an invalidation, and wakes the owner if the owner must act.
     ///
-    /// A sleeping owner has acknowledged it (rule 10). It is woken only to drop entries, or to resume
-    /// a queue that waits for its learn request.
+    /// A sleeping owner counts as having acknowledged (rule 10). It is woken only to drop entries,
+    /// or to resume a queue that waits for a learn request.
     fn post(&mut self, invalidation: Invalidation) {
         let (version, learned) = (invalidation.version, invalidation.learned);
         let parked = self.endpoint.parked;
@@ -537,13 +541,14 @@ impl OwnerState {
 }
 
 impl ChangeSender {
-    /// Sends a change; its version must be greater than those before.
+    /// Sends a change with a greater version than all earlier changes.
     ///
-    /// A coordinator that was closed accepts any number: no owner is left that could hit stale entries.
+    /// A closed coordinator accepts any number of changes, because no owner is left that could hit
+    /// stale entries.
     ///
     /// # Errors
     ///
-    /// Gives the change back when [`CHANGES_MAX`] are waiting.
+    /// Returns the change if [`CHANGES_MAX`] changes wait.
     pub fn send(&self, change: Change) -> Result<(), Change> {
         self.send_learned(LearnedChange { change, learn_requests: Vec::new() })
             .map_err(|back| back.change)
@@ -577,12 +582,13 @@ impl ChangeSender {
         }
     }
 
-    /// Sends a change that [`Self::send_learned`] gave back, once there is room.
+    /// Sends a change that [`Self::send_learned`] has returned; waits for room.
     ///
-    /// The coordinator wakes the caller.
+    /// The caller sleeps until the coordinator has taken changes.
     pub fn send_waiting(&self, learned: LearnedChange) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // The coordinator was woken. If it has ended, no owner is left that could hit stale entries.
+        // The send fails only if the coordinator has ended. Then no owner is left that could hit
+        // stale entries.
         let _ = self.changes.send((learned, self.clock.now()));
         self.waker.wake();
     }

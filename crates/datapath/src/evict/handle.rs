@@ -1,11 +1,11 @@
 //! The shared handle of the [`EvictionCoordinator`]: its holder runs the coordinator.
 //!
-//! The coordinator belongs to the eviction thread. But to wake a sleeping thread for a change, and to
-//! be woken by its acknowledgement, costs many times as much as a quick engine needs for one rule. So
-//! the sender of a small change locks the handle if it is free ([`ChangeSender::helping`]), and
-//! applies the change itself. If the handle is locked, the eviction thread is awake, or checks once
-//! more before it sleeps; the sender wakes it as usual. Only the eviction thread does long work: large
-//! batches, changes with a wide search, retired owners, and deferred maintenance.
+//! The eviction thread runs the coordinator. But a wake-up of this thread for a change, and a
+//! second one for the acknowledgement, cost many times as much as a quick engine needs for one
+//! rule. So the sender of a small change locks the handle if it is free
+//! ([`ChangeSender::helping`]), and applies the change itself. If the handle is locked, the sender
+//! wakes the eviction thread. Only the eviction thread does long work: large batches, changes with
+//! a wide search, retired owners, and deferred maintenance.
 //!
 //! ```text
 //!   send the change
@@ -15,8 +15,8 @@
 //!   apply them, notify of acks; much work deferred?  ── yes ────────┘
 //! ```
 //!
-//! A panic of the engine ends the eviction thread, whichever thread ran it: a panic in another thread
-//! is kept here, and resumes in the eviction thread.
+//! A panic of the engine always ends the eviction thread. If the engine panics in another thread,
+//! the handle stores the panic, and the eviction thread resumes it.
 //!
 //! [`ChangeSender::helping`]: crate::evict::coordinator::ChangeSender::helping
 
@@ -36,7 +36,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// A coordinator that its thread runs, and sometimes the sender of a change.
+/// A coordinator, run by the eviction thread and sometimes by a sender of changes.
 pub struct CoordinatorHandle {
     waker: Arc<Waker>,
     state: Mutex<HandleState>,
@@ -64,7 +64,7 @@ pub(crate) enum IterationResult {
     Done,
     /// All changes are applied, and deferred work needs the eviction thread.
     HasBacklog,
-    /// The changes wait for the eviction thread, which has to be woken.
+    /// The changes wait for the eviction thread, which must be woken.
     NotNow,
 }
 
@@ -88,7 +88,7 @@ impl OpenCoordinator {
         }
     }
 
-    /// Notifies of a newly acknowledged version; returns whether there was one.
+    /// Calls `on_acked` if a new version is acknowledged; returns whether it is new.
     fn notify_acked(&mut self) -> bool {
         let newest = self.coordinator.note_acked();
         let is_news = newest != self.acked;
@@ -101,9 +101,10 @@ impl OpenCoordinator {
 }
 
 impl CoordinatorHandle {
-    /// Shares a coordinator.
+    /// Creates the shared handle of a coordinator.
     ///
-    /// `on_acked` is called with versions that all packet threads have acknowledged; it may skip some.
+    /// `on_acked` is called with versions that all owners have acknowledged. Some versions may be
+    /// skipped.
     #[must_use]
     pub fn new(
         coordinator: EvictionCoordinator,
@@ -174,8 +175,8 @@ impl CoordinatorHandle {
     /// Calls `inspect` with the coordinator, between two iterations.
     /// Returns `None` if the coordinator is closed.
     ///
-    /// The coordinator knows all reports so far, also those for which its thread was not woken.
-    /// Waits for a running iteration; the next one waits for `inspect`.
+    /// The coordinator takes all waiting reports first. The call waits for a running iteration, and
+    /// the next iteration waits for `inspect`.
     pub fn inspect<T>(&self, inspect: impl FnOnce(&EvictionCoordinator) -> T) -> Option<T> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let HandleState::Open(open) = &mut *state else { return None };
@@ -191,11 +192,11 @@ impl CoordinatorHandle {
 
     /// Adds an owner between two iterations; `None` if the coordinator is closed.
     ///
-    /// `make` creates its endpoint for the version that it is called with.
+    /// `make` creates the endpoint for the version with which it is called.
     ///
     /// # Errors
     ///
-    /// Those of `make`; then no owner is added.
+    /// Returns the error of `make`; then no owner is added.
     pub fn join<T, E>(
         &self,
         make: impl FnOnce(Version) -> Result<(T, CoordinatorEndpoint), E>,

@@ -1,4 +1,4 @@
-//! Tests of the shared handle: which thread runs the coordinator, and that one does.
+//! Tests of the shared handle: some thread always runs the coordinator, and the right one.
 
 use shunt_pipeline::{
     BridgeId, Change, Delta, EntryId, Evictor, Installed, Object, OwnerId, Traversal, Version,
@@ -10,7 +10,7 @@ use crate::evict::coordinator::ChangeSender;
 /// An engine without entries.
 #[derive(Default)]
 struct Engine {
-    /// A delta of this object is not quick.
+    /// An object with deltas that are not quick.
     slow: Option<Object>,
     has_backlog: bool,
     /// The last version, and the waker of the thread that waits for it.
@@ -49,12 +49,12 @@ impl Evictor for Engine {
 
 const BRIDGE: Object = Object::Bridge(BridgeId::new(1));
 
-/// A change of `count` objects.
+/// Returns a change of `count` objects.
 fn change(version: u64, count: usize) -> Change {
     Change { version: Version::new(version), deltas: vec![Delta::Changed(BRIDGE); count] }
 }
 
-/// The handle of a coordinator with this engine, and the sender of its changes.
+/// Returns the handle of a coordinator with this engine, and the sender of changes.
 fn handle(engine: Engine, waker: &Arc<Waker>) -> (Arc<CoordinatorHandle>, ChangeSender) {
     let (engine, waker) = (Box::new(engine), Arc::clone(waker));
     let (coordinator, changes) = EvictionCoordinator::new(engine, Version::ZERO, Vec::new(), waker);
@@ -68,7 +68,7 @@ mod acting_thread {
     use super::*;
     use crate::evict::coordinator::{CHANGES_MAX, LearnedChange};
 
-    /// A coordinator with a parked thread.
+    /// A coordinator, and its eviction thread, which is parked.
     struct Scene {
         waker: Arc<Waker>,
         handle: Arc<CoordinatorHandle>,
@@ -190,7 +190,7 @@ mod acting_thread {
         for version in 1..=u64::try_from(CHANGES_MAX).unwrap() {
             scene.send(change(version, 1));
         }
-        // One change is in the batch, all others are in the queue.
+        // One change is in the batch, and all other changes are in the queue.
         scene.send(change(1 << 32, 1));
         assert!(scene.changes.send(change(1 << 33, 1)).is_err());
     }
@@ -198,7 +198,7 @@ mod acting_thread {
 
 #[cfg(loom)]
 mod model {
-    //! Loom cannot see the queue of changes (`std`), which is never full here.
+    //! Loom cannot see the queue of changes (`std`), which is never full in these models.
 
     use loom::thread;
 
@@ -224,8 +224,8 @@ mod model {
 
     /// Two senders of changes, and an eviction thread that sleeps.
     ///
-    /// If a change is left when all threads rest, the eviction thread sleeps forever, which loom
-    /// reports.
+    /// If the other threads have ended and a change is not applied, the eviction thread sleeps
+    /// forever. Loom reports this as a deadlock.
     fn check(slow: Option<Object>) {
         loom::model(move || {
             let waker = Arc::new(Waker::new().unwrap());

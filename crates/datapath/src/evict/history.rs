@@ -1,8 +1,8 @@
 //! The recent history of an eviction coordinator: durations of changes, evicted entries, causes.
 //!
-//! It is for operators, and of bounded size. Durations are counted in buckets that double.
-//! Evictions are counted by cause and by table. The last [`RECENT_MAX`] evictions are kept one by
-//! one, each with the delta that caused it.
+//! The history serves status output, and its size is bounded. Durations are counted in buckets that
+//! double in length. Evictions are counted by cause and by table. The last [`RECENT_MAX`] evictions
+//! are kept one by one, each with the delta that caused it.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -28,19 +28,19 @@ const UNACKED_MAX: usize = 4096;
 #[derive(Clone)]
 pub struct CoordinatorClock(Arc<dyn Fn() -> Time + Send + Sync>);
 
-/// An entry that a change evicted.
+/// The record of an entry that a change evicted.
 #[derive(Clone, Debug)]
 pub struct Evicted {
     /// The entry.
     pub entry: EntryId,
     /// The version of the change.
-    /// If several changes were applied together, the newest version of them.
+    /// For changes that were applied together, it is their newest version.
     pub version: Version,
     /// The time of the eviction.
     pub at: Time,
     /// The reason.
     pub kind: EvictedBy,
-    /// The delta that evicted it, if it was a single one.
+    /// The delta that evicted the entry, if it is known.
     pub delta: Option<Delta>,
 }
 
@@ -76,11 +76,11 @@ reasons! {
         Meter = "meter",
         /// A MAC address was learned, moved or forgotten.
         Mac = "mac",
-        /// The ports of a multicast group, or of multicast routers, changed.
+        /// The ports of a multicast group, or the router ports of a VLAN, changed.
         Multicast = "multicast",
-        /// The fields that tables can read after a partition point changed.
+        /// The live bits of a bridge changed: its tables can read more hidden state.
         Live = "live",
-        /// The result of a `learn` lookup changed.
+        /// A learned rule, or the number of rules of a cookie, changed.
         Learned = "learned",
         /// The change was too large to be searched delta by delta.
         Bound = "bound",
@@ -142,7 +142,7 @@ impl fmt::Debug for CoordinatorClock {
 
 impl EvictionHistory {
     /// Notes that a version was published at `since`.
-    /// Its last acknowledgement ends the measurement.
+    /// The acknowledgement by the last owner ends the measurement.
     pub(crate) fn note_published(&mut self, version: Version, since: Time) {
         if self.unacked.len() >= UNACKED_MAX {
             self.unacked.pop_front();
@@ -178,7 +178,7 @@ impl EvictionHistory {
             if let Some(table) = table.filter(|_| !own.is_empty()) {
                 *self.by_table.entry(table).or_default() += own.len() as u64;
             }
-            // Only the last evictions are kept.
+            // Only the most recent evictions are kept.
             for entry in own.iter().skip(own.len().saturating_sub(RECENT_MAX)) {
                 if self.recent.len() >= RECENT_MAX {
                     self.recent.pop_front();
@@ -200,19 +200,19 @@ impl EvictionHistory {
         &self.by_table
     }
 
-    /// Returns the eviction of an entry, if it is among the last ones.
+    /// Returns the record of an evicted entry, if it is still kept.
     #[must_use]
     pub fn find(&self, entry: EntryId) -> Option<&Evicted> {
         self.recent.iter().rev().find(|own| own.entry == entry)
     }
 
     /// Forgets the evictions of a retired owner.
-    /// The next owner with its id reuses the ids of its entries.
+    /// A later owner with this id reuses the ids of entries.
     pub(crate) fn forget(&mut self, owner: OwnerId) {
         self.recent.retain(|own| own.entry.owner != owner);
     }
 
-    /// Returns the last evictions, the oldest first.
+    /// Returns the records of recent evictions, the oldest first.
     pub fn recent(&self) -> impl Iterator<Item = &Evicted> {
         self.recent.iter()
     }
@@ -234,7 +234,7 @@ fn explain(
         }
         Some(Cause::Bound(bridge, table)) => (EvictedBy::Bound, Some((bridge, table)), None),
         Some(Cause::Fault) => (EvictedBy::Fault, None, None),
-        // A single delta is the cause without further information.
+        // If the engine reports no cause, a single delta must be the cause.
         None if deltas.len() == 1 => explain(Some(Cause::Delta(0)), deltas),
         None => (EvictedBy::Unknown, None, None),
     }

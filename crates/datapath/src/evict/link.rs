@@ -1,4 +1,4 @@
-//! The link of the eviction thread and one packet thread: a mailbox, a waker, the acknowledged version.
+//! The link between the eviction thread and one owner: mailbox, waker, acknowledged version.
 
 use crossbeam_utils::CachePadded;
 use shunt_classifier::Version;
@@ -11,14 +11,14 @@ use crate::{
 /// State that the eviction thread and one packet thread share.
 #[derive(Debug)]
 pub struct Link {
-    // Each part has its own cache line: the owner reads the mailbox in every iteration, and
-    // readers of the acknowledged version must not take that line away.
+    // Each field has its own cache line of the processor: the owner reads the mailbox in every
+    // iteration, and readers of the acknowledged version must not take this line away.
     mailbox: CachePadded<Mailbox>,
     waker: CachePadded<Waker>,
     acked: CachePadded<AtomicU64>,
 }
 
-/// The version that a retired packet thread has acknowledged.
+/// The acknowledged version of a retired packet thread.
 const RETIRED: Version = Version::new(u64::MAX);
 
 impl Link {
@@ -64,7 +64,7 @@ impl Link {
     }
 
     /// Retires the packet thread.
-    /// It hits nothing any more, so it has acknowledged every version.
+    /// A retired thread hits no entries, so it counts as having acknowledged every version.
     pub fn retire(&self) {
         self.ack(RETIRED);
     }
@@ -79,7 +79,8 @@ impl Link {
 #[cfg(loom)]
 #[cfg(test)]
 mod tests {
-    //! Loom cannot see the rings (`rtrb`) and the `eventfd`; a condition variable replaces the latter.
+    //! Loom cannot see the rings (`rtrb`) and the `eventfd`; a condition variable replaces the
+    //! `eventfd`.
 
     use loom::{sync::Arc, thread};
     use shunt_pipeline::{EntryId, InstallNo, OwnerId};
@@ -97,8 +98,8 @@ mod tests {
         }
     }
 
-    /// A packet thread without packets.
-    /// It takes invalidations, acknowledges them and sleeps, until it is at `last`.
+    /// Runs a packet thread without packets.
+    /// The thread takes invalidations, acknowledges them and sleeps, until it is at version `last`.
     fn run(link: &Link, last: u64) -> Vec<u32> {
         let mut evicted = Vec::new();
         loop {
@@ -140,7 +141,7 @@ mod tests {
     }
 
     /// No packet sent after the barrier reply of version 1 uses version 0.
-    /// This holds although its thread was not woken for the version.
+    /// This holds although the packet thread was not woken for the version.
     #[test]
     fn a_parked_thread_counts_as_acknowledged() {
         loom::model(|| {

@@ -1,23 +1,22 @@
 //! Invalidations: how evictions reach the owner of a cache.
 //!
 //! An [`Invalidation`] names entries of the owner that are stale from `version` on. The owner's
-//! installs after `seq` are stale too, because the engine has not checked them. The eviction thread
-//! posts invalidations, and the owner takes them between two bursts.
+//! installs after `seq` may be stale, too, because the engine has not checked them. The eviction
+//! thread posts invalidations, and the owner takes them between two bursts.
 //!
 //! A queue of invalidations would need a bound, and a full queue would block one of its two ends. So
-//! each owner has a [`Mailbox`] that holds one invalidation. Posting merges: the newest version, the
-//! union of evictions, the *least* `seq`, the greatest learn request. The least `seq`, because the
-//! older evictions were computed over fewer installs: the installs between the two posts were
-//! checked against the newer version's deltas only.
+//! each owner has a [`Mailbox`] that holds one invalidation. A second invalidation is merged into a
+//! waiting one: the newest version, the union of evictions, the *least* `seq`, and the greatest
+//! learn request. The `seq` is the least one, because installs between the two posts were checked
+//! only against the deltas of the newer version.
 //!
-//! **No packet thread ever waits here.** An empty mailbox costs the owner one load of a flag that no
-//! other thread writes meanwhile. When the flag is set, the owner *tries* the lock. The poster holds
-//! it for a few moves: evictions are merged as a list of lists, nothing is copied. If the poster was
-//! interrupted at that point, the owner finds the flag still set in its next iteration. No thread
-//! sleeps while the flag is set.
+//! **No packet thread ever waits for the mailbox.** An empty mailbox costs the owner one load of a
+//! flag. When the flag is set, the owner *tries* the lock. The poster holds the lock only to move
+//! lists of evictions, and copies none. If the poster is interrupted while it holds the lock, the
+//! owner finds the flag still set in its next iteration. No thread sleeps while the flag is set.
 //!
-//! The owner counts its iterations, so that the mailbox knows after how many of them an invalidation
-//! was taken. Unlike a time, this figure does not depend on the machine.
+//! The owner counts its iterations, so that the mailbox can report how many iterations passed until
+//! an invalidation was taken. Unlike a time, this number does not depend on the machine.
 
 use std::sync::{PoisonError, TryLockError};
 
@@ -34,11 +33,11 @@ use crate::{
 pub struct Invalidation {
     /// The version to adopt.
     pub version: Version,
-    /// Entries that are stale from that version on, in lists of one change each.
+    /// Entries that are stale from `version` on, in one list for each change.
     pub evictions: Vec<Vec<EntryId>>,
-    /// The last install that the engine knew; the owner drops every later one.
+    /// The last install that the engine knew; the owner drops all later installs.
     pub seq: InstallNo,
-    /// The last learn request of the owner that the version includes.
+    /// The last learn request of the owner that `version` includes.
     pub learned: LearnSeq,
 }
 
@@ -52,7 +51,7 @@ impl Invalidation {
     }
 }
 
-/// At most one invalidation on its way from the eviction thread to one owner.
+/// A mailbox for one invalidation from the eviction thread to one owner.
 #[derive(Debug)]
 pub struct Mailbox {
     flagged: AtomicBool,
@@ -61,11 +60,11 @@ pub struct Mailbox {
     pending: Mutex<Option<Posted>>,
 }
 
-/// An invalidation that was posted.
+/// A posted invalidation that the owner has not taken yet.
 #[derive(Debug)]
 struct Posted {
     invalidation: Invalidation,
-    /// Iterations that the owner had begun when the first of the merged posts was made.
+    /// Iterations that the owner had begun at the first of the merged posts.
     iteration: u64,
 }
 
@@ -80,14 +79,14 @@ impl Mailbox {
         }
     }
 
-    /// Posts an invalidation, and merges it with one that was not taken yet.
+    /// Posts an invalidation; merges it with an invalidation that was not taken yet.
     ///
     /// The caller wakes the owner afterwards.
     pub fn post(&self, invalidation: Invalidation) {
         let mut pending = self.pending.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *pending {
             Some(earlier) => earlier.invalidation.merge(invalidation),
-            // Relaxed: a statistic, which may be slightly old.
+            // Relaxed: the number is a statistic, and may be slightly old.
             None => {
                 *pending = Some(Posted {
                     invalidation,
@@ -102,7 +101,7 @@ impl Mailbox {
     /// Notes that the owner begins an iteration.
     #[inline]
     pub fn begin_iteration(&self) {
-        // Relaxed, and no read-modify-write: no other thread writes it.
+        // Relaxed, and no atomic addition: only the owner writes the number.
         self.iterations
             .store(self.iterations.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
@@ -123,7 +122,7 @@ impl Mailbox {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        // Relaxed: under the lock, so no post is lost between the flag and the invalidation.
+        // Relaxed: the lock is held, so no post comes between the flag and the invalidation.
         self.flagged.store(false, Ordering::Relaxed);
         let Posted { invalidation, iteration } = pending.take()?;
         Some((invalidation, self.iterations.load(Ordering::Relaxed).wrapping_sub(iteration)))

@@ -1,8 +1,9 @@
 //! The eviction protocol: versions, reports and invalidations between owners and an engine.
 //!
-//! [`owner`] states its rules. An [`Owner`](owner::Owner) holds entries for a thread, the
-//! [`EvictionCoordinator`](coordinator::EvictionCoordinator) applies changes to the engine, and a
-//! [`Mailbox`](mailbox::Mailbox) carries invalidations from one to the other.
+//! [`owner`] states the rules of the protocol. An [`Owner`](owner::Owner) holds entries for a
+//! thread, the [`EvictionCoordinator`](coordinator::EvictionCoordinator) applies changes to the
+//! engine, and a [`Mailbox`](mailbox::Mailbox) carries invalidations from the coordinator to an
+//! owner.
 
 pub mod coordinator;
 pub mod handle;

@@ -2,7 +2,7 @@
 //!
 //! In this protocol no race loses an eviction (invariant 5).
 //!
-//! The rules of the protocol, with the numbers that tests and comments use:
+//! Tests and comments refer to the rules of the protocol by these numbers:
 //!
 //! 1. `seq` is the last install of an owner *over which the evictions of an invalidation were computed*.
 //! 2. The engine ignores an install that is older than its version. The owner drops the entry by the
@@ -12,10 +12,11 @@
 //! 4. Invalidations merge: newest version, union of evictions, least `seq`.
 //! 5. An owner installs only traversals that were translated at its own version.
 //! 6. The engine takes all queued reports before it computes evictions.
-//! 7. Entry ids are (owner, slot, generation). A slot is used again only after its `removed` was sent.
+//! 7. Entry ids are (owner, slot, generation). A slot is reused only after the `removed` of its
+//!    entry was sent.
 //!
-//! [`Owner`] enforces rules 3, 5 and 7 and its half of rule 1; [`crate::evict::coordinator`] enforces the
-//! others. An example for rule 1:
+//! [`Owner`] enforces rules 3, 5 and 7 and the owner's half of rule 1;
+//! [`crate::evict::coordinator`] enforces the other rules. An example for rule 1:
 //!
 //! ```text
 //!   owner                          engine                      control
@@ -28,21 +29,21 @@
 //! ```
 //!
 //! Learn requests of packets go to the control plane, which publishes a version with the learned rules. An
-//! owner numbers its [`LearnRequest`]s. An invalidation carries the number up to which its version
-//! contains the requests, or found nothing new in them:
+//! owner numbers its [`LearnRequest`]s. An invalidation carries the number of the last request that
+//! its version includes:
 //!
 //! 8. No packet after one that sent a learn request is forwarded before its owner has taken an
 //!    invalidation that contains the request.
 //! 9. The number in an invalidation grows with its version and never before it. Merged invalidations carry
-//!    the greatest number. A request that changed nothing is acknowledged too.
+//!    the greatest number. A request that changed nothing is also acknowledged.
 //!
 //! A sleeping thread need not be woken for a version, since it forwards nothing:
 //!
 //! 10. An owner that is asleep after an invalidation was posted to it counts as having acknowledged it.
 //!     When it wakes, it takes the invalidation before it processes a packet.
 //!
-//! Nothing here waits: if the ring to the engine is full, an entry is not installed, and an entry that
-//! should expire lives until its report fits.
+//! An owner never waits. If the ring to the engine is full, an entry is not installed, and an entry
+//! that should expire stays until its report fits.
 
 use std::sync::Arc;
 
@@ -55,14 +56,14 @@ use crate::{
     evict::mailbox::Invalidation,
 };
 
-/// A report of an owner to the engine; reports stay in order.
+/// A report of an owner to the engine; the ring keeps the order of reports.
 #[derive(Clone, Debug)]
 pub enum Report {
     /// The owner installed an entry.
     Installed {
         /// The entry.
         entry: EntryId,
-        /// The install number, counted per owner.
+        /// The install number; each owner counts its installs.
         number: InstallNo,
         /// The traversal of the entry.
         traversal: Arc<Traversal>,
@@ -71,13 +72,13 @@ pub enum Report {
     Removed(EntryId),
 }
 
-/// Number of reports for which the engine's thread is woken.
+/// Number of waiting reports from which the eviction thread is woken.
 pub const REPORTS_PER_WAKE: usize = 16;
 
 /// A request of a packet to learn rules, sent to the control plane.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnRequest {
-    /// The number of the request, counted per owner.
+    /// The number of the request; each owner counts its requests.
     pub number: LearnSeq,
     /// The rules to learn.
     pub learnings: Vec<Learning>,
@@ -87,7 +88,7 @@ pub struct LearnRequest {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LearnSeq(pub u64);
 
-/// The ring of learn requests is full: the control plane does not keep up.
+/// The ring of learn requests is full, because the control plane is too slow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the ring of learn requests to the control plane is full")]
 pub struct LearnQueueFull;
@@ -95,7 +96,7 @@ pub struct LearnQueueFull;
 /// The reason why an entry was not installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstallError {
-    /// The traversal was translated at another version than the owner's (rule 5).
+    /// The traversal was translated at another version than that of the owner (rule 5).
     #[error(
         "the traversal is of version {seen}, but the owner is at version {current}: translate it again"
     )]
@@ -108,7 +109,7 @@ pub enum InstallError {
     /// No slot is free.
     #[error("no free slot: {0} entries are live, and dead ones hold the other slots")]
     Full(usize),
-    /// The ring of reports is full: the engine does not keep up.
+    /// The ring of reports is full, because the engine is too slow.
     #[error("the ring of reports to the eviction thread is full")]
     RingFull,
 }
@@ -116,9 +117,9 @@ pub enum InstallError {
 /// Number of entries that an invalidation dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
-    /// Entries named as stale.
+    /// Entries that the invalidation named as stale.
     pub evicted: usize,
-    /// Entries installed after `seq`: the cost of the race, not of the change.
+    /// Entries that were installed after `seq`, and that the change may not affect.
     pub install_conflicts: usize,
 }
 
@@ -147,7 +148,7 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Creates an owner without entries, at the version that the engine has for it.
+    /// Creates an owner without entries, at the version for which its link was created.
     #[must_use]
     pub fn new(
         id: OwnerId,
@@ -182,7 +183,7 @@ impl Owner {
         &self.entries
     }
 
-    /// Returns the entries, to count hits, credit and reclaim.
+    /// Returns the entries, to count hits, to credit hits and to reclaim entries.
     ///
     /// Only [`Self::expire`] and [`Self::apply`] may kill entries.
     #[inline]
@@ -196,10 +197,10 @@ impl Owner {
         self.reported
     }
 
-    /// Returns whether the waiting reports are worth a wake-up of the engine's thread.
+    /// Returns whether enough reports wait for a wake-up of the eviction thread.
     ///
-    /// A wake-up costs more than a report, so a few reports wait. The next change takes them with it, and
-    /// so does the thread after its longest sleep.
+    /// A wake-up costs more than a report, so a few reports wait. The eviction thread takes them
+    /// with the next change, or after its longest sleep.
     #[must_use]
     pub fn has_report_batch(&self) -> bool {
         let capacity = self.reports.buffer().capacity();
@@ -235,8 +236,8 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// Fails if the traversal is of another version (rule 5), no slot is free, or the report does not
-    /// fit. Then there is no entry and nothing was reported.
+    /// Fails if the traversal is of another version (rule 5), no slot is free, or the report does
+    /// not fit. Then no entry was installed, and nothing was reported.
     pub fn install(
         &mut self,
         traversal: Arc<Traversal>,
@@ -272,7 +273,7 @@ impl Owner {
 
     /// Removes an entry and reports it (rule 3).
     ///
-    /// Returns `false`, and the entry lives on, if the report does not fit.
+    /// Returns `false`, and keeps the entry, if the report does not fit.
     pub fn expire(&mut self, entry: EntryRef) -> bool {
         if self.reports.is_full() || !self.entries.kill(entry) {
             return false;
@@ -283,7 +284,7 @@ impl Owner {
         true
     }
 
-    /// Sends a learn request. Returns its number, to wait for.
+    /// Sends a learn request. Returns its number, for [`Self::has_learned`].
     ///
     /// # Errors
     ///
@@ -301,7 +302,7 @@ impl Owner {
         self.requested
     }
 
-    /// Returns whether the owner's version contains a learn request (rule 8).
+    /// Returns whether the owner's version includes a learn request (rule 8).
     #[must_use]
     pub fn has_learned(&self, learn_request: LearnSeq) -> bool {
         learn_request <= self.learned
@@ -309,16 +310,17 @@ impl Owner {
 
     /// Applies an invalidation: drops entries and adopts its version.
     ///
-    /// Drops the entries that it names and those installed after its `seq`.
+    /// Drops the entries that the invalidation names, and the entries installed after its `seq`.
     ///
-    /// Nothing is reported: the engine has forgotten the former and ignores the latter.
+    /// No removal is reported: the engine has forgotten the named entries, and ignores the later
+    /// installs.
     pub fn apply(&mut self, invalidation: &Invalidation) -> Dropped {
         self.apply_and(invalidation, Entries::kill)
     }
 
-    /// Applies an invalidation, and queues named entries in use for repair.
+    /// Applies an invalidation; queues recently hit entries for repair.
     ///
-    /// Named entries that received packets until `now` enter the [repair
+    /// Named entries that packets hit shortly before `now` enter the [repair
     /// queue](Entries::reclaim_pending).
     pub fn apply_with_repair(&mut self, invalidation: &Invalidation, now: Time) -> Dropped {
         self.apply_and(invalidation, |entries, entry| entries.evict_for_repair(entry, now))

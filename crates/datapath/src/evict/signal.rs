@@ -1,6 +1,7 @@
 //! A signal that wakes a thread: an `eventfd`, which stays set until it is cleared.
 //!
-//! [`Waker`](super::waker::Waker) adds a protocol that saves the system call while the thread is awake.
+//! [`Waker`](super::waker::Waker) adds a protocol that avoids the system call while the thread is
+//! awake.
 
 #[cfg(not(loom))]
 pub use kernel::Signal;
@@ -32,13 +33,13 @@ mod kernel {
 
         /// Sets the signal.
         pub fn set(&self) {
-            // A write fails only when the counter is full, and then it is set.
+            // A write fails only when the counter is full, and then the signal is set.
             let _ = self.0.write(1);
         }
 
         /// Clears the signal.
         pub fn clear(&self) {
-            // A read fails only when the signal is not set.
+            // A read fails only if the signal is not set.
             let _ = self.0.read();
         }
     }
@@ -54,7 +55,7 @@ mod kernel {
 mod model {
     use loom::sync::{Condvar, Mutex};
 
-    /// A signal in the model checker, which cannot see the `eventfd`.
+    /// A signal for the model checker, which cannot see the `eventfd`.
     #[derive(Debug)]
     pub struct Signal {
         set: Mutex<bool>,

@@ -1,8 +1,8 @@
 //! Parking a thread in the kernel, and waking it, without a lost message.
 //!
 //! A thread that has been idle for a while sleeps in the kernel. A sender must wake it, but should
-//! pay for a system call only if the thread sleeps. This is a race in two directions, so each side
-//! writes before it reads, with a full fence between:
+//! pay for a system call only if the thread sleeps. So sleeper and sender each write before they
+//! read, with a full fence between both:
 //!
 //! ```text
 //!   sleeper                              sender
@@ -15,17 +15,17 @@
 //!   drain the queue
 //! ```
 //!
-//! Without the fences both may read before either write is visible, even on x86, which delays stores
-//! past later loads. Then the sender finds the thread awake, the thread finds its queue empty, and
-//! the message waits until another event wakes the thread. The [`Signal`] stays set until
-//! the sleeper clears it, so a signal before the wait is not lost either.
+//! Without the fences, both may read before the other's write is visible, even on x86, which delays
+//! stores past later loads. Then the sender finds the thread awake, the thread finds its queue
+//! empty, and the message waits until another event wakes the thread. The [`Signal`] stays set
+//! until the sleeper clears it, so a signal before the wait is not lost either.
 //!
-//! The fences guarantee more. If a sender finds the thread asleep after it has posted, the thread
-//! sees the message before it does anything else ([`Waker::finds_asleep`]). A sender that needs no
-//! more than this does not have to wake the thread.
+//! The fences guarantee more. If a sender finds the thread asleep after posting a message, the
+//! thread reads this message first when it wakes ([`Waker::finds_asleep`]). A sender for which this
+//! suffices need not wake the thread.
 //!
-//! Two queues of `shunt-nic` use a [`Signal`] with other protocols. A doorbell belongs to one receiver
-//! of one queue, and the queue of commands has a lock.
+//! `shunt-nic` uses a [`Signal`] without a [`Waker`] for two queues: for a doorbell with one
+//! receiver, and for a queue of commands behind a lock.
 
 #[cfg(not(loom))]
 use std::os::fd::{AsFd, BorrowedFd};
@@ -59,14 +59,14 @@ impl Waker {
 
     /// Returns whether the thread sleeps; call it after posting a message.
     ///
-    /// If it sleeps, it reads its queues after [`Self::unpark`] and finds the message. Any sender may
-    /// wake it.
+    /// A sleeping thread reads its queues after [`Self::unpark`] and finds the message. Any sender
+    /// may wake the thread.
     #[must_use]
     pub fn finds_asleep(&self) -> bool {
         // SeqCst: partner of the fences in `prepare_park` and `unpark`.
         fence(Ordering::SeqCst);
-        // Acquire: partner of the Release in `prepare_park`. A sender that finds the thread asleep sees
-        // everything that it did before, its counters included.
+        // Acquire: partner of the Release in `prepare_park`. A sender that finds the thread asleep
+        // sees all earlier writes of the thread, its counters included.
         self.asleep.load(Ordering::Acquire)
     }
 
@@ -77,8 +77,8 @@ impl Waker {
 
     /// Announces that the thread is about to sleep.
     ///
-    /// Afterwards the thread reads its queues once more. It calls [`Self::unpark`] instead of waiting
-    /// if a queue is not empty.
+    /// After the call, the thread reads its queues once more. If a queue is not empty, the thread
+    /// calls [`Self::unpark`] instead of waiting.
     pub fn prepare_park(&self) {
         // Release: partner of the Acquire in `finds_asleep`.
         self.asleep.store(true, Ordering::Release);
@@ -110,7 +110,7 @@ impl Waker {
         epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() == 1
     }
 
-    /// Waits for the signal in the model checker, as a thread waits in the kernel.
+    /// Waits for the signal in the model checker, in place of a wait in the kernel.
     #[cfg(loom)]
     pub(crate) fn wait(&self) {
         self.signal.wait();

@@ -1,4 +1,4 @@
-//! Counters of forecasts, by their origin.
+//! Counters of forecasts, by origin.
 
 use std::{
     sync::{
@@ -19,15 +19,15 @@ use crate::metrics::Counter;
 #[repr(align(128))]
 pub struct ForecastCounters {
     sources: [SourceCounters; ForecastSource::COUNT],
-    /// New flows that were passed to the predictors.
+    /// New flows that were queued for the predictors.
     pub observed: Counter,
-    /// New flows that did not fit the queue to the predictors.
+    /// New flows for which the queue to the predictors was full.
     pub observations_dropped: Counter,
-    /// Forecasts with speculative entries.
+    /// Number of forecasts with speculative entries.
     pub speculative: Counter,
     /// The predictors of the packet thread.
     ///
-    /// The thread skips an update while this is locked.
+    /// The thread skips an update while a reader holds the lock.
     pub predictors: Mutex<Vec<PredictorStatus>>,
 }
 
@@ -49,16 +49,16 @@ pub struct SourceCounters {
     unused_entries: SharedCounter,
 }
 
-/// A counter that several threads add to.
+/// A counter to which several threads add.
 ///
-/// A forecast may be translated on another packet thread than that of its predictor.
+/// The packet thread that translates a forecast may not be that of the predictor.
 #[derive(Debug, Default)]
 pub(super) struct SharedCounter(AtomicU64);
 
 impl SharedCounter {
     pub(super) fn add(&self, count: u64) {
-        // Release: partner of the Acquire in `get`. A reader of this count sees earlier counts of the
-        // same thread too.
+        // Release: partner of the Acquire in `get`. A reader of this count also sees earlier counts
+        // of the same thread.
         self.0.fetch_add(count, Ordering::Release);
     }
 
@@ -66,27 +66,27 @@ impl SharedCounter {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Adds a time in nanoseconds, 64 bits of which last for 584 years.
+    /// Adds a time in nanoseconds; 64 bits suffice for 584 years.
     fn add_time(&self, time: Duration) {
         self.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     }
 }
 
-/// The counters of a forecast, until its outcome is known.
+/// The counters to which the outcome of a forecast will be added.
 #[derive(Clone, Debug)]
 pub(crate) struct ForecastAccount {
     counters: Arc<ForecastCounters>,
     pub(crate) source: ForecastSource,
-    /// The preload that the flow belongs to.
+    /// The preload of the flow; `None` without a preload.
     pub(crate) ticket: Option<Arc<ForecastTicket>>,
 }
 
 /// The outcome of an installed forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Settlement {
-    /// All of its entries were hit, the last one after this time.
+    /// All entries of the forecast were hit, the last entry after this time.
     Hit(Duration),
-    /// It had no hit here, and the device forwards the flow by entries of packets.
+    /// The offload device forwards the flow by other entries: no hit in software.
     DeviceCovered,
     /// An entry without a hit expired.
     Wrong,
@@ -103,7 +103,7 @@ impl ForecastCounters {
 }
 
 impl SourceCounters {
-    /// Counts forecasts that did not fit a queue.
+    /// Counts forecasts for which a queue was full.
     pub(super) fn refuse_unsent(&self, count: u64) {
         self.received.add(count);
         self.refused[ForecastRefusal::QueueFull as usize].add(count);
@@ -135,7 +135,7 @@ impl SourceCounters {
 }
 
 impl ForecastAccount {
-    /// Opens the account of a forecast that a packet thread takes.
+    /// Creates the account of a forecast that a packet thread takes.
     pub(crate) fn open(
         counters: &Arc<ForecastCounters>,
         source: ForecastSource,
@@ -155,7 +155,8 @@ impl ForecastAccount {
         self.ticket.iter().for_each(|ticket| ticket.refuse(reason));
     }
 
-    /// Counts a flow that a live entry covers; it is late if a packet caused a new one.
+    /// Counts a flow that a live entry covers.
+    /// `is_late` is true if a packet caused this entry after the forecast was received.
     pub(crate) fn cover(&self, is_late: bool) {
         let outcome = if is_late { &self.own().late } else { &self.own().covered };
         outcome.add(1);
@@ -171,12 +172,12 @@ impl ForecastAccount {
         self.own().translations.add(translations);
     }
 
-    /// Counts the time of a translation.
+    /// Adds the time of a translation.
     pub(crate) fn spend(&self, time: Duration) {
         self.own().spent_ns.add_time(time);
     }
 
-    /// Counts the outcome of an installed forecast that has this number of entries.
+    /// Counts the outcome of an installed forecast, which got `made` new entries.
     pub(crate) fn settle(&self, settlement: Settlement, made: usize) {
         let own = self.own();
         match settlement {

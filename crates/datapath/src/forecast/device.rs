@@ -1,7 +1,7 @@
 //! The outcome of a forecast in an offload device, for its packet thread.
 //!
-//! Packets that hit in the device never reach the packet thread. So its own entry of the forecast stays
-//! without a hit, and only the agent knows if the forecast was right.
+//! Packets that hit in the device never reach the packet thread. So the thread's entry of the
+//! forecast stays without a hit, and only the agent of the device knows if the forecast was right.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,10 +10,10 @@ use shunt_pipeline::Time;
 
 use super::ForecastTicket;
 
-/// The origin of the entries of a forecast, and the end of their time.
+/// The origin of the entries of a forecast, and the time at which they expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryForecast {
-    /// The origin.
+    /// The origin of the forecast.
     pub source: ForecastSource,
     /// Time at which entries without a hit expire.
     pub expires: Time,
@@ -22,19 +22,19 @@ pub struct EntryForecast {
 /// The outcome of a forecast in an offload device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceOutcome {
-    /// All entries that were made for it were hit.
+    /// All entries that were made for the forecast were hit.
     ///
-    /// The reading that found the last of these hits was at this time.
+    /// The time is that of the reading of counters that found the last of these hits.
     Hit(Time),
-    /// Entries of packets, or with hits, covered the flow before.
+    /// Entries that packets caused, or that packets had hit, covered the flow before.
     Covered,
-    /// The device has no entries for it, or removed one without a hit.
+    /// The device has no entries for the forecast, or has removed one without a hit.
     Unused,
 }
 
-/// The agent's end of a forecast.
+/// The agent's end of a forecast in an offload device.
 ///
-/// Dropping it before the outcome is known makes the outcome [`DeviceOutcome::Unused`].
+/// If this value is dropped before the outcome is known, the outcome is [`DeviceOutcome::Unused`].
 #[derive(Debug)]
 pub struct DeviceForecast {
     pub(crate) entry: EntryForecast,
@@ -43,7 +43,7 @@ pub struct DeviceForecast {
     ticket: Option<Arc<ForecastTicket>>,
 }
 
-/// The packet thread's end of a forecast.
+/// The packet thread's end of a forecast in an offload device.
 #[derive(Debug)]
 pub struct DeviceWatch(Arc<OnceLock<DeviceOutcome>>);
 
@@ -63,14 +63,14 @@ impl DeviceForecast {
         self.ticket.take().into_iter().for_each(|ticket| ticket.accept_in_device());
     }
 
-    /// Ends a forecast of a port that is not behind the device.
+    /// Ends a forecast of a port that does not belong to the device.
     pub(crate) fn skip(mut self) {
         self.ticket.take().into_iter().for_each(|ticket| ticket.skip_device());
     }
 
     /// Sets the outcome.
     pub(crate) fn settle(self, outcome: DeviceOutcome) {
-        // There is one end that sets it, and this consumes it.
+        // The outcome cannot be set already, because setting it consumes the agent's only end.
         let _ = self.outcome.set(outcome);
     }
 }
@@ -78,13 +78,13 @@ impl DeviceForecast {
 impl Drop for DeviceForecast {
     fn drop(&mut self) {
         self.ticket.take().into_iter().for_each(|ticket| ticket.refuse_in_device());
-        // Fails if the outcome is known.
+        // This fails if the outcome is set already.
         let _ = self.outcome.set(DeviceOutcome::Unused);
     }
 }
 
 impl DeviceWatch {
-    /// Returns the outcome; `None`: it is not known yet.
+    /// Returns the outcome; `None` while it is unknown.
     #[must_use]
     pub fn outcome(&self) -> Option<DeviceOutcome> {
         self.0.get().copied()

@@ -1,7 +1,7 @@
-//! The forecasts of a packet thread, and the ring by which flows are announced to it.
+//! The forecasts of a packet thread, and the ring by which other threads announce flows.
 //!
-//! The predictors of a thread run on it, after the packets of an iteration have left. So a forecast of a
-//! miss waits for no other thread, and no thread is woken for a new flow.
+//! Predictors run on the packet thread, after the packets of an iteration have left. So the
+//! forecast of a predictor waits for no other thread, and no thread is woken for a new flow.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -34,18 +34,18 @@ impl Default for ForecastConfig {
     }
 }
 
-/// The end of a packet thread, with its predictors.
+/// The packet thread's end, with the predictors of the thread.
 #[derive(Debug)]
 pub struct ThreadForecasts {
     pub(crate) config: ForecastConfig,
     predictors: Foresight,
-    /// New flows that the predictors have not seen yet.
+    /// New flows that wait for the predictors.
     observed: VecDeque<FlowObservation>,
-    /// New forecasts of the predictors; empty between calls.
+    /// Buffer for new forecasts of the predictors; empty between calls.
     made: Vec<Forecast>,
-    /// Time of the next forecast of a predictor; `None`: not before the next new flow.
+    /// Time of the next forecast of a predictor; `None` until the next new flow.
     next_due: Option<Duration>,
-    /// Time of the next report to the governors.
+    /// Time of the next report of outcomes to the governors of the predictors.
     next_report: Duration,
     incoming: Consumer<ForecastMessage>,
     /// The forecasts of other packet threads.
@@ -54,11 +54,11 @@ pub struct ThreadForecasts {
     pub(crate) waiting: ForecastQueue,
     pub(crate) counters: Arc<ForecastCounters>,
     pub(crate) speculation: Speculation,
-    /// Measures the time of translations.
+    /// The clock that measures the time of translations.
     pub(crate) stopwatch: Stopwatch,
 }
 
-/// The end of a thread that announces flows.
+/// The sender's end, for a thread that announces flows.
 #[derive(Debug)]
 pub struct ForecastSender {
     messages: Producer<ForecastMessage>,
@@ -69,30 +69,30 @@ pub struct ForecastSender {
 /// A message to a packet thread.
 #[derive(Debug)]
 enum ForecastMessage {
-    /// A flow, and the preload that it belongs to.
+    /// A flow, and its preload if it has one.
     Forecast(Forecast, Option<Arc<ForecastTicket>>),
     /// The sets of back ends in new rules.
     RulesChanged(Arc<SiblingSets>),
 }
 
-/// Messages that may wait in the ring.
+/// Maximum number of messages in the ring.
 const MESSAGES_MAX: usize = 1024;
 
-/// New flows that may wait for the predictors.
+/// Maximum number of new flows that wait for the predictors.
 const OBSERVED_MAX: usize = 256;
 
-/// New flows that the predictors see in an iteration.
+/// Maximum number of new flows that predictors process in an iteration.
 const OBSERVED_PER_ITERATION: usize = 8;
 
-/// Maximum number of forecasts made at once.
+/// Maximum number of forecasts that predictors make in one call.
 const FORECASTS_AT_ONCE: usize = 32;
 
-/// Time between two reports to the governors.
+/// Time between two reports to the governors of the predictors.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Creates the two ends for the packet thread behind `control`.
+/// Creates the two ends for the packet thread of `control`.
 ///
-/// The packet thread runs `predictors`, and joins the threads of `routes`.
+/// The packet thread runs `predictors`, and is added to `routes`.
 #[must_use]
 pub fn forecast_endpoint(
     config: ForecastConfig,
@@ -122,20 +122,20 @@ pub fn forecast_endpoint(
 }
 
 impl ThreadForecasts {
-    /// Measures the time of translations by this clock. Without one it counts as zero.
+    /// Measures the time of translations, which is zero without a stopwatch.
     #[must_use]
     pub fn with_stopwatch(mut self, stopwatch: Stopwatch) -> Self {
         self.stopwatch = stopwatch;
         self
     }
 
-    /// Returns whether nothing waits to be done at once.
+    /// Returns whether no message, flow or forecast waits.
     pub(crate) fn is_empty(&self) -> bool {
         let is_done = self.waiting.is_empty() && self.observed.is_empty();
         is_done && self.incoming.is_empty() && self.inbox.is_empty()
     }
 
-    /// Returns whether an iteration at `now` has nothing to do.
+    /// Returns whether an iteration at `now` would have nothing to do.
     pub(crate) fn is_idle(&self, now: Time) -> bool {
         let is_report_due = !self.predictors.is_empty() && since_start(now) >= self.next_report;
         self.waiting.is_empty()
@@ -145,14 +145,14 @@ impl ThreadForecasts {
             && self.time_to_forecast(now) > Duration::ZERO
     }
 
-    /// Returns the time until a predictor has a forecast.
+    /// Returns the time until the next forecast of a predictor.
     pub(crate) fn time_to_forecast(&self, now: Time) -> Duration {
         self.next_due.map_or(Duration::MAX, |due| due.saturating_sub(since_start(now)))
     }
 
     /// Takes messages from the ring and the inbox.
     ///
-    /// `last` is the last install of the thread.
+    /// `last` is the number of the last install of the thread.
     pub(crate) fn take_incoming(&mut self, now: Time, last: InstallNo) {
         self.inbox.take(&mut self.waiting, last);
         while self.waiting.takes_announced()
@@ -186,7 +186,7 @@ impl ThreadForecasts {
 
     /// Runs the predictors on some new flows, and queues their forecasts.
     ///
-    /// `last` is the last install of the thread.
+    /// `last` is the number of the last install of the thread.
     pub(crate) fn run_predictors(&mut self, now: Time, last: InstallNo) {
         let count = self.observed.len().min(OBSERVED_PER_ITERATION);
         if count == 0 && self.time_to_forecast(now) > Duration::ZERO {
@@ -205,7 +205,7 @@ impl ThreadForecasts {
         }
     }
 
-    /// Passes the outcomes of forecasts to the governors, at intervals.
+    /// Passes outcomes of forecasts to the governors of the predictors, at intervals.
     pub(crate) fn report(&mut self, now: Time) {
         let now = since_start(now);
         if self.predictors.is_empty() || now < self.next_report {
@@ -222,7 +222,7 @@ impl ThreadForecasts {
     }
 }
 
-/// Returns the time in the type of forecasts.
+/// Returns a time as a duration since the start of the clock, for predictors.
 const fn since_start(time: Time) -> Duration {
     Duration::from_nanos(time.nanoseconds())
 }
@@ -240,14 +240,15 @@ impl ForecastSender {
         self.messages.is_abandoned()
     }
 
-    /// Counts forecasts that were not sent, since too many wait.
+    /// Counts forecasts that were not sent, because too many wait.
     pub fn refuse(&self, source: ForecastSource, count: u64) {
         self.counters.of(source).refuse_unsent(count);
     }
 
     /// Sends a forecast, and returns whether it fitted the ring.
     ///
-    /// One that does not fit is counted as refused. Call [`Self::wake`] afterwards.
+    /// A forecast that does not fit is counted as refused. The caller calls [`Self::wake`]
+    /// afterwards.
     pub fn send(&mut self, forecast: Forecast) -> bool {
         self.send_with(forecast, None)
     }
@@ -262,7 +263,7 @@ impl ForecastSender {
         self.messages.push(ForecastMessage::Forecast(forecast, ticket)).is_ok()
     }
 
-    /// Sends the sets of back ends in new rules; returns whether they fitted.
+    /// Sends the sets of back ends in new rules; returns whether the ring had room.
     pub fn send_sibling_sets(&mut self, sets: Arc<SiblingSets>) -> bool {
         self.messages.push(ForecastMessage::RulesChanged(sets)).is_ok()
     }

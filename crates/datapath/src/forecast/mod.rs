@@ -6,24 +6,25 @@
 //!   flows that are announced ──► ring (bounded, refused when full) ──┘    (two queues, bounded)
 //! ```
 //!
-//! Predictors run on the packet thread, because a follower may arrive before a ring to another thread and
-//! back has delivered its forecast. They run after the packets of an iteration have left, and not while
-//! others wait. Each thread learns from the flows that it receives. A forecast of a flow that arrives on a
-//! port of another thread is sent there ([`ForecastRoutes`]).
+//! Predictors run on the packet thread, because the forecast of another thread could arrive later
+//! than the packet that it predicts. Predictors run after the packets of an iteration have left,
+//! and not while packets wait. Each thread learns from the flows that it receives. A forecast for a
+//! port of another thread is sent to that thread ([`ForecastRoutes`]).
 //!
 //! A packet thread translates a forecast at its own version, while no packet waits for a translation.
-//! The new entry is installed and reported like any other. So all invariants hold, and a wrong
-//! forecast costs room and time but never changes a decision.
+//! The new entry is installed and reported like every entry. So all invariants hold, and a wrong
+//! forecast costs room and time, but never changes how packets are forwarded.
 //!
-//! An entry is *speculative* until its first hit. `Speculation` has these entries. Packets do not touch
-//! it: it reads the packet counts of some entries in each iteration.
+//! An entry of a forecast is *speculative* until its first hit. `Speculation` has these entries,
+//! and reads the packet counts of some of them in each iteration. So a hit does nothing else for a
+//! speculative entry.
 //!
-//! - A speculative entry expires after its own idle time.
-//! - It is the first to go when room is needed.
-//! - A forecast is refused if its entry could displace one with traffic (`ROOM_DIVISOR`).
+//! - - A speculative entry expires after the idle time of forecasts.
+//! - - Speculative entries are evicted first when room is needed.
+//! - - A forecast is refused if its entry could displace an entry with traffic (`ROOM_DIVISOR`).
 //!
-//! Translating a forecast has no side effect. A traversal that learns is refused, since only a packet may
-//! learn. Meters and packet-ins happen when a packet hits the entry.
+//! The translation of a forecast has no side effect. A traversal with learn requests is refused,
+//! because only a packet may learn. Meters and packet-ins take effect when a packet hits the entry.
 
 mod counters;
 mod device;
@@ -50,5 +51,5 @@ pub(crate) use speculation::{Settled, Speculation, SpeculativeFlow};
 pub use stopwatch::Stopwatch;
 pub use ticket::{ForecastTicket, TicketCounts};
 
-/// Forecasts are refused while all but one part in this many of the cache is used.
+/// Forecasts are refused unless more than 1/`ROOM_DIVISOR` of the cache is free.
 pub(crate) const ROOM_DIVISOR: usize = 4;

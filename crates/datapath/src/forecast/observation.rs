@@ -6,21 +6,21 @@ use shunt_flow::{FlowKey, PortNo, SparseKey};
 use shunt_foresight::{ForecastSource, NewFlow};
 use shunt_pipeline::{BridgeId, DatapathAction};
 
-/// A new flow, as a packet thread saw it.
+/// A new flow that a packet thread has observed.
 #[derive(Clone, Debug)]
 pub(crate) struct FlowObservation {
     /// The key of the packet as it arrived.
     pub(crate) key: SparseKey,
     /// The lists of actions that were executed on the packet, in order.
     pub(crate) actions: Vec<Arc<[DatapathAction]>>,
-    /// The bridge and the number of the only port that the packet left by.
+    /// The bridge and the number of the port, if the packet left on one port alone.
     pub(crate) egress: Option<(BridgeId, PortNo)>,
     /// The origin of the forecast that the packet hit; `None` if it missed.
     pub(crate) forecast: Option<ForecastSource>,
 }
 
 impl FlowObservation {
-    /// Returns the flow with its headers as it left.
+    /// Returns the flow, with the headers of the packet as it left.
     pub(crate) fn new_flow(&self) -> NewFlow {
         let key = FlowKey::from(&self.key);
         let egress = self.egress.map(|(bridge, number)| {

@@ -9,7 +9,7 @@ use crate::cache::EntryRef;
 /// The result of the translation of a forecast in a wildcard index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Preload {
-    /// Live entries cover the flow; this is the newest of them.
+    /// Live entries cover the flow; the value is the newest of these entries.
     Covered(EntryRef),
     /// The flow has no entries.
     Refused {
@@ -29,17 +29,17 @@ pub(crate) enum Preload {
 pub(crate) enum Preloaded {
     /// A live entry covers the flow.
     ///
-    /// It is new if it was installed after the forecast was received.
+    /// `is_new` is true if the entry was installed after the forecast was received.
     Covered { entry: EntryRef, is_new: bool },
-    /// The flow has no new entries.
+    /// No entries were installed.
     Refused { reason: ForecastRefusal, translations: u64 },
-    /// The flow has these new entries.
+    /// These entries were installed for the flow.
     Installed { entries: Box<[EntryRef]>, translations: u64 },
 }
 
 /// Returns the reason to refuse a forecast with this traversal.
 ///
-/// `known` are the bits of its key that the forecast knows; `None`: all.
+/// `known` are the bits of the key that the forecast knows; `None`: all bits.
 pub(crate) fn refusal_of(
     traversal: &Traversal,
     known: Option<&SparseMask>,

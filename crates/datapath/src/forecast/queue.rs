@@ -7,14 +7,15 @@ use shunt_pipeline::InstallNo;
 
 use super::ForecastAccount;
 
-/// Two queues: forecasts of predictors, and of people and programs.
+/// Two queues of forecasts: those of predictors, and announced flows.
 ///
-/// They take turns, so a flood of announced flows leaves half of the translations to the predictors.
+/// Forecasts are taken from both in turn, so a flood of announced flows leaves half of the
+/// translations to the predictors.
 #[derive(Debug, Default)]
 pub(crate) struct ForecastQueue {
     predicted: VecDeque<WaitingForecast>,
     announced: VecDeque<WaitingForecast>,
-    /// Set if the last forecast came from a predictor.
+    /// True if the last taken forecast was one of a predictor.
     was_predicted: bool,
 }
 
@@ -22,12 +23,12 @@ pub(crate) struct ForecastQueue {
 #[derive(Debug)]
 pub(crate) struct WaitingForecast {
     pub(crate) forecast: Forecast,
-    /// The last install before it was received.
+    /// The number of the last install before the forecast was received.
     pub(crate) last: InstallNo,
     pub(crate) account: ForecastAccount,
 }
 
-/// Forecasts that may wait in each queue.
+/// Maximum number of forecasts in each queue.
 const WAITING_MAX: usize = 256;
 
 impl ForecastQueue {
@@ -35,7 +36,7 @@ impl ForecastQueue {
         self.predicted.is_empty() && self.announced.is_empty()
     }
 
-    /// Returns whether an announced flow fits.
+    /// Returns whether the queue of announced flows has room.
     pub(crate) fn takes_announced(&self) -> bool {
         self.announced.len() < WAITING_MAX
     }

@@ -1,8 +1,8 @@
 //! Forecasts of flows that arrive on the ports of other packet threads.
 //!
-//! An entry is of use only on the packet thread that receives its packets. The reply to a flow may arrive
-//! on a port that another thread polls. So each thread publishes the ports that it polls, and has an inbox
-//! for the forecasts of the others.
+//! Only the packet thread that receives the packets of a flow can use an entry. The reply to a flow
+//! may arrive on a port that another thread polls. So each thread publishes the ports that it
+//! polls, and has an inbox for the forecasts of other threads.
 //!
 //! Packet threads only try the locks. A forecast that finds its inbox locked is refused (`queue_full`).
 //! The outcome of a forecast counts for the predictor that made it, on its own thread.
@@ -27,20 +27,20 @@ use crate::evict::link::Link;
 #[derive(Clone, Debug, Default)]
 pub struct ForecastRoutes(Arc<RwLock<Vec<Arc<ForecastInbox>>>>);
 
-/// A port by the number of its bridge and its number there.
+/// A port: the number of its bridge, and its number in the bridge.
 pub(crate) type IngressPort = (u64, PortNo);
 
-/// The ports of a packet thread, and the forecasts that others made for them.
+/// The ports of a packet thread, and forecasts of other threads for these ports.
 #[derive(Debug)]
 pub(crate) struct ForecastInbox {
     ports: Mutex<BTreeSet<IngressPort>>,
     forecasts: Mutex<VecDeque<(Forecast, ForecastAccount)>>,
-    /// The length of `forecasts`, for a look without the lock.
+    /// The length of `forecasts`, which can be read without the lock.
     count: AtomicUsize,
     link: Arc<Link>,
 }
 
-/// Forecasts that may wait in an inbox.
+/// Maximum number of forecasts in an inbox.
 const INBOX_MAX: usize = 256;
 
 impl ForecastRoutes {
@@ -67,9 +67,10 @@ impl ForecastRoutes {
 
     /// Sends a forecast to a packet thread that polls its port, or refuses it.
     ///
-    /// If several poll it, the first one gets the forecast: the flow may arrive on any of them.
+    /// If several threads poll the port, the first of these threads gets the forecast, although the
+    /// flow may arrive on another.
     pub(crate) fn send(&self, port: IngressPort, forecast: Forecast, account: ForecastAccount) {
-        // Threads are added at the start only.
+        // The write lock is taken only when threads are added, at the start.
         let Some(threads) = self.0.try_read() else {
             return account.refuse(ForecastRefusal::QueueFull);
         };
@@ -83,7 +84,7 @@ impl ForecastRoutes {
 impl ForecastInbox {
     /// Publishes the ports that the thread polls.
     pub(crate) fn set_ports(&self, ports: BTreeSet<IngressPort>) {
-        // Others hold the lock for a lookup.
+        // Other threads hold the lock only for a lookup.
         *self.ports.lock() = ports;
     }
 
@@ -101,7 +102,8 @@ impl ForecastInbox {
         self.link.waker().wake();
     }
 
-    /// Moves forecasts to the queue of the thread; `last` is its last install.
+    /// Moves forecasts to the queue of the thread.
+    /// `last` is the number of the last install of the thread.
     pub(crate) fn take(&self, waiting: &mut ForecastQueue, last: InstallNo) {
         // Relaxed: the lock orders the contents. A thread that was woken sees the count, by the fences
         // of the waker.

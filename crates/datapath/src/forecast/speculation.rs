@@ -1,13 +1,14 @@
 //! Speculative entries: entries of forecasts until their first hit.
 //!
-//! A hit changes nothing here. [`Speculation::settle_next`] reads the packet count of one forecast's
-//! entries after the other, so a hit is noticed some iterations later. Until then the count keeps the
-//! entry from being evicted as unused.
+//! A hit only counts the packet. [`Speculation::settle_next`] reads the packet counts of one
+//! forecast's entries after another, so a hit is noticed some iterations later. An entry with a
+//! packet count is not evicted as unused meanwhile.
 //!
-//! A forecast may also have entries in an offload device, where packets hit without reaching the thread.
-//! When its entries here are gone without a hit, the forecast is *awaited*: the agent of the device
-//! reports its outcome a little later.
-//! Entries here stay until they expire even if the device forwards the flow: it may lose its entries.
+//! A forecast may also have entries in an offload device, where packets hit without reaching the
+//! thread. When the entries in software end without a hit, the forecast is *awaited*: the agent of
+//! the device reports its outcome a little later.
+//! Entries in software stay until they expire even if the device forwards the flow, because the
+//! device may lose its entries.
 
 use std::collections::VecDeque;
 
@@ -28,18 +29,19 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Speculation {
     flows: VecDeque<SpeculativeFlow>,
-    /// Forecasts without entries, of which the device has not reported the outcome.
+    /// Forecasts without entries in software that wait for the outcome in the device.
     awaited: VecDeque<AwaitedFlow>,
     /// The origin of the entry of each slot.
     origins: Vec<Option<EntryOrigin>>,
 }
 
-/// A forecast with entries.
+/// A forecast with speculative entries.
 #[derive(Debug)]
 pub(crate) struct SpeculativeFlow {
-    /// The entries that were made for it; in a chain it may use others too.
+    /// The entries that were made for the forecast.
+    /// In a chain, the flow may also use older entries.
     pub(crate) entries: Box<[EntryRef]>,
-    /// Number of entries that were made for it.
+    /// Number of entries that were made for the forecast.
     pub(crate) made: usize,
     pub(crate) account: ForecastAccount,
     /// The key of the flow.
@@ -54,7 +56,7 @@ pub(crate) struct SpeculativeFlow {
 #[derive(Debug)]
 struct AwaitedFlow {
     flow: SpeculativeFlow,
-    /// The outcome if no packet hits in the device.
+    /// The outcome if the device reports no hit.
     otherwise: Settlement,
 }
 
@@ -65,14 +67,14 @@ struct EntryOrigin {
     installed: Time,
 }
 
-/// A forecast that is no longer speculative.
+/// A forecast with a known outcome.
 #[derive(Debug)]
 pub(crate) struct Settled {
     pub(crate) flow: SpeculativeFlow,
     pub(crate) settlement: Settlement,
 }
 
-/// The state of the entries of a forecast.
+/// The state of all entries of a forecast together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntryState {
     Hit(Time),
@@ -82,7 +84,7 @@ enum EntryState {
 
 /// Maximum number of awaited forecasts.
 ///
-/// Beyond it, the oldest is settled without the device.
+/// If there are more, the oldest is settled without the device.
 const AWAITED_MAX: usize = 16_384;
 
 impl Speculation {
@@ -91,7 +93,7 @@ impl Speculation {
         self.flows.len()
     }
 
-    /// Returns the number of forecasts of which only the device knows the outcome.
+    /// Returns the number of awaited forecasts.
     pub(crate) fn awaited(&self) -> usize {
         self.awaited.len()
     }
@@ -120,7 +122,7 @@ impl Speculation {
         self.origin(entry).map(|own| own.source)
     }
 
-    /// Returns when a forecast installed an entry; `None` if a packet caused it.
+    /// Returns the install time of a forecast's entry; `None` if a packet caused it.
     pub(crate) fn installed_at(&self, entry: EntryRef) -> Option<Time> {
         self.origin(entry).map(|own| own.installed)
     }
@@ -130,14 +132,15 @@ impl Speculation {
         (origin.generation == entry.generation).then_some(origin)
     }
 
-    /// Returns whether an entry is speculative, and so has its own idle time.
+    /// Returns whether an entry is speculative: a forecast made it, and it has no hit.
     pub(crate) fn is_speculative(&self, entries: &Entries, entry: EntryRef) -> bool {
         self.origin_of(entry).is_some() && entries.totals(entry.slot).packets == 0
     }
 
     /// Examines the next forecast; returns it if its outcome is known.
     ///
-    /// Its entries without a hit are dead then, and keep their actions until they are reclaimed.
+    /// Entries of a settled forecast without a hit are dead, and keep their actions until they are
+    /// reclaimed.
     pub(crate) fn settle_next(&mut self, owner: &mut Owner, now: Time) -> Option<Settled> {
         let flow = self.flows.pop_front()?;
         match flow.settlement(owner.entries(), now) {
@@ -171,7 +174,7 @@ impl Speculation {
     ///
     /// # Errors
     ///
-    /// There is no forecast, or the ring to the eviction thread is full.
+    /// Fails if there is no forecast, or if the ring to the eviction thread is full.
     pub(crate) fn evict_next(&mut self, owner: &mut Owner) -> Result<Option<Settled>, NotEvicted> {
         let flow = self.flows.pop_front().ok_or(NotEvicted)?;
         let settlement = flow.settlement(owner.entries(), Time::ZERO);
@@ -181,9 +184,10 @@ impl Speculation {
         if self.flows.len() > before { Err(NotEvicted) } else { Ok(settled) }
     }
 
-    /// Ends a forecast: expires its entries without a hit.
+    /// Ends a forecast, and expires its entries without a hit.
     ///
-    /// It stays if a report does not fit, and is awaited if the device may still hit.
+    /// The forecast stays if a report does not fit, and is awaited if packets may still hit in the
+    /// device.
     fn end(
         &mut self,
         mut flow: SpeculativeFlow,
@@ -196,12 +200,12 @@ impl Speculation {
             return None;
         }
         if !is_whole {
-            // The slots of entries that died before may have others now.
+            // Other entries may have taken the slots of entries that died before.
             flow.entries = Box::default();
         }
         let is_unused = matches!(settlement, Settlement::Wrong | Settlement::Evicted);
         if is_unused && flow.device.is_some() && flow.device_outcome().is_none() {
-            // Their slots will have other entries when the outcome is known.
+            // When the outcome is known, the slots will have other entries.
             flow.entries = Box::default();
             self.awaited.push_back(AwaitedFlow { flow, otherwise: settlement });
             return None;
@@ -228,7 +232,8 @@ impl SpeculativeFlow {
         Some(self.covered_or(unused))
     }
 
-    /// Returns the outcome of a flow without a hit here.
+    /// Returns the outcome of a flow without a hit.
+    /// It is `unused`, unless entries of the device cover the flow.
     fn covered_or(&self, unused: Settlement) -> Settlement {
         let is_covered = self.device_outcome() == Some(DeviceOutcome::Covered);
         if is_covered { Settlement::DeviceCovered } else { unused }
@@ -255,7 +260,7 @@ impl SpeculativeFlow {
         state
     }
 
-    /// Expires the entries without a hit. Returns `false` if a report does not fit.
+    /// Expires the entries without a hit; returns `false` if a report does not fit.
     fn expire_unused(&self, owner: &mut Owner) -> bool {
         for entry in &self.entries {
             let entries = owner.entries();

@@ -1,4 +1,4 @@
-//! The clock that measures how long translations take.
+//! The clock that measures the time of translations.
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use shunt_pipeline::Time;
 
 /// Measures durations by the clock of the caller.
 ///
-/// A packet thread knows the time of its iteration only, and a translation takes less.
+/// A packet thread knows only the time at which its iteration began.
 #[derive(Default)]
 pub struct Stopwatch(Option<Box<dyn Fn() -> Time + Send>>);
 
@@ -17,12 +17,12 @@ impl Stopwatch {
         Self(Some(Box::new(clock)))
     }
 
-    /// Returns the present time, if there is a clock.
+    /// Returns the current time, if there is a clock.
     pub(crate) fn read(&self) -> Option<Time> {
         self.0.as_ref().map(|clock| clock())
     }
 
-    /// Returns the present time; without a clock always the same.
+    /// Returns the current time; without a clock, always the same time.
     pub(crate) fn now(&self) -> Time {
         self.read().unwrap_or(Time::ZERO)
     }

@@ -6,8 +6,8 @@ use super::counters::SharedCounter;
 
 /// Counts the flows of one preload until each has entries or is refused.
 ///
-/// A flow counts once for each packet thread that it is sent to. The counters of an origin add up the
-/// flows of all calls, so one of two preloads at a time could not know its own.
+/// A flow counts once for each packet thread that it is sent to. The counters of an origin add up
+/// the flows of all preloads, so they cannot give the counts of one preload.
 #[derive(Debug, Default)]
 pub struct ForecastTicket {
     sent: SharedCounter,
@@ -27,7 +27,7 @@ pub struct TicketCounts {
     pub sent: u64,
     /// Flows with new entries.
     pub installed: u64,
-    /// Flows that had entries before.
+    /// Flows that live entries covered already.
     pub covered: u64,
     /// Refused flows, by [`ForecastRefusal`].
     pub refused: [u64; ForecastRefusal::COUNT],
@@ -35,9 +35,9 @@ pub struct TicketCounts {
     pub device_offered: u64,
     /// Offered flows with entries in the device.
     pub device_accepted: u64,
-    /// Offered flows without entries in the device.
+    /// Offered flows for which the device refused entries.
     pub device_refused: u64,
-    /// Offered flows of ports that are not behind the device.
+    /// Offered flows of ports that do not belong to the device.
     pub device_elsewhere: u64,
 }
 
@@ -54,7 +54,8 @@ impl ForecastTicket {
         for (count, own) in refused.iter_mut().zip(&self.refused) {
             *count = own.get();
         }
-        // The outcomes are read before the flows that are offered: a flow with an outcome was offered.
+        // The outcomes are read before `device_offered`, so there are never more outcomes than
+        // offered flows.
         TicketCounts {
             sent: self.sent.get(),
             installed: self.installed.get(),

@@ -1,4 +1,4 @@
-//! Tests of the cache against a map.
+//! Tests that compare the NetFlow cache with a map.
 
 use std::collections::BTreeMap;
 
@@ -115,7 +115,7 @@ fn flags_of_segments_are_joined_and_ecn_is_left_out() {
     assert_eq!((flows[0].counts.tcp_flags, flows[0].key.tos), (0x1b, 40));
 }
 
-/// No flow is lost while the reader takes none, as long as there is room.
+/// While the reader takes no flows, flows stay in the cache as long as it has room.
 #[test]
 fn a_full_ring_keeps_flows_in_the_cache() {
     let flows = EXPIRED_MAX + 10;
@@ -143,7 +143,7 @@ fn flows_of_a_lost_cache_are_counted() {
     assert_eq!((receiver.flows(), receiver.lost()), (0, 3));
 }
 
-/// Also those that were reported before have a last report.
+/// Flows that were reported before have a last report, too.
 #[test]
 fn a_cache_that_ends_returns_its_flows() {
     let (mut cache, mut receiver) = netflow_cache(BRIDGE, 10, 1);
@@ -154,7 +154,7 @@ fn a_cache_that_ends_returns_its_flows() {
     scan(&mut cache, seconds(1));
     assert_eq!(taken(&mut receiver).len(), 2);
     cache.count(&packet(2), 5, seconds(2)).unwrap();
-    // The other flow had no packet since its report.
+    // The other flow has had no packet since its report.
     let flows: Vec<_> = cache.into_flows().collect();
     assert_eq!((flows.len(), flows[0].counts.bytes, flows[0].key.source_port), (1, 5, 2));
     assert_eq!((receiver.flows(), receiver.lost(), receiver.len()), (0, 0, 0));
@@ -177,7 +177,7 @@ fn op() -> impl Strategy<Value = Op> {
 proptest! {
     /// Each packet is in exactly one report of its flow.
     ///
-    /// With any number of flows and buckets.
+    /// This holds for any number of flows and buckets.
     #[test]
     fn every_packet_is_reported_once(limit in 1..50_usize, ops in prop::collection::vec(op(), 1..300)) {
         let (mut cache, mut receiver) = netflow_cache(BRIDGE, limit, 1);

@@ -1,12 +1,12 @@
 //! The learned index over megaflows, which replaces the search of many masks.
 //!
 //! This is the computational cache of Rashelbach, Rottenstreich and Silberstein, *Scaling Open vSwitch with
-//! a Computational Cache*, section 4. Megaflows do not overlap, so a few fields at once index them,
-//! whatever their masks are. The megaflows stay in tuple space ([`MegaflowCache`]). The index only
-//! names the slots of entries that may cover a packet, and the row of each is compared before it counts.
-//! So the index may be stale, and a lookup is still right.
+//! a Computational Cache*, section 4. Megaflows that overlap agree, so an index over a few fields
+//! finds them, for any number of masks. The megaflows stay in tuple space ([`MegaflowCache`]). The
+//! index only names the slots of entries that may cover a packet, and the row of each entry is
+//! compared with the packet. So a lookup is right even if the index is stale.
 //!
-//! An entry is *indexed*, or else the lookup must search its mask:
+//! An entry is *indexed*, or lookups must also search its mask:
 //!
 //! ```text
 //!   install ──► room in its bucket? ── yes ──► indexed
@@ -15,9 +15,9 @@
 //!               its mask is searched ──► training ──► indexed
 //! ```
 //!
-//! A training begins when a tenth of the entries is not indexed. The [`Trainer`] takes the boxes and
-//! builds a new index beside the packet thread. Changes meanwhile are recorded, and repeated on the new
-//! index before it replaces the old one.
+//! A training begins when a tenth of the entries is not indexed. The [`Trainer`] takes the boxes of
+//! all entries and builds a new index in a thread of its own. Changes meanwhile are recorded, and
+//! repeated on the new index before it replaces the old index.
 
 mod trainer;
 
@@ -39,7 +39,7 @@ use crate::{cache::EntryRef, packet::buffer::BURST};
 #[derive(Debug)]
 pub(super) struct LearnedIndex {
     trainer: Arc<Trainer>,
-    /// Number of masks from which on entries are indexed.
+    /// Least number of masks with which entries are indexed.
     masks_min: usize,
     /// The index in use.
     current: Option<TrainedIndex>,
@@ -50,26 +50,26 @@ pub(super) struct LearnedIndex {
     boxes: Option<BoxesBySlot>,
     /// Changes since the trainer took the boxes.
     changes: Vec<BoxChange>,
-    /// The next slot to record after the start; `None`: all are recorded.
+    /// The next slot to record after switching on; `None`: all slots are recorded.
     next_recorded: Option<usize>,
-    /// Number of entries that are not indexed, now and after the last training.
+    /// Number of entries that are not indexed now.
     unindexed: usize,
     unindexed_by_training: usize,
     trainings: u64,
-    /// Set when the trainer thread has panicked: all masks are searched from then on.
+    /// True if the trainer thread has panicked: lookups then search all masks.
     has_lost_trainer: bool,
 }
 
-/// Number of slots recorded in an iteration after the start.
+/// Number of slots to record in an iteration, after the index was switched on.
 const RECORDED_PER_ITERATION: usize = 512;
 
-/// Number of entries that need not be indexed before a training begins.
+/// Number of entries outside of the index that cause no training.
 const UNINDEXED_MIN: usize = 8;
 
 const _: () = assert!(BURST <= CANDIDATE_BATCH_MAX, "a burst is one batch");
 
 impl LearnedIndex {
-    /// Creates an index that begins when there are `masks_min` masks.
+    /// Creates an index that is switched on when there are `masks_min` masks.
     pub(super) const fn new(trainer: Arc<Trainer>, masks_min: usize) -> Self {
         Self {
             trainer,
@@ -96,7 +96,7 @@ impl LearnedIndex {
         self.current.as_ref().map_or(0, |current| current.index.len())
     }
 
-    /// Returns the number of trainings that are done.
+    /// Returns the number of finished trainings.
     pub(super) const fn trainings(&self) -> u64 {
         self.trainings
     }
@@ -150,7 +150,7 @@ impl LearnedIndex {
         found
     }
 
-    /// Adds an entry that the cache has.
+    /// Adds an entry that the cache has just inserted.
     pub(super) fn insert(
         &mut self,
         cache: &mut MegaflowCache,
@@ -171,14 +171,13 @@ impl LearnedIndex {
         cache.search_mask_of(slot);
     }
 
-    /// Removes an entry that the cache still has.
+    /// Removes an entry that the cache is about to remove.
     pub(super) fn remove(&mut self, cache: &mut MegaflowCache, slot: u32) {
         let Some(words) = cache.box_words(slot) else { return };
         if self.is_off() {
             return;
         }
-        // Another entry may use the row by now, so the recorded box is preferred to that of the
-        // row.
+        // Another entry may use the row by now, so the recorded box of the slot is preferred.
         let recorded = self.boxes.as_ref().and_then(|boxes| *boxes.get(slot as usize)?);
         let own = recorded.or_else(|| Some(CatalogueBox::of_words(words)));
         self.record(BoxChange { slot, own: None });
@@ -218,7 +217,7 @@ impl LearnedIndex {
         self.boxes.is_none() && self.pending.is_none()
     }
 
-    /// Records the boxes of some entries that were installed before the start.
+    /// Records the boxes of some entries that are older than the index.
     fn record_slots(&mut self, cache: &MegaflowCache, next: usize) {
         let end = (next + RECORDED_PER_ITERATION).min(cache.slots());
         for slot in (0..).take(end).skip(next) {
@@ -295,7 +294,7 @@ impl LearnedIndex {
         true
     }
 
-    /// Forgets everything after the trainer thread has panicked.
+    /// Drops the index and all boxes after the trainer thread has panicked.
     ///
     /// Without an index, lookups search all masks.
     fn abandon_index(&mut self, cache: &mut MegaflowCache) {
@@ -308,7 +307,7 @@ impl LearnedIndex {
 }
 
 impl TrainedIndex {
-    /// Adds an entry, and returns whether there was room.
+    /// Adds an entry; returns false if its bucket is full.
     fn insert(&mut self, own: &CatalogueBox, slot: u32) -> bool {
         let is_indexed = self.index.insert(&self.rule(own, slot));
         if is_indexed {

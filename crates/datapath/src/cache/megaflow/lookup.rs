@@ -1,4 +1,4 @@
-//! Megaflows with both indexes over them: learned, and by masks.
+//! Megaflows with both of their indexes: the learned index, and tuple space.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ pub(super) struct IndexedMegaflows {
 pub(super) struct LookupWork {
     /// Packets looked up in the learned index.
     pub(super) learned: u32,
-    /// Packets that the learned index had an entry for.
+    /// Packets for which the learned index had an entry.
     pub(super) learned_hits: u32,
     /// Subtables probed, summed over packets.
     pub(super) probes: u32,
 }
 
-/// Probes that take as long as a lookup in the learned index.
+/// Number of probes that take as long as a lookup in the learned index.
 const PROBES_PER_LEARNED_LOOKUP: u32 = 2;
 
 impl LookupWork {
@@ -61,13 +61,13 @@ impl IndexedMegaflows {
         self.learned.insert(&mut self.cache, key, mask, entry.slot);
     }
 
-    /// Removes an entry. Returns whether it had been inserted here.
+    /// Removes an entry. Returns whether the entry was one of this cache.
     pub(super) fn remove(&mut self, entry: EntryRef) -> bool {
         self.learned.remove(&mut self.cache, entry.slot);
         self.cache.remove(entry)
     }
 
-    /// Does a bounded part of the work that is due. Returns whether there was some.
+    /// Does a bounded amount of deferred work; returns whether there was any.
     pub(super) fn maintain(&mut self) -> bool {
         self.learned.maintain(&mut self.cache)
     }
@@ -87,8 +87,8 @@ impl IndexedMegaflows {
 
     /// Looks up the packets of `missing`, and removes those that hit from it.
     ///
-    /// A match is a hit if `is_hit(position, entry, address)` returns true. With few probes per packet the
-    /// masks are searched, as that is faster than the learned index.
+    /// A match is a hit if `is_hit(position, entry, address)` returns true. With few probes per
+    /// packet, tuple space is searched instead of the learned index, because that is faster.
     pub(super) fn find_burst(
         &mut self,
         keys: &[FlowKey],
@@ -147,7 +147,7 @@ mod tests {
 
     fn ops() -> impl Strategy<Value = Vec<Op>> {
         let keys = || proptest::array::uniform3(0..8_u8);
-        // Bits with and without gaps.
+        // Masks with and without gaps.
         let masks = proptest::array::uniform3(prop::sample::select(vec![0_u8, 1, 4, 5, 6, 7, 7]));
         let op = prop_oneof![
             6 => (keys(), masks).prop_map(|(key, mask)| Op::Insert { key, mask }),
@@ -168,7 +168,7 @@ mod tests {
 
     struct Model {
         megaflows: IndexedMegaflows,
-        /// The last entry of each slot.
+        /// The newest entry of each slot.
         entries: Vec<ModelEntry>,
         /// Slots without an entry.
         free: Vec<u32>,
@@ -222,7 +222,7 @@ mod tests {
             match *op {
                 Op::Insert { key: values, mask: bits } => {
                     let (key, mask) = (key(values), mask(bits));
-                    // A thread inserts only after a miss.
+                    // A packet thread inserts an entry only after a miss.
                     if self.covering(&key).is_empty() {
                         self.insert(key, mask);
                     }
@@ -252,7 +252,7 @@ mod tests {
             }
         }
 
-        /// Removes one of the dead entries: they are reclaimed in any order.
+        /// Removes a dead entry; dead entries are reclaimed in any order.
         fn reclaim(&mut self, which: usize) {
             let is_dead =
                 |(slot, own): &(u32, &ModelEntry)| !own.is_live && !self.free.contains(slot);
@@ -276,7 +276,7 @@ mod tests {
         }
     }
 
-    /// Trainings that end at once, later, or never.
+    /// Generates trainers that finish at once, later, or never.
     fn trainings() -> impl Strategy<Value = Training> {
         let delayed = |polls| Training::Delayed { polls };
         prop::sample::select(vec![
@@ -329,7 +329,7 @@ mod tests {
             let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };
             model.run(&Op::Insert { key: [number & 7, number >> 3, 0], mask: bits });
         }
-        // The entries are recorded, the training begins and ends, and the cache takes the index.
+        // The iterations record the entries, begin and end the training, and take the index.
         model.maintain(4);
         assert_eq!(
             (model.megaflows.learned().trainings(), model.megaflows.learned().len()),
@@ -353,7 +353,7 @@ mod tests {
             next += count;
         };
         insert(&mut model, 16);
-        // The boxes are recorded, and the training has begun.
+        // The iterations record the boxes, and begin the training.
         model.maintain(2);
         insert(&mut model, 16);
         model.run(&Op::Kill { which: 3 });

@@ -1,4 +1,4 @@
-//! The packets of a burst that no lookup has found an entry for yet.
+//! The packets of a burst for which no lookup has found an entry yet.
 
 use crate::packet::buffer::BURST;
 
@@ -36,7 +36,7 @@ impl Missing {
         self.count as u32
     }
 
-    /// Removes the packets at positions that `is_missing` does not accept.
+    /// Removes the packets at positions for which `is_missing` returns false.
     pub fn retain(&mut self, is_missing: impl Fn(usize) -> bool) {
         let mut left = 0;
         for index in 0..self.count {

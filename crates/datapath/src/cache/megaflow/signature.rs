@@ -2,19 +2,20 @@
 //!
 //! Tuple space search probes one subtable after another. With hundreds of masks most packets probe
 //! hundreds. This cache remembers, for each flow, the row that its last packet hit, in eight bytes: 16 bits
-//! of the hash (the signature), the subtable, and the row. The signature never decides: the row is
-//! compared with the packet under the mask of its subtable, as after any probe. So a line may be stale or
-//! belong to another flow, and a lookup still returns only rows that cover the packet.
+//! of the hash (the signature), the subtable, and the row. After a match of the signature, the row
+//! is compared with the packet under the mask of its subtable, as in every probe. So even if an
+//! entry of the signature cache is stale or belongs to another flow, a lookup returns only rows
+//! that cover the packet.
 //!
-//! Open vSwitch has the same idea as its *signature match cache*. The exact-match cache needs 25 times the
-//! memory for a flow, so it holds far fewer flows in the same processor cache.
+//! Open vSwitch has such a cache as its *signature match cache*. The exact-match cache needs 25
+//! times the memory for a flow, so it holds far fewer flows in the same processor cache.
 //!
 //! A bucket is one processor cache line of eight flows. The low bits of the hash select the bucket, the
-//! high bits are the signature. A full bucket loses a random flow.
+//! high bits are the signature. An insertion into a full bucket replaces a random flow.
 
 use crate::cache::split_mix;
 
-/// The address of a megaflow: the number of its subtable, and its row there.
+/// The address of a megaflow: the number of its subtable, and its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowAddress {
     /// Number of the subtable.
@@ -27,7 +28,7 @@ pub struct RowAddress {
 #[derive(Debug)]
 pub struct SignatureCache {
     buckets: Box<[Bucket]>,
-    /// Number of buckets less one.
+    /// Number of buckets minus one.
     mask: u64,
     random: u64,
 }
@@ -39,10 +40,10 @@ struct Bucket([u64; FLOWS_PER_BUCKET]);
 
 const FLOWS_PER_BUCKET: usize = 8;
 
-/// A flow that no packet has: every stored flow has bit 48.
+/// The word of an empty place: every stored flow has bit 48 set.
 const NO_FLOW: u64 = 0;
 
-/// Bits of the row, and of the number of the subtable above it.
+/// Number of bits of the row; the number of the subtable has the bits above.
 const ROW_BITS: u32 = 32;
 const SUBTABLE_BITS: u32 = 16;
 
@@ -70,7 +71,8 @@ impl SignatureCache {
 
     /// Returns the address that was stored for a flow with this signature.
     ///
-    /// The caller compares the row with the packet: the flow may be another, and the row may be reused.
+    /// The caller compares the row with the packet, because another flow may have the signature,
+    /// and the row may be reused.
     #[must_use]
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<RowAddress> {

@@ -4,10 +4,10 @@
 //! subtables one after another. There are no priorities: entries that overlap agree (invariant
 //! 1), so the first hit is the result.
 //!
-//! The packets of a burst go through a subtable in lockstep: all hashes, all index slots, all rows, all
-//! entries (see [`MaskedTable`]). Packets that miss go on to the next subtable. Subtables are ordered by
-//! their recent hits, as Open vSwitch's `dpcls` orders them per port. This keeps the average number of
-//! probes near one.
+//! A subtable is probed for all packets of a burst together: first all hashes, then all index
+//! slots, all rows, and all entries (see [`MaskedTable`]). Packets that miss go on to the next
+//! subtable. Subtables are ordered by their recent hits, as Open vSwitch's `dpcls` orders them per
+//! port. This keeps the average number of probes near one.
 
 use hashbrown::HashMap;
 use shunt_flow::{
@@ -25,25 +25,25 @@ use crate::{
 #[derive(Debug)]
 pub struct MegaflowCache {
     hasher: KeyHasher,
-    /// The subtables by number. The number of an empty subtable is used again.
+    /// The subtables by number. The number of an empty subtable is reused.
     subtables: Vec<MegaflowSubtable>,
     unused: Vec<u32>,
     numbers: HashMap<SparseMask, u32, foldhash::fast::FixedState>,
-    /// The numbers of all subtables that are not empty, those with most hits first.
+    /// The numbers of all subtables with entries, ordered by recent hits.
     order: Vec<u32>,
     /// The numbers of subtables that may have entries outside of the learned index.
     searched: Vec<u32>,
     entries: usize,
-    /// The address of each entry by slot; [`RowAddress::NONE`] if there is none.
+    /// The address of the entry of each slot; [`RowAddress::NONE`] without an entry.
     addresses: Vec<RowAddress>,
     probes_per_ordering: u32,
     /// Probes since the last ordering.
     probes: u32,
-    /// Packets that missed, older ones counted less and less.
+    /// Number of packets that missed; older misses count less.
     missed: u32,
     /// Mean number of probes of a packet if all masks are searched.
+    /// The number is that of the last ordering.
     ///
-    /// It is of the time of the last ordering.
     probes_per_packet: u32,
 }
 
@@ -53,11 +53,11 @@ struct MegaflowSubtable {
     /// The entry of each row.
     table: MaskedTable<1>,
     hits: u32,
-    /// Number of entries with an address here, dead ones included.
+    /// Number of entries with an address in the subtable, dead entries included.
     entries: u32,
-    /// Number of entries that only a search of this mask finds.
+    /// Number of entries that are not in the learned index.
     unindexed: u32,
-    /// Set while the number of the subtable is in [`MegaflowCache::searched`].
+    /// True while the number of the subtable is in [`MegaflowCache::searched`].
     is_searched: bool,
 }
 
@@ -107,7 +107,7 @@ impl MegaflowCache {
         self.probes_per_packet
     }
 
-    /// Counts packets without an entry: each would probe every subtable.
+    /// Counts packets that missed, because each would probe every subtable.
     pub(super) const fn count_missed(&mut self, packets: u32) {
         self.missed = self.missed.saturating_add(packets);
     }
@@ -135,7 +135,7 @@ impl MegaflowCache {
 
     /// Counts packets that were looked up without a probe.
     ///
-    /// Thus the subtables are ordered by their hits even if nothing probes them.
+    /// Without this count, subtables would not be ordered while other lookups find all packets.
     #[inline]
     pub fn count_unprobed(&mut self, packets: u32) {
         self.probes = self.probes.wrapping_add(packets);
@@ -218,7 +218,7 @@ impl MegaflowCache {
 
     /// Adds an entry for every key that agrees with `key` under `mask`.
     ///
-    /// A dead entry with the same bits loses its row.
+    /// The entry takes the row of a dead entry with the same masked bits.
     pub fn insert(&mut self, key: &FlowKey, mask: &SparseMask, entry: EntryRef) {
         let subtable = match self.numbers.get(mask) {
             Some(number) => *number,
@@ -234,9 +234,9 @@ impl MegaflowCache {
         self.entries += 1;
     }
 
-    /// Removes a dead entry, but not its row if that already belongs to another entry.
+    /// Removes a dead entry, and its row unless another entry has taken the row.
     ///
-    /// Returns whether the entry had been inserted here.
+    /// Returns whether the entry was one of this cache.
     pub fn remove(&mut self, entry: EntryRef) -> bool {
         let Some(address) = self.addresses.get_mut(entry.slot as usize) else { return false };
         let RowAddress { subtable: number, row } = std::mem::replace(address, RowAddress::NONE);
@@ -244,7 +244,7 @@ impl MegaflowCache {
         self.entries -= 1;
         subtable.entries -= 1;
         subtable.remove(&self.hasher, row, entry);
-        // The number is used again only when no address leads here any more.
+        // The number is reused only when no entry has an address in the subtable.
         if subtable.entries == 0 {
             self.order.retain(|other| *other != number);
             self.searched.retain(|other| *other != number);
@@ -254,12 +254,12 @@ impl MegaflowCache {
         true
     }
 
-    /// Returns the number of entries, dead ones included.
+    /// Returns the number of entries, dead entries included.
     pub(super) const fn entries(&self) -> usize {
         self.entries
     }
 
-    /// Returns the number of slots that had an entry.
+    /// Returns a number above every slot that had an entry.
     pub(super) const fn slots(&self) -> usize {
         self.addresses.len()
     }
@@ -284,9 +284,9 @@ impl MegaflowCache {
         subtable.table.has(address.row).then(|| subtable.table.masked_row(address.row))
     }
 
-    /// Searches the mask of an entry, which is not in the learned index.
+    /// Makes lookups search the mask of an entry that is not in the learned index.
     ///
-    /// Returns whether there is such an entry.
+    /// Returns whether the slot has an entry.
     pub(super) fn search_mask_of(&mut self, slot: u32) -> bool {
         let Some(address) = self.addresses.get(slot as usize) else { return false };
         let Some(subtable) = self.subtables.get_mut(address.subtable as usize) else {
@@ -312,7 +312,7 @@ impl MegaflowCache {
         }
     }
 
-    /// Searches no mask: all entries are in the learned index.
+    /// Makes lookups search no mask, because all entries are in the learned index.
     pub(super) fn search_no_mask(&mut self) {
         for number in self.searched.drain(..) {
             let subtable = &mut self.subtables[number as usize];
@@ -360,7 +360,7 @@ impl MegaflowCache {
             self.probes_per_packet = u32::try_from(mean).unwrap_or(u32::MAX);
         }
         self.missed /= 2;
-        // Old hits count less and less.
+        // Older hits count less.
         subtables.iter_mut().for_each(|subtable| subtable.hits /= 2);
     }
 }
@@ -479,9 +479,9 @@ mod tests {
 
     struct Model {
         cache: MegaflowCache,
-        /// Every entry ever made: key, mask, and true while it lives.
+        /// Every entry so far: key, mask, and true while the entry is live.
         entries: Vec<(FlowKey, FlowMask, bool)>,
-        /// Every address that an entry ever had.
+        /// Every address that an entry has had.
         addresses: Vec<RowAddress>,
     }
 
@@ -518,7 +518,7 @@ mod tests {
                 let is_live = self.entries[entry.slot as usize].2;
                 assert!(!is_live || covering.contains(&entry.slot), "{address:?}");
             }
-            // Each entry that covers the key is found at its address.
+            // Each entry that covers the key is also found by its address.
             for slot in &covering {
                 let address = self.cache.addresses[*slot as usize];
                 let found = self.cache.confirm(address, key).map(|entry| entry.slot);
@@ -530,7 +530,7 @@ mod tests {
             match *op {
                 Op::Insert { key: (a, b), mask: (c, d) } => {
                     let (key, mask) = (key(a, b), mask(c, d));
-                    // A thread inserts only after a miss.
+                    // A packet thread inserts an entry only after a miss.
                     if self.covering(&key).is_empty() {
                         let slot = u32::try_from(self.entries.len()).unwrap();
                         self.cache.insert(&key, &SparseMask::from(&mask), entry(slot));

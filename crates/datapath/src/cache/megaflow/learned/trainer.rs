@@ -1,4 +1,4 @@
-//! Training of learned indexes beside the packet threads.
+//! Training of learned indexes in a thread beside the packet threads.
 
 use std::{
     sync::{
@@ -14,20 +14,20 @@ use shunt_pipeline::{
     lanes::{CatalogueBox, LANES, LaneSelection},
 };
 
-/// Selects where indexes are trained.
+/// Selects the thread that trains indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Training {
-    /// In a thread of its own.
+    /// A thread of its own.
     #[default]
     Thread,
-    /// At once, in the requesting thread, so that tests are deterministic.
+    /// The requesting thread, at once, so that tests are deterministic.
     Inline,
-    /// Like `Inline`, but the index arrives later: for tests.
+    /// Like `Inline`, but the index arrives later, for tests.
     Delayed {
         /// Number of polls at which the index is not ready yet.
         polls: u32,
     },
-    /// Nowhere, as if the trainer had panicked: for tests.
+    /// No thread, as if the trainer had panicked, for tests.
     Lost,
 }
 
@@ -51,7 +51,7 @@ pub(super) type BoxesBySlot = Vec<Option<CatalogueBox>>;
 /// A training that was started.
 #[derive(Debug)]
 pub(super) enum PendingTraining {
-    /// The trainer has the boxes.
+    /// The trainer thread has the boxes, and will send the index.
     Sent(Receiver<TrainedIndex>),
     /// The training is done, and its index is due after some polls.
     Done { trained: Box<TrainedIndex>, polls: u32 },
@@ -61,7 +61,7 @@ pub(super) enum PendingTraining {
 pub(super) enum TrainingPoll {
     /// The index.
     Trained(Box<TrainedIndex>),
-    /// The training goes on.
+    /// The training is not finished.
     Pending(PendingTraining),
     /// The trainer thread has panicked.
     Lost,
@@ -70,7 +70,7 @@ pub(super) enum TrainingPoll {
 /// The reason why no training was started.
 #[derive(Debug)]
 pub(super) enum NoTraining {
-    /// The trainer has another job. It gives the boxes back.
+    /// The trainer has another job; the boxes are returned.
     Busy(BoxesBySlot),
     /// The trainer thread has panicked.
     Lost,
@@ -82,11 +82,11 @@ enum TrainerJob {
     Train(BoxesBySlot, SyncSender<TrainedIndex>),
     /// Trains indexes over the rules of tables with at least this number of rules.
     TrainTables(Arc<Pipeline>, usize),
-    /// Frees an index: a packet thread would need too long for it.
+    /// Frees an index, which would delay a packet thread.
     Free(Box<TrainedIndex>),
 }
 
-/// The box that an entry slot has from now on; `None`: the entry was removed.
+/// The new box of an entry slot; `None`: the entry was removed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BoxChange {
     pub(super) slot: u32,
@@ -98,18 +98,18 @@ pub(super) struct BoxChange {
 pub(super) struct TrainedIndex {
     pub(super) index: CandidateIndex<LANES>,
     pub(super) selection: LaneSelection,
-    /// Set for the slots of entries that the index has.
+    /// For each slot, true if the index has its entry.
     pub(super) has: Vec<bool>,
     /// Slots of entries that the index has no room for.
     pub(super) left_out: Vec<u32>,
-    /// The boxes that the index was built of.
+    /// The boxes from which the index was built.
     pub(super) boxes: BoxesBySlot,
 }
 
 impl Trainer {
-    /// Creates a trainer, with its thread unless jobs are done at once.
+    /// Creates a trainer, with its thread if `training` requires one.
     ///
-    /// If the system has no thread left, jobs are done at once as well.
+    /// If the system cannot create a thread, jobs are done at once in the requesting thread.
     pub(crate) fn new(training: Training) -> Self {
         Self(match training {
             Training::Inline => TrainerKind::Caller { polls: 0 },
@@ -144,9 +144,9 @@ impl Trainer {
         }
     }
 
-    /// Trains indexes over the rules of tables, where it is due.
+    /// Trains the indexes of the tables that need a training.
     ///
-    /// Only tables with at least `rules_min` rules have one.
+    /// Only tables with at least `rules_min` rules have an index.
     ///
     /// Returns false if the trainer has another job, or has died.
     pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, rules_min: usize) -> bool {
@@ -163,10 +163,10 @@ impl Trainer {
         }
     }
 
-    /// Frees an index in the trainer's thread, or here if that is busy.
+    /// Frees an index in the trainer thread, or in this thread if the trainer is busy.
     pub(super) fn free(&self, index: TrainedIndex) {
         if let TrainerKind::Thread(jobs) = &self.0 {
-            // A refused job is dropped here, with its index.
+            // A refused job is dropped in this thread, with its index.
             let _ = jobs.try_send(TrainerJob::Free(Box::new(index)));
         }
     }
