@@ -200,7 +200,7 @@ impl Connections {
         }
         // A client of another socket may get the permit first.
         let permit = Arc::clone(&self.clients).acquire_owned();
-        tokio::time::timeout(PLACE_WAIT, permit).await.ok()?.ok()
+        timeout(PLACE_WAIT, permit).await.ok()?.ok()
     }
 }
 
