@@ -20,9 +20,13 @@ impl<T: ?Sized> Versioned<T> {
     }
 
     /// Returns the value that `version` sees.
+    ///
+    /// The newest version looks at one value. A host may set and end thousands of values in a version.
     pub(crate) fn at(&self, version: Version) -> Option<&Arc<T>> {
-        let visible = |(lifetime, _): &&(Lifetime, _)| lifetime.is_visible(version);
-        self.values.iter().rev().find(visible).map(|(_, value)| value)
+        // Values that were added earlier have ended when this one was added.
+        let (lifetime, value) =
+            self.values.iter().rev().find(|(lifetime, _)| lifetime.added <= version)?;
+        lifetime.is_visible(version).then_some(value)
     }
 
     /// Replaces the value from `version` on.
@@ -88,9 +92,13 @@ mod tests {
         let all: Vec<_> = (1..8).map(|number| seen(&history, number)).collect();
         let (a, b) = (Some('a'), Some('b'));
         assert_eq!(all, [None, a, a, b, b, None, None]);
+        history.set(Arc::new('c'), Version::new(7));
+        history.end(Version::new(7));
+        let all: Vec<_> = (1..9).map(|number| seen(&history, number)).collect();
+        assert_eq!(all, [None, a, a, b, b, None, None, None], "it ended in its own version");
         history.reclaim(Version::new(4));
         assert_eq!((seen(&history, 3), seen(&history, 4)), (None, b));
-        history.reclaim(Version::new(6));
+        history.reclaim(Version::new(7));
         assert!(history.is_empty());
     }
 
