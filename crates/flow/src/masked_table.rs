@@ -105,14 +105,17 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         self.index.find(tag, |row| self.row_is(row, key))
     }
 
-    /// Loads a row into the processor cache before it is compared.
+    /// Loads a row and the mask into the processor cache before they are compared.
     ///
     /// The step is so short that the loads of many packets overlap. A row that does not exist is ignored.
     #[inline]
     pub fn fetch(&self, row: u32) {
         let start = row as usize * self.lines_per_row;
         if let Some(lines) = self.lines.get(start..start + self.lines_per_row) {
-            black_box(lines.iter().fold(0, |sum, line| sum | line.0[0]));
+            // A mask of five words, as those of a 5-tuple, is in two cache lines.
+            let ends = [self.mask.first(), self.mask.last()];
+            let mask = ends.into_iter().flatten().fold(0, |sum, word| sum | word.bits);
+            black_box(lines.iter().fold(mask, |sum, line| sum | line.0[0]));
         }
     }
 

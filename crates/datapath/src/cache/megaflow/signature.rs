@@ -33,25 +33,46 @@ pub struct SignatureCache {
     random: u64,
 }
 
-/// The flows of one processor cache line.
+/// The flows of one processor cache line: the flow of a position has one element of each array.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Bucket([u64; FLOWS_PER_BUCKET]);
+struct Bucket {
+    signatures: [u16; FLOWS_PER_BUCKET],
+    subtables: [u16; FLOWS_PER_BUCKET],
+    rows: [u32; FLOWS_PER_BUCKET],
+}
 
 const FLOWS_PER_BUCKET: usize = 8;
 
-/// The word of an empty place: every stored flow has bit 48 set.
-const NO_FLOW: u64 = 0;
-
-/// Number of bits of the row; the number of the subtable has the bits above.
-const ROW_BITS: u32 = 32;
-const SUBTABLE_BITS: u32 = 16;
+/// The signature of a position without a flow: the signatures of flows are odd.
+const NO_FLOW: u16 = 0;
 
 const _: () = assert!(size_of::<Bucket>() == 64, "a bucket is one cache line");
 
 impl RowAddress {
     /// No address.
     pub(super) const NONE: Self = Self { subtable: u32::MAX, row: u32::MAX };
+}
+
+impl Bucket {
+    const EMPTY: Self = Self {
+        signatures: [NO_FLOW; FLOWS_PER_BUCKET],
+        subtables: [0; FLOWS_PER_BUCKET],
+        rows: [0; FLOWS_PER_BUCKET],
+    };
+
+    /// Returns the first position with a signature.
+    ///
+    /// All positions are compared without a branch. A branch for each would be predicted wrongly for most packets,
+    /// as the positions of consecutive packets are random.
+    #[inline]
+    fn position(&self, signature: u16) -> Option<usize> {
+        let compare = |matches, (position, own): (usize, &u16)| {
+            matches | u32::from(*own == signature) << position
+        };
+        let matches = self.signatures.iter().enumerate().fold(0_u32, compare);
+        (matches != 0).then(|| matches.trailing_zeros() as usize)
+    }
 }
 
 impl SignatureCache {
@@ -61,9 +82,8 @@ impl SignatureCache {
     #[must_use]
     pub fn new(flows: usize, seed: u64) -> Self {
         let buckets = flows.div_ceil(FLOWS_PER_BUCKET).next_power_of_two();
-        let empty = Bucket([NO_FLOW; FLOWS_PER_BUCKET]);
         Self {
-            buckets: vec![empty; buckets].into_boxed_slice(),
+            buckets: vec![Bucket::EMPTY; buckets].into_boxed_slice(),
             mask: buckets as u64 - 1,
             random: seed,
         }
@@ -71,16 +91,14 @@ impl SignatureCache {
 
     /// Returns the address that was stored for a flow with this signature.
     ///
-    /// The caller compares the row with the packet, because another flow may have the signature,
-    /// and the row may be reused.
+    /// The caller compares the row with the packet: the flow may be another, and the row may be reused.
     #[must_use]
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<RowAddress> {
-        let signature = signature_of(hash);
-        let flows = &self.buckets[self.bucket_of(hash)].0;
-        let position =
-            flows.iter().position(|flow| flow >> (ROW_BITS + SUBTABLE_BITS) == signature)?;
-        Some(address_of(flows[position]))
+        let bucket = &self.buckets[self.bucket_of(hash)];
+        let position = bucket.position(signature_of(hash))?;
+        let subtable = bucket.subtables[position].into();
+        Some(RowAddress { subtable, row: bucket.rows[position] })
     }
 
     /// Stores the address of a flow.
@@ -88,20 +106,17 @@ impl SignatureCache {
     /// A flow with the same signature is replaced. A subtable above 65,535 is not stored.
     #[inline]
     pub fn insert(&mut self, hash: u64, address: RowAddress) {
-        if address.subtable >> SUBTABLE_BITS != 0 {
-            return;
-        }
+        let Ok(subtable) = u16::try_from(address.subtable) else { return };
         let signature = signature_of(hash);
         let bucket = self.bucket_of(hash);
-        let flows = &mut self.buckets[bucket].0;
-        let position = flows
-            .iter()
-            .position(|flow| flow >> (ROW_BITS + SUBTABLE_BITS) == signature)
-            .or_else(|| flows.iter().position(|flow| *flow == NO_FLOW))
+        let bucket = &mut self.buckets[bucket];
+        let position = bucket
+            .position(signature)
+            .or_else(|| bucket.position(NO_FLOW))
             .unwrap_or_else(|| random_position(&mut self.random));
-        flows[position] = signature << (ROW_BITS + SUBTABLE_BITS)
-            | u64::from(address.subtable) << ROW_BITS
-            | u64::from(address.row);
+        bucket.signatures[position] = signature;
+        bucket.subtables[position] = subtable;
+        bucket.rows[position] = address.row;
     }
 
     #[inline]
@@ -114,16 +129,11 @@ impl SignatureCache {
     }
 }
 
-/// Returns the top 16 bits of the hash; one of them is always set.
+/// Returns the top 16 bits of the hash; the lowest of them is always set.
 #[inline]
-const fn signature_of(hash: u64) -> u64 {
-    hash >> (ROW_BITS + SUBTABLE_BITS) | 1
-}
-
-#[inline]
-#[expect(clippy::cast_possible_truncation, reason = "each cast takes one part of the word")]
-const fn address_of(flow: u64) -> RowAddress {
-    RowAddress { subtable: (flow >> ROW_BITS) as u32 & 0xffff, row: flow as u32 }
+#[expect(clippy::cast_possible_truncation, reason = "the shift leaves 16 bits")]
+const fn signature_of(hash: u64) -> u16 {
+    (hash >> (u64::BITS - u16::BITS)) as u16 | 1
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the remainder is less than FLOWS_PER_BUCKET")]
