@@ -4,8 +4,8 @@
 //! [handle](crate::evict::handle). Its inputs are reports of owners and changes of versions, its
 //! outputs are invalidations. It handles a change in three steps:
 //!
-//! 1. It takes the reports of all owners (rule 6). Otherwise the owners would drop the installs in
-//!    these reports by the rule of `seq`, and packets would miss again.
+//! 1. It takes the reports of all owners (rule 6). Otherwise owners would drop the installs in
+//!    these reports by the rule of `seq`.
 //! 2. It asks the engine for the stale entries.
 //! 3. It posts an invalidation to *every* owner, also to those without an eviction, because all of
 //!    them must acknowledge the version.
@@ -70,7 +70,7 @@ pub struct EvictionCoordinator {
 
 /// Changes that are applied together.
 ///
-/// The engine searches its entries once for all of them, and every owner gets one invalidation.
+/// The engine searches its entries once, and every owner gets one invalidation.
 #[derive(Default)]
 struct ChangeBatch {
     newest: Version,
@@ -250,8 +250,7 @@ impl EvictionCoordinator {
 
     /// Applies the waiting changes if this is quick, so any thread may call it.
     ///
-    /// Returns whether the changes were applied. Otherwise they wait for the next
-    /// [`Self::run_iteration`].
+    /// Returns whether the changes were applied; if not, they wait for [`Self::run_iteration`].
     pub(crate) fn run_if_quick(&mut self) -> bool {
         // A batch that an earlier call found too large is left to the eviction thread.
         if self.batch.count > 0 || self.reported() > REPORTS_AT_ONCE {
@@ -300,7 +299,7 @@ impl EvictionCoordinator {
 
     /// Forgets owners that have retired; returns whether an owner had retired.
     ///
-    /// The entries of a retired owner do not exist any more, and its remaining reports are dropped.
+    /// The remaining reports of a retired owner are dropped.
     pub fn forget_retired_owners(&mut self) -> bool {
         let gone = self.owners.extract_if(.., |owner| owner.endpoint.link.is_retired());
         let forget = |owner: OwnerState| {
@@ -333,8 +332,7 @@ impl EvictionCoordinator {
                 match self.evictor.installed(entry, &traversal) {
                     Installed::Recorded => {}
                     // Rule 2. The invalidation of the engine's version was computed before this
-                    // report was taken. So the `seq` of the invalidation is lower, and the owner
-                    // drops the entry.
+                    // report was taken. So its `seq` is lower, and the owner drops the entry.
                     Installed::Late => self.totals.late += 1,
                 }
                 owner.seq = number;
@@ -389,9 +387,8 @@ impl EvictionCoordinator {
             }
             self.owners[last].evictions.push(entry);
         }
-        // Owners with a queue that waits for a learn request are last, because they send the
-        // waiting packet next. So every other owner has the version before the network sends a copy
-        // of this packet back.
+        // Owners that wait for a learn request are last: they then send the waiting packet, and the
+        // network may send a copy of it to other owners.
         for is_waiting in [false, true] {
             let is_next = |owner: &&mut OwnerState| (owner.learned > owner.notified) == is_waiting;
             for owner in self.owners.iter_mut().filter(is_next) {
@@ -510,8 +507,8 @@ impl OwnerState {
 
     /// Posts an invalidation, and wakes the owner if the owner must act.
     ///
-    /// A sleeping owner counts as having acknowledged (rule 10). It is woken only to drop entries,
-    /// or to resume a queue that waits for a learn request.
+    /// A sleeping owner counts as having acknowledged (rule 10). It is woken to drop entries, or to
+    /// resume a queue that waits for a learn request.
     fn post(&mut self, invalidation: Invalidation) {
         let (version, learned) = (invalidation.version, invalidation.learned);
         let parked = self.endpoint.parked;
@@ -543,8 +540,7 @@ impl OwnerState {
 impl ChangeSender {
     /// Sends a change with a greater version than all earlier changes.
     ///
-    /// A closed coordinator accepts any number of changes, because no owner is left that could hit
-    /// stale entries.
+    /// A closed coordinator accepts any number of changes, because no owner is left.
     ///
     /// # Errors
     ///
@@ -587,8 +583,7 @@ impl ChangeSender {
     /// The caller sleeps until the coordinator has taken changes.
     pub fn send_waiting(&self, learned: LearnedChange) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        // The send fails only if the coordinator has ended. Then no owner is left that could hit
-        // stale entries.
+        // The send fails only if the coordinator has ended, and then no owner is left.
         let _ = self.changes.send((learned, self.clock.now()));
         self.waker.wake();
     }
