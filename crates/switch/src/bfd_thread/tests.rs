@@ -152,3 +152,13 @@ async fn a_delayed_thread_takes_no_session_down() {
         assert!(is_up(&session.status(now).session));
     }
 }
+
+#[test]
+fn a_panic_of_the_thread_is_in_its_status() {
+    let handle: JoinHandle<()> = thread::spawn(|| panic!("as the test wants it"));
+    let doomed = BfdThread { stop: Arc::default(), slot: Mutex::new(ThreadSlot::Running(handle)) };
+    while doomed.status().state == ThreadState::Running {
+        thread::yield_now();
+    }
+    assert_eq!(doomed.status().state, ThreadState::Panicked);
+}
