@@ -18,7 +18,7 @@ const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
 /// Time after which a port leaves a group.
 const AGEING: Duration = Duration::from_secs(20);
 
-/// Returns a switch with one group at most. It floods no group which hosts have not reported.
+/// Returns a switch that has one group at most, and floods no other group.
 fn snooping() -> Switch {
     let switch = Switch::new();
     let snooping = MulticastSnooping { ageing: AGEING, groups_max: 1, floods_unregistered: false };

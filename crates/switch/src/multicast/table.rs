@@ -32,7 +32,9 @@ pub struct MulticastMessages {
     pub read: u64,
     /// Messages that snooping has ignored, for example because of a wrong checksum.
     pub ignored: u64,
-    /// Messages that were not read, because their port received too many or a queue was full.
+    /// Messages that snooping has not read.
+    ///
+    /// Their port received too many, or a queue was full.
     pub lost: u64,
 }
 

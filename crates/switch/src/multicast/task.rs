@@ -32,7 +32,9 @@ use crate::{
 /// The messages that wait for the task.
 pub(crate) type SnoopingInbox = FrameInbox<SnoopedFrame, MESSAGES_MAX>;
 
-/// Messages of a port that wait, at most: those of a third of a second at its rate limit.
+/// Maximum number of waiting messages of a port.
+///
+/// At its rate limit a port receives them in a third of a second.
 const MESSAGES_MAX: usize = 64;
 
 /// The most messages of a port that are read in its turn.
@@ -69,7 +71,9 @@ impl MulticastCounters {
         self.ignored.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of messages that were removed, because newer ones of their port waited.
+    /// Returns the number of messages that were dropped before they were read.
+    ///
+    /// Too many newer messages of their port waited.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }

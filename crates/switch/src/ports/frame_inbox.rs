@@ -44,7 +44,9 @@ pub(crate) struct ArrivedFrame {
     pub(crate) frame: Vec<u8>,
 }
 
-/// Maximum number of waiting frames of a partner: a second of LACPDUs and marker requests.
+/// Maximum number of waiting frames of a partner.
+///
+/// It sends as many LACPDUs and marker requests in a second.
 const PARTNER_FRAMES_MAX: usize = 8;
 
 impl<F, const FRAMES_MAX: usize> Default for FrameInbox<F, FRAMES_MAX> {

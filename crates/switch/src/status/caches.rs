@@ -89,11 +89,13 @@ pub struct DropStatus {
     pub copied: u64,
     /// Packets accepted by transmit queues.
     pub sent: u64,
-    /// Packets sent to controllers (packet-ins), and frames for LACP, BFD and multicast snooping.
+    /// Packet-ins for controllers, and frames for LACP, BFD and multicast snooping.
     pub punted: u64,
     /// The packets for controllers by their end.
     pub packet_ins: PuntedTotals,
-    /// Messages for multicast snooping that were removed, because newer ones of their port waited.
+    /// Messages for multicast snooping that were dropped before they were read.
+    ///
+    /// Too many newer messages of their port waited.
     pub snooping_inbox_full: u64,
     /// Packets that wait for a translation.
     pub held: u64,
