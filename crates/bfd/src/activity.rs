@@ -1,44 +1,47 @@
-//! Received packets as a sign that the path works (`forwarding_if_rx` of Open vSwitch).
+//! Received packets of any kind as evidence that the path works (`forwarding_if_rx` of Open
+//! vSwitch).
 
 use std::time::Duration;
 
-/// The signs of a path on which packets are received.
+/// The evidence that packets are received on the path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReceiveActivity {
-    /// Number of received packets at the last look.
+    /// Number of received packets at the last check.
     received: u64,
-    /// Time of the next look.
+    /// Time of the next check of the number of received packets.
     look: Option<Duration>,
-    /// Time until which received packets keep the path in use.
+    /// Time until which received packets count as evidence.
     until: Option<Duration>,
-    /// Time until which the last control packet permits that.
+    /// Time until which the last control packet permits such evidence.
     permitted_until: Option<Duration>,
 }
 
 impl ReceiveActivity {
-    /// Returns whether the path is in use, for any state of the session.
+    /// Returns whether received packets keep the path in use,
+    /// in any state of the session.
     pub(crate) fn is_active(&self, now: Duration) -> bool {
         let is_later = |time: Option<Duration>| time.is_some_and(|time| time > now);
         is_later(self.until) && is_later(self.permitted_until)
     }
 
-    /// Returns the time of the next look, or of the next end.
+    /// Returns the time of the next check, or of the next change of `is_active`.
     pub(crate) fn deadline(&self, now: Duration) -> Option<Duration> {
         let ends = [self.until, self.permitted_until];
         let ends = ends.into_iter().flatten().filter(|end| *end > now);
         ends.chain(self.look).min()
     }
 
-    /// Takes a control packet.
+    /// Records the reception of a control packet.
     pub(crate) fn on_packet(&mut self, min_rx: Duration, now: Duration) {
         let permitted = min_rx.saturating_mul(PERMITTED_INTERVALS);
         self.permitted_until = Some(now.saturating_add(permitted));
     }
 
-    /// Takes the number of received packets, if it is time to.
+    /// Compares the number of received packets with that of the last check,
+    /// if a check is due.
     pub(crate) fn run(&mut self, detection_time: Duration, received: u64, now: Duration) {
         match self.look {
-            // The first number is where the count begins.
+            // At the first check, the number is only recorded.
             None => self.received = received,
             Some(look) if look > now => return,
             Some(_) => {}
@@ -51,11 +54,11 @@ impl ReceiveActivity {
     }
 }
 
-/// Intervals of `min_rx` in which a control packet must arrive.
+/// Number of `min_rx` intervals within which a control packet must arrive.
 const PERMITTED_INTERVALS: u32 = 100;
 
-/// The least time for which received packets count.
+/// The least time for which received packets are evidence.
 const ACTIVITY_MIN: Duration = Duration::from_secs(2);
 
-/// Time between two looks at the number of received packets.
+/// Time between two checks of the number of received packets.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);

@@ -1,20 +1,20 @@
-//! Decay: a session over an idle path is slower (`decay_min_rx` of Open vSwitch).
+//! Decay: a session on an idle path has a longer interval (`decay_min_rx` of Open vSwitch).
 //!
-//! Received packets of any kind are counted over a while. If there were not more than twice as many as
-//! control packets, the path is idle. Then this end asks the other one to send less often, until there is
-//! traffic.
+//! Received packets of any kind are counted in a window of time. If there were at most twice as
+//! many as control packets, the path is idle. Then this end requests longer intervals from the
+//! other end, until the path has traffic.
 
 use std::time::Duration;
 
-/// The current count of received packets.
+/// The current window in which received packets are counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct DecayWindow {
-    /// Numbers of packets at the start of the count, and its end.
+    /// Numbers of packets at the start of the window, and the end of the window.
     current: Option<(ReceivedPackets, Duration)>,
     is_idle: bool,
 }
 
-/// Numbers of packets that were received.
+/// Numbers of received packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceivedPackets {
     /// Packets of any kind.
@@ -24,22 +24,22 @@ pub(crate) struct ReceivedPackets {
 }
 
 impl DecayWindow {
-    /// Returns whether the path is idle.
+    /// Returns whether the path was idle in the last window.
     pub(crate) const fn is_idle(&self) -> bool {
         self.is_idle
     }
 
-    /// Returns the end of the current count.
+    /// Returns the end of the current window.
     pub(crate) fn deadline(&self) -> Option<Duration> {
         self.current.map(|(_, end)| end)
     }
 
-    /// Forgets the count.
+    /// Forgets the current window, and that the path was idle.
     pub(crate) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// Counts up to now.
+    /// Evaluates the window if it has ended, and starts the next window.
     pub(crate) fn run(&mut self, decay_min_rx: Duration, received: ReceivedPackets, now: Duration) {
         if let Some((start, end)) = self.current {
             if end > now {
@@ -54,5 +54,5 @@ impl DecayWindow {
     }
 }
 
-/// The least time of a count.
+/// The least length of a window.
 const WINDOW_MIN: Duration = Duration::from_secs(2);

@@ -1,4 +1,4 @@
-//! Errors of received frames and packets.
+//! The reasons for which received frames and packets are ignored.
 
 use std::{error::Error, fmt};
 
@@ -8,26 +8,27 @@ use std::{error::Error, fmt};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BfdError {
-    /// The frame is no IPv4 packet of UDP to port 3784.
+    /// The frame is not an IPv4 packet with UDP destination port 3784.
     NotBfd,
     /// The frame, a header or the packet ends too early.
     Short {
-        /// Length in bytes.
+        /// Length in bytes of the frame, header or packet.
         length: usize,
-        /// Length that is needed.
+        /// Required length in bytes.
         needed: usize,
     },
     /// The checksum of the IPv4 header is wrong.
     HeaderChecksum,
-    /// The packet has passed a router, or comes from one that pretends not to be.
+    /// The TTL is not 255: the packet has passed a router,
+    /// or its sender is not trustworthy.
     Ttl(u8),
     /// The packet has another version than 1.
     Version(u8),
-    /// The field Length is longer than the UDP payload.
+    /// The field Length is greater than the length of the UDP payload.
     Length {
-        /// Length in the packet.
+        /// Value of the field Length.
         length: u8,
-        /// Length of the payload.
+        /// Length of the UDP payload.
         payload: usize,
     },
     /// The field Detect Mult is zero.
@@ -36,11 +37,11 @@ pub enum BfdError {
     Multipoint,
     /// The field My Discriminator is zero.
     ZeroDiscriminator,
-    /// The field Your Discriminator is zero in the state `init` or `up`.
+    /// The field Your Discriminator is zero, but the field State is `init` or `up`.
     MissingDiscriminator,
-    /// The packet is for another session, or for one of an earlier time.
+    /// The packet is for another session, or for an earlier session of this port.
     UnknownDiscriminator(u32),
-    /// The packet is authenticated, and sessions have no authentication.
+    /// The packet has authentication, which this crate does not support.
     Authenticated,
 }
 

@@ -1,8 +1,9 @@
 //! The intervals of this end, and the Poll Sequence that changes them.
 //!
-//! Both ends compute with the intervals of both. A change is sent in packets at once, with the flag Poll,
-//! until the other end answers with Final. An interval that makes the other end expire sooner, or this end,
-//! is used from that answer on: until then the other end may still send by the old one.
+//! Each end computes its times from the intervals of both ends. A changed interval is sent at once,
+//! in packets with the flag Poll, until the other end answers with Final. A change that shortens
+//! the detection time of either end takes effect only with this answer. Until then the other end
+//! may still send at the old interval.
 //!
 //! Source: RFC 5880, 6.5 and 6.8.3.
 
@@ -19,12 +20,12 @@ pub(crate) struct IntervalPair {
     pub(crate) required_min_rx: Duration,
 }
 
-/// The intervals of this end: those in packets, and those in use.
+/// The intervals of this end: as advertised in packets, and as used for timers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PolledIntervals {
-    /// Intervals in the packets.
+    /// Intervals that packets advertise.
     pub(crate) advertised: IntervalPair,
-    /// Intervals for the times of sending and expiry.
+    /// Intervals that determine the times of sending and expiry.
     pub(crate) used: IntervalPair,
     is_polling: bool,
 }
@@ -35,12 +36,12 @@ impl PolledIntervals {
         self.is_polling
     }
 
-    /// Follows the intervals that the settings and the state ask for.
+    /// Starts to change the intervals to those that the settings and the state require.
     ///
-    /// A Poll Sequence in progress is finished first: its answer would be ambiguous.
+    /// A Poll Sequence in progress is finished first, because its answer would be ambiguous.
     pub(crate) fn follow(&mut self, wanted: IntervalPair, state: BfdState) {
         if !state.is_connected() {
-            // Nobody answers, and nobody computes with the old values.
+            // No session is established, so the other end does not use the old intervals.
             *self = Self { advertised: wanted, used: wanted, is_polling: false };
             return;
         }
@@ -58,7 +59,7 @@ impl PolledIntervals {
         };
     }
 
-    /// Takes a Final of the other end.
+    /// Ends the Poll Sequence after a Final of the other end.
     pub(crate) const fn on_final(&mut self) {
         if self.is_polling {
             (self.used, self.is_polling) = (self.advertised, false);

@@ -1,10 +1,10 @@
-//! Jitter: sessions that start together do not send together.
+//! Jitter: random shortening of intervals, so that sessions do not send at the same time.
 
 use std::{num::NonZeroU8, time::Duration};
 
-/// A source of shortened intervals.
+/// A source of randomly shortened intervals.
 ///
-/// The sequence is that of `SplitMix64` (Steele, Lea and Flood, Fast Splittable Pseudorandom Number
+/// The random sequence is `SplitMix64` (Steele, Lea and Flood, Fast Splittable Pseudorandom Number
 /// Generators). Equal seeds give equal intervals.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct JitterSource {
@@ -16,10 +16,10 @@ impl JitterSource {
         Self { state: seed }
     }
 
-    /// Returns the interval less up to a quarter of it.
+    /// Returns the interval, shortened by up to a quarter.
     ///
-    /// With a multiplier of one it is less by a tenth at least, so that the other end does not expire.
-    /// Source: RFC 5880, 6.8.7.
+    /// With a detection multiplier of one, the interval is shortened by at least a tenth, so that
+    /// the other end does not expire. Source: RFC 5880, 6.8.7.
     pub(crate) fn shorten(&mut self, interval: Duration, multiplier: NonZeroU8) -> Duration {
         let range = if multiplier == NonZeroU8::MIN { ALONE_RANGE } else { RANGE };
         let random = self.random().checked_rem(range).unwrap_or_default();
@@ -36,16 +36,16 @@ impl JitterSource {
     }
 }
 
-/// Shares are in thousandths.
+/// The whole interval; shares of it are in thousandths.
 const WHOLE: u32 = 1000;
 
-/// The least share of an interval.
+/// The least share of an interval, in thousandths.
 const LEAST: u32 = 750;
 
-/// Number of shares: from 750 to 1000.
+/// Number of possible shares: from 750 to 1000 thousandths.
 const RANGE: u64 = 251;
 
-/// Number of shares with a multiplier of one: from 750 to 900.
+/// Number of possible shares with a multiplier of one: from 750 to 900 thousandths.
 const ALONE_RANGE: u64 = 151;
 
 #[cfg(test)]

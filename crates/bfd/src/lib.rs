@@ -1,16 +1,19 @@
-//! BFD, Bidirectional Forwarding Detection: whether packets pass between two systems, in both directions.
+//! BFD, Bidirectional Forwarding Detection: detects if packets pass between two systems, in both
+//! directions.
 //!
-//! Two systems send each other control packets at intervals that they negotiate. A system that misses
-//! some of them in a row declares the session down, and states that in its own packets. So both ends
-//! notice a path that fails, even in one direction, in less than a second. No carrier is needed.
+//! Two systems send each other control packets at intervals that they negotiate. A system that
+//! misses several packets in a row declares the session down, and states this in its own packets.
+//! So both ends detect a failed path in less than a second, even if it fails in one direction only.
+//! BFD does not depend on the carrier of the link.
 //!
-//! - A [`BfdSession`] is one end. It has no sockets, threads or clock: packets and the time go in, packets
-//!   and states come out.
-//! - [`BfdSession::is_forwarding`] returns whether the path may be used. Its rules, the settings and their
-//!   defaults are those of Open vSwitch.
-//! - [`ControlPacket`] is the message, and [`BfdAddresses`] puts it into an Ethernet frame. Nothing of a
-//!   received frame is trusted: it is refused with a [`BfdError`], or has the effect that the RFC states.
-//! - Intervals change by a Poll Sequence, without a moment in which either end misses a packet.
+//! - A [`BfdSession`] is one end of a session. It has no sockets, threads or clock: the caller
+//!   passes packets and the time, and gets packets and states.
+//! - [`BfdSession::is_forwarding`] returns whether the path may be used. Its rules, and the
+//!   settings with their defaults, are those of Open vSwitch.
+//! - [`ControlPacket`] is the message, and [`BfdAddresses`] puts it into an Ethernet frame. No
+//!   field of a received frame is trusted: the frame is refused with a [`BfdError`], or has the
+//!   effect that the RFC defines.
+//! - Intervals change by a Poll Sequence, so neither end expires during a change.
 //!
 //! ```
 //! use std::{num::NonZeroU32, time::Duration};
@@ -23,7 +26,7 @@
 //! };
 //! let (mut one, mut other) = (end(1), end(2));
 //!
-//! // A cable between the two, for four seconds.
+//! A cable between the two ends, for four seconds.
 //! for now in (0..4000).step_by(10).map(Duration::from_millis) {
 //!     if let Some(packet) = one.poll(0, now).packet {
 //!         other.on_packet(&packet, now)?;
@@ -41,8 +44,9 @@
 //! # Ok::<(), shunt_bfd::BfdError>(())
 //! ```
 //!
-//! Source: RFC 5880 (BFD), RFC 5881 (one hop over IPv4). The asynchronous mode is there. Authentication is
-//! refused, and the Echo function and an own Demand mode are left out, as in Open vSwitch.
+//! Source: RFC 5880 (BFD), RFC 5881 (one hop over IPv4). The crate implements the asynchronous
+//! mode. Packets with authentication are refused. As in Open vSwitch, the Echo function and an own
+//! Demand mode are not implemented.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 

@@ -1,4 +1,4 @@
-//! The other end, as its packets describe it.
+//! The state of the other end, as its packets describe it.
 
 use std::{num::NonZeroU8, time::Duration};
 
@@ -19,16 +19,16 @@ pub(crate) struct RemoteSession {
     pub(crate) diagnostic: BfdDiagnostic,
     pub(crate) flags: BfdFlags,
     pub(crate) multiplier: Option<NonZeroU8>,
-    /// Desired Min TX Interval.
+    /// Desired Min TX Interval of the last packet.
     pub(crate) min_tx: Duration,
     /// `bfd.RemoteMinRxInterval`.
     pub(crate) min_rx: Duration,
-    /// Time of the last packet.
+    /// Time at which the last packet was received.
     pub(crate) heard: Option<Duration>,
 }
 
 impl RemoteSession {
-    /// Returns what a packet states.
+    /// Returns the state variables that a packet describes.
     pub(crate) fn of(packet: &ControlPacket, now: Duration) -> Self {
         Self {
             state: packet.state,
@@ -42,7 +42,7 @@ impl RemoteSession {
         }
     }
 
-    /// Returns the time when the session expires without a further packet.
+    /// Returns the time at which the session expires if no packet arrives.
     ///
     /// `required_min_rx` is the interval of this end that is in use. Source: RFC 5880, 6.8.4.
     pub(crate) fn deadline(&self, required_min_rx: Duration) -> Option<Duration> {
@@ -51,16 +51,16 @@ impl RemoteSession {
         Some(self.heard?.saturating_add(detection_time))
     }
 
-    /// Returns whether the other end needs no packets at intervals.
+    /// Returns whether the other end has requested that no periodic packets are sent.
     ///
-    /// This is `bfd.RemoteDemandMode` of a session that is up there.
+    /// This is `bfd.RemoteDemandMode`, if the session is up at the other end.
     pub(crate) fn is_in_demand(&self) -> bool {
         self.state == BfdState::Up && self.flags.contains(BfdFlags::DEMAND)
     }
 }
 
 impl Default for RemoteSession {
-    /// Returns the initial values.
+    /// Returns the initial values of the state variables.
     fn default() -> Self {
         Self {
             state: BfdState::Down,

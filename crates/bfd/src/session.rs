@@ -1,4 +1,4 @@
-//! A session: the events that move its state machine, and the packets that it sends.
+//! A session: the events that change its state, and the packets that it sends.
 
 use std::{
     num::{NonZeroU8, NonZeroU32},
@@ -20,9 +20,9 @@ use crate::{
 
 /// One end of a BFD session.
 ///
-/// Events go in with the time of their occurrence, counted from a start that the caller chooses. After
-/// each event, and at [`next_deadline`](Self::next_deadline), the caller calls [`poll`](Self::poll) and
-/// sends the packet. Each call costs O(1).
+/// Each event has the time of its occurrence, counted from a start that the caller chooses. After
+/// each event, and at [`next_deadline`](Self::next_deadline), the caller calls [`poll`](Self::poll)
+/// and sends the returned packet. Each call costs O(1).
 #[derive(Debug)]
 pub struct BfdSession {
     settings: BfdSettings,
@@ -37,31 +37,32 @@ pub struct BfdSession {
     transmit: TransmitTimer,
     decay: DecayWindow,
     activity: ReceiveActivity,
-    /// A packet with the flag Final is due.
+    /// Set if a packet with the flag Final must be sent.
     owes_final: bool,
-    /// State and diagnostic in the last packet.
+    /// State and diagnostic in the last sent packet.
     sent: Option<(BfdState, BfdDiagnostic)>,
     forced_forwarding: Option<bool>,
     was_forwarding: bool,
     flap_count: u64,
     counters: BfdCounters,
-    /// Changes since the last call of `poll`, at most [`EVENTS_MAX`].
+    /// State changes since the last call of `poll`, at most [`EVENTS_MAX`].
     events: Vec<BfdEvent>,
 }
 
 /// The result of [`BfdSession::poll`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BfdOutput {
-    /// Packet to send.
+    /// Packet that must be sent now.
     pub packet: Option<ControlPacket>,
-    /// Changes since the last call, the oldest first.
+    /// State changes since the last call, the oldest first.
     pub events: Vec<BfdEvent>,
 }
 
 impl BfdSession {
-    /// Returns a session that is down.
+    /// Returns a session in the state Down.
     ///
-    /// No other session of the system may have the discriminator. The seed decides the jitter.
+    /// The discriminator must be unique among the sessions of the system. The seed determines the
+    /// jitter.
     #[must_use]
     pub fn new(settings: BfdSettings, discriminator: NonZeroU32, seed: u64, now: Duration) -> Self {
         let mut session = Self {
@@ -89,7 +90,7 @@ impl BfdSession {
         session
     }
 
-    /// Changes the settings. Intervals change by a Poll Sequence.
+    /// Changes the settings; intervals change by a Poll Sequence.
     pub fn set_settings(&mut self, settings: BfdSettings, now: Duration) {
         self.expire(now);
         let before = std::mem::replace(&mut self.settings, settings);
@@ -97,7 +98,7 @@ impl BfdSession {
             let is_admin_down = self.state == BfdState::AdminDown;
             let reason =
                 if is_admin_down { BfdDiagnostic::ADMIN_DOWN } else { BfdDiagnostic::NONE };
-            // As in Open vSwitch, the reason of an earlier change is forgotten.
+            // As in Open vSwitch, the diagnostic of an earlier change is forgotten.
             self.set_state(self.state, reason);
         }
         if before.decay() != settings.decay() {
@@ -109,9 +110,9 @@ impl BfdSession {
         self.step(now);
     }
 
-    /// Ends the session for an operator, or begins it again.
+    /// Sets the session to AdminDown for an operator, or starts it again.
     ///
-    /// The other end learns that from packets, and no session expires.
+    /// The other end is notified by the state in packets, so its session does not expire.
     pub fn set_admin_down(&mut self, is_down: bool, now: Duration) {
         self.expire(now);
         if is_down {
@@ -122,20 +123,20 @@ impl BfdSession {
         self.step(now);
     }
 
-    /// Decides if the path may be used; `None`: the session decides.
+    /// Overrides whether the path may be used; `None` removes the override.
     ///
-    /// [`is_forwarding`](Self::is_forwarding) has the result.
+    /// [`is_forwarding`](Self::is_forwarding) returns the result.
     pub fn force_forwarding(&mut self, is_forwarding: Option<bool>) {
         self.forced_forwarding = is_forwarding;
     }
 
-    /// Takes a received packet.
+    /// Handles a received packet.
     ///
     /// # Errors
     ///
-    /// The packet is for another session. It changed nothing except the counters.
+    /// If the packet is for another session. It only changes the counters.
     pub fn on_packet(&mut self, packet: &ControlPacket, now: Duration) -> Result<(), BfdError> {
-        // An expiry before the arrival counts, although nobody has called since.
+        // If the session expired before the packet arrived, the expiry is handled first.
         self.expire(now);
         let own = self.discriminator.get();
         if ![0, own].contains(&packet.your_discriminator) {
@@ -158,13 +159,14 @@ impl BfdSession {
         Ok(())
     }
 
-    /// Takes a received packet, before which this end has dropped others unread.
+    /// Handles a received packet, before which received packets were dropped unread.
     ///
-    /// The time before it proves no silence of the other end. So the session does not expire by it.
+    /// Because of the dropped packets, the other end was not silent before this packet. So the
+    /// session does not expire at a time before the packet.
     ///
     /// # Errors
     ///
-    /// As [`Self::on_packet`].
+    /// Like [`Self::on_packet`].
     pub fn on_packet_after_loss(
         &mut self,
         packet: &ControlPacket,
@@ -178,15 +180,15 @@ impl BfdSession {
         self.on_packet(packet, now)
     }
 
-    /// Counts received frames that were refused before they reached the session.
+    /// Counts received frames that were refused before they were passed to the session.
     pub const fn count_bad_packets(&mut self, count: u64) {
         self.counters.rx_bad_packets = self.counters.rx_bad_packets.saturating_add(count);
     }
 
-    /// Returns the packet to send now, and the changes since the last call.
+    /// Returns the packet to send now, and the state changes since the last call.
     ///
-    /// `received` is the number of packets of any kind that the path has received. It only counts with
-    /// `decay_min_rx` or `forwarding_if_rx`, and may be 0 otherwise.
+    /// `received` is the number of packets of any kind that were received on the path. Only
+    /// `decay_min_rx` and `forwarding_if_rx` use it; otherwise it may be 0.
     pub fn poll(&mut self, received: u64, now: Duration) -> BfdOutput {
         self.expire(now);
         self.run_decay(received, now);
@@ -205,9 +207,9 @@ impl BfdSession {
         BfdOutput { packet, events: std::mem::take(&mut self.events) }
     }
 
-    /// Returns the time of the next [`poll`](Self::poll).
+    /// Returns the time at which [`poll`](Self::poll) must be called next.
     ///
-    /// A time that has passed means at once.
+    /// If the time has passed, it must be called at once.
     #[must_use]
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let at_once = self.is_due(now).then_some(now);
@@ -224,13 +226,13 @@ impl BfdSession {
         self.state
     }
 
-    /// Returns the reason of the last change of the state.
+    /// Returns the diagnostic of the last state change.
     #[must_use]
     pub const fn diagnostic(&self) -> BfdDiagnostic {
         self.diagnostic
     }
 
-    /// Returns the number of the session.
+    /// Returns the discriminator of the session at this end.
     #[must_use]
     pub const fn discriminator(&self) -> NonZeroU32 {
         self.discriminator
@@ -238,8 +240,9 @@ impl BfdSession {
 
     /// Returns whether the path may be used.
     ///
-    /// The session is up, or packets are received with `forwarding_if_rx`; and no path behind the other
-    /// end has failed. The rules are those of Open vSwitch.
+    /// It may be used if the session is up, or if packets are received and `forwarding_if_rx` is
+    /// set. In both cases, no path behind the other end may have failed. The rules are those of
+    /// Open vSwitch.
     #[must_use]
     pub fn is_forwarding(&self, now: Duration) -> bool {
         self.forced_forwarding.unwrap_or_else(|| {
@@ -248,7 +251,7 @@ impl BfdSession {
         })
     }
 
-    /// Returns the state of the session and of the other end.
+    /// Returns the status of the session, including the other end.
     #[must_use]
     pub fn status(&self, now: Duration) -> BfdStatus {
         let remote = &self.remote;
@@ -281,7 +284,7 @@ impl BfdSession {
         }
     }
 
-    /// Moves the state machine by the state of the other end.
+    /// Changes the state according to the state of the other end.
     ///
     /// Source: RFC 5880, 6.8.6, from "If received state is AdminDown" on.
     fn follow_remote(&mut self) {
@@ -299,14 +302,15 @@ impl BfdSession {
         self.set_state(next, self.diagnostic);
     }
 
-    /// Notices that no packet arrived in time.
+    /// Handles the expiry of the detection time, if it has passed.
     fn expire(&mut self, now: Duration) {
         if self.expiry().is_some_and(|expiry| expiry <= now) {
             self.remote = RemoteSession::default();
             if self.state.is_connected() {
                 self.set_state(BfdState::Down, BfdDiagnostic::TIME_EXPIRED);
             }
-            // A packet that follows may lead on from here, and finds the intervals of this state.
+            // The intervals are updated at once: a packet that is being handled may change the
+            // state again.
             self.step(now);
         }
     }
@@ -344,7 +348,7 @@ impl BfdSession {
         }
     }
 
-    /// Makes intervals and timers follow the state.
+    /// Updates intervals and timers for the present state.
     fn step(&mut self, now: Duration) {
         let settings = &self.settings;
         let is_up = self.state == BfdState::Up;
@@ -362,26 +366,26 @@ impl BfdSession {
         self.transmit.follow(interval, self.settings.multiplier, now);
     }
 
-    /// Returns the time between two packets of the other end, at most.
+    /// Returns the longest time between two packets of the other end.
     fn rx_interval(&self) -> Duration {
         self.intervals.used.required_min_rx.max(self.remote.min_tx)
     }
 
-    /// Returns the time when the other end is forgotten.
+    /// Returns the time at which the state of the other end is forgotten.
     fn expiry(&self) -> Option<Duration> {
         self.remote.deadline(self.intervals.used.required_min_rx)
     }
 
-    /// Returns whether a packet is due.
+    /// Returns whether a packet must be sent now.
     ///
-    /// A changed state is sent at once: that is how the other end learns of a failure in one direction.
+    /// A changed state is sent at once, so that the other end learns of a failure in one direction.
     fn is_due(&self, now: Duration) -> bool {
         let is_periodic = self.transmit.next().is_some_and(|next| next <= now);
         let is_news = self.sent.is_some_and(|sent| sent != (self.state, self.diagnostic));
         self.owes_final || is_news || is_periodic
     }
 
-    /// Returns the flags of the next packet: Poll and Final are never in one.
+    /// Returns the flags of the next packet, which never has both Poll and Final.
     fn flags(&self) -> BfdFlags {
         match (self.owes_final, self.intervals.is_polling()) {
             (true, _) => BfdFlags::FINAL,
@@ -407,7 +411,7 @@ impl BfdSession {
             && self.transmit.next().is_none_or(|next| next > now);
         self.sent = Some((self.state, self.diagnostic));
         self.counters.tx_packets = self.counters.tx_packets.saturating_add(1);
-        // An answer does not replace a periodic packet, which may carry a Poll of this end.
+        // An answer does not replace a periodic packet, which may have the flag Poll.
         if !is_extra {
             self.transmit.sent(self.settings.multiplier, now);
         }
@@ -419,14 +423,16 @@ fn microseconds(interval: Duration) -> u32 {
     u32::try_from(interval.as_micros()).unwrap_or(u32::MAX)
 }
 
-/// Least time between two packets of a session that is not up (RFC 5880, 6.8.3).
+/// Least time between two sent packets of a session that is not up (RFC 5880,
+/// 6.8.3).
 const SLOW_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Least interval of this end: a zero has other meanings.
+/// Least interval of this end; zero has other meanings in the protocol.
 const INTERVAL_MIN: Duration = Duration::from_millis(1);
 
-/// The longest interval that fits a packet, in whole milliseconds.
+/// The longest interval that a packet can contain, in whole milliseconds.
 const INTERVAL_MAX: Duration = Duration::from_millis(4_294_967);
 
-/// The most changes between two calls of `poll`; older ones are forgotten.
+/// Maximum number of changes between two calls of `poll`;
+/// older changes are dropped.
 const EVENTS_MAX: usize = 16;

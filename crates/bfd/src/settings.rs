@@ -4,34 +4,35 @@ use std::{num::NonZeroU8, time::Duration};
 
 /// The settings of a session.
 ///
-/// Intervals have whole microseconds, and at most 4294 seconds fit a packet: longer ones are cut.
+/// Intervals have whole microseconds. Intervals above 4294 seconds do not fit a packet, and are
+/// shortened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdSettings {
-    /// Least time between two sent packets, once the session is up (`min_tx`).
+    /// Least time between two sent packets while the session is up (`min_tx`).
     pub min_tx: Duration,
     /// Least time between two packets that this end can receive (`min_rx`).
     pub min_rx: Duration,
     /// Value of `min_rx` while few packets arrive (`decay_min_rx`).
     ///
-    /// It has no effect if it is less than `min_rx`.
+    /// It has no effect if it is not greater than `min_rx`.
     pub decay_min_rx: Option<Duration>,
-    /// Packets in a row that the other end may miss (`mult`).
+    /// Number of packets in a row that the other end may miss (`mult`).
     pub multiplier: NonZeroU8,
-    /// States to the other end that the path behind this end has failed (`cpath_down`).
+    /// True to state that the path behind this end has failed (`cpath_down`).
     pub cpath_down: bool,
-    /// Received packets of any kind keep the path in use (`forwarding_if_rx`).
+    /// True if received packets of any kind keep the path in use (`forwarding_if_rx`).
     pub forwarding_if_rx: bool,
 }
 
 impl BfdSettings {
-    /// Returns `decay_min_rx` if it has an effect.
+    /// Returns `decay_min_rx`, if it has an effect.
     pub(crate) fn decay(&self) -> Option<Duration> {
         self.decay_min_rx.filter(|own| !own.is_zero() && *own >= self.min_rx)
     }
 }
 
 impl Default for BfdSettings {
-    /// Returns the defaults of Open vSwitch.
+    /// Returns the default values of Open vSwitch.
     fn default() -> Self {
         Self {
             min_tx: Duration::from_millis(100),

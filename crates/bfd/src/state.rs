@@ -9,19 +9,19 @@ use std::fmt;
 pub enum BfdState {
     /// An operator has ended the session.
     AdminDown,
-    /// No packets pass, or the session is new.
+    /// No packets arrive from the other end, or the session is new.
     #[default]
     Down,
-    /// Packets arrive, but the other end does not know that yet.
+    /// Packets of the other end arrive, but the other end has not confirmed ours yet.
     Init,
     /// Packets pass in both directions.
     Up,
 }
 
 impl BfdState {
-    /// Returns the state with a number of the field State.
+    /// Returns the state for a value of the field State.
     ///
-    /// Only the lowest two bits count.
+    /// Only the lowest two bits are used.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         match bits & 3 {
@@ -32,7 +32,7 @@ impl BfdState {
         }
     }
 
-    /// Returns the number in the field State.
+    /// Returns the value for the field State.
     #[must_use]
     pub const fn bits(self) -> u8 {
         match self {
@@ -43,13 +43,13 @@ impl BfdState {
         }
     }
 
-    /// Returns whether packets of the other end arrive.
+    /// Returns whether packets of the other end arrive in this state.
     #[must_use]
     pub const fn is_connected(self) -> bool {
         matches!(self, Self::Init | Self::Up)
     }
 
-    /// Returns the word of Open vSwitch for the state.
+    /// Returns the name of the state in Open vSwitch.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl fmt::Display for BfdState {
 
 /// A diagnostic code: the reason of the last change of a session (`bfd.LocalDiag`).
 ///
-/// Codes that the RFC reserves are kept as they are.
+/// Codes that the RFC reserves are kept unchanged.
 ///
 /// ```
 /// use shunt_bfd::BfdDiagnostic;
@@ -83,17 +83,18 @@ impl fmt::Display for BfdState {
 pub struct BfdDiagnostic(u8);
 
 impl BfdDiagnostic {
-    /// Nothing has happened.
+    /// No Diagnostic: no failure has occurred.
     pub const NONE: Self = Self(0);
-    /// No packet arrived in time.
+    /// Control Detection Time Expired: no packet arrived in time.
     pub const TIME_EXPIRED: Self = Self(1);
-    /// The other end has stated that the session is down.
+    /// Neighbor Signaled Session Down:
+    /// the other end has stated that the session is down.
     pub const NEIGHBOR_DOWN: Self = Self(3);
-    /// The path behind the other end has failed.
+    /// Concatenated Path Down: the path behind the sender has failed.
     pub const CONCATENATED_PATH_DOWN: Self = Self(6);
-    /// An operator has ended the session.
+    /// Administratively Down: an operator has ended the session.
     pub const ADMIN_DOWN: Self = Self(7);
-    /// The path behind the other end has failed, in the other direction.
+    /// Reverse Concatenated Path Down: the reverse path behind the sender has failed.
     pub const REVERSE_CONCATENATED_PATH_DOWN: Self = Self(8);
 
     /// Returns the code in the lowest five bits.
@@ -108,13 +109,13 @@ impl BfdDiagnostic {
         self.0
     }
 
-    /// Returns whether a path behind the session has failed.
+    /// Returns whether the code means that a path behind the session has failed.
     #[must_use]
     pub const fn is_concatenated(self) -> bool {
         matches!(self, Self::CONCATENATED_PATH_DOWN | Self::REVERSE_CONCATENATED_PATH_DOWN)
     }
 
-    /// Returns the text of Open vSwitch for the code.
+    /// Returns the text for the code in Open vSwitch.
     #[must_use]
     pub const fn text(self) -> &'static str {
         match self.0 {

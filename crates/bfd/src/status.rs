@@ -1,4 +1,4 @@
-//! The state of a session, for people and programs that watch it.
+//! The status of a session, for operators and programs.
 
 use std::{fmt, time::Duration};
 
@@ -7,78 +7,78 @@ use crate::{
     wire::flags::BfdFlags,
 };
 
-/// The state of a session: the content of `bfd/show` and of `bfd_status`.
+/// The status of a session: the content of `bfd/show` and of `bfd_status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdStatus {
     /// True if the path may be used.
     pub forwarding: bool,
-    /// Number of changes of `forwarding`.
+    /// Number of changes of `forwarding` so far.
     pub flap_count: u64,
-    /// Detection multiplier that packets state.
+    /// Detection multiplier in the sent packets.
     pub multiplier: u8,
-    /// True if packets state that the path behind this end has failed.
+    /// True if sent packets state that the path behind this end has failed.
     pub cpath_down: bool,
-    /// Time between two sent packets; `None` if none are sent at intervals.
+    /// Time between two sent packets; `None` if no periodic packets are sent.
     pub tx_interval: Option<Duration>,
-    /// Time between two packets of the other end, at most.
+    /// Longest time between two packets of the other end.
     pub rx_interval: Duration,
-    /// Time when the session expires without a further packet.
+    /// Time at which the session expires if no packet arrives.
     ///
-    /// It may have passed. `None` if no packet was received since the session expired.
+    /// The time may have passed. `None` if no packet has arrived since the session expired.
     pub detect_at: Option<Duration>,
-    /// Time of the next packet.
+    /// Time at which the next packet is sent.
     pub next_tx: Option<Duration>,
-    /// Time of the last packet.
+    /// Time at which the last packet was sent.
     pub last_tx: Option<Duration>,
-    /// Flags of the next packet.
+    /// Flags of the next sent packet.
     pub flags: BfdFlags,
     /// State of the session.
     pub state: BfdState,
-    /// Reason of its last change.
+    /// Diagnostic of the last state change.
     pub diagnostic: BfdDiagnostic,
-    /// Number of the session.
+    /// Discriminator of the session at this end.
     pub discriminator: u32,
-    /// Desired Min TX Interval in the packets.
+    /// Desired Min TX Interval in the sent packets.
     pub min_tx: Duration,
-    /// Required Min RX Interval in the packets.
+    /// Required Min RX Interval in the sent packets.
     pub min_rx: Duration,
-    /// The other end.
+    /// Status of the other end.
     pub remote: BfdRemoteStatus,
-    /// Events of the session.
+    /// Numbers of sent and received packets.
     pub counters: BfdCounters,
 }
 
-/// The state of the other end, as its last packet describes it.
+/// The status of the other end, as its last packet describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdRemoteStatus {
-    /// Flags of the packet.
+    /// Flags of the last received packet.
     pub flags: BfdFlags,
-    /// State of the session.
+    /// State of the session at the other end.
     pub state: BfdState,
-    /// Reason of its last change.
+    /// Diagnostic of the last state change at the other end.
     pub diagnostic: BfdDiagnostic,
-    /// Number of the session; 0 if it is not known.
+    /// Discriminator of the session at the other end; 0 if it is not known.
     pub discriminator: u32,
-    /// Desired Min TX Interval.
+    /// Desired Min TX Interval of the other end.
     pub min_tx: Duration,
-    /// Required Min RX Interval.
+    /// Required Min RX Interval of the other end.
     pub min_rx: Duration,
-    /// Detection multiplier; 0 if it is not known.
+    /// Detection multiplier of the other end; 0 if it is not known.
     pub multiplier: u8,
 }
 
-/// The numbers of events of a session, since it began.
+/// The packet counters of a session, since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BfdCounters {
     /// Packets that were sent.
     pub tx_packets: u64,
-    /// Packets that were received and used.
+    /// Packets that were received and accepted.
     pub rx_packets: u64,
     /// Packets that were received and refused.
     pub rx_bad_packets: u64,
 }
 
-/// A change of a session, for the log.
+/// A state change of a session, for the log.
 ///
 /// ```
 /// use shunt_bfd::{BfdDiagnostic, BfdEvent, BfdState};
@@ -93,13 +93,13 @@ pub struct BfdCounters {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdEvent {
-    /// State before.
+    /// State before the change.
     pub from: BfdState,
-    /// State after.
+    /// State after the change.
     pub to: BfdState,
-    /// Reason of the change.
+    /// Diagnostic of the change.
     pub diagnostic: BfdDiagnostic,
-    /// Reason of the last change at the other end.
+    /// Diagnostic of the last change at the other end.
     pub remote_diagnostic: BfdDiagnostic,
 }
 
@@ -107,7 +107,7 @@ impl fmt::Display for BfdEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to, diagnostic, remote_diagnostic } = self;
         write!(f, "state {from} -> {to}")?;
-        // A session that comes up keeps the reason of its last failure.
+        // A session that comes up keeps the diagnostic of its last failure, which is not printed.
         if *diagnostic != BfdDiagnostic::NONE && !to.is_connected() {
             write!(f, ", {diagnostic}")?;
         }

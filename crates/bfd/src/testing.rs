@@ -1,4 +1,4 @@
-//! The function of the fuzz target, and generators.
+//! The function of the fuzz target, and generators for tests.
 
 use std::{
     num::{NonZeroU8, NonZeroU32},
@@ -10,20 +10,21 @@ use crate::{
     ControlPacket, FRAME_BYTES, parse_frame,
 };
 
-/// Checks the promises of a session, with events that `data` describes.
+/// Checks properties of a session under events that `data` describes.
 ///
-/// Each step is an operation octet, an octet of time and, for a frame, its changes: pairs of a position
-/// and an octet of a valid frame.
+/// Each step is an octet for the operation and an octet for the time. For a frame, pairs of a
+/// position and an octet follow, which change a valid frame.
 ///
 /// # Panics
 ///
-/// One of these promises is broken:
+/// If one of these properties does not hold:
 ///
-/// - A packet that parses survives its emission.
-/// - Poll and Final are never in one packet, and a session that is not up asks for a second.
-/// - No deadline has passed after a poll.
-/// - A session is up only if the other end has stated a state of at least `init` with the discriminator
-///   of this end, or `up`, within the detection time.
+/// - A packet that was parsed is equal after emitting and parsing it again.
+/// - Poll and Final are never in one packet, and a session that is not up requests an interval of
+///   at least a second.
+/// - After a poll, the next deadline is not in the past.
+/// - A session is up only if the other end has stated `init` with the discriminator of this end, or
+///   `up`. This packet must be within the detection time.
 /// - Without `forwarding_if_rx`, only a session that is up is forwarding.
 pub fn fuzz_bfd(data: &[u8]) {
     let mut unread = data.iter().copied();
@@ -122,7 +123,7 @@ fn settings(octet: u8) -> BfdSettings {
 
 /// Returns a frame for the session `own`.
 ///
-/// The octet describes its state and flags.
+/// The octet determines the state and flags in the frame.
 fn valid_frame(octet: u8, own: NonZeroU32) -> Vec<u8> {
     let state = BfdState::from_bits(octet);
     let flags = if octet & 4 == 0 { BfdFlags::default() } else { BfdFlags::POLL };
@@ -166,7 +167,7 @@ pub(crate) fn packet(state: BfdState, mine: u32, yours: u32) -> ControlPacket {
     }
 }
 
-/// Generates every packet that is not refused without a session.
+/// Generates all packets that are accepted by a parser without a session.
 #[cfg(test)]
 pub(crate) fn any_packet() -> impl proptest::prelude::Strategy<Value = ControlPacket> {
     use proptest::prelude::*;
@@ -180,7 +181,7 @@ pub(crate) fn any_packet() -> impl proptest::prelude::Strategy<Value = ControlPa
             ControlPacket {
                 diagnostic: BfdDiagnostic::from_bits(diagnostic),
                 state,
-                // Without Authentication and Multipoint.
+                // The flags Authentication and Multipoint are excluded.
                 flags: BfdFlags::from_bits(flags & !5),
                 multiplier,
                 my_discriminator: mine,

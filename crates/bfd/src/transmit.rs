@@ -12,9 +12,9 @@ pub(crate) struct TransmitTimer {
     jitter: JitterSource,
     /// Time between two packets, before jitter.
     interval: Option<Duration>,
-    /// Time of the last packet.
+    /// Time at which the last packet was sent.
     last: Option<Duration>,
-    /// Time of the next packet.
+    /// Time at which the next packet is due.
     next: Option<Duration>,
 }
 
@@ -23,12 +23,12 @@ impl TransmitTimer {
         Self { jitter: JitterSource::new(seed), interval: None, last: None, next: None }
     }
 
-    /// Returns the time of the last packet.
+    /// Returns the time at which the last packet was sent.
     pub(crate) const fn last(&self) -> Option<Duration> {
         self.last
     }
 
-    /// Returns the time of the next packet.
+    /// Returns the time at which the next packet is due.
     pub(crate) const fn next(&self) -> Option<Duration> {
         self.next
     }
@@ -38,7 +38,7 @@ impl TransmitTimer {
         self.interval
     }
 
-    /// Follows the interval, which is `None` if no packets are due at intervals.
+    /// Changes the interval; `None` if no periodic packets are sent.
     pub(crate) fn follow(
         &mut self,
         interval: Option<Duration>,
@@ -58,7 +58,7 @@ impl TransmitTimer {
         };
     }
 
-    /// Notes a packet that was sent, by the timer or earlier.
+    /// Records that a packet was sent, because of the timer or earlier.
     pub(crate) fn sent(&mut self, multiplier: NonZeroU8, now: Duration) {
         self.last = Some(now);
         let next = |interval| now.saturating_add(self.jitter.shorten(interval, multiplier));

@@ -1,8 +1,8 @@
-//! A session against a slow and plain reading of the pseudo code of RFC 5880, 6.8.6.
+//! Compares a session with a slow and literal implementation of the pseudo code of RFC 5880, 6.8.6.
 //!
-//! The reading has the variables of the RFC with their names, works on octets, and is asked after every
-//! event. It shares no code with the crate. It knows no jitter: only the packets that the session sends,
-//! when it sends them, are compared, and the longest and shortest pause between them.
+//! The literal implementation has the variables of the RFC by their names, works on octets, and is
+//! compared after every event. It shares no code with the crate. It has no jitter. So only the sent
+//! packets are compared, and the longest and shortest pause between them.
 #![expect(clippy::unwrap_used, reason = "a test")]
 #![expect(non_snake_case, reason = "the names of the RFC")]
 
@@ -19,7 +19,7 @@ const DOWN: u8 = 1;
 const INIT: u8 = 2;
 const UP: u8 = 3;
 
-/// The state variables of RFC 5880, 6.8.1, and those of the settings.
+/// The state variables of RFC 5880, 6.8.1, and the values of the settings.
 ///
 /// Times are in microseconds.
 struct PlainReading {
@@ -34,12 +34,13 @@ struct PlainReading {
     /// Values of the settings.
     min_tx: u64,
     min_rx: u64,
-    /// The intervals in packets, and those in use.
+    /// The intervals: as in packets, and as in use.
     DesiredMinTxInterval: [u64; 2],
     RequiredMinRxInterval: [u64; 2],
     is_polling: bool,
     owes_final: bool,
-    /// Desired Min TX Interval, Detect Mult and the time of the last packet.
+    /// Desired Min TX Interval and Detect Mult of the last packet,
+    /// and its arrival time.
     last: Option<(u64, u64, u64)>,
 }
 
@@ -48,7 +49,8 @@ fn word(octets: &[u8], position: usize) -> u32 {
 }
 
 impl PlainReading {
-    /// Reads "Reception of BFD Control Packets"; returns false for a discarded packet.
+    /// Implements "Reception of BFD Control Packets";
+    /// returns false for a discarded packet.
     fn receive(&mut self, octets: &[u8], now: u64) -> bool {
         // If the version number is not correct (1), the packet MUST be discarded.
         if octets[0] >> 5 != 1 {
@@ -132,7 +134,7 @@ impl PlainReading {
         true
     }
 
-    /// Reads "Calculating the Detection Time": the time when it ends.
+    /// Implements "Calculating the Detection Time": returns the time at which it ends.
     fn detection_end(&self) -> Option<u64> {
         let (desired_min_tx, detect_mult, time) = self.last?;
         Some(time + detect_mult * desired_min_tx.max(self.RequiredMinRxInterval[1]))
@@ -151,7 +153,7 @@ impl PlainReading {
         }
     }
 
-    /// Reads "Timer Negotiation" and "Timer Manipulation".
+    /// Implements "Timer Negotiation" and "Timer Manipulation".
     fn negotiate(&mut self) {
         // When bfd.SessionState is not Up, the system MUST set bfd.DesiredMinTxInterval to a value of
         // not less than one second.
@@ -183,7 +185,8 @@ impl PlainReading {
         self.RequiredMinRxInterval[0] = rx;
     }
 
-    /// Reads "Transmitting BFD Control Packets": the interval, if there is one.
+    /// Implements "Transmitting BFD Control Packets":
+    /// returns the interval, if there is one.
     fn interval(&self) -> Option<u64> {
         if self.RemoteMinRxInterval == 0 {
             return None;
@@ -214,7 +217,7 @@ impl PlainReading {
     }
 }
 
-/// An event between two pauses.
+/// An event of a test case.
 #[derive(Clone, Debug)]
 enum Step {
     Packet(Vec<u8>),
@@ -223,7 +226,8 @@ enum Step {
     Wait,
 }
 
-/// Packets that often reach the session, with one octet that may be anything.
+/// Generates packets that often reach the session,
+/// with one octet that may be anything.
 fn any_packet() -> impl Strategy<Value = Vec<u8>> {
     let discriminators = (
         prop_oneof![9 => Just(5_u32), 1 => 0_u32..3],
@@ -326,7 +330,7 @@ proptest! {
                 Step::Wait => {}
             }
             plain.negotiate();
-            // A reduced interval may end the Detection Time at once.
+            // A shorter interval may end the Detection Time at once.
             plain.expire(now);
             plain.negotiate();
             let output = session.poll(0, time);
@@ -341,12 +345,12 @@ proptest! {
             let is_news = sent.is_some_and(|sent| sent != own);
             if let Some(packet) = output.packet {
                 prop_assert_eq!(packet.emit().to_vec(), plain.packet());
-                // Only news and answers are sent before three quarters of the interval.
+                // Before three quarters of the interval, only state changes and answers are sent.
                 let is_early = last_sent.zip(interval).is_some_and(|(last, interval): (u64, u64)| {
                     now - last < interval * 3 / 4
                 });
                 prop_assert!(!is_early || is_news || plain.owes_final);
-                // After an answer the time of the next periodic packet is not known here.
+                // After an answer, this test does not know the time of the next periodic packet.
                 last_sent = (!plain.owes_final).then_some(now);
                 (plain.owes_final, sent) = (false, Some(own));
             } else {

@@ -1,7 +1,7 @@
-//! Two sessions over a cable that delays and loses packets.
+//! Two sessions over a simulated cable that delays and loses packets.
 //!
-//! The cable and the judgement are here alone: nothing of the crate decides what a cable does to a packet,
-//! or how soon an end must notice it.
+//! The simulated cable and the expected results are defined here: no code of the crate decides what
+//! happens to a packet, or how soon an end must notice a failure.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::{
@@ -19,16 +19,16 @@ use shunt_bfd::{
 struct Cable {
     ends: [BfdSession; 2],
     settings: [BfdSettings; 2],
-    /// True if packets that an end sends are lost.
+    /// For each end, true if the packets that it sends are lost.
     is_cut: [bool; 2],
     delay: Duration,
-    /// Packets on their way, by arrival and order, with their receiver.
+    /// Packets on the cable by arrival time and order, each with its receiver.
     in_flight: BTreeMap<(Duration, u64), (usize, ControlPacket)>,
-    /// All packets that an end has sent, with their times.
+    /// All packets that each end has sent, with their times.
     sent: [Vec<(Duration, ControlPacket)>; 2],
-    /// All changes of an end, with their times.
+    /// All state changes of each end, with their times.
     changes: [Vec<(Duration, BfdState, BfdDiagnostic)>; 2],
-    /// Number of packets of any kind that an end has received.
+    /// Number of packets of any kind that each end has received.
     received: [u64; 2],
     now: Duration,
     restarts: u32,
@@ -67,7 +67,7 @@ impl Cable {
         }
     }
 
-    /// Runs for a time, from event to event.
+    /// Runs both ends for a time, from deadline to deadline.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         self.poll();
@@ -79,7 +79,7 @@ impl Cable {
                 }
                 let (receiver, packet) = entry.remove();
                 self.received[receiver] += 1;
-                // A packet for an earlier session is refused.
+                // A packet for an earlier session is refused, which is no failure.
                 let _refused = self.ends[receiver].on_packet(&packet, self.now);
             }
             self.poll();
@@ -117,20 +117,20 @@ impl Cable {
         self.ends[own].status(self.now)
     }
 
-    /// Changes the settings of an end.
+    /// Changes the settings of one end.
     fn set(&mut self, own: usize, change: impl FnOnce(&mut BfdSettings)) {
         change(&mut self.settings[own]);
         self.ends[own].set_settings(self.settings[own], self.now);
     }
 
-    /// Starts an end again, which knows nothing.
+    /// Restarts one end, which then knows nothing of the session.
     fn restart(&mut self, own: usize) {
         self.restarts += 1;
         let discriminator = NonZeroU32::new(100 + self.restarts).unwrap();
         self.ends[own] = BfdSession::new(self.settings[own], discriminator, 9, self.now);
     }
 
-    /// Returns the time in which an end must notice that no packet arrives.
+    /// Returns the time within which an end must notice that no packet arrives.
     fn detection_time(&self, own: usize) -> Duration {
         let other = self.settings[1 - own];
         let interval = self.settings[own].min_rx.max(other.min_tx);
@@ -171,7 +171,7 @@ fn a_loss_in_one_direction_takes_both_ends_down() {
     assert_eq!(cable.ends[0].diagnostic(), BfdDiagnostic::NEIGHBOR_DOWN);
     let [(down_0, ..), (down_1, ..)] = [0, 1].map(|own| *cable.changes[own].last().unwrap());
     assert_eq!(down_0 - down_1, ms(1), "the other end learns it at once");
-    // The end that still receives stays in `init` until it is heard again.
+    // The end that still receives stays in `init` until the other end receives its packets again.
     cable.run(ms(5000));
     assert_eq!(cable.states(), [BfdState::Init, BfdState::Down]);
     cable.is_cut[0] = false;
@@ -179,7 +179,7 @@ fn a_loss_in_one_direction_takes_both_ends_down() {
     assert_eq!(cable.states(), [BfdState::Up; 2]);
 }
 
-/// A stalled end reads only the newest of the packets that have arrived meanwhile.
+/// A stalled end later reads only the newest of the packets that have arrived.
 #[test]
 fn packets_that_were_dropped_unread_prove_no_silence() {
     let after = |discriminator: u32| {
@@ -250,7 +250,7 @@ fn received_packets_keep_a_path_in_use() {
     cable.set(1, |own| own.forwarding_if_rx = true);
     cable.run(ms(5000));
     cable.is_cut[0] = true;
-    // Other packets still arrive at the second end.
+    // Packets other than control packets still arrive at the second end.
     for _second in 0..9 {
         cable.received[1] += 1;
         cable.run(ms(1000));
@@ -284,7 +284,7 @@ fn an_idle_path_has_fewer_packets_until_there_is_traffic() {
 }
 
 fn any_settings() -> impl Strategy<Value = BfdSettings> {
-    // With a multiplier of one, a delay that changes would be a lost packet.
+    // With a multiplier of one, a change of the delay would count as a lost packet.
     (10_u64..3000, 10_u64..3000, 2_u8..20)
         .prop_map(|(tx, rx, multiplier)| settings(tx, rx, multiplier))
 }
@@ -307,7 +307,7 @@ proptest! {
         for own in 0..2 {
             let (down, state, reason) = *cable.changes[own].last().unwrap();
             prop_assert_eq!((state, reason), (BfdState::Down, BfdDiagnostic::TIME_EXPIRED));
-            // The last packet was sent before the cut, and arrived later.
+            // The last packet was sent before the cut, and arrived after it.
             let limit = cut + ms(delay) + cable.detection_time(own);
             prop_assert!(down <= limit, "{:?} after {:?}", down, limit);
             let other = cable.sent[1 - own].iter().rev().find(|(time, _)| *time <= cut).unwrap();
@@ -358,7 +358,7 @@ proptest! {
             cable.run(ms(pause));
         }
         cable.is_cut = [false; 2];
-        // The longest detection time, and three slow packets.
+        // The time allows for the longest detection time, and three packets of a slow session.
         cable.run(ms(60_000 + 9000));
         prop_assert_eq!(cable.states(), [BfdState::Up; 2]);
         for own in 0..2 {

@@ -1,6 +1,6 @@
-//! External data representation (RFC 4506): the encoding of sFlow.
+//! External data representation (XDR, RFC 4506), which sFlow uses.
 
-/// A buffer of XDR values.
+/// A buffer of encoded XDR values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct XdrBuffer(Vec<u8>);
 
@@ -21,13 +21,13 @@ impl XdrBuffer {
         self.0.resize(self.0.len().next_multiple_of(4), 0);
     }
 
-    /// Appends variable-length opaque data, after its length (RFC 4506, 4.10).
+    /// Appends variable-length opaque data, preceded by its length (RFC 4506, 4.10).
     pub(crate) fn push_opaque(&mut self, bytes: &[u8]) {
         self.push_u32(length(bytes));
         self.push_fixed(bytes);
     }
 
-    /// Appends opaque data that `fill` encodes.
+    /// Appends variable-length opaque data; the function `fill` encodes its content.
     pub(crate) fn push_nested(&mut self, fill: impl FnOnce(&mut Self)) {
         let mut inner = Self::default();
         fill(&mut inner);
@@ -39,13 +39,13 @@ impl XdrBuffer {
         &self.0
     }
 
-    /// Removes all values.
+    /// Removes all values from the buffer.
     pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }
 
-/// Returns the length of bytes as XDR has it.
+/// Returns the number of bytes as a 32-bit XDR integer.
 fn length(bytes: &[u8]) -> u32 {
     debug_assert!(u32::try_from(bytes.len()).is_ok(), "a datagram is far shorter");
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)

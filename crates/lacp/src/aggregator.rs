@@ -1,4 +1,4 @@
-//! The aggregator: the members of a bond, and the events that move their state machines.
+//! The aggregator: the members of a bond, and the events that change their states.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,10 +18,10 @@ pub struct MemberId(pub u32);
 
 /// The LACP actor of a bond.
 ///
-/// Events go in with the time of their occurrence, counted from a start that the caller chooses. After
-/// each event, and at [`next_deadline`](Self::next_deadline), the caller calls [`poll`](Self::poll),
-/// sends the frames, and asks [`mux`](Self::mux) which members carry the frames of the bond.
-/// Each call costs O(members).
+/// Each event has the time of its occurrence, counted from a start that the caller chooses. After
+/// each event, and at [`next_deadline`](Self::next_deadline), the caller calls [`poll`](Self::poll)
+/// and sends the returned frames. [`mux`](Self::mux) returns which members carry the frames of the
+/// bond. Each call costs O(members).
 #[derive(Debug)]
 pub struct Aggregator {
     settings: AggregatorSettings,
@@ -33,9 +33,9 @@ pub struct Aggregator {
 /// The result of [`Aggregator::poll`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LacpOutput {
-    /// Ethernet frames to send, each by its member.
+    /// Ethernet frames to send, each with its member.
     pub frames: Vec<(MemberId, Vec<u8>)>,
-    /// Members with another state than at the last call.
+    /// Changes of members since the last call.
     pub events: Vec<LacpEvent>,
 }
 
@@ -48,7 +48,7 @@ impl Aggregator {
 
     /// Changes the settings.
     ///
-    /// The members negotiate again if the partner has to know the change.
+    /// The members negotiate again if the change affects the partner.
     pub fn set_settings(&mut self, settings: AggregatorSettings, now: Duration) {
         self.settings = settings;
         self.step(now);
@@ -63,11 +63,11 @@ impl Aggregator {
         self.step(now);
     }
 
-    /// Removes a member, if it exists.
+    /// Removes a member, if it exists; returns its last LACPDU as a frame.
     ///
-    /// Returns its last LACPDU as a frame, unless its link is down or both ends are passive. It states
-    /// that this end no longer uses the link, so the partner leaves the link at once. If the frame is
-    /// not sent, the partner notices the removal by a timeout.
+    /// No frame is returned if the link of the member is down, or both ends are passive. The frame
+    /// states that this end no longer uses the link, so the partner stops using the link at once.
+    /// Without the frame, the partner detects the removal by a timeout.
     pub fn remove_member(&mut self, id: MemberId, now: Duration) -> Option<Vec<u8>> {
         let member = self.members.remove(&id);
         self.reported.remove(&id);
@@ -75,7 +75,7 @@ impl Aggregator {
         member?.last_frame(&self.settings)
     }
 
-    /// Takes the state of the link of a member. Other ids are ignored.
+    /// Records the state of the link of a member; unknown ids are ignored.
     pub fn on_link(&mut self, id: MemberId, is_up: bool, now: Duration) {
         if let Some(member) = self.members.get_mut(&id) {
             member.link(is_up, now);
@@ -83,14 +83,14 @@ impl Aggregator {
         self.step(now);
     }
 
-    /// Takes a received frame of slow protocols.
+    /// Handles a received frame of slow protocols.
     ///
-    /// Frames of links that are down, and other ids, are ignored.
+    /// Frames are ignored if the link is down, or the id is unknown.
     ///
     /// # Errors
     ///
-    /// The frame is malformed, or of a protocol other than LACP and the marker protocol.
-    /// It changed nothing except [`rx_bad_pdus`](crate::LacpCounters::rx_bad_pdus).
+    /// If the frame is malformed, or of a protocol other than LACP and the marker protocol. It
+    /// changes only [`rx_bad_pdus`](crate::LacpCounters::rx_bad_pdus).
     pub fn on_frame(&mut self, id: MemberId, frame: &[u8], now: Duration) -> Result<(), PduError> {
         let Some(member) = self.members.get_mut(&id) else { return Ok(()) };
         let frame = SlowFrame::parse(frame).inspect_err(|error| {
@@ -98,7 +98,8 @@ impl Aggregator {
                 add_one(&mut member.counters.rx_bad_pdus);
             }
         })?;
-        // An expiry before the arrival is counted, although nobody has called since.
+        // If the partner's information expired before the frame arrived, the expiry is handled
+        // first.
         member.expire(now);
         if member.receive.state() != ReceiveState::PortDisabled {
             let actor = member.actor(&self.settings);
@@ -108,7 +109,7 @@ impl Aggregator {
         Ok(())
     }
 
-    /// Returns the frames to send now, and the changes since the last call.
+    /// Returns the frames to send now, and the changes of members since the last call.
     pub fn poll(&mut self, now: Duration) -> LacpOutput {
         self.step(now);
         let mut output = LacpOutput::default();
@@ -127,9 +128,9 @@ impl Aggregator {
         output
     }
 
-    /// Returns the time of the next [`poll`](Self::poll).
+    /// Returns the time at which [`poll`](Self::poll) must be called next.
     ///
-    /// A time that has passed means at once.
+    /// If the time has passed, it must be called at once.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.members.values().filter_map(|member| member.deadline(&self.settings)).min()
@@ -141,15 +142,15 @@ impl Aggregator {
         self.members.get(&id).map_or(MuxState::Detached, |member| member.mux.state())
     }
 
-    /// Returns whether a member has a partner.
+    /// Returns whether any member has a partner.
     ///
-    /// Otherwise only `fallback_ab` enables members.
+    /// Without a partner, members are enabled only with `fallback_ab`.
     #[must_use]
     pub const fn is_negotiated(&self) -> bool {
         self.lead.is_some()
     }
 
-    /// Returns the state of the aggregator and of its members.
+    /// Returns the status of the aggregator and of its members.
     #[must_use]
     pub fn status(&self) -> AggregatorStatus {
         let status = |(&id, member): (&MemberId, &AggregatorMember)| LacpMemberStatus {
@@ -168,7 +169,7 @@ impl Aggregator {
         }
     }
 
-    /// Moves all state machines as far as they go at `now`.
+    /// Advances all state machines until nothing more changes at `now`.
     fn step(&mut self, now: Duration) {
         let settings = &self.settings;
         for member in self.members.values_mut() {

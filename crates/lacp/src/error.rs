@@ -1,4 +1,4 @@
-//! Errors of received frames.
+//! The reasons for which received frames are ignored.
 
 use std::{error::Error, fmt};
 
@@ -6,22 +6,22 @@ use std::{error::Error, fmt};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PduError {
-    /// The frame has another destination address or Ethernet type.
+    /// The frame lacks the destination address and Ethernet type of slow protocols.
     NotSlowProtocols,
-    /// The frame is of another slow protocol, such as OAM (3).
+    /// The frame belongs to another slow protocol, such as OAM (subtype 3).
     Subtype(u8),
-    /// The frame ends before its protocol data unit does.
+    /// The frame is shorter than its protocol data unit.
     Short {
         /// Length of the frame in bytes.
         length: usize,
     },
-    /// A TLV has another length than the standard gives it.
+    /// A TLV does not have the length that the standard defines.
     TlvLength {
         /// Name of the TLV.
         tlv: &'static str,
-        /// Length in the frame.
+        /// Length field of the TLV.
         length: u8,
-        /// Length that the standard gives.
+        /// Length that the standard defines.
         expected: u8,
     },
     /// The marker PDU is neither a request (1) nor a response (2).
@@ -29,9 +29,9 @@ pub enum PduError {
 }
 
 impl PduError {
-    /// Returns whether the frame is a broken LACPDU or marker PDU.
+    /// Returns whether the frame is a malformed LACPDU or marker PDU.
     ///
-    /// Frames of other protocols are ignored, but nothing is wrong with them.
+    /// Frames of other protocols are ignored too, but they are not malformed.
     #[must_use]
     pub const fn is_malformed(self) -> bool {
         match self {

@@ -1,17 +1,17 @@
 //! LACP, the Link Aggregation Control Protocol: which links of a bond may carry frames.
 //!
-//! Two systems send each other LACPDUs on each link between them. So both learn which links lead to the
-//! same partner, and use only those. A link that loses frames in one direction, or that is plugged into
-//! the wrong switch, carries nothing although its carrier is there.
+//! Two systems exchange LACPDUs on each link between them. So both learn which links lead to the
+//! same partner, and use only those links. A link that loses frames in one direction, or that is
+//! connected to the wrong switch, carries no frames although its carrier is up.
 //!
-//! - An [`Aggregator`] is the actor of one bond. It has no sockets, threads or clock: links, frames and
-//!   the time go in, frames and states come out.
-//! - [`Aggregator::mux`] returns if a member may receive and send. A member sends only while the LACPDUs
-//!   of its partner state that it receives.
-//! - Settings and defaults are those of Open vSwitch, and so is the choice of the partner. The bond has
-//!   one aggregator, and its member with the lowest priority decides.
-//! - [`SlowFrame`] parses and emits frames. Nothing of a received frame is trusted: it is refused with
-//!   a [`PduError`], or replaces the information about one partner.
+//! - An [`Aggregator`] is the LACP actor of one bond. It has no sockets, threads or clock: the
+//!   caller passes links, frames and the time, and gets frames and states.
+//! - [`Aggregator::mux`] returns whether a member may receive and send. A member sends only while
+//!   the LACPDUs of its partner state that the partner receives.
+//! - Settings, defaults, and the choice of the partner are those of Open vSwitch. The bond has one
+//!   aggregator, and the partner of the member with the lowest priority is its partner.
+//! - [`SlowFrame`] parses and emits frames. No field of a received frame is trusted: the frame is
+//!   refused with a [`PduError`], or replaces the information about one partner.
 //! - Marker requests are answered, at most five per second.
 //!
 //! ```
@@ -43,7 +43,7 @@
 //! let mut one = switch([2, 0, 0, 0, 0, 1], LacpMode::Active);
 //! let mut other = switch([2, 0, 0, 0, 0, 2], LacpMode::Passive);
 //!
-//! // A cable between the two, for three seconds.
+//! A cable between the two switches, for three seconds.
 //! for now in (0..3000).step_by(100).map(Duration::from_millis) {
 //!     for (_, frame) in one.poll(now).frames {
 //!         other.on_frame(MemberId(1), &frame, now)?;
@@ -58,8 +58,8 @@
 //! # Ok::<(), shunt_lacp::PduError>(())
 //! ```
 //!
-//! Source: IEEE 802.1AX, Link Aggregation Control Protocol and Marker protocol.
-//! Churn detection and version 2 of the protocol are left out.
+//! Source: IEEE 802.1AX, Link Aggregation Control Protocol and Marker protocol. Churn detection and
+//! version 2 of the protocol are not implemented.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 

@@ -1,4 +1,4 @@
-//! A member: its settings, its link, its state machines and its counters.
+//! A member of an aggregator: its settings, its link, its state machines and its counters.
 
 use std::time::Duration;
 
@@ -31,12 +31,12 @@ pub(crate) struct AggregatorMember {
     periodic: PeriodicMachine,
     transmit: TransmitMachine,
     marker_limit: RateLimit<MARKERS_PER_SECOND>,
-    /// Requests that a response is due to; at most [`MARKERS_PER_SECOND`].
+    /// Marker requests that must be answered; at most [`MARKERS_PER_SECOND`].
     markers: Vec<Marker>,
 }
 
 impl AggregatorMember {
-    /// Returns a member with a link that is down.
+    /// Creates a member; its link is down.
     pub(crate) fn new(settings: MemberSettings) -> Self {
         Self {
             settings,
@@ -51,7 +51,7 @@ impl AggregatorMember {
         }
     }
 
-    /// Returns the own end of the link (`Actor_Oper`).
+    /// Returns the information about this end of the link (`Actor_Oper`).
     pub(crate) fn actor(&self, aggregator: &AggregatorSettings) -> LacpInfo {
         let receive = self.receive.state();
         let state = aggregator
@@ -68,12 +68,12 @@ impl AggregatorMember {
         }
     }
 
-    /// Returns the aggregation that the member would be in.
+    /// Returns the aggregation that the link of the member could belong to.
     pub(crate) fn aggregation(&self, aggregator: &AggregatorSettings) -> Aggregation {
         Aggregation::of(&self.actor(aggregator), self.receive.partner())
     }
 
-    /// Follows the link.
+    /// Updates the state after a change of the link.
     pub(crate) fn link(&mut self, is_up: bool, now: Duration) {
         let was_up = self.receive.state() != ReceiveState::PortDisabled;
         if is_up == was_up {
@@ -85,7 +85,7 @@ impl AggregatorMember {
         add_one(&mut self.counters.carrier_changes);
     }
 
-    /// Takes a frame of a link that is up.
+    /// Handles a frame that arrived on a link that is up.
     pub(crate) fn take(&mut self, frame: &SlowFrame, actor: &LacpInfo, now: Duration) {
         match frame {
             SlowFrame::Lacpdu(pdu) => {
@@ -101,12 +101,12 @@ impl AggregatorMember {
                     self.markers.push(*marker);
                 }
             }
-            // This end asks for none.
+            // This end sends no marker requests, so it expects no response.
             SlowFrame::MarkerResponse(_) => {}
         }
     }
 
-    /// Lets the time of the receive machine pass.
+    /// Handles an expiry of the receive machine.
     pub(crate) fn expire(&mut self, now: Duration) {
         if let Some(expiry) = self.receive.step(now) {
             add_one(match expiry {
@@ -116,7 +116,8 @@ impl AggregatorMember {
         }
     }
 
-    /// Moves the mux and periodic machines, after the receive machine and selection.
+    /// Advances the mux and periodic machines;
+    /// the receive machine and the selection precede them.
     pub(crate) fn follow(&mut self, aggregator: &AggregatorSettings, now: Duration) {
         self.mux.step(self.selected.ok(), self.receive.partner(), now);
         let is_up = self.receive.state() != ReceiveState::PortDisabled;
@@ -127,7 +128,7 @@ impl AggregatorMember {
         }
     }
 
-    /// Appends the frames that are due.
+    /// Appends the frames that are due to `frames`.
     pub(crate) fn transmit(
         &mut self,
         aggregator: &AggregatorSettings,
@@ -148,7 +149,7 @@ impl AggregatorMember {
         }
     }
 
-    /// Returns the last frame of a removed member, if it may send one.
+    /// Returns the last frame of a removed member, if one may be sent.
     pub(crate) fn last_frame(&self, aggregator: &AggregatorSettings) -> Option<Vec<u8>> {
         let own = self.actor(aggregator);
         let actor = LacpInfo { state: own.state.without(LacpState::USE), ..own };
@@ -157,7 +158,7 @@ impl AggregatorMember {
         self.periodic.is_sending().then(frame)
     }
 
-    /// Returns the time of the next step.
+    /// Returns the time at which the next state change or frame is due.
     pub(crate) fn deadline(&self, aggregator: &AggregatorSettings) -> Option<Duration> {
         let actor = self.actor(aggregator);
         let transmit = self.transmit.deadline(&actor).filter(|_| self.periodic.is_sending());
@@ -168,10 +169,10 @@ impl AggregatorMember {
     }
 }
 
-/// Counts an event. A counter that is full stays so.
+/// Increments a counter, unless the counter is at its maximum.
 pub(crate) const fn add_one(counter: &mut u64) {
     *counter = counter.saturating_add(1);
 }
 
-/// Marker requests that a member answers in a second, at most.
+/// Maximum number of marker requests that a member answers in a second.
 const MARKERS_PER_SECOND: usize = 5;

@@ -1,11 +1,13 @@
-//! Selection: the members that are aggregated with each other.
+//! Selection: which members are aggregated with each other.
 //!
-//! A bond has one aggregator, as in Open vSwitch. The partner of its *lead* is its partner. All members
-//! with the same own key, partner system and partner key as the lead are selected, and no others.
+//! A bond has one aggregator, as in Open vSwitch. The partner of the *lead* member is the partner
+//! of the bond. The selected members are those with the same own key, partner system and partner
+//! key as the lead.
 //!
-//! Both ends must choose the same lead, so the priorities of one system count: those of the system with
-//! the lower identifier. Members with current information come before those that expired.
-//! Source: IEEE 802.1AX, LACP, selection logic; `ovs-vswitchd.conf.db(5)`, "LACP Configuration".
+//! Both ends must choose the same lead. So only the port priorities of the system with the lower
+//! identifier are compared. Members with current information have precedence over members with
+//! expired information. Source: IEEE 802.1AX, LACP, selection logic; `ovs-vswitchd.conf.db(5)`,
+//! "LACP Configuration".
 
 use std::fmt;
 
@@ -17,44 +19,44 @@ use crate::{
 /// The reason why a member is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Selected {
-    /// The member belongs to the aggregation of the lead.
+    /// The member belongs to the same aggregation as the lead.
     Aggregation(Aggregation),
-    /// No member has a partner, and the settings allow members without one.
+    /// No member has a partner, and the settings enable members without a partner.
     Fallback,
 }
 
 /// The identity of an aggregation (`LAG_ID`), equal for all its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Aggregation {
-    /// Own key.
+    /// Key of this end.
     pub(crate) key: u16,
     /// System of the partner.
     pub(crate) partner: SystemId,
     /// Key of the partner.
     pub(crate) partner_key: u16,
-    /// Port of the partner, if the partner wants that link to be alone.
+    /// Port of the partner, if the partner does not permit aggregation of its link.
     pub(crate) individual: Option<u16>,
 }
 
 /// The reason why a member is not selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unselected {
-    /// Its link is down.
+    /// The link of the member is down.
     LinkDown,
     /// No partner has sent LACPDUs.
     NoPartner,
-    /// The partner has the identifier of this system.
+    /// The partner has the system identifier of this end.
     ///
-    /// The link leads back, or two systems have the same identifier.
+    /// The link leads back to this system, or two systems have the same identifier.
     OwnSystem,
-    /// Its own key is not that of the lead.
+    /// The own key of the member differs from that of the lead.
     OtherKey,
-    /// Its partner is not that of the lead.
+    /// The partner of the member differs from that of the lead.
     OtherPartner,
 }
 
 impl Aggregation {
-    /// Returns the aggregation of a link.
+    /// Returns the aggregation that a link with these two ends belongs to.
     pub(crate) fn of(actor: &LacpInfo, partner: &LacpInfo) -> Self {
         let is_individual = !partner.state.contains(LacpState::AGGREGATION);
         Self {
@@ -66,9 +68,10 @@ impl Aggregation {
     }
 }
 
-/// The rank of a member that may be the lead: the lowest one is.
+/// The rank of a member in the choice of the lead: the lowest rank is the lead.
 ///
-/// It has no two equal values in one bond, because ports of a system have different numbers.
+/// Two members of a bond never have the same rank, because ports of a system have different
+/// numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LeadRank {
     is_expired: bool,
@@ -95,7 +98,7 @@ impl LeadRank {
     }
 }
 
-/// Selects a member, given the aggregation of the lead.
+/// Returns whether a member is selected, given the aggregation of the lead.
 pub(crate) fn select(
     actor: &LacpInfo,
     receive: &ReceiveMachine,

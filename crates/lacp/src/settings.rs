@@ -7,39 +7,41 @@ use crate::wire::info::{LacpState, SystemId};
 /// The settings of an aggregator: the bond that LACP negotiates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AggregatorSettings {
-    /// The end that begins the negotiation (`lacp`).
+    /// Mode of this end: active or passive (`lacp`).
     pub mode: LacpMode,
-    /// Interval of the LACPDUs from the partner (`lacp-time`).
+    /// Interval of LACPDUs that the partner is requested to use (`lacp-time`).
     pub time: LacpTime,
-    /// Own system (`lacp-system-priority` and `lacp-system-id`).
+    /// System of this end (`lacp-system-priority` and `lacp-system-id`).
     ///
     /// All bonds of a switch may have the same system.
     pub system: SystemId,
-    /// Key of members without their own one.
+    /// Key of members without a key of their own.
     ///
-    /// Each bond of a system needs another key. Otherwise the partner aggregates links of two bonds.
+    /// Each bond of a system needs its own key. Otherwise the partner would aggregate links of two
+    /// bonds.
     pub key: NonZeroU16,
-    /// Enables members without a partner while no member has one (`lacp-fallback-ab`).
+    /// Enables members while no member has a partner (`lacp-fallback-ab`).
     ///
-    /// The bond then has to choose one of them, as an active-backup bond does.
+    /// The bond must then choose one of these members, like an active-backup bond.
     pub fallback_ab: bool,
 }
 
 /// The settings of a member of an aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberSettings {
-    /// Source address of the frames that the port sends, in wire order.
+    /// Source MAC address of the frames that the port sends, in wire order.
     pub mac: [u8; 6],
     /// Port number (`lacp-port-id`), unique in the system.
     pub port: NonZeroU16,
-    /// Port priority (`lacp-port-priority`): the lower one is preferred.
+    /// Port priority (`lacp-port-priority`):
+    /// the member with the lowest value is preferred.
     pub port_priority: u16,
     /// Key (`lacp-aggregation-key`): only members with equal keys are enabled together.
     /// Without it, the key is that of the aggregator.
     pub key: Option<NonZeroU16>,
 }
 
-/// The end that begins a negotiation.
+/// The mode of an end: active ends begin the negotiation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LacpMode {
     /// This end sends LACPDUs from the start.
@@ -49,13 +51,13 @@ pub enum LacpMode {
     Passive,
 }
 
-/// The interval of the LACPDUs that the partner is asked for, and their timeout.
+/// The interval of LACPDUs that the partner is requested to use, and the timeout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LacpTime {
-    /// Every 30 seconds; expires after 90.
+    /// Every 30 seconds; the information expires after 90 seconds.
     #[default]
     Slow,
-    /// Every second; expires after three.
+    /// Every second; the information expires after three seconds.
     Fast,
 }
 
@@ -63,7 +65,7 @@ impl AggregatorSettings {
     /// The default system priority of Open vSwitch.
     pub const SYSTEM_PRIORITY: u16 = 65_534;
 
-    /// Returns the flags that the settings decide.
+    /// Returns the LACP state flags that the settings determine.
     pub(crate) fn state(&self) -> LacpState {
         LacpState::AGGREGATION
             .with_if(LacpState::ACTIVITY, self.mode == LacpMode::Active)

@@ -1,4 +1,4 @@
-//! The state of an aggregator, for people and programs that watch it.
+//! The status of an aggregator, for operators and programs.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use crate::{
     wire::info::LacpInfo,
 };
 
-/// The state of an aggregator: the content of `lacp/show` and `lacp/show-stats`.
+/// The status of an aggregator: the content of `lacp/show` and `lacp/show-stats`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AggregatorStatus {
     /// Settings of the aggregator.
     pub settings: AggregatorSettings,
-    /// The member with the partner of the aggregator; none without a partner.
+    /// The lead member, with the partner of the aggregator; `None` without a partner.
     pub lead: Option<MemberId>,
     /// The members, by ascending id.
     pub members: Vec<LacpMemberStatus>,
 }
 
-/// The state of a member of an aggregator.
+/// The status of a member of an aggregator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LacpMemberStatus {
     /// Id of the member.
@@ -30,17 +30,17 @@ pub struct LacpMemberStatus {
     pub receive: ReceiveState,
     /// State of the mux machine.
     pub mux: MuxState,
-    /// The reason why the member is not selected; none if it is.
+    /// The reason why the member is not selected; `None` if it is selected.
     pub unselected: Option<Unselected>,
-    /// Own end of the link.
+    /// Information about this end of the link.
     pub actor: LacpInfo,
-    /// Other end of the link, as its last LACPDU describes it.
+    /// Information about the other end of the link, from its last LACPDU.
     pub partner: LacpInfo,
-    /// Events of the member.
+    /// Counters of the member.
     pub counters: LacpCounters,
 }
 
-/// The numbers of events of a member, since it was added.
+/// The counters of a member, since it was added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LacpCounters {
     /// LACPDUs that were sent.
@@ -53,15 +53,15 @@ pub struct LacpCounters {
     pub rx_marker_requests: u64,
     /// Marker responses that were sent.
     pub tx_marker_responses: u64,
-    /// Partners that did not send a LACPDU in time.
+    /// Number of times that the partner did not send an LACPDU in time.
     pub expired: u64,
-    /// Partners that were replaced by defaults.
+    /// Number of times that default values replaced the partner information.
     pub defaulted: u64,
     /// Changes of the link, up or down.
     pub carrier_changes: u64,
 }
 
-/// A change of a member, for the log.
+/// A state change of a member, for the log.
 ///
 /// ```
 /// use shunt_lacp::{LacpEvent, LacpInfo, MemberId, MuxState, ReceiveState};
@@ -83,7 +83,7 @@ pub struct LacpEvent {
     pub receive: ReceiveState,
     /// New state of the mux machine.
     pub mux: MuxState,
-    /// Other end of the link, if it has sent a LACPDU that is not forgotten.
+    /// Information about the other end of the link, if an LACPDU of it has not expired.
     pub partner: Option<LacpInfo>,
 }
 

@@ -7,19 +7,20 @@ use crate::{
     MemberSettings, SlowFrame, SystemId,
 };
 
-/// Checks the promises of an aggregator, with events that `data` describes.
+/// Checks properties of an aggregator under events that `data` describes.
 ///
-/// Each step is an operation octet, an octet of time and, for a frame, its length and its octets. A short
-/// frame is completed by those of a valid one, so that single octets reach every field.
+/// Each step is an octet for the operation and an octet for the time. For a frame, its length and
+/// its octets follow. A short frame is completed with octets of a valid frame, so that single
+/// octets reach every field.
 ///
 /// # Panics
 ///
-/// One of these promises is broken:
+/// If one of these properties does not hold:
 ///
-/// - A frame that parses survives its emission.
+/// - A frame that was parsed is equal after emitting and parsing it again.
 /// - A member sends at most three LACPDUs and five marker responses in a second.
-/// - No deadline has passed after a poll.
-/// - A member without a link is detached.
+/// - After a poll, the next deadline is not in the past.
+/// - A member with a link that is down is detached.
 pub fn fuzz_lacp(data: &[u8]) {
     let mut unread = data.iter().copied();
     let mut now = Duration::ZERO;
@@ -40,7 +41,7 @@ pub fn fuzz_lacp(data: &[u8]) {
                     assert_eq!(emitted.len(), FRAME_BYTES);
                     assert_eq!(SlowFrame::parse(&emitted), Ok(parsed));
                 }
-                // A refusal is a legal answer.
+                // A frame may be refused.
                 let _refused = aggregator.on_frame(member, &frame, now);
             }
             8..12 => {
@@ -90,14 +91,14 @@ fn completed(octets: &[u8]) -> Vec<u8> {
     [header, octets, rest].concat()
 }
 
-/// Destination, source and Ethernet type.
+/// Length of destination, source and Ethernet type, in octets.
 const HEADER_BYTES: usize = 14;
 
-/// Members of the aggregator under test.
+/// Number of members of the tested aggregator.
 const MEMBERS: usize = 3;
 
-/// Three LACPDUs and five marker responses.
+/// Maximum number of frames in a second: three LACPDUs and five marker responses.
 const FRAMES_PER_SECOND: usize = 8;
 
-/// Frames with fewer octets are not completed.
+/// Frames with fewer octets than this are not completed.
 const SHORTEST: usize = 4;

@@ -18,20 +18,20 @@ use std::fmt;
 pub struct BfdFlags(u8);
 
 impl BfdFlags {
-    /// Reserved for packets from one system to many.
+    /// Multipoint: reserved for packets from one system to many.
     pub const MULTIPOINT: Self = Self(1);
-    /// The sender needs no packets at intervals.
+    /// Demand: the sender requests that no periodic packets are sent to it.
     pub const DEMAND: Self = Self(1 << 1);
-    /// The packet has an authentication section.
+    /// Authentication Present: the packet has an authentication section.
     pub const AUTHENTICATION: Self = Self(1 << 2);
-    /// The session of the sender survives its control plane.
+    /// Control Plane Independent: BFD at the sender survives its control plane.
     pub const CONTROL_PLANE_INDEPENDENT: Self = Self(1 << 3);
-    /// The packet answers one with [`POLL`](Self::POLL).
+    /// Final: the packet answers a packet with [`POLL`](Self::POLL).
     pub const FINAL: Self = Self(1 << 4);
-    /// The sender asks for an answer at once.
+    /// Poll: the sender requests an answer at once.
     pub const POLL: Self = Self(1 << 5);
 
-    /// The flags with the words that `bfd/show` of Open vSwitch has for them.
+    /// The flags, each with its name in `bfd/show` of Open vSwitch.
     const NAMES: [(Self, &'static str); 6] = [
         (Self::MULTIPOINT, "multipoint"),
         (Self::DEMAND, "demand"),
@@ -41,13 +41,13 @@ impl BfdFlags {
         (Self::POLL, "poll"),
     ];
 
-    /// Returns the flags in the lowest six bits.
+    /// Returns the flags for the lowest six bits of an octet.
     #[must_use]
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 0x3f)
     }
 
-    /// Returns the bits in a packet.
+    /// Returns the flags as bits of an octet.
     #[must_use]
     pub const fn bits(self) -> u8 {
         self.0
@@ -59,7 +59,7 @@ impl BfdFlags {
         self.0 & flags.0 == flags.0
     }
 
-    /// Returns the flags with those of `flags` set.
+    /// Returns the flags together with `flags`.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)

@@ -15,29 +15,29 @@ use crate::{
 /// The addresses of the frames that a session sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BfdAddresses {
-    /// Source address, in wire order.
+    /// Source MAC address, in wire order.
     pub source_mac: [u8; 6],
-    /// Destination address, in wire order.
+    /// Destination MAC address, in wire order.
     pub destination_mac: [u8; 6],
     /// IPv4 address of the sender.
     pub source_ip: Ipv4Addr,
     /// IPv4 address of the receiver.
     pub destination_ip: Ipv4Addr,
-    /// UDP source port: from 49152, and another one for each session of a system.
+    /// UDP source port: at least 49152, and different for each session of a system.
     pub source_port: u16,
 }
 
 impl BfdAddresses {
-    /// The default destination address of Open vSwitch.
+    /// The default destination MAC address of Open vSwitch.
     pub const DESTINATION_MAC: [u8; 6] = [0x00, 0x23, 0x20, 0x00, 0x00, 0x01];
-    /// The default source address of Open vSwitch.
+    /// The default source IPv4 address of Open vSwitch.
     pub const SOURCE_IP: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 1);
-    /// The default destination address of Open vSwitch.
+    /// The default destination IPv4 address of Open vSwitch.
     pub const DESTINATION_IP: Ipv4Addr = Ipv4Addr::new(169, 254, 1, 0);
-    /// The first source port of RFC 5881, 4.
+    /// The first UDP source port of RFC 5881, 4.
     pub const FIRST_SOURCE_PORT: u16 = 49_152;
 
-    /// Returns the frame with a packet, without its check sequence.
+    /// Returns the frame with a control packet, without the frame check sequence.
     #[must_use]
     pub fn emit(&self, packet: &ControlPacket) -> Vec<u8> {
         let mut udp = Vec::with_capacity(UDP_BYTES.into());
@@ -53,7 +53,7 @@ impl BfdAddresses {
         .concat();
         let payload = packet.emit();
         let udp_checksum = match checksum(&[&pseudo_header, &udp, &payload]) {
-            // Zero means that there is no checksum.
+            // A checksum of zero would mean that there is no checksum.
             0 => u16::MAX,
             sum => sum,
         };
@@ -61,7 +61,7 @@ impl BfdAddresses {
         let mut ip = Vec::with_capacity(IP_BYTES);
         ip.extend([VERSION_AND_LENGTH, INTERNETWORK_CONTROL]);
         ip.extend(IP_TOTAL_BYTES.to_be_bytes());
-        // No identification, and no fragment.
+        // The identification is zero, and the packet is not fragmented.
         ip.extend([0; 4]);
         ip.extend([TTL, PROTOCOL_UDP]);
         let addresses = [self.source_ip.octets(), self.destination_ip.octets()].concat();
@@ -77,15 +77,15 @@ impl BfdAddresses {
     }
 }
 
-/// Returns the control packet of an Ethernet frame.
+/// Returns the control packet in an Ethernet frame.
 ///
-/// VLAN tags are skipped. The addresses, and the checksum of UDP, are not looked at: a host may leave that
-/// checksum to its network card.
+/// VLAN tags are skipped. The addresses and the UDP checksum are not checked: a host may leave the
+/// UDP checksum to its network card.
 ///
 /// # Errors
 ///
-/// The frame is of another protocol, is malformed, or has passed a router; or the packet is refused by
-/// [`ControlPacket::parse`].
+/// If the frame is of another protocol, is malformed, or has passed a router. Also if
+/// [`ControlPacket::parse`] refuses the packet.
 pub fn parse_frame(frame: &[u8]) -> Result<ControlPacket, BfdError> {
     let mut octets = BfdOctets::new(frame);
     let _addresses: [u8; 12] = octets.take()?;
@@ -127,7 +127,7 @@ pub fn parse_frame(frame: &[u8]) -> Result<ControlPacket, BfdError> {
 
 /// Returns the Internet checksum of parts that each have an even length (RFC 1071).
 ///
-/// It is zero for octets that contain their right checksum.
+/// It is zero for octets that include their correct checksum.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks_exact(2));
     let word = |octets: &[u8]| match octets {
@@ -136,7 +136,8 @@ fn checksum(parts: &[&[u8]]) -> u16 {
     };
     let add = |sum: u16, word: u16| {
         let (sum, carry) = sum.overflowing_add(word);
-        // A sum with a carry is less than the largest number.
+        // A sum that produced a carry is less than the largest number, so this addition cannot
+        // overflow.
         sum.saturating_add(carry.into())
     };
     !words.map(word).fold(0, add)
@@ -145,7 +146,7 @@ fn checksum(parts: &[&[u8]]) -> u16 {
 /// The UDP destination port of control packets (RFC 5881, 4).
 pub const BFD_PORT: u16 = 3784;
 
-/// The length of a frame without its check sequence.
+/// The length of a frame without its frame check sequence.
 pub const FRAME_BYTES: usize = 66;
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
@@ -156,18 +157,18 @@ const PROTOCOL_UDP: u8 = 17;
 /// The TTL of a packet that no router has forwarded (RFC 5881, 5).
 const TTL: u8 = 255;
 
-/// IP version 4, and a header of five words.
+/// The octet with IP version 4 and a header length of five words.
 const VERSION_AND_LENGTH: u8 = 0x45;
 
-/// DSCP CS6, for protocols of the network (RFC 4594).
+/// DSCP CS6, for network control protocols (RFC 4594).
 const INTERNETWORK_CONTROL: u8 = 0xc0;
 
-/// Length of an IPv4 header without options.
+/// Length of an IPv4 header without options, in octets.
 const IP_BYTES: usize = 20;
 const UDP_HEADER_BYTES: usize = 8;
-/// Length of the UDP datagram.
+/// Length of the UDP datagram, in octets.
 const UDP_BYTES: u16 = 32;
-/// Length of the IPv4 packet.
+/// Length of the IPv4 packet, in octets.
 const IP_TOTAL_BYTES: u16 = 52;
 
 const _: () = {
@@ -196,7 +197,7 @@ mod tests {
         }
     }
 
-    /// Sums 32-bit words, unlike the code under test.
+    /// Computes the checksum by 32-bit words, unlike the code under test.
     fn sum(octets: &[u8]) -> u16 {
         let mut sum: u32 =
             octets.chunks(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
@@ -237,7 +238,7 @@ mod tests {
 
     #[test]
     fn frames_are_those_of_open_vswitch() {
-        // A frame of Open vSwitch 3.1, which leaves the UDP checksum out.
+        // A frame that Open vSwitch 3.1 sent; it has no UDP checksum.
         let recorded = "0023 2000 0001 fa96 65dc f236 0800 45c0 0034 0000 0000 ff11 64fb a9fe 0101 \
              a9fe 0100 c001 0ec8 0020 0000 20c0 0318 100d fb60 1840 3a47 0007 a120 000f 4240 0000 0000";
         let digits: String = recorded.split_whitespace().collect();
@@ -259,7 +260,7 @@ mod tests {
             for (position, octet) in changes {
                 frame[*position] = *octet;
             }
-            // The header gets its right checksum again.
+            // The changed header gets a correct checksum.
             frame[24..26].fill(0);
             let checksum = !sum(&frame[14..34]);
             frame[24..26].copy_from_slice(&checksum.to_be_bytes());

@@ -1,4 +1,4 @@
-//! Control packets, and the Ethernet frames around them.
+//! Control packets, and the Ethernet frames that carry them.
 
 pub(crate) mod flags;
 pub(crate) mod frame;

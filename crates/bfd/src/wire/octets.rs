@@ -1,8 +1,8 @@
-//! A reader of octets that never reads past their end.
+//! A reader of octets that returns an error instead of reading past their end.
 
 use crate::error::BfdError;
 
-/// The octets of a frame, or of a part of it.
+/// The unread octets of a frame, or of a part of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BfdOctets<'a> {
     unread: &'a [u8],
@@ -18,7 +18,7 @@ impl<'a> BfdOctets<'a> {
         self.unread
     }
 
-    /// Returns the next octets.
+    /// Returns the next `COUNT` octets.
     pub(crate) fn take<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], BfdError> {
         let short = BfdError::Short { length: self.unread.len(), needed: COUNT };
         let (first, rest) = self.unread.split_first_chunk().ok_or(short)?;

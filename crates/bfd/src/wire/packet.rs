@@ -15,34 +15,36 @@ use crate::{
 /// Intervals are in microseconds, as on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlPacket {
-    /// Reason of the last change of the sender's session.
+    /// Diagnostic of the last state change of the sender's session.
     pub diagnostic: BfdDiagnostic,
     /// State of the sender's session.
     pub state: BfdState,
-    /// Flags, without those of authentication and of multipoint sessions.
+    /// Flags, without Authentication Present and Multipoint.
     pub flags: BfdFlags,
     /// Detection multiplier of the sender.
     pub multiplier: NonZeroU8,
-    /// Number of the session that the sender chose.
+    /// Discriminator of the session at the sender.
     pub my_discriminator: NonZeroU32,
-    /// Number of the session that the receiver chose; 0 if the sender does not know it.
+    /// Discriminator of the session at the receiver; 0 if the sender does not know it.
     pub your_discriminator: u32,
-    /// Least time between two packets that the sender wants.
+    /// Least time between two packets that the sender wants to send.
     pub desired_min_tx_us: u32,
-    /// Least time between two packets that the sender can receive; 0: it wants none.
+    /// Least time between two packets that the sender can receive; 0:
+    /// it wants no packets.
     pub required_min_rx_us: u32,
-    /// Least time between two Echo packets that the sender returns; 0: never.
+    /// Least time between two Echo packets that the sender loops back; 0: none.
     pub required_min_echo_rx_us: u32,
 }
 
 impl ControlPacket {
     /// Parses the payload of a UDP datagram.
     ///
-    /// Octets behind the packet are ignored.
+    /// Octets after the packet are ignored.
     ///
     /// # Errors
     ///
-    /// The first reason of RFC 5880, 6.8.6 to discard the packet that does not depend on a session.
+    /// The first of those reasons in RFC 5880, 6.8.6 to discard a packet that do not depend on a
+    /// session.
     pub fn parse(payload: &[u8]) -> Result<Self, BfdError> {
         let mut octets = BfdOctets::new(payload);
         let short = BfdError::Short { length: payload.len(), needed: PACKET_BYTES };
@@ -113,16 +115,16 @@ impl ControlPacket {
     }
 }
 
-/// The length of a packet without authentication.
+/// The length of a packet without authentication, in octets.
 pub const PACKET_BYTES: usize = 24;
 
-/// The value of the field Length.
+/// The value of the field Length in emitted packets.
 const LENGTH: u8 = 24;
 
-/// The least length of a packet with authentication.
+/// The least length of a packet with authentication, in octets.
 const AUTHENTICATED_BYTES: usize = 26;
 
-/// The version of the protocol.
+/// The version of the BFD protocol.
 const VERSION: u8 = 1;
 
 const _: () = assert!(LENGTH as usize == PACKET_BYTES);
@@ -161,7 +163,7 @@ mod tests {
             (&[(1, 0xc1)], "the multipoint bit is set"),
             (&[(7, 0)], "the discriminator of the sender is zero"),
             (&[(11, 0)], "the discriminator of this end is zero, although the sender knows it"),
-            // The first of several reasons.
+            // The packet is wrong in several ways, and the first reason is reported.
             (&[(0, 0), (2, 0), (7, 0)], "the version is 0: it must be 1"),
             (&[(2, 0), (1, 0xc1)], "the detection multiplier is zero"),
         ] {

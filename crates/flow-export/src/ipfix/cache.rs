@@ -1,15 +1,15 @@
-//! The cache that collects samples into flows.
+//! The cache that collects samples of packets into flows.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::flow::{FlowEndReason, IpfixCounts, IpfixFlow, IpfixFlowKey};
 
-/// The limits of a cache.
+/// The limits of a flow cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpfixLimits {
-    /// Milliseconds after its first sample when a flow is reported; 0: at once.
+    /// Milliseconds after its first sample at which a flow is reported; 0: at once.
     pub active_timeout_ms: u64,
-    /// Maximum number of flows; 0: each sample is reported at once.
+    /// Maximum number of flows in the cache; 0: each sample is reported at once.
     pub flows_max: usize,
 }
 
@@ -18,7 +18,7 @@ pub struct IpfixLimits {
 pub struct IpfixCache {
     limits: IpfixLimits,
     flows: BTreeMap<IpfixFlowKey, IpfixCounts>,
-    /// The keys of all flows, in the order in which the flows began, with the times.
+    /// The keys of all flows with their start times, in the order of these times.
     ages: VecDeque<(u64, IpfixFlowKey)>,
 }
 
@@ -29,7 +29,7 @@ impl IpfixCache {
         Self { limits, ..Self::default() }
     }
 
-    /// Returns the number of flows.
+    /// Returns the number of flows in the cache.
     #[must_use]
     pub fn len(&self) -> usize {
         self.flows.len()
@@ -41,9 +41,9 @@ impl IpfixCache {
         self.flows.is_empty()
     }
 
-    /// Adds a sample at `now_ms`; returns a flow that has no room any more.
+    /// Adds a sample at `now_ms`; returns a flow that must be reported to make room.
     ///
-    /// Without a cache that is the sample itself. O(log n) for n flows.
+    /// Without a cache, the returned flow is the sample itself. O(log n) for n flows.
     pub fn add(
         &mut self,
         key: IpfixFlowKey,
@@ -66,14 +66,14 @@ impl IpfixCache {
         removed
     }
 
-    /// Takes a flow that has reached the active timeout; `None` if there is none.
+    /// Takes a flow that has reached the active timeout; `None` if no flow has.
     pub fn pop_timed_out(&mut self, now_ms: u64) -> Option<IpfixFlow> {
         let (began, _) = self.ages.front()?;
         let is_due = now_ms.saturating_sub(*began) >= self.limits.active_timeout_ms;
         if is_due { self.pop(FlowEndReason::ActiveTimeout) } else { None }
     }
 
-    /// Takes the flow that began first, for `end_reason`.
+    /// Takes the flow that began first, and reports it with `end_reason`.
     pub fn pop(&mut self, end_reason: FlowEndReason) -> Option<IpfixFlow> {
         let (_, key) = self.ages.pop_front()?;
         self.flows.remove(&key).map(|counts| IpfixFlow { key, counts, end_reason })

@@ -1,4 +1,4 @@
-//! Messages of templates and records, with their sequence numbers.
+//! IPFIX messages with templates and records, and their sequence numbers.
 
 use std::mem;
 
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::{DATAGRAM_MAX, ExportDatagram};
 
-/// The version of the format.
+/// The version of the IPFIX format.
 const VERSION: u16 = 10;
 
-/// Bytes of a message before its sets, and of a set before its records.
+/// Lengths of the header of a message, and of the header of a set, in bytes.
 const HEADER_BYTES: usize = 16;
 const SET_HEADER_BYTES: usize = 4;
 
-/// Numbers of the sets with templates (RFC 7011, 3.3.2).
+/// Ids of the sets with templates, and with options templates (RFC 7011, 3.3.2).
 const TEMPLATE_SET: u16 = 2;
 const OPTIONS_TEMPLATE_SET: u16 = 3;
 
-/// The algorithm of a random choice of packets (`samplingAlgorithm`).
+/// The value for random sampling of packets (`samplingAlgorithm`).
 const RANDOM_SAMPLING: u8 = 2;
 
 /// Encodes the flows of an observation domain into messages.
@@ -32,19 +32,19 @@ const RANDOM_SAMPLING: u8 = 2;
 pub struct IpfixExporter {
     /// Observation domain (`observationDomainId`).
     domain: u32,
-    /// One packet in this number is sampled; `None`: at several rates.
+    /// One packet in this number is sampled; `None`: the rates differ between flows.
     sampling: Option<u32>,
-    /// Text of each record that names the observation point; empty: none.
+    /// Text in each record that names the observation point; empty: none.
     virtual_id: Vec<u8>,
-    /// Number of data records in all messages before; it wraps around.
+    /// Number of data records in all earlier messages; it wraps around.
     sequence: u32,
-    /// The sets of the current message.
+    /// The encoded sets of the current message.
     sets: Vec<u8>,
-    /// The last set: its number, and the position of its length.
+    /// The last set: its id, and the position of its length field.
     last_set: Option<(u16, usize)>,
     /// Number of data records in the current message.
     records: u32,
-    /// Number of flows among these records.
+    /// Number of flows among the data records of the current message.
     flows: u32,
     full: Vec<ExportDatagram>,
 }
@@ -53,7 +53,7 @@ impl IpfixExporter {
     /// Maximum number of bytes of [`Self::with_virtual_id`].
     pub const VIRTUAL_ID_MAX: usize = 254;
 
-    /// Creates an exporter; the sequence number begins with 0.
+    /// Creates an exporter; its sequence number starts with 0.
     #[must_use]
     pub const fn new(domain: u32, sampling: Option<u32>) -> Self {
         Self {
@@ -71,17 +71,18 @@ impl IpfixExporter {
 
     /// Adds a text to each record: `virtualObsID` of VMware.
     ///
-    /// Open vSwitch calls it `virtual_obs_id`. Bytes after the first [`Self::VIRTUAL_ID_MAX`] are left out.
+    /// Open vSwitch calls the text `virtual_obs_id`. Bytes after the first [`Self::VIRTUAL_ID_MAX`]
+    /// are left out.
     #[must_use]
     pub fn with_virtual_id(mut self, id: &str) -> Self {
         self.virtual_id = id.bytes().take(Self::VIRTUAL_ID_MAX).collect();
         self
     }
 
-    /// Adds all templates, and the options record with the rate of the sampling.
+    /// Adds all templates, and the options record with the sampling rate.
     ///
-    /// A collector needs them before the first flow, and again at intervals. `time` is in seconds since
-    /// 1970, like all times below.
+    /// A collector needs the templates before the first flow, and again at intervals. `time` is in
+    /// seconds since 1970, as in all methods below.
     pub fn add_templates(&mut self, time: u32) {
         for shape in TemplateShape::all() {
             let elements = shape.elements();
@@ -103,11 +104,11 @@ impl IpfixExporter {
         }
     }
 
-    /// Adds the options record with the rate of the sampling, and its template.
+    /// Adds the options record with the sampling rate, and its template.
     fn add_sampling(&mut self, sampling: u32, time: u32) {
         let mut template = Vec::new();
         push_u16(&mut template, SAMPLING_TEMPLATE);
-        // The scope is one of the elements.
+        // The scope counts as one of the fields.
         push_u16(&mut template, length(SAMPLING_ELEMENTS.len() + 1));
         push_u16(&mut template, 1);
         push_elements(&mut template, &[SAMPLING_SCOPE]);
@@ -120,11 +121,11 @@ impl IpfixExporter {
         self.records += 1;
     }
 
-    /// Adds a flow, which is one of this domain.
+    /// Adds a flow of this observation domain.
     pub fn add_flow(&mut self, flow: &IpfixFlow, time: u32) {
         let mut record = Vec::new();
         encode(&mut record, flow);
-        // A short value of variable length begins with its length (RFC 7011, 7).
+        // A short value of variable length starts with one byte for its length (RFC 7011, 7).
         if let Some(length) = u8::try_from(self.virtual_id.len()).ok().filter(|own| *own > 0) {
             record.push(length);
             record.extend_from_slice(&self.virtual_id);
@@ -134,7 +135,7 @@ impl IpfixExporter {
         self.flows += 1;
     }
 
-    /// Returns all templates and flows that were added, in messages.
+    /// Returns messages with all templates and flows that were added.
     pub fn take_messages(&mut self, time: u32) -> Vec<ExportDatagram> {
         self.finish(time);
         mem::take(&mut self.full)
@@ -142,7 +143,7 @@ impl IpfixExporter {
 
     /// Adds a template or record to a set.
     ///
-    /// It begins a new message if it does not fit the current one.
+    /// If the bytes do not fit the current message, a new message is started.
     fn add(&mut self, set: u16, bytes: &[u8], time: u32) {
         let needed = HEADER_BYTES + self.sets.len() + SET_HEADER_BYTES + bytes.len();
         if needed > DATAGRAM_MAX {
@@ -191,7 +192,7 @@ fn push_u16(buffer: &mut Vec<u8>, value: u16) {
     buffer.extend_from_slice(&value.to_be_bytes());
 }
 
-/// Returns a length as a message has it.
+/// Returns a length as the 16-bit number in a message.
 ///
 /// No message is longer than [`DATAGRAM_MAX`].
 fn length(bytes: usize) -> u16 {

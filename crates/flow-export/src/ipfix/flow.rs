@@ -1,19 +1,19 @@
-//! Flows: what their packets have in common, and their counts.
+//! IPFIX flows: the fields that their packets have in common, and their counts.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// The fields that the packets of a flow have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct IpfixFlowKey {
-    /// Place where the packets were observed.
+    /// Observation point of the packets.
     pub observed_at: ObservationPoint,
-    /// Direction in which the packets passed it (`flowDirection`).
+    /// Direction in which the packets passed the observation point (`flowDirection`).
     pub direction: FlowDirection,
     /// Interface that received the packets (`ingressInterface`).
     pub ingress: u32,
     /// Interface that sent the packets (`egressInterface`).
     ///
-    /// 0: none, several, or not known.
+    /// 0: no interface, several interfaces, or an unknown one.
     pub egress: u32,
     /// Source MAC address.
     pub source_mac: [u8; 6],
@@ -21,11 +21,11 @@ pub struct IpfixFlowKey {
     pub destination_mac: [u8; 6],
     /// TCI of the outermost VLAN tag.
     pub vlan_tci: Option<u16>,
-    /// Ethernet type behind the tags.
+    /// Ethernet type after the VLAN tags.
     pub ethernet_type: u16,
-    /// The IP header; `None` for other packets.
+    /// Fields of the IP header; `None` for packets of other protocols.
     pub network: Option<IpfixNetwork>,
-    /// The header behind it.
+    /// Fields of the header after the IP header.
     pub transport: FlowTransport,
 }
 
@@ -34,7 +34,7 @@ pub struct IpfixFlowKey {
 pub struct ObservationPoint {
     /// Observation domain (`observationDomainId`).
     pub domain: u32,
-    /// Observation point in the domain (`observationPointId`).
+    /// Number of the observation point in the domain (`observationPointId`).
     pub point: u32,
 }
 
@@ -51,7 +51,7 @@ pub enum FlowDirection {
 /// The fields of an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IpfixNetwork {
-    /// IPv4.
+    /// An IPv4 header.
     V4 {
         /// Source address.
         source: Ipv4Addr,
@@ -59,10 +59,10 @@ pub enum IpfixNetwork {
         destination: Ipv4Addr,
         /// Type of service.
         tos: u8,
-        /// Protocol.
+        /// Protocol number.
         protocol: u8,
     },
-    /// IPv6.
+    /// An IPv6 header.
     V6 {
         /// Source address.
         source: Ipv6Addr,
@@ -72,15 +72,15 @@ pub enum IpfixNetwork {
         flow_label: u32,
         /// Traffic class.
         tos: u8,
-        /// Protocol of the last header that was parsed.
+        /// Protocol number of the last header that was parsed.
         protocol: u8,
     },
 }
 
-/// The fields of the header behind an IP header.
+/// The fields of the header after an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowTransport {
-    /// None, or one that is not known.
+    /// There is no transport header, or an unknown one.
     Other,
     /// TCP, UDP or SCTP.
     Ports {
@@ -91,14 +91,14 @@ pub enum FlowTransport {
     },
     /// ICMP or ICMPv6.
     Icmp {
-        /// Type of the message.
+        /// Type of the ICMP message.
         kind: u8,
-        /// Code of the message.
+        /// Code of the ICMP message.
         code: u8,
     },
 }
 
-/// The counts of the samples of a flow.
+/// The counts of a flow, summed over its samples.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpfixCounts {
     /// Number of packets (`packetDeltaCount`).
@@ -111,7 +111,7 @@ pub struct IpfixCounts {
     pub start_ms: u64,
     /// Milliseconds since 1970 of the last packet (`flowEndMilliseconds`).
     pub end_ms: u64,
-    /// Flags of all TCP segments together (`tcpControlBits`).
+    /// Flags of all TCP segments of the flow, combined by OR (`tcpControlBits`).
     pub tcp_flags: u16,
     /// Smallest TTL or hop limit (`minimumTTL`).
     pub ttl_min: u8,
@@ -119,30 +119,30 @@ pub struct IpfixCounts {
     pub ttl_max: u8,
 }
 
-/// A flow to report.
+/// A flow that is to be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IpfixFlow {
-    /// The fields of its packets.
+    /// The fields that the packets of the flow have in common.
     pub key: IpfixFlowKey,
-    /// Its counts.
+    /// The counts of the flow.
     pub counts: IpfixCounts,
-    /// The reason why it is reported now.
+    /// The reason why the flow is reported.
     pub end_reason: FlowEndReason,
 }
 
 /// The reason why a flow is reported (`flowEndReason`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowEndReason {
-    /// It lasts for longer than the active timeout.
+    /// The flow has lasted for the active timeout.
     ActiveTimeout,
-    /// The exporter ends.
+    /// The exporter is ending.
     ForcedEnd,
-    /// There is no room for another flow.
+    /// The cache has no room for another flow.
     LackOfResources,
 }
 
 impl FlowEndReason {
-    /// Returns the value in a record.
+    /// Returns the value of `flowEndReason` in a record.
     #[must_use]
     pub const fn value(self) -> u8 {
         match self {
@@ -154,7 +154,7 @@ impl FlowEndReason {
 }
 
 impl IpfixNetwork {
-    /// Returns the version, the type of service and the protocol.
+    /// Returns the IP version, the type of service and the protocol.
     pub(super) const fn common(self) -> (u8, u8, u8) {
         match self {
             Self::V4 { tos, protocol, .. } => (4, tos, protocol),

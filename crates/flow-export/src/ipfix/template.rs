@@ -1,11 +1,12 @@
-//! Templates: the elements of the records of each kind of flow.
+//! Templates: the list of elements in the records of each kind of flow.
 
 use super::flow::{FlowDirection, FlowTransport, IpfixFlow, IpfixFlowKey, IpfixNetwork};
 
-/// An information element: its number in IANA's registry and its length in bytes.
+/// An information element: its number in the registry of IANA,
+/// and its length in bytes.
 pub(super) type Element = (u16, u16);
 
-/// The form of a record: the headers that its flow has.
+/// The form of a record, which depends on the headers of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TemplateShape {
     has_vlan: bool,
@@ -27,27 +28,27 @@ enum TransportShape {
     Icmp,
 }
 
-/// The first number of a template (RFC 7011, 3.4.1).
+/// The lowest template id (RFC 7011, 3.4.1).
 const TEMPLATE_MIN: u16 = 256;
 
-/// The template of the options record.
+/// The template id of the options record.
 pub(super) const SAMPLING_TEMPLATE: u16 = TEMPLATE_MIN + 18;
 
-/// The elements of the options record, after its scope.
+/// The elements of the options record, without its scope.
 pub(super) const SAMPLING_ELEMENTS: [Element; 2] = [(34, 4), (35, 1)];
 
 /// The enterprise and number of `virtualObsID`, an element of VMware.
 ///
-/// It has a variable length, and follows the other elements of a record.
+/// The element has a variable length, and follows the other elements of a record.
 pub(super) const VIRTUAL_ID: (u32, u16) = (6876, 898);
 
-/// The bit of the number of an element that an enterprise has defined.
+/// The bit in the number of an element that marks an enterprise-specific element.
 pub(super) const ENTERPRISE_BIT: u16 = 0x8000;
 
-/// The length in a template of an element of variable length.
+/// The length in a template that marks an element of variable length.
 pub(super) const VARIABLE_LENGTH: u16 = 65_535;
 
-/// The scope of the options record: `observationDomainId`.
+/// The scope element of the options record: `observationDomainId`.
 pub(super) const SAMPLING_SCOPE: Element = (149, 4);
 
 const HEAD: [Element; 8] = [
@@ -111,17 +112,17 @@ const TAIL: [Element; 5] = [
     (136, 1), // flowEndReason
 ];
 
-/// The count of bytes that only IP packets have.
+/// The byte count that only IP packets have.
 const IP_TAIL: [Element; 1] = [
     (1, 8), // octetDeltaCount
 ];
 
-/// Bytes of an Ethernet header, and of a VLAN tag.
+/// Lengths of an Ethernet header and of a VLAN tag, in bytes.
 const ETHERNET_BYTES: u8 = 14;
 const TAG_BYTES: u8 = 4;
 
 impl TemplateShape {
-    /// Returns all forms of records.
+    /// Returns the forms of records for all kinds of flows.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         let networks = [NetworkShape::None, NetworkShape::V4, NetworkShape::V6];
         let transports = [TransportShape::None, TransportShape::Ports, TransportShape::Icmp];
@@ -135,7 +136,7 @@ impl TemplateShape {
         })
     }
 
-    /// Returns the form of the record of a flow.
+    /// Returns the form of the record for a flow.
     pub(super) const fn of(key: &IpfixFlowKey) -> Self {
         let network = match key.network {
             None => NetworkShape::None,
@@ -150,7 +151,7 @@ impl TemplateShape {
         Self { has_vlan: key.vlan_tci.is_some(), network, transport }
     }
 
-    /// Returns the number of the template.
+    /// Returns the template id of the form.
     pub(super) const fn template(self) -> u16 {
         let network = match self.network {
             NetworkShape::None => 0,
@@ -166,7 +167,7 @@ impl TemplateShape {
         TEMPLATE_MIN + vlan + network + transport
     }
 
-    /// Returns the elements of a record, in order.
+    /// Returns the elements of a record of this form, in order.
     pub(super) fn elements(self) -> Vec<Element> {
         let vlan: &[Element] = if self.has_vlan { &VLAN } else { &[] };
         let (ip, addresses): (&[Element], &[Element]) = match self.network {

@@ -1,8 +1,8 @@
-//! Flow records: the counts of a flow over a time.
+//! NetFlow records: the counts of a flow in an interval of time.
 
 use std::net::Ipv4Addr;
 
-/// The counts of a flow over a time.
+/// The counts of a flow in an interval of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NetflowRecord {
     /// IPv4 source address (`srcaddr`).
@@ -13,9 +13,9 @@ pub struct NetflowRecord {
     pub input: u16,
     /// Interface that sent the packets (`output`).
     pub output: u16,
-    /// Number of packets (`dPkts`).
+    /// Number of packets in the interval (`dPkts`).
     pub packets: u64,
-    /// Bytes of the packets (`dOctets`).
+    /// Number of bytes in these packets (`dOctets`).
     pub bytes: u64,
     /// Uptime at the first packet, in milliseconds (`First`).
     pub first_ms: u32,
@@ -25,9 +25,9 @@ pub struct NetflowRecord {
     pub source_port: u16,
     /// Destination port of TCP or UDP (`dstport`).
     ///
-    /// The type of an ICMP message in the high byte, and its code in the low byte.
+    /// For ICMP, the high byte is the type of the message, and the low byte its code.
     pub destination_port: u16,
-    /// Flags of all TCP segments together (`tcp_flags`).
+    /// Flags of all TCP segments of the flow, combined by OR (`tcp_flags`).
     pub tcp_flags: u8,
     /// IP protocol (`prot`).
     pub protocol: u8,
@@ -35,14 +35,14 @@ pub struct NetflowRecord {
     pub tos: u8,
 }
 
-/// Bytes of an encoded record.
+/// Length of an encoded record, in bytes.
 pub(crate) const RECORD_BYTES: usize = 48;
 
 impl NetflowRecord {
-    /// Returns the flow as records with counts of at most 32 bits.
+    /// Splits the flow into records with counts of at most 32 bits.
     ///
-    /// The counts are divided evenly, and their sums are those of the flow. A flow of a minute at
-    /// 100 Gbit/s has 175 of them.
+    /// The counts are divided evenly, and add up to those of the flow. A flow at 100 Gbit/s has 175
+    /// records for a minute.
     pub(super) fn parts(self) -> impl Iterator<Item = Self> {
         let largest = self.packets.max(self.bytes);
         let count = largest.div_ceil(u32::MAX.into()).max(1);
@@ -69,7 +69,7 @@ impl NetflowRecord {
         buffer.extend_from_slice(&self.last_ms.to_be_bytes());
         buffer.extend_from_slice(&self.source_port.to_be_bytes());
         buffer.extend_from_slice(&self.destination_port.to_be_bytes());
-        // The first byte is padding.
+        // The first byte of this group is padding.
         buffer.extend_from_slice(&[0, self.tcp_flags, self.protocol, self.tos]);
         buffer.extend_from_slice(&[source_as, destination_as, masks].concat());
         buffer.extend_from_slice(&[0; 2]);
@@ -79,6 +79,6 @@ impl NetflowRecord {
 /// Returns part `index` of `count` nearly equal parts of a number.
 fn share(whole: u64, index: u64, count: u64) -> u64 {
     let until = |parts: u64| u128::from(whole) * u128::from(parts) / u128::from(count);
-    // Parts of a number of 64 bits have 64 bits.
+    // A part of a 64-bit number always fits 64 bits.
     u64::try_from(until(index + 1) - until(index)).unwrap_or(u64::MAX)
 }

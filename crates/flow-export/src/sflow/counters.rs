@@ -1,10 +1,10 @@
-//! Counters samples: the counters of an interface.
+//! Counters samples: the counters of one interface.
 
 use crate::xdr::XdrBuffer;
 
 /// The counters and the state of an interface.
 ///
-/// The generic interface counters are `struct if_counters`. Counters that are `None` are reported as
+/// The generic interface counters are `struct if_counters`. Counters that are `None` are encoded as
 /// unknown, which is the largest value of their type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceStatistics {
@@ -12,21 +12,21 @@ pub struct InterfaceStatistics {
     pub index: u32,
     /// Speed in bits per second; 0: unknown.
     pub speed_bps: u64,
-    /// Duplex mode.
+    /// Duplex mode of the interface.
     pub duplex: LinkDuplex,
     /// True if the interface is set up (`ifAdminStatus`).
     pub is_admin_up: bool,
-    /// True if its link is up (`ifOperStatus`).
+    /// True if the link of the interface is up (`ifOperStatus`).
     pub is_link_up: bool,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Packets received, of all kinds.
+    /// Packets received: unicast, multicast and broadcast together.
     pub rx_packets: u64,
     /// Received packets that were dropped.
     pub rx_dropped: u64,
     /// Bytes sent.
     pub tx_bytes: u64,
-    /// Packets sent, of all kinds.
+    /// Packets sent: unicast, multicast and broadcast together.
     pub tx_packets: u64,
     /// Packets that could not be sent.
     pub tx_dropped: u64,
@@ -41,7 +41,7 @@ pub struct InterfaceStatistics {
 /// The duplex mode of an interface (`ifDirection`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LinkDuplex {
-    /// Not known.
+    /// The duplex mode is not known.
     #[default]
     Unknown,
     /// Full duplex.
@@ -50,20 +50,22 @@ pub enum LinkDuplex {
     Half,
 }
 
-/// Formats of the records in a counters sample.
+/// Format number of generic interface counters in a counters sample.
 pub(crate) const GENERIC_INTERFACE: u32 = 1;
-/// From "sFlow OpenFlow Structures" (sflow.org, 2014).
+/// Format number of an OpenFlow port ("sFlow OpenFlow Structures", sflow.org,
+/// 2014).
 pub(crate) const OPENFLOW_PORT: u32 = 1004;
-/// From "sFlow OpenFlow Structures" (sflow.org, 2014).
+/// Format number of a port name ("sFlow OpenFlow Structures", sflow.org, 2014).
 pub(crate) const PORT_NAME: u32 = 1005;
 
 /// The type of Ethernet interfaces (`ifType`, RFC 2863: `ethernetCsmacd`).
 pub(crate) const ETHERNET_INTERFACE: u32 = 6;
 
-/// The value of an unknown counter.
+/// The encoded value of an unknown 32-bit counter.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Appends the records of a counters sample, after its sequence number and source.
+/// Appends the records of a counters sample;
+/// its sequence number and source precede them.
 pub(super) fn encode(buffer: &mut XdrBuffer, statistics: &InterfaceStatistics) {
     buffer.push_u32(3);
     buffer.push_u32(GENERIC_INTERFACE);
@@ -79,8 +81,8 @@ pub(super) fn encode(buffer: &mut XdrBuffer, statistics: &InterfaceStatistics) {
 
 /// Appends generic interface counters (`struct if_counters`).
 ///
-/// Counters of 32 bits wrap around. Kinds of packets are not told apart: all of them are counted as
-/// unicast, and the numbers of multicast and broadcast packets are unknown.
+/// Counters of 32 bits wrap around. All packets are encoded as unicast, and the numbers of
+/// multicast and broadcast packets as unknown.
 fn encode_generic(record: &mut XdrBuffer, statistics: &InterfaceStatistics) {
     record.push_u32(statistics.index);
     record.push_u32(ETHERNET_INTERFACE);
@@ -100,11 +102,11 @@ fn encode_generic(record: &mut XdrBuffer, statistics: &InterfaceStatistics) {
     for count in [Some(statistics.tx_packets), None, None, Some(statistics.tx_dropped), None] {
         record.push_u32(count.map_or(UNKNOWN, wrapped));
     }
-    // Promiscuous mode.
+    // The field for promiscuous mode.
     record.push_u32(UNKNOWN);
 }
 
-/// Returns the low 32 bits of a count.
+/// Returns the low 32 bits of a counter.
 #[expect(clippy::cast_possible_truncation, reason = "counters of 32 bits wrap around")]
 const fn wrapped(count: u64) -> u32 {
     count as u32

@@ -1,4 +1,4 @@
-//! Datagrams of samples, with all sequence numbers.
+//! sFlow datagrams with samples, and all sequence numbers.
 
 use std::{collections::BTreeMap, mem, net::IpAddr};
 
@@ -8,25 +8,25 @@ use super::{
 };
 use crate::{DATAGRAM_MAX, ExportDatagram, xdr::XdrBuffer};
 
-/// The version of the protocol.
+/// The version of the sFlow protocol.
 pub(crate) const VERSION: u32 = 5;
 
-/// Formats of samples.
+/// Format numbers of samples.
 pub(crate) const FLOW_SAMPLE: u32 = 1;
 pub(crate) const COUNTERS_SAMPLE: u32 = 2;
 
-/// Types of addresses.
+/// Type numbers of IP addresses.
 pub(crate) const IPV4: u32 = 1;
 pub(crate) const IPV6: u32 = 2;
 
-/// The identity of a stream of datagrams.
+/// The identity of a stream of sFlow datagrams.
 ///
-/// A collector keeps sequence numbers for each of them.
+/// A collector tracks sequence numbers separately for each identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SflowAgent {
-    /// Address of the switch, which does not change with its routes.
+    /// IP address that identifies the switch, independent of its routes.
     pub address: IpAddr,
-    /// Number of the stream among those of this address.
+    /// Number of the stream among the streams with the same address.
     pub sub_agent: u32,
 }
 
@@ -42,15 +42,15 @@ pub struct SflowExporter {
     flow_sequences: BTreeMap<SourceId, u32>,
     /// Sequence number of the last counters sample of each source.
     counters_sequences: BTreeMap<SourceId, u32>,
-    /// Encoded samples of the next datagram, and their number.
+    /// Encoded samples of the next datagram, and the number of samples.
     samples: (XdrBuffer, u32),
-    /// Number of packets among these samples.
+    /// Number of packet samples among these samples.
     packets: u32,
     full: Vec<ExportDatagram>,
 }
 
 impl SflowExporter {
-    /// Creates an exporter; all sequence numbers begin with 1.
+    /// Creates an exporter; all its sequence numbers start with 1.
     #[must_use]
     pub fn new(agent: SflowAgent) -> Self {
         Self {
@@ -64,18 +64,18 @@ impl SflowExporter {
         }
     }
 
-    /// Returns the identity in the datagrams.
+    /// Returns the identity in the sent datagrams.
     #[must_use]
     pub const fn agent(&self) -> SflowAgent {
         self.agent
     }
 
-    /// Changes the address of the agent, and keeps all sequence numbers.
+    /// Changes the address of the agent; all sequence numbers continue.
     pub const fn set_address(&mut self, address: IpAddr) {
         self.agent.address = address;
     }
 
-    /// Adds a sampled packet; `uptime_ms` is the time since the agent began.
+    /// Adds a sampled packet; `uptime_ms` is the time since the agent started.
     pub fn add_flow(&mut self, sample: &FlowSample<'_>, uptime_ms: u32) {
         let sequence = next(self.flow_sequences.entry(sample.source).or_default());
         self.add(FLOW_SAMPLE, uptime_ms, |buffer| flow::encode(buffer, sequence, sample));
@@ -93,20 +93,20 @@ impl SflowExporter {
         });
     }
 
-    /// Forgets the sequence numbers of interfaces that `is_present` does not know.
+    /// Removes the sequence numbers of interfaces for which `is_present` returns false.
     ///
-    /// So the memory does not grow with interfaces that come and go.
+    /// Without this call, memory would grow with each interface that is added and removed.
     pub fn retain_interfaces(&mut self, is_present: impl Fn(SourceId) -> bool) {
         self.counters_sequences.retain(|source, _| is_present(*source));
     }
 
-    /// Returns all samples that were added, in datagrams.
+    /// Returns datagrams with all samples that were added.
     pub fn take_datagrams(&mut self, uptime_ms: u32) -> Vec<ExportDatagram> {
         self.finish(uptime_ms);
         mem::take(&mut self.full)
     }
 
-    /// Adds a sample, in a new datagram if it does not fit the current one.
+    /// Adds a sample; starts a new datagram if the sample does not fit the current one.
     fn add(&mut self, format: u32, uptime_ms: u32, encode: impl FnOnce(&mut XdrBuffer)) {
         let mut sample = XdrBuffer::default();
         sample.push_u32(format);
@@ -147,7 +147,7 @@ impl SflowExporter {
         self.full.push(ExportDatagram { bytes, records });
     }
 
-    /// Returns the bytes of a datagram before its samples.
+    /// Returns the length of the header of a datagram, in bytes.
     const fn header_length(&self) -> usize {
         match self.agent.address {
             IpAddr::V4(_) => 7 * 4,
@@ -156,7 +156,7 @@ impl SflowExporter {
     }
 }
 
-/// Returns the number after the last one, which it becomes.
+/// Increments the last sequence number, and returns the new one.
 const fn next(last: &mut u32) -> u32 {
     *last = last.wrapping_add(1);
     *last

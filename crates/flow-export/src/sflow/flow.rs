@@ -1,21 +1,21 @@
-//! Flow samples: the header of one packet in N, with its ports and VLANs.
+//! Flow samples: the header of one packet in N, with its interfaces and VLANs.
 
 use crate::xdr::XdrBuffer;
 
 /// A sampled packet (`struct flow_sample`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowSample<'a> {
-    /// The data source that samples packets.
+    /// The data source of the sample.
     pub source: SourceId,
     /// One packet in `rate` is sampled.
     pub rate: u32,
-    /// Number of packets that could have been sampled; it wraps around.
+    /// Number of packets that were candidates for sampling; it wraps around.
     pub pool: u32,
-    /// Number of samples that were lost for lack of resources.
+    /// Number of samples that were lost because of a lack of resources.
     pub drops: u32,
     /// Interface that received the packet.
     pub input: SampledInterface,
-    /// Interface that sends the packet.
+    /// Interface on which the packet is sent.
     pub output: SampledInterface,
     /// Outermost VLAN tag of the packet as received.
     pub vlan_in: SampledTag,
@@ -23,41 +23,41 @@ pub struct FlowSample<'a> {
     pub vlan_out: SampledTag,
     /// Length of the frame in bytes, without the frame check sequence.
     pub frame_length: u32,
-    /// The first bytes of the frame as received.
+    /// The first bytes of the frame, as received.
     pub header: &'a [u8],
 }
 
 /// A data source (`sflow_data_source`).
 ///
-/// It has the class of its index in 8 bits, and the index in 24.
+/// The value has the class of the index in 8 bits, and the index in 24 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SourceId(u32);
 
-/// An interface of a sampled packet (`interface`).
+/// The input or output interface of a sampled packet (`interface`).
 ///
-/// Two bits have the format of the value.
+/// The two highest bits of the value are its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampledInterface {
-    /// Not known.
+    /// The interface is not known.
     Unknown,
-    /// None: the packet begins or ends in the switch itself.
+    /// The switch itself sent or consumed the packet.
     Internal,
-    /// One interface, by its `ifIndex`.
+    /// One interface, identified by its `ifIndex`.
     Index(u32),
     /// The packet is discarded.
     Discarded(DiscardReason),
-    /// Several interfaces, by their number; 0: unknown, but more than one.
+    /// Several interfaces, given as their number; 0: more than one, number unknown.
     Multiple(u32),
 }
 
-/// The reason why a packet is discarded.
+/// The reason why a sampled packet is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardReason {
-    /// Any other reason.
+    /// Any reason without a code of its own.
     Unknown,
 }
 
-/// The VLAN id and the priority of a VLAN tag; both are 0 without a tag.
+/// The VLAN id and the priority of a VLAN tag; both are 0 for an untagged packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampledTag {
     /// VLAN id (12 bits).
@@ -66,40 +66,41 @@ pub struct SampledTag {
     pub pcp: u8,
 }
 
-/// Formats of the records in a flow sample.
+/// Format numbers of the records in a flow sample.
 pub(crate) const RAW_PACKET_HEADER: u32 = 1;
 pub(crate) const EXTENDED_SWITCH: u32 = 1001;
 
-/// The header protocol of Ethernet (`header_protocol`).
+/// The header protocol number of Ethernet (`header_protocol`).
 pub(crate) const ETHERNET: u32 = 1;
 
-/// Bytes of the frame check sequence, which a frame has on the wire.
+/// Length of the frame check sequence of a frame on the wire, in bytes.
 pub(crate) const FCS_BYTES: u32 = 4;
 
-/// The largest value of an interface: 30 bits.
+/// The largest value without the format bits: 30 bits.
 const INTERFACE_MAX: u32 = (1 << 30) - 1;
 
 impl SourceId {
-    /// The class of indices that identify physical entities (`entPhysicalEntry`).
+    /// The class of `SourceId` values for physical entities (`entPhysicalEntry`).
     const ENTITY: u32 = 2;
 
-    /// The index of a bridge; a datagram stream has one bridge.
+    /// The index for a bridge; a datagram stream has only one bridge.
     const BRIDGE: u32 = 1000;
 
-    /// Bits of the index.
+    /// Number of bits for the index in a `SourceId`.
     const INDEX_BITS: u32 = 24;
 
-    /// Returns the source of the flow samples of a bridge.
+    /// Returns the data source of flow samples of a bridge.
     ///
-    /// Its packets are sampled together and not per interface. Open vSwitch uses the same value.
+    /// The packets of a bridge are sampled together, not per interface. Open vSwitch uses the same
+    /// value.
     #[must_use]
     pub const fn bridge() -> Self {
         Self(Self::ENTITY << Self::INDEX_BITS | Self::BRIDGE)
     }
 
-    /// Returns the source of the counters of an interface.
+    /// Returns the data source of the counters of an interface.
     ///
-    /// Only the low 24 bits of `index` have a place in it.
+    /// Only the low 24 bits of `index` are used.
     #[must_use]
     pub const fn interface(index: u32) -> Self {
         Self(index & ((1 << Self::INDEX_BITS) - 1))
@@ -135,7 +136,7 @@ impl DiscardReason {
 }
 
 impl SampledTag {
-    /// Returns the tag of a TCI; `None` means that the packet has no tag.
+    /// Returns the fields of a TCI; `None` means that the packet is untagged.
     #[must_use]
     pub fn of_tci(tci: Option<u16>) -> Self {
         let tci = tci.unwrap_or_default();
@@ -144,7 +145,7 @@ impl SampledTag {
     }
 }
 
-/// Appends a flow sample with its sequence number.
+/// Appends a flow sample, with its sequence number.
 pub(super) fn encode(buffer: &mut XdrBuffer, sequence: u32, sample: &FlowSample<'_>) {
     buffer.push_u32(sequence);
     buffer.push_u32(sample.source.value());

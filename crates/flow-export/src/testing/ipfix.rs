@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::reader::{half, take, word};
 
-/// A decoder, which keeps the templates of earlier messages.
+/// A decoder, which stores the templates of earlier messages.
 #[derive(Clone, Debug, Default)]
 pub struct IpfixDecoder {
     templates: BTreeMap<u16, Vec<TemplateElement>>,
@@ -14,35 +14,35 @@ pub struct IpfixDecoder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TemplateElement {
     number: u16,
-    /// 65535: each value begins with its length.
+    /// Length of values; 65535: each value starts with its length.
     length: u16,
-    /// 0: defined by IANA.
+    /// Number of the enterprise; 0: the element is defined by IANA.
     enterprise: u32,
 }
 
-/// A decoded message.
+/// A decoded IPFIX message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedIpfix {
-    /// Seconds since 1970.
+    /// Time of the message in seconds since 1970.
     pub time: u32,
-    /// Number of data records before this message.
+    /// Number of data records in earlier messages.
     pub sequence: u32,
     /// Observation domain.
     pub domain: u32,
-    /// Number of templates.
+    /// Number of templates in the message.
     pub templates: usize,
-    /// The data records, in order.
+    /// The data records of the message, in order.
     pub records: Vec<DecodedIpfixRecord>,
 }
 
-/// A decoded record.
+/// A decoded data record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedIpfixRecord {
-    /// Number of the template.
+    /// Id of the template of the record.
     pub template: u16,
-    /// The elements and their values, which have at most 128 bits.
+    /// The values by element number; they have at most 128 bits.
     pub values: BTreeMap<u16, u128>,
-    /// The values of elements of enterprises, by enterprise and number.
+    /// The values of enterprise-specific elements, by enterprise and element number.
     pub of_enterprises: BTreeMap<(u32, u16), Vec<u8>>,
 }
 
@@ -57,7 +57,7 @@ impl DecodedIpfixRecord {
 impl IpfixDecoder {
     /// Decodes a message.
     ///
-    /// `None` if it is not exactly one, or has a record without a template.
+    /// `None` if the bytes are not exactly one message, or a record has no template.
     pub fn decode(&mut self, message: &[u8]) -> Option<DecodedIpfix> {
         let rest = &mut &*message;
         if half(rest)? != 10 || usize::from(half(rest)?) != message.len() {
@@ -94,7 +94,7 @@ impl IpfixDecoder {
         for _ in 0..count {
             let (number, length) = (half(rest)?, half(rest)?);
             let enterprise = if number >= 0x8000 { word(rest)? } else { 0 };
-            // Only elements of enterprises have a variable length.
+            // Only enterprise-specific elements have a variable length.
             let is_possible = if enterprise == 0 { length <= 16 } else { length == 65_535 };
             if length == 0 || !is_possible {
                 return None;

@@ -3,31 +3,31 @@
 use super::reader::{half, take, word};
 use crate::netflow::{NetflowEngine, NetflowRecord};
 
-/// A decoded datagram.
+/// A decoded NetFlow datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedNetflow {
-    /// The fields before the records.
+    /// The header of the datagram.
     pub header: DecodedNetflowHeader,
-    /// The records, in order.
+    /// The records of the datagram, in order.
     pub records: Vec<NetflowRecord>,
 }
 
-/// The fields of a datagram before its records.
+/// The header of a NetFlow datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedNetflowHeader {
-    /// Milliseconds since the exporter began.
+    /// Milliseconds since the exporter started.
     pub uptime_ms: u32,
-    /// Seconds since 1970.
+    /// Time of the datagram in seconds since 1970.
     pub seconds: u32,
-    /// Nanoseconds of the second.
+    /// Nanoseconds within the second.
     pub nanoseconds: u32,
-    /// Number of records before this datagram.
+    /// Number of records in earlier datagrams.
     pub sequence: u32,
     /// The identity of the exporter.
     pub engine: NetflowEngine,
 }
 
-/// Decodes a datagram; `None` if it is not exactly one without sampling.
+/// Decodes a datagram; `None` if the bytes are not exactly one unsampled datagram.
 #[must_use]
 pub fn decode_netflow(datagram: &[u8]) -> Option<DecodedNetflow> {
     let rest = &mut &*datagram;

@@ -1,4 +1,4 @@
-//! Reads integers and bytes from the front of a slice.
+//! Functions that take integers and bytes from the front of a slice.
 
 /// Takes an integer of 16 bits.
 pub(super) fn half(rest: &mut &[u8]) -> Option<u16> {

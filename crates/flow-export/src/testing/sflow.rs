@@ -1,43 +1,43 @@
 //! A slow decoder of sFlow datagrams, which shares no code with the encoder.
 //!
-//! It reads one word after the other, and refuses what the specification does not allow: wrong
-//! lengths, padding that is not zero, and bytes at the end.
+//! It reads one 32-bit word after the other, and refuses wrong lengths, padding that is not zero,
+//! and extra bytes at the end.
 
 use std::net::IpAddr;
 
 use super::reader::{take, word};
 
-/// A decoded datagram.
+/// A decoded sFlow datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedDatagram {
-    /// Address of the agent.
+    /// IP address of the agent.
     pub address: IpAddr,
-    /// Number of the stream.
+    /// Number of the stream among those of the agent (sub-agent id).
     pub sub_agent: u32,
     /// Sequence number of the datagram.
     pub sequence: u32,
-    /// Milliseconds since the agent began.
+    /// Milliseconds since the agent started.
     pub uptime_ms: u32,
-    /// The samples, in order.
+    /// The samples of the datagram, in order.
     pub samples: Vec<DecodedSample>,
 }
 
-/// A decoded sample.
+/// A decoded flow sample or counters sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodedSample {
-    /// Format: 1 for a flow sample, 2 for a counters sample.
+    /// Format number: 1 for a flow sample, 2 for a counters sample.
     pub format: u32,
-    /// The words before the number of records.
+    /// The words before the number of records in the sample.
     ///
-    /// A flow sample has its sequence number, source, rate, pool, drops, input and output. A counters
-    /// sample has its sequence number and source.
+    /// For a flow sample: sequence number, source, rate, pool, drops, input and output. For a
+    /// counters sample: sequence number and source.
     pub words: Vec<u32>,
-    /// The format and the bytes of each record.
+    /// The records, each with its format number and its bytes.
     pub records: Vec<(u32, Vec<u8>)>,
 }
 
 impl DecodedSample {
-    /// Returns the record of a format as words.
+    /// Returns the record with a format number as 32-bit words.
     #[must_use]
     pub fn words_of(&self, format: u32) -> Option<Vec<u32>> {
         let (_, bytes) = self.records.iter().find(|(own, _)| *own == format)?;
@@ -45,7 +45,7 @@ impl DecodedSample {
         words.collect()
     }
 
-    /// Returns the header of the sampled packet.
+    /// Returns the header bytes of the sampled packet.
     #[must_use]
     pub fn header(&self) -> Option<Vec<u8>> {
         let (_, bytes) = self.records.iter().find(|(format, _)| *format == 1)?;
@@ -53,7 +53,7 @@ impl DecodedSample {
         opaque(&mut rest)
     }
 
-    /// Returns the name of the port.
+    /// Returns the name of the port in a counters sample.
     #[must_use]
     pub fn port_name(&self) -> Option<String> {
         let (_, bytes) = self.records.iter().find(|(format, _)| *format == 1005)?;
@@ -61,7 +61,7 @@ impl DecodedSample {
     }
 }
 
-/// Decodes a datagram; `None` if it is not exactly one.
+/// Decodes a datagram; `None` if the bytes are not exactly one datagram.
 #[must_use]
 pub fn decode_sflow(datagram: &[u8]) -> Option<DecodedDatagram> {
     let rest = &mut &*datagram;

@@ -1,16 +1,17 @@
-//! The mux machine: the use of a member for the frames of the bond.
+//! The mux machine: whether a member carries frames of the bond.
 //!
-//! A member sends only while its partner collects, so a partner never receives a frame that it drops.
-//! The standard calls this independent control. Its other form, coupled control, sends as soon as the
-//! partner is in synchronization, which may be one LACPDU too early. Both work with each other.
+//! A member sends only while its partner collects, so the partner drops none of these frames. The
+//! standard calls this independent control. The alternative, coupled control, sends as soon as the
+//! partner is in synchronization, which may be one LACPDU too early. Both kinds of control
+//! interoperate.
 //!
-//! A member waits two seconds before it is attached, so that a link that comes and goes does not carry
-//! frames in between. In the standard, members wait for each other too. Here they do not: a link that
-//! never stays up would keep all others from being attached.
+//! A member waits two seconds before it is attached, so an unstable link does not carry frames in
+//! between. In the standard, members also wait for each other. In this crate they do not, because a
+//! link that never stays up would keep all other members detached.
 //!
-//! When the partner leaves the link, the member is detached at once, and waits again. In the standard it
-//! stays attached, and each LACPDU of a partner that cannot decide would enable and disable it.
-//! Source: IEEE 802.1AX, LACP, mux machine.
+//! When the partner stops using the link, the member is detached at once, and waits again. In the
+//! standard, the member stays attached. Then each LACPDU of a partner that changes its mind
+//! repeatedly would enable or disable the member. Source: IEEE 802.1AX, LACP, mux machine.
 
 use std::{fmt, time::Duration};
 
@@ -23,24 +24,24 @@ use crate::{
 /// The state of the mux machine of a member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MuxState {
-    /// The member is in no aggregation.
+    /// The member belongs to no aggregation.
     #[default]
     Detached,
     /// The member is selected, and waits before it is attached.
     Waiting,
-    /// The member is in the aggregation, and the partner does not use the link yet.
+    /// The member is attached, but the partner does not use the link yet.
     Attached,
-    /// The member receives frames. The partner does not receive any yet.
+    /// The member receives frames; the partner does not receive frames yet.
     Collecting,
     /// The member receives and sends frames (`DISTRIBUTING`).
     CollectingDistributing,
 }
 
-/// The mux machine.
+/// The mux machine of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MuxMachine {
     state: MuxState,
-    /// The aggregation that the member is in, or waits for.
+    /// The aggregation that the member belongs to, or waits for.
     selected: Option<Selected>,
     /// End of the wait (`wait_while_timer`).
     end: Option<Duration>,
@@ -51,19 +52,21 @@ impl MuxMachine {
         self.state
     }
 
-    /// Returns the time when the wait ends.
+    /// Returns the time at which the wait ends.
     pub(crate) const fn deadline(&self) -> Option<Duration> {
         self.end
     }
 
-    /// Follows the selection and the partner. A second call changes nothing.
+    /// Updates the state after a change of the selection or the partner.
+    ///
+    /// A repeated call with the same arguments changes nothing.
     pub(crate) fn step(&mut self, selected: Option<Selected>, partner: &LacpInfo, now: Duration) {
         if self.selected != selected {
             *self = Self { selected, ..Self::default() };
         }
         self.state = match (selected, self.state) {
             (None, _) => MuxState::Detached,
-            // No partner will agree, so there is nothing to wait for.
+            // There is no partner, so the member need not wait for an agreement.
             (Some(Selected::Fallback), _) => MuxState::CollectingDistributing,
             (Some(Selected::Aggregation(_)), MuxState::Detached) => self.wait(now),
             (Some(Selected::Aggregation(_)), MuxState::Waiting) => {
@@ -83,14 +86,14 @@ impl MuxMachine {
         };
     }
 
-    /// Begins the wait before the member is attached.
+    /// Starts the wait before the member is attached.
     fn wait(&mut self, now: Duration) -> MuxState {
         self.end = Some(now.saturating_add(AGGREGATE_WAIT_TIME));
         MuxState::Waiting
     }
 }
 
-/// Returns the state of an attached member.
+/// Returns the state of an attached member, which depends on its partner.
 const fn used(partner: &LacpInfo) -> MuxState {
     let is_synchronized = partner.state.contains(LacpState::SYNCHRONIZATION);
     let collects = partner.state.contains(LacpState::COLLECTING);
@@ -102,25 +105,25 @@ const fn used(partner: &LacpInfo) -> MuxState {
 }
 
 impl MuxState {
-    /// Returns whether the member is in the aggregation.
+    /// Returns whether the member is attached to the aggregation.
     #[must_use]
     pub fn is_attached(self) -> bool {
         self >= Self::Attached
     }
 
-    /// Returns whether the bond receives frames by the member.
+    /// Returns whether the bond receives frames on the member.
     #[must_use]
     pub fn is_collecting(self) -> bool {
         self >= Self::Collecting
     }
 
-    /// Returns whether the bond may send frames by the member.
+    /// Returns whether the bond may send frames on the member.
     #[must_use]
     pub fn is_distributing(self) -> bool {
         self == Self::CollectingDistributing
     }
 
-    /// Returns the flags of the state.
+    /// Returns the LACP state flags that the state sets.
     pub(crate) fn flags(self) -> LacpState {
         LacpState::default()
             .with_if(LacpState::SYNCHRONIZATION, self.is_attached())
@@ -174,7 +177,7 @@ mod tests {
             (2001, aggregation(1), LacpState::COLLECTING, MuxState::Attached),
             (2002, aggregation(1), sync, MuxState::Collecting),
             (2003, aggregation(1), collects, MuxState::CollectingDistributing),
-            // The partner leaves the link, and returns too soon.
+            // The partner stops using the link, and uses it again before the wait has ended.
             (2004, aggregation(1), sync, MuxState::Waiting),
             (2005, aggregation(1), collects, MuxState::Waiting),
             (4003, aggregation(1), none, MuxState::Waiting),

@@ -1,4 +1,4 @@
-//! The periodic machine: the time of the next LACPDU if nothing changes.
+//! The periodic machine: the time of the next LACPDU if no information changes.
 //!
 //! Source: IEEE 802.1AX, LACP, periodic transmission machine.
 
@@ -9,7 +9,7 @@ use crate::{
     wire::info::LacpState,
 };
 
-/// The periodic machine.
+/// The periodic transmission machine of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PeriodicMachine {
     period: Option<Duration>,
@@ -17,19 +17,20 @@ pub(crate) struct PeriodicMachine {
 }
 
 impl PeriodicMachine {
-    /// Returns whether LACPDUs are sent at all.
+    /// Returns whether periodic LACPDUs are sent.
     pub(crate) const fn is_sending(&self) -> bool {
         self.period.is_some()
     }
 
-    /// Returns the time when the next LACPDU is due.
+    /// Returns the time at which the next LACPDU is due.
     pub(crate) const fn deadline(&self) -> Option<Duration> {
         self.due
     }
 
-    /// Returns whether a LACPDU is due, given the period that the partner asks for.
+    /// Returns whether an LACPDU is due;
+    /// `period` is the period that the partner requests.
     ///
-    /// A second call at the same time returns false.
+    /// A repeated call at the same time returns false.
     pub(crate) fn step(&mut self, period: Option<Duration>, now: Duration) -> bool {
         let is_faster = period < self.period && period.is_some();
         let is_due = is_faster || self.due.is_some_and(|due| due <= now);
@@ -41,7 +42,7 @@ impl PeriodicMachine {
     }
 }
 
-/// Returns the time between two LACPDUs, or nothing if both ends are passive.
+/// Returns the time between two LACPDUs; `None` if both ends are passive.
 pub(crate) const fn period(actor: LacpState, partner: LacpState) -> Option<Duration> {
     let is_active = actor.contains(LacpState::ACTIVITY) || partner.contains(LacpState::ACTIVITY);
     match (is_active, partner.contains(LacpState::TIMEOUT)) {

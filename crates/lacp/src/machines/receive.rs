@@ -1,7 +1,8 @@
 //! The receive machine: the information about the partner, and its expiry.
 //!
-//! `INITIALIZE` of the standard is the creation of the value. `LACP_DISABLED` does not occur, because a
-//! bond without LACP has no aggregator. Source: IEEE 802.1AX, LACP, receive machine.
+//! The state `INITIALIZE` of the standard is the creation of the machine. `LACP_DISABLED` does not
+//! occur, because a bond without LACP has no aggregator. Source: IEEE 802.1AX, LACP, receive
+//! machine.
 
 use std::{fmt, time::Duration};
 
@@ -19,33 +20,33 @@ pub enum ReceiveState {
     /// The link is down (`PORT_DISABLED`).
     #[default]
     PortDisabled,
-    /// The link came up, or the partner fell silent.
+    /// The link has come up, or the partner has stopped sending.
     ///
-    /// The partner has three seconds to send a LACPDU.
+    /// The partner has three seconds to send an LACPDU.
     Expired,
-    /// The partner sent nothing in time: the information about it is the default.
+    /// The partner has not sent in time: default values replace its information.
     Defaulted,
     /// The last LACPDU of the partner is recent enough.
     Current,
 }
 
-/// The receive machine.
+/// The receive machine of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ReceiveMachine {
     state: ReceiveState,
     partner: LacpInfo,
-    /// The partner is that of a LACPDU, and no default.
+    /// True if `partner` is from an LACPDU, false if it has default values.
     is_recorded: bool,
-    /// End of the state, unless a LACPDU arrives (`current_while_timer`).
+    /// Time at which the state ends, unless an LACPDU arrives (`current_while_timer`).
     end: Option<Duration>,
 }
 
 /// An expiry of the information about a partner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expiry {
-    /// The partner has three more seconds.
+    /// The information expired, and the partner has three more seconds.
     Expired,
-    /// The information is forgotten.
+    /// The information was replaced by default values.
     Defaulted,
 }
 
@@ -59,17 +60,17 @@ impl ReceiveMachine {
         &self.partner
     }
 
-    /// Returns whether the link is up, and its partner is from a LACPDU.
+    /// Returns whether the link is up, and `partner` is from an LACPDU.
     pub(crate) const fn has_partner(&self) -> bool {
         self.is_recorded && !matches!(self.state, ReceiveState::PortDisabled)
     }
 
-    /// Returns the time of the next expiry.
+    /// Returns the time at which the information expires next.
     pub(crate) const fn deadline(&self) -> Option<Duration> {
         self.end
     }
 
-    /// Follows the link.
+    /// Updates the state after a change of the link.
     pub(crate) fn link(&mut self, is_up: bool, now: Duration) {
         match (is_up, self.state) {
             (true, ReceiveState::PortDisabled) => self.expire(now),
@@ -82,18 +83,19 @@ impl ReceiveMachine {
         }
     }
 
-    /// Takes a LACPDU of a link that is up (`recordPDU`).
+    /// Records an LACPDU that arrived on a link that is up (`recordPDU`).
     ///
-    /// Returns whether the partner needs a LACPDU, because it does not know `actor` (`update_NTT`).
+    /// Returns whether an LACPDU must be sent, because the partner does not know `actor`
+    /// (`update_NTT`).
     pub(crate) fn record(&mut self, pdu: &Lacpdu, actor: &LacpInfo, now: Duration) -> bool {
         let knows_actor = pdu.partner.agrees(actor, LacpState::AGGREGATION);
-        // Only a partner that will notice the end of this link may use it.
+        // Only a partner that would detect the end of this link may use it.
         let sends = pdu.actor.state.contains(LacpState::ACTIVITY)
             || (actor.state.contains(LacpState::ACTIVITY)
                 && pdu.partner.state.contains(LacpState::ACTIVITY));
         self.partner = pdu.actor;
-        // The standard trusts an individual link even if its end does not name this one. That would
-        // be wrong on a link that loses all frames in one direction.
+        // The standard trusts an individual link even if the partner does not name this end. This
+        // would be wrong on a link that loses all frames in one direction.
         if !(knows_actor && sends) {
             self.partner.state = self.partner.state.without(LacpState::USE);
         }
@@ -104,9 +106,9 @@ impl ReceiveMachine {
         !pdu.partner.agrees(actor, MIRRORED)
     }
 
-    /// Lets time pass.
+    /// Handles expiry at the time `now`.
     ///
-    /// A late call is one expiry: the partner has three seconds from now on.
+    /// A late call is treated as one expiry: the partner has three seconds from `now` on.
     pub(crate) fn step(&mut self, now: Duration) -> Option<Expiry> {
         if self.end.is_none_or(|end| end > now) {
             return None;
@@ -121,7 +123,7 @@ impl ReceiveMachine {
 
     fn expire(&mut self, now: Duration) {
         self.state = ReceiveState::Expired;
-        // The timeout makes this end send each second, so that the partner can answer in time.
+        // The flag makes this end send each second, so that the partner can answer in time.
         self.partner.state = self.partner.state.without(LacpState::USE).with(LacpState::TIMEOUT);
         self.end = Some(now.saturating_add(SHORT_TIMEOUT_TIME));
     }
@@ -138,10 +140,10 @@ impl fmt::Display for ReceiveState {
     }
 }
 
-/// The flags that a partner must know.
+/// The flags of this end that the partner must repeat.
 ///
-/// `Collecting` is more than the standard asks for: without it, a lost LACPDU would keep a partner
-/// that waits for this flag from sending, up to 30 seconds.
+/// The standard does not require `Collecting` here. Without it, a lost LACPDU could keep a partner
+/// that waits for this flag from sending, for up to 30 seconds.
 const MIRRORED: LacpState = LacpState::ACTIVITY
     .with(LacpState::TIMEOUT)
     .with(LacpState::AGGREGATION)
@@ -153,7 +155,7 @@ mod tests {
     use super::*;
     use crate::SystemId;
 
-    /// A flag that this end does not set.
+    /// A flag that this end does not set in the test.
     const USED: LacpState = LacpState::COLLECTING;
 
     const ACTOR_FLAGS: LacpState = LacpState::ACTIVITY.with(LacpState::AGGREGATION);

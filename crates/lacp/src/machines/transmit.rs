@@ -1,4 +1,4 @@
-//! The transmit machine: at most three LACPDUs per second, and the last one is always the newest.
+//! The transmit machine: sends at most three LACPDUs per second, and always the newest information.
 //!
 //! Source: IEEE 802.1AX, LACP, transmit machine.
 
@@ -9,9 +9,9 @@ use crate::{timing::FAST_PERIODIC_TIME, wire::info::LacpInfo};
 /// The transmit machine of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TransmitMachine {
-    /// A LACPDU is needed (`NTT`).
+    /// Set if an LACPDU must be sent (`NTT`).
     is_needed: bool,
-    /// Own information in the last LACPDU.
+    /// Information about this end in the last sent LACPDU.
     last: Option<LacpInfo>,
     limit: RateLimit<LACPDUS_PER_SECOND>,
 }
@@ -19,28 +19,28 @@ pub(crate) struct TransmitMachine {
 /// A limit of events per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit<const COUNT: usize> {
-    /// Times of the last events, the oldest first.
+    /// Times of the last events in the limit, the oldest first.
     times: [Option<Duration>; COUNT],
 }
 
 impl TransmitMachine {
-    /// Remembers that the partner needs a LACPDU.
+    /// Records that an LACPDU must be sent.
     pub(crate) const fn need(&mut self) {
         self.is_needed = true;
     }
 
-    /// Forgets what was sent: no partner has it.
+    /// Forgets the last sent LACPDU, because no partner has received it.
     pub(crate) const fn reset(&mut self) {
         (self.is_needed, self.last) = (false, None);
     }
 
-    /// Returns the time when a LACPDU with `actor` is to be sent.
+    /// Returns the time at which an LACPDU with `actor` must be sent.
     pub(crate) fn deadline(&self, actor: &LacpInfo) -> Option<Duration> {
         let is_news = self.last.as_ref() != Some(actor);
         (self.is_needed || is_news).then(|| self.limit.free_at())
     }
 
-    /// Returns whether a LACPDU with `actor` is to be sent now, and counts it as sent.
+    /// Returns whether an LACPDU with `actor` must be sent now, and counts it as sent.
     pub(crate) fn send(&mut self, actor: &LacpInfo, now: Duration) -> bool {
         let is_due = self.deadline(actor).is_some_and(|due| due <= now);
         if is_due {
@@ -52,7 +52,7 @@ impl TransmitMachine {
 }
 
 impl<const COUNT: usize> RateLimit<COUNT> {
-    /// Returns the time from which on another event is allowed.
+    /// Returns the earliest time at which another event is allowed.
     pub(crate) fn free_at(&self) -> Duration {
         let oldest = self.times.first().copied().flatten();
         oldest.map_or(Duration::ZERO, |time| time.saturating_add(FAST_PERIODIC_TIME))
@@ -73,7 +73,7 @@ impl<const COUNT: usize> Default for RateLimit<COUNT> {
     }
 }
 
-/// LACPDUs that a member sends in a second, at most.
+/// Maximum number of LACPDUs that a member sends in a second.
 const LACPDUS_PER_SECOND: usize = 3;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Slow-protocols frames: the Ethernet header, and the protocol data unit behind it.
+//! Slow-protocols frames: an Ethernet header with a protocol data unit.
 //!
 //! Source: IEEE 802.1AX (LACPDU and marker PDU); IEEE 802.3, annex 57A (slow protocols).
 
@@ -12,21 +12,21 @@ use crate::{
 pub enum SlowFrame {
     /// A LACPDU.
     Lacpdu(Lacpdu),
-    /// A marker PDU that asks for a response.
+    /// A marker PDU that requests a response.
     MarkerRequest(Marker),
-    /// A marker PDU that answers a request.
+    /// A marker PDU that is the response to a request.
     MarkerResponse(Marker),
 }
 
 impl SlowFrame {
     /// Parses an Ethernet frame without its check sequence.
     ///
-    /// A receiver ignores version numbers, TLV types, reserved octets and octets after the data unit, so
-    /// that later versions of the protocol can use them.
+    /// The parser ignores version numbers, TLV types, reserved octets and octets after the data
+    /// unit, so that later versions of the protocol may use them.
     ///
     /// # Errors
     ///
-    /// The frame is of another protocol, is too short, or a TLV has the wrong length.
+    /// If the frame is of another protocol, is too short, or a TLV has the wrong length.
     pub fn parse(frame: &[u8]) -> Result<Self, PduError> {
         let mut octets = Octets::new(frame);
         let header = (octets.take(), octets.take::<6>(), octets.take_u16());
@@ -45,7 +45,7 @@ impl SlowFrame {
         }
     }
 
-    /// Returns the frame, with the address of the port that sends it.
+    /// Returns the Ethernet frame; `source` is the MAC address of the sending port.
     #[must_use]
     pub fn emit(&self, source: [u8; 6]) -> Vec<u8> {
         let mut frame = Vec::with_capacity(FRAME_BYTES);
@@ -80,19 +80,19 @@ pub(crate) const fn check_length(
     if length == expected { Ok(()) } else { Err(PduError::TlvLength { tlv, length, expected }) }
 }
 
-/// The destination address of slow protocols, which no bridge forwards.
+/// The destination MAC address of slow protocols, which no bridge forwards.
 pub const SLOW_PROTOCOLS_ADDRESS: [u8; 6] = [0x01, 0x80, 0xc2, 0x00, 0x00, 0x02];
 
 /// The Ethernet type of slow protocols.
 pub const SLOW_PROTOCOLS_TYPE: u16 = 0x8809;
 
-/// The length of a frame without its check sequence: header and 110 octets.
+/// The length of a frame without its frame check sequence: header and 110 octets.
 pub const FRAME_BYTES: usize = 124;
 
 const SUBTYPE_LACP: u8 = 1;
 const SUBTYPE_MARKER: u8 = 2;
 
-/// Version of both protocols.
+/// Version number of LACP and of the marker protocol.
 const VERSION: u8 = 1;
 
 #[cfg(test)]

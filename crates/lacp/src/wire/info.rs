@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::{error::PduError, wire::octets::Octets};
 
-/// A system identifier: the lower one has the higher priority.
+/// A system identifier; the lower identifier has the higher priority.
 ///
 /// Source: IEEE 802.1AX, system identification.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -15,7 +15,7 @@ pub struct SystemId {
     pub mac: [u8; 6],
 }
 
-/// Actor information or partner information of a LACPDU.
+/// Actor information or partner information in a LACPDU.
 ///
 /// Source: IEEE 802.1AX, LACP, structure of a LACPDU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -24,11 +24,11 @@ pub struct LacpInfo {
     pub system: SystemId,
     /// Operational key: ports of one system with equal keys may be aggregated.
     pub key: u16,
-    /// Port priority: the lower one is preferred.
+    /// Port priority; the lower value is preferred.
     pub port_priority: u16,
     /// Port number.
     pub port: u16,
-    /// State flags.
+    /// State flags of the port.
     pub state: LacpState,
 }
 
@@ -45,7 +45,7 @@ pub struct LacpInfo {
 pub struct LacpState(u8);
 
 impl LacpInfo {
-    /// Length of the fields in a TLV, without the type, length and reserved octets.
+    /// Length of the fields in a TLV, without type, length and reserved octets.
     pub(crate) const BYTES: usize = 15;
 
     pub(crate) fn parse(octets: &mut Octets<'_>) -> Result<Self, PduError> {
@@ -66,7 +66,7 @@ impl LacpInfo {
         frame.push(self.state.0);
     }
 
-    /// Returns whether both name the same port, with equal flags in `flags`.
+    /// Returns whether both name the same port, and agree in the given flags.
     pub(crate) fn agrees(&self, other: &Self, flags: LacpState) -> bool {
         let with_flags = |info: &Self| Self { state: info.state.only(flags), ..*info };
         with_flags(self) == with_flags(other)
@@ -76,11 +76,11 @@ impl LacpInfo {
 impl LacpState {
     /// The end sends LACPDUs even to a passive partner (`LACP_Activity`).
     pub const ACTIVITY: Self = Self(1);
-    /// The end asks for a LACPDU each second (`LACP_Timeout`, short).
+    /// The end requests an LACPDU each second (`LACP_Timeout`, short).
     pub const TIMEOUT: Self = Self(1 << 1);
-    /// The link may be aggregated with others.
+    /// The link may be aggregated with other links.
     pub const AGGREGATION: Self = Self(1 << 2);
-    /// The end uses the link in the right aggregation.
+    /// The link is in the right aggregation, and the end uses it.
     pub const SYNCHRONIZATION: Self = Self(1 << 3);
     /// The end accepts frames from the link.
     pub const COLLECTING: Self = Self(1 << 4);
@@ -94,7 +94,7 @@ impl LacpState {
     /// The flags that an end sets while it uses the link.
     pub const USE: Self = Self::SYNCHRONIZATION.with(Self::COLLECTING).with(Self::DISTRIBUTING);
 
-    /// The flags with the words that `lacp/show` of Open vSwitch has for them.
+    /// The flags, each with its name in `lacp/show` of Open vSwitch.
     const NAMES: [(Self, &'static str); 8] = [
         (Self::ACTIVITY, "activity"),
         (Self::TIMEOUT, "timeout"),
@@ -106,13 +106,13 @@ impl LacpState {
         (Self::EXPIRED, "expired"),
     ];
 
-    /// Returns the flags of an octet.
+    /// Returns the flags for the bits of an octet.
     #[must_use]
     pub const fn from_octet(octet: u8) -> Self {
         Self(octet)
     }
 
-    /// Returns the octet of a LACPDU.
+    /// Returns the flags as bits of an octet.
     #[must_use]
     pub const fn octet(self) -> u8 {
         self.0
@@ -124,13 +124,13 @@ impl LacpState {
         self.0 & flags.0 == flags.0
     }
 
-    /// Returns the flags with those of `flags` set.
+    /// Returns the flags together with `flags`.
     #[must_use]
     pub const fn with(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 
-    /// Returns the flags with those of `flags` cleared.
+    /// Returns the flags without `flags`.
     #[must_use]
     pub const fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
@@ -142,7 +142,7 @@ impl LacpState {
         Self(self.0 & flags.0)
     }
 
-    /// Returns the flags, with those of `flags` set if `is_set`.
+    /// Returns the flags, together with `flags` if `is_set` is true.
     #[must_use]
     pub(crate) const fn with_if(self, flags: Self, is_set: bool) -> Self {
         if is_set { self.with(flags) } else { self }

@@ -85,7 +85,7 @@ struct CollectorOverflow {
     quiet_checks: u32,
 }
 
-/// Whether the host of a collector reports that no program listens at the port.
+/// The reports of the host of a collector that no program listens at the port.
 ///
 /// Hosts limit the rate of these reports: within a refusal, most datagrams are not refused.
 #[derive(Clone, Copy, Debug, Default)]

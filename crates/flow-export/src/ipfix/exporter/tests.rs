@@ -1,4 +1,4 @@
-//! Tests of the exporter, with a slow decoder.
+//! Compares the exporter with a slow decoder.
 
 use std::collections::BTreeMap;
 
@@ -155,7 +155,7 @@ fn expected(flow: &IpfixFlow) -> Vec<(u16, u128)> {
 }
 
 proptest! {
-    /// Every flow is decoded once and in order, after the templates.
+    /// Every flow is decoded exactly once and in order, after the templates.
     #[test]
     fn messages_have_every_flow(
         domain: u32,
@@ -211,7 +211,7 @@ proptest! {
         let length = u16::try_from(bytes.len() + 4).unwrap().to_be_bytes();
         let with_header = [&[0, 10], &length[..], &bytes].concat();
         let mut decoder = IpfixDecoder::default();
-        // Neither may panic.
+        // The decoder must not panic on any bytes.
         let _ = (decoder.decode(&bytes), decoder.decode(&with_header));
     }
 }

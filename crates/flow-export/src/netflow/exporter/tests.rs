@@ -1,4 +1,4 @@
-//! Tests of the exporter, with a slow decoder.
+//! Compares the exporter with a slow decoder.
 
 use proptest::prelude::*;
 
@@ -29,7 +29,8 @@ fn record() -> impl Strategy<Value = NetflowRecord> {
     )
 }
 
-/// Returns the sums of the records that belong together, and their number.
+/// Returns the sum of the records at the start that belong to one flow,
+/// and their number.
 fn merged(records: &[NetflowRecord]) -> Option<(NetflowRecord, usize)> {
     let first = *records.first()?;
     let of_first = |own: &NetflowRecord| {
@@ -43,7 +44,7 @@ fn merged(records: &[NetflowRecord]) -> Option<(NetflowRecord, usize)> {
 }
 
 proptest! {
-    /// Every flow is decoded once and in order, and its counts add up.
+    /// Every flow is decoded exactly once and in order, with its counts.
     #[test]
     fn datagrams_have_every_flow(
         kind: u8,
@@ -89,12 +90,12 @@ proptest! {
         bytes in prop::collection::vec(any::<u8>(), 0..200),
     ) {
         let with_version = [&[0, 5, 0, 1], &bytes[..]].concat();
-        // Neither may panic.
+        // The decoder must not panic on any bytes.
         let _ = (decode_netflow(&bytes), decode_netflow(&with_version));
     }
 }
 
-/// A datagram that Open vSwitch 3.1 sent for a ping of type 8 and code 3.
+/// Open vSwitch 3.1 sent the expected datagram, for ICMP of type 8 and code 3.
 #[test]
 fn a_record_is_that_of_open_vswitch() {
     let mut exporter = NetflowExporter::new(NetflowEngine { kind: 4, id: 3 });
@@ -116,12 +117,12 @@ fn a_record_is_that_of_open_vswitch() {
     let since_epoch = Duration::new(0x6b09_94fa, 0x3a56_8a18);
     let datagrams = exporter.take_datagrams(NetflowClock { uptime_ms: 1570, since_epoch });
     let mut recorded = RECORDED.to_vec();
-    // Open vSwitch counts datagrams in this field: this was the 24th one.
+    // Open vSwitch counts datagrams instead of records in this field.
     recorded[16..20].fill(0);
     assert_eq!(datagrams, [ExportDatagram { bytes: recorded, records: 1 }]);
 }
 
-/// Its bytes.
+/// The bytes of the recorded datagram.
 const RECORDED: [u8; 72] = [
     0x00, 0x05, 0x00, 0x01, 0x00, 0x00, 0x06, 0x22, 0x6b, 0x09, 0x94, 0xfa, 0x3a, 0x56, 0x8a, 0x18,
     0x00, 0x00, 0x00, 0x17, 0x04, 0x03, 0x00, 0x00, 0x0a, 0x00, 0x00, 0x01, 0x0a, 0x00, 0x00, 0x02,

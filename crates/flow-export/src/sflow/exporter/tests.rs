@@ -1,4 +1,4 @@
-//! Tests of the exporter, with a slow decoder.
+//! Compares the exporter with a slow decoder.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::{
     testing::{DecodedSample, decode_sflow},
 };
 
-/// A sample that owns its header, or the counters of an interface.
+/// A packet sample that owns its header, or the counters of an interface.
 #[derive(Clone, Debug)]
 enum Added {
     Flow { words: [u32; 4], output: SampledInterface, tags: [u16; 2], header: Vec<u8> },
@@ -141,7 +141,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
 }
 
 proptest! {
-    /// Every sample is decoded once and in order, with its sequence number.
+    /// Every sample is decoded exactly once and in order, with its sequence number.
     #[test]
     fn datagrams_have_every_sample(
         address in address(),
@@ -187,12 +187,13 @@ proptest! {
     #[test]
     fn any_bytes_are_decoded_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let with_version = [&[0, 0, 0, 5, 0, 0, 0, 1], &bytes[..]].concat();
-        // Neither may panic.
+        // The decoder must not panic on any bytes.
         let _ = (decode_sflow(&bytes), decode_sflow(&with_version));
     }
 }
 
-/// A flow sample that Open vSwitch 3.1 sent, without its header bytes.
+/// The expected flow sample was sent by Open vSwitch 3.1;
+/// its header bytes are omitted.
 ///
 /// A tagged frame of 264 bytes was flooded to three ports of a bridge with `sampling=1`.
 #[test]
@@ -216,7 +217,8 @@ fn a_flow_sample_has_the_fields_of_open_vswitch() {
     let datagram = exporter.take_datagrams(0).remove(0).bytes;
     let words: Vec<u32> =
         datagram.chunks_exact(4).map(|word| u32::from_be_bytes(word.try_into().unwrap())).collect();
-    // Version, address, stream, sequence, uptime, samples; the format and length of the sample.
+    // The words: version, address type and address, sub-agent, sequence, uptime, number of samples;
+    // format and length of the sample.
     assert_eq!(words[..9], [5, 1, 0x7f00_0001, 0, 1, 0, 1, 1, 208]);
     assert_eq!(words[9..17], [1, 0x0200_03e8, 1, 1, 0, 3, 0x8000_0003, 2]);
     assert_eq!(words[17..23], [1001, 16, 7, 3, 7, 3]);
