@@ -72,3 +72,19 @@ fn a_manager_with_tls_trusts_its_authority() {
     let has_times = || managers(&bench).contains("sec_since_connect");
     assert!(until(has_times), "{}", managers(&bench));
 }
+
+/// Settings of managers and controllers without effect are beside their state.
+#[test]
+fn settings_without_effect_are_beside_the_state() {
+    let Some((bench, daemon)) = embedded("mgr-set") else { return };
+    bench.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:6699 -- set-manager ptcp:6640");
+    bench.done("set Controller br0 inactivity_probe=60000 connection_mode=out-of-band");
+    bench.done("set Manager ptcp:6640 connection_mode=in-band");
+    let status = bench.done("get Controller br0 status");
+    assert!(status.contains("inactivity_probe=\"no effect"), "{status}");
+    assert!(status.contains("state=") && !status.contains("connection_mode"), "{status}");
+    let has_reason = || managers(&bench).contains("connection_mode=\"no effect");
+    assert!(until(has_reason), "{}", managers(&bench));
+    let line = "controller tcp:127.0.0.1:6699: inactivity_probe has no effect";
+    assert_eq!(daemon.log().matches(line).count(), 1, "{}", daemon.log());
+}

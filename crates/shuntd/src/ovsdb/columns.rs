@@ -108,7 +108,21 @@ pub(super) const TABLES: [FollowedTable; 14] = [
     },
     FollowedTable {
         name: "Controller",
-        read: &["target"],
+        read: &[
+            "connection_mode",
+            "controller_burst_limit",
+            "controller_queue_size",
+            "controller_rate_limit",
+            "enable_async_messages",
+            "inactivity_probe",
+            "local_gateway",
+            "local_ip",
+            "local_netmask",
+            "max_backoff",
+            "other_config",
+            "target",
+            "type",
+        ],
         written: &["is_connected", "role", "status"],
     },
     FollowedTable {

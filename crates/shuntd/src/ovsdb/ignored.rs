@@ -54,15 +54,20 @@ enum KeyEffect {
 }
 
 /// The tables that are searched, each with the word for its rows.
-pub(super) const TABLES: [(&str, &str); 5] = [
+pub(super) const TABLES: [(&str, &str); 7] = [
     ("Open_vSwitch", "Open_vSwitch"),
     ("Bridge", "bridge"),
     ("Port", "port"),
     ("Interface", "interface"),
+    ("Controller", "controller"),
+    ("Manager", "manager"),
     ("IPFIX", "IPFIX"),
 ];
 
-static COLUMNS: [IgnoredColumn; 13] = [
+/// The tables with a column `status` that has a state as well.
+pub(super) const TABLES_WITH_STATE: [&str; 2] = ["Controller", "Manager"];
+
+static COLUMNS: [IgnoredColumn; 25] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column(
@@ -96,7 +101,38 @@ static COLUMNS: [IgnoredColumn; 13] = [
     ),
     column("Interface", "cfm_flap_count", is_given, "CFM is not supported"),
     column("Interface", "lldp", is_enabled, "LLDP is not supported: run an LLDP daemon"),
+    column("Controller", "connection_mode", is_in_band, NO_IN_BAND),
+    column("Controller", "controller_burst_limit", is_given, NO_PACKET_IN_LIMIT),
+    column("Controller", "controller_queue_size", is_given, "the queue has a fixed size"),
+    column("Controller", "controller_rate_limit", is_given, NO_PACKET_IN_LIMIT),
+    column(
+        "Controller",
+        "enable_async_messages",
+        is_false,
+        "a controller gets the messages that it asks for",
+    ),
+    column(
+        "Controller",
+        "inactivity_probe",
+        is_other_probe,
+        "a controller is probed after 5 s of silence, and left after 10 s",
+    ),
+    column("Controller", "local_gateway", is_given, NO_IN_BAND),
+    column("Controller", "local_ip", is_given, NO_IN_BAND),
+    column("Controller", "local_netmask", is_given, NO_IN_BAND),
+    column(
+        "Controller",
+        "max_backoff",
+        is_other_backoff,
+        "the longest pause between two attempts to connect is 8 s",
+    ),
+    column("Controller", "type", is_service, "each controller is a primary one"),
+    column("Manager", "connection_mode", is_in_band, NO_IN_BAND),
 ];
+
+const NO_IN_BAND: &str = "there is no in-band control: the host reaches it by routes of its own";
+
+const NO_PACKET_IN_LIMIT: &str = "packet-ins have no rate limit of their own: limit them by a meter with the rule that sends them";
 
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
@@ -174,6 +210,26 @@ impl KeyEffect {
 
 fn is_given(value: &Datum) -> bool {
     !value.is_empty()
+}
+
+fn is_false(value: &Datum) -> bool {
+    *value == Datum::boolean(false)
+}
+
+fn is_in_band(value: &Datum) -> bool {
+    *value == Datum::string("in-band")
+}
+
+fn is_other_backoff(value: &Datum) -> bool {
+    !value.is_empty() && *value != Datum::integer(8000)
+}
+
+fn is_other_probe(value: &Datum) -> bool {
+    !value.is_empty() && *value != Datum::integer(5000)
+}
+
+fn is_service(value: &Datum) -> bool {
+    *value == Datum::string("service")
 }
 
 fn is_true(value: &Datum) -> bool {
@@ -272,7 +328,8 @@ impl IgnoredLog {
                 for (setting, reason) in ignored.get(&row.uuid()).into_iter().flatten() {
                     let own = (row.uuid(), setting.clone());
                     if !self.0.contains(&own) {
-                        let name = row.string("name").unwrap_or(".");
+                        let name = row.string("name").or_else(|| row.string("target"));
+                        let name = name.unwrap_or(".");
                         warn!("{word} {name}: {setting} has no effect: {reason}");
                     }
                     now.insert(own);

@@ -50,7 +50,7 @@ const LOCAL_NUMBER: i64 = 65534;
 /// A port with a larger number is the local port.
 const NUMBER_MAX: u32 = 0xffff_ff00;
 
-impl RowReport<'_> {
+impl<'a> RowReport<'a> {
     /// Adds the state of bridges, interfaces and controllers.
     pub(super) fn write(&mut self) {
         let snapshot = self.snapshot;
@@ -65,6 +65,9 @@ impl RowReport<'_> {
             self.interface(row, port);
         }
         for (table, _) in ignored::TABLES {
+            if ignored::TABLES_WITH_STATE.contains(&table) {
+                continue;
+            }
             for row in snapshot.rows(table) {
                 self.ignored(table, row);
             }
@@ -148,17 +151,22 @@ impl RowReport<'_> {
     ///
     /// For a bridge it also adds a rule for `NORMAL` that could not be changed.
     fn ignored(&mut self, table: &str, row: RowView<'_>) {
-        let settings = self.ignored.get(&row.uuid()).into_iter().flatten();
-        let mut entries: Vec<_> = settings
-            .map(|(setting, reason)| (setting.as_str(), format!("no effect: {reason}")))
-            .collect();
+        let mut entries = self.ignored_entries(row);
         if table == "Bridge" {
             let name = row.string("name").unwrap_or_default();
             let reason = self.errors.normal_rules.get(name);
             entries.extend(reason.map(|reason| ("normal_rule", reason.clone())));
         }
-        let entries = entries.iter().map(|(setting, text)| (*setting, text.as_str()));
-        self.set(table, row, "status", Datum::string_map(entries));
+        self.set(table, row, "status", Datum::string_map(pairs(&entries)));
+    }
+
+    /// Returns the entries in `status` for the settings of a row without effect.
+    fn ignored_entries(&self, row: RowView<'_>) -> Vec<(&'a str, String)> {
+        let settings = self.ignored.get(&row.uuid()).into_iter().flatten();
+        let entry = |(setting, reason): (&'a String, &&'static str)| {
+            (setting.as_str(), format!("no effect: {reason}"))
+        };
+        settings.map(entry).collect()
     }
 
     /// Adds the states of the managers of the embedded server.
@@ -170,7 +178,9 @@ impl RowReport<'_> {
             let status = row.string("target").and_then(|target| self.managers.status(target));
             if let Some(status) = status {
                 if self.statistics == StatisticsColumns::All || status.differs_from(row) {
+                    let ignored = self.ignored_entries(row);
                     let entries = status.entries.iter().map(|(key, value)| (*key, value.as_str()));
+                    let entries = entries.chain(pairs(&ignored));
                     self.set("Manager", row, "status", Datum::string_map(entries));
                 }
                 self.set("Manager", row, "is_connected", Datum::boolean(status.is_connected));
@@ -198,6 +208,8 @@ impl RowReport<'_> {
             };
             let mut entries = vec![("state", word)];
             entries.extend(error.or(reason).map(|error| ("last_error", error)));
+            let ignored = self.ignored_entries(row);
+            entries.extend(pairs(&ignored));
             self.set("Controller", row, "status", Datum::string_map(entries));
             self.set("Controller", row, "is_connected", Datum::boolean(word == "ACTIVE"));
             let role = role.map(|role| if role == "equal" { "other" } else { role });
@@ -255,6 +267,11 @@ impl RowReport<'_> {
             self.transaction.update(table, row.uuid(), [(column, value)]);
         }
     }
+}
+
+/// Returns entries as pairs of borrowed texts.
+fn pairs<'a>(entries: &'a [(&str, String)]) -> impl Iterator<Item = (&'a str, &'a str)> {
+    entries.iter().map(|(key, value)| (*key, value.as_str()))
 }
 
 /// Returns the controller with a target; the target may omit the port.
