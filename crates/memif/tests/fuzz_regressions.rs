@@ -29,7 +29,7 @@ fn fuzz_regressions() {
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => 0_u8..4, 1 => any::<u8>()];
     let fields = prop::collection::vec(byte, 0..60);
-    (0_u8..4, 1_u8..9, fields).prop_map(|(descriptor, kind, fields)| {
+    (0_u8..5, 1_u8..9, fields).prop_map(|(descriptor, kind, fields)| {
         let length = u8::try_from(fields.len() + 2).unwrap();
         [vec![descriptor, length, kind, 0], fields].concat()
     })

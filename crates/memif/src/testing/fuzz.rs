@@ -79,15 +79,18 @@ pub fn fuzz_messages(data: &[u8]) {
 /// Returns a descriptor as a peer passes it.
 fn passed(kind: u8) -> Option<OwnedFd> {
     let layout = MemoryLayout { ring_log2: 2, buffer_bytes: 64, to_server: 1, to_client: 1 };
-    match kind % 4 {
+    let file = |length| {
+        let file = File::from(memfd_create(c"fuzz", MFdFlags::MFD_ALLOW_SEALING).ok()?);
+        file.set_len(length).ok()?;
+        Some(file.into())
+    };
+    match kind % 5 {
         0 => None,
         1 => EventFd::from_flags(EfdFlags::EFD_NONBLOCK).ok().map(OwnedFd::from),
         2 => ClientMemory::new(&layout).ok()?.file().try_clone_to_owned().ok(),
-        _ => {
-            let file = File::from(memfd_create(c"fuzz", MFdFlags::MFD_ALLOW_SEALING).ok()?);
-            file.set_len(1 << 14).ok()?;
-            Some(file.into())
-        }
+        3 => file(1 << 14),
+        // A sparse file, longer than all regions together may be.
+        _ => file(1 << 40),
     }
 }
 

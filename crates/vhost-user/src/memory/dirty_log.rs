@@ -22,6 +22,9 @@ impl DirtyLog {
     ///
     /// If the log is empty or too long, or the file is shorter than the log.
     pub(crate) fn new(file: &impl AsFd, length: u64, offset: u64) -> Result<Self, MemoryError> {
+        if length > LENGTH_MAX {
+            return Err(MemoryError::LongLog(length));
+        }
         Ok(Self(SharedMapping::new(file, offset, length)?))
     }
 
@@ -40,6 +43,9 @@ impl DirtyLog {
         }
     }
 }
+
+/// Maximum length of a log, in bytes: it covers the first 128 TiB of addresses of the guest.
+const LENGTH_MAX: u64 = 4 << 30;
 
 /// Bytes of a page in the log (`VHOST_LOG_PAGE`), for every processor.
 const PAGE: u64 = 4096;
@@ -68,5 +74,9 @@ mod tests {
         assert_eq!(bytes, [0, 0, 0b1000_0010, 1, 0b11, 0b1000_0000, 0, 0]);
         let short = DirtyLog::new(&file, 13, 0x1004).unwrap_err();
         assert!(short.to_string().contains("ends at byte 4113 of a file with 4112"), "{short}");
+        file.set_len(5 << 30).unwrap();
+        DirtyLog::new(&file, 4 << 30, 0).unwrap();
+        let long = DirtyLog::new(&file, (4 << 30) + 1, 0).unwrap_err();
+        assert!(long.to_string().contains("more than 4 GiB"), "{long}");
     }
 }

@@ -59,6 +59,10 @@ pub(crate) enum MemoryError {
     TooMany(usize),
     #[error("there is no memory region at {0:#x}")]
     Missing(u64),
+    #[error("the memory regions have {0} bytes together, more than 16 TiB")]
+    TooLong(u64),
+    #[error("a log of changed pages has {0} bytes, more than 4 GiB")]
+    LongLog(u64),
     #[error(transparent)]
     Map(#[from] MapError),
 }
@@ -66,6 +70,11 @@ pub(crate) enum MemoryError {
 impl GuestMemory {
     /// The maximum number of regions.
     pub(crate) const REGIONS_MAX: usize = 256;
+
+    /// The maximum length of all regions together, in bytes.
+    ///
+    /// The mappings of all guests share the address space of this process, which has 128 TiB.
+    const REGIONS_BYTES_MAX: u64 = 16 << 40;
 
     /// Returns whether the guest has no memory region.
     pub(crate) const fn is_empty(&self) -> bool {
@@ -94,6 +103,11 @@ impl GuestMemory {
         });
         if is_taken {
             return Err(MemoryError::Overlap(address));
+        }
+        let lengths = self.regions.iter().map(|own| own.message.length);
+        let bytes = lengths.fold(message.length, u64::saturating_add);
+        if bytes > Self::REGIONS_BYTES_MAX {
+            return Err(MemoryError::TooLong(bytes));
         }
         let mapping = SharedMapping::new(file, message.file_offset, message.length)?;
         self.regions.push(MappedRegion { message, mapping: Arc::new(mapping) });
@@ -305,6 +319,28 @@ mod tests {
         assert!(memory.read(range, 12, &mut bytes));
         assert_eq!(&bytes, b"four");
         assert!(!memory.read(range, usize::MAX, &mut bytes));
+    }
+
+    /// The files are sparse: they have no pages.
+    #[test]
+    fn all_regions_have_a_limit_together() {
+        let (mut memory, half) = (GuestMemory::default(), 8 << 40);
+        let file = file(half);
+        let region = |number: u64, length| RegionMessage {
+            guest_address: number * half,
+            user_address: number * half,
+            length,
+            file_offset: 0,
+        };
+        memory.add(region(0, half), &file).unwrap();
+        memory.add(region(1, half), &file).unwrap();
+        let error = memory.add(region(2, 0x1000), &file).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the memory regions have 17592186048512 bytes together, more than 16 TiB"
+        );
+        memory.remove(&region(0, half)).unwrap();
+        memory.add(region(2, half), &file).unwrap();
     }
 
     #[test]
