@@ -1,12 +1,12 @@
 //! Generators, a model of bridges, and the oracle of translation, for property tests.
 //!
 //! * [`generate`]: rules, flow-mods, ports and packets over few values, so that rules collide.
-//! * * [`World`]: the model of bridges as plain lists, which applies requests one by one.
+//! * [`World`]: the model of bridges as plain lists, which applies requests one by one.
 //! * [`World::translate`]: the effects of one concrete packet, by linear scans and recursion. The
 //!   oracle shares no code with the translation under test.
 //! * [`execute`]: executes datapath actions on one concrete packet.
 //! * [`merged`]: a traversal from its sub-traversals.
-//! * * [`Twin`]: a pipeline and a [`World`] that get the same changes, random or built by
+//! * [`Twin`]: a pipeline and a [`World`] that get the same changes, random or built by
 //!   [`bridge_with_rules`].
 
 mod execute;

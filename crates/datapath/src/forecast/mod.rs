@@ -19,9 +19,9 @@
 //! and reads the packet counts of some of them in each iteration. So a hit does nothing else for a
 //! speculative entry.
 //!
-//! - - A speculative entry expires after the idle time of forecasts.
-//! - - Speculative entries are evicted first when room is needed.
-//! - - A forecast is refused if its entry could displace an entry with traffic (`ROOM_DIVISOR`).
+//! - A speculative entry expires after the idle time of forecasts.
+//! - Speculative entries are evicted first when room is needed.
+//! - A forecast is refused if its entry could displace an entry with traffic (`ROOM_DIVISOR`).
 //!
 //! The translation of a forecast has no side effect. A traversal with learn requests is refused,
 //! because only a packet may learn. Meters and packet-ins take effect when a packet hits the entry.

@@ -3,8 +3,8 @@
 //! Where the standard is open, Shunt does as Open vSwitch does:
 //!
 //! * a modified group keeps the time of its addition, and counts from zero;
-//! * * a group may be deleted while buckets name it: their `group` action then does nothing;
-//! * * a watched port or group that does not exist is not live.
+//! * a group may be deleted while buckets name it: their `group` action then does nothing;
+//! * a watched port or group that does not exist is not live.
 //!
 //! A group-mod is refused if its group would reach itself by the actions of buckets or by watched
 //! groups.

@@ -15,12 +15,12 @@
 //! Differences to the text of Open vSwitch 3.1 over OpenFlow 1.3:
 //!
 //! - a masked `set_field` stays one `set_field`, as over OpenFlow 1.5, and is not split into `load`s;
-//! - - `dec_ttl(0)` is printed as `dec_ttl`, because both notify controller 0, and `dec_ttl()`
+//! - `dec_ttl(0)` is printed as `dec_ttl`, because both notify controller 0, and `dec_ttl()`
 //!   notifies no controller;
-//! - - `copy_ttl_in` and `copy_ttl_out` are actions, for which Open vSwitch has no syntax;
+//! - `copy_ttl_in` and `copy_ttl_out` are actions, for which Open vSwitch has no syntax;
 //! - `meter` may be anywhere among the actions of a list, as in OpenFlow 1.5;
 //! - `apply_actions(..)` may be written out, although it is the default;
-//! - - every action, also `check_pkt_larger` and `learn`, may only write fields that all packets of
+//! - every action, also `check_pkt_larger` and `learn`, may only write fields that all packets of
 //!   the rule have;
 //! - parentheses must be closed, numbers must be numbers, and flags take no value.
 //!

@@ -4,7 +4,7 @@
 //!
 //! - `FIELD[..]` matches the value that the packet has in the field.
 //! - `FIELD[..]=FIELD[..]` matches the value that the packet has in the second field.
-//! - - `FIELD[..]=VALUE` matches a constant.
+//! - `FIELD[..]=VALUE` matches a constant.
 //! - `load:FIELD[..]->FIELD[..]` and `load:VALUE->FIELD[..]` write a field.
 //! - `output:FIELD[..]` sends to the port in the field.
 //!

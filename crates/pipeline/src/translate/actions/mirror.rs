@@ -9,8 +9,8 @@
 //! leaves on a port that another mirror selects, that mirror copies the copy. A mirror counts the
 //! packets of which it has sent a copy. Copies do not change the drop cause of the packet itself.
 //!
-//! * * A copy for a port is sent to the port even if the packet arrived on it.
-//! * * A copy for a VLAN is flooded to the ports of the VLAN, except the output ports of mirrors.
+//! * A copy for a port is sent to the port even if the packet arrived on it.
+//! * A copy for a VLAN is flooded to the ports of the VLAN, except the output ports of mirrors.
 //!   Packets that are in this VLAN already, and frames to reserved addresses of bridges, are not
 //!   copied.
 

@@ -3,13 +3,13 @@
 //! Shunt does as Open vSwitch does, except that each port gets one copy, and only in a VLAN that it
 //! carries:
 //!
-//! * * Messages of IGMP and MLD also go to the control plane, which fills the multicast table.
+//! * Messages of IGMP and MLD also go to the control plane, which fills the multicast table.
 //! * Reports and leaves of hosts go to router ports, and to ports with `mcast-snooping-flood-reports`.
 //!   Queries, and other messages of IGMP, are flooded.
 //! * Packets to 224.0.0.0/24 and to ff02::1 are flooded.
-//! * * Packets of a group go to the ports of hosts that have reported the group, to router ports,
+//! * Packets of a group go to the ports of hosts that have reported the group, to router ports,
 //!   and to ports with `mcast-snooping-flood`.
-//! * * Packets of a group without a report are flooded, or go to router ports and to ports with
+//! * Packets of a group without a report are flooded, or go to router ports and to ports with
 //!   `mcast-snooping-flood`.
 //!
 //! On a bridge without snooping, a packet costs one branch more.

@@ -6,9 +6,9 @@
 //! * Frames to the reserved addresses of bridges are dropped, except those of a controller. Frames
 //!   with a tag that was not parsed are dropped, too: the tag is truncated, or lies below other
 //!   tags.
-//! * * Frames that arrive on the output port of a mirror are dropped, and floods leave out this
+//! * Frames that arrive on the output port of a mirror are dropped, and floods leave out this
 //!   port.
-//! * * The source address is learned. If the address is known on this port, hits refresh it.
+//! * The source address is learned. If the address is known on this port, hits refresh it.
 //! * The packet goes to the port of its destination address, or is flooded to every port of its
 //!   VLAN; never to its ingress port.
 //! * With multicast snooping, multicast packets go to the ports that want them (`multicast.rs`).
@@ -17,7 +17,7 @@
 //! * The members of a bond are one port. One member sends, and some packets that arrive on other
 //!   members are dropped (`bond.rs`). If the network may send copies back, an address is learned
 //!   before its packet is sent.
-//! * * On each port the packet has the tag of its VLAN or no tag, as the port requires. A priority
+//! * On each port the packet has the tag of its VLAN or no tag, as the port requires. A priority
 //!   stays, in a priority tag if necessary. It is lost if the port removes the tag of its own VLAN
 //!   and sends no priority tags.
 

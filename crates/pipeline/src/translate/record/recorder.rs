@@ -2,7 +2,7 @@
 //!
 //! Every use of a bit of the packet calls the recorder. It keeps two kinds of masks.
 //!
-//! * * The mask of the cache entry: the bits of the packet *as it arrived* that the traversal
+//! * The mask of the cache entry: the bits of the packet *as it arrived* that the traversal
 //!   depends on. A bit that was rewritten before it was consulted is not added: its value is a
 //!   constant of the entry.
 //! * The mask of a visit: the bits of the packet *as it entered a table* that the lookup there and
