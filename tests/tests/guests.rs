@@ -7,8 +7,13 @@
 
 use std::{
     fs,
+    io::Write,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    thread::{scope, sleep},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -216,4 +221,36 @@ fn rings_of_every_kind_carry_frames() {
         let mut guest = switch.start_guest(options);
         switch.exchange(&mut guest);
     }
+}
+
+/// A hypervisor sends a message byte by byte, for longer than an operator waits.
+#[test]
+fn a_slow_hypervisor_delays_no_change() {
+    /// The longest payload of a message.
+    const PAYLOAD: u32 = 264;
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+    let path = socket(folder.path(), 0);
+    let key = format!("path={}", path.display());
+    let add = ["add-port", "br0", "slow", "type=vhost_user", &key, "mode=server"];
+    text(&daemon.shuntctl(&add));
+    let mut stream = UnixStream::connect(&path).unwrap_or_else(|error| panic!("{error}"));
+    let header: Vec<u8> = [5, 1, PAYLOAD].into_iter().flat_map(u32::to_le_bytes).collect();
+    stream.write_all(&header).unwrap_or_else(|error| panic!("{error}"));
+    let is_over = AtomicBool::new(false);
+    let sent = scope(|scope| {
+        let hypervisor = scope.spawn(|| {
+            let is_sent = |_: &u32| {
+                sleep(Duration::from_millis(100));
+                !is_over.load(Relaxed) && stream.write_all(&[0]).is_ok()
+            };
+            (0..PAYLOAD).take_while(is_sent).count()
+        });
+        text(&daemon.shuntctl(&["del-port", "slow"]));
+        text(&daemon.shuntctl(&["add-port", "br0", "other", "type=null"]));
+        is_over.store(true, Relaxed);
+        hypervisor.join().unwrap_or_else(|_| panic!("it has panicked"))
+    });
+    assert!(sent < PAYLOAD as usize, "the changes waited for the whole message");
+    assert!(!path.exists(), "the port has removed its socket");
 }
