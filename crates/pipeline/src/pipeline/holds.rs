@@ -77,7 +77,7 @@ impl Pipeline {
             }
             let applied = requests.apply_some(&mut batch, id, &mut bridges, &mut apply);
             self.let_go(bridges);
-            if applied != Ok(Progress::Partial) {
+            if applied != Ok(ChangeProgress::Partial) {
                 break applied;
             }
             // This scans the tables, so it must not hold up translations.
@@ -141,7 +141,7 @@ struct NumberedRequests<I> {
 
 /// The progress of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
+enum ChangeProgress {
     /// Requests, or changes of the last one, are left.
     Partial,
     /// The change is complete.
@@ -162,14 +162,14 @@ impl<I: Iterator> NumberedRequests<I> {
             &mut VersionedBridges,
             I::Item,
         ) -> Result<(), ModificationError>,
-    ) -> Result<Progress, ModificationError> {
+    ) -> Result<ChangeProgress, ModificationError> {
         let mut left = CHANGES_PER_HOLD;
         loop {
             if batch.must_select() || !batch.change_some(own(bridges, id)?, &mut left) || left == 0
             {
-                return Ok(Progress::Partial);
+                return Ok(ChangeProgress::Partial);
             }
-            let Some(request) = self.requests.next() else { return Ok(Progress::Complete) };
+            let Some(request) = self.requests.next() else { return Ok(ChangeProgress::Complete) };
             self.last = Some(self.last.map_or(0, |last| last + 1));
             left -= 1;
             apply(batch, bridges, request)?;

@@ -21,7 +21,7 @@ use shunt_flow::Match;
 use super::{
     check::check_instructions,
     modification::{Modification, ModificationError},
-    pending::{PendingChanges, RuleSelection},
+    pending::{PendingRuleChanges, RuleSelection},
 };
 use crate::{
     bridges::{bridge::VersionedBridge, settings::Overflow},
@@ -42,13 +42,13 @@ pub(crate) struct UpdateBatch {
     pub(crate) now: Time,
     next_rule: RuleId,
     deltas: Vec<Delta>,
-    pub(super) pending: PendingChanges,
+    pub(super) pending: PendingRuleChanges,
 }
 
 impl UpdateBatch {
     /// Makes a batch that becomes `version`; its first new rule is `next_rule`.
     pub(crate) fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
-        let pending = PendingChanges::default();
+        let pending = PendingRuleChanges::default();
         Self { version, now, next_rule, deltas: Vec::new(), pending }
     }
 

@@ -27,7 +27,7 @@ use crate::{
 
 /// The changes that a batch still has to make for its last request.
 #[derive(Default)]
-pub(super) struct PendingChanges {
+pub(super) struct PendingRuleChanges {
     selection: Option<RuleSelection>,
     /// In the order in which they are made.
     changes: VecDeque<PendingChange>,
