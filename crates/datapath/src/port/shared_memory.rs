@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     metrics::RxLoss,
-    packet::buffer::{BURST, Packet, Pool},
+    packet::buffer::{Packet, Pool},
 };
 
 /// A protocol by which two processes share memory, with the settings of one port.
@@ -121,7 +121,7 @@ impl<P: SharedMemoryProtocol> Port for SharedMemoryPort<P> {
 
 /// The end of a protocol from which one thread takes frames.
 pub(super) trait SharedFrameSource: Send {
-    /// Takes at most [`BURST`] frames; never waits.
+    /// Takes at most [`BURST`](crate::packet::buffer::BURST) frames; never waits.
     fn take_frames(&mut self, frames: &mut TakenFrames<'_>) -> PolledFrames;
 
     /// Returns a descriptor that is readable while frames may wait.

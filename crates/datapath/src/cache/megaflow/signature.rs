@@ -131,7 +131,6 @@ impl SignatureCache {
 
 /// Returns the top 16 bits of the hash; the lowest of them is always set.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the shift leaves 16 bits")]
 const fn signature_of(hash: u64) -> u16 {
     (hash >> (u64::BITS - u16::BITS)) as u16 | 1
 }
