@@ -243,6 +243,28 @@ fn a_new_client_gets_the_place_of_an_idle_one() {
 }
 
 #[test]
+fn clients_over_tcp_leave_room_for_local_ones() {
+    let bench = Bench::new(ServerLimits { clients: 8, ..ServerLimits::default() });
+    let remote = bench.listen(ANY_PORT.into(), RemoteTimes::WITHOUT_PROBES).unwrap();
+    let connect = || {
+        let stream = TcpStream::connect(remote.address()).unwrap();
+        Client { stream, received: Vec::new() }
+    };
+    let mut clients: Vec<_> = (0..7).map(|_| connect()).collect();
+    for client in &mut clients {
+        client.call("monitor", &json!(["Open_vSwitch", 1, {"QoS": {}}]));
+    }
+    let mut local = bench.connect();
+    assert_eq!(local.call("echo", &json!([1]))["result"], json!([1]));
+    assert_eq!(connect().receive(), None, "a local client keeps its place");
+    // Among the clients over TCP, an idle one gives its place to a new one.
+    clients[0].call("monitor_cancel", &json!([1]));
+    assert_eq!(connect().call("echo", &json!([1]))["result"], json!([1]));
+    assert_eq!(clients[0].receive(), None);
+    assert_eq!(local.call("echo", &json!([1]))["result"], json!([1]));
+}
+
+#[test]
 fn locks_and_waiting_bytes_of_a_client_are_limited() {
     let limits = ServerLimits { locks: 2, blocked_bytes: 10_000, ..ServerLimits::default() };
     let bench = Bench::new(limits);

@@ -34,6 +34,8 @@ pub struct ServerLimits {
     /// A longer message may wait if no other message waits.
     pub queued_bytes: usize,
     /// Maximum number of connected clients.
+    ///
+    /// An eighth of them has room for clients of Unix sockets only.
     pub clients: usize,
     /// Maximum number of transactions of one client that wait for a change.
     pub blocked: usize,
@@ -57,6 +59,13 @@ impl Default for ServerLimits {
             monitors: 64,
             locks: 64,
         }
+    }
+}
+
+impl ServerLimits {
+    /// Returns the maximum number of clients of TCP ports.
+    pub(super) const fn remote_clients(&self) -> usize {
+        self.clients.saturating_sub(self.clients / 8)
     }
 }
 

@@ -26,7 +26,7 @@ use super::{
     probe::{PROBE, RemoteTimes, probe},
     remote::{RemoteHistory, RemoteTransport},
     run::ServerEvent,
-    server_core::ClientId,
+    server_core::{ClientId, ClientOrigin},
 };
 use crate::framing::JsonFramer;
 
@@ -38,6 +38,8 @@ pub(super) struct Connections {
     next: AtomicU64,
     /// One permit for each client.
     clients: Arc<Semaphore>,
+    /// One permit for each client of a TCP port.
+    remote_clients: Arc<Semaphore>,
     /// Bytes of incomplete messages beyond [`PARTIAL_BYTES_FREE`] of each client.
     partial_bytes: AtomicUsize,
     /// Permits for messages that are parsed but not handled yet.
@@ -72,6 +74,13 @@ enum AcceptedClient {
     Tls(TcpStream, TlsIdentity),
 }
 
+/// The place of a client among those that may connect, until this is dropped.
+pub(super) struct ClientPlace {
+    origin: ClientOrigin,
+    _client: OwnedSemaphorePermit,
+    _remote: Option<OwnedSemaphorePermit>,
+}
+
 /// The two directions of a connection.
 pub(super) struct ClientStream {
     reader: Box<dyn AsyncRead + Send + Unpin>,
@@ -101,6 +110,7 @@ pub(super) fn accept_clients(
         limits,
         next: AtomicU64::new(1),
         clients: Arc::new(Semaphore::new(limits.clients)),
+        remote_clients: Arc::new(Semaphore::new(limits.remote_clients())),
         partial_bytes: AtomicUsize::new(0),
         messages: Arc::new(Semaphore::new(MESSAGES_MAX)),
     });
@@ -130,6 +140,13 @@ impl ClientListener {
                 stream.set_nodelay(true)?;
                 Ok(AcceptedClient::Tls(stream, identity.clone()))
             }
+        }
+    }
+
+    const fn origin(&self) -> ClientOrigin {
+        match self {
+            Self::Unix(..) => ClientOrigin::Local,
+            Self::Tcp(_) | Self::Tls(..) => ClientOrigin::Remote,
         }
     }
 
@@ -188,18 +205,32 @@ impl ClientStream {
 }
 
 impl Connections {
-    /// Returns a permit for a new client: a free permit, or that of an idle client.
-    pub(super) async fn place(&self) -> Option<OwnedSemaphorePermit> {
-        if let Ok(permit) = Arc::clone(&self.clients).try_acquire_owned() {
+    /// Returns a place for a new client: a free one, or that of an idle client.
+    pub(super) async fn place(&self, origin: ClientOrigin) -> Option<ClientPlace> {
+        let remote = match origin {
+            ClientOrigin::Local => None,
+            ClientOrigin::Remote => Some(self.permit(&self.remote_clients, origin).await?),
+        };
+        let client = self.permit(&self.clients, origin).await?;
+        Some(ClientPlace { origin, _client: client, _remote: remote })
+    }
+
+    /// Returns a free permit, or that of an idle client.
+    async fn permit(
+        &self,
+        permits: &Arc<Semaphore>,
+        origin: ClientOrigin,
+    ) -> Option<OwnedSemaphorePermit> {
+        if let Ok(permit) = Arc::clone(permits).try_acquire_owned() {
             return Some(permit);
         }
         let (reply, has_room) = oneshot::channel();
-        self.events.send(ServerEvent::MakeRoom(reply)).await.ok()?;
+        self.events.send(ServerEvent::MakeRoom(origin, reply)).await.ok()?;
         if !has_room.await.ok()? {
             return None;
         }
         // A client of another socket may get the permit first.
-        let permit = Arc::clone(&self.clients).acquire_owned();
+        let permit = Arc::clone(permits).acquire_owned();
         timeout(PLACE_WAIT, permit).await.ok()?.ok()
     }
 }
@@ -223,24 +254,28 @@ async fn accept_all(
     listener: ClientListener,
     scope: RemoteScope,
 ) -> Infallible {
-    let name = listener.name();
+    let (name, origin) = (listener.name(), listener.origin());
     let failed_handshake = Arc::new(Mutex::new(String::new()));
     loop {
         match listener.accept().await {
-            Ok(client) => match connections.place().await {
-                Some(permit) => {
+            Ok(client) => match connections.place(origin).await {
+                Some(place) => {
                     let (connections, scope) = (Arc::clone(&connections), scope.clone());
                     let (name, last) = (name.clone(), Arc::clone(&failed_handshake));
                     tokio::spawn(async move {
                         match open(client, &scope).await {
-                            Some(Ok(stream)) => serve(connections, stream, permit, scope).await,
+                            Some(Ok(stream)) => serve(connections, stream, place, scope).await,
                             Some(Err(error)) => log_handshake(&name, &error, &last),
                             None => {}
                         }
                     });
                 }
                 None => {
-                    let limit = connections.limits.clients;
+                    let limits = connections.limits;
+                    let limit = match origin {
+                        ClientOrigin::Local => limits.clients,
+                        ClientOrigin::Remote => limits.remote_clients(),
+                    };
                     tracing::warn!(
                         target: "shunt_ovsdb",
                         limit,
@@ -281,13 +316,14 @@ fn log_handshake(name: &str, error: &io::Error, last: &Mutex<String>) {
 pub(super) async fn serve(
     connections: Arc<Connections>,
     stream: ClientStream,
-    permit: OwnedSemaphorePermit,
+    place: ClientPlace,
     mut scope: RemoteScope,
 ) {
     let client = ClientId(connections.next.fetch_add(1, Ordering::Relaxed));
     let (outbox, queue) = Outbox::new(connections.limits.queued_bytes);
     let (end, ended) = oneshot::channel();
-    if connections.events.send(ServerEvent::Connected(client, outbox, end)).await.is_err() {
+    let connected = ServerEvent::Connected(client, place.origin, outbox, end);
+    if connections.events.send(connected).await.is_err() {
         return;
     }
     let ClientStream { reader, writer } = stream;
@@ -313,7 +349,7 @@ pub(super) async fn serve(
     drop(partial);
     // If the server has ended, the session has ended, too.
     let _ = connections.events.send(ServerEvent::Disconnected(client)).await;
-    drop(permit);
+    drop(place);
 }
 
 /// Reads messages until the client ends the connection.

@@ -23,5 +23,5 @@ pub use handle::{OvsdbHandle, Server};
 pub use outbox::{ClientQueue, Outbox};
 pub use probe::RemoteTimes;
 pub use remote::{RemoteStatus, RemoteTransport, ServerRemote};
-pub use server_core::{ClientId, Disconnect, ServerCore};
+pub use server_core::{ClientId, ClientOrigin, Disconnect, ServerCore};
 pub use subscription::{ChangeSubscription, ChangedRow, ClientChanges};

@@ -18,6 +18,7 @@ use tokio::{
 use super::{
     connection::{ClientListener, ClientStream, Connections, RemoteScope, accept, serve},
     probe::RemoteTimes,
+    server_core::ClientOrigin,
 };
 
 /// The protocol below OVSDB.
@@ -209,10 +210,10 @@ async fn keep_connected(
             _ = scope.closed.changed() => return,
         };
         match connected {
-            Ok(stream) => match connections.place().await {
-                Some(permit) => {
+            Ok(stream) => match connections.place(ClientOrigin::Remote).await {
+                Some(place) => {
                     pause = BACKOFF_MIN;
-                    serve(Arc::clone(&connections), stream, permit, scope.clone()).await;
+                    serve(Arc::clone(&connections), stream, place, scope.clone()).await;
                 }
                 None => history.note_failed("too many clients are connected".to_owned()),
             },

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use super::{
     ServerClock,
     outbox::Outbox,
-    server_core::{ClientId, ServerCore},
+    server_core::{ClientId, ClientOrigin, ServerCore},
     subscription::PendingChanges,
 };
 use crate::{
@@ -21,12 +21,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum ServerEvent {
     /// A client has connected.
-    Connected(ClientId, Outbox, oneshot::Sender<()>),
+    Connected(ClientId, ClientOrigin, Outbox, oneshot::Sender<()>),
     /// A client has sent a message. The permit is released when the message is handled.
     Received(ClientId, Value, OwnedSemaphorePermit),
     /// A new client needs the permit of an idle client.
     /// The reply tells whether an idle client was disconnected.
-    MakeRoom(oneshot::Sender<bool>),
+    MakeRoom(ClientOrigin, oneshot::Sender<bool>),
     /// A client has disconnected.
     Disconnected(ClientId),
     /// The owner changes rows.
@@ -62,12 +62,14 @@ pub(super) async fn run_server(
         // If the owner has dropped the receiver, the answer is not needed.
         match event {
             None | Some(ServerEvent::Stop) => return,
-            Some(ServerEvent::Connected(client, outbox, end)) => core.connect(client, outbox, end),
+            Some(ServerEvent::Connected(client, origin, outbox, end)) => {
+                core.connect_from(client, origin, outbox, end);
+            }
             Some(ServerEvent::Received(client, message, permit)) => {
                 core.receive(client, message);
                 drop(permit);
             }
-            Some(ServerEvent::MakeRoom(reply)) => drop(reply.send(core.end_idle())),
+            Some(ServerEvent::MakeRoom(origin, reply)) => drop(reply.send(core.end_idle(origin))),
             Some(ServerEvent::Disconnected(client)) => core.disconnect(client),
             Some(ServerEvent::Transact(transaction, reply)) => {
                 let _ = reply.send(core.transact(&transaction));

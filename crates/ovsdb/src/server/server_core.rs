@@ -30,6 +30,15 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientId(pub u64);
 
+/// The kind of socket by which a client has connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientOrigin {
+    /// A Unix socket of this host.
+    Local,
+    /// A TCP port.
+    Remote,
+}
+
 /// The reason why the server ends a session.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Disconnect {
@@ -75,6 +84,7 @@ pub(super) struct ServedDatabase {
 /// The state of a client.
 #[derive(Debug)]
 pub(super) struct ClientSession {
+    origin: ClientOrigin,
     pub(super) outbox: Outbox,
     /// Dropping the sender wakes the connection when the session ends.
     _end: oneshot::Sender<()>,
@@ -138,9 +148,20 @@ impl ServerCore {
 
     /// Starts the session of a client. The sender is dropped when the session ends.
     pub fn connect(&mut self, client: ClientId, outbox: Outbox, end: oneshot::Sender<()>) {
+        self.connect_from(client, ClientOrigin::Local, outbox, end);
+    }
+
+    /// Starts the session of a client of any socket, as [`Self::connect`].
+    pub(super) fn connect_from(
+        &mut self,
+        client: ClientId,
+        origin: ClientOrigin,
+        outbox: Outbox,
+        end: oneshot::Sender<()>,
+    ) {
         self.events = self.events.saturating_add(1);
         let (monitors, last_event) = (BTreeMap::new(), self.events);
-        let session = ClientSession { outbox, _end: end, monitors, last_event };
+        let session = ClientSession { origin, outbox, _end: end, monitors, last_event };
         self.sessions.insert(client, session);
     }
 
@@ -156,13 +177,14 @@ impl ServerCore {
 
     /// Ends the session that has sent nothing for the longest time.
     ///
-    /// Sessions with a monitor, a lock or a waiting transaction stay. Returns whether a session was
-    /// ended.
-    pub fn end_idle(&mut self) -> bool {
+    /// Sessions with a monitor, a lock or a waiting transaction stay, and so do local ones if the new
+    /// client is a remote one. Returns whether a session was ended.
+    pub fn end_idle(&mut self, newcomer: ClientOrigin) -> bool {
         let waiting: BTreeSet<_> = self.blocked.iter().map(|blocked| blocked.client).collect();
         let idle = self.sessions.iter().filter(|(client, session)| {
             let has_lock = self.locks.count(**client) > 0;
-            session.monitors.is_empty() && !has_lock && !waiting.contains(client)
+            let may_go = newcomer == ClientOrigin::Local || session.origin == newcomer;
+            may_go && session.monitors.is_empty() && !has_lock && !waiting.contains(client)
         });
         let Some((client, _)) = idle.min_by_key(|(_, session)| session.last_event) else {
             return false;
