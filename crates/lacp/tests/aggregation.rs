@@ -1,4 +1,4 @@
-//! One aggregator with several members, and partners that are scripted.
+//! One aggregator with several members; the tests script the LACPDUs of the partners.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::{num::NonZeroU16, time::Duration};
@@ -8,7 +8,7 @@ use shunt_lacp::{
     MemberSettings, MuxState, ReceiveState, SlowFrame, SystemId, Unselected,
 };
 
-/// The partner of each member: a system that answers with what it was sent.
+/// A bond with a scripted partner for each member, which repeats what it was sent.
 struct Bond {
     aggregator: Aggregator,
     settings: AggregatorSettings,
@@ -17,7 +17,8 @@ struct Bond {
 }
 
 impl Bond {
-    /// Returns a bond with links that are up, two seconds and some exchanges later.
+    /// Returns a bond with links that are up,
+    /// after two seconds and some exchanged LACPDUs.
     fn new(
         settings: AggregatorSettings,
         members: &[MemberSettings],
@@ -34,7 +35,7 @@ impl Bond {
         bond
     }
 
-    /// Lets seconds pass. Partners with a port number answer each second.
+    /// Advances the time by seconds; partners with a port number answer each second.
     fn run(&mut self, seconds: u64) {
         for _ in 0..seconds * 2 {
             let actors: Vec<_> = self.aggregator.status().members.iter().map(|m| m.actor).collect();
@@ -86,9 +87,9 @@ fn member(port: u16) -> MemberSettings {
     MemberSettings { mac: [2; 6], port: NonZeroU16::new(port).unwrap(), port_priority, key: None }
 }
 
-/// A partner that is ready for frames.
+/// Returns the information about a partner that is ready for frames.
 ///
-/// Its system has priority 20, so it does not decide.
+/// The system of the partner has priority 20, so the other end chooses the lead.
 fn partner(system: u8, port: u16) -> LacpInfo {
     let flags = [LacpState::ACTIVITY, LacpState::AGGREGATION, LacpState::USE];
     LacpInfo {
@@ -109,7 +110,7 @@ fn members_with_the_partner_of_the_lead_are_enabled() {
     let mut bond = Bond::new(settings(), &THREE(), &partners);
     assert_eq!((bond.enabled(), bond.lead()), (vec![0, 2], Some(id(0))));
     assert_eq!(bond.reasons(), [None, other, None]);
-    // A member of the other partner gets a lower priority.
+    // The member with the other partner gets a lower value, which is preferred.
     let preferred = MemberSettings { port_priority: 3, ..member(2) };
     bond.aggregator.set_member(id(1), preferred, bond.now);
     assert_eq!(bond.enabled(), [0_usize; 0], "the partner has changed");
@@ -253,7 +254,7 @@ fn each_return_of_a_link_is_announced() {
 fn a_partner_that_cannot_decide_is_used_once_in_two_seconds() {
     let mut bond = Bond::new(settings(), &[member(1)], &[partner(1, 7)]);
     let (mut events, mut enabled) = (0, 0);
-    // It sends 200 LACPDUs in a second, each with other flags than the one before.
+    // The partner sends 200 LACPDUs in a second, each with other flags than the previous one.
     for count in 0..2000 {
         let uses = partner(1, 7).state;
         let state = if count % 2 == 0 { uses.without(LacpState::USE) } else { uses };
@@ -285,7 +286,7 @@ fn the_flags_show_the_receive_state() {
 #[test]
 fn a_late_lacpdu_comes_after_the_expiry() {
     let mut bond = Bond::new(settings(), &[member(1)], &[partner(1, 7)]);
-    // Nobody has called for an hour.
+    // The aggregator was not called for an hour.
     bond.now += Duration::from_secs(3600);
     let frame = SlowFrame::Lacpdu(Lacpdu::default()).emit([4; 6]);
     bond.aggregator.on_frame(id(0), &frame, bond.now).unwrap();

@@ -1,4 +1,4 @@
-//! Seeds and past findings of the fuzz target, and any other octets.
+//! Runs seeds and past findings of the fuzz target, and random octets.
 #![cfg(feature = "testing")]
 
 use std::{fs, path::Path};

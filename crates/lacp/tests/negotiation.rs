@@ -1,7 +1,7 @@
-//! Two aggregators that talk to each other over links that lose, delay and break.
+//! Two aggregators that negotiate over links that lose, delay and break.
 //!
-//! The links, the order of events and the judgement are here alone: nothing of the crate decides what
-//! a link does to a frame, or whether both ends agree.
+//! The links, the order of events and the expected results are defined here: no code of the crate
+//! decides what happens to a frame, or whether both ends agree.
 #![expect(clippy::unwrap_used, reason = "a test")]
 
 use std::{collections::BTreeMap, num::NonZeroU16, time::Duration};
@@ -12,11 +12,11 @@ use shunt_lacp::{
     SlowFrame, SystemId,
 };
 
-/// Two systems and the links between them.
+/// Two systems, and the links between them.
 struct Network {
     ends: [End; 2],
     links: Vec<Cable>,
-    /// Frames on their way, by arrival and order: link, receiver and octets.
+    /// Frames on the links, by arrival time and order: link, receiver and octets.
     in_flight: BTreeMap<(Duration, u64), (usize, usize, Vec<u8>)>,
     sent: u64,
     now: Duration,
@@ -26,20 +26,20 @@ struct Network {
 struct End {
     settings: AggregatorSettings,
     aggregator: Aggregator,
-    /// The flags of the last LACPDU that arrived on a link, since it came up.
+    /// The flags of the last LACPDU that arrived on each link, since the link came up.
     heard: Vec<Option<LacpState>>,
 }
 
-/// A link with its faults.
+/// A link, with its faults.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cable {
     is_up: bool,
-    /// Frames in a hundred that are lost, in each direction.
+    /// Percentage of frames that are lost, in each direction.
     loss: [u8; 2],
     delay_ms: u64,
 }
 
-/// An event between two pauses.
+/// An event of a test case.
 #[derive(Clone, Debug)]
 enum Step {
     Wait { ms: u64 },
@@ -69,7 +69,7 @@ impl Network {
         network
     }
 
-    /// Starts an end that knows nothing.
+    /// Starts an end, which knows nothing about its partner.
     fn start(&mut self, end: usize) {
         let settings = self.ends[end].settings;
         let mut aggregator = Aggregator::new(settings);
@@ -77,7 +77,7 @@ impl Network {
             let number = u16::try_from(link + 1).unwrap();
             let member = MemberSettings {
                 mac: settings.system.mac,
-                // The ends number their ports in opposite order, and one of them decides.
+                // The ends number their ports in opposite order, and only one end decides.
                 port: NonZeroU16::new(if end == 0 { number } else { 100 - number }).unwrap(),
                 port_priority: MemberSettings::PORT_PRIORITY,
                 key: None,
@@ -114,7 +114,7 @@ impl Network {
         }
     }
 
-    /// Lets time pass, from event to event.
+    /// Advances the time, from deadline to deadline.
     fn run(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -144,7 +144,7 @@ impl Network {
         }
     }
 
-    /// Takes the frames that are due, and checks what must hold at any time.
+    /// Takes the frames that are due, and checks properties that hold at any time.
     fn exchange(&mut self) {
         for from in 0..2 {
             for (member, frame) in self.ends[from].aggregator.poll(self.now).frames {
@@ -154,7 +154,7 @@ impl Network {
                 if u64::from(loss[from]) > self.draw(100) {
                     continue;
                 }
-                // Frames of a link arrive in order.
+                // Frames of one direction of a link arrive in order.
                 let arrival = self.now + Duration::from_millis(delay_ms);
                 let last = self.in_flight.iter().rev().find_map(|((time, _), (on, to, _))| {
                     (*on == link && *to == 1 - from).then_some(*time)
@@ -177,13 +177,13 @@ impl Network {
         end.aggregator.mux(id(link)).is_distributing()
     }
 
-    /// Returns a number below a limit.
+    /// Returns a pseudorandom number below a limit.
     fn draw(&mut self, limit: u64) -> u64 {
         self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.random >> 33) % limit
     }
 
-    /// Ends all faults, waits, and returns for each end and link if it sends.
+    /// Ends all faults and waits; returns for each end and link whether it sends.
     fn settle(&mut self) -> [Vec<bool>; 2] {
         for link in &mut self.links {
             (link.loss, link.delay_ms) = ([0; 2], 1);
@@ -256,7 +256,7 @@ proptest! {
         prop_assert_eq!(&sends, &[expected.clone(), expected], "{}", network.states());
     }
 
-    /// Without faults, no frame is ever sent to an end that drops it.
+    /// Without faults, no frame is sent to an end that drops it.
     #[test]
     fn a_quiet_start_loses_no_frame(
         times in [time(), time()],
@@ -272,7 +272,7 @@ proptest! {
         }
         network.run(Duration::from_millis(second));
         network.start(1);
-        // By then, frames from before the restart and the first one after it have arrived.
+        // By then, the frames from before the restart, and the first one after it, have arrived.
         network.run(Duration::from_millis(400));
         for _ in 0..1000 {
             network.run(Duration::from_millis(10));
@@ -341,9 +341,9 @@ fn a_settled_pair_sends_as_often_as_its_partner_wants() {
     }
 }
 
-/// The longest time from the last fault to agreement.
+/// The longest time from the last fault until both ends agree.
 ///
 /// An end that missed the restart of its partner notices it after 90 and 3 seconds. Its partner may
-/// then wait 30 seconds for the next LACPDU, each end 2 before it attaches a member, and again 2 after
-/// its partner has left.
+/// then wait 30 seconds for the next LACPDU. Each end waits 2 seconds before it attaches a member,
+/// and again 2 seconds after its partner stopped using the link.
 const CONVERGENCE: Duration = Duration::from_secs(90 + 3 + 2 * 30 + 2 * 2 * 2);

@@ -1,4 +1,4 @@
-//! LACPDUs of Open vSwitch 3.1 (`tests/data/README.md` tells how they were recorded).
+//! LACPDUs of Open vSwitch 3.1 (`tests/data/README.md` describes how they were recorded).
 #![expect(clippy::unwrap_used, reason = "the recorded file is whole")]
 
 use std::{fs, num::NonZeroU16, time::Duration};
@@ -8,7 +8,7 @@ use shunt_lacp::{
     MemberSettings, MuxState, ReceiveState, SlowFrame, SystemId,
 };
 
-/// The addresses of the two ports.
+/// The MAC addresses of the two ports.
 const A0: [u8; 6] = [2, 0, 0, 0, 0x0a, 0];
 const B0: [u8; 6] = [2, 0, 0, 0, 0x0b, 0];
 
@@ -16,7 +16,7 @@ fn read(name: &str) -> Vec<u8> {
     fs::read(format!("{}/tests/data/open-vswitch/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// Returns the recorded frames with their times since the first.
+/// Returns the recorded frames, each with its time since the first frame.
 fn recorded() -> Vec<(Duration, Vec<u8>)> {
     let file = read("negotiation.pcap");
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
@@ -34,7 +34,7 @@ fn recorded() -> Vec<(Duration, Vec<u8>)> {
     frames.into_iter().map(|(time, frame)| (time - start, frame)).collect()
 }
 
-/// Returns the lines that `tcpdump` prints for one end.
+/// Returns the lines that `tcpdump` prints for one end of a link.
 fn as_tcpdump(info: &LacpInfo) -> [String; 2] {
     let LacpInfo { system: SystemId { priority, mac }, key, port_priority, port, state } = *info;
     let mac = mac.map(|octet| format!("{octet:02x}")).join(":");
@@ -84,11 +84,11 @@ fn emitted_lacpdus_have_the_recorded_octets() {
     }
 }
 
-/// Gives the recorded frames from one address to an aggregator.
+/// Passes the recorded frames from one address to an aggregator.
 ///
-/// The aggregator is in the place of the other bond.
+/// The aggregator takes the place of the bond at the other end.
 ///
-/// Returns the changes of its member, with their times in milliseconds.
+/// Returns the changes of its only member, with times in milliseconds.
 fn replay(mode: LacpMode, time: LacpTime, own: LacpInfo, from: [u8; 6]) -> Vec<Change> {
     let id = MemberId(1);
     let mut aggregator = Aggregator::new(AggregatorSettings {
@@ -122,7 +122,7 @@ fn replay(mode: LacpMode, time: LacpTime, own: LacpInfo, from: [u8; 6]) -> Vec<C
     changes
 }
 
-/// A change of a member: time in milliseconds and new states.
+/// A change of the member: time in milliseconds, and the new states.
 type Change = (u128, ReceiveState, MuxState);
 
 #[test]
@@ -132,11 +132,11 @@ fn a_passive_end_follows_the_recorded_active_one() {
     let changes = replay(LacpMode::Passive, LacpTime::Slow, own, A0);
     let expected = [
         (0, ReceiveState::Expired, MuxState::Detached),
-        // The first LACPDU is in synchronization, but with no partner: it proves nothing.
+        // The first LACPDU is in synchronization, but names no partner: it proves nothing.
         (0, ReceiveState::Current, MuxState::Waiting),
-        // The second one names this end.
+        // The second LACPDU names this end as its partner.
         (2000, ReceiveState::Current, MuxState::CollectingDistributing),
-        // The third one has forgotten it.
+        // The sender of the third LACPDU has forgotten this end.
         (12_004, ReceiveState::Current, MuxState::Waiting),
     ];
     assert_eq!(changes, expected);
@@ -151,7 +151,7 @@ fn an_active_end_follows_the_recorded_passive_one() {
         (0, ReceiveState::Expired, MuxState::Detached),
         (1, ReceiveState::Current, MuxState::Waiting),
         (2001, ReceiveState::Current, MuxState::CollectingDistributing),
-        // The last LACPDU came after six seconds.
+        // The last LACPDU arrived after six seconds.
         (9003, ReceiveState::Expired, MuxState::Waiting),
         (11_003, ReceiveState::Expired, MuxState::Attached),
         (12_003, ReceiveState::Defaulted, MuxState::Detached),

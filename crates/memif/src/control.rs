@@ -1,9 +1,9 @@
 //! The control thread of all interfaces of the process.
 //!
-//! Interfaces of one socket share its listener, and the first message of a client says which one it
-//! means. So one thread has all listeners and connections. It sleeps until a message arrives or an
-//! attempt is due, and never waits for a peer: messages arrive as a whole. The thread starts with the
-//! first interface, and ends with the last.
+//! Interfaces of one socket share its listener, and the first message of a client names the
+//! interface. So one thread has all listeners and connections. It sleeps until a message arrives or
+//! an attempt is due. It never waits for a peer, because messages arrive as a whole. The thread
+//! starts with the first interface, and ends with the last.
 
 mod state;
 
@@ -40,7 +40,7 @@ static CONTROL: Mutex<Weak<MemifControl>> = Mutex::new(Weak::new());
 /// Bytes of the stack of the control thread.
 const STACK_BYTES: usize = 256 << 10;
 
-/// An interface.
+/// An interface to the program at the other side of a memif socket.
 ///
 /// Dropping the value stops the rings and closes the connection.
 #[derive(Debug)]
@@ -88,7 +88,7 @@ impl MemifInterface {
         self.link.get()
     }
 
-    /// Waits for a state of the link, for `timeout` at most; returns whether it is reached.
+    /// Waits at most `timeout` for a state of the link; returns whether it is reached.
     pub fn wait_for_link(
         &self,
         timeout: Duration,
@@ -104,7 +104,7 @@ impl Drop for MemifInterface {
     }
 }
 
-/// The control thread; dropping the value ends it.
+/// The control thread; dropping the value stops the thread.
 #[derive(Debug)]
 struct MemifControl {
     shared: Arc<SharedControl>,
@@ -115,9 +115,9 @@ struct MemifControl {
 #[derive(Debug)]
 struct SharedControl {
     state: Mutex<MemifState>,
-    /// The descriptors of all listeners, connections and interfaces.
+    /// The epoll set with all listeners, connections and interfaces.
     events: Arc<Epoll>,
-    /// Set when the state was changed by another thread.
+    /// Set when another thread has changed the state.
     wake: EventFd,
     is_stopped: AtomicBool,
 }
@@ -163,7 +163,7 @@ impl Drop for MemifControl {
 impl SharedControl {
     /// Wakes the control thread.
     fn wake(&self) {
-        // The counter is full only if the event is set already.
+        // Writing fails only if the event is already set.
         let _ = self.wake.write(1);
     }
 
@@ -185,7 +185,7 @@ impl SharedControl {
     /// Waits for events; returns their tokens, or none after the timeout.
     fn wait(&self, timeout: Option<Duration>) -> Vec<MemifToken> {
         let timeout = timeout.map_or(EpollTimeout::NONE, |timeout| {
-            // A timeout is rounded up, so that the attempt is due then.
+            // The timeout is rounded up, so that the attempt is due after it.
             let timeout = timeout.saturating_add(Duration::from_millis(1));
             EpollTimeout::try_from(timeout).unwrap_or(EpollTimeout::MAX)
         });

@@ -1,8 +1,9 @@
-//! The words of a ring by which its sides wake each other.
+//! The words of a ring by which its two sides notify each other.
 //!
-//! A receiver that wants to sleep clears a flag in the ring, and looks at the index again. A sender
-//! stores the index, and looks at the flag. Each has a full fence between both steps, so either the
-//! receiver sees the index, or the sender sees the cleared flag and notifies the receiver.
+//! A receiver that is about to sleep clears a flag in the ring, and then loads the index again. A
+//! sender stores the index, and then loads the flag. Both have a full fence between these two
+//! steps. So either the receiver sees the new index, or the sender sees the cleared flag and
+//! notifies the receiver.
 
 #[cfg(loom)]
 use loom::sync::atomic::{Ordering::SeqCst, fence};
@@ -12,11 +13,11 @@ use std::sync::atomic::{Ordering::SeqCst, fence};
 /// A word of a ring that one side stores and the other loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RingWord {
-    /// Flags, which the receiver stores.
+    /// Flags, which the receiver of frames stores.
     Flags,
-    /// The index that the client stores.
+    /// The head index, which the client stores.
     Head,
-    /// The index that the server stores.
+    /// The tail index, which the server stores.
     Tail,
 }
 
@@ -29,14 +30,14 @@ pub(crate) trait RingWords {
     fn store(&self, word: RingWord, value: u16);
 }
 
-/// The flag of a ring with a receiver that needs no notifications.
+/// The flag of a ring that is set while its receiver needs no notifications.
 ///
 /// `MEMIF_RING_FLAG_MASK_INT` in the protocol.
 const MASK_INTERRUPTS: u16 = 1;
 
-/// Asks the sender for notifications, or asks it to omit them.
+/// Requests notifications from the sender, or requests to omit them.
 ///
-/// After a request, the receiver must look at the index again before it sleeps.
+/// After a request for notifications, the receiver must load the index again before it sleeps.
 pub(crate) fn set_interrupts(words: &impl RingWords, are_wanted: bool) {
     words.store(RingWord::Flags, if are_wanted { 0 } else { MASK_INTERRUPTS });
     if are_wanted {
@@ -53,9 +54,9 @@ pub(crate) fn publish(words: &impl RingWords, index: RingWord, value: u16) -> bo
     words.load(RingWord::Flags) & MASK_INTERRUPTS == 0
 }
 
-/// A model of both sides, for loom.
+/// A loom model of both sides.
 ///
-/// The memory of a real ring belongs to two processes.
+/// The memory of a real ring is shared by two processes, which loom cannot model.
 #[cfg(all(test, loom))]
 mod models {
     use loom::{

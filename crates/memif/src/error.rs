@@ -4,43 +4,43 @@ use std::io;
 
 use shunt_shared_memory::{EventError, MapError};
 
-/// A reason why an interface does not start.
+/// The reason why an interface does not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MemifError {
     /// Another program listens at the socket.
     #[error("{socket} belongs to another program, which listens there: choose another socket")]
     InUse {
-        /// The socket.
+        /// The path or name of the socket.
         socket: String,
     },
     /// Another interface of this process has the same number.
     #[error("id {id} at {socket} is the {role} of another port: choose another id")]
     IdInUse {
-        /// The socket.
+        /// The path or name of the socket.
         socket: String,
         /// The number of the interface.
         id: u32,
-        /// The role of both.
+        /// The role of both interfaces.
         role: &'static str,
     },
-    /// The secret is too long.
+    /// The secret has too many bytes.
     #[error("a secret has at most 24 bytes, not {0}")]
     SecretTooLong(usize),
-    /// Rings and buffers do not fit into one region.
+    /// Rings and buffers do not fit into one region of memory.
     #[error(
         "rings and buffers take {bytes} bytes, and a client has at most 4 GiB: lower rsize, bsize or queues"
     )]
     TooLarge {
-        /// Their length.
+        /// Length of rings and buffers together.
         bytes: u64,
     },
-    /// A setting is out of its range.
+    /// A setting is out of its allowed range.
     #[error("{setting} is {value}: it must be {range}")]
     Range {
-        /// The name of the setting.
+        /// The name of the setting in the configuration.
         setting: &'static str,
-        /// Its value.
+        /// The value of the setting.
         value: u64,
         /// The permitted values.
         range: &'static str,
@@ -50,7 +50,7 @@ pub enum MemifError {
     System {
         /// The attempted action, as a verb.
         doing: &'static str,
-        /// The socket.
+        /// The path or name of the socket.
         socket: String,
         /// The error of the operating system.
         #[source]
@@ -58,9 +58,9 @@ pub enum MemifError {
     },
 }
 
-/// A reason for which a connection is closed.
+/// The reason why a connection is closed.
 ///
-/// A message breaks the protocol or cannot be executed, or the connection has ended.
+/// A message breaks the protocol or cannot be handled, or the peer has closed the connection.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemifProtocolError {
     #[error("a message has {0} bytes, not 128")]
@@ -110,10 +110,10 @@ pub(crate) enum MemifProtocolError {
 /// A rule of rings that a peer broke; the connection is then closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MemifRingError {
-    /// The size of the ring is not supported.
+    /// The binary logarithm of the ring size is not supported.
     #[error("a ring has 2^{0} descriptors: there must be at most 2^14")]
     Size(u8),
-    /// The ring is not in its region.
+    /// The ring is not inside its region.
     #[error(
         "a ring at byte {offset} of region {region} is outside of the region, or at an odd byte"
     )]
@@ -123,18 +123,18 @@ pub enum MemifRingError {
         /// The first byte of the ring.
         offset: u32,
     },
-    /// The ring does not begin with the number of rings.
+    /// The first word of the ring is not the memif cookie.
     #[error("a ring begins with {0:#x} instead of the number of memif rings")]
     Cookie(u32),
-    /// The peer moved an index beyond the ring.
+    /// The peer moved an index by more than the size of the ring.
     #[error("the peer announced {announced} descriptors of a ring that has {size}")]
     Index {
-        /// The number of announced descriptors.
+        /// The number of descriptors that the index announces.
         announced: u16,
         /// The number of descriptors of the ring.
         size: u16,
     },
-    /// A buffer is not in a region.
+    /// A buffer is not inside its region.
     #[error(
         "a buffer of {length} bytes at byte {offset} of region {region} is outside of its region"
     )]
@@ -146,10 +146,10 @@ pub enum MemifRingError {
         /// The length of the buffer.
         length: u32,
     },
-    /// A buffer that is offered for frames is too short.
+    /// A buffer that the peer offers for frames is too short.
     #[error("the peer offers a buffer of {0} bytes: there must be at least 64")]
     ShortBuffer(u32),
-    /// A frame does not end.
+    /// A frame takes more descriptors than the ring has.
     #[error("a frame has more than {0} descriptors")]
     LongChain(u16),
 }

@@ -19,7 +19,7 @@ use crate::{
     ring::{BufferOwner, COOKIE, Regions, ring_bytes},
 };
 
-/// The places of rings and buffers in the region of a client.
+/// The positions of rings and buffers in the region of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryLayout {
     /// The binary logarithm of the number of descriptors of a ring.
@@ -33,13 +33,13 @@ pub(crate) struct MemoryLayout {
 }
 
 impl MemoryLayout {
-    /// Returns the layout that options ask for.
+    /// Returns the layout for the options of an interface.
     pub(crate) const fn of(options: &MemifOptions) -> Self {
         let MemifOptions { ring_log2, buffer_bytes, queues, .. } = *options;
         Self { ring_log2, buffer_bytes, to_server: queues, to_client: queues }
     }
 
-    /// Checks that offsets of 32 bits reach every byte.
+    /// Checks that 32-bit offsets reach every byte of the region.
     pub(crate) fn check(&self) -> Result<(), MemifError> {
         let bytes = self.bytes();
         if bytes > u64::from(u32::MAX) { Err(MemifError::TooLarge { bytes }) } else { Ok(()) }
@@ -49,17 +49,17 @@ impl MemoryLayout {
         u64::from(self.to_server) + u64::from(self.to_client)
     }
 
-    /// Returns the length of all buffers of a ring.
+    /// Returns the total length of the buffers of a ring, in bytes.
     fn buffers_bytes(&self) -> u64 {
         u64::from(self.buffer_bytes) << self.ring_log2
     }
 
-    /// Returns the length of the region.
+    /// Returns the length of the region, in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.rings() * (ring_bytes(self.ring_log2) as u64 + self.buffers_bytes())
     }
 
-    /// Returns the messages of all rings.
+    /// Returns the messages that describe all rings.
     pub(crate) fn ring_messages(&self) -> impl Iterator<Item = RingMessage> + use<> {
         let to_server = (0..self.to_server).map(|index| (RingDirection::ToServer, index));
         let to_client = (0..self.to_client).map(|index| (RingDirection::ToClient, index));
@@ -73,7 +73,7 @@ impl MemoryLayout {
         })
     }
 
-    /// Returns the number of a ring among all rings.
+    /// Returns the position of a ring among all rings of the region.
     fn position(&self, direction: RingDirection, index: u16) -> u64 {
         let before = match direction {
             RingDirection::ToServer => 0,
@@ -86,7 +86,7 @@ impl MemoryLayout {
         offset(self.position(direction, index) * ring_bytes(self.ring_log2) as u64)
     }
 
-    /// Returns the buffers of a ring.
+    /// Returns the buffers of a ring, as their owner addresses them.
     pub(crate) fn buffers(&self, direction: RingDirection, index: u16) -> BufferOwner {
         let rings = self.rings() * ring_bytes(self.ring_log2) as u64;
         let before = self.position(direction, index) * self.buffers_bytes();
@@ -94,13 +94,13 @@ impl MemoryLayout {
     }
 }
 
-/// Returns an offset, which `MemoryLayout::check` has limited to 32 bits.
+/// Converts an offset to 32 bits, which `MemoryLayout::check` guarantees to fit.
 fn offset(offset: u64) -> u32 {
     debug_assert!(u32::try_from(offset).is_ok(), "the layout was checked");
     u32::try_from(offset).unwrap_or(u32::MAX)
 }
 
-/// The region of a client, with empty rings.
+/// The region of a client, with initialised and empty rings.
 #[derive(Debug)]
 pub(crate) struct ClientMemory {
     file: File,
@@ -108,16 +108,16 @@ pub(crate) struct ClientMemory {
 }
 
 impl ClientMemory {
-    /// Creates the region.
+    /// Creates the region, as a sealed file in memory.
     ///
     /// # Errors
     ///
-    /// If the system has not enough memory.
+    /// If the system does not have enough memory.
     pub(crate) fn new(layout: &MemoryLayout) -> Result<Self, MemifProtocolError> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         let file = File::from(memfd_create(c"memif", flags).map_err(io::Error::from)?);
         file.set_len(layout.bytes())?;
-        // Neither side can make the accesses of the other fail.
+        // The seals ensure that neither side can make memory accesses of the other side fail.
         let seals = SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL;
         fcntl(&file, FcntlArg::F_ADD_SEALS(seals)).map_err(io::Error::from)?;
         let mapping = SharedMapping::new(&file, 0, layout.bytes())?;

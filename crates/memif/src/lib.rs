@@ -1,10 +1,10 @@
 //! Memory interfaces between processes (*memif*): frames in shared memory, without the kernel.
 //!
-//! VPP, DPDK (`net_memif`) and programs with libmemif speak this protocol. A *client* creates the
-//! memory with rings and buffers, and passes it over a Unix socket to a *server*. Both then move frames
-//! directly. The kernel only delivers events that wake a sleeping side.
+//! VPP, DPDK (`net_memif`) and programs with libmemif support this protocol. A *client* creates the
+//! memory with rings and buffers, and passes it over a Unix socket to a *server*. Both then move
+//! frames without system calls. The kernel only delivers events that wake a sleeping side.
 //!
-//! - [`MemifInterface::start`] starts an interface in either role. It connects again when the
+//! - [`MemifInterface::start`] starts an interface in either role. It reconnects when the
 //!   connection has ended. Several interfaces share a socket, each with its own number.
 //! - Each thread that moves frames has a [`MemifWorker`]: a [`MemifReceiver`] and a [`MemifSender`],
 //!   which never wait and allocate nothing when warm.
@@ -36,7 +36,7 @@
 //! let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(&socket) };
 //! let (interface, mut workers) = MemifInterface::start(options, 1)?;
 //! let worker = &mut workers[0];
-//! // A packet thread does this in a loop:
+//! A packet thread repeats these calls in a loop.
 //! let polled = worker.receiver.receive(32, &mut LastFrame::default());
 //! let sent = worker.sender.send([&[0; 60][..]]);
 //! // No server listens at the socket yet.
@@ -45,7 +45,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Source: memif protocol, version 2.0, as libmemif of FD.io and the driver `net_memif` of DPDK have it.
+//! Source: memif protocol, version 2.0, as implemented by libmemif of FD.io and by the DPDK driver
+//! `net_memif`.
 
 mod control;
 mod doorbell;

@@ -7,15 +7,15 @@ use std::fmt;
 pub enum MemifLink {
     /// The other side is not connected.
     Waiting {
-        /// The reason why it is not.
+        /// The reason why it is not connected.
         reason: String,
     },
-    /// Frames pass.
+    /// Both sides are connected, so frames can pass.
     Up,
 }
 
 impl MemifLink {
-    /// Returns whether frames pass.
+    /// Returns whether both sides are connected.
     #[must_use]
     pub fn is_up(&self) -> bool {
         *self == Self::Up

@@ -1,29 +1,29 @@
 //! Messages of the memif protocol, as values.
 //!
 //! Every message has 128 bytes: its type, its fields without gaps, and zeros. Numbers have the byte
-//! order of the machine, because both sides run on it. The socket receives the descriptor that
-//! accompanies a message.
+//! order of the machine, because both sides run on the same machine. A descriptor that accompanies
+//! a message is received by the socket module.
 //!
-//! Source: memif protocol, version 2.0, as libmemif of FD.io and the driver `net_memif` of DPDK have
-//! it (`memif_msg_t`).
+//! Source: memif protocol, version 2.0 (`memif_msg_t`), as implemented by libmemif of FD.io and by
+//! the DPDK driver `net_memif`.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
 use crate::error::MemifProtocolError;
 
-/// Length of every message.
+/// Length of every message in bytes.
 pub(crate) const MESSAGE_BYTES: usize = 128;
 
 /// The version of the protocol: 2.0.
 pub(crate) const VERSION: u16 = 2 << 8;
 
-/// Maximum length of a secret.
+/// Length of the field for a secret in bytes.
 pub(crate) const SECRET_BYTES: usize = 24;
 
-/// Length of a name in a message.
+/// Length of the field for a name in bytes.
 const NAME_BYTES: usize = 32;
 
-/// Length of the reason for a disconnection in a message.
+/// Length of the field for the reason of a disconnection in bytes.
 const REASON_BYTES: usize = 96;
 
 /// The mode of an interface that carries Ethernet frames.
@@ -32,20 +32,20 @@ pub(crate) const MODE_ETHERNET: u8 = 0;
 /// A message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MemifMessage {
-    /// The server has accepted the last message.
+    /// The server has accepted the last message of the client.
     Ack,
-    /// The limits of a server, its first message.
+    /// First message of a server, with its limits.
     Hello(HelloMessage),
-    /// The interface that a client chooses.
+    /// The choice of an interface by the client.
     Init(InitMessage),
-    /// A file with rings or buffers, which comes as a descriptor.
+    /// A region: a file with rings or buffers; the file is passed as a descriptor.
     AddRegion {
         /// The number of the region.
         index: u16,
-        /// Its length, in bytes.
+        /// The length of the region in bytes.
         size: u64,
     },
-    /// A ring, with the descriptor of its notifications.
+    /// A ring; the eventfd for its notifications is passed as a descriptor.
     AddRing(RingMessage),
     /// The client has described all rings.
     Connect {
@@ -54,14 +54,14 @@ pub(crate) enum MemifMessage {
     },
     /// The server uses the rings.
     Connected {
-        /// The name of the interface of the server.
+        /// The name of the interface at the server.
         name: String,
     },
-    /// One side ends the connection.
+    /// One side closes the connection.
     Disconnect {
-        /// A number for programs.
+        /// An error number, which this crate does not use.
         code: u32,
-        /// The reason, for people.
+        /// The reason as text.
         reason: String,
     },
 }
@@ -69,36 +69,36 @@ pub(crate) enum MemifMessage {
 /// The limits of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HelloMessage {
-    /// The name of the program.
+    /// The name of the program that is the server.
     pub(crate) name: String,
     pub(crate) version_min: u16,
     pub(crate) version_max: u16,
-    /// The largest number of a region.
+    /// The largest allowed number of a region.
     pub(crate) region_max: u16,
-    /// The largest number of a ring from server to client.
+    /// The largest allowed number of a ring from server to client.
     pub(crate) to_client_max: u16,
-    /// The largest number of a ring from client to server.
+    /// The largest allowed number of a ring from client to server.
     pub(crate) to_server_max: u16,
-    /// The largest binary logarithm of the size of a ring.
+    /// The largest allowed binary logarithm of the number of descriptors.
     pub(crate) log2_size_max: u8,
 }
 
-/// The interface that a client chooses.
+/// The choice of an interface by a client.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct InitMessage {
     pub(crate) version: u16,
     /// The number of the interface at its socket.
     pub(crate) id: u32,
-    /// The kind of packets.
+    /// The mode of the interface: the kind of packets.
     pub(crate) mode: u8,
     /// The secret, followed by zeros.
     pub(crate) secret: [u8; SECRET_BYTES],
-    /// The name of the program.
+    /// The name of the program that is the client.
     pub(crate) name: String,
 }
 
 impl std::fmt::Debug for InitMessage {
-    /// Omits the secret.
+    /// Writes the message without the secret.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { version, id, mode, name, .. } = self;
         let mut text = f.debug_struct("InitMessage");
@@ -107,18 +107,18 @@ impl std::fmt::Debug for InitMessage {
     }
 }
 
-/// The place of a ring.
+/// The description of a ring by the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RingMessage {
-    /// The direction of the frames.
+    /// The direction of frames in the ring.
     pub(crate) direction: RingDirection,
-    /// The number of the ring among those of its direction.
+    /// The number of the ring among the rings of its direction.
     pub(crate) index: u16,
-    /// The number of the region that has the ring.
+    /// The number of the region that contains the ring.
     pub(crate) region: u16,
     /// The first byte of the ring in the region.
     pub(crate) offset: u32,
-    /// The binary logarithm of the number of descriptors.
+    /// The binary logarithm of the number of descriptors of the ring.
     pub(crate) log2_size: u8,
 }
 
@@ -131,7 +131,7 @@ pub(crate) enum RingDirection {
     ToClient,
 }
 
-/// Types of messages.
+/// Type numbers of messages.
 const ACK: u16 = 1;
 const HELLO: u16 = 2;
 const INIT: u16 = 3;
@@ -163,7 +163,7 @@ impl MemifMessage {
     ///
     /// # Errors
     ///
-    /// If it has another length, or an unknown type.
+    /// If the length is not that of a message, or the type is unknown.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, MemifProtocolError> {
         let whole: &[u8; MESSAGE_BYTES] =
             bytes.try_into().map_err(|_| MemifProtocolError::Length(bytes.len()))?;
@@ -264,9 +264,9 @@ impl MemifMessage {
     }
 }
 
-/// The fields of a message that were not read yet.
+/// The unread fields of a message.
 ///
-/// The fields of every message are shorter than a message. A field beyond the end would be zero.
+/// All fields of a message fit into its length. A field beyond the end is read as zeros.
 struct MessageFields<'a>(&'a [u8]);
 
 impl MessageFields<'_> {
@@ -292,7 +292,7 @@ impl MessageFields<'_> {
         u64::from_ne_bytes(self.take())
     }
 
-    /// Returns a text up to its first zero, without control characters.
+    /// Returns a text field up to its first zero, without control characters.
     fn text<const N: usize>(&mut self) -> String {
         let field: [u8; N] = self.take();
         let text = field.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -301,7 +301,7 @@ impl MessageFields<'_> {
     }
 }
 
-/// The bytes of a message so far.
+/// The encoded bytes of a message so far.
 #[derive(Default)]
 struct MessageBytes(Vec<u8>);
 
@@ -310,7 +310,8 @@ impl MessageBytes {
         self.0.extend_from_slice(bytes);
     }
 
-    /// Adds a text field of `N` bytes, at least one of them zero; cuts a longer text.
+    /// Appends a text field of `N` bytes, which ends with a zero;
+    /// cuts off a longer text.
     fn put_text<const N: usize>(&mut self, text: &str) {
         let end = self.0.len().saturating_add(N);
         let fits = text.floor_char_boundary(N.saturating_sub(1));
@@ -388,7 +389,7 @@ mod tests {
         }
     }
 
-    /// The offsets are those of the packed structures of `memif.h`.
+    /// The offsets are those of the packed structures in `memif.h`.
     #[test]
     fn fields_have_the_offsets_of_the_protocol() {
         let init = MemifMessage::Init(InitMessage {

@@ -1,4 +1,4 @@
-//! The settings of an interface.
+//! The options of an interface.
 
 use std::{
     fmt,
@@ -20,11 +20,11 @@ use crate::{
 pub enum MemifRole {
     /// The interface listens at the socket, and maps the memory of its client.
     ///
-    /// VPP calls it the master.
+    /// VPP calls this role the master.
     Server,
-    /// The interface connects to the socket, and owns the memory.
+    /// The interface connects to the socket, and creates the memory.
     ///
-    /// VPP calls it the slave.
+    /// VPP calls this role the slave.
     #[default]
     Client,
 }
@@ -40,9 +40,9 @@ impl MemifRole {
     }
 }
 
-/// A secret that both sides know; empty without one.
+/// A secret that both sides must have; empty for none.
 ///
-/// The text of the value omits the secret.
+/// Printing the value does not reveal the secret.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct MemifSecret(String);
 
@@ -53,16 +53,16 @@ impl MemifSecret {
         Self(secret)
     }
 
-    /// Returns the secret with the zeros that follow it in a message.
+    /// Returns the secret as the field of a message, padded with zeros.
     pub(crate) fn field(&self) -> [u8; SECRET_BYTES] {
         let mut field = [0; SECRET_BYTES];
         field.iter_mut().zip(self.0.bytes()).for_each(|(to, from)| *to = from);
         field
     }
 
-    /// Returns whether a client may connect with the secret in its message.
+    /// Returns whether the secret in a client's message equals this secret.
     ///
-    /// The time does not depend on the place of the first difference.
+    /// The time of the comparison does not depend on the position of the first difference.
     pub(crate) fn permits(&self, field: &[u8; SECRET_BYTES]) -> bool {
         let own = self.field();
         let differences = own.iter().zip(field).fold(0, |all, (own, other)| all | (own ^ other));
@@ -76,7 +76,7 @@ impl fmt::Debug for MemifSecret {
     }
 }
 
-/// The settings of an interface.
+/// The options of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemifOptions {
     /// The socket: a path, or `@` and the name of an abstract socket.
@@ -85,7 +85,7 @@ pub struct MemifOptions {
     pub id: u32,
     /// The role of this side.
     pub role: MemifRole,
-    /// The secret that a server demands, and that a client sends.
+    /// The secret that a server requires, and that a client sends.
     pub secret: MemifSecret,
     /// The binary logarithm of the number of descriptors of a ring, for a client.
     pub ring_log2: u8,
@@ -93,31 +93,31 @@ pub struct MemifOptions {
     pub buffer_bytes: u16,
     /// Number of rings in each direction, for a client.
     pub queues: u16,
-    /// Set if a server accepts a file that its client could shorten.
+    /// Set if a server accepts a memory file that its client could shorten.
     ///
-    /// A shortened file ends this process.
+    /// If the client shortens the file, the kernel ends this process.
     pub allow_unsealed: bool,
-    /// The name of the interface, which the other side may show.
+    /// The name of the interface, which the peer may display.
     pub name: String,
 }
 
 impl MemifOptions {
-    /// Rings of 1024 descriptors.
+    /// The default binary logarithm of ring sizes: rings of 1024 descriptors.
     pub const RING_LOG2: u8 = 10;
 
-    /// Buffers of 2048 bytes.
+    /// The default length of buffers in bytes.
     pub const BUFFER_BYTES: u16 = 2048;
 
-    /// The shortest buffer.
+    /// The minimum length of buffers in bytes.
     pub const BUFFER_BYTES_MIN: u16 = 64;
 
     /// The largest binary logarithm of the number of descriptors of a ring.
     pub const RING_LOG2_MAX: u8 = LOG2_SIZE_MAX;
 
-    /// Maximum length of a secret.
+    /// Maximum length of a secret in bytes.
     pub const SECRET_BYTES: usize = SECRET_BYTES;
 
-    /// Returns the default settings of a client at a socket.
+    /// Returns the default options of a client at a socket.
     #[must_use]
     pub fn new(socket: &Path) -> Self {
         Self {
@@ -133,11 +133,11 @@ impl MemifOptions {
         }
     }
 
-    /// Checks the ranges of all settings.
+    /// Checks the ranges of all options.
     ///
     /// # Errors
     ///
-    /// The first setting that is out of its range.
+    /// The first option that is out of its range.
     pub fn check(&self) -> Result<(), MemifError> {
         if self.secret.0.len() > SECRET_BYTES {
             return Err(MemifError::SecretTooLong(self.secret.0.len()));

@@ -1,12 +1,12 @@
 //! The running rings of an interface, between the control thread and the threads that move frames.
 //!
 //! The control thread starts and stops all rings of a connection at once; each worker moves frames
-//! through them. A ring has a lock, which a worker only tries, once for a burst, so that it never waits.
-//! The control thread waits for the lock for at most one burst. When it has the lock, no worker uses the
-//! ring, and the memory may be unmapped.
+//! through its rings. A ring has a lock. A worker only tries this lock, once for a burst, so that
+//! it never waits. The control thread waits for the lock for at most one burst. While it has the
+//! lock, no worker uses the ring, and the memory may be unmapped.
 //!
-//! Worker `w` of `N` receives from the rings `w`, `w + N` and so on, and sends into ring `w` modulo the
-//! number of rings.
+//! Worker `w` of `N` receives from the rings `w`, `w + N` and so on. It sends into the ring `w`
+//! modulo the number of rings.
 
 use std::{
     fs::File,
@@ -28,29 +28,29 @@ use crate::{
 /// The maximum number of rings in each direction.
 pub const QUEUES_MAX: u16 = 64;
 
-/// The rings of an interface.
+/// The running rings of an interface.
 #[derive(Debug)]
 pub(crate) struct InterfaceQueues {
     receive: Box<[Mutex<Option<ReceiveQueue>>]>,
     transmit: Box<[Mutex<Option<TransmitQueue>>]>,
-    /// The events of each worker: changes of its rings, notifications of the peer.
+    /// The wake events of each worker: changes of rings, and notifications of the peer.
     workers: Box<[WakeSet]>,
-    /// Numbers of running rings.
+    /// Number of running rings that receive.
     receive_count: AtomicU16,
     transmit_count: AtomicU16,
-    /// The first rule that the peer broke since the start.
+    /// The first rule that the peer broke since the rings were started.
     failure: Mutex<Option<MemifRingError>>,
-    /// Readable while there is a failure.
+    /// Readable while `failure` has an error.
     failed: EventFd,
 }
 
-/// A ring that receives, in operation.
+/// A running ring that receives frames.
 #[derive(Debug)]
 pub(crate) struct ReceiveQueue {
     pub(crate) ring: ReceiveRing,
-    /// The eventfd that the peer writes after it has sent.
+    /// The eventfd that the peer sets after it has sent frames.
     pub(crate) event: File,
-    /// Set while the worker is woken by the event.
+    /// Set while the event wakes the worker.
     is_watched: bool,
 }
 
@@ -59,18 +59,18 @@ impl ReceiveQueue {
         Self { ring, event, is_watched: false }
     }
 
-    /// Returns whether the event wakes the worker.
+    /// Returns whether the ring's event wakes the worker.
     pub(crate) const fn is_watched(&self) -> bool {
         self.is_watched
     }
 
-    /// Resets the event.
+    /// Resets the ring's event.
     pub(crate) fn clear_event(&self) {
         reset(&self.event);
     }
 }
 
-/// A ring that sends, in operation.
+/// A running ring that sends frames.
 #[derive(Debug)]
 pub(crate) struct TransmitQueue {
     pub(crate) ring: TransmitRing,
@@ -79,7 +79,7 @@ pub(crate) struct TransmitQueue {
 }
 
 impl TransmitQueue {
-    /// Publishes sent frames, and notifies the peer if it requested that.
+    /// Publishes sent frames, and notifies the peer if it has requested notifications.
     pub(crate) fn publish(&mut self) {
         if self.ring.publish() {
             notify(&self.event);
@@ -108,22 +108,22 @@ impl InterfaceQueues {
         self.workers.len() as u16
     }
 
-    /// Returns the number of rings that receive.
+    /// Returns the number of running rings that receive.
     pub(crate) fn receive_count(&self) -> u16 {
         self.receive_count.load(Acquire)
     }
 
-    /// Returns the number of rings that send.
+    /// Returns the number of running rings that send.
     pub(crate) fn transmit_count(&self) -> u16 {
         self.transmit_count.load(Acquire)
     }
 
-    /// Tries to lock a ring that receives.
+    /// Tries to lock a ring that receives; `None` if it is locked.
     pub(crate) fn try_receive(&self, queue: u16) -> Option<MutexGuard<'_, Option<ReceiveQueue>>> {
         self.receive.get(usize::from(queue))?.try_lock()
     }
 
-    /// Tries to lock a ring that sends.
+    /// Tries to lock a ring that sends; `None` if it is locked.
     pub(crate) fn try_transmit(&self, queue: u16) -> Option<MutexGuard<'_, Option<TransmitQueue>>> {
         self.transmit.get(usize::from(queue))?.try_lock()
     }
@@ -133,7 +133,7 @@ impl InterfaceQueues {
         &self.workers[usize::from(worker) % self.workers.len()]
     }
 
-    /// Starts the rings of a connection; those beyond [`QUEUES_MAX`] are left out.
+    /// Starts the rings of a connection; rings beyond [`QUEUES_MAX`] are not used.
     pub(crate) fn start(&self, receive: Vec<ReceiveQueue>, transmit: Vec<TransmitQueue>) {
         self.stop();
         let mut receive_count = 0;
@@ -152,7 +152,7 @@ impl InterfaceQueues {
         self.workers.iter().for_each(WakeSet::wake);
     }
 
-    /// Stops all rings. When the function returns, no worker uses them.
+    /// Stops all rings; after the call, no worker uses them.
     pub(crate) fn stop(&self) {
         self.receive_count.store(0, Release);
         self.transmit_count.store(0, Release);
@@ -170,7 +170,7 @@ impl InterfaceQueues {
 
     /// Stops a ring that receives, because the peer broke a rule.
     ///
-    /// The worker holds its lock.
+    /// The worker holds the lock of the ring.
     #[cold]
     pub(crate) fn fail_receive(
         &self,
@@ -186,7 +186,7 @@ impl InterfaceQueues {
 
     /// Stops a ring that sends, because the peer broke a rule.
     ///
-    /// The worker holds its lock.
+    /// The worker holds the lock of the ring.
     #[cold]
     pub(crate) fn fail_transmit(&self, slot: &mut Option<TransmitQueue>, error: MemifRingError) {
         drop(slot.take());
@@ -195,7 +195,7 @@ impl InterfaceQueues {
 
     fn report(&self, error: MemifRingError) {
         self.failure.lock().get_or_insert(error);
-        // The counter is full only if the control thread has been woken before.
+        // Writing fails only if the event is already set.
         let _ = self.failed.write(1);
     }
 
@@ -204,7 +204,7 @@ impl InterfaceQueues {
         &self.failed
     }
 
-    /// Takes the first failure since the last call.
+    /// Takes the first failure since the last call of this function.
     pub(crate) fn take_failure(&self) -> Option<MemifRingError> {
         let _ = self.failed.read();
         self.failure.lock().take()

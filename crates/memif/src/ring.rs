@@ -1,16 +1,17 @@
 //! Rings of frames in shared memory.
 //!
-//! A ring has descriptors, and two indices that only grow: *head* and *tail*, modulo 2^16. The client
-//! owns all buffers and stores the head, the server stores the tail. So the ring to the server works
-//! like a queue: the client fills buffers and moves the head, and the server returns them by the tail.
-//! In the ring to the client, the client offers empty buffers by the head, and the server fills them
-//! and moves the tail.
+//! A ring has descriptors, and two indices that only increase: *head* and *tail*, modulo 2^16. The
+//! client owns all buffers and stores the head, and the server stores the tail. In the ring to the
+//! server, the client fills buffers and moves the head. The server returns these buffers by moving
+//! the tail. In the ring to the client, the client offers empty buffers by moving the head. The
+//! server fills these buffers and moves the tail.
 //!
-//! The peer may write to the memory at any moment. Each index and each descriptor is copied once, and
-//! only the copy is checked and used. The own index is a field of the ring, and never read back. A
-//! client takes the places of its own buffers from its own layout, and never from the memory.
+//! The peer may write to the memory at any moment. Each index and each descriptor is copied once,
+//! and only the copy is checked and used. The index of this side is stored in the ring's value, and
+//! never read back from the memory. A client computes the positions of its buffers from its own
+//! layout, and never reads them from the memory.
 //!
-//! A frame may take several descriptors; all but the last have the flag `NEXT`.
+//! A frame may use several descriptors; all but its last descriptor have the flag `NEXT`.
 //!
 //! Source: memif protocol, version 2.0 (`memif_ring_t`, `memif_desc_t`).
 
@@ -27,16 +28,16 @@ use crate::{
     message::RingMessage,
 };
 
-/// The number at the start of every ring.
+/// The number at the start of every ring in memory.
 pub(crate) const COOKIE: u32 = 0x03E3_1F20;
 
 /// The largest binary logarithm of the size of a ring.
 pub(crate) const LOG2_SIZE_MAX: u8 = 14;
 
-/// Offset of the first descriptor in a ring, in bytes.
+/// Offset of the first descriptor from the start of a ring, in bytes.
 const DESCRIPTORS: usize = 128;
 
-/// Returns the offset of a word in a ring, in bytes.
+/// Returns the offset of a word from the start of a ring, in bytes.
 const fn offset_of(word: RingWord) -> usize {
     match word {
         RingWord::Flags => 4,
@@ -45,37 +46,37 @@ const fn offset_of(word: RingWord) -> usize {
     }
 }
 
-/// Length of a descriptor.
+/// Length of a descriptor in bytes.
 const DESCRIPTOR_BYTES: usize = 16;
 
-/// The flag of a descriptor that is not the last of its frame.
+/// The flag of all descriptors of a frame but the last.
 ///
 /// `MEMIF_DESC_FLAG_NEXT` in the protocol.
 const NEXT: u16 = 1;
 
-/// The minimum length of a buffer that a peer offers, in bytes.
+/// The minimum length of a buffer that a peer may offer, in bytes.
 ///
-/// It limits the number of buffers that a frame takes, and so the time that a peer can cost.
+/// It limits the number of buffers for one frame, and so the time that a peer can cost.
 const OFFERED_BYTES_MIN: u32 = 64;
 
-/// The regions of a connection.
+/// The regions of a connection, by number.
 pub(crate) type Regions = Arc<[SharedMapping]>;
 
 /// The owner of the buffers of a ring, which is the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BufferOwner {
-    /// This side: the buffers of the ring follow each other in region 0.
+    /// This side owns the buffers, which are adjacent in region 0.
     Own {
         /// First byte of the first buffer.
         offset: u32,
         /// Length of each buffer.
         length: u32,
     },
-    /// The other side: descriptors name the buffers.
+    /// The peer owns the buffers, and descriptors name them.
     Peer,
 }
 
-/// A descriptor, as it was copied.
+/// A copy of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MemifDescriptor {
     flags: u16,
@@ -104,7 +105,7 @@ impl MemifDescriptor {
     }
 }
 
-/// A range of bytes that was checked against its region.
+/// A range of bytes that was checked to be inside its region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct BufferPart {
     region: u16,
@@ -112,11 +113,11 @@ struct BufferPart {
     length: u32,
 }
 
-/// The words and descriptors of a ring.
+/// The memory of a ring: its words and descriptors.
 #[derive(Debug)]
 pub(crate) struct RingMemory {
     regions: Regions,
-    /// The number of the region that has the ring.
+    /// The number of the region that contains the ring.
     region: u16,
     /// First byte of the ring in the region.
     start: usize,
@@ -126,11 +127,11 @@ pub(crate) struct RingMemory {
 }
 
 impl RingMemory {
-    /// Opens a ring that has been initialised.
+    /// Opens a ring that its client has initialised.
     ///
     /// # Errors
     ///
-    /// If the ring is not in its region, or is not a ring.
+    /// If the ring is not inside its region, or does not start with the cookie.
     pub(crate) fn open(
         regions: Regions,
         message: &RingMessage,
@@ -160,7 +161,7 @@ impl RingMemory {
         self.regions.get(usize::from(self.region))
     }
 
-    /// Returns the place of a descriptor in the region of the ring.
+    /// Returns the position of a descriptor in the region of the ring.
     #[inline]
     fn descriptor_place(&self, slot: u16) -> usize {
         let index = usize::from(slot & self.mask());
@@ -201,7 +202,7 @@ impl RingMemory {
     ///
     /// # Errors
     ///
-    /// If the buffer is not in its region, or longer than it was offered.
+    /// If the buffer is not inside its region, or longer than the offered buffer.
     #[inline]
     fn buffer(&self, slot: u16) -> Result<(BufferPart, u16), MemifRingError> {
         let MemifDescriptor { flags, region, length, offset } = self.descriptor(slot);
@@ -226,19 +227,19 @@ impl RingMemory {
         Ok((part, flags))
     }
 
-    /// Returns the whole own buffer of a slot.
+    /// Returns the whole buffer of a slot, in a ring with buffers of this side.
     #[inline]
     fn own_buffer(&self, slot: u16) -> BufferPart {
         let BufferOwner::Own { offset, length } = self.owner else {
             return BufferPart { region: 0, offset: 0, length: 0 };
         };
         let index = u32::from(slot & self.mask());
-        // The layout ends below 4 GiB.
+        // The layout ends below 4 GiB, so the sum fits 32 bits.
         let offset = offset.saturating_add(index.saturating_mul(length));
         BufferPart { region: 0, offset, length }
     }
 
-    /// Gives a slot of an own ring its whole empty buffer.
+    /// Writes the whole empty buffer into the descriptor of a slot.
     #[inline]
     fn offer(&self, slot: u16) {
         let BufferPart { region, offset, length } = self.own_buffer(slot);
@@ -251,7 +252,8 @@ impl RingMemory {
         Some((mapping, usize::try_from(part.offset).ok()?))
     }
 
-    /// Prefetches the buffer of a slot; the descriptor is only a hint.
+    /// Prefetches the buffer of a slot;
+    /// the descriptor is not checked, because it is only a hint.
     #[inline]
     fn prefetch(&self, slot: u16) {
         if let Ok((part, _)) = self.buffer(slot)
@@ -265,7 +267,7 @@ impl RingMemory {
     ///
     /// # Errors
     ///
-    /// If there are more than the ring has.
+    /// If the number is greater than the size of the ring.
     #[inline]
     const fn announced(&self, from: u16, to: u16) -> Result<u16, MemifRingError> {
         let announced = to.wrapping_sub(from);
@@ -276,7 +278,7 @@ impl RingMemory {
     }
 }
 
-/// The words are in the region, as [`RingMemory::open`] has checked.
+/// `RingMemory::open` has checked that the words are inside the region.
 impl RingWords for RingMemory {
     #[inline]
     fn load(&self, word: RingWord) -> u16 {
@@ -298,24 +300,24 @@ pub(crate) fn ring_bytes(log2_size: u8) -> usize {
     descriptors.saturating_mul(DESCRIPTOR_BYTES).saturating_add(DESCRIPTORS)
 }
 
-/// The side of a ring that receives frames.
+/// The receiving side of a ring.
 #[derive(Debug)]
 pub(crate) struct ReceiveRing {
     memory: RingMemory,
-    /// The slot of the next frame.
+    /// The slot of the next frame to receive.
     next: u16,
-    /// The slot that is returned next.
+    /// The slot of the next buffer to return.
     returned: u16,
-    /// The parts of the next frame that were read.
+    /// The buffers of the next frame that were already read.
     chain: Vec<BufferPart>,
 }
 
 impl ReceiveRing {
-    /// Starts to receive; a client offers all of its buffers.
+    /// Starts to receive from a ring; a client offers all of its buffers.
     pub(crate) fn start(memory: RingMemory) -> Self {
         let next = match memory.owner {
             BufferOwner::Own { .. } => 0,
-            // A server continues where it would have been.
+            // A server continues at the tail that is in the memory.
             BufferOwner::Peer => memory.load(RingWord::Tail),
         };
         let mut ring = Self { memory, next, returned: next, chain: Vec::new() };
@@ -327,17 +329,18 @@ impl ReceiveRing {
         ring
     }
 
-    /// Asks the sender for notifications, or asks it to omit them.
+    /// Requests notifications from the sender, or requests to omit them.
     ///
-    /// After a request, frames that were sent before it may need another look.
+    /// After a request for notifications, the caller must poll again for frames that were sent
+    /// before it.
     pub(crate) fn set_interrupts(&mut self, are_wanted: bool) {
         doorbell::set_interrupts(&self.memory, are_wanted);
     }
 
     /// Moves at most `max` frames to `sink`, and returns their buffers to the sender.
     ///
-    /// Returns the number of frames, including refused frames, and the rule that the sender broke
-    /// after these frames.
+    /// Returns the number of frames, including refused frames. Also returns the rule that the
+    /// sender broke after these frames, if it did.
     pub(crate) fn take_frames(
         &mut self,
         max: usize,
@@ -371,9 +374,11 @@ impl ReceiveRing {
         Ok(())
     }
 
-    /// Reads further parts of the next frame; returns false if it is not whole.
+    /// Reads further buffers of the next frame;
+    /// returns false if the frame is not complete.
     ///
-    /// The parts that were read stay in the chain, so none is read twice. The caller has checked `end`.
+    /// The buffers that were read stay in the chain, so none is read twice. The caller has checked
+    /// `end`.
     fn read_chain(&mut self, end: u16) -> Result<bool, MemifRingError> {
         let announced = end.wrapping_sub(self.next);
         loop {
@@ -389,18 +394,19 @@ impl ReceiveRing {
                 return Ok(true);
             }
             if self.memory.owner == BufferOwner::Peer {
-                // `net_memif` of DPDK leaves the flag in the first descriptor of a later frame.
+                // The DPDK driver `net_memif` does not clear the flag in the first descriptor of a
+                // later frame.
                 self.memory.clear_flags(slot);
             }
         }
-        // The rest of a frame may follow, if the ring has room for it.
+        // The other buffers of the frame may follow, unless the chain already fills the ring.
         if self.chain.len() >= usize::from(self.memory.size) {
             return Err(MemifRingError::LongChain(self.memory.size));
         }
         Ok(false)
     }
 
-    /// Copies the frame of the current chain.
+    /// Copies the frame in the current chain to the sink.
     fn deliver(&self, sink: &mut impl MemifSink) {
         let total =
             self.chain.iter().fold(0, |total: u64, part| total.saturating_add(part.length.into()));
@@ -447,26 +453,26 @@ pub(crate) enum MemifPut {
     Done,
     /// The ring has no room at present.
     Full,
-    /// The frame is longer than all buffers of the ring.
+    /// The frame is longer than all buffers of the ring together.
     Refused,
 }
 
-/// The side of a ring that sends frames.
+/// The sending side of a ring.
 #[derive(Debug)]
 pub(crate) struct TransmitRing {
     memory: RingMemory,
-    /// The slot of the next frame.
+    /// The slot for the next frame to send.
     next: u16,
-    /// The slot that was published last.
+    /// The slot up to which frames were published.
     published: u16,
-    /// Number of slots that are free since the last look.
+    /// Number of free slots, as of the last look.
     free: u16,
-    /// The parts of the current frame.
+    /// The buffers for the current frame.
     chain: Vec<BufferPart>,
 }
 
 impl TransmitRing {
-    /// Starts to send.
+    /// Starts to send into a ring.
     pub(crate) fn start(memory: RingMemory) -> Self {
         let next = match memory.owner {
             BufferOwner::Own { .. } => 0,
@@ -475,11 +481,11 @@ impl TransmitRing {
         Self { memory, next, published: next, free: 0, chain: Vec::new() }
     }
 
-    /// Looks for room for the next `frames` frames.
+    /// Updates the number of free slots, and prefetches the buffers of `frames` frames.
     ///
     /// # Errors
     ///
-    /// If the receiver broke a rule.
+    /// If the receiver broke a rule of the ring.
     pub(crate) fn look(&mut self, frames: usize) -> Result<(), MemifRingError> {
         self.free = match self.memory.owner {
             BufferOwner::Own { .. } => {
@@ -502,7 +508,7 @@ impl TransmitRing {
     ///
     /// # Errors
     ///
-    /// If the receiver broke a rule.
+    /// If the receiver broke a rule of the ring.
     pub(crate) fn put_frame(&mut self, frame: &[u8]) -> Result<MemifPut, MemifRingError> {
         self.chain.clear();
         let mut left = u32::try_from(frame.len()).unwrap_or(u32::MAX);
@@ -543,9 +549,9 @@ impl TransmitRing {
         Ok(MemifPut::Done)
     }
 
-    /// Publishes the frames since the last call.
+    /// Publishes the frames that were put since the last call.
     ///
-    /// Returns whether the receiver wants a notification.
+    /// Returns whether the receiver requests a notification.
     pub(crate) fn publish(&mut self) -> bool {
         if self.published == self.next {
             return false;

@@ -13,8 +13,8 @@
 //!     │── CONNECTED ──────────────────────────►│
 //! ```
 //!
-//! A session does no input or output: the control thread passes messages in, and sends the results.
-//! After the exchange the only message is `DISCONNECT`.
+//! A session does no input or output: the control thread passes messages to it, and sends the
+//! resulting messages. After the exchange, the only allowed message is `DISCONNECT`.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -43,29 +43,30 @@ const PROGRAM: &str = "shunt";
 
 /// The maximum number of regions of a client.
 ///
-/// A client that shares its whole memory has many.
+/// A client that shares its whole memory has many regions.
 const REGIONS_MAX: usize = 256;
 
-/// The maximum length of all regions of a client together, in bytes.
+/// The maximum total length of the regions of a client, in bytes.
 ///
-/// Pages that the client has never touched count for the switch once it uses them.
+/// The kernel accounts pages that the client has never touched to the switch once the switch uses
+/// them.
 const REGIONS_BYTES_MAX: u64 = 4 << 30;
 
-/// The rings of a connection that is complete.
+/// The rings of a complete connection.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectedRings {
     pub(crate) receive: Vec<ReceiveQueue>,
     pub(crate) transmit: Vec<TransmitQueue>,
-    /// The name of the interface of the other side.
+    /// The name of the interface at the peer.
     pub(crate) peer: String,
 }
 
-/// The effect of a message.
+/// The effect of a message on a session.
 #[derive(Debug)]
 pub(crate) enum SessionStep {
-    /// Another message is to be sent.
+    /// Another message must be sent.
     Send(MemifMessage, Option<Arc<File>>),
-    /// The connection is complete, after a last message to be sent.
+    /// The connection is complete; a last message may have to be sent.
     Connected(ConnectedRings, Option<MemifMessage>),
 }
 
@@ -89,7 +90,7 @@ pub(crate) fn disconnect(reason: &str) -> MemifMessage {
     MemifMessage::Disconnect { code: 0, reason: reason.to_owned() }
 }
 
-/// Checks the choice of a client against the interface that it chooses.
+/// Checks the choice of a client against the chosen interface.
 ///
 /// # Errors
 ///
@@ -110,15 +111,15 @@ pub(crate) fn check_init(
     Ok(())
 }
 
-/// A server between the choice of its client and the end.
+/// The session of a server, after its client has chosen the interface.
 #[derive(Debug, Default)]
 pub(crate) struct MemifServerSession {
     name: String,
     allow_unsealed: bool,
     regions: Vec<SharedMapping>,
-    /// Length of all regions, in bytes.
+    /// Total length of all regions, in bytes.
     regions_bytes: u64,
-    /// Rings by number, each with its event.
+    /// Rings to the server by number, each with its eventfd.
     to_server: BTreeMap<u16, (RingMessage, File)>,
     to_client: BTreeMap<u16, (RingMessage, File)>,
     is_connected: bool,
@@ -135,7 +136,7 @@ impl MemifServerSession {
     ///
     /// # Errors
     ///
-    /// If the connection must end.
+    /// If the connection must be closed.
     pub(crate) fn handle(
         &mut self,
         message: MemifMessage,
@@ -196,7 +197,7 @@ impl MemifServerSession {
         Ok(())
     }
 
-    /// Opens all rings.
+    /// Opens all rings that the client has described.
     fn connect(&mut self, peer: String) -> Result<ConnectedRings, MemifProtocolError> {
         let regions: Regions = std::mem::take(&mut self.regions).into();
         let open =
@@ -214,7 +215,7 @@ impl MemifServerSession {
     }
 }
 
-/// Returns rings in the order of their numbers, which must have no gap.
+/// Returns rings in the order of their numbers; an error if a number is missing.
 fn numbered(
     rings: BTreeMap<u16, (RingMessage, File)>,
 ) -> Result<impl Iterator<Item = (RingMessage, File)>, MemifProtocolError> {
@@ -225,15 +226,15 @@ fn numbered(
     }
 }
 
-/// A client from the start of its connection on.
+/// The session of a client, from the start of its connection on.
 #[derive(Debug)]
 pub(crate) struct MemifClientSession {
     options: MemifOptions,
     memory: Option<ClientMemory>,
     layout: MemoryLayout,
-    /// The messages to be sent, each after the acknowledgement of the one before.
+    /// Messages to be sent; each waits for the acknowledgement of the previous message.
     waiting: VecDeque<(MemifMessage, Option<Arc<File>>)>,
-    /// The event of each ring, in the order of [`MemoryLayout::ring_messages`].
+    /// The eventfd of each ring, in the order of [`MemoryLayout::ring_messages`].
     events: Vec<Arc<File>>,
     is_connected: bool,
 }
@@ -250,7 +251,7 @@ impl MemifClientSession {
     ///
     /// # Errors
     ///
-    /// If the connection must end.
+    /// If the connection must be closed.
     pub(crate) fn handle(
         &mut self,
         message: MemifMessage,
@@ -274,7 +275,7 @@ impl MemifClientSession {
         }
     }
 
-    /// Returns the next message to be sent.
+    /// Returns the next message to send.
     fn next(&mut self) -> Result<SessionStep, MemifProtocolError> {
         let (message, file) =
             self.waiting.pop_front().ok_or(MemifProtocolError::Unexpected("ACK"))?;
@@ -319,7 +320,7 @@ impl MemifClientSession {
         Ok(())
     }
 
-    /// Opens all rings.
+    /// Opens all rings of the client's memory.
     fn rings(&mut self, peer: String) -> Result<ConnectedRings, MemifProtocolError> {
         let mut rings = ConnectedRings { peer, ..ConnectedRings::default() };
         let Some(memory) = &self.memory else { return Ok(rings) };
@@ -341,7 +342,7 @@ impl MemifClientSession {
     }
 }
 
-/// Returns the descriptor of a message to be sent.
+/// Returns the descriptor that accompanies a message.
 pub(crate) fn descriptor(file: Option<&Arc<File>>) -> Option<BorrowedFd<'_>> {
     file.map(|file| file.as_fd())
 }

@@ -1,7 +1,7 @@
-//! Sockets that carry messages: a listener, and connections.
+//! Unix sockets for messages: listeners and connections.
 //!
-//! The sockets have the type `SOCK_SEQPACKET`, so a message arrives as a whole or not at all. No call
-//! waits.
+//! The sockets have the type `SOCK_SEQPACKET`, so a message arrives as a whole or not at all. No
+//! call in this module waits.
 //!
 //! Source: unix(7).
 
@@ -41,16 +41,16 @@ impl MemifAddress {
         Self(socket.to_owned())
     }
 
-    /// Returns the name of an abstract socket.
+    /// Returns the name of an abstract socket; `None` for a path.
     fn abstract_name(&self) -> Option<&[u8]> {
         self.0.as_os_str().as_bytes().strip_prefix(b"@")
     }
 
-    /// Returns the address in the form of the system.
+    /// Returns the address in the form of the kernel.
     ///
     /// # Errors
     ///
-    /// If it is too long.
+    /// If the path or name is too long.
     pub(crate) fn to_unix(&self) -> nix::Result<UnixAddr> {
         match self.abstract_name() {
             Some(name) => UnixAddr::new_abstract(name),
@@ -58,18 +58,18 @@ impl MemifAddress {
         }
     }
 
-    /// Connects; fails at once if the listener has no room.
+    /// Connects to a listener; fails at once if its queue has no room.
     pub(crate) fn connect(&self) -> io::Result<MemifSocket> {
         let own = new_socket()?;
         connect(own.as_raw_fd(), &self.to_unix()?)?;
         Ok(MemifSocket(own))
     }
 
-    /// Listens; replaces the socket file of a process that was killed.
+    /// Listens at the address; replaces the socket file of a killed process.
     ///
     /// # Errors
     ///
-    /// If another program listens there, or the system refuses.
+    /// If another program listens at the address, or a system call fails.
     pub(crate) fn listen(&self) -> Result<UnixListener, MemifError> {
         let in_use = || MemifError::InUse { socket: self.to_string() };
         let failed =
@@ -95,14 +95,14 @@ impl MemifAddress {
         let own = new_socket()?;
         bind(own.as_raw_fd(), &self.to_unix()?)?;
         if self.abstract_name().is_none() {
-            // A client has another user, and may be in the group of the daemon.
+            // A client may run as another user, in the group of the daemon.
             fs::set_permissions(&self.0, Permissions::from_mode(SOCKET_MODE))?;
         }
         listen(&own, Backlog::new(BACKLOG)?)?;
         Ok(own.into())
     }
 
-    /// Takes the file of the socket, which is listened at; `None` if the socket is abstract.
+    /// Returns the socket file, which is removed later; `None` for an abstract socket.
     pub(crate) fn file(&self) -> Option<SocketFile> {
         self.abstract_name().is_none().then(|| SocketFile::new(&self.0)).flatten()
     }
@@ -114,10 +114,10 @@ impl fmt::Display for MemifAddress {
     }
 }
 
-/// The mode of a socket file: the user and the group of the daemon connect.
+/// The mode of a socket file: the user and the group of the daemon may connect.
 const SOCKET_MODE: u32 = 0o660;
 
-/// Maximum number of clients that wait to be accepted.
+/// Maximum number of clients in the queue to be accepted.
 const BACKLOG: i32 = 32;
 
 fn new_socket() -> nix::Result<OwnedFd> {
@@ -146,11 +146,11 @@ impl MemifSocket {
     ///
     /// # Errors
     ///
-    /// If the connection has ended, or the bytes are no message.
+    /// If the connection has ended, or the bytes are not a message.
     pub(crate) fn receive(
         &self,
     ) -> Result<Option<(MemifMessage, Option<OwnedFd>)>, MemifProtocolError> {
-        // One byte more shows that a message is too long.
+        // A message is too long if it fills one byte more.
         let mut bytes = [0; MESSAGE_BYTES + 1];
         let received = match receive_with_descriptors(&self.0, &mut bytes) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),

@@ -1,4 +1,4 @@
-//! The receiver and the sender of an interface, for a thread that moves frames.
+//! The receiver and the sender of an interface, for one thread that moves frames.
 
 use std::{
     os::fd::{AsFd, BorrowedFd},
@@ -9,7 +9,7 @@ use shunt_shared_memory::{PolledFrames, SendEnd, SentFrames};
 
 use crate::{queues::InterfaceQueues, ring::MemifPut};
 
-/// The receiver and the sender of one worker, which is a thread that moves frames.
+/// The receiver and the sender of one worker thread.
 #[derive(Debug)]
 pub struct MemifWorker {
     /// Takes frames from the peer.
@@ -45,33 +45,35 @@ pub trait MemifSink {
 pub struct MemifReceiver {
     queues: Arc<InterfaceQueues>,
     worker: u16,
-    /// The ring of this worker to poll first.
+    /// The ring that this worker polls first next time.
     turn: u16,
-    /// Number of polls since the last frame.
+    /// Number of polls in a row without a frame.
     idle_polls: u32,
-    /// Set while the peer is asked for notifications.
+    /// Set while notifications are requested from the peer.
     waits_for_events: bool,
 }
 
-/// Number of polls without a frame before the peer is asked for notifications.
+/// Number of polls without a frame after which notifications are requested.
 ///
-/// A notification costs the peer a system call. A peer that sends without a pause should not need it.
+/// A notification costs the peer a system call, which a peer that sends without pause should not
+/// need.
 const IDLE_POLLS: u32 = 64;
 
-/// Number of further polls without a frame before the worker may sleep.
+/// Number of further polls without a frame after which the worker may sleep.
 ///
-/// A peer may store an index, and look for the request before the processor makes the index visible:
-/// `net_memif` and libmemif have no fence between both. Processors make an index visible long before these
-/// polls are over, but no rule of theirs says so. Otherwise the frame waits for the next one.
+/// A peer may store an index, and load the flag before the processor makes the index visible,
+/// because `net_memif` and libmemif have no fence between both. Then the peer would send no
+/// notification, and the frame would wait for the next one. Processors make an index visible long
+/// before these polls are over, but their specifications do not guarantee it.
 const SETTLE_POLLS: u32 = 64;
 
 impl MemifReceiver {
     /// Takes at most `max` frames; never waits.
     ///
-    /// The rings of this worker are polled in turn.
+    /// The rings of this worker are polled round robin.
     pub fn receive(&mut self, max: usize, sink: &mut impl MemifSink) -> PolledFrames {
         if self.waits_for_events && self.clear_events() {
-            // The control thread has changed the rings.
+            // The control thread has started or stopped rings.
             self.set_interrupts(false);
             self.idle_polls = 0;
         }
@@ -103,7 +105,7 @@ impl MemifReceiver {
 
     /// Returns a descriptor that is readable while frames may wait.
     ///
-    /// The descriptor is reliable after a poll with `may_have_more` unset.
+    /// After a poll with `may_have_more` unset, the descriptor becomes readable for the next frame.
     #[must_use]
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.queues.wake_set(self.worker).as_fd()
@@ -129,10 +131,10 @@ impl MemifReceiver {
         Some(taken)
     }
 
-    /// Resets the events that wake this worker.
+    /// Resets the events that wake the worker.
     ///
-    /// Frames that were announced before are found by the next poll. Returns whether the control
-    /// thread has changed the rings.
+    /// The next poll finds frames that were announced before. Returns whether the control thread
+    /// has changed the rings.
     fn clear_events(&self) -> bool {
         let is_changed = self.queues.wake_set(self.worker).clear_wake();
         for queue in (0..self.own_queues()).map(|turn| self.queue(turn)) {
@@ -144,11 +146,11 @@ impl MemifReceiver {
         is_changed
     }
 
-    /// Asks the peer for notifications, or asks it to omit them.
+    /// Requests notifications from the peer, or requests to omit them.
     fn set_interrupts(&mut self, are_wanted: bool) {
         self.waits_for_events = are_wanted;
         if are_wanted {
-            // Rings that start from now on set the wake event again.
+            // Rings that are started from now on set the wake event again.
             self.clear_events();
         }
         for queue in (0..self.own_queues()).map(|turn| self.queue(turn)) {
@@ -159,7 +161,7 @@ impl MemifReceiver {
         }
     }
 
-    /// Returns whether the events of all rings wake this worker.
+    /// Returns whether the events of all rings of this worker can wake it.
     fn are_watched(&self) -> bool {
         (0..self.own_queues()).all(|turn| {
             let slot = self.queues.try_receive(self.queue(turn));
@@ -178,8 +180,8 @@ pub struct MemifSender {
 impl MemifSender {
     /// Sends frames; never waits.
     ///
-    /// The ring is full also while no peer is connected. It is busy while another worker sends by it, or the
-    /// control thread changes it.
+    /// The result is [`SendEnd::Full`] also while no peer is connected. It is [`SendEnd::Busy`]
+    /// while another worker uses the ring, or the control thread changes it.
     pub fn send<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a [u8], IntoIter: ExactSizeIterator>,

@@ -23,9 +23,9 @@ fn fuzz_regressions() {
     replay("memif_ring", fuzz_ring);
 }
 
-/// Generates a message with its descriptor and its length.
+/// Generates a fuzz message: its descriptor, its length and its bytes.
 ///
-/// Most fields are small numbers.
+/// Most fields have small numbers.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let byte = prop_oneof![3 => 0_u8..4, 1 => any::<u8>()];
     let fields = prop::collection::vec(byte, 0..60);

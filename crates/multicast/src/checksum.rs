@@ -1,15 +1,15 @@
 //! The Internet checksum (RFC 1071).
 
-/// Returns whether a message has the checksum that it carries.
+/// Returns whether the checksum in a message is correct.
 ///
-/// Its parts have an even length, except for the last one.
+/// All parts of the message but the last must have an even length.
 pub(crate) fn is_right(parts: &[&[u8]]) -> bool {
     let words = parts.iter().flat_map(|part| part.chunks(2)).map(|pair| match *pair {
         [high, low] => u64::from(u16::from_be_bytes([high, low])),
         [high] => u64::from(u16::from_be_bytes([high, 0])),
         _ => 0,
     });
-    // A frame has far fewer than 2^48 words.
+    // A frame has fewer than 2^48 words, so the sum does not overflow.
     let mut sum = words.fold(0, u64::wrapping_add);
     while sum > 0xffff {
         sum = (sum & 0xffff).wrapping_add(sum >> 16);

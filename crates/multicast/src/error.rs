@@ -1,8 +1,8 @@
-//! Errors of received frames.
+//! The reasons for which received frames are ignored.
 
 use std::{error::Error, fmt};
 
-/// The reason why a frame says nothing about multicast groups.
+/// The reason why a frame is not a valid message about multicast groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MembershipError {
@@ -14,14 +14,14 @@ pub enum MembershipError {
     MessageType(u8),
     /// The packet is a fragment.
     Fragment,
-    /// The frame ends before its packet or its message does.
+    /// The frame is shorter than its packet or message.
     Short {
         /// Length of the frame in bytes.
         length: usize,
     },
     /// The checksum of the message is wrong.
     Checksum,
-    /// A query without a source address: no router sent it.
+    /// A query has the source address 0.0.0.0 or `::`, so no router has sent it.
     QueryWithoutSource,
 }
 

@@ -1,4 +1,4 @@
-//! From an Ethernet frame to the payload of its IP packet.
+//! Finds the payload of the IP packet in an Ethernet frame.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -6,25 +6,25 @@ use crate::{error::MembershipError, octets::MessageOctets};
 
 /// The payload of an IP packet.
 pub(crate) enum IpPayload<'a> {
-    /// A message of IGMP.
+    /// An IGMP message.
     Igmp {
         /// Source address of the packet.
         source: Ipv4Addr,
-        /// The message.
+        /// The bytes of the message.
         message: MessageOctets<'a>,
     },
-    /// A message of ICMPv6, such as MLD.
+    /// An ICMPv6 message, which may be an MLD message.
     Icmpv6 {
-        /// Source and destination of the packet, which its checksum covers.
+        /// Source and destination address of the packet, which the checksum covers.
         ends: [Ipv6Addr; 2],
-        /// The message.
+        /// The bytes of the message.
         message: MessageOctets<'a>,
     },
 }
 
-/// Source and destination of a frame.
+/// Length of the source and the destination address of a frame.
 const ADDRESSES_BYTES: usize = 12;
-/// Priority and VLAN id of a tag.
+/// Length of the priority and VLAN id in a VLAN tag.
 const TCI_BYTES: usize = 2;
 /// Length of an IPv4 header without options.
 const IPV4_BYTES: usize = 20;
@@ -32,7 +32,7 @@ const IPV4_BYTES: usize = 20;
 const IGMP: u8 = 2;
 const ICMPV6: u8 = 58;
 
-/// IPv6 extension headers (RFC 8200, 4; RFC 4302).
+/// Protocol numbers of IPv6 extension headers (RFC 8200, 4; RFC 4302).
 const HOP_BY_HOP: u8 = 0;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
@@ -45,7 +45,7 @@ pub(crate) fn ip_payload(frame: &[u8]) -> Result<IpPayload<'_>, MembershipError>
     octets.skip(ADDRESSES_BYTES)?;
     loop {
         match octets.take_u16()? {
-            // A tag takes four octets, so the loop ends with the frame.
+            // Each tag consumes four octets, so the loop ends with the frame.
             0x8100 | 0x88a8 => octets.skip(TCI_BYTES)?,
             0x0800 => return ipv4(octets),
             0x86dd => return ipv6(octets),
@@ -70,7 +70,7 @@ fn ipv4(mut octets: MessageOctets<'_>) -> Result<IpPayload<'_>, MembershipError>
     if header < IPV4_BYTES || header > total {
         return Err(short);
     }
-    // More fragments, or an offset.
+    // The packet is a fragment if more fragments follow, or if it has an offset.
     if fragment & 0x3fff != 0 {
         return Err(MembershipError::Fragment);
     }
@@ -93,7 +93,7 @@ fn ipv6(mut octets: MessageOctets<'_>) -> Result<IpPayload<'_>, MembershipError>
         return Err(MembershipError::NotIp);
     }
     octets.keep(payload)?;
-    // An extension header takes at least eight octets, so the loop ends with the packet.
+    // Each extension header consumes at least eight octets, so the loop ends with the packet.
     while next != ICMPV6 {
         let skipped = |length: u8, unit: usize, extra: usize| {
             usize::from(length).saturating_add(extra).saturating_mul(unit).saturating_sub(2)

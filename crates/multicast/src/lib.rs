@@ -1,16 +1,16 @@
-//! IGMP and MLD, as a switch reads them: which port wants which multicast group.
+//! IGMP and MLD for multicast snooping: which port wants which multicast group.
 //!
-//! Hosts report the groups that they receive, and routers query them. A switch that reads these
-//! messages sends a group only to the ports that want it (multicast snooping, RFC 4541).
+//! Hosts report the groups that they receive, and routers query the hosts. A switch that reads
+//! these messages sends a group only to the ports that want it (multicast snooping, RFC 4541).
 //!
-//! [`MembershipMessage::parse`] reads one frame. It has no state: the table of groups belongs to the
-//! caller.
+//! [`MembershipMessage::parse`] parses one frame. It has no state: the caller has the table of
+//! groups.
 //!
-//! - IGMP of version 1, 2 and 3, and MLD of version 1 and 2.
-//! - Nothing of a frame is trusted. It is refused with a [`MembershipError`], or all that it reports is
-//!   about multicast groups.
-//! - The meaning of records is that of Open vSwitch 3.1. A record that includes no source leaves its
-//!   group, and any other one joins it, for all sources.
+//! - IGMP of versions 1, 2 and 3, and MLD of versions 1 and 2 are supported.
+//! - No field of a frame is trusted. A frame is refused with a [`MembershipError`], or all its
+//!   records name multicast groups.
+//! - Records have the meaning that they have in Open vSwitch 3.1. A record that includes no source
+//!   leaves its group. Any other record joins its group, for all sources.
 //!
 //! ```
 //! use std::net::{IpAddr, Ipv4Addr};
@@ -18,7 +18,7 @@
 //! use shunt_multicast::{Membership, MembershipMessage, MembershipRecord};
 //!
 //! let group = [239, 1, 1, 1];
-//! // Ethernet, IPv4 from 10.0.0.1, and a report of version 2.
+//! The frame has an Ethernet header, an IPv4 header with source 10.0.0.1, and an IGMPv2 report.
 //! let mut frame = vec![1, 0, 0x5e, 1, 1, 1, 2, 0, 0, 0, 0, 1, 8, 0];
 //! frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 0, 1]);
 //! frame.extend(group);

@@ -1,7 +1,7 @@
-//! Messages of IGMP (RFC 1112, RFC 2236, RFC 3376) and of MLD (RFC 2710, RFC 3810).
+//! IGMP messages (RFC 1112, RFC 2236, RFC 3376) and MLD messages (RFC 2710, RFC 3810).
 //!
-//! MLD is IGMP for IPv6: types, addresses and checksum differ, and the rest is the same. Its messages are
-//! messages of ICMPv6.
+//! MLD is the equivalent of IGMP for IPv6. It has other types, addresses and checksums, and the
+//! same structure. MLD messages are ICMPv6 messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,27 +13,27 @@ use crate::{
     record::records,
 };
 
-/// The content of a message, which its type decides.
+/// The content of a message, which depends on its type.
 #[derive(Clone, Copy)]
 enum MessageContent {
     Query,
-    /// A report of one group, or its end.
+    /// The message is a report or leave of one group.
     One(Membership),
-    /// The group records of the newest version.
+    /// The message has group records (IGMPv3 or MLDv2).
     Records,
 }
 
-/// The protocol in the pseudo-header of a checksum (RFC 8200, 8.1).
+/// The protocol field in the pseudo-header of a checksum (RFC 8200, 8.1).
 const ICMPV6: [u8; 4] = [0, 0, 0, 58];
 
-/// Number of octets before the group of a message of IGMP.
+/// Number of octets before the group in an IGMP message.
 const IGMP_GROUP_AT: usize = 4;
-/// Number of octets before the group of a message of MLD.
+/// Number of octets before the group in an MLD message.
 const MLD_GROUP_AT: usize = 8;
 /// Number of octets before the number of records, in both protocols.
 const COUNT_AT: usize = 6;
 
-/// Reads a message of IGMP from `source`.
+/// Parses an IGMP message; `source` is the source address of its packet.
 pub(crate) fn igmp(
     source: Ipv4Addr,
     message: MessageOctets<'_>,
@@ -51,7 +51,7 @@ pub(crate) fn igmp(
     content.read::<4>(source.into(), IGMP_GROUP_AT, message)
 }
 
-/// Reads a message of MLD, in a packet with this source and destination.
+/// Parses an MLD message, in a packet with the given source and destination.
 pub(crate) fn mld(
     [source, destination]: [Ipv6Addr; 2],
     message: MessageOctets<'_>,
@@ -77,7 +77,7 @@ fn message_type(mut message: MessageOctets<'_>) -> Result<u8, MembershipError> {
 }
 
 impl MessageContent {
-    /// Reads a message with addresses of `SIZE` octets.
+    /// Parses a message of either protocol, with addresses of `SIZE` octets.
     fn read<const SIZE: usize>(
         self,
         source: IpAddr,

@@ -1,4 +1,4 @@
-//! The meaning of a frame of IGMP or MLD for its port.
+//! The content of an IGMP or MLD frame that is relevant for the port that received it.
 
 use std::net::IpAddr;
 
@@ -8,21 +8,21 @@ use crate::{
     membership::{igmp, mld},
 };
 
-/// The part of a frame of IGMP or MLD that a switch uses.
+/// The parts of an IGMP or MLD message that a switch uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MembershipMessage {
-    /// A query: a multicast router is behind the port.
+    /// A query: a multicast router is reached by the port.
     Query,
-    /// Hosts behind the port join or leave groups, in this order.
+    /// Hosts reached by the port join or leave groups, in this order.
     Report(Vec<MembershipRecord>),
 }
 
-/// A multicast group, and whether a host wants it.
+/// A multicast group, and whether a host joins or leaves it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct MembershipRecord {
-    /// The group: always a multicast address.
+    /// The multicast group; the address is always a multicast address.
     pub group: IpAddr,
-    /// The request of the host.
+    /// The request of the host: to join or to leave the group.
     pub membership: Membership,
 }
 
@@ -36,14 +36,14 @@ pub enum Membership {
 }
 
 impl MembershipMessage {
-    /// Reads an Ethernet frame, with any number of VLAN tags.
+    /// Parses an Ethernet frame with any number of VLAN tags.
     ///
-    /// Linear in the length of the frame, and so is the number of records.
+    /// The time, and the number of records, are linear in the length of the frame.
     ///
     /// # Errors
     ///
-    /// If the frame is no query, report or leave of IGMP or MLD, is broken, or is a query without a
-    /// source address.
+    /// If the frame is not a query, report or leave of IGMP or MLD. Also if it is malformed, or a
+    /// query without a source address.
     pub fn parse(frame: &[u8]) -> Result<Self, MembershipError> {
         match ip_payload(frame)? {
             IpPayload::Igmp { source, message } => igmp(source, message),
@@ -53,7 +53,7 @@ impl MembershipMessage {
 }
 
 impl MembershipRecord {
-    /// Returns a record, unless the group is not a multicast address.
+    /// Returns a record; `None` if the group is not a multicast address.
     pub(crate) fn of(group: impl Into<IpAddr>, membership: Membership) -> Option<Self> {
         let group = group.into();
         group.is_multicast().then_some(Self { group, membership })

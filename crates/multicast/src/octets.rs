@@ -1,4 +1,4 @@
-//! A reader of octets that never reads past their end.
+//! A reader of octets that returns an error instead of reading past their end.
 
 use crate::error::MembershipError;
 
@@ -6,7 +6,7 @@ use crate::error::MembershipError;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageOctets<'a> {
     unread: &'a [u8],
-    /// Length of the frame, for errors.
+    /// Length of the whole frame, for errors.
     frame_length: usize,
 }
 
@@ -15,7 +15,7 @@ impl<'a> MessageOctets<'a> {
         Self { unread: frame, frame_length: frame.len() }
     }
 
-    /// Returns the next octets.
+    /// Returns the next `COUNT` octets.
     pub(crate) fn take<const COUNT: usize>(&mut self) -> Result<[u8; COUNT], MembershipError> {
         let (first, rest) = self.unread.split_first_chunk().ok_or_else(|| self.short())?;
         self.unread = rest;
@@ -27,19 +27,19 @@ impl<'a> MessageOctets<'a> {
         self.take().map(u16::from_be_bytes)
     }
 
-    /// Skips the next octets.
+    /// Skips the next `count` octets.
     pub(crate) fn skip(&mut self, count: usize) -> Result<(), MembershipError> {
         self.unread = self.unread.get(count..).ok_or_else(|| self.short())?;
         Ok(())
     }
 
-    /// Keeps the first of the unread octets, and drops padding after them.
+    /// Keeps the first `count` unread octets, and drops padding after them.
     pub(crate) fn keep(&mut self, count: usize) -> Result<(), MembershipError> {
         self.unread = self.unread.get(..count).ok_or_else(|| self.short())?;
         Ok(())
     }
 
-    /// Returns a reader of a part of the same frame.
+    /// Returns a reader of `part`, a part of the same frame.
     pub(crate) const fn at(self, part: &'a [u8]) -> Self {
         Self { unread: part, ..self }
     }
@@ -49,7 +49,7 @@ impl<'a> MessageOctets<'a> {
         self.unread
     }
 
-    /// Returns the error of a frame that ends too early.
+    /// Returns the error that the frame ends too early.
     pub(crate) const fn short(&self) -> MembershipError {
         MembershipError::Short { length: self.frame_length }
     }

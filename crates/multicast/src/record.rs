@@ -1,6 +1,6 @@
-//! Group records of the reports of IGMPv3 and MLDv2 (RFC 3376, 4.2.4; RFC 3810, 5.2.5).
+//! Group records in the reports of IGMPv3 and MLDv2 (RFC 3376, 4.2.4; RFC 3810, 5.2.5).
 //!
-//! Both have one layout, with addresses of another size.
+//! The records of both protocols have the same layout, with addresses of different size.
 
 use std::net::IpAddr;
 
@@ -10,19 +10,20 @@ use crate::{
     octets::MessageOctets,
 };
 
-/// The group has these sources, in an answer to a query.
+/// Record type: current sources of the group, in an answer to a query.
 const MODE_IS_INCLUDE: u8 = 1;
-/// The group has these sources from now on.
+/// Record type: the group has exactly these sources from now on.
 const CHANGE_TO_INCLUDE_MODE: u8 = 3;
-/// The last known type.
+/// Record type: the highest known number.
 const BLOCK_OLD_SOURCES: u8 = 6;
 
-/// The auxiliary data of a record is counted in words of this size.
+/// Length in octets of the words in which auxiliary data is counted.
 const AUXILIARY_BYTES: usize = 4;
 
-/// Reads the `count` records of a report, with addresses of `SIZE` octets.
+/// Parses the `count` records of a report, with addresses of `SIZE` octets.
 ///
-/// A record of another type says nothing, and neither does one that is cut short, with all that follow.
+/// A record of an unknown type is ignored. If a record is cut short, it and all further records are
+/// ignored.
 pub(crate) fn records<const SIZE: usize>(
     octets: MessageOctets<'_>,
     count: u16,
@@ -32,7 +33,7 @@ where
 {
     let mut octets = octets;
     let mut records = Vec::new();
-    // A record takes at least eight octets, so the frame bounds the list as well.
+    // Each record consumes at least eight octets, so the frame also bounds the list.
     for _ in 0..count {
         let Ok((record, length)) = head::<SIZE>(&mut octets) else { break };
         records.extend(record);
@@ -43,9 +44,9 @@ where
     records
 }
 
-/// Reads a record up to its sources, and returns the length of the rest.
+/// Parses a record up to its sources; returns the length of the rest too.
 ///
-/// A record of an unknown type, or of no multicast group, is `None`.
+/// The result has no record if its type is unknown, or its group is not a multicast group.
 fn head<const SIZE: usize>(
     octets: &mut MessageOctets<'_>,
 ) -> Result<(Option<MembershipRecord>, usize), MembershipError>

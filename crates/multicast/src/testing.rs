@@ -1,17 +1,18 @@
-//! Frames of IGMP and MLD, and the function of the fuzz target.
+//! IGMP and MLD frames for tests, and the function of the fuzz target.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::{Membership, MembershipError, MembershipMessage, MembershipRecord};
 
-/// Returns a frame with a message of IGMP, and completes its checksum.
+/// Returns a frame with an IGMP message, with a correct checksum.
 ///
-/// The destination is that of IPv4 and of Ethernet. A message of fewer than four octets stays as it is.
+/// `destination` is the IPv4 destination; the Ethernet destination follows from it. A message of
+/// fewer than four octets is not changed.
 #[must_use]
 pub fn igmp_frame(source: Ipv4Addr, destination: Ipv4Addr, message: &[u8]) -> Vec<u8> {
     let [_, b, c, d] = destination.octets();
     let mut frame = vec![1, 0, 0x5e, b & 0x7f, c, d, 2, 0, 0, 0, 0, 1, 8, 0];
-    // With the option that tells routers to look at the packet.
+    // The header has the router alert option.
     let total = u16::try_from(message.len().saturating_add(24)).unwrap_or(u16::MAX);
     frame.extend([0x46, 0xc0]);
     frame.extend(total.to_be_bytes());
@@ -23,9 +24,9 @@ pub fn igmp_frame(source: Ipv4Addr, destination: Ipv4Addr, message: &[u8]) -> Ve
     frame
 }
 
-/// Returns a frame with a message of MLD, and completes its checksum.
+/// Returns a frame with an MLD message, with a correct checksum.
 ///
-/// As [`igmp_frame`], with a hop-by-hop header.
+/// Like [`igmp_frame`], with a hop-by-hop header.
 #[must_use]
 pub fn mld_frame(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Vec<u8> {
     let [.., a, b, c, d] = destination.octets();
@@ -43,7 +44,7 @@ pub fn mld_frame(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Vec
     frame
 }
 
-/// Returns a message with its checksum, which also covers the octets `before` it.
+/// Returns a message with its checksum, which also covers the octets in `before`.
 fn with_checksum(message: &[u8], before: &[u8]) -> Vec<u8> {
     let mut message = message.to_vec();
     if let Some(field) = message.get_mut(2..4) {
@@ -55,7 +56,7 @@ fn with_checksum(message: &[u8], before: &[u8]) -> Vec<u8> {
         let weight = if index % 2 == 0 { 256 } else { 1 };
         sum = sum.saturating_add(u64::from(*octet).saturating_mul(weight));
     }
-    // The remainder by 65535 adds the carries.
+    // The remainder modulo 65535 adds the carries.
     let folded = if sum == 0 { 0 } else { (sum.saturating_sub(1) % 0xffff).saturating_add(1) };
     let checksum = u16::try_from(folded).unwrap_or_default() ^ 0xffff;
     if let Some(field) = message.get_mut(2..4) {
@@ -64,17 +65,18 @@ fn with_checksum(message: &[u8], before: &[u8]) -> Vec<u8> {
     message
 }
 
-/// Checks the promises of [`MembershipMessage::parse`] for any octets.
+/// Checks properties of [`MembershipMessage::parse`] for any octets.
 ///
-/// The first octet chooses a packet, and the others are its message. They are also read as a frame.
+/// The first octet selects a kind of packet, and the others are its message. All octets are also
+/// parsed as a frame.
 ///
 /// # Panics
 ///
-/// One of these promises is broken:
+/// If one of these properties does not hold:
 ///
-/// - Each record names a multicast group, and has at least eight octets of the frame.
-/// - A message with a right checksum has the meaning that a plain decoder finds.
-/// - A message with a wrong checksum has no meaning.
+/// - Each record names a multicast group, and takes at least eight octets of the frame.
+/// - A message with a correct checksum has the content that a simple decoder finds.
+/// - A message with a wrong checksum is refused.
 pub fn fuzz_multicast(data: &[u8]) {
     if let Ok(MembershipMessage::Report(records)) = MembershipMessage::parse(data) {
         assert!(records.iter().all(|record| record.group.is_multicast()), "{records:?}");
@@ -103,7 +105,7 @@ pub fn fuzz_multicast(data: &[u8]) {
     }
 }
 
-/// Returns the meaning of a message with a right checksum.
+/// Returns the content of a message with a correct checksum, by a simple decoder.
 fn plainly(message: &[u8], is_mld: bool, has_source: bool) -> Option<MembershipMessage> {
     let octet = |at: usize| message.get(at).copied();
     let number =

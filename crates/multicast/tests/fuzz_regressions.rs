@@ -1,4 +1,4 @@
-//! Seeds and past findings of the fuzz target, and any other octets.
+//! Runs seeds and past findings of the fuzz target, and random octets.
 #![cfg(feature = "testing")]
 
 use std::{fs, path::Path};
@@ -17,7 +17,7 @@ fn fuzz_regressions() {
     assert!(count > 0, "the target has seeds");
 }
 
-/// A message with few values, so that records follow each other.
+/// Generates messages of few different values, so that records follow each other.
 fn message() -> impl Strategy<Value = Vec<u8>> {
     let kind =
         prop::sample::select(vec![0x11, 0x12, 0x16, 0x17, 0x22, 0x22, 130, 131, 132, 143, 143, 1]);

@@ -21,9 +21,9 @@ fn mld(kind: u8, group: Ipv6Addr) -> Vec<u8> {
     mld_frame(HOST6, GROUP6, &[&[kind, 0, 0, 0, 0, 0, 0, 0], &group.octets()[..]].concat())
 }
 
-/// Returns a report of IGMPv3 or MLDv2 with these records.
+/// Returns an IGMPv3 or MLDv2 report with the given records.
 ///
-/// Each has a type, a number of sources, and a group.
+/// Each record has a type, a number of sources, and a group.
 fn report(records: &[(u8, u8, IpAddr)]) -> Vec<u8> {
     let is_mld = records.iter().any(|(_, _, group)| group.is_ipv6());
     let kind = if is_mld { 143 } else { 0x22 };
@@ -63,9 +63,9 @@ fn each_kind_of_message_has_its_meaning() {
     assert_eq!(parse(mld(132, GROUP6)), Ok(one(GROUP6, Leave)));
 }
 
-/// A record leaves if it includes no source.
+/// A record that includes no source leaves its group.
 ///
-/// A record of an unknown type is left out, and the next ones count.
+/// A record of an unknown type is ignored, and the following records are used.
 #[test]
 fn records_of_reports_join_and_leave() {
     for group in [IpAddr::V4(GROUP), IpAddr::V6(GROUP6)] {
@@ -161,13 +161,13 @@ fn broken_frames_of_mld_are_refused_with_their_reason() {
     assert_eq!(silent, Err(MembershipError::QueryWithoutSource));
 }
 
-/// Headers before the message may also be routing and destination options.
+/// The headers before the message may include routing and destination options.
 #[test]
 fn extension_headers_are_skipped() {
     let frame = mld(131, GROUP6);
     let plain = MembershipMessage::parse(&frame);
     let mut other = frame;
-    // Destination options of 16 octets after the hop-by-hop header.
+    // Destination options of 16 octets follow the hop-by-hop header.
     other[54] = 60;
     let options = [58, 1, 1, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     other.splice(62..62, options);

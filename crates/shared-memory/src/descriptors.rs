@@ -1,4 +1,4 @@
-//! Bytes with descriptors over a Unix socket.
+//! Sending and receiving file descriptors with bytes over a Unix socket.
 //!
 //! Source: unix(7), `SCM_RIGHTS`.
 #![expect(unsafe_code, reason = "control messages, which std does not have")]
@@ -11,33 +11,33 @@ use std::{
     ptr,
 };
 
-/// The maximum number of descriptors with one message.
+/// The maximum number of descriptors that are sent or received with one message.
 pub const DESCRIPTORS_MAX: usize = 8;
 
-/// Bytes as they arrived.
+/// Received bytes, with their descriptors.
 #[derive(Debug)]
 pub struct ReceivedBytes {
-    /// Number of bytes; 0 if the other side has closed the connection.
+    /// Number of received bytes; 0 if the other side has closed the connection.
     pub length: usize,
-    /// The descriptors that came with the bytes.
+    /// The descriptors that were received with the bytes.
     pub descriptors: Vec<OwnedFd>,
-    /// Set if more descriptors came, which the system has closed.
+    /// Set if more descriptors were sent; the kernel has closed the additional ones.
     pub has_lost_descriptors: bool,
 }
 
-/// Room for the descriptors of a message, aligned for its header.
+/// A buffer for the descriptors of a message, aligned for its control header.
 #[repr(C, align(8))]
 struct ControlBuffer([u8; CONTROL_BYTES]);
 
 const DESCRIPTORS_BYTES: usize = DESCRIPTORS_MAX * size_of::<RawFd>();
-/// Header and descriptors, with the padding of `CMSG_SPACE`.
+/// Length of the control header and descriptors, with the padding of `CMSG_SPACE`.
 const CONTROL_BYTES: usize = size_of::<libc::cmsghdr>() + DESCRIPTORS_BYTES + 16;
 
-/// Receives bytes and the descriptors that come with them.
+/// Receives bytes, and the descriptors that accompany them.
 ///
 /// # Errors
 ///
-/// If the socket fails, or has nothing to read and does not block.
+/// If the socket fails, or is non-blocking and has nothing to read.
 pub fn receive_with_descriptors(socket: &impl AsFd, bytes: &mut [u8]) -> io::Result<ReceivedBytes> {
     let mut control = ControlBuffer([0; CONTROL_BYTES]);
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
@@ -55,7 +55,7 @@ pub fn receive_with_descriptors(socket: &impl AsFd, bytes: &mut [u8]) -> io::Res
     Ok(ReceivedBytes { length, descriptors, has_lost_descriptors })
 }
 
-/// Takes the descriptors of a message that was received.
+/// Takes the descriptors out of a received message.
 fn taken_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut taken = Vec::new();
     // SAFETY: the system has filled the control buffer of the message, which still exists.
@@ -84,17 +84,17 @@ fn taken_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
     taken
 }
 
-/// Sends bytes with descriptors, without a signal if the peer has gone.
+/// Sends bytes with descriptors; raises no `SIGPIPE` if the peer has gone.
 ///
-/// Returns the number of bytes that were sent.
+/// Returns the number of sent bytes.
 ///
 /// # Errors
 ///
-/// If the socket fails, or has no room and does not block.
+/// If the socket fails, or is non-blocking and has no room.
 ///
 /// # Panics
 ///
-/// Panics with more than [`DESCRIPTORS_MAX`] descriptors.
+/// Panics if there are more than [`DESCRIPTORS_MAX`] descriptors.
 pub fn send_with_descriptors(
     socket: &impl AsFd,
     bytes: &[u8],

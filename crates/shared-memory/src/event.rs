@@ -14,31 +14,31 @@ use nix::{
 
 use crate::{read_at_once::read_at_once, signal_at_once::EventSignaller};
 
-/// A reason why a descriptor cannot be used for notifications.
+/// The reason why a descriptor cannot be used for notifications.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// The descriptor is something else.
+    /// The descriptor is not an eventfd.
     #[error("the descriptor for notifications is {0}, not an eventfd")]
     NotAnEventFd(String),
-    /// The system refused a request.
+    /// A system call failed.
     #[error("the descriptor for notifications is not usable: {0}")]
     System(#[from] io::Error),
 }
 
-/// The name of an eventfd in `/proc`.
+/// The target of the link in `/proc/self/fd` of an eventfd.
 const EVENT_FD: &str = "anon_inode:[eventfd]";
 
 /// Takes an eventfd of another process, and sets it to non-blocking.
 ///
-/// Threads that move frames read and write events, and must not wait. Reading or writing another kind
-/// of file could block, so it is refused.
+/// Threads that move frames read and write eventfds, and must not wait. Reading or writing another
+/// kind of file could block, so it is refused.
 ///
 /// The other process shares the flags of the eventfd, and may clear `O_NONBLOCK` again. So neither
-/// [`reset`] nor [`notify`] relies on the flag.
+/// [`reset`] nor [`notify`] relies on this flag.
 ///
 /// # Errors
 ///
-/// If the descriptor is not an eventfd, or the system refuses a request.
+/// If the descriptor is not an eventfd, or a system call fails.
 pub fn accept_event(descriptor: OwnedFd) -> Result<File, EventError> {
     let target = fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))?;
     if target.as_os_str() != EVENT_FD {
@@ -51,17 +51,19 @@ pub fn accept_event(descriptor: OwnedFd) -> Result<File, EventError> {
 }
 
 thread_local! {
-    /// The signaller of this thread, from its first notification on; `None` if the system has none.
+    /// The signaller of this thread, created by its first notification.
+    ///
+    /// It is `None` if the kernel does not provide one.
     static SIGNALLER: RefCell<Option<EventSignaller>> = RefCell::new(EventSignaller::new().ok());
 }
 
-/// Sets an event.
+/// Sets an eventfd, which notifies the other process.
 ///
-/// The call never waits, whatever the flags and the counter of the eventfd are. On systems without
-/// asynchronous requests it waits if the other process clears `O_NONBLOCK` and fills the counter within
-/// this call.
+/// The call never waits, whatever the flags and the counter of the eventfd are. If the kernel has
+/// no asynchronous requests, there is one exception. The call waits if the other process clears
+/// `O_NONBLOCK` and fills the counter during the call.
 pub fn notify(event: &File) {
-    // A thread that ends may have no signaller any more.
+    // The signaller of a thread that is ending may already be dropped.
     let is_set = SIGNALLER.try_with(|signaller| {
         let mut signaller = signaller.borrow_mut();
         signaller.as_mut().is_some_and(|signaller| signaller.signal(event).is_ok())
@@ -71,7 +73,7 @@ pub fn notify(event: &File) {
     }
 }
 
-/// Sets an event, unless its counter is full at this moment.
+/// Sets an eventfd, unless its counter is full at this moment.
 fn notify_unless_full(mut event: &File) {
     // The counter is full only if the other side has not read earlier notifications.
     if is_ready(event, PollFlags::POLLOUT) {
@@ -79,10 +81,11 @@ fn notify_unless_full(mut event: &File) {
     }
 }
 
-/// Resets an event.
+/// Resets an eventfd to zero.
 ///
-/// The call never waits, whatever the flags of the eventfd are. On systems without `RWF_NOWAIT` for
-/// eventfds it waits if the other process reads the event within this call.
+/// The call never waits, whatever the flags of the eventfd are. If the kernel does not support
+/// `RWF_NOWAIT` for eventfds, the call waits if the other process reads the eventfd during the
+/// call.
 pub fn reset(mut event: &File) {
     let mut counter = [0; 8];
     let Err(error) = read_at_once(event, &mut counter) else { return };
@@ -91,11 +94,11 @@ pub fn reset(mut event: &File) {
     }
 }
 
-/// Returns whether a request would not wait at this moment.
+/// Returns whether a read or write would not block at this moment.
 fn is_ready(event: &File, request: PollFlags) -> bool {
     let mut polled = [PollFd::new(event.as_fd(), request)];
     let count = poll(&mut polled, PollTimeout::ZERO);
-    // A counter beyond its range is an error of the eventfd, and no room.
+    // For a counter beyond its range, the kernel reports an error, and no room.
     let is_met = |event: &PollFd<'_>| event.revents().is_some_and(|met| met.contains(request));
     count.is_ok() && polled.iter().any(is_met)
 }
@@ -116,7 +119,7 @@ mod tests {
 
     #[test]
     fn only_an_eventfd_is_accepted() {
-        // It blocks as long as it has not been accepted.
+        // The eventfd blocks until it is accepted.
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
         let event = accept_event(event.into()).unwrap();
         notify(&event);
@@ -130,7 +133,7 @@ mod tests {
         }
     }
 
-    /// Runs a function in another thread, and checks that it returns.
+    /// Runs a function in another thread, and checks that it returns in time.
     fn returns(function: impl FnOnce() + Send + 'static) {
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
@@ -150,7 +153,7 @@ mod tests {
         assert!(!flags.contains(OFlag::O_NONBLOCK), "both share the flags");
         let unset = event.try_clone().unwrap();
         returns(move || reset(&unset));
-        // The greatest value of the counter.
+        // The counter gets its greatest value.
         own.write(u64::MAX - 1).unwrap();
         let full = event.try_clone().unwrap();
         returns(move || notify(&full));

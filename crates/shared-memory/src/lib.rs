@@ -1,14 +1,15 @@
 //! Memory and descriptors that another process shares over a Unix socket.
 //!
-//! The protocols of vhost-user and of memif pass files and eventfds, and put their rings and buffers
-//! into these files. This crate has the parts that both need, and all unsafe code for them:
+//! The protocols vhost-user and memif pass files and eventfds, and have their rings and buffers in
+//! these files. This crate contains the parts that both protocols need, and all unsafe code for
+//! them:
 //!
 //! - [`SharedMapping`] is a mapped part of a file, which the other process may write at any moment.
 //! - [`send_with_descriptors`] and [`receive_with_descriptors`] pass bytes with descriptors.
-//! - [`accept_event`] takes an eventfd of the other process.
-//! - [`LinkState`] is the state of the link to the other process, and [`PeerLog`] limits the log lines about
-//!   it.
-//! - [`SocketFile`] removes the file of a socket that was listened at.
+//! - [`accept_event`] accepts an eventfd of the other process.
+//! - [`LinkState`] is the state of the link to the other process, and [`PeerLog`] limits the log
+//!   lines about that process.
+//! - [`SocketFile`] removes the file of a listening socket.
 //! - [`PolledFrames`] and [`SentFrames`] are results of moving frames.
 //! - [`WakeSet`] wakes a thread that waits for events of several queues.
 //!

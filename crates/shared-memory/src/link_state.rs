@@ -1,4 +1,4 @@
-//! The state of a link, which one thread sets and others read.
+//! The state of a link, which one thread sets and other threads read.
 
 use std::time::Duration;
 
@@ -22,13 +22,13 @@ impl<L: Clone> LinkState<L> {
         self.state.lock().clone()
     }
 
-    /// Sets the state, and wakes all threads that wait for one.
+    /// Sets the state, and wakes all threads in [`Self::wait_for`].
     pub fn set(&self, state: L) {
         *self.state.lock() = state;
         self.changed.notify_all();
     }
 
-    /// Waits for a state, for `timeout` at most; returns whether it is reached.
+    /// Waits at most `timeout` for a state; returns whether it is reached.
     pub fn wait_for(&self, timeout: Duration, mut is_reached: impl FnMut(&L) -> bool) -> bool {
         let mut state = self.state.lock();
         let result = self.changed.wait_while_for(&mut state, |state| !is_reached(state), timeout);

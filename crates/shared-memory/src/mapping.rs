@@ -1,11 +1,12 @@
-//! A part of a file that is mapped, and that another process may write.
+//! A mapped part of a file that another process may write.
 //!
-//! The other process may write at any moment. So no Rust reference points into the memory: values are
-//! copied out once, and only the copies are checked and used. Words that both sides access as a whole
-//! are atomics. Every access is checked against the mapping, which exists as long as its value.
+//! The other process may write at any moment. So no Rust reference points into the memory: bytes
+//! are copied out once, and only the copies are checked and used. Words that both sides access as a
+//! whole are atomics. Every access is checked against the mapping, which exists as long as its
+//! value.
 //!
-//! A mapping does not keep the other process from truncating the file. The system then ends this
-//! process with `SIGBUS`, unless the file is sealed ([`SharedMapping::sealed`]).
+//! The other process may truncate the file despite the mapping. An access then ends this process
+//! with `SIGBUS`, unless the file is sealed ([`SharedMapping::sealed`]).
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
 use std::{
@@ -32,11 +33,11 @@ use nix::{
 pub struct SharedMapping {
     /// First mapped byte.
     address: NonNull<u8>,
-    /// Number of mapped bytes, a multiple of the page size.
+    /// Number of mapped bytes: a multiple of the page size.
     mapped: usize,
-    /// First byte of the part in the mapping.
+    /// Offset of the first byte of the part from `address`.
     start: usize,
-    /// Length of the part.
+    /// Length of the part in bytes.
     length: usize,
 }
 
@@ -46,16 +47,16 @@ unsafe impl Send for SharedMapping {}
 // both sides share as atomics.
 unsafe impl Sync for SharedMapping {}
 
-/// A reason why a part of a file is not mapped.
+/// The reason why a part of a file is not mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The part is empty, or longer than half of the address space.
     #[error("a memory region of {0} bytes is empty or too long")]
     Length(u64),
-    /// The file ends before the part does.
+    /// The file is shorter than the end of the part.
     #[error("a memory region ends at byte {end} of a file with {length} bytes")]
     ShortFile {
-        /// The end of the part in the file.
+        /// The end of the part, as offset in the file.
         end: u64,
         /// The length of the file.
         length: u64,
@@ -65,14 +66,14 @@ pub enum MapError {
         "a memory region is in a file that its owner can shorten: seal the file with F_SEAL_SHRINK"
     )]
     NotSealed,
-    /// The other process could give pages of the file back to the system.
+    /// The other process could return pages of the file to the kernel.
     ///
-    /// The seal does not forbid it, and huge pages may be used up afterwards.
+    /// No seal forbids this, and the kernel may have no huge pages left for later accesses.
     #[error(
         "a memory region is in a file of huge pages, which its owner can give back: use pages of the usual size"
     )]
     HugePages,
-    /// The system refused to map the file.
+    /// The kernel refused to map the file.
     #[error("a memory region cannot be mapped: {0}")]
     System(#[from] io::Error),
 }
@@ -80,22 +81,22 @@ pub enum MapError {
 /// Maximum length of a mapping: 2^46 bytes, half of the address space of a process.
 const LENGTH_MAX: u64 = 1 << 46;
 
-/// Bytes of the smallest page.
+/// Size of the smallest page in bytes.
 const PAGE: u64 = 4096;
 
-/// Bytes of a line of the processor's caches.
+/// Size of a cache line of the processor in bytes.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
 
-/// Number of bytes that are prefetched of a range of unknown use.
+/// Number of bytes to prefetch if it is not known how much of a range is used.
 const PREFETCHED: usize = 128;
 
 impl SharedMapping {
-    /// Maps `length` bytes of a file from the byte `offset` on.
+    /// Maps `length` bytes of a file, from the byte `offset` on.
     ///
     /// # Errors
     ///
-    /// If the file is shorter, or the system refuses.
+    /// If the file is too short, or a system call fails.
     pub fn new(file: &impl AsFd, offset: u64, length: u64) -> Result<Self, MapError> {
         let file = file.as_fd();
         let (end, block) = checked_end(file, offset, length)?;
@@ -118,14 +119,15 @@ impl SharedMapping {
         Ok(Self { address, mapped, start, length })
     }
 
-    /// Maps the first `length` bytes of a file in memory that keeps its pages.
+    /// Maps the first `length` bytes of a file in memory that cannot be shortened.
     ///
-    /// Nobody can shorten the file: it gets the seal against that if it has none yet. An owner that gives
-    /// single pages back leaves new ones in their places, except in a file of huge pages.
+    /// If the file does not have the seal against shortening, the call adds it. If the owner
+    /// returns single pages to the kernel, new pages of zeros replace them, except in a file of
+    /// huge pages.
     ///
     /// # Errors
     ///
-    /// As [`Self::new`], and if the file cannot be sealed or has huge pages.
+    /// Like [`Self::new`]; also if the file cannot be sealed, or has huge pages.
     pub fn sealed(file: &impl AsFd, length: u64) -> Result<Self, MapError> {
         let has_seal = || {
             let seals = fcntl(file.as_fd(), FcntlArg::F_GET_SEALS);
@@ -134,7 +136,7 @@ impl SharedMapping {
             })
         };
         if !has_seal() {
-            // The owner may have forbidden further seals: the check below finds that.
+            // The owner may have forbidden further seals, which the check below detects.
             let _ = fcntl(file.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::F_SEAL_SHRINK));
         }
         if !has_seal() {
@@ -146,21 +148,21 @@ impl SharedMapping {
         Self::new(file, 0, length)
     }
 
-    /// Returns the length, in bytes.
+    /// Returns the length of the part in bytes.
     #[inline]
     #[must_use]
     pub const fn length(&self) -> usize {
         self.length
     }
 
-    /// Returns whether `alignment` divides the address of a byte.
+    /// Returns whether the address of a byte is a multiple of `alignment`.
     #[must_use]
     pub fn is_aligned(&self, offset: usize, alignment: usize) -> bool {
         let first = self.place(offset, 0);
         first.is_some_and(|first| first.addr().get().is_multiple_of(alignment))
     }
 
-    /// Returns the address of bytes; `None` if they are not all in the mapping.
+    /// Returns the address of a range of bytes; `None` if it exceeds the mapping.
     #[inline]
     fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(length)?;
@@ -171,7 +173,7 @@ impl SharedMapping {
         Some(unsafe { self.address.add(self.start + offset) })
     }
 
-    /// Copies bytes out; returns false if they are not all in the mapping.
+    /// Copies bytes out of the mapping; returns false if the range exceeds it.
     #[inline]
     #[must_use]
     pub fn read(&self, offset: usize, to: &mut [u8]) -> bool {
@@ -183,7 +185,7 @@ impl SharedMapping {
         true
     }
 
-    /// Copies bytes in; returns false if they are not all in the mapping.
+    /// Copies bytes into the mapping; returns false if the range exceeds it.
     #[inline]
     #[must_use]
     pub fn write(&self, offset: usize, from: &[u8]) -> bool {
@@ -199,7 +201,7 @@ impl SharedMapping {
         self.prefetch_to_read(offset, length.min(PREFETCHED));
     }
 
-    /// Prefetches a whole range, to read it.
+    /// Prefetches a whole range, for reading.
     #[inline]
     pub fn prefetch_to_read(&self, offset: usize, length: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -216,10 +218,10 @@ impl SharedMapping {
         let _ = (offset, length);
     }
 
-    /// Prefetches a whole range, to write it.
+    /// Prefetches a whole range, for writing.
     ///
-    /// In a build for processors with PREFETCHW, the hint also takes the range from the caches of
-    /// other processors. Other builds prefetch as to read.
+    /// In a build for processors with PREFETCHW, the hint also takes the range out of the caches of
+    /// other processors. Other builds prefetch as for reading.
     #[inline]
     pub fn prefetch_to_write(&self, offset: usize, length: usize) {
         #[cfg(target_arch = "x86_64")]
@@ -236,9 +238,9 @@ impl SharedMapping {
         let _ = (offset, length);
     }
 
-    /// Loads an aligned word (`Acquire`), in the byte order of this machine.
+    /// Loads an aligned 16-bit word (`Acquire`), in the byte order of this machine.
     ///
-    /// The other side stores it after the bytes that it announces.
+    /// The other side stores the word after the bytes that the word announces.
     #[inline]
     #[must_use]
     pub fn load(&self, offset: usize) -> Option<u16> {
@@ -248,9 +250,9 @@ impl SharedMapping {
         Some(unsafe { AtomicU16::from_ptr(word.as_ptr()) }.load(Acquire))
     }
 
-    /// Stores an aligned word (`Release`), in the byte order of this machine.
+    /// Stores an aligned 16-bit word (`Release`), in the byte order of this machine.
     ///
-    /// The other side loads it before the bytes that it announces.
+    /// The other side loads the word before the bytes that the word announces.
     #[inline]
     #[must_use]
     pub fn store(&self, offset: usize, value: u16) -> bool {
@@ -260,7 +262,7 @@ impl SharedMapping {
         true
     }
 
-    /// Stores an aligned word of 32 bits, as [`Self::store`].
+    /// Stores an aligned 32-bit word, like [`Self::store`].
     #[inline]
     #[must_use]
     pub fn store_u32(&self, offset: usize, value: u32) -> bool {
@@ -270,7 +272,7 @@ impl SharedMapping {
         true
     }
 
-    /// Loads an aligned word of 64 bits, as [`Self::load`].
+    /// Loads an aligned 64-bit word, like [`Self::load`].
     #[inline]
     #[must_use]
     pub fn load_u64(&self, offset: usize) -> Option<u64> {
@@ -279,7 +281,7 @@ impl SharedMapping {
         Some(unsafe { AtomicU64::from_ptr(word.as_ptr()) }.load(Acquire))
     }
 
-    /// Stores an aligned word of 64 bits, as [`Self::store`].
+    /// Stores an aligned 64-bit word, like [`Self::store`].
     #[inline]
     #[must_use]
     pub fn store_u64(&self, offset: usize, value: u64) -> bool {
@@ -289,9 +291,10 @@ impl SharedMapping {
         true
     }
 
-    /// Sets bits of a byte that the other side may exchange meanwhile (`Release`).
+    /// Sets bits of a byte atomically (`Release`);
+    /// the other side may change the byte too.
     ///
-    /// Returns false if the byte is not in the mapping.
+    /// Returns false if the byte is outside of the mapping.
     #[inline]
     #[must_use]
     pub fn set_bits(&self, offset: usize, bits: u8) -> bool {
@@ -309,7 +312,7 @@ impl SharedMapping {
     }
 }
 
-/// Returns the end of a part in its file, and the size of the blocks of the file.
+/// Returns the end of a part in its file, and the block size of the file.
 fn checked_end(file: BorrowedFd<'_>, offset: u64, length: u64) -> Result<(u64, u64), MapError> {
     let end = offset.checked_add(length).filter(|_| (1..=LENGTH_MAX).contains(&length));
     let end = end.ok_or(MapError::Length(length))?;
@@ -403,7 +406,7 @@ mod tests {
         assert!(matches!(SharedMapping::sealed(&other, 0x2000), Err(MapError::NotSealed)));
     }
 
-    /// The file needs no free huge page as long as nobody maps it.
+    /// While no process maps the file, it needs no free huge page.
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     #[test]
     fn a_file_of_huge_pages_keeps_no_pages() {

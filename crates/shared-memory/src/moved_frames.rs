@@ -5,7 +5,7 @@
 pub struct PolledFrames {
     /// Number of frames that were taken, including refused frames.
     pub frames: usize,
-    /// Unset if the descriptor to wait for becomes readable for the next frame.
+    /// Unset if the receiver's descriptor becomes readable for the next frame.
     pub may_have_more: bool,
 }
 
@@ -14,7 +14,7 @@ pub struct PolledFrames {
 pub struct SentFrames {
     /// Number of frames that were sent.
     pub frames: usize,
-    /// Reason why no more frames were sent.
+    /// Reason why no further frames were sent.
     pub end: SendEnd,
 }
 
@@ -26,16 +26,16 @@ impl SentFrames {
     }
 }
 
-/// Reason why no more frames were sent.
+/// Reason why no further frames were sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendEnd {
     /// All frames were sent.
     All,
-    /// There is no room for any frame, or no peer.
+    /// The ring has no room for the next frame, or no peer is connected.
     Full,
     /// The peer cannot accept the next frame at any time.
     ///
-    /// The frame is too long, or has an offload that was not negotiated.
+    /// The frame is too long, or needs an offload that was not negotiated.
     Refused,
     /// Another thread uses the queue.
     Busy,

@@ -1,6 +1,6 @@
-//! Log lines about a peer: a limited number.
+//! A limit for log lines about a peer.
 //!
-//! A peer decides how often it connects, and how often it breaks a rule. It must not fill the log.
+//! A peer decides how often it connects and breaks rules, so without a limit it could fill the log.
 
 use std::{
     fmt,
@@ -10,33 +10,33 @@ use std::{
 /// The log lines about the peers of one port or socket.
 #[derive(Debug, Default)]
 pub struct PeerLog {
-    /// The reason in the last line, so that equal ones are not logged one by one.
+    /// The reason in the last line, so that repeated reasons are logged once.
     last_reason: String,
     /// The end of the present period; `None` before the first line.
     end: Option<Instant>,
     /// Number of lines in the period.
     lines: u32,
-    /// Number of lines that were left out since the last one.
+    /// Number of lines that were omitted since the last line.
     left_out: u64,
 }
 
-/// The end of a log line, which names lines that were left out.
+/// The end of a log line, with the number of omitted lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerLogNote {
     left_out: u64,
     is_last: bool,
 }
 
-/// Lines in a period.
+/// Maximum number of lines in a period.
 const LINES_MAX: u32 = 20;
 
 /// Length of a period.
 const PERIOD: Duration = Duration::from_secs(60);
 
 impl PeerLog {
-    /// Returns the end of the next line; `None` if it is to be left out.
+    /// Returns the end of the next log line; `None` if the line must be omitted.
     ///
-    /// A minute has 20 lines at most.
+    /// At most 20 lines are permitted in a minute.
     pub fn note(&mut self, now: Instant) -> Option<PeerLogNote> {
         self.last_reason.clear();
         if self.end.is_none_or(|end| end <= now) {
@@ -51,7 +51,7 @@ impl PeerLog {
         Some(PeerLogNote { left_out, is_last: self.lines == LINES_MAX })
     }
 
-    /// Returns the end of the next line, unless the last one had the same reason.
+    /// Returns the end of the next log line; `None` also if the reason was logged last.
     pub fn note_new(&mut self, reason: &str, now: Instant) -> Option<PeerLogNote> {
         if self.last_reason == reason {
             return None;

@@ -1,4 +1,4 @@
-//! Reads that never wait, whatever the flags of the file are.
+//! Reads that never wait, whatever the flags of the file descriptor are.
 //!
 //! Source: preadv2(2), `RWF_NOWAIT`.
 #![expect(unsafe_code, reason = "reads with flags, which std does not have")]
@@ -8,11 +8,11 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-/// Reads what a file has at this moment; returns the number of bytes.
+/// Reads the bytes that a file has at this moment; returns their number.
 ///
 /// # Errors
 ///
-/// If the file has nothing to read, or the system does not support this for its kind.
+/// If the file has nothing to read, or the kernel does not support such reads for its type.
 pub(crate) fn read_at_once(file: &impl AsFd, bytes: &mut [u8]) -> io::Result<usize> {
     let part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let file = file.as_fd().as_raw_fd();

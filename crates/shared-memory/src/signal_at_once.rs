@@ -1,9 +1,9 @@
-//! Setting eventfds without ever waiting, whatever their flags and counters are.
+//! Setting eventfds without waiting, whatever their flags and counters are.
 //!
-//! A write to an eventfd with a full counter waits unless `O_NONBLOCK` is set, and another process that
-//! shares the eventfd may clear this flag at any moment. The system itself sets an eventfd at the end of an
-//! asynchronous request (`IOCB_FLAG_RESFD`). It leaves a full counter as it is, and waits for nobody. So a
-//! request that is complete at once sets the event: a read of no bytes.
+//! A write to an eventfd with a full counter waits, unless `O_NONBLOCK` is set. Another process
+//! that shares the eventfd may clear this flag at any moment. The kernel itself sets an eventfd at
+//! the end of an asynchronous request (`IOCB_FLAG_RESFD`), and never waits for room in the counter.
+//! So this module sets an eventfd by a request that completes at once: a read of no bytes.
 //!
 //! Source: io_submit(2), eventfd(2).
 #![expect(unsafe_code, reason = "asynchronous requests, which std does not have")]
@@ -17,17 +17,17 @@ use std::{
 
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// Sets events of other processes, for one thread.
+/// Sets eventfds of other processes; each thread has its own signaller.
 #[derive(Debug)]
 pub(crate) struct EventSignaller {
     context: libc::c_ulong,
-    /// An empty file, which requests read.
+    /// An empty file that the requests read.
     file: File,
-    /// Number of requests since results were last taken.
+    /// Number of requests since their results were last taken.
     submitted: u16,
 }
 
-/// A request (`struct iocb`).
+/// An asynchronous request (`struct iocb`).
 #[repr(C)]
 struct AsyncRequest {
     data: u64,
@@ -43,29 +43,29 @@ struct AsyncRequest {
     event: u32,
 }
 
-/// The result of a request (`struct io_event`).
+/// The result of an asynchronous request (`struct io_event`).
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct AsyncResult([u64; 4]);
 
 const _: () = assert!(size_of::<AsyncRequest>() == 64 && size_of::<AsyncResult>() == 32);
 
-/// Reads a file (`IOCB_CMD_PREAD`).
+/// The opcode that reads a file (`IOCB_CMD_PREAD`).
 const READ: u16 = 0;
-/// Sets an eventfd at the end (`IOCB_FLAG_RESFD`).
+/// The flag that sets an eventfd at the end of the request (`IOCB_FLAG_RESFD`).
 const SET_EVENT: u32 = 1;
 
-/// Number of requests after which results are taken.
+/// Number of requests after which their results are taken.
 const RESULTS: u16 = 64;
-/// Room for results; the system rounds it up.
+/// Number of requests that the context has room for; the kernel rounds it up.
 const ROOM: u16 = 2 * RESULTS;
 
 impl EventSignaller {
-    /// Creates a signaller.
+    /// Creates a signaller with its own context for asynchronous requests.
     ///
     /// # Errors
     ///
-    /// If the system has no asynchronous requests, or no more of them (`fs.aio-max-nr`).
+    /// If the kernel has no asynchronous requests, or its limit is reached (`fs.aio-max-nr`).
     pub(crate) fn new() -> io::Result<Self> {
         let file = File::from(memfd_create(c"empty", MFdFlags::MFD_CLOEXEC)?);
         let mut context: libc::c_ulong = 0;
@@ -79,11 +79,11 @@ impl EventSignaller {
         }
     }
 
-    /// Sets an event; never waits.
+    /// Sets an eventfd without waiting.
     ///
     /// # Errors
     ///
-    /// If the system refuses the request. The event is not set then.
+    /// If the kernel refuses the request; the eventfd is then not set.
     pub(crate) fn signal(&mut self, event: &impl AsFd) -> io::Result<()> {
         let descriptor = |file: &dyn AsRawFd| u32::try_from(file.as_raw_fd()).unwrap_or(u32::MAX);
         let mut request = AsyncRequest {
@@ -115,7 +115,7 @@ impl EventSignaller {
         Ok(())
     }
 
-    /// Takes the results of all requests, which are complete.
+    /// Takes the results of all requests; the requests are already complete.
     fn take_results(&mut self) {
         let mut results = [AsyncResult([0; 4]); RESULTS as usize];
         // SAFETY: all fields are integers: zero is a value of each.
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn each_signal_counts_until_the_counter_is_full() {
-        // It blocks.
+        // The eventfd of the test is blocking.
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
         let mut signaller = EventSignaller::new().unwrap();
         for _ in 0..5 * RESULTS {

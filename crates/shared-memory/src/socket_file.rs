@@ -1,4 +1,4 @@
-//! The file of a socket that this process listens at.
+//! The file of a listening Unix socket.
 
 use std::{
     fs,
@@ -8,14 +8,14 @@ use std::{
 
 /// The file of a listening socket, which dropping the value removes.
 ///
-/// A file that has replaced it stays.
+/// If another file has replaced it at the path, the other file stays.
 #[derive(Debug)]
 pub struct SocketFile {
     path: PathBuf,
     identity: FileIdentity,
 }
 
-/// The numbers of the file system and of the file.
+/// The device number of the file system, and the inode number of the file.
 type FileIdentity = (u64, u64);
 
 fn identity(path: &Path) -> Option<FileIdentity> {
@@ -23,7 +23,7 @@ fn identity(path: &Path) -> Option<FileIdentity> {
 }
 
 impl SocketFile {
-    /// Takes the file at a path; `None` if it does not exist any more.
+    /// Takes ownership of the file at a path; `None` if the file does not exist.
     #[must_use]
     pub fn new(path: &Path) -> Option<Self> {
         identity(path).map(|identity| Self { path: path.to_owned(), identity })
@@ -33,7 +33,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         if identity(&self.path) == Some(self.identity) {
-            // Another process may remove it meanwhile.
+            // Another process may remove the file first.
             let _ = fs::remove_file(&self.path);
         }
     }

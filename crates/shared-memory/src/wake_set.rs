@@ -1,4 +1,4 @@
-//! The events that wake one thread.
+//! A set of the descriptors that wake one thread.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,9 +7,9 @@ use nix::sys::{
     eventfd::{EfdFlags, EventFd},
 };
 
-/// A set of descriptors that is readable while one of them is.
+/// A descriptor (epoll set) that is readable while any descriptor in the set is.
 ///
-/// The set has a wake event, which other threads set.
+/// The set always contains a wake event, which other threads can set.
 #[derive(Debug)]
 pub struct WakeSet {
     epoll: Epoll,
@@ -17,11 +17,11 @@ pub struct WakeSet {
 }
 
 impl WakeSet {
-    /// Creates a set that has only its wake event.
+    /// Creates a set that contains only its wake event.
     ///
     /// # Errors
     ///
-    /// If the system has no more descriptors.
+    /// If the system has no more file descriptors.
     pub fn new() -> nix::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         let wake = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
@@ -29,21 +29,21 @@ impl WakeSet {
         Ok(Self { epoll, wake })
     }
 
-    /// Adds a descriptor; returns whether the system has accepted it.
+    /// Adds a descriptor; returns whether the kernel has accepted it.
     ///
-    /// The system refuses a descriptor that is in the set already.
+    /// The kernel refuses a descriptor that is already in the set.
     pub fn add(&self, descriptor: &impl AsFd) -> bool {
         self.epoll.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, 1)).is_ok()
     }
 
-    /// Removes a descriptor, if the set has it.
+    /// Removes a descriptor, if it is in the set.
     pub fn remove(&self, descriptor: &impl AsFd) {
         let _ = self.epoll.delete(descriptor);
     }
 
     /// Sets the wake event.
     pub fn wake(&self) {
-        // The counter is full only if the event is set already.
+        // Writing fails only if the event is already set.
         let _ = self.wake.write(1);
     }
 

@@ -1,8 +1,8 @@
-//! The certificate of an authority that the first server shows (`bootstrap_ca_cert`).
+//! Stores the authority's certificate that the first server sends (`bootstrap_ca_cert`).
 //!
-//! The server of the first connection decides what is trusted from then on, as in Open vSwitch.
-//! That connection is therefore closed as soon as the certificate is stored, and the next one is
-//! checked.
+//! As in Open vSwitch, the server of the first connection determines which authority is trusted
+//! from then on. So the first connection is closed after the certificate is stored, and later
+//! connections are checked.
 
 use std::{fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
 
@@ -16,12 +16,12 @@ use rustls::{
 
 use crate::files::TlsError;
 
-/// Stores the last certificate of a server's chain in a file that does not exist.
+/// Stores the last certificate of a server's chain in a new file.
 ///
 /// # Errors
 ///
-/// If the server sends no certificate of the authority that signed its own, or the file cannot be
-/// written.
+/// If the server does not send the certificate of the authority that signed its certificate, or the
+/// file cannot be written.
 pub(crate) fn store_authority(
     chain: &[CertificateDer<'_>],
     path: &Path,
@@ -50,7 +50,7 @@ pub(crate) fn store_authority(
 /// Returns a certificate in PEM format (RFC 7468).
 fn pem(certificate: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    /// Number of bytes that a line of 64 characters encodes.
+    /// Number of bytes that are encoded as a line of 64 characters.
     const LINE_BYTES: usize = 48;
     let mut text = "-----BEGIN CERTIFICATE-----\n".to_owned();
     for line in certificate.chunks(LINE_BYTES) {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn pem_has_lines_of_64_characters_and_padding() {
         let lines = |bytes: &[u8]| pem(bytes).lines().map(str::to_owned).collect::<Vec<_>>();
-        // RFC 4648, section 10.
+        // The test vectors of RFC 4648, section 10.
         for (bytes, expected) in
             [("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")]
         {

@@ -1,21 +1,21 @@
-//! The failures of handshakes, in words that say what to mend.
+//! Texts for failed handshakes that say how to correct the cause.
 
 use std::io;
 
 use rustls::{AlertDescription, CertificateError, Error, InvalidMessage};
 
-/// Why a certificate of another authority is not accepted.
+/// The reason if a certificate was signed by another authority.
 const UNKNOWN_ISSUER: &str = "\
 the certificate of the peer does not come from the CA in ca_certificate: sign it by that CA, or name the \
 CA of the peer";
 
-/// Why a certificate of an authority is not accepted as that of a peer.
+/// The reason if a peer presents the certificate of an authority as its own.
 const CA_AS_PEER: &str = "\
 the certificate of the peer is one of a CA: make one without CA:TRUE, as `ovs-pki req+sign` does";
 
-/// Replaces the text of a failed handshake by what an operator can mend.
+/// Replaces the text of a failed handshake by a text with a correction.
 ///
-/// Failures that need no other words, and those of the network, stay as they are.
+/// Errors of the network, and errors with clear texts, are returned unchanged.
 pub(crate) fn with_remedy(error: io::Error) -> io::Error {
     let cause = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
     match cause.and_then(remedy) {
@@ -38,7 +38,7 @@ fn remedy(error: &Error) -> Option<String> {
     }
 }
 
-/// Returns why the certificate of the peer is not accepted.
+/// Returns the reason why the certificate of the peer is not accepted.
 fn of_certificate(problem: &CertificateError) -> String {
     match problem {
         CertificateError::UnknownIssuer => UNKNOWN_ISSUER.to_owned(),
@@ -49,7 +49,7 @@ fn of_certificate(problem: &CertificateError) -> String {
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
             format!("the certificate of the peer is not valid yet: compare the clocks ({problem})")
         }
-        // The type has no variant of its own for it.
+        // The type `CertificateError` has no variant for this error.
         CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
             CA_AS_PEER.to_owned()
         }
@@ -57,7 +57,7 @@ fn of_certificate(problem: &CertificateError) -> String {
     }
 }
 
-/// Returns why the peer does not accept this side.
+/// Returns the reason why the peer does not accept this side, if it is known.
 fn of_alert(alert: AlertDescription) -> Option<String> {
     let why = match alert {
         AlertDescription::UnknownCA => {

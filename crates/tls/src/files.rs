@@ -1,4 +1,4 @@
-//! The files of keys and certificates.
+//! Files with keys and certificates.
 
 use std::{
     fs, io,
@@ -16,74 +16,74 @@ use thiserror::Error;
 
 use crate::verify::ChainVerifier;
 
-/// Maximum length of a file of keys or certificates.
+/// Maximum length of a file with keys or certificates, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// The files of a key and of certificates, in PEM format.
+/// The files with a key and with certificates, in PEM format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The private key.
+    /// File with the private key.
     pub private_key: PathBuf,
-    /// The certificate of the key, and intermediate certificates after it.
+    /// File with the certificate for the key, followed by intermediate certificates.
     pub certificate: PathBuf,
-    /// The certificates of the authorities that peers must have theirs from.
+    /// File with certificates of authorities, which must have signed those of peers.
     ///
-    /// A client needs it. A server without it takes clients without certificate.
+    /// A client needs the file. A server without the file accepts clients without certificate.
     pub ca_certificate: Option<PathBuf>,
     /// Set if the certificate of the authority is taken from the first server.
     ///
-    /// It has an effect only while there is no file `ca_certificate`.
+    /// It has an effect only while the file `ca_certificate` does not exist.
     pub bootstraps: bool,
 }
 
-/// The configuration of connections to servers.
+/// The TLS configuration for connections to servers.
 pub(crate) struct ClientSetup {
     pub(crate) config: Arc<ClientConfig>,
-    /// File for the certificate of the authority, if it is taken from the server.
+    /// File in which to store the authority's certificate, if the server provides it.
     pub(crate) authority_file: Option<PathBuf>,
 }
 
-/// A reason why no TLS connection can be made.
+/// The reason why no TLS connection can be made.
 #[derive(Debug, Error)]
 pub enum TlsError {
-    /// No files are set.
+    /// No TLS files are configured.
     #[error("no private key, certificate and CA certificate are configured for TLS")]
     NotSet,
-    /// A client has no CA certificate.
+    /// A client has no certificate of an authority.
     #[error("no CA certificate is configured for TLS, so no peer can be trusted")]
     NoAuthority,
-    /// A file cannot be read, or has no object of its kind.
+    /// A file cannot be read, or does not contain a key or certificate.
     #[error("cannot read the {what} {path}: {why}")]
     Unreadable {
-        /// Kind of the file.
+        /// Content of the file, such as `private key`.
         what: &'static str,
         /// Path of the file.
         path: String,
-        /// Why it cannot be read.
+        /// The reason why the file cannot be read.
         why: String,
     },
     /// A key or certificate cannot be used.
     #[error("cannot use the {what} {path}: {why}")]
     Unusable {
-        /// Kind of the file.
+        /// Content of the file, such as `private key`.
         what: &'static str,
         /// Path of the file.
         path: String,
-        /// Why it cannot be used.
+        /// The reason why the content cannot be used.
         why: String,
     },
-    /// The certificate of the authority was taken from a server.
+    /// The certificate of the authority was stored from a server's chain.
     #[error("the CA certificate of the server is stored in {0}: connecting again")]
     Bootstrapped(String),
-    /// The certificate of the authority cannot be taken from a server.
+    /// The certificate of the authority cannot be stored from a server's chain.
     #[error("cannot take the CA certificate {path} from the server: {why}")]
     NotBootstrapped {
         /// Path of the file.
         path: String,
-        /// Why it cannot be taken.
+        /// The reason why it cannot be stored.
         why: String,
     },
-    /// The algorithms of TLS are not available.
+    /// The cryptographic algorithms for TLS are not available.
     #[error("TLS cannot be set up: {0}")]
     SetUp(String),
 }
@@ -93,16 +93,18 @@ impl TlsFiles {
     ///
     /// # Errors
     ///
-    /// If one of them cannot be read or used.
+    /// If a file cannot be read or used.
     pub fn check(&self) -> Result<(), TlsError> {
         match self.authority_file() {
-            // It comes with the first connection.
+            // The first connection provides the missing file.
             Some(_) => self.identity().map(drop),
             None => self.server().map(drop),
         }
     }
 
-    /// Returns the file for the certificate that a server is to provide.
+    /// Returns the file in which to store the authority's certificate.
+    ///
+    /// `None` if no server must provide the certificate.
     fn authority_file(&self) -> Option<PathBuf> {
         let path = self.ca_certificate.as_ref().filter(|_| self.bootstraps)?;
         let is_absent =
@@ -110,7 +112,7 @@ impl TlsFiles {
         is_absent.then(|| path.clone())
     }
 
-    /// Returns the configuration of connections to servers.
+    /// Returns the TLS configuration for connections to servers.
     pub(crate) fn client(&self) -> Result<ClientSetup, TlsError> {
         let provider = provider();
         let authority_file = self.authority_file();
@@ -128,12 +130,12 @@ impl TlsFiles {
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_auth_cert(chain, key)
             .map_err(|error| self.unusable_key(&error))?;
-        // Servers are known by their address, so there is no name to send.
+        // Servers are identified by their address, so there is no name to send.
         config.enable_sni = false;
         Ok(ClientSetup { config: Arc::new(config), authority_file })
     }
 
-    /// Returns the configuration of connections from clients.
+    /// Returns the TLS configuration for connections from clients.
     pub(crate) fn server(&self) -> Result<Arc<ServerConfig>, TlsError> {
         let provider = provider();
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -154,7 +156,7 @@ impl TlsFiles {
         config.map(Arc::new).map_err(|error| self.unusable_key(&error))
     }
 
-    /// Reads the certificate with its intermediate ones, and the key.
+    /// Reads the key, and the certificate with its intermediate certificates.
     fn identity(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let chain = certificates("certificate", &self.certificate)?;
         check_file("private key", &self.private_key)?;
@@ -163,7 +165,7 @@ impl TlsFiles {
         Ok((chain, key))
     }
 
-    /// Reads the certificates of authorities.
+    /// Reads the certificates of authorities, if a file is configured.
     fn roots(&self) -> Result<Option<RootCertStore>, TlsError> {
         let Some(path) = &self.ca_certificate else { return Ok(None) };
         let what = "CA certificate";
@@ -191,7 +193,7 @@ pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-/// Reads all certificates of a file; it must have one.
+/// Reads all certificates in a file; an error if there are none.
 fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     check_file(what, path)?;
     let failed = |error: &pem::Error| unreadable(what, path, error);
@@ -203,7 +205,7 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
     Ok(found)
 }
 
-/// Refuses what is no file of a key or certificate: its reading might have no end.
+/// Refuses a path that is not a regular file, because reading it might never end.
 fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
     let refused =
         |why: String| TlsError::Unreadable { what, path: path.display().to_string(), why };
@@ -226,10 +228,10 @@ fn unreadable(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
     TlsError::Unreadable { what, path: path.display().to_string(), why }
 }
 
-/// Returns why a file cannot be read, with what to do.
+/// Returns the reason why a file cannot be read, with a correction.
 fn not_read(error: &io::Error) -> String {
     match error.kind() {
-        // `ovs-pki` gives keys to root alone.
+        // `ovs-pki` creates keys that only root can read.
         io::ErrorKind::PermissionDenied => {
             format!("{error}; the user of the daemon must be able to read it")
         }

@@ -17,25 +17,25 @@ use crate::{
     files::{ClientSetup, TlsError, TlsFiles, provider},
 };
 
-/// A stream with TLS, of either side.
+/// A TLS stream of either side.
 pub type TlsStream<S> = tokio_rustls::TlsStream<S>;
 
-/// Maximum time of a handshake.
+/// Maximum duration of a handshake.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(8);
 
-/// The key and the certificates of this switch, which its connections share.
+/// The key and the certificates of this switch, shared by its connections.
 #[derive(Clone, Debug, Default)]
 pub struct TlsIdentity {
     files: Arc<RwLock<Option<TlsFiles>>>,
 }
 
 impl TlsIdentity {
-    /// Sets the files; connections that exist are not affected.
+    /// Sets the TLS files; existing connections are not affected.
     pub fn set(&self, files: Option<TlsFiles>) {
         *self.files.write() = files;
     }
 
-    /// Returns the files.
+    /// Returns the TLS files, if they are configured.
     #[must_use]
     pub fn files(&self) -> Option<TlsFiles> {
         self.files.read().clone()
@@ -45,25 +45,25 @@ impl TlsIdentity {
     ///
     /// # Errors
     ///
-    /// If no files are set, or one of them cannot be read or used.
+    /// If no files are configured, or a file cannot be read or used.
     pub fn check(&self) -> Result<(), TlsError> {
         self.files().ok_or(TlsError::NotSet)?.check()
     }
 
-    /// Makes a TLS connection of a stream to a server.
+    /// Performs the handshake with a server over a stream.
     ///
-    /// If the server is to provide the certificate of the authority, it is stored, and the result is
-    /// the error [`TlsError::Bootstrapped`]: the next connection is checked.
+    /// If the server must provide the certificate of the authority, the certificate is stored. The
+    /// result is then the error [`TlsError::Bootstrapped`], and later connections are checked.
     ///
     /// # Errors
     ///
-    /// If no files are set or one cannot be used, if the handshake fails, or after 8 s.
+    /// If no files are configured or a file cannot be used, if the handshake fails, or after 8 s.
     pub async fn connect<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let ClientSetup { config, authority_file } = self.load(TlsFiles::client).await?;
-        // The name is not checked, but the handshake needs one.
+        // The name is not compared, but the library requires one.
         let name = ServerName::try_from("switch").map_err(io::Error::other)?;
         let handshake = TlsConnector::from(config).connect(name, stream);
         let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())?;
@@ -77,11 +77,11 @@ impl TlsIdentity {
         Err(io::Error::other(TlsError::Bootstrapped(path.display().to_string())))
     }
 
-    /// Makes a TLS connection of a stream from a client.
+    /// Performs the handshake with a client over a stream.
     ///
     /// # Errors
     ///
-    /// As [`Self::connect`].
+    /// Like [`Self::connect`].
     pub async fn accept<S>(&self, stream: S) -> io::Result<TlsStream<S>>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -92,7 +92,7 @@ impl TlsIdentity {
         Ok(done.map_err(with_remedy)?.into())
     }
 
-    /// Reads the files outside of asynchronous tasks.
+    /// Reads the files on a blocking thread.
     async fn load<C: Send + 'static>(
         &self,
         read: fn(&TlsFiles) -> Result<C, TlsError>,

@@ -1,12 +1,12 @@
-//! TLS of OpenFlow, OVSDB and HTTP connections: `ssl:`, `pssl:` and `https:`.
+//! TLS for OpenFlow, OVSDB and HTTP connections: `ssl:`, `pssl:` and `https:`.
 //!
-//! - [`TlsFiles`] names the files of a private key, of its certificate, and of the certificates of
-//!   the authorities (CA) that the certificates of peers must come from.
-//! - A [`TlsIdentity`] is shared by all connections. Its files are read at each handshake, so that a
-//!   renewed certificate needs no restart.
-//! - As in Open vSwitch, both sides show a certificate, and the name in it is not compared with the
-//!   address of the peer. Every peer with a certificate of the CA is trusted.
-//! - A server without CA file takes clients without certificate, as web servers do.
+//! - [`TlsFiles`] are the paths of a private key, of its certificate, and of the certificates of
+//!   the authorities (CA) that must have signed the certificates of peers.
+//! - All connections share one [`TlsIdentity`]. The files are read at each handshake, so that a
+//!   renewed certificate is used without a restart.
+//! - As in Open vSwitch, both sides present a certificate, and the name in it is not compared with
+//!   the address of the peer. Every peer with a certificate of the CA is trusted.
+//! - A server without a CA file accepts clients without certificate, as web servers do.
 //!
 //! ```
 //! use shunt_tls::{TlsFiles, TlsIdentity};

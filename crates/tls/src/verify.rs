@@ -1,4 +1,4 @@
-//! The check of a server's certificate: by its authority, not by its name.
+//! Verifies a server's certificate by its authority, not by its name.
 
 use std::sync::Arc;
 
@@ -13,13 +13,13 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-/// Accepts a server if its certificate comes from one of the authorities.
+/// A verifier that accepts a server certificate signed by one of the authorities.
 ///
-/// Controllers are known by their address, and their certificates carry no address: `ovs-pki` writes
-/// names that are no host names. So the name is not compared, as in Open vSwitch.
+/// Controllers are identified by their address, but `ovs-pki` writes names into certificates that
+/// are not host names. So the name is not compared, as in Open vSwitch.
 #[derive(Debug)]
 pub(crate) struct ChainVerifier {
-    /// The authorities; `None` accepts every server, to take the authority from it.
+    /// The authorities; `None` accepts every server, to store its authority.
     roots: Option<RootCertStore>,
     provider: Arc<CryptoProvider>,
 }

@@ -1,4 +1,4 @@
-//! Handshakes of two identities, with certificates of authorities that each test makes.
+//! Handshakes of two identities, with authorities that each test creates.
 
 #![expect(clippy::unwrap_used, reason = "a certificate that cannot be made fails the test")]
 
@@ -9,7 +9,7 @@ use shunt_tls::{TlsFiles, TlsIdentity};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 
-/// An authority, with its files in a directory.
+/// A certificate authority, with its files in a directory.
 struct Authority {
     issuer: CertifiedIssuer<'static, KeyPair>,
     folder: TempDir,
@@ -31,7 +31,7 @@ impl Authority {
         self.folder.path().join(name)
     }
 
-    /// Makes a key and a certificate for a name that is no host name.
+    /// Creates a key, and a certificate for a name that is not a host name.
     fn sign(&self, name: &str) -> TlsFiles {
         let key = KeyPair::generate().unwrap();
         let mut parameters = CertificateParams::new(vec![format!("{name}-id")]).unwrap();
@@ -56,7 +56,7 @@ fn identity(files: TlsFiles) -> TlsIdentity {
     identity
 }
 
-/// Connects a client to a server, and sends bytes both ways.
+/// Connects a client to a server, and sends bytes in both directions.
 async fn talk(client: &TlsIdentity, server: &TlsIdentity) -> io::Result<()> {
     let (near, far) = duplex(1 << 16);
     let serve = async {
@@ -84,7 +84,7 @@ async fn both_sides_of_one_authority_trust_each_other() {
     let (client, server) =
         (identity(authority.sign("switch")), identity(authority.sign("controller")));
     talk(&client, &server).await.unwrap();
-    // A renewed certificate is used without a restart.
+    // A renewed certificate is used without a restart of the server.
     authority.sign("controller");
     talk(&client, &server).await.unwrap();
 }
@@ -95,7 +95,7 @@ async fn a_certificate_of_another_authority_is_refused_by_either_side() {
     let (own, foreign) = (identity(ours.sign("switch")), identity(theirs.sign("controller")));
     let error = talk(&own, &foreign).await.unwrap_err().to_string();
     assert!(error.contains("does not come from the CA in ca_certificate"), "{error}");
-    // This client trusts the server, which does not trust the client.
+    // This client trusts the server, but the server does not trust the client.
     let mut files = theirs.sign("switch");
     files.ca_certificate = Some(ours.path("ca.pem"));
     talk(&identity(files), &identity(ours.sign("controller"))).await.unwrap_err();
@@ -111,7 +111,8 @@ async fn a_server_without_authority_takes_any_client() {
     talk(&identity(client), &identity(server)).await.unwrap();
 }
 
-/// OpenSSL accepts the usual certificate of `openssl req -x509`, which is one of a CA.
+/// OpenSSL accepts the certificate of `openssl req -x509`,
+/// which is a CA certificate.
 #[tokio::test]
 async fn a_peer_with_a_certificate_of_a_ca_gets_advice() {
     let (ours, theirs) = (Authority::new(), Authority::new());
@@ -125,18 +126,18 @@ async fn a_peer_with_a_certificate_of_a_ca_gets_advice() {
     assert!(error.contains("is one of a CA: make one without CA:TRUE"), "{error}");
 }
 
-/// The first connection takes the certificate, and the next ones are checked.
+/// The first connection stores the certificate, and later connections are checked.
 #[tokio::test]
 async fn an_authority_can_come_from_the_first_server() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let ca_certificate = Some(ours.path("taken.pem"));
     let client = identity(TlsFiles { ca_certificate, bootstraps: true, ..ours.sign("switch") });
-    // A server without the certificate of its authority cannot provide it.
+    // A server without the certificate of its authority in its file cannot provide it.
     let mut server = ours.sign("controller");
     client.check().unwrap();
     let error = talk(&client, &identity(server.clone())).await.unwrap_err().to_string();
     assert!(error.contains("the server sends no CA certificate with its own"), "{error}");
-    // The certificate of another authority is none.
+    // The certificate of another authority is not stored.
     let chain = |authority: &Authority| {
         let own = fs::read_to_string(&server.certificate).unwrap();
         let path = ours.path("chain.pem");
@@ -164,7 +165,7 @@ async fn a_peer_without_tls_is_refused() {
     assert!(refused.unwrap_err().to_string().contains("does not speak TLS"));
 }
 
-/// Root can read every file, so root sees no error.
+/// Root can read every file, so a test run by root sees no error.
 #[test]
 fn a_file_of_another_user_is_named_with_advice() {
     let authority = Authority::new();

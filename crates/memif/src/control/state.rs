@@ -24,7 +24,7 @@ use crate::{
     socket::{MemifAddress, MemifSocket},
 };
 
-/// The number of a listener, a connection or an interface.
+/// The number of a listener, a connection or an interface in the epoll set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MemifToken(u64);
 
@@ -41,17 +41,17 @@ impl MemifToken {
     }
 }
 
-/// First pause between two attempts to connect; pauses double up to the longest.
+/// First pause between two attempts to connect; each failure doubles the pause.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
-/// Maximum time for the messages until both sides are connected.
+/// Maximum time from the first message of a connection until it is complete.
 const CONNECT_LONGEST: Duration = Duration::from_secs(2);
 
 /// Maximum number of clients of a listener that have not chosen an interface yet.
 const CHOOSING_MAX: usize = 64;
 
-/// All that the control thread has.
+/// The listeners, connections and interfaces of the control thread.
 #[derive(Debug)]
 pub(super) struct MemifState {
     events: Arc<Epoll>,
@@ -65,11 +65,11 @@ pub(super) struct MemifState {
 struct SocketListener {
     address: MemifAddress,
     listener: UnixListener,
-    /// The end of a pause, during which no client is accepted.
+    /// The end of a pause in which the listener accepts no client.
     pause_end: Option<Instant>,
-    /// Limits the log lines about clients that were refused.
+    /// Limits the log lines about refused clients.
     log: PeerLog,
-    /// The file of a socket that is not abstract.
+    /// The file of the socket, unless the socket is abstract.
     _file: Option<SocketFile>,
 }
 
@@ -77,14 +77,14 @@ struct SocketListener {
 struct MemifConnection {
     socket: MemifSocket,
     peer: PeerSession,
-    /// The time at which the connection is closed if it is not complete.
+    /// The time at which the connection is closed unless it is complete.
     deadline: Option<Instant>,
 }
 
-/// The role of this side of a connection, and its progress.
+/// The role of this side of a connection, and the progress of its session.
 #[derive(Debug)]
 enum PeerSession {
-    /// A client has not chosen an interface of the listener yet.
+    /// The client has not chosen an interface of the listener yet.
     Choosing { listener: MemifToken },
     /// This side is the server.
     Server { interface: MemifToken, session: MemifServerSession },
@@ -99,11 +99,11 @@ struct InterfaceState {
     queues: Arc<InterfaceQueues>,
     link: Arc<LinkState<MemifLink>>,
     connection: Option<MemifToken>,
-    /// The time of the next attempt of a client.
+    /// The time of the client's next attempt to connect.
     next_attempt: Option<Instant>,
-    /// The pause after the next attempt that fails.
+    /// The pause after the next failed attempt.
     next_pause: Duration,
-    /// Limits the log lines about peers.
+    /// Limits the log lines about peers of the interface.
     log: PeerLog,
 }
 
@@ -117,7 +117,7 @@ impl InterfaceState {
         self.link.set(MemifLink::Waiting { reason: reason.to_owned() });
     }
 
-    /// Plans the next attempt of a client.
+    /// Plans the client's next attempt to connect.
     fn plan(&mut self, now: Instant) {
         if self.options.role == MemifRole::Client {
             self.next_attempt = Some(now + self.next_pause);
@@ -126,7 +126,7 @@ impl InterfaceState {
     }
 }
 
-/// Adds a descriptor to the events of the control thread.
+/// Adds a descriptor to the epoll set of the control thread.
 fn watch(events: &Epoll, descriptor: impl AsFd, token: MemifToken) -> nix::Result<()> {
     events.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, token.number()))
 }
@@ -147,11 +147,11 @@ impl MemifState {
         MemifToken(self.last_token)
     }
 
-    /// Adds an interface, and the listener of its socket for the first server there.
+    /// Adds an interface; the first server at a socket also adds the listener.
     ///
     /// # Errors
     ///
-    /// If the number is in use, or the socket.
+    /// If the number of the interface or the socket is in use.
     pub(super) fn add(
         &mut self,
         options: MemifOptions,
@@ -210,7 +210,7 @@ impl MemifState {
         let Some(interface) = self.interfaces.remove(&token) else { return };
         if let Some(connection) = interface.connection.and_then(|own| self.connections.remove(&own))
         {
-            // The peer may have gone.
+            // Sending fails if the peer has closed the connection.
             let _ = connection.socket.send(&disconnect("the port was closed"), None);
         }
         interface.queues.stop();
@@ -233,9 +233,10 @@ impl MemifState {
         });
     }
 
-    /// Makes the attempts that are due, and closes connections that take too long.
+    /// Makes the attempts that are due,
+    /// and closes connections that are not complete in time.
     ///
-    /// Returns the time at which something is due again.
+    /// Returns the time of the next attempt or closing.
     pub(super) fn attend(&mut self, now: Instant) -> Option<Instant> {
         let is_new = |own: &InterfaceState| {
             own.options.role == MemifRole::Client
@@ -254,7 +255,7 @@ impl MemifState {
         let events = Arc::clone(&self.events);
         for (token, own) in &mut self.listeners {
             if own.pause_end.take_if(|end| *end <= now).is_some() {
-                // The set may not have room, and the next pause follows.
+                // If the listener cannot be added to the epoll set, another pause follows.
                 let is_watched = watch(&events, &own.listener, *token).is_ok();
                 own.pause_end = (!is_watched).then(|| now + RETRY_LONGEST);
             }
@@ -266,7 +267,7 @@ impl MemifState {
         attempts.chain(deadlines).chain(pauses).min()
     }
 
-    /// Connects a client.
+    /// Makes an attempt of a client to connect.
     fn connect(&mut self, token: MemifToken, now: Instant) {
         let Some(interface) = self.interfaces.get_mut(&token) else { return };
         interface.plan(now);
@@ -322,12 +323,13 @@ impl MemifState {
         }
     }
 
-    /// Accepts a client, and sends it the limits of a server.
+    /// Accepts a client, and sends it the limits of the server.
     fn accept(&mut self, token: MemifToken, now: Instant) {
         let Some(own) = self.listeners.get_mut(&token) else { return };
         let accepted = MemifSocket::accept(&own.listener);
         if accepted.is_err() {
-            // The process has too many open files, for example. The client stays in the queue.
+            // A cause is, for example, that the process has too many open files. The client stays
+            // in the queue.
             let _ = self.events.delete(&own.listener);
             own.pause_end = Some(now + RETRY_LONGEST);
         }
@@ -339,15 +341,15 @@ impl MemifState {
         }
     }
 
-    /// Makes room for another client of a listener.
+    /// Closes a client of a listener if too many have not chosen an interface.
     ///
-    /// The client that has not chosen an interface for the longest time is closed. One that chooses at once
-    /// is therefore served, however many others say nothing.
+    /// The client that has waited for the longest time without choosing is closed. So a client that
+    /// chooses at once is served, however many others are silent.
     fn limit_choosing(&mut self, token: MemifToken, now: Instant) {
         let choosing = self.connections.iter().filter(
             |(_, own)| matches!(own.peer, PeerSession::Choosing { listener } if listener == token),
         );
-        // Tokens grow with time.
+        // Tokens increase with time, so the lowest token is the oldest connection.
         let mut choosing = choosing.map(|(connection, _)| *connection);
         let oldest = choosing.next();
         if let Some(oldest) = oldest.filter(|_| choosing.count() + 1 >= CHOOSING_MAX) {
@@ -391,7 +393,7 @@ impl MemifState {
         Ok(())
     }
 
-    /// Gives a client the interface that it chooses.
+    /// Connects a client with the interface that it has chosen.
     fn choose(
         &mut self,
         token: MemifToken,
@@ -423,11 +425,11 @@ impl MemifState {
         Ok(())
     }
 
-    /// Ends a connection; the peer gets the reason.
+    /// Ends a connection; a last message tells the peer the reason.
     fn end(&mut self, token: MemifToken, error: &MemifProtocolError, now: Instant) {
         let Some(connection) = self.connections.remove(&token) else { return };
         let reason = error.to_string();
-        // The peer may have gone.
+        // Sending fails if the peer has closed the connection.
         let _ = connection.socket.send(&disconnect(&reason), None);
         let interface = match connection.peer {
             PeerSession::Choosing { listener } => {

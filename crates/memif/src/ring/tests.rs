@@ -1,4 +1,4 @@
-//! Tests of rings: a queue as their model, and peers that break rules.
+//! Tests of rings: against a model, and with peers that break rules.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{RingFrames, RingPair};
 
-/// Sends a frame, and publishes it.
+/// Puts a frame into a ring, and publishes it.
 fn send(ring: &mut TransmitRing, frame: &[u8]) -> MemifPut {
     ring.look(1).unwrap();
     let put = ring.put_frame(frame).unwrap();
@@ -23,7 +23,7 @@ fn receive(ring: &mut ReceiveRing, max: usize) -> Vec<Vec<u8>> {
     sink.frames
 }
 
-/// A step of one direction.
+/// A step of a test case, in one direction.
 #[derive(Clone, Debug)]
 enum RingStep {
     Send(Vec<u16>),
@@ -38,7 +38,7 @@ fn steps() -> impl Strategy<Value = Vec<RingStep>> {
     prop::collection::vec(step, 0..60)
 }
 
-/// Compares a direction with a queue of frames.
+/// Compares one direction with a queue of frames as its model.
 fn check(
     sender: &mut TransmitRing,
     receiver: &mut ReceiveRing,
@@ -124,7 +124,7 @@ fn a_notification_is_sent_on_request_alone() {
     }
 }
 
-/// Stores bytes in the ring to the server (0) or to the client (1).
+/// Overwrites bytes in the ring to the server (0) or to the client (1).
 fn corrupt(pair: &RingPair, ring: usize, offset: usize, bytes: &[u8]) {
     assert!(pair.memory[0].write(ring * ring_bytes(3) + offset, bytes));
 }
@@ -178,7 +178,7 @@ fn a_short_buffer_for_frames_is_refused() {
     }
 }
 
-/// A client that sets no flags for a frame in one buffer has those of earlier frames.
+/// The descriptors must be clear: some clients do not set flags for short frames.
 #[test]
 fn a_server_returns_buffers_without_their_flags() {
     let mut pair = RingPair::new(3, 64);
@@ -193,7 +193,7 @@ fn a_server_returns_buffers_without_their_flags() {
     }
 }
 
-/// A client uses its own places, whatever the server writes into descriptors.
+/// The client uses its own positions, whatever the server writes into descriptors.
 #[test]
 fn a_server_cannot_move_the_buffers_of_a_client() {
     let mut pair = RingPair::new(3, 64);

@@ -17,7 +17,7 @@ use crate::{
     session::{MemifClientSession, MemifServerSession, SessionStep},
 };
 
-/// A session of either role.
+/// A fuzzed session of either role.
 enum FuzzedSession {
     Server(MemifServerSession),
     Client(Box<MemifClientSession>),
@@ -36,10 +36,10 @@ impl FuzzedSession {
     }
 }
 
-/// Handles messages from any bytes, as a server or as a client.
+/// Handles messages of arbitrary bytes, as a server or as a client.
 ///
-/// The first byte selects the role. Each message has a byte that selects its descriptor, a byte with its
-/// length, and its bytes. When a session is complete, frames are moved through its rings.
+/// The first byte selects the role. Each message has a byte that selects its descriptor, a byte for
+/// its length, and its bytes. When a session is complete, frames are moved through its rings.
 ///
 /// # Panics
 ///
@@ -76,7 +76,7 @@ pub fn fuzz_messages(data: &[u8]) {
     queues.stop();
 }
 
-/// Returns a descriptor as a peer passes it.
+/// Returns a descriptor of a kind that a peer may pass.
 fn passed(kind: u8) -> Option<OwnedFd> {
     let layout = MemoryLayout { ring_log2: 2, buffer_bytes: 64, to_server: 1, to_client: 1 };
     let file = |length| {
@@ -94,9 +94,9 @@ fn passed(kind: u8) -> Option<OwnedFd> {
     }
 }
 
-/// Moves frames through rings after the peer has overwritten parts of them.
+/// Moves frames through rings after parts of the rings were overwritten.
 ///
-/// The data are changes of the memory of both rings: the offset, the length and the bytes of each.
+/// The data are changes of the memory of both rings, each with offset, length and bytes.
 ///
 /// # Panics
 ///
@@ -127,7 +127,7 @@ pub fn fuzz_ring(mut data: &[u8]) {
         let Some(([low, high, length], rest)) = data.split_first_chunk() else { return };
         let (bytes, behind) = rest.split_at(rest.len().min((*length).into()));
         let memory = &pair.memory[0];
-        // Both rings are in the first 512 bytes, and their buffers follow.
+        // Both rings are in the first 512 bytes, followed by their buffers.
         let offset = usize::from(u16::from_le_bytes([*low, *high])) % memory.length();
         let inside = bytes.len().min(memory.length() - offset);
         assert!(memory.write(offset, &bytes[..inside]));

@@ -18,7 +18,7 @@ pub(crate) struct RingPair {
     pub(crate) server_receives: ReceiveRing,
     pub(crate) server_sends: TransmitRing,
     pub(crate) client_receives: ReceiveRing,
-    /// The memory of both, for a peer that breaks rules.
+    /// The memory of both rings, for tests that break rules.
     pub(crate) memory: Regions,
 }
 
@@ -54,14 +54,14 @@ impl RingPair {
     }
 }
 
-/// A sink that keeps all frames up to a length.
+/// A sink for tests that keeps all frames up to a maximum length.
 #[derive(Debug, Default)]
 pub(crate) struct RingFrames {
     buffer: Vec<u8>,
     pub(crate) frames: Vec<Vec<u8>>,
 }
 
-/// Maximum length of a frame that the sink accepts.
+/// Maximum length of a frame that the sink accepts, in bytes.
 const LENGTH_MAX: usize = 1 << 17;
 
 impl MemifSink for RingFrames {

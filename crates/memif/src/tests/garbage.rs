@@ -1,4 +1,4 @@
-//! Peers that break the protocol lose their connection, and nothing else happens.
+//! Peers that break the protocol lose their connection, and affect nothing else.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ use crate::{
     ring::COOKIE,
 };
 
-/// A client without any checks.
+/// A peer that sends any message, without checks.
 struct RawPeer(OwnedFd);
 
 impl RawPeer {
@@ -35,7 +35,7 @@ impl RawPeer {
     }
 
     fn send(&self, message: &MemifMessage, descriptor: Option<BorrowedFd<'_>>) {
-        // The other side may have closed the connection.
+        // Sending fails if the other side has closed the connection.
         let _ = send_with_descriptors(&self.0, &message.encode(), descriptor.as_slice());
     }
 
@@ -57,7 +57,7 @@ impl RawPeer {
         }
     }
 
-    /// Chooses the interface, and adds a region with room for small rings.
+    /// Chooses the interface, and adds a region that has room for small rings.
     fn start(&self) -> File {
         self.send(&init(), None);
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
@@ -89,7 +89,7 @@ const RING: RingMessage = RingMessage {
     log2_size: 3,
 };
 
-/// Checks that a server still serves a client that obeys.
+/// Checks that a server still serves a client that follows the protocol.
 fn serves(server: &MemifInterface, path: &Path) {
     let (client, _) = start(options(path, MemifRole::Client));
     await_links(&[server, &client]);
@@ -166,7 +166,7 @@ fn a_server_refuses_messages_that_break_the_protocol() {
     serves(&server, &path);
 }
 
-/// A client could end the process by shortening its file.
+/// A client could crash the process by shortening its file.
 #[test]
 fn a_file_that_can_be_shortened_is_refused() {
     let (_folder, path) = socket_path();
@@ -212,7 +212,7 @@ fn a_rule_that_is_broken_in_a_ring_ends_the_connection() {
     serves(&server, &path);
 }
 
-/// A client that says nothing holds no interface, and is closed after a while.
+/// A silent client does not occupy an interface, and is closed after a while.
 #[test]
 fn a_client_that_is_silent_is_closed() {
     let (_folder, path) = socket_path();
@@ -224,7 +224,8 @@ fn a_client_that_is_silent_is_closed() {
     }
 }
 
-/// Clients that say nothing keep nobody from a listener, their own or another one.
+/// Silent clients do not keep other clients from their listener,
+/// or from another one.
 #[test]
 fn silent_clients_give_way_to_new_ones() {
     let (_folder, path) = socket_path();
@@ -234,7 +235,7 @@ fn silent_clients_give_way_to_new_ones() {
     let silent: Vec<RawPeer> = (0..80).map(|_| RawPeer::connect(&path)).collect();
     serves(&other, &other_path);
     serves(&server, &path);
-    // 64 may wait, the client that was served among them.
+    // At most 64 clients may wait, including the client that was served.
     for peer in &silent[..17] {
         let refusal = peer.refusal();
         assert!(refusal.contains("of 64 clients without an interface"), "{refusal}");

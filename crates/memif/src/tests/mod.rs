@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 use crate::{MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSink, MemifWorker};
 
-/// A folder with a socket.
+/// Returns a directory, and the path of a socket in it.
 fn socket() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("memif.sock");
@@ -31,7 +31,7 @@ fn start(options: MemifOptions) -> (MemifInterface, MemifWorker) {
     (interface, workers.remove(0))
 }
 
-/// Waits for a condition, twenty seconds at most; returns whether it holds.
+/// Waits at most twenty seconds for a condition; returns whether it holds.
 fn until(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
@@ -43,7 +43,7 @@ fn until(mut condition: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Maximum time until an interface reaches a state.
+/// Maximum time to wait until an interface reaches a state.
 const LONGEST: Duration = Duration::from_secs(20);
 
 fn await_links(interfaces: &[&MemifInterface]) {
@@ -53,7 +53,7 @@ fn await_links(interfaces: &[&MemifInterface]) {
     }
 }
 
-/// Waits until the text of a link contains words.
+/// Waits until the text of the link state contains `words`.
 fn await_reason(interface: &MemifInterface, words: &str) {
     let has_words = interface.wait_for_link(LONGEST, |link| link.to_string().contains(words));
     assert!(has_words, "{}", interface.link());

@@ -1,4 +1,4 @@
-//! A server and a client, which exchange frames.
+//! A server and a client that exchange frames.
 
 use std::{
     os::unix::fs::PermissionsExt,
@@ -12,7 +12,7 @@ use crate::{
     MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSecret, MemifWorker, SendEnd,
 };
 
-/// Sends frames from one worker to the other, and checks that they arrive in order.
+/// Sends frames from one worker to another, and checks that they arrive in order.
 fn exchange(sender: &mut MemifWorker, receiver: &mut MemifWorker) {
     let frames: Vec<Vec<u8>> =
         (1..200_u8).map(|number| vec![number; 60 * usize::from(number)]).collect();
@@ -54,7 +54,7 @@ fn a_client_that_starts_first_waits_for_its_server() {
         await_links(&[&server, &client]);
         exchange(&mut at_client, &mut at_server);
         drop(server);
-        // The reason is soon that of the next attempt.
+        // The reason may soon be that of the next attempt, so it is not checked.
         assert!(client.wait_for_link(LONGEST, |link| !link.is_up()), "{}", client.link());
         assert!(!path.exists(), "a server removes its socket");
     }
@@ -140,7 +140,8 @@ fn a_socket_of_another_program_is_refused() {
     assert!(error.unwrap_err().to_string().starts_with("cannot use /x"), "it is too long");
 }
 
-/// Workers share rings, with more rings or with more workers.
+/// Rings and workers may have different numbers,
+/// so workers share rings or have several.
 #[test]
 fn rings_are_spread_over_workers() {
     for (queues, workers) in [(3, 2), (1, 3)] {
@@ -165,10 +166,10 @@ fn rings_are_spread_over_workers() {
     }
 }
 
-/// Number of frames to a worker that sleeps.
+/// Number of frames that are sent to a sleeping worker.
 const FRAMES: usize = 2000;
 
-/// A worker sleeps while nothing arrives, and each frame wakes it.
+/// A worker sleeps while no frame arrives, and each frame wakes it.
 #[test]
 fn a_sleeping_worker_is_woken_by_each_frame() {
     let (_folder, path) = socket();
@@ -200,7 +201,7 @@ fn a_sleeping_worker_is_woken_by_each_frame() {
                 std::thread::yield_now();
             }
             if number % 64 == 0 {
-                // The receiver falls asleep now and then.
+                // The pause lets the receiver fall asleep.
                 std::thread::sleep(std::time::Duration::from_micros(300));
             }
         }
@@ -211,10 +212,10 @@ fn a_sleeping_worker_is_woken_by_each_frame() {
     });
 }
 
-/// Number of frames that each client gets, and gets through, before it vanishes.
+/// Number of frames that each client receives and sends before it ends.
 const LOAD: usize = 100;
 
-/// Interfaces come and go under load; neither side is disturbed.
+/// Interfaces start and end under load, without disturbing the other side.
 #[test]
 fn a_side_may_vanish_under_load() {
     let (_folder, path) = socket();
@@ -244,7 +245,7 @@ fn a_side_may_vanish_under_load() {
             });
             is_up && is_served && received.frames.iter().all(|frame| *frame == [1; 60])
         });
-        // The other thread ends also if a client is not served.
+        // The flag ends the other thread even if a client was not served.
         is_over.store(true, Relaxed);
         assert!(are_served, "each client gets frames, and gets them through");
     });
