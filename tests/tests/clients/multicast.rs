@@ -43,6 +43,27 @@ router.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sy
 router.sendto(bytes.fromhex('1101eefe00000000'), ('224.0.0.1', 0))
 ";
 
+/// Joins a group of IPv6, until standard input ends.
+const JOIN_V6: &str = "
+import socket, struct, sys
+group = socket.inet_pton(socket.AF_INET6, sys.argv[1])
+member = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+interface = struct.pack('I', socket.if_nametoindex('eth0'))
+member.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_JOIN_GROUP, group + interface)
+print('joined', flush=True)
+sys.stdin.read()
+";
+
+/// Sends a query of MLDv2. Hosts ignore it, because it has no Router Alert option.
+const QUERY_V6: &str = "
+import socket
+router = socket.socket(socket.AF_INET6, socket.SOCK_RAW, socket.IPPROTO_ICMPV6)
+index = socket.if_nametoindex('eth0')
+router.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_MULTICAST_HOPS, 1)
+query = bytes.fromhex('8200000000640000') + bytes(16) + bytes.fromhex('027d0000')
+router.sendto(query, ('ff02::1', 0, 0, index))
+";
+
 /// Number of packets of each kind that [`SEND`] sends.
 const PACKETS: u64 = 50;
 
@@ -80,15 +101,21 @@ impl Hosts {
         let host = &self.0[number - 1];
         let force = format!("echo {version} > /proc/sys/net/ipv4/conf/eth0/force_igmp_version");
         host.run("sh", &["-c", &force]);
-        let mut command = host.command("python3");
-        command.args(["-c", JOIN, group, &address(number)]);
-        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
-        let mut child = child.expect("python3 runs");
-        let mut line = String::new();
-        let joined = child.stdout.take().expect("a pipe");
-        BufReader::new(joined).read_line(&mut line).expect("a line");
-        assert_eq!(line, "joined\n");
-        Member(child)
+        Member::start(host, &[JOIN, group, &address(number)])
+    }
+
+    /// Enables IPv6 on the hosts, with link-local addresses that end in their numbers.
+    fn enable_ipv6(&self) {
+        for (number, host) in (1..).zip(&self.0) {
+            let mac = format!("02:00:00:00:00:0{number}");
+            host.run("ip", &["link", "set", "eth0", "address", &mac]);
+            host.run("sh", &["-c", "echo 0 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]);
+        }
+    }
+
+    /// Makes a host join a group of IPv6.
+    fn join_v6(&self, number: usize, group: &str) -> Member {
+        Member::start(&self.0[number - 1], &[JOIN_V6, group])
     }
 
     /// Sends a query from a host.
@@ -98,7 +125,7 @@ impl Hosts {
 
     /// Sends packets of host 4 to a group, and checks the hosts that receive them.
     #[track_caller]
-    fn receive(&self, middle: &impl Middle, group: &str, expected: &[usize]) {
+    fn receive(&self, middle: &dyn Middle, group: &str, expected: &[usize]) {
         let mut counts = Vec::new();
         let is_right = (0..middle.attempts()).any(|_| {
             let before = self.received();
@@ -131,6 +158,21 @@ fn are_right(counts: &[u64], expected: &[usize]) -> bool {
         false => (PACKETS..2 * PACKETS).contains(count),
     };
     (1..).zip(counts).all(is_right)
+}
+
+impl Member {
+    /// Runs a program of a host that joins a group.
+    fn start(host: &Namespace, program: &[&str]) -> Self {
+        let mut command = host.command("python3");
+        let child = command.arg("-c").args(program).stdin(Stdio::piped());
+        let child = child.stdout(Stdio::piped()).spawn();
+        let mut child = child.expect("python3 runs");
+        let mut line = String::new();
+        let joined = child.stdout.take().expect("a pipe");
+        BufReader::new(joined).read_line(&mut line).expect("a line");
+        assert_eq!(line, "joined\n");
+        Self(child)
+    }
 }
 
 impl Drop for Member {
@@ -174,7 +216,7 @@ fn address(number: usize) -> String {
 }
 
 /// Returns the lines of `mdb/show` without the age, in order.
-fn mdb(middle: &impl Middle) -> Vec<String> {
+fn mdb(middle: &dyn Middle) -> Vec<String> {
     let shown = middle.appctl(&["mdb/show", "br0"]);
     let fields = |line: &str| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
     let mut lines: Vec<String> = shown.lines().map(fields).collect();
@@ -185,12 +227,12 @@ fn mdb(middle: &impl Middle) -> Vec<String> {
 
 /// Checks that a switch has learned exactly these entries.
 #[track_caller]
-fn learns(middle: &impl Middle, expected: &[&str]) {
+fn learns(middle: &dyn Middle, expected: &[&str]) {
     assert!(until(|| mdb(middle) == expected), "{:?}, expected {expected:?}", mdb(middle));
 }
 
-/// Runs hosts at a switch, which must behave as Open vSwitch does.
-fn snoop(middle: &impl Middle, hosts: &Hosts) {
+/// Adds a bridge that snoops, with the ports of the hosts.
+fn add_bridge(middle: &dyn Middle) {
     let ports = (1..=4).map(|number| {
         format!("-- add-port br0 p{number} -- set interface p{number} ofport_request={number}")
     });
@@ -199,6 +241,11 @@ fn snoop(middle: &impl Middle, hosts: &Hosts) {
         "add-br br0 -- set bridge br0 datapath_type=netdev mcast_snooping_enable=true {}",
         ports.join(" ")
     ));
+}
+
+/// Runs hosts at a switch, which must behave as Open vSwitch does.
+fn snoop(middle: &dyn Middle, hosts: &Hosts) {
+    add_bridge(middle);
     hosts.receive(middle, "239.1.1.1", &[1, 2, 3]);
     learns(middle, &[]);
     let members = [
@@ -233,8 +280,31 @@ fn snoop(middle: &impl Middle, hosts: &Hosts) {
     hosts.receive(middle, "239.1.1.9", &[1, 2, 3]);
 }
 
-#[test]
-fn hosts_join_groups_as_at_open_vswitch() {
+/// Runs hosts with IPv6 at a switch, which must behave as Open vSwitch does.
+fn snoop_v6(middle: &dyn Middle, hosts: &Hosts) {
+    add_bridge(middle);
+    hosts.enable_ipv6();
+    // Each host reports the group of its address, for neighbour discovery.
+    let own: Vec<String> = (1..5).map(|own| format!("{own} 0 ff02::1:ff00:{own}")).collect();
+    let own: Vec<&str> = own.iter().map(String::as_str).collect();
+    let with = |more: &[&'static str]| {
+        let mut all = [&own[..], more].concat();
+        all.sort_unstable();
+        all
+    };
+    learns(middle, &with(&[]));
+    let member = hosts.join_v6(1, "ff1e::7");
+    learns(middle, &with(&["1 0 ff1e::7"]));
+    hosts.0[2].run("python3", &["-c", QUERY_V6]);
+    learns(middle, &with(&["1 0 ff1e::7", "3 0 querier"]));
+    drop(member);
+    learns(middle, &with(&["3 0 querier"]));
+}
+
+/// Runs hosts at Open vSwitch, then at the daemon with each kind of database.
+///
+/// `check` looks at the daemon afterwards.
+fn at_both(run: fn(&dyn Middle, &Hosts), check: fn(&Bench, &Daemon)) {
     if Command::new("python3").arg("--version").output().is_err() {
         return skipped("python3 is missing: apt-get install python3");
     }
@@ -243,15 +313,30 @@ fn hosts_join_groups_as_at_open_vswitch() {
     else {
         return;
     };
-    snoop(&rival, &hosts);
+    run(&rival, &hosts);
     for bench in Bench::both("mcast") {
         let Some(hosts) = Hosts::connect(&bench.namespace) else { continue };
         let daemon = bench.start();
-        snoop(&(&bench, &daemon), &hosts);
+        run(&(&bench, &daemon), &hosts);
+        check(&bench, &daemon);
+    }
+}
+
+#[test]
+fn hosts_join_groups_as_at_open_vswitch() {
+    at_both(snoop, |bench, daemon| {
         let status = bench.done("get bridge br0 status");
         assert!(!status.contains("no effect"), "{status}");
-        assert!(!show(&daemon).contains("multicast snooping"), "{}", show(&daemon));
+        assert!(!show(daemon).contains("multicast snooping"), "{}", show(daemon));
         let log = daemon.log();
         assert!(log.contains("bridge br0: port p3: a multicast router is there vlan=0"), "{log}");
-    }
+    });
+}
+
+#[test]
+fn hosts_report_groups_of_ipv6_as_at_open_vswitch() {
+    at_both(snoop_v6, |_, daemon| {
+        let shown = show(daemon);
+        assert!(shown.contains("multicast snooping (4 of 2048 groups, 1 router port)"), "{shown}");
+    });
 }
