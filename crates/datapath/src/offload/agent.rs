@@ -35,16 +35,16 @@ use crate::{
     evict::{link::Link, owner::Owner, waker::Waker},
 };
 
-/// The agent of an offload device; its owner runs the iterations.
+/// The agent of an offload device; the caller runs its iterations.
 pub struct OffloadAgent<T> {
     pub(super) config: OffloadConfig,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) device: T,
     pub(super) capabilities: OffloadCapabilities,
-    /// The intended entries of the device, and their chain.
+    /// The intended entries of the device, and their chain of stages.
     pub(super) owner: Owner,
     pub(super) gigaflow: Gigaflow,
-    /// The state of each entry in the device.
+    /// The state of each intended entry in the device.
     pub(super) ledger: Ledger,
     pub(super) pace: Pace,
     pub(super) judge: StalenessJudge,
@@ -54,11 +54,11 @@ pub struct OffloadAgent<T> {
     pub(super) pending_traversals: PendingTraversals,
     pub(super) forecasts: PendingForecasts,
     pub(super) offers: Vec<Consumer<OffloadCandidate>>,
-    /// The packet thread with the first candidates of the next iteration.
+    /// The packet thread from which the next iteration takes candidates first.
     pub(super) offered_first: usize,
     /// The ingress ports of the device.
     pub(super) ports: Option<BTreeSet<PortNo>>,
-    /// Entries to remove, as soon as the report to the eviction thread fits.
+    /// Entries to remove when the ring of reports to the eviction thread has room.
     pub(super) to_remove: BTreeSet<LtmEntryRef>,
     pub(super) walk: Walk,
     pub(super) events: Vec<OffloadEvent>,
@@ -71,15 +71,15 @@ pub struct OffloadAgent<T> {
     shared: Arc<SharedStatus>,
 }
 
-/// Slots beyond the intended entries, for entries that wait to be reclaimed.
+/// Number of slots for dead entries, in addition to the intended entries.
 const RETIRED_MAX: usize = 1024;
 
-/// Commands handled in one iteration.
+/// Maximum number of commands that an iteration handles.
 const COMMANDS_PER_ITERATION: usize = 32;
 
 impl<T: OffloadDevice> OffloadAgent<T> {
     /// Creates the agent of a device in unknown state.
-    /// It starts at the version that its endpoint was created for.
+    /// The agent starts at the version for which its endpoint was created.
     #[must_use]
     pub fn new(
         config: OffloadConfig,
@@ -89,7 +89,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     ) -> Self {
         let capabilities = device.capabilities().clone();
         let stage_entries_max = capabilities.stage_entries.iter().copied().min().unwrap_or(0);
-        // A device that reports more stages is used with 255, which no walk reaches.
+        // A device with more than 255 stages is used with 255 stages; no walk needs more.
         let stages_count = u8::try_from(capabilities.stages_count()).unwrap_or(u8::MAX);
         let mut gigaflow = Gigaflow::of_device(Config {
             capacity: Capacity { stages_count, stage_entries_max },
@@ -99,7 +99,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             tag_bits: capabilities.tag_bits.min(TAG_BITS_MAX),
             seed: config.seed,
         });
-        // The first tag, with which packets enter the device; it is held forever.
+        // Packets enter the device with the first tag, which is held forever.
         let first = gigaflow.ltm_mut().hold(&TagName::Start(config.bridge.number().into()));
         debug_assert!(first.is_ok_and(|tag| tag.number() == 0), "no tag is in use yet");
         let entries_max = stage_entries_max * usize::from(stages_count) + RETIRED_MAX;
@@ -179,9 +179,10 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         &mut self.device
     }
 
-    /// Adopts a posted version, and marks the entries that it made stale for removal.
+    /// Adopts a posted version, and marks its stale entries for removal.
     ///
-    /// A version that the device has not confirmed is awaited first; later ones merge meanwhile.
+    /// The agent first waits until the device has confirmed the previous version; later
+    /// invalidations merge meanwhile.
     fn take_invalidation(&mut self) -> bool {
         let is_owed = self.owner.version() > self.link.acked_version();
         if is_owed && !self.status.state.is_stale() {
@@ -195,7 +196,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     }
 
     /// Acknowledges the adopted version once the device holds no stale entry.
-    /// A device that is not waited for does not delay it.
+    /// A stale device does not delay the acknowledgement.
     fn acknowledge(&mut self) -> bool {
         let since = self.ledger.stale_since();
         let within = self.config.confirm_within;
@@ -206,8 +207,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         };
         let has_ports = self.ports.as_ref().is_none_or(|ports| !ports.is_empty());
         self.status.state = self.judge.state_of(self.now, unconfirmed_work, has_ports);
-        // A device that counts slowly may remove quickly: versions wait for removals only, pulls
-        // for counts.
+        // Versions wait only for removals, and pulls only for counts, because a device that counts
+        // slowly may remove quickly.
         self.status.counts_late = self.reading.is_late(self.now, within);
         if self.status.counts_late || self.status.state.is_stale() {
             self.reading.abandon();
@@ -282,9 +283,9 @@ impl<T> OffloadAgent<T> {
 
 impl<T> Drop for OffloadAgent<T> {
     /// Retires the owner, even after a panic.
-    /// So nobody waits for its acknowledgement.
+    /// So no version waits for an acknowledgement of the owner.
     fn drop(&mut self) {
-        // The outcomes of forecasts that wait are known now.
+        // Dropping the waiting forecasts sets their outcomes.
         self.offers.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
         let (since, why) = (self.now, StaleReason::Ended);
         self.shared.lock().state = OffloadState::Stale { since, why };

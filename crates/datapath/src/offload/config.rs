@@ -1,4 +1,4 @@
-//! Settings of an offload device: how it is filled, and when it is stale.
+//! Settings of an offload device: policies of its entries, and time limits.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::cache::MAX_IDLE_DEFAULT;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffloadConfig {
     /// The ingress bridge of the device's packets.
-    /// The device has the first tables of one bridge only.
+    /// Packets enter the device as packets of this bridge alone.
     pub bridge: BridgeId,
     /// The partition policy.
     pub policy: PolicyName,
-    /// The eviction policy of a full stage.
+    /// The policy by which a full stage evicts entries.
     pub eviction: Eviction,
     /// The seed of hashes.
     pub seed: u64,
@@ -26,11 +26,11 @@ pub struct OffloadConfig {
     /// Time to confirm the removals of a version, or to finish a reading.
     /// After that time the device is stale.
     pub confirm_within: Duration,
-    /// Time after which no packet that was in the device before is still in it.
+    /// The longest time that a packet stays in the device.
     pub drain: Duration,
-    /// Candidates handled in one iteration.
+    /// Maximum number of candidates that an iteration handles.
     pub candidates_per_iteration: usize,
-    /// Operations sent in one iteration.
+    /// Maximum number of operations that an iteration sends to the device.
     pub operations_per_iteration: usize,
 }
 

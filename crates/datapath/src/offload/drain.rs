@@ -1,24 +1,24 @@
 //! The time after which numbers of tags are reused.
 //!
-//! A number is reused when no packet can carry the tag any more. Such a packet was in the device,
-//! or was passed on by it, before the last entry with the tag was confirmed gone.
+//! A number is reused when no packet can carry the tag any more. A packet with the tag must have
+//! entered the device before the removal of the last entry with the tag was confirmed.
 
 use std::{collections::VecDeque, time::Duration};
 
 use shunt_gigaflow::ltm::Ltm;
 use shunt_pipeline::Time;
 
-/// Retired tags, with their times.
+/// The numbers of retired tags, with the times at which they retired.
 #[derive(Debug, Default)]
 pub(super) struct Drain {
     noted: u64,
-    /// The total of retired tags at a time, oldest first.
+    /// The total number of retired tags at each time, oldest first.
     waiting: VecDeque<(Time, u64)>,
 }
 
 impl Drain {
     /// Notes tags that were retired since the last iteration.
-    /// Also frees those that have drained.
+    /// Also frees the tags that retired before `time`.
     pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, now: Time, time: Duration) {
         let retired = ltm.tags().retired_count();
         if retired > self.noted {

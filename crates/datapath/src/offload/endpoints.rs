@@ -12,7 +12,7 @@
 //!                                                    eviction thread
 //! ```
 //!
-//! No packet thread ever waits to send.
+//! No packet thread ever waits for room in a ring.
 
 use std::{
     collections::BTreeSet,
@@ -40,14 +40,14 @@ use crate::{
     metrics::Counter,
 };
 
-/// A packet that missed in every cache, or the forecast of one.
+/// A packet that missed in every cache, or the forecast of a flow.
 #[derive(Debug)]
 pub struct OffloadCandidate {
     /// Key of the packet, as it was received.
     pub key: FlowKey,
     /// The time of the miss, or of the forecast.
     pub missed: Time,
-    /// The forecast; `None`: there is a packet.
+    /// The forecast; `None` if a packet is the candidate.
     pub forecast: Option<DeviceForecast>,
 }
 
@@ -57,23 +57,23 @@ pub struct OffloadCandidates {
     ring: Producer<OffloadCandidate>,
     counters: Arc<CandidateCounters>,
     link: Arc<Link>,
-    /// Set if a candidate was sent that the agent was not woken for.
+    /// True if the agent was not woken for the last candidates.
     has_unnotified: bool,
-    /// Packets until the next sample.
+    /// Number of packets until the next sample.
     until_sample: usize,
     /// The source of random gaps between samples.
-    /// A fixed gap would fall in step with repeating traffic, and sample one flow of many forever.
+    /// With a fixed gap, periodic traffic could be sampled always at the same flow.
     random: u64,
 }
 
-/// Counters of a packet thread's candidates.
+/// Counters of the candidates of one packet thread.
 #[derive(Debug, Default)]
 pub(super) struct CandidateCounters {
     pub(super) made: Counter,
     pub(super) dropped: Counter,
 }
 
-/// The control plane's end.
+/// The control plane's end of the channels of an agent.
 #[derive(Clone)]
 pub struct OffloadHandle {
     commands: mpsc::Sender<OffloadCommand>,
@@ -81,7 +81,7 @@ pub struct OffloadHandle {
     shared: Arc<SharedStatus>,
 }
 
-/// The agent's end.
+/// The agent's end of its channels.
 pub struct OffloadEndpoint {
     pub(super) owner: OwnerId,
     pub(super) version: Version,
@@ -94,7 +94,7 @@ pub struct OffloadEndpoint {
     pub(super) shared: Arc<SharedStatus>,
 }
 
-/// State that the agent publishes.
+/// The status that the agent publishes.
 #[derive(Debug, Default)]
 pub(super) struct SharedStatus {
     status: Mutex<OffloadStatus>,
@@ -109,20 +109,20 @@ pub(super) enum OffloadCommand {
     Tune { max_idle: Duration, drain: Duration },
 }
 
-/// One packet in `SAMPLED_ONE_IN` is a candidate, whether it missed or not.
+/// One packet in `SAMPLED_ONE_IN` is a candidate, even if it hit in a cache.
 const SAMPLED_ONE_IN: usize = 128;
 
-/// Candidates of one packet thread that may wait; more are dropped.
+/// Maximum number of waiting candidates of one packet thread; more are dropped.
 const CANDIDATES_MAX: usize = 1024;
 
-/// Reports that may wait for the eviction thread.
+/// Maximum number of reports that wait for the eviction thread.
 const REPORTS_MAX: usize = 16_384;
 
 /// Creates the channels of an agent that begins at `version`.
-/// The coordinator must be at this version too.
+/// The coordinator must also be at this version.
 ///
 /// Returns the ends of the control plane, the agent, the coordinator and each packet thread.
-/// `coordinator` is the waker of the eviction thread.
+/// The argument `coordinator` is the waker of the eviction thread.
 ///
 /// # Errors
 ///
@@ -179,7 +179,7 @@ impl OffloadCandidates {
     /// Queues a packet that missed in every cache as a candidate.
     /// Call [`Self::notify`] some time afterwards.
     ///
-    /// The candidate is dropped and counted if the agent does not keep up, or has ended.
+    /// The candidate is dropped and counted if the ring is full, or if the agent has ended.
     pub fn offer(&mut self, key: &FlowKey, missed: Time) {
         self.push(key, missed, None);
     }
@@ -187,8 +187,9 @@ impl OffloadCandidates {
     /// Queues a forecast as a candidate.
     /// Call [`Self::notify`] some time afterwards.
     ///
-    /// A candidate that is dropped has the outcome [`DeviceOutcome::Unused`](crate::forecast::DeviceOutcome::Unused).
-    /// The flow may belong to a preload, by its `ticket`.
+    /// A dropped candidate has the outcome
+    /// [`DeviceOutcome::Unused`](crate::forecast::DeviceOutcome::Unused). The flow may belong to a
+    /// preload, by its `ticket`.
     pub fn offer_forecast(
         &mut self,
         key: &FlowKey,
@@ -203,7 +204,7 @@ impl OffloadCandidates {
 
     /// Returns whether a forecast leaves room in the ring for packets that miss.
     ///
-    /// The ring of an agent that has ended drops all candidates, so no forecast waits for it.
+    /// If the agent has ended, all candidates are dropped, so the function returns true.
     pub(crate) fn has_room_for_forecast(&self) -> bool {
         self.ring.slots() > CANDIDATES_MAX / 2 || self.ring.is_abandoned()
     }
@@ -221,17 +222,18 @@ impl OffloadCandidates {
     }
 
     /// Returns the sampled packet of a burst, if any.
-    /// It is a candidate although a cache may match it.
+    /// The sampled packet is a candidate even if it hit in a cache.
     ///
-    /// An entry that the device lost, or had no room for, would hit in software forever otherwise,
-    /// and never become a candidate again.
+    /// Without samples, a flow that the device has lost, or had no room for, would hit in software
+    /// forever and never become a candidate again.
     pub fn next_sample(&mut self, burst: usize) -> Option<usize> {
         if burst <= self.until_sample {
             self.until_sample -= burst;
             return None;
         }
         let key = self.until_sample;
-        // The gap is random, up to twice the mean. It includes the rest of this burst.
+        // The gap is random, up to twice the mean. The gap includes the remaining packets of this
+        // burst.
         let gap = split_mix(&mut self.random) % (2 * SAMPLED_ONE_IN as u64);
         let gap = usize::try_from(gap).unwrap_or_default();
         self.until_sample = gap.saturating_sub(burst - key - 1);
@@ -266,8 +268,8 @@ impl OffloadHandle {
         }
     }
 
-    /// Replies with the intended entries and their places in the chain.
-    /// Replies with none if the thread has ended.
+    /// Replies with the intended entries and their positions in the chain.
+    /// The reply is empty if the thread has ended.
     pub fn dump(&self, reply: Reply<Vec<DumpedEntry>>) {
         if let Err(OffloadCommand::Dump(reply)) = self.send(OffloadCommand::Dump(reply)) {
             reply(Vec::new());
@@ -277,15 +279,15 @@ impl OffloadHandle {
     /// Sets the ingress ports of the device, by their numbers in the bridge.
     /// `None`, the default, means all ports.
     ///
-    /// Packets of other ports never enter the device, so no entries are made for them.
+    /// Packets of other ports never enter the device, so the agent makes no entries for them.
     pub fn set_ports(&self, ports: Option<BTreeSet<PortNo>>) {
-        // A thread that has ended needs no ports.
+        // The command is lost only if the thread has ended, and then it needs no ports.
         let _ = self.send(OffloadCommand::Ports(ports));
     }
 
     /// Sets the idle timeout, and the longest time of a packet in the device.
     pub fn tune(&self, max_idle: Duration, drain: Duration) {
-        // A thread that has ended needs no settings.
+        // The command is lost only if the thread has ended, and then it needs no settings.
         let _ = self.send(OffloadCommand::Tune { max_idle, drain });
     }
 

@@ -1,4 +1,4 @@
-//! Operations to the device, and its events.
+//! Operations that the agent sends to the device, and events of the device.
 
 use shunt_gigaflow::offload::{OffloadDevice, OffloadError, OffloadEvent, Operation, Ticket};
 
@@ -104,7 +104,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         is_taken
     }
 
-    /// Starts reading the device's counters if it is time.
+    /// Starts a reading of the device's counters if one is due.
     /// Removes idle entries after a reading.
     pub(super) fn read_counters(&mut self) -> bool {
         let finished = self.reading.finish();
@@ -121,7 +121,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         if self.judge.is_lost() || !is_due {
             return finished.is_some();
         }
-        // Pending removals come with a last count.
+        // The responses to pending removals also contain the last counts.
         let mut tickets: Vec<Ticket> = self.ledger.pending_removals().collect();
         let entries = if self.capabilities.counts { self.ledger.held() } else { Vec::new() };
         if !entries.is_empty() {

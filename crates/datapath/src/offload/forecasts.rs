@@ -2,12 +2,13 @@
 //!
 //! An entry of a forecast is *speculative* until the device has counted a packet for it.
 //!
-//! - It has its own expiry, and [`OffloadConfig::max_idle`](super::OffloadConfig::max_idle) does not
-//!   apply. A reading that began later must have found no hit.
-//! - It is the first to go when a stage is full.
+//! - - A speculative entry expires at the time of its forecast, instead of after
+//!   [`OffloadConfig::max_idle`](super::OffloadConfig::max_idle). A reading that began later must
+//!   have found no hit.
+//! - - Speculative entries are evicted first when a stage is full.
 //! - A forecast is refused if little room is left (`ROOM_DIVISOR`), or if the device does not count.
 //!
-//! The packet thread that made the forecast learns its outcome from here ([`crate::forecast`]).
+//! The agent reports the outcome to the packet thread of the forecast ([`crate::forecast`]).
 
 use std::collections::VecDeque;
 
@@ -31,35 +32,35 @@ pub(super) struct PendingForecasts {
 /// A forecast with entries.
 #[derive(Debug)]
 struct PendingForecast {
-    /// The entries without a known hit that decide its outcome.
+    /// The entries without a known hit, which decide the outcome.
     entries: Vec<LtmEntryRef>,
-    /// Set if other forecasts made these entries.
+    /// True if other forecasts made these entries.
     ///
-    /// They were for the same flow, or for one that shares the entries.
+    /// The other forecasts were for the same flow, or for flows that share the entries.
     is_shared: bool,
     forecast: DeviceForecast,
 }
 
-/// The state of the entries of a forecast.
+/// The state of all entries of a forecast together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EntriesState {
-    /// All were hit; the last one was found at this time.
+    /// All entries were hit; the last of these hits was found at this time.
     Hit(Time),
     Unused,
-    /// One is gone.
+    /// An entry was removed.
     Gone,
 }
 
 /// Maximum number of forecasts without an outcome.
 ///
-/// Beyond it, the oldest counts as unused.
+/// If there are more, the oldest counts as unused.
 const PENDING_MAX: usize = 16_384;
 
-/// Maximum number of forecasts removed for the entries of one packet.
+/// Maximum number of forecasts that are removed to make room for one packet.
 const REMOVED_AT_ONCE: usize = 16;
 
 impl PendingForecasts {
-    /// Adds a forecast with its new entries; without any it is unused.
+    /// Adds a forecast with its new entries; a forecast without entries is unused.
     pub(super) fn add(&mut self, entries: Vec<LtmEntryRef>, forecast: DeviceForecast) {
         if !entries.is_empty() {
             self.push(PendingForecast { entries, is_shared: false, forecast });
@@ -91,7 +92,7 @@ impl PendingForecast {
         if is_unused { EntriesState::Unused } else { EntriesState::Hit(found) }
     }
 
-    /// Returns its own entries without a hit.
+    /// Returns the entries without a hit that the forecast itself made.
     fn unused<'a>(&'a self, ledger: &'a Ledger) -> impl Iterator<Item = LtmEntryRef> + 'a {
         let own: &[LtmEntryRef] = if self.is_shared { &[] } else { &self.entries };
         own.iter().copied().filter(|entry| ledger.last_hit(*entry).is_none())
@@ -99,7 +100,7 @@ impl PendingForecast {
 }
 
 impl<T: OffloadDevice> OffloadAgent<T> {
-    /// Returns whether entries for a forecast may be made. Counts a refusal for room.
+    /// Returns whether entries for a forecast may be made; counts refusals for room.
     pub(super) fn admits_forecast(&mut self) -> bool {
         if !self.capabilities.counts {
             return false;
@@ -113,7 +114,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     /// Handles a forecast of a flow that the entries of the last walk cover.
     ///
-    /// An entry of another forecast does not mean that a packet came: its first hit decides.
+    /// If an entry is speculative, its first hit decides the outcome of this forecast, too.
     pub(super) fn cover_forecast(&mut self, mut forecast: DeviceForecast) {
         let unconfirmed = self.walk.entries().filter(|entry| self.ledger.is_speculative(*entry));
         let entries: Vec<_> = unconfirmed.collect();
@@ -124,7 +125,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         self.forecasts.push(PendingForecast { entries, is_shared: true, forecast });
     }
 
-    /// Removes speculative entries if the entries of a packet may find no room.
+    /// Removes speculative entries if a stage may be too full for a packet's entries.
     pub(super) fn make_room_for_packet(&mut self) {
         if self.forecasts.flows.is_empty() || self.ledger.has_room(usize::MAX) {
             return;
@@ -141,7 +142,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     /// Settles forecasts with a known outcome.
     ///
-    /// The other entries of a forecast with a removed entry are removed too, if they were not hit.
+    /// If an entry of a forecast was removed, its other entries without a hit are removed, too.
     pub(super) fn settle_forecasts(&mut self) {
         for _ in 0..self.forecasts.flows.len() {
             let Some(flow) = self.forecasts.flows.pop_front() else { return };

@@ -20,11 +20,11 @@ use crate::{
     forecast::{DeviceForecast, EntryForecast},
 };
 
-/// The owner's entries. Its chain admits only rules that the device can hold.
+/// The entries of the owner, as a store that admits only rules the device can hold.
 struct OwnerEntries<'a> {
     owner: &'a mut Owner,
     capabilities: &'a OffloadCapabilities,
-    /// The reason why the last rule was not admitted.
+    /// The reason why the store did not admit the last rule.
     refusal: Option<Refusal>,
     made: Vec<LtmEntryRef>,
 }
@@ -102,8 +102,8 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         made
     }
 
-    /// Adds a new entry to the intended ones.
-    /// Its tags are held until the device has confirmed its removal.
+    /// Adds a new entry to the intended entries.
+    /// The tags of an entry are held until the device has confirmed its removal.
     fn add_intended(
         &mut self,
         entry: LtmEntryRef,
@@ -124,7 +124,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         self.ledger.add(NewEntry { entry, stage, rule, traversal, traversal_no, forecast });
     }
 
-    /// Removes the entries in `to_remove`, as far as the report queue has room.
+    /// Removes the entries in `to_remove` while the ring of reports has room.
     /// The reports go to the eviction thread.
     pub(super) fn remove_pending(&mut self) -> bool {
         let before = self.to_remove.len();
@@ -136,13 +136,13 @@ impl<T: OffloadDevice> OffloadAgent<T> {
 
     /// Takes dead entries out of the chain, and marks them for removal from the device.
     ///
-    /// `stale_since`: the time at which a version made them stale.
+    /// `stale_since` is the time at which a version made these entries stale; `None` if none did.
     pub(super) fn reclaim(&mut self, stale_since: Option<Time>) {
         while let Some(reclaimed) = self.owner.entries_mut().reclaim() {
             let entry = LtmEntryRef::from(reclaimed.reference);
             self.gigaflow.ltm_mut().forget(entry);
             self.large_flows.forget(entry);
-            // A lost device must not restore entries that are removed now.
+            // A lost device must not restore the removed entries later.
             if self.judge.is_lost()
                 && let Some(index) = self.ledger.index(entry)
             {
@@ -154,7 +154,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         }
     }
 
-    /// Releases the tags of an entry that is confirmed gone, or was never inserted.
+    /// Releases the tags of an entry that the device has confirmed not to hold.
     pub(super) fn release_tags(&mut self, offloaded: &OffloadEntry) {
         for tag in tags(&offloaded.rule) {
             self.gigaflow.ltm_mut().release(tag);
@@ -163,7 +163,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
     }
 }
 
-/// Returns the tags of a rule, in and out.
+/// Returns the tag that a rule matches, and the tag that it sets.
 fn tags(rule: &LtmRule) -> impl Iterator<Item = shunt_gigaflow::ltm::Tag> {
     let next = match rule.next {
         Next::Tag(next) => Some(next),

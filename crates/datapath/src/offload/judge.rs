@@ -5,29 +5,29 @@ use tracing::{debug, info, warn};
 
 use super::{OffloadState, StaleReason};
 
-/// The operations that a version still waits for.
+/// The unconfirmed removals for which a version waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnconfirmedWork {
     Nothing,
-    /// Removals of entries that the version made stale.
+    /// Removals of stale entries are not confirmed.
     Removals,
-    /// Removals that take longer than the limit.
+    /// Removals have not been confirmed within the limit.
     Late,
 }
 
-/// The presence of a device, and its unconfirmed work.
+/// The presence of a device, from which its staleness is decided.
 #[derive(Debug)]
 pub(super) struct StalenessJudge {
     state: OffloadState,
-    /// Set once the state was requested: times count from then on.
+    /// True after the first request of the state, from which on times are measured.
     has_begun: bool,
-    /// Set while the device does not respond, or its content is unknown.
+    /// True while the device does not respond, or its content is unknown.
     is_lost: bool,
-    /// Set once the device was present.
+    /// True once the device has been present.
     was_there: bool,
-    /// Set if the device was lost since it last held no stale entry.
+    /// True if the device was lost since it last held no stale entry.
     was_lost: bool,
-    /// Set if a version was acknowledged before the device confirmed its removals.
+    /// True if a version was acknowledged before the device confirmed the removals.
     is_unconfirmed: bool,
     repairs: u64,
     stale_count: u64,
@@ -74,7 +74,8 @@ impl StalenessJudge {
 
     /// Returns the state of the device, given its unconfirmed work.
     ///
-    /// A device without ports was removed or replaced on purpose. Its end is not a warning.
+    /// A device without ports was removed or replaced on purpose, so its end is not logged as a
+    /// warning.
     pub(super) fn state_of(
         &mut self,
         now: Time,

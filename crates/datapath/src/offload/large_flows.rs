@@ -1,10 +1,11 @@
-//! Entries with large flows, which keep their room in the device.
+//! Entries with large flows, which a full stage of the device evicts last.
 //!
-//! A full stage evicts for new flows, most of which are short. An entry with many more hits than the others
-//! is *large*, and is evicted last ([`Ltm::set_large`]). Its flows may pause between bursts, so it stays
-//! large for [`LARGE_TIME`] after it was found to be. Measuring and replacing have times of their own, as
-//! in Wang and others, *Elixir: A High-performance and Low-cost Approach to Managing Hardware/Software
-//! Hybrid Flow Tables Considering Flow Burstiness* (NSDI 2022).
+//! A full stage evicts entries for new flows, and most new flows are short. An entry with many more
+//! hits than the mean is *large*, and is evicted last ([`Ltm::set_large`]). Large flows may pause
+//! between bursts, so an entry stays large for [`LARGE_TIME`] after a reading found it large.
+//! Measurement and replacement have separate periods, as in Wang and others, *Elixir: A
+//! High-performance and Low-cost Approach to Managing Hardware/Software Hybrid Flow Tables
+//! Considering Flow Burstiness* (NSDI 2022).
 //!
 //! [`Ltm::set_large`]: shunt_gigaflow::ltm::Ltm::set_large
 
@@ -13,28 +14,29 @@ use std::{collections::BTreeMap, time::Duration};
 use shunt_gigaflow::ltm::LtmEntryRef;
 use shunt_pipeline::Time;
 
-/// The large entries, and the hits of the current reading.
+/// The large entries, and sums over the hits of the current reading.
 #[derive(Debug, Default)]
 pub(super) struct LargeFlows {
     /// The time at which each large entry was last found to be large.
     found: BTreeMap<LtmEntryRef, Time>,
-    /// Packets in a second from which on an entry is large; zero: not known yet.
+    /// Least number of packets per second of a large entry; zero: not known yet.
     least_rate: u64,
-    /// The time at which the current reading began, and its time after the one before.
+    /// The beginning of the current reading, and the time since the previous reading.
     began_at: Time,
     interval: Duration,
-    /// Entries with hits in the current reading, and the sum of their rates.
+    /// The number of entries with hits in the current reading, and the sum of rates.
     entries: u64,
     rates: u64,
 }
 
-/// A large entry has at least this many times the mean hits.
+/// A large entry has at least this multiple of the mean number of hits.
 const LARGE_FACTOR: u64 = 4;
 
-/// Time for which an entry stays large without as many hits.
+/// Time for which an entry stays large after its rate has fallen.
 const LARGE_TIME: Duration = Duration::from_secs(10);
 
-/// Least time of a reading that tells rates apart; others come with pulls.
+/// Least duration of a reading from which rates are computed.
+/// Pulls cause shorter readings.
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 impl LargeFlows {
@@ -45,7 +47,7 @@ impl LargeFlows {
         (self.entries, self.rates) = (0, 0);
     }
 
-    /// Notes the hits of an entry; returns whether it is large now, and was not before.
+    /// Notes the hits of an entry; returns whether the entry has become large.
     pub(super) fn note(&mut self, entry: LtmEntryRef, packets: u64, now: Time) -> bool {
         if self.interval < INTERVAL_MIN {
             return false;
@@ -74,7 +76,7 @@ impl LargeFlows {
         ended
     }
 
-    /// Forgets an entry that has ended.
+    /// Forgets an entry that was removed.
     pub(super) fn forget(&mut self, entry: LtmEntryRef) {
         self.found.remove(&entry);
     }
@@ -90,7 +92,8 @@ mod tests {
         LtmEntryRef { slot, generation: 0 }
     }
 
-    /// Reads the hits of entries from 0 on; returns the new and the former large ones.
+    /// Reads the hits of entries 0, 1, 2 and so on.
+    /// Returns the entries that have become large, and those that are no longer large.
     fn read(flows: &mut LargeFlows, now: Time, packets: &[u64]) -> [Vec<u32>; 2] {
         flows.begin(now);
         let hits = (0..).zip(packets).filter(|(_, packets)| **packets > 0);
@@ -106,10 +109,10 @@ mod tests {
         assert_eq!(read(&mut flows, now, &packets), [vec![], vec![]], "there is no mean yet");
         now = now.after(SECOND);
         assert_eq!(read(&mut flows, now, &packets), [vec![0], vec![]]);
-        // A reading for a pull is too short to say anything.
+        // A reading for a pull is too short to compute rates.
         now = now.after(SECOND / 100);
         assert_eq!(read(&mut flows, now, &[0, 500]), [vec![], vec![]]);
-        // It stays large in a pause between bursts.
+        // The entry stays large in a pause between bursts.
         for _ in 0..9 {
             now = now.after(SECOND);
             assert_eq!(read(&mut flows, now, &[0, 10, 10, 10]), [vec![], vec![]]);

@@ -6,13 +6,13 @@
 //!      └── unwanted ────────────────────────────────┴──► gone
 //! ```
 //!
-//! An entry is *unwanted* when it is no longer intended: it is stale, idle, or blocks another entry.
-//! From then on it proceeds to *gone* with the responses that are still due. Only then are its tags
-//! and its key free, and a version that waits for it can be acknowledged.
+//! An entry is *unwanted* when it is no longer intended: it is stale, idle, or blocks another
+//! entry. Its removal then proceeds with the responses of the device until it is *gone*. Only then
+//! are its tags and its key free, and a version that waits for the entry can be acknowledged.
 //!
-//! More entries are *stale* than a version named. A version waits for every entry that is unwanted
-//! and not gone when the version is adopted. The eviction engine forgot such an entry when it became
-//! unwanted, so the effect of the version on it is unknown.
+//! When a version is adopted, every unwanted entry that is not gone counts as *stale*, and the
+//! version waits for all of them. The eviction engine forgot such an entry when it became unwanted,
+//! so the effect of the version on it is unknown.
 
 use std::{collections::BTreeSet, ops::Bound, sync::Arc, time::Duration};
 
@@ -38,15 +38,15 @@ use crate::forecast::EntryForecast;
 pub(super) struct Ledger {
     offloaded_entries: HashMap<LtmIndex, OffloadEntry, Hasher>,
     by_entry: HashMap<LtmEntryRef, LtmIndex, Hasher>,
-    /// The entry that occupies a key in the device, or is about to release it.
+    /// The entry that occupies each key in the device, also while it is removed.
     keys: HashMap<EntryKey, LtmIndex, Hasher>,
-    /// Entries to insert, by stage, oldest first.
+    /// Entries to insert, by stage, the oldest first.
     inserts: Vec<BTreeSet<LtmIndex>>,
     /// Entries to remove, first stage first.
     removals: BTreeSet<(StageId, LtmIndex)>,
     /// Removals that the device refused, to be retried.
     refused_removals: BTreeSet<(StageId, LtmIndex)>,
-    /// Entries that versions made stale and that are not gone, by time.
+    /// Stale entries that are not gone, by the time at which they became stale.
     stale: BTreeSet<(Time, LtmIndex)>,
     unwanted_count: usize,
     /// Number of unwanted entries of each stage that the device holds or may hold.
@@ -74,14 +74,14 @@ pub(super) struct NewEntry {
     pub(super) forecast: Option<EntryForecast>,
 }
 
-/// The result of a response.
+/// The effects of a response of the device.
 #[derive(Debug, Default)]
 pub(super) struct ResponseOutcome {
-    /// An entry of this traversal is confirmed, or never will be.
+    /// The traversal with an entry that was confirmed, or that will never be confirmed.
     pub(super) traversal_no: Option<(u64, Confirmed)>,
-    /// An entry that is gone for good.
+    /// An entry that is gone.
     pub(super) gone: Option<OffloadEntry>,
-    /// An entry that the device does not accept: it has to be removed.
+    /// An entry that the device has refused, and that the owner must remove.
     pub(super) refused: Option<(LtmEntryRef, OffloadRefusal)>,
 }
 
@@ -144,7 +144,7 @@ impl Ledger {
     /// Marks an entry that the owner removed as no longer intended.
     /// Returns the entry if it is gone at once.
     ///
-    /// `stale_since`: the time at which a version made it stale.
+    /// `stale_since` is the time at which a version made the entry stale; `None` if none did.
     pub(super) fn mark_unwanted(
         &mut self,
         entry: LtmEntryRef,
@@ -169,7 +169,7 @@ impl Ledger {
         None
     }
 
-    /// Adopts a version: it waits for all entries that are unwanted and not gone.
+    /// Adopts a version, which waits for all entries that are unwanted and not gone.
     pub(super) fn adopt(&mut self, now: Time) {
         if self.unwanted_count == self.stale.len() {
             return;
@@ -189,10 +189,10 @@ impl Ledger {
     }
 
     /// Fills a batch with operations that are due.
-    /// Returns entries for which there will be no room.
+    /// Returns entries for which their stage will have no room.
     ///
-    /// Removals come first, first stage first. Then, if no stale entry is left, insertions follow,
-    /// last stage first, up to the given number of pending ones.
+    /// Removals come first, in the order of stages. If no stale entry is left, insertions follow,
+    /// the last stage first, up to a maximum number of pending insertions.
     pub(super) fn next(
         &mut self,
         batch: &mut Batch,
@@ -224,11 +224,11 @@ impl Ledger {
     }
 
     /// Adds the insertions of one stage.
-    /// Returns whether those of earlier stages may follow.
+    /// Returns whether insertions into earlier stages may follow.
     ///
-    /// No packet may be led to an entry that is still to come. An entry with an occupied key
-    /// waits, and entries that lead to its tag wait with it. The others do not wait, as a device
-    /// may keep an entry after a removal request.
+    /// An entry must not lead packets to a later entry that is not inserted yet. So an entry with
+    /// an occupied key waits, and entries that lead to its tag wait, too. Other entries do not
+    /// wait, because a device may keep the entry of an occupied key for long.
     fn next_inserts(
         &mut self,
         stage: usize,
@@ -282,7 +282,7 @@ impl Ledger {
                 Operation::Insert { stage, .. } => {
                     self.operations.inserts -= 1;
                     self.inserting_count -= 1;
-                    // No entry became unwanted while the batch was filled.
+                    // No entry has become unwanted since the batch was filled.
                     self.leave(index);
                     self.set_state(index, State::Waiting);
                     self.inserts[stage.index()].insert(index);
@@ -298,7 +298,7 @@ impl Ledger {
         }
     }
 
-    /// Handles the response to an operation; `None`: the operation is not the ledger's.
+    /// Handles the response to an operation; `None` if the ledger did not send it.
     pub(super) fn complete(
         &mut self,
         ticket: Ticket,
@@ -383,7 +383,7 @@ impl Ledger {
     /// Notes that the device holds exactly the entries that it confirmed.
     /// Returns entries that are gone.
     ///
-    /// Insertions without a response are repeated, or dropped.
+    /// Insertions without a response are repeated, or dropped if their entry is unwanted.
     pub(super) fn restored(&mut self, now: Time) -> Vec<OffloadEntry> {
         let unknown = self
             .offloaded_entries
@@ -404,7 +404,7 @@ impl Ledger {
                 self.inserts[stage].insert(index);
             }
         }
-        // From now on the device has time to confirm.
+        // The time limit for confirmations restarts.
         for (_, index) in std::mem::take(&mut self.stale) {
             self.make_stale(index, now);
         }
@@ -428,7 +428,7 @@ impl Ledger {
         let offloaded = self.offloaded_entries.get_mut(&index)?;
         if counters.packets < offloaded.counted.packets || counters.bytes < offloaded.counted.bytes
         {
-            // The device counts from zero again.
+            // The device has restarted its counter at zero.
             offloaded.counted_before = offloaded.totals();
             offloaded.counted = Counters::default();
         }
@@ -464,7 +464,7 @@ impl Ledger {
         held.map(|(index, _)| *index).collect()
     }
 
-    /// Returns pending removals: their responses come with counts.
+    /// Returns the tickets of pending removals; the responses contain counts.
     pub(super) fn pending_removals(&self) -> impl Iterator<Item = Ticket> {
         let is_removal = |index: &LtmIndex| {
             self.offloaded_entries
@@ -478,7 +478,8 @@ impl Ledger {
     }
 
     /// Returns entries without a recent hit.
-    /// The reading that began at `read` found none within `max_idle`, or the time of their forecast.
+    /// The reading that began at `read` has found no hit since `max_idle`, or since their forecast
+    /// expired.
     pub(super) fn idle(&self, read: Time, max_idle: Duration) -> Vec<LtmEntryRef> {
         let is_idle = |offloaded: &&OffloadEntry| {
             offloaded.unwanted.is_none()
@@ -520,7 +521,7 @@ impl Ledger {
         &self.occupied
     }
 
-    /// Sets the capacity of each stage, as the device states it.
+    /// Sets the capacity of each stage, which the device has reported.
     pub(super) fn set_capacity(&mut self, capacity: &[usize]) {
         self.capacity.iter_mut().zip(capacity).for_each(|(own, stage)| *own = *stage);
     }
@@ -544,7 +545,7 @@ impl Ledger {
         Some(offloaded.stage)
     }
 
-    /// Removes an entry from the counts of its stage, and releases its key.
+    /// Subtracts an entry from the counts of its stage, and releases its key.
     fn leave(&mut self, index: LtmIndex) {
         let Some(offloaded) = self.offloaded_entries.get(&index) else { return };
         let (stage, key, is_unwanted) =

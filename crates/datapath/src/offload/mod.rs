@@ -1,10 +1,10 @@
-//! Offload of LTM entries: the agent that keeps the entries of a NIC true to the tables.
+//! Offload of LTM entries: the agent that keeps the entries of a NIC equal to the tables.
 //!
 //! An [offload device](shunt_gigaflow::offload::OffloadDevice) stands in front of the switch, and
-//! forwards packets by its own entries. Its agent is one thread, and one more owner in the protocol
-//! of versions ([`crate::evict::owner`]). It reports its installs and takes invalidations. It
-//! acknowledges a version when the device no longer holds an entry that the version made stale, so
-//! a barrier waits for the NIC too.
+//! forwards packets by its own entries. The agent of a device is a thread, and an owner in the
+//! eviction protocol ([`crate::evict::owner`]). The agent reports its installs and takes
+//! invalidations. It acknowledges a version when the device no longer holds an entry that the
+//! version made stale. So a barrier also waits for the NIC.
 //!
 //! ```text
 //!  packet threads ── candidates: keys that missed (bounded, dropped when full) ─┐
@@ -18,26 +18,26 @@
 //!
 //! # Intended and held entries
 //!
-//! The agent's chain of stages holds the *intended* entries. For each of them the ledger knows the
-//! state of the device: absent, insertion pending, held, or removal pending. The ledger guarantees:
+//! The agent's chain of stages holds the *intended* entries. For each entry the ledger knows the
+//! state in the device: absent, insertion pending, held, or removal pending. The ledger guarantees:
 //!
 //! - An entry has one pending write at a time: a removal waits for the response to its insertion.
 //! - Nothing is inserted before all entries that a version made stale are confirmed gone.
 //! - Sub-traversals are inserted last stage first, and removed first stage first.
 //! - A key (tag, match and length in a stage) is free before another entry takes it.
-//! - The tags of an entry are held until it is confirmed gone. They are drained before their
-//!   numbers are reused.
+//! - The tags of an entry are held until it is confirmed gone. The number of a tag is reused only
+//!   after all packets with the tag have left the device.
 //!
-//! A candidate is a key and not a decision: the agent translates it under its current version (rule
-//! 5), so a candidate that has waited does no harm.
+//! A candidate is a key without a decision: the agent translates it at its current version (rule
+//! 5). So an old candidate causes no stale entry.
 //!
 //! # Stale devices
 //!
 //! A device is *stale* if it is lost, or does not confirm within [`OffloadConfig::confirm_within`]:
-//! it may forward by rules that are gone. Then versions are acknowledged and pulls are answered
-//! without it, so nobody waits. [`OffloadStatus::state`] and the log name the state, its beginning
-//! and its reason. The state ends when the device is present and all stale entries are confirmed
-//! gone.
+//! it may forward by removed rules. Versions are then acknowledged, and pulls answered, without
+//! waiting for the device. [`OffloadStatus::state`] and the log name the state, its beginning and
+//! its reason. The state ends when the device is present and all stale entries are confirmed as
+//! removed.
 //!
 //! # Hits
 //!
@@ -45,28 +45,29 @@
 //! difference to the previous reading is credited to the rules of the entry, at the time of the
 //! reading. A removal also returns the last counters, if the device counts. Hits between that reading
 //! and the removal are lost, and so are hits that a device counted before it lost its state. A
-//! reading that takes too long holds up nobody, and does not make the device stale: versions wait
-//! for removals only.
+//! reading that takes too long delays no pull, and does not make the device stale, because versions
+//! wait only for removals.
 //!
 //! # Large flows
 //!
 //! Packet threads offer flows that miss, and one packet in 128, so a large flow is offered again and again.
-//! A full stage keeps new entries and used ones apart ([`Eviction`](shunt_gigaflow::ltm::Eviction)). The
-//! counters tell which entries have large flows; these are evicted last.
+//! A full stage keeps new entries and used entries apart
+//! ([`Eviction`](shunt_gigaflow::ltm::Eviction)). The counters show which entries have large flows;
+//! such entries are evicted last.
 //!
 //! # Forecasts
 //!
-//! A candidate can be a [forecast](crate::forecast). Its entries are inserted like any other, and are
-//! speculative until the device has counted a packet for them. The agent tells the packet thread the
-//! outcome ([`DeviceOutcome`](crate::forecast::DeviceOutcome)).
+//! A candidate can be a [forecast](crate::forecast). Its entries are inserted like other entries,
+//! and are speculative until the device has counted a packet for them. The agent reports the
+//! outcome to the packet thread ([`DeviceOutcome`](crate::forecast::DeviceOutcome)).
 //!
 //! # Wiring
 //!
 //! [`offload_endpoint`] creates the channels. The control plane gets the [`OffloadHandle`]; its
 //! [`wake`](OffloadHandle::wake) is the device's notification. Each packet thread gets
 //! [`OffloadCandidates`], the eviction coordinator gets a
-//! [`CoordinatorEndpoint`](crate::CoordinatorEndpoint), the [`OffloadAgent`] gets the rest, and
-//! [`spawn_offload_thread`] runs the agent.
+//! [`CoordinatorEndpoint`](crate::CoordinatorEndpoint), the [`OffloadAgent`] gets the
+//! [`OffloadEndpoint`], and [`spawn_offload_thread`] runs the agent.
 
 mod config;
 mod endpoints;

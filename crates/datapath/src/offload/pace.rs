@@ -1,8 +1,8 @@
 //! The number of insertions that may be pending.
 //!
-//! A device processes operations in order. A removal, and the version that waits for it, therefore
-//! waits for all insertions that were sent before. So at most as many are pending as the device
-//! confirms in one or two intervals, whatever time one of them takes.
+//! A device processes operations in order. So a removal waits for all insertions that were sent
+//! before, and a version waits for the removal. The number of pending insertions is limited to the
+//! number that the device confirms in one or two intervals.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use shunt_pipeline::Time;
 pub(super) struct Pace {
     /// The beginning of the current interval.
     since: Time,
-    /// Insertions that were confirmed in this interval.
+    /// Number of insertions that were confirmed in this interval.
     acked: usize,
     allowed: usize,
 }
@@ -21,7 +21,7 @@ pub(super) struct Pace {
 /// The length of an interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 
-/// Insertions that may always be pending: one batch.
+/// Number of insertions that may always be pending: one batch.
 const ALLOWED_MIN: usize = 256;
 
 impl Default for Pace {
@@ -40,7 +40,7 @@ impl Pace {
     pub(super) fn allowed(&mut self, now: Time) -> usize {
         let moments = now.since(self.since).as_nanos() / INTERVAL.as_nanos();
         if moments > 0 {
-            // After a pause of that length the rate is the lowest in any case.
+            // A longer pause gives the lowest rate in any case.
             let moments = usize::try_from(moments).unwrap_or(usize::MAX);
             self.allowed = (2 * self.acked / moments).max(ALLOWED_MIN);
             (self.since, self.acked) = (now, 0);

@@ -1,5 +1,4 @@
-//! Traversals on their way into the device: from a packet's miss until all its new entries are
-//! confirmed.
+//! Traversals with new entries that the device has not confirmed yet.
 
 use hashbrown::HashMap;
 use shunt_pipeline::Time;
@@ -38,7 +37,7 @@ impl PendingTraversals {
         self.open.remove(&traversal_no).map(|open| open.missed)
     }
 
-    /// Forgets a traversal that will not be complete.
+    /// Forgets a traversal with an entry that will never be confirmed.
     pub(super) fn abandon(&mut self, traversal_no: u64) {
         self.open.remove(&traversal_no);
     }

@@ -1,7 +1,7 @@
 //! Readings of a device's counters, and the pulls that wait for them.
 //!
-//! One reading is pending at a time. A pull waits for a reading that begins after it, and for the
-//! removals that are pending then: their responses come with the last counts.
+//! One reading is pending at a time. A pull waits for a reading that begins after the pull, and for
+//! the removals that are pending at that time: their responses contain the last counts.
 
 use std::{collections::BTreeSet, fmt, time::Duration};
 
@@ -22,7 +22,7 @@ pub(super) struct Reading {
 
 struct Current {
     began_at: Time,
-    /// Operations without a response.
+    /// The tickets of operations without a response.
     tickets: BTreeSet<Ticket>,
     is_complete: bool,
     replies: Vec<Reply<()>>,
@@ -32,12 +32,12 @@ struct Current {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedReading {
     pub(super) began_at: Time,
-    /// Set if the device responded to all of it.
+    /// True if the device has responded to all operations of the reading.
     pub(super) is_complete: bool,
 }
 
 impl Reading {
-    /// Adds a pull, which waits for the counts until now.
+    /// Adds a pull, which waits for the counts of all hits until now.
     pub(super) fn pull(&mut self, reply: Reply<()>) {
         self.waiting.push(reply);
     }
@@ -47,7 +47,7 @@ impl Reading {
         self.current.is_none() && (!self.waiting.is_empty() || now.since(self.began_at) >= every)
     }
 
-    /// Begins a reading; it is finished when the device has responded to all of these.
+    /// Begins a reading, which ends with the responses to all of `tickets`.
     pub(super) fn begin(&mut self, now: Time, tickets: impl IntoIterator<Item = Ticket>) {
         self.began_at = now;
         self.current = Some(Current {
@@ -58,7 +58,7 @@ impl Reading {
         });
     }
 
-    /// Notes a response, of a reading or not.
+    /// Notes a response to an operation, which may belong to the reading.
     pub(super) fn complete(&mut self, ticket: Ticket, is_complete: bool) {
         if let Some(current) = &mut self.current
             && current.tickets.remove(&ticket)
@@ -67,8 +67,8 @@ impl Reading {
         }
     }
 
-    /// Finishes the pending reading if all its responses are there.
-    /// Replies to its pulls.
+    /// Finishes the pending reading if all of its responses have arrived.
+    /// Replies to the pulls of the reading.
     pub(super) fn finish(&mut self) -> Option<FinishedReading> {
         let Current { began_at, is_complete, replies, .. } =
             self.current.take_if(|current| current.tickets.is_empty())?;

@@ -19,7 +19,7 @@ use crate::thread::{
     runner::{EpollSleeper, time_since},
 };
 
-/// Starts the thread `shunt-offload`; `epoch` is the moment of
+/// Starts the thread `shunt-offload`; `epoch` is the time of
 /// [`Time::ZERO`](shunt_pipeline::Time::ZERO).
 ///
 /// # Errors
@@ -38,7 +38,8 @@ pub fn spawn_offload_thread<T: OffloadDevice + Send + 'static>(
             if owner.run_iteration(time_since(epoch)) {
                 continue;
             }
-            // The thread announces its sleep before the last check, so a later message wakes it.
+            // The thread announces its sleep before the last check of its queues, so a later
+            // message wakes it.
             own.waker().prepare_park();
             if !owner.run_iteration(time_since(epoch)) && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(own.waker().as_fd());

@@ -12,58 +12,58 @@ use shunt_pipeline::Time;
 /// The status of an offload device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OffloadStatus {
-    /// Agreement of the device with the tables.
+    /// The state of the device: connected or stale.
     pub state: OffloadState,
-    /// Entries that each stage holds or may hold, unconfirmed removals included.
+    /// Number of entries that each stage holds, including unconfirmed removals.
     pub held: Vec<usize>,
-    /// Entries that each stage can hold, as far as known.
+    /// Number of entries that each stage can hold, as far as known.
     pub capacity: Vec<usize>,
-    /// Intended entries that the device does not hold yet.
+    /// Number of intended entries that the device does not hold yet.
     pub waiting: usize,
-    /// Entries that versions made stale and that are not confirmed gone.
+    /// Number of stale entries with a removal that is not confirmed.
     pub stale: usize,
-    /// Tags in use.
+    /// Number of tags in use.
     pub tags: usize,
-    /// Rules that the device does not hold, by reason; their packets stay in software.
+    /// Number of LTM entries that the device cannot hold, by reason.
     pub refused: BTreeMap<OffloadRefusal, u64>,
     /// Counts of partitioned candidates.
     pub partitioned: GigaflowCounts,
-    /// Candidates of packet threads.
+    /// Number of candidates that packet threads have offered.
     pub candidates_offered: u64,
-    /// Candidates that were dropped because too many waited.
+    /// Number of candidates that were dropped because too many waited.
     pub candidates_dropped: u64,
-    /// Candidates with a traversal that the device already held or was to hold.
+    /// Number of candidates with a traversal that intended entries already covered.
     pub candidates_known: u64,
-    /// Candidates of a port or bridge that the device does not have.
+    /// Number of candidates of a port or bridge that the device does not have.
     pub candidates_elsewhere: u64,
-    /// Operations of the device.
+    /// Counts of the operations on the device.
     pub operations: OperationCounts,
-    /// Time from the miss of a packet until its whole traversal was confirmed.
+    /// Times from a packet's miss until all entries of its traversal were confirmed.
     pub latency: LatencyHistogram,
     /// Number of times that the device was restored after it was lost.
     pub repairs: u64,
     /// Number of times that the device became stale.
     pub stale_count: u64,
-    /// Versions that were acknowledged while the device may forward by stale entries.
+    /// Number of versions that were acknowledged while the device was stale.
     ///
     /// The barriers of these versions do not cover the device.
     pub unconfirmed: u64,
-    /// Set while a reading of the counters takes so long that nobody waits for it.
+    /// True while a reading of the counters takes too long, and pulls do not wait.
     pub counts_late: bool,
-    /// Packets that the entries of the device have counted.
+    /// Number of packets that the entries of the device have counted.
     pub packets: u64,
-    /// Their bytes.
+    /// Number of bytes of the counted packets.
     pub bytes: u64,
 }
 
-/// Agreement of an offload device with the tables.
+/// The state of an offload device: connected or stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OffloadState {
     /// The device confirms its operations.
     Connected,
-    /// The device may forward by stale entries, and nobody waits for it.
+    /// The device may forward by stale entries, and versions do not wait for it.
     Stale {
-        /// The time since when.
+        /// The time at which the state began.
         since: Time,
         /// The reason.
         why: StaleReason,
@@ -73,7 +73,7 @@ pub enum OffloadState {
 /// The reason why a device is stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StaleReason {
-    /// The device was not present yet.
+    /// The device has never been present.
     NotYet,
     /// The device does not respond.
     Lost,
@@ -110,7 +110,7 @@ pub enum OffloadRefusal {
     KeyBits,
     /// The stage had no room.
     NoRoom,
-    /// The device failed.
+    /// The device reported a failure.
     Failed,
 }
 
@@ -121,7 +121,7 @@ pub struct OperationCounts {
     pub inserts: u64,
     /// Removals that were sent.
     pub removes: u64,
-    /// Readings of counters that were sent.
+    /// Requests to read counters that were sent.
     pub counts: u64,
     /// Operations that succeeded.
     pub done: u64,
@@ -135,8 +135,8 @@ pub struct OperationCounts {
 
 /// A histogram of times.
 ///
-/// Bucket `n` counts times below 2^n microseconds that are in no earlier bucket; the last one
-/// counts all others.
+/// Bucket `n` counts times below 2^n microseconds that are in no earlier bucket; the last bucket
+/// counts all longer times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LatencyHistogram {
     /// The count of each bucket.
@@ -145,7 +145,7 @@ pub struct LatencyHistogram {
     pub sum: Duration,
 }
 
-/// Buckets of [`LatencyHistogram`]: the last but one ends at about 4 s.
+/// Number of buckets of [`LatencyHistogram`]: the last but one ends at about 4 s.
 pub const LATENCY_BUCKETS: usize = 24;
 
 impl Default for OffloadState {
@@ -226,7 +226,8 @@ impl fmt::Display for OffloadRefusal {
 impl LatencyHistogram {
     /// Counts a time.
     pub fn add(&mut self, time: Duration) {
-        // 64 bits of microseconds last for 584,000 years; longer times belong to the last bucket.
+        // 64 bits of microseconds suffice for 584,000 years; longer times belong to the last
+        // bucket.
         let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         let bits = (u64::BITS - microseconds.leading_zeros()) as usize;
         self.buckets[bits.min(LATENCY_BUCKETS - 1)] += 1;
@@ -240,7 +241,7 @@ impl LatencyHistogram {
     }
 
     /// Returns the quantile `q`, to a factor of two.
-    /// It is zero if there are no values.
+    /// The result is zero if no time was counted.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Duration {
         #[expect(

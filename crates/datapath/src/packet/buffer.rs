@@ -1,8 +1,8 @@
 //! Packets, and the pool of their buffers.
 //!
 //! A packet is a frame in a buffer, with headroom for tags and encapsulation, so adding or removing a
-//! header moves one offset. Buffers have two sizes: almost every frame fits the small one, and packets
-//! that are still to be segmented need the large one.
+//! header moves one offset. Buffers have two sizes: almost every frame fits a small buffer, and
+//! packets that are still to be segmented need a large buffer.
 //!
 //! A pool belongs to one thread and needs no lock. Its free lists are stacks, because the buffer that
 //! was returned last is still in the CPU cache. The size of a buffer, 2176 bytes and the allocator's
@@ -16,8 +16,8 @@ use crate::packet::virtio::VirtioHeader;
 
 /// Maximum number of packets in a burst. A thread takes messages between bursts.
 ///
-/// 32 bounds the time until a thread adopts a version: a system call that sends 32 frames takes
-/// tens of microseconds.
+/// The limit bounds the time until a thread adopts a version, because a system call that sends 32
+/// frames takes tens of microseconds.
 pub const BURST: usize = 32;
 
 /// A frame in a buffer with headroom, and the metadata of its ingress port.
@@ -31,7 +31,7 @@ pub struct Packet {
     pub virtio: VirtioHeader,
 }
 
-// A burst of packets fits 32 cache lines.
+// The packets of a burst fit into 32 cache lines of the processor.
 const _: () = assert!(size_of::<Packet>() <= 64);
 
 impl Packet {
@@ -58,7 +58,7 @@ impl Packet {
         self.length as usize
     }
 
-    /// Returns whether the buffer is a large one.
+    /// Returns whether the packet has a large buffer.
     pub(crate) const fn is_large(&self) -> bool {
         self.buffer.len() > Self::HEADROOM + Pool::SMALL
     }
@@ -71,7 +71,7 @@ impl Packet {
 
     /// Returns the length of the longest frame on the wire.
     ///
-    /// That is the frame itself, or the first segment.
+    /// This is the frame itself, or its first segment.
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         if self.virtio.is_segmented() {
@@ -97,7 +97,7 @@ impl Packet {
         true
     }
 
-    /// Removes `count` bytes at the front of the frame, at most all of them.
+    /// Removes the first `count` bytes of the frame, or all bytes if there are fewer.
     ///
     /// The offsets of [`Self::virtio`] are adjusted. If the checksum field is removed, no checksum is computed.
     pub fn pop_front(&mut self, count: usize) {
@@ -142,8 +142,8 @@ impl fmt::Debug for Packet {
 /// At most [`Self::SMALL_MAX`] and [`Self::LARGE_MAX`] buffers are in use at a time, so a thread that
 /// keeps packets runs out of buffers before the machine runs out of memory.
 ///
-/// If a buffer moves to another thread, a buffer of the same size must come back for it, so that
-/// the counts of both pools stay right.
+/// If a buffer moves to another thread, that thread must give a buffer of the same size in return,
+/// so that the counts of both pools stay right.
 #[derive(Debug)]
 pub struct Pool {
     small: FreeList,
@@ -162,11 +162,11 @@ impl Pool {
 
     /// Number of small buffers that waiting packets leave free.
     ///
-    /// Bursts and copies need them.
+    /// Bursts and copies need these buffers.
     const SMALL_KEPT: usize = 1024;
     /// Number of large buffers that waiting packets leave free.
     ///
-    /// Bursts and copies need them: two bursts, and as many copies.
+    /// Two bursts, and the same number of copies, need these buffers.
     const LARGE_KEPT: usize = 4 * BURST;
 
     /// Creates a pool without buffers.
@@ -212,7 +212,7 @@ impl Pool {
         Some(copy)
     }
 
-    /// Returns the number of frames of this length that still find a buffer.
+    /// Returns the number of frames of this length for which buffers are left.
     #[must_use]
     pub const fn left(&self, length: usize) -> usize {
         if length <= Self::SMALL { self.small.left() } else { self.large.left() }
@@ -226,7 +226,7 @@ impl Pool {
         self.small.left() <= BURST || self.large.left() <= BURST
     }
 
-    /// Returns whether a packet may keep its buffer for long: enough others are left.
+    /// Returns whether enough buffers are left for a packet to keep its buffer long.
     pub(crate) const fn may_keep(&self, packet: &Packet) -> bool {
         self.left_to_keep(packet) > 0
     }
@@ -259,7 +259,7 @@ impl Default for Pool {
     }
 }
 
-/// The buffers of one size: a stack of free ones, and the number in use.
+/// The buffers of one size: a stack of free buffers, and the number in use.
 struct FreeList {
     free: Vec<Box<[u8]>>,
     /// Length of each buffer.

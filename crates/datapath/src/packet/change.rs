@@ -11,7 +11,7 @@ use crate::{packet::buffer::Packet, thread::execute::ParsedPacket};
 
 /// Applies a header change; returns `false` if the packet does not allow it.
 ///
-/// Other actions change nothing.
+/// Actions that change no header have no effect.
 pub(crate) fn change(
     packet: &mut Packet,
     action: &DatapathAction,
@@ -41,7 +41,7 @@ pub(crate) fn change(
             }
             let header = MplsHeader { ether_type: *ethertype, entry: *lse };
             rewrite::push_mpls(packet.frame_mut(), payload, header);
-            // Rewrites read the type in the key only to see if the packet has labels.
+            // Later rewrites read this Ethernet type only to check if the packet has labels.
             parsed.key.set_field(FieldId::EthType, u128::from(*ethertype));
             parsed.layers = parsed.layers.shifted_payload(LABEL_SHIFT);
             true
@@ -79,7 +79,7 @@ pub(crate) fn change(
     }
 }
 
-/// Returns whether the transport checksum still lacks the payload.
+/// Returns the state of the transport checksum: complete, or pseudo-header alone.
 pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
     if packet.virtio.needs_checksum { ChecksumState::Partial } else { ChecksumState::Complete }
 }

@@ -1,9 +1,10 @@
 //! Egress policing: the rate limit of the packets that a port sends.
 //!
-//! It is the QoS type `egress-policer` of `ovs-vswitchd.conf.db(5)`: packets above a committed rate
-//! are dropped, and none is delayed. The length of a packet is that of its frame without the Ethernet
-//! header and the frame check sequence, as in Open vSwitch. A packet that is longer than the burst
-//! takes a full bucket, as in [ingress policing](super::ingress_policer).
+//! Egress policing is the QoS type `egress-policer` of `ovs-vswitchd.conf.db(5)`: packets above a
+//! committed rate are dropped, and no packet is delayed. The length of a packet is that of its
+//! frame without the Ethernet header and the frame check sequence, as in Open vSwitch. A packet
+//! that is longer than the burst needs a full bucket, as in [ingress
+//! policing](super::ingress_policer).
 
 use shunt_pipeline::{Time, TokenBucket};
 

@@ -1,13 +1,14 @@
 //! Ingress policing: the rate limit of the packets that a port receives.
 //!
 //! The limits are those of the table `Interface` of `ovs-vswitchd.conf.db(5)`: a rate of bits and a
-//! rate of packets, each with a burst. A packet that exceeds one of them is dropped before it is
-//! looked up, and takes no tokens.
+//! rate of packets, each with a burst. A packet that exceeds one of both rates is dropped before
+//! its lookup, and takes no tokens.
 //!
 //! The length of a packet is that of its frame without the frame check sequence. A packet that is
-//! still to be segmented counts as one packet of its full length, as it does for meters and rules. It
-//! may be longer than the burst: it then takes a full bucket, and later packets wait for the tokens
-//! that it took too much. Otherwise a small burst would end every TCP connection of a guest.
+//! still to be segmented counts as one packet of its full length, as it does for meters and rules.
+//! Such a packet may be longer than the burst: it then needs a full bucket, and overdraws it, so
+//! later packets are dropped until the tokens are back. Otherwise a small burst would end every TCP
+//! connection of a guest.
 
 use shunt_pipeline::{Time, TokenBucket};
 
@@ -31,7 +32,7 @@ pub struct IngressPolicer {
     packets: Option<TokenBucket>,
 }
 
-/// Bits of a kilobit, and packets of a kilopacket.
+/// Number of bits of a kilobit, and of packets of a kilopacket.
 const KILO: u64 = 1000;
 
 impl IngressPolicing {
@@ -128,7 +129,8 @@ mod tests {
         let policer = policer(limits);
         assert!((0..1000).all(|_| policer.admit(Time::ZERO, 1)), "1000 packets and 1000 bytes");
         assert!((0..5000).all(|_| !policer.admit(Time::ZERO, 1000)), "no packet is left");
-        // A millisecond fills one packet, and the other 9000 bytes are left.
+        // After a millisecond, the bucket of packets has one token, and the bucket of bits has 9000
+        // bytes.
         assert!(policer.admit(after_us(1000), 9000) && !policer.admit(after_us(2000), 1000));
     }
 
@@ -141,7 +143,8 @@ mod tests {
                 let (policer, passed) = (&policer, &passed);
                 scope.spawn(move || {
                     for packet in 0..20_000_u64 {
-                        // All clocks end at one second, and each runs at its own pace.
+                        // The clock of every thread ends at one second, and each clock runs at its
+                        // own pace.
                         let now = if packet == 19_999 { 1_000_000 } else { packet * pace * 10 };
                         let passes = policer.admit(after_us(now), 100);
                         passed.fetch_add(passes.into(), Ordering::Relaxed);
@@ -149,8 +152,9 @@ mod tests {
                 });
             }
         });
-        // At least a burst, and the 0.2 s of the slowest clock. At most the 0.8 s of the fastest, and a
-        // second burst when the first clock jumps to its end.
+        // The least result is a burst and the 0.2 s of the slowest clock. The greatest result is a
+        // burst, the 0.8 s of the fastest clock, and a second burst when the first clock jumps to
+        // its end.
         let passed = passed.load(Ordering::Relaxed);
         assert!((300..=1000).contains(&passed), "{passed} packets passed");
     }
@@ -160,7 +164,7 @@ mod tests {
         /// Rate per second and burst, if there is a limit.
         bits: Option<(i128, i128)>,
         packets: Option<(i128, i128)>,
-        /// Billionths of bits and packets that are missing to full buckets.
+        /// Billionths of bits and of packets that the buckets lack until they are full.
         missing: (i128, i128),
         now: u64,
     }

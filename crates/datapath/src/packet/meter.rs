@@ -31,9 +31,10 @@ pub(crate) fn pass(
     }
 }
 
-/// Applies the meters of actions that send nothing, or nothing more.
+/// Applies the meters of actions that send no packet, or no further packet.
 ///
-/// The meters count the packet nevertheless. Returns whether it passed all of them.
+/// The meters count the packet although it is not sent. Returns whether the packet passed all
+/// meters.
 pub(crate) fn count<'a>(
     actions: impl IntoIterator<Item = &'a DatapathAction>,
     now: Time,

@@ -20,10 +20,10 @@ use crate::packet::{
 /// sender can cause.
 pub const SEGMENTS_MAX: usize = 512;
 
-/// Why a packet was not segmented.
+/// The reason why a packet was not segmented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SegmentError {
-    /// The packet does not carry the protocol that its virtio header names.
+    /// The protocol of the packet is not the one that its virtio header names.
     #[error("the frame does not carry the protocol of its gso_type")]
     Protocol,
     /// The packet would become too many segments.
@@ -38,7 +38,7 @@ pub enum SegmentError {
 }
 
 /// Appends the segments of a packet to `out`, with complete checksums.
-/// Returns their number.
+/// Returns the number of segments.
 ///
 /// # Errors
 ///
@@ -120,7 +120,7 @@ const TAGS_MAX: usize = 2;
 const LABELS_MAX: usize = 8;
 /// Maximum number of IPv6 extension headers before the transport header.
 const EXTENSIONS_MAX: usize = 8;
-/// IPv6 extension headers that change neither addresses nor payload.
+/// The IPv6 extension headers of hop-by-hop and destination options.
 /// See RFC 8200, 4.3 and 4.6.
 const EXTENSIONS_OPTIONS: [u8; 2] = [0, 60];
 const PROTOCOL_TCP: u8 = 6;
@@ -227,7 +227,7 @@ impl Headers {
     ) {
         let at = self.transport + 4;
         if let Some(sequence) = segment.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()) {
-            // Wraps as sequence numbers do (RFC 9293, 3.4).
+            // Sequence numbers wrap around (RFC 9293, 3.4).
             #[expect(
                 clippy::cast_possible_truncation,
                 reason = "the value is at most the length of a frame"
@@ -285,7 +285,7 @@ pub(crate) fn payload(frame: &[u8]) -> Option<(usize, u16)> {
 }
 
 /// Returns offset and Ethernet type of the network header.
-/// After labels, its version decides the type.
+/// After labels, the IP version of the header decides the type.
 fn network(frame: &[u8]) -> Option<(usize, u16)> {
     let (mut offset, ethertype) = payload(frame)?;
     if !ETHERTYPES_MPLS.contains(&ethertype) {

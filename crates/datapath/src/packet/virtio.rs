@@ -2,8 +2,8 @@
 //!
 //! Kernels and guests send packets without a complete transport checksum, and packets of up to 64
 //! KiB that are to be segmented later. A switch that ignored this would forward broken TCP. So
-//! every packet carries the header that virtio defined for it, and ports that understand it
-//! translate it one to one. For the other ports [`finish`] does the work in software.
+//! every packet carries its virtio header, and ports with virtio headers pass it on. For other
+//! ports, [`finish`] computes checksums and segments in software.
 //!
 //! The sender may write anything into the header. [`VirtioHeader::receive`] checks it against the frame,
 //! so later steps can rely on it.
@@ -22,16 +22,16 @@ use crate::{
 };
 
 /// A decoded `struct virtio_net_hdr`.
-/// It names the steps that a packet still needs before it is sent.
+/// The header names the steps that a packet still needs before it is sent.
 ///
 /// Source: Virtual I/O Device 1.2, 5.1.6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VirtioHeader {
-    /// Set while the transport checksum is only the sum of the pseudo-header.
+    /// True while the transport checksum is only the sum of the pseudo-header.
     /// The sum of the bytes from `checksum_start` on must be added, and stored at `checksum_start +
     /// checksum_offset`.
     pub needs_checksum: bool,
-    /// Set if the sender has verified the checksums.
+    /// True if the sender has verified the checksums.
     pub data_valid: bool,
     /// `gso_type` as virtio encodes it; 0: the packet is one segment.
     pub gso_type: u8,
@@ -51,9 +51,9 @@ pub enum VirtioHeaderError {
     /// The checksum would lie after the end of the frame.
     #[error("the checksum at {start} + {offset} is outside the frame of {length} bytes")]
     ChecksumOutside {
-        /// `checksum_start`.
+        /// The value of `checksum_start`.
         start: u16,
-        /// `checksum_offset`.
+        /// The value of `checksum_offset`.
         offset: u16,
         /// Length of the frame.
         length: usize,
@@ -64,16 +64,16 @@ pub enum VirtioHeaderError {
     /// The segments would have no payload, or be longer than the frame.
     #[error("gso_size {size} does not fit a frame of {length} bytes")]
     SegmentSize {
-        /// `gso_size`.
+        /// The value of `gso_size`.
         size: u16,
         /// Length of the frame.
         length: usize,
     },
-    /// The frame does not carry the protocol of `gso_type`, or not at `checksum_start`.
+    /// The protocol of `gso_type` is not in the frame, or not at `checksum_start`.
     #[error("the frame does not carry the protocol of its gso_type")]
     Protocol,
     /// The packet is to be segmented, but its checksum is neither partial nor verified.
-    /// The segments would hide a wrong checksum.
+    /// Segmentation would hide a wrong checksum of the packet.
     #[error("the frame is to be segmented, but its checksum is neither partial nor verified")]
     Unverified,
 }
@@ -81,7 +81,7 @@ pub enum VirtioHeaderError {
 impl VirtioHeader {
     /// Bytes of the header on a packet socket.
     pub const ENCODED: usize = 10;
-    /// Bytes of the header with the number of buffers that follow it, as on a TAP.
+    /// Bytes of the header with the number of buffers after it, as on a TAP device.
     pub const ENCODED_WITH_BUFFERS: usize = 12;
 
     /// TCP over IPv4 (`VIRTIO_NET_HDR_GSO_TCPV4`).
@@ -91,7 +91,7 @@ impl VirtioHeader {
     /// UDP, each segment a datagram (`VIRTIO_NET_HDR_GSO_UDP_L4`).
     pub const GSO_UDP_L4: u8 = 5;
     /// Flag beside a TCP type: the first segment carries CWR.
-    /// Its name is `VIRTIO_NET_HDR_GSO_ECN`.
+    /// Virtio calls this flag `VIRTIO_NET_HDR_GSO_ECN`.
     pub const GSO_ECN: u8 = 0x80;
 
     const NEEDS_CSUM: u8 = 1;
@@ -136,7 +136,7 @@ impl VirtioHeader {
     }
 
     /// Encodes the header and the number of buffers.
-    /// The number is always 0: only receivers read it.
+    /// The number is always 0, because only receivers of guests read it.
     #[must_use]
     pub fn encode_with_buffers(&self) -> [u8; Self::ENCODED_WITH_BUFFERS] {
         let mut bytes = [0; Self::ENCODED_WITH_BUFFERS];
@@ -149,9 +149,9 @@ impl VirtioHeader {
     /// Decodes and checks the header that was received with `frame`.
     ///
     /// Fields of a step that is not due are cleared. `header_length` is only a hint, and senders
-    /// write arbitrary values into it, so it is replaced by the length of the parsed headers. This
-    /// parse precedes the extraction of the flow key. Only packets that must still be segmented
-    /// need it: one in up to 64 KiB of payload.
+    /// write arbitrary values into it, so it is replaced by the length of the parsed headers. These
+    /// headers are parsed again for the flow key, but only packets of up to 64 KiB that must still
+    /// be segmented need the first parse.
     ///
     /// # Errors
     ///
@@ -251,8 +251,8 @@ pub enum Unsendable {
 
 /// Appends to `out` the packets that a port of these capabilities can send.
 ///
-/// They are the packet itself, with a complete checksum if the port cannot compute it, or its
-/// segments.
+/// These are the packet itself, with a complete checksum if the port cannot compute it, or the
+/// segments of the packet.
 ///
 /// # Errors
 ///
@@ -288,8 +288,8 @@ pub fn finish(
 
 /// Completes a transport checksum of which only the pseudo-header is summed up.
 ///
-/// Adds all bytes from `start` on and stores the complement at `start + offset`. It never stores 0,
-/// which means "none" in UDP (RFC 768).
+/// Adds all bytes from `start` on and stores the complement at `start + offset`. A checksum of 0 is
+/// stored as 0xffff, because 0 means no checksum in UDP (RFC 768).
 ///
 /// Does nothing if the checksum would lie outside the frame.
 pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
@@ -305,8 +305,8 @@ pub fn complete_checksum(frame: &mut [u8], start: usize, offset: usize) {
 
 /// Returns the one's complement sum of 16-bit words, not yet folded (RFC 1071).
 ///
-/// The last word is padded with zero. Words of 32 bits may be added as well: 2^16 is 1 in this
-/// arithmetic.
+/// The last word is padded with zero. The function may add words of 32 bits, because 2^16 equals 1
+/// in one's complement arithmetic.
 pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let total: u64 = words.iter().map(|word| u64::from(u32::from_be_bytes(*word))).sum();
@@ -378,8 +378,7 @@ mod tests {
             complete_checksum(&mut bytes, 0, offset);
             let stored = u16::from_be_bytes([bytes[offset], bytes[offset + 1]]);
             prop_assert_ne!(stored, 0);
-            // `before` is the sum of the pseudo-header: together with the result, all bits are
-            // ones.
+            // `before` is the sum of the pseudo-header: its sum with the result has only one bits.
             let all = u32::from(before) + u32::from(stored);
             prop_assert!(all == 0xffff || all == 2 * 0xffff, "{before:#x} {stored:#x}");
         }

@@ -1,13 +1,13 @@
-//! The claim of a switch on a network device, so that no two switches attach one device.
+//! Claims of network devices, so that no two processes of this switch attach one device.
 //!
 //! Two packet sockets on one device both receive every packet, and two switches would forward each
-//! packet twice. A claim is a socket in the abstract namespace of Unix sockets. This namespace
-//! belongs to the network namespace, as devices do, and the system releases the name when the
-//! process ends in any way. The number of the device is part of the name, so a rename does not
-//! matter.
+//! packet twice. A claim is a socket in the abstract namespace of Unix sockets. Such a name belongs
+//! to a network namespace, as a device does, and the system releases the name when the process
+//! ends, even if it is killed. The name contains the number of the device, so a rename of the
+//! device has no effect.
 //!
-//! A killed process holds its claims until the system has closed all of its devices. A new claim waits
-//! for that.
+//! A killed process holds its claims until the system has closed all of its devices. A new claim
+//! waits until then.
 //!
 //! Source: unix(7), "Abstract sockets".
 
@@ -40,18 +40,19 @@ use super::{PortError, link, sys::DeviceName};
 /// A claim on a device, until it is dropped.
 #[derive(Debug)]
 pub(super) struct DeviceClaim {
-    /// Nobody connects to it but a switch that wants to know the process.
+    /// The socket of the claim; others connect to it only to learn the process.
     _socket: UnixListener,
 }
 
 impl DeviceClaim {
     /// Claims a device.
     ///
-    /// `side` is the side of the device that the port has: the two ends of a TAP may have two users.
+    /// `side` is the end of the device that the port uses: two ports may use the two ends of a TAP
+    /// device.
     ///
     /// # Errors
     ///
-    /// If another switch has claimed the device.
+    /// If another process has claimed the device.
     pub(super) fn take(
         side: &'static str,
         device: &DeviceName,
@@ -68,7 +69,8 @@ impl DeviceClaim {
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
                 Err(error) => return Err(failed(error)),
             }
-            // A known owner is not asked again: each question fills its queue of connections.
+            // A known owner is not asked again, because each request takes a place in its queue of
+            // connections.
             if !matches!(owner, ClaimOwner::Process(_)) {
                 owner = ClaimOwner::of(&socket_name);
             }
@@ -87,7 +89,7 @@ impl DeviceClaim {
 
 /// Maximum number of attempts to claim a device of a killed process.
 ///
-/// They take ten seconds.
+/// All attempts together take ten seconds.
 const ATTEMPTS_MAX: u32 = 500;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -95,16 +97,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The owner of a claim.
 #[derive(Clone, Copy, Debug)]
 enum ClaimOwner {
-    /// It has just released the claim.
+    /// The owner has just released the claim.
     Ended,
-    /// A process with this id.
+    /// The owner is the process with this id.
     Process(i32),
-    /// It does not answer.
+    /// The owner does not answer.
     Unknown,
 }
 
 impl ClaimOwner {
-    /// Asks for the process that has an abstract socket; never blocks.
+    /// Finds the process that has an abstract socket; never blocks.
     fn of(socket_name: &str) -> Self {
         let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
         let Ok(stream) = socket(AddressFamily::Unix, SockType::Stream, flags, None) else {
@@ -122,13 +124,13 @@ impl ClaimOwner {
 
 /// Returns whether a process was killed.
 ///
-/// It has no memory any more, but may have open files.
+/// A killed process has no memory any more, but may still have open files.
 fn is_killed(process: i32) -> bool {
     let memory = fs::read_link(format!("/proc/{process}/exe"));
     memory.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// Logs the wait for a process once, as it may have had many devices.
+/// Logs the wait for a process only once, because it may have had many devices.
 fn log_wait(device: &str, process: i32) {
     static LOGGED: AtomicI32 = AtomicI32::new(0);
     if LOGGED.swap(process, Relaxed) != process {
@@ -142,7 +144,7 @@ fn log_wait(device: &str, process: i32) {
 ///
 /// # Errors
 ///
-/// If it is a member.
+/// If the device is a member.
 pub(super) fn refuse_member(device: &DeviceName, index: c_uint) -> Result<(), PortError> {
     let name = || device.as_str().to_owned();
     match link::master(index) {
@@ -153,14 +155,14 @@ pub(super) fn refuse_member(device: &DeviceName, index: c_uint) -> Result<(), Po
     }
 }
 
-/// The master of a device that the datapath of Open vSwitch in the kernel has.
+/// The master of devices that belong to the kernel datapath of Open vSwitch.
 const OPEN_VSWITCH: &str = "ovs-system";
-/// The process that has the packet sockets of the userspace datapath.
+/// The process with the packet sockets of Open vSwitch's userspace datapath.
 const DAEMON: &str = "ovs-vswitchd";
 
-/// Returns whether the userspace datapath of Open vSwitch has a device, by name.
+/// Returns whether the userspace datapath of Open vSwitch uses `device`.
 ///
-/// Processes of which this process may not see the descriptors do not count.
+/// Processes with descriptors that this process may not read are ignored.
 #[must_use]
 pub fn is_held_by_open_vswitch(device: &str) -> bool {
     if_nametoindex(device).is_ok_and(has_socket_of_open_vswitch)
@@ -168,8 +170,8 @@ pub fn is_held_by_open_vswitch(device: &str) -> bool {
 
 /// Returns whether the userspace datapath of Open vSwitch receives from a device.
 ///
-/// Other programs with a packet socket, such as `tcpdump`, forward nothing. Processes of which this
-/// process may not see the descriptors do not count.
+/// Other programs with a packet socket, such as `tcpdump`, do not forward packets. Processes with
+/// descriptors that this process may not read are ignored.
 fn has_socket_of_open_vswitch(index: c_uint) -> bool {
     let sockets = fs::read_to_string("/proc/thread-self/net/packet").unwrap_or_default();
     let sockets: Vec<String> = receivers(&sockets, index).collect();
@@ -188,7 +190,7 @@ fn has_socket_of_open_vswitch(index: c_uint) -> bool {
 
 /// Returns the sockets that receive all protocols of a device.
 ///
-/// The names are those of `/proc/PID/fd`.
+/// Each socket has the name that `/proc/PID/fd` shows.
 /// Columns of `/proc/net/packet`: `sk RefCnt Type Proto Iface R Rmem User Inode`.
 fn receivers(table: &str, index: c_uint) -> impl Iterator<Item = String> {
     table.lines().skip(1).filter_map(move |line| {

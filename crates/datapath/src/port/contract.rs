@@ -20,7 +20,8 @@ pub trait Port: Send {
 
     /// Creates one pair of queues for each of `threads` packet threads.
     ///
-    /// Queues are created once. To use another number of threads, close the port and open it again.
+    /// Queues are created once. For another number of threads, the caller closes and opens the port
+    /// again.
     ///
     /// # Errors
     ///
@@ -37,7 +38,7 @@ pub trait Port: Send {
 
     /// Returns the device of the host that the port serves.
     ///
-    /// By default, the methods about a device ask this one.
+    /// By default, the other methods about a device use this device.
     fn host_device(&self) -> Option<&HostDevice> {
         None
     }
@@ -47,7 +48,7 @@ pub trait Port: Send {
         self.host_device()?.lost()
     }
 
-    /// Returns the reason of [`Self::lost`] by a reading of the device.
+    /// Returns the result of [`Self::lost`], by a reading of the device.
     fn lost_by(&self, reading: &DeviceReading) -> Option<String> {
         reading.lost.clone()
     }
@@ -57,7 +58,7 @@ pub trait Port: Send {
         self.host_device()?.reader()
     }
 
-    /// Lets a device that outlives its port disappear when the port closes.
+    /// Removes a device when the port closes, if it would otherwise outlive the port.
     ///
     /// # Errors
     ///
@@ -68,67 +69,69 @@ pub trait Port: Send {
 
     /// Returns the MTU: the longest packet without its Ethernet header.
     ///
-    /// `None` if the device has no such limit. It does not concern packets to be segmented.
+    /// `None` if the device has no such limit. The limit does not apply to packets that are still
+    /// to be segmented.
     fn mtu(&self) -> Option<u32> {
         None
     }
 
     /// Returns work that changes the device while packets pass.
     ///
-    /// `None` if the port must be opened again for it, or has no such device.
+    /// `None` if the port must be opened again for the change, or has no device of the host.
     fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
         self.host_device()?.change_work(setting)
     }
 
     /// Returns the state of the device; `None` without a device of the host.
     ///
-    /// It costs three system calls.
+    /// The call costs three system calls.
     fn device_state(&self) -> Option<HostDeviceState> {
         self.host_device()?.state()
     }
 
     /// Returns the speed and the duplex mode of the link.
     ///
-    /// The driver answers, which may take longer than other system calls.
+    /// The driver of the device answers, which may take longer than other system calls.
     fn link_mode(&self) -> LinkMode {
         self.host_device().map_or_else(LinkMode::default, HostDevice::link_mode)
     }
 
-    /// Returns the MAC address; a locally administered one if the port has no device.
+    /// Returns the MAC address: locally administered if the port has no device.
     ///
-    /// That of a device is its address when the port was opened.
+    /// For a device, it is the address that the device had when the port was opened.
     fn mac(&self) -> [u8; 6];
 
     /// Returns the counters of the device, which packet threads do not count.
     ///
-    /// Those of a TAP are as old as the last [`Self::note_losses`].
+    /// The counters of a TAP device are as old as the last [`Self::note_losses`].
     fn counters(&self) -> PortCounters;
 
     /// Notes the losses of the device.
     ///
-    /// One request to the system reads those of all devices.
+    /// One request to the system reads the losses of all devices.
     fn note_losses(&self, losses: &DeviceLosses) {
         let _ = losses;
     }
 
     /// Returns further counters of the device that are not 0.
     ///
-    /// Their names are those of its driver.
+    /// The names of the counters are those of the driver.
     fn driver_counters(&self) -> Vec<(String, u64)> {
         Vec::new()
     }
 
     /// Returns work on the device that is due.
     ///
-    /// Called about twice a second. [`Self::stored_descriptors`] may have changed after the work.
+    /// The caller asks about twice per second. [`Self::stored_descriptors`] may have changed after
+    /// the work.
     fn maintenance(&mut self, now: Time) -> Option<PortWork> {
         let _ = now;
         None
     }
 
-    /// Returns copies of the descriptors of its queues, for a later process.
+    /// Returns copies of the descriptors of the queues, for a later process.
     ///
-    /// Empty for a port that a later process opens again.
+    /// Empty for a port that a later process must open again.
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
         Vec::new()
     }
@@ -139,7 +142,7 @@ pub type PortWork = Box<dyn FnOnce() + Send>;
 
 /// A change of a device, for a thread that may block.
 ///
-/// It fails if the system refuses it.
+/// The work fails if the system refuses the change.
 pub type DeviceWork = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
 /// The receive queue and the transmit queue of one port for one packet thread.
@@ -157,25 +160,25 @@ pub trait RxQueue: Send {
     ///
     /// # Errors
     ///
-    /// If the device is gone or broken. The queue receives nothing from then on, and the control
-    /// thread opens the port again.
+    /// If the device was removed or is broken. The queue then receives no more packets, and the
+    /// control thread opens the port again.
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError>;
 
-    /// Notes that the first `count` frames are finished, refused ones included.
+    /// Notes that the first `count` frames are finished, including refused frames.
     ///
-    /// All copies of a finished packet are in transmit queues, which were flushed, or punted or
-    /// dropped. Called when the count grows.
+    /// All copies of a finished packet were dropped, punted, or passed to transmit queues that were
+    /// flushed. The caller calls this when the count grows.
     fn finished(&mut self, count: u64) {
         let _ = count;
     }
 
-    /// Checks that the device still exists; called now and then, also on an idle queue.
+    /// Checks that the device still exists; called at intervals, also on an idle queue.
     ///
-    /// Only queues need it that do not become readable when their device vanishes.
+    /// Only queues that do not become readable when their device is removed need this check.
     ///
     /// # Errors
     ///
-    /// If the device is gone or broken, as [`Self::rx`].
+    /// If the device was removed or is broken, as [`Self::rx`].
     fn check(&mut self) -> Result<(), PortError> {
         Ok(())
     }
@@ -188,25 +191,25 @@ pub trait RxQueue: Send {
     }
 }
 
-/// Result of one receive, apart from its packets.
+/// The result of one receive, apart from the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RxReport {
     /// Number of refused frames, for all reasons.
     /// A frame is refused if it is longer than the port's limit, if the system truncated it, or if
-    /// its virtio header contradicts it. A frame that arrives while the pool is empty is refused
-    /// too.
+    /// its virtio header contradicts it. A frame that arrives while the pool is empty is also
+    /// refused.
     pub refused: u32,
-    /// Number of these for which the pool had no buffer.
+    /// Number of refused frames for which the pool had no buffer.
     pub no_buffer: u32,
-    /// Number of these that did not fit a queue of the system.
+    /// Number of refused frames that did not fit a queue of the system.
     pub ring_full: u32,
-    /// Set if no packet will ever be received again (a file that is replayed once).
+    /// True if no packet will be received any more (a file that is replayed once).
     pub exhausted: bool,
-    /// Set if the queue was empty at the end, so that another poll would be wasted.
+    /// True if the queue was empty at the end: another poll would find no packet.
     pub is_drained: bool,
-    /// Set if the queue must be polled again although it returned no packet.
+    /// True if the queue must be polled again although it returned no packet.
     ///
-    /// [`RxQueue::wait_fd`] need not announce the next packet then.
+    /// [`RxQueue::wait_fd`] then need not announce the next packet.
     pub must_poll: bool,
 }
 
@@ -224,7 +227,7 @@ impl RxReport {
         match reason {
             RxLoss::NoBuffer => self.no_buffer += 1,
             RxLoss::RingFull => self.ring_full += 1,
-            // No queue polices: packet threads do.
+            // Queues do not police; packet threads do.
             RxLoss::Refused | RxLoss::Policed => {}
         }
     }
@@ -253,8 +256,8 @@ pub trait TxQueue: Send {
 
     /// Sends pending packets.
     ///
-    /// Called at the end of each poll loop iteration in which the queue took packets, and of later ones
-    /// while [`Self::is_pending`].
+    /// Called at the end of each poll loop iteration in which the queue took packets, and of later
+    /// iterations while [`Self::is_pending`] returns true.
     fn flush(&mut self);
 
     /// Returns whether packets wait for another [`Self::flush`].
@@ -263,14 +266,14 @@ pub trait TxQueue: Send {
     }
 }
 
-/// Reason why a transmit queue took no more packets.
+/// The reason why a transmit queue took no more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxEnd {
-    /// The queue is full, or the device is down or gone.
+    /// The queue is full, or the device is down or was removed.
     /// None of the remaining packets can be sent.
     Full,
     /// There was no room for the first remaining packet.
-    /// There may be room for the next one: the full queue may be one that only some packets use.
+    /// There may be room for the next packet, because only some packets use the full queue.
     Crowded,
     /// The device will never send the first remaining packet.
     /// For example, the packet exceeds the MTU.
@@ -280,19 +283,19 @@ pub enum TxEnd {
 /// Capabilities of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Set if the device completes transport checksums.
+    /// True if the device completes transport checksums.
     pub tx_checksum: bool,
-    /// Set if the device segments TCP and UDP packets.
+    /// True if the device segments TCP and UDP packets.
     pub tx_segmentation: bool,
     /// Longest frame, Ethernet header included.
-    /// The device itself may refuse shorter ones.
+    /// The device itself may refuse shorter frames.
     pub frame_max: usize,
-    /// Set if every receive queue has a [`RxQueue::wait_fd`].
+    /// True if every receive queue has a [`RxQueue::wait_fd`].
     pub can_wait: bool,
 }
 
 impl Capabilities {
-    /// Capabilities of a wire: complete frames without offloads.
+    /// The capabilities of a port that sends only complete frames, without offloads.
     pub(crate) const WIRE: Self =
         Self { tx_checksum: false, tx_segmentation: false, frame_max: usize::MAX, can_wait: false };
 }

@@ -1,13 +1,14 @@
 //! A DPDK port: a network card or a virtual device that a driver of DPDK has.
 //!
-//! The crate `shunt-dpdk` has the device; here are the packets and their offloads. Each frame is copied
-//! once in each direction, between a buffer of DPDK and one of the thread's pool. So a packet of a DPDK
-//! port can be held, and leave by a port of any kind.
+//! The crate `shunt-dpdk` has the device, and this module has the packets and their offloads. Each
+//! frame is copied once in each direction, between a buffer of DPDK and a buffer of the thread's
+//! pool. So a packet of a DPDK port can wait, and leave by a port of any kind.
 //!
-//! A device has no descriptor that announces packets, so a thread with a DPDK port polls without end. A
-//! device with fewer transmit queues than there are threads shares them (`shared_output.rs`).
+//! A device has no descriptor that announces packets, so a thread with a DPDK port polls without
+//! end. If a device has fewer transmit queues than there are threads, threads share queues
+//! (`shared_output.rs`).
 //!
-//! The device completes checksums and makes segments where it can, and the port does it elsewhere.
+//! The port completes checksums and segments packets that the device cannot complete or segment.
 
 use std::sync::{
     Arc,
@@ -43,19 +44,19 @@ pub struct Dpdk {
     rx_queues: Option<u16>,
     mtu: Option<u16>,
     mac: [u8; 6],
-    /// Packets that were taken, and that the device did not get.
+    /// Number of packets that the port took and the device did not get.
     lost: Arc<AtomicU64>,
 }
 
 impl Dpdk {
-    /// Attaches the device of `devargs`, and starts DPDK before the first one.
+    /// Attaches the device of `devargs`; the first call starts DPDK.
     ///
-    /// `rx_queues` is `None` for one receive queue for each packet thread. `mtu` is `None` for the MTU that
-    /// the device has. A device without a MAC address gets one that is derived from `seed`.
+    /// `rx_queues` is `None` for one receive queue per packet thread. `mtu` is `None` to keep the
+    /// MTU of the device. A device without a MAC address gets one that is derived from `seed`.
     ///
     /// # Errors
     ///
-    /// If DPDK does not start, or the device cannot be attached. The error names what to change.
+    /// If DPDK does not start, or the device cannot be attached. The error says how to mend it.
     pub fn open(
         devargs: &str,
         rx_queues: Option<u16>,
@@ -70,13 +71,13 @@ impl Dpdk {
     }
 }
 
-/// Number of receive queues of all ports so far: the thread of the next one.
+/// Number of receive queues of all ports so far: gives the next queue its thread.
 static FIRST_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 impl Port for Dpdk {
     fn capabilities(&self) -> Capabilities {
         let DeviceLimits { tcp_checksum, udp_checksum, tcp_segments, .. } = self.device.limits();
-        // The queue completes what the device does not take.
+        // The transmit queue completes packets in software if the device lacks an offload.
         Capabilities {
             tx_checksum: tcp_checksum || udp_checksum,
             tx_segmentation: tcp_segments,
@@ -145,7 +146,7 @@ struct DpdkRx {
     receivers: Vec<DpdkReceiver>,
     /// The queue that is polled next.
     next: usize,
-    /// Number of queues that were found empty, one after the other.
+    /// Number of consecutive queues that were found empty.
     empty: usize,
 }
 
@@ -178,7 +179,7 @@ impl RxQueue for DpdkRx {
 
 /// A transmit queue of a device for the packets of one thread.
 struct DpdkOutput {
-    /// Threads may share it; each only tries the lock.
+    /// The transmit queue, which threads may share; each thread only tries the lock.
     sender: Arc<Mutex<DpdkSender>>,
     limits: DeviceLimits,
 }
@@ -214,7 +215,7 @@ impl SharedOutput for DpdkOutput {
     }
 }
 
-/// Returns the work on a packet that is left to the device.
+/// Returns the offloads that a packet requires of the device.
 fn offload(packet: &Packet) -> FrameOffload {
     let VirtioHeader { needs_checksum, header_length, gso_size, checksum_start, .. } =
         packet.virtio;
@@ -231,7 +232,7 @@ fn offload(packet: &Packet) -> FrameOffload {
 
 /// Returns the checksum that a device can complete.
 ///
-/// `None` for another one, as in a tunnel.
+/// `None` for other checksums, such as those inside a tunnel.
 fn checksum(packet: &Packet) -> Option<FrameChecksum> {
     let VirtioHeader { needs_checksum, checksum_start, checksum_offset, .. } = packet.virtio;
     let (transport, protocol) = match checksum_offset {
@@ -252,7 +253,7 @@ fn checksum(packet: &Packet) -> Option<FrameChecksum> {
         return None;
     }
     let (l2_length, l3_length) = (u16::try_from(at).ok()?, u16::try_from(length).ok()?);
-    // Bits of the lengths in a buffer of DPDK.
+    // A buffer of DPDK has 7 and 9 bits for these lengths.
     let fits = l2_length < 1 << 7 && l3_length < 1 << 9;
     fits.then_some(FrameChecksum { transport, is_ipv6, l2_length, l3_length })
 }

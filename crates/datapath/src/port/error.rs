@@ -1,4 +1,4 @@
-//! Errors of ports, by the person who can solve the problem.
+//! Errors of ports, with the change that mends each of them.
 
 use std::{ffi::c_uint, io};
 
@@ -6,14 +6,14 @@ use nix::{errno::Errno, net::if_::if_indextoname};
 
 use super::TxEnd;
 
-/// Reason why a port does not work.
+/// The reason why a port does not work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortError {
     /// The system refused a request.
     #[error("cannot {doing} {name}")]
     System {
-        /// The attempted action, as a verb.
+        /// The attempted action, beginning with a verb.
         doing: &'static str,
         /// The device or file.
         name: String,
@@ -21,23 +21,23 @@ pub enum PortError {
         #[source]
         source: io::Error,
     },
-    /// The operator must give the daemon a capability.
+    /// The daemon lacks a capability, which the operator must give it.
     #[error("not permitted to {doing} {name}: the daemon needs {needs}")]
     NotPermitted {
-        /// The attempted action, as a verb.
+        /// The attempted action, beginning with a verb.
         doing: &'static str,
         /// The device.
         name: String,
         /// The missing capability.
         needs: &'static str,
     },
-    /// The operator must create the device or correct its name.
+    /// There is no device of this name: the operator creates it or corrects the name.
     #[error("there is no device {name}")]
     NoDevice {
         /// The device.
         name: String,
     },
-    /// The operator must choose another name.
+    /// The name is no valid name of a device: the operator chooses another name.
     #[error("{name:?} is not a device name: use 1 to 15 bytes without slash, colon or space")]
     BadName {
         /// The name.
@@ -53,7 +53,7 @@ pub enum PortError {
         /// The device.
         name: String,
     },
-    /// Another switch has the device.
+    /// Another process of this switch uses the device.
     #[error(
         "{name} belongs to another shuntd ({}): packets would be forwarded twice; remove its port there",
         process.map_or_else(|| "which ends now".to_owned(), |process| format!("process {process}"))
@@ -61,10 +61,10 @@ pub enum PortError {
     Claimed {
         /// The device.
         name: String,
-        /// The process of that switch.
+        /// The id of the other process, if it is known.
         process: Option<i32>,
     },
-    /// Open vSwitch has the device.
+    /// The device is a port of Open vSwitch.
     #[error(
         "{name} is a port of Open vSwitch: packets would be forwarded twice; remove it there with \
          `ovs-vsctl del-port {name}`"
@@ -73,7 +73,7 @@ pub enum PortError {
         /// The device.
         name: String,
     },
-    /// A bridge or bond of the system has the device.
+    /// The device is a member of a bridge, bond or team of the system.
     #[error(
         "{name} is a member of {master}: packets would be forwarded twice; remove it there with \
          `ip link set {name} nomaster`"
@@ -84,7 +84,7 @@ pub enum PortError {
         /// The bridge, bond or team.
         master: String,
     },
-    /// Another program receives the frames of the device.
+    /// The device runs the XDP program of another user.
     #[error(
         "{name} runs the XDP program {program} of another user: stop that program or remove it with \
          `ip link set {name} xdp off`, or attach the device with type af_packet"
@@ -92,7 +92,7 @@ pub enum PortError {
     XdpAttached {
         /// The device.
         name: String,
-        /// The name of the program.
+        /// The name of the XDP program.
         program: String,
     },
     /// The device does not support the mode of an AF_XDP port.
@@ -109,7 +109,7 @@ pub enum PortError {
         /// The modes that the device supports.
         works: String,
     },
-    /// The frames of the device are too long for AF_XDP.
+    /// The MTU of the device is too large for AF_XDP.
     #[error(
         "the MTU of {name} is {mtu}, and an af_xdp port takes at most {max}: lower it with the key \
          `mtu` of the port, or attach the device with type af_packet"
@@ -117,12 +117,12 @@ pub enum PortError {
     MtuTooLarge {
         /// The device.
         name: String,
-        /// Its MTU, in bytes.
+        /// The MTU of the device, in bytes.
         mtu: u32,
         /// The largest MTU that AF_XDP supports.
         max: u32,
     },
-    /// The system does not lock as much memory as the frames of the port take.
+    /// The system does not allow the daemon to lock the memory for frames of the port.
     #[error(
         "cannot lock the memory for frames of {name}: give the daemon CAP_IPC_LOCK, or set \
          LimitMEMLOCK=infinity in its unit"
@@ -137,7 +137,7 @@ pub enum PortError {
          some for each packet thread; raise LimitNOFILE in its unit, or `ulimit -Hn` of its shell"
     )]
     OpenFiles {
-        /// The attempted action, as a verb.
+        /// The attempted action, beginning with a verb.
         doing: &'static str,
         /// The device or file.
         name: String,
@@ -148,7 +148,7 @@ pub enum PortError {
         /// The device.
         name: String,
     },
-    /// The queues of a port can be created once.
+    /// The queues of a port can be created only once.
     #[error("the queues of {name} were created before")]
     AlreadySplit {
         /// The port.
@@ -157,7 +157,7 @@ pub enum PortError {
     /// Both ends of a pair must have the same number of threads.
     #[error("{name} was created for {made} threads, not for {wanted}")]
     OtherThreads {
-        /// The port.
+        /// The name of the port.
         name: String,
         /// Number of threads for which the port was created.
         made: u16,
@@ -176,14 +176,14 @@ pub enum PortError {
     /// The capture file is not usable: the operator must replace it.
     #[error(transparent)]
     Capture(#[from] shunt_pcap::PcapError),
-    /// The capture file is too long to be replayed from memory.
+    /// The capture file is too large to be replayed from memory.
     #[error(
         "{name} has {length} bytes: a port replays captures of at most 1 GiB; split it with `editcap -c`"
     )]
     CaptureTooLong {
         /// The file.
         name: String,
-        /// Its length, in bytes.
+        /// The length of the file, in bytes.
         length: u64,
     },
 }
@@ -191,7 +191,7 @@ pub enum PortError {
 impl PortError {
     /// Converts a system error of an action on the device `name`.
     ///
-    /// `doing` is the action, and `needs` the capability for it.
+    /// `doing` is the action, and `needs` is the capability that it requires.
     pub(super) fn device(
         doing: &'static str,
         name: &str,
@@ -218,10 +218,10 @@ impl PortError {
 }
 
 /// Returns how a transmit ended: the state of the first packet not sent.
-/// It is derived from the system error.
+/// The state follows from the system error.
 ///
-/// `gone` lists the codes of a device that is down or removed, and `without_buffers` is the meaning of
-/// `ENOBUFS`: both differ between kinds of devices.
+/// `gone` lists the error codes of a device that is down or removed. `without_buffers` is the
+/// meaning of `ENOBUFS`. Both differ between kinds of devices.
 pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEnd) -> TxEnd {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EINTR) => TxEnd::Full,

@@ -1,4 +1,4 @@
-//! Questions about a network device that its driver answers.
+//! Requests about a network device that its driver answers (ethtool).
 //!
 //! Source: Linux `include/uapi/linux/ethtool.h`.
 #![expect(unsafe_code, reason = "requests that neither std nor nix wraps")]
@@ -18,9 +18,9 @@ const ETHTOOL_GSET: u32 = 1;
 const ETHTOOL_GDRVINFO: u32 = 3;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 
-/// A request: the command, and the words of its answer.
+/// A request: the command, followed by the words of the answer.
 ///
-/// The lengths are those of the kernel's structures.
+/// A request is as long as the structure of the kernel.
 trait EthtoolRequest: AsMut<[u32]> {}
 
 /// `struct ethtool_channels`.
@@ -42,8 +42,8 @@ fn ask<T: EthtoolRequest>(
 ) -> io::Result<()> {
     let mut ifreq = device.request();
     ifreq.ifr_ifru.ifru_data = ptr::from_mut(request).cast();
-    // SAFETY: the kernel reads the command, and writes at most the structure of the command, which is
-    // as long as the request. Both live until the call returns.
+    // SAFETY: the kernel reads the command, and writes at most the structure of the command, which
+    // has the length of the request. Both live until the call returns.
     let result =
         unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, ptr::from_mut(&mut ifreq)) };
     checked(result).map(drop)
@@ -53,7 +53,7 @@ fn ask<T: EthtoolRequest>(
 ///
 /// # Errors
 ///
-/// If the driver has no channels; then the device has one queue.
+/// If the driver does not report channels; the device then has one queue.
 pub(super) fn rx_queues(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     let mut channels: Channels = [0; 9];
     channels[0] = ETHTOOL_GCHANNELS;
@@ -66,7 +66,7 @@ pub(super) fn rx_queues(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u
 ///
 /// # Errors
 ///
-/// If the device has no driver with a name.
+/// If the device has no driver, or the driver has no name.
 pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String> {
     let mut info: DriverInfo = [0; 49];
     info[0] = ETHTOOL_GDRVINFO;
@@ -80,7 +80,7 @@ pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Stri
 ///
 /// # Errors
 ///
-/// If the device has no driver with a link.
+/// If the device has no driver that reports a link.
 pub(super) fn link_mode(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<LinkMode> {
     let mut settings: LinkSettings = [0; 11];
     settings[0] = ETHTOOL_GSET;
@@ -102,7 +102,7 @@ pub(super) fn link_mode(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<L
 const DUPLEX_HALF: u8 = 0;
 const DUPLEX_FULL: u8 = 1;
 
-/// Speeds of a device without a link.
+/// The speeds that a driver reports without a link.
 ///
-/// None, and `SPEED_UNKNOWN` in 16 and in 32 bits.
+/// These are 0, and `SPEED_UNKNOWN` in 16 and in 32 bits.
 const UNKNOWN_SPEEDS: [u32; 3] = [0, 0xffff, u32::MAX];

@@ -30,7 +30,7 @@ use super::{
 pub struct HostDeviceState {
     /// Index in the network namespace of the port; 0 for a TAP that was moved.
     pub index: u32,
-    /// True if the device is set up (`IFF_UP`).
+    /// True if the administrator has set the device up (`IFF_UP`).
     pub is_up: bool,
     /// MAC address.
     pub mac: [u8; 6],
@@ -41,11 +41,11 @@ pub struct HostDeviceState {
 /// A setting of a network device of the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostDeviceSetting {
-    /// True for a device that is set up (`IFF_UP`).
+    /// The administrative state (`IFF_UP`): true means up.
     Up(bool),
-    /// Its MAC address.
+    /// The MAC address.
     Mac([u8; 6]),
-    /// Its MTU in bytes.
+    /// The MTU in bytes.
     Mtu(u32),
 }
 
@@ -63,7 +63,7 @@ pub struct LinkMode {
 pub struct HostDevice {
     /// A socket for requests about the device.
     ///
-    /// It is in the network namespace in which it was opened, and receives nothing.
+    /// The socket belongs to the network namespace in which it was opened, and receives nothing.
     pub(super) control: OwnedFd,
     pub(super) name: DeviceName,
     /// Index of the device when it was opened.
@@ -74,25 +74,25 @@ pub struct HostDevice {
 #[derive(Debug)]
 pub struct DeviceReader {
     device: HostDevice,
-    /// A queue of a TAP, which stays with it in any network namespace.
+    /// A queue of a TAP device: usable even after the device changed its namespace.
     queue: Option<Arc<File>>,
 }
 
 /// The state of a network device and of its link at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceReading {
-    /// State of the device; `None` if it is gone.
+    /// The state of the device; `None` if the device was removed.
     pub state: Option<HostDeviceState>,
     /// True if the link is up.
     pub link_up: bool,
-    /// Speed and duplex mode of the link; `None` if the driver was not asked.
+    /// The speed and duplex mode of the link; `None` if the driver was not asked.
     pub link_mode: Option<LinkMode>,
-    /// Reason why a port no longer serves the device, such as a new name.
+    /// The reason why a port no longer serves the device, such as a new name.
     pub lost: Option<String>,
 }
 
 impl HostDevice {
-    /// Returns the reason why the device is no longer the one that was opened.
+    /// Returns the reason why the device is lost: it was removed or renamed.
     pub(super) fn lost(&self) -> Option<String> {
         lost_reason(self.name.as_str(), self.index)
     }
@@ -104,12 +104,12 @@ impl HostDevice {
         flags & wanted == wanted
     }
 
-    /// Returns the MTU; `None` if the device is gone.
+    /// Returns the MTU; `None` if the device was removed.
     pub(super) fn mtu(&self) -> Option<u32> {
         sys::mtu(self.control.as_fd(), &self.name).ok()
     }
 
-    /// Reads the state; `None` if the device is gone.
+    /// Reads the state; `None` if the device was removed.
     pub(super) fn state(&self) -> Option<HostDeviceState> {
         let control = self.control.as_fd();
         let flags = sys::device_flags(control, &self.name).ok()?;
@@ -126,15 +126,15 @@ impl HostDevice {
         ethtool::link_mode(self.control.as_fd(), &self.name).unwrap_or_default()
     }
 
-    /// Returns a reader for another thread; `None` without a free descriptor.
+    /// Returns a reader for another thread; `None` if no descriptor is free.
     pub(super) fn reader(&self) -> Option<DeviceReader> {
         Some(DeviceReader { device: self.try_clone()?, queue: None })
     }
 
-    /// Returns work that changes the device; `None` without a free descriptor.
+    /// Returns work that changes the device; `None` if no descriptor is free.
     ///
-    /// All settings need the lock of the kernel for devices. Setting a device down also waits until no
-    /// processor of the host sends by it.
+    /// Every change needs the kernel's lock for devices. Setting a device down also waits until no
+    /// processor sends by the device.
     pub(super) fn change_work(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
         let device = self.try_clone()?;
         Some(Box::new(move || {
@@ -154,14 +154,14 @@ impl HostDevice {
 }
 
 impl DeviceReader {
-    /// Returns the reader of a TAP, with one of its queues.
+    /// Returns the reader of a TAP device, with one of its queues.
     pub(super) fn with_queue(self, queue: Option<Arc<File>>) -> Self {
         Self { queue, ..self }
     }
 
-    /// Returns the name of a TAP that was moved to another network namespace.
+    /// Returns the name of a TAP device that was moved to another network namespace.
     ///
-    /// Packets pass as before: its queues stay with it.
+    /// Packets of the port pass as before, because the queues stay with the device.
     pub(super) fn name_elsewhere(&self) -> Option<String> {
         let queue = self.queue.as_ref().filter(|_| device_name(self.device.index).is_none())?;
         sys::tun_of_queue(queue.as_fd()).ok().map(|(name, _)| name)
@@ -171,14 +171,15 @@ impl DeviceReader {
         let name = self.name_elsewhere()?;
         let namespace = sys::namespace_of_tun(self.queue.as_ref()?.as_fd());
         let read = namespace.and_then(|namespace| state_in(namespace, &name));
-        // A queue of this process gives the device its carrier.
+        // The device has its carrier from the queue of this process, so the link counts as up.
         let (state, link_up) = read.map_or((None, true), |(state, link_up)| (Some(state), link_up));
         Some(DeviceReading { state, link_up, link_mode: None, lost: None })
     }
 
     /// Reads the device and its link.
     ///
-    /// The driver is asked if `last` differs, or has no link mode.
+    /// The driver is asked for the link mode if the state differs from `last`, or `last` has no
+    /// link mode.
     #[must_use]
     pub fn read(&self, last: &DeviceReading) -> DeviceReading {
         if let Some(reading) = self.read_elsewhere() {
@@ -201,14 +202,14 @@ impl DeviceReader {
 
 /// Reads a device of another network namespace, and whether its link is up.
 ///
-/// A thread that enters a namespace stays there, so one is made for this.
+/// A thread that enters a namespace stays there, so a new thread is created for this.
 fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool)> {
     let name = DeviceName::new(name).map_err(io::Error::other)?;
     let read = move || -> io::Result<(HostDeviceState, bool)> {
         setns(namespace, CloneFlags::CLONE_NEWNET)?;
         let (family, kind) = (AddressFamily::Unix, SockType::Datagram);
         let control = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
-        // The switch knows no index there.
+        // The index of the device in the other namespace is unknown, and not needed.
         let device = HostDevice { control, name, index: 0 };
         let state = device.state().ok_or(io::ErrorKind::NotFound)?;
         Ok((state, device.link_up()))
@@ -219,7 +220,7 @@ fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool
 
 /// Sets the MTU of a device that is being opened, if one is given.
 ///
-/// A device that refuses it must not stay closed, so it keeps the MTU that it has.
+/// A device that refuses the MTU keeps its own MTU, so that the port opens in any case.
 pub(super) fn try_mtu(control: BorrowedFd<'_>, device: &DeviceName, mtu: Option<u32>) {
     let Some(mtu) = mtu else { return };
     if let Err(error) = sys::set_mtu(control, device, mtu) {
@@ -245,7 +246,7 @@ mod tests {
 
     use super::*;
 
-    /// The values are those of `ip link`, and the device follows the work.
+    /// The state is that of `ip link`, and changes of the state take effect.
     #[test]
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]
     fn a_device_is_read_and_set() {
@@ -277,7 +278,7 @@ mod tests {
             assert!(change(HostDeviceSetting::Mtu(1)).is_err());
             (expected.mtu, expected.mac) = (1300, [2, 0, 0, 0, 0, 0xb]);
             assert_eq!(read(), Some(expected));
-            // A veth has a fixed mode.
+            // A veth device always reports this link mode.
             let mode = LinkMode { speed_bps: Some(10_000_000_000), is_full_duplex: Some(true) };
             assert_eq!(device.link_mode(), mode);
             let first = reader.read(&DeviceReading::default());

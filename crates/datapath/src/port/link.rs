@@ -1,6 +1,6 @@
 //! Attributes of network devices, as the kernel reports them over netlink.
 //!
-//! The answers are about the network namespace of the calling thread, other than those of `/sys`.
+//! The answers concern the network namespace of the calling thread, unlike those of `/sys`.
 //!
 //! Source: rtnetlink(7), Linux `include/uapi/linux/if_link.h`.
 
@@ -20,35 +20,35 @@ const RTM_GETSTATS: u16 = 94;
 const RTM_NEWSTATS: u16 = 92;
 /// Attribute of statistics: the counters of a link, as `rtnl_link_stats64`.
 const IFLA_STATS_LINK_64: u16 = 1;
-/// Place of the counter `tx_dropped` among these; each has 8 bytes.
+/// Index of the counter `tx_dropped` (8 bytes) in `rtnl_link_stats64`.
 const TX_DROPPED: usize = 7;
-/// The bit of this attribute in the filter of a request.
+/// The bit of `IFLA_STATS_LINK_64` in the filter of a request.
 const LINK_64_FILTER: u32 = 1 << (IFLA_STATS_LINK_64 - 1);
-/// Flag of an attribute that has attributes.
+/// The flag of an attribute that contains attributes.
 const NESTED: u16 = 0x8000;
 
 /// Length of the header of a message (`nlmsghdr`).
 const MESSAGE_HEADER: usize = 16;
-/// Length of the headers in front of the attributes: `nlmsghdr` and `ifinfomsg`.
+/// Length of the headers before the attributes: `nlmsghdr` and `ifinfomsg`.
 const HEADERS: usize = MESSAGE_HEADER + 16;
-/// Length of the headers in front of statistics: `nlmsghdr` and `if_stats_msg`.
+/// Length of the headers before statistics: `nlmsghdr` and `if_stats_msg`.
 const STATS_HEADERS: usize = MESSAGE_HEADER + 12;
 
-/// The answer of the kernel about a device.
+/// The answer of the kernel to a request for a device.
 pub(super) struct LinkMessage(Vec<u8>);
 
 impl LinkMessage {
-    /// Asks the kernel about a device; `None` if it does not answer.
+    /// Requests a device from the kernel; `None` if the kernel does not answer.
     pub(super) fn ask(device: c_uint) -> Option<Self> {
         let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
         let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).ok()?;
         let mut request = Vec::with_capacity(HEADERS);
-        // Length, type, flags, sequence number, sender.
+        // The header has length, type, flags, sequence number and sender.
         request.extend(u32::try_from(HEADERS).ok()?.to_ne_bytes());
         request.extend(libc::RTM_GETLINK.to_ne_bytes());
         request.extend(u16::try_from(libc::NLM_F_REQUEST).ok()?.to_ne_bytes());
         request.extend([0; 8]);
-        // Family, type, index, flags, mask.
+        // The request has family, type, index, flags and mask.
         request.extend([0; 4]);
         request.extend(device.to_ne_bytes());
         request.extend([0; 8]);
@@ -74,26 +74,27 @@ pub(super) fn master(device: c_uint) -> Option<String> {
 
 /// Returns whether a device has a carrier.
 ///
-/// A TAP has one while a program holds a queue of it.
+/// A TAP device has a carrier while a program holds one of its queues.
 pub(super) fn has_carrier(device: c_uint) -> bool {
     let message = LinkMessage::ask(device);
     message.is_some_and(|message| message.find_attribute(IFLA_CARRIER) == Some(&[1]))
 }
 
-/// The packets that devices could not send since they exist, by their indices.
+/// The number of packets that each device could not send, by index.
 ///
-/// A TAP counts here the packets that found a queue of its port full.
+/// A TAP device counts the packets for which a queue of its port was full.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceLosses(BTreeMap<u32, u64>);
 
 impl DeviceLosses {
     /// Reads the losses of all devices of the network namespace.
     ///
-    /// Takes some microseconds for each device. It is empty if the kernel does not answer.
+    /// The call takes some microseconds for each device. The result is empty if the kernel does not
+    /// answer.
     #[must_use]
     pub fn read() -> Self {
         let mut losses = BTreeMap::new();
-        // An answer that breaks off has the devices up to there.
+        // After an error, the losses of the devices read so far are kept.
         let _ = ask_statistics(None, &mut losses);
         Self(losses)
     }
@@ -113,12 +114,12 @@ impl DeviceLosses {
     }
 }
 
-/// Asks for the statistics of one device or of all, and takes the whole answer.
+/// Requests the statistics of one device or of all, and takes the whole answer.
 fn ask_statistics(device: Option<u32>, losses: &mut BTreeMap<u32, u64>) -> nix::Result<()> {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     send(socket.as_raw_fd(), &statistics_request(device), MsgFlags::empty())?;
-    // The kernel fills at most 32 KiB in a part.
+    // The kernel sends at most 32 KiB in a part of the answer.
     let mut part = vec![0; 1 << 15];
     loop {
         let length = recv(socket.as_raw_fd(), &mut part, MsgFlags::empty())?;
@@ -134,25 +135,25 @@ fn statistics_request(device: Option<u32>) -> Vec<u8> {
     let flags = if device.is_some() { 0 } else { libc::NLM_F_DUMP };
     let flags = u16::try_from(libc::NLM_F_REQUEST | flags).unwrap_or_default();
     let mut request = Vec::with_capacity(STATS_HEADERS);
-    // Length, type, flags, sequence number, sender.
+    // The header has length, type, flags, sequence number and sender.
     request.extend(u32::try_from(STATS_HEADERS).unwrap_or_default().to_ne_bytes());
     request.extend(RTM_GETSTATS.to_ne_bytes());
     request.extend(flags.to_ne_bytes());
     request.extend([0; 8]);
-    // Family, index, filter.
+    // The request has family, index and filter.
     request.extend([0; 4]);
     request.extend(device.unwrap_or_default().to_ne_bytes());
     request.extend(LINK_64_FILTER.to_ne_bytes());
     request
 }
 
-/// Takes the losses from a part of an answer; returns whether it is the last one.
+/// Takes the losses from a part of an answer; returns whether it is the last part.
 fn take_statistics(mut part: &[u8], losses: &mut BTreeMap<u32, u64>) -> bool {
     if part.is_empty() {
         return true;
     }
     while !part.is_empty() {
-        // Another message is the end (`NLMSG_DONE`), or an error.
+        // Every other message is the end (`NLMSG_DONE`), or an error.
         let Some((message, RTM_NEWSTATS)) = first_message(part) else { return true };
         losses.extend(loss(message));
         part = part.get(message.len().next_multiple_of(4)..).unwrap_or_default();
@@ -160,7 +161,7 @@ fn take_statistics(mut part: &[u8], losses: &mut BTreeMap<u32, u64>) -> bool {
     false
 }
 
-/// Returns the first message with its type; `None` if it is not whole.
+/// Returns the first message with its type; `None` if it is truncated.
 fn first_message(part: &[u8]) -> Option<(&[u8], u16)> {
     let length = usize::try_from(u32::from_ne_bytes(*part.first_chunk()?)).ok()?;
     let kind = u16::from_ne_bytes(*part.get(4..)?.first_chunk()?);
@@ -177,7 +178,7 @@ fn loss(message: &[u8]) -> Option<(u32, u64)> {
     Some((index, u64::from_ne_bytes(*counter)))
 }
 
-/// Returns the attributes in a message: type and value, until the first broken one.
+/// Returns the attributes of a message, as type and value, until an invalid one.
 pub(super) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let ([a, b, c, d], _) = rest.split_first_chunk()?;
@@ -203,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a message about the losses of a device.
+    /// Returns a message with the losses of a device.
     fn message(device: u32, losses: u64) -> Vec<u8> {
         let counter = |place| if place == TX_DROPPED { losses } else { 9 };
         let counters: Vec<u8> = (0..25).flat_map(|place| counter(place).to_ne_bytes()).collect();
@@ -233,7 +234,7 @@ mod tests {
         assert!(!take_statistics(&part, &mut losses), "the end is to come");
         let expected = BTreeMap::from([(3, 70), (4, 0)]);
         assert_eq!(losses, expected);
-        // `NLMSG_DONE` with its result.
+        // The last message is `NLMSG_DONE` with a result.
         part.extend(20_u32.to_ne_bytes());
         part.extend(3_u16.to_ne_bytes());
         part.extend([0; 14]);
@@ -244,7 +245,7 @@ mod tests {
             take_statistics(&part[..length], &mut cut);
             assert!(cut.iter().all(|(device, own)| expected.get(device) == Some(own)));
         }
-        // A message that is shorter than its header does not stop the search for ever.
+        // A message that is shorter than its header must not cause an endless loop.
         assert!(take_statistics(&[0; 64], &mut losses));
     }
 
@@ -256,7 +257,7 @@ mod tests {
                 eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
                 return;
             }
-            // More devices than one part of an answer has.
+            // The number of devices is larger than one part of an answer can hold.
             let count = 160;
             let pair = |number| format!("link add a{number} type veth peer name b{number}\n");
             let lines: Vec<String> = (0..count / 2).map(pair).collect();

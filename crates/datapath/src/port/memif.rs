@@ -41,7 +41,7 @@ impl Memif {
 impl SharedMemoryProtocol for MemifOptions {
     type Interface = MemifInterface;
 
-    /// Complete packets of any length: a long one takes several buffers.
+    /// The port sends packets of any length: a long packet takes several buffers.
     const CAPABILITIES: Capabilities =
         Capabilities { frame_max: Pool::LARGE, can_wait: true, ..Capabilities::WIRE };
 

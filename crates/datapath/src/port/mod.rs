@@ -1,19 +1,19 @@
-//! The contract of ports: how packets get in and out.
+//! Ports: the contract, and all kinds of ports.
 //!
-//! A port is opened on the control thread and split into queues, which move to packet threads; the
-//! port keeps its settings, link and counters. Dispatch is once per burst.
+//! A port is opened on the control thread and split into queues, which move to packet threads. The
+//! port itself keeps settings, link state and counters. Dynamic dispatch is once per burst.
 //!
 //! | kind | packets | offloads | needs |
 //! | --- | --- | --- | --- |
-//! | [`null`] | swallowed | taken | |
-//! | [`pair`] | to the other end, in this process | carried | |
-//! | [`pcap`] | from and to files | | |
+//! | [`null`] | discarded | accepted | |
+//! | [`pair`] | of the other end, in this process | carried | |
+//! | [`pcap`] | of capture files | | |
 //! | [`af_packet`] | of a network device | carried | `CAP_NET_RAW` |
 //! | [`af_xdp`] | of a network device | | `CAP_NET_RAW`, `CAP_NET_ADMIN`, `CAP_BPF` |
 //! | [`vhost_user`] | of a virtual machine | carried | access to a socket |
 //! | [`memif`] | of another program | | access to a socket |
 //! | `dpdk` | of a driver of DPDK | those of the device | the feature `dpdk` |
-//! | [`tap`] | to and from the host's own stack | carried | `CAP_NET_ADMIN` |
+//! | [`tap`] | of the network stack of the host | carried | `CAP_NET_ADMIN` |
 
 mod claim;
 mod contract;

@@ -1,4 +1,4 @@
-//! A port that discards packets and never receives: for benches, and for policies that drop.
+//! A port that discards packets and receives none: for benches, and for policies that drop packets.
 
 use super::{Capabilities, Port, PortCounters, PortError, Queues, TxQueue, spec::local_mac};
 use crate::packet::buffer::{Packet, Pool};
@@ -44,7 +44,7 @@ impl Port for Null {
     }
 }
 
-/// Takes every packet; the sender counts it and keeps the buffer.
+/// A transmit queue that takes every packet; the caller keeps the buffers.
 struct NullTx;
 
 impl TxQueue for NullTx {

@@ -1,13 +1,13 @@
 //! Two connected ports in one process: each end receives the packets that the other sends.
 //!
 //! A pair needs no privileges and no kernel, and loses no packet while its ring has room. Tests of
-//! the whole packet path therefore use pairs. A pair carries virtio headers, so these tests cover
-//! packets that must still be segmented too.
+//! the whole packet path therefore use pairs. A pair carries virtio headers, so these tests also
+//! cover packets that must still be segmented.
 //!
 //! Each end has one ring per packet thread in each direction. The sender copies a frame into a
-//! buffer of its own, because its caller keeps the packet. The receiver passes this buffer on
-//! without a second copy, and returns one of the same size from its own pool. So every pool gets
-//! back as many buffers as it gave.
+//! buffer of its own pool, because its caller keeps the packet. The receiver takes this buffer
+//! without a second copy, and returns a buffer of the same size from its own pool. So the number of
+//! buffers of every pool stays the same.
 
 use std::sync::{Arc, Weak};
 
@@ -22,10 +22,10 @@ use crate::{
     packet::buffer::{BURST, Packet, Pool},
 };
 
-/// Packets that one ring holds.
+/// Number of packets that one ring holds.
 pub const RING: usize = 1024;
-// A sender takes back all returned buffers before each burst. Between two bursts, at most a full
-// ring and the burst itself are returned to it.
+// A sender takes back all returned buffers before each burst. Between two bursts, the receiver
+// returns at most the buffers of a full ring and of a burst.
 const BACK: usize = RING + BURST;
 
 /// One end of a pair.
@@ -34,14 +34,14 @@ pub struct Pair {
     mac: [u8; 6],
     threads: u16,
     queues: Vec<Queues>,
-    /// Alive while the other end has queues.
+    /// A reference that is alive while the other end has queues.
     peer: Weak<()>,
 }
 
 /// Creates two ends, each with queues for `threads` packet threads.
 ///
-/// Thread i of one end receives the packets that thread i of the other sends. The MAC addresses are
-/// derived from `seed` and `seed + 1`.
+/// Thread i of one end receives the packets that thread i of the other end sends. The MAC addresses
+/// are derived from `seed` and `seed + 1`.
 #[must_use]
 pub fn pair(threads: u16, seed: u64) -> (Pair, Pair) {
     let alive = [Arc::new(()), Arc::new(())];
@@ -111,7 +111,7 @@ impl Port for Pair {
 
 struct PairTx {
     ring: Producer<Packet>,
-    /// Buffers that the receiver returns for those sent.
+    /// Buffers that the receiver returns in exchange for sent buffers.
     back: Consumer<Packet>,
     pool: Pool,
     _alive: Arc<()>,
@@ -150,7 +150,7 @@ struct PairRx {
 
 impl PairRx {
     fn send_back(&mut self, buffer: Packet) {
-        // The ring is full only if its receiver is gone. Then the buffer is not needed.
+        // The ring is full only if the sender has ended, and then the buffer is not needed.
         let sent = self.back.push(buffer);
         debug_assert!(sent.is_ok() || self.back.is_abandoned(), "the way back has room for all");
     }
@@ -159,7 +159,8 @@ impl PairRx {
 impl RxQueue for PairRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let mut report = RxReport::default();
-        // Read first, so that packets sent before the other end went away are still received.
+        // The flag is read before the ring, so that packets sent before the other end closed are
+        // still received.
         let abandoned = self.ring.is_abandoned();
         for _ in 0..BURST {
             let Ok(packet) = self.ring.pop() else {

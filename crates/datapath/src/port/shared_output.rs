@@ -1,9 +1,9 @@
-//! A transmit queue over an output that other threads may share, and that takes only some offloads.
+//! A transmit queue for an output that several threads may share, and that has some offloads.
 //!
 //! A device or a guest often has fewer queues than there are packet threads. A thread that finds its output
 //! in use keeps copies of a few packets and sends them with the next flush, so no thread waits for another.
-//! An output may lack an offload, lose it while packets are on their way, or refuse it for one packet. Packets
-//! that it does not take as they are get completed in software.
+//! An output may lack an offload, lose it while packets wait, or refuse it for one packet. The
+//! transmit queue completes such packets in software.
 
 use std::{
     collections::VecDeque,
@@ -21,9 +21,9 @@ use crate::packet::{
     virtio::finish,
 };
 
-/// An output for packets, perhaps of several threads.
+/// An output for packets, which several threads may share.
 pub(super) trait SharedOutput: Send {
-    /// Reads the offloads for the next packets.
+    /// Reads the current offloads of the output.
     fn refresh(&mut self) {}
 
     /// Returns the offloads that the output has for a packet.
@@ -37,21 +37,21 @@ pub(super) trait SharedOutput: Send {
 pub(super) struct SharedTx<O> {
     output: O,
     end: TxEnd,
-    /// Copies of packets that wait for the output, oldest first.
+    /// Copies of packets that wait for the output, the oldest first.
     backlog: VecDeque<Packet>,
-    /// The packets made of the oldest one that waited, because the output refused it.
+    /// The packets made in software of the oldest waiting packet, which was refused.
     ///
-    /// They are sent before the backlog, and have the place of one packet in it.
+    /// These packets are sent before the backlog, and count as one packet of it.
     completed: VecDeque<Packet>,
-    /// Buffers of the copies.
+    /// The pool of the buffers of the copies.
     pool: Pool,
-    /// The packets made of one that the output does not take.
+    /// The packets made in software of a packet that the output does not take.
     made: Vec<Packet>,
-    /// Packets that were taken, and that the output did not get.
+    /// Number of packets that were taken and that the output did not get.
     lost: Arc<AtomicU64>,
 }
 
-/// Maximum number of packets that wait for an output that another thread uses.
+/// Maximum number of packets that wait while another thread uses the output.
 const BACKLOG_MAX: usize = 256;
 
 impl<O: SharedOutput> SharedTx<O> {
@@ -62,12 +62,12 @@ impl<O: SharedOutput> SharedTx<O> {
         Self { output, end: TxEnd::Full, backlog, completed, pool, made, lost }
     }
 
-    /// Sends packets that the output takes as they are; returns the number taken.
+    /// Sends packets that need no work in software; returns the number taken.
     ///
     /// The result is an error if no further packet can be sent.
     fn send_run(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
         if self.waiting() > 0 {
-            // None of these overtakes those that wait.
+            // Packets must not overtake the waiting packets.
             return self.keep(packets);
         }
         let SentFrames { frames, end } = self.output.send(packets.iter());

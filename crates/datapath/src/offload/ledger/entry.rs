@@ -15,7 +15,7 @@ use crate::forecast::EntryForecast;
 /// An entry that the device is intended to hold, or may still hold.
 #[derive(Debug)]
 pub(in crate::offload) struct OffloadEntry {
-    /// The owner's entry.
+    /// The entry of the owner.
     pub(in crate::offload) entry: LtmEntryRef,
     pub(in crate::offload) stage: StageId,
     pub(in crate::offload) rule: Arc<LtmRule>,
@@ -24,13 +24,13 @@ pub(in crate::offload) struct OffloadEntry {
     pub(in crate::offload) traversal_no: u64,
     pub(super) state: State,
     pub(super) unwanted: Option<Unwanted>,
-    /// The device's count at the last reading.
+    /// The counters of the device at the last reading.
     pub(super) counted: Counters,
     /// Hits that the device counted before it lost its state.
     pub(super) counted_before: Counters,
     /// Time of the last reading that found a hit, or of the confirmation.
     pub(super) used: Time,
-    /// The forecast that the entry was made for; `None`: a packet.
+    /// The forecast for which the entry was made; `None` if a packet caused it.
     pub(in crate::offload) forecast: Option<EntryForecast>,
 }
 
@@ -41,7 +41,7 @@ pub(super) enum State {
     Held,
     Removing,
     /// The device was lost before it responded to the insertion.
-    /// The entry's presence is unknown.
+    /// So the presence of the entry in the device is unknown.
     Unknown,
     Refused,
 }
@@ -51,7 +51,7 @@ pub(super) struct Unwanted {
     pub(super) stale_since: Option<Time>,
 }
 
-/// The key of an entry in the device; each key has one entry at most.
+/// The key of an entry in the device, which holds at most one entry for each key.
 pub(super) type EntryKey = (StageId, Tag, u16, Match);
 
 impl OffloadEntry {
@@ -62,7 +62,8 @@ impl OffloadEntry {
 
     /// Returns whether a reading that began at `read` proves that the entry is idle.
     ///
-    /// The entry of a forecast without a hit has its own time, and any other `max_idle`.
+    /// A speculative entry is idle after the time of its forecast, and every other entry after
+    /// `max_idle`.
     pub(super) fn is_idle(&self, read: Time, max_idle: Duration) -> bool {
         match self.forecast {
             Some(forecast) if self.totals().packets == 0 => read > forecast.expires,

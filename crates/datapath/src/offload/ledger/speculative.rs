@@ -1,4 +1,4 @@
-//! Entries of forecasts in the ledger, and the room for them.
+//! Speculative entries in the ledger, and the free room of the stages.
 
 use shunt_gigaflow::ltm::LtmEntryRef;
 use shunt_pipeline::Time;
@@ -18,9 +18,9 @@ impl Ledger {
         offloaded.is_some_and(|own| own.forecast.is_some() && own.totals().packets == 0)
     }
 
-    /// Returns whether every stage has room, apart from one part in `divisor`.
+    /// Returns whether every stage has more than 1/`divisor` of its entries free.
     ///
-    /// All stages count with the capacity of the smallest one, as in the chain of the agent.
+    /// Every stage counts with the capacity of the smallest stage, as in the chain of the agent.
     pub(in crate::offload) fn has_room(&self, divisor: usize) -> bool {
         let Some(stage_entries_max) = self.capacity.iter().copied().min() else { return false };
         let most = stage_entries_max - stage_entries_max / divisor;

@@ -1,4 +1,4 @@
-//! Tests of segmentation: segments are put together again and compared.
+//! Tests of segmentation: segments are reassembled and compared with the packet.
 //!
 //! [`reassemble`] shares no code with the segmentation: it walks the frames by fixed offsets that
 //! the generator knows, and sums checksums word by word.
@@ -8,7 +8,7 @@ use shunt_pipeline::DatapathPort;
 
 use super::*;
 
-/// A packet to segment, and the offsets of its parts.
+/// A packet to segment, and the offsets of its headers and payload.
 #[derive(Clone, Debug)]
 struct Sample {
     frame: Vec<u8>,
@@ -72,7 +72,7 @@ fn ones(bytes: &[u8], mut sum: usize) -> usize {
     sum
 }
 
-/// Returns the packet of these segments, with its checksum fields cleared.
+/// Returns the packet that these segments form, with cleared checksum fields.
 fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
     let mut whole: Vec<u8> = Vec::new();
     let first = segments[0].frame();
@@ -149,7 +149,7 @@ fn reassemble(sample: &Sample, segments: &[Packet]) -> Vec<u8> {
 }
 
 /// Generates frames that can be segmented.
-/// They have any tags, labels, options, extension headers and flags.
+/// The frames have random tags, labels, options, extension headers and flags.
 fn samples() -> impl Strategy<Value = Sample> {
     let payload = prop_oneof![
         prop::collection::vec(any::<u8>(), 1..300),
@@ -209,7 +209,7 @@ fn samples() -> impl Strategy<Value = Sample> {
             }
             let at = frame.len();
             frame.extend(&payload);
-            // At most the number of segments that are allowed.
+            // The least segment size with which the packet has at most `SEGMENTS_MAX` segments.
             let least = u16::try_from(payload.len().div_ceil(SEGMENTS_MAX)).unwrap();
             let size = size.clamp(least, u16::try_from(frame.len()).unwrap());
             Sample { frame, network, transport, payload: at, is_ipv4, is_tcp, size }

@@ -1,21 +1,21 @@
-//! The load of a port, which decides whether a ring is worth its memory.
+//! The load of a port, which decides if the port has rings.
 
 use std::time::Duration;
 
 use shunt_pipeline::Time;
 
-/// Frames in a second from which on a port gets rings.
+/// Frames per second from which a port gets rings.
 ///
 /// At this rate rings save about 3,000 cycles for each short frame, or 5 % of a CPU.
 const BUSY_RATE: u64 = 50_000;
-/// Frames in a second below which a port does not need its rings.
+/// Frames per second below which a port does not need its rings.
 const QUIET_RATE: u64 = 5_000;
 /// Time without load after which a port loses its rings.
 pub(super) const QUIET_TIME: Duration = Duration::from_secs(10);
 /// Shortest time over which a rate is computed.
 const MEASURED_MIN: Duration = Duration::from_millis(100);
 
-/// The kind of source that the load of a port calls for.
+/// The source of received frames that the load of a port requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WantedSource {
     /// Sockets: the port is idle.
@@ -38,7 +38,7 @@ impl LoadMeter {
         Self { last: None, quiet_since: None }
     }
 
-    /// Returns the source that the port needs; `None`: the one that it has.
+    /// Returns the source that the load requires; `None`: no change.
     ///
     /// `frames` is the number of frames that the port has received.
     pub(super) fn measure(&mut self, frames: u64, now: Time) -> Option<WantedSource> {
@@ -70,7 +70,7 @@ impl LoadMeter {
 mod tests {
     use super::*;
 
-    /// Feeds frames per half second, and returns the last answer.
+    /// Passes numbers of frames per half second to the meter; returns the last result.
     fn after(meter: &mut LoadMeter, frames: &[u64]) -> Option<WantedSource> {
         let (mut total, mut now) = meter.last.unwrap_or((0, Time::ZERO));
         meter.measure(total, now);

@@ -1,8 +1,8 @@
 //! Frames from the receive queue of a packet socket, several with one system call (`recvmmsg`).
 //!
-//! The length of a frame is known only after the read. So each read offers a small buffer and, behind it,
-//! the rest of a large one. A frame is preceded by its virtio header. The VLAN tag that the kernel removed
-//! is in a control message (`PACKET_AUXDATA`).
+//! The length of a frame is known only after the read. So each read has room for a small buffer,
+//! followed by the remaining room of a large buffer. A frame is preceded by its virtio header. The
+//! VLAN tag that the kernel removed is in a control message (`PACKET_AUXDATA`).
 //!
 //! Source: packet(7), recvmmsg(2), cmsg(3).
 #![expect(unsafe_code, reason = "a system call that fills many buffers")]
@@ -30,11 +30,11 @@ pub(super) struct ReadMessage {
     pub(super) length: usize,
     /// The removed tag: its TPID and its TCI.
     pub(super) tag: Option<[u8; 4]>,
-    /// Set if the frame was longer than its room, or had no virtio header.
+    /// True if the frame was longer than its room, or had no virtio header.
     pub(super) is_truncated: bool,
 }
 
-/// Words for the one control message, of [`libc::tpacket_auxdata`].
+/// Number of words for a control message with [`libc::tpacket_auxdata`].
 const CONTROL_WORDS: usize = 8;
 /// Length of the control data.
 #[expect(clippy::cast_possible_truncation, reason = "20")]
@@ -45,7 +45,8 @@ const _: () = assert!(CONTROL_NEEDED <= CONTROL_WORDS * size_of::<u64>());
 
 /// Reads at most `N` frames from a packet socket.
 ///
-/// The socket has `PACKET_VNET_HDR` and `PACKET_AUXDATA` set. Never blocks. Returns a frame for each room at the front of `rooms` that was filled.
+/// The socket has `PACKET_VNET_HDR` and `PACKET_AUXDATA` set. The call never blocks. Returns the
+/// frames in the order of `rooms`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! The port of a network device.
+//! The port [`AfPacket`]: a network device of the host.
 
 use std::{ffi::c_int, os::fd::AsFd, sync::Arc};
 
@@ -30,7 +30,7 @@ const NEEDS: &str = "CAP_NET_RAW";
 pub struct AfPacket {
     device: HostDevice,
     mac: [u8; 6],
-    /// Keeps other switches away from the device.
+    /// The claim that keeps other processes from using the device as a port.
     _claim: DeviceClaim,
     /// Number of slots of a receive ring; `None`: the default.
     rx_slots: Option<u32>,
@@ -43,19 +43,19 @@ pub struct AfPacket {
 impl AfPacket {
     /// The largest number of slots of a receive ring.
     ///
-    /// Short slots then take 32 MiB, and long ones 1.1 GiB.
+    /// A ring of short slots then takes 32 MiB, and a ring of long slots 1.1 GiB.
     pub const SLOTS_MAX: u32 = 16_384;
 
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
-    /// It keeps its own MTU if it refuses the given one.
+    /// If the device refuses the MTU, it keeps its own MTU.
     ///
-    /// Each receive ring has `rx_slots` slots or some more.
-    /// Uses the sockets that an earlier process stored.
+    /// Each receive ring has at least `rx_slots` slots. The port uses the sockets that an earlier
+    /// process stored.
     ///
     /// # Errors
     ///
-    /// If there is no such device, if it has another user, or if the daemon lacks `CAP_NET_RAW`.
+    /// If there is no such device, if another port uses it, or if the daemon lacks `CAP_NET_RAW`.
     pub fn open(
         device: &str,
         mtu: Option<u32>,
@@ -74,7 +74,7 @@ impl AfPacket {
         Ok(Self { device, mac, _claim: claim, rx_slots, inherited, sockets: None })
     }
 
-    /// Returns the sockets that an earlier process stored; `None` without a whole set.
+    /// Returns the sockets that an earlier process stored; `None` if one is missing.
     fn inherit(&mut self, threads: u16) -> Option<Arc<RxSockets>> {
         let device = self.device.name.as_str();
         let inherited = std::mem::take(&mut self.inherited);
@@ -111,7 +111,8 @@ impl AfPacket {
         if !is(libc::SO_DOMAIN, libc::AF_PACKET) || !is(libc::SO_TYPE, libc::SOCK_RAW) {
             return Err(RefusedDescriptor::Kind("a packet socket"));
         }
-        // Devices of two namespaces may have one number. Linux before 5.14 has no such option.
+        // Devices of two network namespaces may have the same number. Linux before 5.14 cannot
+        // report the namespace of a socket.
         let namespace = |fd| sys::namespace_of_socket(fd).ok();
         if sys::bound_device(fd)? != Some(self.device.index)
             || namespace(fd) != namespace(self.device.control.as_fd())
@@ -126,7 +127,7 @@ impl AfPacket {
         if is_alike { Ok(()) } else { Err(RefusedDescriptor::Layout) }
     }
 
-    /// Returns the layout that the ring of a socket has.
+    /// Returns the layout of the ring of an inherited socket.
     fn layout(&self, stored: &StoredDescriptor) -> RingLayout {
         RingLayout::of(has_long_queue(stored.fd.as_fd()), self.rx_slots)
     }
@@ -137,7 +138,7 @@ impl AfPacket {
     }
 }
 
-/// Returns whether the last part of the name of a descriptor is `kind`.
+/// Returns whether the name of a descriptor ends in `kind`.
 fn has_kind(stored: &StoredDescriptor, kind: &str) -> bool {
     stored.name.rsplit('/').next() == Some(kind)
 }

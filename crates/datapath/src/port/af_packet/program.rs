@@ -1,8 +1,9 @@
 //! Programs of classic BPF that choose the socket of each received frame.
 //!
 //! The members of a fan-out group have numbers in the order in which they joined. A [`spread`] program
-//! returns the number of a member for each frame. It spreads flows over some members in a row: the sockets
-//! of a port or its rings. Equal flows get equal places in the row, and so do both directions of a flow.
+//! returns the number of a member for each frame. It spreads flows over a range of members: the
+//! sockets of a port, or its rings. All packets of a flow, in both directions, go to the same
+//! position in the range.
 //!
 //! The hash of a frame is computed from both IP addresses, and from both ports of TCP, UDP and SCTP. All
 //! fragments of a packet have one hash, without ports. Other frames are spread by their MAC addresses.
@@ -13,12 +14,12 @@
 
 use libc::sock_filter;
 
-/// A socket filter that accepts no frame.
+/// A socket filter that drops every frame.
 pub(super) const ACCEPT_NONE: [sock_filter; 1] = [instruction(libc::BPF_RET | libc::BPF_K, 0)];
 
 /// Returns a program that spreads flows over `count` members of a group.
 ///
-/// Their numbers begin with `first`.
+/// The numbers of these members begin with `first`.
 pub(super) fn spread(first: u16, count: u16) -> Vec<sock_filter> {
     if count <= 1 {
         return vec![instruction(libc::BPF_RET | libc::BPF_K, first.into())];
@@ -32,7 +33,7 @@ pub(super) fn spread(first: u16, count: u16) -> Vec<sock_filter> {
     steps.push(ProgramStep::Test(libc::BPF_JEQ, ETHERTYPE_IPV6, Label::Next, Label::NoIp));
     steps.extend(ipv6());
     steps.push(ProgramStep::At(Label::NoIp));
-    // The last four bytes of both MAC addresses.
+    // The hash of other frames covers the last four bytes of both MAC addresses.
     steps.extend(xor_of_words([offset(libc::SKF_LL_OFF + 2), offset(libc::SKF_LL_OFF + 8)]));
     steps.push(ProgramStep::Do(libc::BPF_ST, ADDRESSES));
     steps.push(ProgramStep::At(Label::NoPorts));
@@ -64,9 +65,9 @@ const PORT: u32 = 1;
 /// 2^32 divided by the golden ratio, made odd: spreads neighbouring numbers.
 const FACTOR: u32 = 0x9e37_79b1;
 
-/// Stores the hash of the addresses, and jumps with the one of the ports.
+/// Stores the hash of the IPv4 addresses, and jumps with the hash of the ports.
 ///
-/// Offsets are those from the network header on.
+/// Offsets begin at the network header.
 fn ipv4() -> Vec<ProgramStep> {
     let mut steps = vec![
         ProgramStep::Do(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0),
@@ -82,7 +83,7 @@ fn ipv4() -> Vec<ProgramStep> {
     steps.extend(only_with_ports(Label::Ipv4Ports));
     steps.extend([
         ProgramStep::At(Label::Ipv4Ports),
-        // The length of the header.
+        // Loads the length of the IPv4 header.
         ProgramStep::Do(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0),
         ProgramStep::Do(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0),
         ProgramStep::Test(libc::BPF_JGE | libc::BPF_X, 0, Label::Next, Label::NoPorts),
@@ -98,7 +99,8 @@ fn ipv4() -> Vec<ProgramStep> {
     steps
 }
 
-/// As [`ipv4`]. Packets with extension headers are spread by their addresses.
+/// As [`ipv4`], for IPv6.
+/// The hash of packets with extension headers covers addresses alone.
 fn ipv6() -> Vec<ProgramStep> {
     let mut steps = vec![
         ProgramStep::Do(libc::BPF_LD | libc::BPF_W | libc::BPF_LEN, 0),
@@ -120,7 +122,7 @@ fn ipv6() -> Vec<ProgramStep> {
     steps
 }
 
-/// Jumps to `ports` if the accumulator is a protocol with ports.
+/// Jumps to `ports` if the accumulator holds the number of a protocol with ports.
 fn only_with_ports(ports: Label) -> [ProgramStep; 3] {
     let [tcp, udp, sctp] = WITH_PORTS;
     [
@@ -163,7 +165,7 @@ enum Label {
 enum ProgramStep {
     /// An instruction with its constant.
     Do(u32, u32),
-    /// A comparison with a constant; the positions if it is true and if not.
+    /// A comparison with a constant, and the positions to jump to if true and if false.
     Test(u32, u32, Label, Label),
     Jump(Label),
     /// The position of a label.
@@ -174,7 +176,7 @@ const fn load(code: u32, offset: u32) -> ProgramStep {
     ProgramStep::Do(libc::BPF_LD | code, offset)
 }
 
-/// Returns an offset of the kernel's own as it is in an instruction.
+/// Returns a special offset (`SKF_*`) as the constant of an instruction.
 const fn offset(offset: i32) -> u32 {
     offset.cast_unsigned()
 }
@@ -184,7 +186,7 @@ const fn instruction(code: u32, k: u32) -> sock_filter {
     sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
-/// Replaces labels by distances.
+/// Replaces labels by distances of jumps.
 fn assemble(steps: &[ProgramStep]) -> Vec<sock_filter> {
     let is_label = |step: &&ProgramStep| matches!(step, ProgramStep::At(_));
     // All jumps go forward.

@@ -29,13 +29,13 @@ use crate::{
 /// The receive queue of a socket: one system call for several frames.
 pub(super) struct SocketQueue {
     socket: Arc<PacketSocket>,
-    /// Set if the last read filled all its buffers, so that many frames may wait.
+    /// True if the last read filled all of its buffers, so that many frames may wait.
     is_busy: bool,
 }
 
 /// Number of frames that one read of an idle queue can take.
 ///
-/// Buffers for a whole burst are not worth their time for a single frame.
+/// To prepare buffers for a whole burst would take too long for a single frame.
 const IDLE_BURST: usize = 4;
 
 impl SocketQueue {
@@ -43,7 +43,7 @@ impl SocketQueue {
         Self { socket, is_busy: false }
     }
 
-    /// Reads at most `count` frames; returns their number, refused ones included.
+    /// Reads at most `count` frames; returns their number, including refused frames.
     fn read<const N: usize>(
         &self,
         pool: &mut Pool,
@@ -61,14 +61,14 @@ impl SocketQueue {
         });
         let filled = count.min(rooms.iter().take_while(|room| !room.front.is_empty()).count());
         if filled == 0 {
-            // Every frame needs a small buffer.
+            // Every frame needs a small buffer, and none is left.
             if !discard(self.socket.fd()) {
                 return 0;
             }
             report.refuse(RxLoss::NoBuffer);
             return 1;
         }
-        // An error of the socket is found by the check of the device.
+        // The periodic check of the device finds errors of the socket.
         let mut messages = read_messages::<N>(self.socket.fd(), &mut rooms[..filled]).ok();
         let mut read = 0;
         for buffers in buffers.into_iter().flatten() {
@@ -110,12 +110,12 @@ impl FrameSource for SocketQueue {
 
     fn is_empty(&mut self) -> bool {
         let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
-        // A frame that waits has no room here, which is another error.
+        // If a frame waits, the call returns another error, because the buffer has no room.
         recv(self.socket.fd().as_raw_fd(), &mut [], flags) == Err(Errno::EAGAIN)
     }
 }
 
-/// A receive ring: a system call only for long frames.
+/// A receive ring, which needs system calls only for long frames.
 pub(super) struct RingQueue {
     socket: Arc<PacketSocket>,
     ring: Ring,
@@ -174,7 +174,7 @@ const TAG: usize = 4;
 /// The buffers of a frame that is read from a socket.
 struct MessageBuffers {
     small: Packet,
-    /// A frame that is longer than the small buffer is completed here.
+    /// The buffer that completes a frame which is longer than the small buffer.
     large: Option<Packet>,
 }
 
@@ -224,7 +224,7 @@ impl MessageBuffers {
         Ok(packet)
     }
 
-    /// Returns the buffer with the whole frame, and gives the other back.
+    /// Returns the buffer with the whole frame, and gives the other buffer back.
     ///
     /// `length` includes the tag.
     fn packet_of(self, length: usize, pool: &mut Pool) -> Packet {
@@ -245,9 +245,9 @@ impl MessageBuffers {
     }
 }
 
-/// Moves the addresses to the front of a packet, and writes a tag behind them.
+/// Moves the MAC addresses to the front of a packet, and writes a tag after them.
 ///
-/// The frame begins after the length of a tag.
+/// Before the call, the frame begins after free room for a tag.
 fn insert_tag(packet: &mut Packet, tag: [u8; TAG]) {
     let frame = packet.frame_mut();
     frame.copy_within(TAG..TAG + ADDRESSES, 0);
@@ -301,7 +301,7 @@ fn queued(
         discard(socket);
     })?;
     let mut virtio_header = [0; VirtioHeader::ENCODED];
-    // The offsets of the virtio header refer to the frame without the tag, which starts here.
+    // The offsets of the virtio header refer to the frame without the tag.
     let frame = &mut packet.frame_mut()[tag_length..];
     let read = sys::receive_queued(socket, &mut virtio_header, frame);
     let is_whole = read.is_ok_and(|read| read == VirtioHeader::ENCODED + length);
@@ -334,7 +334,7 @@ mod tests {
         copied(&filled, pool).err()
     }
 
-    /// A tag may make a frame too long.
+    /// The inserted tag may make a frame too long.
     #[test]
     fn a_frame_that_is_too_long_is_refused() {
         let mut pool = Pool::new();

@@ -1,20 +1,22 @@
-//! The memory that the kernel puts received frames into: a receive ring of `TPACKET_V2`.
+//! A receive ring of `TPACKET_V2`: memory into which the kernel writes received frames.
 //!
-//! The ring is an array of slots. The kernel fills a slot and passes it to the reader by a bit of its
-//! status word; the reader returns it by clearing the word. In between, the kernel does not write to
-//! the slot, so the frame can be borrowed as a slice. A dropped [`Slot`] returns the slot.
+//! The ring is an array of slots. The kernel fills a slot and passes it to the reader by a bit of
+//! the slot's status word. The reader returns the slot by clearing the word. In between, the kernel
+//! does not write to the slot, so the frame can be borrowed as a slice. Dropping a [`Slot`] returns
+//! the slot.
 //!
 //! A frame that is longer than a slot is truncated. In a ring of short slots the kernel also puts the
 //! whole frame into the receive queue of the socket (`PACKET_COPY_THRESH`), in the order of the
-//! slots. So the ring needs memory only for short frames, and long ones take memory only while they
-//! wait. The receive queue must be long enough, which needs `CAP_NET_ADMIN`. Without it the ring has
-//! slots for the longest packet still to be segmented.
+//! slots. So the ring needs memory only for short frames, and long frames take memory only while
+//! they wait. The receive queue must be long enough, which needs `CAP_NET_ADMIN`. Without this
+//! capability, each slot has room for the longest packet that is still to be segmented.
 //!
-//! Slots never cross the end of a block, and a block takes a power of two of pages: 15 long slots to
-//! a block of 1 MiB waste less than 300 bytes of it, where a slot to itself would waste half.
+//! Slots never cross the end of a block, and the number of pages of a block is a power of two. A
+//! block of 1 MiB with 15 long slots wastes less than 300 bytes, but a block for each long slot
+//! would waste half of its memory.
 //!
-//! A process that inherits the socket maps the same ring. The kernel keeps its position to itself, so
-//! the reader looks for the slot that was filled first ([`Ring::find_next`]).
+//! A process that inherits the socket maps the same ring. The kernel does not reveal its position
+//! in the ring, so the reader searches the slot that was filled first ([`Ring::find_next`]).
 //!
 //! Source: Linux `Documentation/networking/packet_mmap.rst`.
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
@@ -40,20 +42,20 @@ use crate::{
 /// The sizes of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RingLayout {
-    /// Bytes of a block.
+    /// Number of bytes of a block.
     block: usize,
     /// Number of blocks.
     blocks: usize,
-    /// Slots in a block.
+    /// Number of slots of a block.
     slots_per_block: usize,
-    /// Bytes of a slot.
+    /// Number of bytes of a slot.
     slot: usize,
 }
 
 impl RingLayout {
     /// Slots for frames of Ethernet with an MTU of 1500: 1 MiB, 512 frames.
     ///
-    /// Longer frames need the receive queue.
+    /// Longer frames wait in the receive queue of the socket.
     pub(super) const SHORT_SLOTS: Self =
         Self { block: 1 << 16, blocks: 16, slots_per_block: 32, slot: 2048 };
 
@@ -62,7 +64,7 @@ impl RingLayout {
         block: 1 << 20,
         blocks: 16,
         slots_per_block: 15,
-        // As many bytes as fit, aligned as the kernel wants it.
+        // The most bytes of which 15 slots fit into a block, aligned as the kernel requires.
         slot: (1 << 20) / 15 / 16 * 16,
     };
 
@@ -71,7 +73,8 @@ impl RingLayout {
 
     /// Returns the layout of a ring with at least `slots` slots; `None`: the default.
     ///
-    /// Slots are short if the socket has a long receive queue. The last block is whole.
+    /// Slots are short if the socket has a long receive queue. The number of slots is rounded up to
+    /// whole blocks.
     pub(super) fn of(has_long_queue: bool, slots: Option<u32>) -> Self {
         let layout = if has_long_queue { Self::SHORT_SLOTS } else { Self::LONG_SLOTS };
         slots.map_or(layout, |slots| layout.with_slots(slots))
@@ -98,7 +101,8 @@ impl RingLayout {
     }
 }
 
-/// Writes number and bytes of blocks, and the bytes of a slot: `16x65536x2048`.
+/// Writes the numbers of blocks, of bytes of a block, and of bytes of a slot.
+/// For example, `16x65536x2048`.
 impl fmt::Display for RingLayout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}x{}x{}", self.blocks, self.block, self.slot)
@@ -119,11 +123,11 @@ pub(super) struct Ring {
     layout: RingLayout,
     /// The slot that the kernel fills next.
     next: usize,
-    /// False until an inherited ring had a filled slot beside an empty one.
+    /// False until an inherited ring has shown a filled slot next to an empty slot.
     is_next_known: bool,
 }
 
-// SAFETY: the mapping belongs to this value alone and is not bound to the thread that made it.
+// SAFETY: the mapping belongs to this value alone and is not bound to the thread that created it.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -145,8 +149,8 @@ impl Ring {
     /// Maps the ring that an earlier process has created for the socket.
     ///
     /// `layout` must be the layout with which the earlier process created the ring. The kernel refuses
-    /// only a layout of another size. The caller compares `layout` with the one in the name of the
-    /// stored socket (`AfPacket::check_inherited`).
+    /// only a layout of another size. The caller compares `layout` with the layout in the name of
+    /// the stored socket (`AfPacket::check_inherited`).
     pub(super) fn inherit(socket: BorrowedFd<'_>, layout: RingLayout) -> io::Result<Self> {
         let mut ring = Self::map(socket, layout)?;
         ring.is_next_known = false;
@@ -165,14 +169,14 @@ impl Ring {
         Ok(Self { base, layout, next: 0, is_next_known: true })
     }
 
-    /// Returns whether the next slot is the one that the kernel fills next.
+    /// Returns whether the position of the kernel in the ring is known.
     pub(super) const fn is_next_known(&self) -> bool {
         self.is_next_known
     }
 
     /// Looks for the slot that was filled first; returns whether it was found.
     ///
-    /// It is not found while no slot is filled, or while the kernel fills slots too fast.
+    /// The slot is not found while no slot is filled, or while the kernel fills slots too fast.
     pub(super) fn find_next(&mut self) -> bool {
         let first = first_slot(self.slots(), |slot| {
             self.next = slot;
@@ -188,14 +192,14 @@ impl Ring {
 
     /// Returns whether the reader owns the next slot.
     pub(super) fn is_filled(&self) -> bool {
-        // Pairs with the kernel's barrier between filling the slot and releasing it.
+        // Acquire: pairs with the kernel's barrier between filling a slot and passing it on.
         self.status().load(Acquire) & libc::TP_STATUS_USER != 0
     }
 
     /// Returns the time at which the frame of the next slot was received.
     fn time(&self) -> (u32, u32) {
-        // SAFETY: the slot begins with this header, since `layout` is that of the ring: `new` has set
-        // it, or the caller of `inherit` has checked it. The reader owns the slot.
+        // SAFETY: the slot begins with this header, since `layout` is the layout of the ring: `new`
+        // has set it, or the caller of `inherit` has checked it. The reader owns the slot.
         let header = unsafe { self.slot().cast::<libc::tpacket2_hdr>().read() };
         (header.tp_sec, header.tp_nsec)
     }
@@ -219,7 +223,7 @@ impl Ring {
     }
 
     /// Returns the status word of the next slot.
-    /// It names the current owner of the slot.
+    /// The status word names the current owner of the slot.
     fn status(&self) -> &AtomicU32 {
         // SAFETY: a slot begins with its status word, aligned to 16, and lives as long as the ring;
         // both sides access the word atomically. The address is that of a slot, since `layout` is that
@@ -228,12 +232,12 @@ impl Ring {
     }
 }
 
-/// The slot of a ring that was filled first.
+/// The slot of a ring that the kernel filled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstSlot {
-    /// The slot before it is empty.
+    /// This slot, which follows an empty slot.
     AfterEmpty(usize),
-    /// All slots are filled, and this one has the oldest frame.
+    /// This slot, which has the oldest frame of a ring with filled slots only.
     Oldest(usize),
 }
 
@@ -242,15 +246,16 @@ const SCANS_MAX: u32 = 4;
 
 /// Returns the slot that was filled first.
 ///
-/// `None` if no slot is filled, or if the first one is not certain. `read` returns the time of the frame in a slot, or `None` for an empty slot.
+/// `None` if no slot is filled, or if the first slot is uncertain. `read` returns the time of the
+/// frame in a slot, or `None` for an empty slot.
 ///
-/// Filled slots follow each other, so the first one is behind an empty slot. The kernel may fill two
-/// slots at once and release the second one first. Then several slots are behind empty ones, and the
-/// time of their frames decides, as it does for a full ring.
+/// Filled slots are consecutive, so the first filled slot follows an empty slot. The kernel may
+/// fill two slots at the same time and release the second slot first. Then several filled slots
+/// follow empty slots, and the times of their frames decide, as for a full ring.
 ///
-/// The kernel also fills slots during the scan. A slot that was read as empty, and is filled before the
-/// next slot is read, makes the next slot look like the first one. So the slot before the first one is
-/// read again, and the scan is repeated if that slot is filled now.
+/// The kernel also fills slots during the scan. If a slot was read as empty, and is filled before
+/// the next slot is read, the next slot looks like the first filled slot. So the slot before the
+/// found slot is read again, and the scan is repeated if that slot is filled now.
 fn first_slot<T: Ord + Copy>(
     slots: usize,
     mut read: impl FnMut(usize) -> Option<T>,
@@ -302,7 +307,7 @@ pub(super) struct Filled<'a> {
 pub(super) enum SlotContent<'a> {
     /// The whole frame.
     Whole(Filled<'a>),
-    /// The frame is the next one in the receive queue, with its virtio header in front.
+    /// The frame is the next frame in the receive queue, after its virtio header.
     Queued {
         /// Length of the frame without the removed tag.
         length: usize,
@@ -311,7 +316,7 @@ pub(super) enum SlotContent<'a> {
     },
     /// The frame was truncated.
     ///
-    /// It is longer than any packet, or the receive queue was full.
+    /// The frame is longer than any packet, or the receive queue was full.
     Truncated {
         /// Length of the frame without the removed tag.
         length: usize,
@@ -324,9 +329,10 @@ impl Slot<'_> {
     /// Returns the content of the slot.
     pub(super) fn content(&self) -> SlotContent<'_> {
         let slot = self.ring.slot();
-        // SAFETY: the slot begins with this header, written before it was given to us; the kernel
-        // leaves it alone until it is given back. The address is that of a slot, since `layout` is that
-        // of the ring: `new` has set it, or the caller of `inherit` has checked it.
+        // SAFETY: the slot begins with this header, written before the slot was passed to the
+        // reader; the kernel does not write to it until it is returned. The address is that of a
+        // slot, since `layout` is the layout of the ring: `new` has set it, or the caller of
+        // `inherit` has checked it.
         let header = unsafe { slot.cast::<libc::tpacket2_hdr>().read() };
         let tag = tag(header.tp_status, header.tp_vlan_tpid, header.tp_vlan_tci);
         if header.tp_status & libc::TP_STATUS_COPY != 0 {
@@ -345,7 +351,7 @@ impl Slot<'_> {
         // SAFETY: `front` is inside the slot.
         let bytes = unsafe { slot.add(front) };
         // SAFETY: virtio header and frame lie inside the slot, as checked above with the layout of the
-        // ring; the kernel does not write while the slot is ours.
+        // ring; the kernel does not write while the reader owns the slot.
         let bytes =
             unsafe { slice::from_raw_parts(bytes.as_ptr(), VirtioHeader::ENCODED + length) };
         match bytes.split_first_chunk() {
@@ -359,8 +365,8 @@ impl Slot<'_> {
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        // Pairs with the kernel's barrier between reading the status word and filling the slot
-        // again.
+        // Release: pairs with the kernel's barrier between reading the status word and filling the
+        // slot again.
         self.ring.status().store(libc::TP_STATUS_KERNEL, Release);
         self.ring.next = (self.ring.next + 1) % self.ring.layout.slots();
     }
@@ -370,10 +376,10 @@ impl Drop for Slot<'_> {
 mod tests {
     use super::*;
 
-    /// A ring of eight slots that a kernel fills while it is read.
+    /// A model of a ring of eight slots that the kernel fills during a scan.
     struct FillingRing {
         times: [Option<u32>; 8],
-        /// Slot and time of the next frame.
+        /// The slot and the time of the next frame.
         next: (usize, u32),
     }
 
@@ -396,7 +402,7 @@ mod tests {
 
         /// Returns the first slot, while the kernel fills slots.
         ///
-        /// After `reads` reads it fills `count` slots at once.
+        /// After `reads` reads of slots, the kernel fills `count` slots at once.
         fn first(&mut self, reads: usize, count: usize) -> Option<FirstSlot> {
             let mut left = reads;
             first_slot(self.times.len(), |slot| {
@@ -409,7 +415,7 @@ mod tests {
         }
     }
 
-    /// The kernel begins at each slot, at each time, and with some slots filled before.
+    /// Covers each first slot, each time of filling, and each number of filled slots.
     #[test]
     fn slots_that_fill_during_a_scan_hide_no_frame() {
         for next in 0..8 {
@@ -435,7 +441,7 @@ mod tests {
         assert_eq!(ring.first(0, 0), Some(FirstSlot::AfterEmpty(6)));
     }
 
-    /// The frame of a slot may be released after that of the next slot.
+    /// The kernel may release a slot after the next slot.
     #[test]
     fn the_oldest_frame_after_an_empty_slot_is_first() {
         let mut ring = FillingRing::new(6);

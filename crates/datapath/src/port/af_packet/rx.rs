@@ -21,17 +21,17 @@ use crate::{
     port::{PortError, RxQueue, RxReport, sys},
 };
 
-/// Number of empty receives between two checks that the device still exists.
+/// Number of receives without a frame between two checks that the device exists.
 /// Each check costs two system calls.
 const CHECK_ONE_IN: u32 = 64;
 
 /// The state of a receive queue that control and packet thread share.
 pub(super) struct SharedRx {
     pub(super) switchover: Arc<Switchover<RingQueue>>,
-    /// The socket and its ring: readable while a frame waits in one of them.
+    /// The epoll set of socket and ring: readable while a frame waits in one of them.
     pub(super) events: Epoll,
     /// Number of received frames that fit a short slot.
-    /// Only the packet thread writes it.
+    /// Only the packet thread writes this number.
     short_frames: AtomicU64,
 }
 
@@ -52,7 +52,7 @@ pub(super) struct PacketRx {
     shared: Arc<SharedRx>,
     socket: Arc<PacketSocket>,
     device: String,
-    /// Empty receives since the last check.
+    /// Number of receives without a frame since the last check.
     empty: u32,
 }
 

@@ -4,8 +4,8 @@
 //! chooses a member for each frame. Members have numbers in the order in which they joined: first the
 //! sockets, then the rings. When a ring leaves, the last member takes its number; sockets never leave.
 //!
-//! A socket that is bound and not yet in the group receives every frame. It accepts none until it has
-//! joined (see [`PacketSocket::accept`]), so no frame is received twice.
+//! A bound socket outside of the group would receive every frame. So a socket accepts no frames
+//! until it has joined the group (see [`PacketSocket::accept`]), and no frame is received twice.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -20,16 +20,16 @@ use super::program;
 use crate::port::sys;
 
 /// Bytes of frames that one socket may queue for receiving.
-/// The kernel doubles the number, for its own structures.
+/// The kernel doubles this number, for its own structures.
 const RECEIVE_BUFFER: c_int = 8 << 20;
 /// Bytes that one socket may queue for sending.
-/// These are a few bursts of packets that are segmented later.
+/// The bytes suffice for a few bursts of packets that are still to be segmented.
 const SEND_BUFFER: c_int = 8 << 20;
 
 /// A packet socket.
 pub(super) struct PacketSocket {
     fd: OwnedFd,
-    /// Frames dropped because the queue was full, as of the last request to the kernel.
+    /// Number of frames dropped because the queue was full, as of the last request.
     rx_dropped: AtomicU64,
 }
 
@@ -40,7 +40,7 @@ impl From<OwnedFd> for PacketSocket {
 }
 
 impl PacketSocket {
-    /// Creates a socket with the options that all have, not yet bound.
+    /// Creates an unbound socket with the options of every packet socket.
     pub(super) fn new() -> io::Result<Self> {
         let fd = sys::packet_socket()?;
         let socket = fd.as_fd();
@@ -57,7 +57,7 @@ impl PacketSocket {
             // The limit is `net.core.rmem_max`.
             let _ = resize(libc::SO_RCVBUF);
         }
-        // Without CAP_NET_ADMIN the system's limit applies, and more bursts are cut short.
+        // Without CAP_NET_ADMIN the system's limit applies, and more bursts are sent only in part.
         let _ = sys::set_option(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER);
         Ok(Self::from(fd))
     }
@@ -73,7 +73,7 @@ impl PacketSocket {
         self.rx_dropped.fetch_add(more.into(), Relaxed) + u64::from(more)
     }
 
-    /// Lets the socket accept frames, or none.
+    /// Sets the frames that the socket accepts: all or none.
     pub(super) fn accept(&self, frames: AcceptedFrames) -> io::Result<()> {
         match frames {
             AcceptedFrames::None => sys::set_program(
@@ -96,7 +96,7 @@ impl PacketSocket {
 
     /// Creates a fan-out group with this socket as its first member.
     ///
-    /// The group may have `members` sockets and rings.
+    /// The group may have at most `members` sockets and rings.
     ///
     /// # Errors
     ///
@@ -110,7 +110,7 @@ impl PacketSocket {
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if the group has as many members as it may have.
+    /// `ENOSPC` if the group has its maximum number of members.
     pub(super) fn join_group_of(&self, first: &Self, members: u16) -> io::Result<()> {
         let group = first.group()?.ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         self.join(group, 0, members)
@@ -138,8 +138,8 @@ impl PacketSocket {
 
 /// Returns whether long frames fit the receive queue of a socket.
 ///
-/// The size is limited by `net.core.rmem_max`, except with `CAP_NET_ADMIN`. With the usual limit only
-/// a few long frames would fit.
+/// Without `CAP_NET_ADMIN`, `net.core.rmem_max` limits the size of the queue. With the usual limit
+/// only a few long frames would fit.
 pub(super) fn has_long_queue(socket: BorrowedFd<'_>) -> bool {
     // The kernel returns the doubled number.
     getsockopt(&socket, RcvBuf).is_ok_and(|bytes| bytes / 2 >= RECEIVE_BUFFER as usize)
@@ -154,11 +154,12 @@ pub(super) enum AcceptedFrames {
 
 /// `struct fanout_args` of Linux `include/uapi/linux/if_packet.h`.
 ///
-/// Its first two fields are one number here, which has the same bytes on every machine.
+/// The first two fields of the C structure are one number here, with the same bytes on every
+/// machine.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct FanoutArguments {
     mode: c_uint,
-    /// Maximum number of members.
+    /// Maximum number of members of the group.
     members: u32,
 }

@@ -1,8 +1,9 @@
 //! The sockets and the rings of a port, and the changes between both.
 //!
-//! Each packet thread has a socket. While the port is busy, each also has a ring, which is a second socket
-//! of the same fan-out group. [`RxSockets::maintenance`] decides on a change, and its work makes it.
-//! [`switchover`](super::switchover) explains how frames keep their order.
+//! Each packet thread has a socket. While the port is busy, each thread also has a ring, which is a
+//! second socket of the same fan-out group. [`RxSockets::maintenance`] decides on a change, and
+//! returns the work that makes the change. [`switchover`](super::switchover) explains how frames
+//! keep their order.
 
 use std::{io, os::fd::AsFd, sync::Arc};
 
@@ -43,16 +44,16 @@ pub(super) struct QueueSockets {
     pub(super) socket: KeptSocket,
     pub(super) shared: Arc<SharedRx>,
     ring: Mutex<Option<KeptSocket>>,
-    /// Frames that found rings full which are closed.
+    /// Number of frames that closed rings have dropped because they were full.
     dropped: Mutex<u64>,
 }
 
 /// A socket that a later process can use.
 pub(super) struct KeptSocket {
     pub(super) socket: Arc<PacketSocket>,
-    /// Layout of its ring; `None` without a ring.
+    /// The layout of the socket's ring; `None` without a ring.
     layout: Option<RingLayout>,
-    /// Name under which it is in the store.
+    /// The name of the socket's copy in the store.
     stored_name: Mutex<Option<String>>,
 }
 
@@ -63,16 +64,16 @@ struct State {
     failed: Option<Time>,
 }
 
-/// The sources that a port has.
+/// The phase of a port between sockets alone and rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RxPhase {
     Sockets,
     Rings,
-    /// Sockets again; the packet threads still read their rings.
+    /// The kernel fills the sockets again, and packet threads still read their rings.
     Returning,
-    /// Rings that always stay.
+    /// The port always has rings.
     OnlyRings,
-    /// A change is being made.
+    /// A change is in progress.
     Changing,
 }
 
@@ -96,7 +97,7 @@ impl RxSockets {
             let socket = PacketSocket::new()?;
             let first = queues.first().map(|queue| &queue.socket.socket);
             if first.is_some() {
-                // It would receive every frame until it has joined.
+                // Until it has joined the group, the socket would receive every frame.
                 socket.accept(AcceptedFrames::None)?;
             }
             sys::make_promiscuous(socket.fd(), settings.index)?;
@@ -107,21 +108,23 @@ impl RxSockets {
             };
             if count > 1 {
                 grouped?;
-            } // Otherwise the group is created before it has a ring.
+            } // Otherwise the group is created when the first ring is added.
             queues.push(QueueSockets::new(KeptSocket::new(socket, None))?);
         }
         let sockets = Self::new(settings, queues);
         if count > 1 {
             let first = sockets.first()?;
             first.direct(0, 1)?;
-            // After this, no frame is on its way to a socket as it was before the group.
+            // After this call, the kernel has finished all frames that arrived before the group
+            // existed.
             first.direct(0, 1)?;
             for queue in sockets.queues.iter().skip(1) {
                 queue.socket.socket.accept(AcceptedFrames::All)?;
             }
             first.direct(0, count)?;
         } else if sockets.first()?.is_grouped() {
-            // The first program: only the next ones wait for the end of a former one.
+            // This first program does not wait; later programs wait for the end of the previous
+            // program.
             sockets.first()?.direct(0, count)?;
         }
         if !has_long_queue(sockets.first()?.fd()) && sockets.first()?.is_grouped() {
@@ -133,11 +136,11 @@ impl RxSockets {
 
     /// Uses the sockets that an earlier process stored.
     ///
-    /// Uses its rings too, if all packet threads have one.
+    /// Also uses the stored rings, if all packet threads have one.
     ///
     /// # Errors
     ///
-    /// If the system refuses one.
+    /// If the system refuses a socket or a ring.
     pub(super) fn inherit(
         settings: RxSettings,
         sockets: Vec<StoredDescriptor>,
@@ -190,9 +193,9 @@ impl RxSockets {
         u16::try_from(self.queues.len()).unwrap_or(u16::MAX)
     }
 
-    /// Returns a change of the sources that is due.
+    /// Returns the work of a due change between sockets and rings.
     ///
-    /// One change is made at a time.
+    /// `None` while a change is in progress.
     pub(super) fn maintenance(self: &Arc<Self>, now: Time) -> Option<PortWork> {
         let frames = self.queues.iter().map(|queue| queue.shared.short_frames()).sum();
         let mut state = self.state.lock();
@@ -217,14 +220,15 @@ impl RxSockets {
         Some(Box::new(move || sockets.make(change, now)))
     }
 
-    /// Makes a change.
+    /// Adds or closes rings.
     fn make(&self, change: RingChange, now: Time) {
         let device = &self.settings.device;
         let phase = match change {
             RingChange::Add => match self.add_rings() {
                 Ok(()) => RxPhase::Rings,
                 Err(error) => {
-                    // A service manager may have closed the former rings only now.
+                    // A service manager may not have closed the former rings yet, so this error is
+                    // not logged.
                     if error.raw_os_error() != Some(libc::ENOSPC) {
                         warn!(
                             %error,
@@ -257,11 +261,11 @@ impl RxSockets {
         self.queues.iter().any(|queue| queue.ring.lock().is_some())
     }
 
-    /// Adds a ring for each packet thread, and directs all frames to them.
+    /// Adds a ring for each packet thread, and directs all frames to the rings.
     fn add_rings(&self) -> io::Result<()> {
         let first = self.first()?;
         if !first.is_grouped() {
-            // Linux before 6.13 refused it while the device was down.
+            // Linux before 6.13 refuses to create a group while the device is down.
             first.create_group(2 * self.count())?;
             first.direct(0, self.count())?;
         }
@@ -269,7 +273,8 @@ impl RxSockets {
         for _ in &self.queues {
             rings.push(self.ring(first)?);
         }
-        // After this, no frame is on its way to a ring as it was before the group.
+        // After this call, the kernel has finished all frames that arrived before the group
+        // existed.
         first.direct(0, self.count())?;
         for (socket, _, _) in &rings {
             socket.accept(AcceptedFrames::All)?;
@@ -280,7 +285,7 @@ impl RxSockets {
         self.switch_to_rings()
     }
 
-    /// Creates a ring that is a member of the group, and that gets no frame.
+    /// Creates a ring that is a member of the group, to which no frame is directed yet.
     fn ring(&self, first: &PacketSocket) -> io::Result<(PacketSocket, RingLayout, Ring)> {
         let socket = PacketSocket::new()?;
         let layout = RingLayout::of(has_long_queue(socket.fd()), self.settings.slots);
@@ -318,18 +323,18 @@ impl RxSockets {
 
     /// Closes the rings that the packet threads have returned.
     fn close_rings(&self) {
-        // The last member of the group leaves first, so that the others keep their numbers.
+        // The last member of the group leaves first, so that other members keep their numbers.
         for queue in self.queues.iter().rev() {
             drop(queue.shared.switchover.take());
             if let Some(ring) = queue.ring.lock().take() {
-                // A copy in the store would keep it in the set.
+                // A copy of the descriptor in the store would keep the ring in the epoll set.
                 let _ = queue.shared.events.delete(ring.socket.fd());
                 *queue.dropped.lock() += ring.socket.dropped();
             }
         }
     }
 
-    /// Returns the frames that found a queue full.
+    /// Returns the number of frames that were dropped because a queue or ring was full.
     pub(super) fn dropped(&self) -> u64 {
         let dropped = self.queues.iter().map(|queue| {
             let ring = queue.ring.lock().as_ref().map_or(0, |ring| ring.socket.dropped());
@@ -363,7 +368,7 @@ impl QueueSockets {
         self.ring.lock().is_none() || self.shared.switchover.has_ring()
     }
 
-    /// Adds a ring, and offers it to the packet thread.
+    /// Adds a ring of a packet thread, and offers it to the thread.
     fn add(&self, socket: KeptSocket, ring: Ring) -> io::Result<()> {
         self.shared.events.add(socket.socket.fd(), EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
         self.shared.switchover.offer(RingQueue::new(Arc::clone(&socket.socket), ring));
@@ -388,7 +393,7 @@ impl KeptSocket {
 
     /// Returns a copy to store.
     ///
-    /// The store has it under this name afterwards.
+    /// The store then has the copy under the name that is returned with it.
     fn copy(&self, device: &str, number: usize) -> Option<StoredDescriptor> {
         let kind = self.layout.map_or_else(|| WITHOUT_RING.to_owned(), |own| own.to_string());
         let name = format!("af_packet/{device}/{number:04}/{kind}");

@@ -1,8 +1,8 @@
 //! Switchovers: a receive queue changes from its socket to a ring, or back, and keeps the order.
 //!
 //! The fan-out program of a port directs each frame to one of two sources. A socket takes memory only for
-//! frames that wait, and a ring takes no system call for each frame. The control
-//! thread replaces the program, and the kernel runs the old one to its end on the CPUs that have begun it:
+//! frames that wait, and a ring takes no system call for each frame. The control thread replaces
+//! the program. A CPU that has begun the old program for a frame still finishes it:
 //!
 //! | [`RxMode`] | the kernel fills | the reader reads |
 //! | --- | --- | --- |
@@ -11,23 +11,26 @@
 //! | `Ring` | the ring | the rest of the socket, then the ring |
 //! | `ToSocket` | the ring, then the socket | the ring |
 //!
-//! **No frame overtakes another one of its flow.** Let a frame be in the new source. Each frame that the
-//! kernel had finished before is in either source by then. So the reader first takes frames from the new
-//! source and holds them. Then it reads the old source until it is empty. Only then it returns the frames
-//! that it holds. A frame that reaches the old source later was processed at the same time on another CPU.
+//! **No frame overtakes another frame of its flow.** When a frame is in the new source, all frames
+//! that the kernel finished earlier are in one of both sources. So the reader first takes frames
+//! from the new source and holds them. Then it reads the old source until that is empty. Only then
+//! it returns the held frames. A frame that reaches the old source later was processed at the same
+//! time on another CPU.
 //!
-//! A ring cannot be the older source of this order. A CPU may still fill a slot before other slots that are
-//! full, and the ring then only seems to be empty. So the reader waits for the end of the former program,
-//! and the frames of the socket wait with it, for some milliseconds. The port is quiet then.
+//! This method does not work with a ring as old source. A CPU may still fill a slot that precedes
+//! filled slots, and then the ring seems to be empty. So the reader waits until the old program has
+//! ended on all CPUs, and frames of the socket wait for some milliseconds. The port is quiet at
+//! this time.
 //!
-//! **No frame is left behind.** The control thread sets `Ring` or `Socket` when the kernel has finished
-//! all frames of the old program (`PACKET_FANOUT_DATA` waits for that). The reader leaves the old source
-//! when it has found it empty after that.
+//! **No frame stays in the old source.** The control thread sets `Ring` or `Socket` when the kernel
+//! has finished all frames of the old program (`PACKET_FANOUT_DATA` waits for this). The reader
+//! leaves the old source when it finds the source empty after that.
 //!
-//! **No switchover begins before the former one has ended.** Otherwise a source would have frames of before
-//! and of after those in the other one. The control thread offers the ring before it sets `ToRing`. It sets
-//! `ToSocket` only after the reader has left the socket ([`Switchover::is_settled`]), and offers the next
-//! ring only after the reader has returned the former one.
+//! **No switchover begins before the previous switchover has ended.** Otherwise a source could have
+//! frames that are older and frames that are newer than those of the other source. The control
+//! thread offers the ring before it sets `ToRing`. It sets `ToSocket` only after the reader has
+//! left the socket ([`Switchover::is_settled`]), and offers the next ring only after the reader has
+//! returned the previous ring.
 
 use std::sync::Arc;
 
@@ -54,24 +57,24 @@ pub(super) trait FrameSource {
     fn is_empty(&mut self) -> bool;
 }
 
-/// A source that its reader gives back.
+/// A ring as source, which the reader returns after a switchover.
 pub(super) trait RingSource: FrameSource {
-    /// Clears an error such as that of a device that is down.
+    /// Clears the error of the socket, such as that of a device that is down.
     ///
-    /// Otherwise it would wake the thread again and again.
+    /// Otherwise the error would wake the thread again and again.
     fn clear_error(&self);
 }
 
 /// The sources of a receive queue that have frames: see the [module](self).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RxMode {
-    /// The socket alone.
+    /// Only the socket gets frames.
     Socket,
-    /// The socket, and soon the ring.
+    /// The socket gets frames, and soon the ring.
     ToRing,
-    /// The ring alone.
+    /// Only the ring gets frames.
     Ring,
-    /// The ring, and soon the socket.
+    /// The ring gets frames, and soon the socket.
     ToSocket,
 }
 
@@ -89,14 +92,14 @@ impl RxMode {
     }
 }
 
-/// The mode of a receive queue, and a ring on its way to or from the reader.
+/// The mode of a receive queue, and a ring that is passed to or from the reader.
 ///
-/// The control thread and the reader share it.
+/// The control thread and the reader share this value.
 pub(super) struct Switchover<R> {
     mode: AtomicU64,
-    /// Set while the reader reads the ring alone.
+    /// True while the reader reads the ring alone.
     is_settled: AtomicBool,
-    /// The reader only tries the lock.
+    /// The ring that is offered or returned; the reader only tries the lock.
     ring: Mutex<Option<R>>,
 }
 
@@ -112,7 +115,7 @@ impl<R> Switchover<R> {
 
     /// Returns the mode.
     pub(super) fn mode(&self) -> RxMode {
-        // Pairs with `set`: a reader that sees `Ring` finds all frames of the socket.
+        // Acquire: pairs with `set`. A reader that sees `Ring` finds all frames of the socket.
         let mode = self.mode.load(Ordering::Acquire);
         RxMode::ALL.into_iter().find(|own| *own as u64 == mode).unwrap_or(RxMode::Socket)
     }
@@ -122,13 +125,13 @@ impl<R> Switchover<R> {
         if mode != RxMode::Ring {
             self.is_settled.store(false, Ordering::Relaxed);
         }
-        // Pairs with `mode`.
+        // Release: pairs with the load in `mode`.
         self.mode.store(mode as u64, Ordering::Release);
     }
 
     /// Returns whether the reader has left the socket for the ring.
     pub(super) fn is_settled(&self) -> bool {
-        // Pairs with the store of the reader.
+        // Acquire: pairs with the store of the reader.
         self.is_settled.load(Ordering::Acquire)
     }
 
@@ -157,15 +160,15 @@ pub(super) struct SwitchingReader<S, R> {
     ring: Option<R>,
     /// The mode at the last receive.
     mode: RxMode,
-    /// Set while the older source may have frames.
+    /// True while the older source may have frames.
     is_switching: bool,
-    /// Frames of the newer source that follow those of the older one.
+    /// Frames of the newer source, held until the older source is empty.
     held: Vec<Packet>,
-    /// Receives in a row that found the ring empty.
+    /// Number of consecutive receives that found the ring empty.
     empty: u32,
 }
 
-/// Number of empty receives after which the socket is read too.
+/// Number of receives without a frame after which the socket is also read.
 ///
 /// While the device goes up, the fan-out group is incomplete, and the kernel may direct a frame to the
 /// socket. The socket then is readable, so the queue is polled until the frame is read.
@@ -187,7 +190,7 @@ impl<S: FrameSource, R: RingSource> SwitchingReader<S, R> {
 
     /// Appends frames to `burst` until it has `max`.
     ///
-    /// Returns whether another receive would be wasted.
+    /// Returns whether no frame was left, so that another receive would find none.
     pub(super) fn receive(
         &mut self,
         pool: &mut Pool,
@@ -205,7 +208,7 @@ impl<S: FrameSource, R: RingSource> SwitchingReader<S, R> {
         ring.receive(pool, burst, max, report);
         if !burst.is_empty() {
             self.empty = 0;
-            // To ask the ring again costs no system call.
+            // Another receive from the ring costs no system call.
             return false;
         }
         self.empty += 1;
@@ -215,8 +218,8 @@ impl<S: FrameSource, R: RingSource> SwitchingReader<S, R> {
         self.empty = 0;
         ring.clear_error();
         self.socket.receive(pool, &mut self.held, max, report);
-        // A switchover may have begun meanwhile. Its mode was set before its first frame arrived, so it is
-        // known now. Frames of the ring come first then.
+        // A switchover may have begun meanwhile. The control thread sets the mode before the first
+        // frame arrives, so the reader sees the mode now, and reads the ring first.
         self.follow_mode();
         if self.is_switching {
             return self.receive_in_order(pool, burst, max, report);
@@ -236,7 +239,7 @@ impl<S: FrameSource, R: RingSource> SwitchingReader<S, R> {
         let Some(ring) = &mut self.ring else { return true };
         if self.mode == RxMode::ToSocket {
             ring.receive(pool, burst, max, report);
-            // No event announces frames that are held.
+            // No event announces held frames, so the queue must be polled.
             report.must_poll = !self.held.is_empty();
             return burst.is_empty();
         }
@@ -258,14 +261,14 @@ impl<S: FrameSource, R: RingSource> SwitchingReader<S, R> {
         burst.is_empty()
     }
 
-    /// Takes over the mode that the control thread has set.
+    /// Adopts the mode that the control thread has set.
     fn follow_mode(&mut self) {
         let mode = self.shared.mode();
         if mode == self.mode {
             return;
         }
         if self.ring.is_none() {
-            // The control thread holds the lock for a moment. The next receive tries it again.
+            // The control thread may hold the lock for a moment; the next receive tries it again.
             self.ring = self.shared.ring.try_lock().ok().and_then(|mut ring| ring.take());
         }
         if self.ring.is_some() {
@@ -274,9 +277,9 @@ impl<S: FrameSource, R: RingSource> SwitchingReader<S, R> {
         }
     }
 
-    /// Ends a switchover of which the older source was found empty.
+    /// Ends a switchover after its older source was found empty.
     ///
-    /// Returns the ring if it is the older source.
+    /// If the ring is the older source, returns the ring to the control thread.
     fn settle(&mut self) {
         if !self.held.is_empty() || !self.mode.is_settled() {
             return;
@@ -287,14 +290,15 @@ impl<S: FrameSource, R: RingSource> SwitchingReader<S, R> {
         }
         self.is_switching = false;
         if self.mode == RxMode::Ring {
-            // Pairs with `Switchover::is_settled`: the next switchover begins after the last frame of this one.
+            // Release: pairs with `Switchover::is_settled`. The next switchover begins after the
+            // last frame of this switchover.
             self.shared.is_settled.store(true, Ordering::Release);
         }
     }
 
     /// Ends a switchover while no frame arrives.
     ///
-    /// Called now and then, since an idle queue is not received from.
+    /// The thread calls this at intervals, because it does not receive from an idle queue.
     pub(super) fn settle_idle(&mut self) {
         self.follow_mode();
         let Some(ring) = self.ring.as_mut().filter(|_| self.is_switching) else { return };

@@ -1,7 +1,8 @@
-//! A model of the kernel fills both sources while a control thread switches between them.
+//! Tests of switchovers, with a model of the kernel that fills both sources.
 //!
-//! Each source is a queue. A frame is delivered by the program that its sender finds at the beginning. As in
-//! the kernel, a program has ended when every delivery that had begun is finished.
+//! Each source is a queue. A CPU delivers a frame by the program that it finds at the beginning of
+//! the delivery. As in the kernel, a program has ended when every delivery that began with it is
+//! finished.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -27,11 +28,11 @@ fn frame(flow: u8, number: u32) -> Frame {
     [flow, a, b, c, d]
 }
 
-/// The part of the kernel between senders and sources.
+/// The model of the kernel: CPUs that deliver frames to sources by a program.
 struct Kernel {
     /// The index of the source that the program chooses.
     program: AtomicU64,
-    /// Each is held by a CPU while it delivers a frame.
+    /// The locks that each CPU holds while it delivers a frame.
     deliveries: [Mutex<()>; CPUS],
     queues: [Queue; 2],
 }
@@ -57,13 +58,13 @@ impl Kernel {
         self.queues[usize::try_from(source).unwrap()].lock().unwrap().push_back(frame);
     }
 
-    /// Replaces the program, and waits for the end of the former one.
+    /// Replaces the program, and waits until the old program has ended.
     fn direct(&self, source: u64) {
         self.program.store(source, Ordering::Release);
         self.deliveries.iter().for_each(|delivery| drop(delivery.lock().unwrap()));
     }
 
-    /// Switches a reader to its ring, and offers it.
+    /// Offers a ring to the reader, and switches to the ring.
     fn switch_to_ring(&self, switchover: &Switchover<QueueSource>) {
         switchover.offer(QueueSource::new(&self.queues[1]));
         switchover.set(RxMode::ToRing);
@@ -78,10 +79,10 @@ impl Kernel {
     }
 }
 
-/// A source of which the frames are in a queue of the model.
+/// A source with its frames in a queue of the model.
 struct QueueSource {
     queue: Queue,
-    /// Runs before the next receive.
+    /// A function that runs before the next receive.
     interruption: Option<Interruption>,
 }
 
@@ -144,7 +145,7 @@ impl Reader {
         }
     }
 
-    /// Receives the rest, and checks that each flow has its frames in order.
+    /// Receives all remaining frames, and checks the order of each flow.
     fn finish(mut self, flows: &[u32]) {
         let total: u32 = flows.iter().sum();
         for _ in 0..4 + total {
@@ -160,7 +161,7 @@ impl Reader {
     }
 }
 
-/// Two CPUs deliver a flow each meanwhile.
+/// During the switchovers, two CPUs deliver one flow each.
 #[cfg(not(loom))]
 #[test]
 fn a_thousand_switchovers_keep_every_flow() {
@@ -178,7 +179,7 @@ fn a_thousand_switchovers_keep_every_flow() {
             scope.spawn(move || {
                 let mut number = 0;
                 while !is_done.load(Relaxed) {
-                    // The reader limits the queues of the model.
+                    // CPUs wait for the reader, so that the queues of the model stay short.
                     if kernel.queues.iter().all(|queue| queue.lock().unwrap().len() < 100) {
                         kernel.deliver(cpu.into(), frame(cpu, number));
                         number += 1;
@@ -213,7 +214,7 @@ fn a_thousand_switchovers_keep_every_flow() {
     reader.finish(&counts);
 }
 
-/// The reader sleeps through a part of the switchover, or through all of it.
+/// The reader sleeps during a part of the switchover, or during all of it.
 #[cfg(not(loom))]
 #[test]
 fn a_late_reader_finds_all_frames_in_order() {
@@ -232,7 +233,7 @@ fn a_late_reader_finds_all_frames_in_order() {
         for _ in 0..receives {
             reader.receive(1);
         }
-        // The first frames are two receives, and a third one finds the socket empty.
+        // Two receives take the first frames, and a third receive finds the socket empty.
         assert_eq!(switchover.is_settled(), receives > 2, "{receives}");
         if switchover.is_settled() {
             kernel.switch_to_socket(&switchover);
@@ -243,7 +244,7 @@ fn a_late_reader_finds_all_frames_in_order() {
     }
 }
 
-/// An idle queue is not received from, and ends its switchovers nevertheless.
+/// A switchover also ends if the thread does not receive from the idle queue.
 #[cfg(not(loom))]
 #[test]
 fn an_idle_reader_settles() {
@@ -265,7 +266,7 @@ fn an_idle_reader_settles() {
     assert!(switchover.has_ring());
 }
 
-/// A frame at the wrong source is found, as while the device goes up.
+/// The reader finds a frame in the wrong source, as while a device goes up.
 #[cfg(not(loom))]
 #[test]
 fn a_misdirected_frame_is_received() {
@@ -277,7 +278,7 @@ fn a_misdirected_frame_is_received() {
     reader.finish(&[1]);
 }
 
-/// A switchover begins while the reader looks for misdirected frames at the socket.
+/// A switchover begins while the reader checks the socket for misdirected frames.
 #[cfg(not(loom))]
 #[test]
 fn a_look_at_the_socket_overtakes_no_frame() {
@@ -298,7 +299,7 @@ fn a_look_at_the_socket_overtakes_no_frame() {
     reader.finish(&[2]);
 }
 
-/// A slot that is still being filled hides the frames behind it.
+/// A slot that is still being filled hides the frames of later slots.
 #[cfg(not(loom))]
 #[test]
 fn frames_behind_a_slow_slot_come_first() {
@@ -317,7 +318,7 @@ fn frames_behind_a_slow_slot_come_first() {
     reader.finish(&[2]);
 }
 
-/// The second frame of the flow is delivered on another CPU, after the first one.
+/// Another CPU delivers the second frame of the flow, after the first frame.
 #[cfg(loom)]
 #[test]
 fn every_interleaving_of_a_switchover_keeps_a_flow() {

@@ -31,7 +31,7 @@ impl PacketTx {
     }
 }
 
-/// Error codes of a device that is down or removed.
+/// The error codes of a device that is down or removed.
 const GONE: [Errno; 3] = [Errno::ENETDOWN, Errno::ENXIO, Errno::ENODEV];
 
 impl TxQueue for PacketTx {

@@ -1,9 +1,9 @@
 //! The frames of an AF_XDP socket: memory that port and kernel share (UMEM), and its owners.
 //!
-//! The memory consists of chunks of equal size. Half of them receive and half of them send, so the
+//! The memory consists of chunks of equal size. Half of the chunks receive and half send, so the
 //! receive queue and the transmit queue of a port share no chunk. A chunk has one owner at a time:
-//! the port, or the kernel from the moment that a ring names the chunk until another ring gives it
-//! back.
+//! the port or the kernel. The kernel owns a chunk from the time at which the port puts it into a
+//! ring until it comes back in another ring.
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
 
 use std::{
@@ -28,14 +28,14 @@ pub(super) struct Umem {
     chunks: u32,
 }
 
-// SAFETY: the mapping belongs to this value alone; who may access which chunk is decided by
-// `Receiver` and `Sender`, which own disjoint chunks.
+// SAFETY: the mapping belongs to this value alone; `Receiver` and `Sender` own disjoint chunks, and
+// only the owner accesses a chunk.
 unsafe impl Send for Umem {}
 // SAFETY: a shared reference only gives addresses.
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Maps `chunks` chunks of `chunk` bytes, in huge pages if there are free ones.
+    /// Maps `chunks` chunks of `chunk` bytes, in huge pages if enough are free.
     pub(super) fn new(chunk: u32, chunks: u32) -> io::Result<Self> {
         let length = chunk as usize * chunks as usize;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -104,7 +104,7 @@ impl Receiver {
     /// Creates the receiving half.
     ///
     /// The first half of the chunks goes to the kernel.
-    /// The ring of free chunks must have two entries for each of them.
+    /// The ring of free chunks must have two entries for each of these chunks.
     pub(super) fn new(
         socket: Arc<OwnedFd>,
         memory: Arc<Umem>,
@@ -120,7 +120,7 @@ impl Receiver {
         receiver
     }
 
-    /// Returns the next received frame, which the port has until it is dropped.
+    /// Returns the next received frame, which the port owns until the frame is dropped.
     pub(super) fn next(&mut self) -> Option<RxFrame<'_>> {
         let libc::xdp_desc { addr, len, .. } = self.received.pop()?;
         Some(RxFrame { address: addr, length: len as usize, receiver: self })
@@ -132,8 +132,8 @@ impl Receiver {
         self.free.publish();
         if self.free.needs_wakeup() {
             let fd = self.socket.as_raw_fd();
-            // SAFETY: no memory is passed. The call only tells the kernel to continue; its error
-            // codes say that there is nothing to do.
+            // SAFETY: no memory is passed. The call only wakes the kernel; its error codes mean
+            // that there is nothing to do.
             unsafe {
                 libc::recvfrom(
                     fd,
@@ -170,8 +170,8 @@ impl RxFrame<'_> {
     pub(super) fn bytes(&self) -> Option<&[u8]> {
         let Receiver { memory, owned, .. } = &*self.receiver;
         let start = memory.range(owned, self.address, self.length)?;
-        // SAFETY: the range lies in a chunk that receives. The kernel gave it to the port, and does
-        // not write to it until `drop` gives it back.
+        // SAFETY: the range lies in a chunk that receives. The kernel passed the chunk to the port,
+        // and does not write to it until `drop` returns it.
         Some(unsafe { slice::from_raw_parts(start.as_ptr(), self.length) })
     }
 }
@@ -189,7 +189,7 @@ pub(super) struct Sender {
     memory: Arc<Umem>,
     /// The numbers of the chunks that send.
     owned: Range<u32>,
-    /// Addresses of the chunks that the port has.
+    /// Addresses of the chunks that the port owns.
     free: Vec<u64>,
     to_send: ProducerRing<libc::xdp_desc>,
     sent: ConsumerRing<u64>,
@@ -211,7 +211,7 @@ impl Sender {
     /// Takes back the chunks of frames that were sent.
     pub(super) fn reclaim(&mut self) {
         while let Some(address) = self.sent.pop() {
-            // A wrong address would leave the port one chunk short.
+            // With a wrong address, the port would lose a chunk.
             debug_assert!(self.memory.range(&self.owned, address, 0).is_some());
             self.free.push(address);
         }
@@ -227,8 +227,8 @@ impl Sender {
             self.free.push(address);
             return false;
         };
-        // SAFETY: the chunk sends, and the port has it: no ring names it. The frame is memory of ours,
-        // outside of the mapping.
+        // SAFETY: the chunk sends, and the port owns it: it is in no ring. The frame is memory of
+        // this process, outside of the mapping.
         unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), start.as_ptr(), frame.len()) };
         #[expect(clippy::cast_possible_truncation, reason = "at most a chunk")]
         let len = frame.len() as u32;
@@ -251,12 +251,12 @@ impl Sender {
 
     /// Lets the kernel send frames that still wait.
     ///
-    /// One system call sends a limited number of frames in copy mode.
+    /// In copy mode, one system call sends a limited number of frames.
     pub(super) fn flush(&self) {
         if self.is_pending() && self.to_send.needs_wakeup() {
             let fd = self.socket.as_raw_fd();
             // SAFETY: no memory is passed. The frames that the kernel does not send now stay in the
-            // ring, whatever the error code is.
+            // ring, with every error code.
             unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
         }
     }

@@ -9,16 +9,16 @@ use crate::port::link::{LinkMessage, attributes};
 
 /// Attribute of a link: its XDP programs.
 const IFLA_XDP: u16 = 43;
-/// Attributes of these: the programs of any mode, driver, network stack and device.
+/// Attributes in `IFLA_XDP`: program of any mode, driver, network stack, device.
 const PROGRAM_IDS: [u16; 4] = [4, 5, 6, 7];
 
-/// Returns the name of the program on a device; its number if it has none.
+/// Returns the name of the XDP program on a device; its number if it has no name.
 pub(super) fn attached_program(device: c_uint) -> Option<String> {
     let id = program_id(LinkMessage::ask(device)?.find_attribute(IFLA_XDP)?)?;
     Some(program_name(id).unwrap_or_else(|| format!("number {id}")))
 }
 
-/// Finds the id of a program in the attribute of the programs.
+/// Returns the id of a program in the content of `IFLA_XDP`.
 fn program_id(programs: &[u8]) -> Option<u32> {
     let ids = attributes(programs).filter(|(kind, _)| PROGRAM_IDS.contains(kind));
     ids.filter_map(|(_, value)| Some(u32::from_ne_bytes(*value.first_chunk()?))).find(|id| *id != 0)

@@ -3,13 +3,14 @@
 //! A small XDP program (`program`) redirects the frames of each receive queue of the device to a
 //! socket, before the network stack of the host sees them. Kernel and port exchange frames by
 //! descriptors in four rings (`ring`), and the frames lie in memory that both share
-//! (`frames`). A send costs about two thirds of that of a packet socket.
+//! (`frames`). Sending a frame costs about two thirds of the time of a packet socket.
 //!
 //! The device uses the best mode that it offers ([`XdpMode`]). The kernel detaches the program when
-//! the daemon ends in any way.
+//! the daemon ends, even if it is killed.
 //!
-//! AF_XDP does not suit TCP and UDP of hosts on the same machine. The kernel leaves their checksums to
-//! the device, and an XDP program does not see which ones. These frames stay incomplete.
+//! AF_XDP does not suit TCP and UDP of hosts on the same machine. The kernel leaves the checksums
+//! of their frames to the device, and an XDP program does not see which frames lack a checksum. So
+//! these frames leave with wrong checksums.
 //!
 //! Source: Linux `Documentation/networking/af_xdp.rst`, bpf(2).
 

@@ -1,4 +1,4 @@
-//! The port of a network device, and its two queues.
+//! The port [`AfXdp`], its receive queue and its transmit queue.
 
 use std::{
     fmt, io,
@@ -40,11 +40,11 @@ use crate::port::{
 
 const NEEDS: &str = "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
 
-/// Bytes that the kernel keeps free in front of each received frame.
+/// Number of bytes that the kernel keeps free before each received frame.
 const KERNEL_HEADROOM: u32 = 256;
-/// Sizes of a chunk: for frames of Ethernet, and the largest that AF_XDP takes.
+/// Sizes of a chunk: for frames with an MTU of 1500, and the largest of AF_XDP.
 const CHUNKS: [u32; 2] = [2048, 4096];
-/// Bytes of an Ethernet header with two VLAN tags.
+/// Number of bytes of an Ethernet header with two VLAN tags.
 const HEADER_MAX: u32 = 14 + 2 * 4;
 
 /// How frames get from a device to the port (Open vSwitch: `xdp-mode`).
@@ -55,14 +55,14 @@ const HEADER_MAX: u32 = 14 + 2 * 4;
     serde(rename_all = "kebab-case")
 )]
 pub enum XdpMode {
-    /// The first of the others that the device supports.
+    /// The first of the other modes that the device supports.
     #[default]
     BestEffort,
-    /// The device writes into the memory of the port.
+    /// The device writes frames into the memory of the port.
     NativeWithZerocopy,
-    /// The driver of the device runs the program, and the kernel copies.
+    /// The driver of the device runs the XDP program, and the kernel copies frames.
     Native,
-    /// The network stack runs the program, for any device, and the kernel copies.
+    /// The network stack runs the XDP program, and the kernel copies the frames.
     Generic,
 }
 
@@ -115,13 +115,13 @@ impl XdpMode {
 
 /// A network device of the host, by AF_XDP sockets.
 pub struct AfXdp {
-    /// The device. Its socket keeps it promiscuous.
+    /// The device; its socket keeps the device in promiscuous mode.
     device: HostDevice,
     mac: [u8; 6],
     mode: XdpMode,
     /// Size of the chunks, which holds a frame of the MTU.
     chunk: u32,
-    /// Keeps other switches away from the device.
+    /// The claim that keeps other processes from using the device as a port.
     _claim: DeviceClaim,
     /// Longest frame that the device sends, updated with the MTU.
     frame_max: Arc<AtomicU32>,
@@ -130,7 +130,7 @@ pub struct AfXdp {
 }
 
 impl AfXdp {
-    /// Returns why the buffers do not hold frames of an MTU; `None` if they do.
+    /// Returns the reason why the buffers are too small for an MTU; `None` if they fit.
     fn exceeded_by(&self, mtu: u32) -> Option<String> {
         match chunk_of(&self.device.name, mtu) {
             Ok(chunk) if chunk <= self.chunk => None,
@@ -141,11 +141,11 @@ impl AfXdp {
 
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
-    /// It keeps its own MTU if it refuses the given one.
+    /// If the device refuses the MTU, it keeps its own MTU.
     ///
     /// # Errors
     ///
-    /// If there is no such device, if it has another user, if its MTU is too large for AF_XDP, or
+    /// If there is no such device, if another port uses it, if its MTU is too large for AF_XDP, or
     /// if the daemon lacks a capability.
     pub fn open(device: &str, mtu: Option<u32>, mode: XdpMode) -> Result<Self, PortError> {
         let name = DeviceName::new(device)?;
@@ -181,7 +181,7 @@ impl AfXdp {
         Ok((sockets, program))
     }
 
-    /// Attaches in the best mode of the device; returns the mode too.
+    /// Attaches in the best mode that the device supports; also returns the mode.
     fn attach_best(&self, queues: u32) -> Result<(Vec<XdpSocket>, XdpProgram, XdpMode), PortError> {
         let candidates = self.mode.candidates();
         for (position, mode) in candidates.iter().enumerate() {
@@ -212,7 +212,7 @@ impl AfXdp {
         }
     }
 
-    /// Converts an error of attaching, by the person who can solve the problem.
+    /// Converts an error of attaching into a [`PortError`] that says how to mend it.
     fn refused(&self, error: io::Error) -> PortError {
         let name = self.device.name.as_str();
         let is_held = matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST));
@@ -240,7 +240,7 @@ fn chunk_of(device: &DeviceName, mtu: u32) -> Result<u32, PortError> {
     })
 }
 
-/// Returns whether another mode may work.
+/// Returns whether the error means an unsupported mode, so that another may work.
 fn is_unsupported(error: &io::Error) -> bool {
     let code = error.raw_os_error().map(Errno::from_raw);
     matches!(code, Some(Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOSYS | Errno::ERANGE))
@@ -275,7 +275,7 @@ impl Port for AfXdp {
         let mut parts: Vec<(Vec<Receiver>, Option<Sender>)> =
             (0..threads).map(|_| (Vec::new(), None)).collect();
         for (number, socket) in sockets.into_iter().enumerate() {
-            // Thread `n` has the queues `n`, `n + threads` ..; it sends by the first of them.
+            // Thread `n` has the queues `n`, `n + threads` ..; it sends by the first of its queues.
             let Some((receivers, sender)) = parts.get_mut(number % usize::from(threads)) else {
                 continue;
             };
@@ -289,7 +289,7 @@ impl Port for AfXdp {
                     let frame_max = Arc::clone(&self.frame_max);
                     Box::new(XdpTx { sender, frame_max, end: TxEnd::Full })
                 }
-                // More threads than queues: the others send by packet sockets.
+                // If there are more threads than queues, the other threads send by packet sockets.
                 None => Box::new(PacketTx::open(self.device.index).map_err(failed)?),
             };
             let rx = match receivers.is_empty() {
@@ -328,7 +328,7 @@ impl Port for AfXdp {
     }
 
     fn change_device(&self, setting: HostDeviceSetting) -> Option<DeviceWork> {
-        // Buffers have the size of the MTU.
+        // The buffers fit the MTU, so the MTU cannot change while the port is open.
         let is_possible = !matches!(setting, HostDeviceSetting::Mtu(_));
         is_possible.then(|| self.device.change_work(setting))?
     }
@@ -348,18 +348,18 @@ impl Port for AfXdp {
     }
 }
 
-/// Number of empty receives between two checks that the device still exists.
+/// Number of receives without a frame between two checks that the device exists.
 /// Each check costs a system call for each socket.
 const CHECK_ONE_IN: u32 = 64;
 
 struct XdpRx {
     receivers: Vec<Receiver>,
-    /// Readable while a socket has frames; `None` for a single socket.
+    /// The epoll set of all sockets; `None` for a single socket.
     ready: Option<Epoll>,
     device: String,
     /// The socket that is read first in the next burst.
     next: usize,
-    /// Empty receives since the last check.
+    /// Number of receives without a frame since the last check.
     empty: u32,
 }
 
@@ -443,7 +443,7 @@ fn copied(frame: &[u8], pool: &mut Pool) -> Result<Packet, RxLoss> {
 
 struct XdpTx {
     sender: Sender,
-    /// Longest frame that the device sends.
+    /// Longest frame that the device sends, updated with the MTU.
     frame_max: Arc<AtomicU32>,
     end: TxEnd,
 }

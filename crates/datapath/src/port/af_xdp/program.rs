@@ -1,8 +1,8 @@
 //! The XDP program that redirects received frames to the sockets of a port.
 //!
-//! The program is five instructions, so it is written here as instructions. They need no compiler, and no
-//! library at run time. The program is attached by a link, which the kernel removes with the last
-//! descriptor of it: nothing stays behind when the daemon dies.
+//! The program has five instructions, which are constants in this module, so no compiler and no
+//! library for eBPF is needed. The program is attached by a BPF link, which the kernel removes with
+//! its last descriptor. So the program is detached even if the daemon is killed.
 //!
 //! Source: bpf(2), Linux `include/uapi/linux/bpf.h`.
 #![expect(unsafe_code, reason = "bpf(2) has no wrapper in libc or nix")]
@@ -13,7 +13,7 @@ use std::{
     os::fd::{AsFd as _, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// How the program is attached.
+/// The place at which the program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attachment {
     /// In the driver of the device, before the kernel allocates a packet.
@@ -35,7 +35,7 @@ impl Attachment {
 /// An attached program, and its map from receive queues to sockets.
 pub(super) struct XdpProgram {
     map: OwnedFd,
-    /// Keeps the program attached.
+    /// The BPF link, which keeps the program attached.
     _link: OwnedFd,
 }
 
@@ -51,10 +51,10 @@ const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 /// Attach type of XDP programs.
 const BPF_XDP: u32 = 37;
-/// The program keeps this name in the kernel (`bpftool prog`); 15 bytes at most.
+/// The name of the program in the kernel (`bpftool prog`), at most 15 bytes.
 const NAME: [u8; 16] = *b"shunt_redirect\0\0";
 
-/// The attributes of `BPF_PROG_LOAD` that are used.
+/// The first attributes of `BPF_PROG_LOAD`, up to the last one that is used.
 #[repr(C)]
 struct ProgLoad {
     prog_type: u32,
@@ -109,9 +109,9 @@ unsafe fn bpf<T>(command: c_int, attributes: &mut T) -> io::Result<c_int> {
 ///
 /// See [`bpf`].
 unsafe fn bpf_fd<T>(command: c_int, attributes: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: see the caller.
+    // SAFETY: the caller guarantees what `bpf` requires.
     let fd = unsafe { bpf(command, attributes) }?;
-    // SAFETY: the command returned a new descriptor, which nobody else has. It is close-on-exec.
+    // SAFETY: the command returned a new descriptor, which has no other owner. It is close-on-exec.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -134,7 +134,7 @@ const fn instruction(
 impl XdpProgram {
     /// Loads the program and attaches it to a device with `queues` receive queues.
     ///
-    /// Frames of queues without a socket go to the network stack of the host.
+    /// Frames of receive queues without a socket go to the network stack of the host.
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ impl XdpProgram {
     pub(super) fn attach(device: c_uint, queues: u32, kind: Attachment) -> io::Result<Self> {
         let (key_size, value_size) = (4u32, 4u32);
         let mut attributes = [MAP_TYPE_XSKMAP, key_size, value_size, queues, 0];
-        // SAFETY: the attributes of the command, without addresses.
+        // SAFETY: these are the attributes of the command, and no field is an address.
         let map = unsafe { bpf_fd(MAP_CREATE, &mut attributes) }?;
         let rx_queue_index = 16;
         let xdp_pass = 2;
@@ -175,10 +175,11 @@ impl XdpProgram {
             prog_ifindex: 0,
             expected_attach_type: BPF_XDP,
         };
-        // SAFETY: the attributes of the command; the program and the license live until it returns.
+        // SAFETY: these are the attributes of the command; the program and the license live until
+        // it returns.
         let loaded = unsafe { bpf_fd(PROG_LOAD, &mut attributes) }?;
         let mut attributes = [number(loaded.as_fd()), device, BPF_XDP, kind.flag()];
-        // SAFETY: the attributes of the command, without addresses.
+        // SAFETY: these are the attributes of the command, and no field is an address.
         let link = unsafe { bpf_fd(LINK_CREATE, &mut attributes) }?;
         Ok(Self { map, _link: link })
     }
@@ -193,8 +194,8 @@ impl XdpProgram {
             value: &raw const socket as u64,
             flags: 0,
         };
-        // SAFETY: the attributes of the command; key and value live until it returns, and have the
-        // sizes of the map.
+        // SAFETY: these are the attributes of the command; key and value live until it returns, and
+        // have the sizes of the map.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
     }
 }
@@ -202,12 +203,13 @@ impl XdpProgram {
 /// Returns the name of a loaded program, if the kernel shows it.
 pub(super) fn program_name(id: u32) -> Option<String> {
     let mut attributes = [id, 0, 0];
-    // SAFETY: the attributes of the command; no field is a pointer.
+    // SAFETY: these are the attributes of the command, and no field is an address.
     let program = unsafe { bpf_fd(PROG_GET_FD_BY_ID, &mut attributes) }.ok()?;
     let mut info = [0u8; 128];
     let mut attributes =
         ObjectInfo { fd: number(program.as_fd()), length: 128, info: info.as_mut_ptr() as u64 };
-    // SAFETY: the attributes of the command; the kernel writes at most `length` bytes to `info`.
+    // SAFETY: these are the attributes of the command; the kernel writes at most `length` bytes to
+    // `info`.
     unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes) }.ok()?;
     // Offset of `name` in `struct bpf_prog_info`.
     let name = info.get(64..80)?;

@@ -1,8 +1,8 @@
 //! The rings of an AF_XDP socket.
 //!
-//! Each ring has one producer and one consumer, of which one is the kernel. Both sides count their
-//! entries in a word that the other side reads. An entry belongs to the producer until the
-//! producer's word passes it, and then to the consumer until the consumer's word passes it.
+//! Each ring has one producer and one consumer, of which one is the kernel. Producer and consumer
+//! each count their entries in a word that the other reads. The producer owns an entry until its
+//! word counts the entry, and then the consumer owns it until the consumer's word counts it.
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
 
 use std::{
@@ -17,19 +17,19 @@ use std::{
     },
 };
 
-/// An entry of a ring: plain integers, of which every bit pattern is a value.
+/// An entry of a ring: plain integers, for which every bit pattern is valid.
 ///
 /// # Safety
 ///
 /// The type has no padding that is read, no pointer and no invalid bit pattern.
 pub(super) unsafe trait RingEntry: Copy {}
 
-// SAFETY: an integer.
+// SAFETY: the type is an integer.
 unsafe impl RingEntry for u64 {}
-// SAFETY: three integers without padding.
+// SAFETY: the type has three integers without padding.
 unsafe impl RingEntry for libc::xdp_desc {}
 
-/// The mapping of one ring.
+/// The mapped memory of one ring.
 struct Mapping<T> {
     base: NonNull<u8>,
     length: usize,
@@ -39,13 +39,13 @@ struct Mapping<T> {
     entry: PhantomData<T>,
 }
 
-// SAFETY: the mapping belongs to this value alone and is not bound to the thread that made it.
+// SAFETY: the mapping belongs to this value alone and is not bound to the thread that created it.
 unsafe impl<T: RingEntry> Send for Mapping<T> {}
 
 impl<T: RingEntry> Mapping<T> {
     /// Maps a ring of `entries` entries, at the `page_offset` of its kind.
     ///
-    /// `offsets` must be what the kernel reports for this ring.
+    /// `offsets` must be the offsets that the kernel reports for this ring.
     fn new(
         socket: BorrowedFd<'_>,
         offsets: libc::xdp_ring_offset,
@@ -88,7 +88,7 @@ impl<T: RingEntry> Mapping<T> {
         self.word(self.offsets.consumer)
     }
 
-    /// Returns the address of the entry with this running number.
+    /// Returns the address of the entry with this number, counted without wrap-around.
     fn entry(&self, number: u32) -> NonNull<T> {
         let position = (number & (self.entries - 1)) as usize;
         #[expect(clippy::cast_possible_truncation, reason = "inside of the mapping, a usize")]
@@ -110,7 +110,7 @@ pub(super) struct ProducerRing<T> {
     map: Mapping<T>,
     /// Number of entries that were written.
     written: u32,
-    /// Number of entries that the kernel had taken at the last look.
+    /// Number of entries that the kernel had taken when its word was last read.
     taken: u32,
 }
 
@@ -132,14 +132,14 @@ impl<T: RingEntry> ProducerRing<T> {
     #[must_use]
     pub(super) fn push(&mut self, entry: T) -> bool {
         if self.written.wrapping_sub(self.taken) == self.map.entries {
-            // Pairs with the kernel's release of the entries that it has read.
+            // Acquire: pairs with the kernel's release of the entries that it has read.
             self.taken = self.map.consumer().load(Acquire);
             if self.written.wrapping_sub(self.taken) == self.map.entries {
                 return false;
             }
         }
         // SAFETY: the entry is free: the kernel has taken it, and does not read it before the
-        // producer's word passes it. It lies inside of the mapping and is aligned.
+        // producer's word counts it. It lies inside of the mapping and is aligned.
         unsafe { self.map.entry(self.written).write(entry) };
         self.written = self.written.wrapping_add(1);
         true
@@ -166,7 +166,7 @@ pub(super) struct ConsumerRing<T> {
     map: Mapping<T>,
     /// Number of entries that were read.
     read: u32,
-    /// Number of entries that the kernel had written at the last look.
+    /// Number of entries that the kernel had written when its word was last read.
     written: u32,
 }
 
@@ -185,14 +185,14 @@ impl<T: RingEntry> ConsumerRing<T> {
     /// Returns the next entry; the kernel may reuse it after [`Self::release`].
     pub(super) fn pop(&mut self) -> Option<T> {
         if self.read == self.written {
-            // Pairs with the kernel's release of the entries that it has written.
+            // Acquire: pairs with the kernel's release of the entries that it has written.
             self.written = self.map.producer().load(Acquire);
             if self.read == self.written {
                 return None;
             }
         }
-        // SAFETY: the kernel has written the entry, and does not change it before the consumer's word
-        // passes it. It lies inside of the mapping and is aligned.
+        // SAFETY: the kernel has written the entry, and does not change it before the consumer's
+        // word counts it. It lies inside of the mapping and is aligned.
         let entry = unsafe { self.map.entry(self.read).read() };
         self.read = self.read.wrapping_add(1);
         Some(entry)

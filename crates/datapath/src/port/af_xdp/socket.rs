@@ -1,4 +1,4 @@
-//! An AF_XDP socket: its memory, its four rings, and the device queue that it is bound to.
+//! An AF_XDP socket: its memory, its four rings, and the queue of a device to which it is bound.
 #![expect(unsafe_code, reason = "system calls that neither std nor nix wraps")]
 
 use std::{
@@ -18,20 +18,21 @@ use super::{
 };
 use crate::port::sys;
 
-/// Entries of each ring: bursts that arrive while the thread does something else.
+/// Number of entries of each ring, which hold frames while the thread is busy.
 const RING_ENTRIES: u32 = 1024;
 
-/// Entries of the ring of free chunks: twice the number of chunks that receive.
+/// Number of entries of the ring of free chunks: two for each receiving chunk.
 ///
-/// The kernel passes a received frame on before it releases the entry of its chunk. So the port may
-/// return every chunk while all their old entries are still in the ring.
+/// The kernel passes a received frame to the port before it releases the ring entry of the frame's
+/// chunk. So the port may return every chunk while the old entries of all chunks are still in the
+/// ring.
 const FREE_ENTRIES: u32 = 2 * RING_ENTRIES;
 
-/// Frames that one system call sends in copy mode; the kernel's default is 32.
+/// Number of frames that one system call sends in copy mode; 32 by default.
 ///
 /// More frames take fewer calls, but a thread adopts no version during a call.
 const SEND_BUDGET: u32 = 128;
-/// The option for it, `XDP_MAX_TX_SKB_BUDGET` from Linux 6.17 on.
+/// The socket option for `SEND_BUDGET`: `XDP_MAX_TX_SKB_BUDGET`, from Linux 6.17.
 const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// Attempts to bind to a queue that a closed socket still has.
@@ -47,12 +48,12 @@ pub(super) struct DeviceQueue {
     pub(super) queue: u32,
 }
 
-/// How frames get from the device to the memory of the socket.
+/// The transfer of frames from the device to the memory of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameTransfer {
-    /// The device writes into the memory.
+    /// The device writes frames into the memory.
     ZeroCopy,
-    /// The kernel copies.
+    /// The kernel copies frames into the memory.
     Copy,
 }
 
@@ -71,8 +72,8 @@ impl XdpSocket {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if another socket has the queue, `EOPNOTSUPP` if the device cannot transfer frames
-    /// so, `ENOBUFS` if the daemon may not lock enough memory.
+    /// `EBUSY` if another socket has the queue, `EOPNOTSUPP` if the device does not support the
+    /// transfer, `ENOBUFS` if the daemon may not lock enough memory.
     pub(super) fn open(
         queue: DeviceQueue,
         chunk: u32,
@@ -113,11 +114,11 @@ impl XdpSocket {
 /// Offset of the ring of free chunks in the file of the socket.
 #[expect(clippy::cast_possible_wrap, reason = "below 2^34")]
 const FILL_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
-/// The same for the ring of sent chunks.
+/// Offset of the ring of sent chunks in the file of the socket.
 #[expect(clippy::cast_possible_wrap, reason = "below 2^34")]
 const COMPLETION_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
 
-/// Binds a socket to a queue, and waits for a socket that was closed just now.
+/// Binds a socket to a queue; waits while a closed socket still has the queue.
 fn bind(socket: &OwnedFd, queue: DeviceQueue, flags: u16) -> io::Result<()> {
     for _ in 1..BIND_ATTEMPTS {
         match bind_once(socket.as_fd(), queue, flags) {
@@ -138,7 +139,7 @@ fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Resu
         sxdp_shared_umem_fd: 0,
     };
     let length = sys::length_of::<libc::sockaddr_xdp>();
-    // SAFETY: the kernel reads `length` bytes from `address`, which is as long.
+    // SAFETY: the kernel reads `length` bytes from `address`, which has this length.
     let result = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
     sys::checked(result).map(drop)
 }
@@ -147,7 +148,7 @@ fn new_socket() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     let fd = sys::checked(fd)?;
-    // SAFETY: a new descriptor, which nobody else has.
+    // SAFETY: the descriptor is new, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -156,18 +157,18 @@ pub(super) fn statistics(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_statist
     get_option(socket, libc::XDP_STATISTICS)
 }
 
-/// The values of options, which consist of integers.
+/// The value of a socket option, which consists of integers.
 trait OptionValue: Copy {}
 impl OptionValue for libc::xdp_statistics {}
 impl OptionValue for libc::xdp_mmap_offsets {}
 
 /// Reads an option of an AF_XDP socket.
 fn get_option<T: OptionValue>(socket: BorrowedFd<'_>, option: libc::c_int) -> io::Result<T> {
-    // SAFETY: all fields are integers, and zero is a value of each.
+    // SAFETY: all fields are integers, for which zero is valid.
     let mut value: T = unsafe { zeroed() };
     let mut length = sys::length_of::<T>();
     let (fd, target) = (socket.as_raw_fd(), ptr::from_mut(&mut value).cast());
-    // SAFETY: the kernel writes at most `length` bytes to `value`, which is as long.
+    // SAFETY: the kernel writes at most `length` bytes to `value`, which has this length.
     let result = unsafe { libc::getsockopt(fd, libc::SOL_XDP, option, target, &raw mut length) };
     sys::checked(result).map(|_| value)
 }

@@ -8,14 +8,14 @@ use shunt_pcap::{PcapError, PcapReader};
 
 use crate::packet::buffer::Pool;
 
-/// Bytes of an Ethernet header: no frame is shorter.
+/// Number of bytes of an Ethernet header, the least length of a frame.
 const FRAME_MIN: usize = 14;
 
 /// A capture file in memory, with the offset of each frame.
 #[derive(Debug)]
 pub struct Capture {
     bytes: Vec<u8>,
-    /// The frames; `None` where the file holds part of a frame, or no Ethernet frame.
+    /// The frames; `None` for a frame that is truncated or is no Ethernet frame.
     frames: Vec<Option<Range<usize>>>,
 }
 
@@ -53,7 +53,7 @@ impl Capture {
 
     /// Returns the frame of packet `index`.
     ///
-    /// `None`: the file holds part of the frame, or it is not an Ethernet frame, or longer than
+    /// `None` if the frame is truncated in the file, is no Ethernet frame, or is longer than
     /// [`Pool::LARGE`].
     #[must_use]
     pub fn frame(&self, index: usize) -> Option<&[u8]> {
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn truncated_and_short_frames_are_left_out() {
         let mut bytes = file(&[vec![0; 60], vec![0; 13], vec![0; 14]]);
-        // The first frame had one byte more on the wire.
+        // The record says that the first frame had one byte more on the wire.
         bytes[24 + 12] = 61;
         let capture = Capture::parse("x", bytes).unwrap();
         assert_eq!(capture.len(), 3);

@@ -1,4 +1,4 @@
-//! The port of capture files, and its two queues.
+//! The port [`Pcap`], its receive queue and its transmit queue.
 
 use std::{
     fs::{File, OpenOptions},
@@ -21,7 +21,7 @@ use crate::port::{
     spec::local_mac,
 };
 
-/// Longest file that is replayed: the file is held in memory.
+/// Length of the longest file that is replayed, because the file is held in memory.
 pub const FILE_MAX: u64 = 1 << 30;
 
 /// A port of capture files.
@@ -29,7 +29,7 @@ pub struct Pcap {
     mac: [u8; 6],
     name: String,
     rx: Option<Replay>,
-    /// Set if one of its queues must be polled.
+    /// True if the port replays a file, so that a queue must be polled.
     receives: bool,
     tx: Option<File>,
     is_split: bool,
@@ -37,7 +37,7 @@ pub struct Pcap {
 }
 
 impl Pcap {
-    /// Reads the one file and creates the other.
+    /// Reads the file to replay, and creates the file to write.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ fn read(path: &Path) -> Result<Capture, PortError> {
     Ok(Capture::parse(&name, std::fs::read(path).map_err(failed)?)?)
 }
 
-/// Replaces the file by one that holds no packet yet.
+/// Replaces the file by a capture file without packets.
 fn create(path: &Path) -> Result<File, PortError> {
     let failed = |source| PortError::system("write", path.display().to_string(), source);
     File::create(path).map_err(failed)?;
@@ -158,18 +158,18 @@ fn filled(pool: &mut Pool, frame: &[u8]) -> Option<Packet> {
     Some(packet)
 }
 
-/// Length at which collected records are written; each flush writes them too.
+/// Number of collected bytes at which records are written, unless flushed before.
 const WRITE_AT: usize = 64 * 1024;
 
 /// Appends the packets that one thread sends to the file.
 struct Writer {
-    /// `None` if there is no file, or after a failed write.
+    /// The file; `None` if the port writes none, or after a failed write.
     file: Option<File>,
     /// Whole records that are not written yet.
     buffer: Vec<u8>,
     /// Number of records in `buffer`.
     pending: u64,
-    /// Packets of all threads that were taken and not written.
+    /// Number of packets of all threads that were taken and not written.
     lost: Arc<AtomicU64>,
 }
 
@@ -204,7 +204,7 @@ impl TxQueue for Writer {
             if self.file.is_none() {
                 return taken;
             }
-            // Memory accepts every write; timestamps of the format end in 2106.
+            // A write to memory does not fail, but timestamps of the format end in 2106.
             if PcapWriter::append(&mut self.buffer).write(now, packet.frame()).is_err() {
                 return taken;
             }
@@ -229,11 +229,11 @@ impl Drop for Writer {
 
 /// Returns the time that is written with packets, once per burst.
 ///
-/// It lets people compare captures. The switch does not read it, so it need not be the clock that
-/// is passed in.
+/// People compare captures by these times. The switch does not use them, so the system clock is
+/// read instead of the clock of the thread.
 #[expect(clippy::disallowed_methods, reason = "captures carry the time of day")]
 fn nanoseconds_since_1970() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    // 64 bits of nanoseconds last until the year 2554.
+    // 64 bits of nanoseconds suffice until the year 2554.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
