@@ -28,6 +28,8 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("ip", "iproute2"),
     tool("curl", "curl"),
     tool("ethtool", "ethtool"),
+    tool("strace", "strace"),
+    tool("faketime", "faketime"),
     tool("ping", "iputils-ping"),
     tool("iperf3", "iperf3"),
     tool("tcpdump", "tcpdump"),

@@ -92,7 +92,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        arguments: "[--packets N] [--changes N] [--minutes N] [--seed N]",
+        arguments: "[--packets N] [--changes N] [--faults MINUTES] [--minutes N] [--seed N]",
         what: "test a whole switch, the eviction engines and the invariants under random changes",
         run: soak::run_command,
     },

@@ -1,4 +1,6 @@
 //! `cargo xtask soak`: a whole switch and its invariants under random changes, for any duration.
+//!
+//! Also the daemon while the system fails.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +11,9 @@ const PACKETS: u64 = 10_000_000;
 
 /// Default number of changes for the eviction engines.
 const CHANGES: u64 = 10_000_000;
+
+/// Default number of minutes under faults of the system.
+const FAULTS: u64 = 1;
 
 /// Tests that read the number of changes from `SHUNT_CHANGES`.
 ///
@@ -37,6 +42,8 @@ struct SoakRequest {
     packets: u64,
     changes: u64,
     minutes: u64,
+    /// Minutes of faults of the system.
+    faults: u64,
     seed: u64,
 }
 
@@ -44,7 +51,7 @@ struct SoakRequest {
 ///
 /// Then it repeats the invariant tests with new seeds for the requested minutes.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
-    let SoakRequest { packets, changes, minutes, seed } = request(arguments)?;
+    let SoakRequest { packets, changes, minutes, faults, seed } = request(arguments)?;
     let mut passed = 0;
     if packets > 0 {
         step(&format!("{packets} packets through a whole switch"), || run_switch(packets, seed))?;
@@ -55,6 +62,10 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         step(&format!("{changes} changes for the eviction engines"), || {
             run_evictions(&OF_CHANGES, round)
         })?;
+        passed += 1;
+    }
+    if faults > 0 {
+        step(&format!("the daemon under faults for {faults} min"), || run_faults(faults, seed))?;
         passed += 1;
     }
     let (start, length) = (Instant::now(), Duration::from_secs(minutes * 60));
@@ -72,8 +83,10 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
 }
 
 fn request(arguments: &[String]) -> Result<SoakRequest, TaskError> {
-    let mut request = SoakRequest { packets: PACKETS, changes: CHANGES, minutes: 0, seed: 0 };
-    let usage = "cargo xtask soak [--packets N] [--changes N] [--minutes N] [--seed N]";
+    let mut request =
+        SoakRequest { packets: PACKETS, changes: CHANGES, minutes: 0, faults: FAULTS, seed: 0 };
+    let usage =
+        "cargo xtask soak [--packets N] [--changes N] [--faults MINUTES] [--minutes N] [--seed N]";
     for pair in arguments.chunks(2) {
         let [flag, number] = pair else { return Err(TaskError::new(usage)) };
         let number = number.parse().map_err(|_| TaskError::new(usage))?;
@@ -81,6 +94,7 @@ fn request(arguments: &[String]) -> Result<SoakRequest, TaskError> {
             "--packets" => request.packets = number,
             "--changes" => request.changes = number,
             "--minutes" => request.minutes = number,
+            "--faults" => request.faults = number,
             "--seed" => request.seed = number,
             _ => return Err(TaskError::new(usage)),
         }
@@ -98,6 +112,15 @@ fn run_switch(packets: u64, seed: u64) -> Result<(), TaskError> {
         .env("MALLOC_ARENA_MAX", "1")
         .env("MALLOC_TRIM_THRESHOLD_", "65536")
         .env("MALLOC_MMAP_THRESHOLD_", "65536")
+        .env("SHUNT_SEED", seed.to_string()))
+}
+
+/// Runs the daemon with calls, disks, limits and clocks that fail.
+fn run_faults(minutes: u64, seed: u64) -> Result<(), TaskError> {
+    let faults = ["test", "--quiet", "--package", "shunt-tests", "--test", "faults"];
+    run(cargo(&faults)
+        .args(["--", "--nocapture"])
+        .env("SHUNT_FAULT_SECONDS", (minutes * 60).to_string())
         .env("SHUNT_SEED", seed.to_string()))
 }
 
@@ -130,10 +153,17 @@ mod tests {
 
     #[test]
     fn a_soak_has_ten_million_packets_by_default() {
-        let usual = SoakRequest { packets: 10_000_000, changes: 10_000_000, minutes: 0, seed: 0 };
+        let usual = SoakRequest {
+            packets: 10_000_000,
+            changes: 10_000_000,
+            minutes: 0,
+            faults: 1,
+            seed: 0,
+        };
         assert_eq!(read(""), Some(usual));
-        let other = SoakRequest { packets: 0, changes: 5000, minutes: 5, seed: 7 };
-        assert_eq!(read("--minutes 5 --packets 0 --changes 5000 --seed 7"), Some(other));
+        let other = SoakRequest { packets: 0, changes: 5000, minutes: 5, faults: 2, seed: 7 };
+        let line = "--minutes 5 --packets 0 --changes 5000 --faults 2 --seed 7";
+        assert_eq!(read(line), Some(other));
         assert!(["--minutes", "--packets x", "--hours 1"].iter().all(|line| read(line).is_none()));
     }
 }

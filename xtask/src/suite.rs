@@ -255,6 +255,13 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_tools()
     .with_python(&OS_KEN_TESTER),
     Suite::own(
+        "faults",
+        "the daemon while system calls, disks, limits and clocks fail: it comes back with whole bundles",
+        &["--package", "shunt-tests", "--test", "faults", "--", "--nocapture"],
+    )
+    .with_tools()
+    .on_request(),
+    Suite::own(
         "rates",
         "os-ken's switch tester: groups and meters, by measured packet rates",
         &[

@@ -17,7 +17,7 @@ use tokio::{
     task::JoinHandle,
     time::{Interval, MissedTickBehavior, interval, sleep},
 };
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use crate::{
     control::ControlPlane,
@@ -91,7 +91,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
             }
         }),
         tokio::spawn(async move {
-            let mut events = link_events();
+            let mut events = link_events(None);
             let mut interval = upkeep_interval();
             let mut ticks = 0_u32;
             loop {
@@ -104,8 +104,8 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
                             Some(changed)
                         }
                         Err(error) => {
-                            warn!(%error, "ports: link events ended");
-                            events = None;
+                            // The system may have lost events, and may lack memory for a moment.
+                            events = link_events(Some(&error));
                             Some(ChangedDevices::Any)
                         }
                     },
@@ -113,6 +113,10 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
                 // Events name changed devices. All devices are also checked at intervals, in case
                 // an event was lost.
                 ticks = ticks.wrapping_add(1);
+                if events.is_none() && ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) {
+                    // The system may have descriptors and memory again.
+                    events = LinkEvents::subscribe().ok();
+                }
                 let scope = match changed.clone() {
                     _ if ticks.is_multiple_of(TICKS_PER_DEVICE_CHECK) => CheckScope::Drivers,
                     Some(changed) => CheckScope::Devices(changed),
@@ -197,11 +201,14 @@ async fn watch_bfd(control: &ControlPlane) {
     }
 }
 
-/// Subscribes to the events of network devices.
+/// Subscribes to the events of network devices, again if an earlier subscription ended.
 ///
 /// Without events, all ports are checked at intervals.
-fn link_events() -> Option<LinkEvents> {
+fn link_events(ended: Option<&io::Error>) -> Option<LinkEvents> {
     let events = LinkEvents::subscribe();
+    if let Some(error) = ended {
+        debug!(%error, "ports: link events ended, subscribing again");
+    }
     if let Err(error) = &events {
         let after = UPKEEP_INTERVAL.as_millis();
         warn!(%error, "ports: no link events, changes are noticed after up to {after} ms");

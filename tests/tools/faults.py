@@ -1,0 +1,561 @@
+#!/usr/bin/env python3
+"""Runs a daemon under faults of the system, and checks that it comes back with whole bundles.
+
+Usage: faults.py SHUNTD SHUNTCTL [--seconds N] [--seed N] [--only WORD] [--keep]
+
+Needs root, for namespaces of its own: it starts itself again in them with `unshare`. Each round starts a
+daemon, changes rules by bundles and settings by shuntctl, and lets the system fail meanwhile:
+
+- system calls fail with an error (`strace -e inject`): files, sockets, memory, threads, waits;
+- the disk of the state file is full; descriptors or memory run out (`prlimit`);
+- the clock jumps (libfaketime); the process is stopped for seconds.
+
+After each fault:
+
+- A daemon that runs answers, takes a bundle, and writes it to the state file.
+- A daemon that ended has said why: by a message, or by an abort without memory or threads.
+- The next daemon has a bundle as a whole, and not an older one than the last state file that was read.
+- The log has no panic, unless the system refused a thread or memory.
+
+It prints a line for each round, and fails with the log at the first round that breaks a claim.
+"""
+
+import argparse
+import glob
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+
+RULES = 20  # Rules of a bundle, which all have its cookie.
+ANSWER_MAX = 20  # Seconds until a daemon must answer.
+FAULT_TIME = 2.0  # Seconds of a fault.
+
+CONFIGURATION = """\
+[[bridge]]
+name = "br0"
+listen = ["ptcp:6653:127.0.0.1"]
+[[bridge.port]]
+name = "p1"
+[[bridge.port]]
+name = "p2"
+[[bridge.port]]
+name = "t1"
+type = "tap"
+[http]
+listen = "127.0.0.1:8080"
+"""
+
+# Calls that fail, with their errors. Each fails once in STEP calls of a thread.
+# The runtime writes to an event descriptor, which no system refuses: plain reads and writes fail for files alone.
+FILES = "openat,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,ftruncate,statx,newfstatat"
+SOCKETS = "socket,bind,listen,accept4,connect,setsockopt,getsockopt,getsockname,ioctl"
+PACKETS = "sendto,sendmsg,sendmmsg,recvfrom,recvmsg,recvmmsg,readv,writev"
+WAITS = "epoll_wait,epoll_pwait,poll,ppoll,nanosleep,clock_nanosleep"
+CALLS = [
+    ("files", FILES, ["ENOSPC", "EIO", "EMFILE", "EDQUOT", "EACCES", "EINTR"]),
+    ("state file", "write,openat,fsync,fdatasync,rename,renameat2", ["ENOSPC", "EIO", "EDQUOT", "EROFS"]),
+    ("tap", "read,write,readv,writev,ioctl", ["EIO", "ENOMEM", "EAGAIN", "EBADFD", "EINTR"]),
+    ("sockets", SOCKETS, ["EMFILE", "ENOBUFS", "EPERM", "ENODEV", "ENOMEM"]),
+    ("packets", PACKETS, ["ENOBUFS", "ENETDOWN", "EAGAIN", "EINTR", "ENOMEM", "EIO"]),
+    ("waits", WAITS, ["EINTR"]),
+    ("epoll", "epoll_ctl,epoll_create1,eventfd2,timerfd_create,timerfd_settime", ["ENOMEM", "ENOSPC"]),
+    ("memory", "mmap,mremap,brk,madvise", ["ENOMEM"]),
+    ("threads", "clone,clone3", ["EAGAIN"]),
+]
+STEPS = [1, 3, 10, 50]
+
+# The files for which alone the calls of a kind fail.
+PATHS = {"state file": ["state.json", "state.json.new", ""], "tap": ["/dev/net/tun"]}
+
+# The library that makes the clock jump, where it is installed.
+FAKETIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
+
+# Faults after which the process may abort: Rust has no other answer to a refused thread or allocation.
+MAY_ABORT = ("memory", "threads", "limit of memory")
+
+
+class Broken(Exception):
+    """A claim that does not hold."""
+
+
+def run(command, **options):
+    return subprocess.run(command, capture_output=True, text=True, timeout=15, **options)
+
+
+class Daemon:
+    """A daemon with its files, and the last bundle that it has acknowledged."""
+
+    def __init__(self, programs, folder):
+        self.shuntd, self.shuntctl = programs
+        self.folder = folder
+        self.run_dir = os.path.join(folder, "run")
+        self.state_dir = os.path.join(folder, "state")
+        self.state = os.path.join(self.state_dir, "state.json")
+        self.log = os.path.join(folder, "log")
+        self.process = None
+        self.sent = self.acked = self.saved = 0
+        self.refusal = ""
+        for path in (self.run_dir, self.state_dir):
+            os.makedirs(path)
+        with open(os.path.join(folder, "shunt.toml"), "w") as file:
+            file.write(CONFIGURATION)
+
+    def start(self, environment=None, before=()):
+        command = [*before, self.shuntd, "--config", os.path.join(self.folder, "shunt.toml"), "--run-dir", self.run_dir]
+        command += ["--state", self.state]
+        with open(self.log, "a") as log:
+            environment = {**os.environ, **(environment or {})}
+            self.process = subprocess.Popen(command, stderr=log, stdout=log, stdin=subprocess.DEVNULL, env=environment)
+
+    def runs(self):
+        return self.process.poll() is None
+
+    def control(self, *words):
+        return run([self.shuntctl, "--run-dir", self.run_dir, *words])
+
+    def answers(self):
+        """Returns whether the daemon answers; else `self.refusal` has the reason."""
+        try:
+            shown = self.control("show")
+        except subprocess.TimeoutExpired as error:
+            self.refusal = str(error)
+            return False
+        self.refusal = shown.stderr
+        return shown.returncode == 0
+
+    def wait(self, holds, what):
+        end = time.monotonic() + ANSWER_MAX
+        while time.monotonic() < end:
+            if holds():
+                return
+            time.sleep(0.05)
+        raise Broken(f"not within {ANSWER_MAX} s: {what}: {self.refusal}")
+
+    def bundle(self):
+        """Replaces all rules by those of the next bundle; returns whether that was acknowledged."""
+        self.sent += 1
+        path = os.path.join(self.folder, "rules.txt")
+        with open(path, "w") as file:
+            for number in range(RULES):
+                file.write(f"cookie={self.sent:#x},priority={number + 1},ip,nw_dst=10.0.0.{number},actions=output:p2\n")
+            file.write(f"cookie={self.sent:#x},priority=0,actions=NORMAL\n")
+        target = f"unix:{self.run_dir}/br0.mgmt"
+        try:
+            done = run(["ovs-ofctl", "-O", "OpenFlow13", "--bundle", "replace-flows", target, path])
+        except subprocess.TimeoutExpired:
+            return False
+        self.refusal = done.stderr
+        if done.returncode == 0:
+            self.acked = self.sent
+        return done.returncode == 0
+
+    def cookies(self):
+        """Returns the cookies of all rules."""
+        target = f"unix:{self.run_dir}/br0.mgmt"
+        dumped = run(["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", target])
+        if dumped.returncode != 0:
+            raise Broken(f"no rules: {dumped.stderr}")
+        return [line.split("cookie=")[1].split(",")[0] for line in dumped.stdout.splitlines() if "cookie=" in line]
+
+    def saved_bundle(self):
+        """Returns the bundle in the state file; 0 if there is none."""
+        try:
+            with open(self.state) as file:
+                tables = json.load(file)["state"]["tables"]
+        except FileNotFoundError:
+            return 0
+        found = {rule.split("cookie=")[1].split(",")[0] for table in tables for rule in table["rules"] if "cookie=" in rule}
+        counts = sum(len(table["rules"]) for table in tables)
+        if not found:
+            return 0
+        if len(found) != 1 or counts != RULES + 1:
+            raise Broken(f"the state file has {counts} rules of the bundles {found}")
+        return int(found.pop(), 0)
+
+    def check_bundle(self):
+        cookies = self.cookies()
+        if cookies and (len(set(cookies)) != 1 or len(cookies) != RULES + 1):
+            raise Broken(f"half a bundle: {cookies}")
+        bundle = int(cookies[0], 0) if cookies else 0
+        if not self.saved <= bundle <= self.sent:
+            raise Broken(f"bundle {bundle}, and the state file had {self.saved}")
+        return bundle
+
+    def check_recovery(self):
+        """Checks that a daemon without fault takes a bundle and saves it."""
+        self.wait(self.answers, "shuntctl show")
+        self.check_bundle()
+        self.wait(self.bundle, "a bundle is acknowledged")
+        if self.check_bundle() != self.acked:
+            raise Broken("the last bundle is not in force")
+        self.wait(lambda: self.saved_bundle() == self.acked, "the state file has the last bundle")
+        self.saved = self.acked
+
+    def end(self, name):
+        if self.runs():
+            self.process.send_signal(getattr(signal, f"SIG{name}"))
+        try:
+            return self.process.wait(ANSWER_MAX)
+        except subprocess.TimeoutExpired:
+            raise Broken(f"the daemon does not end by SIG{name}") from None
+
+    def log_from(self, offset):
+        with open(self.log, errors="replace") as file:
+            file.seek(offset)
+            return file.read()
+
+
+def work(daemon, seconds):
+    """Changes the daemon for a time; failures are those of the fault."""
+    end = time.monotonic() + seconds
+    step = 0
+    while time.monotonic() < end and daemon.runs():
+        step += 1
+        daemon.bundle()
+        for words in (
+            ["add-port", "br0", "n1", "type=null"],
+            ["set", f"caches.idle_ms={5000 + step}"],
+            ["del-port", "n1"],
+            ["ports"],
+        ):
+            if not daemon.runs():
+                break
+            try:
+                daemon.control(*words)
+            except subprocess.TimeoutExpired:
+                pass
+        try:
+            run(["curl", "-s", "-m", "2", "http://127.0.0.1:8080/metrics"])
+        except subprocess.TimeoutExpired:
+            pass
+
+
+class Calls:
+    """System calls that fail, from a while after the start on."""
+
+    def __init__(self, choose):
+        self.kind, calls, errors = choose.choice(CALLS)
+        self.error, self.step = choose.choice(errors), choose.choice(STEPS)
+        if self.kind == "waits":
+            # A wait that is always interrupted never ends.
+            self.step = max(self.step, 3)
+        # One call at a time shows more than all of them.
+        names = calls.split(",")
+        self.calls = ",".join(choose.sample(names, min(len(names), choose.choice([1, 3, len(names)]))))
+        self.name = f"{self.kind}: {self.calls} {self.error} 1/{self.step}"
+
+    def apply(self, daemon):
+        inject = f"inject={self.calls}:error={self.error}:when=1+{self.step}"
+        handle, self.output = tempfile.mkstemp(prefix="shunt-strace-")
+        os.close(handle)
+        command = ["strace", "-f", "-q", "-o", self.output, "-e", f"trace={self.calls}", "-e", inject]
+        for path in PATHS.get(self.kind, []):
+            command += ["-P", os.path.join(daemon.state_dir, path).rstrip("/")]
+        command += ["-p", str(daemon.process.pid)]
+        self.tracer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.3)
+        if self.tracer.poll() is not None:
+            raise Broken("strace cannot attach to the daemon")
+        work(daemon, FAULT_TIME)
+
+    def end(self, daemon):
+        self.tracer.terminate()
+        try:
+            self.tracer.wait(10)
+        except subprocess.TimeoutExpired:
+            self.tracer.kill()
+            self.tracer.wait()
+        self.count()
+
+    def count(self):
+        """Adds the number of failed calls to the name."""
+        with open(self.output) as file:
+            failed = sum("(INJECTED)" in line for line in file)
+        os.remove(self.output)
+        self.name += f", {failed} calls failed"
+
+
+class CallsAtStart(Calls):
+    """System calls that fail from the start of the daemon on."""
+
+    def __init__(self, choose):
+        super().__init__(choose)
+        self.first = choose.randint(1, 60)
+        self.name = f"at the start, from call {self.first} on, {self.name}"
+
+    def start(self, daemon):
+        handle, self.output = tempfile.mkstemp(prefix="shunt-strace-")
+        os.close(handle)
+        inject = f"inject={self.calls}:error={self.error}:when={self.first}+{self.step}"
+        # With -D the daemon is a child of this process, and its tracer is not.
+        daemon.start(before=["strace", "-D", "-f", "-q", "-o", self.output, "-e", f"trace={self.calls}", "-e", inject])
+        end = time.monotonic() + ANSWER_MAX
+        while daemon.runs() and time.monotonic() < end and not daemon.answers():
+            time.sleep(0.1)
+
+    def apply(self, daemon):
+        work(daemon, FAULT_TIME)
+
+    def end(self, daemon):
+        with open(f"/proc/{daemon.process.pid}/status") as file:
+            tracer = next(int(line.split()[1]) for line in file if line.startswith("TracerPid"))
+        if tracer:
+            # It ignores other signals; its tracees go on.
+            os.kill(tracer, signal.SIGKILL)
+        self.count()
+
+
+class FullDisk:
+    """The file system of the state file is full."""
+
+    kind = name = "full disk"
+
+    def apply(self, daemon):
+        self.path = os.path.join(daemon.state_dir, "filler")
+        with open(self.path, "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(4096))
+            except OSError:
+                pass
+        work(daemon, FAULT_TIME)
+
+    def end(self, daemon):
+        os.remove(self.path)
+
+
+class Limit:
+    """A limit of the process."""
+
+    def __init__(self, choose):
+        resource, self.kind = choose.choice([("nofile", "limit of descriptors"), ("as", "limit of memory")])
+        self.resource, self.slack = resource, choose.choice([0, 1, 4])
+        self.name = f"{self.kind}, {self.slack} more"
+
+    def apply(self, daemon):
+        pid = daemon.process.pid
+        if self.resource == "nofile":
+            used = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1 + self.slack
+        else:
+            with open(f"/proc/{pid}/statm") as file:
+                used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE") + (self.slack << 20)
+        run(["prlimit", "--pid", str(pid), f"--{self.resource}={used}:"])
+        work(daemon, FAULT_TIME)
+
+    def end(self, daemon):
+        if daemon.runs():
+            limit = "65536" if self.resource == "nofile" else "unlimited"
+            run(["prlimit", "--pid", str(daemon.process.pid), f"--{self.resource}={limit}:"])
+
+
+class ClockJump:
+    """The time of day jumps; the monotonic clock does not."""
+
+    kind = name = "clock jumps"
+
+    def __init__(self, choose):
+        self.jumps = [choose.choice(["-3650d", "-1d", "-1", "+1", "+1d", "+3650d"]) for _ in range(4)]
+        self.name = f"clock jumps {' '.join(self.jumps)}"
+
+    def environment(self, daemon):
+        self.file = os.path.join(daemon.folder, "clock")
+        with open(self.file, "w") as file:
+            file.write("+0\n")
+        return {
+            "LD_PRELOAD": FAKETIME[0],
+            "FAKETIME_TIMESTAMP_FILE": self.file,
+            "FAKETIME_NO_CACHE": "1",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+        }
+
+    def apply(self, daemon):
+        for jump in self.jumps:
+            with open(self.file, "w") as file:
+                file.write(f"{jump}\n")
+            work(daemon, FAULT_TIME / len(self.jumps))
+        if not daemon.runs():
+            raise Broken("the daemon has ended")
+
+    def end(self, daemon):
+        pass
+
+
+class Pause:
+    """The process does not run for some seconds, as in a paused virtual machine."""
+
+    kind = name = "pause"
+
+    def apply(self, daemon):
+        daemon.process.send_signal(signal.SIGSTOP)
+        time.sleep(FAULT_TIME)
+        daemon.process.send_signal(signal.SIGCONT)
+        work(daemon, 0.2)
+        if not daemon.runs():
+            raise Broken("the daemon has ended")
+
+    def end(self, daemon):
+        pass
+
+
+class Kill:
+    """The process is killed while it takes bundles."""
+
+    kind = name = "kill"
+
+    def apply(self, daemon):
+        daemon.bundle()
+        target = f"unix:{daemon.run_dir}/br0.mgmt"
+        path = os.path.join(daemon.folder, "rules.txt")
+        daemon.sent += 1
+        with open(path) as file:
+            rules = file.read().replace(f"cookie={daemon.sent - 1:#x}", f"cookie={daemon.sent:#x}")
+        with open(path, "w") as file:
+            file.write(rules)
+        client = subprocess.Popen(
+            ["ovs-ofctl", "-O", "OpenFlow13", "--bundle", "replace-flows", target, path],
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(random.random() / 20)
+        daemon.process.kill()
+        client.wait()
+
+    def end(self, daemon):
+        pass
+
+
+def faults(choose):
+    """Returns the next fault: most are failing calls, of which there are most."""
+    make = choose.choice([Calls] * 7 + [CallsAtStart] * 3 + [FullDisk, Limit, Limit, ClockJump, Pause, Kill])
+    if make is ClockJump and not FAKETIME:
+        make = Pause
+    return make(choose) if make in (Calls, CallsAtStart, Limit, ClockJump) else make()
+
+
+def round_of(daemon, fault):
+    offset = os.path.getsize(daemon.log) if os.path.exists(daemon.log) else 0
+    environment = fault.environment(daemon) if hasattr(fault, "environment") else None
+    if hasattr(fault, "start"):
+        fault.start(daemon)
+    else:
+        daemon.start(environment)
+        daemon.check_recovery()
+    try:
+        fault.apply(daemon)
+    finally:
+        fault.end(daemon)
+    time.sleep(0.1)
+    outcome = "went on"
+    may_abort = fault.kind in MAY_ABORT
+    if daemon.runs():
+        daemon.check_recovery()
+        code = daemon.end("TERM")
+        if code != 0:
+            raise Broken(f"the daemon ends with {code} by SIGTERM")
+    else:
+        code = daemon.process.returncode
+        outcome = f"ended with {code}"
+        if code == -signal.SIGABRT and not may_abort:
+            raise Broken("the daemon aborted")
+        if code == 0:
+            raise Broken("the daemon has ended without an error")
+        if code > 0 and not daemon.log_from(offset).strip():
+            raise Broken("the daemon has ended without a message")
+        if code < 0 and code not in (-signal.SIGABRT, -signal.SIGKILL):
+            raise Broken(f"the daemon ended by signal {-code}")
+    log = daemon.log_from(offset)
+    if "panicked" in log and not may_abort:
+        raise Broken("the log has a panic")
+    daemon.start()
+    daemon.check_recovery()
+    daemon.end("TERM")
+    return outcome
+
+
+def ports():
+    """Makes two cables with a host at the other end of each, and packets on them."""
+    for number in (1, 2):
+        run(["ip", "link", "add", f"p{number}", "type", "veth", "peer", "name", f"h{number}"], check=True)
+        for name in (f"p{number}", f"h{number}"):
+            run(["ip", "link", "set", name, "up"], check=True)
+    run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+SENDER = """
+import itertools, socket, time
+host = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+host.bind(("h1", 0))
+for number in itertools.count():
+    address = bytes([10, 0, number >> 8 & 255, number & 255])
+    ip = bytes.fromhex("4500001c0000400040110000") + bytes([10, 1, 0, 1]) + address
+    try:
+        host.send(bytes.fromhex("020000000002020000000001" + "0800") + ip + bytes([0, 9, 0, 9, 0, 8, 0, 0]) + bytes(18))
+    except OSError:
+        pass
+    time.sleep(0.002)
+"""
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("shuntd")
+    parser.add_argument("shuntctl")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="faults with this word in their names")
+    parser.add_argument("--keep", action="store_true", help="keep the files of a failed round")
+    options = parser.parse_args()
+    if os.environ.get("SHUNT_FAULTS") != "inside":
+        os.environ["SHUNT_FAULTS"] = "inside"
+        os.execvp("unshare", ["unshare", "--mount", "--net", sys.executable, *sys.argv])
+    ports()
+    sender = subprocess.Popen([sys.executable, "-c", SENDER])
+    folder = tempfile.mkdtemp(prefix="shunt-faults-")
+    run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=755", "faults", folder], check=True)
+    daemon = Daemon((options.shuntd, options.shuntctl), folder)
+    run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "state", daemon.state_dir], check=True)
+    choose = random.Random(options.seed)
+    end = time.monotonic() + options.seconds
+    rounds = failures = 0
+    try:
+        while time.monotonic() < end:
+            fault = faults(choose)
+            if options.only not in fault.name:
+                continue
+            rounds += 1
+            offset = os.path.getsize(daemon.log) if os.path.exists(daemon.log) else 0
+            try:
+                outcome = round_of(daemon, fault)
+                print(f"{rounds:>4} {fault.name}: {outcome}", flush=True)
+            except Exception as error:
+                failures += 1
+                print(f"{rounds:>4} {fault.name}: FAILED: {error}", flush=True)
+                if not isinstance(error, Broken):
+                    traceback.print_exc()
+                print(daemon.log_from(offset)[-6000:], flush=True)
+                if daemon.process is not None and daemon.runs():
+                    daemon.process.kill()
+                    daemon.process.wait()
+                if options.keep:
+                    shutil.copytree(folder, f"{folder}-kept", dirs_exist_ok=True)
+                break
+            if os.path.getsize(daemon.log) > 1 << 21:
+                os.truncate(daemon.log, 0)
+    finally:
+        sender.kill()
+        sender.wait()
+        run(["umount", daemon.state_dir])
+        run(["umount", folder])
+        os.rmdir(folder)
+    print(f"{rounds} rounds, {failures} failed")
+    sys.exit(1 if failures or not rounds else 0)
+
+
+if __name__ == "__main__":
+    main()
