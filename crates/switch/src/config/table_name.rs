@@ -52,7 +52,7 @@ mod tests {
     fn a_table_has_one_name() {
         let table = |number| TableId::new(number).unwrap();
         let expected = [(table(0), "classifier".to_owned()), (table(253), "a:b".to_owned())];
-        assert_eq!(names(&["0:classifier", "253:a:b"]).unwrap(), expected.into());
+        assert_eq!(names(&["0:classifier", "253:a:b"]).unwrap(), BTreeMap::from(expected));
         let long = format!("0:{}", "x".repeat(32));
         for texts in
             [&["0:a", "0:b"][..], &["254:a"], &["0:"], &["0"], &["0:a b"], &["0:a,b"], &[&long]]

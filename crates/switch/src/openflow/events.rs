@@ -3,12 +3,12 @@
 //! No event is lost, no change of the switch waits for a controller, and every queue is bounded:
 //!
 //! * Bridges and ports are added and removed one at a time. Such a request waits for room in the
-//! queue.
+//!   queue.
 //! * A port that changes several times before controllers are notified causes one notification,
-//! with its last state.
+//!   with its last state.
 //! * Removed rules stay in [`Removals`] until no packet thread uses them. The queue of the eviction
-//! thread bounds the number of waiting versions. Then the rules enter the bounded queues of the
-//! connections.
+//!   thread bounds the number of waiting versions. Then the rules enter the bounded queues of the
+//!   connections.
 
 use std::{collections::BTreeSet, sync::Arc};
 
