@@ -26,7 +26,7 @@
 //! };
 //! let (mut one, mut other) = (end(1), end(2));
 //!
-//! A cable between the two ends, for four seconds.
+//! // A cable between the two ends, for four seconds.
 //! for now in (0..4000).step_by(10).map(Duration::from_millis) {
 //!     if let Some(packet) = one.poll(0, now).packet {
 //!         other.on_packet(&packet, now)?;

@@ -43,7 +43,7 @@
 //! let mut one = switch([2, 0, 0, 0, 0, 1], LacpMode::Active);
 //! let mut other = switch([2, 0, 0, 0, 0, 2], LacpMode::Passive);
 //!
-//! A cable between the two switches, for three seconds.
+//! // A cable between the two switches, for three seconds.
 //! for now in (0..3000).step_by(100).map(Duration::from_millis) {
 //!     for (_, frame) in one.poll(now).frames {
 //!         other.on_frame(MemberId(1), &frame, now)?;

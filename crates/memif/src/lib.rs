@@ -36,7 +36,7 @@
 //! let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(&socket) };
 //! let (interface, mut workers) = MemifInterface::start(options, 1)?;
 //! let worker = &mut workers[0];
-//! A packet thread repeats these calls in a loop.
+//! // A packet thread repeats these calls in a loop.
 //! let polled = worker.receiver.receive(32, &mut LastFrame::default());
 //! let sent = worker.sender.send([&[0; 60][..]]);
 //! // No server listens at the socket yet.

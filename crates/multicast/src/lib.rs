@@ -18,7 +18,7 @@
 //! use shunt_multicast::{Membership, MembershipMessage, MembershipRecord};
 //!
 //! let group = [239, 1, 1, 1];
-//! The frame has an Ethernet header, an IPv4 header with source 10.0.0.1, and an IGMPv2 report.
+//! // An Ethernet header, an IPv4 header with source 10.0.0.1, and an IGMPv2 report.
 //! let mut frame = vec![1, 0, 0x5e, 1, 1, 1, 2, 0, 0, 0, 0, 1, 8, 0];
 //! frame.extend([0x45, 0, 0, 28, 0, 0, 0, 0, 1, 2, 0, 0, 10, 0, 0, 1]);
 //! frame.extend(group);
