@@ -2,10 +2,10 @@
 //!
 //! An entry of a forecast is *speculative* until the device has counted a packet for it.
 //!
-//! - - A speculative entry expires at the time of its forecast, instead of after
+//! - A speculative entry expires at the time of its forecast, instead of after
 //!   [`OffloadConfig::max_idle`](super::OffloadConfig::max_idle). A reading that began later must
 //!   have found no hit.
-//! - - Speculative entries are evicted first when a stage is full.
+//! - Speculative entries are evicted first when a stage is full.
 //! - A forecast is refused if little room is left (`ROOM_DIVISOR`), or if the device does not count.
 //!
 //! The agent reports the outcome to the packet thread of the forecast ([`crate::forecast`]).
