@@ -24,7 +24,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
 };
 use shunt_shared_memory::{
-    ReceivedBytes, SocketFile, receive_with_descriptors, send_with_descriptors,
+    OwnSocketFile, ReceivedBytes, receive_with_descriptors, send_with_descriptors,
 };
 
 use crate::{
@@ -103,8 +103,8 @@ impl MemifAddress {
     }
 
     /// Returns the socket file, which is removed later; `None` for an abstract socket.
-    pub(crate) fn file(&self) -> Option<SocketFile> {
-        self.abstract_name().is_none().then(|| SocketFile::new(&self.0)).flatten()
+    pub(crate) fn file(&self) -> Option<OwnSocketFile> {
+        self.abstract_name().is_none().then(|| OwnSocketFile::new(&self.0)).flatten()
     }
 }
 

@@ -9,7 +9,7 @@
 //! - [`accept_event`] accepts an eventfd of the other process.
 //! - [`LinkState`] is the state of the link to the other process, and [`PeerLog`] limits the log
 //!   lines about that process.
-//! - [`SocketFile`] removes the file of a listening socket.
+//! - [`OwnSocketFile`] removes the file of a listening socket.
 //! - [`PolledFrames`] and [`SentFrames`] are results of moving frames.
 //! - [`WakeSet`] wakes a thread that waits for events of several queues.
 //!
@@ -46,5 +46,5 @@ pub use link_state::LinkState;
 pub use mapping::{MapError, SharedMapping};
 pub use moved_frames::{PolledFrames, SendEnd, SentFrames};
 pub use peer_log::{PeerLog, PeerLogNote};
-pub use socket_file::SocketFile;
+pub use socket_file::OwnSocketFile;
 pub use wake_set::WakeSet;

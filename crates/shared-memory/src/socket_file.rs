@@ -10,7 +10,7 @@ use std::{
 ///
 /// If another file has replaced it at the path, the other file stays.
 #[derive(Debug)]
-pub struct SocketFile {
+pub struct OwnSocketFile {
     path: PathBuf,
     identity: FileIdentity,
 }
@@ -22,7 +22,7 @@ fn identity(path: &Path) -> Option<FileIdentity> {
     fs::symlink_metadata(path).ok().map(|file| (file.dev(), file.ino()))
 }
 
-impl SocketFile {
+impl OwnSocketFile {
     /// Takes ownership of the file at a path; `None` if the file does not exist.
     #[must_use]
     pub fn new(path: &Path) -> Option<Self> {
@@ -30,7 +30,7 @@ impl SocketFile {
     }
 }
 
-impl Drop for SocketFile {
+impl Drop for OwnSocketFile {
     fn drop(&mut self) {
         if identity(&self.path) == Some(self.identity) {
             // Another process may remove the file first.
@@ -50,15 +50,15 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("shunt-socket-file-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("a.sock");
-        assert!(SocketFile::new(&path).is_none());
+        assert!(OwnSocketFile::new(&path).is_none());
         let _first = UnixListener::bind(&path).unwrap();
-        let file = SocketFile::new(&path).unwrap();
+        let file = OwnSocketFile::new(&path).unwrap();
         let other = folder.join("b.sock");
         let _second = UnixListener::bind(&other).unwrap();
         fs::rename(&other, &path).unwrap();
         drop(file);
         assert!(path.exists(), "it is another file");
-        drop(SocketFile::new(&path));
+        drop(OwnSocketFile::new(&path));
         assert!(!path.exists());
         fs::remove_dir(&folder).unwrap();
     }

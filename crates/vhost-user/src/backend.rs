@@ -26,7 +26,7 @@ use nix::sys::{
     eventfd::{EfdFlags, EventFd},
     socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket},
 };
-use shunt_shared_memory::{LinkState, PeerLog, SocketFile};
+use shunt_shared_memory::{LinkState, OwnSocketFile, PeerLog};
 use tracing::{info, warn};
 
 use crate::{
@@ -66,7 +66,7 @@ pub struct Backend {
     queues: Arc<DeviceQueues>,
     stop: Arc<EventFd>,
     /// The socket file of a server.
-    _file: Option<SocketFile>,
+    _file: Option<OwnSocketFile>,
 }
 
 impl Backend {
@@ -90,7 +90,7 @@ impl Backend {
             SocketMode::Client => (ConnectionSource::Client, None),
             SocketMode::Server => {
                 let listener = listen(path)?;
-                (ConnectionSource::Server(listener), SocketFile::new(path))
+                (ConnectionSource::Server(listener), OwnSocketFile::new(path))
             }
         };
         let start = |errno: nix::Error| failed("start a device for")(errno.into());
@@ -128,7 +128,9 @@ impl Backend {
         self.link.get()
     }
 
-    /// Waits for a state of the link, for `timeout` at most; returns whether it is reached.
+    /// Waits for a state of the link; returns whether it is reached.
+    ///
+    /// The wait ends after `timeout`.
     pub fn wait_for_link(
         &self,
         timeout: Duration,

@@ -83,7 +83,9 @@ impl MessageSocket {
         self.bytes.first_chunk().map(|header| MessageHeader::parse(*header)).transpose()
     }
 
-    /// Reads a part of a message that has `whole` bytes; returns false if nothing waits.
+    /// Reads a part of a message; returns false if nothing waits.
+    ///
+    /// The message has `whole` bytes.
     fn read_part(&mut self, whole: usize, now: Instant) -> Result<bool, ProtocolError> {
         let mut part = [0; MESSAGE_MAX];
         let missing = whole.saturating_sub(self.bytes.len()).min(MESSAGE_MAX);

@@ -39,7 +39,7 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
     /// Returns the socket of the port.
     fn socket(&self) -> &Path;
 
-    /// Starts this side; returns it with the queues of each of `threads` packet threads.
+    /// Starts this side; returns it with the queues of each packet thread.
     ///
     /// Queues count in `lost` the packets that they took, and that the peer did not get.
     ///
@@ -55,7 +55,9 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
     /// Returns the reason why the link is down; `None` while it is up.
     fn down_reason(interface: &Self::Interface) -> Option<String>;
 
-    /// Waits until the link is up or down, for `timeout` at most; returns whether it is.
+    /// Waits until the link is up or down; returns whether it is.
+    ///
+    /// The wait ends after `timeout`.
     fn wait_for_link(interface: &Self::Interface, is_up: bool, timeout: Duration) -> bool;
 }
 
@@ -76,9 +78,9 @@ impl<P: SharedMemoryProtocol> SharedMemoryPort<P> {
         Self { protocol, mac: local_mac(seed), interface: None, lost: Arc::default() }
     }
 
-    /// Waits until the link is up or down, for `timeout` at most; returns whether it is.
+    /// Waits until the link is up or down; returns whether it is.
     ///
-    /// A port without queues is down.
+    /// The wait ends after `timeout`. A port without queues is down.
     pub fn wait_for_link(&self, is_up: bool, timeout: Duration) -> bool {
         match &self.interface {
             Some(interface) => P::wait_for_link(interface, is_up, timeout),

@@ -8,7 +8,7 @@ use std::{
 };
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use shunt_shared_memory::{LinkState, PeerLog, SocketFile};
+use shunt_shared_memory::{LinkState, OwnSocketFile, PeerLog};
 use tracing::info;
 
 use crate::{
@@ -70,7 +70,7 @@ struct SocketListener {
     /// Limits the log lines about refused clients.
     log: PeerLog,
     /// The file of the socket, unless the socket is abstract.
-    _file: Option<SocketFile>,
+    _file: Option<OwnSocketFile>,
 }
 
 #[derive(Debug)]

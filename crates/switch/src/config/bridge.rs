@@ -304,7 +304,7 @@ impl PortType {
         }
     }
 
-    /// Returns whether another user of the port's device would receive the same packets.
+    /// Returns whether another user of its device would receive the same packets.
     ///
     /// A TAP may have other users, because the switch has its other end.
     #[must_use]

@@ -44,7 +44,9 @@ impl DirtyLog {
     }
 }
 
-/// Maximum length of a log, in bytes: it covers the first 128 TiB of addresses of the guest.
+/// Maximum length of a log, in bytes.
+///
+/// It covers the first 128 TiB of addresses of the guest.
 const LENGTH_MAX: u64 = 4 << 30;
 
 /// Bytes of a page in the log (`VHOST_LOG_PAGE`), for every processor.
