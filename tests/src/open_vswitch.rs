@@ -71,7 +71,9 @@ impl<'a> OpenVSwitch<'a> {
         self.run("ovs-vsctl", &line.split_whitespace().collect::<Vec<_>>())
     }
 
-    /// Sends a signal to the process of the switch: `-STOP` and `-CONT` leave its links up.
+    /// Sends a signal to the process of the switch.
+    ///
+    /// `-STOP` and `-CONT` leave its links up.
     ///
     /// # Panics
     ///

@@ -276,7 +276,7 @@ fn shuntctl_adds_and_deletes_bonds() {
     assert!(until(|| hosts.reaches()), "{}", show(&daemon));
 }
 
-/// A bond that only the running switch refuses is an error of the rows of its members.
+/// The rows of members have the error of a bond that the running switch refuses.
 #[test]
 fn a_bond_with_the_key_of_another_is_refused() {
     for bench in Bench::both("bond") {

@@ -286,9 +286,9 @@ impl VersionedBridge {
         table_ids().zip(&self.stats).map(totals).collect()
     }
 
-    /// Reclaims rules that no version from `oldest` on sees, by at most `removals_max` removals.
+    /// Reclaims rules that no version from `oldest` on sees.
     ///
-    /// Returns whether no such rule is left.
+    /// Takes at most `removals_max` removals. Returns whether no such rule is left.
     pub(crate) fn reclaim_rules(&mut self, oldest: Version, removals_max: usize) -> bool {
         let mut left = removals_max;
         for table in self.tables.values_mut() {

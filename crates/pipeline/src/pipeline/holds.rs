@@ -1,4 +1,4 @@
-//! Long changes, and the reclaim of what they have ended, in bounded holds of the lock of the tables.
+//! Long changes and their reclaim, in bounded holds of the lock of the tables.
 //!
 //! A thread that waits for the tables waits for [`CHANGES_PER_HOLD`] requests or rules at most. The version
 //! in preparation is not published between two holds, so nobody sees a part of a change.
@@ -17,9 +17,9 @@ use crate::{
     update::{batch::UpdateBatch, bundle::own, modification::ModificationError},
 };
 
-/// Number of requests, or of rules that they change, under one exclusive hold of the table lock.
+/// Number of changes under one exclusive hold of the tables.
 ///
-/// As many removed rules are reclaimed under one hold.
+/// A change is a request, a rule that a request changes, or a removed rule that is reclaimed.
 const CHANGES_PER_HOLD: usize = 64;
 
 impl Pipeline {
@@ -100,9 +100,9 @@ impl Pipeline {
         Ok(self.publish(control, version, deltas))
     }
 
-    /// Changes a bridge under one exclusive hold of the tables. `None` without such a bridge.
+    /// Changes a bridge under one exclusive hold of the tables.
     ///
-    /// Threads that wait for the tables come before the next hold.
+    /// `None` without such a bridge. Threads that wait for the tables come before the next hold.
     pub(super) fn hold<T>(
         &self,
         id: BridgeId,

@@ -121,9 +121,9 @@ impl UpdateBatch {
         self.deltas.push(delta);
     }
 
-    /// Undoes some of the newest changes, at most `changes_max`. Returns whether none is left.
+    /// Undoes at most `changes_max` of the newest changes.
     ///
-    /// Then rules, groups, meters, ports and liveness of `bridge` are as before.
+    /// Returns whether none is left. Then rules, groups, meters, ports and liveness of `bridge` are as before.
     pub(crate) fn undo_some(&mut self, bridge: &mut VersionedBridge, changes_max: usize) -> bool {
         for _ in 0..changes_max {
             match self.deltas.pop() {
@@ -158,7 +158,9 @@ impl UpdateBatch {
         }
     }
 
-    /// Returns the deltas, and the number of the next new rule. No number is used twice.
+    /// Returns the deltas, and the number of the next new rule.
+    ///
+    /// No number is used twice.
     pub(crate) fn finish(self) -> (Vec<Delta>, RuleId) {
         (self.deltas, self.next_rule)
     }

@@ -68,9 +68,10 @@ impl<E: Display> ChangeLog<E> {
         Some(format!("{owner} {event}"))
     }
 
-    /// Returns a summary line for each owner with changes that had none, and ends periods that have passed.
+    /// Returns a summary line for each owner with changes that had none.
     ///
     /// A summary is due at the end of the period, or when no further change came for some seconds.
+    /// Also ends the periods that have passed.
     pub(crate) fn summaries(&mut self, now: Time) -> Vec<String> {
         let mut lines = Vec::new();
         for (owner, own) in &mut self.owners {
