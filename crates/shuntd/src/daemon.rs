@@ -107,7 +107,7 @@ enum Command {
     Nic(NicArguments),
 }
 
-/// Name of the control socket among the listening sockets.
+/// Name of the control socket in the set of listening sockets.
 const CONTROL: &str = "control";
 
 /// Maximum number of clients at a time; further connections are closed at once.
@@ -311,7 +311,7 @@ fn restrict(arguments: &Arguments) -> Result<Option<WriteRestriction>, DaemonErr
     Ok(Some(sandbox::restrict_writes(&directories)?))
 }
 
-/// The descriptors that systemd keeps: those of ports, and listening sockets.
+/// The descriptors that systemd keeps: queues of ports, and listening sockets.
 struct InheritedSockets {
     descriptors: Arc<ServiceDescriptors>,
     listening: Arc<ListeningSockets>,
@@ -327,9 +327,9 @@ impl InheritedSockets {
 /// The reason why a daemon stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StopReason {
-    /// A signal: the service manager may start the next process.
+    /// A signal: the service manager may start a next process.
     Signal,
-    /// A request of a client, which no process follows.
+    /// A request of a client, after which no next process is expected.
     Request,
 }
 
@@ -438,7 +438,7 @@ async fn serve(
     info!("shuntd: stopping");
     service_manager::notify_stopping();
     if reason == StopReason::Request || !listening.are_kept() {
-        // A daemon that starts now waits for the end of this one.
+        // Without the socket, a daemon that starts now waits for the end of this daemon.
         let _ = std::fs::remove_file(socket);
     }
     HttpService::stop(http).await;
@@ -453,7 +453,7 @@ async fn serve(
     Ok(reason)
 }
 
-/// Serves clients of the control socket until one of them stops the daemon.
+/// Serves clients of the control socket until a client stops the daemon.
 async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, stop: &Notify) {
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
@@ -468,7 +468,7 @@ async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, st
 
 /// Reloads the configuration at each SIGHUP until a signal stops the daemon.
 ///
-/// The result is logged. A reload runs beside this, so that signals are served meanwhile.
+/// The reload logs its result. It runs in its own task, so that signals are served meanwhile.
 async fn reload_until_stopped(signals: &mut Signals, reloader: &Arc<Reloader>) {
     while let Signal::Reload = signals.next().await {
         let reloader = Arc::clone(reloader);
@@ -476,7 +476,7 @@ async fn reload_until_stopped(signals: &mut Signals, reloader: &Arc<Reloader>) {
     }
 }
 
-/// Opens the control socket, or takes that of an earlier process.
+/// Opens the control socket, or takes over the socket of an earlier process.
 fn listen_for_control(listening: &ListeningSockets, path: &Path) -> io::Result<UnixListener> {
     if let Some(socket) = listening.inherited_unix(CONTROL, path) {
         return UnixListener::from_std(socket);
@@ -501,8 +501,8 @@ fn tls_identity(file: &ConfigFile) -> TlsIdentity {
 
 /// Discards stored descriptors that no port and no listener has taken.
 ///
-/// All ports must be open by then: those of the configuration, the state and the database. If the rows of
-/// a foreign database come late, this waits for `first_rows`.
+/// All ports must be open before: those of the configuration, of the state and of the database. If
+/// the rows of a foreign database arrive later, the call waits for `first_rows`.
 fn discard_unused(sockets: &InheritedSockets, first_rows: Option<oneshot::Receiver<()>>) {
     let descriptors = Arc::clone(&sockets.descriptors);
     let listening = Arc::clone(&sockets.listening);

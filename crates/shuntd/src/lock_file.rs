@@ -36,7 +36,7 @@ pub(crate) enum LockError {
 pub(crate) struct LockFile {
     path: PathBuf,
     file: File,
-    /// Set if the file stays.
+    /// Set if the file stays when the lock is released.
     is_left: bool,
 }
 
@@ -57,7 +57,7 @@ const ID_BYTES_MAX: usize = 32;
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl LockFile {
-    /// Creates and locks a file. [`Self::write_id`] must follow.
+    /// Creates and locks a file; the caller must then call [`Self::write_id`].
     ///
     /// `is_ending` returns whether the process with a given id is about to release the lock. The
     /// call then waits for the lock; it may be cancelled.
@@ -100,7 +100,9 @@ impl LockFile {
         }
     }
 
-    /// Returns the content of the file: the id of an earlier process, if it has left one.
+    /// Returns the content of the file: the process id of an earlier owner.
+    ///
+    /// It is empty if no earlier owner has left the file.
     pub(crate) fn earlier_id(&self) -> String {
         let mut text = [0; ID_BYTES_MAX];
         let length = self.file.read_at(&mut text, 0).unwrap_or_default();
@@ -110,17 +112,17 @@ impl LockFile {
 
     /// Writes the id of this process to the file.
     ///
-    /// Readers find the earlier id or this one at any time, and no empty file.
+    /// At any time, a reader finds the earlier id or this id, and never an empty file.
     pub(crate) fn write_id(&self) -> io::Result<()> {
         let mut text = format!("{}\n", std::process::id()).into_bytes();
         let length = text.len();
-        // The rest of a longer id is overwritten at once, too.
+        // All bytes of a longer earlier id are overwritten by the same write.
         text.resize(ID_BYTES_MAX, b'\n');
         self.file.write_all_at(&text, 0)?;
         self.file.set_len(length as u64)
     }
 
-    /// Leaves the file when the lock is released.
+    /// Makes the file stay when the lock is released.
     pub(crate) const fn leave(&mut self) {
         self.is_left = true;
     }

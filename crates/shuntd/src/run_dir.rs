@@ -8,12 +8,13 @@
 //! other daemons. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd`
 //! considers the file stale if the process with the id in it holds no record lock.
 //!
-//! If a service manager keeps the control socket while the daemon restarts, the pid file and the socket
-//! file stay. A client in between connects to the socket of the earlier process, and the next one answers.
-//! That one gives the file a second name, with its own id.
+//! A service manager may keep the control socket while the daemon restarts. Then the pid file and
+//! the socket file stay. A client that connects meanwhile uses the socket of the earlier process,
+//! and the next process answers. The next process adds a second file name to the socket, with its
+//! own id.
 //!
-//! Clients of `ovs-vswitchd` find the daemon as well: `ovs-vswitchd.pid` and `ovs-vswitchd.PID.ctl` are
-//! links to the own files (module [`links`](crate::run_dir_links)).
+//! Clients of `ovs-vswitchd` also find the daemon: `ovs-vswitchd.pid` and `ovs-vswitchd.PID.ctl`
+//! are links to the files of the daemon (module [`links`](crate::run_dir_links)).
 
 use std::{
     collections::BTreeSet,
@@ -58,9 +59,9 @@ pub(crate) enum ClaimError {
 /// The run directory of this process; dropping the value releases it.
 pub(crate) struct RunDir {
     socket: PathBuf,
-    /// The name of the socket for clients that have read the earlier pid file.
+    /// File name of the control socket with the process id of an earlier process.
     earlier_socket: Option<PathBuf>,
-    /// Set if the files stay for the next process.
+    /// Set if the pid file and the socket file stay for the next process.
     is_left: bool,
     /// Dropped before the lock, so that no link leads to files of another daemon.
     _links: Option<VswitchdLinks>,
@@ -70,12 +71,12 @@ pub(crate) struct RunDir {
 impl RunDir {
     /// Creates and locks the directory, unless another daemon uses it.
     ///
-    /// Waits for a daemon that ends. It may be cancelled. Socket files of `inherited` are kept: an earlier
-    /// process has passed these sockets to this one.
+    /// The call waits for a daemon that is ending. It may be cancelled. Socket files in `inherited`
+    /// are kept, because an earlier process has passed these sockets to this process.
     ///
     /// # Errors
     ///
-    /// If another daemon runs there, or the system refuses.
+    /// If another daemon uses the directory, or a system call fails.
     pub(crate) async fn claim(
         folder: &Path,
         inherited: &BTreeSet<SocketInode>,
@@ -112,7 +113,7 @@ impl RunDir {
         })
     }
 
-    /// Leaves the pid file and the control socket for the next process, which inherits the socket.
+    /// Makes the pid file and the socket file stay for the next process.
     pub(crate) const fn leave(&mut self) {
         self.is_left = true;
         self.lock.leave();
@@ -192,8 +193,8 @@ fn socket(folder: &Path, id: &str) -> PathBuf {
 
 /// Removes the control and management sockets of killed daemons.
 ///
-/// The owner of the lock knows that no other daemon runs. Sockets of `inherited` stay: those of bridges, and
-/// the control socket by the name that the pid file leads to.
+/// The caller holds the lock, so no other daemon uses the directory. Sockets in `inherited` stay:
+/// those of bridges, and the control socket under the name that the pid file leads to.
 fn remove_sockets(
     folder: &Path,
     earlier_socket: &Path,
@@ -210,16 +211,16 @@ fn remove_sockets(
     })
 }
 
-/// Gives the inherited control socket a second name; returns whether there is one.
+/// Adds a second file name to the inherited control socket; false if there is none.
 fn take_socket(earlier: &Path, own: &Path) -> io::Result<bool> {
-    // A container may give each daemon the same process id.
+    // In containers, each daemon may have the same process id.
     if earlier == own {
         return Ok(false);
     }
     match fs::hard_link(earlier, own) {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        // The file system has no second names.
+        // The file system does not support hard links.
         Err(_) => fs::rename(earlier, own).map(|()| false),
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct ControlPlane {
     pub(crate) exports: Arc<Exporters>,
     /// Counters of the IGMP and MLD messages that multicast snooping has read.
     pub(crate) multicast: MulticastCounters,
-    /// Log lines of multicast routers.
+    /// Log of multicast routers that appear and disappear.
     pub(crate) router_log: RouterLog,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,

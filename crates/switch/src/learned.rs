@@ -1,4 +1,4 @@
-//! Numbers of the tables that packets fill: MAC addresses, and multicast groups.
+//! Sizes and totals of the learned tables: MAC addresses, and multicast groups.
 
 pub use shunt_pipeline::LearnedTotals;
 
@@ -7,20 +7,20 @@ use crate::{error::SwitchError, switch::Switch};
 /// The size of the MAC table of a bridge, and the totals of its changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MacTableStatus {
-    /// Number of addresses.
+    /// Number of learned MAC addresses.
     pub entries: usize,
-    /// Maximum number of addresses.
+    /// Maximum number of learned MAC addresses.
     pub entries_max: usize,
-    /// Totals of the changes.
+    /// Totals of the changes of the table.
     pub totals: LearnedTotals,
 }
 
-/// The totals of the learned tables of all bridges.
+/// The totals of changes of the learned tables, summed over all bridges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnedTableTotals {
-    /// Totals of MAC addresses.
+    /// Totals of the changes of MAC addresses.
     pub macs: LearnedTotals,
-    /// Totals of ports of multicast groups, and of ports with multicast routers.
+    /// Totals of the changes of ports of multicast groups, and of router ports.
     pub multicast: LearnedTotals,
 }
 
@@ -39,7 +39,7 @@ impl Switch {
         })
     }
 
-    /// Returns the totals of the learned tables of all bridges.
+    /// Returns the totals of changes of the learned tables, summed over all bridges.
     #[must_use]
     pub fn learned_totals(&self) -> LearnedTableTotals {
         let ids: Vec<_> = self.control.bridges.lock().iter().map(|bridge| bridge.id).collect();

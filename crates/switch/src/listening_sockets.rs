@@ -1,13 +1,15 @@
 //! Listening sockets that outlive the process.
 //!
-//! A service manager keeps a copy of each socket while the daemon restarts ([`DescriptorStore`]). The
-//! system then queues the connections of clients, and the next process accepts them: no client is refused
-//! in between.
+//! A service manager keeps a duplicate of each socket while the daemon restarts
+//! ([`DescriptorStore`]). The kernel queues new connections of clients meanwhile, and the next
+//! process accepts them. So no client is refused during a restart.
 //!
-//! - A TCP socket is known by its address. A port that the system chooses is not kept.
-//! - A Unix socket is known by a key, and by device and inode of its file. So a file that another process
-//!   has made in its place is noticed. The inode is not reused while the socket exists.
-//! - A socket that is not wanted any more is shut down, since the copies would keep it open.
+//! - A TCP socket is identified by its address. A socket with a port that the kernel has chosen is
+//!   not kept.
+//! - A Unix socket is identified by a key, and by device and inode of its file. So the daemon
+//!   detects that another process has replaced the file. The inode is not reused while the socket
+//!   exists.
+//! - A socket that is no longer wanted is shut down, because the duplicate would keep it open.
 //!
 //! Without a service manager, sockets are opened and closed as usual.
 
@@ -34,21 +36,21 @@ use tracing::{info, warn};
 /// Device and inode of the file of a Unix socket.
 pub type SocketInode = (u64, u64);
 
-/// The listening sockets of a daemon, and those of an earlier process.
+/// The listening sockets of a daemon, including those of an earlier process.
 #[derive(Debug)]
 pub struct ListeningSockets {
     store: Arc<dyn DescriptorStore>,
-    /// Sockets that are kept, by the prefix of their names in the store.
+    /// The sockets in the store, by the prefix of their names.
     sockets: Mutex<BTreeMap<String, KeptListener>>,
 }
 
-/// A copy of a socket that the store has, too.
+/// A duplicate of a socket that is also in the store.
 #[derive(Debug)]
 struct KeptListener {
     fd: OwnedFd,
-    /// The file of a Unix socket.
+    /// The file of the socket, if it is a Unix socket.
     file: Option<SocketFile>,
-    /// Set while this process accepts connections of it.
+    /// Set while this process accepts connections on the socket.
     is_used: bool,
 }
 
@@ -59,30 +61,32 @@ struct SocketFile {
     inode: SocketInode,
 }
 
-/// Begin of the names of all listening sockets.
+/// The beginning of the names of all listening sockets in the store.
 const PREFIX: &str = "listen/";
 
-/// Begin of the names of TCP sockets.
+/// The beginning of the names of TCP sockets in the store.
 const TCP: &str = "listen/tcp/";
 
-/// Begin of the names of Unix sockets.
+/// The beginning of the names of Unix sockets in the store.
 const UNIX: &str = "listen/unix/";
 
-/// Maximum length of a key, so that its name has at most 255 bytes, the limit of systemd.
+/// Maximum length of a key in bytes.
+///
+/// The name in the store then has at most 255 bytes, the limit of systemd.
 const KEY_BYTES_MAX: usize = 200;
 
-/// Ports below it need a right.
+/// Binding a port below this number needs a privilege.
 const UNPRIVILEGED_PORT: u16 = 1024;
 
 impl Default for ListeningSockets {
-    /// Returns sockets that end with the process.
+    /// Creates a set of sockets that are closed when the process ends.
     fn default() -> Self {
         Self::new(Arc::new(NoDescriptorStore))
     }
 }
 
 impl ListeningSockets {
-    /// Takes the listening sockets that an earlier process has stored.
+    /// Takes the listening sockets that an earlier process has put into the store.
     #[must_use]
     pub fn new(store: Arc<dyn DescriptorStore>) -> Self {
         let mut sockets = BTreeMap::new();
@@ -100,15 +104,15 @@ impl ListeningSockets {
         Self { store, sockets: Mutex::new(sockets) }
     }
 
-    /// Returns whether the sockets outlive this process.
+    /// Returns whether the sockets are kept when the process ends.
     #[must_use]
     pub fn are_kept(&self) -> bool {
         self.store.is_active()
     }
 
-    /// Listens on a TCP address, with the socket of an earlier process if there is one.
+    /// Listens on a TCP address, with the socket of an earlier process if one exists.
     ///
-    /// The listener does not block.
+    /// The listener is non-blocking.
     ///
     /// # Errors
     ///
@@ -129,16 +133,18 @@ impl ListeningSockets {
         };
         let listener = listener.map_err(|error| with_remedy(error, address))?;
         listener.set_nonblocking(true)?;
-        // More clients than usual wait while the daemon restarts. The shorter queue would do.
+        // More clients than usual connect while the daemon restarts. If the call fails, the default
+        // length of the queue applies.
         let _ = listen(&listener, Backlog::MAXCONN);
-        // The system chooses another port for the next process.
+        // For port 0, the kernel chooses another port for the next process, so the socket is not
+        // kept.
         if address.port() != 0 {
             self.keep(&key, key.clone(), listener.as_fd(), None);
         }
         Ok(listener)
     }
 
-    /// Returns the TCP socket of an address that nobody uses.
+    /// Returns the unused TCP socket of an address, if the store has one.
     fn free_tcp(&self, key: &str, address: SocketAddr) -> Option<TcpListener> {
         let mut sockets = self.sockets.lock();
         let socket = sockets.get_mut(key).filter(|socket| !socket.is_used)?;
@@ -151,9 +157,9 @@ impl ListeningSockets {
         Some(listener)
     }
 
-    /// Closes sockets of a port that nobody uses, as after a change of the configuration.
+    /// Closes unused sockets with a port; returns whether there was one.
     ///
-    /// Returns whether there was one.
+    /// A socket is unused, for example, after a change of its address in the configuration.
     fn release_unused_port(&self, port: u16) -> bool {
         let end = format!("_{port}/");
         self.release_where(|key, socket| {
@@ -161,16 +167,17 @@ impl ListeningSockets {
         })
     }
 
-    /// Notes that the socket of an address was closed here, and will be opened again.
+    /// Records that this process has closed the socket of an address, to open it again.
     pub fn pause_tcp(&self, address: SocketAddr) {
         if let Some(socket) = self.sockets.lock().get_mut(&tcp_key(address)) {
             socket.is_used = false;
         }
     }
 
-    /// Closes the socket of an address for good: clients are refused from now on.
+    /// Closes the socket of an address permanently: clients are refused from now on.
     ///
-    /// It must be paused. So a socket of the same address that another part uses stays.
+    /// The socket must have been paused. So a socket of the same address that another part of the
+    /// daemon uses stays open.
     pub fn release_tcp(&self, address: SocketAddr) {
         let wanted = tcp_key(address);
         self.release_where(|key, socket| *key == wanted && !socket.is_used);
@@ -178,7 +185,7 @@ impl ListeningSockets {
 
     /// Returns the Unix socket of an earlier process, if its file is at `path`.
     ///
-    /// It is that of [`Self::keep_unix`] with the same key. It does not block.
+    /// The socket was stored by [`Self::keep_unix`] with the same key. It is non-blocking.
     #[must_use]
     pub fn inherited_unix(&self, key: &str, path: &Path) -> Option<UnixListener> {
         let wanted = unix_key(key)?;
@@ -203,7 +210,8 @@ impl ListeningSockets {
 
     /// Keeps a Unix socket with its file for the next process.
     ///
-    /// Returns whether it is kept. Then its file must stay at the end of this process.
+    /// Returns whether the socket is kept. If so, its file must not be removed when this process
+    /// ends.
     pub fn keep_unix(&self, key: &str, path: &Path, socket: BorrowedFd<'_>) -> bool {
         let (Some(key), Some(inode)) = (unix_key(key), inode(path)) else { return false };
         let name = format!("{key}{:x}-{:x}", inode.0, inode.1);
@@ -211,21 +219,21 @@ impl ListeningSockets {
         self.keep(&key, name, socket, Some(file))
     }
 
-    /// Closes a Unix socket for good, and removes its file.
+    /// Closes a Unix socket permanently, and removes its file.
     pub fn release_unix(&self, key: &str) {
         if let Some(wanted) = unix_key(key) {
             self.release_where(|key, _| *key == wanted);
         }
     }
 
-    /// Returns the files of the Unix sockets of an earlier process.
+    /// Returns the files of all Unix sockets in the store.
     #[must_use]
     pub fn files(&self) -> BTreeSet<SocketInode> {
         let sockets = self.sockets.lock();
         sockets.values().filter_map(|socket| Some(socket.file.as_ref()?.inode)).collect()
     }
 
-    /// Closes the sockets of an earlier process that this one does not use.
+    /// Closes the sockets of an earlier process that this process does not use.
     pub fn release_unused(&self) {
         self.release_where(|key, socket| {
             if !socket.is_used {
@@ -235,14 +243,14 @@ impl ListeningSockets {
         });
     }
 
-    /// Closes all sockets for good, and removes their files.
+    /// Closes all sockets permanently, and removes their files.
     ///
-    /// A daemon calls this when no other process follows.
+    /// A daemon calls this function if no next process is expected.
     pub fn release_all(&self) {
         self.release_where(|_, _| true);
     }
 
-    /// Stores a copy of a socket, if there is a store.
+    /// Stores a duplicate of a socket, if there is a store.
     fn keep(
         &self,
         key: &str,
@@ -261,12 +269,15 @@ impl ListeningSockets {
         true
     }
 
-    /// Closes the sockets for which a function returns true; returns whether there was one.
+    /// Closes the sockets for which a function returns true.
+    ///
+    /// Returns whether there was one.
     fn release_where(&self, is_released: impl Fn(&String, &KeptListener) -> bool) -> bool {
         let released: Vec<_> =
             self.sockets.lock().extract_if(.., |key, socket| is_released(key, socket)).collect();
         for (key, socket) in &released {
-            // The store has another copy, which it closes later. An error means that it listens no more.
+            // The store closes its duplicate later. An error means that the socket does not listen
+            // any more.
             let _ = shutdown(socket.fd.as_raw_fd(), Shutdown::Both);
             self.store.discard(key);
             if let Some(file) = &socket.file
@@ -279,21 +290,21 @@ impl ListeningSockets {
     }
 }
 
-/// Returns the prefix of the name of a TCP socket: names have no colon.
+/// Returns the prefix of the name of a TCP socket; a name must not have a colon.
 fn tcp_key(address: SocketAddr) -> String {
     format!("{TCP}{}/", address.to_string().replace(':', "_"))
 }
 
 /// Returns the prefix of the name of a Unix socket.
 ///
-/// `None` if its key has a character that a name must not have.
+/// `None` if the key has a character that names must not have.
 fn unix_key(key: &str) -> Option<String> {
     let is_valid = |byte: u8| byte.is_ascii_graphic() && !b":=".contains(&byte);
     let fits = key.len() <= KEY_BYTES_MAX && key.bytes().all(is_valid);
     fits.then(|| format!("{UNIX}{key}="))
 }
 
-/// Reads the name of a stored socket: its prefix, and the file of a Unix socket.
+/// Parses the name of a stored socket: its prefix, and the file of a Unix socket.
 fn read_name(name: &str) -> Option<(String, Option<SocketFile>)> {
     let Some(unix) = name.strip_prefix(UNIX) else {
         return (name.starts_with(TCP) && name.ends_with('/')).then(|| (name.to_owned(), None));
@@ -311,7 +322,7 @@ fn inode(path: &Path) -> Option<SocketInode> {
     found.file_type().is_socket().then(|| (found.dev(), found.ino()))
 }
 
-/// Adds what to do to the error of an address that needs a right.
+/// Adds a correction to the error of an address that needs a privilege.
 fn with_remedy(error: io::Error, address: SocketAddr) -> io::Error {
     if error.kind() != io::ErrorKind::PermissionDenied || address.port() >= UNPRIVILEGED_PORT {
         return error;

@@ -201,7 +201,7 @@ async fn watch_bfd(control: &ControlPlane) {
     }
 }
 
-/// Subscribes to the events of network devices, again if an earlier subscription ended.
+/// Subscribes to device events; again if an earlier subscription has ended.
 ///
 /// Without events, all ports are checked at intervals.
 fn link_events(ended: Option<&io::Error>) -> Option<LinkEvents> {

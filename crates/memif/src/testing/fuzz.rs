@@ -89,7 +89,7 @@ fn passed(kind: u8) -> Option<OwnedFd> {
         1 => EventFd::from_flags(EfdFlags::EFD_NONBLOCK).ok().map(OwnedFd::from),
         2 => ClientMemory::new(&layout).ok()?.file().try_clone_to_owned().ok(),
         3 => file(1 << 14),
-        // A sparse file, longer than all regions together may be.
+        // A sparse file that is longer than the limit for all regions together.
         _ => file(1 << 40),
     }
 }

@@ -25,7 +25,7 @@ async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
     macs.map(|macs| render::macs(&macs)).map_err(|error| with_causes(&error))
 }
 
-/// Shows the size of the table, and the totals of its changes.
+/// Shows the size of the MAC table, and the totals of its changes.
 async fn show_stats(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let name = arguments.first().map_or("", String::as_str);
     let table = methods.switch.mac_table(name).map_err(|error| with_causes(&error))?;

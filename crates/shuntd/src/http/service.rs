@@ -159,7 +159,7 @@ struct HttpServer {
     /// Permits for connections, up to the maximum number.
     places: Arc<Semaphore>,
     has_token: bool,
-    /// The sockets that outlive the process.
+    /// The listening sockets that outlive the process.
     listening: Arc<ListeningSockets>,
 }
 

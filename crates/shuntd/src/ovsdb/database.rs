@@ -44,10 +44,10 @@ impl SwitchDatabase {
         Ok(Self::Embedded { handle, changes })
     }
 
-    /// Connects to a foreign server, now or when there is one.
+    /// Connects to a foreign server; retries until the server is available.
     ///
-    /// With TLS it has the files of the configuration: a wrong row of `SSL` in the database must not
-    /// end the connection by which the row can be mended.
+    /// TLS connections use the files of the configuration. With the files in the database, a wrong
+    /// row of `SSL` would end the connection by which the row can be corrected.
     pub(super) fn foreign(remote: OvsdbRemote, tls: Option<TlsFiles>) -> Self {
         let mut config = OvsdbClientConfig::new(remote.clone(), DATABASE, TABLES.to_vec());
         config.lock = Some(LOCK.to_owned());

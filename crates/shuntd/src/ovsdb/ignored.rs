@@ -64,7 +64,7 @@ pub(super) const TABLES: [(&str, &str); 7] = [
     ("IPFIX", "IPFIX"),
 ];
 
-/// The tables with a column `status` that has a state as well.
+/// The tables of which the column `status` also contains a state.
 pub(super) const TABLES_WITH_STATE: [&str; 2] = ["Controller", "Manager"];
 
 static COLUMNS: [IgnoredColumn; 25] = [

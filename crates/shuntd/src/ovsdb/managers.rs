@@ -25,7 +25,7 @@ pub(super) struct Managers {
     server: Option<OvsdbHandle>,
     /// The key and the certificates for TLS connections with managers.
     tls: TlsIdentity,
-    /// The sockets that outlive the process.
+    /// The listening sockets that outlive the process.
     listening: Arc<ListeningSockets>,
     /// The remotes by the targets of their rows, or the reasons why there is none.
     remotes: BTreeMap<String, Result<ServerRemote, String>>,
@@ -261,7 +261,7 @@ mod tests {
         let handle = server.listen(&folder.path().join("db.sock")).unwrap().start().unwrap();
         let database = SwitchDatabase::embedded(handle.clone()).await.unwrap();
         let mut managers = Managers::new(&database, TlsIdentity::default(), Arc::default());
-        // The port is a free one: the first manager lets the system choose it.
+        // The first manager lets the kernel choose a free port, which the next managers use.
         let mut rows = handle.transaction("a manager");
         let manager = rows.insert("Manager", [("target", Datum::string("ptcp:0:127.0.0.1"))]);
         rows.insert("Open_vSwitch", [("manager_options", Datum::uuid(manager))]);

@@ -10,13 +10,13 @@ use super::desired::{DesiredBridge, NormalRule};
 pub(super) struct NormalRuleState {
     /// The present handling of the rule.
     handling: NormalRule,
-    /// Set if the daemon has added the rule.
+    /// Set if the daemon, and not an operator, has added the rule.
     is_own: bool,
     /// Reason why the rule cannot be changed, if there is one.
     refusal: Option<String>,
 }
 
-/// The rule of a bridge without controllers.
+/// The rule that the daemon adds to a bridge without controllers.
 const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
 
 impl NormalRuleState {
@@ -25,7 +25,7 @@ impl NormalRuleState {
         Self { handling: NormalRule::Kept, is_own: false, refusal: None }
     }
 
-    /// Adds or removes the rule when its handling changes.
+    /// Adds or removes the rule when its handling has changed.
     ///
     /// Between such changes, operators and controllers may change the rule. Returns the reason if
     /// the rule cannot be changed; the reason is logged once. The next call retries the change.

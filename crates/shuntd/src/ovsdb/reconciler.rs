@@ -259,7 +259,7 @@ fn is_same_port(old: &PortOptions, new: &PortOptions) -> bool {
     old == new || *new == PortOptions { number, ..old.with_runtime_keys_of(new) }
 }
 
-/// Returns the ports of a running bridge.
+/// Returns the options in force of the ports of a running bridge.
 fn running_ports(switch: &Switch, name: &str) -> Option<Vec<PortOptions>> {
     let mut bridges = switch.running_config().bridges.into_iter();
     bridges.find(|bridge| bridge.name == name).map(|bridge| bridge.ports)
@@ -359,8 +359,8 @@ async fn remove_bonds(switch: &Switch, bridge: &DesiredBridge) {
 
 /// Sets the changed bonds of a bridge.
 ///
-/// If one is refused, the others are set nevertheless. A bond with a refused change goes on as before, and
-/// the rows of its members get the error.
+/// If a bond is refused, the others are set nevertheless. A bond with a refused change keeps its
+/// old options, and the rows of its members get the error.
 async fn set_bonds(
     switch: &Switch,
     bridge: &DesiredBridge,

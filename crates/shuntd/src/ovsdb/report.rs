@@ -160,7 +160,7 @@ impl<'a> RowReport<'a> {
         self.set(table, row, "status", Datum::string_map(pairs(&entries)));
     }
 
-    /// Returns the entries in `status` for the settings of a row without effect.
+    /// Returns the entries of `status` for the settings of a row that have no effect.
     fn ignored_entries(&self, row: RowView<'_>) -> Vec<(&'a str, String)> {
         let settings = self.ignored.get(&row.uuid()).into_iter().flatten();
         let entry = |(setting, reason): (&'a String, &&'static str)| {
@@ -269,7 +269,7 @@ impl<'a> RowReport<'a> {
     }
 }
 
-/// Returns entries as pairs of borrowed texts.
+/// Returns pairs of borrowed texts for the entries.
 fn pairs<'a>(entries: &'a [(&str, String)]) -> impl Iterator<Item = (&'a str, &'a str)> {
     entries.iter().map(|(key, value)| (*key, value.as_str()))
 }

@@ -72,7 +72,7 @@ impl OvsdbService {
         let (switch, socket) = (Arc::clone(switch), options.socket.clone());
         let task = tokio::spawn(async move {
             supervised.await;
-            // No client may wait at the socket for a server that has stopped.
+            // A client that connects to the socket of a stopped server would wait forever.
             switch.listening_sockets().release_unix(&socket.to_string_lossy());
         });
         // The sender is dropped if the task ends, which is logged.
@@ -120,7 +120,8 @@ impl OvsdbService {
     }
 }
 
-/// Adds the Unix socket of the server: that of an earlier process, else a new one.
+/// Adds a Unix socket to the server:
+/// the socket of an earlier process, or a new one.
 fn listen(
     server: Server,
     path: &Path,

@@ -66,7 +66,7 @@ impl Service {
         }
     }
 
-    /// Returns all messages about the state until none has arrived for `silence`.
+    /// Returns messages about the state until none has arrived for the time `silence`.
     fn messages_until(&self, silence: Duration) -> Vec<String> {
         self.socket.set_read_timeout(Some(silence)).unwrap();
         let mut bytes = [0; 4096];
@@ -93,7 +93,7 @@ fn ready_means_that_the_configuration_is_in_force() {
     assert_eq!(service.message(), "STOPPING=1\nSTATUS=stopping\n");
     assert!(service.daemon.process.wait().unwrap().success());
     assert!(service.messages_until(Duration::from_millis(1)).is_empty());
-    // No process follows an exit.
+    // After `exit`, no next process is expected.
     let left =
         fs::read_dir(service.daemon.run_dir()).unwrap().flatten().map(|file| file.file_name());
     let left: Vec<_> = left.filter(|name| name != "notify" && name != "log").collect();

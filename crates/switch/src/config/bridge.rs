@@ -35,7 +35,7 @@ pub struct BridgeOptions {
     pub table_overflow: Overflow,
     /// Limits of particular tables, as `TABLE:RULES[:refuse|:evict]`.
     pub table_limits: Vec<String>,
-    /// Names of single tables, as `TABLE:NAME`.
+    /// Names of particular tables, as `TABLE:NAME`.
     pub table_names: Vec<String>,
     /// Seconds without a frame after which `NORMAL` forgets a MAC address; 0: 300.
     pub mac_ageing_s: u32,
@@ -388,7 +388,7 @@ impl PortType {
     }
 }
 
-/// A type that is missing in [`PortType::ALL`] does not compile.
+/// This constant does not compile if [`PortType::ALL`] lacks a type.
 const _: () = {
     let mut index = 0;
     while index < PortType::ALL.len() {

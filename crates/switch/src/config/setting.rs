@@ -313,7 +313,7 @@ impl<'a> SettingValue<'a> {
         self.number_in("a whole number")
     }
 
-    /// Parses a number of a range, which is checked later.
+    /// Parses a number; `range` describes the allowed numbers, which are checked later.
     fn number_in<T: FromStr>(self, range: &'static str) -> Result<T, SwitchError> {
         self.value.parse().map_err(|_| self.out_of_range(range))
     }

@@ -1,4 +1,4 @@
-//! Names of single tables, as text.
+//! Names of particular tables, as text.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::error::SwitchError;
 const NAME_BYTES_MAX: usize = 31;
 
 impl BridgeOptions {
-    /// Returns the names of single tables.
+    /// Returns the names of particular tables.
     ///
     /// # Errors
     ///

@@ -81,7 +81,7 @@ impl Structure {
             own.is_some_and(|own| own.members.iter().any(|name| name == member))
         };
         let leaves = |own: BridgeId, bond: &str, member: &str| own == id && !stays(bond, member);
-        // Nothing is refused from here on: the options are checked.
+        // The options were checked, so the following steps cannot be refused.
         leave_partners(&self.plane, &self.bridges, leaves).await;
         self.bridges.lock().set_options(id, after.clone())?;
         let names = |own: &BridgeOptions| {

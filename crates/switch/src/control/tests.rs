@@ -110,7 +110,7 @@ async fn start_bonded() -> Arc<ControlPlane> {
     control
 }
 
-/// A partner would aggregate the members of two bonds with one key.
+/// With one key for two bonds, a partner would aggregate members of both bonds.
 #[tokio::test]
 async fn the_key_of_another_bond_is_refused() {
     let control = start(9);
@@ -126,7 +126,7 @@ async fn the_key_of_another_bond_is_refused() {
         ..BondOptions::default()
     };
     let add = async |own: BondOptions| control.structure().await.add_bond("br0", own).await;
-    // Its key is the number of its first member, 1.
+    // The LACP key of the bond is the number of its first member, 1.
     add(bond("bond0", ["p1", "p2"], &[])).await.unwrap();
     let refused = add(bond("bond1", ["p3", "p4"], &[("p4", 1)])).await.unwrap_err().to_string();
     assert!(refused.starts_with("bond bond1: another bond has a key of its"), "{refused}");

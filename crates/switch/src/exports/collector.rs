@@ -27,10 +27,14 @@ const WAITING_MAX: usize = 8192;
 /// Number of waiting datagrams above which exporters keep further flows.
 const WAITING_HIGH: usize = WAITING_MAX / 2;
 
-/// Checks without a refusal after which the collector has a program; one is made each second.
+/// Number of checks in a row without a refusal after which the refusal has ended.
+///
+/// There is one check each second.
 const QUIET_CHECKS_AFTER_REFUSAL: u32 = 3;
 
-/// Checks without a loss after which an overflow is over, though datagrams still wait.
+/// Number of checks in a row without a loss after which an overflow has ended.
+///
+/// Datagrams may still wait then.
 const QUIET_CHECKS_AFTER_OVERFLOW: u32 = 10;
 
 /// Need of a protocol to send templates before its datagrams.
@@ -87,13 +91,13 @@ struct CollectorOverflow {
 
 /// The reports of the host of a collector that no program listens at the port.
 ///
-/// Hosts limit the rate of these reports: within a refusal, most datagrams are not refused.
+/// Hosts limit the rate of these reports, so most datagrams of a refusal are not reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct CollectorRefusal {
     is_current: bool,
-    /// Set if a datagram was refused since the last check.
+    /// Set if the refusal of a datagram was reported since the last check.
     has_refused: bool,
-    /// Set if a datagram was sent without a refusal since the last check.
+    /// Set if a datagram was sent without such a report since the last check.
     has_accepted: bool,
     /// Number of checks in a row without a refusal.
     quiet_checks: u32,
@@ -252,7 +256,9 @@ impl Collector {
         self.state.lock().refusal.has_accepted = true;
     }
 
-    /// Ends a refusal after some seconds without one. The caller checks once a second.
+    /// Ends a refusal after some checks without a report of the host.
+    ///
+    /// The caller checks once a second.
     pub(super) fn check_refusal(&self) {
         let mut state = self.state.lock();
         let CollectorRefusal { is_current, has_refused, has_accepted, .. } = state.refusal;
@@ -308,7 +314,9 @@ impl Collector {
         self.progress.notify_one();
     }
 
-    /// Logs the start and the end of an overflow of the queue. The caller checks once a second.
+    /// Logs the start and the end of an overflow of the queue.
+    ///
+    /// The caller checks once a second.
     pub(super) fn log_overflow(&self) {
         let (overflow, is_over) = {
             let mut state = self.state.lock();

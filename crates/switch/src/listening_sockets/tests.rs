@@ -1,3 +1,5 @@
+//! Tests of listening sockets with a store in memory.
+
 use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
@@ -6,7 +8,7 @@ use std::{
 
 use super::*;
 
-/// A store in memory, which outlives its users.
+/// A store in memory, which exists longer than the sockets' users.
 #[derive(Debug, Default)]
 struct MemoryStore(Mutex<BTreeMap<String, OwnedFd>>);
 
@@ -39,7 +41,7 @@ impl DescriptorStore for MemoryStore {
     }
 }
 
-/// Returns the address of a port that is free now.
+/// Returns an address with an unused port.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
@@ -48,7 +50,7 @@ fn process(store: &Arc<MemoryStore>) -> ListeningSockets {
     ListeningSockets::new(Arc::<MemoryStore>::clone(store))
 }
 
-/// Binds a Unix socket, and keeps it under its path.
+/// Binds a Unix socket, and keeps it with its path as key.
 fn bind_unix(sockets: &ListeningSockets, path: &Path) -> UnixListener {
     let listener = UnixListener::bind(path).unwrap();
     assert!(sockets.keep_unix(path.to_str().unwrap(), path, listener.as_fd()));
@@ -61,7 +63,7 @@ fn a_client_between_two_processes_waits_for_the_next() {
     let address = free_address();
     let earlier = process(&store);
     drop((earlier.listen_tcp(address).unwrap(), earlier));
-    // No process accepts now.
+    // At this time, no process accepts connections.
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"hello").unwrap();
     let next = process(&store);
@@ -80,7 +82,7 @@ fn an_address_has_one_user() {
     let error = sockets.listen_tcp(address).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     drop(first);
-    // The next one is the same socket.
+    // The next listener has the same socket.
     sockets.pause_tcp(address);
     let client = TcpStream::connect(address).unwrap();
     let again = sockets.listen_tcp(address).unwrap();
@@ -93,7 +95,7 @@ fn a_released_address_refuses_clients_and_can_be_used_again() {
     let store = Arc::<MemoryStore>::default();
     let (sockets, address) = (process(&store), free_address());
     let listener = sockets.listen_tcp(address).unwrap();
-    // A store closes its copy later than this.
+    // A service manager may close its duplicate later than the daemon.
     let _late = store.0.lock().values().next().unwrap().try_clone().unwrap();
     sockets.release_tcp(address);
     assert_eq!(store.names().len(), 1, "it is in use");
@@ -106,7 +108,7 @@ fn a_released_address_refuses_clients_and_can_be_used_again() {
     TcpListener::bind(address).unwrap();
 }
 
-/// The next process may listen on all addresses of a port in place of one.
+/// The next process may listen on all addresses of the port, instead of on one.
 #[test]
 fn an_unused_socket_makes_room_for_another_address() {
     let store = Arc::<MemoryStore>::default();
@@ -150,7 +152,7 @@ fn a_unix_socket_is_taken_over_with_its_file() {
     assert!(store.names().is_empty() && !path.exists());
 }
 
-/// A daemon that was started by hand has replaced the file meanwhile.
+/// A daemon that was started by hand has replaced the socket file.
 #[test]
 fn a_unix_socket_without_its_file_is_refused() {
     let store = Arc::<MemoryStore>::default();

@@ -67,7 +67,8 @@ impl RouterLog {
 
     /// Logs a summary for ports that had changes without a line.
     ///
-    /// It is due when no further change has come for some seconds, or when the period ends.
+    /// A summary is due when no further change has occurred for some seconds, or when the period
+    /// ends.
     pub(crate) fn add_summaries(&self, now: Time) {
         let lines = self.0.lock().summaries(now);
         lines.into_iter().for_each(|line| info!("{line}"));

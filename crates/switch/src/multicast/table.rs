@@ -25,7 +25,7 @@ pub struct MulticastEntryStatus {
 
 /// Counters of IGMP and MLD messages on bridges with multicast snooping.
 ///
-/// Their sum is the number of messages that arrived, except those that wait.
+/// The sum of the counters is the number of received messages, without those that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MulticastMessages {
     /// Messages that snooping has read.
@@ -34,7 +34,7 @@ pub struct MulticastMessages {
     pub ignored: u64,
     /// Messages that snooping has not read.
     ///
-    /// Their port received too many, or a queue was full.
+    /// Messages are lost if their port receives too many, or if a queue is full.
     pub lost: u64,
 }
 

@@ -1,7 +1,8 @@
 //! The task of multicast snooping: reads IGMP and MLD messages, and learns groups and router ports.
 //!
-//! `NORMAL` punts the messages with their port and VLAN. Ports take turns, and the messages of a turn change
-//! the multicast tables as few versions. So a host that floods messages delays those of other ports by a turn.
+//! `NORMAL` punts the messages with their port and VLAN. The task serves the ports round robin, and
+//! the messages of one round change the multicast tables in a few versions. So a host that floods
+//! messages delays the messages of other ports by at most one round.
 
 use std::{
     collections::BTreeSet,
@@ -29,21 +30,21 @@ use crate::{
     },
 };
 
-/// The messages that wait for the task.
+/// The messages that wait for the task, by port.
 pub(crate) type SnoopingInbox = FrameInbox<SnoopedFrame, MESSAGES_MAX>;
 
 /// Maximum number of waiting messages of a port.
 ///
-/// At its rate limit a port receives them in a third of a second.
+/// A port at its rate limit receives this number in a third of a second.
 const MESSAGES_MAX: usize = 64;
 
-/// The most messages of a port that are read in its turn.
+/// Maximum number of messages of a port that are read in one round.
 const MESSAGES_PER_TURN: usize = 8;
 
 /// Maximum number of group records that change the tables in one version.
 const RECORDS_AT_ONCE: usize = 256;
 
-/// A frame with a message of IGMP or MLD, and its VLAN.
+/// A frame with an IGMP or MLD message, and its VLAN.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct SnoopedFrame {
     pub(crate) vlan: u16,
@@ -73,7 +74,7 @@ impl MulticastCounters {
 
     /// Returns the number of messages that were dropped before they were read.
     ///
-    /// Too many newer messages of their port waited.
+    /// A message is dropped when too many newer messages of its port wait.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -95,12 +96,12 @@ pub(crate) async fn run_multicast(control: Arc<ControlPlane>, inbox: Arc<Snoopin
             // A host may send thousands of group records, so other tasks run in between.
             yield_now().await;
         }
-        // Also after thousands of messages without a record.
+        // This also happens after thousands of messages without a record.
         yield_now().await;
     }
 }
 
-/// Counts the messages of a port that were removed for newer ones.
+/// Counts the messages of a port that were dropped in favour of newer messages.
 fn count_lost(
     control: &ControlPlane,
     bridge: BridgeId,

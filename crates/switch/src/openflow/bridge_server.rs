@@ -37,9 +37,9 @@ pub(crate) struct BridgeServer {
     pub(crate) server: Arc<OpenFlowServer<BridgeHost>>,
     pub(crate) paused: Arc<PausedPackets>,
     pub(crate) sockets: BridgeSockets,
-    /// Socket for management clients.
+    /// Listener for management clients.
     pub(crate) _management: Option<ServerEndpoint>,
-    /// Path of this socket.
+    /// Path of the management socket.
     pub(crate) management_path: Option<PathBuf>,
     /// Number of packet-ins for which no controller was connected.
     pub(crate) no_connection: u64,
@@ -122,7 +122,7 @@ impl BridgeSockets {
         Ok(())
     }
 
-    /// Closes sockets that may be opened again.
+    /// Closes sockets that may be opened again later.
     async fn close(
         &mut self,
         server: &OpenFlowServer<BridgeHost>,
@@ -138,7 +138,7 @@ impl BridgeSockets {
         }
     }
 
-    /// Closes all sockets, since the bridge is removed.
+    /// Closes all sockets, because the bridge is being removed.
     async fn close_all(&mut self, server: &OpenFlowServer<BridgeHost>) {
         close_opened(server, std::mem::take(&mut self.0)).await;
     }
@@ -182,7 +182,7 @@ impl BridgeSocket {
     }
 }
 
-/// Closes sockets for good, and refuses clients at their addresses.
+/// Closes sockets permanently; clients at their addresses are refused.
 async fn close_opened(
     server: &OpenFlowServer<BridgeHost>,
     opened: impl IntoIterator<Item = (ControllerEndpoint, BridgeSocket)>,
@@ -196,14 +196,14 @@ async fn close_opened(
     }
 }
 
-/// Refuses clients at the address of a socket that was closed.
+/// Releases the address of a closed socket, so that clients are refused.
 fn release(server: &OpenFlowServer<BridgeHost>, endpoint: ControllerEndpoint) {
     if let ControllerEndpoint::Listen(_, address) = endpoint {
         server.host().listening.release_tcp(address);
     }
 }
 
-/// Notes that the socket of a listener was closed.
+/// Records that the socket of a listener was closed, and may be opened again.
 fn pause(server: &OpenFlowServer<BridgeHost>, endpoint: ControllerEndpoint) {
     if let ControllerEndpoint::Listen(_, address) = endpoint {
         server.host().listening.pause_tcp(address);
@@ -260,7 +260,8 @@ async fn open_socket(
     }
 }
 
-/// Opens the management socket of a bridge, or takes that of an earlier process.
+/// Opens the management socket of a bridge,
+/// or takes over that of an earlier process.
 pub(crate) async fn open_management(
     server: &OpenFlowServer<BridgeHost>,
     path: &Path,
@@ -281,7 +282,7 @@ pub(crate) async fn open_management(
 }
 
 impl BridgeServer {
-    /// Closes all sockets, since the bridge is removed.
+    /// Closes all sockets, because the bridge is being removed.
     pub(crate) async fn close(mut self) {
         self.sockets.close_all(&self.server).await;
         if let Some(path) = &self.management_path {
@@ -335,7 +336,7 @@ impl BridgeServer {
 impl Drop for BridgeServer {
     fn drop(&mut self) {
         if self.server.host().listening.are_kept() {
-            // The next process needs the file.
+            // The next process needs the socket file.
             return;
         }
         if let Some(path) = &self.management_path

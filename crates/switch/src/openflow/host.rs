@@ -189,7 +189,7 @@ impl Host for BridgeHost {
             let bridges = self.bridges.lock();
             bridges.by_id(self.bridge).map(|bridge| bridge.settings.table_names())
         };
-        // They were checked.
+        // The names were checked before.
         let mut names = names.and_then(Result::ok).unwrap_or_default();
         let tables = (0..=TableId::MAX.number()).filter_map(TableId::new);
         let features = tables.map(|table| TableFeatures {

@@ -89,7 +89,7 @@ impl OpenFlowServers {
         &self.tls
     }
 
-    /// Returns the sockets that outlive the process.
+    /// Returns the listening sockets that outlive the process.
     pub(crate) const fn listening(&self) -> &Arc<ListeningSockets> {
         &self.listening
     }

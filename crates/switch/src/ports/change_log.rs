@@ -23,12 +23,12 @@ struct LoggedOwner<E> {
     left_out: Option<LeftOut<E>>,
 }
 
-/// The changes of one owner that have no line yet.
+/// The changes of one owner that have no log line yet.
 #[derive(Debug)]
 struct LeftOut<E> {
     count: u64,
     last: E,
-    /// Times of the first and of the last change.
+    /// Times of the first and of the last of these changes.
     times: (Time, Time),
 }
 
@@ -38,9 +38,9 @@ const LINES_MAX: u32 = 40;
 /// Length of a period, which starts with the first line of an owner.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// Time without a further change after which the last change gets a line.
+/// Time without a further change after which the last change is logged.
 ///
-/// So the log soon ends with the present state.
+/// So the log soon ends with the present state of the owner.
 const QUIET: Duration = Duration::from_secs(3);
 
 impl<E> Default for ChangeLog<E> {
@@ -91,7 +91,7 @@ impl<E: Display> ChangeLog<E> {
 }
 
 impl<E> LoggedOwner<E> {
-    /// Returns the time at which the changes without a line get their summary.
+    /// Returns the time at which the summary of the changes without a line is due.
     fn summary_due(&self) -> Option<Time> {
         let (_, last) = self.left_out.as_ref()?.times;
         Some(self.end.min(last.after(QUIET)))
@@ -125,11 +125,11 @@ mod tests {
         assert_eq!(line.as_deref(), Some("bond b: member p2: LACP current waiting"));
         assert_eq!(log.line(&member("p1"), "current attached", at(30)), None);
         assert_eq!((log.deadline(), log.summaries(at(32))), (Some(at(33)), Vec::new()));
-        // The first 40 changes were over in second 3.
+        // The 40 permitted lines were used up in second 3.
         let summary = "bond b: member p1: LACP current attached after 261 more changes in 26 s";
         assert_eq!(log.summaries(at(33)), [summary]);
         assert_eq!(log.deadline(), None, "p2 has had its only line");
-        // The period goes on: no further line, and a summary at its end.
+        // The period continues: there are no further lines, and a summary at its end.
         for second in [40, 42, 58] {
             assert_eq!(log.line(&member("p1"), "current waiting", at(second)), None);
             assert_eq!(log.summaries(at(second)), [""; 0]);

@@ -1,11 +1,11 @@
 //! Received frames of a protocol that wait for its task: the newest frames of each port.
 //!
-//! A flood on one link does not displace frames of other links. Of the flooded link the newest
-//! frames are kept, because each LACPDU or BFD packet replaces the information of earlier ones, and
-//! hosts repeat reports of multicast groups.
+//! A flood on one link does not displace frames of other links. Of the flooded link, the newest
+//! frames are kept: each LACPDU or BFD packet replaces the information of earlier ones, and hosts
+//! repeat their reports of multicast groups.
 //!
-//! Each LACPDU and BFD packet has the time of its arrival. So a delay of the task does not look like
-//! silence of the partner.
+//! Each LACPDU and BFD packet has the time of its arrival. So a delay of the task does not look
+//! like silence of the partner.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -17,9 +17,9 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Time};
 use tokio::sync::Notify;
 
-/// The frames that wait, by port: at most `FRAMES_MAX` of each.
+/// The waiting frames, by port; at most `FRAMES_MAX` for each port.
 ///
-/// Only ports with the protocol have any.
+/// Packet threads add frames only for ports that use the protocol.
 #[derive(Debug)]
 pub(crate) struct FrameInbox<F = ArrivedFrame, const FRAMES_MAX: usize = PARTNER_FRAMES_MAX> {
     ports: Mutex<WaitingFrames<F>>,
@@ -46,7 +46,7 @@ pub(crate) struct ArrivedFrame {
 
 /// Maximum number of waiting frames of a partner.
 ///
-/// It sends as many LACPDUs and marker requests in a second.
+/// A partner sends at most as many LACPDUs and marker requests in a second.
 const PARTNER_FRAMES_MAX: usize = 8;
 
 impl<F, const FRAMES_MAX: usize> Default for FrameInbox<F, FRAMES_MAX> {
@@ -90,9 +90,9 @@ impl<F, const FRAMES_MAX: usize> FrameInbox<F, FRAMES_MAX> {
         mem::take(&mut *self.ports.lock())
     }
 
-    /// Takes the oldest frames of each port, at most `frames_max` of them.
+    /// Takes the oldest frames of each port, at most `frames_max` for each port.
     ///
-    /// So the ports take turns, and a port with many frames delays no other.
+    /// So the ports are served round robin, and a port with many frames does not delay other ports.
     pub(crate) fn take_turn(&self, frames_max: usize) -> WaitingFrames<F> {
         let mut ports = self.ports.lock();
         let oldest = |own: &mut PortFrames<F>| {
@@ -159,7 +159,7 @@ mod tests {
         assert!(turn(&inbox).is_empty());
     }
 
-    /// No frame is left behind, however adding and taking interleave.
+    /// Every frame is either taken or counted, however adding and taking interleave.
     #[test]
     fn each_frame_is_taken_or_counted() {
         const EACH: u32 = 2000;

@@ -134,10 +134,10 @@ pub(crate) fn check_lacp_number(
     Ok(())
 }
 
-/// Refuses a configured key of a member that another bond has as its own key.
+/// Refuses the configured LACP key of a member if another bond uses the key.
 ///
-/// A partner could aggregate members of both bonds. A bond that gets its key later avoids the configured
-/// ones (see [`other_keys`]).
+/// With equal keys, a partner could aggregate members of both bonds. A bond that gets its own key
+/// later avoids configured keys (see [`other_keys`]).
 pub(crate) fn check_lacp_keys(
     bonds: &[BondOptions],
     states: &BTreeMap<String, BondState>,

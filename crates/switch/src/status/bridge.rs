@@ -462,7 +462,7 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
         .collect()
 }
 
-/// Reason of messages of IGMP and MLD that were dropped before they were read.
+/// Drop reason of IGMP and MLD messages that were dropped before they were read.
 const SNOOPING_INBOX_FULL: &str = "snooping_inbox_full";
 
 /// Reason of packets that a device accepted and could not send.

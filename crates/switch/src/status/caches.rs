@@ -89,13 +89,14 @@ pub struct DropStatus {
     pub copied: u64,
     /// Packets accepted by transmit queues.
     pub sent: u64,
-    /// Packet-ins for controllers, and frames for LACP, BFD and multicast snooping.
+    /// Packets for controllers (packet-ins), and frames for LACP,
+    /// BFD and multicast snooping.
     pub punted: u64,
-    /// The packets for controllers by their end.
+    /// The packets for controllers, by their result.
     pub packet_ins: PuntedTotals,
     /// Messages for multicast snooping that were dropped before they were read.
     ///
-    /// Too many newer messages of their port waited.
+    /// A message is dropped when too many newer messages of its port wait.
     pub snooping_inbox_full: u64,
     /// Packets that wait for a translation.
     pub held: u64,
@@ -117,7 +118,8 @@ pub struct DropStatus {
 
 /// Numbers of packet-ins, by their result.
 ///
-/// Their sum is the number of packets punted for controllers, except those that wait.
+/// The sum is the number of packets that were punted for controllers, without those that still
+/// wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PuntedTotals {
     /// Packet-ins that were handed to all OpenFlow connections of their bridge.

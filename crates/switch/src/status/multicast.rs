@@ -12,11 +12,12 @@ pub struct MulticastStatus {
     pub multicast_groups_max: u64,
     /// Number of router ports; a port is counted once in each VLAN.
     pub router_ports: u64,
-    /// Ports that joined a group, or became router ports.
+    /// Number of ports that joined a group, or became router ports.
     pub multicast_learned: u64,
-    /// Ports that left a group, or are no router ports any more, because of their age.
+    /// Number of ports that left a group, or ceased to be router ports,
+    /// because of their age.
     pub multicast_expired: u64,
-    /// Ports that were taken out of a group because there were too many groups.
+    /// Number of ports that were removed because there were too many groups.
     pub multicast_evicted: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! LACPDUs, BFD packets, and IGMP and MLD messages use the same rings, and are passed to the inboxes of these
-//! protocols.
+//! LACPDUs, BFD packets, and IGMP and MLD messages use the same rings. They are passed to the
+//! inboxes of these protocols.
 //!
 //! Packet threads put packet-ins into bounded rings and wake the listener thread if it is parked.
 //! The listener thread passes them to an asynchronous channel. Sender and receiver never wait for
@@ -79,7 +79,7 @@ pub(crate) struct PuntReceivers {
     pub(crate) lacp_frames: Arc<FrameInbox>,
     /// Packets for the BFD sessions of ports.
     pub(crate) bfd_packets: Arc<FrameInbox>,
-    /// Messages of IGMP and MLD for multicast snooping.
+    /// IGMP and MLD messages for multicast snooping.
     pub(crate) multicast_messages: Arc<SnoopingInbox>,
 }
 

@@ -180,7 +180,7 @@ async fn messages_belong_to_the_vlan_of_their_port() {
     assert!(table(&bench.switch).is_empty());
 }
 
-/// Each message is read, ignored, or lost with a reason at its port.
+/// Each message is read, ignored, or lost; lost messages are counted at their port.
 #[tokio::test]
 async fn a_flood_of_reports_costs_no_router_its_query() {
     let bench = Bench::start(1).await;

@@ -217,7 +217,7 @@ fn a_refusal_stays_while_some_datagrams_are_refused() {
             assert!(own.collector.trouble().is_some() && own.collector.needs_templates());
             own.collector.push_templates(&[datagram(8)]);
         }
-        // Without datagrams nothing is known.
+        // A check without sent datagrams proves nothing.
         (0..20).for_each(|_| own.collector.check_refusal());
         assert!(own.collector.trouble().is_some());
         for _ in 0..3 {
@@ -228,7 +228,7 @@ fn a_refusal_stays_while_some_datagrams_are_refused() {
     });
 }
 
-/// With steady traffic the queue is never empty.
+/// With steady traffic, an overflow ends although the queue is never empty.
 #[test]
 fn an_overflow_ends_when_nothing_is_lost() {
     in_namespace(|| async {
