@@ -89,7 +89,9 @@ impl<'a> Changes<'a> {
             }
             // Packets trigger learning, and the switch expires and reclaims by itself; bundles are
             // not generated.
-            Op::LearnFrom(_) | Op::Snoop(..) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => false,
+            Op::LearnFrom(_) | Op::Snoop(..) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => {
+                false
+            }
         };
         self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
     }
