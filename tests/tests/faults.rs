@@ -1,7 +1,5 @@
 //! A daemon while the system fails: calls, disks, limits, clocks, pauses and kills.
 
-#![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
-
 use std::{
     env,
     process::{Command, Stdio},

@@ -67,14 +67,14 @@ fn top_flows(client: &mut RpcClient) -> Result<Value, CallError> {
 
 /// Shows a screen until a key ends it.
 fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Result<(), CallError> {
-    let mut terminal = ratatui::try_init().map_err(broken)?;
+    let mut terminal = ratatui::try_init().map_err(|error| broken(&error))?;
     let shown = show(client, interval, start, &mut terminal);
     ratatui::restore();
     shown
 }
 
 /// Returns the error that the terminal cannot be used.
-fn broken(error: io::Error) -> CallError {
+fn broken(error: &io::Error) -> CallError {
     CallError::Refused(format!("cannot use the terminal: {error}"))
 }
 
@@ -103,11 +103,11 @@ fn show(
                 next = start.elapsed() + interval;
             }
         }
-        terminal.draw(|frame| screen.draw(frame)).map_err(broken)?;
-        if !event::poll(next.saturating_sub(start.elapsed())).map_err(broken)? {
+        terminal.draw(|frame| screen.draw(frame)).map_err(|error| broken(&error))?;
+        if !event::poll(next.saturating_sub(start.elapsed())).map_err(|error| broken(&error))? {
             continue;
         }
-        if let Event::Key(key) = event::read().map_err(broken)?
+        if let Event::Key(key) = event::read().map_err(|error| broken(&error))?
             && key.kind == KeyEventKind::Press
         {
             let lower = screen.lower();

@@ -278,7 +278,7 @@ mod tests {
             let rows = handle.snapshot().await.unwrap();
             managers.update(&rows).await;
             let status = managers.status(&target).unwrap();
-            assert_eq!(status.entries, [("bound_port", port.clone())].into());
+            assert_eq!(status.entries, BTreeMap::from([("bound_port", port.clone())]));
             let row = manager_rows(&rows).next().unwrap();
             assert_eq!(remote_times(row).probe_interval, None);
         }
