@@ -251,14 +251,18 @@ class Calls:
         self.calls = ",".join(choose.sample(names, min(len(names), choose.choice([1, 3, len(names)]))))
         self.name = f"{self.kind}: {self.calls} {self.error} 1/{self.step}"
 
-    def apply(self, daemon):
-        inject = f"inject={self.calls}:error={self.error}:when=1+{self.step}"
+    def tracer_command(self, daemon, first):
+        """Returns the command of a tracer that makes the calls fail from the call `first` of a thread on."""
         handle, self.output = tempfile.mkstemp(prefix="shunt-strace-")
         os.close(handle)
+        inject = f"inject={self.calls}:error={self.error}:when={first}+{self.step}"
         command = ["strace", "-f", "-q", "-o", self.output, "-e", f"trace={self.calls}", "-e", inject]
         for path in PATHS.get(self.kind, []):
             command += ["-P", os.path.join(daemon.state_dir, path).rstrip("/")]
-        command += ["-p", str(daemon.process.pid)]
+        return command
+
+    def apply(self, daemon):
+        command = [*self.tracer_command(daemon, 1), "-p", str(daemon.process.pid)]
         self.tracer = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         time.sleep(0.3)
         if self.tracer.poll() is not None:
@@ -287,15 +291,12 @@ class CallsAtStart(Calls):
 
     def __init__(self, choose):
         super().__init__(choose)
-        self.first = choose.randint(1, 60)
+        self.first = choose.choice([1, 2, 3, 5, 8, 13, 21, 34])
         self.name = f"at the start, from call {self.first} on, {self.name}"
 
     def start(self, daemon):
-        handle, self.output = tempfile.mkstemp(prefix="shunt-strace-")
-        os.close(handle)
-        inject = f"inject={self.calls}:error={self.error}:when={self.first}+{self.step}"
         # With -D the daemon is a child of this process, and its tracer is not.
-        daemon.start(before=["strace", "-D", "-f", "-q", "-o", self.output, "-e", f"trace={self.calls}", "-e", inject])
+        daemon.start(before=[*self.tracer_command(daemon, self.first), "-D"])
         end = time.monotonic() + ANSWER_MAX
         while daemon.runs() and time.monotonic() < end and not daemon.answers():
             time.sleep(0.1)
@@ -304,8 +305,10 @@ class CallsAtStart(Calls):
         work(daemon, FAULT_TIME)
 
     def end(self, daemon):
-        with open(f"/proc/{daemon.process.pid}/status") as file:
-            tracer = next(int(line.split()[1]) for line in file if line.startswith("TracerPid"))
+        tracer = 0
+        if daemon.runs():
+            with open(f"/proc/{daemon.process.pid}/status") as file:
+                tracer = next(int(line.split()[1]) for line in file if line.startswith("TracerPid"))
         if tracer:
             # It ignores other signals; its tracees go on.
             os.kill(tracer, signal.SIGKILL)
