@@ -26,12 +26,21 @@ use crate::{
 /// The bit of `vlan_tci` that is set if the packet has a tag.
 const VLAN_PRESENT: u128 = 0x1000;
 
+/// The treatment of an action that uses a field that its packets may lack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbsentFields {
+    /// The request is refused.
+    Refused,
+    /// The action has no effect on packets without the field, as in OpenFlow 1.0 and in buckets.
+    Ignored,
+}
+
 /// Checks the instructions of a flow-mod.
 ///
 /// # Errors
 ///
 /// The first action that does not fit the packets that reach it.
-pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), RequestRefusal> {
+pub fn check_flow_mod(flow_mod: &FlowMod, absent: AbsentFields) -> Result<(), RequestRefusal> {
     match flow_mod.command {
         FlowModCommand::Add | FlowModCommand::Modify | FlowModCommand::ModifyStrict => {}
         FlowModCommand::Delete | FlowModCommand::DeleteStrict => return Ok(()),
@@ -42,7 +51,7 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), RequestRefusal> {
     {
         return Err(FlowModError::GotoNotUp { table, target }.into());
     }
-    let mut packet = KnownPacket::matched(&flow_mod.matching);
+    let mut packet = KnownPacket { absent, ..KnownPacket::matched(&flow_mod.matching) };
     packet.walk(&instructions.apply)?;
     packet.context = ActionContext::ActionSet;
     packet.walk(&instructions.write)
@@ -54,8 +63,11 @@ pub fn check_flow_mod(flow_mod: &FlowMod) -> Result<(), RequestRefusal> {
 ///
 /// The first action that does not fit the packets that reach it.
 pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
-    let packet =
-        KnownPacket { context: ActionContext::Bucket, ..KnownPacket::matched(&Match::any()) };
+    let packet = KnownPacket {
+        context: ActionContext::Bucket,
+        absent: AbsentFields::Ignored,
+        ..KnownPacket::matched(&Match::any())
+    };
     group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
 }
 
@@ -66,12 +78,16 @@ pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
 /// # Errors
 ///
 /// The first action that does not fit the packet.
-pub fn check_packet_out(packet_out: &PacketOut, limit: VlanLimit) -> Result<(), RequestRefusal> {
+pub fn check_packet_out(
+    packet_out: &PacketOut,
+    limit: VlanLimit,
+    absent: AbsentFields,
+) -> Result<(), RequestRefusal> {
     let mut key = FlowKey::ZERO;
     extract(&packet_out.data, limit, &mut key);
     let mut mask = FlowMask::EMPTY;
     mask.words_mut().fill(u64::MAX);
-    KnownPacket { key, mask, context: ActionContext::PacketOut }.walk(&packet_out.actions)
+    KnownPacket { key, mask, context: ActionContext::PacketOut, absent }.walk(&packet_out.actions)
 }
 
 /// The context in which actions are executed.
@@ -93,13 +109,15 @@ struct KnownPacket {
     key: FlowKey,
     mask: FlowMask,
     context: ActionContext,
+    absent: AbsentFields,
 }
 
 impl KnownPacket {
     /// Returns the known field values of the packets that `matching` matches.
     fn matched(matching: &Match) -> Self {
         let mask = FlowMask::from(matching.mask());
-        Self { key: matching.key(), mask, context: ActionContext::Rule }
+        let absent = AbsentFields::Refused;
+        Self { key: matching.key(), mask, context: ActionContext::Rule, absent }
     }
 
     fn walk(&mut self, actions: &[Action]) -> Result<(), RequestRefusal> {
@@ -205,7 +223,7 @@ impl KnownPacket {
 
     /// Checks that packets meet the prerequisites of `field`.
     fn read(&self, field: FieldId) -> Result<(), ErrorCode> {
-        let is_met = self.context == ActionContext::Bucket
+        let is_met = self.absent == AbsentFields::Ignored
             || prerequisite::is_met(field, &self.key, &self.mask);
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
@@ -215,7 +233,7 @@ impl KnownPacket {
         match field {
             // This field can match untagged packets; writing it requires a tag.
             FieldId::VlanVid | FieldId::DlVlan
-                if self.context != ActionContext::Bucket && !self.has_tag() =>
+                if self.absent == AbsentFields::Refused && !self.has_tag() =>
             {
                 Err(ErrorCode::ActionInconsistent)
             }
@@ -361,7 +379,7 @@ mod tests {
     }
 
     fn check_rule(matching: &str, instructions: Instructions) -> Result<(), ErrorCode> {
-        check_flow_mod(&FlowMod {
+        let flow_mod = FlowMod {
             command: FlowModCommand::Add,
             table: TableSelector::One(TableId::FIRST),
             matching: parse_match(matching, &NoPortNames).unwrap(),
@@ -375,8 +393,8 @@ mod tests {
             out_port: PortNo::ANY,
             out_group: RuleFilter::GROUP_ANY,
             instructions,
-        })
-        .map_err(|refusal| refusal.code())
+        };
+        check_flow_mod(&flow_mod, AbsentFields::Refused).map_err(|refusal| refusal.code())
     }
 
     fn set(field: FieldId) -> Action {
@@ -418,8 +436,8 @@ mod tests {
         let mut data = vec![0; 64];
         data[12..20].copy_from_slice(&[0x88, 0xa8, 0, 5, 0x81, 0, 0, 6]);
         let packet = PacketOut { in_port: PortNo::ANY, actions: vec![push()], data };
-        assert_eq!(check_packet_out(&packet, VlanLimit::One), Ok(()));
-        let refused = check_packet_out(&packet, VlanLimit::Two).unwrap_err();
+        assert_eq!(check_packet_out(&packet, VlanLimit::One, AbsentFields::Refused), Ok(()));
+        let refused = check_packet_out(&packet, VlanLimit::Two, AbsentFields::Refused).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::ActionTag);
     }
 

@@ -10,7 +10,7 @@ use shunt_pipeline::{
     Action, FlowModError, GroupModError, MeterModError, ModificationError, text::format_action,
 };
 
-use crate::wire::codec::{Codec, version_names};
+use crate::wire::codec::version_names;
 
 /// The wire format of an error code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +27,15 @@ pub enum ErrorNumber {
         /// The experimenter that defines the error.
         experimenter: u32,
         /// The error code within its experimenter.
+        code: u16,
+    },
+    /// `nx_vendor_error`, for errors of a vendor in OpenFlow 1.0.
+    Vendor {
+        /// The vendor that defines the error.
+        vendor: u32,
+        /// The error type.
+        kind: u16,
+        /// The error code within its type.
         code: u16,
     },
 }
@@ -92,7 +101,8 @@ error_codes! {
     BadExperimenter = standard(1, 3), "OFPBRC_BAD_EXPERIMENTER", "unknown experimenter: only ONF and Nicira are supported";
     BadExperimenterType = standard(1, 4), "OFPBRC_BAD_EXP_TYPE", "the experimenter has no such message";
     Permission = standard(1, 5), "OFPBRC_EPERM",
-        "the switch cannot send this packet-in format: request OFPPIF_STANDARD or NXPIF_NXT_PACKET_IN2";
+        "the switch has no such format: request NXPIF_STANDARD, NXPIF_NXT_PACKET_IN or NXPIF_NXT_PACKET_IN2, \
+         NXFF_OPENFLOW10 or NXFF_NXM";
     TableReserved = standard(1, 5), "OFPBRC_EPERM",
         "table 254 is reserved for the switch: use tables 0 to 253";
     BadLength = standard(1, 6), "OFPBRC_BAD_LEN", "the length is wrong for this message type";
@@ -149,11 +159,14 @@ error_codes! {
     MatchPrerequisite = standard(4, 9), "OFPBMC_BAD_PREREQ",
         "the match lacks a prerequisite of one of its fields";
     MatchDuplicate = standard(4, 10), "OFPBMC_DUP_FIELD", "the field occurs twice in the match: send it once";
+    MatchNicira = nicira(2), "NXBRC_NXM_INVALID", "the Nicira match has a wrong length, or a cookie that is not allowed here";
     FlowUnknown = standard(5, 0), "OFPFMFC_UNKNOWN", "the rule cannot be changed like this";
     FlowTableFull = standard(5, 1), "OFPFMFC_TABLE_FULL", "the table is full: delete rules first";
     FlowTableId = standard(5, 2), "OFPFMFC_BAD_TABLE_ID", "the table cannot hold rules";
     FlowOverlap = standard(5, 3), "OFPFMFC_OVERLAP", "the rule overlaps another rule of the same priority";
     FlowCommand = standard(5, 6), "OFPFMFC_BAD_COMMAND", "unknown flow-mod command";
+    FlowEmergencyTimeout = nicira(10), "OFPFMFC_BAD_EMERG_TIMEOUT",
+        "an emergency rule cannot have a timeout, and the switch has no table for such rules";
     FlowFlags = standard(5, 7), "OFPFMFC_BAD_FLAGS", "unknown flow-mod flags";
     GroupExists = standard(6, 0), "OFPGMFC_GROUP_EXISTS", "the group already exists: modify it";
     GroupInvalid = standard(6, 1), "OFPGMFC_INVALID_GROUP", "the type, id or buckets of the group are invalid";
@@ -300,6 +313,20 @@ impl From<FlowModError> for RequestRefusal {
     }
 }
 
+/// The reason why a message has no bytes in an OpenFlow version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EncodeError {
+    /// The message is longer than OpenFlow allows.
+    #[error(transparent)]
+    TooLong(#[from] TooLong),
+    /// The version has no such message.
+    #[error("OpenFlow {} has no such message: agree on another version", version_names(1 << .version))]
+    Absent {
+        /// The wire version.
+        version: u8,
+    },
+}
+
 /// A message that is longer than OpenFlow allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a message of {length} bytes is too long: the limit is {max} bytes", max = u16::MAX)]
@@ -324,14 +351,13 @@ pub enum CloseReason {
         /// The type of the message that arrived before the hello.
         kind: u8,
     },
-    /// The peer speaks no version that the switch speaks.
-    #[error(
-        "the peer speaks {offered}, the switch speaks {} only",
-        version_names(Codec::versions())
-    )]
+    /// The peer speaks no version that the bridge speaks.
+    #[error("the peer speaks {offered}, the switch speaks {own} only")]
     Version {
         /// The versions that the peer offered.
         offered: String,
+        /// The versions that the bridge accepts.
+        own: String,
     },
     /// The peer did not reply to the inactivity probe.
     #[error("the peer was idle for twice the inactivity probe of {seconds} s")]

@@ -43,10 +43,10 @@ pub mod server;
 pub mod testing;
 pub mod wire;
 
-pub use consistency::{check_flow_mod, check_group_mod, check_packet_out};
+pub use consistency::{AbsentFields, check_flow_mod, check_group_mod, check_packet_out};
 pub use error::{
-    CloseReason, ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER, RequestRefusal,
-    TooLong,
+    CloseReason, EncodeError, ErrorCode, ErrorNumber, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER,
+    RequestRefusal, TooLong,
 };
 pub use host::{Host, HostStep};
 pub use paused_packets::{PAUSED_MAX, PauseToken, PausedPackets};

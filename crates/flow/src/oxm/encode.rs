@@ -1,15 +1,38 @@
 //! Encoding of a match.
 
 use super::header::{OxmHeader, preferred};
-use crate::{FieldId, FlowKey, FlowMask, Match, field::vlan, prerequisite};
+use crate::{
+    FieldId, FlowKey, FlowMask, Match,
+    field::{Oxm, vlan},
+    prerequisite,
+};
 
 /// Appends a match to `out`, without the header and padding of `ofp_match`.
 ///
 /// Every bit of a legal match is in some entry (see [`prerequisite::is_legal`]), and
 /// [`decode_match`](super::decode_match) gives the same match back.
 pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
+    encode(matching, Numbers::Standard, out);
+}
+
+/// Appends a match to `out` as an `nx_match` without its padding.
+///
+/// Every field with a number of Nicira has that number. OpenFlow 1.0 knows no other numbers.
+/// [`decode_match`](super::decode_match) gives the same match back.
+pub fn encode_nxm_match(matching: &Match, out: &mut Vec<u8>) {
+    encode(matching, Numbers::Nicira, out);
+}
+
+/// The numbers of fields that are preferred.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Numbers {
+    Standard,
+    Nicira,
+}
+
+fn encode(matching: &Match, numbers: Numbers, out: &mut Vec<u8>) {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
-    let is_standard = has_standard_vlan(&key, &mask);
+    let is_standard = numbers == Numbers::Standard && has_standard_vlan(&key, &mask);
     let options = key.tunnel_options();
     for field in ORDER.iter().copied() {
         let speaks = match field {
@@ -20,7 +43,12 @@ pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
         let bits = mask.field(field);
         let is_present = field.tunnel_option().is_some_and(|option| options >> option & 1 == 1);
         if speaks && (bits != 0 || is_present) {
-            encode_field(field, key.field(field), Some(bits), out);
+            match numbers {
+                Numbers::Standard => {
+                    encode_field(field, key.field(field), Some(bits), out);
+                }
+                Numbers::Nicira => encode_nxm_field(field, &key, &mask, out),
+            }
         }
     }
 }
@@ -32,15 +60,29 @@ pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
 /// bits of the field.
 pub fn encode_field(field: FieldId, value: u128, mask: Option<u128>, out: &mut Vec<u8>) -> bool {
     let Some(oxm) = preferred(field) else { return false };
+    put_entry(oxm, field, (value, mask.unwrap_or(u128::MAX)), out);
+    true
+}
+
+/// Appends one entry with the number of Nicira, if the field has one.
+fn encode_nxm_field(field: FieldId, key: &FlowKey, mask: &FlowMask, out: &mut Vec<u8>) {
+    // Nicira defined a field for the whole byte of which DSCP is a part.
+    let field = if field == FieldId::IpDscp { FieldId::NwTos } else { field };
+    if let Some(oxm) = field.info().oxms.first() {
+        put_entry(*oxm, field, (key.field(field), mask.field(field)), out);
+    }
+}
+
+/// Appends one entry with a value and a mask.
+fn put_entry(oxm: Oxm, field: FieldId, (value, mask): (u128, u128), out: &mut Vec<u8>) {
     let whole = field.value_max();
-    let mask = mask.map_or(whole, |mask| mask & whole);
+    let mask = mask & whole;
     let header = OxmHeader::of(oxm, field, mask != whole);
     header.write(out);
     write_number(value & mask, header.value_len(), out);
     if header.has_mask() {
         write_number(mask, header.value_len(), out);
     }
-    true
 }
 
 fn write_number(number: u128, length: usize, out: &mut Vec<u8>) {

@@ -12,7 +12,7 @@ use super::ConnectionLimits;
 use crate::{
     error::ErrorCode,
     message::{MultipartRequest, Xid},
-    wire::{ByteReader, Codec, codec::PartHeader, header::Header},
+    wire::{ByteReader, Codec, header::Header, part_writer::PartHeader},
 };
 
 /// Minimum length of the quote in an error, in bytes (OpenFlow 1.3.5, 7.4.4).

@@ -240,7 +240,7 @@ impl BundledChange {
             }
             Message::PortMod(port_mod) => Self::Port(port_mod),
             Message::PacketOut(packet) => {
-                crate::check_packet_out(&packet, host.vlan_limit())?;
+                crate::check_packet_out(&packet, host.vlan_limit(), codec.absent_fields())?;
                 match host.check_actions(&packet.actions) {
                     // An earlier message of the bundle may add the group.
                     Ok(()) | Err(FlowModError::NoSuchGroup(_)) => {

@@ -14,7 +14,7 @@ impl Connection {
     /// Logs a request that has changed a rule, group, meter or port; ignores others.
     pub(super) fn log_change<H: Host>(&self, frame: &[u8], host: &H) {
         let is_change =
-            Header::parse(frame).is_some_and(|header| self.codec.is_lasting_change(header.kind));
+            Header::parse(frame).is_some_and(|header| self.codec.is_lasting_change(&header, frame));
         if is_change && is_enabled() {
             let (peer, bridge) = (&*self.config.peer, host.description().datapath);
             tracing::debug!(peer, "bridge {bridge}: {}", self.codec.describe(frame));

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{BundleQuota, WarningRate};
+use crate::wire::Codec;
 
 /// The kind of peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +34,10 @@ pub struct ConnectionConfig {
     pub peer: String,
     /// The kind of peer.
     pub kind: ConnectionKind,
+    /// The OpenFlow versions that the bridge accepts, bit `n` for wire version `n`.
+    ///
+    /// Versions that the switch does not speak are ignored ([`Codec::versions`]).
+    pub versions: u32,
     /// Idle time after which the peer is sent an echo request; zero disables the probe.
     ///
     /// The connection ends if no byte arrives within the same time after the request. Time in which
@@ -64,6 +69,7 @@ impl ConnectionConfig {
         Self {
             peer: peer.into(),
             kind,
+            versions: Codec::versions(),
             inactivity_probe,
             limits: ConnectionLimits::default(),
             warnings: Arc::default(),

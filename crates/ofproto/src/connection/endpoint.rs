@@ -124,8 +124,14 @@ impl Connection {
             probe: Probe::new(config.inactivity_probe, now),
             config,
         };
-        connection.reply(Xid::new(1), &Message::Hello(hello::ours()), now);
+        let hello = hello::ours(connection.versions());
+        connection.reply(Xid::new(1), &Message::Hello(hello), now);
         connection
+    }
+
+    /// Returns the versions that the bridge accepts and the switch speaks.
+    fn versions(&self) -> u32 {
+        self.config.versions & Codec::versions()
     }
 
     /// Appends received bytes, for [`Self::process`] to handle.
@@ -311,7 +317,8 @@ impl Connection {
             let message = self.codec.describe(frame);
             tracing::warn!(suppressed, "{peer}: refused {message}: {refusal}");
         });
-        self.reply(xid, &Message::Error(ErrorMessage::refuse(refusal.code(), frame)), now);
+        let number = self.codec.error_number(refusal.code());
+        self.reply(xid, &Message::Error(ErrorMessage::refuse(number, frame)), now);
     }
 
     /// Logs a warning about the peer, unless the rate limit of `kind` is reached.
@@ -390,14 +397,14 @@ impl Connection {
     /// Handles the first message, a hello, which always decodes.
     fn agree(&mut self, header: &Header, frame: &Bytes, now: Time) {
         let Ok((xid, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { return };
-        match hello::agree(hello) {
+        match hello::agree(hello, self.versions()) {
             Agreement::Agreed(codec) => {
                 self.codec = codec;
                 self.phase = Phase::Open;
                 tracing::debug!(peer = self.config.peer, "agreed on OpenFlow {codec}");
             }
-            Agreement::Incompatible { offered } => {
-                let reason = CloseReason::Version { offered };
+            Agreement::Incompatible { offered, own } => {
+                let reason = CloseReason::Version { offered, own };
                 let refusal = hello::refusal(header.version, xid, &reason.to_string());
                 self.output.send(refusal, now);
                 self.close(reason);

@@ -88,6 +88,7 @@ impl Subscription {
                 let packet = packet_in(packet, token.as_ref());
                 match self.format {
                     PacketInFormat::Standard => Message::PacketIn(packet),
+                    PacketInFormat::Nicira => Message::NiciraPacketIn(packet),
                     PacketInFormat::Nicira2 => Message::PacketIn2(packet),
                 }
             }

@@ -5,9 +5,10 @@ use crate::{
     wire::codec::{Codec, version_names},
 };
 
-/// Returns the hello of the switch.
-pub(super) fn ours() -> Hello {
-    Hello { version: Codec::NEWEST.version(), bitmap: Some(Codec::versions()) }
+/// Returns the hello of a bridge that accepts `versions`.
+pub(super) fn ours(versions: u32) -> Hello {
+    let newest = Codec::newest_of(versions).unwrap_or(Codec::NEWEST);
+    Hello { version: newest.version(), bitmap: Some(versions) }
 }
 
 /// The result of version negotiation.
@@ -19,14 +20,17 @@ pub(super) enum Agreement {
     Incompatible {
         /// The versions that the peer offered, as text.
         offered: String,
+        /// The versions that the bridge accepts, as text.
+        own: String,
     },
 }
 
-/// Selects the newest OpenFlow version that the switch and the peer offer.
-pub(super) fn agree(hello: Hello) -> Agreement {
+/// Selects the newest OpenFlow version that the bridge and the peer offer.
+pub(super) fn agree(hello: Hello, own: u32) -> Agreement {
     let versions = hello.versions();
-    let incompatible = || Agreement::Incompatible { offered: version_names(versions) };
-    Codec::newest_of(versions).map_or_else(incompatible, Agreement::Agreed)
+    let incompatible =
+        || Agreement::Incompatible { offered: version_names(versions), own: version_names(own) };
+    Codec::newest_of(versions & own).map_or_else(incompatible, Agreement::Agreed)
 }
 
 /// Encodes the error for a peer without a common version.
@@ -47,7 +51,7 @@ pub(super) fn refusal(peer_version: u8, xid: Xid, sentence: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::header::Header;
+    use crate::wire::{header::Header, v10::V10Settings};
 
     const AGREED: Agreement = Agreement::Agreed(Codec::V13);
 
@@ -58,7 +62,24 @@ mod tests {
 
     fn agreement_on(frame: &[u8]) -> Agreement {
         let Ok((_, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { panic!("a hello") };
-        agree(hello)
+        agree(hello, V13_ONLY)
+    }
+
+    /// OpenFlow 1.3 alone.
+    const V13_ONLY: u32 = 1 << 4;
+
+    fn incompatible(offered: &str) -> Agreement {
+        Agreement::Incompatible { offered: offered.to_owned(), own: "1.3".to_owned() }
+    }
+
+    #[test]
+    fn the_newest_common_version_is_chosen() {
+        let hello = Hello { version: 6, bitmap: Some(0x12) };
+        assert_eq!(agree(hello, Codec::versions()), AGREED);
+        let oldest = Agreement::Agreed(Codec::V10(V10Settings::INITIAL));
+        assert_eq!(agree(hello, 1 << 1), oldest);
+        assert_eq!(agree(Hello { version: 1, bitmap: None }, Codec::versions()), oldest);
+        assert_eq!(ours(1 << 1), Hello { version: 1, bitmap: Some(1 << 1) });
     }
 
     #[test]
@@ -72,8 +93,7 @@ mod tests {
     #[test]
     fn a_bitmap_overrides_the_header_version() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x12) }), AGREED);
-        let offered = "1.0, 1.5".to_owned();
-        let refused = Agreement::Incompatible { offered };
+        let refused = incompatible("1.0, 1.5");
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x42) }), refused);
     }
 
@@ -81,8 +101,7 @@ mod tests {
     #[test]
     fn an_empty_bitmap_is_as_no_bitmap() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), AGREED);
-        let offered = "1.0".to_owned();
-        let refused = Agreement::Incompatible { offered };
+        let refused = incompatible("1.0");
         assert_eq!(agreement(Hello { version: 1, bitmap: Some(0) }), refused);
     }
 

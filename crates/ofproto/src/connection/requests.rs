@@ -6,7 +6,7 @@ use shunt_pipeline::{FlowMod, GroupId, GroupMod, Modification, PortConfig, Time}
 use super::{
     Connection, WarningKind, change_log,
     endpoint::{Wait, WaitingRequest},
-    statistics::{self, FlowReply},
+    statistics::{self, FlowReply, FlowReplyForm},
 };
 use crate::{
     Host,
@@ -15,7 +15,7 @@ use crate::{
         BundleCommand, BundleControl, BundleFlags, FlowStatistics, GroupDescription, Message,
         MultipartReply, MultipartRequest, PortDescription, PortMod, RoleName, SwitchConfig, Xid,
     },
-    wire::{Codec, header::Header},
+    wire::{Codec, header::Header, v10::V10Settings},
 };
 
 /// Length above which a flow-mod is checked to fit into a statistics reply.
@@ -57,7 +57,10 @@ impl Connection {
         match message {
             Message::EchoRequest(payload) => self.reply(xid, &Message::EchoReply(payload), now),
             Message::FeaturesRequest => {
-                self.reply(xid, &Message::FeaturesReply(host.features()), now);
+                let has_ports = self.codec.has_ports_in_features();
+                let ports = if has_ports { host.ports() } else { Vec::new() };
+                let features = host.features();
+                self.reply(xid, &Message::FeaturesReply { features, ports }, now);
             }
             Message::QueueConfigRequest(port) => {
                 let config = statistics::queue_config(port, host)?;
@@ -73,7 +76,7 @@ impl Connection {
             }
             Message::MeterMod(meter_mod) => self.modify(meter_mod.into(), host)?,
             Message::PacketOut(packet) => {
-                crate::check_packet_out(&packet, host.vlan_limit())?;
+                crate::check_packet_out(&packet, host.vlan_limit(), self.codec.absent_fields())?;
                 host.check_actions(&packet.actions)?;
                 host.packet_out(packet);
                 self.packets_sent = true;
@@ -119,6 +122,8 @@ impl Connection {
             Message::SetAsync(config) => self.subscription.config = config,
             Message::SetPacketInFormat(format) => self.subscription.format = format,
             Message::SetControllerId(id) => self.subscription.controller_id = id,
+            Message::SetFlowFormat(format) => self.codec = self.codec.with_flow_format(format),
+            Message::FlowModTableId(is_on) => self.codec = self.codec.with_table_ids(is_on),
             Message::EchoReply(_) => {}
             Message::Error(error) => {
                 // A reply to an error could start an endless exchange of errors.
@@ -219,7 +224,14 @@ impl Connection {
         match waiting {
             WaitingRequest::Barrier(xid) => self.reply_after_packets(xid, now),
             WaitingRequest::Statistics(xid, MultipartRequest::Flow(filter)) => {
-                self.flows = Some(FlowReply::new(xid, host.rules(&filter), now, self.codec));
+                let rules = host.rules(&filter);
+                self.flows =
+                    Some(FlowReply::new(xid, FlowReplyForm::Standard, rules, now, self.codec));
+            }
+            WaitingRequest::Statistics(xid, MultipartRequest::NiciraFlow(filter)) => {
+                let rules = host.rules(&filter);
+                self.flows =
+                    Some(FlowReply::new(xid, FlowReplyForm::Nicira, rules, now, self.codec));
             }
             WaitingRequest::Statistics(xid, request) => {
                 let reply = statistics::reply(&request, host, self.codec);
@@ -260,7 +272,7 @@ pub(super) fn check_flow_mod(
     length: usize,
     codec: Codec,
 ) -> Result<(), RequestRefusal> {
-    crate::check_flow_mod(flow_mod)?;
+    crate::check_flow_mod(flow_mod, codec.absent_fields())?;
     if length <= FLOW_MOD_LONG {
         return Ok(());
     }
@@ -277,8 +289,16 @@ pub(super) fn check_flow_mod(
         matching: flow_mod.matching.clone(),
         instructions: std::sync::Arc::new(flow_mod.instructions.clone()),
     };
-    let reply = Message::MultipartReply { more: false, reply: MultipartReply::Flow(vec![entry]) };
-    codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::ActionTooMany)?;
+    // Clients of every version list the rule.
+    let v10 = Codec::V10(V10Settings::INITIAL);
+    let replies = [
+        (Codec::NEWEST, MultipartReply::Flow(vec![entry.clone()])),
+        (v10, MultipartReply::NiciraFlow(vec![entry])),
+    ];
+    for (codec, reply) in replies {
+        let reply = Message::MultipartReply { more: false, reply };
+        codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::ActionTooMany)?;
+    }
     Ok(())
 }
 

@@ -62,10 +62,12 @@ impl RoleRegistry {
     ) -> Result<RoleMessage, ErrorCode> {
         let mut board = self.lock();
         if matches!(request.role, RoleName::Master | RoleName::Slave) {
-            if board.generation.is_some_and(|known| request.generation.is_lagging(known)) {
+            let is_stale =
+                |own: Generation| board.generation.is_some_and(|known| own.is_lagging(known));
+            if request.generation.is_some_and(is_stale) {
                 return Err(ErrorCode::RoleStale);
             }
-            board.generation = Some(request.generation);
+            board.generation = request.generation.or(board.generation);
         }
         match request.role {
             RoleName::NoChange => {}
@@ -78,7 +80,7 @@ impl RoleRegistry {
         } else if request.role != RoleName::NoChange && board.master == Some(id) {
             board.master = None;
         }
-        let generation = board.generation.unwrap_or(Generation::UNDEFINED);
+        let generation = Some(board.generation.unwrap_or(Generation::UNDEFINED));
         drop(board);
         Ok(RoleMessage { role: self.role(id, *requested_role), generation })
     }

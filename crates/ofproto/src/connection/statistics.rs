@@ -15,7 +15,7 @@ use crate::{
     },
     wire::{
         Codec,
-        codec::{PartWriter, ReplyEntry},
+        part_writer::{PartWriter, ReplyEntry},
     },
 };
 
@@ -25,6 +25,8 @@ pub(super) const fn is_counted(request: &MultipartRequest) -> bool {
         request,
         MultipartRequest::Flow(_)
             | MultipartRequest::Aggregate(_)
+            | MultipartRequest::NiciraFlow(_)
+            | MultipartRequest::NiciraAggregate(_)
             | MultipartRequest::Table
             | MultipartRequest::Port(_)
             | MultipartRequest::Group(_)
@@ -43,6 +45,8 @@ pub(super) fn check(request: &MultipartRequest, host: &impl Host) -> Result<(), 
         MultipartRequest::Description
         | MultipartRequest::Flow(_)
         | MultipartRequest::Aggregate(_)
+        | MultipartRequest::NiciraFlow(_)
+        | MultipartRequest::NiciraAggregate(_)
         | MultipartRequest::Table
         | MultipartRequest::Port(_)
         | MultipartRequest::Group(_)
@@ -62,6 +66,10 @@ pub(super) fn reply(request: &MultipartRequest, host: &impl Host, codec: Codec) 
         MultipartRequest::Description => MultipartReply::Description(host.description()),
         MultipartRequest::Flow(_) => MultipartReply::Flow(Vec::new()),
         MultipartRequest::Aggregate(filter) => MultipartReply::Aggregate(aggregate(filter, host)),
+        MultipartRequest::NiciraFlow(_) => MultipartReply::NiciraFlow(Vec::new()),
+        MultipartRequest::NiciraAggregate(filter) => {
+            MultipartReply::NiciraAggregate(aggregate(filter, host))
+        }
         MultipartRequest::Table => MultipartReply::Table(host.table_statistics()),
         MultipartRequest::Port(port) => {
             let mut ports = host.port_statistics();
@@ -180,15 +188,35 @@ pub(super) fn queue_config(port: PortNo, host: &impl Host) -> Result<QueueConfig
 /// A flow statistics reply that is encoded as fast as the peer reads it.
 #[derive(Debug)]
 pub(super) struct FlowReply {
+    form: FlowReplyForm,
     rules: vec::IntoIter<Arc<Rule>>,
     writer: Option<PartWriter>,
     now: Time,
 }
 
+/// The form of flow statistics, which follows their request.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum FlowReplyForm {
+    /// `OFPMP_FLOW`.
+    Standard,
+    /// `NXST_FLOW`.
+    Nicira,
+}
+
 impl FlowReply {
-    pub(super) fn new(xid: Xid, rules: Vec<Arc<Rule>>, now: Time, codec: Codec) -> Self {
-        let writer = Some(codec.part_writer(xid, &MultipartReply::Flow(Vec::new())));
-        Self { rules: rules.into_iter(), writer, now }
+    pub(super) fn new(
+        xid: Xid,
+        form: FlowReplyForm,
+        rules: Vec<Arc<Rule>>,
+        now: Time,
+        codec: Codec,
+    ) -> Self {
+        let empty = match form {
+            FlowReplyForm::Standard => MultipartReply::Flow(Vec::new()),
+            FlowReplyForm::Nicira => MultipartReply::NiciraFlow(Vec::new()),
+        };
+        let writer = Some(codec.part_writer(xid, &empty));
+        Self { form, rules: rules.into_iter(), writer, now }
     }
 
     /// Returns the next message; `None` after the last one.
@@ -201,7 +229,11 @@ impl FlowReply {
         let Some(writer) = &mut self.writer else { return Ok(None) };
         for rule in self.rules.by_ref() {
             let statistics = FlowStatistics::of(&rule, self.now);
-            if let Some(full) = writer.push(ReplyEntry::Flow(&statistics))? {
+            let entry = match self.form {
+                FlowReplyForm::Standard => ReplyEntry::Flow(&statistics),
+                FlowReplyForm::Nicira => ReplyEntry::NiciraFlow(&statistics),
+            };
+            if let Some(full) = writer.push(entry)? {
                 return Ok(Some(full));
             }
         }

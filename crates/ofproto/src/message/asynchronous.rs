@@ -46,8 +46,8 @@ impl Generation {
 pub struct RoleMessage {
     /// The role.
     pub role: RoleName,
-    /// The generation id of the election.
-    pub generation: Generation,
+    /// The generation id of the election; `None` in OpenFlow 1.0, which has no elections.
+    pub generation: Option<Generation>,
 }
 
 /// The asynchronous messages that a role receives, one bit per reason.

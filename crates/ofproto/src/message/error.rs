@@ -1,6 +1,6 @@
 //! Error messages.
 
-use crate::error::{ErrorCode, ErrorNumber};
+use crate::error::ErrorNumber;
 
 /// `ofp_error_msg`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct ErrorMessage {
 impl ErrorMessage {
     /// Creates the error reply to `message`.
     #[must_use]
-    pub fn refuse(code: ErrorCode, message: &[u8]) -> Self {
-        Self { number: code.number(), data: message.to_vec() }
+    pub fn refuse(number: ErrorNumber, message: &[u8]) -> Self {
+        Self { number, data: message.to_vec() }
     }
 }

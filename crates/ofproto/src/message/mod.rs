@@ -35,6 +35,8 @@ pub use switch::{Features, Hello, SwitchConfig, TableMod};
 use shunt_flow::PortNo;
 use shunt_pipeline::{FlowMod, GroupMod, MeterMod};
 
+pub use crate::wire::v10::FlowFormat;
+
 /// A transaction id, which relates a reply to its request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Xid(u32);
@@ -70,7 +72,12 @@ pub enum Message {
     /// `OFPT_FEATURES_REQUEST`.
     FeaturesRequest,
     /// `OFPT_FEATURES_REPLY`.
-    FeaturesReply(Features),
+    FeaturesReply {
+        /// The features of the bridge.
+        features: Features,
+        /// The ports of the bridge, which only OpenFlow 1.0 lists here.
+        ports: Vec<PortDescription>,
+    },
     /// `OFPT_GET_CONFIG_REQUEST`.
     GetConfigRequest,
     /// `OFPT_GET_CONFIG_REPLY`.
@@ -79,6 +86,8 @@ pub enum Message {
     SetConfig(SwitchConfig),
     /// `OFPT_PACKET_IN`.
     PacketIn(PacketIn),
+    /// `NXT_PACKET_IN`.
+    NiciraPacketIn(PacketIn),
     /// `NXT_PACKET_IN2`.
     PacketIn2(PacketIn),
     /// `NXT_RESUME`: resumes a paused packet.
@@ -134,4 +143,8 @@ pub enum Message {
     SetPacketInFormat(PacketInFormat),
     /// `NXT_SET_CONTROLLER_ID`.
     SetControllerId(u16),
+    /// `NXT_SET_FLOW_FORMAT`: the form of matches in OpenFlow 1.0.
+    SetFlowFormat(FlowFormat),
+    /// `NXT_FLOW_MOD_TABLE_ID`: whether flow-mods of OpenFlow 1.0 name a table.
+    FlowModTableId(bool),
 }

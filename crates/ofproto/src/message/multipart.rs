@@ -39,6 +39,10 @@ pub enum MultipartRequest {
     TableFeatures,
     /// `OFPMP_PORT_DESC`.
     PortDescription,
+    /// `NXST_FLOW` of OpenFlow 1.0.
+    NiciraFlow(RuleFilter),
+    /// `NXST_AGGREGATE` of OpenFlow 1.0.
+    NiciraAggregate(RuleFilter),
 }
 
 /// One part of a multipart reply (`ofp_multipart_reply`).
@@ -72,6 +76,10 @@ pub enum MultipartReply {
     TableFeatures(Vec<TableFeatures>),
     /// `OFPMP_PORT_DESC`.
     PortDescription(Vec<PortDescription>),
+    /// `NXST_FLOW` of OpenFlow 1.0.
+    NiciraFlow(Vec<FlowStatistics>),
+    /// `NXST_AGGREGATE` of OpenFlow 1.0.
+    NiciraAggregate(AggregateStatistics),
 }
 
 /// `ofp_desc`. Longer strings are truncated.

@@ -3,7 +3,7 @@
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{Action, Cookie, PacketInReason, TableId};
 
-/// A packet for controllers (`ofp_packet_in`, `NXT_PACKET_IN2`).
+/// A packet for controllers (`ofp_packet_in`, `NXT_PACKET_IN`, `NXT_PACKET_IN2`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketIn {
     /// The reason for sending the packet to controllers.
@@ -30,6 +30,8 @@ pub enum PacketInFormat {
     /// `OFPT_PACKET_IN` of the agreed version.
     #[default]
     Standard,
+    /// `NXT_PACKET_IN`.
+    Nicira,
     /// `NXT_PACKET_IN2`.
     Nicira2,
 }

@@ -20,7 +20,7 @@ use crate::{
     },
     framing::Framer,
     message::{Hello, Message, Xid},
-    wire::v13,
+    wire::Codec,
 };
 
 /// A test client, a connection, and the bridge of that connection.
@@ -31,6 +31,8 @@ pub struct ConnectionHarness {
     pub host: Arc<MemoryHost>,
     /// The connection under test.
     pub connection: Connection,
+    /// The codec of the client; its settings must follow the requests of the client.
+    pub codec: Codec,
     clock: Arc<AtomicU64>,
     roles: Arc<RoleRegistry>,
     received: Framer,
@@ -53,6 +55,7 @@ impl ConnectionHarness {
         let roles = Arc::<RoleRegistry>::default();
         Self {
             connection: Connection::new(config, Arc::clone(&roles), now()),
+            codec: Codec::NEWEST,
             host: Arc::new(MemoryHost::new(now)),
             clock,
             roles,
@@ -69,12 +72,27 @@ impl ConnectionHarness {
         harness
     }
 
+    /// Like [`Self::open`], for a client that speaks one version only.
+    #[must_use]
+    pub fn open_with(kind: ConnectionKind, codec: Codec) -> Self {
+        let mut harness = Self { codec, ..Self::before_hello(kind) };
+        harness.send_hello();
+        harness
+    }
+
     /// Creates another connection to the same bridge, after the exchange of hellos.
     #[must_use]
     pub fn another(&self, kind: ConnectionKind) -> Self {
+        self.another_with(kind, Codec::NEWEST)
+    }
+
+    /// Like [`Self::another`], for a client that speaks one version only.
+    #[must_use]
+    pub fn another_with(&self, kind: ConnectionKind, codec: Codec) -> Self {
         let config = ConnectionConfig::new("another", kind);
         let mut harness = Self {
             connection: Connection::new(config, Arc::clone(&self.roles), self.host.now()),
+            codec,
             host: Arc::clone(&self.host),
             clock: Arc::clone(&self.clock),
             roles: Arc::clone(&self.roles),
@@ -87,7 +105,8 @@ impl ConnectionHarness {
 
     /// Sends a hello and reads the hello of the switch.
     pub fn send_hello(&mut self) {
-        self.send(&Message::Hello(Hello { version: v13::VERSION, bitmap: None }));
+        let version = self.codec.version();
+        self.send(&Message::Hello(Hello { version, bitmap: Some(1 << version) }));
         self.replies();
     }
 
@@ -100,7 +119,7 @@ impl ConnectionHarness {
     pub fn send(&mut self, message: &Message) -> Xid {
         self.last_xid += 1;
         let xid = Xid::new(self.last_xid);
-        self.send_bytes(&v13::encode(xid, message).expect("the message fits"));
+        self.send_bytes(&self.codec.encode(xid, message).expect("the message fits"));
         xid
     }
 
@@ -136,7 +155,7 @@ impl ConnectionHarness {
     #[expect(clippy::expect_used, reason = "the switch sends valid messages")]
     pub fn replies(&mut self) -> Vec<(Xid, Message)> {
         let frames = self.reply_frames();
-        frames.iter().map(|frame| v13::decode(frame).expect("a message")).collect()
+        frames.iter().map(|frame| self.codec.decode(frame).expect("a message")).collect()
     }
 
     /// Like [`Self::replies`], but returns raw frames.

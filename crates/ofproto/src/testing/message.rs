@@ -53,8 +53,11 @@ fn any_session_message() -> impl Strategy<Value = Message> {
         select(vec![RoleName::NoChange, RoleName::Equal, RoleName::Master, RoleName::Slave]),
         any::<u64>(),
     )
-        .prop_map(|(role, generation)| RoleMessage { role, generation: Generation(generation) });
-    let formats = vec![PacketInFormat::Standard, PacketInFormat::Nicira2];
+        .prop_map(|(role, generation)| RoleMessage {
+            role,
+            generation: Some(Generation(generation)),
+        });
+    let formats = vec![PacketInFormat::Standard, PacketInFormat::Nicira, PacketInFormat::Nicira2];
     prop_oneof![
         hello,
         error,
@@ -67,7 +70,7 @@ fn any_session_message() -> impl Strategy<Value = Message> {
             Message::BarrierReply,
             Message::GetAsyncRequest,
         ]),
-        any_features().prop_map(Message::FeaturesReply),
+        any_features().prop_map(|features| Message::FeaturesReply { features, ports: Vec::new() }),
         any::<u16>().prop_map(|miss_send_len| Message::SetConfig(SwitchConfig { miss_send_len })),
         role.clone().prop_map(Message::RoleRequest),
         role.prop_map(Message::RoleReply),
@@ -105,6 +108,7 @@ fn any_async() -> impl Strategy<Value = AsyncConfig> {
 fn any_packet_message() -> impl Strategy<Value = Message> {
     prop_oneof![
         any_packet_in().prop_map(Message::PacketIn),
+        any_packet_in().prop_map(Message::NiciraPacketIn),
         any_packet_in2().prop_map(Message::PacketIn2),
         any_packet_in2().prop_map(Message::Resume),
         any_packet_out().prop_map(Message::PacketOut),
@@ -249,6 +253,7 @@ fn any_flags() -> impl Strategy<Value = FlowFlags> {
             reset_counts,
             no_packet_counts,
             no_byte_counts,
+            modify_or_add: false,
         }
     })
 }

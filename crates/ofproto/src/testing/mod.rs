@@ -8,6 +8,8 @@ mod host;
 mod message;
 
 pub use action::{any_action_set, any_actions, any_instructions, any_table};
+#[cfg(test)]
+pub(crate) use fuzz::ALL_SETTINGS;
 pub use fuzz::fuzz_openflow;
 pub use group::{any_group_mod, any_meter_mod};
 pub use harness::ConnectionHarness;

@@ -2,36 +2,38 @@
 //!
 //! A connection holds the [`Codec`] on which both hellos agreed, and calls it for everything that
 //! depends on the wire format. To add OpenFlow 1.5, write `wire/v15` beside [`v13`], add a variant
-//! and an entry in [`Codec::ALL`], and complete the matches of this file. Two files of the
-//! connection use the multipart types that this file exports, [`PartHeader`], [`PartWriter`] and
-//! [`ReplyEntry`]. These types are those of [`v13`], so `connection/assembly.rs` and
-//! `connection/statistics.rs` change too.
+//! and an entry in [`Codec::ALL`], and complete the matches of this file.
 
 use std::fmt;
 
 use bytes::Bytes;
 use shunt_pipeline::{PacketInReason, RemovedReason};
 
-pub(crate) use super::v13::multipart::{PartHeader, PartWriter, ReplyEntry};
 use super::{
     ByteReader,
+    header::Header,
+    part_writer::{self, PartHeader, PartWriter, ReplyEntry},
+    v10::{self, FlowFormat, V10Settings},
     v13::{self, multipart},
 };
 use crate::{
-    error::{ErrorCode, TooLong},
+    AbsentFields,
+    error::{EncodeError, ErrorCode, ErrorNumber},
     message::{Message, MultipartReply, MultipartRequest, PortStatusReason, Xid},
 };
 
 /// Reads and writes the messages of one OpenFlow version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Codec {
+    /// OpenFlow 1.0.0, with the forms that the client chose.
+    V10(V10Settings),
     /// OpenFlow 1.3.5.
     V13,
 }
 
 impl Codec {
     /// Every version that the switch speaks, the newest first.
-    pub const ALL: &[Self] = &[Self::V13];
+    pub const ALL: &[Self] = &[Self::V13, Self::V10(V10Settings::INITIAL)];
 
     /// The newest version.
     ///
@@ -54,6 +56,7 @@ impl Codec {
     #[must_use]
     pub const fn version(self) -> u8 {
         match self {
+            Self::V10(_) => v10::VERSION,
             Self::V13 => v13::VERSION,
         }
     }
@@ -65,6 +68,7 @@ impl Codec {
     /// The error to send to the peer if the message is malformed or of another version.
     pub fn decode(self, frame: &[u8]) -> Result<(Xid, Message), ErrorCode> {
         match self {
+            Self::V10(settings) => v10::decode(frame, settings),
             Self::V13 => v13::decode(frame),
         }
     }
@@ -73,9 +77,11 @@ impl Codec {
     ///
     /// # Errors
     ///
-    /// [`TooLong`] if the message does not fit into the 16-bit length of its header.
-    pub fn encode(self, xid: Xid, message: &Message) -> Result<Vec<u8>, TooLong> {
+    /// The message does not exist in this version, or does not fit into the 16-bit length of its
+    /// header.
+    pub fn encode(self, xid: Xid, message: &Message) -> Result<Vec<u8>, EncodeError> {
         match self {
+            Self::V10(settings) => v10::encode(xid, message, settings),
             Self::V13 => v13::encode(xid, message),
         }
     }
@@ -83,7 +89,50 @@ impl Codec {
     /// Returns a short text of a message for the log; the message may be malformed.
     pub(crate) fn describe(self, frame: &[u8]) -> String {
         match self {
+            Self::V10(settings) => v10::describe(frame, settings),
             Self::V13 => v13::describe(frame),
+        }
+    }
+
+    /// Returns the wire numbers of an error.
+    pub(crate) const fn error_number(self, code: ErrorCode) -> ErrorNumber {
+        match self {
+            Self::V10(_) => v10::error_number(code),
+            Self::V13 => code.number(),
+        }
+    }
+
+    /// Returns whether a features reply lists the ports of the bridge.
+    pub(crate) const fn has_ports_in_features(self) -> bool {
+        match self {
+            Self::V10(_) => true,
+            Self::V13 => false,
+        }
+    }
+
+    /// Returns the treatment of an action for a field that its packets lack.
+    ///
+    /// OpenFlow 1.0 has no error for such an action, and Open vSwitch accepts it.
+    pub(crate) const fn absent_fields(self) -> AbsentFields {
+        match self {
+            Self::V10(_) => AbsentFields::Ignored,
+            Self::V13 => AbsentFields::Refused,
+        }
+    }
+
+    /// Returns the codec after the client chose a form of matches.
+    pub(crate) const fn with_flow_format(self, flow_format: FlowFormat) -> Self {
+        match self {
+            Self::V10(settings) => Self::V10(V10Settings { flow_format, ..settings }),
+            Self::V13 => self,
+        }
+    }
+
+    /// Returns the codec after the client chose whether flow-mods name a table.
+    pub(crate) const fn with_table_ids(self, has_table_ids: bool) -> Self {
+        match self {
+            Self::V10(settings) => Self::V10(V10Settings { has_table_ids, ..settings }),
+            Self::V13 => self,
         }
     }
 
@@ -92,29 +141,43 @@ impl Codec {
         self,
         xid: Xid,
         reply: &MultipartReply,
-    ) -> Result<Vec<Vec<u8>>, TooLong> {
-        match self {
-            Self::V13 => multipart::encode_reply(xid, reply),
-        }
+    ) -> Result<Vec<Vec<u8>>, EncodeError> {
+        part_writer::encode_reply(self, xid, reply)
     }
 
     /// Begins a multipart reply of the kind of `reply`, to be written entry by entry.
     pub(crate) fn part_writer(self, xid: Xid, reply: &MultipartReply) -> PartWriter {
+        PartWriter::new(self, xid, reply)
+    }
+
+    /// Begins one message of a multipart reply, without entries.
+    pub(super) fn begin_reply(self, xid: Xid, reply: &MultipartReply) -> Vec<u8> {
         match self {
-            Self::V13 => PartWriter::new(xid, reply),
+            Self::V10(_) => v10::begin_reply(xid, reply),
+            Self::V13 => multipart::begin_reply(xid, reply),
         }
     }
 
-    /// Returns whether a message of type `kind` changes rules, groups, meters or ports.
-    pub(crate) const fn is_lasting_change(self, kind: u8) -> bool {
+    /// Writes an entry of a multipart reply.
+    pub(super) fn put_entry(self, out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
         match self {
-            Self::V13 => v13::is_lasting_change(kind),
+            Self::V10(_) => v10::put_entry(out, entry),
+            Self::V13 => multipart::put_entry(out, entry),
+        }
+    }
+
+    /// Returns whether a message changes rules, groups, meters or ports.
+    pub(crate) fn is_lasting_change(self, header: &Header, frame: &[u8]) -> bool {
+        match self {
+            Self::V10(_) => v10::is_lasting_change(header.kind, frame),
+            Self::V13 => v13::is_lasting_change(header.kind),
         }
     }
 
     /// Returns whether only a switch sends messages of type `kind`.
     pub(crate) const fn is_from_switch(self, kind: u8) -> bool {
         match self {
+            Self::V10(_) => v10::is_from_switch(kind),
             Self::V13 => v13::is_from_switch(kind),
         }
     }
@@ -122,6 +185,7 @@ impl Codec {
     /// Returns whether messages of type `kind` are multipart requests.
     pub(crate) const fn is_multipart_request(self, kind: u8) -> bool {
         match self {
+            Self::V10(_) => kind == v10::STATS_REQUEST,
             Self::V13 => kind == v13::MULTIPART_REQUEST,
         }
     }
@@ -132,6 +196,7 @@ impl Codec {
         body: &mut ByteReader<'_>,
     ) -> Result<PartHeader, ErrorCode> {
         match self {
+            Self::V10(_) => v10::read_part_header(body),
             Self::V13 => multipart::read_part_header(body),
         }
     }
@@ -143,6 +208,7 @@ impl Codec {
         body: &mut ByteReader<'_>,
     ) -> Result<MultipartRequest, ErrorCode> {
         match self {
+            Self::V10(_) => v10::read_request(kind, body),
             Self::V13 => multipart::read_request(kind, body),
         }
     }
@@ -150,13 +216,16 @@ impl Codec {
     /// Returns the message that a decoded bundle-add message carries, with its header.
     pub(crate) fn bundled_message(self, bundle_add: &Bytes) -> Bytes {
         match self {
-            Self::V13 => v13::bundled_message(bundle_add),
+            // Bundle messages have the same form in every version that has them.
+            Self::V10(_) | Self::V13 => v13::bundled_message(bundle_add),
         }
     }
 
     /// Returns the standard actions (`ofp_action_type`) that the switch executes.
     pub(crate) const fn standard_actions(self) -> &'static [u16] {
         match self {
+            // Only group features list actions, and OpenFlow 1.0 has no groups.
+            Self::V10(_) => &[],
             Self::V13 => &v13::STANDARD_ACTIONS,
         }
     }
@@ -164,21 +233,24 @@ impl Codec {
     /// Returns the number of a packet-in reason and its bit in asynchronous masks.
     pub(crate) const fn packet_in_reason(self, reason: PacketInReason) -> u8 {
         match self {
-            Self::V13 => v13::packet_in_reason(reason),
+            // The numbers are the same.
+            Self::V10(_) | Self::V13 => v13::packet_in_reason(reason),
         }
     }
 
     /// Returns the number of a port-status reason and its bit in asynchronous masks.
     pub(crate) const fn port_status_reason(self, reason: PortStatusReason) -> u8 {
         match self {
-            Self::V13 => v13::port_status_reason(reason),
+            // The numbers are the same.
+            Self::V10(_) | Self::V13 => v13::port_status_reason(reason),
         }
     }
 
     /// Returns the number of a flow-removed reason and its bit in asynchronous masks.
     pub(crate) const fn flow_removed_reason(self, reason: RemovedReason) -> u8 {
         match self {
-            Self::V13 => v13::flow_removed_reason(reason),
+            // The numbers are the same.
+            Self::V10(_) | Self::V13 => v13::flow_removed_reason(reason),
         }
     }
 }

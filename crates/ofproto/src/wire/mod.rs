@@ -8,13 +8,16 @@
 //! | --- | --- |
 //! | [`Codec`] | the supported versions, and the one place to add another |
 //! | [`header`] | the eight bytes that all versions share |
+//! | [`v10`] | OpenFlow 1.0.0 with the extensions that its clients use |
 //! | [`v13`] | OpenFlow 1.3.5 with the extensions that its clients use |
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]
 
 pub(crate) mod codec;
 pub mod header;
+pub(crate) mod part_writer;
 mod reader;
+pub mod v10;
 pub mod v13;
 
 pub use codec::Codec;

@@ -9,7 +9,7 @@
 //! Where the standard leaves a choice, Shunt does as Open vSwitch does:
 //!
 //! * `check_overlap` ignores the rule that the new rule replaces;
-//! * a request to modify changes no cookie;
+//! * a request to modify changes no cookie, except in OpenFlow 1.0;
 //! * the hard timeout of a modified rule restarts;
 //! * only rules with a timeout are evicted from a full table.
 
@@ -28,7 +28,7 @@ use crate::{
     id::{BridgeId, Cookie, RuleId, TableId},
     tables::{
         flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},
-        rule::{Instructions, Rule, RuleStats, SharedTimers},
+        rule::{FlowFlags, Instructions, Rule, RuleStats, SharedTimers},
         rule_filter::RuleFilter,
         table::RuleTable,
     },
@@ -79,7 +79,7 @@ impl UpdateBatch {
         match request.command {
             FlowModCommand::Add => self.add(id, bridge, request),
             FlowModCommand::Modify | FlowModCommand::ModifyStrict => {
-                self.modify_rules(bridge, request)
+                self.modify_rules(id, bridge, request)
             }
             FlowModCommand::Delete => {
                 self.note(RuleSelection::Delete(RuleFilter::to_delete(request)));
@@ -261,6 +261,7 @@ impl UpdateBatch {
 
     fn modify_rules(
         &mut self,
+        id: BridgeId,
         bridge: &mut VersionedBridge,
         request: &FlowMod,
     ) -> Result<(), FlowModError> {
@@ -271,7 +272,16 @@ impl UpdateBatch {
         if request.command == FlowModCommand::ModifyStrict {
             let filter = RuleFilter::to_modify(request);
             let chosen = find_strict(bridge, request, &filter, self.version);
+            if chosen.is_empty() && request.flags.modify_or_add {
+                return self.add(id, bridge, &to_addition(request));
+            }
             return self.queue_revisions(bridge, request, &instructions, chosen);
+        }
+        // The scan ends before a rule is added, which may fail.
+        let selects_none =
+            || bridge.rules(&RuleFilter::to_modify(request), self.version).is_empty();
+        if request.flags.modify_or_add && selects_none() {
+            return self.add(id, bridge, &to_addition(request));
         }
         self.note(RuleSelection::Modify { request: Box::new(request.clone()), instructions });
         Ok(())
@@ -352,6 +362,22 @@ fn undo_rule(bridge: &mut VersionedBridge, delta: RuleDelta, version: Version) {
             bridge.remove(&rule, version);
             bridge.insert(old, version);
         }
+    }
+}
+
+/// Returns the addition that a modify command of OpenFlow 1.0 makes if it selects no rule.
+///
+/// A command for all tables adds to the first one.
+fn to_addition(request: &FlowMod) -> FlowMod {
+    let table = match request.table {
+        TableSelector::One(table) => table,
+        TableSelector::All => TableId::FIRST,
+    };
+    FlowMod {
+        command: FlowModCommand::Add,
+        table: TableSelector::One(table),
+        flags: FlowFlags { modify_or_add: false, ..request.flags },
+        ..request.clone()
     }
 }
 

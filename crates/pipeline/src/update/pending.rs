@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     bridges::bridge::VersionedBridge,
-    id::{BridgeId, GroupId, MeterId},
+    id::{BridgeId, Cookie, GroupId, MeterId},
     tables::{
         flow_mod::{FlowMod, FlowModError, TableSelector},
         rule::{Instructions, Rule},
@@ -50,10 +50,19 @@ pub(crate) enum RuleSelection {
     DeleteMeters(BridgeId, BTreeSet<MeterId>),
 }
 
+/// A new revision of a rule.
+struct RevisionRequest {
+    old: Arc<Rule>,
+    instructions: Arc<Instructions>,
+    /// The new cookie; `None` keeps that of the rule.
+    cookie: Option<Cookie>,
+    resets_counts: bool,
+}
+
 /// One change that is still to be made.
 enum PendingChange {
     Remove(Arc<Rule>, RemovedReason),
-    Revise { old: Arc<Rule>, instructions: Arc<Instructions>, resets_counts: bool },
+    Revise(RevisionRequest),
     EndGroup(BridgeId, GroupId),
     EndMeter(BridgeId, MeterId),
 }
@@ -117,9 +126,10 @@ impl UpdateBatch {
         chosen.iter().try_for_each(|rule| check_goto(request, rule.table))?;
         check_instructions(bridge, &request.instructions, self.version)?;
         let resets_counts = request.flags.reset_counts;
+        let cookie = request.flags.modify_or_add.then_some(request.cookie);
         let revision = |old| {
             let instructions = Arc::clone(instructions);
-            PendingChange::Revise { old, instructions, resets_counts }
+            PendingChange::Revise(RevisionRequest { old, instructions, cookie, resets_counts })
         };
         self.pending.changes.extend(chosen.into_iter().map(revision));
         Ok(())
@@ -153,13 +163,14 @@ impl UpdateBatch {
     fn change_one(&mut self, bridge: &mut VersionedBridge, change: PendingChange) {
         match change {
             PendingChange::Remove(rule, reason) => self.remove(bridge, rule, reason),
-            PendingChange::Revise { old, instructions, resets_counts } => {
+            PendingChange::Revise(revision) => {
+                let RevisionRequest { old, instructions, cookie, resets_counts } = revision;
                 let stats = if resets_counts {
                     Arc::new(old.stats.renewed())
                 } else {
                     Arc::clone(&old.stats)
                 };
-                let (cookie, instructions) = (old.cookie, &instructions);
+                let (cookie, instructions) = (cookie.unwrap_or(old.cookie), &instructions);
                 self.revise(bridge, old, Revision { cookie, instructions, stats });
             }
             PendingChange::EndGroup(id, group) => {

@@ -86,6 +86,24 @@ fn a_modification_of_nothing_does_nothing() {
     assert_eq!(switch.pipeline.version(), version);
 }
 
+/// OpenFlow 1.0: a modify command adds the rule that it does not find, and sets the cookie.
+#[test]
+fn a_modification_of_openflow_10_adds_the_rule() {
+    let switch = Switch::new(&["table=1,cookie=1,tcp,actions=output:1"]);
+    let flags = FlowFlags { modify_or_add: true, ..FlowFlags::default() };
+    let modify = |rule: &str, table: TableSelector| {
+        let request = FlowMod { flags, table, ..request(FlowModCommand::Modify, rule) };
+        switch.pipeline.apply(BRIDGE, &[request], Time::ZERO).expect("a legal rule")
+    };
+    modify("cookie=2,tcp,actions=output:2", TableSelector::All);
+    assert_eq!(only_rule(&switch).cookie.number(), 2);
+    let change = modify("cookie=3,udp,actions=output:3", TableSelector::All);
+    assert_eq!(change.deltas.len(), 1);
+    let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
+    let added = rules.iter().find(|rule| rule.cookie.number() == 3).expect("the new rule");
+    assert_eq!((added.table, added.flags), (TableId::FIRST, FlowFlags::default()));
+}
+
 #[test]
 fn strict_commands_look_at_priority_and_the_whole_match() {
     let switch = Switch::new(&[

@@ -84,7 +84,7 @@ fn invalid_ttl_packet_ins_need_a_subscription() {
 #[test]
 fn a_slave_receives_only_port_status() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
-    let slave = RoleMessage { role: RoleName::Slave, generation: Generation(1) };
+    let slave = RoleMessage { role: RoleName::Slave, generation: Some(Generation(1)) };
     harness.request(&Message::RoleRequest(slave));
     assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
     let port = crate::Host::ports(&*harness.host).remove(0);

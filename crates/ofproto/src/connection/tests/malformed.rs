@@ -28,6 +28,7 @@ fn in_short(frame: &[u8]) -> String {
                 format!("X(NX,{code})")
             }
             ErrorNumber::Experimenter { code, .. } => format!("X(ONF,{code})"),
+            ErrorNumber::Vendor { .. } => unreachable!("an error of OpenFlow 1.0"),
         },
         _ => format!("T{}", Header::parse(frame).unwrap().kind),
     }

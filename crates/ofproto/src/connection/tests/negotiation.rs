@@ -13,17 +13,19 @@ use crate::{
 #[test]
 fn the_switch_sends_the_first_hello() {
     let mut harness = ConnectionHarness::before_hello(ConnectionKind::Controller);
-    let hello = Message::Hello(Hello { version: 4, bitmap: Some(0x10) });
+    let hello = Message::Hello(Hello { version: 4, bitmap: Some(0x12) });
     assert_eq!(harness.replies(), [(Xid::new(1), hello)]);
 }
 
 #[test]
 fn an_incompatible_peer_gets_an_error_in_its_version() {
-    for (hello, offered) in [
-        (Hello { version: 1, bitmap: None }, "1.0"),
-        (Hello { version: 6, bitmap: Some(0x60) }, "1.4, 1.5"),
+    for (versions, own, hello, offered) in [
+        (0x10, "1.3", Hello { version: 1, bitmap: None }, "1.0"),
+        (0x12, "1.0, 1.3", Hello { version: 6, bitmap: Some(0x60) }, "1.4, 1.5"),
+        (0x2, "1.0", Hello { version: 4, bitmap: Some(0x10) }, "1.3"),
     ] {
-        let mut harness = ConnectionHarness::before_hello(ConnectionKind::Management);
+        let config = ConnectionConfig::new("test", ConnectionKind::Management);
+        let mut harness = ConnectionHarness::with_config(ConnectionConfig { versions, ..config });
         harness.replies();
         harness.send(&Message::Hello(hello));
         let frames = harness.reply_frames();
@@ -34,8 +36,8 @@ fn an_incompatible_peer_gets_an_error_in_its_version() {
         let (_, Message::Error(error)) = v13::decode(&as_13).unwrap() else { panic!("an error") };
         assert_eq!(error.number, ErrorNumber::Standard { kind: 0, code: 0 });
         let sentence = String::from_utf8(error.data).unwrap();
-        assert_eq!(sentence, format!("the peer speaks {offered}, the switch speaks 1.3 only"));
-        let reason = CloseReason::Version { offered: offered.to_owned() };
+        assert_eq!(sentence, format!("the peer speaks {offered}, the switch speaks {own} only"));
+        let reason = CloseReason::Version { offered: offered.to_owned(), own: own.to_owned() };
         assert_eq!(harness.run(), ConnectionStep::Closed(reason));
     }
 }

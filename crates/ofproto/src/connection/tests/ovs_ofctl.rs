@@ -18,6 +18,7 @@ use crate::{
     connection::ConnectionKind,
     message::{Message, MultipartRequest},
     testing::{ConnectionHarness, any_flow_mod, any_group_mod, any_meter_mod},
+    wire::{Codec, v10::V10Settings},
 };
 
 /// Number of random rules, of random groups and of random meters.
@@ -59,21 +60,25 @@ fn unread(messages: &[u8]) -> Option<String> {
     Some(if is_read { String::new() } else { problems.join("\n") })
 }
 
-/// Sends each request to a new switch, and reads the reply to a `dump` request.
+/// Sends each request to a new switch, and reads the replies to the `dumps` in their versions.
 ///
 /// Returns the requests that were accepted.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn check<T: Clone + std::fmt::Debug>(
     requests: Vec<T>,
     message: fn(T) -> Message,
-    dump: &MultipartRequest,
+    dumps: &[(Codec, MultipartRequest)],
 ) -> Vec<T> {
     let mut accepted = Vec::new();
     for request in requests {
         let mut harness = ConnectionHarness::open(ConnectionKind::Management);
         let is_refused = !harness.request(&message(request.clone())).is_empty();
-        harness.send(&Message::MultipartRequest(dump.clone()));
-        let replies = harness.reply_frames().concat();
+        let mut replies = Vec::new();
+        for (codec, dump) in dumps {
+            let mut client = harness.another_with(ConnectionKind::Management, *codec);
+            client.send(&Message::MultipartRequest(dump.clone()));
+            replies.extend(client.reply_frames().concat());
+        }
         if !is_refused {
             accepted.push((request, replies));
         }
@@ -99,7 +104,13 @@ fn ovs_ofctl_reads_each_accepted_rule() {
     // Most random actions do not fit the match of their rule. A rule without actions is accepted.
     let plain = |flow_mod: FlowMod| FlowMod { instructions: Default::default(), ..flow_mod };
     let mods: Vec<_> = mods.flat_map(|request| [plain(request.clone()), request]).collect();
-    let accepted = check(mods, Message::FlowMod, &MultipartRequest::Flow(RuleFilter::all()));
+    let v10 = Codec::V10(V10Settings::INITIAL);
+    let dumps = [
+        (Codec::V13, MultipartRequest::Flow(RuleFilter::all())),
+        (v10, MultipartRequest::Flow(RuleFilter::all())),
+        (v10, MultipartRequest::NiciraFlow(RuleFilter::all())),
+    ];
+    let accepted = check(mods, Message::FlowMod, &dumps);
     assert!(accepted.len() > REQUESTS, "{} rules were accepted", accepted.len());
     let seen: HashSet<_> = accepted.iter().flat_map(|request| fields(&request.matching)).collect();
     let numbered = FieldId::all().filter(|field| !field.info().oxms.is_empty());
@@ -115,7 +126,7 @@ fn ovs_ofctl_reads_each_accepted_group() {
     let accepted = check(
         draws(REQUESTS, any_group_mod()),
         Message::GroupMod,
-        &MultipartRequest::GroupDescription,
+        &[(Codec::V13, MultipartRequest::GroupDescription)],
     );
     assert!(accepted.len() > REQUESTS / 20, "{} groups were accepted", accepted.len());
 }
@@ -125,7 +136,7 @@ fn ovs_ofctl_reads_each_accepted_meter() {
     let accepted = check(
         draws(REQUESTS, any_meter_mod()),
         Message::MeterMod,
-        &MultipartRequest::MeterConfig(None),
+        &[(Codec::V13, MultipartRequest::MeterConfig(None))],
     );
     assert!(accepted.len() > REQUESTS / 20, "{} meters were accepted", accepted.len());
 }

@@ -9,12 +9,12 @@ use crate::{
 };
 
 fn request(harness: &mut ConnectionHarness, role: RoleName, generation: u64) -> Message {
-    let request = RoleMessage { role, generation: Generation(generation) };
+    let request = RoleMessage { role, generation: Some(Generation(generation)) };
     harness.request(&Message::RoleRequest(request)).pop().unwrap()
 }
 
 fn granted(role: RoleName, generation: u64) -> Message {
-    Message::RoleReply(RoleMessage { role, generation: Generation(generation) })
+    Message::RoleReply(RoleMessage { role, generation: Some(Generation(generation)) })
 }
 
 #[test]

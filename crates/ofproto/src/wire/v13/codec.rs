@@ -6,7 +6,7 @@ use super::{
     kind, length, multipart,
 };
 use crate::{
-    error::{ErrorCode, TooLong},
+    error::{EncodeError, ErrorCode},
     message::{Message, Xid},
     wire::{ByteReader, header::Header},
 };
@@ -45,7 +45,10 @@ fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, Erro
         kind::ECHO_REPLY => Message::EchoReply(take_all()),
         kind::EXPERIMENTER => experimenter::read(header.xid, body)?,
         kind::FEATURES_REQUEST => Message::FeaturesRequest,
-        kind::FEATURES_REPLY => Message::FeaturesReply(switch::read_features(body)?),
+        kind::FEATURES_REPLY => {
+            let features = switch::read_features(body)?;
+            Message::FeaturesReply { features, ports: Vec::new() }
+        }
         kind::GET_CONFIG_REQUEST => Message::GetConfigRequest,
         kind::GET_CONFIG_REPLY => Message::GetConfigReply(switch::read_config(body)?),
         kind::SET_CONFIG => Message::SetConfig(switch::read_config(body)?),
@@ -77,27 +80,29 @@ fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, Erro
 ///
 /// # Errors
 ///
-/// The message does not fit into its 16-bit length. Packets and quoted messages are truncated
-/// instead, and [`multipart::PartWriter`] splits long replies.
-pub fn encode(xid: Xid, message: &Message) -> Result<Vec<u8>, TooLong> {
-    let mut out = length::begin(message_kind(message), xid);
+/// The message does not exist in OpenFlow 1.3, or does not fit into its 16-bit length. Packets and
+/// quoted messages are truncated instead.
+pub fn encode(xid: Xid, message: &Message) -> Result<Vec<u8>, EncodeError> {
+    let kind = message_kind(message).ok_or(EncodeError::Absent { version: VERSION })?;
+    let mut out = length::begin(VERSION, kind, xid);
     if let Message::Hello(hello) = message
         && let Some(version) = out.first_mut()
     {
         *version = hello.version;
     }
     put_body(&mut out, message);
-    length::finish(out)
+    Ok(length::finish(out)?)
 }
 
-const fn message_kind(message: &Message) -> u8 {
-    match message {
+/// Returns the type of a message; `None` if only OpenFlow 1.0 has it.
+const fn message_kind(message: &Message) -> Option<u8> {
+    Some(match message {
         Message::Hello(_) => kind::HELLO,
         Message::Error(_) => kind::ERROR,
         Message::EchoRequest(_) => kind::ECHO_REQUEST,
         Message::EchoReply(_) => kind::ECHO_REPLY,
         Message::FeaturesRequest => kind::FEATURES_REQUEST,
-        Message::FeaturesReply(_) => kind::FEATURES_REPLY,
+        Message::FeaturesReply { .. } => kind::FEATURES_REPLY,
         Message::GetConfigRequest => kind::GET_CONFIG_REQUEST,
         Message::GetConfigReply(_) => kind::GET_CONFIG_REPLY,
         Message::SetConfig(_) => kind::SET_CONFIG,
@@ -109,8 +114,12 @@ const fn message_kind(message: &Message) -> u8 {
         Message::GroupMod(_) => kind::GROUP_MOD,
         Message::PortMod(_) => kind::PORT_MOD,
         Message::TableMod(_) => kind::TABLE_MOD,
-        Message::MultipartRequest(_) => kind::MULTIPART_REQUEST,
-        Message::MultipartReply { .. } => kind::MULTIPART_REPLY,
+        Message::MultipartRequest(request) if multipart::request_kind(request).is_some() => {
+            kind::MULTIPART_REQUEST
+        }
+        Message::MultipartReply { reply, .. } if multipart::reply_kind(reply).is_some() => {
+            kind::MULTIPART_REPLY
+        }
         Message::BarrierRequest => kind::BARRIER_REQUEST,
         Message::BarrierReply => kind::BARRIER_REPLY,
         Message::QueueConfigRequest(_) => kind::QUEUE_GET_CONFIG_REQUEST,
@@ -121,13 +130,18 @@ const fn message_kind(message: &Message) -> u8 {
         Message::GetAsyncReply(_) => kind::GET_ASYNC_REPLY,
         Message::SetAsync(_) => kind::SET_ASYNC,
         Message::MeterMod(_) => kind::METER_MOD,
-        Message::PacketIn2(_)
+        Message::NiciraPacketIn(_)
+        | Message::PacketIn2(_)
         | Message::Resume(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
         | Message::SetPacketInFormat(_)
         | Message::SetControllerId(_) => kind::EXPERIMENTER,
-    }
+        Message::MultipartRequest(_)
+        | Message::MultipartReply { .. }
+        | Message::SetFlowFormat(_)
+        | Message::FlowModTableId(_) => return None,
+    })
 }
 
 fn put_body(out: &mut Vec<u8>, message: &Message) {
@@ -136,13 +150,15 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         | Message::GetConfigRequest
         | Message::BarrierRequest
         | Message::BarrierReply
-        | Message::GetAsyncRequest => {}
+        | Message::GetAsyncRequest
+        | Message::SetFlowFormat(_)
+        | Message::FlowModTableId(_) => {}
         Message::Hello(hello) => switch::put_hello(out, *hello),
         Message::Error(error) => switch::put_error(out, error),
         Message::EchoRequest(payload) | Message::EchoReply(payload) => {
             out.extend_from_slice(payload);
         }
-        Message::FeaturesReply(features) => switch::put_features(out, features),
+        Message::FeaturesReply { features, ports: _ } => switch::put_features(out, features),
         Message::GetConfigReply(config) | Message::SetConfig(config) => {
             switch::put_config(out, *config);
         }
@@ -161,7 +177,8 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         Message::RoleRequest(role) | Message::RoleReply(role) => role::put(out, *role),
         Message::GetAsyncReply(config) | Message::SetAsync(config) => role::put_async(out, config),
         Message::MeterMod(meter_mod) => meter::put(out, meter_mod),
-        Message::PacketIn2(_)
+        Message::NiciraPacketIn(_)
+        | Message::PacketIn2(_)
         | Message::Resume(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)

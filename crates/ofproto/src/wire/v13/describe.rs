@@ -12,7 +12,7 @@ use shunt_pipeline::{
 };
 
 use super::{
-    action::find_bad_action,
+    action::{ActionFormat, find_bad_action},
     body::{bundle::bundled_bytes, flow_mod::read_command},
     codec::decode,
     instruction::find_bad_instruction,
@@ -29,7 +29,11 @@ const TEXT_LEN_MAX: usize = 240;
 
 /// Returns a text such as `flow_mod add table=1,tcp,tp_dst=80 actions=output:2`.
 pub(crate) fn describe(frame: &[u8]) -> String {
-    let mut text = describe_whole(frame);
+    shorten(describe_whole(frame))
+}
+
+/// Cuts a text after its maximum length.
+pub(in crate::wire) fn shorten(mut text: String) -> String {
     if text.len() > TEXT_LEN_MAX {
         text.truncate(text.floor_char_boundary(TEXT_LEN_MAX));
         text += "..";
@@ -89,7 +93,7 @@ fn name(number: u8) -> String {
 }
 
 /// Describes a decoded message.
-fn detail(message: &Message, frame: &[u8]) -> Option<String> {
+pub(in crate::wire) fn detail(message: &Message, frame: &[u8]) -> Option<String> {
     Some(match message {
         Message::FlowMod(flow_mod) => of_flow_mod(flow_mod),
         Message::GroupMod(group_mod) => {
@@ -126,7 +130,10 @@ fn detail(message: &Message, frame: &[u8]) -> Option<String> {
                 RoleName::Master => "master",
                 RoleName::Slave => "slave",
             };
-            format!("{role} generation_id={}", request.generation.0)
+            match request.generation {
+                Some(generation) => format!("{role} generation_id={}", generation.0),
+                None => role.to_owned(),
+            }
         }
         Message::BundleControl(control) => {
             format!("bundle_control bundle_id={} {:?}", control.bundle.0, control.command)
@@ -245,13 +252,14 @@ fn raw_packet_out(body: &mut ByteReader<'_>) -> Result<String, Short> {
     let mut text = format!("in_port={in_port}");
     let actions = body.rest();
     let actions = actions.get(..usize::from(length)).unwrap_or(actions);
-    if let Some(bad) = find_bad_action(actions) {
+    if let Some(bad) = find_bad_action(actions, ActionFormat::V13) {
         let _ = write!(text, " ({bad})");
     }
     Ok(text)
 }
 
-fn raw_experimenter(body: &mut ByteReader<'_>) -> Result<String, Short> {
+/// Describes a message by its experimenter and the number of that.
+pub(in crate::wire) fn raw_experimenter(body: &mut ByteReader<'_>) -> Result<String, Short> {
     Ok(format!("experimenter={:#x},type={}", body.u32()?, body.u32()?))
 }
 

@@ -7,7 +7,7 @@ use bytes::BufMut;
 use shunt_pipeline::{Action, Instructions, MeterId, TableId};
 
 use super::{
-    action::{find_bad_action, put_actions, read_actions, read_applied},
+    action::{ActionFormat, find_bad_action, put_actions, read_actions, read_applied},
     length,
 };
 use crate::{
@@ -101,7 +101,7 @@ fn read_one(
         }
         at::APPLY_ACTIONS => {
             body.skip(4)?;
-            let (actions, metadata) = read_applied(body.rest())?;
+            let (actions, metadata) = read_applied(body.rest(), ActionFormat::V13)?;
             instructions.apply = actions.into();
             metadata.map_or(Ok(()), |metadata| set_metadata(instructions, metadata))?;
         }
@@ -123,7 +123,7 @@ fn read_one(
 ///
 /// Unsupported actions pass: a later check refuses them as unsupported.
 fn read_action_set(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
-    let actions = read_actions(bytes).map_err(|code| match code {
+    let actions = read_actions(bytes, ActionFormat::V13).map_err(|code| match code {
         ErrorCode::InstructionUnsupported => ErrorCode::ActionType,
         code => code,
     })?;
@@ -138,7 +138,7 @@ pub(super) fn find_bad_instruction(bytes: &[u8]) -> Option<String> {
         let Ok((kind, body)) = frame(&mut reader) else { break };
         let list =
             body.rest().get(4..).filter(|_| kind == at::APPLY_ACTIONS || kind == at::WRITE_ACTIONS);
-        if let Some(bad) = list.and_then(find_bad_action) {
+        if let Some(bad) = list.and_then(|list| find_bad_action(list, ActionFormat::V13)) {
             return Some(bad.to_string());
         }
         if read_one(kind, &mut body.clone(), &mut Instructions::default()).is_err() {
@@ -185,6 +185,6 @@ fn put_list(out: &mut Vec<u8>, kind: u16, actions: &[Action]) {
     out.put_u16(kind);
     let length_at = length::reserve(out);
     out.put_u32(0);
-    put_actions(out, actions);
+    put_actions(out, actions, ActionFormat::V13);
     length::fill(out, length_at, start);
 }

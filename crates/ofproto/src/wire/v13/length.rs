@@ -21,7 +21,11 @@ pub(crate) fn reserve(out: &mut Vec<u8>) -> usize {
 /// A length beyond 16 bits is detected when the whole message is finished.
 pub(crate) fn fill(out: &mut [u8], at: usize, start: usize) {
     // The largest length marks a message that is too long.
-    let length = u16::try_from(out.len().saturating_sub(start)).unwrap_or(u16::MAX);
+    set(out, at, u16::try_from(out.len().saturating_sub(start)).unwrap_or(u16::MAX));
+}
+
+/// Sets the length at offset `at`.
+pub(crate) fn set(out: &mut [u8], at: usize, length: u16) {
     if let Some(field) = out.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
         *field = length.to_be_bytes();
     }
@@ -32,9 +36,9 @@ pub(crate) fn pad(out: &mut Vec<u8>, start: usize) {
     out.put_bytes(0, padding(out.len().saturating_sub(start)));
 }
 
-/// Begins an OpenFlow 1.3 message.
-pub(crate) fn begin(kind: u8, xid: Xid) -> Vec<u8> {
-    Header { version: super::VERSION, kind, length: 0, xid }.emit().to_vec()
+/// Begins a message.
+pub(crate) fn begin(version: u8, kind: u8, xid: Xid) -> Vec<u8> {
+    Header { version, kind, length: 0, xid }.emit().to_vec()
 }
 
 /// Fills in the length of a message.

@@ -23,25 +23,24 @@
 //! * `output:TABLE` is legal in packet-outs only.
 //! * Reserved bits of `learn` specifications are refused.
 
-mod action;
-mod body;
+pub(super) mod action;
+pub(super) mod body;
 mod codec;
-mod describe;
+pub(super) mod describe;
 mod instruction;
 mod kind;
-mod length;
-pub mod multipart;
-mod oxm;
-mod port_no;
+pub(super) mod length;
+pub(super) mod multipart;
+pub(super) mod oxm;
+pub(super) mod port_no;
 mod property;
-mod reason;
+pub(super) mod reason;
 #[cfg(test)]
 mod tests;
-mod text;
+pub(super) mod text;
 
 pub(crate) use action::STANDARD as STANDARD_ACTIONS;
 pub(crate) use body::bundle::bundled_message;
-#[cfg(any(test, feature = "testing"))]
 pub(crate) use body::flow_mod::COOKIE_UNCHANGED;
 pub(crate) use body::flow_removed::reason_number as flow_removed_reason;
 #[cfg(any(test, feature = "testing"))]
@@ -56,4 +55,4 @@ pub(crate) use reason::of_packet_in as packet_in_reason;
 pub const VERSION: u8 = 4;
 
 /// `OFP_NO_BUFFER`.
-const NO_BUFFER: u32 = 0xffff_ffff;
+pub(super) const NO_BUFFER: u32 = 0xffff_ffff;

@@ -110,7 +110,7 @@ pub(super) fn put_header(out: &mut Vec<u8>, field: FieldId) {
 }
 
 /// Returns the error code of an invalid match.
-const fn match_error(error: OxmError) -> ErrorCode {
+pub(in crate::wire) const fn match_error(error: OxmError) -> ErrorCode {
     match error {
         OxmError::BadLength { .. } => ErrorCode::MatchLength,
         OxmError::BadMask { .. } => ErrorCode::MatchMask,

@@ -1,15 +1,15 @@
-//! 16-bit port numbers of Nicira actions.
+//! 16-bit port numbers of OpenFlow 1.0 and of Nicira actions.
 
 use shunt_flow::PortNo;
 
 /// Returns the port of a 16-bit number: reserved ports start at 0xff00.
-pub(super) fn widen(number: u16) -> PortNo {
+pub(in crate::wire) fn widen(number: u16) -> PortNo {
     let number = u32::from(number);
     PortNo::new(if number >= 0xff00 { number | 0xffff_0000 } else { number })
 }
 
 /// Returns the 16-bit number of a port; `None` if it has none.
-pub(super) fn narrow(port: PortNo) -> Option<u16> {
+pub(in crate::wire) fn narrow(port: PortNo) -> Option<u16> {
     let number = port.number();
     match number {
         0..0xff00 => u16::try_from(number).ok(),

@@ -42,7 +42,7 @@ pub(crate) const fn of_packet_in(reason: PacketInReason) -> u8 {
 }
 
 /// Returns the reason of an OpenFlow 1.3 packet-in.
-pub(super) const fn from_packet_in(number: u8) -> Result<PacketInReason, ErrorCode> {
+pub(in crate::wire) const fn from_packet_in(number: u8) -> Result<PacketInReason, ErrorCode> {
     Ok(match number {
         0 => PacketInReason::NoMatch,
         1 => PacketInReason::Action,

@@ -11,7 +11,8 @@ use shunt_pipeline::{
 };
 
 use super::{
-    list::{put_actions, read_list},
+    format::ActionFormat,
+    list::{Position, put_actions, read_list},
     nicira::experimenter,
     number::nx,
     subfield,
@@ -27,8 +28,9 @@ const TABLE_NONE: u8 = 255;
 /// Width of a zone in bits.
 const ZONE_BITS: u8 = 16;
 
-/// Reads the body of `NXAST_CT` at nesting level `depth`.
-pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, ErrorCode> {
+/// Reads the body of `NXAST_CT` in the list at `position`.
+pub(super) fn read(body: &mut ByteReader<'_>, position: Position) -> Result<CtAction, ErrorCode> {
+    let Position { depth, format } = position;
     let flags = body.u16()?;
     let (mut source, zone) = (ByteReader::new(body.bytes(4)?), body.u16()?);
     let table = body.u8()?;
@@ -60,7 +62,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, 
     if depth >= CLONE_DEPTH_MAX {
         return Err(ErrorCode::ActionTooMany);
     }
-    let actions: Box<[Action]> = read_list(body.rest(), depth.saturating_add(1))?.into();
+    let actions: Box<[Action]> = read_list(body.rest(), depth.saturating_add(1), format)?.into();
     // Only `ct(commit)` can write fields or addresses of a connection.
     let is_legal = |action: &Action| match action {
         Action::Nat(nat) => commit || nat.kind.is_none(),
@@ -74,7 +76,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<CtAction, 
 }
 
 /// Writes `NXAST_CT`.
-pub(super) fn put(out: &mut Vec<u8>, action: &CtAction) {
+pub(super) fn put(out: &mut Vec<u8>, action: &CtAction, format: ActionFormat) {
     experimenter(out, nx::CT, |out| {
         let force = if action.force { FORCE } else { 0 };
         out.put_u16(if action.commit { COMMIT | force } else { force });
@@ -91,7 +93,7 @@ pub(super) fn put(out: &mut Vec<u8>, action: &CtAction) {
         out.put_u8(action.table.map_or(TABLE_NONE, TableId::number));
         out.put_bytes(0, 3);
         out.put_u16(action.alg);
-        put_actions(out, &action.actions);
+        put_actions(out, &action.actions, format);
     });
 }
 

@@ -5,7 +5,9 @@ use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{Action, GroupId};
 
 use super::{
-    conntrack, controller, hash, learn,
+    conntrack, controller,
+    format::ActionFormat,
+    hash, learn,
     nicira::{self, experimenter},
     number as at,
     number::nx,
@@ -13,17 +15,20 @@ use super::{
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    wire::{ByteReader, Short, v13::length},
+    wire::{ByteReader, Short, v10, v13::length},
 };
 
 /// Reads an action list to its end.
-pub(crate) fn read_actions(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
-    read_list(bytes, 0)
+pub(crate) fn read_actions(bytes: &[u8], format: ActionFormat) -> Result<Vec<Action>, ErrorCode> {
+    read_list(bytes, 0, format)
 }
 
 /// Writes an action list.
-pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
-    actions.iter().for_each(|action| put(out, action));
+pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action], format: ActionFormat) {
+    match format {
+        ActionFormat::V10 => v10::put_actions(out, actions),
+        ActionFormat::V13 => actions.iter().for_each(|action| put_action(out, action, format)),
+    }
 }
 
 /// Actions, and the value and mask of metadata that the last action writes.
@@ -33,7 +38,10 @@ type AppliedActions = (Vec<Action>, Option<(u64, u64)>);
 ///
 /// `NXAST_WRITE_METADATA`, which OpenFlow 1.0 has in place of the instruction, must be the last
 /// action.
-pub(crate) fn read_applied(bytes: &[u8]) -> Result<AppliedActions, ErrorCode> {
+pub(crate) fn read_applied(
+    bytes: &[u8],
+    format: ActionFormat,
+) -> Result<AppliedActions, ErrorCode> {
     let mut reader = ByteReader::new(bytes);
     let (mut actions, mut metadata, mut is_ordered) = (Vec::new(), None, true);
     while !reader.is_empty() {
@@ -41,28 +49,49 @@ pub(crate) fn read_applied(bytes: &[u8]) -> Result<AppliedActions, ErrorCode> {
         is_ordered &= metadata.is_none();
         match nicira::find_metadata(kind, &body) {
             Some(mut body) => metadata = Some(nicira::read_metadata(&mut body)?),
-            None => actions.push(read_one(kind, body, 0)?),
+            None => read_one(&mut actions, kind, body, Position { depth: 0, format })?,
         }
     }
     if is_ordered { Ok((actions, metadata)) } else { Err(ErrorCode::ActionOrder) }
 }
 
 /// Reads an action list at nesting level `depth`.
-pub(super) fn read_list(bytes: &[u8], depth: usize) -> Result<Vec<Action>, ErrorCode> {
+pub(super) fn read_list(
+    bytes: &[u8],
+    depth: usize,
+    format: ActionFormat,
+) -> Result<Vec<Action>, ErrorCode> {
     let mut reader = ByteReader::new(bytes);
     let mut actions = Vec::new();
     while !reader.is_empty() {
         let (kind, body) = next(&mut reader)?;
-        actions.push(read_one(kind, body, depth)?);
+        read_one(&mut actions, kind, body, Position { depth, format })?;
     }
     Ok(actions)
 }
 
-fn read_one(kind: u16, mut body: ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
-    match kind {
-        at::EXPERIMENTER => read_experimenter(&mut body, depth),
-        _ => read_standard(kind, &mut body),
-    }
+/// The list that an action is in.
+#[derive(Clone, Copy)]
+pub(super) struct Position {
+    /// Number of lists around the list.
+    pub(super) depth: usize,
+    pub(super) format: ActionFormat,
+}
+
+/// Reads one action, which OpenFlow 1.3 may express by several actions.
+fn read_one(
+    actions: &mut Vec<Action>,
+    kind: u16,
+    mut body: ByteReader<'_>,
+    position: Position,
+) -> Result<(), ErrorCode> {
+    let action = match (kind, position.format) {
+        (at::EXPERIMENTER, _) => read_experimenter(&mut body, position)?,
+        (_, ActionFormat::V10) => return v10::read_action(actions, kind, &mut body),
+        (_, ActionFormat::V13) => read_standard(kind, &mut body)?,
+    };
+    actions.push(action);
+    Ok(())
 }
 
 fn next<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), ErrorCode> {
@@ -155,9 +184,9 @@ const VLAN_PRESENT: u128 = 0x1000;
 /// The ECN bits of the TOS byte.
 const ECN_BITS: u8 = 3;
 
-fn read_experimenter(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
+fn read_experimenter(body: &mut ByteReader<'_>, position: Position) -> Result<Action, ErrorCode> {
     match body.u32()? {
-        NICIRA_EXPERIMENTER => nicira::read(body, depth),
+        NICIRA_EXPERIMENTER => nicira::read(body, position),
         ONF_EXPERIMENTER => Err(ErrorCode::ActionExperimenterType),
         _ => Err(ErrorCode::ActionExperimenter),
     }
@@ -186,7 +215,7 @@ impl std::fmt::Display for BadAction {
 }
 
 /// Returns the first action of a list that cannot be decoded, for the log.
-pub(crate) fn find_bad_action(bytes: &[u8]) -> Option<BadAction> {
+pub(crate) fn find_bad_action(bytes: &[u8], format: ActionFormat) -> Option<BadAction> {
     let mut reader = ByteReader::new(bytes);
     (1..).find_map(|position| {
         let (kind, body) = match frame(&mut reader) {
@@ -197,14 +226,15 @@ pub(crate) fn find_bad_action(bytes: &[u8]) -> Option<BadAction> {
         let mut id = body.clone();
         let mut experimenter = || Some((id.u32().ok()?, id.u16().ok()?));
         let experimenter = if kind == at::EXPERIMENTER { experimenter() } else { None };
-        let is_bad =
-            nicira::find_metadata(kind, &body).is_none() && read_one(kind, body, 0).is_err();
+        let position_in = Position { depth: 0, format };
+        let is_bad = nicira::find_metadata(kind, &body).is_none()
+            && read_one(&mut Vec::new(), kind, body, position_in).is_err();
         is_bad.then_some(Some(BadAction { position, kind, experimenter }))
     })?
 }
 
 /// Writes one action in the first of its equivalent wire forms.
-fn put(out: &mut Vec<u8>, action: &Action) {
+pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action, format: ActionFormat) {
     match action {
         Action::Output { port, max_len } => standard(out, at::OUTPUT, |out| {
             out.put_u32(port.number());
@@ -238,7 +268,7 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         Action::Move { source, target } => register::put_move(out, *source, *target),
         Action::Resubmit { port, table } => nicira::put_resubmit(out, *port, *table),
         Action::PopQueue => experimenter(out, nx::POP_QUEUE, |_| {}),
-        Action::Clone(actions) => nicira::put_clone(out, actions),
+        Action::Clone(actions) => nicira::put_clone(out, actions, format),
         Action::Note(note) => experimenter(out, nx::NOTE, |out| out.extend_from_slice(note)),
         Action::Exit => experimenter(out, nx::EXIT, |_| {}),
         Action::Push(bits) => register::put_stack(out, nx::STACK_PUSH, *bits),
@@ -253,7 +283,7 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         Action::CheckPktLarger { length, target } => {
             register::put_check_larger(out, *length, *target);
         }
-        Action::Ct(ct) => conntrack::put(out, ct),
+        Action::Ct(ct) => conntrack::put(out, ct, format),
         Action::CtClear => experimenter(out, nx::CT_CLEAR, |_| {}),
         Action::Nat(nat) => conntrack::put_nat(out, nat),
         Action::Sample(sample) => sample::put(out, sample),
@@ -267,7 +297,7 @@ fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
 }
 
 /// Writes an action of the standard: header, body, and padding to eight bytes.
-pub(super) fn standard(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
+pub(crate) fn standard(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<u8>)) {
     let start = out.len();
     out.put_u16(kind);
     let length_at = length::reserve(out);
@@ -282,10 +312,14 @@ pub(super) fn standard(out: &mut Vec<u8>, kind: u16, body: impl FnOnce(&mut Vec<
 mod tests {
     use super::*;
 
+    fn read(bytes: &[u8]) -> Result<Vec<Action>, ErrorCode> {
+        read_actions(bytes, ActionFormat::V13)
+    }
+
     #[test]
     fn features_list_the_actions_that_are_read() {
         let is_known =
-            |number: u8| read_actions(&[0, number, 0, 8, 0, 0, 0, 0]) != Err(ErrorCode::ActionType);
+            |number: u8| read(&[0, number, 0, 8, 0, 0, 0, 0]) != Err(ErrorCode::ActionType);
         let known: Vec<_> =
             (0..=u8::MAX).filter(|number| is_known(*number)).map(u16::from).collect();
         assert!(
@@ -302,12 +336,16 @@ mod tests {
 
         let nested =
             |depth| (0..depth).fold(Action::Exit, |inner, _| Action::Clone(Box::new([inner])));
-        let read = |depth| {
+        let again = |depth, format| {
             let mut bytes = Vec::new();
-            put(&mut bytes, &nested(depth));
-            read_actions(&bytes)
+            put_action(&mut bytes, &nested(depth), format);
+            read_actions(&bytes, format)
         };
-        assert_eq!(read(CLONE_DEPTH_MAX), Ok(vec![nested(CLONE_DEPTH_MAX)]));
-        assert_eq!(read(CLONE_DEPTH_MAX + 1), Err(ErrorCode::ActionTooMany));
+        for format in [ActionFormat::V10, ActionFormat::V13] {
+            let deepest = vec![nested(CLONE_DEPTH_MAX)];
+            assert_eq!(again(CLONE_DEPTH_MAX, format), Ok(deepest));
+            let refused = Err(ErrorCode::ActionTooMany);
+            assert_eq!(again(CLONE_DEPTH_MAX + 1, format), refused);
+        }
     }
 }

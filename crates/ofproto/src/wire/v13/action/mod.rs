@@ -6,15 +6,19 @@
 
 mod conntrack;
 mod controller;
+mod format;
 mod hash;
 mod learn;
 mod list;
-mod nicira;
+pub(in crate::wire) mod nicira;
 mod number;
 mod register;
 mod sample;
 mod set_field;
 mod subfield;
 
-pub(crate) use list::{find_bad_action, put_actions, read_actions, read_applied};
+pub(crate) use format::ActionFormat;
+pub(crate) use list::{
+    find_bad_action, put_action, put_actions, read_actions, read_applied, standard,
+};
 pub(crate) use number::STANDARD;

@@ -6,9 +6,10 @@ use shunt_pipeline::{Action, CLONE_DEPTH_MAX, TableId};
 
 use super::{
     conntrack, controller,
+    format::ActionFormat,
     hash::{self, BundleResult},
     learn::{self, LearnVersion},
-    list::{expect_len, put_actions, read_list},
+    list::{Position, expect_len, put_actions, read_list},
     number as at,
     number::nx,
     register, sample, set_field, subfield,
@@ -16,7 +17,7 @@ use super::{
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER},
     wire::{
-        ByteReader,
+        ByteReader, v10,
         v13::{length, oxm::put_field, port_no},
     },
 };
@@ -27,7 +28,7 @@ const TABLE_SAME: u8 = 255;
 const TRUNCATED_LEN_MIN: u32 = 14;
 
 /// Reads an action after its experimenter id.
-pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
+pub(super) fn read(body: &mut ByteReader<'_>, position: Position) -> Result<Action, ErrorCode> {
     let subtype = body.u16().map_err(|_| ErrorCode::ActionLength)?;
     Ok(match subtype {
         nx::RESUBMIT => register::read_resubmit(body)?,
@@ -54,7 +55,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, Er
         nx::DEC_TTL_CNT_IDS => read_dec_ttl(body).map_err(as_action_error)?,
         nx::CONTROLLER => controller::read(body)?,
         nx::CONTROLLER2 => controller::read_properties(body)?,
-        nx::CLONE => read_clone(body, depth)?,
+        nx::CLONE => read_clone(body, position)?,
         nx::STACK_PUSH => Action::Push(register::read_stack(body)?),
         nx::STACK_POP => Action::Pop(subfield::writable(register::read_stack(body)?)?),
         nx::MULTIPATH => Action::Multipath(hash::read_multipath(body)?.into()),
@@ -77,12 +78,13 @@ pub(super) fn read(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, Er
             read_metadata(body)?;
             return Err(ErrorCode::InstructionUnsupported);
         }
-        nx::CT => Action::Ct(conntrack::read(body, depth).map_err(as_action_error)?.into()),
+        nx::CT => Action::Ct(conntrack::read(body, position).map_err(as_action_error)?.into()),
         nx::CT_CLEAR => expect_len(body, 6).map(|()| Action::CtClear)?,
         nx::NAT => Action::Nat(conntrack::read_nat(body).map_err(as_action_error)?.into()),
         nx::SAMPLE | nx::SAMPLE2 | nx::SAMPLE3 => {
             Action::Sample(sample::read(body, subtype)?.into())
         }
+        _ if position.format == ActionFormat::V10 => v10::read_nicira_action(subtype, body)?,
         _ => return Err(ErrorCode::ActionExperimenterType),
     })
 }
@@ -144,12 +146,13 @@ fn read_dec_ttl(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     Ok(Action::DecTtl { controllers })
 }
 
-fn read_clone(body: &mut ByteReader<'_>, depth: usize) -> Result<Action, ErrorCode> {
+fn read_clone(body: &mut ByteReader<'_>, position: Position) -> Result<Action, ErrorCode> {
+    let Position { depth, format } = position;
     body.skip(6).map_err(|_| ErrorCode::ActionLength)?;
     if depth >= CLONE_DEPTH_MAX {
         return Err(ErrorCode::ActionTooMany);
     }
-    Ok(Action::Clone(read_list(body.rest(), depth.saturating_add(1))?.into()))
+    Ok(Action::Clone(read_list(body.rest(), depth.saturating_add(1), format)?.into()))
 }
 
 fn read_conjunction(body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
@@ -185,10 +188,10 @@ pub(super) fn put_dec_ttl(out: &mut Vec<u8>, controllers: &[u16]) {
 }
 
 /// Writes `NXAST_CLONE`.
-pub(super) fn put_clone(out: &mut Vec<u8>, actions: &[Action]) {
+pub(super) fn put_clone(out: &mut Vec<u8>, actions: &[Action], format: ActionFormat) {
     experimenter(out, nx::CLONE, |out| {
         out.put_bytes(0, 6);
-        put_actions(out, actions);
+        put_actions(out, actions, format);
     });
 }
 
@@ -210,7 +213,11 @@ pub(super) fn put_fin_timeout(out: &mut Vec<u8>, idle: u16, hard: u16) {
 }
 
 /// Writes `NXAST_RESUBMIT_TABLE`.
-pub(super) fn put_resubmit(out: &mut Vec<u8>, port: Option<PortNo>, table: Option<TableId>) {
+pub(in crate::wire) fn put_resubmit(
+    out: &mut Vec<u8>,
+    port: Option<PortNo>,
+    table: Option<TableId>,
+) {
     experimenter(out, nx::RESUBMIT_TABLE, |out| {
         out.put_u16(narrow(port.unwrap_or(PortNo::IN_PORT)));
         out.put_u8(table.map_or(TABLE_SAME, TableId::number));
@@ -218,17 +225,26 @@ pub(super) fn put_resubmit(out: &mut Vec<u8>, port: Option<PortNo>, table: Optio
 }
 
 /// Returns the 16-bit number of a port; `OFPP_NONE` if it has none.
-pub(super) fn narrow(port: PortNo) -> u16 {
+pub(in crate::wire) fn narrow(port: PortNo) -> u16 {
     port_no::narrow(port).unwrap_or(u16::MAX)
 }
 
 /// Writes a masked set-field as `NXAST_REG_LOAD2`.
-pub(super) fn put_masked_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
+pub(in crate::wire) fn put_masked_set_field(
+    out: &mut Vec<u8>,
+    field: FieldId,
+    value: u128,
+    mask: u128,
+) {
     experimenter(out, nx::REG_LOAD2, |out| put_field(out, field, value, mask));
 }
 
 /// Writes a Nicira action: header, body, and padding to eight bytes.
-pub(super) fn experimenter(out: &mut Vec<u8>, subtype: u16, body: impl FnOnce(&mut Vec<u8>)) {
+pub(in crate::wire) fn experimenter(
+    out: &mut Vec<u8>,
+    subtype: u16,
+    body: impl FnOnce(&mut Vec<u8>),
+) {
     let start = out.len();
     out.put_u16(at::EXPERIMENTER);
     let length_at = length::reserve(out);

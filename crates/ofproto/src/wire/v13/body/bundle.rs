@@ -29,7 +29,7 @@ const COMMANDS: [BundleCommand; 8] = [
 ];
 
 /// Reads the body of a bundle control message; ignores its properties.
-pub(in crate::wire::v13) fn read_control(
+pub(in crate::wire) fn read_control(
     reader: &mut ByteReader<'_>,
 ) -> Result<BundleControl, ErrorCode> {
     let bundle = BundleId(reader.u32()?);
@@ -51,7 +51,7 @@ fn flags_bits(flags: BundleFlags) -> u16 {
 }
 
 /// Writes the body of a bundle control message.
-pub(in crate::wire::v13) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
+pub(in crate::wire) fn put_control(out: &mut Vec<u8>, control: BundleControl) {
     out.put_u32(control.bundle.0);
     let number = COMMANDS.iter().position(|command| *command == control.command);
     // Every command is in the list.
@@ -68,7 +68,7 @@ pub(crate) fn bundled_message(addition: &Bytes) -> Bytes {
 }
 
 /// Like [`bundled_message`], for borrowed bytes.
-pub(in crate::wire::v13) fn bundled_bytes(addition: &[u8]) -> &[u8] {
+pub(in crate::wire) fn bundled_bytes(addition: &[u8]) -> &[u8] {
     let inside = addition.get(BUNDLED_AT..).unwrap_or_default();
     let length = Header::parse(inside).map_or(0, |header| usize::from(header.length));
     inside.get(..length).unwrap_or(inside)
@@ -80,7 +80,7 @@ const fn is_bundlable(kind: u8) -> bool {
 }
 
 /// Reads the body of a bundle-add message; ignores its properties.
-pub(in crate::wire::v13) fn read_add(
+pub(in crate::wire) fn read_add(
     xid: Xid,
     reader: &mut ByteReader<'_>,
 ) -> Result<BundleAdd, ErrorCode> {
@@ -107,7 +107,7 @@ pub(in crate::wire::v13) fn read_add(
 /// Writes the body of a bundle-add message.
 ///
 /// An inner message that is not allowed or too long is left out; no switch accepts the result.
-pub(in crate::wire::v13) fn put_add(out: &mut Vec<u8>, add: &BundleAdd) {
+pub(in crate::wire) fn put_add(out: &mut Vec<u8>, add: &BundleAdd) {
     out.put_u32(add.bundle.0);
     out.put_u16(0);
     out.put_u16(flags_bits(add.flags));

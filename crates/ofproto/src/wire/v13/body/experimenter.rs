@@ -6,7 +6,7 @@ use super::{bundle, packet};
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
     message::{Message, PacketInFormat, Xid},
-    wire::ByteReader,
+    wire::{ByteReader, v10},
 };
 
 /// `onf_exttype`.
@@ -18,16 +18,14 @@ mod onf {
 /// `nicira_type`.
 mod nicira {
     pub(super) const SET_PACKET_IN_FORMAT: u32 = 16;
+    pub(super) const PACKET_IN: u32 = 17;
     pub(super) const SET_CONTROLLER_ID: u32 = 20;
     pub(super) const RESUME: u32 = 28;
     pub(super) const PACKET_IN2: u32 = 30;
 }
 
 /// Reads the body of an experimenter message with transaction id `xid`.
-pub(in crate::wire::v13) fn read(
-    xid: Xid,
-    reader: &mut ByteReader<'_>,
-) -> Result<Message, ErrorCode> {
+pub(in crate::wire) fn read(xid: Xid, reader: &mut ByteReader<'_>) -> Result<Message, ErrorCode> {
     let (experimenter, kind) = (reader.u32()?, reader.u32()?);
     match (experimenter, kind) {
         (ONF_EXPERIMENTER, onf::BUNDLE_CONTROL) => {
@@ -38,12 +36,16 @@ pub(in crate::wire::v13) fn read(
         }
         (NICIRA_EXPERIMENTER, nicira::SET_PACKET_IN_FORMAT) => match reader.u32()? {
             0 => Ok(Message::SetPacketInFormat(PacketInFormat::Standard)),
+            1 => Ok(Message::SetPacketInFormat(PacketInFormat::Nicira)),
             2 => Ok(Message::SetPacketInFormat(PacketInFormat::Nicira2)),
             _ => Err(ErrorCode::Permission),
         },
         (NICIRA_EXPERIMENTER, nicira::SET_CONTROLLER_ID) => {
             reader.skip(6)?;
             Ok(Message::SetControllerId(reader.u16()?))
+        }
+        (NICIRA_EXPERIMENTER, nicira::PACKET_IN) => {
+            v10::read_nicira_packet_in(reader).map(Message::NiciraPacketIn)
         }
         (NICIRA_EXPERIMENTER, nicira::PACKET_IN2) => {
             packet::read_in2(reader).map(Message::PacketIn2)
@@ -55,7 +57,7 @@ pub(in crate::wire::v13) fn read(
 }
 
 /// Writes the body of an experimenter message; writes nothing for other messages.
-pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, message: &Message) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, message: &Message) {
     let mut begin = |experimenter: u32, kind: u32| {
         out.put_u32(experimenter);
         out.put_u32(kind);
@@ -73,6 +75,7 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, message: &Message) {
             begin(NICIRA_EXPERIMENTER, nicira::SET_PACKET_IN_FORMAT);
             out.put_u32(match format {
                 PacketInFormat::Standard => 0,
+                PacketInFormat::Nicira => 1,
                 PacketInFormat::Nicira2 => 2,
             });
         }
@@ -80,6 +83,10 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, message: &Message) {
             begin(NICIRA_EXPERIMENTER, nicira::SET_CONTROLLER_ID);
             out.put_bytes(0, 6);
             out.put_u16(*id);
+        }
+        Message::NiciraPacketIn(packet) => {
+            begin(NICIRA_EXPERIMENTER, nicira::PACKET_IN);
+            v10::put_nicira_packet_in(out, packet);
         }
         Message::PacketIn2(packet) => {
             begin(NICIRA_EXPERIMENTER, nicira::PACKET_IN2);

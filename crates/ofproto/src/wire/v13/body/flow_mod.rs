@@ -42,7 +42,7 @@ const FLAGS: [Flag; 5] = [
 ];
 
 /// Reads the body of a flow-mod.
-pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, ErrorCode> {
+pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, ErrorCode> {
     let (cookie, cookie_mask) = (Cookie::new(reader.u64()?), reader.u64()?);
     let (table, command) = (reader.u8()?, reader.u8()?);
     let (idle_timeout, hard_timeout) = (reader.u16()?, reader.u16()?);
@@ -81,7 +81,8 @@ const fn is_modify(command: FlowModCommand) -> bool {
     matches!(command, FlowModCommand::Modify | FlowModCommand::ModifyStrict)
 }
 
-pub(in crate::wire::v13) const fn read_command(number: u8) -> Result<FlowModCommand, ErrorCode> {
+/// Returns the command with a number.
+pub(in crate::wire) const fn read_command(number: u8) -> Result<FlowModCommand, ErrorCode> {
     Ok(match number {
         0 => FlowModCommand::Add,
         1 => FlowModCommand::Modify,
@@ -90,6 +91,17 @@ pub(in crate::wire::v13) const fn read_command(number: u8) -> Result<FlowModComm
         4 => FlowModCommand::DeleteStrict,
         _ => return Err(ErrorCode::FlowCommand),
     })
+}
+
+/// Returns the number of a command.
+pub(in crate::wire) const fn command_number(command: FlowModCommand) -> u8 {
+    match command {
+        FlowModCommand::Add => 0,
+        FlowModCommand::Modify => 1,
+        FlowModCommand::ModifyStrict => 2,
+        FlowModCommand::Delete => 3,
+        FlowModCommand::DeleteStrict => 4,
+    }
 }
 
 const fn read_table(number: u8, is_delete: bool) -> Result<TableSelector, ErrorCode> {
@@ -102,7 +114,7 @@ const fn read_table(number: u8, is_delete: bool) -> Result<TableSelector, ErrorC
 }
 
 /// Reads the flags of a rule.
-pub(in crate::wire::v13) fn read_flags(bits: u16) -> Result<FlowFlags, ErrorCode> {
+pub(in crate::wire) fn read_flags(bits: u16) -> Result<FlowFlags, ErrorCode> {
     let mut flags = FlowFlags::default();
     let mut rest = bits;
     for (bit, flag) in FLAGS {
@@ -113,18 +125,18 @@ pub(in crate::wire::v13) fn read_flags(bits: u16) -> Result<FlowFlags, ErrorCode
 }
 
 /// Writes the flags of a rule.
-pub(in crate::wire::v13) fn flags_bits(mut flags: FlowFlags) -> u16 {
+pub(in crate::wire) fn flags_bits(mut flags: FlowFlags) -> u16 {
     FLAGS.iter().fold(0, |bits, (bit, flag)| if *flag(&mut flags) { bits | bit } else { bits })
 }
 
 /// Returns a timeout in whole seconds.
-pub(in crate::wire::v13) fn seconds(timeout: Duration) -> u16 {
+pub(in crate::wire) fn seconds(timeout: Duration) -> u16 {
     // The field has 16 bits; a longer timeout is written as 65535 seconds.
     u16::try_from(timeout.as_secs()).unwrap_or(u16::MAX)
 }
 
 /// Returns the wire number of a table selector.
-pub(in crate::wire::v13) const fn table_number(table: TableSelector) -> u8 {
+pub(in crate::wire) const fn table_number(table: TableSelector) -> u8 {
     match table {
         TableSelector::One(table) => table.number(),
         TableSelector::All => TABLE_ALL,
@@ -132,7 +144,7 @@ pub(in crate::wire::v13) const fn table_number(table: TableSelector) -> u8 {
 }
 
 /// Returns the tables that a request selects; `None` for the reserved table.
-pub(in crate::wire::v13) const fn table_selector(number: u8) -> Option<TableSelector> {
+pub(in crate::wire) const fn table_selector(number: u8) -> Option<TableSelector> {
     match TableId::new(number) {
         Some(table) => Some(TableSelector::One(table)),
         None if number == TABLE_ALL => Some(TableSelector::All),
@@ -141,7 +153,7 @@ pub(in crate::wire::v13) const fn table_selector(number: u8) -> Option<TableSele
 }
 
 /// Writes the body of a flow-mod.
-pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, flow_mod: &FlowMod) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, flow_mod: &FlowMod) {
     let is_unchanged = flow_mod.cookie == COOKIE_UNCHANGED && is_modify(flow_mod.command);
     // An unchanged cookie is zero on the wire, as ovs-ofctl sends it.
     out.put_u64(if is_unchanged && flow_mod.cookie_mask == 0 {
@@ -151,13 +163,7 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, flow_mod: &FlowMod) {
     });
     out.put_u64(flow_mod.cookie_mask);
     out.put_u8(table_number(flow_mod.table));
-    out.put_u8(match flow_mod.command {
-        FlowModCommand::Add => 0,
-        FlowModCommand::Modify => 1,
-        FlowModCommand::ModifyStrict => 2,
-        FlowModCommand::Delete => 3,
-        FlowModCommand::DeleteStrict => 4,
-    });
+    out.put_u8(command_number(flow_mod.command));
     out.put_u16(seconds(flow_mod.idle_timeout));
     out.put_u16(seconds(flow_mod.hard_timeout));
     out.put_u16(flow_mod.priority.number());

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Reads the body of a flow-removed message.
-pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, ErrorCode> {
+pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, ErrorCode> {
     let cookie = Cookie::new(reader.u64()?);
     let priority = Priority::new(reader.u16()?);
     let (reason, table) = (reader.u8()?, reader.u8()?);
@@ -26,13 +26,7 @@ pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemo
     let matching = read_match(reader)?;
     Ok(FlowRemoved {
         table: TableId::new(table).ok_or(ErrorCode::BadTableId)?,
-        reason: match reason {
-            0 => RemovedReason::IdleTimeout,
-            1 => RemovedReason::HardTimeout,
-            2 => RemovedReason::Delete,
-            3 => RemovedReason::GroupDelete,
-            _ => return Err(ErrorCode::BadType),
-        },
+        reason: read_reason(reason)?,
         duration,
         priority,
         idle_timeout: Duration::from_secs(idle_timeout.into()),
@@ -41,6 +35,17 @@ pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemo
         packets,
         bytes,
         matching,
+    })
+}
+
+/// Returns the reason with a number.
+pub(in crate::wire) const fn read_reason(number: u8) -> Result<RemovedReason, ErrorCode> {
+    Ok(match number {
+        0 => RemovedReason::IdleTimeout,
+        1 => RemovedReason::HardTimeout,
+        2 => RemovedReason::Delete,
+        3 => RemovedReason::GroupDelete,
+        _ => return Err(ErrorCode::BadType),
     })
 }
 
@@ -59,7 +64,7 @@ pub(crate) const fn reason_number(reason: RemovedReason) -> u8 {
 }
 
 /// Writes the body of a flow-removed message.
-pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
     out.put_u64(removed.cookie.number());
     out.put_u16(removed.priority.number());
     out.put_u8(reason_number(removed.reason));
@@ -73,7 +78,7 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, removed: &FlowRemoved) {
 }
 
 /// Writes seconds and nanoseconds.
-pub(in crate::wire::v13) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
+pub(in crate::wire) fn put_duration(out: &mut Vec<u8>, duration: Duration) {
     // 32 bits of seconds last for 136 years.
     out.put_u32(u32::try_from(duration.as_secs()).unwrap_or(u32::MAX));
     out.put_u32(duration.subsec_nanos());
@@ -83,9 +88,7 @@ pub(in crate::wire::v13) fn put_duration(out: &mut Vec<u8>, duration: Duration) 
 const NANOSECONDS_MAX: u32 = 999_999_999;
 
 /// Reads seconds and nanoseconds.
-pub(in crate::wire::v13) fn read_duration(
-    reader: &mut ByteReader<'_>,
-) -> Result<Duration, ErrorCode> {
+pub(in crate::wire) fn read_duration(reader: &mut ByteReader<'_>) -> Result<Duration, ErrorCode> {
     let (seconds, nanoseconds) = (reader.u32()?, reader.u32()?);
     // A larger number of nanoseconds is not a fraction of a second and could not be encoded again.
     Ok(Duration::new(seconds.into(), nanoseconds.min(NANOSECONDS_MAX)))

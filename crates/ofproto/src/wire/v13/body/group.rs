@@ -9,7 +9,7 @@ use crate::{
     wire::{
         ByteReader,
         v13::{
-            action::{put_actions, read_actions},
+            action::{ActionFormat, put_actions, read_actions},
             length,
         },
     },
@@ -33,12 +33,12 @@ const KINDS: [GroupKind; 4] =
     [GroupKind::All, GroupKind::Select, GroupKind::Indirect, GroupKind::FastFailover];
 
 /// Returns the group type with this number.
-pub(in crate::wire::v13) fn read_kind(number: u8) -> Result<GroupKind, ErrorCode> {
+pub(in crate::wire) fn read_kind(number: u8) -> Result<GroupKind, ErrorCode> {
     KINDS.get(usize::from(number)).copied().ok_or(ErrorCode::GroupType)
 }
 
 /// Returns the number of a group type.
-pub(in crate::wire::v13) const fn kind_number(kind: GroupKind) -> u8 {
+pub(in crate::wire) const fn kind_number(kind: GroupKind) -> u8 {
     match kind {
         GroupKind::All => 0,
         GroupKind::Select => 1,
@@ -48,7 +48,7 @@ pub(in crate::wire::v13) const fn kind_number(kind: GroupKind) -> u8 {
 }
 
 /// Reads the body of a group-mod.
-pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
+pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, ErrorCode> {
     let (number, kind) = (reader.u16()?, reader.u8()?);
     reader.skip(1)?;
     let group = GroupId::new(reader.u32()?);
@@ -77,7 +77,7 @@ pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod
 
 /// Writes the body of a group-mod.
 /// OpenFlow 1.3 cannot express the selection method.
-pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
     out.put_u16(match group_mod.command {
         GroupCommand::Add => command::ADD,
         GroupCommand::Modify => command::MODIFY,
@@ -91,7 +91,7 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
 }
 
 /// Reads buckets to the end of the message.
-pub(in crate::wire::v13) fn read_buckets(
+pub(in crate::wire) fn read_buckets(
     reader: &mut ByteReader<'_>,
 ) -> Result<Box<[Bucket]>, ErrorCode> {
     if !reader.len().is_multiple_of(8) {
@@ -121,7 +121,7 @@ fn read_bucket(reader: &mut ByteReader<'_>, id: u32) -> Result<Bucket, ErrorCode
     let (weight, watch_port) = (bucket.u16()?, PortNo::new(bucket.u32()?));
     let watch_group = bucket.u32()?;
     bucket.skip(4)?;
-    let actions = read_actions(bucket.rest())?;
+    let actions = read_actions(bucket.rest(), ActionFormat::V13)?;
     if !can_be_watched(watch_port) {
         return Err(ErrorCode::GroupWatchPort);
     }
@@ -141,7 +141,7 @@ const fn can_be_watched(port: PortNo) -> bool {
 }
 
 /// Writes buckets in the order of their numbers.
-pub(in crate::wire::v13) fn put_buckets(out: &mut Vec<u8>, buckets: &[Bucket]) {
+pub(in crate::wire) fn put_buckets(out: &mut Vec<u8>, buckets: &[Bucket]) {
     for bucket in buckets {
         let start = out.len();
         let length_at = length::reserve(out);
@@ -149,7 +149,7 @@ pub(in crate::wire::v13) fn put_buckets(out: &mut Vec<u8>, buckets: &[Bucket]) {
         out.put_u32(bucket.watch_port.number());
         out.put_u32(bucket.watch_group.map_or(GROUP_ANY, GroupId::number));
         out.put_u32(0);
-        put_actions(out, &bucket.actions);
+        put_actions(out, &bucket.actions, ActionFormat::V13);
         length::fill(out, length_at, start);
     }
 }

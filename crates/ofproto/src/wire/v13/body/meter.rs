@@ -11,7 +11,7 @@ use crate::{error::ErrorCode, wire::ByteReader};
 const BAND_LEN: u16 = 16;
 
 /// `ofp_meter_flags`.
-pub(in crate::wire::v13) mod flag {
+pub(in crate::wire) mod flag {
     pub(super) const KBPS: u16 = 1;
     pub(super) const PKTPS: u16 = 1 << 1;
     pub(super) const BURST: u16 = 1 << 2;
@@ -19,13 +19,13 @@ pub(in crate::wire::v13) mod flag {
 }
 
 /// `ofp_meter_band_type`.
-pub(in crate::wire::v13) mod band {
+pub(in crate::wire) mod band {
     pub(super) const DROP: u16 = 1;
     pub(super) const DSCP_REMARK: u16 = 2;
 }
 
 /// Reads the body of a meter-mod.
-pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, ErrorCode> {
+pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, ErrorCode> {
     let (command, flags, meter) = (reader.u16()?, reader.u16()?, MeterId::new(reader.u32()?));
     let command = match command {
         0 => MeterCommand::Add,
@@ -56,7 +56,7 @@ pub(crate) fn empty_config() -> MeterConfig {
 }
 
 /// Writes the body of a meter-mod.
-pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, meter_mod: &MeterMod) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, meter_mod: &MeterMod) {
     let (number, flags) = match meter_mod.command {
         MeterCommand::Add => (0, flags_bits(&meter_mod.config)),
         MeterCommand::Modify => (1, flags_bits(&meter_mod.config)),
@@ -69,7 +69,7 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, meter_mod: &MeterMod) {
 }
 
 /// Reads bands to the end of the message.
-pub(in crate::wire::v13) fn read_config(
+pub(in crate::wire) fn read_config(
     flags: u16,
     reader: &mut ByteReader<'_>,
 ) -> Result<MeterConfig, ErrorCode> {
@@ -108,7 +108,7 @@ fn read_band(reader: &mut ByteReader<'_>) -> Result<MeterBand, ErrorCode> {
 }
 
 /// Returns the flags of a meter.
-pub(in crate::wire::v13) fn flags_bits(config: &MeterConfig) -> u16 {
+pub(in crate::wire) fn flags_bits(config: &MeterConfig) -> u16 {
     let unit = match config.unit {
         MeterUnit::Kilobits => flag::KBPS,
         MeterUnit::Packets => flag::PKTPS,
@@ -119,7 +119,7 @@ pub(in crate::wire::v13) fn flags_bits(config: &MeterConfig) -> u16 {
 }
 
 /// Writes bands.
-pub(in crate::wire::v13) fn put_bands(out: &mut Vec<u8>, bands: &[MeterBand]) {
+pub(in crate::wire) fn put_bands(out: &mut Vec<u8>, bands: &[MeterBand]) {
     for band in bands {
         let (kind, precedence) = match band.kind {
             MeterBandKind::Drop => (band::DROP, 0),

@@ -2,14 +2,14 @@
 //!
 //! Bodies of multipart messages are in [`multipart`](super::multipart).
 
-pub(super) mod bundle;
-pub(super) mod experimenter;
-pub(super) mod flow_mod;
-pub(super) mod flow_removed;
-pub(super) mod group;
-pub(super) mod meter;
-pub(super) mod packet;
-pub(super) mod port;
-pub(super) mod queue;
-pub(super) mod role;
-pub(super) mod switch;
+pub(in crate::wire) mod bundle;
+pub(in crate::wire) mod experimenter;
+pub(in crate::wire) mod flow_mod;
+pub(in crate::wire) mod flow_removed;
+pub(in crate::wire) mod group;
+pub(in crate::wire) mod meter;
+pub(in crate::wire) mod packet;
+pub(in crate::wire) mod port;
+pub(in crate::wire) mod queue;
+pub(in crate::wire) mod role;
+pub(in crate::wire) mod switch;

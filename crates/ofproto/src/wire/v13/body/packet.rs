@@ -16,7 +16,7 @@ use crate::{
         ByteReader,
         v13::{
             NO_BUFFER,
-            action::{put_actions, read_actions},
+            action::{ActionFormat, put_actions, read_actions},
             length,
             oxm::{put_match, read_match},
             property, reason,
@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// The cookie of packet-ins that no rule sent.
-const NO_COOKIE: Cookie = Cookie::new(u64::MAX);
+pub(in crate::wire) const NO_COOKIE: Cookie = Cookie::new(u64::MAX);
 
 /// `nx_packet_in2_prop_type`.
 mod at {
@@ -40,7 +40,7 @@ mod at {
 }
 
 /// Reads the body of a packet-in.
-pub(in crate::wire::v13) fn read_in(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
+pub(in crate::wire) fn read_in(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
     reader.skip(4)?;
     let (length, reason, table) = (reader.u16()?, reader.u8()?, reader.u8()?);
     let cookie = Cookie::new(reader.u64()?);
@@ -59,7 +59,7 @@ pub(in crate::wire::v13) fn read_in(reader: &mut ByteReader<'_>) -> Result<Packe
 }
 
 /// Writes the body of a packet-in; truncates a packet that does not fit.
-pub(in crate::wire::v13) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
+pub(in crate::wire) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
     out.put_u32(NO_BUFFER);
     // The field has 16 bits; a longer packet is truncated anyway.
     out.put_u16(u16::try_from(packet.length).unwrap_or(u16::MAX));
@@ -73,7 +73,7 @@ pub(in crate::wire::v13) fn put_in(out: &mut Vec<u8>, packet: &PacketIn) {
 }
 
 /// Reads the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`.
-pub(in crate::wire::v13) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
+pub(in crate::wire) fn read_in2(reader: &mut ByteReader<'_>) -> Result<PacketIn, ErrorCode> {
     let mut packet = PacketIn {
         reason: PacketInReason::Action,
         table: TableId::FIRST,
@@ -119,7 +119,7 @@ pub(in crate::wire::v13) fn read_in2(reader: &mut ByteReader<'_>) -> Result<Pack
 /// Writes the properties of a `NXT_PACKET_IN2` or `NXT_RESUME`.
 ///
 /// A packet that does not fit is truncated.
-pub(in crate::wire::v13) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
+pub(in crate::wire) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
     let mut rest = Vec::new();
     property::put(&mut rest, at::TABLE_ID, &[packet.table.number()]);
     if packet.cookie != NO_COOKIE {
@@ -151,7 +151,7 @@ pub(in crate::wire::v13) fn put_in2(out: &mut Vec<u8>, packet: &PacketIn) {
 }
 
 /// Reads the body of a packet-out.
-pub(in crate::wire::v13) fn read_out(reader: &mut ByteReader<'_>) -> Result<PacketOut, ErrorCode> {
+pub(in crate::wire) fn read_out(reader: &mut ByteReader<'_>) -> Result<PacketOut, ErrorCode> {
     let (buffer, in_port) = (reader.u32()?, PortNo::new(reader.u32()?));
     if in_port > PortNo::MAX && in_port < PortNo::RESERVED_MIN {
         return Err(ErrorCode::ActionOutPort);
@@ -161,7 +161,7 @@ pub(in crate::wire::v13) fn read_out(reader: &mut ByteReader<'_>) -> Result<Pack
     if length::padding(actions_len) != 0 {
         return Err(ErrorCode::BadLength);
     }
-    let actions = read_actions(reader.bytes(actions_len)?)?;
+    let actions = read_actions(reader.bytes(actions_len)?, ActionFormat::V13)?;
     if !can_be_in_port(in_port) {
         return Err(ErrorCode::BadPort);
     }
@@ -175,24 +175,25 @@ pub(in crate::wire::v13) fn read_out(reader: &mut ByteReader<'_>) -> Result<Pack
 ///
 /// Port 0 and ports that do not exist are legal, as in Open vSwitch: they match no rule on
 /// `in_port`.
-const fn can_be_in_port(port: PortNo) -> bool {
+pub(in crate::wire) const fn can_be_in_port(port: PortNo) -> bool {
     port.number() <= PortNo::MAX.number()
         || matches!(port, PortNo::LOCAL | PortNo::CONTROLLER | PortNo::ANY)
 }
 
 /// Writes the body of a packet-out.
-pub(in crate::wire::v13) fn put_out(out: &mut Vec<u8>, packet: &PacketOut) {
+pub(in crate::wire) fn put_out(out: &mut Vec<u8>, packet: &PacketOut) {
     out.put_u32(NO_BUFFER);
     out.put_u32(packet.in_port.number());
     let length_at = length::reserve(out);
     out.put_bytes(0, 6);
     let start = out.len();
-    put_actions(out, &packet.actions);
+    put_actions(out, &packet.actions, ActionFormat::V13);
     length::fill(out, length_at, start);
     out.extend_from_slice(&packet.data);
 }
 
-fn take_rest(reader: &mut ByteReader<'_>) -> Vec<u8> {
+/// Returns the unread bytes, and leaves none.
+pub(in crate::wire) fn take_rest(reader: &mut ByteReader<'_>) -> Vec<u8> {
     let rest = reader.rest().to_vec();
     *reader = ByteReader::new(&[]);
     rest

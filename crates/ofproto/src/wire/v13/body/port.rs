@@ -11,9 +11,9 @@ use crate::{
 };
 
 /// Length of a port name with its terminating zero, in bytes.
-const NAME_LEN: usize = 16;
+pub(in crate::wire) const NAME_LEN: usize = 16;
 /// `OFPPS_LINK_DOWN`.
-const LINK_DOWN: u32 = 1;
+pub(in crate::wire) const LINK_DOWN: u32 = 1;
 /// `OFPPS_LIVE`.
 const LIVE: u32 = 1 << 2;
 
@@ -45,7 +45,7 @@ fn config_bits(mut config: PortConfig) -> u32 {
 }
 
 /// Reads an `ofp_port`.
-pub(in crate::wire::v13) fn read_port(
+pub(in crate::wire) fn read_port(
     reader: &mut ByteReader<'_>,
 ) -> Result<PortDescription, ErrorCode> {
     let number = PortNo::new(reader.u32()?);
@@ -69,7 +69,7 @@ pub(in crate::wire::v13) fn read_port(
 }
 
 /// Writes an `ofp_port`.
-pub(in crate::wire::v13) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
+pub(in crate::wire) fn put_port(out: &mut Vec<u8>, port: &PortDescription) {
     out.put_u32(port.number.number());
     out.put_u32(0);
     out.extend_from_slice(&port.mac);
@@ -86,17 +86,20 @@ pub(in crate::wire::v13) fn put_port(out: &mut Vec<u8>, port: &PortDescription) 
 }
 
 /// Reads the body of a port-status.
-pub(in crate::wire::v13) fn read_status(
-    reader: &mut ByteReader<'_>,
-) -> Result<PortStatus, ErrorCode> {
-    let reason = match reader.u8()? {
+pub(in crate::wire) fn read_status(reader: &mut ByteReader<'_>) -> Result<PortStatus, ErrorCode> {
+    let reason = read_reason(reader.u8()?)?;
+    reader.skip(7)?;
+    Ok(PortStatus { reason, port: read_port(reader)? })
+}
+
+/// Returns the reason with a number.
+pub(in crate::wire) const fn read_reason(number: u8) -> Result<PortStatusReason, ErrorCode> {
+    Ok(match number {
         0 => PortStatusReason::Add,
         1 => PortStatusReason::Delete,
         2 => PortStatusReason::Modify,
         _ => return Err(ErrorCode::BadType),
-    };
-    reader.skip(7)?;
-    Ok(PortStatus { reason, port: read_port(reader)? })
+    })
 }
 
 /// Returns the number of a reason, which is also its bit in asynchronous masks.
@@ -109,14 +112,14 @@ pub(crate) const fn reason_number(reason: PortStatusReason) -> u8 {
 }
 
 /// Writes the body of a port-status.
-pub(in crate::wire::v13) fn put_status(out: &mut Vec<u8>, status: &PortStatus) {
+pub(in crate::wire) fn put_status(out: &mut Vec<u8>, status: &PortStatus) {
     out.put_u8(reason_number(status.reason));
     out.put_bytes(0, 7);
     put_port(out, &status.port);
 }
 
 /// Reads the body of a port-mod.
-pub(in crate::wire::v13) fn read_mod(reader: &mut ByteReader<'_>) -> Result<PortMod, ErrorCode> {
+pub(in crate::wire) fn read_mod(reader: &mut ByteReader<'_>) -> Result<PortMod, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
     let mac = reader.array()?;
@@ -128,7 +131,7 @@ pub(in crate::wire::v13) fn read_mod(reader: &mut ByteReader<'_>) -> Result<Port
 }
 
 /// Writes the body of a port-mod.
-pub(in crate::wire::v13) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
+pub(in crate::wire) fn put_mod(out: &mut Vec<u8>, port_mod: &PortMod) {
     out.put_u32(port_mod.port.number());
     out.put_u32(0);
     out.extend_from_slice(&port_mod.mac);

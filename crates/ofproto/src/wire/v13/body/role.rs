@@ -9,10 +9,10 @@ use crate::{
 };
 
 /// Reads the body of a role request or reply.
-pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<RoleMessage, ErrorCode> {
+pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<RoleMessage, ErrorCode> {
     let role = reader.u32()?;
     reader.skip(4)?;
-    let generation = Generation(reader.u64()?);
+    let generation = Some(Generation(reader.u64()?));
     let role = match role {
         0 => RoleName::NoChange,
         1 => RoleName::Equal,
@@ -24,7 +24,7 @@ pub(in crate::wire::v13) fn read(reader: &mut ByteReader<'_>) -> Result<RoleMess
 }
 
 /// Writes the body of a role request or reply.
-pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, message: RoleMessage) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, message: RoleMessage) {
     out.put_u32(match message.role {
         RoleName::NoChange => 0,
         RoleName::Equal => 1,
@@ -32,13 +32,11 @@ pub(in crate::wire::v13) fn put(out: &mut Vec<u8>, message: RoleMessage) {
         RoleName::Slave => 3,
     });
     out.put_u32(0);
-    out.put_u64(message.generation.0);
+    out.put_u64(message.generation.unwrap_or(Generation::UNDEFINED).0);
 }
 
 /// Reads an asynchronous configuration.
-pub(in crate::wire::v13) fn read_async(
-    reader: &mut ByteReader<'_>,
-) -> Result<AsyncConfig, ErrorCode> {
+pub(in crate::wire) fn read_async(reader: &mut ByteReader<'_>) -> Result<AsyncConfig, ErrorCode> {
     let [packet_in, port_status, flow_removed] = [pair(reader)?, pair(reader)?, pair(reader)?];
     Ok(AsyncConfig {
         master: AsyncMasks {
@@ -60,7 +58,7 @@ fn pair(reader: &mut ByteReader<'_>) -> Result<(u32, u32), ErrorCode> {
 }
 
 /// Writes an asynchronous configuration.
-pub(in crate::wire::v13) fn put_async(out: &mut Vec<u8>, config: &AsyncConfig) {
+pub(in crate::wire) fn put_async(out: &mut Vec<u8>, config: &AsyncConfig) {
     let AsyncConfig { master, slave } = config;
     out.put_u32(master.packet_in);
     out.put_u32(slave.packet_in);

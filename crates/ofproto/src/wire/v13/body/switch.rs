@@ -15,7 +15,7 @@ const VERSION_BITMAP: u16 = 1;
 const ERROR_EXPERIMENTER: u16 = 0xffff;
 
 /// Reads the body of a hello, which always decodes: invalid elements are ignored.
-pub(in crate::wire::v13) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> Hello {
+pub(in crate::wire) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> Hello {
     let mut bitmap = None;
     while let Ok((kind, mut body)) = hello_element(reader) {
         if kind == VERSION_BITMAP && bitmap.is_none() {
@@ -36,7 +36,7 @@ fn hello_element<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>
 }
 
 /// Writes the body of a hello.
-pub(in crate::wire::v13) fn put_hello(out: &mut Vec<u8>, hello: Hello) {
+pub(in crate::wire) fn put_hello(out: &mut Vec<u8>, hello: Hello) {
     if let Some(bitmap) = hello.bitmap {
         out.put_u16(VERSION_BITMAP);
         out.put_u16(8);
@@ -45,9 +45,7 @@ pub(in crate::wire::v13) fn put_hello(out: &mut Vec<u8>, hello: Hello) {
 }
 
 /// Reads the body of an error.
-pub(in crate::wire::v13) fn read_error(
-    reader: &mut ByteReader<'_>,
-) -> Result<ErrorMessage, ErrorCode> {
+pub(in crate::wire) fn read_error(reader: &mut ByteReader<'_>) -> Result<ErrorMessage, ErrorCode> {
     let (kind, code) = (reader.u16()?, reader.u16()?);
     let number = if kind == ERROR_EXPERIMENTER {
         ErrorNumber::Experimenter { experimenter: reader.u32()?, code }
@@ -60,13 +58,15 @@ pub(in crate::wire::v13) fn read_error(
 }
 
 /// Writes the body of an error; truncates data that does not fit.
-pub(in crate::wire::v13) fn put_error(out: &mut Vec<u8>, error: &ErrorMessage) {
+pub(in crate::wire) fn put_error(out: &mut Vec<u8>, error: &ErrorMessage) {
     match error.number {
         ErrorNumber::Standard { kind, code } => {
             out.put_u16(kind);
             out.put_u16(code);
         }
-        ErrorNumber::Experimenter { experimenter, code } => {
+        ErrorNumber::Experimenter { experimenter, code }
+        // The error of OpenFlow 1.0: its type has no form in this version.
+        | ErrorNumber::Vendor { vendor: experimenter, code, kind: _ } => {
             out.put_u16(ERROR_EXPERIMENTER);
             out.put_u16(code);
             out.put_u32(experimenter);
@@ -77,9 +77,7 @@ pub(in crate::wire::v13) fn put_error(out: &mut Vec<u8>, error: &ErrorMessage) {
 }
 
 /// Reads the body of a features reply.
-pub(in crate::wire::v13) fn read_features(
-    reader: &mut ByteReader<'_>,
-) -> Result<Features, ErrorCode> {
+pub(in crate::wire) fn read_features(reader: &mut ByteReader<'_>) -> Result<Features, ErrorCode> {
     let (datapath_id, buffers_count) = (reader.u64()?, reader.u32()?);
     let (tables_count, auxiliary_id) = (reader.u8()?, reader.u8()?);
     reader.skip(2)?;
@@ -89,7 +87,7 @@ pub(in crate::wire::v13) fn read_features(
 }
 
 /// Writes the body of a features reply.
-pub(in crate::wire::v13) fn put_features(out: &mut Vec<u8>, features: &Features) {
+pub(in crate::wire) fn put_features(out: &mut Vec<u8>, features: &Features) {
     out.put_u64(features.datapath_id);
     out.put_u32(features.buffers_count);
     out.put_u8(features.tables_count);
@@ -100,23 +98,19 @@ pub(in crate::wire::v13) fn put_features(out: &mut Vec<u8>, features: &Features)
 }
 
 /// Reads a switch configuration. The only fragment policy is normal.
-pub(in crate::wire::v13) fn read_config(
-    reader: &mut ByteReader<'_>,
-) -> Result<SwitchConfig, ErrorCode> {
+pub(in crate::wire) fn read_config(reader: &mut ByteReader<'_>) -> Result<SwitchConfig, ErrorCode> {
     let (flags, miss_send_len) = (reader.u16()?, reader.u16()?);
     if flags == 0 { Ok(SwitchConfig { miss_send_len }) } else { Err(ErrorCode::ConfigFlags) }
 }
 
 /// Writes a switch configuration.
-pub(in crate::wire::v13) fn put_config(out: &mut Vec<u8>, config: SwitchConfig) {
+pub(in crate::wire) fn put_config(out: &mut Vec<u8>, config: SwitchConfig) {
     out.put_u16(0);
     out.put_u16(config.miss_send_len);
 }
 
 /// Reads the body of a table-mod.
-pub(in crate::wire::v13) fn read_table_mod(
-    reader: &mut ByteReader<'_>,
-) -> Result<TableMod, ErrorCode> {
+pub(in crate::wire) fn read_table_mod(reader: &mut ByteReader<'_>) -> Result<TableMod, ErrorCode> {
     let number = reader.u8()?;
     reader.skip(3)?;
     // OpenFlow 1.3 defines no setting and reserves the bits of 1.1 for old controllers.
@@ -129,7 +123,7 @@ pub(in crate::wire::v13) fn read_table_mod(
 }
 
 /// Writes the body of a table-mod.
-pub(in crate::wire::v13) fn put_table_mod(out: &mut Vec<u8>, table_mod: TableMod) {
+pub(in crate::wire) fn put_table_mod(out: &mut Vec<u8>, table_mod: TableMod) {
     out.put_u8(table_mod.table.map_or(255, TableId::number));
     out.put_bytes(0, 7);
 }

@@ -6,7 +6,7 @@ use shunt_flow::PortNo;
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
     message::{Message, MultipartReply, MultipartRequest},
-    wire::{ByteReader, v13},
+    wire::{ByteReader, part_writer::PartHeader, v13},
 };
 
 use super::{description, flow, group, meter, port, queue, table};
@@ -33,13 +33,6 @@ pub(crate) mod at {
     pub(crate) const EXPERIMENTER: u16 = 0xffff;
 }
 
-/// The header of one part of a multipart message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PartHeader {
-    pub(crate) kind: u16,
-    pub(crate) more: bool,
-}
-
 /// Reads the header of one part of a multipart message.
 pub(crate) fn read_part_header(reader: &mut ByteReader<'_>) -> Result<PartHeader, ErrorCode> {
     let (kind, flags) = (reader.u16()?, reader.u16()?);
@@ -54,7 +47,7 @@ pub(super) fn put_part_header(out: &mut Vec<u8>, header: PartHeader) {
 }
 
 /// Reads a request that fits into one message.
-pub(in crate::wire::v13) fn read_request_message(
+pub(in crate::wire) fn read_request_message(
     reader: &mut ByteReader<'_>,
 ) -> Result<Message, ErrorCode> {
     let header = read_part_header(reader)?;
@@ -99,8 +92,9 @@ pub(crate) fn read_request(
 }
 
 /// Writes a request.
-pub(in crate::wire::v13) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest) {
-    put_part_header(out, PartHeader { kind: request_kind(request), more: false });
+pub(in crate::wire) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest) {
+    let Some(kind) = request_kind(request) else { return };
+    put_part_header(out, PartHeader { kind, more: false });
     match request {
         MultipartRequest::Flow(filter) | MultipartRequest::Aggregate(filter) => {
             flow::put_filter(out, filter);
@@ -120,12 +114,15 @@ pub(in crate::wire::v13) fn put_request(out: &mut Vec<u8>, request: &MultipartRe
         | MultipartRequest::GroupFeatures
         | MultipartRequest::MeterFeatures
         | MultipartRequest::TableFeatures
-        | MultipartRequest::PortDescription => {}
+        | MultipartRequest::PortDescription
+        | MultipartRequest::NiciraFlow(_)
+        | MultipartRequest::NiciraAggregate(_) => {}
     }
 }
 
-const fn request_kind(request: &MultipartRequest) -> u16 {
-    match request {
+/// Returns the type of a request; `None` if only OpenFlow 1.0 has it.
+pub(in crate::wire) const fn request_kind(request: &MultipartRequest) -> Option<u16> {
+    Some(match request {
         MultipartRequest::Description => at::DESC,
         MultipartRequest::Flow(_) => at::FLOW,
         MultipartRequest::Aggregate(_) => at::AGGREGATE,
@@ -140,11 +137,12 @@ const fn request_kind(request: &MultipartRequest) -> u16 {
         MultipartRequest::MeterFeatures => at::METER_FEATURES,
         MultipartRequest::TableFeatures => at::TABLE_FEATURES,
         MultipartRequest::PortDescription => at::PORT_DESC,
-    }
+        MultipartRequest::NiciraFlow(_) | MultipartRequest::NiciraAggregate(_) => return None,
+    })
 }
 
 /// Reads one part of a reply.
-pub(in crate::wire::v13) fn read_reply_message(
+pub(in crate::wire) fn read_reply_message(
     reader: &mut ByteReader<'_>,
 ) -> Result<Message, ErrorCode> {
     let PartHeader { kind, more } = read_part_header(reader)?;
@@ -173,7 +171,7 @@ pub(in crate::wire::v13) fn read_reply_message(
 }
 
 /// Reads the entries of a reply to the end of the message.
-fn entries<T>(
+pub(in crate::wire) fn entries<T>(
     reader: &mut ByteReader<'_>,
     read: impl Fn(&mut ByteReader<'_>) -> Result<T, ErrorCode>,
 ) -> Result<Vec<T>, ErrorCode> {
@@ -185,8 +183,9 @@ fn entries<T>(
 }
 
 /// Writes one part of a reply.
-pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
-    put_part_header(out, PartHeader { kind: reply_kind(reply), more });
+pub(in crate::wire) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
+    let Some(kind) = reply_kind(reply) else { return };
+    put_part_header(out, PartHeader { kind, more });
     match reply {
         MultipartReply::Description(description) => description::put(out, description),
         MultipartReply::Flow(flows) => flows.iter().for_each(|entry| flow::put(out, entry)),
@@ -212,11 +211,13 @@ pub(in crate::wire::v13) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Mul
         MultipartReply::PortDescription(ports) => {
             ports.iter().for_each(|port| v13::body::port::put_port(out, port));
         }
+        MultipartReply::NiciraFlow(_) | MultipartReply::NiciraAggregate(_) => {}
     }
 }
 
-pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
-    match reply {
+/// Returns the type of a reply; `None` if only OpenFlow 1.0 has it.
+pub(in crate::wire) const fn reply_kind(reply: &MultipartReply) -> Option<u16> {
+    Some(match reply {
         MultipartReply::Description(_) => at::DESC,
         MultipartReply::Flow(_) => at::FLOW,
         MultipartReply::Aggregate(_) => at::AGGREGATE,
@@ -231,7 +232,8 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> u16 {
         MultipartReply::MeterFeatures(_) => at::METER_FEATURES,
         MultipartReply::TableFeatures(_) => at::TABLE_FEATURES,
         MultipartReply::PortDescription(_) => at::PORT_DESC,
-    }
+        MultipartReply::NiciraFlow(_) | MultipartReply::NiciraAggregate(_) => return None,
+    })
 }
 
 /// Returns the error code for an experimenter request, also for a malformed one.

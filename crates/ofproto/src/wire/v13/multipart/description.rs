@@ -11,7 +11,8 @@ const TEXT_LEN: usize = 256;
 /// `SERIAL_NUM_LEN`.
 const SERIAL_LEN: usize = 32;
 
-pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<SwitchDescription, ErrorCode> {
+/// Reads an `ofp_desc`, which is the same in OpenFlow 1.0.
+pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<SwitchDescription, ErrorCode> {
     Ok(SwitchDescription {
         manufacturer: reader.text(TEXT_LEN)?,
         hardware: reader.text(TEXT_LEN)?,
@@ -21,7 +22,8 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<SwitchDescription, Err
     })
 }
 
-pub(super) fn put(out: &mut Vec<u8>, description: &SwitchDescription) {
+/// Writes an `ofp_desc`.
+pub(in crate::wire) fn put(out: &mut Vec<u8>, description: &SwitchDescription) {
     put_text(out, &description.manufacturer, TEXT_LEN);
     put_text(out, &description.hardware, TEXT_LEN);
     put_text(out, &description.software, TEXT_LEN);

@@ -98,7 +98,7 @@ pub(super) fn put(out: &mut Vec<u8>, flow: &FlowStatistics) {
 }
 
 /// Reads the body of an aggregate reply.
-pub(super) fn read_aggregate(
+pub(in crate::wire) fn read_aggregate(
     reader: &mut ByteReader<'_>,
 ) -> Result<AggregateStatistics, ErrorCode> {
     let (packets, bytes, flows) = (reader.u64()?, reader.u64()?, reader.u32()?);
@@ -107,7 +107,7 @@ pub(super) fn read_aggregate(
 }
 
 /// Writes the body of an aggregate reply.
-pub(super) fn put_aggregate(out: &mut Vec<u8>, totals: &AggregateStatistics) {
+pub(in crate::wire) fn put_aggregate(out: &mut Vec<u8>, totals: &AggregateStatistics) {
     out.put_u64(totals.packets);
     out.put_u64(totals.bytes);
     out.put_u32(totals.flows);

@@ -15,7 +15,15 @@ use crate::{
 pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<PortStatistics, ErrorCode> {
     let port = PortNo::new(reader.u32()?);
     reader.skip(4)?;
-    let counters = ReportedPortCounters {
+    let counters = read_counters(reader)?;
+    Ok(PortStatistics { port, counters, duration: read_duration(reader)? })
+}
+
+/// Reads the counters of a port, which are the same in OpenFlow 1.0.
+pub(in crate::wire) fn read_counters(
+    reader: &mut ByteReader<'_>,
+) -> Result<ReportedPortCounters, ErrorCode> {
+    Ok(ReportedPortCounters {
         rx_packets: reader.u64()?,
         tx_packets: reader.u64()?,
         rx_bytes: reader.u64()?,
@@ -28,14 +36,18 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<PortStatistics, ErrorC
         rx_over_errors: reader.u64()?,
         rx_crc_errors: reader.u64()?,
         collisions: reader.u64()?,
-    };
-    Ok(PortStatistics { port, counters, duration: read_duration(reader)? })
+    })
 }
 
 pub(super) fn put(out: &mut Vec<u8>, port: &PortStatistics) {
     out.put_u32(port.port.number());
     out.put_u32(0);
-    let counters = &port.counters;
+    put_counters(out, &port.counters);
+    put_duration(out, port.duration);
+}
+
+/// Writes the counters of a port.
+pub(in crate::wire) fn put_counters(out: &mut Vec<u8>, counters: &ReportedPortCounters) {
     let in_order = [
         counters.rx_packets,
         counters.tx_packets,
@@ -51,5 +63,4 @@ pub(super) fn put(out: &mut Vec<u8>, port: &PortStatistics) {
         counters.collisions,
     ];
     in_order.iter().for_each(|counter| out.put_u64(*counter));
-    put_duration(out, port.duration);
 }

@@ -1,34 +1,41 @@
 //! Replies that are split into messages of less than 64 KiB.
 
-use super::{
-    codec::{MORE, PartHeader, put_part_header, reply_kind},
-    flow, group, meter, port, queue, table,
-};
+use super::{Codec, v13::length};
 use crate::{
-    error::TooLong,
+    error::{EncodeError, TooLong},
     message::{
         FlowStatistics, GroupDescription, GroupStatistics, Message, MeterDescription,
         MeterStatistics, MultipartReply, PortDescription, PortStatistics, QueueStatistics,
         TableFeatures, TableStatistics, Xid,
     },
-    wire::v13::{self, length},
 };
+
+/// The header of one part of a multipart message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartHeader {
+    pub(crate) kind: u16,
+    pub(crate) more: bool,
+}
+
 /// Writes the entries of one reply into as many messages as necessary.
 ///
 /// Every message but the last sets `OFPMPF_REPLY_MORE`. A message is returned as soon as it is
 /// full, so a reply of a million entries is never in memory as a whole.
 #[derive(Debug)]
-pub struct PartWriter {
-    xid: Xid,
-    kind: u16,
+pub(crate) struct PartWriter {
+    codec: Codec,
+    /// A message without entries.
+    empty: Vec<u8>,
     part: Vec<u8>,
 }
 
 /// An entry of a multipart reply.
 #[derive(Clone, Copy, Debug)]
-pub enum ReplyEntry<'a> {
+pub(crate) enum ReplyEntry<'a> {
     /// Entry of `OFPMP_FLOW`.
     Flow(&'a FlowStatistics),
+    /// Entry of `NXST_FLOW`.
+    NiciraFlow(&'a FlowStatistics),
     /// Entry of `OFPMP_TABLE`.
     Table(&'a TableStatistics),
     /// Entry of `OFPMP_PORT_STATS`.
@@ -50,14 +57,15 @@ pub enum ReplyEntry<'a> {
 }
 
 impl PartWriter {
-    /// Position of the flags in a part.
+    /// Position of the flags in a part, in every version.
     const FLAGS: std::ops::Range<usize> = 10..12;
+    /// `OFPMPF_REPLY_MORE`, in every version.
+    const MORE: u16 = 1;
 
     /// Begins a reply to request `xid` of the type of `reply`; ignores its entries.
-    #[must_use]
-    pub fn new(xid: Xid, reply: &MultipartReply) -> Self {
-        let kind = reply_kind(reply);
-        Self { xid, kind, part: Self::begin(xid, kind) }
+    pub(crate) fn new(codec: Codec, xid: Xid, reply: &MultipartReply) -> Self {
+        let empty = codec.begin_reply(xid, reply);
+        Self { codec, part: empty.clone(), empty }
     }
 
     /// Writes an entry; returns the previous message if it is full.
@@ -65,14 +73,14 @@ impl PartWriter {
     /// # Errors
     ///
     /// The entry alone does not fit into a message and is left out.
-    pub fn push(&mut self, entry: ReplyEntry<'_>) -> Result<Option<Vec<u8>>, TooLong> {
+    pub(crate) fn push(&mut self, entry: ReplyEntry<'_>) -> Result<Option<Vec<u8>>, TooLong> {
         let start = self.part.len();
-        put(&mut self.part, entry);
+        self.codec.put_entry(&mut self.part, entry);
         if self.part.len() <= usize::from(u16::MAX) {
             return Ok(None);
         }
         let entry = self.part.split_off(start);
-        let mut next = Self::begin(self.xid, self.kind);
+        let mut next = self.empty.clone();
         let length = next.len().saturating_add(entry.len());
         if length > usize::from(u16::MAX) {
             return Err(TooLong { length });
@@ -80,7 +88,7 @@ impl PartWriter {
         next.extend_from_slice(&entry);
         let mut full = std::mem::replace(&mut self.part, next);
         if let Some(flags) = full.get_mut(Self::FLAGS) {
-            flags.copy_from_slice(&MORE.to_be_bytes());
+            flags.copy_from_slice(&Self::MORE.to_be_bytes());
         }
         length::finish(full).map(Some)
     }
@@ -90,29 +98,8 @@ impl PartWriter {
     /// # Errors
     ///
     /// Never: [`Self::push`] keeps messages within their limit.
-    pub fn finish(self) -> Result<Vec<u8>, TooLong> {
+    pub(crate) fn finish(self) -> Result<Vec<u8>, TooLong> {
         length::finish(self.part)
-    }
-
-    fn begin(xid: Xid, kind: u16) -> Vec<u8> {
-        let mut part = length::begin(v13::kind::MULTIPART_REPLY, xid);
-        put_part_header(&mut part, PartHeader { kind, more: false });
-        part
-    }
-}
-
-fn put(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
-    match entry {
-        ReplyEntry::Flow(entry) => flow::put(out, entry),
-        ReplyEntry::Table(entry) => table::put_statistics(out, entry),
-        ReplyEntry::Port(entry) => port::put(out, entry),
-        ReplyEntry::Queue(entry) => queue::put(out, entry),
-        ReplyEntry::Group(entry) => group::put(out, entry),
-        ReplyEntry::GroupDescription(entry) => group::put_description(out, entry),
-        ReplyEntry::Meter(entry) => meter::put(out, entry),
-        ReplyEntry::MeterConfig(entry) => meter::put_description(out, entry),
-        ReplyEntry::TableFeatures(table) => table::put_features(out, table),
-        ReplyEntry::PortDescription(port) => v13::body::port::put_port(out, port),
     }
 }
 
@@ -121,13 +108,20 @@ fn put(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
 /// # Errors
 ///
 /// An entry alone does not fit into a message.
-pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, TooLong> {
-    let mut writer = PartWriter::new(xid, reply);
+pub(crate) fn encode_reply(
+    codec: Codec,
+    xid: Xid,
+    reply: &MultipartReply,
+) -> Result<Vec<Vec<u8>>, EncodeError> {
+    let mut writer = PartWriter::new(codec, xid, reply);
     let mut parts = Vec::new();
     let mut push = |entry| writer.push(entry).map(|full| parts.extend(full));
     match reply {
         MultipartReply::Flow(flows) => {
             flows.iter().map(ReplyEntry::Flow).try_for_each(&mut push)?;
+        }
+        MultipartReply::NiciraFlow(flows) => {
+            flows.iter().map(ReplyEntry::NiciraFlow).try_for_each(&mut push)?;
         }
         MultipartReply::Table(tables) => {
             tables.iter().map(ReplyEntry::Table).try_for_each(&mut push)?;
@@ -158,10 +152,11 @@ pub fn encode_reply(xid: Xid, reply: &MultipartReply) -> Result<Vec<Vec<u8>>, To
         }
         MultipartReply::Description(_)
         | MultipartReply::Aggregate(_)
+        | MultipartReply::NiciraAggregate(_)
         | MultipartReply::GroupFeatures(_)
         | MultipartReply::MeterFeatures(_) => {
             let message = Message::MultipartReply { more: false, reply: reply.clone() };
-            return Ok(vec![v13::encode(xid, &message)?]);
+            return Ok(vec![codec.encode(xid, &message)?]);
         }
     }
     parts.push(writer.finish()?);

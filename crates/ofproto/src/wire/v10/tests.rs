@@ -1,0 +1,233 @@
+//! Round-trip tests of the codec, tests against recorded sessions, and between versions.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use shunt_flow::{
+    PortNo,
+    text::{NoPortNames, format_match, parse_match},
+};
+use shunt_pipeline::{FlowMod, FlowModCommand, TableId, TableSelector};
+
+use super::{FlowFormat, V10Settings, decode, encode, ofp_match};
+use crate::{
+    message::{FlowStatistics, Message, MultipartReply, Xid},
+    testing::{ALL_SETTINGS, any_flow_mod, any_message, fuzz_openflow},
+    wire::{ByteReader, Codec},
+};
+
+/// Returns a message as OpenFlow 1.0 has it.
+fn as_v10(message: &Message, settings: V10Settings) -> Option<Message> {
+    let bytes = encode(Xid::new(7), message, settings).ok()?;
+    let (xid, again) = decode(&bytes, settings).unwrap();
+    assert_eq!(xid, Xid::new(7));
+    assert_eq!(encode(xid, &again, settings), Ok(bytes), "{again:?}");
+    Some(again)
+}
+
+/// Returns flow statistics that went through the bytes of a codec.
+fn listed(flow: &FlowStatistics, codec: Codec) -> FlowStatistics {
+    let flows = vec![flow.clone()];
+    let reply = match codec {
+        Codec::V10(_) => MultipartReply::NiciraFlow(flows),
+        Codec::V13 => MultipartReply::Flow(flows),
+    };
+    let message = Message::MultipartReply { more: false, reply };
+    let bytes = codec.encode(Xid::NONE, &message).unwrap();
+    match codec.decode(&bytes).unwrap().1 {
+        Message::MultipartReply {
+            reply: MultipartReply::Flow(flows) | MultipartReply::NiciraFlow(flows),
+            ..
+        } => flows.into_iter().next().unwrap(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn statistics(flow_mod: &FlowMod) -> FlowStatistics {
+    let TableSelector::One(table) = flow_mod.table else { panic!("a rule has one table") };
+    FlowStatistics {
+        table,
+        duration: std::time::Duration::from_secs(3),
+        priority: flow_mod.priority,
+        idle_timeout: flow_mod.idle_timeout,
+        hard_timeout: flow_mod.hard_timeout,
+        flags: Default::default(),
+        cookie: flow_mod.cookie,
+        packets: 5,
+        bytes: 7,
+        matching: flow_mod.matching.clone(),
+        instructions: Arc::new(flow_mod.instructions.clone()),
+    }
+}
+
+const NXM: V10Settings = V10Settings { flow_format: FlowFormat::Nxm, has_table_ids: true };
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn every_form_decodes_to_itself(
+        message in any_message(),
+        settings in prop::sample::select(&ALL_SETTINGS[..]),
+    ) {
+        as_v10(&message, settings);
+    }
+
+    #[test]
+    fn the_nicira_form_keeps_everything_but_instructions(flow_mod in any_flow_mod()) {
+        // A modify command with a cookie mask has no new cookie.
+        let message = Message::FlowMod(flow_mod.clone());
+        let Some(Message::FlowMod(again)) = as_v10(&message, NXM) else { panic!("a flow-mod") };
+        let flags = shunt_pipeline::FlowFlags {
+            send_flow_removed: flow_mod.flags.send_flow_removed,
+            check_overlap: flow_mod.flags.check_overlap,
+            reset_counts: flow_mod.command == FlowModCommand::Add,
+            ..Default::default()
+        };
+        let expected = FlowMod {
+            flags,
+            cookie: again.cookie,
+            out_port: again.out_port,
+            out_group: again.out_group,
+            instructions: again.instructions.clone(),
+            ..flow_mod.clone()
+        };
+        prop_assert_eq!(&again, &expected);
+        let mask = again.cookie_mask;
+        prop_assert_eq!(again.cookie.number() & mask, flow_mod.cookie.number() & mask);
+    }
+
+    #[test]
+    fn a_rule_passes_between_versions_without_a_change(flow_mod in any_flow_mod()) {
+        let table = TableSelector::One(TableId::FIRST);
+        let added = FlowMod {
+            command: FlowModCommand::Add,
+            table,
+            cookie_mask: 0,
+            out_port: PortNo::ANY,
+            ..flow_mod
+        };
+        let Some(Message::FlowMod(added)) = as_v10(&Message::FlowMod(added), NXM) else {
+            panic!("a flow-mod")
+        };
+        let flow = statistics(&added);
+        let in_13 = listed(&flow, Codec::V13);
+        prop_assert_eq!(&in_13, &flow);
+        prop_assert_eq!(&listed(&in_13, Codec::V10(NXM)), &flow);
+    }
+
+    #[test]
+    fn a_damaged_message_is_refused_or_has_a_form(
+        message in any_message(),
+        settings in prop::sample::select(&ALL_SETTINGS[..]),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+    ) {
+        let Ok(mut bytes) = encode(Xid::new(7), &message, settings) else { return Ok(()) };
+        for (index, byte) in damage {
+            let index = index.index(bytes.len());
+            bytes[index] = byte;
+        }
+        fuzz_openflow(&bytes);
+    }
+
+    #[test]
+    fn any_standard_match_decodes_to_itself(bytes in any::<[u8; 40]>(), ethertype in 0..6_usize) {
+        let mut bytes = bytes;
+        let ethertype = [0x0800_u16, 0x0806, 0x8035, 0x86dd, 0x8847, 0x05ff][ethertype];
+        bytes[22..24].copy_from_slice(&ethertype.to_be_bytes());
+        bytes[3] &= 0xef;
+        // A port of a bridge.
+        bytes[4] &= 0x7f;
+        let read = ofp_match::read(&mut ByteReader::new(&bytes)).unwrap();
+        let mut out = Vec::new();
+        ofp_match::put(&mut out, &read.matching);
+        let again = ofp_match::read(&mut ByteReader::new(&out)).unwrap();
+        prop_assert_eq!(&again.matching, &read.matching);
+        // The match is legal: its text and its entries mean the same.
+        let text = format_match(&read.matching, &NoPortNames);
+        prop_assert_eq!(&parse_match(&text, &NoPortNames).unwrap(), &read.matching, "{}", text);
+        let mut entries = Vec::new();
+        shunt_flow::oxm::encode_nxm_match(&read.matching, &mut entries);
+        prop_assert_eq!(&shunt_flow::oxm::decode_match(&entries).unwrap(), &read.matching);
+    }
+}
+
+/// Sessions of `ovs-ofctl` 3.1 with this switch, in OpenFlow 1.0.
+const RECORDED: &str = include_str!("../../../tests/data/recorded10.txt");
+
+#[test]
+fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
+    let mut settings = V10Settings::INITIAL;
+    let (mut count, mut forms) = (0, 0);
+    for line in RECORDED.lines() {
+        if line.starts_with("# session") {
+            settings = V10Settings::INITIAL;
+        }
+        if line.starts_with('#') {
+            continue;
+        }
+        let hex = &line[2..];
+        let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+        let bytes: Vec<_> = (0..hex.len()).step_by(2).map(byte).collect();
+        let (xid, message) = decode(&bytes, settings).unwrap();
+        match &message {
+            Message::SetFlowFormat(format) => settings.flow_format = *format,
+            Message::FlowModTableId(is_on) => settings.has_table_ids = *is_on,
+            _ => {}
+        }
+        // `ovs-ofctl` sends each flow-mod in the first form that has its match.
+        let in_forms = ALL_SETTINGS.map(|form| {
+            let form = V10Settings { has_table_ids: settings.has_table_ids, ..form };
+            encode(xid, &message, form)
+        });
+        assert!(in_forms.contains(&Ok(bytes)), "{line}\n{message:?}");
+        count += 1;
+        forms += usize::from(matches!(message, Message::FlowMod(_)));
+    }
+    assert!(count > 60 && forms > 15, "{count} {forms}");
+}
+
+/// Returns the text of a match that is read from an `ofp_match`.
+fn text_of(wildcards: u32, change: impl Fn(&mut [u8])) -> String {
+    let mut bytes = vec![0; 40];
+    bytes[..4].copy_from_slice(&wildcards.to_be_bytes());
+    change(&mut bytes);
+    let read = ofp_match::read(&mut ByteReader::new(&bytes)).unwrap();
+    format_match(&read.matching, &NoPortNames)
+}
+
+#[test]
+fn fields_share_their_place_in_a_match() {
+    let all = ofp_match::WILDCARDS_ALL;
+    assert_eq!(text_of(all, |_| {}), "");
+    assert_eq!(
+        text_of(all & !1, |bytes| bytes[4..6].copy_from_slice(&[0xff, 0xfe])),
+        "in_port=LOCAL"
+    );
+    // `dl_type`, `nw_proto`, `tp_src` and `tp_dst`.
+    let asked = all & !(1 << 4 | 1 << 5 | 1 << 6 | 1 << 7);
+    let fields = |ethertype: u16, protocol: u8| {
+        text_of(asked, move |bytes: &mut [u8]| {
+            bytes[22..24].copy_from_slice(&ethertype.to_be_bytes());
+            bytes[25] = protocol;
+            bytes[36..40].copy_from_slice(&[0, 8, 0, 0]);
+        })
+    };
+    assert_eq!(fields(0x0800, 6), "tcp,tp_src=8,tp_dst=0");
+    assert_eq!(fields(0x0800, 1), "icmp,icmp_type=8,icmp_code=0");
+    assert_eq!(fields(0x86dd, 58), "icmp6,icmp_type=8,icmp_code=0");
+    assert_eq!(fields(0x0806, 2), "arp,arp_op=2");
+    assert_eq!(fields(0x0800, 47), "ip,nw_proto=47");
+    assert_eq!(fields(0x88cc, 6), "dl_type=0x88cc");
+    // A prefix of the address, with the number of wildcarded bits.
+    let source = all & !(1 << 4) & !(0x3f << 8) | 8 << 8;
+    let prefix = text_of(source, |bytes| {
+        bytes[22..24].copy_from_slice(&[8, 0]);
+        bytes[28..32].copy_from_slice(&[10, 1, 2, 3]);
+    });
+    assert_eq!(prefix, "ip,nw_src=10.1.2.0/24");
+    // No tag; a tag of any id with a priority.
+    let untagged = text_of(all & !2, |bytes| bytes[18..20].fill(0xff));
+    assert_eq!(untagged, "vlan_tci=0x0000/0x1fff");
+    assert_eq!(text_of(all & !(1 << 20), |bytes| bytes[20] = 5), "dl_vlan_pcp=5");
+}

@@ -1,0 +1,142 @@
+//! Vendor messages: Nicira's extensions (`nicira_type`).
+
+use bytes::BufMut;
+
+use super::{
+    flow_mod, flow_removed,
+    settings::{FlowFormat, V10Settings},
+};
+use crate::{
+    error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
+    message::{Message, RoleMessage, RoleName, Xid},
+    wire::{
+        ByteReader,
+        header::Header,
+        v13::body::{experimenter, role},
+    },
+};
+
+/// `nicira_type`, without the types that later versions have, too.
+mod at {
+    pub(super) const ROLE_REQUEST: u32 = 10;
+    pub(super) const ROLE_REPLY: u32 = 11;
+    pub(super) const SET_FLOW_FORMAT: u32 = 12;
+    pub(super) const FLOW_MOD: u32 = 13;
+    pub(super) const FLOW_REMOVED: u32 = 14;
+    pub(super) const FLOW_MOD_TABLE_ID: u32 = 15;
+    pub(super) const SET_ASYNC_CONFIG: u32 = 19;
+}
+
+/// `NXFF_OPENFLOW10`.
+const FORMAT_OPENFLOW10: u32 = 0;
+/// `NXFF_NXM`.
+const FORMAT_NXM: u32 = 2;
+
+/// Returns whether a vendor message is `NXT_FLOW_MOD`.
+pub(super) fn is_flow_mod(frame: &[u8]) -> bool {
+    let mut body = ByteReader::new(frame.get(Header::LEN..).unwrap_or_default());
+    (body.u32(), body.u32()) == (Ok(NICIRA_EXPERIMENTER), Ok(at::FLOW_MOD))
+}
+
+/// Reads the body of a vendor message.
+pub(super) fn read(
+    xid: Xid,
+    reader: &mut ByteReader<'_>,
+    settings: V10Settings,
+) -> Result<Message, ErrorCode> {
+    let mut header = reader.clone();
+    let (vendor, kind) = (header.u32()?, header.u32()?);
+    if vendor == ONF_EXPERIMENTER {
+        // Bundles of the ONF are for OpenFlow 1.3.
+        return Err(ErrorCode::BadExperimenterType);
+    }
+    if vendor != NICIRA_EXPERIMENTER {
+        return Err(ErrorCode::BadExperimenter);
+    }
+    let is_common =
+        !matches!(kind, at::ROLE_REQUEST..=at::FLOW_MOD_TABLE_ID | at::SET_ASYNC_CONFIG);
+    if is_common {
+        return experimenter::read(xid, reader);
+    }
+    *reader = header;
+    Ok(match kind {
+        at::ROLE_REQUEST => Message::RoleRequest(read_role(reader)?),
+        at::ROLE_REPLY => Message::RoleReply(read_role(reader)?),
+        at::SET_FLOW_FORMAT => match reader.u32()? {
+            FORMAT_OPENFLOW10 => Message::SetFlowFormat(FlowFormat::OpenFlow10),
+            FORMAT_NXM => Message::SetFlowFormat(FlowFormat::Nxm),
+            _ => return Err(ErrorCode::Permission),
+        },
+        at::FLOW_MOD => Message::FlowMod(flow_mod::read_nicira(reader, settings)?),
+        at::FLOW_REMOVED => Message::FlowRemoved(flow_removed::read_nicira(reader)?),
+        at::FLOW_MOD_TABLE_ID => {
+            let is_on = reader.u8()? != 0;
+            reader.skip(7)?;
+            Message::FlowModTableId(is_on)
+        }
+        _ => Message::SetAsync(role::read_async(reader)?),
+    })
+}
+
+/// Reads a role message, which has no generation id.
+fn read_role(reader: &mut ByteReader<'_>) -> Result<RoleMessage, ErrorCode> {
+    let role = match reader.u32()? {
+        0 => RoleName::Equal,
+        1 => RoleName::Master,
+        2 => RoleName::Slave,
+        _ => return Err(ErrorCode::RoleUnknown),
+    };
+    Ok(RoleMessage { role, generation: None })
+}
+
+/// Writes the body of a vendor message; writes nothing for other messages.
+pub(super) fn put(out: &mut Vec<u8>, message: &Message, settings: V10Settings) {
+    let mut begin = |kind: u32| {
+        out.put_u32(NICIRA_EXPERIMENTER);
+        out.put_u32(kind);
+    };
+    match message {
+        Message::RoleRequest(role) => {
+            begin(at::ROLE_REQUEST);
+            put_role(out, *role);
+        }
+        Message::RoleReply(role) => {
+            begin(at::ROLE_REPLY);
+            put_role(out, *role);
+        }
+        Message::SetFlowFormat(format) => {
+            begin(at::SET_FLOW_FORMAT);
+            out.put_u32(match format {
+                FlowFormat::OpenFlow10 => FORMAT_OPENFLOW10,
+                FlowFormat::Nxm => FORMAT_NXM,
+            });
+        }
+        Message::FlowMod(flow_mod) => {
+            begin(at::FLOW_MOD);
+            flow_mod::put(out, flow_mod, settings);
+        }
+        Message::FlowRemoved(removed) => {
+            begin(at::FLOW_REMOVED);
+            flow_removed::put(out, removed, settings.flow_format);
+        }
+        Message::FlowModTableId(is_on) => {
+            begin(at::FLOW_MOD_TABLE_ID);
+            out.put_u8(u8::from(*is_on));
+            out.put_bytes(0, 7);
+        }
+        Message::SetAsync(config) => {
+            begin(at::SET_ASYNC_CONFIG);
+            role::put_async(out, config);
+        }
+        _ => experimenter::put(out, message),
+    }
+}
+
+fn put_role(out: &mut Vec<u8>, message: RoleMessage) {
+    out.put_u32(match message.role {
+        // The extension has no query of the role.
+        RoleName::Equal | RoleName::NoChange => 0,
+        RoleName::Master => 1,
+        RoleName::Slave => 2,
+    });
+}
