@@ -427,6 +427,7 @@ class Kill:
         )
         time.sleep(random.random() / 20)
         daemon.process.kill()
+        daemon.process.wait(ANSWER_MAX)
         client.wait()
 
     def end(self, daemon):

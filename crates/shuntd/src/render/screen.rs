@@ -372,7 +372,7 @@ mod tests {
         screen.add(snapshot(2, 300));
         let lines = drawn(&screen);
         has(&lines, "100 packets/s received, 10 dropped/s   1 bridge, 2 ports");
-        has(&lines, "exact match   50.0 % ##########");
+        has(&lines, "exact match   50.0 % ######");
         has(&lines, "        10 metered");
         has(&lines, "evicted/s by cause");
         has(&lines, "        20 rule_added");
