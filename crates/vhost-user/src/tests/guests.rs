@@ -246,6 +246,22 @@ fn a_stopped_queue_goes_on_at_its_base() {
     assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 0);
 }
 
+/// The control thread may handle a message while its back-end is dropped.
+#[test]
+fn closed_queues_start_no_more() {
+    let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
+    let mut worker = Worker::new(&queues, 0);
+    let _device = attached(&queues, &guest);
+    send(&mut guest, 0);
+    queues.close();
+    let late = attached(&queues, &guest);
+    guest.offer_buffer(0, &BufferLayout::whole(100));
+    assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 0);
+    assert_eq!(worker.sender.send([(NetHeader::default(), &[1; 60][..])]).end, SendEnd::Full);
+    drop(late);
+    assert_eq!((guest.take_sent(0), queues.take_failures()), (0, vec![]));
+}
+
 /// Overwrites bytes of a queue; returns the rule that this breaks.
 fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
