@@ -7,24 +7,18 @@
 
 use std::{
     fmt,
-    fs::{self, Permissions},
     io::{self, ErrorKind},
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-        unix::{
-            ffi::OsStrExt,
-            fs::{FileTypeExt, PermissionsExt},
-            net::UnixListener,
-        },
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::{ffi::OsStrExt, net::UnixListener},
     },
     path::{Path, PathBuf},
 };
 
-use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, connect, listen, socket,
-};
+use nix::sys::socket::{SockType, UnixAddr};
 use shunt_shared_memory::{
-    OwnSocketFile, ReceivedBytes, receive_with_descriptors, send_with_descriptors,
+    ListenError, ListeningSocket, ReceivedBytes, connect_at_once, listen_at,
+    receive_with_descriptors, send_with_descriptors,
 };
 
 use crate::{
@@ -60,9 +54,7 @@ impl MemifAddress {
 
     /// Connects to a listener; fails at once if its queue has no room.
     pub(crate) fn connect(&self) -> io::Result<MemifSocket> {
-        let own = new_socket()?;
-        connect(own.as_raw_fd(), &self.to_unix()?)?;
-        Ok(MemifSocket(own))
+        connect_at_once(&self.to_unix()?, SockType::SeqPacket).map(MemifSocket)
     }
 
     /// Listens at the address; replaces the socket file of a killed process.
@@ -70,41 +62,17 @@ impl MemifAddress {
     /// # Errors
     ///
     /// If another program listens at the address, or a system call fails.
-    pub(crate) fn listen(&self) -> Result<UnixListener, MemifError> {
-        let in_use = || MemifError::InUse { socket: self.to_string() };
-        let failed =
-            |source| MemifError::System { doing: "listen at", socket: self.to_string(), source };
-        match self.bind() {
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                let is_socket = self.abstract_name().is_none()
-                    && fs::metadata(&self.0).is_ok_and(|file| file.file_type().is_socket());
-                match self.connect() {
-                    Err(refusal) if is_socket && refusal.kind() == ErrorKind::ConnectionRefused => {
-                        fs::remove_file(&self.0).map_err(failed)?;
-                        self.bind().map_err(failed)
-                    }
-                    Err(_) if !is_socket && self.abstract_name().is_none() => Err(failed(error)),
-                    _ => Err(in_use()),
+    pub(crate) fn listen(&self) -> Result<ListeningSocket, MemifError> {
+        let listened = self.to_unix().map_err(|errno| ListenError::System(errno.into()));
+        listened.and_then(|address| listen_at(&address, SockType::SeqPacket)).map_err(|error| {
+            let socket = self.to_string();
+            match error {
+                ListenError::InUse => MemifError::InUse { socket },
+                ListenError::System(source) => {
+                    MemifError::System { doing: "listen at", socket, source }
                 }
             }
-            result => result.map_err(failed),
-        }
-    }
-
-    fn bind(&self) -> io::Result<UnixListener> {
-        let own = new_socket()?;
-        bind(own.as_raw_fd(), &self.to_unix()?)?;
-        if self.abstract_name().is_none() {
-            // A client may run as another user, in the group of the daemon.
-            fs::set_permissions(&self.0, Permissions::from_mode(SOCKET_MODE))?;
-        }
-        listen(&own, Backlog::new(BACKLOG)?)?;
-        Ok(own.into())
-    }
-
-    /// Returns the socket file, which is removed later; `None` for an abstract socket.
-    pub(crate) fn file(&self) -> Option<OwnSocketFile> {
-        self.abstract_name().is_none().then(|| OwnSocketFile::new(&self.0)).flatten()
+        })
     }
 }
 
@@ -112,17 +80,6 @@ impl fmt::Display for MemifAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.display().fmt(f)
     }
-}
-
-/// The mode of a socket file: the user and the group of the daemon may connect.
-const SOCKET_MODE: u32 = 0o660;
-
-/// Maximum number of clients in the queue to be accepted.
-const BACKLOG: i32 = 32;
-
-fn new_socket() -> nix::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)
 }
 
 /// A connection to a peer.

@@ -9,7 +9,7 @@
 //! - [`accept_event`] accepts an eventfd of the other process.
 //! - [`LinkState`] is the state of the link to the other process, and [`PeerLog`] limits the log
 //!   lines about that process.
-//! - [`OwnSocketFile`] removes the file of a listening socket.
+//! - [`listen_at`] and [`connect_at_once`] open Unix sockets, and [`OwnSocketFile`] removes the file of one.
 //! - [`PolledFrames`] and [`SentFrames`] are results of moving frames.
 //! - [`WakeSet`] wakes a thread that waits for events of several queues.
 //!
@@ -30,6 +30,7 @@
 mod descriptors;
 mod event;
 mod link_state;
+mod listen;
 mod mapping;
 mod moved_frames;
 mod peer_log;
@@ -43,6 +44,7 @@ pub use descriptors::{
 };
 pub use event::{EventError, accept_event, notify, reset};
 pub use link_state::LinkState;
+pub use listen::{ListenError, ListeningSocket, connect_at_once, listen_at};
 pub use mapping::{MapError, SharedMapping};
 pub use moved_frames::{PolledFrames, SendEnd, SentFrames};
 pub use peer_log::{PeerLog, PeerLogNote};

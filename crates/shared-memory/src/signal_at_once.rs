@@ -106,7 +106,10 @@ impl EventSignaller {
         // request, and the request reads no bytes.
         let result = unsafe { libc::syscall(submit, self.context, count, requests) };
         if result != count {
-            return Err(io::Error::last_os_error());
+            let error = io::Error::last_os_error();
+            // There may be no room for a result.
+            self.take_results();
+            return Err(error);
         }
         self.submitted += 1;
         if self.submitted == RESULTS {

@@ -6,15 +6,8 @@
 //! [`Backend`] closes the queues and removes the socket file by itself.
 
 use std::{
-    fs::{self, Permissions},
     io,
-    os::{
-        fd::{AsRawFd, OwnedFd},
-        unix::{
-            fs::{FileTypeExt, PermissionsExt},
-            net::{UnixListener, UnixStream},
-        },
-    },
+    os::unix::net::{UnixListener, UnixStream},
     path::{Path, PathBuf},
     sync::Arc,
     thread::Builder,
@@ -24,9 +17,11 @@ use std::{
 use nix::sys::{
     epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout},
     eventfd::{EfdFlags, EventFd},
-    socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, socket},
+    socket::{SockType, UnixAddr},
 };
-use shunt_shared_memory::{LinkState, OwnSocketFile, PeerLog};
+use shunt_shared_memory::{
+    LinkState, ListenError, ListeningSocket, OwnSocketFile, PeerLog, connect_at_once, listen_at,
+};
 use tracing::{info, warn};
 
 use crate::{
@@ -85,12 +80,16 @@ impl Backend {
     ) -> Result<(Self, Vec<Worker>), BackendError> {
         let failed =
             |doing| move |source| BackendError::System { doing, path: path.to_owned(), source };
-        UnixAddr::new(path).map_err(|errno| failed("use")(errno.into()))?;
+        let address = UnixAddr::new(path).map_err(|errno| failed("use")(errno.into()))?;
         let (source, file) = match mode {
-            SocketMode::Client => (ConnectionSource::Client, None),
+            SocketMode::Client => (ConnectionSource::Client(address), None),
             SocketMode::Server => {
-                let listener = listen(path)?;
-                (ConnectionSource::Server(listener), OwnSocketFile::new(path))
+                let listened = listen_at(&address, SockType::Stream);
+                let ListeningSocket { listener, file } = listened.map_err(|error| match error {
+                    ListenError::InUse => BackendError::InUse { path: path.to_owned() },
+                    ListenError::System(source) => failed("listen at")(source),
+                })?;
+                (ConnectionSource::Server(listener), file)
             }
         };
         let start = |errno: nix::Error| failed("start a device for")(errno.into());
@@ -148,9 +147,6 @@ impl Drop for Backend {
     }
 }
 
-/// Rights of the socket of a server: its user and its group may connect.
-const SOCKET_MODE: u32 = 0o660;
-
 /// Bytes of the stack of a control thread.
 const STACK_BYTES: usize = 256 << 10;
 
@@ -167,7 +163,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(1);
 /// The source of connections, by socket mode.
 #[derive(Debug)]
 enum ConnectionSource {
-    Client,
+    Client(UnixAddr),
     Server(UnixListener),
 }
 
@@ -218,7 +214,9 @@ impl ControlThread {
     fn next_connection(&mut self) -> Result<UnixStream, Stopped> {
         loop {
             let attempt = match &self.source {
-                ConnectionSource::Client => connect_to(&self.path),
+                ConnectionSource::Client(address) => {
+                    connect_at_once(address, SockType::Stream).map(UnixStream::from)
+                }
                 ConnectionSource::Server(listener) => listener.accept().map(|(stream, _)| stream),
             };
             match (attempt, &self.source) {
@@ -347,40 +345,5 @@ fn obey(
             let is_known = needs_reply && is_refused;
             if is_known { Ok(()) } else { Err(error) }
         }
-    }
-}
-
-/// Connects to a socket; never waits for a listener that is busy.
-fn connect_to(path: &Path) -> io::Result<UnixStream> {
-    let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let own: OwnedFd = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
-    connect(own.as_raw_fd(), &UnixAddr::new(path)?)?;
-    Ok(own.into())
-}
-
-/// Listens at a path; replaces the socket file of a process that was killed.
-fn listen(path: &Path) -> Result<UnixListener, BackendError> {
-    let failed =
-        |source| BackendError::System { doing: "listen at", path: path.to_owned(), source };
-    let bind = || -> io::Result<UnixListener> {
-        let listener = UnixListener::bind(path)?;
-        // A hypervisor has another user, and may be in the group of the daemon.
-        fs::set_permissions(path, Permissions::from_mode(SOCKET_MODE))?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    match bind() {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let is_socket = fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
-            match connect_to(path) {
-                Err(refusal) if is_socket && refusal.kind() == io::ErrorKind::ConnectionRefused => {
-                    fs::remove_file(path).map_err(failed)?;
-                    bind().map_err(failed)
-                }
-                Ok(_) => Err(BackendError::InUse { path: path.to_owned() }),
-                Err(_) => Err(failed(error)),
-            }
-        }
-        result => result.map_err(failed),
     }
 }

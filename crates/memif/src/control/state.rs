@@ -8,7 +8,7 @@ use std::{
 };
 
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
-use shunt_shared_memory::{LinkState, OwnSocketFile, PeerLog};
+use shunt_shared_memory::{LinkState, ListeningSocket, OwnSocketFile, PeerLog};
 use tracing::info;
 
 use crate::{
@@ -174,7 +174,7 @@ impl MemifState {
         };
         let is_listening = self.listeners.values().any(|own| own.address == address);
         if role == MemifRole::Server && !is_listening {
-            let listener = address.listen()?;
+            let ListeningSocket { listener, file } = address.listen()?;
             let token = self.next_token();
             watch(&self.events, &listener, token).map_err(failed)?;
             let listener = SocketListener {
@@ -182,7 +182,7 @@ impl MemifState {
                 listener,
                 pause_end: None,
                 log: PeerLog::default(),
-                _file: address.file(),
+                _file: file,
             };
             self.listeners.insert(token, listener);
         }
