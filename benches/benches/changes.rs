@@ -1,8 +1,8 @@
-//! Cost of changing one rule with the direct eviction engine, and of adding one entry to it.
+//! Cost of changing one rule with the direct eviction engine, and of adding an entry to the engine.
 //!
 //! The pipeline is OF-DPA's with ten tables, and the entries fill the memory caches. Each iteration
-//! adds a rule and removes it again, including what both steps evict. Rules that evict more than
-//! [`FEW`] entries are left out, because evictions dominate their cost.
+//! adds a rule and removes the rule again, including the evictions of both steps. Rules that evict
+//! more than [`FEW`] entries are left out, because evictions dominate their cost.
 
 #![expect(clippy::expect_used, reason = "a bench that cannot start panics with the reason")]
 #![expect(clippy::disallowed_methods, reason = "a bench measures time")]

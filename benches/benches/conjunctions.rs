@@ -16,7 +16,7 @@ use shunt_pipeline::{
     BridgeId, BridgeSettings, FlowModCommand, Pipeline, PortInfo, Time, text::parse_rule,
 };
 
-/// Returns a bridge with two ports and these rules.
+/// Returns a bridge with two ports and the given rules.
 fn pipeline(rules: impl Iterator<Item = String>) -> Pipeline {
     let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
     pipeline.add_bridge(bridge, BridgeSettings::default());
@@ -31,7 +31,7 @@ fn pipeline(rules: impl Iterator<Item = String>) -> Pipeline {
 
 /// Returns firewall rules between two groups of 5,000 addresses each.
 ///
-/// They are clauses of conjunctions, or ordinary rules with the same matches.
+/// The rules are clauses of conjunctions, or ordinary rules with the same matches.
 fn firewall(is_conjunction: bool) -> impl Iterator<Item = String> {
     let clauses = (0..10_000).map(move |rule| {
         let (field, clause) = [("nw_src", 1), ("nw_dst", 2)][rule % 2];

@@ -1,8 +1,8 @@
 //! The hot functions: extraction, a hit in each cache, translation through one to sixteen tables.
 //!
 //! Extraction is the reference in the same run: ratios are comparable between machines, nanoseconds
-//! are not. All data fits the CPU caches. The classifier's own bench measures lookups in tables of
-//! every size.
+//! are not. All data fits the CPU caches. The benchmark of the classifier measures lookups in
+//! tables of every size.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use shunt_kernels::KERNELS;

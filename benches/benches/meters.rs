@@ -1,8 +1,8 @@
-//! One meter shared by several packet threads: one atomic word, compared with per-thread slices.
+//! One meter shared by several packet threads: one atomic word, compared with slices per thread.
 //!
 //! A slice is a number of tokens that a thread takes from the meter at once and then spends alone.
-//! The bench does not even count the slice down, so this is the best case for slices. The reference
-//! in the same run is the extraction of the headers, which a thread does for each packet.
+//! The bench does not even count the slice down, so the bench shows the best case for slices. The
+//! reference in the same run is the extraction of the headers, which a thread does for each packet.
 
 use std::{
     hint::black_box,
@@ -35,7 +35,7 @@ fn meter() -> Meter {
     Meter::new(MeterId::new(1), BridgeId::new(1), config, Time::ZERO)
 }
 
-/// Returns the time per packet when `threads` threads run `each` at the same time.
+/// Returns the time per packet if `threads` threads run `each` at the same time.
 ///
 /// `each` gets the time and the rest of the thread's slice.
 #[expect(clippy::disallowed_methods, reason = "threads that run together are timed from inside")]

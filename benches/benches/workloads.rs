@@ -57,7 +57,7 @@ fn filled_pipelines(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Flows with their rules, and their packets without frames.
+/// Measures generating flows with their rules, and packets without frames.
 fn workloads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("workload");
     group.sample_size(10);

@@ -24,7 +24,7 @@ pub fn write_udp_flows(path: &Path, packets: usize, flows: u32) -> io::Result<()
 pub struct Capture(Vec<u8>);
 
 impl Capture {
-    /// Creates an empty capture with space for this many minimum-size packets.
+    /// Creates an empty capture with space for `packets` packets of minimum size.
     #[must_use]
     pub fn with_room(packets: usize) -> Self {
         let mut file = Vec::with_capacity(24 + packets * (16 + FRAME_BYTES));

@@ -1,7 +1,7 @@
 //! An OpenFlow 1.3 controller that accepts a switch, changes rules and waits for barrier replies.
 //!
-//! It is minimal, with one thread and one connection, so that the switch dominates the measurement.
-//! The changes and the barrier request after them leave in one write.
+//! The controller is minimal, with one thread and one connection, so that the switch dominates the
+//! measurement. The changes and the barrier request after the changes leave in one write.
 
 use std::{
     io::{ErrorKind, Read as _, Write as _},
@@ -35,7 +35,7 @@ pub struct Controller {
     xid: u32,
 }
 
-/// The times of a change and of its barrier reply.
+/// The time of a change, and the time of the barrier reply.
 #[derive(Clone, Copy, Debug)]
 pub struct Changed {
     /// Time just before the change was written.
@@ -57,7 +57,7 @@ impl Controller {
     ///
     /// # Panics
     ///
-    /// If none connects.
+    /// If no switch connects.
     #[must_use]
     pub fn accept() -> Self {
         let listener = TcpListener::bind(ADDRESS).and_then(|listener| {
@@ -110,7 +110,7 @@ impl Controller {
         }
     }
 
-    /// Waits for a time and answers only echo requests of the switch.
+    /// Waits for `time`. Answers only the echo requests of the switch.
     pub fn rest(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {

@@ -13,7 +13,7 @@ fn threads(id: u32) -> Vec<u32> {
     tasks.filter_map(|task| task.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Returns the id of the thread of process `id` with this name prefix.
+/// Returns the id of the thread of process `id` with the name prefix `name`.
 #[must_use]
 pub fn find_thread(id: u32, name: &str) -> Option<u32> {
     threads(id).into_iter().find(|task| {
@@ -37,7 +37,7 @@ fn find_run_ns(id: u32, thread: u32) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the nanoseconds that all threads with this name prefix have run so far.
+/// Returns the nanoseconds of all threads with the name prefix `name` so far.
 #[must_use]
 pub fn threads_ns(id: u32, name: &str) -> u64 {
     let named = threads(id).into_iter().filter(|task| {
@@ -59,7 +59,7 @@ pub fn rest() {
     }
 }
 
-/// A process that uses less of a CPU counts as idle.
+/// A process that uses less than this share of a CPU counts as idle.
 const IDLE_PERCENT: f64 = 5.0;
 
 /// CPU time of all threads of a process since a start time.
@@ -112,7 +112,8 @@ pub fn most_resident_bytes(id: u32) -> f64 {
     status_bytes(id, "VmHWM:")
 }
 
-/// Returns the huge page bytes of a process; resident memory excludes them.
+/// Returns the bytes of the huge pages of a process,
+/// which resident memory excludes.
 #[must_use]
 pub fn huge_bytes(id: u32) -> f64 {
     status_bytes(id, "HugetlbPages:")

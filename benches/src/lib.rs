@@ -1,8 +1,8 @@
 //! Experiments that compare Shunt with Open vSwitch, on the same packets and rules, in one run.
 //!
-//! [`experiment`] is the framework: it finds experiments by name, runs them, and writes their
+//! [`experiment`] is the framework: it finds experiments by name, runs experiments, and writes the
 //! results as JSON, as a table and as a plot. [`switch`] starts the compared switches, and
-//! [`experiments`] holds the experiments.
+//! [`experiments`] contains the experiments.
 
 #![expect(clippy::panic, reason = "an experiment that cannot be set up panics with the reason")]
 #![expect(clippy::disallowed_methods, reason = "experiments measure time")]

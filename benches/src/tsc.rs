@@ -1,4 +1,4 @@
-//! The time stamp counter, the unit of Open vSwitch's cycle statistics.
+//! The time stamp counter, which is the unit of the cycle statistics of Open vSwitch.
 
 #![expect(unsafe_code, reason = "reading the counter is an intrinsic")]
 

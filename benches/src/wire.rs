@@ -1,6 +1,6 @@
 //! Raw frames on the far end of a virtual device: sent in batches, received without waiting.
 //!
-//! Each direction has its own packet socket ([packet(7)]).
+//! Each direction has a separate packet socket ([packet(7)]).
 //!
 //! [packet(7)]: https://man7.org/linux/man-pages/man7/packet.7.html
 
@@ -25,7 +25,7 @@ pub type Frame = [u8; FRAME_BYTES];
 
 /// Maximum frames per call.
 const BURST: usize = 64;
-/// Receive buffer in bytes, including the kernel's overhead per frame.
+/// Receive buffer in bytes, including the overhead of the kernel for each frame.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
 /// A sending end.
@@ -68,7 +68,7 @@ impl WireSender {
 }
 
 impl WireReceiver {
-    /// Opens a device by name; frames from now on are buffered.
+    /// Opens a device by name, and buffers frames from now on.
     ///
     /// # Panics
     ///
@@ -81,7 +81,8 @@ impl WireReceiver {
         Self(fd)
     }
 
-    /// Returns the next frame, truncated to its size; `None` if none waits.
+    /// Returns the next frame, truncated to the size of [`Frame`];
+    /// `None` if no frame waits.
     pub fn receive(&self) -> Option<Frame> {
         let mut frame = [0; FRAME_BYTES];
         loop {

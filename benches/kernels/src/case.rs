@@ -25,7 +25,8 @@ pub struct Case {
 /// Reads the destination address, so that each address is a separate flow.
 pub const READ: &str = "move:NXM_OF_IP_DST[]->NXM_NX_REG1[]";
 
-/// The source address of all packets; rule 7 of each table of a chain matches it.
+/// The source address of all packets.
+/// Rule 7 of each table of a chain matches the address.
 pub const SOURCE: [u8; 4] = [192, 168, 7, 1];
 
 /// Returns a chain of `tables` tables with 100 rules each by source network.

@@ -1,4 +1,4 @@
-//! Frames of UDP flows and their keys: the same in every process.
+//! Frames of UDP flows and the keys of the frames: the same in every process.
 
 use shunt_flow::{
     FlowKey, PortNo,

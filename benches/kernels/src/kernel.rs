@@ -1,4 +1,4 @@
-//! The kernels by name, and the state that each of them works on.
+//! The kernels by name, and the state that each kernel works on.
 
 use std::hint::black_box;
 
@@ -39,7 +39,7 @@ const FLOWS: u32 = 256;
 
 /// All kernels.
 ///
-/// Each creates its own state, so that kernels do not share cache lines.
+/// Each kernel creates its own state, so that kernels do not share cache lines.
 pub const KERNELS: &[Kernel] = &[
     Kernel { name: "extract", make: extraction },
     Kernel { name: "exact_hit", make: exact_hit },
@@ -69,7 +69,7 @@ fn extraction() -> Box<dyn FnMut()> {
     })
 }
 
-/// Returns the flows and the entry of each.
+/// Returns the flows and the entry of each flow.
 fn flows() -> Vec<(FlowKey, EntryRef)> {
     (0..FLOWS).map(|number| (flow(number), EntryRef { slot: number, generation: 0 })).collect()
 }
@@ -90,7 +90,7 @@ fn exact_hit() -> Box<dyn FnMut()> {
     })
 }
 
-/// A hit among four masks; the entry is in the first to the last of them, in turn.
+/// A hit among four masks. The entry is under the first to the last mask, in turn.
 fn megaflow_hit() -> Box<dyn FnMut()> {
     let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
     let flows = flows();
@@ -120,7 +120,9 @@ struct Chain {
 }
 
 impl Chain {
-    /// Creates a chain with stages of this many entries, and as many flows as fit.
+    /// Creates a chain with `stage_entries_max` entries per stage.
+    ///
+    /// The chain has as many flows as fit.
     fn new(stage_entries_max: usize) -> Self {
         let cache = Gigaflow::new(Config {
             capacity: Capacity { stages_count: 4, stage_entries_max },
@@ -171,10 +173,10 @@ fn gigaflow_burst() -> Box<dyn FnMut()> {
     })
 }
 
-/// A miss: translates a packet, and partitions its traversal into four.
+/// A miss: translates a packet, and partitions its traversal into four parts.
 ///
-/// The last sub-traversal belongs to one flow only. A stage with an entry for each flow has it
-/// already; a smaller stage evicts another entry for it.
+/// The last sub-traversal belongs to one flow only. A stage with an entry for each flow has this
+/// sub-traversal already; a smaller stage evicts another entry for the sub-traversal.
 fn gigaflow_miss(stage_entries_max: usize) -> Box<dyn FnMut()> {
     let mut chain = Chain::new(stage_entries_max);
     let mut turn = 0;
@@ -186,8 +188,8 @@ fn gigaflow_miss(stage_entries_max: usize) -> Box<dyn FnMut()> {
 
 /// A table of 128 rules by source network.
 ///
-/// It has sixteen masks with mixed priorities, so a lookup must check several masks before its
-/// result is certain.
+/// The table has sixteen masks with mixed priorities, so a lookup must check several masks before
+/// the result is certain.
 fn lookup() -> Box<dyn FnMut()> {
     let from = |number: u32| {
         let [.., low] = number.to_be_bytes();
@@ -234,7 +236,7 @@ impl StageView for Thirds {
 
 /// Partitions a traversal of thirty tables by the default policy.
 ///
-/// Its fields change every five tables.
+/// The fields of the traversal change every five tables.
 fn partition() -> Box<dyn FnMut()> {
     let fields = [
         FieldSet::of(&[Coupling::EthSrc, Coupling::EthDst]),

@@ -1,10 +1,10 @@
 //! The hot functions alone: extraction, a hit in each cache, translation, a miss that is
 //! partitioned.
 //!
-//! Three callers use them: the criterion bench `kernels` of `shunt-benches`; the program `kernels`,
-//! which compares two builds; and the test `icount`, which counts instructions. That test is
-//! part of the gate and needs an optimised build. So this crate depends only on what the kernels
-//! call: no gRPC, no OpenFlow, no async runtime.
+//! Three callers use the kernels: the criterion bench `kernels` of `shunt-benches`; the program
+//! `kernels`, which compares two builds; and the test `icount`, which counts instructions. That
+//! test is part of the gate and needs an optimised build. So this crate depends only on the code
+//! that the kernels call: no gRPC, no OpenFlow, no async runtime.
 //!
 //! ```
 //! let kernel = shunt_kernels::KERNELS.iter().find(|kernel| kernel.name == "extract").unwrap();

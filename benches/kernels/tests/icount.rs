@@ -1,14 +1,14 @@
 //! Compares the instruction counts of the kernels with `icount.toml`.
 //!
-//! The counts come from callgrind. They do not depend on the load of the machine, and they see
+//! The counts come from callgrind. The counts do not depend on the load of the machine, and show
 //! neither cache misses nor contention. A count that grew by more than 1 % fails. `cargo xtask test
 //! icount --bless` writes the counts of this build.
 //!
 //! The counts do not depend on the processor either. Shunt is built for the x86-64 baseline and
-//! does not detect CPU features at run time. The C library detects them for copying, filling and
-//! comparing bytes, so the test disables that, and checks the names of the functions that ran. The
-//! allocator differs between C library releases, so counts are valid for one release, which the
-//! file names.
+//! does not detect CPU features at run time. The C library detects CPU features for copying,
+//! filling and comparing bytes. So the test disables this detection, and checks the names of the
+//! functions that ran. The allocator differs between releases of the C library, so counts are valid
+//! for one release, which the file names.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot run fails")]
 
@@ -20,12 +20,12 @@ use std::{
     process::Command,
 };
 
-/// Relative growth that fails.
+/// Relative growth of a count above which the test fails.
 const TOLERANCE: f64 = 0.01;
 
-/// Two call counts; the test uses their difference to exclude start-up.
+/// Two numbers of calls. The difference of the counts excludes start-up.
 ///
-/// Both are whole rounds of the 256 flows that the kernels cycle through.
+/// Both numbers are whole rounds of the 256 flows that the kernels cycle through.
 const CALLS: [u32; 2] = [1_024, 3_072];
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../icount.toml");
@@ -51,7 +51,7 @@ struct Profile {
 
 /// Calls a kernel under callgrind.
 ///
-/// The program path and the environment lie in the program's memory, so both are fixed.
+/// The program path and the environment are in the memory of the program, so both are fixed.
 fn profile(kernel: &str, calls: u32) -> Profile {
     let program = Path::new(env!("CARGO_BIN_EXE_kernels"));
     let file = format!("icount.{}.{kernel}", std::process::id());
@@ -103,14 +103,14 @@ fn counts() -> Result<BTreeMap<String, f64>, BTreeSet<String>> {
     names.lines().map(count).collect()
 }
 
-/// Returns the running C library, as `glibc 2.36`.
+/// Returns the running C library, such as `glibc 2.36`.
 fn libc() -> String {
     let output = Command::new("getconf").arg("GNU_LIBC_VERSION").output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.ok().filter(|text| !text.is_empty()).unwrap_or_else(|| "an unknown one".to_owned())
 }
 
-/// Returns the committed C library and counts.
+/// Returns the C library and the counts of the committed file.
 fn committed() -> (String, BTreeMap<String, f64>) {
     let text = fs::read_to_string(PAGE).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once(" = "));
@@ -130,7 +130,7 @@ fn reason_to_skip() -> Option<String> {
 
 /// Prints which part was not tested, although the test passes.
 fn print_skip(what: &str) {
-    // Without standard error there is nowhere to print.
+    // Without standard error, no message can be printed.
     let _ = writeln!(io::stderr(), "{what}");
 }
 

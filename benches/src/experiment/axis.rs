@@ -21,7 +21,7 @@ pub(super) enum Axis {
     },
 }
 
-/// Ratio of values above which a linear axis would hide small bars.
+/// Ratio of values above which a linear axis hides small bars.
 const FAR_APART: f64 = 3e3;
 
 /// Maximum number of ticks on a logarithmic axis.
@@ -31,11 +31,11 @@ const POWERS_MAX: i32 = 8;
 const POWERS: RangeInclusive<i32> = -12..=40;
 
 impl Axis {
-    /// Returns an axis that fits values up to `most`, with `bars` among them.
+    /// Returns an axis that fits values up to `most`, including the values of `bars`.
     pub(super) fn of(bars: impl IntoIterator<Item = f64>, most: f64) -> Self {
         let least = bars.into_iter().fold(f64::INFINITY, f64::min);
         if least > 0.0 && most.is_finite() && most / least > FAR_APART {
-            // The shortest bar must be visible too.
+            // The shortest bar must be visible, too.
             return Self::Powers { low: floor(least / 2.0), high: floor(most) + 1 };
         }
         let step = tick_step(most);
@@ -93,7 +93,7 @@ pub(super) fn tick_step(most: f64) -> f64 {
     steps.into_iter().find(|step| most / step >= 4.0).unwrap_or(power)
 }
 
-/// Formats a tick label with just enough digits to differ from its neighbours.
+/// Formats a tick label with just enough digits to differ from neighbouring labels.
 pub(super) fn short(tick: f64, step: f64) -> String {
     let (divisor, suffix) = match step {
         step if step >= 1e6 => (1e6, " M"),

@@ -1,4 +1,4 @@
-//! Layout of panels on a page: in one column, or in several if one would be too high.
+//! Layout of panels on a page: in one column, or in several if one column is too high.
 
 use std::fmt::Write as _;
 
@@ -34,7 +34,7 @@ pub(super) fn arrange(heights: &[f64]) -> (Vec<(f64, f64)>, f64, f64) {
     }
 }
 
-/// Fills columns of this height from top to bottom.
+/// Fills columns of height `limit` from top to bottom.
 ///
 /// Returns the positions and the total width.
 fn fill(heights: &[f64], limit: f64) -> (Vec<(f64, f64)>, f64) {
@@ -51,7 +51,8 @@ fn fill(heights: &[f64], limit: f64) -> (Vec<(f64, f64)>, f64) {
     (places, x + WIDTH)
 }
 
-/// Writes blocks below a header of this height; returns the total width and height.
+/// Writes blocks below a header of height `head`;
+/// returns the total width and height.
 pub(super) fn put(body: &mut String, blocks: &[Block], head: f64) -> (f64, f64) {
     let heights: Vec<f64> = blocks.iter().map(|block| block.height).collect();
     let (places, width, height) = arrange(&heights);
@@ -76,7 +77,7 @@ mod tests {
             assert_eq!(places.len(), count);
             let even = panel * count as f64 * WIDTH / width;
             assert!(height <= even + panel && width <= f64::from(COLUMNS_MAX) * WIDTH, "{count}");
-            // No panel covers another, and each is within the page.
+            // No panel covers another panel, and each panel is within the page.
             for pair in places.windows(2) {
                 let is_below = pair[1] == (pair[0].0, pair[0].1 + panel);
                 assert!(is_below || pair[1] == (pair[0].0 + WIDTH, 0.0));

@@ -1,8 +1,9 @@
 //! The command line of the experiments, which `cargo xtask bench` forwards.
 //!
-//! Experiments run in a network namespace of their own, so that bridges and devices with equal
-//! names do not collide and nothing is left over. The first process reads the command line and
-//! downloads what is needed. It then starts itself again in a namespace without network access.
+//! Experiments run in a separate network namespace, so that bridges and devices with equal names do
+//! not collide and nothing is left over. The first process reads the command line and downloads
+//! everything that the experiments need. The first process then starts this program again in a
+//! namespace without network access.
 
 use std::{
     env,
@@ -60,7 +61,7 @@ fn run_words(words: &[String]) -> Result<(), String> {
         chosen.iter().for_each(|one| one.map_or((), |experiment| (experiment.prepare)()));
         return run_all(&chosen, words);
     }
-    // A part has no results to write and ends at once.
+    // A part has no results to write and ends immediately.
     if !has("--part") {
         interrupt::watch(interrupt::MEASURING);
     }
@@ -98,7 +99,8 @@ fn chosen(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> 
     }
 }
 
-/// Runs experiments one after the other; a failure does not stop the rest.
+/// Runs experiments one after the other;
+/// after a failure, the next experiment still runs.
 fn run_all(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
     let mut failures = Vec::new();
     for one in chosen {
@@ -115,7 +117,7 @@ fn run_all(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), Strin
     }
 }
 
-/// Returns the named experiments; `None` is the comparison of two builds.
+/// Returns the named experiments; `None` means the comparison of two builds.
 fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let names = words.iter().take_while(|word| !word.starts_with('-'));
     let names: Vec<&String> = names.collect();
@@ -128,7 +130,7 @@ fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     names.into_iter().map(|name| find(name).map(Some)).collect()
 }
 
-/// Options of every experiment, and whether each takes a value.
+/// Options of every experiment, and whether each option has a value.
 const COMMON: [(&str, bool); 3] = [("--quick", false), ("--all", false), ("--shard", true)];
 /// Option that the measuring processes pass to each other.
 const HIDDEN: &str = "--part";
@@ -136,7 +138,7 @@ const OF_REGRESS: [&str; 2] = ["--base", "--base-name"];
 
 /// Checks the options and their values against the selected experiments.
 ///
-/// A mistyped option would otherwise be ignored for an hour.
+/// Otherwise, a run of an hour ignores a mistyped option.
 fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), String> {
     let choices: Vec<&Choice> = chosen.iter().flatten().flat_map(|one| one.options).collect();
     let is_regress = chosen.iter().any(Option::is_none);
@@ -182,7 +184,7 @@ fn no_such_option(word: &str, known: &[&str]) -> String {
     format!("unknown option {word}: {advice}")
 }
 
-/// Returns all experiments, or those of one shard.
+/// Returns all experiments, or the experiments of one shard.
 fn shard(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let place = words.iter().position(|word| word == "--shard");
     let text = place.map(|place| words.get(place + 1).map_or("", String::as_str));
@@ -195,7 +197,7 @@ fn shard(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     Ok(mine.map(|(_, experiment)| Some(experiment)).collect())
 }
 
-/// Parses `2/3`: the second of three.
+/// Parses `2/3`: the second of three shards.
 fn shard_numbers(text: &str) -> Result<(usize, usize), String> {
     let numbers = text.split_once('/').and_then(|(index, count)| {
         let (index, count) = (index.parse().ok()?, count.parse().ok()?);
@@ -229,7 +231,7 @@ fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<(), String> 
     if status.success() { Ok(()) } else { Err(format!("{name} failed")) }
 }
 
-/// Returns the options without those that select experiments.
+/// Returns the options except the options that select experiments.
 fn options_of_one(words: &[String]) -> Vec<&String> {
     let options: Vec<&String> = words.iter().skip_while(|word| !word.starts_with('-')).collect();
     let is_shard = |at: usize| options.get(at).is_some_and(|word| *word == "--shard");

@@ -1,8 +1,9 @@
-//! Cleanup after an interrupt (Ctrl-C): no daemon and no folder is left behind.
+//! Cleanup after an interrupt (Ctrl-C), which leaves no daemon and no folder behind.
 //!
-//! Switches, captures and huge pages are released on drop. The first signal lets the running step
-//! finish, and the next step unwinds. A second signal ends the program at once. Switches that share
-//! the terminal receive the same signal and end, so their step fails at once.
+//! Switches, captures and huge pages are released on drop. After the first signal, the running step
+//! finishes, and the next step unwinds. A second signal ends the program immediately. Switches that
+//! share the terminal receive the same signal and end, so the step of these switches fails
+//! immediately.
 
 use std::{
     panic,
@@ -26,7 +27,7 @@ pub(super) const MEASURING: &str = "\ninterrupted: finishing this step; interrup
 /// Exit code that a shell reports for an interrupted process.
 const INTERRUPTED: i32 = 130;
 
-/// Handles interrupts from now on, and prints this message for the first.
+/// Handles interrupts from now on, and prints `words` at the first interrupt.
 pub(super) fn watch(words: &'static str) {
     thread::spawn(move || {
         let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
@@ -38,7 +39,7 @@ pub(super) fn watch(words: &'static str) {
                 if IS_INTERRUPTED.swap(true, Ordering::SeqCst) {
                     exit(INTERRUPTED);
                 }
-                // Failures after an interrupt are its consequence.
+                // Failures after an interrupt are caused by the interrupt.
                 panic::set_hook(Box::new(|_| ()));
                 eprint!("{words}");
             }

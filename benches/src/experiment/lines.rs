@@ -17,7 +17,7 @@ const HEIGHT: f64 = 190.0;
 const HEAD_HEIGHT: f64 = 72.0;
 const FOOT: f64 = 52.0;
 
-/// Colours of the lines in order, which limit their number.
+/// Colours of the lines in order. A plot has at most this number of lines.
 const COLORS: [&str; 4] = ["#74b816", OURS, RIVAL, PUBLISHED];
 
 /// Maps values to page coordinates.
@@ -39,7 +39,7 @@ impl Scale {
 }
 
 impl Drawing {
-    /// Draws the lines of a row, with time relative to the event.
+    /// Draws the lines of a row. The time of a point is relative to the event.
     pub(super) fn lines(&mut self, row: &Row) {
         let points = || row.curves.iter().flat_map(|curve| &curve.points);
         let begin = points().map(|point| point.0).fold(f64::INFINITY, f64::min);

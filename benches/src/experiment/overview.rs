@@ -6,12 +6,13 @@ use shunt_pipebench::pipeline_file::{BUILTIN, Builtin};
 
 use super::{Row, table::number, title::title};
 
-/// Fewer pipelines get no overview; the table of all rows shows them well enough.
+/// Minimum number of pipelines for an overview.
+/// The table of all rows shows fewer pipelines well.
 const PIPELINES_MIN: usize = 3;
 
 /// Returns a table with a row per published metric and a column per pipeline.
 ///
-/// Returns none with fewer than [`PIPELINES_MIN`] pipelines.
+/// Returns `None` if there are fewer than [`PIPELINES_MIN`] pipelines.
 #[must_use]
 pub(super) fn overview(rows: &[Row]) -> Option<String> {
     let cells: Vec<Cell> = rows.iter().filter_map(Cell::of).collect();
@@ -50,7 +51,7 @@ struct Cell {
 }
 
 impl Cell {
-    /// Returns the cell of a row with a pipeline name prefix, as in `ofd:high, 32K`.
+    /// Returns the cell of a row that begins with a pipeline, as in `ofd:high, 32K`.
     fn of(row: &Row) -> Option<Self> {
         let published = row.published_alike()?;
         let end = row.name.find([':', ',', ' ']).unwrap_or(row.name.len());

@@ -1,5 +1,5 @@
-//! The SVG plot of an experiment: a panel of horizontal bars per metric, and a line panel per curve
-//! row.
+//! The SVG plot of an experiment: a panel of horizontal bars for each metric, and a line panel for
+//! each row with curves.
 //!
 //! Our bar is above the rival's. Bars begin at zero unless the values of a panel are far apart.
 //! Whiskers reach from the smallest to the largest round, so that noise is visible. Many panels are
@@ -18,7 +18,8 @@ use super::{
 
 pub(super) const WIDTH: f64 = 1000.0;
 pub(super) const MARGIN: f64 = 28.0;
-/// Left and right end of the bars; names are on the left, ratios on the right.
+/// Left and right end of the bars.
+/// Names are on the left of the bars, and ratios on the right.
 const BARS_LEFT: f64 = 290.0;
 const BARS_RIGHT: f64 = 760.0;
 const BAR_HEIGHT: f64 = 15.0;
@@ -27,7 +28,8 @@ const PANEL_HEAD: f64 = 76.0;
 /// Baseline of the heading in its panel, and of the line below it.
 const HEADING: f64 = 30.0;
 const BELOW_HEADING: f64 = 49.0;
-/// Maximum characters of a heading at full size; longer ones get a smaller font.
+/// Maximum characters of a heading at full size.
+/// Longer headings have a smaller font.
 const HEADING_LENGTH: usize = 76;
 const PANEL_FOOT: f64 = 44.0;
 
@@ -50,7 +52,7 @@ const BAD: &str = "#c92a2a";
 pub(super) struct Drawing {
     pub(super) body: String,
     pub(super) y: f64,
-    /// True with several rivals: each bar then names its rival.
+    /// True if there are several rivals: each bar then names the rival.
     names_rivals: bool,
 }
 
@@ -80,7 +82,7 @@ pub(super) const TICK: Font = Font { size: 11, anchor: Anchor::Middle, ..FAINT }
 const VALUE: Font = Font { size: 12, ..PLAIN };
 const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN };
 
-/// Draws a bar panel per metric and a line panel per row with curves.
+/// Draws a bar panel for each metric and a line panel for each row with curves.
 ///
 /// Rows without a rival, a published value and a better direction are left out.
 #[must_use]
@@ -105,7 +107,7 @@ pub fn plot(experiment: &Experiment, rows: &[Row]) -> String {
     page.finish(&blocks)
 }
 
-/// Returns the panels of one metric; many rows need several.
+/// Returns the panels of one metric: several panels if the metric has many rows.
 fn panels(rows: &[&Row], names_rivals: bool) -> Vec<Block> {
     let bars = rows.iter().flat_map(|row| {
         let rival = row.rival.as_ref().map(|(_, samples)| samples.median());
@@ -237,7 +239,7 @@ impl Drawing {
         let middle = self.y + (row_height(row) - BAR_GAP) / 2.0;
         let is_long = row.name.chars().count() > NAME_LENGTH;
         let font = if is_long { Font { size: 10, ..NAME } } else { NAME };
-        // With a rival's name at its bar, the row's own name is at the first bar.
+        // If the bar of a rival has a name, the name of the row is beside the first bar.
         let of_bar = |bar: f64| self.y + bar * (BAR_HEIGHT + 2.0) + BAR_HEIGHT - 3.0;
         let rival = row.rival.as_ref().filter(|_| self.names_rivals);
         let (at, beside) = (rival.map_or(middle + 4.5, |_| of_bar(0.0)), of_bar(1.0));

@@ -18,7 +18,7 @@ pub struct Progress {
 const WIDTH: usize = 30;
 
 impl Progress {
-    /// Starts at zero of `steps` steps.
+    /// Starts the progress before the first of `steps` steps.
     #[must_use]
     pub fn new(steps: usize) -> Self {
         Self { start: Instant::now(), done: 0, steps, is_terminal: stderr().is_terminal() }

@@ -21,15 +21,16 @@ pub struct Experiment {
     /// Source of the published figures, or a note that there is none.
     pub source: &'static str,
     /// True if the experiment needs a rival.
-    /// A run without one does not replace published results.
+    ///
+    /// A run without the rival does not replace published results.
     pub has_rival: bool,
     /// Options of this experiment.
     pub options: &'static [Choice],
-    /// Downloads what the experiment needs, before network access ends.
+    /// Downloads everything that the experiment needs, before network access ends.
     pub prepare: fn(),
     /// Runs the experiment.
     pub run: fn(&mut Run) -> Vec<Row>,
-    /// Measures one part in a separate process, and prints what `run` reads.
+    /// Measures one part in a separate process, and prints the values that `run` reads.
     pub run_part: fn(&mut Run, &str),
 }
 
@@ -43,7 +44,7 @@ pub struct Choice {
 }
 
 impl Experiment {
-    /// Returns whether engines that run as dbsp circuits are a part of it.
+    /// Returns whether the experiment also measures engines that run as dbsp circuits.
     pub(super) fn has_circuits(&self) -> bool {
         OF_DBSP.contains(&self.name) || WITH_CIRCUITS.contains(&self.name)
     }
@@ -60,7 +61,7 @@ pub(super) const OF_DBSP: [&str; 1] = ["kairo-gates"];
 /// Experiments that also measure engines that run as dbsp circuits.
 pub(super) const WITH_CIRCUITS: [&str; 3] = ["kairo-updates", "kairo-engines", "kairo-live"];
 
-/// An experiment of the project itself, without a rival, options and parts.
+/// An experiment without a rival, options and parts.
 const OWN: Experiment = Experiment {
     name: "",
     title: "",
@@ -507,11 +508,11 @@ pub const EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Returns the experiment of this name.
+/// Returns the experiment with this name.
 ///
 /// # Errors
 ///
-/// With the nearest name if there is none.
+/// If there is no such experiment: the error names the nearest name.
 pub fn find(name: &str) -> Result<&'static Experiment, String> {
     EXPERIMENTS.iter().find(|experiment| experiment.name == name).ok_or_else(|| {
         let nearest = nearest_of(name, EXPERIMENTS.iter().map(|experiment| experiment.name));

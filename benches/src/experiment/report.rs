@@ -1,8 +1,8 @@
 //! The written report of an experiment: JSON for programs, a Markdown table and an SVG plot for
 //! people.
 //!
-//! Each file is written under a temporary name and then renamed, so a full disk leaves the old file
-//! intact.
+//! Each file is written under a temporary name and then renamed, so if the disk is full, the old
+//! file remains intact.
 
 use std::{
     fs, io,
@@ -18,7 +18,7 @@ use super::{Experiment, Row, machine, overview, plot, table, title::title};
 pub enum Form {
     /// A full run, published in `docs/results`.
     Full,
-    /// A part of a run, or one without the rival; not published.
+    /// A part of a run, or a run without the rival; not published.
     Part,
     /// A short run; not published.
     Quick,
@@ -52,7 +52,7 @@ pub struct Report<'a> {
     pub rows: &'a [Row],
     /// Completeness of the run.
     pub form: Form,
-    /// Options given to the experiment, without their values, which are paths.
+    /// Options of the experiment, without their values, which are paths.
     pub options: Vec<String>,
 }
 
@@ -61,13 +61,14 @@ impl Report<'_> {
     ///
     /// # Errors
     ///
-    /// If a file cannot be written: with its path and what to do.
+    /// If a file cannot be written. The error has the path and tells the user how to continue.
     pub fn write(&self, folder: &Path) -> Result<Vec<PathBuf>, String> {
         let json = json_lines(&self.json());
         let sampled = plot(self.experiment, self.rows);
         let place = |ending| folder.join(format!("{}.{ending}", self.experiment.name));
         fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
-        // All temporary files exist before the first is renamed: a full disk leaves the old ones.
+        // All temporary files exist before the first file is renamed, so a full disk leaves the old
+        // files.
         let mut parts = Vec::new();
         for (ending, text) in [("json", json), ("md", self.page()), ("svg", sampled)] {
             parts.push(Part::make(place(ending), |path| fs::write(path, text.as_bytes()))?);
@@ -75,7 +76,7 @@ impl Report<'_> {
         parts.into_iter().map(Part::finish).collect()
     }
 
-    /// Returns the command that makes this report.
+    /// Returns the command that produces this report.
     #[must_use]
     pub fn command(&self) -> String {
         let options = self.options.iter().map(|option| format!(" {option} .."));
@@ -139,11 +140,11 @@ impl Report<'_> {
     }
 }
 
-/// The line of a page with rows of pipelines.
+/// The line about workloads, for pages with rows of pipelines.
 const WORKLOADS: &str = "[Workloads](../workloads.md#pipelines-and-updates) describes the \
                          pipelines, localities and updates.\n";
 
-/// Formats JSON with one line per top-level member and per element of it.
+/// Formats JSON: one line for each top-level member and each of its elements.
 fn json_lines(value: &Value) -> String {
     let block = |open: &str, lines: &[String], close: &str| {
         if lines.is_empty() {
@@ -167,12 +168,12 @@ fn json_lines(value: &Value) -> String {
     block("{", &members, "}") + "\n"
 }
 
-/// Returns the ratio to the rival, or else to the published value.
+/// Returns the ratio to the rival, or else the ratio to the published value.
 fn comparison(row: &Row) -> Option<f64> {
     row.ratio().map(|ratio| ratio.middle).or_else(|| row.part_of_published())
 }
 
-/// Rounds to four significant digits; more are noise.
+/// Rounds to four significant digits; more digits are noise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
@@ -181,7 +182,7 @@ fn rounded(value: f64) -> f64 {
 ///
 /// # Errors
 ///
-/// If it cannot be written: with the path and what to do.
+/// If the file cannot be written. The error has the path and tells the user how to continue.
 pub(crate) fn write_atomically(path: &Path, text: &str) -> Result<(), String> {
     let folder = path.parent().unwrap_or(path);
     fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
@@ -191,7 +192,7 @@ pub(crate) fn write_atomically(path: &Path, text: &str) -> Result<(), String> {
 
 /// A file under a temporary name.
 ///
-/// It is removed on drop unless [`finish`](Part::finish) renames it.
+/// The file is removed on drop unless [`finish`](Part::finish) renames it.
 struct Part {
     path: PathBuf,
     temporary: PathBuf,
@@ -206,7 +207,7 @@ impl Part {
         Ok(part)
     }
 
-    /// Renames the file to its final path, which it returns.
+    /// Renames the file to the final path, and returns this path.
     fn finish(self) -> Result<PathBuf, String> {
         fs::rename(&self.temporary, &self.path).map_err(|error| failed(&self.path, &error))?;
         Ok(self.path.clone())
@@ -215,7 +216,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // The file has been renamed, or is not needed.
+        // The file has been renamed, or is no longer needed.
         let _ = fs::remove_file(&self.temporary);
     }
 }

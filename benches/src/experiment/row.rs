@@ -1,7 +1,7 @@
-//! One measured value of an experiment with its spread, compared with a rival's.
+//! One measured value of an experiment with its spread, compared with the value of a rival.
 //!
-//! Both are measured in alternating rounds, so that other load on the machine affects both. Each
-//! round has a ratio, and the spread of these ratios is the noise.
+//! Both values are measured in alternating rounds, so that other load on the machine affects both.
+//! Each round has a ratio, and the spread of these ratios is the noise.
 
 /// The values of several rounds.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -101,11 +101,12 @@ pub struct Row {
     pub rival: Option<(String, Samples)>,
     /// The published value.
     pub published: Option<f64>,
-    /// True if the published value is shown but not compared.
+    /// True if the published value is shown but not compared with this value.
     ///
-    /// It is then a bound, or has another unit.
+    /// The published value is then a bound, or has another unit.
     pub is_of_another: bool,
-    /// The reason why it differs from the published value, or from the rival's.
+    /// The reason why the value differs from the published value,
+    /// or from the rival's value.
     pub why: &'static str,
     /// Curves over time, drawn instead of a bar.
     pub curves: Vec<Curve>,
@@ -153,7 +154,7 @@ impl Row {
         Self { published, is_of_another: true, why, ..self }
     }
 
-    /// Returns whether it differs by more than 10 % from the published value.
+    /// Returns whether the value differs by more than 10 % from the published value.
     #[must_use]
     pub fn is_far_from_published(&self) -> bool {
         self.part_of_published().is_some_and(|part| (part - 1.0).abs() > 0.1)
@@ -165,7 +166,8 @@ impl Row {
         self.published.filter(|_| !self.is_of_another)
     }
 
-    /// Returns the value divided by the published one; `None` without one.
+    /// Returns the value divided by the published value;
+    /// `None` without a published value.
     #[must_use]
     pub fn part_of_published(&self) -> Option<f64> {
         let published = self.published_alike().filter(|published| *published != 0.0)?;
@@ -184,15 +186,15 @@ impl Row {
         let (ratios, rounds) = if self.ours.0.len() == rival.0.len() {
             let pairs = self.ours.0.iter().zip(&rival.0).map(|(ours, rival)| over(*ours, *rival));
             let pairs: Vec<f64> = pairs.collect();
-            // A ratio to zero is infinite. To leave out such rounds would keep only the worst ones.
+            // A ratio to zero is infinite. Without such rounds, only the worst rounds remain.
             if pairs.iter().any(|ratio| !ratio.is_finite()) {
                 return None;
             }
             let rounds = pairs.len();
             (Samples(pairs), rounds)
         } else {
-            // Not measured in alternating rounds: any of our samples may pair with any of the
-            // rival's.
+            // The values were not measured in alternating rounds: each of our samples may pair with
+            // each sample of the rival.
             let ends = [
                 over(self.ours.most(), rival.least()),
                 over(self.ours.median(), rival.median()),
@@ -242,20 +244,21 @@ pub enum Verdict {
     Worse,
     /// The rounds disagree, or the difference is below 2 %.
     Noise,
-    /// One or two rounds of a varying value: they agree by chance in every other row.
+    /// The value varies, and there are only one or two rounds,
+    /// which agree by chance in every other row.
     Unsure,
 }
 
-/// Differences below this are noise.
+/// Largest difference that is noise.
 ///
-/// The code layout of a build alone causes as much.
+/// The code layout of a build alone causes differences of this size.
 const NOISE: f64 = 0.02;
 
 impl Ratio {
     /// Returns the conclusion.
     ///
-    /// Five rounds agree by chance in one row of sixteen; three rounds without overlap do so in one
-    /// row of ten. A count that never varies needs no second round.
+    /// Five rounds agree by chance in one row of sixteen. Three rounds without overlap agree by
+    /// chance in one row of ten. A count that never varies needs no second round.
     #[must_use]
     pub fn verdict(self) -> Verdict {
         let agrees = self.least > 1.0 || self.most < 1.0;
@@ -318,7 +321,8 @@ mod tests {
 
     #[test]
     fn a_row_without_a_rival_has_no_ratio() {
-        // Zero in two rounds of three is the best result; the third round alone would look worse.
+        // Zero in two rounds of three is the best result. The third round alone is worse than the
+        // rival.
         let best = row(Better::Less, &[0.0, 0.0, 5.0], &[7.0, 8.0, 1.0]);
         assert_eq!(best.ratio(), None);
         assert_eq!(row(Better::More, &[5.0, 5.0], &[0.0, 5.0]).ratio(), None);
@@ -348,7 +352,7 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_rounds_not_of_extremes() {
-        // The machine was busy in the second round, for both.
+        // The machine was busy in the second round, for both builds.
         let busy = row(Better::Less, &[100.0, 200.0], &[110.0, 220.0]).ratio().unwrap();
         assert!((busy.least - 1.1).abs() < 1e-9 && (busy.most - 1.1).abs() < 1e-9);
     }

@@ -33,7 +33,7 @@ impl Run {
 
     /// Returns whether an option selects a name.
     ///
-    /// The option is a comma-separated list; without it all names are selected.
+    /// The option is a comma-separated list. Without the option, all names are selected.
     #[must_use]
     pub fn chooses(&self, option: &str, name: &str) -> bool {
         self.option(option).is_none_or(|names| names.split(',').any(|word| word == name))

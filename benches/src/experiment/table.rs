@@ -33,7 +33,7 @@ pub fn table(rows: &[Row]) -> String {
 
 /// Returns a comparison of two builds in aligned columns.
 ///
-/// It lists worse rows first, then better rows, then all rows.
+/// The comparison lists worse rows first, then better rows, then all rows.
 pub(crate) fn table_of_builds(base: &str, rows: &[Row]) -> String {
     let verdicts: Vec<_> = rows.iter().map(|row| row.ratio().map(Ratio::verdict)).collect();
     let named = |verdict| {
@@ -82,7 +82,7 @@ fn ratio(ratio: Ratio, why: &str) -> String {
     }
 }
 
-/// Formats a ratio with two decimals, or a small one with two significant digits.
+/// Formats a ratio with two decimals, or a small ratio with two significant digits.
 pub(super) fn times(ratio: f64) -> String {
     if ratio >= 0.1 || ratio <= 0.0 {
         return format!("{ratio:.2}");
@@ -93,7 +93,7 @@ pub(super) fn times(ratio: f64) -> String {
 
 /// Formats a ratio as `0.98 of published`.
 ///
-/// It marks a difference above 10 % without a reason.
+/// A difference above 10 % without a reason has a mark.
 fn beside_published(row: &Row) -> String {
     if row.published.is_some() && row.is_of_another {
         return "not comparable".to_owned();

@@ -5,7 +5,7 @@
 
 use shunt_pipebench::pipeline_file::Builtin;
 
-/// Short names and their words.
+/// Short names and the words that replace them.
 const WORDS: [(&str, &str); 28] = [
     ("high", "high locality"),
     ("low", "low locality"),

@@ -6,14 +6,14 @@ use crate::switch::output;
 
 /// Pairs of virtual devices, numbered from 1.
 ///
-/// They are deleted on drop, so drop them after the switch.
+/// The pairs are deleted on drop, so drop the pairs after the switch.
 pub(crate) struct Cables {
     prefix: &'static str,
     count: u32,
 }
 
 impl Cables {
-    /// Creates `count` pairs with near ends that begin with `prefix`.
+    /// Creates `count` pairs, and prefixes the names of the near ends with `prefix`.
     ///
     /// # Panics
     ///
@@ -31,7 +31,7 @@ impl Cables {
         cables
     }
 
-    /// Returns the ends of the switch.
+    /// Returns the ends at the switch.
     pub(crate) fn near(&self) -> impl Iterator<Item = String> + use<> {
         let prefix = self.prefix;
         (1..=self.count).map(move |number| format!("{prefix}{number}"))

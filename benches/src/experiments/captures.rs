@@ -18,9 +18,9 @@ use crate::{
 
 /// Maximum packets of all captures.
 ///
-/// It is less than the buffers of OVS-DPDK, which keeps the packets there.
+/// The maximum is less than the buffers of OVS-DPDK, which keeps the packets there.
 const PACKETS: usize = 180_000;
-/// The port that all packets leave by.
+/// The port that all packets leave through.
 const OUT: u32 = 2;
 
 /// Maximum time for a switch to set up all flows.

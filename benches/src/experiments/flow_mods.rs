@@ -14,7 +14,7 @@ use crate::{
     switch::{Contender, Setup, Switch},
 };
 
-/// A table size: a bundle fills the empty table, then single flow-mods follow.
+/// A table size: a bundle fills the empty table, and single flow-mods follow.
 #[derive(Clone, Copy)]
 struct Size {
     name: &'static str,

@@ -2,8 +2,8 @@
 //!
 //! All switches get the same capture and the same rule, in alternating rounds. The value is the
 //! number of time stamp counter cycles per packet, weighted by the CPU share of the forwarding
-//! thread. It includes packet generator and sink. The experiment varies the caches in front of the
-//! wildcard cache, because the best choice depends on the number of flows.
+//! thread. The value includes packet generator and sink. The experiment varies the caches in front
+//! of the wildcard cache, because the best choice depends on the number of flows.
 
 use std::{
     path::Path,
@@ -22,13 +22,13 @@ use crate::{
 /// The rule: an L4 match, so that no switch can take a shortcut.
 const RULE: &str = "udp,in_port=1,actions=output:2";
 
-/// Lengths of the frames between ports in bytes, without their check sequence.
+/// Lengths of the frames between ports in bytes, without the frame check sequence.
 const LENGTHS: [u16; 3] = [64, 512, 1500];
 
-/// The CPU that forwards; everything else uses the others.
+/// The CPU that forwards; all other threads use the other CPUs.
 pub(super) const FORWARDING_CPU: usize = 1;
 
-/// A workload: its packets exceed the CPU caches and fit OVS-DPDK's buffers.
+/// A workload that exceeds the CPU caches and fits into the buffers of OVS-DPDK.
 struct Workload {
     name: &'static str,
     flows: u32,
@@ -47,7 +47,7 @@ struct Subject {
     name: String,
 }
 
-/// Two compared subjects: name of the rows, ours, the other.
+/// Two compared subjects: name of the rows, our subject, and the other subject.
 pub(super) type Pair = (&'static str, usize, Option<usize>);
 
 /// One measurement of one subject.
@@ -95,7 +95,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     measured(run, rounds, &subjects, &pairs)
 }
 
-/// Caches of Open vSwitch, and their names there.
+/// Caches of Open vSwitch, and the names of the caches in Open vSwitch.
 pub(super) const CHOICES: &[(FrontCaches, &str)] = &[
     (FrontCaches::Usual, "EMC as installed"),
     (FrontCaches::Signature, "SMC"),
@@ -103,7 +103,8 @@ pub(super) const CHOICES: &[(FrontCaches, &str)] = &[
     (FrontCaches::Nothing, "neither EMC nor SMC"),
 ];
 
-/// Compares two builds; their difference is small, so this takes more rounds.
+/// Compares two builds. The difference is small,
+/// so the comparison takes more rounds.
 pub(crate) fn rows(run: &mut Run, ours: &Contender, rival: &Contender) -> Vec<Row> {
     let subject = |contender: &Contender| Subject {
         contender: contender.clone(),
@@ -136,7 +137,7 @@ fn measured(run: &mut Run, rounds: usize, subjects: &[Subject], pairs: &[Pair]) 
     rows
 }
 
-/// Measures frames of each length, and the first contender beside the second.
+/// Measures frames of each length, with both contenders.
 pub(super) fn rows_by_length(
     run: &mut Run,
     what: &'static str,

@@ -1,7 +1,8 @@
 //! Cost of generating workloads: rule sets of a million rules, and a capture of ten million
 //! packets.
 //!
-//! Each is generated in a separate process, so that its memory is counted alone.
+//! Each rule set or capture is generated in a separate process, so that the memory is counted
+//! alone.
 
 use std::{hint::black_box, path::Path, time::Instant};
 
@@ -21,7 +22,7 @@ use crate::{
 const TIME: &str = "generation time";
 const MEMORY: &str = "peak memory of generation";
 
-/// Destination of a capture, so that no disk is measured.
+/// Destination of a capture, so that no disk access is measured.
 const NOWHERE: &str = "/dev/null";
 
 /// Runs all cases.

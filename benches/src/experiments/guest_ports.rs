@@ -1,9 +1,10 @@
 //! Frames between two devices of another program, through a switch with one packet thread.
 //!
-//! The program is `dpdk-testpmd`. Its devices are two cards of a guest at two vhost-user ports, or two
-//! memory interfaces at two memif ports. It forwards from each device to the other without a look at the
-//! frames, and the switch does so by two L4 rules. Frames circle, so the slower of the two sets the rate. The
-//! switch copies each frame twice and classifies it, and has one CPU; the program has the other.
+//! The program is `dpdk-testpmd`. The devices are two cards of a guest at two vhost-user ports, or
+//! two memory interfaces at two memif ports. The program forwards frames from each device to the
+//! other device and does not parse the frames. The switch forwards by two L4 rules. Frames circle,
+//! so the slower of program and switch sets the rate. The switch copies each frame twice and
+//! classifies the frame, and has one CPU. The program has the other CPU.
 
 use std::{
     fs,
@@ -54,7 +55,7 @@ fn vhost_user(folder: &Path, number: u32) -> Connection {
     Connection { device, port: PortSpec::Guest(socket.clone()), socket }
 }
 
-/// Returns one of several interfaces that share a socket.
+/// Returns one of several memory interfaces that share a socket.
 fn memif(folder: &Path, id: u32) -> Connection {
     let socket = folder.join("memif.sock");
     let path = socket.display();
@@ -104,7 +105,7 @@ fn measure(
     sample
 }
 
-/// A program with two devices. It listens at their sockets.
+/// A program with two devices, which listens at the sockets of the devices.
 struct Guest(Child);
 
 impl Guest {
@@ -114,7 +115,7 @@ impl Guest {
         command.args(["--lcores", "0@0,1@0", "--no-huge", "--no-shconf", "-m", "256", "--no-pci"]);
         command.arg("--no-telemetry");
         for Connection { device, socket, .. } in connections {
-            // The program of the round before has left it.
+            // The program of the previous round has left the socket.
             let _ = fs::remove_file(socket);
             command.arg(format!("--vdev={device}"));
         }
@@ -122,7 +123,7 @@ impl Guest {
         command.args(["--txd=1024", "--rxd=1024"]);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let guest = Self(command.spawn().unwrap_or_else(|error| panic!("dpdk-testpmd: {error}")));
-        // A client of the driver `net_memif` connects once, when its switch starts.
+        // A client of the driver `net_memif` connects only once, when the switch starts.
         for _ in 0..100 {
             if connections.iter().all(|own| own.socket.exists()) {
                 break;

@@ -1,9 +1,9 @@
-//! Cost of idle ports: CPU, memory, and the time to wake up for one packet.
+//! Cost of idle ports: CPU, memory, and the time until one packet wakes the switch.
 //!
-//! Most ports of a host are idle at most times. A bridge has 1 to 1,000 TAP ports that receive nothing, and
-//! one more port behind which packets are received. Idle CPU is the least of several windows, since other
-//! load on the machine only adds to it. Then single packets arrive on one port after the other, with pauses
-//! in which the switch goes to sleep.
+//! Most ports of a host are idle at most times. A bridge has 1 to 1,000 TAP ports that receive
+//! nothing, and one more port for the output. Idle CPU is the minimum of several windows, because
+//! other load on the machine only adds CPU time. Then single packets arrive on one port after the
+//! other, with pauses in which the switch goes to sleep.
 
 use std::{
     fmt::Write as _,
@@ -27,13 +27,13 @@ use crate::{
 const COUNTS: [usize; 4] = [1, 50, 200, 1000];
 const QUICK_COUNTS: [usize; 2] = [1, 20];
 
-/// Windows of idle time, of which the least counts.
+/// Windows of idle time; the window with the least CPU counts.
 const WINDOWS: usize = 3;
 /// Length of a window.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Pause between two packets.
 const PAUSE: Duration = Duration::from_millis(2);
-/// Time after which a packet is lost.
+/// Time after which a packet counts as lost.
 const LOST: Duration = Duration::from_secs(1);
 
 const IDLE: &str = "CPU of the idle switch";
@@ -106,7 +106,7 @@ fn values_of(results: &[Vec<Round>], read: impl Fn(&Round) -> f64) -> Vec<Sample
     results.iter().map(|rounds| Samples(rounds.iter().map(&read).collect())).collect()
 }
 
-/// Returns the row of the memory that ports add to that of one port.
+/// Returns the row of the memory that ports add to the memory of one port.
 fn memory_row(
     contenders: &[Contender],
     kind: Kind,
@@ -153,9 +153,9 @@ fn rows_of(contenders: &[Contender], name: &str, results: &[Vec<Round>]) -> Vec<
     ]
 }
 
-/// Returns the names of idle ports, and of the port that sends.
+/// Returns the names of idle ports, and the name of the port that sends.
 ///
-/// The names differ by switch: a device of the former switch may still be closing.
+/// The names differ by switch, because a device of the previous switch may still be closing.
 fn names(contender: &Contender, kind: Kind, count: usize) -> (Vec<String>, String) {
     let switch = if *contender == Contender::ours() { "own" } else { "rival" };
     let prefix = match kind {
@@ -166,7 +166,7 @@ fn names(contender: &Contender, kind: Kind, count: usize) -> (Vec<String>, Strin
     (idle.collect(), format!("{switch}-out"))
 }
 
-/// Runs commands of `ip` in one process.
+/// Runs several `ip` commands in one process.
 fn ip(commands: &str) {
     let child = Command::new("ip").args(["-batch", "-"]).stdin(Stdio::piped()).spawn();
     let mut child = child.unwrap_or_else(|error| panic!("ip: {error}"));
@@ -175,7 +175,7 @@ fn ip(commands: &str) {
     assert!(child.wait().is_ok_and(|status| status.success()), "ip -batch failed");
 }
 
-/// Starts a switch with idle TAP ports and one that gets all packets.
+/// Starts a switch with idle TAP ports and one port that gets all packets.
 fn start_with_taps(contender: &Contender, folder: &Path, count: usize) -> Box<dyn Switch> {
     let (idle, collector) = names(contender, Kind::Tap, count);
     let all: Vec<String> = idle.into_iter().chain([collector]).collect();
@@ -209,7 +209,7 @@ fn measure(contender: &Contender, folder: &Path, count: usize, probes: usize) ->
     // The first packet of each port finds no cache entry.
     let warm = count.min(probes);
     for number in 0..warm + probes {
-        // No two probes in a row use neighbouring ports.
+        // No two consecutive probes use neighbouring ports.
         let port = number * 389 % count;
         sleep(PAUSE);
         match probe(&senders[port], &receiver, number) {

@@ -1,8 +1,8 @@
 //! Frames between two network devices, through a switch with one packet thread.
 //!
-//! Each device is one end of a pair of virtual devices (veth). A sender at the far end of the first sends
-//! without pauses, more than the switch takes where the switch is the slower one; the kernel drops the
-//! rest. An L4 rule forwards each frame to the second device, and nobody reads at its far end.
+//! Each device is one end of a pair of virtual devices (veth). A sender at the far end of the first
+//! device sends without pauses. The sender is faster than a slow switch, and the kernel drops the
+//! excess. An L4 rule forwards each frame to the second device, and nobody reads at the far end.
 
 use std::{
     path::Path,
@@ -28,7 +28,7 @@ const FLOWS: u32 = 1000;
 /// The rule: an L4 match, so that no switch can take a shortcut.
 const RULE: &str = "udp,in_port=1,actions=output:2";
 
-/// Time for the kernel to see that a port is busy, and for the caches to fill.
+/// Time until the kernel treats a port as busy, and until the caches are full.
 const WARM: Duration = Duration::from_secs(2);
 
 /// Measures both switches with each length of frames.
@@ -64,7 +64,7 @@ fn under_load<R>(device: &str, length: u16, measure: impl FnOnce() -> R) -> R {
     })
 }
 
-/// Returns a UDP frame of `flow` with this length.
+/// Returns a UDP frame of `flow` with `length` bytes.
 fn frame(flow: u32, length: u16) -> Vec<u8> {
     let mut frame = capture::frame(flow).to_vec();
     frame.resize(length.into(), 0);

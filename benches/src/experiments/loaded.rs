@@ -11,7 +11,7 @@ use shunt_pipeline::{
 
 /// The five published pipelines.
 pub(crate) const PIPELINES: [&str; 5] = ["ofd", "psc", "ols", "ant", "otl"];
-/// High and low locality.
+/// The names of high and low locality.
 pub(crate) const LOCALITIES: [&str; 2] = ["high", "low"];
 
 /// Reason why LTM entries of the longest pipeline save less than published.
@@ -19,7 +19,7 @@ pub(crate) const WHY_OLS: &str = "in thirty tables, most mask bits of a sub-trav
                                   no rule of higher priority matches. These bits are required, \
                                   and they differ between flows. The published rules are unknown";
 
-/// Returns the reason why misses differ by over 10 % from the published ones.
+/// Returns the reason why misses differ by over 10 % from the published misses.
 pub(crate) fn why_entries(workload: &str, is_more: bool) -> &'static str {
     if is_more && !workload.starts_with("otl") {
         "nearly each of these flows needs its own entry, and a third of them fit; the published \
@@ -35,7 +35,7 @@ pub(crate) fn why_entries(workload: &str, is_more: bool) -> &'static str {
 }
 
 const BRIDGE: BridgeId = BridgeId::new(1);
-/// More than any pipeline has traversals.
+/// Number of ports: more than any pipeline has traversals.
 const PORTS: u32 = 64;
 
 /// A rule for a port that no bridge of the experiments has.
@@ -46,13 +46,13 @@ fn published_packets(pipeline: &str) -> usize {
     if pipeline == "otl" { 3_000_000 } else { 300_000 }
 }
 
-/// Returns the workload name with the published numbers divided by `scale`.
+/// Returns the name of a workload of published size divided by `scale`.
 pub(crate) fn published_name(pipeline: &str, locality: &str, scale: usize) -> String {
     let (flows, packets) = (100_000 / scale, published_packets(pipeline) / scale);
     format!("{pipeline}:{locality}:{flows}:packets={packets}")
 }
 
-/// Returns the workload of a name.
+/// Returns the workload with the name `name`.
 pub(crate) fn workload(name: &str) -> Workload {
     let parsed = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
     Workload::of(&parsed, &Progress::hidden()).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -88,7 +88,7 @@ impl Loaded {
         loaded
     }
 
-    /// Translates these headers with the current tables.
+    /// Translates the headers `key` with the current tables.
     pub(crate) fn translate(&self, key: &FlowKey) -> Arc<Traversal> {
         Arc::new(self.pipeline.translate(key, self.pipeline.version()))
     }

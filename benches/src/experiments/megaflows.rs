@@ -1,8 +1,8 @@
 //! Number of megaflows that the masks of lookups produce.
 //!
-//! Each packet that no earlier entry covers is looked up, and its mask makes an entry in an
-//! unbounded cache. Fewer entries and fewer masks are better. Counts do not vary, so one round is
-//! enough.
+//! Each packet that no earlier entry covers is looked up, and the mask of the lookup makes an entry
+//! in an unbounded cache. Fewer entries and fewer masks are better. Counts do not vary, so one
+//! round is enough.
 
 use serde_json::json;
 use shunt_classifier::testing::workload::Priorities;

@@ -1,7 +1,7 @@
 //! Cost of single misses in one large table: median and tail.
 //!
-//! A miss here is the work of a packet thread: table lookup, cache insertion, and eviction engine
-//! registration. Cycles are those of the time stamp counter in one thread, so the tail includes
+//! A miss here is the work of a packet thread: table lookup, cache insertion, and registration with
+//! the eviction engine. Cycles are time stamp counter cycles in one thread, so the tail includes
 //! other load on the machine.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::{
 
 /// Filter sets, and thousands of filters.
 ///
-/// The first is as large as the set of the published tail.
+/// The first set is as large as the set of the published tail.
 const SETS: [(&str, usize); 4] = [("acl", 200), ("fw", 200), ("ipc", 200), ("acl", 450)];
 const FLOWS: usize = 50_000;
 

@@ -1,4 +1,4 @@
-//! The experiments, one module each.
+//! The experiments, with one module for each experiment.
 
 mod cables;
 mod captures;

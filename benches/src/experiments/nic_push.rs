@@ -1,8 +1,8 @@
 //! Rate of P4Runtime insertions and removals in the embedded NIC, over loopback.
 //!
-//! Client and server are those of the switch, in one process, with gRPC over a socket between them.
-//! The rate includes the whole path: encode, send, check, insert into the NIC's stages, reply, and
-//! notify the owner. CPU time is the sum of both ends.
+//! Client and server are the client and server of the switch, in one process, with gRPC over a
+//! socket between both. The rate includes the whole path: encode, send, check, insert into the
+//! stages of the NIC, reply, and notify the owner. CPU time is the sum of both ends.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +52,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(BATCHES.len() * rounds);
     let mut rows = Vec::new();
     for batch in BATCHES {
-        // Single-rule batches would take minutes for all rules.
+        // Batches of one rule take minutes for all rules.
         let rules = rules(if batch == 1 { all / 20 } else { all });
         let measured: Vec<Measured> = (0..rounds)
             .map(|_| {
@@ -73,7 +73,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Returns the system time: the run is too short for clock steps to matter.
+/// Returns the system time. The run is too short for clock steps to matter.
 fn now() -> Now {
     let day = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
     Now { steady: day, day }

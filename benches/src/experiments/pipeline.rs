@@ -11,7 +11,7 @@ pub(crate) fn parts() -> Vec<&'static str> {
     vec!["translate", "set-up", "flow-mods"]
 }
 
-/// Runs the parts of `--only`; all by default.
+/// Runs the parts of `--only`. The default is all parts.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both();
     let chosen = run.option("--only").map(str::to_owned);

@@ -1,8 +1,8 @@
 //! Comparison of two builds of Shunt, to detect slowdowns.
 //!
-//! `cargo xtask bench regress BASE` builds the daemon of BASE and passes its folder. Forwarding and
-//! flow-mods are measured with both daemons in alternating rounds. Kernels are measured with the
-//! `kernels` program of each build, if the older build has it.
+//! `cargo xtask bench regress BASE` builds the daemon of BASE and passes the folder of this daemon.
+//! Forwarding and flow-mods are measured with both daemons in alternating rounds. Kernels are
+//! measured with the `kernels` program of each build, if the older build has this program.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If there is nothing to compare with, or the page cannot be written.
+/// If there is no other build to compare with, or the page cannot be written.
 pub(crate) fn run(run: &mut Run) -> Result<String, String> {
     let base = run.option("--base").map(PathBuf::from);
     let base = base.ok_or("name a build to compare with: cargo xtask bench regress BASE")?;
@@ -40,7 +40,7 @@ pub(crate) fn run(run: &mut Run) -> Result<String, String> {
     Ok(format!("{page}\nwrote {}\n", path.display()))
 }
 
-/// Returns the page: how to read it, what is worse, and all values.
+/// Returns the page: an explanation, the worse values, and all values.
 fn page(base: &str, is_quick: bool, rows: &[Row]) -> String {
     let quick = if is_quick { " --quick" } else { "" };
     let commit = base.split(' ').next().unwrap_or_default();
@@ -67,7 +67,7 @@ fn daemon_rows(run: &mut Run, base: &Path) -> Vec<Row> {
     rows
 }
 
-/// Measures the kernels of both builds with their own programs.
+/// Measures the kernels of both builds with the program of each build.
 fn kernel_rows(run: &mut Run, base: &Path) -> Vec<Row> {
     let Contender::Shunt(own) = Contender::ours() else { return Vec::new() };
     if !base.join("kernels").is_file() {
@@ -86,7 +86,7 @@ fn kernel_rows(run: &mut Run, base: &Path) -> Vec<Row> {
             }
         });
     }
-    // A kernel that only one build has cannot be compared.
+    // A kernel that exists in only one build cannot be compared.
     samples.retain(|_, builds| builds.iter().all(|samples| !samples.0.is_empty()));
     let row = |(name, [ours, base]): (String, [Samples; 2])| Row {
         ours,

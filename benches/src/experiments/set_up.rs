@@ -1,8 +1,8 @@
 //! CPU of a complete switch for the first packet of a flow: receive, miss, translate, cache, send.
 //!
 //! Both switches have two packet sockets each on pairs of virtual devices, and run at the same
-//! time; the inactive one sleeps. A window of packets, each of a new flow, is sent and awaited
-//! before the next, so no switch is overrun. The value is the CPU time of all threads, which
+//! time; the inactive switch sleeps. A window of packets of new flows is sent and awaited before
+//! the next window, so no switch is overrun. The value is the CPU time of all threads, which
 //! depends less on other load than wall time. The difference between rows is the cost of tables and
 //! actions.
 
@@ -27,7 +27,7 @@ use crate::{
 /// Packets in flight.
 const WINDOW: u32 = 128;
 
-/// Packets of new flows before the measured ones.
+/// Packets of new flows before the measured packets.
 const WARM_UP: u32 = 512;
 
 /// Maximum attempts to flush a switch's cache.
@@ -106,7 +106,7 @@ impl Lab {
             ip(&["link", "set", device, "up"]);
             ip(&["link", "set", &far, "up"]);
         }
-        // Each switch has a quarter of 10/8 behind its first device, through a neighbour entry
+        // Each switch has a quarter of 10/8 behind the first device, through a neighbour entry
         // without ARP.
         let far = format!("{}-far", devices[0]);
         let (address, hop) = (Ipv4Addr::from(SOURCE), format!("192.168.{}.2", 100 + index));
@@ -156,8 +156,8 @@ impl Lab {
 
     /// Flushes the cached flows.
     ///
-    /// Re-adding the same rules would keep the flows of the previous round in Open vSwitch, which
-    /// would revalidate them during this round.
+    /// If the same rules are added again, Open vSwitch keeps the flows of the previous round and
+    /// revalidates these flows in this round.
     fn forget(&self) {
         for _ in 0..FORGET_ATTEMPTS {
             self.switch.forget_flows();
@@ -169,7 +169,7 @@ impl Lab {
         panic!("{} flows are still cached", self.switch.cached());
     }
 
-    /// Sends packets of new flows; returns how many left the switch.
+    /// Sends packets of new flows; returns the number of packets that left the switch.
     fn send(&mut self, packets: u32) -> u32 {
         let (first, socket) = (self.next, &self.socket);
         self.next += packets;

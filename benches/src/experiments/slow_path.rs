@@ -3,10 +3,11 @@
 //!
 //! Each switch in turn has a packet socket for each port of the pipeline. `ovs-ofctl` loads the
 //! same rules, and the first packets of the same flows are sent and awaited in windows. Then one
-//! rule is added that affects none of them. Open vSwitch revalidates every cached flow, and so does
-//! Shunt's iterative engine; the default engine queries its index instead. It runs in the eviction
-//! thread or, for a small change, in the control thread, and then the cost of the connection is
-//! included. Values are CPU times, which depend little on other load.
+//! rule is added that affects none of these flows. Open vSwitch and the iterative engine of Shunt
+//! revalidate every cached flow; the default engine queries its index instead. The default engine
+//! runs in the eviction thread or, for a small change, in the control thread. In the control
+//! thread, the cost includes the cost of the connection. Values are CPU times, which depend little
+//! on other load.
 
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
@@ -30,7 +31,7 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 /// Numbers of cached flows when a change is made.
 const SIZES: &[usize] = &[8_000, 32_000, 100_000];
 const QUICK_SIZES: &[usize] = &[4_000];
-/// A short pipeline and a long one.
+/// A short pipeline and a long pipeline.
 const QUICK_PIPELINES: [&str; 2] = ["ofd", "ols"];
 /// Number of changes, each followed by a revalidation of all entries.
 const CHANGES: usize = 3;
@@ -127,11 +128,11 @@ impl Traffic {
 /// A switch with a virtual device at each port.
 struct Testbed {
     switch: Box<dyn Switch>,
-    /// The far ends by port number from 1; `None` for ports without packets.
+    /// The far ends by port number, from 1; `None` for ports without packets.
     senders: Vec<Option<LivePort>>,
-    /// The far end of port 2, which all packets leave by.
+    /// The far end of port 2, through which all packets leave.
     sink: Sink,
-    // Dropped after the switch.
+    // This field is dropped after the switch.
     _cables: Cables,
 }
 
@@ -214,7 +215,7 @@ impl Testbed {
 
     /// Returns the CPU nanoseconds to revalidate all entries after a change.
     ///
-    /// The idle CPU of the same time is subtracted.
+    /// The idle CPU of an equal time is subtracted.
     fn revalidate(&self) -> f64 {
         let idle = self.spent(|| ());
         let judged = self.spent(|| drop(self.switch.ofctl(&[], "add-flow", &[UNUSED_PORT_RULE])));
@@ -222,7 +223,7 @@ impl Testbed {
         (judged - idle).max(0.0)
     }
 
-    /// Returns the CPU nanoseconds of the evicting threads until a change is complete.
+    /// Returns the CPU nanoseconds that the evicting threads spend on a change.
     fn spent(&self, change: impl FnOnce()) -> f64 {
         let before = self.switch.evicting_ns();
         change();
@@ -230,7 +231,8 @@ impl Testbed {
         self.switch.evicting_ns().saturating_sub(before) as f64
     }
 
-    /// Sends the first packets of flows; returns how many left the switch.
+    /// Sends the first packets of flows;
+    /// returns the number of packets that left the switch.
     fn send(&self, traffic: &Traffic, flows: std::ops::Range<usize>) -> u32 {
         let flows = &traffic.flows[flows];
         self.sink.send(0..u32::try_from(flows.len()).unwrap_or(u32::MAX), WINDOW, |flow| {
@@ -249,7 +251,7 @@ impl Testbed {
 /// The match for `del-flows --strict`.
 const UNUSED_PORT_MATCH: &str = "table=0,priority=1,in_port=60000";
 
-/// Returns why ours is worse for a metric.
+/// Returns the reason why our switch is worse in a metric.
 fn why_worse(metric: &str) -> &'static str {
     match metric {
         BYTES => {

@@ -1,5 +1,5 @@
-//! Rules that experiments share: every kind of action, and large tables. The kernels have the
-//! chains.
+//! Rules that experiments share: every kind of action, and large tables. The crate `shunt-kernels`
+//! has the chains of tables.
 
 use shunt_classifier::testing::workload::{Priorities, rules};
 use shunt_flow::text::{NoPortNames, format_match};
@@ -48,7 +48,7 @@ fn case(name: &str, actions: &str, groups: &'static [&'static str]) -> Case {
 
 /// Returns rules over 600 masks in the syntax of `ovs-ofctl`.
 ///
-/// All match an EtherType.
+/// All rules match an EtherType.
 pub(crate) fn large(count: usize) -> Vec<String> {
     let all = rules(count, 600, Priorities::Random);
     let lines = all.iter().map(|(matching, rank)| {

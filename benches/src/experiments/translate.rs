@@ -1,8 +1,8 @@
 //! Cost of a translation, by number of tables and by action, in this process.
 //!
 //! The extraction of the headers is the reference in the same run. There is no rival, because Open
-//! vSwitch has no interface for a translation alone; [`super::set_up`] compares complete flow
-//! set-up.
+//! vSwitch has no interface for a translation alone; [`super::set_up`] compares the complete set-up
+//! of flows.
 
 use std::hint::black_box;
 

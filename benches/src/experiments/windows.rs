@@ -1,5 +1,5 @@
-//! Packets in windows: each window is awaited behind the switch before the next, so no switch is
-//! overrun.
+//! Packets in windows: each window is awaited behind the switch before the next window, so no
+//! switch is overrun.
 
 use std::{
     fs,
@@ -15,9 +15,9 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Sends numbered packets in windows; returns how many arrived.
+    /// Sends numbered packets in windows; returns the number of packets that arrived.
     ///
-    /// `send` returns whether it sent the packet.
+    /// `send` returns true if the packet was sent.
     pub(crate) fn send(
         &self,
         mut numbers: std::ops::Range<u32>,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-/// Number of filters for which Fig 3.5 of the thesis shows how often tuples recur.
+/// Number of filters in figure 3.5 of the thesis, about the recurrence of tuples.
 const FILTERS: u32 = 200_000;
 
 const TABLES: &str = "tables in the pipeline file";
@@ -146,13 +146,13 @@ fn of_flows(pipeline: &str, locality: &str, workload: &Workload, is_quick: bool)
     rows
 }
 
-/// Measures how many filters share a tuple.
+/// Measures the number of filters that share a tuple.
 fn recurrence(set: BuiltinSet) -> [Row; 2] {
     let (parameters, request) = (set.parameters(), FilterRequest::new(FILTERS));
     let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden());
     let filters = filters.unwrap_or_else(|error| panic!("{set}: {error}"));
     let [one, two, three, four, five] = tuple_recurrence(&filters);
-    // Of all 30 choices of one to four fields.
+    // The mean over all 30 choices of one to four fields.
     let some = (5.0 * one + 10.0 * two + 10.0 * three + 5.0 * four) / 30.0;
     let published =
         |fields| Figure::find("header_tuple_recurrence", "ClassBench 200K", "-", fields);

@@ -10,7 +10,7 @@ use super::{Daemon, OpenVSwitch, Setup, Shunt, Switch, huge_pages::HugePages};
 /// A switch that can be started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Contender {
-    /// Shunt, with its binaries in this folder.
+    /// Shunt, with the binaries in the given folder.
     Shunt(PathBuf),
     /// Open vSwitch with its userspace datapath.
     OpenVSwitch,
@@ -19,20 +19,21 @@ pub enum Contender {
 }
 
 impl Contender {
-    /// Returns Shunt as built beside this program.
+    /// Returns Shunt with the binaries beside this program.
     #[must_use]
     pub fn ours() -> Self {
         let program = std::env::current_exe().unwrap_or_default();
         Self::Shunt(program.parent().unwrap_or_else(|| Path::new(".")).to_path_buf())
     }
 
-    /// Returns Shunt, and Open vSwitch's userspace datapath if it can be started.
+    /// Returns Shunt, and the userspace datapath of Open vSwitch if it can be started.
     #[must_use]
     pub fn both() -> Vec<Self> {
         [Some(Self::ours()), Self::OpenVSwitch.if_installed()].into_iter().flatten().collect()
     }
 
-    /// Returns [`Self::both`] with virtual devices; none, with a message, without root.
+    /// Returns [`Self::both`] with virtual devices.
+    /// Without root, prints a message and returns none.
     #[must_use]
     pub fn both_on_devices() -> Vec<Self> {
         if is_root() {
@@ -42,7 +43,7 @@ impl Contender {
         Vec::new()
     }
 
-    /// Returns the contender if it can be started here; prints a message otherwise.
+    /// Returns the contender if it can be started here. Otherwise prints a message.
     #[must_use]
     pub fn if_installed(self) -> Option<Self> {
         let (daemon, package) = match self {
@@ -64,7 +65,7 @@ impl Contender {
             Self::Shunt(_) if *self == Self::ours() => "Shunt".to_owned(),
             Self::Shunt(_) => "Shunt, the other build".to_owned(),
             Self::OpenVSwitch => format!("Open vSwitch {}", version()),
-            // OVS-DPDK is slower without huge pages, so the name mentions them.
+            // OVS-DPDK is slower without huge pages, so the name mentions the missing huge pages.
             Self::OpenVSwitchDpdk if !HugePages::are_here() => {
                 format!("OVS-DPDK {} without huge pages", version())
             }
@@ -101,7 +102,7 @@ pub fn is_root() -> bool {
     output("id", &["-u"]).trim() == "0"
 }
 
-/// Runs a program to its end; returns its output.
+/// Runs a program until the program ends; returns the output.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));

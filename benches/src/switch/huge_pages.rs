@@ -23,12 +23,12 @@ impl HugePages {
         Self { before, are_enough }
     }
 
-    /// Returns whether they suffice for a switch.
+    /// Returns whether the huge pages suffice for a switch.
     pub(super) const fn are_enough(&self) -> bool {
         self.are_enough
     }
 
-    /// Returns whether this system provides enough.
+    /// Returns whether this system provides enough huge pages.
     pub(super) fn are_here() -> bool {
         static PREPARED: OnceLock<bool> = OnceLock::new();
         *PREPARED.get_or_init(|| Self::ask().are_enough)

@@ -1,4 +1,4 @@
-//! The switches under test, each started as its users start it, behind one small interface.
+//! The switches under test. Each switch is started as users start it, and has one small interface.
 
 mod contender;
 mod huge_pages;

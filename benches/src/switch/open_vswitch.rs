@@ -1,4 +1,4 @@
-//! Open vSwitch under test: a private database and daemon in their own folder.
+//! Open vSwitch under test: a private database and daemon in a separate folder.
 
 use std::{
     fs,
@@ -13,15 +13,16 @@ use crate::cpu;
 
 const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// Initial limit of cached flows; otherwise it takes minutes to raise it to ours.
+/// Initial limit of cached flows.
+/// Open vSwitch needs minutes to raise a lower limit to this limit.
 const FLOW_LIMIT: u32 = 200_000;
 
 /// The variant of the daemon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon {
-    /// Ports are packet sockets; the main thread forwards.
+    /// The ports are packet sockets, and the main thread forwards.
     Plain,
-    /// Ports are DPDK's; a separate thread forwards.
+    /// The ports are DPDK ports, and a separate thread forwards.
     Dpdk,
 }
 
@@ -33,7 +34,7 @@ impl Daemon {
         }
     }
 
-    /// Returns whether its Debian packages are installed.
+    /// Returns whether the Debian packages of the variant are installed.
     #[must_use]
     pub fn is_installed(self) -> bool {
         Path::new(self.program()).exists() && Path::new(SCHEMA).exists()
@@ -42,7 +43,7 @@ impl Daemon {
 
 /// A running `ovs-vswitchd`.
 ///
-/// Dropped, it is stopped and its huge pages are released.
+/// On drop, the process is stopped and its huge pages are released.
 #[derive(Debug)]
 pub struct OpenVSwitch {
     daemon: Daemon,
@@ -58,7 +59,7 @@ impl OpenVSwitch {
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the daemon does not start.
     #[must_use]
     pub fn start(daemon: Daemon, folder: &Path, setup: &Setup) -> Self {
         let _ = fs::remove_dir_all(folder);
@@ -122,7 +123,7 @@ impl OpenVSwitch {
         }
         let bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
         self.run("ovs-vsctl", &[&bridge[..], &["fail_mode=secure"]].concat());
-        // One command for many ports: each one is a transaction.
+        // One command adds many ports, because each command is a transaction.
         let ports: Vec<Vec<String>> =
             setup.ports.iter().zip(1..).map(|(port, number)| port_words(port, number)).collect();
         for some in ports.chunks(PORTS_PER_COMMAND) {
@@ -138,7 +139,7 @@ impl OpenVSwitch {
         sleep(Duration::from_secs(1));
     }
 
-    /// Returns flags that keep a daemon's files in the folder.
+    /// Returns flags that keep the files of a daemon in the folder.
     fn files(&self, name: &str) -> [String; 5] {
         [
             format!("--pidfile={}", self.path(&format!("{name}.pid"))),
@@ -199,14 +200,14 @@ fn caches(setup: &Setup) -> Vec<String> {
     settings
 }
 
-/// Number of ports that are added by one command.
+/// Number of ports that one command adds.
 const PORTS_PER_COMMAND: usize = 100;
 
 /// Returns the words of `ovs-vsctl` that add a port.
 fn port_words(port: &PortSpec, number: u32) -> Vec<String> {
     let (name, options) = match port {
         PortSpec::Device(name) => (name.clone(), Vec::new()),
-        // With the userspace datapath, this is a TAP device.
+        // With the userspace datapath, an internal port is a TAP device.
         PortSpec::Tap(name) => (name.clone(), vec!["type=internal".to_owned()]),
         PortSpec::Guest(path) => {
             let path = format!("options:vhost-server-path={}", path.display());
@@ -256,7 +257,7 @@ impl Switch for OpenVSwitch {
 
     fn await_revalidation(&self) {
         // `revalidator/wait` returns when a round ends. That round may have begun before the
-        // change, and the next one before all threads knew of the change.
+        // change, and the next round before all threads had the change.
         for _ in 0..3 {
             self.await_revalidation_round();
         }

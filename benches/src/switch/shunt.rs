@@ -29,7 +29,7 @@ pub struct ShuntCtl {
 }
 
 impl ShuntCtl {
-    /// Runs a command; returns its output if it succeeded.
+    /// Runs a command. Returns the output if the command succeeded.
     #[must_use]
     pub fn ask(&self, arguments: &[&str]) -> Option<String> {
         let mut command = Command::new(&self.program);
@@ -37,7 +37,7 @@ impl ShuntCtl {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Runs a command with JSON output; returns null if it failed.
+    /// Runs a command with JSON output. Returns null if the command failed.
     #[must_use]
     pub fn json(&self, command: &str) -> Value {
         let text = self.ask(&[command, "--json"]).unwrap_or_default();
@@ -46,11 +46,12 @@ impl ShuntCtl {
 }
 
 impl Shunt {
-    /// Starts the daemon with the binaries of a folder, and waits until it replies.
+    /// Starts the daemon with the binaries of a folder,
+    /// and waits until the daemon replies.
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the daemon does not start.
     #[must_use]
     pub fn start(binaries: &Path, folder: &Path, setup: &Setup) -> Self {
         let _ = fs::remove_dir_all(folder);
@@ -88,7 +89,8 @@ impl Switch for Shunt {
     }
 
     fn evicting_threads(&self) -> &'static [&'static str] {
-        // The control thread handles small changes; its time includes the connection.
+        // The control thread handles small changes. The time of this thread includes the
+        // connection.
         &["shunt-eviction", "shunt-control"]
     }
 
@@ -144,7 +146,8 @@ fn caches(setup: &Setup) -> String {
     text
 }
 
-/// Returns the section of forecasts, which older builds do not know.
+/// Returns the configuration section of forecasts,
+/// which older builds do not support.
 fn foresight(setup: &Setup) -> String {
     if setup.predictors.is_none() && !setup.forecasts {
         return String::new();

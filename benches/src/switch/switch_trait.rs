@@ -7,7 +7,7 @@ use crate::cpu;
 
 /// The setup of a switch.
 ///
-/// It has one bridge `br0` without rules, with ports numbered from 1.
+/// The switch has one bridge `br0` without rules, and ports with numbers from 1.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
     /// The ports.
@@ -18,23 +18,23 @@ pub struct Setup {
     pub caches: FrontCaches,
     /// Name of Shunt's eviction engine; `None` for the default.
     pub engine: Option<&'static str>,
-    /// True if entries stay without hits, in a large cache.
+    /// True if entries remain without hits, in a large cache.
     pub keeps_entries: bool,
-    /// Maximum entries of a cache if above the default.
+    /// Maximum entries of a cache, if this number is above the default.
     pub entries_max: Option<u32>,
     /// Number of Shunt's packet threads; `None` for one.
     pub threads: Option<u16>,
     /// Shunt's `eviction.repair`; `None` for the default.
     pub repair: Option<&'static str>,
-    /// A controller to connect to, as `tcp:IP:PORT`.
+    /// A controller that the switch connects to, as `tcp:IP:PORT`.
     pub controller: Option<&'static str>,
-    /// True if Shunt has its embedded NIC in front of the bridge.
+    /// True if Shunt has the embedded NIC in front of the bridge.
     pub nic: bool,
     /// Entries of each of Shunt's four LTM stages; `None` for a megaflow cache.
     pub ltm_entries_max: Option<u32>,
-    /// Shunt's predictors of flows; `None`: those of its default configuration.
+    /// Shunt's predictors of flows; `None` for the default predictors.
     pub predictors: Option<&'static [&'static str]>,
-    /// True if Shunt has room for forecasts of all flows.
+    /// True if Shunt has space for forecasts of all flows.
     pub forecasts: bool,
     /// Shunt's `caches.idle_ms`; `None` for the default.
     pub idle_ms: Option<u32>,
@@ -45,16 +45,18 @@ pub struct Setup {
 pub enum FrontCaches {
     /// The default.
     ///
-    /// For Open vSwitch this is its exact-match cache (EMC), which takes one new flow in a hundred.
+    /// The default of Open vSwitch is the exact-match cache (EMC), which takes one new flow in a
+    /// hundred.
     #[default]
     Usual,
     /// The signature cache only.
     Signature,
-    /// Both caches of Open vSwitch; for Shunt an exact-match cache of 131,072 flows.
+    /// Both caches of Open vSwitch, or an exact-match cache of 131,072 flows of Shunt.
     Both,
     /// No cache.
     Nothing,
-    /// For Shunt computational flows: the tables decide each packet.
+    /// No entries at all in Shunt (computational flows):
+    /// the tables are looked up for each packet.
     Tables,
 }
 
@@ -80,7 +82,7 @@ pub enum PortSpec {
     },
 }
 
-/// A running switch; it ends when dropped.
+/// A running switch, which ends on drop.
 pub trait Switch: Sync {
     /// Returns the process id of the daemon.
     fn id(&self) -> u32;
@@ -91,42 +93,42 @@ pub trait Switch: Sync {
     /// Returns the id of the forwarding thread.
     fn forwarding_thread(&self) -> u32;
 
-    /// Returns the number of entries in its caches.
+    /// Returns the number of entries in the caches.
     fn cached(&self) -> u64;
 
-    /// Flushes cached flows that would survive the removal and return of their rules.
+    /// Flushes cached flows that survive the removal and return of their rules.
     fn forget_flows(&self) {}
 
     /// Returns the names of the threads that evict entries.
     fn evicting_threads(&self) -> &'static [&'static str];
 
-    /// Returns the nanoseconds that these threads have run so far.
+    /// Returns the nanoseconds that the evicting threads have run so far.
     fn evicting_ns(&self) -> u64 {
         self.evicting_threads().iter().map(|name| cpu::threads_ns(self.id(), name)).sum()
     }
 
-    /// Waits until every cached flow is revalidated, if replies do not guarantee it.
+    /// Waits until every cached flow is revalidated, if replies do not guarantee this.
     fn await_revalidation(&self) {}
 
-    /// Waits until a revalidation round has ended, if the switch has periodic ones.
+    /// Waits until a revalidation round has ended, if the switch has periodic rounds.
     fn await_revalidation_round(&self) {}
 
     /// Restores the initial flow limit if the switch has lowered it.
     fn allow_flows(&self) {}
 
-    /// Returns the folder of its sockets.
+    /// Returns the folder of the sockets of the switch.
     fn folder(&self) -> &Path;
 
-    /// Returns Shunt's client; `None` for other switches.
+    /// Returns the client of Shunt; `None` for other switches.
     fn shuntctl(&self) -> Option<&ShuntCtl> {
         None
     }
 
-    /// Runs `ovs-ofctl` on its bridge; returns its output.
+    /// Runs `ovs-ofctl` on the bridge of the switch; returns the output.
     ///
     /// # Panics
     ///
-    /// If the switch refuses.
+    /// If the switch refuses the command.
     fn ofctl(&self, options: &[&str], command: &str, arguments: &[&str]) -> String {
         let socket = format!("unix:{}", self.folder().join("br0.mgmt").display());
         let mut words = vec!["-O", "OpenFlow13"];

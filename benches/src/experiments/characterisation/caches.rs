@@ -1,9 +1,9 @@
 //! Hits and misses of a megaflow cache by capacity.
 //!
-//! Entries of one version never overlap: a packet that equals an entry in all its masked bits gets
-//! that same entry from the tables. So each flow has exactly one entry, and a cache is a set of
-//! entries. As in Open vSwitch and Shunt, a full cache takes no new entry, and none expires within
-//! a run.
+//! Entries of one version never overlap. A packet that equals an entry in all masked bits of the
+//! entry gets the same entry from the tables. So each flow has exactly one entry, and a cache is a
+//! set of entries. As in Open vSwitch and Shunt, a full cache takes no new entry, and no entry
+//! expires within a run.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub(in crate::experiments) const MISSES: &str =
     "misses of a megaflow cache, 3 packets per flow (OTL: 30)";
 pub(super) const ENTRIES: &str = "final entries of a megaflow cache";
 
-/// Returns the number of each flow's entry.
+/// Returns the number of the entry of each flow.
 pub(super) fn entries(loaded: &Loaded) -> Vec<u32> {
     let mut numbers: HashMap<Match, u32> = HashMap::new();
     let entry = |key: &FlowKey| {

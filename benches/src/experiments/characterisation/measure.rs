@@ -20,7 +20,7 @@ const REVALIDATION: &str = "CPU to revalidate all entries after one change";
 
 /// Numbers of revalidated entries.
 const SIZES: [usize; 3] = [8_000, 16_000, 64_000];
-/// The published number of entries, for pipelines that have one.
+/// The published number of entries, for pipelines that have such a number.
 const MANY: usize = 500_000;
 const MANY_ROUNDS: usize = 2;
 
@@ -89,7 +89,7 @@ fn of_revalidation(pipeline: &str, loaded: &Loaded, rounds: usize) -> Vec<Row> {
 
 /// Measures the revalidation of all entries by the iterative engine.
 ///
-/// The change before it is unrelated to the entries.
+/// The change before the revalidation does not affect the entries.
 fn measure_revalidation(pipeline: &str, loaded: &Loaded, keys: &[FlowKey], rounds: usize) -> Row {
     let mut ours = Samples::default();
     for _ in 0..rounds {

@@ -107,7 +107,7 @@ fn extract_all(frames: &[Vec<u8>]) {
 
 /// Copies of the tables, each with its number of rules.
 ///
-/// They measure lookups without translation.
+/// The copies measure lookups without translation.
 struct Tables(Vec<(TupleSpace<u64>, usize)>);
 
 impl Tables {

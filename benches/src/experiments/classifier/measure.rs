@@ -1,4 +1,4 @@
-//! The rounds, and their rows.
+//! The rounds, and the rows of the rounds.
 
 use std::{
     path::PathBuf,
@@ -22,9 +22,10 @@ const METRICS: [(&str, &str); 5] = [
     (MEMORY, "bytes"),
 ];
 
-/// Resident memory of ours; heap of the rival's without the rules' own matches.
+/// Resident memory of our classifier;
+/// heap of the rival without the matches of the rules.
 ///
-/// They are not the same.
+/// The two values do not measure the same.
 const MEMORY: &str = "memory of a rule";
 
 const TABLES: &[&str] =
@@ -33,7 +34,7 @@ const QUICK_TABLES: &[&str] = &["random", "specific", "acl_10k"];
 
 const RIVAL_NAME: &str = "Open vSwitch's classifier";
 
-/// Builds the rival if this machine can.
+/// Builds the rival if this machine has the tools.
 pub(crate) fn prepare() {
     let folder = target().join("rival");
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/rival/build.sh");
@@ -78,7 +79,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     all.concat()
 }
 
-/// Returns why ours is worse for a metric.
+/// Returns the reason why our classifier is worse in a metric.
 fn why_worse(metric: &str) -> &'static str {
     match metric {
         "insert" | "remove" => {
@@ -116,7 +117,7 @@ fn workload_of(run: &Run, name: &str) -> Workload {
     }
 }
 
-/// Queries the rival's values.
+/// Queries the values of the rival.
 fn figures(rival: &mut Rival) -> Figures {
     let mut first = |command: &str| rival.ask::<f64>(command).first().copied().unwrap_or_default();
     let (rules_count, packets_count) = (first("rules"), first("packets"));

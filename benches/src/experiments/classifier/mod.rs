@@ -1,7 +1,8 @@
-//! Our classifier compared with Open vSwitch's: large tables, same rules, same packets.
+//! Our classifier compared with Open vSwitch's: large tables, the same rules and packets.
 //!
-//! The run stops unless both return the same rule for every packet. Times are CPU times of
-//! alternating rounds. Each table has its own process, so that its memory is counted alone.
+//! The run stops unless both classifiers return the same rule for every packet. Times are CPU times
+//! of alternating rounds. Each table has a separate process, so that the memory of the table is
+//! counted alone.
 
 mod measure;
 mod ours;

@@ -34,7 +34,7 @@ impl<'a> OurTable<'a> {
         Self { workload, table, bytes }
     }
 
-    /// Returns the priority of each packet's rule, -1 for none.
+    /// Returns the priority of the rule of each packet, and -1 without a rule.
     pub(crate) fn answers(&self) -> Vec<i32> {
         let priority = |age: &u64| {
             let index = usize::try_from(*age).unwrap_or_default();
@@ -77,7 +77,7 @@ impl<'a> OurTable<'a> {
 
     /// Returns the numbers of entries and masks of an unbounded cache.
     ///
-    /// A packet that an earlier entry covers adds none.
+    /// A packet that an earlier entry covers adds no entry.
     pub(crate) fn megaflows(&self) -> (usize, usize) {
         let mut entries: HashMap<SparseMask, HashSet<Vec<u64>>> = HashMap::new();
         let mut count = 0;

@@ -2,8 +2,8 @@
 //!
 //! Synthetic tables come from `shunt_classifier::testing::workload`. ClassBench rule sets (Taylor,
 //! Turner, *ClassBench: A Packet Classification Benchmark*, 2007) come from [`shunt_pipebench`]. A
-//! range of ports becomes the prefixes that cover it, as an OpenFlow controller has to write it.
-//! The first filter has the highest priority.
+//! range of ports becomes prefixes that cover the range, because an OpenFlow controller can only
+//! write prefixes. The first filter has the highest priority.
 
 use shunt_classifier::{
     Priority, Rank,
@@ -53,7 +53,7 @@ pub(crate) fn synthetic(
 
 /// Returns a ClassBench rule set by kind and size, such as `acl_10k`.
 ///
-/// Nine of ten packets match a rule sampled uniformly; the tenth is random.
+/// Nine of ten packets match a rule sampled uniformly; the tenth packet is random.
 ///
 /// # Panics
 ///
@@ -112,7 +112,8 @@ fn random_packet(random: &mut SplitMix64) -> FlowKey {
     key
 }
 
-/// Returns the matches of a filter: several if ranges of ports are not prefixes.
+/// Returns the matches of a filter:
+/// several matches if ranges of ports are not prefixes.
 fn matches(filter: &Filter) -> Vec<Match> {
     let mut key = FlowKey::ZERO;
     let mut mask = FlowMask::EMPTY;

@@ -51,7 +51,7 @@ const LOST: &str = "packets lost";
 const FIRST_LEFT: &str = "mean latency of the first packet, of that without forecasts";
 const CPU_LEFT: &str = "CPU of the switch, of that without forecasts";
 
-/// Published values with forecasts, in percent of those without.
+/// Published values with forecasts, in percent of the values without forecasts.
 struct PublishedShare {
     distribution: &'static str,
     /// Percentage of the flows with forecasts.
@@ -60,7 +60,7 @@ struct PublishedShare {
     cpu: Option<f64>,
 }
 
-/// The values that the text of the paper names: abstract and section 5.
+/// The values that the text of the paper states: abstract and section 5.
 const PUBLISHED: [PublishedShare; 5] = [
     PublishedShare { distribution: "search", share: 25, latency: Some(70.0), cpu: None },
     PublishedShare { distribution: "search", share: 100, latency: None, cpu: Some(0.14) },
@@ -131,9 +131,9 @@ fn measure(contender: &Contender, folder: &std::path::Path, coflows: &Coflows) -
     lab.measure(&coflows.plan)
 }
 
-/// Returns latency and CPU in percent of those without forecasts.
+/// Returns latency and CPU in percent of the values without forecasts.
 ///
-/// The published values are beside them.
+/// The rows also have the published values.
 fn relative_rows(
     title: &str,
     distribution: &SizeDistribution,

@@ -1,7 +1,7 @@
-//! Forecasts of a share of all flows: misses that they save as LTM entries, and as megaflows.
+//! Forecasts of a share of all flows: misses that forecasts save as LTM entries, and as megaflows.
 //!
-//! Flows that nobody forecast share the LTM entries of those that were, so a forecast can save more than
-//! the miss of its own flow. All entries have room, so the difference is sharing alone.
+//! Flows without a forecast share the LTM entries of flows with a forecast, so a forecast can save
+//! more than the miss of one flow. All entries have space, so only sharing causes the difference.
 
 use shunt_classifier::testing::workload::SplitMix64;
 use shunt_gigaflow::partition::PolicyName;
@@ -17,7 +17,7 @@ use crate::{
 /// Shares of the flows that have a forecast, in percent.
 const SHARES: [u64; 5] = [1, 5, 10, 25, 50];
 
-/// Entries of each of four stages: more than there are flows.
+/// Entries of each of four stages: more than the number of flows.
 const STAGE_ENTRIES: usize = 1 << 18;
 
 const SAVED: &str = "misses saved by a forecast";
@@ -67,7 +67,7 @@ fn rows_of(name: &str, without: [u64; 2], counts: [Counts; 2]) -> [Row; 2] {
         rival: Some(("megaflows".to_owned(), value(1).into())),
         ..Row::new(name.to_owned(), metric, unit)
     };
-    // LTM entries miss less without forecasts, so a forecast has less to save: this is context.
+    // LTM entries miss less without forecasts, so a forecast can save less: the row is context.
     [row(LEFT, "%", Better::Less, &left), row(SAVED, "misses", Better::Neither, &saved)]
 }
 

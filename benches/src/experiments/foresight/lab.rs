@@ -1,7 +1,8 @@
-//! A switch between virtual devices, and a generator that times each packet through it.
+//! A switch between virtual devices, and a generator that times each packet through the switch.
 //!
-//! A packet carries its flow and its sending time, so the receiver knows its latency. Hosts reply when a
-//! request has arrived, and not by a timetable, so that a reply is never earlier than its request.
+//! A packet contains the flow and the sending time, so the receiver knows the latency. Hosts reply
+//! when a request has arrived, independent of a timetable, so a reply is never earlier than the
+//! request.
 
 use std::{
     cmp::Reverse,
@@ -30,7 +31,7 @@ const FLOW_AT: usize = 42;
 /// Offset of the sending time in nanoseconds.
 const TIME_AT: usize = 46;
 
-/// Set in the flow number of a reply.
+/// Bit in the flow number that marks a reply.
 const REPLY: u32 = 1 << 31;
 
 /// Maximum number of packets sent at once.
@@ -42,7 +43,7 @@ const TAKEN: usize = 64;
 /// Time to wait for the last packets.
 const LAST_WAIT: Duration = Duration::from_millis(100);
 
-/// Time within which the switch makes all entries of a preload.
+/// Time within which the switch creates all entries of a preload.
 const PRELOAD_TIME: Duration = Duration::from_secs(60);
 
 /// A switch with one device for each port.
@@ -54,7 +55,7 @@ pub(super) struct Lab {
     _cables: Cables,
 }
 
-/// The measurements of one plan.
+/// The measured values of one plan.
 #[derive(Debug, Default)]
 pub(super) struct Measured {
     /// Microseconds of the first packet of each flow.
@@ -67,7 +68,7 @@ pub(super) struct Measured {
     last_ns: u64,
     /// Nanoseconds that all threads of the switch ran.
     run_ns: f64,
-    /// The forecasts of the run; null for another switch.
+    /// The forecasts of the run; null for a switch without forecasts.
     pub(super) forecasts: Value,
 }
 
@@ -82,24 +83,24 @@ impl Measured {
         quantile(&self.first, 50).unwrap_or_default()
     }
 
-    /// Returns the mean latency of all packets, in microseconds.
+    /// Returns the mean latency of all packets in microseconds.
     pub(super) fn mean(&self) -> f64 {
         self.total_us / self.packets.max(1) as f64
     }
 
-    /// Returns the CPU time of the switch for a packet, in nanoseconds.
+    /// Returns the CPU time of the switch per packet in nanoseconds.
     pub(super) fn cpu(&self) -> f64 {
         self.run_ns / self.packets.max(1) as f64
     }
 
-    /// Returns the packets that arrived in a second.
+    /// Returns the packets that arrived per second.
     pub(super) fn throughput(&self) -> f64 {
         1e9 * self.packets as f64 / self.last_ns.max(1) as f64
     }
 
-    /// Returns the time of packet threads for forecasts.
+    /// Returns the time that packet threads spend on forecasts.
     ///
-    /// In nanoseconds for each new flow.
+    /// The unit is nanoseconds for each new flow.
     pub(super) fn spent(&self) -> f64 {
         let sources = self.forecasts["sources"].as_array().into_iter().flatten();
         let us: f64 = sources.filter_map(|own| own["spent_us"].as_f64()).sum();
@@ -111,14 +112,14 @@ impl Measured {
         1.0 - self.packets as f64 / self.sent.max(1) as f64
     }
 
-    /// Returns the number of packets that missed.
+    /// Returns the number of packets that missed the cache.
     pub(super) fn misses(&self) -> f64 {
         self.forecasts["upcalls"].as_f64().unwrap_or_default()
     }
 }
 
 impl Lab {
-    /// Starts a switch with devices for `ports` ports and these rules.
+    /// Starts a switch with devices for `ports` ports and the given rules.
     pub(super) fn new(
         contender: &Contender,
         folder: &Path,
@@ -142,9 +143,9 @@ impl Lab {
         Self { switch, senders, receivers, _cables: cables }
     }
 
-    /// Makes entries for flows before their packets.
+    /// Creates entries for flows before their packets.
     ///
-    /// Shunt takes them as forecasts. Another switch gets one packet of each.
+    /// Shunt takes the flows as forecasts. Another switch gets one packet of each flow.
     pub(super) fn preload(&self, flows: &[PlannedFlow]) {
         if flows.is_empty() {
             return;
@@ -206,13 +207,13 @@ impl Lab {
     }
 }
 
-/// Returns the counts of an origin of forecasts.
+/// Returns the counts of one source of forecasts.
 pub(super) fn source<'a>(forecasts: &'a Value, name: &str) -> &'a Value {
     let sources = forecasts["sources"].as_array().into_iter().flatten();
     sources.into_iter().find(|own| own["source"] == name).unwrap_or(&Value::Null)
 }
 
-/// Subtracts earlier counts from later ones; other values are the later ones.
+/// Subtracts earlier counts from later counts. Other values are the later values.
 fn difference(before: &Value, after: &Value) -> Value {
     match (before, after) {
         (Value::Number(before), Value::Number(after)) => match (before.as_u64(), after.as_u64()) {
@@ -243,9 +244,9 @@ struct Generator<'a> {
     lab: &'a Lab,
     plan: &'a Plan,
     start: Instant,
-    /// Replies by the time at which they are due.
+    /// Replies by the time at which each reply is due.
     replies: BinaryHeap<Reverse<(u64, usize, Frame)>>,
-    /// Set when a request, or a reply, of a flow has arrived.
+    /// Set if a request, and if a reply, of each flow has arrived.
     has_arrived: Vec<[bool; 2]>,
     measured: Measured,
 }
@@ -313,12 +314,12 @@ impl Generator<'_> {
         has_received
     }
 
-    /// Counts a packet that arrived. Returns whether it is one of the plan.
+    /// Counts a packet that arrived. Returns whether the packet is one of the plan.
     fn arrive(&mut self, device: usize, frame: Frame, now: u64) -> bool {
         let (number, sent) = stamps(&frame);
         let (flow, is_reply) = (number & !REPLY, number & REPLY != 0);
         let Some(planned) = self.plan.flows.get(flow as usize) else { return false };
-        // The receiver also sees the packets that its device sends.
+        // The receiver also gets the packets that the receiver's device sends.
         if (device == planned.device) != is_reply {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Predictors at run time, on traffic with and without structure.
 //!
-//! Each workload runs without predictors, with each, and with a forecast of every flow. The last is the
-//! bound. All runs of a round have the same packets.
+//! Each workload runs without predictors, with each predictor, and with a forecast of every flow.
+//! The run with all forecasts is the bound. All runs of a round have the same packets.
 
 use std::path::Path;
 
@@ -41,7 +41,7 @@ struct ForesightWorkload {
     ports: u32,
     rules: Vec<String>,
     plan: Plan,
-    /// Packets before those that are measured.
+    /// Packets before the measured packets.
     warm_up: Option<Plan>,
     /// Milliseconds after which an entry without hits expires.
     idle_ms: u32,
@@ -72,7 +72,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let mut measured: Vec<Vec<Measured>> = CHOICES.iter().map(|_| Vec::new()).collect();
         for _ in 0..rounds {
             for (choice, measured) in CHOICES.iter().zip(&mut measured) {
-                // Its entries would fill the cache before the first packet.
+                // The entries of a perfect forecast fill the cache before the first packet.
                 if workload.is_saturated && choice.is_perfect {
                     continue;
                 }
@@ -124,12 +124,12 @@ fn workloads(run: &Run) -> Vec<ForesightWorkload> {
             is_saturated: false,
         },
         ForesightWorkload {
-            // Predictors that save too little are paused after ten seconds.
+            // A predictor that saves too little is paused after ten seconds.
             warm_up: Some(random(180_000 / scale, 60_000, 13)),
             ..of("no structure", random(60_000 / scale, 60_000, 17), 2_000)
         },
         ForesightWorkload {
-            // Each packet is a new flow, so the throughput is that of the slow path.
+            // Each packet is a new flow, so the slow path determines the throughput.
             warm_up: Some(random(180_000 / scale, 60_000, 19)),
             is_saturated: true,
             ..of("no structure, saturated", random(400_000 / scale, 0, 23), 2_000)
@@ -154,7 +154,7 @@ fn measure(folder: &Path, workload: &ForesightWorkload, choice: PredictorChoice)
     lab.measure(&workload.plan)
 }
 
-/// Returns what predictors cost a slow path that is never idle.
+/// Returns the cost of predictors for a slow path that is never idle.
 ///
 /// The bound of the project is 2 % of the throughput and of the time of the slow path.
 fn cost_rows(workload: &str, measured: &[Vec<Measured>]) -> Vec<Row> {

@@ -1,8 +1,9 @@
-//! Predictors at run time on coflows: the share of the gain of perfect forecasts that each reaches.
+//! Predictors at run time on coflows: the share of the gain of perfect forecasts for each
+//! predictor.
 //!
-//! The coflows are those of `foresight-coflows`. With a recorded trace, each runs once more with the sizes,
-//! arrivals and racks of the trace. The trace is not a part of this repository, since no licence of it is
-//! known: [`TRACE`] names its file.
+//! The coflows are the coflows of `foresight-coflows`. With a recorded trace, each predictor runs
+//! once more with the sizes, arrivals and racks of the trace. This repository does not contain the
+//! trace, because the trace has no known licence. [`TRACE`] names the file of the trace.
 
 use std::{env, path::Path};
 
@@ -19,7 +20,7 @@ use crate::{
 /// Environment variable with the path of a trace of `coflow-benchmark`.
 const TRACE: &str = "SHUNT_COFLOW_TRACE";
 
-/// The names of the runs, and their predictors.
+/// The names of the runs, and the predictors of each run.
 const CHOICES: [(&str, &[&str]); 4] = [
     ("none", &[]),
     ("successor", &["successor"]),
@@ -71,7 +72,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Returns the origins of coflows, with the end of their workload names.
+/// Returns the origins of coflows, with the end of the workload names.
 fn traces() -> Vec<(&'static str, String)> {
     let mut traces = vec![("generated", String::new())];
     match env::var(TRACE) {
@@ -129,9 +130,10 @@ fn rows_of(title: &str, measured: &[Vec<Measured>]) -> Vec<Row> {
     rows
 }
 
-/// Returns the misses that predictors save, of those that perfect forecasts save.
+/// Returns the share of misses that predictors save.
 ///
-/// It is empty if perfect forecasts save none.
+/// The share is relative to the misses that perfect forecasts save. The result is empty if perfect
+/// forecasts save no misses.
 fn gain(measured: &[Vec<Measured>], choice: usize) -> Samples {
     let rounds = measured[NONE].iter().zip(&measured[choice]).zip(&measured[PERFECT]);
     let shares = rounds.filter_map(|((none, own), perfect)| {

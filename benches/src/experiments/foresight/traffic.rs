@@ -10,7 +10,7 @@ use crate::{capture::udp_frame, experiments::loaded::workload, wire::Frame};
 /// One flow of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct PlannedFlow {
-    /// The device that sends it, from 0.
+    /// The device that sends the flow, from 0.
     pub(super) device: usize,
     pub(super) frame: Frame,
     ends: FlowAddresses,
@@ -48,7 +48,7 @@ pub(super) struct Plan {
     pub(super) packets: Vec<PlannedPacket>,
 }
 
-/// Number of hosts, each with a port of its own.
+/// Number of hosts. Each host has a separate port.
 pub(super) const HOSTS: u32 = 8;
 
 /// Nanoseconds between request and reply of a service.
@@ -68,7 +68,7 @@ impl PlannedFlow {
         Self { answer: Some(RequestAnswer { after_ns: SERVICE_NS }), ..self }
     }
 
-    /// Returns the flow of the replies from a host, without replies of its own.
+    /// Returns the flow of the replies of a host, which has no further replies.
     fn reply(&self) -> Self {
         let FlowAddresses { source, destination, ports: [from, to] } = self.ends;
         let ends = FlowAddresses { source: destination, destination: source, ports: [to, from] };
@@ -95,7 +95,7 @@ fn mac(bytes: &[u8]) -> String {
 }
 
 impl Plan {
-    /// Sends one packet of each flow, at a rate that no switch loses packets at.
+    /// Sends one packet of each flow, at a rate at which no switch loses packets.
     pub(super) fn warm_up(flows: &[PlannedFlow]) -> Self {
         let silent = |flow: &PlannedFlow| PlannedFlow { answer: None, ..flow.clone() };
         let flows: Vec<PlannedFlow> = flows.iter().map(silent).collect();
@@ -104,7 +104,7 @@ impl Plan {
         Self { flows, packets: (0..count).map(packet).collect() }
     }
 
-    /// Returns all flows, those of replies included.
+    /// Returns all flows, including the flows of replies.
     pub(super) fn with_replies(&self) -> Vec<PlannedFlow> {
         let asked = self.flows.iter().filter(|flow| flow.answer.is_some());
         self.flows.iter().cloned().chain(asked.map(PlannedFlow::reply)).collect()
@@ -126,7 +126,7 @@ pub(super) struct Coflows {
 }
 
 impl Coflows {
-    /// Creates the named workload with a packet each `gap_ns` nanoseconds.
+    /// Creates the named workload with one packet every `gap_ns` nanoseconds.
     pub(super) fn new(name: &str, gap_ns: u64) -> Self {
         let workload = workload(name);
         let rules = workload.base_rules().map(ToString::to_string).collect();
@@ -169,7 +169,7 @@ impl FlowAddresses {
 
 /// Rules that send packets to hosts, one port each.
 ///
-/// Each flow needs an entry of its own, because the output is chosen by a hash of all headers, as for
+/// Each flow needs a separate entry, because a hash of all headers chooses the output, as for
 /// services with back ends.
 pub(super) fn host_rules() -> Vec<String> {
     let rule = |host: u32| {
@@ -195,7 +195,7 @@ const fn address(host: u32) -> u32 {
 struct SourcePorts(BTreeMap<(u32, u32, u16), u32>);
 
 impl SourcePorts {
-    /// Returns the ends of the next flow of a client to a service.
+    /// Returns the addresses of the next flow of a client to a service.
     fn connect(&mut self, client: u32, server: u32, port: u16) -> FlowAddresses {
         let first = EPHEMERAL + (client * 7919 + server * 104_729 + u32::from(port) * 31) % 28_000;
         let next = self.0.entry((client, server, port)).or_insert(first);
@@ -212,11 +212,12 @@ impl SourcePorts {
     }
 }
 
-/// Traffic of a service graph: a call of a service makes calls of others.
+/// Traffic of a service graph: a call of a service calls other services.
 ///
-/// The number of calls of a service has a heavy tail in published graphs: most services call none or one,
-/// few call many (S. Luo et al., *Characterizing Microservice Dependency and Performance:
-/// Alibaba Trace Analysis*, section 4). Here the shares are a half, a quarter, an eighth, and so on.
+/// The number of calls of a service has a heavy tail in published graphs: most services call no
+/// service or one service, few call many (S. Luo et al., *Characterizing Microservice Dependency
+/// and Performance: Alibaba Trace Analysis*, section 4). Here the shares are a half, a quarter, an
+/// eighth, and so on.
 pub(super) fn call_graph(requests: u32, gap_ns: u64) -> Plan {
     const SERVICES: usize = 24;
     let mut random = SplitMix64(11);
@@ -233,7 +234,7 @@ pub(super) fn call_graph(requests: u32, gap_ns: u64) -> Plan {
         .collect();
     let (mut flows, mut packets, mut ports) = (Vec::new(), Vec::new(), SourcePorts::default());
     for request in 0..requests {
-        // The front end is called from the last host.
+        // The last host calls the front end.
         let mut due = vec![(u64::from(request) * gap_ns, HOSTS - 1, 0, 0)];
         while let Some((time_ns, client, service, depth)) = due.pop() {
             let port = u16::try_from(8000 + service).unwrap_or_default();
@@ -253,7 +254,7 @@ pub(super) fn call_graph(requests: u32, gap_ns: u64) -> Plan {
 
 /// Rounds of a collective operation, in which each host sends to all others.
 ///
-/// Each round uses the same addresses and ports, because training keeps its queue pairs.
+/// Each round uses the same addresses and ports, because a training job keeps its queue pairs.
 pub(super) fn all_to_all(rounds: u32, round_ns: u64) -> Plan {
     let mut flows = Vec::new();
     let mut peers = Vec::new();
@@ -274,10 +275,10 @@ pub(super) fn all_to_all(rounds: u32, round_ns: u64) -> Plan {
     Plan::of(flows, packets)
 }
 
-/// Rounds of a ring, in which each host sends to the next one.
+/// Rounds of a ring, in which each host sends to the next host.
 ///
-/// As in ring all-reduce, a round has two steps for each host but one. In each step a host sends the chunk
-/// that it received in the step before.
+/// As in ring all-reduce, a round has one step less than there are hosts. In each step, a host
+/// sends the chunk that the host received in the previous step.
 pub(super) fn ring(rounds: u32, round_ns: u64) -> Plan {
     let flows = (0..HOSTS).map(|host| queue_pair(host, (host + 1) % HOSTS)).collect();
     let mut packets = Vec::new();
@@ -309,7 +310,7 @@ fn chunk(flow: u32, begin: u64, count: u64) -> impl Iterator<Item = PlannedPacke
     (0..count).map(move |packet| PlannedPacket { time_ns: begin + packet * 40_000, flow })
 }
 
-/// Packets without structure: each is the only one of its flow.
+/// Packets without structure: each packet is the only packet of its flow.
 pub(super) fn random(count: u32, gap_ns: u64, seed: u64) -> Plan {
     let mut random = SplitMix64(seed);
     let mut port = || u16::try_from(1024 + random.draw() % 64_000).unwrap_or_default();

@@ -10,7 +10,7 @@ use shunt_pipebench::published::Figure;
 use super::replay::{Replay, Resume, STAGE_ENTRIES, Testbed, config};
 use crate::experiment::{Better, Row, Run};
 
-/// Windows of the run; new flows arrive with the seventh.
+/// Windows of the run; new flows arrive in the seventh window.
 const WINDOWS: usize = 12;
 
 /// A cache: megaflows in one table, or LTM entries in four smaller stages.

@@ -1,4 +1,4 @@
-//! Several cores: each has its own cache and the packets of its share of the flows.
+//! Several cores. Each core has a cache and the packets of a share of the flows.
 
 use shunt_gigaflow::partition::PolicyName;
 
@@ -50,7 +50,7 @@ fn misses(testbed: &Testbed, cores: u64, entries: usize) -> [u64; 2] {
     })
 }
 
-/// Returns the core of a flow, as a NIC with RSS distributes flows.
+/// Returns the core of a flow, chosen as a NIC with RSS distributes flows.
 fn core_of(flow: u32, cores: u64) -> u64 {
     (u64::from(flow).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % cores
 }

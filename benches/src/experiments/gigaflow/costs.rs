@@ -1,4 +1,4 @@
-//! CPU cost of misses and hits with four LTM stages, and with a megaflow cache of as many entries.
+//! CPU cost of misses and hits with four LTM stages, and with a megaflow cache of the same size.
 
 use std::{hint::black_box, sync::Arc};
 
@@ -24,7 +24,7 @@ use crate::{
     experiments::loaded::{Loaded, PIPELINES},
 };
 
-/// Flows that miss, once each.
+/// Number of flows that miss, once each.
 const MISSES: usize = 5000;
 /// Traversals partitioned per round.
 const PARTITIONS: u32 = 10_000;
@@ -61,7 +61,7 @@ const WHY_JUDGED: &str = "an entry is revalidated through the tables of its pack
                           entry through its part of them; LTM entries of OLS are hardly shared, \
                           fill the stages, and cover as many tables as megaflows";
 
-/// Results of one round in microseconds, and milliseconds for revalidation.
+/// Results of one round in microseconds. The unit of revalidation is milliseconds.
 #[derive(Default)]
 struct Times {
     translated: Samples,
@@ -155,7 +155,7 @@ impl LtmStages {
         Self { cache, store, walks: vec![Walk::default(); BURST] }
     }
 
-    /// Looks these packets up, and returns the number of hits.
+    /// Looks up the packets, and returns the number of hits.
     fn look_up(&mut self, keys: &[FlowKey]) -> usize {
         let mut hits = 0;
         for keys in keys.chunks(BURST) {
@@ -195,7 +195,7 @@ impl Megaflow {
         Self { cache, store }
     }
 
-    /// Looks these packets up as [`LtmStages::look_up`] does.
+    /// Looks up the packets, as [`LtmStages::look_up`] does.
     fn look_up(&mut self, keys: &[FlowKey]) -> usize {
         let mut hits = 0;
         for keys in keys.chunks(BURST) {

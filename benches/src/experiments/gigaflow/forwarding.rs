@@ -1,9 +1,9 @@
 //! CPU cycles per packet through ten tables on one core: LTM entries, megaflows, and OVS-DPDK with
 //! each cache.
 //!
-//! As `spine`, with the rules and packets of a workload: each port with flows replays a capture,
-//! and a null port discards the output. The caches have space for all entries, so packets hit once
-//! every flow has been seen.
+//! The set-up is that of `spine`, with the rules and packets of a workload. Each port with flows
+//! replays a capture, and a null port discards the output. The caches have space for all entries,
+//! so every flow hits after its first packet.
 
 use std::{path::Path, thread::sleep, time::Duration};
 
@@ -34,7 +34,7 @@ struct Subject {
 
 /// Compares LTM entries and megaflows with OVS-DPDK.
 ///
-/// Both run with and without an exact-match cache.
+/// All run with and without an exact-match cache.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let ours = |caches, ltm_entries_max, name: &str| Subject {
         contender: Contender::ours(),

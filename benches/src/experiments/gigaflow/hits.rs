@@ -32,7 +32,7 @@ pub(super) struct CacheCase {
     resume: Resume,
     /// Name of the same configuration in the published figure.
     ///
-    /// It is figure 3.10 of "GIGAFLOW: Rethinking the Fast Path".
+    /// The figure is 3.10 of "GIGAFLOW: Rethinking the Fast Path".
     published: Option<&'static str>,
 }
 
@@ -41,16 +41,16 @@ pub(super) struct CacheCase {
 enum Stages {
     /// One table with all entries.
     One,
-    /// Four stages with a quarter each.
+    /// Four stages with a quarter of the entries each.
     Four,
-    /// As many stages as tables, each as large as one of four.
+    /// One stage for each table, each as large as one of four stages.
     Many,
 }
 
 /// All measured configurations.
 ///
 /// Set duelling needs eviction by use. Otherwise the first packets that miss fill the space that
-/// LTM entries leave free, and later packets find none left.
+/// LTM entries leave free, and later packets find no space.
 const CACHE_CASES: &[CacheCase] = &[
     CacheCase {
         name: "megaflow",
@@ -137,12 +137,12 @@ const CACHE_CASES: &[CacheCase] = &[
 ];
 
 impl CacheCase {
-    /// Returns the configuration of this name.
+    /// Returns the configuration with this name.
     pub(super) fn find(name: &str) -> Option<&'static Self> {
         CACHE_CASES.iter().find(|cache_case| cache_case.name == name)
     }
 
-    /// Returns the stages for `entries` entries in each of four.
+    /// Returns the stages of a cache, for `entries` entries in each of four stages.
     pub(super) const fn capacity(&self, entries: usize) -> Capacity {
         let (stages_count, stage_entries_max) = match self.stages {
             Stages::One => (1, 4 * entries),
@@ -160,7 +160,7 @@ impl CacheCase {
     }
 }
 
-/// Entries of a stage without a limit: more than there are flows.
+/// Entries of a stage without a limit: more than the number of flows.
 const ROOM_FOR_ALL: usize = 1 << 20;
 
 /// Results of one configuration.
@@ -170,7 +170,7 @@ pub(super) struct Outcome {
     last_hits: u64,
     last_packets: u64,
     pub(super) packets: u64,
-    /// Packets that also missed in the software cache behind it.
+    /// Packets that also missed the software cache behind this cache.
     upcalls: u64,
     pub(super) cache: Gigaflow,
 }
@@ -187,7 +187,7 @@ pub(crate) fn cache_cases() -> Vec<&'static str> {
 
 /// Runs the pipelines of `--pipelines` and the configurations of `--caches`.
 ///
-/// The default is all.
+/// The default is all pipelines and all configurations.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines: Vec<_> =
         PIPELINES.into_iter().filter(|name| run.chooses("--pipelines", name)).collect();
@@ -244,7 +244,7 @@ const TOO_MANY: f64 = u128::MAX as f64;
 /// Key of the metric, unit, better direction and value.
 type Measured = (&'static str, &'static str, Better, f64);
 
-/// Returns the published metric for a key of ours.
+/// Returns the published metric for one of our keys.
 fn metric_of(word: &str) -> Option<&'static str> {
     match word {
         "hit" => Some("hit_rate"),
@@ -282,7 +282,7 @@ fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64
     METRICS.into_iter().zip(figures).map(row).filter(is_known).collect()
 }
 
-/// Returns the reason why a value is above or below the published one.
+/// Returns the reason why a value is above or below the published value.
 fn why(word: &str, name: &str, is_more: bool) -> &'static str {
     let is_megaflow = name.ends_with("megaflow");
     match (word, is_more) {
@@ -302,7 +302,7 @@ fn why(word: &str, name: &str, is_more: bool) -> &'static str {
     }
 }
 
-/// Returns the reason why rule-space coverage is above or below the published one.
+/// Returns the reason why coverage is above or below the published coverage.
 pub(super) fn why_coverage(name: &str, is_more: bool) -> &'static str {
     if is_more {
         "partition points are where sub-traversals are shared most, so few tags connect many \
@@ -316,9 +316,9 @@ pub(super) fn why_coverage(name: &str, is_more: bool) -> &'static str {
     }
 }
 
-/// Sends all packets through a cache, and its misses to an unlimited one.
+/// Sends all packets through a cache, and the misses to a second, unlimited cache.
 ///
-/// The second cache models the switch behind a NIC: it does not translate every miss of the NIC.
+/// The second cache models the switch behind a NIC, which does not translate every miss of the NIC.
 fn replay(testbed: &Testbed, cache_case: &CacheCase, scale: usize) -> Outcome {
     let capacity = cache_case.capacity(STAGE_ENTRIES / scale);
     let mut replay = cache_case.replay(testbed, capacity);

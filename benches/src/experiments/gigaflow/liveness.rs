@@ -1,8 +1,8 @@
-//! Benefit of leaving unread state out of tags.
+//! Benefit of excluding unread state from tags.
 //!
-//! Every rule that does not drop writes one of sixteen numbers into a register. In one case no
-//! table matches on it. In the other case a rule of the last table does, which no packet matches,
-//! so that nothing else differs.
+//! Every rule that does not drop writes one of sixteen numbers into a register. In one case, no
+//! table matches on the register. In the other case, a rule of the last table matches on the
+//! register. No packet matches this rule, so nothing else differs.
 
 use shunt_gigaflow::partition::PolicyName;
 
@@ -15,7 +15,7 @@ use crate::{
 /// Number of values that rules write.
 const NUMBERS: usize = 16;
 
-/// Cases: the extra match of the last table, which no packet has.
+/// Cases: the extra match of the last table, which no packet meets.
 const CASES: &[(&str, &str)] =
     &[("matched by no table", ""), ("matched by one table", "reg0=0xff,")];
 
@@ -56,9 +56,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Makes each rule that does not drop write the register.
+/// Adds the write of the register to each rule that does not drop.
 ///
-/// It also adds a rule that matches `read`.
+/// Also adds a rule that matches `read`.
 fn writing(rules: &mut Vec<String>, read: &str) {
     let writing = rules.iter_mut().filter(|rule| !rule.ends_with("actions=drop"));
     for (index, rule) in writing.enumerate() {

@@ -1,8 +1,8 @@
-//! Means over five pipelines, for published statements that give one number for all.
+//! Means over five pipelines, for published statements that give one number for all pipelines.
 //!
-//! They compare LTM entries with megaflows without eviction, and without packets that continue
-//! after a partial hit. Source: A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit
-//! Per Second Era*, 3.6.2.1 and 3.6.3.
+//! The statements compare LTM entries with megaflows without eviction, and without packets that
+//! continue after a partial hit. Source: A. Zulfiqar, *Rearchitecting the End Host Network for the
+//! Terabit Per Second Era*, 3.6.2.1 and 3.6.3.
 
 use shunt_pipebench::published::Figure;
 
@@ -41,7 +41,7 @@ pub(super) struct Summary {
     pipeline: &'static str,
     locality: &'static str,
     cache_case: &'static str,
-    /// Hit rate over all packets; misses are the rest.
+    /// Hit rate over all packets; the other packets are misses.
     hits: f64,
     misses: f64,
     entries: f64,

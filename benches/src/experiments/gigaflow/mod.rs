@@ -1,9 +1,9 @@
 //! Gigaflow experiments: hit rates of LTM entries, and their cost.
 //!
-//! Every packet is looked up in the real stages, and every miss goes through the real tables and is
-//! installed, so the counts are those of the switch. Published values are shown where they exist.
-//! They are of rules and packets that are not public, so they show a trend only. Counts never vary,
-//! so one round is enough; times need several.
+//! Every packet is looked up in the real stages. Every miss goes through the real tables and is
+//! installed, so the counts are the counts of the switch. Published values are shown if they exist.
+//! The rules and packets of published values are not public, so published values show a trend only.
+//! Counts never vary, so one round is enough; times need several rounds.
 
 pub(crate) mod arrival;
 pub(crate) mod cores;

@@ -33,7 +33,7 @@ const CACHE_CASES: &[CacheCase] = &[
     CacheCase { name: "joint", policy: PolicyName::Joint, stages: 4, published: "" },
     CacheCase { name: "profiled", policy: PolicyName::Profiled, stages: 4, published: "" },
     CacheCase { name: "first-fit", policy: PolicyName::FirstFit, stages: 4, published: "" },
-    // As many stages as the longest pipeline has tables.
+    // One stage for each table of the longest pipeline.
     CacheCase {
         name: "one-to-one",
         policy: PolicyName::OneToOne,
@@ -83,7 +83,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Returns the reason why misses differ from the published ones by more than 10 %.
+/// Returns the reason why misses differ by over 10 % from the published misses.
 fn why(policy: &str) -> &'static str {
     if policy == "random" {
         "random partition points are chosen per traversal, and repeat in traversals that begin \

@@ -10,7 +10,7 @@ use shunt_pipeline::Time;
 
 use crate::experiments::loaded::{Loaded, published_name, workload};
 
-/// Entries of each of four stages, as published.
+/// Entries of each of four stages, as in the publication.
 pub(crate) const STAGE_ENTRIES: usize = 8000;
 
 /// A loaded pipeline and its packets.
@@ -21,15 +21,15 @@ pub(in crate::experiments) struct Testbed {
 }
 
 impl Testbed {
-    /// Loads a pipeline with the published numbers divided by `scale`.
+    /// Loads a pipeline of published size divided by `scale`.
     ///
-    /// These are the numbers of flows, packets and rules.
+    /// The size is the numbers of flows, packets and rules.
     pub(in crate::experiments) fn published(pipeline: &str, locality: &str, scale: usize) -> Self {
         let (name, rules) = (published_name(pipeline, locality, scale), 10_000 / scale);
         Self::new(&format!("{name}:rules={rules}"))
     }
 
-    /// Loads the same in high locality, with edited rules.
+    /// Loads the same pipeline in high locality, with edited rules.
     pub(in crate::experiments) fn published_with(
         pipeline: &str,
         scale: usize,
@@ -69,7 +69,8 @@ pub(in crate::experiments) struct Replay<'a> {
     walk: Walk,
 }
 
-/// Returns a configuration without eviction, partitioned by the policy alone.
+/// Returns a configuration without eviction,
+/// in which only the policy partitions traversals.
 pub(crate) const fn config(
     stages_count: u8,
     stage_entries_max: usize,
@@ -96,17 +97,17 @@ impl<'a> Replay<'a> {
         Self { testbed, cache: Gigaflow::new(config), resume, store, walk }
     }
 
-    /// Sends these packets, one per nanosecond; returns the number of hits.
+    /// Sends the packets, one per nanosecond; returns the number of hits.
     pub(in crate::experiments) fn send(&mut self, packets: impl Iterator<Item = usize>) -> u64 {
         packets.filter(|number| self.one(*number)).count() as u64
     }
 
-    /// Sends one packet; returns whether it hit.
+    /// Sends one packet; returns whether the packet hit.
     pub(in crate::experiments) fn one(&mut self, number: usize) -> bool {
         self.packet_of(self.testbed.packets[number] as usize, number as u64)
     }
 
-    /// Sends a packet of this flow after these nanoseconds; returns whether it hit.
+    /// Sends a packet of a flow after some nanoseconds; returns whether the packet hit.
     pub(in crate::experiments) fn packet_of(&mut self, flow: usize, nanoseconds: u64) -> bool {
         let Loaded { pipeline, keys, .. } = &self.testbed.loaded;
         let key = &keys[flow];

@@ -11,7 +11,7 @@ use crate::{
 
 /// Pipelines with published curves.
 const PIPELINES: [&str; 3] = ["ofd", "psc", "ols"];
-/// Numbers of stages; the entries of each are enough never to be full.
+/// Numbers of stages. The stages have enough entries never to be full.
 const STAGES: [u8; 5] = [1, 2, 3, 4, 5];
 const ENTRIES: usize = 100_000;
 

@@ -1,10 +1,10 @@
 //! Time from a flow-mod to the barrier reply, and until no packet follows the old rule.
 //!
-//! The two times differ. A barrier reply of Open vSwitch means that its tables have changed; it
-//! revalidates its cached flows afterwards. A barrier reply of Shunt means that no packet sent from
-//! then on uses a stale entry. So both times are measured for both switches: the first at the
-//! controller, the second with numbered packets, ten thousand per second, one flow of which the
-//! change affects.
+//! The two times differ. A barrier reply of Open vSwitch means that the tables have changed; Open
+//! vSwitch revalidates its cached flows afterwards. A barrier reply of Shunt means that no packet
+//! sent from then on uses a stale entry. So both times are measured for both switches: the first
+//! time at the controller, the second time with numbered packets. The rate is ten thousand packets
+//! per second; the change affects the one flow of these packets.
 
 use std::{
     path::Path,
@@ -33,13 +33,13 @@ pub(super) const SIZES: &[(&str, u32)] = &[("10K", 10_000), ("100K", 100_000), (
 const QUICK_SIZE: &str = "10K";
 pub(super) const MANY: u32 = 1_000_000;
 
-/// Maximum time that packets may follow the old rule.
+/// Maximum measured time that packets follow the old rule.
 ///
-/// Slower changes count as this long.
+/// A slower change counts as a change of this duration.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// Pause between two changes that numbered packets do not show.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Time for the eviction engine to process the entries just cached.
+/// Time for the eviction engine to process the newest cached entries.
 const TAKE_IN: Duration = Duration::from_millis(20);
 const PRIORITY: u16 = 50_000;
 
@@ -56,7 +56,7 @@ const WHY_REPLY: &str = "the rival's reply waits for its tables only; its cache 
 /// The flows that a change affects.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// The flow of the numbered packets, and seven more.
+    /// The flow of the numbered packets, and seven more flows.
     One,
     /// No flow.
     Nothing,
@@ -101,7 +101,7 @@ impl Kind {
 /// Results of one round of one switch.
 #[derive(Default)]
 pub(super) struct Round {
-    /// Microseconds of each change, for each kind.
+    /// Microseconds of each change, for each kind of change.
     replies: [Samples; Kind::ALL.len()],
     packets: [Samples; Kind::ALL.len()],
     cached: f64,
@@ -116,7 +116,7 @@ pub(crate) fn sizes() -> Vec<&'static str> {
     SIZES.iter().map(|(size, _)| *size).collect()
 }
 
-/// Runs both switches with the cache sizes of `--sizes`; all by default.
+/// Runs both switches with the cache sizes of `--sizes`. The default is all sizes.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     if contenders.is_empty() {
@@ -206,7 +206,7 @@ fn measure(testbed: &Testbed, flows: u32, pairs: usize) -> Round {
 
 /// Returns the acknowledgement counts of Shunt's packet thread by iterations.
 ///
-/// It is empty for the rival.
+/// The result is empty for the rival.
 fn acks(testbed: &Testbed) -> Vec<f64> {
     let Some(shuntctl) = testbed.switch.shuntctl() else { return Vec::new() };
     let evict = shuntctl.json("evict");

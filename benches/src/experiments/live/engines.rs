@@ -1,7 +1,7 @@
 //! The eviction engines in a running switch, as the controller and packets see them.
 //!
-//! These results choose the default engine, not the CPU of the engine alone. The connection, the
-//! tables and the threads are the same for all engines.
+//! These results choose the default engine, together with the CPU time of each engine. The
+//! connection, the tables and the threads are the same for all engines.
 
 use super::barrier::{MANY, Round, SIZES, measure_barriers, rows_of, sort};
 use crate::{
@@ -9,17 +9,17 @@ use crate::{
     switch::{Contender, Setup},
 };
 
-/// The engines in this build; the rows compare the others with the first.
+/// The engines in this build. The rows compare all engines with the first.
 const ENGINES: &[&str] = if cfg!(feature = "dbsp") {
     &["direct", "visits", "relational", "iterative"]
 } else {
     &["direct", "iterative"]
 };
 
-/// Fewer flows show no difference.
+/// Minimum number of flows that shows a difference between engines.
 const FLOWS_MIN: u32 = 100_000;
 
-/// Runs each engine with all cache sizes but the smallest.
+/// Runs each engine with all cache sizes except the smallest.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let contenders = Contender::both_on_devices();
     let Some(shunt) = contenders.first() else { return Vec::new() };
@@ -51,7 +51,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Prefixes a row with its engine, and adds the reason if it is worse.
+/// Prefixes a row with the engine, and adds the reason if the engine is worse.
 fn of_engine(engine: &str, row: Row) -> Row {
     let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
     let why = if is_worse { why_worse(engine) } else { "" };

@@ -1,8 +1,9 @@
-//! A rule that a controller changes continuously under traffic, and the packets that it forwards.
+//! A rule that a controller changes continuously, and the packets that the rule forwards.
 //!
-//! The rule sends the watched flows to one of two exits in turn, and writes its own number into the
-//! packets. The number separates a packet that was in flight during a change back to the first exit
-//! from a packet that follows a rule two changes old.
+//! The rule sends the watched flows to one of two exits in turn, and writes the number of the rule
+//! into the packets. The first exit can receive two kinds of packets during a change back to this
+//! exit: packets in flight, and packets that follow a rule two changes old. The number tells both
+//! kinds apart.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,8 @@ use crate::{
     experiment::Samples,
 };
 
-/// Number of flows with numbered packets: enough that each thread has some.
+/// Number of flows with numbered packets:
+/// enough that each thread has some of these flows.
 const NUMBERED_FLOWS: u32 = 16;
 /// Rate of the numbered packets, and of the packets that each change affects.
 const RATE: u32 = 10_000;
@@ -74,7 +76,7 @@ impl Flapper for Controller {
     }
 }
 
-/// Caches the flows and adds the initial rule.
+/// Caches the flows and adds the first rule.
 ///
 /// Starts the controller after the slow preparations.
 pub(crate) fn begin<F: Flapper>(testbed: &Testbed, flows: u32, start: impl FnOnce() -> F) -> F {
@@ -89,8 +91,8 @@ pub(crate) fn begin<F: Flapper>(testbed: &Testbed, flows: u32, start: impl FnOnc
 
 /// Changes the rule repeatedly for some time.
 ///
-/// After each reply, `stands_by` returns whether the switch guarantees it. The next guaranteed
-/// reply then also covers the changes before it.
+/// After each reply, `stands_by` returns whether the switch guarantees the reply. The next
+/// guaranteed reply then also covers the changes before it.
 pub(crate) fn flap(
     testbed: &Testbed,
     flapper: &mut impl Flapper,
@@ -98,7 +100,7 @@ pub(crate) fn flap(
     mut stands_by: impl FnMut() -> bool,
 ) -> Window {
     let Flapping { flows, time, seed } = flapping;
-    // Half of the other packets are of affected flows, so each change has entries to evict.
+    // Half of the other packets are packets of affected flows, so each change has entries to evict.
     let others = &[Stream { rate: RATE, flows }, Stream { rate: RATE, flows: WATCHED }];
     let rates = Rates { numbered: Some(Stream { rate: RATE, flows: NUMBERED_FLOWS }), others };
     let mut random = Random(seed);
@@ -130,7 +132,7 @@ pub(crate) fn flap(
     })
 }
 
-/// Waits for packets in flight; returns the number of packets in the window.
+/// Waits for packets in flight. Returns the number of packets in the window.
 fn await_idle(
     traffic: &Traffic<'_>,
     flapper: &mut impl Flapper,
@@ -138,7 +140,7 @@ fn await_idle(
 ) -> f64 {
     let sent = traffic.next_number();
     flapper.rest(DRAIN);
-    // Later packets are not of this window.
+    // Later packets belong to the next window.
     arrivals.extend(traffic.arrivals());
     arrivals.retain(|arrival| arrival.number < sent);
     sent as f64
@@ -146,13 +148,13 @@ fn await_idle(
 
 /// Returns the change to rule `number`.
 ///
-/// Adding it replaces the previous one, or modifies it.
+/// The new rule replaces the previous rule, or the change modifies the previous rule.
 fn change(number: u32) -> FlowMod {
     let command = if is_new(number) { Add } else { ModifyStrict };
     flow_mod(command, &rule_with(PRIORITY, WATCHED, &label(number), exit_of(number)))
 }
 
-/// Returns whether a change adds its rule; otherwise it modifies the previous one.
+/// Returns whether a change adds a rule; other changes modify the previous rule.
 pub(crate) const fn is_new(number: u32) -> bool {
     number % 4 < 2
 }

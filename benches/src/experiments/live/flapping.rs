@@ -1,8 +1,8 @@
-//! A controller changes one rule continuously, and no packet may follow an old one.
+//! A controller changes one rule continuously, and no packet may follow an old rule.
 //!
-//! After each barrier reply the controller notes the number of the next packet. That packet and all
-//! later ones were sent after the reply, so each of them with an older rule's number is a
-//! violation.
+//! After each barrier reply, the controller notes the number of the next packet. That packet and
+//! all later packets were sent after the reply. So each of these packets with the number of an
+//! older rule is a violation.
 
 use std::{path::Path, time::Duration};
 
@@ -98,7 +98,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Runs one window of a freshly started switch; os-ken needs a Python that has it.
+/// Runs one window of a freshly started switch.
+/// The os-ken controller needs a Python with os-ken.
 fn watch(
     contender: &Contender,
     folder: &Path,

@@ -10,7 +10,7 @@ pub(crate) const QUIET: Duration = Duration::from_millis(100);
 /// Evaluation of a switch with a continuously changing rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Judgement {
-    /// Packets sent after some reply.
+    /// Packets sent after a reply.
     pub(crate) judged: u64,
     /// Judged packets that followed a replaced rule, or left by a wrong exit.
     pub(crate) violations: u64,
@@ -18,12 +18,12 @@ pub(crate) struct Judgement {
     pub(crate) latest: Duration,
 }
 
-/// Returns the packets that followed a rule they should not have matched.
+/// Returns the packets that followed a replaced rule.
 ///
 /// Rule `n` writes the label `n`, and has exit A if `n` is even, else B. `confirmed[n]` is the time
 /// of the reply that confirmed rule `n`, relative to the start of the traffic. A packet sent after
-/// it must follow rule `n` or a later one, which may be added while the packet is in flight. A
-/// packet carries its creation time, which is before it is sent.
+/// this reply must follow rule `n` or a later rule, which may be added while the packet is in
+/// flight. A packet contains its creation time, which is before its sending time.
 pub(crate) fn judge(confirmed: &[Duration], arrivals: &[Arrival]) -> Judgement {
     let mut judgement = Judgement::default();
     for arrival in arrivals {
@@ -36,18 +36,18 @@ pub(crate) fn judge(confirmed: &[Duration], arrivals: &[Arrival]) -> Judgement {
             continue;
         }
         judgement.violations += 1;
-        // The next rule replaced that of the packet when the reply arrived.
+        // The next rule replaced the rule of the packet when the reply arrived.
         let since = confirmed.get(label + 1).copied().unwrap_or(arrival.sent);
         judgement.latest = judgement.latest.max(arrival.sent.saturating_sub(since));
     }
     judgement
 }
 
-/// Returns the time from a change until no packet sent later left by the old exit.
+/// Returns the time from a change until no later packet left through the old exit.
 ///
-/// It is `None` until enough time has passed since the last such packet. The result is the sending
-/// time of the first packet after the last one at the old exit and after the change, so it is never
-/// too small.
+/// The result is `None` until enough time has passed since the last such packet. The result is the
+/// sending time of the first packet after the change and after the last packet at the old exit. So
+/// the result is never too small.
 pub(crate) fn until_new(changed: Duration, new: Exit, arrivals: &[Arrival]) -> Option<Duration> {
     let old = arrivals.iter().filter(|arrival| arrival.exit != new);
     let last_old = old.max_by_key(|arrival| arrival.number);
@@ -66,15 +66,15 @@ pub(crate) struct Dip {
     pub(crate) before: f64,
     /// Depth of the worst bucket below that average, in percent.
     pub(crate) depth: f64,
-    /// Buckets from the change to the end of the dip.
+    /// Number of buckets from the change to the end of the dip.
     pub(crate) length: usize,
     /// Missing packets, in average buckets before the change.
     pub(crate) missing: f64,
 }
 
-/// A bucket less far below the average is not in the dip, in percent.
+/// A bucket that is less far below the average is outside the dip, in percent.
 const WITHIN: f64 = 10.0;
-/// Consecutive buckets outside the dip that end it.
+/// Number of consecutive buckets outside the dip that end the dip.
 const OVER: usize = 5;
 
 /// Returns the dip after a change from buckets of equal time.
@@ -103,7 +103,8 @@ pub(crate) fn dip(buckets: &[f64], before: usize) -> Dip {
 mod tests {
     use super::*;
 
-    /// Returns packet `number`, sent at that microsecond, which followed rule `label`.
+    /// Returns packet `number`, sent at microsecond `number`,
+    /// which followed rule `label`.
     fn by_rule(number: u64, label: u32) -> Arrival {
         let exit = if label.is_multiple_of(2) { Exit::A } else { Exit::B };
         Arrival { number, sent: Duration::from_micros(number), exit, label }

@@ -1,8 +1,8 @@
-//! Rule changes on running switches, as controllers and packets see them.
+//! Rule changes on running switches, measured at controllers and with packets.
 //!
-//! Both switches have an OpenFlow 1.3 controller, four tables, cached flows, and packets that keep
-//! hitting those flows. A change affects packets with two possible exits. These packets carry
-//! numbers, so the rule that each of them followed is known.
+//! Both switches have an OpenFlow 1.3 controller, four tables, cached flows, and packets that hit
+//! these flows continuously. A change affects packets with two possible exits. These packets have
+//! numbers, so the rule of each packet is known.
 
 pub(crate) mod barrier;
 pub(crate) mod engines;

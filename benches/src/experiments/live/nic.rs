@@ -2,9 +2,9 @@
 //!
 //! Disturbances cut the connection to the NIC or replace the NIC. The switch does not wait for a
 //! lost NIC, so a reply is guaranteed only if the NIC was connected since the previous reply. A
-//! guaranteed reply means that the NIC has removed the stale entries for good, even if its
-//! connection is cut later. A packet that follows such an entry is a violation, whenever it was
-//! sent.
+//! guaranteed reply means that the NIC has removed the stale entries permanently, even if the
+//! connection is cut later. A packet that follows such an entry is a violation, at any sending
+//! time.
 
 use std::{
     collections::BTreeSet,
@@ -35,7 +35,8 @@ const THREADS: u16 = 3;
 const FLOWS: u32 = 4096;
 /// Time between two disturbances.
 const EVERY: Duration = Duration::from_secs(2);
-/// One disturbance in N replaces the NIC; the others cut its connection.
+/// One disturbance in N replaces the NIC;
+/// the other disturbances cut the connection of the NIC.
 const EXCHANGE_ONE_IN: u64 = 5;
 /// Maximum time for the NIC to be synchronised at the end.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -61,7 +62,7 @@ enum Case {
 struct WindowResult {
     window: Window,
     disturbances: f64,
-    /// Percentage of the packets to the last NIC.
+    /// Percentage of the packets that hit in the last NIC.
     hits: f64,
     wrong_entries: f64,
 }
@@ -138,7 +139,7 @@ fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
         }
         last = Instant::now();
         let number = disturbances.fetch_add(1, Ordering::Relaxed) + 1;
-        // Not at the end: the new NIC would have no time to fill.
+        // The NIC is not replaced at the end, because a new NIC then has no time to fill.
         if number % EXCHANGE_ONE_IN == 2 {
             // The new NIC is slower or faster.
             let update_us = 50 * (number / EXCHANGE_ONE_IN % 2);
@@ -158,8 +159,9 @@ pub(super) fn cut(nic: &Nic) {
 
 /// Counts NIC entries that are wrong or missing.
 ///
-/// Once the switch reports the NIC as synchronised, its entries are read and its connection is cut.
-/// The switch then reads the NIC, compares it with the desired state, and repairs it. An entry read
+/// When the switch reports the NIC as synchronised, its entries are read and its connection is cut.
+/// The switch then reads the NIC, compares the entries with the desired state, and repairs the NIC.
+/// An entry read only before the repair was wrong; an entry read only after the repair was missing.
 /// before and not after the repair was wrong; the opposite was missing.
 fn wrong_entries(control: &ShuntCtl) -> f64 {
     let start = Instant::now();
@@ -172,16 +174,16 @@ fn wrong_entries(control: &ShuntCtl) -> f64 {
         let restored =
             await_nic(control, is_over, |nic| nic.stale_count > seen && nic.is_synchronised());
         let after = held(&restored);
-        // Operations requested in between are not repairs.
+        // Operations that were requested in between are not repairs.
         if restored.operations == nic.operations || is_over() {
             return (before.symmetric_difference(&after).count() as u64 + restored.to_come) as f64;
         }
     }
 }
 
-/// Waits for a NIC state in which `is_true` holds.
+/// Waits for a state of the NIC for which `is_true` returns true.
 ///
-/// Returns the last state if `is_over` holds first.
+/// Returns the last state if `is_over` returns true first.
 fn await_nic(
     control: &ShuntCtl,
     is_over: impl Fn() -> bool,
@@ -224,7 +226,7 @@ pub(super) struct Nic {
     is_connected: bool,
     pub(super) stale_count: u64,
     pub(super) entries: u64,
-    /// Entries still to insert or to remove.
+    /// Number of entries that the NIC must still insert or remove.
     to_come: u64,
     /// Insertions and removals requested.
     operations: u64,

@@ -1,8 +1,8 @@
-//! Time until the NIC forwards the packets of a new flow, and until it is synchronised.
+//! Time until the NIC forwards the packets of a new flow, and until the NIC is synchronised.
 //!
-//! The packets of a flow are sent one after the other, and the NIC counts those that it forwards
-//! alone. These are the last ones, so their number identifies the first of them and its sending
-//! time.
+//! The packets of a flow are sent one after the other, and the NIC counts the packets that the NIC
+//! forwards alone. These packets are the last packets of the flow, so their number identifies the
+//! first of them and its sending time.
 
 use std::{
     thread::sleep,
@@ -24,7 +24,7 @@ const PACKETS: usize = 200;
 const PAUSE: Duration = Duration::from_micros(20);
 /// Flows that already have LTM entries.
 ///
-/// A new flow needs only the entries that it does not share.
+/// A new flow needs only the entries that the flow does not share.
 const FLOWS: u32 = 4096;
 /// Entries in the NIC when its connection is cut.
 const SIZES: &[(&str, u32)] = &[("4K", 4096), ("32K", 32_768)];
@@ -125,7 +125,7 @@ fn settled(control: &ShuntCtl, received: u64) -> Nic {
 /// Returns the number of NIC entries, and the milliseconds to synchronise.
 ///
 /// The time starts at each connection cut. The NIC keeps its entries during the cut; the switch
-/// reads them back and compares them.
+/// reads the entries back and compares them with its own.
 fn restored(control: &ShuntCtl, rounds: usize) -> (u64, Samples) {
     let mut nic = settled(control, 0);
     let held = nic.entries;

@@ -1,8 +1,8 @@
 //! os-ken as the controller: a third-party OpenFlow implementation, controlled by lines of JSON.
 //!
-//! Its application (`benches/tools/os_ken_flapper.py`) sends the flow-mod and the barrier request.
-//! It reports the times of the request and the reply on the monotonic clock, which this process
-//! shares.
+//! The os-ken application (`benches/tools/os_ken_flapper.py`) sends the flow-mod and the barrier
+//! request. The application reports the times of the request and the reply on the monotonic clock.
+//! This process uses the same clock.
 
 use std::{
     env,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::controller::Changed;
 
-/// Variable with the Python that has os-ken; `cargo xtask bench` sets it.
+/// Variable with the Python that has os-ken; `cargo xtask bench` sets the variable.
 const PYTHON: &str = "SHUNT_OS_KEN_PYTHON";
 /// Environment variable with the address of this process, for the application.
 const FLAPPER: &str = "SHUNT_FLAPPER";
@@ -43,7 +43,8 @@ pub(crate) struct OsKen {
 }
 
 impl OsKen {
-    /// Returns the Python with os-ken; `None`, with a message, if there is none.
+    /// Returns the Python with os-ken.
+    /// Without such a Python, prints a message and returns `None`.
     pub(crate) fn python() -> Option<PathBuf> {
         let python = env::var_os(PYTHON).map(PathBuf::from);
         if python.is_none() {
@@ -56,7 +57,7 @@ impl OsKen {
     ///
     /// # Panics
     ///
-    /// If none connects.
+    /// If no switch connects.
     pub(crate) fn start(python: &Path, folder: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap_or_else(|error| panic!("{error}"));
         let address = listener.local_addr().unwrap_or_else(|error| panic!("{error}"));
@@ -115,8 +116,8 @@ impl Flapper for OsKen {
 fn moment(nanoseconds: u64) -> Instant {
     let clock = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from);
     let clock = clock.unwrap_or_else(|error| panic!("the clock: {error}"));
-    // `Instant` is read after the clock, so the result is never too early: that avoids false
-    // violations.
+    // `Instant` is read after the clock, so the result is never too early. An early result causes
+    // false violations.
     Instant::now() - clock.saturating_sub(Duration::from_nanos(nanoseconds))
 }
 

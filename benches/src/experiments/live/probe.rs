@@ -1,4 +1,4 @@
-//! A packet that carries its sending time, and the number of the rule that it followed.
+//! A packet that contains its sending time, and the number of the rule that forwarded it.
 
 use std::time::Duration;
 
@@ -29,11 +29,11 @@ pub(crate) struct Arrival {
     pub(crate) sent: Duration,
     /// Exit by which the packet left.
     pub(crate) exit: Exit,
-    /// The number that the rule wrote into its destination address, see [`label`].
+    /// The number that the rule wrote into the destination address, see [`label`].
     pub(crate) label: u32,
 }
 
-/// Returns the packet of a flow; all flows have the source that the tables match.
+/// Returns the packet of a flow, with the source address that the tables match.
 pub(crate) fn plain(flow: u32) -> Frame {
     capture::udp_frame(SOURCE, address(flow), [port(flow), OTHERS])
 }
@@ -47,7 +47,8 @@ pub(crate) fn numbered(flow: u32, number: u64, sent: Duration) -> Frame {
     frame
 }
 
-/// Parses a packet that left the switch; `None` if it has no number.
+/// Parses a packet that left the switch;
+/// returns `None` if the packet has no number.
 pub(crate) fn read(frame: &Frame, exit: Exit) -> Option<Arrival> {
     let word = |at: usize| {
         let bytes = frame.get(at..at + 8)?;
@@ -70,7 +71,7 @@ pub(crate) fn label_address(label: u32) -> String {
     format!("02:00:{a:02x}:{b:02x}:{c:02x}:{d:02x}")
 }
 
-/// Returns the destination of a flow: unique, starting at 10.0.0.0.
+/// Returns the destination of a flow: a unique address, starting at 10.0.0.0.
 fn address(flow: u32) -> [u8; 4] {
     (0x0a00_0000 | flow & 0x00ff_ffff).to_be_bytes()
 }

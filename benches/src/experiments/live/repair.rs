@@ -1,9 +1,10 @@
 //! The throughput dip after a change of many entries, with and without repair.
 //!
 //! Packets are sent at a constant rate, and the output is counted every ten milliseconds. A rule
-//! moves 8,192 cached flows to another exit. Their entries are evicted, and each is translated
-//! again by its next packet, or earlier by repair. Open vSwitch updates the actions of its entries
-//! in place, some time after its reply; until then it forwards by the old rule.
+//! moves 8,192 cached flows to another exit. The entries of these flows are evicted. The next
+//! packet of a flow translates its entry again, or repair does so earlier. Open vSwitch updates the
+//! actions of its entries in place, some time after the reply, and forwards by the old rule until
+//! then.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
@@ -37,7 +38,7 @@ const BUCKET: Duration = Duration::from_millis(10);
 /// Number of buckets before the change, and after it.
 const BEFORE: usize = 40;
 const AFTER: usize = 120;
-/// Ignored buckets at either end.
+/// Number of ignored buckets at either end.
 const MARGIN: usize = 10;
 const PRIORITY: u16 = 45_000;
 
@@ -50,8 +51,8 @@ const OUTCOMES: &str = "entries in all changes of a round";
 
 /// Counters of `shuntctl evict` for evicted entries with repair on.
 ///
-/// They add up to the evicted entries, except for entries that still wait, were flushed, or had no
-/// hit within the last second.
+/// The counters add up to the evicted entries, except for entries that still wait, were flushed, or
+/// had no hit within the last second.
 const OUTCOME_COUNTERS: [(&str, &str); 5] = [
     ("evicted", "evicted"),
     ("repaired_same", "repaired, same actions"),
@@ -97,7 +98,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     subjects.extend(rivals.iter().map(|rival| (rival, None, rival.name())));
     let (rounds, changes) = (run.either(5, 2), run.either(4, 2));
     run.begin(rounds * subjects.len());
-    // By case, by subject, by round.
+    // The results by case, by subject and by round.
     let none = || -> Vec<Vec<Vec<ChangeResult>>> { subjects.iter().map(|_| Vec::new()).collect() };
     let mut measured = CASES.map(|_| none());
     let mut fates = OUTCOME_COUNTERS.map(|_| Samples::default());
@@ -144,7 +145,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 /// Changes the rule under traffic, and counts the output.
 fn change(testbed: &Testbed, controller: &mut Controller, flows: u32, turn: usize) -> ChangeResult {
-    // All flows are cached by the rule that will be replaced.
+    // The rule that will be replaced has cached all flows.
     let exit = |turn: usize| if turn.is_multiple_of(2) { Exit::A } else { Exit::B };
     controller.change(&[flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn)))]);
     controller.rest(Duration::from_millis(500));
@@ -180,8 +181,8 @@ fn count(testbed: &Testbed, sent: &AtomicU64, stop: &AtomicBool) -> Vec<Count> {
 
 /// Returns the received percentage of the sent packets for each bucket.
 ///
-/// Rates are constant between two samples. A bucket with less than half of the due packets sent,
-/// because the sender lacked CPU, copies the previous bucket.
+/// Rates are constant between two samples. If the sender lacked CPU and sent less than half of the
+/// due packets, a bucket copies the previous bucket.
 fn buckets(counts: &[Count], changed: Instant) -> Vec<f64> {
     let edge = |edge: usize| {
         let bucket = BUCKET * u32::try_from(edge).unwrap_or(u32::MAX);
@@ -261,7 +262,7 @@ mod tests {
     fn packets_are_counted_when_they_leave() {
         let begin = Instant::now();
         let changed = begin + BUCKET * 50;
-        // 100 packets per millisecond; none arrives for 20 ms after the change.
+        // 100 packets arrive per millisecond, but no packet arrives for 20 ms after the change.
         let out = |ms: u32| 100.0 * f64::from(ms.min(500) + ms.saturating_sub(520));
         let look = |ms: u32| Count {
             at: begin + Duration::from_millis(ms.into()),
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(rounded[BEFORE - 1..BEFORE + 3], [100.0, 0.0, 0.0, 100.0]);
         let dip = dip(&buckets, BEFORE);
         assert_eq!((dip.length, dip.depth.round()), (2, 100.0));
-        // Nothing is sent for 20 ms before the change, so nothing arrives: this is not a dip.
+        // Nothing is sent for 20 ms before the change, so nothing arrives. This pause is not a dip.
         let still = |count: &Count| {
             let is_before = count.at >= changed - 2 * BUCKET;
             let missing = if is_before {

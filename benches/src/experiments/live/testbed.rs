@@ -20,16 +20,16 @@ use crate::{
 pub(crate) const TABLES: u8 = 4;
 /// Packets in flight while flows are cached.
 ///
-/// It is less than the receive ring of a thread holds.
+/// The number is less than the size of the receive ring of a thread.
 const WINDOW: u32 = 128;
 /// Maximum attempts until most flows are cached.
 const ATTEMPTS: usize = 2;
 /// Maximum time to wait for a window.
 const TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Number of watched flows, which leave by exit A or B.
+/// Number of watched flows, which leave through exit A or B.
 ///
-/// Later flows leave by another port.
+/// Later flows leave through another port.
 pub(crate) const WATCHED: u32 = 2048;
 
 /// Port numbers: ingress, the exit of other flows, and the two exits.
@@ -44,7 +44,7 @@ pub(crate) struct Testbed {
     pub(crate) sender: WireSender,
     /// The far ends of all exits.
     sink: Sink,
-    // Dropped after the switch.
+    // This field is dropped after the switch.
     cables: Cables,
 }
 
@@ -72,13 +72,14 @@ impl Testbed {
         let written = fs::write(&file, rules.join("\n"));
         written.unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         self.switch.ofctl(&["--bundle"], "add-flows", &[&file.display().to_string()]);
-        // Background work of the switch has ended by then.
+        // Background work of the switch has ended after this pause.
         sleep(Duration::from_millis(600));
     }
 
-    /// Sends one packet per flow and waits for it, so that all are cached.
+    /// Sends one packet per flow and waits for the packet,
+    /// so that all flows are cached.
     ///
-    /// Returns how many arrived.
+    /// Returns the number of packets that arrived.
     pub(crate) fn cache(&self, flows: Range<u32>) -> u32 {
         let mut window: Vec<Frame> = Vec::new();
         let last = flows.end.saturating_sub(1);
@@ -92,7 +93,7 @@ impl Testbed {
         })
     }
 
-    /// Caches flows, and repeats it if the switch evicted most of them.
+    /// Caches flows, and repeats this if the switch evicted most of the flows.
     ///
     /// Returns the number of entries.
     pub(crate) fn fill(&self, flows: u32) -> u64 {
@@ -107,7 +108,7 @@ impl Testbed {
         cached
     }
 
-    /// Waits for the switch to connect; called after the slow preparations.
+    /// Waits for the switch to connect. Callers do so after the slow preparations.
     pub(crate) fn controller(&self) -> Controller {
         Controller::accept()
     }
@@ -117,7 +118,7 @@ impl Testbed {
         WireReceiver::open(&self.cables.far(port(exit)))
     }
 
-    /// Returns the number of packets that left by any exit.
+    /// Returns the number of packets that left through any exit.
     pub(crate) fn arrived(&self) -> u32 {
         self.sink.arrived()
     }
@@ -125,7 +126,7 @@ impl Testbed {
 
 /// Returns the rule that sends the first `flows` flows to an exit.
 ///
-/// It is a rule of the last table, and `flows` is a power of two.
+/// The rule is in the last table, and `flows` is a power of two.
 pub(crate) fn rule(priority: u16, flows: u32, exit: Exit) -> String {
     format!("{},actions={READ},output:{}", rule_match(priority, flows), port(exit))
 }
@@ -135,7 +136,7 @@ pub(crate) fn rule_with(priority: u16, flows: u32, action: &str, exit: Exit) -> 
     format!("{},actions={READ},{action},output:{}", rule_match(priority, flows), port(exit))
 }
 
-/// Returns the match of that rule, for a strict deletion.
+/// Returns the match of the rule of [`Self::rule`], for a strict deletion.
 pub(crate) fn rule_match(priority: u16, flows: u32) -> String {
     let bits = 32 - flows.max(1).ilog2();
     format!("table={},priority={priority},udp,nw_dst=10.0.0.0/{bits}", TABLES - 1)

@@ -27,24 +27,25 @@ pub(crate) struct Stream {
 /// The packets to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates<'a> {
-    /// Numbered packets, of their flows in turn.
+    /// Numbered packets, of the flows in turn.
     pub(crate) numbered: Option<Stream>,
     /// Other packets, each of a flow sampled uniformly.
     pub(crate) others: &'a [Stream],
 }
 
-/// Minimum sleep of the sender: it sends the due packets as a burst.
+/// Minimum sleep of the sender, which sends the due packets as a burst.
 const TICK: Duration = Duration::from_micros(50);
 /// Sleep of the receivers, during which packets queue.
 const RECEIVER_SLEEP: Duration = Duration::from_millis(2);
-/// Packets overdue by more than this, because the sender lacked CPU, are skipped.
+/// Packets that are overdue by more than this time are skipped,
+/// because the sender lacked CPU.
 const BACKLOG_MAX: Duration = Duration::from_millis(5);
 
 /// Running traffic.
 pub(crate) struct Traffic<'a> {
     /// Start time.
     pub(crate) start: Instant,
-    /// Packets sent, numbered and other ones.
+    /// Number of packets sent: numbered packets and other packets.
     pub(crate) sent: &'a AtomicU64,
     next: &'a AtomicU64,
     arrivals: Receiver<Arrival>,
@@ -53,8 +54,8 @@ pub(crate) struct Traffic<'a> {
 impl Traffic<'_> {
     /// Returns the number of the next packet sent after this call.
     ///
-    /// The sender takes a number just before it sends the packet. So a packet with an untaken
-    /// number has not been sent.
+    /// The sender takes a number just before the sender sends the packet. So a packet without a
+    /// taken number has not been sent.
     pub(crate) fn next_number(&self) -> u64 {
         self.next.load(Ordering::SeqCst)
     }
@@ -64,7 +65,7 @@ impl Traffic<'_> {
         self.arrivals.try_iter()
     }
 
-    /// Converts a time to one relative to the start of the traffic.
+    /// Converts a time to a time relative to the start of the traffic.
     pub(crate) fn time(&self, moment: Instant) -> Duration {
         moment.saturating_duration_since(self.start)
     }

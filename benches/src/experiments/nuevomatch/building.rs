@@ -1,6 +1,7 @@
-//! Time to build the classifier with each index over starts, and its memory.
+//! Time to build the classifier with each index over starts, and the memory of the classifier.
 //!
-//! Training and certificate of a learned index are included. Times are CPU times of one thread.
+//! The time includes training and certificate of a learned index. Times are CPU times of one
+//! thread.
 
 use std::hint::black_box;
 

@@ -1,8 +1,10 @@
-//! CPU cycles per packet through one table with hundreds of masks, as installed, against OVS-DPDK.
+//! CPU cycles per packet through one table with hundreds of masks, compared with OVS-DPDK.
 //!
-//! As `spine`, with rule sets of ClassBench: captures are replayed, and a null port discards the output.
-//! With 100,000 flows most packets miss an exact-match cache, so the wildcard cache decides. Shunt has no
-//! setting changed, and runs a second time without caches (`caches.kind = "flows"`). Open vSwitch runs with each choice of its caches, and the best is the rival.
+//! The set-up is that of `spine`, with rule sets of ClassBench: captures are replayed, and a null
+//! port discards the output. With 100,000 flows, most packets miss an exact-match cache, so the
+//! wildcard cache determines the cost. Shunt runs with default settings, and a second time without
+//! caches (`caches.kind = "flows"`). Open vSwitch runs with each choice of its caches, and the best
+//! choice is the rival.
 
 use std::{path::Path, thread::sleep, time::Duration};
 
@@ -15,7 +17,7 @@ use crate::{
     switch::{Contender, FrontCaches, Setup},
 };
 
-/// Rule sets and traffic: name of the rows, workload.
+/// Rule sets and traffic: name of the rows, and workload.
 const WORKLOADS: &[(&str, &str)] = &[
     ("acl 1K, 1K flows", "classbench-acl:1k:rules=1k:sizes=fixed:packets=60k"),
     ("acl 1K, Zipf", "classbench-acl:100k:rules=1k:sizes=zipf:packets=180k"),
@@ -40,7 +42,7 @@ struct Subject {
     name: String,
 }
 
-/// Compares Shunt as installed with each choice of caches of OVS-DPDK.
+/// Compares Shunt with default settings with each choice of caches of OVS-DPDK.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let installed = Subject {
         contender: Contender::ours(),
@@ -97,7 +99,7 @@ fn measure(subject: &Subject, folder: &Path, files: &Files, seconds: u64) -> Sam
         ports: files.ports.clone(),
         cpu: Some(FORWARDING_CPU),
         caches: subject.caches,
-        // As installed, the rival would expire flows of this experiment.
+        // With its default settings, the rival expires flows of this experiment.
         keeps_entries: !is_ours,
         ..Setup::default()
     };

@@ -1,7 +1,7 @@
-//! Lookups of the classifier beside tuple space search, with the same rules and packets.
+//! Lookups of the classifier and of tuple space search, with the same rules and packets.
 //!
-//! The run stops if the two find different rules. Times are CPU times of one thread, in
-//! alternating rounds. Each rule set has its own process.
+//! The run stops if the two classifiers find different rules. Times are CPU times of one thread, in
+//! alternating rounds. Each rule set has a separate process.
 
 use std::hint::black_box;
 

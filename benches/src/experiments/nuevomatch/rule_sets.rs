@@ -1,7 +1,7 @@
 //! Rule sets and packets of the classifier experiments.
 //!
 //! `SHUNT_CLASSBENCH` names a folder with rule sets of ClassBench in `rules/`, such as `acl1_10k`.
-//! Without it, rule sets come from [`shunt_pipebench`], which generates the same kinds.
+//! Without this variable, rule sets come from [`shunt_pipebench`], which generates the same kinds.
 
 use std::{env, fs, path::PathBuf};
 
@@ -35,7 +35,7 @@ pub(super) struct RuleSet {
     pub(super) rules: Vec<PriorityRule<5>>,
 }
 
-/// Returns the names of all rule sets, those with few rules first.
+/// Returns the names of all rule sets. Rule sets with few rules are first.
 pub(super) fn names(is_quick: bool) -> Vec<String> {
     let mut names = files().unwrap_or_else(|| {
         let sizes = SIZES.iter();
@@ -80,7 +80,7 @@ impl RuleSet {
         Self { name: format!("{name}: {} rules", rules.len()), rules }
     }
 
-    /// Returns packets in ranges of random rules, uniform over the rules.
+    /// Returns packets in ranges of random rules, with equal probability for each rule.
     pub(super) fn packets(&self, count: usize) -> Vec<[u32; 5]> {
         let mut random = SplitMix64(1);
         let mut packet = || {
@@ -109,7 +109,7 @@ impl RuleSet {
 
     /// Returns tuple space search with the same rules.
     ///
-    /// A range of ports becomes the prefixes that cover it.
+    /// A range of ports becomes the prefixes that cover the range.
     pub(super) fn tuple_space(&self) -> TupleSpace<u32> {
         let mut table = TupleSpace::new(1);
         let mut age = 0;

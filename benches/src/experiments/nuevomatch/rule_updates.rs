@@ -1,7 +1,8 @@
-//! Changes of a live classifier while another thread looks up.
+//! Changes of a live classifier while another thread looks up packets.
 //!
-//! One thread removes rules and adds them again, in batches, as fast as it can. Another looks up
-//! batches of 32 packets meanwhile, and a third rebuilds when it is due.
+//! One thread removes rules and adds the rules again, in batches, as fast as possible. Meanwhile, a
+//! second thread looks up batches of 32 packets, and a third thread rebuilds the classifier when a
+//! rebuild is due.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -96,7 +97,7 @@ fn change(live: &LiveNuevoMatch<5>, set: &RuleSet, time: Duration) -> f64 {
     changes as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Looks up batches, and returns the microseconds of each.
+/// Looks up batches, and returns the microseconds of each batch.
 fn look_up(reader: &LiveReader<5>, packets: &[[u32; 5]], is_done: &AtomicBool) -> Vec<f64> {
     let mut best = [None; BATCH];
     let mut micros = Vec::new();

@@ -44,7 +44,7 @@ pub(super) const ENGINES: &[Engine] = &[
         clock: Clock::Circuit,
         thousands_max: usize::MAX,
     },
-    // Kairo as published; it stores a packet once for each tuple of each table.
+    // Kairo as published, which stores a packet once for each tuple of each table.
     #[cfg(feature = "dbsp")]
     Engine {
         name: "published",
@@ -56,7 +56,7 @@ pub(super) const ENGINES: &[Engine] = &[
 
 /// Creates the published design with two virtual seconds between events.
 ///
-/// So it settles before each change.
+/// So the design settles before each change.
 #[cfg(feature = "dbsp")]
 pub(super) fn published_kairo(pipeline: &Pipeline, settings: PublishedSettings) -> PublishedKairo {
     let apart = PublishedSettings::default().propagation.unwrap_or_default();

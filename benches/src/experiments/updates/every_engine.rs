@@ -1,9 +1,9 @@
 //! The changes P1 to P5 for every engine, with the same rules, entries and changes.
 //!
-//! `kairo-updates` measures the default engine and the iterative one in more rounds. This
-//! experiment adds the engines that run as circuits, and the published design with its defects:
-//! where it evicts fewer entries, it missed some. Published values are shown for the published
-//! design only.
+//! `kairo-updates` measures the default engine and the iterative engine in more rounds. This
+//! experiment also measures the engines that run as circuits, and the published design with its
+//! defects. If the published design evicts fewer entries than other engines, it missed some
+//! entries. Published values are shown for the published design only.
 
 use std::sync::Arc;
 
@@ -90,9 +90,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 /// Results of a kind of change with an engine.
 struct Outcome {
     engine: &'static str,
-    /// Microseconds of the engine, and of the iterative one.
+    /// Microseconds of the engine, and of the iterative engine.
     us: [f64; 2],
-    /// How many times fewer packets are stale.
+    /// Factor by which fewer packets are stale.
     fewer: f64,
 }
 
@@ -164,8 +164,8 @@ fn rows_of(name: &str, ours: &Watched, theirs: &Watched, entries: f64) -> [Row; 
         Row { why: if is_worse { why(name) } else { "" }, ..row }
     };
     let change = row(CHANGE, "us", ours.spent.in_pairs(), theirs.spent.in_pairs());
-    // The iterative engine evicts entries one by one, so an entry is stale for half of its run on
-    // average.
+    // The iterative engine evicts entries one by one, so on average an entry is stale for half of
+    // the run of the engine.
     let stale = row(STALE, "count", stale(ours), stale(theirs).map(|packets| packets / 2.0));
     let evicted = row(EVICTED, "%", share(ours), share(theirs));
     [change, stale, Row { better: Better::Neither, why: "", ..evicted }]

@@ -1,14 +1,14 @@
 //! Gates and the timer of the published engine, on and off.
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
-//! Era*, figure 4.8. Two updates are five seconds apart: the first in the fifth-last visited table,
-//! the second in a later one. The second update pays for what a gate holds since the first, unless
-//! the timer opens the gate in between.
+//! Era*, figure 4.8. Two updates are five seconds apart: the first update in the fifth-last visited
+//! table, the second update in a later table. The second update includes the work that a gate has
+//! held since the first update, unless the timer opens the gate in between.
 //!
-//! It also checks the statement of figure 4.7a without both: large updates of the two pipelines
-//! with most lookups cost more than with the iterative engine. Without both, one step processes all
-//! tables, which takes unbounded time with a hundred thousand flows; so these cases have ten
-//! thousand.
+//! The experiment also checks the statement of figure 4.7a without gates and timer. Large updates
+//! of the two pipelines with most lookups cost more than with the iterative engine. Without gates
+//! and timer, one step processes all tables, which takes unbounded time with a hundred thousand
+//! flows. So these cases have ten thousand flows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -36,10 +36,10 @@ const DISTANCES: usize = 4;
 
 /// Pipelines with large updates that cost more than with the iterative engine.
 const LARGE_OF: [&str; 2] = ["ols", "ant"];
-/// Updates: one of a table, and one of a tenth of all rules.
+/// Updates: an update of one table, and an update of a tenth of all rules.
 const LARGE: [&str; 2] = ["p1", "p2"];
 
-/// Variants: as published, and without both parts.
+/// Variants: as published, and without gates and timer.
 const OF_LARGE: [(&str, bool, bool); 2] = [VARIANTS[0], VARIANTS[2]];
 
 const ONE_LARGE: &str = "one large update, by gates and timer";
@@ -57,7 +57,8 @@ const WHY_ALONE: &str = "the second update pays for what its gates hold since th
                          gates the first has paid already. So the second alone does not show the \
                          published order of the variants";
 
-/// Variants of the published design: whether it has gates, and the timer.
+/// Variants of the published design:
+/// with or without gates, and with or without the timer.
 const VARIANTS: [(&str, bool, bool); 3] =
     [("gates and timer", true, true), ("gates alone", true, false), ("neither", false, false)];
 
@@ -101,7 +102,7 @@ fn settings(has_gates: bool, has_timer: bool) -> PublishedSettings {
     PublishedSettings { has_gates, propagation, ..published }
 }
 
-/// Measures large updates with gates and timer and with neither.
+/// Measures large updates with gates and timer, and without both.
 ///
 /// The rival is the iterative engine.
 fn large_rows(run: &mut Run) -> Vec<Row> {
@@ -150,7 +151,7 @@ fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
     ]
 }
 
-/// Returns the tables that some packet is looked up in.
+/// Returns the tables in which at least one packet is looked up.
 fn visited(scene: &Scene) -> BTreeSet<u8> {
     let version = scene.pipeline.version();
     let tables = |key| {
@@ -160,7 +161,7 @@ fn visited(scene: &Scene) -> BTreeSet<u8> {
     scene.keys.iter().flat_map(tables).collect()
 }
 
-/// Returns 6 % of all rules from each table, or as many as it has.
+/// Returns 6 % of all rules from each table, or as many rules as the table has.
 fn tables(rules: &[String]) -> BTreeMap<u8, Vec<String>> {
     let mut tables: BTreeMap<u8, Vec<String>> = BTreeMap::new();
     for rule in rules {

@@ -1,7 +1,7 @@
 //! Rule changes with LTM entries: number of stale packets.
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
-//! Era*, figure 4.9. Before each change, the chain is filled again by the previous rules.
+//! Era*, figure 4.9. Before each change, the chain is filled again with the previous rules.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -127,7 +127,7 @@ impl Chain {
         }
     }
 
-    /// Returns the share of hitting flows with one of these LTM entries on their path.
+    /// Returns the share of hitting flows with an LTM entry of `gone` on their path.
     fn share_of(&self, scene: &Scene, gone: &BTreeSet<u32>) -> f64 {
         let mut walk = Walk::default();
         let (mut hits, mut stale) = (0_u32, 0_u32);
@@ -144,8 +144,8 @@ impl Chain {
 impl Outcome {
     fn rows(self, title: &str) -> [Row; 3] {
         let rival = |samples| Some((RIVAL.to_owned(), samples));
-        // The iterative engine evicts entries one by one, so an entry is stale for half of its run
-        // on average.
+        // The iterative engine evicts entries one by one, so on average an entry is stale for half
+        // of the run of the engine.
         let stale = |spent: &Samples, part: f64| {
             let each = spent.0.iter().zip(&self.share.0);
             let each = each.map(|(us, share)| us * part * PACKETS_PER_US * share);

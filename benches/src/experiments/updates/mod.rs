@@ -1,8 +1,8 @@
 //! Cost of rule changes in the eviction engine.
 //!
-//! The measured time is the engine's CPU from the deltas to the list of entries. Evicted entries
-//! are translated and installed again before the next change, so every round starts with the same
-//! entries.
+//! The measured time is the CPU time of the engine from the deltas to the list of entries. Evicted
+//! entries are translated and installed again before the next change, so every round starts with
+//! the same entries.
 
 mod engines;
 pub(crate) mod every_engine;

@@ -1,15 +1,16 @@
-//! Single rules of all tables are added and removed with many entries; the tail is the worst wait
-//! for a barrier.
+//! Single rules of all tables are added and removed with many entries.
+//!
+//! The tail of the times is the worst wait for a barrier.
 //!
 //! A second pass does not pause between changes, so the engine has no time for deferred work,
 //! except while it registers entries.
 //!
-//! The last pass adds rules with masks that are new to their table. The index is not prepared for
+//! The last pass adds rules with masks that are new to their tables. The index is not prepared for
 //! these masks, and extends itself in slices.
 //!
-//! A rule that many entries depend on evicts all of them, and each eviction costs. So rules that
-//! evict at most [`FEW`] entries have separate rows. Each engine has its own process, so that its
-//! memory is counted alone.
+//! A rule that many entries depend on evicts all of these entries, and each eviction costs time. So
+//! rules that evict at most [`FEW`] entries have separate rows. Each engine has a separate process,
+//! so that the memory of the engine is counted alone.
 
 use serde_json::{Value, json};
 use shunt_pipeline::{Change, FlowModCommand};
@@ -22,10 +23,11 @@ use crate::experiment::{Better, Row, Run, Samples, quantile};
 
 /// A number of entries.
 ///
-/// It has a label, thousands of flows, and thousands in a quick run.
+/// A size has a label, thousands of flows, and thousands of flows in a quick run.
 type Size = (&'static str, usize, usize);
 
-/// Flows may share an entry: a million entries need more flows.
+/// Numbers of entries. Flows may share an entry,
+/// so a million entries need more flows.
 const SIZES: [Size; 2] = [("100K", 102, 10), ("1M", 1160, 20)];
 
 /// Maximum evictions of a rule that counts as small.
@@ -45,7 +47,7 @@ const KINDS: [(&str, Matched); 2] = [
     }),
 ];
 
-/// Returns the match of a rule for a mask given as three bytes.
+/// Returns the match of a rule for a mask, which is given as three bytes.
 type Matched = fn([u8; 3]) -> String;
 
 const CHANGE: &str = "one rule";
@@ -131,7 +133,7 @@ fn apply_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (V
         let table = rule.split(',').find_map(|word| word.strip_prefix("table="));
         table.unwrap_or("0")
     });
-    // Masks with the same number of bits do not contain each other; the values are no flow's
+    // Masks with the same number of bits do not contain each other. No flow has the values as
     // addresses.
     let masks = (0..1_u32 << 24).filter(|bits| bits.count_ones() == 12).take(NEW_MASKS);
     let mut slice: f64 = 0.0;

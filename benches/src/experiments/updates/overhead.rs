@@ -2,11 +2,11 @@
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
 //! Era*, Table 4.4: the overhead over the iterative engine with 200,000 flows and one P2 every ten
-//! seconds. The published set-up time is the time to start a switch and compile its circuits; here
-//! it is the time to set up a flow.
+//! seconds. The published set-up time is the time to start a switch and compile its circuits. Here
+//! the set-up time is the time to set up a flow.
 //!
-//! The published memory overhead is relative to OVS-DPDK. So OVS-DPDK gets the same rules, and as
-//! many of the flows as its buffers have packets for.
+//! The published memory overhead is relative to OVS-DPDK. So OVS-DPDK gets the same rules. OVS-DPDK
+//! also gets as many of the flows as its buffers have packets for.
 
 use std::{path::Path, sync::Arc};
 
@@ -49,12 +49,12 @@ const WHY_OF_RIVAL: &str = "the published engine keeps a copy of every table as 
 const WHY_CPU: &str = "the published engine costs more for flow set-up than it saves at changes; \
                        our iterative engine is cheap between changes and expensive at each";
 
-/// The engines: without an index, and the default one.
+/// The engines: the engine without an index, and the default engine.
 const ENGINES: [&str; 2] = ["iterative", "direct"];
 
 /// Flows in thousands.
 const FLOWS: usize = 200;
-/// Flows that OVS-DPDK gets as well, in thousands.
+/// Flows that OVS-DPDK gets, too, in thousands.
 const FLOWS_OF_RIVAL: usize = 100;
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -79,7 +79,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Measures both engines with this many thousand flows.
+/// Measures both engines with `flows` thousand flows.
 fn measured(run: &mut Run, pipeline: &str, flows: usize) -> [Measured; 2] {
     ENGINES.map(|engine| {
         Measured::of(&run.part("kairo-overhead", &format!("{pipeline} {engine} {flows}")))
@@ -88,7 +88,7 @@ fn measured(run: &mut Run, pipeline: &str, flows: usize) -> [Measured; 2] {
 
 /// Returns the memory of a switch with the rules and flows of a pipeline.
 ///
-/// It includes huge pages.
+/// The memory includes huge pages.
 fn memory_of(rival: &Contender, pipeline: &str, flows: usize, folder: &Path) -> f64 {
     // One packet per flow.
     let files = Files::of(&format!("{pipeline}:low:{flows}k:packets={flows}k"), folder);
@@ -118,7 +118,7 @@ fn rows_of_rival(pipeline: &str, engine: f64, rival: &str, bytes: f64, is_quick:
 
 /// Overhead of one engine, measured in a separate process.
 struct Measured {
-    /// CPU microseconds per flow, in rounds.
+    /// CPU microseconds per flow, for each round.
     set_up: Samples,
     /// Bytes of the process.
     resident: f64,

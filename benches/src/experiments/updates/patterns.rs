@@ -1,8 +1,8 @@
 //! The changes P1 to P5 of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per
 //! Second Era*, Table 4.3.
 //!
-//! A change selects a table with more rules than the update, adds that many of its rules as one
-//! batch, and removes them as one batch. `flap` is one rule.
+//! A change selects a table that has more rules than the update. The change adds the rules of the
+//! update as one batch, and removes the rules as one batch. `flap` is a change of one rule.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-/// Names of the changes of that table.
+/// Names of the changes in the table of the paper.
 pub(super) const PATTERNS: [&str; 5] = ["p1", "p2", "p3", "p4", "p5"];
-/// One rule.
+/// Name of the change of one rule.
 const FLAP: &str = "flap";
 /// Number of times that all entries are registered again.
 const LOADS: usize = 3;
@@ -41,9 +41,9 @@ pub(super) const ALL_KINDS: &str = "P1 to P5";
 /// Packets of 64 bytes per microsecond at 100 Gbit/s, including gap and preamble.
 pub(super) const PACKETS_PER_US: f64 = 148.8;
 
-/// Mean fraction of the engine's run that an entry is stale.
+/// Mean fraction of the run of the engine during which an entry is stale.
 ///
-/// It is 1 if all are evicted at the end, and 0.5 if one by one.
+/// The fraction is 1 if all entries are evicted at the end, and 0.5 if one by one.
 const STALE_FRACTION: f64 = 1.0;
 const ONE_BY_ONE: f64 = 0.5;
 
@@ -63,7 +63,7 @@ struct Outcome {
     entries: f64,
     ours: Watched,
     theirs: Watched,
-    /// Microseconds to register an entry: ours, and the rival's.
+    /// Microseconds to register an entry: with our engine, and with the rival.
     load: [Samples; 2],
     /// Average number of visits.
     visits: f64,
@@ -101,7 +101,7 @@ fn rows(run: &mut Run) -> Vec<Row> {
             } else {
                 times.push(outcome.times());
                 fewer.push(outcome.times_fewer());
-                // One kind of update has a row with its mean only if the paper has it.
+                // A kind of update has a row with its own mean only if the paper has this mean.
                 let row = compared(pipeline, &kind, FEWER, &fewer[fewer.len() - 1..], run.is_quick);
                 rows.extend(Figure::find("stale_reduction", pipeline, "-", &kind).map(|_| row));
             }
@@ -116,7 +116,7 @@ fn rows(run: &mut Run) -> Vec<Row> {
     rows
 }
 
-/// Returns the mean ratios to the iterative engine, with the published ones.
+/// Returns the mean ratios to the iterative engine, and the published ratios.
 ///
 /// The published speed-up is the ratio of mean times, so that expensive updates weigh most.
 fn compared(
@@ -179,7 +179,7 @@ impl Outcome {
         [&self.ours, &self.theirs].map(|watched| watched.spent.in_pairs().median())
     }
 
-    /// Returns the median of how many times fewer packets are stale.
+    /// Returns the median of the factors by which fewer packets are stale.
     fn times_fewer(&self) -> f64 {
         let stale = |watched, part| self.stale(watched, part).median();
         stale(&self.theirs, ONE_BY_ONE) / stale(&self.ours, STALE_FRACTION)

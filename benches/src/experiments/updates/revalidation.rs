@@ -1,13 +1,13 @@
 //! The changes P1 to P5 compared with Open vSwitch, which revalidates all cached flows after each.
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
-//! Era*, section 4.5. Its iterative baseline is Open vSwitch with DPDK, so these ratios are
-//! directly comparable with the published ones.
+//! Era*, section 4.5. The iterative baseline of the paper is Open vSwitch with DPDK, so these
+//! ratios are directly comparable with the published ratios.
 //!
 //! OVS-DPDK has the same rules and replays one packet per flow. A change is sent as a bundle, and
-//! the experiment waits for the revalidators. Their CPU is corrected by what the same number of
-//! revalidation rounds costs without a change. Then the evicted flows return. Our engine is
-//! measured before the rival starts, because the rival keeps both processors busy.
+//! the experiment waits for the revalidators. The CPU of an equal number of revalidation rounds
+//! without a change is subtracted. Then the evicted flows return. Our engine is measured before the
+//! rival starts, because the rival keeps both processors busy.
 
 use std::{fs, path::Path};
 
@@ -122,7 +122,7 @@ fn written(command: FlowModCommand, rules: &[String], folder: &Path) -> String {
 }
 
 impl RivalResults {
-    /// Makes a change once all flows are cached.
+    /// Makes a change when all flows are cached.
     fn apply_and_restore(&mut self, switch: &dyn Switch, changes: &str) {
         switch.allow_flows();
         await_flows(switch);
@@ -131,7 +131,7 @@ impl RivalResults {
         let spent = spent_us(switch, || {
             switch.ofctl(&["--bundle"], "add-flows", &[changes]);
         });
-        // A negative difference is noise, and so is an equally large positive one.
+        // A negative difference is noise, and an equally large positive difference is noise, too.
         self.spent_us.0.push(spent - idle);
     }
 }
@@ -170,7 +170,7 @@ impl Outcome {
 
 /// Returns the means over all updates of a pipeline, and their ratio.
 ///
-/// The published values are next to them.
+/// Each row also has the published value.
 fn means(pipeline: &str, measured: &[Outcome], is_quick: bool) -> [Row; 3] {
     let mean = |of: &dyn Fn(&Outcome) -> f64| {
         measured.iter().map(of).sum::<f64>() / measured.len().max(1) as f64

@@ -23,7 +23,7 @@ const WORKERS: &str = "dbsp-worker";
 #[derive(Clone, Copy)]
 pub(super) enum Clock {
     Thread,
-    /// The engine's circuit threads too, without the threads that merge traces.
+    /// The engine and its circuit threads, without the threads that merge traces.
     #[cfg(feature = "dbsp")]
     Circuit,
 }
@@ -148,10 +148,11 @@ impl Watched {
         }
     }
 
-    /// Returns the microseconds of each change, weighted by its evicted share.
+    /// Returns the microseconds of each change,
+    /// weighted by the evicted share of entries.
     ///
-    /// The share is relative to `entries`. For this time every packet would be stale, if entries
-    /// stay until the end of the change.
+    /// The share is relative to `entries`. If entries remain until the end of the change, every
+    /// packet is stale for this time.
     pub(super) fn stale_us(&self, entries: f64) -> Samples {
         let each = self.spent.0.iter().zip(&self.evicted.0);
         Samples(each.map(|(us, evicted)| us * evicted / entries).collect())
@@ -172,7 +173,7 @@ impl Watched {
         while self.engine.run_maintenance() {}
     }
 
-    /// Runs deferred work; returns the microseconds of its longest slice.
+    /// Runs deferred work; returns the microseconds of the longest slice of this work.
     pub(super) fn longest_slice_us(&mut self) -> f64 {
         let mut longest: f64 = 0.0;
         let mut is_more = true;

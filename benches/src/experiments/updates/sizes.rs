@@ -2,8 +2,8 @@
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
 //! Era*, figures 4.7a to 4.7c. A share of the rules of one table is added and removed (P2 is a
-//! tenth of all rules). The cache has as many entries as the flows need. The same samples give the
-//! maximum cache size for a million stale packets.
+//! tenth of all rules). The cache has as many entries as the flows need. From the same samples, the
+//! maximum cache size for a million stale packets is computed.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::experiment::{Better, Row, Run};
 const SHARES: [usize; 5] = [2, 4, 6, 8, 10];
 /// Flows in thousands.
 const FLOWS: [usize; 3] = [50, 100, 250];
-/// Flows in thousands for pipelines with few tables, which fit in memory.
+/// Flows in thousands, for pipelines with few tables that fit into memory.
 const MANY_FLOWS: usize = 1000;
 const SHORT_PIPELINES: [&str; 2] = ["ofd", "psc"];
 /// Flows that the published mean covers, in thousands.
@@ -40,7 +40,7 @@ const LARGEST: &str = "cache entries for at most 1M stale packets, one P2 (compu
 const LARGER: &str =
     "times larger a cache than with the iterative engine, mean of the pipelines (computed)";
 
-/// Gbit/s.
+/// Link rates in Gbit/s.
 const RATES: [f64; 5] = [50.0, 100.0, 200.0, 400.0, 800.0];
 /// Maximum number of stale packets.
 const STALE_MAX: f64 = 1e6;
@@ -118,7 +118,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let [ours, theirs] = curves.each_ref().map(|curve| curve.largest(*rate));
             ratios.push(ours / theirs);
             rows.push(Row {
-                // Computed from a fit: there are no rounds to compare.
+                // The value is computed from a fit: there are no rounds to compare.
                 better: Better::Neither,
                 ours: ours.into(),
                 rival: Some((RIVAL.to_owned(), theirs.into())),
@@ -183,7 +183,8 @@ fn rows_of(
     ]
 }
 
-/// Adds and removes `rules` rules three times: first ours, then the rival.
+/// Adds and removes `rules` rules three times:
+/// with our engine, then with the rival.
 fn measure(scene: &Scene, rules: usize) -> [Watched; 2] {
     let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
     let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
@@ -206,12 +207,12 @@ fn measure(scene: &Scene, rules: usize) -> [Watched; 2] {
     both
 }
 
-/// Stale time by the entries of a cache.
+/// Stale time as a function of the number of entries of a cache.
 ///
-/// It is a power of their number, as in the published fit.
+/// The function is a power of the number, as in the published fit.
 #[derive(Default)]
 struct Curve {
-    /// Logarithms of entries, and of the microseconds of full staleness.
+    /// Logarithms of the number of entries, and of the microseconds of full staleness.
     points: Vec<(f64, f64)>,
 }
 

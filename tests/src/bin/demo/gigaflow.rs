@@ -1,7 +1,7 @@
 //! The demo of Gigaflow on an emulated NIC.
 //!
-//! LTM entries for sub-traversals fill a NIC in front of the switch, and new flows hit them without
-//! a miss. A rule change evicts only the entries that depend on the rule.
+//! LTM entries for sub-traversals fill a NIC in front of the switch, and new flows hit these
+//! entries without a miss. A rule change evicts only the entries that depend on the rule.
 
 use std::{fs, process::Command, thread::sleep, time::Duration};
 
@@ -61,7 +61,7 @@ fn change(daemon: &Daemon) {
     println!("\n5. A rule changes while packets flow: {CHANGE}");
     let (before, removed) = (entries(daemon), removed(daemon));
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", CHANGE]));
-    // The barrier reply has arrived, so no stale entry is left.
+    // The barrier reply has arrived, so no stale entry remains.
     let gone = self::removed(daemon) - removed;
     assert!((1..before / 4).contains(&gone), "{gone} of {before} LTM entries were removed");
     println!("{gone} of {before} LTM entries were removed before the barrier reply.");
@@ -88,7 +88,7 @@ fn entries(daemon: &Daemon) -> u64 {
     stages.iter().filter_map(|stage| stage["entries"].as_u64()).sum()
 }
 
-/// Returns the number of entries that the switch removed from the NIC.
+/// Returns the number of entries that the switch has removed from the NIC.
 fn removed(daemon: &Daemon) -> u64 {
     nic(daemon)["operations"]["removes"].as_u64().unwrap_or_default()
 }
@@ -102,7 +102,7 @@ fn nic(daemon: &Daemon) -> Value {
 const CACHES: &str =
     "[caches]\nkind = \"gigaflow\"\n[caches.gigaflow.offload]\nkind = \"embedded\"\n";
 
-/// Returns the rules for this many hosts.
+/// Returns the rules for `hosts` hosts.
 fn policy(hosts: u8) -> String {
     let mut rules = String::new();
     for host in 1..=hosts {

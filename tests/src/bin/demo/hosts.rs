@@ -67,8 +67,8 @@ fn change(daemon: &Daemon, host_a: &Namespace, host_b: &Namespace) {
     let mut ping = ping.spawn().unwrap_or_else(|error| panic!("ping: {error}"));
     sleep(Duration::from_millis(300));
     text(&daemon.ovs_ofctl("br0", "add-flow", &[CHANGE]));
-    // ovs-ofctl returned, so the barrier reply has arrived: packets of the old rule have left the
-    // switch, and the kernel delivers them within moments.
+    // ovs-ofctl returned, so the barrier reply has arrived. Packets of the old rule have left the
+    // switch, and the kernel delivers these packets within milliseconds.
     sleep(Duration::from_millis(50));
     let before = host_b.echo_requests();
     assert!(before > 0, "no ping was counted");
