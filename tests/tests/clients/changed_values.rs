@@ -119,10 +119,8 @@ fn a_full_table_is_a_reason_in_the_row() {
         let daemon = bench.start();
         bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=1,actions=drop"]));
-        bench.done(
-            "-- --id=@t create flow_table flow_limit=1 -- set bridge br0 flow_tables:0=@t -- clear \
-             bridge br0 fail_mode",
-        );
+        bench.done("-- --id=@t create flow_table flow_limit=1 -- set bridge br0 flow_tables:0=@t");
+        bench.done("clear bridge br0 fail_mode");
         let status = || bench.done("get bridge br0 status");
         let reason = "priority=0,actions=NORMAL cannot be added, retrying";
         assert!(until(|| status().contains(reason)), "{}", status());
