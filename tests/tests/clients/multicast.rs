@@ -106,10 +106,12 @@ impl Hosts {
 
     /// Enables IPv6 on the hosts, with link-local addresses that end in their numbers.
     fn enable_ipv6(&self) {
+        // Duplicate address detection would take a second before an address can be used.
+        let enable = "cd /proc/sys/net/ipv6/conf/eth0; echo 0 > accept_dad; echo 0 > disable_ipv6";
         for (number, host) in (1..).zip(&self.0) {
             let mac = format!("02:00:00:00:00:0{number}");
             host.run("ip", &["link", "set", "eth0", "address", &mac]);
-            host.run("sh", &["-c", "echo 0 > /proc/sys/net/ipv6/conf/eth0/disable_ipv6"]);
+            host.run("sh", &["-c", enable]);
         }
     }
 
