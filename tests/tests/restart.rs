@@ -55,26 +55,9 @@ const RULES: [&str; 3] = [
 const HOST: &str = "10.67.1.2";
 
 impl Service {
-    /// Starts the service; `None` without permission to create namespaces.
+    /// Starts the service with rules; `None` without permission to create namespaces.
     fn start(label: &str) -> Option<Self> {
-        let (host, middle) = (namespace_or_skip(label)?, namespace_or_skip(label)?);
-        host.connect("eth0", &middle, "p2");
-        host.run("ip", &["addr", "add", &format!("{HOST}/24"), "dev", "eth0"]);
-        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
-        let path = |name: &str| folder.path().join(name);
-        fs::write(path("shunt.toml"), CONFIGURATION).unwrap_or_else(|error| panic!("{error}"));
-        let log = File::create(path("log")).unwrap_or_else(|error| panic!("{error}"));
-        let mut command = middle.command("python3");
-        command.arg(root().join("tests/tools/service_manager.py")).arg(binary("shuntd"));
-        command.arg("--config").arg(path("shunt.toml")).arg("--run-dir").arg(folder.path());
-        command.arg("--state").arg(path("state.json"));
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        let mut manager = command.spawn().unwrap_or_else(|error| panic!("python3: {error}"));
-        let requests = manager.stdin.take().unwrap_or_else(|| panic!("it is piped"));
-        let replies = manager.stdout.take().unwrap_or_else(|| panic!("it is piped"));
-        let replies = BufReader::new(replies);
-        let mut service = Self { manager, requests, replies, folder, middle, _host: host };
-        service.lines_until("ready");
+        let service = Self::launch(label, CONFIGURATION, &["--state", "state.json"])?;
         service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
         let socket = format!("unix:{}", service.path("br0.mgmt").display());
         for rule in RULES {
@@ -86,6 +69,29 @@ impl Service {
                 rule,
             ])));
         }
+        Some(service)
+    }
+
+    /// Starts the service in a folder of its own, with a configuration and further options.
+    fn launch(label: &str, configuration: &str, options: &[&str]) -> Option<Self> {
+        let (host, middle) = (namespace_or_skip(label)?, namespace_or_skip(label)?);
+        host.connect("eth0", &middle, "p2");
+        host.run("ip", &["addr", "add", &format!("{HOST}/24"), "dev", "eth0"]);
+        let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+        let path = |name: &str| folder.path().join(name);
+        fs::write(path("shunt.toml"), configuration).unwrap_or_else(|error| panic!("{error}"));
+        let log = File::create(path("log")).unwrap_or_else(|error| panic!("{error}"));
+        let mut command = middle.command("python3");
+        command.arg(root().join("tests/tools/service_manager.py")).arg(binary("shuntd"));
+        command.arg("--config").arg(path("shunt.toml")).arg("--run-dir").arg(folder.path());
+        command.args(options).current_dir(folder.path());
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+        let mut manager = command.spawn().unwrap_or_else(|error| panic!("python3: {error}"));
+        let requests = manager.stdin.take().unwrap_or_else(|| panic!("it is piped"));
+        let replies = manager.stdout.take().unwrap_or_else(|| panic!("it is piped"));
+        let replies = BufReader::new(replies);
+        let mut service = Self { manager, requests, replies, folder, middle, _host: host };
+        service.lines_until("ready");
         Some(service)
     }
 
@@ -125,15 +131,34 @@ impl Service {
         messages
     }
 
-    /// Starts to connect to all listening sockets of the daemon, again and again.
-    fn connect(&self) -> Child {
+    /// Restarts the daemon three times while clients connect to these sockets and the control socket.
+    ///
+    /// None of them may be refused.
+    fn restart_under_clients(&mut self, targets: &[&str]) {
+        let control = format!("control:{}", self.folder.path().display());
         let mut command = self.middle.command("python3");
-        command.arg(root().join("tests/tools/connect_forever.py"));
-        command.args(["tcp:127.0.0.1:6653", "tcp:127.0.0.1:8080"]);
-        command.arg(format!("unix:{}", self.path("br0.mgmt").display()));
-        command.arg(format!("control:{}", self.folder.path().display()));
+        command.arg(root().join("tests/tools/connect_forever.py")).args(targets).arg(control);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        command.spawn().unwrap_or_else(|error| panic!("python3: {error}"))
+        let mut clients = command.spawn().unwrap_or_else(|error| panic!("python3: {error}"));
+        let replies = clients.stdout.take().unwrap_or_else(|| panic!("it is piped"));
+        let mut replies = BufReader::new(replies);
+        let mut line = String::new();
+        let read = replies.read_line(&mut line);
+        assert!(read.is_ok() && line == "connecting\n", "{line}: {}", self.log());
+        for signal in ["TERM", "KILL", "TERM"] {
+            let messages = self.restart(signal);
+            assert!(messages.is_empty(), "the next process uses all of them: {messages:?}");
+        }
+        drop(clients.stdin.take());
+        let results: Vec<String> = replies.lines().map_while(Result::ok).collect();
+        let _ = clients.wait();
+        assert_eq!(results.len(), targets.len() + 1, "{results:?}");
+        for result in results {
+            let words: Vec<&str> = result.split_whitespace().collect();
+            let number = |index: usize| words.get(index).and_then(|word| word.parse::<u32>().ok());
+            assert!(number(1).is_some_and(|attempts| attempts > 10), "{result}");
+            assert_eq!(number(2), Some(0), "{result}: {}", self.log());
+        }
     }
 
     /// Claims the TAP as another switch does, until the process ends.
@@ -208,30 +233,26 @@ fn no_packet_is_lost_in_a_restart() {
 #[test]
 fn no_client_is_refused_in_a_restart() {
     let Some(mut service) = Service::start("clients") else { return };
-    let mut clients = service.connect();
-    let mut replies =
-        BufReader::new(clients.stdout.take().unwrap_or_else(|| panic!("it is piped")));
-    let mut line = String::new();
-    let read = replies.read_line(&mut line);
-    assert!(read.is_ok() && line == "connecting\n", "{line}: {}", service.log());
-    for signal in ["TERM", "KILL", "TERM"] {
-        let messages = service.restart(signal);
-        assert!(messages.is_empty(), "the next process uses all of them: {messages:?}");
-    }
-    drop(clients.stdin.take());
-    let results: Vec<String> = replies.lines().map_while(Result::ok).collect();
-    let _ = clients.wait();
-    assert_eq!(results.len(), 4, "{results:?}");
-    for result in results {
-        let words: Vec<&str> = result.split_whitespace().collect();
-        let number = |index: usize| words.get(index).and_then(|word| word.parse::<u32>().ok());
-        assert!(number(1).is_some_and(|attempts| attempts > 10), "{result}");
-        assert_eq!(number(2), Some(0), "{result}: {}", service.log());
-    }
+    let management = format!("unix:{}", service.path("br0.mgmt").display());
+    service.restart_under_clients(&["tcp:127.0.0.1:6653", "tcp:127.0.0.1:8080", &management]);
     // The last process serves them.
     let rules =
         service.middle.run("ovs-ofctl", &["-O", "OpenFlow13", "dump-flows", "tcp:127.0.0.1:6653"]);
     assert!(rules.contains("output:2"), "{rules}");
+}
+
+/// The log of the database keeps the manager.
+#[test]
+fn no_client_of_the_database_is_refused_in_a_restart() {
+    let configuration = "[ovsdb]\nsocket = \"db.sock\"\nlog = \"shunt.db\"\n";
+    let Some(mut service) = Service::launch("database", configuration, &[]) else { return };
+    let socket = format!("unix:{}", service.path("db.sock").display());
+    let database = format!("--db={socket}");
+    let set = [database.as_str(), "set-manager", "ptcp:6640:127.0.0.1"];
+    text(&output(Command::new("ovs-vsctl").args(set)));
+    service.restart_under_clients(&["tcp:127.0.0.1:6640", &socket]);
+    let manager = service.middle.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "get-manager"]);
+    assert_eq!(manager.trim(), "ptcp:6640:127.0.0.1");
 }
 
 /// A killed process loses at most the packets of its last iteration.

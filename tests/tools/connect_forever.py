@@ -5,7 +5,7 @@ Usage: connect_forever.py TARGET ..
 
 A target is tcp:IP:PORT, unix:FILE, or control:DIR: the control socket of the daemon that the pid file in
 the run directory DIR names. Connections are closed at once. Writes `connecting` when each target has
-answered once. When standard input ends, it writes a line for each target: `TARGET ATTEMPTS FAILURES`, and
+answered once, for which it waits. When standard input ends, it writes a line for each target: `TARGET ATTEMPTS FAILURES`, and
 the last failure.
 """
 
@@ -37,6 +37,18 @@ def connect(target):
     return client
 
 
+def wait_for(target):
+    """Connects once, as soon as somebody listens."""
+    end = time.monotonic() + LONGEST
+    while True:
+        try:
+            return connect(target).close()
+        except (OSError, ValueError):
+            if time.monotonic() > end:
+                raise
+            time.sleep(PAUSE)
+
+
 class Target(threading.Thread):
     def __init__(self, name, ended):
         super().__init__()
@@ -57,7 +69,7 @@ class Target(threading.Thread):
 def main():
     ended = threading.Event()
     for name in sys.argv[1:]:
-        connect(name).close()
+        wait_for(name)
     targets = [Target(name, ended) for name in sys.argv[1:]]
     for target in targets:
         target.start()

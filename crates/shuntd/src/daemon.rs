@@ -429,7 +429,8 @@ async fn serve(
     let keeping = keeper.clone().map(|keeper| tokio::spawn(async move { keeper.run().await }));
     log_ready(arguments, &switch.running_config(), socket);
     service_manager::start(&switch);
-    discard_unused(sockets, ovsdb.as_mut().and_then(OvsdbService::take_first_rows));
+    let first_rows = ovsdb.as_mut().and_then(OvsdbService::take_first_rows);
+    discard_unused(sockets, &switch, first_rows).await;
     let clients = serve_clients(&listener, &methods, &stop);
     let reason = tokio::select! {
         () = clients => StopReason::Request,
@@ -503,18 +504,25 @@ fn tls_identity(file: &ConfigFile) -> TlsIdentity {
 ///
 /// All ports must be open before: those of the configuration, of the state and of the database. If
 /// the rows of a foreign database arrive later, the call waits for `first_rows`.
-fn discard_unused(sockets: &InheritedSockets, first_rows: Option<oneshot::Receiver<()>>) {
+async fn discard_unused(
+    sockets: &InheritedSockets,
+    switch: &Arc<Switch>,
+    first_rows: Option<oneshot::Receiver<()>>,
+) {
     let descriptors = Arc::clone(&sockets.descriptors);
-    let listening = Arc::clone(&sockets.listening);
-    let discard = move || {
-        listening.release_unused();
+    let (listening, switch) = (Arc::clone(&sockets.listening), Arc::clone(switch));
+    let discard = async move {
+        // Controllers may wait for restored rules; their listeners are opened after that.
+        if !switch.holds_packets().await {
+            listening.release_unused();
+        }
         descriptors.discard_unused();
     };
-    let Some(first_rows) = first_rows else { return discard() };
+    let Some(first_rows) = first_rows else { return discard.await };
     tokio::spawn(async move {
         // Until rows have arrived, the ports of the database are not known.
         if first_rows.await.is_ok() {
-            discard();
+            discard.await;
         }
     });
 }

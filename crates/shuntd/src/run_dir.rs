@@ -255,3 +255,54 @@ pub(crate) fn is_control_socket(name: &str, program: &str) -> bool {
     let id = id.and_then(|name| name.strip_suffix(".ctl"));
     id.is_some_and(|id| id.bytes().all(|byte| byte.is_ascii_digit()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    use super::*;
+
+    /// Returns the socket files of a directory that an earlier process with id 1 has left.
+    fn left_by_process_1(folder: &Path) -> (UnixListener, BTreeSet<SocketInode>) {
+        let path = folder.join("shuntd.1.ctl");
+        let listener = UnixListener::bind(&path).unwrap();
+        fs::write(pid_file(folder), "1\n").unwrap();
+        let found = fs::symlink_metadata(path).unwrap();
+        (listener, BTreeSet::from([(found.dev(), found.ino())]))
+    }
+
+    #[tokio::test]
+    async fn an_inherited_control_socket_has_both_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let (_listener, inherited) = left_by_process_1(folder);
+        let claimed = RunDir::claim(folder, &inherited).await.unwrap();
+        let (own, earlier) = (claimed.socket().to_owned(), folder.join("shuntd.1.ctl"));
+        assert_eq!(find_socket(folder).unwrap(), own);
+        for path in [&own, &earlier] {
+            UnixStream::connect(path).unwrap();
+        }
+        drop(claimed);
+        assert_eq!(fs::read_dir(folder).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_killed_daemon_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let _ = left_by_process_1(folder.path());
+        let claimed = RunDir::claim(folder.path(), &BTreeSet::new()).await.unwrap();
+        assert!(!folder.path().join("shuntd.1.ctl").exists() && !claimed.socket().exists());
+    }
+
+    #[tokio::test]
+    async fn files_that_are_left_lead_to_the_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut claimed = RunDir::claim(folder.path(), &BTreeSet::new()).await.unwrap();
+        let socket = claimed.socket().to_owned();
+        let _listener = UnixListener::bind(&socket).unwrap();
+        claimed.leave();
+        drop(claimed);
+        assert_eq!(find_socket(folder.path()).unwrap(), socket);
+        assert!(socket.exists());
+    }
+}

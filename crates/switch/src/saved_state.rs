@@ -171,6 +171,11 @@ impl Switch {
             structure.ports().release().await;
         }
     }
+
+    /// Returns whether the packets of opened ports are held.
+    pub async fn holds_packets(&self) -> bool {
+        self.control.structure().await.ports().is_held()
+    }
 }
 
 /// A request to change the tables, with its text; a deletion has no text.

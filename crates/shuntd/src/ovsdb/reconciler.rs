@@ -86,6 +86,7 @@ impl Reconciler {
             controllers: desired.refused_controllers.clone(),
             ..ApplyErrors::default()
         };
+        let waited_for_rules = self.waits_for_rules;
         if desired.waits_for_rules != self.waits_for_rules {
             self.waits_for_rules = desired.waits_for_rules;
             let state = if self.waits_for_rules { "wait for flow-restore-wait" } else { "flow" };
@@ -133,6 +134,10 @@ impl Reconciler {
                 let (sets, refused) = (&bridge.collector_sets, &mut export_errors.collector_sets);
                 set_collector_sets(&self.switch, &running, sets, refused).await;
             }
+        }
+        if waited_for_rules && !self.waits_for_rules {
+            // The listeners of bridges have their sockets of the earlier process by now.
+            self.switch.listening_sockets().release_unused();
         }
         self.mirror_log.update(mirror_errors);
         self.export_logs.update(export_errors);

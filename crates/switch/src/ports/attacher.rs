@@ -214,6 +214,11 @@ impl PortAttacher {
         self.is_held.store(true, Relaxed);
     }
 
+    /// Returns whether the packets of opened ports are held.
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held.load(Relaxed)
+    }
+
     /// Ends [`Self::hold`]: the held ports begin to receive.
     pub(crate) async fn release(&self) {
         self.is_held.store(false, Relaxed);
