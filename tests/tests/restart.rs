@@ -250,6 +250,7 @@ fn no_client_of_the_database_is_refused_in_a_restart() {
     let database = format!("--db={socket}");
     let set = [database.as_str(), "set-manager", "ptcp:6640:127.0.0.1"];
     text(&output(Command::new("ovs-vsctl").args(set)));
+    service.lines_until("store listen/tcp/127.0.0.1_6640/");
     service.restart_under_clients(&["tcp:127.0.0.1:6640", &socket]);
     let manager = service.middle.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "get-manager"]);
     assert_eq!(manager.trim(), "ptcp:6640:127.0.0.1");
