@@ -13,6 +13,11 @@ CA of the peer";
 const CA_AS_PEER: &str = "\
 the certificate of the peer is one of a CA: make one without CA:TRUE, as `ovs-pki req+sign` does";
 
+/// The correction of a certificate without extensions, which `openssl x509 -req` makes.
+pub(crate) const VERSION_1: &str = "\
+it has version 1 of X.509, and version 3 is needed: sign it as `ovs-pki req+sign` does, or give \
+`openssl x509 -req` an -extfile";
+
 /// Replaces the text of a failed handshake by a text with a correction.
 ///
 /// Errors of the network, and errors with clear texts, are returned unchanged.
@@ -53,8 +58,17 @@ fn of_certificate(problem: &CertificateError) -> String {
         CertificateError::Other(other) if other.to_string() == "CaUsedAsEndEntity" => {
             CA_AS_PEER.to_owned()
         }
+        problem if is_of_version_1(problem) => {
+            format!("the certificate of the peer is not accepted: {VERSION_1}")
+        }
         problem => format!("the certificate of the peer is not accepted: {problem}"),
     }
+}
+
+/// Returns whether a certificate has an older version than 3.
+pub(crate) fn is_of_version_1(problem: &CertificateError) -> bool {
+    // The type `CertificateError` has no variant for this error.
+    matches!(problem, CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion")
 }
 
 /// Returns the reason why the peer does not accept this side, if it is known.

@@ -14,7 +14,10 @@ use rustls::{
 };
 use thiserror::Error;
 
-use crate::verify::ChainVerifier;
+use crate::{
+    failure::{VERSION_1, is_of_version_1},
+    verify::ChainVerifier,
+};
 
 /// Maximum length of a file with keys or certificates, in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -129,7 +132,7 @@ impl TlsFiles {
             .dangerous()
             .with_custom_certificate_verifier(Arc::new(verifier))
             .with_client_auth_cert(chain, key)
-            .map_err(|error| self.unusable_key(&error))?;
+            .map_err(|error| self.unusable(&error))?;
         // Servers are identified by their address, so there is no name to send.
         config.enable_sni = false;
         Ok(ClientSetup { config: Arc::new(config), authority_file })
@@ -153,7 +156,7 @@ impl TlsFiles {
         };
         let (chain, key) = self.identity()?;
         let config = builder.with_single_cert(chain, key);
-        config.map(Arc::new).map_err(|error| self.unusable_key(&error))
+        config.map(Arc::new).map_err(|error| self.unusable(&error))
     }
 
     /// Reads the key, and the certificate with its intermediate certificates.
@@ -180,11 +183,24 @@ impl TlsFiles {
         Ok(Some(roots))
     }
 
-    fn unusable_key(&self, error: &rustls::Error) -> TlsError {
-        TlsError::Unusable {
-            what: "private key",
-            path: self.private_key.display().to_string(),
-            why: format!("{error}; is it the key of {}?", self.certificate.display()),
+    /// Returns why the certificate and its key cannot be used.
+    fn unusable(&self, error: &rustls::Error) -> TlsError {
+        let certificate = self.certificate.display().to_string();
+        match error {
+            rustls::Error::InvalidCertificate(problem) => TlsError::Unusable {
+                what: "certificate",
+                path: certificate,
+                why: if is_of_version_1(problem) {
+                    VERSION_1.to_owned()
+                } else {
+                    problem.to_string()
+                },
+            },
+            error => TlsError::Unusable {
+                what: "private key",
+                path: self.private_key.display().to_string(),
+                why: format!("{error}; is it the key of {certificate}?"),
+            },
         }
     }
 }

@@ -198,3 +198,25 @@ fn each_file_that_cannot_be_used_is_named() {
     assert!(refused(&folder).ends_with("it is not a regular file"), "{}", refused(&folder));
     assert!(TlsIdentity::default().check().is_err());
 }
+
+/// A certificate of version 1, as `openssl x509 -req` makes it without extensions.
+const VERSION_1: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBFjCBvQIUeNz1jlPDcaFCe4v3K7AQ0PIO3AAwCgYIKoZIzj0EAwIwDTELMAkG
+A1UEAwwCdjEwIBcNMjYxMTI3MjMwNjI2WhgPMjEyNjExMDMyMzA2MjZaMA0xCzAJ
+BgNVBAMMAnYxMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEJWTg7sYxr7NHvFMv
+FnOyCCyIB8t9iINkXnRl1yb/4YZA+4LueHnkngJM9vHG6B2gpQdbZAof29eJ3VWo
+yuFbkjAKBggqhkjOPQQDAgNIADBFAiBA2QzzE4CxADJSN9IDXRiz5SNwexdx/NMg
+zhisyJ8LOgIhAOEKY0UV/dUx1vCaE/0rH7GPMyvQ7bVfNv/C806J3TkM
+-----END CERTIFICATE-----
+";
+
+#[test]
+fn a_certificate_of_version_1_has_advice() {
+    let authority = Authority::new();
+    let files = authority.sign("switch");
+    fs::write(&files.certificate, VERSION_1).unwrap();
+    let text = files.check().unwrap_err().to_string();
+    assert!(text.starts_with("cannot use the certificate"), "{text}");
+    assert!(text.contains("it has version 1 of X.509") && text.contains("-extfile"), "{text}");
+}
