@@ -20,7 +20,7 @@ macro_rules! reasons {
             /// Number of reasons.
             pub const COUNT: usize = Self::ALL.len();
 
-            /// Returns the name in metrics and dumps.
+            /// Returns the name of the reason in metrics and dumps.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {

@@ -1,9 +1,10 @@
-//! Samples that rules ask for (`sample`), for collectors of IPFIX.
+//! Packet samples of the action `sample` of rules, for IPFIX collectors.
 //!
-//! Each packet thread has a [`RuleSampler`] while a bridge has a set of collectors. When a packet reaches
-//! a `sample` action, the sampler chooses it at random, and copies the first bytes of the frame as it is
-//! there into a bounded ring. A sample that does not fit is counted and dropped; the thread never waits.
-//! Without a sampler the action costs one check.
+//! Each packet thread has a [`RuleSampler`] while a bridge has a set of collectors. When a packet
+//! reaches a `sample` action, the sampler chooses at random whether to sample it. A sample is the
+//! start of the frame, with the changes of earlier actions, in a bounded ring. The sampler counts
+//! and drops a sample if the ring is full; the thread never waits. Without a sampler the action
+//! costs one check.
 
 use std::{fmt, sync::Arc};
 
@@ -16,50 +17,50 @@ use crate::{metrics::Counter, packet::buffer::Packet, sample::SampledPacket};
 /// Capacity of the ring between one thread and the reader of the samples.
 const SAMPLES_MAX: usize = 2048;
 
-/// Bytes of a sampled packet: its headers up to the transport header.
+/// Number of bytes copied of a packet: the headers up to the transport header.
 const HEADER_BYTES: usize = 128;
 
-/// The identity of a set of collectors.
+/// The identity of a set of IPFIX collectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CollectorSetId {
-    /// The bridge that has it.
+    /// The bridge to which the set belongs.
     pub bridge: BridgeId,
-    /// The number that actions name (`collector_set_id`).
+    /// The number by which `sample` actions refer to the set (`collector_set_id`).
     pub number: u32,
 }
 
-/// The endpoint of the packet thread.
+/// Chooses samples; the packet thread's end of the ring.
 pub struct RuleSampler {
-    /// The sets that receive samples. There are few.
+    /// The few sets of collectors that receive samples.
     sets: Vec<CollectorSetId>,
     random: u64,
     samples: Producer<RuleSample>,
     dropped: Arc<Counter>,
 }
 
-/// The endpoint of the reader.
+/// The reader's end of the ring of samples.
 #[derive(Debug)]
 pub struct RuleSampleReceiver {
     samples: Consumer<RuleSample>,
     dropped: Arc<Counter>,
 }
 
-/// A packet that a rule has sampled.
+/// A sample that a rule has requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleSample {
-    /// The request of the rule.
+    /// The rule's request: its `sample` action and its bridge.
     pub request: Arc<SampleRequest>,
-    /// The packet, without tags and output ports.
+    /// The start of the frame; the fields for VLAN tags and output ports are empty.
     pub packet: SampledPacket,
 }
 
-/// The sampler of a packet thread, if there is one.
+/// The [`RuleSampler`] of a packet thread, if any.
 #[derive(Debug)]
 pub(crate) struct RuleSamples(Option<Box<RuleSampler>>);
 
-/// Creates the two endpoints of a sampler for some sets of collectors.
+/// Creates a sampler for `sets` and the receiver of its samples.
 ///
-/// `seed` selects the random choices, and is different for each thread.
+/// `seed` determines the random choices, and differs between threads.
 #[must_use]
 pub fn rule_sampler(sets: Vec<CollectorSetId>, seed: u64) -> (RuleSampler, RuleSampleReceiver) {
     let (samples, received) = RingBuffer::new(SAMPLES_MAX);
@@ -69,15 +70,15 @@ pub fn rule_sampler(sets: Vec<CollectorSetId>, seed: u64) -> (RuleSampler, RuleS
 }
 
 impl RuleSamples {
-    /// No sampler.
+    /// Samples no packet.
     pub(crate) const NONE: Self = Self(None);
 
-    /// Sets the sampler; `None` ends the samples.
+    /// Sets the sampler; with `None`, the thread samples no further packets.
     pub(crate) fn set(&mut self, sampler: Option<Box<RuleSampler>>) {
         self.0 = sampler;
     }
 
-    /// Samples a packet for the `sample` actions of a list, also inside copies.
+    /// Samples a packet for all `sample` actions of a list and of its nested copies.
     pub(crate) fn take(
         &mut self,
         actions: &mut dyn Iterator<Item = &DatapathAction>,
@@ -116,14 +117,14 @@ impl RuleSampler {
 
     /// Returns true with a probability of `probability` / 65535.
     fn is_chosen(&mut self, probability: u16) -> bool {
-        // As in Open vSwitch, the same part of 2^32.
+        // As in Open vSwitch: scales a fraction of 2^16 to the same fraction of 2^32.
         let threshold = u64::from(probability) << 16 | u64::from(probability);
         split_mix(&mut self.random) >> 32 <= threshold
     }
 }
 
 impl RuleSampleReceiver {
-    /// Takes the oldest sample.
+    /// Takes the oldest sample from the ring.
     pub fn pop(&mut self) -> Option<RuleSample> {
         self.samples.pop().ok()
     }
@@ -140,7 +141,7 @@ impl RuleSampleReceiver {
         self.samples.is_empty()
     }
 
-    /// Returns whether the ring is empty, and the thread has another sampler or none.
+    /// Returns whether the ring is empty and the thread no longer uses its sampler.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.samples.is_abandoned() && self.is_empty()
@@ -169,7 +170,7 @@ mod tests {
         let mut count =
             |probability| (0..65_535).filter(|_| sampler.is_chosen(probability)).count();
         assert_eq!(count(65_535), 65_535);
-        // Standard deviations of about 64 and 128.
+        // The standard deviations are about 64 and 128.
         assert!((3_600..4_600).contains(&count(4_096)));
         assert!((31_500..34_000).contains(&count(32_768)));
         assert!(count(1) < 12);

@@ -1,12 +1,12 @@
-//! Packet sampling: one random packet in N of a bridge, for a collector.
+//! Packet sampling for sFlow and IPFIX collectors: one random packet in N of a bridge.
 //!
-//! Each packet thread has a [`PacketSampler`] for each bridge and protocol that samples. It counts the packets that
-//! the bridge receives, and copies the first bytes of each sampled one into a bounded ring. A sample
-//! that does not fit is counted and dropped; the thread never waits. Without a sampler a burst costs
-//! one check of an empty list.
+//! Each packet thread has a [`PacketSampler`] for each bridge and protocol with sampling. The
+//! sampler counts the packets that the bridge receives, and copies the first bytes of each sampled
+//! packet into a bounded ring. The sampler counts and drops a sample if the ring is full; the
+//! thread never waits. Without a sampler a burst costs one check of an empty list.
 //!
-//! The number of packets between two samples is random, and N - 1 on average. A constant number would
-//! fall in step with traffic that repeats ("sFlow Version 5", 4.2.2).
+//! The number of packets between two samples is random, and N - 1 on average. A constant number
+//! would synchronize with periodic traffic ("sFlow Version 5", 4.2.2).
 
 use std::{fmt, num::NonZeroU32, sync::Arc};
 
@@ -44,19 +44,19 @@ pub struct SamplerConfig {
     pub seed: u64,
 }
 
-/// The endpoint of the packet thread.
+/// Chooses samples of one bridge; the packet thread's end of the ring.
 pub struct PacketSampler {
     bridge: BridgeId,
     rate: NonZeroU32,
     header_length: usize,
-    /// Packets until the next sampled one.
+    /// Number of packets before the next sampled packet.
     until_next: u64,
     random: u64,
     packets: Producer<SampledPacket>,
     counters: Arc<SamplerCounters>,
 }
 
-/// The endpoint of the reader.
+/// The reader's end of the ring of samples.
 #[derive(Debug)]
 pub struct SampleReceiver {
     packets: Consumer<SampledPacket>,
@@ -66,9 +66,9 @@ pub struct SampleReceiver {
 /// The counters of a sampler.
 #[derive(Debug, Default)]
 struct SamplerCounters {
-    /// Packets that could have been sampled.
+    /// Number of packets from which the sampler chose: the sample pool of sFlow.
     pool: Counter,
-    /// Samples that did not fit the ring.
+    /// Number of samples dropped because the ring was full.
     dropped: Counter,
 }
 
@@ -94,7 +94,7 @@ pub struct SampledPacket {
 /// The ports that a sampled packet is sent to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SampledEgress {
-    /// Not known: a second lookup decides it, or no translation was left.
+    /// Unknown: a lookup after recirculation decides, or no translation existed.
     Unknown,
     /// No port, and no controller: the packet is dropped.
     Dropped,
@@ -102,18 +102,18 @@ pub enum SampledEgress {
     Controller,
     /// One port.
     Port(DatapathPort),
-    /// Several ports, by their number.
+    /// Several ports; the value is their number.
     Ports(u32),
 }
 
-/// The output ports of a sampled packet, and its tag there.
+/// The output ports of a sampled packet, and its VLAN tag at the first port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SampledFate {
     pub(crate) egress: SampledEgress,
     pub(crate) vlan_out: Option<u16>,
 }
 
-/// Creates the two endpoints of a sampler.
+/// Creates a sampler and the receiver of its samples.
 #[must_use]
 pub fn packet_sampler(config: SamplerConfig) -> (PacketSampler, SampleReceiver) {
     let (packets, received) = RingBuffer::new(SAMPLES_MAX);
@@ -136,15 +136,15 @@ impl PacketSampler {
         self.bridge
     }
 
-    /// Counts the packets of a burst, which all could be sampled.
+    /// Adds the packets of a burst to the sample pool.
     pub(crate) fn count(&self, packets: usize) {
         self.counters.pool.add(packets as u64);
     }
 
-    /// Returns the next sampled position of a burst, `from` or later.
+    /// Returns the index in a burst of the next sampled packet, `from` or later.
     ///
     /// The burst has `count` packets.
-    /// Call it with the position after the last result, until it returns `None`.
+    /// Call this function with the index after the last result until it returns `None`.
     pub(crate) fn next_position(&mut self, from: usize, count: usize) -> Option<usize> {
         let left = count.saturating_sub(from) as u64;
         if left <= self.until_next {
@@ -157,7 +157,7 @@ impl PacketSampler {
         Some(position)
     }
 
-    /// Returns whether there is room for a sample. Otherwise it counts as dropped.
+    /// Returns whether the ring has room for a sample; else counts a dropped sample.
     pub(crate) fn has_room(&self) -> bool {
         let has_room = !self.packets.is_full();
         if !has_room {
@@ -180,14 +180,14 @@ impl PacketSampler {
 
     /// Returns a random number of packets to skip.
     ///
-    /// It is at most 2N - 2, and N - 1 on average.
+    /// The number is at most 2N - 2, and N - 1 on average.
     fn gap(&mut self) -> u64 {
         split_mix(&mut self.random) % (2 * u64::from(self.rate.get()) - 1)
     }
 }
 
 impl SampleReceiver {
-    /// Takes the oldest sample.
+    /// Takes the oldest sample from the ring.
     pub fn pop(&mut self) -> Option<SampledPacket> {
         self.packets.pop().ok()
     }
@@ -204,15 +204,15 @@ impl SampleReceiver {
         self.packets.is_empty()
     }
 
-    /// Returns the number of packets that could have been sampled.
+    /// Returns the number of packets from which the sampler chose (sample pool).
     ///
-    /// It contains the packets of all samples that [`Self::pop`] has returned.
+    /// The number includes the packets of all samples that [`Self::pop`] has returned.
     #[must_use]
     pub fn pool(&self) -> u64 {
         self.counters.pool.get()
     }
 
-    /// Returns the number of samples that did not fit the ring.
+    /// Returns the number of samples dropped because the ring was full.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.counters.dropped.get()
@@ -220,7 +220,7 @@ impl SampleReceiver {
 }
 
 impl SampledPacket {
-    /// Returns the first bytes of a packet, without tags and output ports.
+    /// Returns the first bytes of a packet; VLAN tags and output ports are not set.
     ///
     /// `header_length` is at most [`SAMPLE_HEADER_MAX`].
     pub(crate) fn of(packet: &Packet, header_length: usize) -> Self {
@@ -280,7 +280,7 @@ mod tests {
         packet_sampler(SamplerConfig { bridge, rate, header_length: 60, seed })
     }
 
-    /// Returns the sampled positions in the sequence of all packets of some bursts.
+    /// Returns the positions of the sampled packets in the sequence of all bursts.
     fn sampled(sampler: &mut PacketSampler, bursts: &[usize]) -> Vec<usize> {
         let (mut positions, mut before) = (Vec::new(), 0);
         for count in bursts {
@@ -296,7 +296,7 @@ mod tests {
     }
 
     proptest! {
-        /// The division into bursts changes no choice, and gaps have a bound.
+        /// The choice of packets is independent of burst sizes, and gaps are bounded.
         #[test]
         fn choices_do_not_depend_on_bursts(
             rate in 1..100_u32,
@@ -320,7 +320,7 @@ mod tests {
     fn one_packet_in_n_is_sampled() {
         let (mut sampler, _) = sampler(64, 7);
         let positions = sampled(&mut sampler, &vec![BURST; 20_000]);
-        // 10,000 on average, with a standard deviation of about 58.
+        // The mean is 10,000, with a standard deviation of about 58.
         assert!((9_500..10_500).contains(&positions.len()), "{}", positions.len());
         let places: BTreeSet<usize> = positions.iter().map(|position| position % BURST).collect();
         assert_eq!(places.len(), BURST, "one flow at each place of a burst");

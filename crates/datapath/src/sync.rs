@@ -1,7 +1,8 @@
 //! Atomics and locks of the protocols between threads.
 //!
-//! Under `--cfg loom` they are those of the model checker, so loom checks the code that runs. Counters
-//! are no part of a protocol: [`crate::metrics`] always uses the atomics of `std`.
+//! Under `--cfg loom` these types come from the model checker loom, which then checks the code that
+//! runs in production. Counters are no part of a protocol: [`crate::metrics`] always uses the
+//! atomics of `std`.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{

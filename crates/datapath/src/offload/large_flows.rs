@@ -32,7 +32,7 @@ pub(super) struct LargeFlows {
 /// A large entry has at least this multiple of the mean number of hits.
 const LARGE_FACTOR: u64 = 4;
 
-/// Time for which an entry stays large after its rate has fallen.
+/// Time for which an entry stays large after its rate became smaller.
 const LARGE_TIME: Duration = Duration::from_secs(10);
 
 /// Least duration of a reading from which rates are computed.

@@ -1,7 +1,7 @@
 //! A memif port: a memory interface to VPP, DPDK or another program of this host.
 //!
-//! The crate `shunt-memif` has the protocol and the rings. Memif has no offloads, so a packet is completed in
-//! software before it is sent.
+//! The crate `shunt-memif` implements the protocol and the rings. Memif has no offloads, so
+//! checksums and segments of a packet are completed in software before it is sent.
 
 use std::{
     os::fd::BorrowedFd,
@@ -90,7 +90,7 @@ impl MemifSink for TakenFrames<'_> {
     }
 }
 
-/// The ring to the peer for the packets of one thread.
+/// The ring for the packets that one packet thread sends to the peer.
 impl SharedOutput for MemifSender {
     fn capabilities_for(&self, _packet: &Packet) -> Capabilities {
         MemifOptions::CAPABILITIES

@@ -1,8 +1,9 @@
-//! A port of shared memory: what vhost-user and memif ports have in common.
+//! The code that vhost-user and memif ports share: a port of shared memory.
 //!
-//! Packet threads copy frames from and to memory that this process shares with another one. The crates
-//! `shunt-vhost-user` and `shunt-memif` have the protocols and the rings; here are the packets. A peer often
-//! has fewer rings than there are packet threads, so threads share them (`shared_output.rs`).
+//! Packet threads copy frames from and to memory that this process shares with another process, the
+//! peer. The crates `shunt-vhost-user` and `shunt-memif` implement the protocols and the rings;
+//! this module converts frames to packets. A peer often has fewer rings than there are packet
+//! threads, so threads share rings (`shared_output.rs`).
 
 use std::{
     fmt,
@@ -30,18 +31,18 @@ use crate::{
 
 /// A protocol by which two processes share memory, with the settings of one port.
 pub trait SharedMemoryProtocol: fmt::Debug + Send {
-    /// The side of this process, which runs until it is dropped.
+    /// This process's side of the connection, which runs until it is dropped.
     type Interface: fmt::Debug + Send;
 
     /// The capabilities of all ports of the protocol.
     const CAPABILITIES: Capabilities;
 
-    /// Returns the socket of the port.
+    /// Returns the path of the Unix socket of the port.
     fn socket(&self) -> &Path;
 
-    /// Starts this side; returns it with the queues of each packet thread.
+    /// Starts the interface; returns it with the queues of `threads` packet threads.
     ///
-    /// Queues count in `lost` the packets that they took, and that the peer did not get.
+    /// Transmit queues count in `lost` the packets that they took and the peer did not get.
     ///
     /// # Errors
     ///
@@ -55,9 +56,8 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
     /// Returns the reason why the link is down; `None` while it is up.
     fn down_reason(interface: &Self::Interface) -> Option<String>;
 
-    /// Waits until the link is up or down; returns whether it is.
-    ///
-    /// The wait ends after `timeout`.
+    /// Waits for at most `timeout` until the link is up (or down, if `is_up` is false).
+    /// Returns whether the link reached that state.
     fn wait_for_link(interface: &Self::Interface, is_up: bool, timeout: Duration) -> bool;
 }
 
@@ -66,9 +66,9 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
 pub struct SharedMemoryPort<P: SharedMemoryProtocol> {
     protocol: P,
     mac: [u8; 6],
-    /// Runs from [`Port::split`] on.
+    /// The connection; `None` before [`Port::split`].
     interface: Option<P::Interface>,
-    /// Packets that were taken, and that the peer did not get.
+    /// Number of packets that transmit queues took and the peer did not get.
     lost: Arc<AtomicU64>,
 }
 
@@ -78,9 +78,10 @@ impl<P: SharedMemoryProtocol> SharedMemoryPort<P> {
         Self { protocol, mac: local_mac(seed), interface: None, lost: Arc::default() }
     }
 
-    /// Waits until the link is up or down; returns whether it is.
+    /// Waits for at most `timeout` until the link is up (or down, if `is_up` is false).
+    /// Returns whether the link reached that state.
     ///
-    /// The wait ends after `timeout`. A port without queues is down.
+    /// A port without queues is down.
     pub fn wait_for_link(&self, is_up: bool, timeout: Duration) -> bool {
         match &self.interface {
             Some(interface) => P::wait_for_link(interface, is_up, timeout),
@@ -121,18 +122,18 @@ impl<P: SharedMemoryProtocol> Port for SharedMemoryPort<P> {
     }
 }
 
-/// The end of a protocol from which one thread takes frames.
+/// The rings from which one packet thread takes the frames of a peer.
 pub(super) trait SharedFrameSource: Send {
     /// Takes at most [`BURST`](crate::packet::buffer::BURST) frames; never waits.
     fn take_frames(&mut self, frames: &mut TakenFrames<'_>) -> PolledFrames;
 
-    /// Returns a descriptor that is readable while frames may wait.
+    /// Returns a file descriptor that is readable while frames may wait.
     ///
-    /// It is reliable after a poll that found all frames.
+    /// The descriptor is reliable after a poll that took all frames.
     fn descriptor(&self) -> BorrowedFd<'_>;
 }
 
-/// Returns the queues of one thread.
+/// Returns the receive and the transmit queue of one packet thread.
 pub(super) fn thread_queues(
     source: impl SharedFrameSource + 'static,
     output: impl SharedOutput + 'static,
@@ -142,7 +143,7 @@ pub(super) fn thread_queues(
     Queues { rx: Some(Box::new(SharedMemoryRx(source))), tx: Box::new(tx) }
 }
 
-/// The receive queue of one thread.
+/// The receive queue of one packet thread.
 struct SharedMemoryRx<S>(S);
 
 impl<S: SharedFrameSource> RxQueue for SharedMemoryRx<S> {
@@ -152,7 +153,7 @@ impl<S: SharedFrameSource> RxQueue for SharedMemoryRx<S> {
         let polled = self.0.take_frames(&mut taken);
         let TakenFrames { burst, mut report, .. } = taken;
         let known = burst.len() - before + report.refused as usize;
-        // Frames without a byte or a header, and those of a queue that the peer has disabled.
+        // Also refused: empty frames, frames without a header, and frames of a disabled queue.
         for _ in known..polled.frames {
             report.refuse(RxLoss::Refused);
         }
@@ -166,17 +167,17 @@ impl<S: SharedFrameSource> RxQueue for SharedMemoryRx<S> {
     }
 }
 
-/// Frames of the peer that become packets of a burst.
+/// Converts the frames of a peer to packets of a burst.
 pub(super) struct TakenFrames<'a> {
     pool: &'a mut Pool,
     burst: &'a mut Vec<Packet>,
     report: RxReport,
-    /// The packet of the last buffer.
+    /// The packet with the buffer that [`Self::packet_buffer`] returned last.
     packet: Option<Packet>,
 }
 
 impl TakenFrames<'_> {
-    /// Returns the memory of a packet for a frame; `None` if the frame is refused.
+    /// Returns memory for a frame of `length` bytes; `None` if the frame is refused.
     pub(super) fn packet_buffer(&mut self, length: usize) -> Option<&mut [u8]> {
         self.packet = self.pool.take(length, DatapathPort::default());
         if self.packet.is_none() {
@@ -185,7 +186,7 @@ impl TakenFrames<'_> {
         self.packet.as_mut().map(Packet::frame_mut)
     }
 
-    /// Takes the packet of the last buffer, which has its frame.
+    /// Takes the packet of the last [`Self::packet_buffer`], which now has its frame.
     pub(super) fn filled_packet(&mut self) -> Option<Packet> {
         self.packet.take()
     }

@@ -21,37 +21,37 @@ use crate::packet::{
     virtio::finish,
 };
 
-/// An output for packets, which several threads may share.
+/// A queue of a device or guest, which several packet threads may share.
 pub(super) trait SharedOutput: Send {
     /// Reads the current offloads of the output.
     fn refresh(&mut self) {}
 
-    /// Returns the offloads that the output has for a packet.
+    /// Returns the offloads that the output can apply to `packet`.
     fn capabilities_for(&self, packet: &Packet) -> Capabilities;
 
-    /// Sends packets from the front on; never blocks.
+    /// Sends packets, first to last, as far as the output takes them; never blocks.
     fn send<'a>(&mut self, packets: impl ExactSizeIterator<Item = &'a Packet>) -> SentFrames;
 }
 
-/// The transmit queue of one thread.
+/// The transmit queue of one packet thread.
 pub(super) struct SharedTx<O> {
     output: O,
     end: TxEnd,
     /// Copies of packets that wait for the output, the oldest first.
     backlog: VecDeque<Packet>,
-    /// The packets made in software of the oldest waiting packet, which was refused.
+    /// The packets that software made of the oldest waiting packet, which was refused.
     ///
-    /// These packets are sent before the backlog, and count as one packet of it.
+    /// The queue sends these packets before the backlog. They count as one packet of the backlog.
     completed: VecDeque<Packet>,
-    /// The pool of the buffers of the copies.
+    /// The buffer pool of the copies.
     pool: Pool,
-    /// The packets made in software of a packet that the output does not take.
+    /// Scratch: the packets that software makes of a packet that the output refuses.
     made: Vec<Packet>,
-    /// Number of packets that were taken and that the output did not get.
+    /// Number of packets that transmit queues took and the output did not get.
     lost: Arc<AtomicU64>,
 }
 
-/// Maximum number of packets that wait while another thread uses the output.
+/// Maximum number of packets in the backlog while another thread uses the output.
 const BACKLOG_MAX: usize = 256;
 
 impl<O: SharedOutput> SharedTx<O> {
@@ -64,7 +64,7 @@ impl<O: SharedOutput> SharedTx<O> {
 
     /// Sends packets that need no work in software; returns the number taken.
     ///
-    /// The result is an error if no further packet can be sent.
+    /// The result is an error if the output takes no further packet.
     fn send_run(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
         if self.waiting() > 0 {
             // Packets must not overtake the waiting packets.
@@ -79,9 +79,9 @@ impl<O: SharedOutput> SharedTx<O> {
         }
     }
 
-    /// Copies packets to the backlog; returns the number of those that found room.
+    /// Copies packets to the backlog; returns the number of packets copied.
     ///
-    /// The result is an error if not all did.
+    /// The result is an error if the backlog or the pool has no room for all packets.
     fn keep(&mut self, packets: &[Packet]) -> (usize, Result<(), TxEnd>) {
         for (kept, packet) in packets.iter().enumerate() {
             if self.backlog.len() + usize::from(!self.completed.is_empty()) >= BACKLOG_MAX {
@@ -95,7 +95,7 @@ impl<O: SharedOutput> SharedTx<O> {
         (packets.len(), Ok(()))
     }
 
-    /// Completes in software the work beyond these capabilities, and sends the result.
+    /// Does the work that the output lacks (`has`) in software, and sends the packets.
     fn send_completed(&mut self, packet: &Packet, has: Capabilities) -> Result<(), TxEnd> {
         let copy = self.pool.copy(packet, None).ok_or(TxEnd::Crowded)?;
         let completed = finish(copy, &has, &mut self.pool, &mut self.made);
@@ -109,7 +109,7 @@ impl<O: SharedOutput> SharedTx<O> {
         result
     }
 
-    /// Sends the packets that wait, as far as the output is free.
+    /// Sends the waiting packets until another thread uses the output.
     fn send_waiting(&mut self) {
         while self.waiting() > 0 {
             let oldest = match self.completed.is_empty() {
@@ -124,16 +124,16 @@ impl<O: SharedOutput> SharedTx<O> {
                 SendEnd::Busy => return,
                 SendEnd::All => {}
                 SendEnd::Refused if self.complete_first() => {}
-                // An output that takes no more, or that has changed, never gets them.
+                // The packet is complete already, so the output would refuse it again.
                 SendEnd::Refused => self.lose(1),
                 SendEnd::Full => self.lose(self.waiting()),
             }
         }
     }
 
-    /// Completes the first packet of the backlog in software.
+    /// Computes the checksums and segments of the first packet of the backlog.
     ///
-    /// Returns false if the first packet that waits needs no work.
+    /// Returns false if the first waiting packet is already complete.
     fn complete_first(&mut self) -> bool {
         if !self.completed.is_empty() {
             return false;
@@ -143,7 +143,7 @@ impl<O: SharedOutput> SharedTx<O> {
         };
         match finish(first, &Capabilities::WIRE, &mut self.pool, &mut self.made) {
             Ok(()) => self.completed.extend(self.made.drain(..)),
-            // The packet is back in the pool.
+            // `finish` has returned the buffer to the pool.
             Err(_) => {
                 self.lost.fetch_add(1, Relaxed);
             }
@@ -151,7 +151,7 @@ impl<O: SharedOutput> SharedTx<O> {
         true
     }
 
-    /// Drops at most `count` packets that wait, oldest first, and counts them as lost.
+    /// Drops at most `count` waiting packets, oldest first, and counts them as lost.
     fn lose(&mut self, count: usize) {
         let count = count.min(self.waiting());
         let oldest = self.completed.drain(..count.min(self.completed.len()));
@@ -162,14 +162,14 @@ impl<O: SharedOutput> SharedTx<O> {
 }
 
 impl<O> SharedTx<O> {
-    /// Returns the number of packets that wait.
+    /// Returns the number of waiting packets.
     fn waiting(&self) -> usize {
         self.completed.len() + self.backlog.len()
     }
 }
 
 impl<O> Drop for SharedTx<O> {
-    /// Counts the packets that still wait.
+    /// Counts the packets that still wait as lost.
     fn drop(&mut self) {
         self.lost.fetch_add(self.waiting() as u64, Relaxed);
     }
@@ -190,7 +190,8 @@ impl<O: SharedOutput> TxQueue for SharedTx<O> {
                 let result = self.send_completed(first, self.output.capabilities_for(first));
                 (usize::from(result.is_ok()), result)
             };
-            // A driver may refuse work that its device announces, such as headers that are too long.
+            // A driver may refuse a packet in spite of the announced offload, for example for long
+            // headers.
             if let (Err(TxEnd::Refused), Some(refused)) = (&result, rest.get(count))
                 && run > 0
                 && needs_work(refused)
@@ -225,7 +226,7 @@ const fn needs_work(packet: &Packet) -> bool {
     packet.virtio.needs_checksum || packet.virtio.is_segmented()
 }
 
-/// Returns whether an output takes a packet as it is.
+/// Returns whether an output has all offloads that a packet needs.
 fn takes(output: &impl SharedOutput, packet: &Packet) -> bool {
     if !needs_work(packet) {
         return true;

@@ -30,49 +30,49 @@ pub enum PortSpec {
         /// Number of times that `rx` is replayed.
         repeat: Repeat,
     },
-    /// A network device of the host, by a packet socket.
+    /// A network device of the host, through packet sockets.
     AfPacket {
-        /// Its name.
+        /// The name of the device.
         device: String,
-        /// The MTU to set, in bytes; `None`: the one that it has.
+        /// The MTU to set, in bytes; `None` keeps the MTU of the device.
         mtu: Option<u32>,
         /// Number of slots of the receive ring of each packet thread.
         ///
         /// `None`: 1 MiB of short slots, or 16 MiB of long ones.
         rx_slots: Option<u32>,
     },
-    /// A network device of the host, by AF_XDP sockets.
+    /// A network device of the host, through AF_XDP sockets.
     AfXdp {
-        /// Its name.
+        /// The name of the device.
         device: String,
-        /// The MTU to set, in bytes; `None`: the one that it has.
+        /// The MTU to set, in bytes; `None` keeps the MTU of the device.
         mtu: Option<u32>,
-        /// How frames get from the device to the port.
+        /// The way frames take from the device to the port: driver or network stack.
         mode: XdpMode,
     },
     /// A TAP device, created if it does not exist.
     Tap {
-        /// Its name.
+        /// The name of the device.
         device: String,
-        /// Its address, MTU and life time.
+        /// The MAC address, the MTU and the life time of the device.
         settings: TapSettings,
     },
-    /// The network card of a virtual machine, by a vhost-user socket.
+    /// The network card of a virtual machine, through a vhost-user socket.
     VhostUser {
         /// The path of the socket.
         path: PathBuf,
-        /// The side that listens at the path.
+        /// The process that listens at the path: the daemon or the hypervisor.
         mode: SocketMode,
     },
-    /// A memory interface to another program.
+    /// A memory interface (memif) to another program.
     Memif(MemifOptions),
     /// A device of DPDK.
     Dpdk {
-        /// The devargs: its name, and the arguments of its driver.
+        /// The devargs: the name of the device, and the arguments of its driver.
         devargs: String,
         /// Number of receive queues; `None`: one for each packet thread.
         rx_queues: Option<u16>,
-        /// The MTU to set, in bytes; `None`: the one that it has.
+        /// The MTU to set, in bytes; `None` keeps the MTU of the device.
         mtu: Option<u32>,
     },
 }
@@ -85,29 +85,29 @@ pub enum PortSpec {
     serde(rename_all = "snake_case")
 )]
 pub enum Repeat {
-    /// Once; the queue then reports that it is exhausted.
+    /// Replays the file once; the receive queue then reports that it is exhausted.
     #[default]
     Once,
-    /// Without end.
+    /// Replays the file until the port closes.
     Endless,
 }
 
 /// Opens a port.
 ///
 /// `seed` differs between the ports of a daemon. Ports without a device derive their MAC address
-/// from it.
+/// from `seed`.
 ///
 /// # Errors
 ///
-/// If the device or file cannot be opened. The error names the action that solves the problem.
+/// If the device or file cannot be opened. The error names the solution.
 pub fn open(spec: &PortSpec, seed: u64) -> Result<Box<dyn Port>, PortError> {
     open_inheriting(spec, seed, &EalOptions::default(), Vec::new())
 }
 
 /// Opens a port with the queues that an earlier process stored.
 ///
-/// Descriptors that the port cannot use are closed. DPDK starts with the options `dpdk` before the first port
-/// of its own.
+/// Descriptors that the port cannot use are closed. DPDK starts, with the options `dpdk`, when the
+/// first DPDK port opens.
 ///
 /// # Errors
 ///

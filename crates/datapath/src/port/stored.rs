@@ -1,13 +1,14 @@
-//! Descriptors of ports that outlive the process.
+//! The store for file descriptors of ports that outlive the process.
 //!
 //! A service manager such as systemd keeps descriptors of a daemon that restarts
-//! (`sd_pid_notify_with_fds(3)`, `FDSTORE=1`). While it holds the queues of a port, the device keeps
-//! its carrier and its addresses, and the system queues the packets that arrive. The next process
-//! takes the queues, and forwards these packets.
+//! (`sd_pid_notify_with_fds(3)`, `FDSTORE=1`). While the service manager holds the queues of a
+//! port, the device keeps its carrier and its addresses, and the kernel queues the packets that
+//! arrive. The next process takes the queues, and forwards these packets.
 //!
-//! A descriptor has a name, which starts with that of its port ([`PortSpec::store_prefix`]). The name
-//! of a queue has its number and its layout. A port takes a descriptor only if the descriptor is what
-//! its name says. It refuses others, and opens these queues as in a first start.
+//! The name of a descriptor starts with the prefix of its port ([`PortSpec::store_prefix`]). The
+//! name of a queue contains its number and its layout. A port takes a descriptor only if it is a
+//! queue of that device and layout. A port refuses other descriptors, and opens new queues in their
+//! place.
 
 use std::{
     fmt::Debug,
@@ -19,16 +20,16 @@ use tracing::warn;
 
 use super::PortSpec;
 
-/// A descriptor of a port, for a process that starts later.
+/// A file descriptor of a port, for a process that starts later.
 #[derive(Debug)]
 pub struct StoredDescriptor {
     /// Name of the descriptor: printable ASCII without colon.
     pub name: String,
-    /// The descriptor.
+    /// The file descriptor.
     pub fd: OwnedFd,
-    /// Set if an earlier process has stored the descriptor under this name.
+    /// True if an earlier process has stored the descriptor under this name.
     ///
-    /// It is in the store already.
+    /// The descriptor is then in the store already.
     pub is_inherited: bool,
 }
 
@@ -39,12 +40,13 @@ pub trait DescriptorStore: Debug + Send + Sync {
     /// Returns whether stored descriptors outlive the process.
     fn is_active(&self) -> bool;
 
-    /// Takes the descriptors that an earlier process has stored with this prefix.
+    /// Takes the descriptors of an earlier process with names that have this prefix.
     ///
-    /// Each can be taken once. They stay in the store until [`Self::keep`] or [`Self::discard`].
+    /// A descriptor can be taken once. It stays in the store until [`Self::keep`] or
+    /// [`Self::discard`].
     fn take(&self, prefix: &str) -> Vec<StoredDescriptor>;
 
-    /// Stores descriptors, and removes the others with this prefix from the store.
+    /// Stores descriptors, and removes other descriptors with this prefix.
     fn keep(&self, prefix: &str, descriptors: Vec<StoredDescriptor>);
 
     /// Removes the descriptors with this prefix from the store.
@@ -53,7 +55,7 @@ pub trait DescriptorStore: Debug + Send + Sync {
     }
 }
 
-/// No store: descriptors end with the process.
+/// A store that keeps nothing: descriptors end with the process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDescriptorStore;
 
@@ -70,11 +72,11 @@ impl DescriptorStore for NoDescriptorStore {
 }
 
 impl PortSpec {
-    /// Returns the prefix of the names of its descriptors.
+    /// Returns the prefix of the names of the port's descriptors in the store.
     ///
-    /// `None` if they cannot be stored: the XDP program of an AF_XDP port and its frames belong to one
-    /// process. A hypervisor, and the peer of a memif port, send their descriptors again. A device of DPDK
-    /// has no descriptors.
+    /// `None` for ports without stored descriptors. The XDP program and the frames of an AF_XDP
+    /// port belong to one process. A hypervisor, and the peer of a memif port, send their
+    /// descriptors again. A device of DPDK has no descriptors.
     #[must_use]
     pub fn store_prefix(&self) -> Option<String> {
         match self {
@@ -90,7 +92,7 @@ impl PortSpec {
     }
 }
 
-/// A reason why a port does not use an inherited descriptor.
+/// The reason why a port does not use a descriptor of an earlier process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum RefusedDescriptor {
     #[error("it is not {0}")]
@@ -105,7 +107,7 @@ pub(super) enum RefusedDescriptor {
 
 /// Returns the descriptors that pass a check, in the order of their names.
 ///
-/// Logs the others.
+/// Logs each descriptor that does not pass, with the reason.
 pub(super) fn accepted(
     device: &str,
     mut inherited: Vec<StoredDescriptor>,
@@ -125,10 +127,10 @@ pub(super) fn accepted(
     inherited
 }
 
-/// Returns a copy of a descriptor to store; `None` if the system refuses one.
+/// Returns a copy of a descriptor to store; `None` if the kernel refuses a copy.
 ///
-/// A queue that was stored under another name is stored again: its number changes when a queue before
-/// it is refused.
+/// A queue that an earlier process stored under another name must be stored again: the number in
+/// the name changes when the port refuses a queue with a smaller number.
 pub(super) fn copy(
     name: String,
     fd: &impl AsFd,

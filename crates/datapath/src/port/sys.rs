@@ -1,7 +1,7 @@
-//! System calls that no safe wrapper covers: devices, TAPs, packet sockets, and sends in batches.
+//! System calls for devices, TAPs and packet sockets that no safe wrapper covers.
 //!
 //! Every function here is safe to call: it owns the memory that the kernel writes to, and passes
-//! its length.
+//! the length of this memory.
 //!
 //! Source: netdevice(7), packet(7), Linux `Documentation/networking/tuntap.rst`.
 #![expect(unsafe_code, reason = "system calls that neither std nor nix wraps")]
@@ -56,7 +56,7 @@ pub(super) fn checked(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Sends a request that reads and writes an `ifreq`.
+/// Makes the `ioctl` system call of a request that reads and writes an `ifreq`.
 pub(super) fn device_request(
     fd: BorrowedFd<'_>,
     code: libc::Ioctl,
@@ -129,7 +129,7 @@ pub(super) fn mtu(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu }.unsigned_abs())
 }
 
-/// Lets a TAP outlive its last queue, or not.
+/// Sets whether a TAP device outlives its last queue.
 pub(super) fn set_tun_persistent(fd: BorrowedFd<'_>, stays: bool) -> io::Result<()> {
     let stays = libc::c_ulong::from(stays);
     // SAFETY: the request takes its argument by value.
@@ -137,7 +137,7 @@ pub(super) fn set_tun_persistent(fd: BorrowedFd<'_>, stays: bool) -> io::Result<
     checked(result).map(drop)
 }
 
-/// Converts flags to the kernel's `short`.
+/// Converts flags to the type `short` of the kernel.
 fn short(flags: c_int) -> c_short {
     #[expect(clippy::cast_possible_truncation, reason = "the upper half is never set")]
     {
@@ -145,14 +145,14 @@ fn short(flags: c_int) -> c_short {
     }
 }
 
-/// Makes an open `/dev/net/tun` a queue of `device`, which is created if needed.
+/// Makes an open `/dev/net/tun` a queue of `device`; creates a missing device.
 pub(super) fn attach_tun(fd: BorrowedFd<'_>, device: &DeviceName, flags: c_int) -> io::Result<()> {
     let mut request = device.request();
     request.ifr_ifru.ifru_flags = short(flags);
     device_request(fd, libc::TUNSETIFF, &mut request)
 }
 
-/// Returns the device and the flags (`IFF_TAP` ..) of a queue of a TUN or TAP.
+/// Returns the device name and the flags (`IFF_TAP` ..) of a queue of a TUN or TAP.
 pub(super) fn tun_of_queue(fd: BorrowedFd<'_>) -> io::Result<(String, c_int)> {
     // SAFETY: all fields are integers, or a pointer that is not followed: zero is a value of each.
     let mut request: libc::ifreq = unsafe { zeroed() };
@@ -164,13 +164,13 @@ pub(super) fn tun_of_queue(fd: BorrowedFd<'_>) -> io::Result<(String, c_int)> {
     Ok((String::from_utf8_lossy(&name).into_owned(), c_int::from(flags) & 0xffff))
 }
 
-/// Returns the network namespace of the device of a queue of a TUN or TAP.
+/// Returns the network namespace of the TUN or TAP device that a queue belongs to.
 ///
-/// Needs `CAP_NET_ADMIN` there.
+/// Needs `CAP_NET_ADMIN` in that namespace.
 pub(super) fn namespace_of_tun(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: the request passes no memory.
     let namespace = checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETDEVNETNS) })?;
-    // SAFETY: the kernel has made this descriptor for the request, so nothing else owns it.
+    // SAFETY: the kernel created this descriptor for the request, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(namespace) })
 }
 
@@ -185,7 +185,7 @@ pub(super) fn namespace_of_socket(fd: BorrowedFd<'_>) -> io::Result<u64> {
     checked(result).map(|_| value)
 }
 
-/// From Linux `include/uapi/asm-generic/socket.h`.
+/// The socket option for the network namespace (Linux `asm-generic/socket.h`).
 const SO_NETNS_COOKIE: c_int = 71;
 
 /// Returns an option of `SOL_SOCKET` with an integer value.
@@ -193,7 +193,7 @@ pub(super) fn socket_option(fd: BorrowedFd<'_>, option: c_int) -> io::Result<c_i
     integer_option(fd, libc::SOL_SOCKET, option)
 }
 
-/// Sets the length of the virtio header before each frame of a TAP.
+/// Sets the length of the virtio header that precedes each frame of a TAP.
 pub(super) fn set_tun_header(fd: BorrowedFd<'_>, length: c_int) -> io::Result<()> {
     // SAFETY: the request reads one int, which is borrowed for the call.
     let result =
@@ -209,7 +209,7 @@ pub(super) fn set_tun_offload(fd: BorrowedFd<'_>, offloads: c_uint) -> io::Resul
     checked(result).map(drop)
 }
 
-/// Sets an option of a socket to a value of the type that the option has.
+/// Sets a socket option; `T` must be the type that the kernel expects.
 pub(super) fn set_option<T: Copy>(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -224,7 +224,7 @@ pub(super) fn set_option<T: Copy>(
     checked(result).map(drop)
 }
 
-/// Sets an option of a socket to a program of classic BPF.
+/// Sets a socket option that takes a classic BPF program.
 pub(super) fn set_program(
     fd: BorrowedFd<'_>,
     level: c_int,
@@ -253,7 +253,7 @@ fn integer_option(fd: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result
 
 /// Returns the number of packets that a packet socket dropped since the last call.
 pub(super) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    // Packets counted, packets dropped: `struct tpacket_stats`.
+    // The fields of `struct tpacket_stats`: received packets and dropped packets.
     let (mut counts, mut length) = ([0u32; 2], length_of::<[u32; 2]>());
     let target = ptr::from_mut(&mut counts).cast();
     let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
@@ -265,7 +265,7 @@ pub(super) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
 
 /// Takes the next frame of the receive queue of a packet socket.
 ///
-/// A longer frame is cut off. Returns the bytes that were read; never blocks.
+/// A frame longer than the buffers is cut off. Returns the number of bytes read; never blocks.
 pub(super) fn receive_queued(
     fd: BorrowedFd<'_>,
     virtio_header: &mut [u8; VirtioHeader::ENCODED],
@@ -278,19 +278,19 @@ pub(super) fn receive_queued(
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = parts.as_mut_ptr();
     message.msg_iovlen = parts.len();
-    // SAFETY: the kernel writes to the two parts, which are borrowed for the call, at most their
-    // lengths.
+    // SAFETY: the kernel writes only to the two buffers, which are borrowed for the call, and not
+    // beyond their lengths.
     let read =
         unsafe { libc::recvmsg(fd.as_raw_fd(), ptr::from_mut(&mut message), libc::MSG_DONTWAIT) };
     usize::try_from(read).map_err(|_| io::Error::last_os_error())
 }
 
-/// Binds a packet socket to a device: it receives every protocol from then on.
+/// Binds a packet socket to a device: the socket then receives all protocols.
 pub(super) fn bind_packet(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
     bind_protocol(fd, device, ETH_P_ALL.to_be())
 }
 
-/// Binds a packet socket to a device that it only sends by.
+/// Binds a packet socket to a device for sending only.
 pub(super) fn bind_packet_sender(fd: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
     bind_protocol(fd, device, 0)
 }
@@ -305,7 +305,7 @@ fn bind_protocol(fd: BorrowedFd<'_>, device: c_uint, protocol: u16) -> io::Resul
     checked(result).map(drop)
 }
 
-/// Returns the device that a packet socket is bound to; `None` if it was removed.
+/// Returns the device that a packet socket is bound to; `None` if removed.
 pub(super) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<c_uint>> {
     let (mut address, mut length) = (no_address(), length_of::<libc::sockaddr_ll>());
     let target = ptr::from_mut(&mut address).cast();
@@ -319,7 +319,7 @@ pub(super) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)
 }
 
-/// Lets a device receive the frames of all addresses while the socket is open.
+/// Makes a device receive frames for any MAC address while the socket is open.
 pub(super) fn make_promiscuous(socket: BorrowedFd<'_>, device: c_uint) -> io::Result<()> {
     let promiscuous = libc::packet_mreq {
         mr_ifindex: device.cast_signed(),
@@ -354,8 +354,7 @@ pub(super) fn length_of<T>() -> libc::socklen_t {
     }
 }
 
-/// Sends at most [`BURST`] packets on a packet socket.
-/// Each is after its virtio header.
+/// Sends at most [`BURST`] packets with their virtio headers on a packet socket.
 ///
 /// Returns the number of packets sent, at least one.
 ///
@@ -372,7 +371,7 @@ pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result
     for (packet, ((header, vector), message)) in packets.iter().zip(parts) {
         *header = packet.virtio.encode();
         let frame = packet.frame();
-        // The kernel only reads the memory of a message that it sends.
+        // `sendmmsg` only reads the memory of its messages.
         vector[0] =
             libc::iovec { iov_base: header.as_mut_ptr().cast(), iov_len: VirtioHeader::ENCODED };
         vector[1] =
@@ -382,8 +381,8 @@ pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result
     }
     #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
     let length = count as c_uint;
-    // SAFETY: the first `length` messages each point to two vectors, and these to a header and a
-    // frame, all of which live until this function returns.
+    // SAFETY: the first `length` messages point to two vectors each, and the vectors to a header
+    // and a frame. All of them live until this function returns.
     let sent = unsafe {
         libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), length, libc::MSG_DONTWAIT)
     };

@@ -1,24 +1,25 @@
 //! A TAP device: a port to the network stack of the host.
 //!
-//! A frame is one read or one write of a file. The virtio header precedes the frame, so the host
-//! passes packets of up to 64 KiB in one read and takes them in one write. This gives a TAP its
-//! throughput.
+//! One `read` or `write` of a file transfers one frame. The virtio header precedes the frame, so
+//! the host passes packets of up to 64 KiB in one read and takes them in one write. These large
+//! packets give a TAP its throughput.
 //!
-//! The length of a frame is known only after the read. Each read offers a small buffer and, behind
-//! it, the rest of a large one. If the frame is long, its first 2 KiB are copied into the large
-//! buffer, which then holds the whole frame.
+//! The length of a frame is known only after the read. Each read offers a small buffer and, after
+//! the small buffer, a large buffer without its first 2 KiB. If the frame is long, the first 2 KiB
+//! are copied into the large buffer, which then holds the whole frame.
 //!
-//! Each packet thread has a queue of the device; the host spreads flows over the queues. The device
-//! is created if it does not exist, and brought up. A device that was created here is removed with
-//! its last queue. A device that was created before, for the daemon's user, needs no capability and
-//! stays.
+//! Each packet thread has a queue of the device; the host spreads flows over the queues. The port
+//! creates a missing device, and brings the device up. A device that the port created is removed
+//! with its last queue. A device that an administrator created for the daemon's user needs no
+//! capability, and stays.
 //!
-//! The host drops packets that find their queue full. The device counts them, not the port.
+//! If a queue is full, the host drops its packets, and counts them as dropped by the device.
 //!
-//! The device may be moved to another network namespace, as that of a container. Its queues stay with it.
+//! An administrator may move the device to another network namespace, such as that of a container.
+//! The queues of the port stay usable.
 //!
-//! A process can inherit the queues of an earlier one ([`StoredDescriptor`]).
-//! The device then never loses its carrier.
+//! A process can inherit the queues of an earlier process ([`StoredDescriptor`]). The device then
+//! keeps its carrier during the restart.
 //!
 //! Source: Linux `Documentation/networking/tuntap.rst`.
 
@@ -70,13 +71,13 @@ const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 pub struct Tap {
     device: HostDevice,
     mac: [u8; 6],
-    /// Set if the device outlives the port.
+    /// True if the device outlives the port.
     is_persistent: bool,
-    /// Keeps other switches away from the device.
+    /// The lock that keeps other switches from using the device.
     _claim: DeviceClaim,
-    /// The inherited queues, or the one that created the device.
+    /// The inherited queues, or the queue that created the device.
     ///
-    /// From [`Port::split`] on, one for each packet thread.
+    /// From [`Port::split`] on, one queue for each packet thread.
     queues: Vec<OpenQueue>,
     is_split: bool,
     loss: DeviceLoss,
@@ -86,9 +87,9 @@ pub struct Tap {
 ///
 /// The host sends into these queues, so the device counts the packets as not sent.
 struct DeviceLoss {
-    /// The counter of the device when the port was opened: the device may be older.
+    /// The drop counter when the port was opened: the device may be older.
     before: u64,
-    /// The last known number since then, for a device that has vanished.
+    /// Number of lost packets since then; stays if the device is removed.
     lost: AtomicU64,
 }
 
@@ -99,37 +100,37 @@ struct OpenQueue {
     stored_name: Option<String>,
 }
 
-/// Settings of a TAP device; those that are `None` stay as they are.
+/// Settings of a TAP device; `None` leaves a setting of the device as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TapSettings {
-    /// MAC address of the end that the host has.
+    /// MAC address of the host's end of the TAP.
     pub mac: Option<[u8; 6]>,
     /// Longest packet without its Ethernet header, in bytes.
     ///
-    /// The device keeps its own if it refuses this one.
+    /// The device keeps its MTU if it refuses this one.
     pub mtu: Option<u32>,
     /// Keeps the device and the addresses of the host when the port closes.
     ///
-    /// [`Port::remove_device`] removes it.
+    /// [`Port::remove_device`] removes the device.
     pub persistent: bool,
 }
 
 impl Tap {
-    /// Opens the device of this name, or creates it, and brings it up.
+    /// Opens or creates the TAP device `device`, and brings it up.
     ///
     /// Uses the queues that an earlier process stored.
     ///
     /// # Errors
     ///
-    /// If the device exists and is not a TAP with several queues, if another program or switch has it,
-    /// or if the daemon lacks `CAP_NET_ADMIN`.
+    /// If the device exists and is not a TAP with several queues, if another program or switch uses
+    /// the device, or if the daemon lacks `CAP_NET_ADMIN`.
     pub fn open(
         device: &str,
         settings: TapSettings,
         inherited: Vec<StoredDescriptor>,
     ) -> Result<Self, PortError> {
         let name = DeviceName::new(device)?;
-        // A device that does not exist yet is claimed when it is created.
+        // A missing device is claimed after it has been created.
         let existing = if_nametoindex(name.as_str()).ok();
         let claim = existing.map(|index| DeviceClaim::take("tap", &name, index)).transpose()?;
         let inherited = accepted(name.as_str(), inherited, |stored| check_queue(&stored.fd, &name));
@@ -181,13 +182,13 @@ impl Tap {
     }
 }
 
-/// Number of checks of a held device, and the pause between two.
+/// Number of checks whether a program holds the TAP, and the pause between two.
 ///
-/// A killed switch releases its claim before its last queue.
+/// The kernel releases the claim of a killed switch before its last queue.
 const HELD_CHECKS: u32 = 50;
 const HELD_PAUSE: Duration = Duration::from_millis(20);
 
-/// Returns whether a program holds a queue of a TAP, as that of a virtual machine.
+/// Returns whether another program, such as a hypervisor, holds a queue of a TAP.
 ///
 /// A further queue would take packets from that program.
 fn is_held(index: c_uint) -> bool {
@@ -199,7 +200,7 @@ fn is_held(index: c_uint) -> bool {
     })
 }
 
-/// Opens a queue of the device, which is created if it does not exist.
+/// Opens a queue of a TAP device; creates a missing device.
 fn queue(device: &DeviceName) -> Result<File, PortError> {
     let name = device.as_str();
     let failed = |source| PortError::device("open", name, NEEDS, source);
@@ -325,9 +326,9 @@ impl DeviceLoss {
         Self { before, lost: AtomicU64::new(0) }
     }
 
-    /// Notes the counter of the device; one that has vanished has none.
+    /// Updates `lost` from the drop counter of the device; `None`: the device is gone.
     fn note(&self, dropped: Option<u64>) {
-        // A counter that is read later is never smaller.
+        // A drop counter never decreases, so the maximum is the newest value.
         let lost = dropped.map_or(0, |dropped| dropped.saturating_sub(self.before));
         self.lost.fetch_max(lost, Relaxed);
     }
@@ -357,7 +358,7 @@ fn check_queue(queue: &OwnedFd, device: &DeviceName) -> Result<(), RefusedDescri
     if is_alike { Ok(()) } else { Err(RefusedDescriptor::Layout) }
 }
 
-/// The flags of a queue.
+/// The flags with which a queue of a TAP is opened.
 const QUEUE_FLAGS: c_int =
     libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
 
@@ -366,15 +367,15 @@ struct TapRx {
     device: String,
 }
 
-/// Result of one read.
+/// The result of one read of a queue that had a frame.
 enum Received {
     Packet(Packet),
     Refused(RxLoss),
 }
 
-/// Buffers for the next frame, used again after a read without a frame.
+/// Buffers for the next frame; kept after a read that found no frame.
 ///
-/// `None`: to be taken from the pool.
+/// `None`: the pool must supply the buffer.
 #[derive(Default)]
 struct ReadBuffers {
     small: Option<Packet>,
@@ -382,7 +383,7 @@ struct ReadBuffers {
 }
 
 impl ReadBuffers {
-    /// Takes the buffers that are missing; returns false if there is no small one.
+    /// Takes missing buffers from the pool; returns false without a small buffer.
     fn fill(&mut self, pool: &mut Pool) -> bool {
         let none = DatapathPort::default();
         self.small = self.small.take().or_else(|| pool.take(Pool::SMALL, none));
@@ -396,7 +397,7 @@ impl ReadBuffers {
 }
 
 impl TapRx {
-    /// Reads a frame; leaves buffers that it does not need.
+    /// Reads a frame; leaves unused buffers in `buffers`.
     fn receive(&self, pool: &mut Pool, buffers: &mut ReadBuffers) -> io::Result<Received> {
         if !buffers.fill(pool) {
             return self.discard();
@@ -432,14 +433,13 @@ impl TapRx {
         })
     }
 
-    /// Removes a frame from the queue for which there is no buffer.
+    /// Removes a frame from the queue because the pool has no buffer for it.
     fn discard(&self) -> io::Result<Received> {
         (&*self.file).read(&mut [0; HEADER]).map(|_| Received::Refused(RxLoss::NoBuffer))
     }
 }
 
-/// Returns the packet of a frame, if its virtio header is valid.
-/// The frame was read into a longer buffer.
+/// Shortens a packet to its frame; refuses a frame with an invalid virtio header.
 fn checked_packet(
     mut packet: Packet,
     length: usize,
@@ -493,7 +493,8 @@ impl TapRx {
     fn broken(&self, source: io::Error) -> PortError {
         let name = self.device.clone();
         match source.raw_os_error().map(Errno::from_raw) {
-            // Errors of a queue without a device: `EBADFD` after the removal, `EFAULT` during it.
+            // Errors of a queue without its device: `EBADFD` after the removal, `EFAULT` during the
+            // removal.
             Some(Errno::EBADFD | Errno::EFAULT) => PortError::DeviceGone { name },
             _ => PortError::System { doing: "receive from", name, source },
         }

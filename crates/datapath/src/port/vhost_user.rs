@@ -1,11 +1,12 @@
 //! A vhost-user port: the network card of a virtual machine.
 //!
-//! The hypervisor shares the memory of its guest. The crate `shunt-vhost-user` has the protocol and the
-//! queues; here are the offloads of packets.
+//! The hypervisor shares the memory of its guest with this process. The crate `shunt-vhost-user`
+//! implements the protocol and the queues; this module implements the offloads of packets.
 //!
-//! The virtio header of a packet passes through unchanged, so a packet of 64 KiB goes from one guest to
-//! another as a whole. A guest may lack an offload, and another one may connect later. So the port takes
-//! every packet, and completes those that the guest of the moment does not take (`shared_output.rs`).
+//! The switch passes the virtio header of a packet on unchanged, so a packet of 64 KiB goes from
+//! one guest to another as a whole. A guest may lack an offload, and a guest with other offloads
+//! may connect later. So the port takes every packet, and completes packets for which the current
+//! guest lacks an offload (`shared_output.rs`).
 
 use std::{
     os::fd::BorrowedFd,
@@ -46,7 +47,7 @@ pub struct VhostUserSocket {
 impl VhostUser {
     /// Creates a port with a MAC address derived from `seed`.
     ///
-    /// The hypervisor gives the guest's card its own address.
+    /// The network card of the guest has another MAC address, which the hypervisor sets.
     #[must_use]
     pub fn new(path: &Path, mode: SocketMode, seed: u64) -> Self {
         Self::with_protocol(VhostUserSocket { path: path.to_owned(), mode }, seed)
@@ -106,7 +107,7 @@ impl FrameSink for TakenFrames<'_> {
     fn take(&mut self, header: NetHeader) {
         let Some(mut packet) = self.filled_packet() else { return };
         let [flags, rest @ .., _, _] = in_byte_order(header);
-        // A driver must not set this flag, so it proves nothing.
+        // A driver must not set this flag, so the flag does not prove a valid checksum.
         let flags = flags & !VirtioHeader::DATA_VALID;
         let mut encoded = [flags; VirtioHeader::ENCODED];
         encoded.iter_mut().skip(1).zip(rest).for_each(|(to, from)| *to = from);
@@ -120,7 +121,7 @@ impl FrameSink for TakenFrames<'_> {
     }
 }
 
-/// Converts a header between little-endian and the byte order of this machine.
+/// Converts the virtio header between little-endian and the host's byte order.
 fn in_byte_order(header: NetHeader) -> NetHeader {
     let mut converted = header;
     let (words, _) = converted.as_chunks_mut::<2>();
@@ -130,10 +131,10 @@ fn in_byte_order(header: NetHeader) -> NetHeader {
     converted
 }
 
-/// The queue of a guest for the packets of one thread.
+/// The queue for the packets that one packet thread sends to a guest.
 struct VhostUserOutput {
     sender: FrameSender,
-    /// The features of the guest at the last look.
+    /// The features of the guest at the last [`SharedOutput::refresh`].
     features: VirtioFeatures,
 }
 
@@ -164,7 +165,7 @@ impl SharedOutput for VhostUserOutput {
     }
 }
 
-/// Returns a packet as the frame of a guest.
+/// Returns the virtio header and the frame of a packet for a guest.
 fn as_frame(packet: &Packet) -> (NetHeader, &[u8]) {
     (in_byte_order(packet.virtio.encode_with_buffers()), packet.frame())
 }

@@ -1,4 +1,4 @@
-//! Commands of the control plane, and the transition to sleep.
+//! A packet thread's commands of the control plane, and its transition to sleep.
 
 use std::{os::fd::BorrowedFd, time::Duration};
 
@@ -23,7 +23,7 @@ use crate::{
 const COMMANDS_PER_ITERATION: usize = 32;
 
 impl PacketThread {
-    /// Handles the queued commands. Returns their number.
+    /// Executes queued commands of the control plane; returns their number.
     pub(super) fn take_commands(&mut self) -> usize {
         for count in 0..COMMANDS_PER_ITERATION {
             let Ok(command) = self.commands.pop() else { return count };
@@ -46,7 +46,7 @@ impl PacketThread {
             Command::Inject(injection) => self.inject(&injection),
             Command::Ping(reply) => reply(()),
             Command::Pull(reply) => {
-                // These counts are few, and not in the order of the dirty slots.
+                // The counts of table decisions are few, and separate from the dirty cache slots.
                 self.decisions.credit(&self.pipeline, 0);
                 let (entries, decisions) =
                     (self.caches.owner.entries().dirty(), self.decisions.dirty());
@@ -89,7 +89,7 @@ impl PacketThread {
 
     fn add_port(&mut self, added: ThreadPort) {
         let ThreadPort { port, bridge, number, capabilities, queues, traffic } = added;
-        // A port with the same number is removed first.
+        // A port with this number may exist: the new port replaces it.
         drop(self.remove_port(port));
         let tx = TxPort::new(port, queues.tx, capabilities, traffic.clone());
         self.outputs.add(tx);
@@ -155,11 +155,11 @@ impl PacketThread {
         self.finish(pending);
     }
 
-    /// Announces that the thread is about to sleep, if it may. Returns whether it may.
+    /// Announces that the thread is about to sleep; returns false if it must not.
     ///
-    /// It may if it holds no packet, has credited all hits, and no message has arrived. No receive queue
-    /// may be ready or need polling, no packet in an egress queue may be due soon, and its longest sleep
-    /// must not be zero. The caller then waits until
+    /// A thread may sleep if it holds no packet, has credited all hits, and no message has arrived.
+    /// No receive queue may be ready or need polling, no packet in an egress queue may be due soon,
+    /// and the configured longest sleep must not be zero. The caller then waits until
     /// [`Self::wait_fd`] is readable, at most for [`Self::sleep_max`], and calls [`Self::unpark`].
     pub fn prepare_sleep(&mut self) -> bool {
         if self.config.sleep_max.is_zero()
@@ -170,7 +170,8 @@ impl PacketThread {
         {
             return false;
         }
-        // A sender that finds the thread asleep relies on it to check the mailbox first (rule 10).
+        // A sender that finds the thread asleep relies on the thread to check its mailbox first
+        // (rule 10).
         self.slept = true;
         self.link.waker().prepare_park();
         let has_forecasts = self.forecasts.as_ref().is_some_and(|own| !own.is_empty());
@@ -183,9 +184,9 @@ impl PacketThread {
 
     /// Returns the longest time that the thread may sleep.
     ///
-    /// It is short while a device has not taken all packets, because no event reports that it has room.
-    /// It ends when a predictor has a forecast, before a packet in an egress queue is due, and when a
-    /// scan of counted flows is due.
+    /// The time is short while a device has not taken all packets, because no event reports that
+    /// the device has room. The thread wakes when a predictor has a forecast, before a packet in an
+    /// egress queue is due, and when a scan of NetFlow flows is due.
     #[must_use]
     pub fn sleep_max(&self) -> Duration {
         let limit = self.outputs.sleep_max().unwrap_or(Duration::ZERO);
@@ -195,9 +196,9 @@ impl PacketThread {
         self.config.sleep_max.min(limit).min(forecast).min(scan)
     }
 
-    /// Returns a descriptor that is readable while something wakes the thread.
+    /// Returns a file descriptor that is readable while the thread has work.
     ///
-    /// That is a message, or a packet on a port that is not broken.
+    /// Work is a message to the thread, or a packet on a port that is not broken.
     #[must_use]
     pub fn wait_fd(&self) -> BorrowedFd<'_> {
         self.rx_ports.events.descriptor()
@@ -205,20 +206,20 @@ impl PacketThread {
 
     /// Waits until a port or a message wakes the thread; lists the ready ports.
     ///
-    /// Only the runner calls it.
+    /// Only the runner calls this function.
     pub(super) fn sleep(&mut self) {
-        // Rounded up, so that the work is due when the wait ends.
+        // Rounds up to milliseconds, so that the work is due when the wait ends.
         let timeout = EpollTimeout::try_from(self.sleep_max().as_micros().div_ceil(1000));
         self.await_ports(timeout.unwrap_or(EpollTimeout::NONE));
     }
 
-    /// Lists the ports that are ready, and waits for one until the timeout.
+    /// Lists the ports that are ready; waits for a ready port until the timeout.
     pub(super) fn await_ports(&mut self, timeout: EpollTimeout) {
         let RxPorts { events, ready, .. } = &mut self.rx_ports;
         events.ask(ready, timeout);
     }
 
-    /// Finds further ports to poll in this iteration, if it is time to.
+    /// Finds ports that became ready, with a query of epoll if one is due.
     pub(super) fn find_ready(&mut self) {
         self.rx_ports.check_devices(self.now);
         if self.rx_ports.ready.must_query_epoll() {

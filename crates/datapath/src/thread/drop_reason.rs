@@ -1,4 +1,4 @@
-//! The drop reasons of packets that the tables send nowhere.
+//! The drop reasons of packets for which the tables have no output.
 
 use shunt_pipeline::{DropCause, TraversalError};
 

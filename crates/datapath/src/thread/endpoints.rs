@@ -36,21 +36,21 @@ use crate::{
     metrics::ThreadCounters,
 };
 
-/// Capacity of the ring of mismatches.
+/// Capacity of the ring of cache mismatches.
 ///
-/// A single one already is an error.
+/// The ring is small because a single mismatch already reveals an error.
 const DIFFERENCES_MAX: usize = 16;
 
 /// Sizes of the queues of one packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSizes {
-    /// Commands from the control plane.
+    /// Capacity for commands of the control plane.
     pub commands: usize,
-    /// Reports to the eviction thread.
+    /// Capacity for reports to the eviction thread.
     pub reports: usize,
-    /// Packets to the controllers.
+    /// Capacity for packets to controllers.
     pub packet_ins: usize,
-    /// Learn requests to the control plane.
+    /// Capacity for learn requests to the control plane.
     pub learn_requests: usize,
 }
 
@@ -63,7 +63,7 @@ impl Default for QueueSizes {
 /// The threads that a packet thread wakes.
 #[derive(Clone, Debug)]
 pub struct Wakers {
-    /// Wakes the thread that runs the eviction coordinator.
+    /// Wakes the eviction thread, which runs the coordinator.
     pub coordinator: Arc<Waker>,
     /// Wakes the thread that takes packet-ins.
     pub control: Arc<Waker>,
@@ -71,7 +71,7 @@ pub struct Wakers {
     pub learner: Arc<Waker>,
 }
 
-/// The endpoint of the packet thread.
+/// The packet thread's ends of its queues.
 #[derive(Debug)]
 pub struct ThreadEnds {
     pub(crate) owner: OwnerId,
@@ -87,28 +87,28 @@ pub struct ThreadEnds {
     pub(crate) counters: Arc<ThreadCounters>,
 }
 
-/// The endpoint of the control plane.
+/// The control plane's ends of the queues of one packet thread.
 #[derive(Debug)]
 pub struct ControlEnds {
     commands: Producer<Command>,
-    /// Packets for the controllers.
+    /// The queue of packets for controllers and protocols.
     pub packet_ins: PacketInReceiver,
-    /// Learn requests; the thread that applies them takes the consumer.
+    /// The queue of learn requests; the thread that applies the requests takes it out.
     pub learn_requests: Option<Consumer<LearnRequest>>,
-    /// Cache hits that differed from a fresh translation.
+    /// The ring of cache hits with actions that differed from a new translation.
     ///
-    /// If the ring is full, they are counted only.
+    /// If the ring is full, a mismatch is only counted.
     pub differences: Consumer<CacheMismatch>,
     /// The counters of the thread.
     pub counters: Arc<ThreadCounters>,
     link: Arc<Link>,
 }
 
-/// Creates the endpoints of a packet thread at the coordinator's version.
+/// Creates the queues of a packet thread that starts at the coordinator's version.
 ///
 /// # Errors
 ///
-/// Fails if the system has no file descriptor left.
+/// If the process has no file descriptor left.
 pub fn thread_ends(
     owner: OwnerId,
     version: Version,
@@ -149,29 +149,29 @@ pub fn thread_ends(
 }
 
 impl ControlEnds {
-    /// Sends a command, and wakes the thread if it sleeps.
+    /// Queues a command, and wakes the packet thread if it sleeps.
     ///
     /// # Errors
     ///
-    /// Returns the command if the queue is full.
+    /// If the queue is full: the error contains the command.
     pub fn send(&mut self, command: Command) -> Result<(), Command> {
         let sent = self.commands.push(command);
         self.link.waker().wake();
         sent.map_err(|rtrb::PushError::Full(command)| command)
     }
 
-    /// Returns the link, to wake the thread.
+    /// Returns the link to the packet thread, through which callers wake it.
     pub(crate) const fn link(&self) -> &Arc<Link> {
         &self.link
     }
 
-    /// Returns whether the thread sleeps.
+    /// Returns whether the packet thread sleeps.
     #[must_use]
     pub fn is_asleep(&self) -> bool {
         self.link.waker().is_asleep()
     }
 
-    /// Returns the last version that the thread has acknowledged.
+    /// Returns the last version that the packet thread has acknowledged.
     #[must_use]
     pub fn acked_version(&self) -> Version {
         self.link.acked_version()

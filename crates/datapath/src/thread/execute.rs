@@ -1,16 +1,18 @@
 //! The execution of action lists, and the transmit side of the ports.
 //!
-//! The last output, punt or recirculation of a list takes the packet itself; earlier ones take copies,
-//! and header changes after it have no effect. So a packet with one output, which is nearly every
-//! packet, is moved and never copied.
+//! The last output, punt or recirculation of a list takes the packet itself; earlier outputs take
+//! copies. Header changes after the last output have no effect. So a packet with one output, which
+//! is nearly every packet, is moved and never copied.
 //!
-//! A recirculation interrupts its list: the rest of the list is pushed on the stack of pending work, below
-//! the recirculated packet. So copies leave in the order of the actions, however deep they recirculate.
+//! A recirculation interrupts its list: the rest of the list is pushed on the stack of pending
+//! work, below the recirculated packet. So copies are sent in the order of the actions, at any
+//! depth of recirculation.
 //!
-//! Outputs collect in a batch per port. A full batch is sent at once, the others at the end of the
-//! iteration. If the pool runs out of buffers for copies, all batches are sent earlier. So the number of
-//! ports of a flood never causes loss: a port loses its own copies only, when its own queue is full.
-//! Checksums and segments that a port cannot make are made when a packet enters its batch.
+//! Each port has a batch of packets to send. A full batch is sent at once, other batches at the end
+//! of the iteration. If the pool runs out of buffers for copies, all batches are sent earlier. So a
+//! flood to many ports causes no loss: a port loses packets only when its own queue is full.
+//! Checksums and segments that a port cannot make are made in software when a packet enters the
+//! batch of the port.
 
 use std::{iter, sync::Arc};
 
@@ -36,17 +38,17 @@ use crate::{
     },
 };
 
-/// The transmit queues of one thread, and its queue to the controllers.
+/// The transmit queues of one packet thread, and its queue to the control plane.
 pub(crate) struct Outputs {
     pub(super) ports: Vec<TxPort>,
-    /// Index into `ports` by port number; [`ABSENT`] where there is none.
+    /// Index into `ports` for each port number; [`ABSENT`] for an unused number.
     places: Vec<u32>,
-    /// Indices of the ports that must be flushed.
+    /// Indices into `ports` of the ports that must be flushed.
     pub(super) unflushed: Vec<u32>,
     pub(super) packet_ins: PacketInSender,
-    /// The stack of pending work on recirculated packets; the next is at the end.
+    /// The stack of pending work on recirculated packets; its top is at the end.
     pending: Vec<Pending>,
-    /// The frames of a packet-in after segmentation; empty between packets.
+    /// Scratch: the frames of one packet-in after segmentation.
     pub(super) wire: Vec<Packet>,
     /// Time of this iteration.
     pub(crate) now: Time,
@@ -57,22 +59,22 @@ pub(crate) struct Outputs {
 
 /// The parsed headers of a packet.
 pub(crate) struct ParsedPacket<'a> {
-    /// The header fields; header changes update them.
+    /// The header fields, which header changes update.
     pub(crate) key: &'a mut FlowKey,
-    /// Offsets of the headers.
+    /// The offsets of the headers in the frame.
     pub(crate) layers: Layers,
 }
 
-/// Pending work on a recirculated packet.
+/// Pending work after a recirculation.
 #[expect(
     clippy::large_enum_variant,
     reason = "a list keeps its memory, and boxes would be allocated again"
 )]
 pub(crate) enum Pending {
-    /// Parse the packet again, look it up, and resume at the continuation.
+    /// Parse the packet again, look it up, and resume the tables at the continuation.
     Recirculate {
         packet: Packet,
-        /// The ingress port of the previous lookup.
+        /// The OpenFlow ingress port in the previous lookup.
         in_port: PortNo,
         continuation: Arc<Continuation>,
     },
@@ -86,10 +88,10 @@ pub(crate) enum Pending {
     },
 }
 
-/// A token for work that may be on the stack of pending work.
+/// A token that forces callers to do the work on the stack of pending work.
 ///
-/// Every execution of actions returns it, and only [`PacketThread::finish`] takes it, so no caller can
-/// forget recirculated packets.
+/// Every execution of actions returns a token, and only [`PacketThread::finish`] consumes it. So no
+/// caller can forget recirculated packets.
 ///
 /// [`PacketThread::finish`]: super::PacketThread::finish
 #[derive(Debug)]
@@ -101,17 +103,17 @@ pub(crate) trait ActionList {
     /// Returns the actions.
     fn actions(&self) -> &[DatapathAction];
 
-    /// Returns the actions for work that is done later.
+    /// Returns shared actions, which pending work can own.
     fn share(&self) -> Arc<[DatapathAction]>;
 }
 
 const ABSENT: u32 = u32::MAX;
 
 impl PendingWork {
-    /// No work, after a packet that was sent unchanged.
+    /// The token without work, after a packet that was sent unchanged.
     pub(super) const NONE: Self = Self(());
 
-    /// Leaves the work on the stack to the caller's own loop over the stack.
+    /// Consumes the token: the caller itself loops over the stack.
     pub(super) const fn leave_to_loop(self) {}
 }
 
@@ -131,7 +133,7 @@ impl Outputs {
         }
     }
 
-    /// Adds a port. Returns the port of the same number that it replaces.
+    /// Adds a port; returns the replaced port with the same number.
     pub(crate) fn add(&mut self, port: TxPort) -> Option<TxPort> {
         debug_assert!(port.port.number() <= DATAPATH_PORT_MAX);
         let replaced = self.remove(port.port);
@@ -147,12 +149,12 @@ impl Outputs {
             self.places[number] = self.ports.len() as u32;
         }
         self.ports.push(port);
-        // Room for all ports, so that no packet allocates.
+        // Reserves space for all ports, so that no packet allocates memory.
         self.unflushed.reserve(self.ports.len() - self.unflushed.len());
         replaced
     }
 
-    /// Removes a port; its batch must have been flushed.
+    /// Removes a port; its batch must have been sent.
     pub(crate) fn remove(&mut self, port: DatapathPort) -> Option<TxPort> {
         let place = self.place(port)?;
         let removed = self.ports.swap_remove(place.index());
@@ -169,17 +171,17 @@ impl Outputs {
         Some(removed)
     }
 
-    /// Returns the index of a port, if the port can send this packet unchanged.
+    /// Returns the index of a port if the port can send `packet` unchanged.
     #[inline]
     pub(crate) fn ready_port(&self, port: DatapathPort, packet: &Packet) -> Option<TxPortIndex> {
         let place = self.place(port)?;
         self.ports[place.index()].can_send_unchanged(packet).then_some(place)
     }
 
-    /// Sends a packet unchanged.
+    /// Adds a packet to the batch of a port, unchanged.
     ///
     /// The packet moves from its burst directly to the batch of the port. Each intermediate
-    /// variable would copy it, and stall for the previous copy.
+    /// variable would copy the packet, and stall the processor until the previous copy is complete.
     #[inline]
     pub(crate) fn forward(&mut self, pool: &mut Pool, place: TxPortIndex, packet: Packet) {
         self.tally.forwarded += 1;
@@ -193,7 +195,7 @@ impl Outputs {
         }
     }
 
-    /// Sends a whole burst unchanged, if possible without touching a packet.
+    /// Adds a burst to the batch of a port, if possible without touching a packet.
     pub(crate) fn forward_all(
         &mut self,
         pool: &mut Pool,
@@ -213,7 +215,7 @@ impl Outputs {
         }
     }
 
-    /// Executes one or several action lists in sequence on a packet; no list is empty.
+    /// Executes action lists in sequence on a packet; `lists` is not empty.
     ///
     /// `cause` returns the drop reason of a packet that no action outputs.
     pub(crate) fn execute(
@@ -245,9 +247,9 @@ impl Outputs {
         PendingWork(())
     }
 
-    /// Executes action lists from action `next` on; one of the actions must emit.
+    /// Executes action lists from action `next` on; one action must output the packet.
     ///
-    /// Returns whether a packet was sent before a meter dropped the packet.
+    /// Returns whether any output took place, perhaps before a meter dropped the packet.
     pub(crate) fn execute_rest(
         &mut self,
         pool: &mut Pool,
@@ -298,7 +300,7 @@ impl Outputs {
                 return has_emitted;
             }
         }
-        // Later actions send nothing, but their meters count the packet, and their samples have it.
+        // Later actions have no output, but their meters count the packet, and they may sample it.
         meter::count(actions().skip(last + 1), self.now, packet.len());
         self.rule_samples.take(&mut actions().skip(last + 1), &packet);
         if let Some(length) = max_len(last_action) {
@@ -307,9 +309,9 @@ impl Outputs {
         self.emit(pool, packet, last_action, &parsed) | has_emitted
     }
 
-    /// Copies a packet; sends all batches first if no buffer is left for the copy.
+    /// Copies a packet; sends all batches first if the pool has no buffer left.
     ///
-    /// `None` if packets that cannot be sent yet have all buffers.
+    /// `None` if packets that cannot be sent yet occupy all buffers.
     fn copy(&mut self, pool: &mut Pool, packet: &Packet, max_len: Option<usize>) -> Option<Packet> {
         let copy = pool.copy(packet, max_len);
         if copy.is_some() {
@@ -319,7 +321,7 @@ impl Outputs {
         pool.copy(packet, max_len)
     }
 
-    /// Counts a copy for which no buffer was left, also at its port.
+    /// Counts a copy for which the pool had no buffer, also at its output port.
     fn drop_copy(&mut self, action: &DatapathAction, ingress: DatapathPort) {
         self.tally.drop_copy(DropReason::NoBuffer);
         let port = match action {
@@ -332,14 +334,14 @@ impl Outputs {
         }
     }
 
-    /// Sends all batches if segments of a packet may find no buffers.
+    /// Sends all batches if the pool may lack buffers for the segments of a packet.
     pub(super) fn make_room(&mut self, pool: &mut Pool, packet: &Packet) {
         if packet.virtio.is_segmented() && pool.left(0) < SEGMENTS_MAX {
             self.send_batches(pool);
         }
     }
 
-    /// Sends a packet as an action says; returns false if a meter of a copy dropped it.
+    /// Executes an output action; returns false if a meter in a copy dropped `packet`.
     fn emit(
         &mut self,
         pool: &mut Pool,
@@ -375,7 +377,7 @@ impl Outputs {
         true
     }
 
-    /// Pushes the recirculation of a packet on the stack.
+    /// Pushes the recirculation of a packet on the stack of pending work.
     fn recirculate(
         &mut self,
         mut packet: Packet,
@@ -411,7 +413,7 @@ impl Outputs {
         }
     }
 
-    /// Drops a packet instead of executing its actions.
+    /// Drops a packet without executing its actions.
     pub(crate) fn refuse(
         &mut self,
         pool: &mut Pool,
@@ -422,28 +424,28 @@ impl Outputs {
         PendingWork(())
     }
 
-    /// Takes the next work from the stack.
+    /// Pops the top of the stack of pending work.
     #[inline]
     pub(crate) fn pop_pending(&mut self) -> Option<Pending> {
         self.pending.pop()
     }
 
-    /// Drops a packet and counts the reason, also at its ingress port.
+    /// Drops a packet; counts the reason for the thread and for the ingress port.
     pub(crate) fn drop(&mut self, pool: &mut Pool, packet: Packet, reason: DropReason) {
         self.count_forward_drop(packet.ingress, reason);
         self.drop_counted(pool, packet, reason);
     }
 
-    /// Counts a packet that was dropped in the switch at its ingress port.
+    /// Counts a packet, dropped between receive and transmit, at its ingress port.
     ///
-    /// The port may be removed, and a packet of a controller may have none.
+    /// Counts nothing if the port was removed, or if a packet-out names no ingress port.
     pub(super) fn count_forward_drop(&self, ingress: DatapathPort, reason: DropReason) {
         if let Some(place) = self.place(ingress) {
             self.ports[place.index()].traffic.forward_dropped[reason as usize].add(1);
         }
     }
 
-    /// Drops a packet that was counted at a port, and counts the reason.
+    /// Drops a packet that a port has counted; counts the reason for the thread.
     pub(super) fn drop_counted(&mut self, pool: &mut Pool, packet: Packet, reason: DropReason) {
         self.tally.dropped[reason as usize] += 1;
         self.taps.at_drop(std::slice::from_ref(&packet));
@@ -457,7 +459,7 @@ impl Outputs {
         }
     }
 
-    /// Sends all batches and all packets that are due, and flushes the queues.
+    /// Sends all batches and all due packets of egress queues; flushes transmit queues.
     pub(crate) fn flush(&mut self, pool: &mut Pool) {
         let Self { ports, unflushed, tally, taps, now, .. } = self;
         unflushed.retain(|place| {
@@ -499,9 +501,9 @@ fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
     }
 }
 
-/// Joins action lists.
+/// Returns action lists as one list.
 ///
-/// A list with a recirculation is usually alone, since traversals end there.
+/// A packet with a recirculation usually has one list, because traversals end at a recirculation.
 fn joined(lists: &[&impl ActionList]) -> Arc<[DatapathAction]> {
     match lists {
         [one] => one.share(),
@@ -541,7 +543,7 @@ pub(crate) fn recirculates(action: &DatapathAction) -> bool {
     }
 }
 
-/// Returns the length to which an action truncates its packet.
+/// Returns the length to which an output action truncates the packet.
 const fn max_len(action: &DatapathAction) -> Option<usize> {
     match action {
         DatapathAction::Output { max_len: Some(length), .. }

@@ -1,13 +1,14 @@
 //! Computational flows: the tables decide each packet, and no cache is in between.
 //!
-//! A burst is decided as a whole, under one shared lock of the tables, and executed afterwards. So no
-//! lock is held while packets are sent. All packets of a burst have one version. The thread adopts
-//! versions between bursts, so a barrier is right: the new rules decide every packet after the
-//! acknowledgement. No entry could be stale.
+//! The tables decide a burst as a whole, under one shared lock; the thread executes the decisions
+//! afterwards. So no lock is held while packets are sent. All packets of a burst have one version.
+//! The thread adopts versions between bursts, so barriers hold: the new rules decide every packet
+//! after the acknowledgement. There are no entries that could be stale.
 //!
-//! Packets stay in order, since each is executed at once. Only behind a packet that learns the other
-//! packets of its port wait, until the thread has adopted the version with what it learned. They are
-//! in the upcall queue of the port meanwhile, and leave it before any later packet.
+//! Packets stay in order, since each decision is executed at once. After a packet that learns,
+//! later packets of its port wait until the thread has adopted the version with the learned rule or
+//! address. Meanwhile they are in the upcall queue of the port, and leave it before any later
+//! packet.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -30,20 +31,20 @@ use crate::{
     thread::execute::{ParsedPacket, PendingWork},
 };
 
-/// The decisions of a thread that uses no cache, and the counts of their packets.
+/// The table decisions of a thread that bypasses its caches, with packet counts.
 #[derive(Default)]
 pub(super) struct TableDecisions {
-    /// Created when it is needed for the first time.
+    /// Looks packets up in the tables; created for the first packet.
     decider: Option<Box<PacketDecider>>,
-    /// The decisions of a burst.
+    /// Scratch: the decisions about the packets of one burst.
     burst: Vec<PacketDecision>,
-    /// The decision of a single packet.
+    /// Scratch: the decision about a single packet.
     single: PacketDecision,
-    /// Number of packets decided.
+    /// Number of packets that the tables decided.
     pub(super) decided: u64,
     /// Earliest time of the next check of the learned indexes.
     next_training: Time,
-    /// Set while tables may have indexes that this thread asked for.
+    /// True while tables may have learned indexes that this thread requested.
     has_trained: bool,
 }
 
@@ -51,12 +52,12 @@ pub(super) struct TableDecisions {
 const TRAINING_PERIOD: Duration = Duration::from_millis(20);
 
 impl TableDecisions {
-    /// Returns the number of counts that are not credited.
+    /// Returns the number of packet counts that are not yet credited to rules.
     pub(super) fn dirty(&self) -> usize {
         self.decider.as_ref().map_or(0, |decider| decider.dirty())
     }
 
-    /// Credits at most `count` of the oldest counts. Returns their number.
+    /// Credits at most `count` of the oldest counts to rules; returns their number.
     pub(super) fn credit(&mut self, pipeline: &Pipeline, count: usize) -> usize {
         self.decider.as_mut().map_or(0, |decider| decider.credit(pipeline, count))
     }
@@ -73,7 +74,7 @@ impl fmt::Debug for TableDecisions {
 }
 
 impl PacketThread {
-    /// Has learned indexes over tables trained where it is due, and removed after use.
+    /// Requests learned indexes over large tables; removes indexes no longer needed.
     pub(super) fn train_tables(&mut self) {
         let flows = self.caches.flows();
         if flows.is_none() && !self.decisions.has_trained || self.now < self.decisions.next_training
@@ -119,7 +120,7 @@ impl PacketThread {
         self.decisions.burst = decisions;
     }
 
-    /// Serves the packets that wait at a port, until one learns.
+    /// Processes the packets that wait at a port until one of them learns.
     fn serve_port(&mut self, input: usize) {
         let mut key = FlowKey::ZERO;
         while !self.rx_ports.list[input].stall_budget.is_stalled()
@@ -150,7 +151,7 @@ impl PacketThread {
         pending
     }
 
-    /// Executes the decision about a packet, and counts the packet.
+    /// Executes the decision about a packet, and counts the packet for its rules.
     ///
     /// Returns the packet if it waits until its source address is learned.
     fn execute_decision(
@@ -204,9 +205,9 @@ impl PacketThread {
         })
     }
 
-    /// Returns whether a decision is that of a recorded translation.
+    /// Returns whether a decision is equal to that of a translation of the packet.
     ///
-    /// Otherwise the mismatch is counted and reported.
+    /// Counts and reports a mismatch.
     fn is_right_decision(
         &mut self,
         parsed: &ParsedPacket<'_>,

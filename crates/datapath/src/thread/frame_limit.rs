@@ -1,42 +1,43 @@
-//! The rate limits of the frames of protocols that a port passes to the control plane.
+//! Rate limits of the LACP, BFD and multicast frames from a port to the control plane.
 //!
-//! A port that receives more must not fill the queue to the control plane, which all ports of a thread share.
+//! All ports of a packet thread share one queue to the control plane. The limits keep the frames of
+//! one port from filling this queue.
 
 use std::time::Duration;
 
 use shunt_pipeline::Time;
 
-/// The limit of one port on one thread: a token bucket as the time when it is full.
+/// A token bucket for one port on one thread, stored as the time when it is full.
 ///
-/// A token is added in each interval of `INTERVAL_US` microseconds. A full bucket has `BURST` tokens.
+/// The bucket gains a token every `INTERVAL_US` microseconds, up to `BURST` tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FrameLimit<const INTERVAL_US: u64, const BURST: u32> {
     full_at: Time,
 }
 
-/// The limit of LACP: ten frames in a second.
+/// The limit of LACP and marker frames: ten frames per second.
 ///
-/// A partner sends three LACPDUs and five marker requests in a second, or fewer.
+/// An LACP partner sends at most three LACPDUs and five marker requests per second.
 pub(super) type SlowProtocolLimit = FrameLimit<100_000, 10>;
 
-/// The limit of BFD: two thousand packets in a second.
+/// The limit of BFD: two thousand packets per second.
 ///
-/// The shortest interval of a session is a millisecond.
+/// The shortest interval of a BFD session is one millisecond.
 pub(super) type BfdLimit = FrameLimit<500, 32>;
 
-/// The limit of multicast snooping: two hundred messages in a second.
+/// The limit of IGMP and MLD messages for snooping: two hundred per second.
 ///
-/// A switch or an access point behind the port passes on the messages of many hosts. After a query they
-/// report in the course of ten seconds.
+/// A switch or an access point at the port passes on the messages of many hosts. Hosts answer a
+/// query within ten seconds.
 pub(super) type SnoopingLimit = FrameLimit<5_000, 200>;
 
 impl<const INTERVAL_US: u64, const BURST: u32> FrameLimit<INTERVAL_US, BURST> {
     const INTERVAL: Duration = Duration::from_micros(INTERVAL_US);
 
-    /// Time in which an empty bucket becomes full.
+    /// The time after which an empty bucket is full.
     const FILL_TIME: Duration = Self::INTERVAL.saturating_mul(BURST);
 
-    /// Takes a token for a frame. Returns false if there is none.
+    /// Takes a token for a frame; returns false if the bucket is empty.
     pub(super) fn takes(&mut self, now: Time) -> bool {
         let full_at = self.full_at.max(now).after(Self::INTERVAL);
         let is_within = full_at.since(now) <= Self::FILL_TIME;

@@ -1,8 +1,9 @@
 //! A packet thread: receive queues, caches, actions and transmit queues in one poll loop.
 //!
-//! [`PacketThread`] is the state of the loop. It owns queues, caches and counters, reads no clock and
-//! never waits, so tests run many of them in any interleaving. [`spawn_packet_thread`] starts the OS
-//! thread that calls [`PacketThread::run_iteration`] in a loop.
+//! [`PacketThread`] is the state of the loop: queues, caches and counters. It reads no clock and
+//! never waits, so a test can run the iterations of many packet threads in any order.
+//! [`spawn_packet_thread`] starts the OS thread that calls [`PacketThread::run_iteration`] in a
+//! loop.
 //!
 //! One iteration:
 //!
@@ -17,9 +18,9 @@
 //!   publish counters, wake the threads that have work
 //! ```
 //!
-//! A thread adopts a version only between bursts, so no packet mixes versions. A packet in an upcall
-//! queue has its original headers and is looked up again. Every step is bounded, and so is the time
-//! until the next version is adopted.
+//! A thread adopts a version only between bursts, so one version decides each packet. A packet in
+//! an upcall queue keeps its original headers and is looked up again later. Every step is bounded,
+//! and so is the time until the thread adopts the next version.
 
 mod control;
 mod drop_reason;

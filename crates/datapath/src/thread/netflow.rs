@@ -1,8 +1,9 @@
-//! The flows of received packets, for bridges that export flows.
+//! NetFlow: counts the flows of received packets for bridges that export flows.
 //!
-//! Packets are counted when they arrive, after the lookup of their burst. The output ports of a flow are
-//! those of the entries that its packets hit. They are read again only when the entries are others. A
-//! packet that misses gets its output ports from its translation, so it is not translated twice.
+//! The thread counts packets after the lookup of their burst. The output ports of a flow come from
+//! the actions of the entries that its packets hit. The thread reads the actions again only when
+//! packets of the flow hit other entries. The output ports of a packet that misses come from its
+//! translation, so no packet is translated twice.
 
 use std::time::Duration;
 
@@ -22,17 +23,17 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct NetflowCaches(Vec<NetflowCache>);
 
-/// The decision about a packet, with its output ports.
+/// A packet and the identity of the decision about it.
 pub(super) struct DecidedPacket<'a> {
-    /// The key of the packet at ingress.
+    /// The flow key of the packet as received.
     pub(super) key: &'a FlowKey,
-    /// The port that received it.
+    /// The port that received the packet.
     pub(super) ingress: DatapathPort,
-    /// The cause of the decision.
+    /// Identifies the cache entries, or the version of the tables, that decided.
     pub(super) decision: DecisionId,
 }
 
-/// Maximum number of flows checked in an iteration, busy or idle.
+/// Maximum number of flows to check in a busy, and in an idle, iteration.
 const CHECKS_PER_ITERATION: usize = 16;
 const CHECKS_PER_IDLE_ITERATION: usize = 512;
 
@@ -43,7 +44,7 @@ impl NetflowCaches {
         self.0.is_empty()
     }
 
-    /// Replaces the cache of a bridge, and returns the old one.
+    /// Replaces the NetFlow cache of a bridge, and returns the old cache.
     pub(super) fn replace(
         &mut self,
         bridge: BridgeId,
@@ -55,25 +56,25 @@ impl NetflowCaches {
         old
     }
 
-    /// Checks some flows. Returns whether there was work.
+    /// Checks some flows for expiry; returns whether there was work.
     pub(super) fn scan(&mut self, is_idle: bool, max_idle: Duration, now: Time) -> bool {
         let checks = if is_idle { CHECKS_PER_IDLE_ITERATION } else { CHECKS_PER_ITERATION };
-        // Every cache is scanned: no short circuit.
+        // `|` instead of `||`: every cache must be scanned.
         let scan = |worked, own: &mut NetflowCache| worked | own.scan(checks, max_idle, now);
         self.0.iter_mut().fold(false, scan)
     }
 
-    /// Returns whether a scan is in progress.
+    /// Returns whether a scan of a NetFlow cache is in progress.
     pub(super) fn is_scanning(&self) -> bool {
         self.0.iter().any(NetflowCache::is_scanning)
     }
 
-    /// Returns the time until a scan is due.
+    /// Returns the time until a scan of a NetFlow cache is due.
     pub(super) fn time_to_scan(&self, now: Time) -> Duration {
         self.0.iter().map(|own| own.time_to_scan(now)).min().unwrap_or(Duration::MAX)
     }
 
-    /// Sets the output ports of the flow of a packet, if its decision is another one.
+    /// Sets the output ports of a packet's flow, if the decision has changed.
     #[cold]
     pub(super) fn note_egress<'a>(
         &mut self,
@@ -91,7 +92,7 @@ impl NetflowCaches {
 }
 
 impl PacketThread {
-    /// Counts the packets of a burst, if their bridge exports flows.
+    /// Counts the packets of a burst for their flows, if their bridge exports flows.
     #[cold]
     pub(super) fn count_flows(&mut self, input: usize, count: usize, lookup: BurstLookup) {
         let bridge = self.rx_ports.list[input].bridge;
@@ -111,7 +112,7 @@ impl PacketThread {
         }
     }
 
-    /// Sets the output ports of the flow of a packet that the tables decided.
+    /// Sets the output ports of a packet's flow after a decision of the tables.
     pub(super) fn note_egress_of_tables<'a>(
         &mut self,
         key: &FlowKey,
@@ -122,7 +123,7 @@ impl PacketThread {
         self.netflow.note_egress(&DecidedPacket { key, ingress, decision }, actions);
     }
 
-    /// Sets the output ports of the flow of a packet that hit entries.
+    /// Sets the output ports of a packet's flow after a cache hit.
     #[cold]
     pub(super) fn note_egress_of_entries(
         &mut self,
@@ -151,21 +152,21 @@ fn set_egress<'a>(
     }
 }
 
-/// Returns the decision of the entries that a packet hit.
+/// Returns a number that identifies the chain of entries that a packet hit.
 ///
-/// Two chains of entries may get the same number. Then a flow that changes from one to the other keeps
-/// its output ports in the report.
+/// Two chains of entries may get the same number. If a flow changes from one chain to the other,
+/// NetFlow then reports its old output ports.
 fn decision_of_entries(entries: &Entries, hits: &HitSlots) -> DecisionId {
     let numbers = hits.slots().iter().map(|slot| {
         let generation = entries.live_at(*slot).map_or(0, |entry| entry.generation);
         u64::from(generation) << 32 | u64::from(*slot)
     });
     let mixed = numbers.fold(0, |mixed: u64, number| mixed.rotate_left(21) ^ number);
-    // The lowest bit tells entries from versions.
+    // The lowest bit is 0 for entries, and 1 for a version of the tables.
     DecisionId(mixed << 1)
 }
 
-/// Returns the decision of a version of the tables.
+/// Returns a number that identifies the decisions of a version of the tables.
 const fn decision_of_tables(version: Version) -> DecisionId {
     DecisionId(version.number() << 1 | 1)
 }

@@ -1,8 +1,8 @@
-//! The queue of packet-ins and of frames of protocols, from a packet thread to the control plane.
+//! The queue from a packet thread to the control plane: packet-ins and protocol frames.
 //!
-//! The memory of the frames goes back to the packet thread by a second ring, so a packet-in allocates
-//! nothing there. A frame that is longer than [`FRAME_KEPT`] is the exception: its memory is not kept, since
-//! a full ring of the longest frames would take 64 MiB.
+//! A second ring returns the memory of the frames to the packet thread, so a packet-in allocates
+//! nothing there. The memory of frames longer than [`FRAME_KEPT`] is freed instead, because a full
+//! ring of the longest frames would take 64 MiB.
 
 use std::sync::Arc;
 
@@ -11,36 +11,37 @@ use shunt_pipeline::{Punt, PuntReceiver, PuntedPacket};
 
 use crate::packet::buffer::{Packet, Pool};
 
-/// Places that only protocols use.
+/// Number of places in the queue that only LACP, BFD and snooping may use.
 ///
-/// So no flood of packet-ins costs a link its partner, or a host its multicast groups. Each port has a
-/// limit of its own ([`FrameLimit`](super::frame_limit::FrameLimit)), so no flood of one link takes the
-/// places of another.
+/// Without these places, a flood of packet-ins could break bonds and multicast groups. Each port
+/// has its own rate limit ([`FrameLimit`](super::frame_limit::FrameLimit)), so the frames of one
+/// port cannot fill the places for all ports.
 const PLACES_FOR_PROTOCOLS: usize = 512;
 
-/// Places of these that only LACP and BFD use.
+/// Number of these places that only LACP and BFD may use.
 ///
-/// Hosts on many ports may report at the same time, and a partner sends few frames.
+/// Hosts on many ports may send IGMP and MLD reports at the same time, while LACP and BFD peers
+/// send few frames.
 const PLACES_FOR_PARTNERS: usize = 256;
 
-/// Capacity of frames that are used again.
+/// Capacity of the frame buffers that return to the packet thread.
 const FRAME_KEPT: usize = Pool::SMALL;
 
-/// The endpoint of the packet thread.
+/// The packet thread's end of the queue to the control plane.
 #[derive(Debug)]
 pub(crate) struct PacketInSender {
     packets: Producer<PuntedPacket>,
     frames: Consumer<Vec<u8>>,
 }
 
-/// The endpoint of the control plane.
+/// The control plane's end of the queue from a packet thread.
 #[derive(Debug)]
 pub struct PacketInReceiver {
     packets: Consumer<PuntedPacket>,
     frames: Producer<Vec<u8>>,
 }
 
-/// Creates a queue for `size` packets for controllers, and some for protocols.
+/// Creates a queue with `size` places for packet-ins, and places for protocols.
 pub(crate) fn packet_in_queue(size: usize) -> (PacketInSender, PacketInReceiver) {
     let size = size.saturating_add(PLACES_FOR_PROTOCOLS);
     let (packets, received) = RingBuffer::new(size);
@@ -49,7 +50,7 @@ pub(crate) fn packet_in_queue(size: usize) -> (PacketInSender, PacketInReceiver)
 }
 
 impl PacketInSender {
-    /// Returns whether no packet for this receiver fits.
+    /// Returns whether the queue has no place for a packet to `receiver`.
     pub(crate) fn is_full(&self, receiver: PuntReceiver) -> bool {
         let kept = match receiver {
             PuntReceiver::Controllers => PLACES_FOR_PROTOCOLS,
@@ -59,7 +60,7 @@ impl PacketInSender {
         self.packets.slots() <= kept
     }
 
-    /// Queues a copy of a packet; returns false if the queue is full.
+    /// Queues a copy of a packet; returns false if the queue has no place.
     pub(crate) fn push(&mut self, punt: &Arc<Punt>, packet: &Packet) -> bool {
         if self.is_full(punt.receiver) {
             return false;
@@ -73,12 +74,12 @@ impl PacketInSender {
 }
 
 impl PacketInReceiver {
-    /// Takes the oldest packet. Its frame is a copy, made by the caller's thread.
+    /// Takes the oldest packet from the queue, with a copy of its frame.
     pub fn pop(&mut self) -> Option<PuntedPacket> {
         let PuntedPacket { punt, frame } = self.packets.pop().ok()?;
         let copy = frame.clone();
         if frame.capacity() <= FRAME_KEPT {
-            // A full ring has memory for as many packets as fit the queue.
+            // A full ring already has memory for all places of the queue.
             let _ = self.frames.push(frame);
         }
         Some(PuntedPacket { punt, frame: copy })

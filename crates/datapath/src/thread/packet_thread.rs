@@ -31,28 +31,28 @@ use crate::{
 
 /// Settings of a packet thread.
 ///
-/// The defaults are those of the configuration file.
+/// The default values are those of the configuration file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadConfig {
     /// Sizes of the caches.
     pub caches: CacheConfig,
     /// Maximum number of VLAN tags to parse.
     pub vlan_limit: VlanLimit,
-    /// Seed of hashes and random choices.
+    /// The seed of hashes and of random choices.
     pub seed: u64,
-    /// Maximum number of translations in an iteration, all ports together.
+    /// Maximum number of translations for all ports in one iteration.
     pub translations_per_iteration: usize,
-    /// Maximum number of packets in the upcall queue of a port.
+    /// Maximum number of packets in the upcall queue of each port.
     pub waiting_per_port: usize,
-    /// Time without a hit after which an entry expires.
+    /// Time without a hit after which a cache entry expires.
     pub max_idle: Duration,
-    /// One random hit in `verify_one_in` is translated and compared; 0 compares none.
+    /// One random cache hit in `verify_one_in` is compared with a translation; 0: none.
     pub verify_one_in: u32,
     /// Selects whether stale entries are re-translated.
     pub repair: Repair,
     /// Time that a port may stall for learn requests in a row, beyond half of all time.
     pub stall_budget: Duration,
-    /// Longest sleep of an idle thread; zero: it never sleeps.
+    /// Longest sleep of an idle thread; with zero, the thread never sleeps.
     pub sleep_max: Duration,
 }
 
@@ -73,12 +73,12 @@ impl Default for ThreadConfig {
     }
 }
 
-/// The result of an iteration.
+/// The result of an iteration of the poll loop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Iteration {
     /// Number of packets received.
     pub received: usize,
-    /// Set if the iteration did any work.
+    /// True if the iteration did any work.
     pub worked: bool,
 }
 
@@ -87,7 +87,7 @@ pub struct PacketThread {
     pub(super) config: ThreadConfig,
     pub(super) pipeline: Arc<Pipeline>,
     pub(super) caches: Caches,
-    /// Used instead of the caches while these are bypassed.
+    /// Decides packets by the tables while the caches are bypassed.
     pub(super) decisions: TableDecisions,
     pub(super) rx_ports: RxPorts,
     pub(super) port_bindings: PortBindings,
@@ -96,47 +96,47 @@ pub struct PacketThread {
     pub(super) batch: RxBatch,
     pub(super) jobs: UpkeepJobs,
     pub(super) translations_left: usize,
-    /// Translations for samples alone, which take none from packets.
+    /// Number of translations left for samples, apart from those for packets.
     pub(super) sample_translations_left: usize,
     pub(super) upcalls: u64,
     pub(super) verifier: Verifier,
     pub(super) repairer: Repairer,
-    /// Set if a queue returned a full burst in the previous iteration.
+    /// True if a receive queue returned a full burst in this or the previous iteration.
     ///
-    /// More packets may wait in it.
+    /// More packets may wait in that queue.
     pub(super) is_busy: bool,
-    /// Set if the thread slept since it last checked its mailbox (rule 10).
+    /// True if the thread slept since it last checked its mailbox (rule 10).
     pub(super) slept: bool,
     pub(super) commands: Consumer<Command>,
     pub(super) link: Arc<Link>,
     pub(super) wakers: Wakers,
     pub(super) counters: Arc<ThreadCounters>,
-    /// The queue of offload candidates: keys of packets that missed.
+    /// The queue of offload candidates: flow keys of packets that missed the caches.
     pub(super) candidates: Option<OffloadCandidates>,
     /// The predictors and their forecasts, and the speculative entries.
     pub(super) forecasts: Option<Box<ThreadForecasts>>,
-    /// The samplers of the bridges that sample, each for a protocol.
+    /// The packet samplers, one for each bridge and protocol with sampling.
     pub(super) samplers: Vec<(SampleUse, PacketSampler)>,
-    /// The flows of the bridges that export flows.
+    /// The NetFlow caches of the bridges that export flows.
     pub(super) netflow: NetflowCaches,
     pub(super) now: Time,
-    /// Reads the time within an iteration; a test has none.
+    /// Reads the time within an iteration; disabled in tests.
     pub(super) stopwatch: Stopwatch,
 }
 
-/// Buffers for one burst, used again for every burst.
+/// Scratch buffers for one burst of received packets.
 pub(super) struct RxBatch {
     pub(super) packets: Vec<Packet>,
     pub(super) keys: Box<[FlowKey]>,
     pub(super) layers: [Layers; BURST],
-    /// The entries that the packets hit.
+    /// The slots of the cache entries that each packet hit.
     pub(super) hits: [HitSlots; BURST],
     pub(super) dispositions: [Disposition; BURST],
     pub(super) missed: MissedFlows,
 }
 
 impl PacketThread {
-    /// Creates a thread without ports, at the version of its endpoint.
+    /// Creates a packet thread without ports, at the version of `ends`.
     #[must_use]
     pub fn new(config: ThreadConfig, pipeline: Arc<Pipeline>, ends: ThreadEnds) -> Self {
         let owner = Owner::new(ends.owner, ends.version, 0, ends.reports, ends.learn_requests);
@@ -180,8 +180,8 @@ impl PacketThread {
 
     /// Runs one iteration of the poll loop at `now`.
     ///
-    /// Processes one burst from each of a bounded number of ready receive queues, and a bounded part of
-    /// all other work.
+    /// Processes one burst from each of a bounded number of ready receive queues, and does a
+    /// bounded amount of other work.
     pub fn run_iteration(&mut self, now: Time) -> Iteration {
         self.now = now;
         self.link.mailbox().begin_iteration();
@@ -195,7 +195,8 @@ impl PacketThread {
         let learn_requests = self.caches.owner.last_learn_request();
         let mut adopted = self.take_invalidation();
         if self.slept && self.link.mailbox().is_flagged() {
-            // Rule 10: sleeping acknowledged an invalidation that is locked at this moment.
+            // Rule 10: the sleep acknowledged an invalidation, and its mailbox is locked at this
+            // moment.
             return Iteration { received: 0, worked: true };
         }
         self.slept = false;
@@ -238,7 +239,7 @@ impl PacketThread {
 
     /// Processes one burst from each listed receive queue, up to a limit.
     ///
-    /// Returns the number of packets.
+    /// Returns the number of received packets.
     fn poll_ready(&mut self, adopted: &mut bool, repaired: &mut bool) -> usize {
         let mut received = 0;
         self.rx_ports.ready.begin();
@@ -248,7 +249,7 @@ impl PacketThread {
             self.rx_ports.ready.polled(input, may_have_more);
             received += count;
             self.is_busy |= count >= BURST;
-            // A version waits for one burst, not for all queues.
+            // Checked after each burst, so that a new version does not wait for all queues.
             if self.take_invalidation() {
                 *adopted = true;
                 *repaired |= self.repair();
@@ -257,7 +258,7 @@ impl PacketThread {
         received
     }
 
-    /// Returns the version of the thread.
+    /// Returns the version of the tables that the thread has adopted.
     #[must_use]
     pub const fn version(&self) -> shunt_classifier::Version {
         self.caches.owner.version()
@@ -275,7 +276,7 @@ impl PacketThread {
         &self.counters
     }
 
-    /// Adopts a posted version, drops its stale entries, and acknowledges it.
+    /// Adopts a posted version: evicts its stale entries and acknowledges the version.
     #[inline]
     fn take_invalidation(&mut self) -> bool {
         let Some((invalidation, iterations)) = self.link.mailbox().take_with_iterations() else {
@@ -295,7 +296,7 @@ impl PacketThread {
         true
     }
 
-    /// Does a bounded part of each kind of upkeep. Returns whether there was work.
+    /// Does a bounded amount of each kind of upkeep; returns whether there was work.
     fn run_upkeep(&mut self, is_idle: bool) -> bool {
         self.train_tables();
         let cleared = self.caches.clear_out() | self.caches.maintain();
@@ -313,7 +314,7 @@ impl PacketThread {
         cleared | abandoned | reclaimed | credited | (expired > 0) | dumped | scanned
     }
 
-    /// Returns whether all hits are credited and no request is pending.
+    /// Returns whether all hits are credited, and no dump, pull or scan is pending.
     pub(super) fn is_upkeep_done(&self) -> bool {
         let entries = self.caches.owner.entries();
         let dirty = entries.dirty() + self.decisions.dirty();
@@ -322,7 +323,7 @@ impl PacketThread {
         is_clean && self.caches.is_cleared_out() && is_done
     }
 
-    /// Repairs some entries. Returns whether there was one.
+    /// Translates some stale entries again; returns whether there was one.
     fn repair(&mut self) -> bool {
         let left = &mut self.translations_left;
         self.repairer.run(&mut self.caches, &self.pipeline, left, &self.counters, self.now)
@@ -340,7 +341,7 @@ impl PacketThread {
 }
 
 impl Drop for PacketThread {
-    /// Retires the link, also after a panic, so that no barrier waits for this thread.
+    /// Retires the link, also after a panic: no barrier then waits for this thread.
     fn drop(&mut self) {
         self.link.retire();
         self.wakers.coordinator.wake();

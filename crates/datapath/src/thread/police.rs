@@ -1,4 +1,4 @@
-//! The rate limit of received packets (ingress policing).
+//! Ingress policing: the rate limit of the packets that a port receives.
 
 use std::{slice, sync::Arc};
 
@@ -8,7 +8,7 @@ use super::{PacketThread, receive::RxPorts};
 use crate::{metrics::RxLoss, packet::ingress_policer::IngressPolicer};
 
 impl RxPorts {
-    /// Sets the limit of the packets that are received from a port; `None` ends it.
+    /// Sets the rate limit of packets received from a port; `None` removes the limit.
     pub(super) fn police(&mut self, port: DatapathPort, policer: Option<&Arc<IngressPolicer>>) {
         for own in self.list.iter_mut().filter(|own| own.port == port) {
             own.policer = policer.cloned();
@@ -17,9 +17,9 @@ impl RxPorts {
 }
 
 impl PacketThread {
-    /// Drops the packets of the burst that exceed the limit of their port.
+    /// Drops the packets of the burst that exceed the rate limit of their port.
     ///
-    /// Costs one branch for each burst while the port has no limit.
+    /// For a port without a limit, the cost is one branch per burst.
     #[inline]
     pub(super) fn police_batch(&mut self, input: usize) {
         let Some(policer) = &self.rx_ports.list[input].policer else { return };

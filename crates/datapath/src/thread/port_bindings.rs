@@ -1,11 +1,11 @@
-//! The bridges and OpenFlow numbers of all ports, also of those that other packet threads receive from.
+//! The bridge and the OpenFlow number of every port of the switch.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
 
-/// The bridge and the number of each port.
+/// The bridge and the OpenFlow number of each port, for any packet thread.
 #[derive(Debug, Default)]
 pub(super) struct PortBindings(BTreeMap<DatapathPort, (BridgeId, PortNo)>);
 
@@ -18,9 +18,9 @@ impl PortBindings {
         self.0.remove(&port);
     }
 
-    /// Returns the bridge and the number of the only port of an output.
+    /// Returns the bridge and OpenFlow number of the only output port of action lists.
     ///
-    /// `None` if there is no output, or several.
+    /// `None` for action lists with no output, or with several.
     pub(super) fn egress_of<'a>(
         &self,
         lists: impl Iterator<Item = &'a Arc<[DatapathAction]>>,

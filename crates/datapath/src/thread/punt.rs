@@ -1,4 +1,4 @@
-//! Packets for the control plane: for controllers, and for protocols with a limit for each port.
+//! Passes packets to the control plane: packet-ins, and frames of LACP, BFD, IGMP and MLD.
 
 use std::{mem, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Outputs {
-    /// Queues a packet for the control plane, with complete checksums and in segments.
+    /// Queues a packet for the control plane, after software checksums and segments.
     pub(super) fn punt(&mut self, pool: &mut Pool, packet: Packet, punt: &Arc<Punt>) {
         let ingress = packet.ingress;
         let (reason, is_within) = match punt.receiver {

@@ -1,4 +1,4 @@
-//! The quality of service of the ports to which a thread sends.
+//! The quality of service (QoS) of the ports to which a packet thread sends.
 
 use std::{slice, sync::Arc, time::Duration};
 
@@ -18,24 +18,24 @@ use crate::{
     },
 };
 
-/// The quality of service of a port, on one thread.
+/// The quality of service of a port, on one packet thread.
 #[derive(Debug)]
 pub(super) enum TxQos {
-    /// Packets above a rate are dropped.
+    /// Drops packets above a rate.
     Policer(Arc<EgressPolicer>),
-    /// Packets above a rate wait.
+    /// Delays packets above a rate in egress queues.
     Queues(Box<EgressQueues>),
 }
 
-/// Longest sleep while a device has not taken all packets.
+/// Longest sleep of the thread while a device has not taken all packets.
 const UNFLUSHED_SLEEP: Duration = Duration::from_millis(1);
 
-/// Time before a packet is due in which the thread does not sleep.
+/// The thread does not sleep if a packet is due within this time.
 ///
-/// A sleep ends up to a millisecond late.
+/// A sleep may end a millisecond late.
 const AWAKE_BEFORE_DUE: Duration = Duration::from_millis(2);
 
-/// The most bursts of a port that one look for due packets sends: a whole queue.
+/// Maximum number of bursts that a port sends in a row: a whole egress queue.
 const BURSTS_MAX: usize = QUEUE_MAX.div_ceil(BURST);
 
 impl From<PortQos> for TxQos {
@@ -48,7 +48,7 @@ impl From<PortQos> for TxQos {
 }
 
 impl TxPort {
-    /// Drops or delays packets of the batch, and sends all packets that are due.
+    /// Drops or delays packets of the batch by QoS, and sends all due packets.
     #[inline(never)]
     pub(super) fn send_with_qos(
         &mut self,
@@ -73,9 +73,9 @@ impl TxPort {
         }
     }
 
-    /// Moves the packets of the batch from `start` on to a queue.
+    /// Moves the packets of the batch, from `start` on, to an egress queue.
     ///
-    /// Does nothing if the port has no queues.
+    /// Does nothing if the port has no egress queues.
     pub(super) fn move_to_queue(
         &mut self,
         start: usize,
@@ -95,7 +95,7 @@ impl TxPort {
         }
     }
 
-    /// Drops the packets of the batch that exceed the limit of the port.
+    /// Drops the packets of the batch that exceed the egress rate limit of the port.
     fn drop_exceeding(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
         let Some(TxQos::Policer(policer)) = &self.qos else { return };
         let packets = self.batch.len();
@@ -108,17 +108,17 @@ impl TxPort {
         tally.dropped[DropReason::EgressPoliced as usize] += dropped;
     }
 
-    /// Returns whether a burst waits that nobody has tried to send.
+    /// Returns whether the egress queues got a whole burst since the last send.
     pub(super) fn has_new_burst(&self) -> bool {
         self.queues().is_some_and(EgressQueues::has_new_burst)
     }
 
-    /// Returns the number of packets that wait in queues.
+    /// Returns the number of packets in the egress queues of the port.
     pub(super) fn queued(&self) -> usize {
         self.queues().map_or(0, EgressQueues::len)
     }
 
-    /// Returns the time before which no packet is due; `None` if none waits.
+    /// Returns the time before which no packet is due; `None` without packets.
     fn due(&self) -> Option<Time> {
         self.queues()?.due()
     }
@@ -132,10 +132,10 @@ impl TxPort {
 }
 
 impl Outputs {
-    /// Sets the quality of service of a port; `None` ends it.
+    /// Sets the quality of service of a port; `None` removes it.
     ///
-    /// Waiting packets move to the new queues of the same number. If the port has no queues any more,
-    /// they are sent.
+    /// Waiting packets move to the new queues with the same numbers. If the port no longer has
+    /// queues, the packets are sent.
     pub(crate) fn set_qos(&mut self, pool: &mut Pool, port: DatapathPort, qos: Option<PortQos>) {
         let Some(place) = self.place(port) else { return };
         let tx = &mut self.ports[place.index()];
@@ -154,7 +154,7 @@ impl Outputs {
         tx.mark(place, &mut self.unflushed);
     }
 
-    /// Drops the packets that wait in queues of a port which is removed.
+    /// Drops the packets in the egress queues of a removed port.
     pub(crate) fn drop_queued(&mut self, pool: &mut Pool, tx: &mut TxPort) {
         let Some(TxQos::Queues(mut queues)) = tx.qos.take() else { return };
         for (_, packet) in queues.take_all() {
@@ -163,12 +163,12 @@ impl Outputs {
         }
     }
 
-    /// Returns the number of packets that wait in queues of ports.
+    /// Returns the number of packets in the egress queues of all ports.
     pub(crate) fn queued(&self) -> usize {
         self.unflushed_ports().map(TxPort::queued).sum()
     }
 
-    /// Returns how long the thread may sleep; `None` if a packet is due soon.
+    /// Returns the time that the thread may sleep; `None` if a packet is due soon.
     pub(crate) fn sleep_max(&self) -> Option<Duration> {
         let wait = |tx: &TxPort| {
             let device = if tx.queue.is_pending() { UNFLUSHED_SLEEP } else { Duration::MAX };

@@ -1,7 +1,8 @@
-//! Receive queues that may have packets: the thread polls only these.
+//! The list of receive queues that may have packets: a packet thread polls only these.
 //!
-//! A thread may have a thousand ports, and most have no packet at most times. A poll of a TAP device is
-//! a system call, so the thread keeps a list of the queues that may have packets, and polls only those:
+//! A thread may have a thousand ports, most of them without packets at any time. A poll of a TAP
+//! device is a system call, so the thread keeps a list of the queues that may have packets, and
+//! polls only queues on this list:
 //!
 //! ```text
 //!              epoll names it                      a poll returned packets: to the end of the list
@@ -11,17 +12,20 @@
 //!        a poll returned nothing, or drained the queue
 //! ```
 //!
-//! **No wake-up is lost.** The epoll set is level-triggered: it names every queue that has a packet *when it
-//! is asked*, however the packet got there and whatever it named before. So a queue may leave the list
-//! too early, but not for long: the thread asks when the list is empty, when an iteration received
-//! nothing, and after [`POLLS_PER_QUERY`] polls. It sleeps only with an empty list, in the same epoll
-//! set. An edge-triggered set would name a queue once, and a queue that left the list one packet too early
-//! would stay silent.
+//! **No wake-up is lost.** The epoll set is level-triggered: each query reports every queue that
+//! has a packet *at the time of the query*, whatever earlier queries reported. So a queue that
+//! leaves the list too early is soon listed again. The thread queries the set when the list is
+//! empty, when an iteration received nothing, and after [`POLLS_PER_QUERY`] polls. The thread
+//! sleeps only with an empty list, and waits for the same epoll set. An edge-triggered set would
+//! report a queue once. A queue that left the list one packet too early would then not be polled
+//! until another packet arrives.
 //!
-//! **The order is fair.** The list is a queue: its first receive queue is polled once, for one burst, and
-//! goes to the end. An iteration makes at most [`POLLS_PER_ITERATION`] polls, and the next one continues.
+//! **The order is fair.** The list is first in, first out: its first receive queue is polled once,
+//! for one burst, and goes to the end. An iteration makes at most [`POLLS_PER_ITERATION`] polls,
+//! and the next iteration continues.
 //!
-//! A queue without a descriptor, such as a capture file, is always listed, and keeps the thread awake.
+//! A receive queue without a file descriptor, such as that of a capture file, is always listed, and
+//! keeps the thread awake.
 
 use std::{
     collections::VecDeque,
@@ -33,28 +37,28 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 
 use crate::packet::buffer::BURST;
 
-/// Maximum number of receive queues polled in an iteration with packets.
+/// Maximum number of receive queues polled in one round.
 pub(super) const POLLS_PER_ITERATION: usize = BURST;
 
-/// Number of polls after which a busy thread asks for further queues.
+/// Number of polls after which a busy thread queries the epoll set.
 ///
 /// A query is a system call, which costs less than one poll of a kernel port with packets.
 const POLLS_PER_QUERY: usize = 8;
 
-/// Maximum number of queues that one query to the epoll set names.
+/// Maximum number of ready queues that one query of the epoll set returns.
 ///
-/// The kernel names others first the next time.
+/// The next query returns other queues first.
 const EVENTS_MAX: usize = 64;
 
-/// Number in the epoll set of the thread's own waker.
+/// The number of the thread's waker in the epoll set.
 const WAKER: u64 = u64::MAX;
 
-/// The source of the readiness of a receive queue.
+/// The way to learn that a receive queue may have packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReadySource {
-    /// The descriptor of the queue, in the epoll set.
+    /// The epoll set contains the descriptor of the queue.
     Descriptor,
-    /// No source: the queue must be polled.
+    /// The queue must be polled.
     Polling,
     /// The queue has ended or failed, and is never polled again.
     Closed,
@@ -64,13 +68,13 @@ pub(super) enum ReadySource {
 #[derive(Debug, Default)]
 pub(super) struct ReadyList {
     queues: Vec<QueueState>,
-    /// The listed queues; the first is polled next.
+    /// Indices of the listed queues; the first is polled next.
     order: VecDeque<u32>,
     /// Number of queues with a descriptor.
     descriptors: usize,
-    /// Polls since the epoll set was last asked.
+    /// Number of polls since the last query of the epoll set.
     polls: usize,
-    /// Polls left in this round.
+    /// Number of polls left in this round.
     left: usize,
 }
 
@@ -81,10 +85,10 @@ struct QueueState {
 }
 
 impl ReadyList {
-    /// Adds the queue of the next index.
+    /// Adds a receive queue, with the next index.
     pub(super) fn add(&mut self, source: ReadySource) {
         self.queues.push(QueueState { source, is_listed: false });
-        // Room for all queues, so that no poll allocates.
+        // Reserves space for all queues, so that no poll allocates memory.
         self.order.reserve(self.queues.len() - self.order.len());
         self.descriptors += usize::from(source == ReadySource::Descriptor);
         if source == ReadySource::Polling {
@@ -92,7 +96,7 @@ impl ReadyList {
         }
     }
 
-    /// Lists a queue that may have packets.
+    /// Lists a receive queue that may have packets.
     pub(super) fn list(&mut self, index: usize) {
         if let Some(queue) = self.queues.get_mut(index)
             && !queue.is_listed
@@ -107,7 +111,7 @@ impl ReadyList {
         }
     }
 
-    /// Never lists a queue again.
+    /// Takes a receive queue off the list for good.
     pub(super) fn close(&mut self, index: usize) {
         if let Some(queue) = self.queues.get_mut(index) {
             self.descriptors -= usize::from(queue.source == ReadySource::Descriptor);
@@ -116,7 +120,7 @@ impl ReadyList {
         }
     }
 
-    /// Removes a queue. The last queue takes its index.
+    /// Removes a receive queue; the last queue gets the index of the removed queue.
     pub(super) fn swap_remove(&mut self, index: usize) {
         self.close(index);
         self.queues.swap_remove(index);
@@ -132,15 +136,15 @@ impl ReadyList {
         }
     }
 
-    /// Returns whether the epoll set must be asked in this iteration.
+    /// Returns whether the thread must query the epoll set in this iteration.
     #[inline]
     pub(super) fn must_query_epoll(&self) -> bool {
         self.descriptors > 0 && (self.order.is_empty() || self.polls >= POLLS_PER_QUERY)
     }
 
-    /// Returns whether the epoll set may name a queue that was not polled since.
+    /// Returns whether a query of the epoll set may find unlisted queues with packets.
     ///
-    /// An iteration that received nothing asks again, so it finds a packet at any port.
+    /// An iteration that received nothing queries again, so it finds a packet at any port.
     #[inline]
     pub(super) const fn may_ask_again(&self) -> bool {
         self.descriptors > 0 && self.polls > 0
@@ -152,7 +156,7 @@ impl ReadyList {
         self.left = self.order.len().min(POLLS_PER_ITERATION);
     }
 
-    /// Takes the next queue to poll in this round off the list.
+    /// Takes the next queue off the list; `None` at the end of the round.
     #[inline]
     pub(super) fn next(&mut self) -> Option<usize> {
         self.left = self.left.checked_sub(1)?;
@@ -162,7 +166,7 @@ impl ReadyList {
         Some(index)
     }
 
-    /// Lists a queue again after a poll, if it may have more packets or must be polled.
+    /// Lists a polled queue again if it may have more packets or needs polling.
     #[inline]
     pub(super) fn polled(&mut self, index: usize, may_have_more: bool) {
         if may_have_more || self.queues[index].source == ReadySource::Polling {
@@ -170,12 +174,12 @@ impl ReadyList {
         }
     }
 
-    /// Notes that the epoll set was asked.
+    /// Notes a query of the epoll set.
     pub(super) const fn asked(&mut self) {
         self.polls = 0;
     }
 
-    /// Returns whether no queue is listed; only then may the thread sleep.
+    /// Returns whether no queue is listed, so that the thread may sleep.
     pub(super) fn is_empty(&self) -> bool {
         self.order.is_empty()
     }
@@ -189,16 +193,16 @@ pub(crate) struct PortEvents {
 }
 
 impl PortEvents {
-    /// Creates a set that holds the waker of the thread.
+    /// Creates an epoll set with the waker of the thread.
     pub(crate) fn new(waker: &impl AsFd) -> io::Result<Self> {
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
         epoll.add(waker, EpollEvent::new(EpollFlags::EPOLLIN, WAKER))?;
         Ok(Self { epoll, events: vec![EpollEvent::empty(); EVENTS_MAX] })
     }
 
-    /// Adds the descriptor of a queue. Returns what makes the queue ready.
+    /// Adds the descriptor of a receive queue; returns how the thread finds packets.
     ///
-    /// The system may refuse a descriptor. Its queue must be polled then.
+    /// The kernel may refuse a descriptor. The thread must then poll the queue.
     pub(super) fn add(&self, descriptor: Option<BorrowedFd<'_>>, index: usize) -> ReadySource {
         let event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
         match descriptor.map(|descriptor| self.epoll.add(descriptor, event)) {
@@ -207,22 +211,22 @@ impl PortEvents {
         }
     }
 
-    /// Changes the index of a queue.
+    /// Changes the index of a receive queue in the epoll set.
     pub(super) fn renumber(&self, descriptor: Option<BorrowedFd<'_>>, index: usize) {
         let mut event = EpollEvent::new(EpollFlags::EPOLLIN, index as u64);
-        // A descriptor that was refused, or removed, has no index.
+        // The call fails for a descriptor that is not in the set, which needs no index.
         let _ = descriptor.map(|descriptor| self.epoll.modify(descriptor, &mut event));
     }
 
-    /// Removes the descriptor of a queue.
+    /// Removes the descriptor of a receive queue from the epoll set.
     pub(super) fn remove(&self, descriptor: Option<BorrowedFd<'_>>) {
         let _ = descriptor.map(|descriptor| self.epoll.delete(descriptor));
     }
 
-    /// Lists the queues that have packets; waits for one until `timeout`.
+    /// Lists the receive queues that have packets; waits for a packet until `timeout`.
     pub(super) fn ask(&mut self, ready: &mut ReadyList, timeout: EpollTimeout) {
         ready.asked();
-        // After an interrupt or an error, the next wait returns the same events.
+        // After a signal or an error, the next query returns the same events.
         let count = self.epoll.wait(&mut self.events, timeout).unwrap_or(0);
         for event in &self.events[..count] {
             if let Ok(index) = usize::try_from(event.data())
@@ -233,9 +237,10 @@ impl PortEvents {
         }
     }
 
-    /// Returns the descriptor of the set.
+    /// Returns the descriptor of the epoll set.
     ///
-    /// It is readable while a queue has packets or the thread is woken.
+    /// The descriptor is readable while a receive queue has packets or another thread wakes this
+    /// thread.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.0.as_fd()
     }

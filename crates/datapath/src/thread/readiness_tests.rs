@@ -1,20 +1,20 @@
-//! The list of ready queues, against a model of a level-triggered epoll set.
+//! Tests the list of ready queues with a model of a level-triggered epoll set.
 
 use proptest::{collection::vec, prelude::*};
 
 use super::*;
 
-/// An event of the queues or of the thread.
+/// A step of the model: an event of a receive queue or of the packet thread.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Add(ReadySource),
-    /// Packets arrive at a queue.
+    /// Packets arrive at a receive queue.
     Arrive(usize, usize),
-    /// The thread runs an iteration. Each poll takes this number of packets at most.
+    /// The thread runs an iteration; polls return at most this number of packets.
     Iterate(usize),
-    /// The query of the next iteration is interrupted by a signal.
+    /// A signal interrupts the epoll query of the next iteration.
     Interrupt,
-    /// A queue returns nothing at its next poll, though it has packets.
+    /// The next poll of a receive queue returns nothing although the queue has packets.
     Hide(usize),
     Close(usize),
     Remove(usize),
@@ -36,34 +36,34 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// A queue of the model.
+/// A receive queue of the model.
 #[derive(Clone, Copy, Debug)]
 struct ModelQueue {
     name: usize,
     source: ReadySource,
     packets: usize,
     is_hidden: bool,
-    /// Iterations in which the queue had packets and was not polled.
+    /// Number of iterations since the last poll in which the queue had packets.
     waited: usize,
 }
 
-/// A thread that polls, and the kernel behind it.
+/// A packet thread with its receive queues, and the epoll set of the kernel.
 #[derive(Default)]
 struct Model {
     ready: ReadyList,
     queues: Vec<ModelQueue>,
     is_interrupted: bool,
-    /// Index at which the kernel begins to name queues.
+    /// Index of the queue from which on the next epoll query looks for packets.
     first_named: usize,
     added: usize,
 }
 
 impl Model {
-    /// Names queues that have packets now, as the kernel does.
+    /// Lists queues that have packets at this time, as a query of the epoll set does.
     fn ask(&mut self) {
         self.ready.asked();
         if std::mem::take(&mut self.is_interrupted) {
-            // The query is lost, so the time of all queues begins again.
+            // The query returns nothing, so the waiting time of all queues begins again.
             self.queues.iter_mut().for_each(|queue| queue.waited = 0);
             return;
         }
@@ -83,7 +83,7 @@ impl Model {
         }
     }
 
-    /// Runs an iteration as the thread does; returns the number of packets.
+    /// Runs an iteration of the packet thread; returns the number of packets received.
     fn iterate(&mut self, burst: usize) -> usize {
         self.queues.iter_mut().for_each(|queue| queue.waited += usize::from(queue.packets > 0));
         if self.ready.must_query_epoll() {
@@ -150,7 +150,7 @@ impl Model {
         self.check();
     }
 
-    /// Checks what holds between all steps.
+    /// Checks the invariants that hold between all steps.
     fn check(&self) {
         let has_polled = self.queues.iter().any(|queue| queue.source == ReadySource::Polling);
         assert!(!(has_polled && self.ready.is_empty()), "a thread sleeps that must poll");
@@ -162,7 +162,7 @@ impl Model {
         for (queue, state) in self.queues.iter().zip(&self.ready.queues) {
             assert_eq!(queue.source, state.source, "queue {} has changed", queue.name);
         }
-        // The kernel names a queue at the latest when all others were named, and the list is polled
+        // Epoll returns a queue at the latest after all other queues, and the thread polls the list
         // in order.
         let bound = 4 + POLLS_PER_QUERY + 4 * self.queues.len() / POLLS_PER_ITERATION;
         assert!(self.queues.iter().all(|queue| queue.waited <= bound), "a queue starves");
@@ -170,7 +170,7 @@ impl Model {
 }
 
 proptest! {
-    /// A queue with packets wakes a thread that sleeps, which receives all of them.
+    /// A queue with packets wakes a sleeping thread, which receives all packets.
     #[test]
     fn every_packet_is_received_or_wakes_the_thread(events in vec(event(), 0..200)) {
         let mut model = Model::default();
@@ -179,13 +179,14 @@ proptest! {
             model.queues.iter().map(|queue| queue.packets).sum::<usize>(),
             model.queues.len(),
         );
-        // Each iteration receives a packet or finds an end. A hidden queue costs one more.
+        // Each iteration receives a packet or finds an empty queue. A hidden queue needs one
+        // iteration more.
         let mut left = packets + 4 * queues + 8;
         while model.queues.iter().any(|queue| queue.packets > 0) {
             prop_assert!(left > 0, "{:?} keep packets", model.queues);
             left -= 1;
             if model.ready.is_empty() {
-                // The thread sleeps: the kernel wakes it with what is there.
+                // The thread sleeps in an epoll query, which returns queues with packets.
                 model.ask();
             }
             model.iterate(BURST);
@@ -194,7 +195,7 @@ proptest! {
     }
 }
 
-/// Each queue is polled once before any queue is polled again.
+/// The thread polls each queue once before it polls any queue again.
 #[test]
 fn a_hundred_busy_queues_take_turns() {
     let mut model = Model::default();
@@ -208,7 +209,7 @@ fn a_hundred_busy_queues_take_turns() {
         model.iterate(BURST);
         let left = left(&model);
         let (least, most) = (left.iter().min().unwrap(), left.iter().max().unwrap());
-        // The kernel names the queues in two parts, so some begin one query later.
+        // Epoll returns the hundred queues in two queries, so some queues start one query later.
         assert!(most - least <= 3 * BURST, "{least} to {most}");
     }
     let received: usize = left(&model).iter().map(|left| 1_000_000 - left).sum();

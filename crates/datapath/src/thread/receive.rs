@@ -1,4 +1,4 @@
-//! One burst of a receive queue: receive, parse, look up, execute.
+//! Processes one burst of a receive queue: receive, parse, look up, execute.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,58 +29,58 @@ use crate::{
     },
 };
 
-/// The receive side of one port.
+/// A receive queue of a port, and its upcall queue.
 pub(super) struct RxPort {
     pub(super) port: DatapathPort,
     pub(super) bridge: BridgeId,
     pub(super) number: PortNo,
     pub(super) queue: Box<dyn RxQueue>,
     pub(super) state: RxState,
-    /// Set if the last poll may have left packets in the queue.
+    /// True if the last poll may have left packets in the receive queue.
     pub(super) may_have_more: bool,
     pub(super) traffic: Arc<PortTraffic>,
-    /// The limit of the packets that are received.
+    /// The rate limit of received packets (ingress policing).
     pub(super) policer: Option<Arc<IngressPolicer>>,
-    /// The upcall queue: packets that missed, unchanged.
+    /// The upcall queue: packets that missed the caches, unchanged.
     pub(super) waiting: WaitingPackets,
-    /// Number of frames that the queue has returned, refused ones included.
+    /// Number of frames that polls returned, including refused frames.
     pub(super) received: u64,
     /// Value of `received` before the current burst.
     pub(super) burst_start: u64,
-    /// Number of received frames that are finished, as the queue knows.
+    /// Number of received frames that were reported to the queue as finished.
     pub(super) finished: u64,
-    /// The state of a stall for a learn request.
+    /// The stall of the queue for a learn request, and its time budget.
     pub(super) stall_budget: StallBudget,
 }
 
-/// The receive side of all ports of a thread, with their upcall queues.
+/// The receive queues of a packet thread, with their upcall queues.
 pub(super) struct RxPorts {
     pub(super) list: Vec<RxPort>,
-    /// The ports that may have packets.
+    /// The receive queues that may have packets.
     pub(super) ready: ReadyList,
     pub(super) events: PortEvents,
-    /// Set after a change of the ports or their numbers, until it is published.
+    /// True after a change of ports or port numbers, until the change is published.
     pub(super) is_changed: bool,
     /// Number of packets in all upcall queues.
     queued: usize,
-    /// The ports with frames that are not finished.
+    /// Indices of receive queues with frames that are not reported as finished.
     unfinished: Vec<u32>,
-    /// Index of the port to serve next.
+    /// Index of the upcall queue to serve next.
     next_served: usize,
-    /// Index of the port to check next, and the time of the last checks.
+    /// Index of the device to check next, and the time of the last checks.
     next_checked: (usize, Time),
 }
 
-/// The next step for a packet of a burst.
+/// The next step for a packet of a burst after the cache lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
     /// Send the packet unchanged.
     Forward(TxPortIndex),
-    /// Execute the actions of the entries.
+    /// Execute the actions of the entries that the packet hit.
     Execute,
-    /// Queue the packet: it missed, or must not overtake one that missed.
+    /// Queue the packet: it missed, or must not overtake a packet that missed.
     Wait,
-    /// Queue the packet, which hit, after earlier ones of its flow. Serve this flow.
+    /// Queue the packet, a hit, after earlier packets of its flow; serve this flow.
     WaitForFlow,
 }
 
@@ -92,14 +92,14 @@ pub(super) enum RxState {
     Broken,
 }
 
-/// Time between two checks of devices.
+/// Time between two rounds of checks whether devices were removed.
 const CHECK_PERIOD: Duration = Duration::from_millis(500);
 
-/// Number of devices checked at a time.
+/// Maximum number of devices checked in one round.
 const CHECKS_MAX: usize = 64;
 
 impl RxPorts {
-    /// Creates an empty list.
+    /// Creates an empty list of receive queues.
     pub(super) fn new(events: PortEvents) -> Self {
         Self {
             list: Vec::new(),
@@ -118,7 +118,7 @@ impl RxPorts {
         self.queued
     }
 
-    /// Adds a port, which is polled when it is ready.
+    /// Adds the receive queue of a port.
     pub(super) fn add(&mut self, port: RxPort) {
         let index = self.list.len();
         let source = self.events.add(port.queue.wait_fd(), index);
@@ -128,26 +128,26 @@ impl RxPorts {
         self.unfinished.reserve(self.list.len() - self.unfinished.len());
     }
 
-    /// Puts a packet into the upcall queue of a port, after all others.
+    /// Appends a packet to the upcall queue of a port.
     pub(super) fn push_waiting(&mut self, index: usize, waiting: WaitingPacket) {
         self.queued += 1;
         self.list[index].waiting.push(waiting);
     }
 
-    /// Takes the packet at a position of the upcall queue of a port; 0 is the oldest.
+    /// Takes the packet at a position of an upcall queue; position 0 is the oldest.
     pub(super) fn take_waiting(&mut self, index: usize, position: usize) -> Option<WaitingPacket> {
         let taken = self.list[index].waiting.take(position)?;
         self.queued -= 1;
         Some(taken)
     }
 
-    /// Puts a packet back to the position from which it was taken.
+    /// Returns a packet to its position in an upcall queue.
     pub(super) fn return_waiting(&mut self, index: usize, position: usize, packet: WaitingPacket) {
         self.queued += 1;
         self.list[index].waiting.insert(position, packet);
     }
 
-    /// Counts frames that a queue returned, refused ones included.
+    /// Counts frames that a poll returned, including refused frames.
     pub(super) fn count_received(&mut self, index: usize, count: u64) {
         let port = &mut self.list[index];
         if port.received == port.finished {
@@ -157,9 +157,9 @@ impl RxPorts {
         port.received += count;
     }
 
-    /// Never polls a queue again.
+    /// Ends the polls of a receive queue for good.
     ///
-    /// Its descriptor may stay readable forever, so the thread no longer waits for it.
+    /// The descriptor of the queue may stay readable forever, so it leaves the epoll set.
     fn close(&mut self, index: usize, state: RxState) {
         let port = &mut self.list[index];
         port.state = state;
@@ -171,7 +171,7 @@ impl RxPorts {
         self.ready.close(index);
     }
 
-    /// Closes queues that lost their device without becoming readable.
+    /// Closes the receive queues of removed devices that caused no event.
     pub(super) fn check_devices(&mut self, now: Time) {
         let (next, checked_at) = self.next_checked;
         if now.since(checked_at) < CHECK_PERIOD {
@@ -188,9 +188,9 @@ impl RxPorts {
         self.next_checked = (next.wrapping_add(CHECKS_MAX) % count.max(1), now);
     }
 
-    /// Takes the next packet of the upcall queues, round robin.
+    /// Takes a packet from the upcall queues, round robin, with the index of its queue.
     ///
-    /// Returns the index of its port too. Skips ports that stall for a learn request.
+    /// Skips queues that stall for a learn request.
     pub(super) fn next_upcall(&mut self) -> Option<(usize, WaitingPacket)> {
         if self.queued == 0 {
             return None;
@@ -209,13 +209,13 @@ impl RxPorts {
         None
     }
 
-    /// Puts a packet back to the front of its queue, which is served next.
+    /// Returns a packet to the front of its upcall queue, which is served next.
     pub(super) fn put_back(&mut self, index: usize, packet: WaitingPacket) {
         self.return_waiting(index, 0, packet);
         self.next_served = index;
     }
 
-    /// Reports finished frames to the receive queues, after all batches were sent.
+    /// Reports finished frames to their receive queues, after all batches were sent.
     pub(super) fn report_finished(&mut self) {
         let Self { list, unfinished, .. } = self;
         unfinished.retain(|index| {
@@ -230,7 +230,7 @@ impl RxPorts {
         });
     }
 
-    /// Binds a port to a bridge, with its OpenFlow port number there.
+    /// Sets the bridge of a port and its OpenFlow port number.
     pub(super) fn bind(&mut self, port: DatapathPort, bridge: BridgeId, number: PortNo) {
         self.is_changed = true;
         for own in self.list.iter_mut().filter(|own| own.port == port) {
@@ -238,7 +238,7 @@ impl RxPorts {
         }
     }
 
-    /// Removes a port.
+    /// Removes the receive queue of a port.
     pub(super) fn remove(&mut self, port: DatapathPort) -> Option<RxPort> {
         self.next_served = 0;
         let index = self.list.iter().position(|own| own.port == port)?;
@@ -247,7 +247,7 @@ impl RxPorts {
         self.is_changed = true;
         let removed = self.list.swap_remove(index);
         self.queued -= removed.waiting.len();
-        // The last port has moved to the index of the removed one.
+        // The last receive queue has moved to the index of the removed queue.
         if let Some(moved) = self.list.get(index).filter(|moved| moved.state == RxState::Open) {
             self.events.renumber(moved.queue.wait_fd(), index);
         }
@@ -262,11 +262,12 @@ impl RxPorts {
         Some(removed)
     }
 
-    /// Sends a learn request for a packet of a port, and stalls its queues.
+    /// Sends a learn request for a packet, and stalls the receive queues of its port.
     ///
     /// # Errors
     ///
-    /// Returns the drop reason if the stall budget is used up or the ring of requests is full.
+    /// If the stall budget is used up or the ring of requests is full. The packet must then be
+    /// dropped for the returned reason.
     pub(super) fn learn(
         &mut self,
         owner: &mut Owner,
@@ -285,7 +286,7 @@ impl RxPorts {
         Ok(())
     }
 
-    /// Ends the stalls for requests that the owner's version contains.
+    /// Ends the stalls for learn requests that the thread's version contains.
     pub(super) fn end_learn_stalls(&mut self, owner: &Owner, now: Time) {
         for (index, port) in self.list.iter_mut().enumerate() {
             if port.stall_budget.is_stalled() {
@@ -299,7 +300,7 @@ impl RxPorts {
 impl PacketThread {
     /// Receives and processes one burst of a receive queue.
     ///
-    /// Returns the number of packets of the burst, also of those that policing drops.
+    /// Returns the number of packets of the burst, including packets that policing drops.
     pub(super) fn receive(&mut self, input: usize) -> usize {
         let received = self.fill_batch(input);
         if received > 0 {
@@ -353,7 +354,7 @@ impl PacketThread {
         }
         let port = &mut self.rx_ports.list[input];
         if port.stall_budget.is_stalled() {
-            // The queue is listed again when the stall ends.
+            // `end_learn_stalls` lists the queue again.
             port.may_have_more = false;
             return 0;
         }
@@ -423,9 +424,9 @@ impl PacketThread {
         self.batch.packets = packets;
     }
 
-    /// Executes the entries of a packet of the burst, and all its recirculations.
+    /// Executes the actions for a packet that hit, and then all its recirculations.
     ///
-    /// Later packets of the burst follow only afterwards.
+    /// So later packets of the burst do not overtake its recirculations.
     fn execute_found(&mut self, place: usize, packet: Packet) {
         let RxBatch { keys, layers, hits, .. } = &mut self.batch;
         let (entries, slots) = (self.caches.owner.entries(), hits[place].slots());
@@ -441,7 +442,7 @@ impl PacketThread {
         }
     }
 
-    /// Puts a packet of the burst into the upcall queue.
+    /// Puts a packet of the burst into the upcall queue; drops it if the queue is full.
     pub(super) fn wait(&mut self, input: usize, flow: u32, packet: Packet, source: SourceLearning) {
         if !self.pool.may_keep(&packet) {
             self.outputs.send_batches(&mut self.pool);
@@ -460,9 +461,9 @@ impl PacketThread {
 
     /// Counts the hits of a burst, and decides the next step for each packet.
     ///
-    /// The translation of a miss may send a learn request, and so may the recirculation of a hit. If
-    /// packets of the bridge can learn, the packets behind such a packet must wait. Otherwise hits
-    /// overtake misses, except those of their own flow.
+    /// The translation of a miss may send a learn request, and so may the recirculation of a hit.
+    /// If packets of the bridge can learn, the packets after such a packet must wait. Otherwise a
+    /// hit overtakes misses of other flows.
     fn decide(&mut self, input: usize, count: usize) {
         let RxBatch { packets, keys, hits, dispositions, missed, .. } = &mut self.batch;
         let entries = self.caches.owner.entries_mut();
@@ -470,7 +471,7 @@ impl PacketThread {
         let is_ordered = self.pipeline.learns(*bridge);
         let mut waits = is_ordered && !waiting.is_empty();
         missed.count = 0;
-        // Set while a hit may belong to a flow with a packet that waits.
+        // True while a hit may belong to a flow that has waiting packets.
         let mut has_waiting = !waiting.is_empty();
         let mut puts_off = false;
         for (((packet, key), hit_slots), disposition) in
@@ -520,7 +521,7 @@ impl PacketThread {
     }
 }
 
-/// The flows of packets of a burst that missed.
+/// The flows of a burst's packets that missed the caches.
 #[derive(Default)]
 pub(super) struct MissedFlows {
     flows: [u32; BURST],
@@ -540,9 +541,9 @@ impl MissedFlows {
     }
 }
 
-/// Returns the drop reason of a packet that no action of its traversals outputs.
+/// Returns the drop reason of a packet with traversals that have no output action.
 ///
-/// An error ends the packet; otherwise the last traversal decides.
+/// A traversal that failed with an error decides; otherwise the last traversal.
 #[cold]
 pub(super) fn drop_reason<'a>(traversals: impl Iterator<Item = &'a Arc<Traversal>>) -> DropReason {
     let mut cause = DropCause::default();

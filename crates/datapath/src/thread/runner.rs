@@ -1,7 +1,7 @@
 //! OS threads that run a [`PacketThread`] or an [`EvictionCoordinator`] in a loop.
 //!
 //! Only this module and the offload runner read a clock and wait. They give packet threads a
-//! stopwatch for the times of translations.
+//! stopwatch that measures translations.
 
 use std::{
     hint, io,
@@ -30,9 +30,9 @@ use crate::{
 /// Settings of the OS thread of a packet thread.
 #[derive(Clone, Copy, Debug)]
 pub struct RunnerConfig {
-    /// Number of the thread, used in its name.
+    /// The number in the name of the thread.
     pub index: u16,
-    /// The CPU to pin the thread to; `None`: any.
+    /// The CPU to which the thread is pinned; `None`: not pinned.
     pub cpu: Option<usize>,
     /// The instant that is [`Time::ZERO`].
     pub epoch: Instant,
@@ -45,15 +45,15 @@ pub struct Running<T> {
     handle: JoinHandle<T>,
 }
 
-/// Number of idle iterations before a thread sleeps.
+/// Number of idle iterations before a packet thread sleeps.
 ///
-/// Spinning that long is cheaper than two system calls if a packet follows soon.
+/// If a packet arrives soon, these iterations cost less than two system calls.
 const IDLE_ITERATIONS: u32 = 64;
 
 /// Maximum sleep of the eviction thread and of the thread of an offload device.
 const SLEEP_MAX_MS: u16 = 500;
 
-/// Starts a packet thread, `shunt-packet-0` and so on.
+/// Starts the OS thread of a packet thread, with a name like `shunt-packet-0`.
 ///
 /// # Errors
 ///
@@ -107,7 +107,8 @@ pub fn spawn_coordinator(
             if handle.run_iteration() {
                 continue;
             }
-            // The thread announces its sleep before the last check, so a later message wakes it.
+            // Announced before the last check for messages, so that a later message wakes this
+            // thread.
             waker.prepare_park();
             if !handle.run_iteration() && !stopped.load(Ordering::Relaxed) {
                 sleeper.wait(waker.as_fd());
@@ -120,7 +121,7 @@ pub fn spawn_coordinator(
 }
 
 impl<T> Running<T> {
-    /// Wraps a thread that ends soon after `stop` is set and `wake` is called.
+    /// Wraps a running thread, which must end after `stop` is set and `wake` is called.
     pub(crate) fn new(
         stop: Arc<AtomicBool>,
         wake: impl Fn() + Send + Sync + 'static,
@@ -129,7 +130,7 @@ impl<T> Running<T> {
         Self { stop, wake: Box::new(wake), handle }
     }
 
-    /// Stops the thread after its iteration, and returns its state.
+    /// Stops the thread after its current iteration, and returns the `T`.
     ///
     /// `None` if the thread panicked.
     #[must_use]
@@ -139,7 +140,7 @@ impl<T> Running<T> {
         self.handle.join().ok()
     }
 
-    /// Returns whether the thread has ended by itself, which only a panic causes.
+    /// Returns whether the thread has ended without [`Self::stop`]: it panicked.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
@@ -152,7 +153,7 @@ impl<T> std::fmt::Debug for Running<T> {
     }
 }
 
-/// Returns the set of one CPU.
+/// Returns the CPU set that contains only `cpu`.
 fn cpu_set(cpu: Option<usize>) -> io::Result<Option<CpuSet>> {
     let Some(cpu) = cpu else { return Ok(None) };
     let mut cpus = CpuSet::new();
@@ -160,14 +161,14 @@ fn cpu_set(cpu: Option<usize>) -> io::Result<Option<CpuSet>> {
     Ok(Some(cpus))
 }
 
-/// Pins the calling thread to its CPU; does nothing if the system refuses.
+/// Pins the calling thread to a CPU set; does nothing if the kernel refuses.
 fn bind(cpus: Option<&CpuSet>) {
     if let Some(cpus) = cpus {
         let _ = sched_setaffinity(Pid::from_raw(0), cpus);
     }
 }
 
-/// An epoll set for one descriptor.
+/// An epoll set for one file descriptor.
 pub(crate) struct EpollSleeper {
     epoll: Epoll,
     is_registered: bool,
@@ -181,13 +182,13 @@ impl EpollSleeper {
 
     /// Waits until the descriptor is readable or the maximum sleep ends.
     ///
-    /// It must be the same one in each call.
+    /// All calls must pass the same descriptor.
     pub(crate) fn wait(&mut self, descriptor: BorrowedFd<'_>) {
         if !self.is_registered {
             let event = EpollEvent::new(EpollFlags::EPOLLIN, 0);
             self.is_registered = self.epoll.add(descriptor, event).is_ok();
         }
-        // After an error or an interrupt, the next iteration checks all queues anyway.
+        // Errors and signals need no handling, because the caller checks all its queues next.
         let timeout = if self.is_registered {
             EpollTimeout::from(SLEEP_MAX_MS)
         } else {

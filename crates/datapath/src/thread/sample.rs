@@ -1,9 +1,9 @@
-//! The samples of a received burst, for collectors.
+//! Samples packets of a received burst for sFlow and IPFIX collectors.
 //!
-//! A burst is sampled after its lookup, and before its packets change. The entries that a packet hit
-//! say where it goes. A packet that missed waits for its translation, so it is translated here for its
-//! output ports alone. These translations have a limit of their own in each iteration, so that samples
-//! delay no packet.
+//! A burst is sampled after its lookup, and before its packets change. The output ports of a
+//! sampled packet come from the actions of the entries that it hit. A packet that missed is still
+//! to be translated, so this module translates it for its output ports alone. These translations
+//! have their own limit in each iteration, so that samples delay no packet.
 
 use shunt_flow::{FieldId, FlowKey};
 use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
@@ -11,20 +11,20 @@ use shunt_pipeline::{BridgeId, DatapathAction, DatapathPort};
 use super::PacketThread;
 use crate::sample::{PacketSampler, SampleUse, SampledEgress, SampledFate};
 
-/// The lookup of a burst that is sampled.
+/// The cache lookup of a burst before it is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BurstLookup {
-    /// The caches were asked.
+    /// The caches were searched.
     Done,
-    /// The tables will decide each packet.
+    /// No lookup: the caches are bypassed, and the tables will decide each packet.
     None,
 }
 
-/// The bit of a TCI in a key that is set if there is a tag.
+/// The bit in the TCI field of a flow key that is set if the packet has a VLAN tag.
 const TAG_PRESENT: u16 = 0x1000;
 
 impl PacketThread {
-    /// Begins to sample the packets of a bridge for a protocol; `None` ends it.
+    /// Sets the sampler of a bridge and protocol; `None` ends the sampling.
     pub(super) fn set_sampler(
         &mut self,
         bridge: BridgeId,
@@ -35,7 +35,7 @@ impl PacketThread {
         self.samplers.extend(sampler.map(|own| (protocol, *own)));
     }
 
-    /// Samples the packets of a burst, if their bridge samples.
+    /// Samples the packets of a burst by all samplers of their bridge.
     #[cold]
     pub(super) fn sample_burst(&mut self, input: usize, count: usize, lookup: BurstLookup) {
         let bridge = self.rx_ports.list[input].bridge;
@@ -46,7 +46,7 @@ impl PacketThread {
         }
     }
 
-    /// Samples the packets of a burst by the sampler at a place of the list.
+    /// Samples the packets of a burst by the sampler with index `place`.
     fn sample_burst_by(&mut self, place: usize, count: usize, lookup: BurstLookup) {
         self.samplers[place].1.count(count);
         let mut from = 0;
@@ -60,7 +60,7 @@ impl PacketThread {
         }
     }
 
-    /// Returns the output ports of a packet of the burst.
+    /// Returns the output ports and the output VLAN tag of a packet of the burst.
     fn fate_of(&mut self, position: usize, lookup: BurstLookup) -> SampledFate {
         let (key, hits) = (&self.batch.keys[position], &self.batch.hits[position]);
         let mut scan = EgressScan::new(self.batch.packets[position].ingress);
@@ -82,11 +82,11 @@ impl PacketThread {
 /// Collects the output ports of action lists.
 pub(super) struct EgressScan {
     ingress: DatapathPort,
-    /// The first port, and the TCI of the packet there.
+    /// The first output port, and the TCI that the packet has there.
     first: Option<(DatapathPort, Option<u16>)>,
     ports_count: u32,
     is_punted: bool,
-    /// Set if a later lookup decides the rest.
+    /// True if a later lookup, after recirculation, decides the output ports.
     is_undecided: bool,
 }
 
@@ -95,7 +95,7 @@ impl EgressScan {
         Self { ingress, first: None, ports_count: 0, is_punted: false, is_undecided: false }
     }
 
-    /// Reads actions on a packet with `key`.
+    /// Adds the output ports of actions on a packet with flow key `key`.
     ///
     /// Copies nest at most 64 deep.
     pub(super) fn read<'a>(
@@ -145,7 +145,7 @@ impl EgressScan {
     }
 }
 
-/// Returns the TCI of the outermost VLAN tag; `None` without a tag.
+/// Returns the TCI of the outermost VLAN tag; `None` for an untagged packet.
 fn outermost_tci(key: &FlowKey) -> Option<u16> {
     let tci = u16::try_from(key.field(FieldId::VlanTci)).unwrap_or_default();
     (tci & TAG_PRESENT != 0).then_some(tci)
@@ -192,7 +192,7 @@ mod tests {
         assert_eq!(fate(&[push.clone(), output(3)]), (port(3), Some(0x7009)));
         let copy = DatapathAction::Copy([push, output(2)].into());
         assert_eq!(fate(std::slice::from_ref(&copy)), (port(2), Some(0x7009)));
-        // The copy alone has the new tag.
+        // Only the copy loses its tag.
         let both = [DatapathAction::Copy([DatapathAction::PopVlan].into()), output(4)];
         assert_eq!(fate(&both), (port(4), tag));
         assert_eq!(fate(&[copy, output(3)]), (SampledEgress::Ports(2), Some(0x7009)));

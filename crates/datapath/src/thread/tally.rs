@@ -1,4 +1,4 @@
-//! Packet counts of a thread, before they are published.
+//! Packet counts of a packet thread, before they are published as metrics.
 
 use std::iter;
 
@@ -32,11 +32,11 @@ impl Tally {
         }
     }
 
-    /// Counts a packet that was finished into `segments` frames.
+    /// Counts the `segments` frames into which software completed a packet.
     ///
-    /// Returns the drop reason if that failed.
+    /// Returns the drop reason if the completion failed.
     ///
-    /// All segments but one count as copies. A packet without payload has no segment and counts as
+    /// All frames but one count as copies. A packet without payload has no segment, and counts as
     /// malformed.
     pub(super) const fn finish(
         &mut self,
@@ -55,13 +55,13 @@ impl Tally {
         Some(reason)
     }
 
-    /// Counts a copy that could not be made, as copied and dropped.
+    /// Counts a copy for which a buffer was missing as copied and as dropped.
     pub(super) const fn drop_copy(&mut self, reason: DropReason) {
         self.copied += 1;
         self.dropped[reason as usize] += 1;
     }
 
-    /// Publishes the counts.
+    /// Copies the counts to the published counters.
     pub(crate) fn publish(&self, counters: &ThreadCounters) {
         counters.received.set(self.received);
         counters.injected.set(self.injected);

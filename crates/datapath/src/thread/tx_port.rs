@@ -1,6 +1,6 @@
-//! The transmit side of one port: its queue, and the batch of packets to send.
+//! The transmit queue of one port, with the batch of packets to send.
 //!
-//! Also the limits of the frames that it passes to the control plane.
+//! The type also has the rate limits of frames from the port to the control plane.
 
 use std::sync::Arc;
 
@@ -18,22 +18,22 @@ use crate::{
     thread::qos::TxQos,
 };
 
-/// The transmit side of one port.
+/// The transmit queue of one port, and the packets to send.
 pub(crate) struct TxPort {
     pub(crate) port: DatapathPort,
     pub(crate) queue: Box<dyn TxQueue>,
     pub(crate) capabilities: Capabilities,
     pub(crate) traffic: Arc<PortTraffic>,
     pub(super) batch: Vec<Packet>,
-    /// The quality of service of the packets that are sent.
+    /// The quality of service of sent packets: a policer or egress queues.
     pub(super) qos: Option<TxQos>,
-    /// The limit of received frames of slow protocols.
+    /// The rate limit of received LACP and marker frames.
     pub(super) slow_protocols: SlowProtocolLimit,
-    /// The limit of received packets of BFD.
+    /// The rate limit of received BFD packets.
     pub(super) bfd: BfdLimit,
-    /// The limit of received messages of IGMP and MLD, on a bridge that snoops.
+    /// The rate limit of received IGMP and MLD messages, for multicast snooping.
     pub(super) snooping: SnoopingLimit,
-    /// Set if the port is in the list of ports to flush.
+    /// True if the port is in the list of ports to flush.
     pub(super) is_unflushed: bool,
 }
 
@@ -48,9 +48,9 @@ impl TxPortIndex {
     }
 }
 
-/// Initial capacity of a batch: a nearly full batch and a burst.
+/// Initial capacity of a batch: room for a nearly full batch and a burst.
 ///
-/// Only segments may need more.
+/// Only segments may need a larger batch.
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl TxPort {
@@ -92,9 +92,9 @@ impl TxPort {
             && !packet.virtio.is_segmented()
     }
 
-    /// Sends the batch, except packets that have to wait.
+    /// Sends the batch, except packets that QoS drops or delays.
     ///
-    /// Packets that exceed a limit or find no room are dropped.
+    /// Drops packets for which the transmit queue has no room.
     pub(super) fn send(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
         if self.qos.is_some() {
             self.send_with_qos(now, pool, tally, taps);
@@ -103,7 +103,7 @@ impl TxPort {
         }
     }
 
-    /// Gives the batch to the transmit queue.
+    /// Sends the batch through the transmit queue, without QoS.
     pub(super) fn transmit(&mut self, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
         let mut rest = self.batch.as_slice();
         let mut was_crowded = false;
@@ -118,7 +118,8 @@ impl TxPort {
             if left.is_empty() {
                 break;
             }
-            // After two refusals in a row for lack of space, the rest is dropped too.
+            // After the second refusal in a row for lack of space, all remaining packets are
+            // dropped.
             let (dropped, reason) = match self.queue.tx_end() {
                 TxEnd::Refused => (1, DropReason::TxRefused),
                 TxEnd::Crowded if taken > 0 || !was_crowded => (1, DropReason::TxQueueFull),

@@ -1,4 +1,4 @@
-//! Upkeep between bursts: credits, expiry and dumps. Every step is bounded.
+//! Upkeep between bursts, in bounded steps: credits to rules, expiry and dumps.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::{
 /// Requests that take more than one iteration, and the position of the expiry scan.
 #[derive(Default)]
 pub(super) struct UpkeepJobs {
-    /// Pulls in progress: the counts left to credit, and the reply.
+    /// Pulls of counters in progress: the counts left to credit, and the reply.
     pulls: Vec<(DirtyCounts, Reply<()>)>,
     dump: Option<EntryDump>,
     dumps_waiting: Vec<Reply<Vec<DumpedEntry>>>,
-    /// The next slot to check for expiry.
+    /// The next cache slot to check for expiry.
     clock_hand: u32,
 }
 
-/// Counts that are not credited to rules.
+/// Numbers of counts that are not yet credited to rules.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DirtyCounts {
-    /// Number of slots of entries.
+    /// Number of cache entries with uncredited hits.
     pub(super) entries: usize,
-    /// Number of counts of packets that the tables decided.
+    /// Number of uncredited counts of packets that the tables decided.
     pub(super) decisions: usize,
 }
 
@@ -38,21 +38,23 @@ struct EntryDump {
     reply: Reply<Vec<DumpedEntry>>,
 }
 
-/// Maximum number of entries credited in an iteration.
+/// Maximum number of entries with hits to credit in one iteration.
 ///
-/// The first applies to iterations with packets while a pull is pending, the second to idle ones.
+/// The first limit applies to iterations with packets, while a pull is pending; the second limit
+/// applies to idle iterations.
 const CREDITS_PER_ITERATION: usize = 64;
 const CREDITS_PER_IDLE_ITERATION: usize = 512;
 
-/// Number of entries credited while the tables are locked.
+/// Maximum number of entries credited under one lock of the tables.
 const CREDITS_PER_HOLD: usize = 64;
 
-/// Longest time that a thread waits for a change of the tables to credit entries.
+/// Longest time that a thread waits for the lock of the tables to credit entries.
 ///
-/// A change lets others in far more often, unless the machine is short of processors.
+/// A change of the tables releases the lock far more often, unless the machine has too few
+/// processors.
 const CREDIT_WAIT_MAX: Duration = Duration::from_millis(1);
 
-/// Maximum number of slots checked for expiry in an iteration, busy or idle.
+/// Maximum number of slots checked for expiry in a busy, and in an idle, iteration.
 const EXPIRY_CHECKS_PER_ITERATION: u32 = 16;
 const EXPIRY_CHECKS_PER_IDLE_ITERATION: u32 = 512;
 
@@ -63,17 +65,17 @@ const DUMPED_PER_ITERATION: usize = 512;
 const MAX_IDLE_WHEN_FULL: Duration = Duration::from_millis(100);
 
 impl UpkeepJobs {
-    /// Returns whether no request is pending.
+    /// Returns whether no pull and no dump is pending.
     pub(super) fn is_idle(&self) -> bool {
         self.pulls.is_empty() && self.dump.is_none()
     }
 
-    /// Adds a pull: it is done when the `dirty` counts of now are credited.
+    /// Adds a pull, which is done when the current `dirty` counts are credited.
     pub(super) fn pull(&mut self, dirty: DirtyCounts, reply: Reply<()>) {
         self.pulls.push((dirty, reply));
     }
 
-    /// Adds a dump.
+    /// Adds a dump of all entries.
     pub(super) fn dump(&mut self, reply: Reply<Vec<DumpedEntry>>) {
         self.dumps_waiting.push(reply);
         self.start_dump();
@@ -87,10 +89,11 @@ impl UpkeepJobs {
         }
     }
 
-    /// Credits the hits of some slots, and replies to pulls that are done.
+    /// Credits the hits of some entries to rules, and replies to pulls that are done.
     ///
-    /// Returns whether there was work. A busy thread does so only while a pull is pending. If a change
-    /// holds the tables for long, the rest is credited later: packets must not wait for it.
+    /// Returns whether there was work. A busy thread credits hits only while a pull is pending. If
+    /// a change locks the tables for long, the remaining hits are credited later, because packets
+    /// must not wait for the lock.
     pub(super) fn credit(
         &mut self,
         owner: &mut Owner,
@@ -107,7 +110,8 @@ impl UpkeepJobs {
         let mut count = 0;
         while count < most {
             let Some(tables) = pipeline.try_crediting(CREDIT_WAIT_MAX) else { break };
-            // Changes of the tables wait for one batch at most.
+            // The lock is released after each batch, so changes of the tables wait for one batch at
+            // most.
             let batch = (most - count).min(CREDITS_PER_HOLD);
             for _ in 0..batch {
                 entries.credit_one(|traversal, credit| credit.apply(&tables, traversal));
@@ -121,7 +125,7 @@ impl UpkeepJobs {
         count > 0 || has_decisions || replied
     }
 
-    /// Replies to pulls after more counts were credited.
+    /// Replies to pulls when all their counts are credited.
     fn reply_to_pulls(&mut self, credited: DirtyCounts) -> bool {
         for (left, _) in &mut self.pulls {
             left.entries = left.entries.saturating_sub(credited.entries);
@@ -131,7 +135,7 @@ impl UpkeepJobs {
         done.map(|(_, reply)| reply(())).count() > 0
     }
 
-    /// Checks some slots, and expires idle entries.
+    /// Checks some slots, and expires their idle entries.
     ///
     /// Returns the number of expired entries. Speculative entries have their own idle time.
     pub(super) fn expire(
@@ -159,7 +163,7 @@ impl UpkeepJobs {
             let idle = idle_entry(found, now, max_idle);
             if let Some(entry) = idle.filter(|entry| !is_speculative(entry)) {
                 if !caches.owner.expire(entry) {
-                    // The ring to the eviction thread is full: the entry lives until its report fits.
+                    // The ring of reports to the eviction thread is full: the entry expires later.
                     break;
                 }
                 expired += 1;
@@ -169,7 +173,7 @@ impl UpkeepJobs {
         expired
     }
 
-    /// Continues a dump. Returns whether there was work.
+    /// Dumps some slots; returns whether there was work.
     pub(super) fn continue_dump(
         &mut self,
         caches: &Caches,
@@ -200,7 +204,7 @@ pub(super) fn dumped_entry(
     let entries = caches.owner.entries();
     let (entry, traversal) = (entries.live_at(slot)?, entries.traversal(slot)?);
     let Credit { packets, bytes, used } = entries.totals(slot);
-    // A chain installs the entries of forecasts as the least recently used ones.
+    // A chain marks new entries of forecasts as least recently used, so `used` may be too early.
     let installed = speculation.and_then(|own| own.installed_at(entry));
     Some(DumpedEntry {
         entry: caches.owner.entry_id(entry),
@@ -213,7 +217,7 @@ pub(super) fn dumped_entry(
     })
 }
 
-/// Returns the entry if it was idle for longer than `max_idle`.
+/// Returns an entry that was idle for longer than `max_idle`.
 fn idle_entry(found: Option<(EntryRef, Time)>, now: Time, max_idle: Duration) -> Option<EntryRef> {
     found.filter(|(_, used)| now.since(*used) > max_idle).map(|(entry, _)| entry)
 }

@@ -1,17 +1,16 @@
-//! Verification: compares sampled cache hits with a fresh translation.
+//! Verification: compares sampled cache hits with a new translation.
 //!
-//! It checks invariant 1 on a running switch.
-//! One random hit in `verify_one_in` is translated at the version of its thread. The actions and the
-//! credited rules of the hit must be those of this translation. A mismatch is a bug of the switch: it is
-//! counted and reported, the entries are removed, and the packet is handled as a miss.
+//! Verification checks invariant 1 on a running switch. The thread translates one random hit in
+//! `verify_one_in` at its current version. The actions and the credited rules of the hit must be
+//! those of this translation. A mismatch is a bug of the switch: the thread counts and reports it,
+//! removes the entries, and handles the packet as a miss.
 //!
-//! LTM entries together credit the same rules as the whole traversal, but their actions may differ. At a
-//! partition point they write headers that the whole traversal writes later, or never if another
-//! write follows, and a later state leaves out fields that nothing reads. So their actions are
-//! compared by their effects on a copy of the packet: see `dry_run`.
+//! A chain of LTM entries credits the same rules as the whole traversal, but its actions may
+//! differ. At a partition point, an LTM entry writes headers that the whole traversal writes later,
+//! or never if another write follows; continuations omit fields that later tables do not read. So
+//! the actions are compared by their effects on a copy of the packet: see `dry_run`.
 //!
-//! Verification allocates and takes the lock of the tables, which a hit otherwise never does. That is
-//! the price of the setting.
+//! Verification allocates memory and takes the lock of the tables, which other hits never do.
 
 mod dry_run;
 
@@ -28,20 +27,20 @@ use crate::{
     thread::execute::ParsedPacket,
 };
 
-/// A cache hit that differs from a fresh translation.
+/// A cache hit that differs from a new translation of its packet.
 #[derive(Clone, Debug)]
 pub struct CacheMismatch {
-    /// The traversals of the entries that were hit, first to last.
+    /// The traversals of the entries that the packet hit, first to last.
     ///
     /// Empty if the tables decided the packet without a cache.
     pub cached: Vec<Arc<Traversal>>,
-    /// The fresh translation; it holds the key of the packet.
+    /// The new translation, which contains the flow key of the packet.
     pub fresh: Box<Traversal>,
 }
 
 /// Samples hits to compare, and reports mismatches.
 pub(super) struct Verifier {
-    /// One hit in `one_in` is compared; 0 compares none.
+    /// One hit in `one_in` is compared; with 0, none.
     pub(super) one_in: u32,
     random: u64,
     differences: Producer<CacheMismatch>,
@@ -52,15 +51,15 @@ impl Verifier {
         Self { one_in, random: seed, differences }
     }
 
-    /// Reports a mismatch.
+    /// Puts a mismatch into the ring to the control plane.
     pub(super) fn report(&mut self, mismatch: CacheMismatch) {
-        // If the ring is full, the mismatch is counted only; earlier ones show the problem.
+        // If the ring is full, earlier mismatches already reveal the bug.
         let _ = self.differences.push(mismatch);
     }
 
-    /// Returns whether to compare the next hit.
+    /// Returns whether to compare the next hit with a translation.
     ///
-    /// The choice is random: a counter would fall in step with traffic that repeats.
+    /// The choice is random, because a counter would synchronize with periodic traffic.
     pub(super) fn chooses(&mut self) -> bool {
         match self.one_in {
             0 => false,
@@ -70,7 +69,7 @@ impl Verifier {
 }
 
 impl PacketThread {
-    /// Compares sampled hits of a burst. All hits of wrong entries become misses.
+    /// Compares sampled hits of a burst; turns all hits of wrong entries into misses.
     pub(super) fn verify_burst(&mut self, count: usize) {
         for place in 0..count {
             let hit = self.batch.hits[place];
@@ -90,10 +89,10 @@ impl PacketThread {
         }
     }
 
-    /// Returns whether live entries give the same result as a new translation.
+    /// Returns whether entries have the same result as a new translation of the packet.
     ///
-    /// Otherwise the mismatch is counted and reported, and the entries are removed. They live on only
-    /// while the ring of reports is full.
+    /// Counts and reports a mismatch, and removes the entries. The entries stay if the ring of
+    /// reports to the eviction thread is full.
     pub(super) fn is_right(
         &mut self,
         hit: &HitSlots,

@@ -1,4 +1,4 @@
-//! A DPDK port with the virtio driver, at a vhost-user port: offloads on both ways.
+//! Offloads between a DPDK port with the virtio driver and a vhost-user port.
 
 use std::{
     thread,
@@ -15,7 +15,7 @@ use shunt_datapath::{
 
 use crate::ports::{is_complete, open, packet, partial};
 
-/// A vhost-user port, and the DPDK port that is its guest.
+/// A vhost-user port, and a DPDK port that acts as its guest.
 struct Ends {
     _folder: tempfile::TempDir,
     _host: VhostUser,
@@ -23,7 +23,7 @@ struct Ends {
     guest_queues: Vec<Queues>,
 }
 
-/// Connects the guest with a number of its own.
+/// Connects a vhost-user port with a DPDK device of the given number.
 fn connect(number: u8) -> Ends {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.sock");
@@ -33,7 +33,7 @@ fn connect(number: u8) -> Ends {
         open(&format!("net_virtio_user{number},path={}", path.display()), 1);
     until(|| host.link_up());
     assert!(guest.capabilities().tx_checksum);
-    // The queues keep the device.
+    // The queues keep the device open.
     drop(guest);
     Ends { _folder: folder, _host: host, host_queues, guest_queues }
 }
@@ -49,7 +49,7 @@ fn until(mut is_done: impl FnMut() -> bool) {
     }
 }
 
-/// Sends a packet, and receives what it became.
+/// Sends a packet from one port; returns the packets that the other port receives.
 fn pass(
     from: &mut Queues,
     to: &mut Queues,
@@ -70,9 +70,9 @@ fn pass(
     received
 }
 
-/// The device of the guest completes checksums, so packets arrive with this work.
+/// The virtio device offers checksums, so packets arrive without their checksums.
 ///
-/// It has no checksum of IPv4, which segments need, so the port makes these.
+/// The device offers no IPv4 checksum, which segments need, so the port makes segments in software.
 #[test]
 fn work_that_the_device_has_is_left_to_it() {
     let Ends { _folder, _host, mut host_queues, mut guest_queues } = connect(3);
@@ -94,9 +94,9 @@ fn work_that_the_device_has_is_left_to_it() {
     assert!(received.iter().all(|segment| is_complete(segment.frame())));
 }
 
-/// The driver would not report incomplete checksums.
+/// The DPDK driver cannot report that a checksum is incomplete.
 ///
-/// So it is asked for complete packets.
+/// So the DPDK port requests complete packets from the virtio device.
 #[test]
 fn packets_from_the_device_are_complete() {
     let Ends { _folder, _host, mut host_queues, mut guest_queues } = connect(4);

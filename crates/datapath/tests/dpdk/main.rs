@@ -1,4 +1,4 @@
-//! DPDK ports over rings, capture files and a guest.
+//! Tests DPDK ports with the drivers for rings, capture files and virtio.
 
 #![cfg_attr(
     feature = "dpdk",
@@ -15,6 +15,6 @@ mod ports;
 fn dpdk_ports_need_a_build_with_dpdk() {
     use std::io::Write as _;
     let what = "DPDK ports are tested by `cargo xtask test dpdk_ports`";
-    // A macro would write to the output of the test, which nobody reads.
+    // The harness hides the output of `eprintln!` in tests that pass.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }

@@ -1,4 +1,4 @@
-//! DPDK ports over rings: a ring receives what is sent to it.
+//! DPDK ports of rings and capture files; a ring returns the packets sent to it.
 
 use std::{fs, thread};
 
@@ -8,7 +8,7 @@ use shunt_datapath::{
 };
 use shunt_pipeline::DatapathPort;
 
-/// A port of a ring, with the queues of `threads` threads.
+/// Opens a DPDK port, with the queues of `threads` packet threads.
 pub(crate) fn open(devargs: &str, threads: u16) -> (Dpdk, Vec<Queues>) {
     let eal = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };
     let mut port = Dpdk::open(devargs, None, None, &eal, 7).unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn packet(pool: &mut Pool, frame: &[u8], virtio: VirtioHeader) -> Pac
     packet
 }
 
-/// Receives until the ring is empty.
+/// Receives frames until the ring is empty.
 fn received(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
     let rx = queues.iter_mut().find_map(|own| own.rx.as_mut()).unwrap();
     assert!(rx.wait_fd().is_none(), "it must be polled");
@@ -37,9 +37,9 @@ fn received(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
     frames
 }
 
-/// An IPv4 packet with TCP or UDP, and a payload of `length` bytes.
+/// Returns a TCP or UDP packet over IPv4, with a payload of `length` bytes.
 ///
-/// The checksum has the pseudo-header only.
+/// The checksum covers only the pseudo-header.
 pub(crate) fn partial(protocol: u8, length: usize) -> (Vec<u8>, VirtioHeader) {
     let header = if protocol == 6 { 20 } else { 8 };
     let mut frame = vec![0; 14 + 20 + header + length];
@@ -69,7 +69,7 @@ pub(crate) fn partial(protocol: u8, length: usize) -> (Vec<u8>, VirtioHeader) {
     (frame, virtio)
 }
 
-/// Computes the sum of RFC 1071, word by word.
+/// Computes the Internet checksum (RFC 1071) word by word.
 fn folded(bytes: &[u8]) -> u16 {
     let words =
         bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
@@ -80,7 +80,7 @@ fn folded(bytes: &[u8]) -> u16 {
     u16::try_from(sum).unwrap()
 }
 
-/// Returns whether the transport checksum of a packet of [`partial`] is right.
+/// Returns whether a packet of [`partial`] has the correct transport checksum.
 pub(crate) fn is_complete(frame: &[u8]) -> bool {
     let length = u16::try_from(frame.len() - 34).unwrap();
     let pseudo = [&frame[26..34], &[0, frame[23]], &length.to_be_bytes()].concat();
@@ -106,7 +106,7 @@ fn packets_come_back_in_order_unchanged() {
     assert_eq!(pool.out(), 0);
 }
 
-/// A ring has no offloads, so the port does the work.
+/// A ring has no offloads, so the port makes checksums and segments.
 #[test]
 fn checksums_and_segments_are_made_where_the_device_has_none() {
     let (port, mut queues) = open("net_ring1", 1);
@@ -134,9 +134,9 @@ fn checksums_and_segments_are_made_where_the_device_has_none() {
     assert_eq!(payload, frame[54..], "the segments have the whole payload");
 }
 
-/// A capture file has one queue.
+/// A capture file has one transmit queue for all threads.
 ///
-/// Four threads send to it, none waits, and each packet is written or counted.
+/// Four threads send without waiting, and each packet is written or counted as lost.
 #[test]
 fn threads_share_a_queue_without_losing_count() {
     const EACH: u32 = 20_000;
@@ -176,7 +176,7 @@ fn threads_share_a_queue_without_losing_count() {
     }
 }
 
-/// A device of an earlier port is free again, with the same name.
+/// A device can be opened again after its port has closed.
 #[test]
 fn a_port_opens_again() {
     for _ in 0..20 {
@@ -187,9 +187,9 @@ fn a_port_opens_again() {
     }
 }
 
-/// Each packet is received, or was refused at once.
+/// Each packet is received, or the transmit queue refused it.
 ///
-/// The device counts no loss of its own.
+/// The port counts no loss.
 #[test]
 fn counters_add_up_after_a_full_queue() {
     let (port, mut queues) = open("net_ring2", 1);
@@ -201,7 +201,7 @@ fn counters_add_up_after_a_full_queue() {
     packets.into_iter().for_each(|packet| pool.give(packet));
     assert_eq!(received(&mut queues, &mut pool).len(), taken);
     assert_eq!(port.counters(), PortCounters::default());
-    // The queue has room again.
+    // The ring has room again.
     let packets: Vec<_> =
         (0..1000).map(|_| packet(&mut pool, &[8; 60], VirtioHeader::default())).collect();
     assert_eq!(queues[0].tx.tx(&packets), 1000);

@@ -1,4 +1,4 @@
-//! An output that refuses the work that it announces.
+//! Tests with an output that announces offloads and refuses packets that need them.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
@@ -11,16 +11,16 @@ use crate::packet::virtio::VirtioHeader;
 /// The state of an output that announces every offload.
 #[derive(Default)]
 struct FakeState {
-    /// Set while another thread has the output.
+    /// True while another thread uses the output.
     is_busy: AtomicBool,
-    /// Number of calls after which another thread has it; 0: no limit.
+    /// Number of `send` calls after which another thread uses the output; 0: no limit.
     calls_until_busy: AtomicUsize,
-    /// Set if the output takes nothing, not even complete packets.
+    /// True if the output refuses every packet, even complete packets.
     takes_nothing: AtomicBool,
     sent: Mutex<Vec<Vec<u8>>>,
 }
 
-/// An output that refuses the work that it announces.
+/// An output that announces all offloads and refuses packets that need them.
 struct FakeOutput(Arc<FakeState>);
 
 impl SharedOutput for FakeOutput {
@@ -54,16 +54,16 @@ fn queue() -> (Arc<FakeState>, SharedTx<FakeOutput>, Arc<AtomicU64>) {
     (state, queue, lost)
 }
 
-/// Returns a complete packet.
+/// Returns a packet that needs no offload.
 fn plain(pool: &mut Pool, byte: u8) -> Packet {
     let mut packet = pool.take(60, DatapathPort::default()).unwrap();
     packet.frame_mut().fill(byte);
     packet
 }
 
-/// Returns TCP over IPv4 without its checksum.
+/// Returns a TCP packet over IPv4 without its checksum.
 ///
-/// It is to be cut into segments of `size` bytes, if that is not 0.
+/// The packet must be cut into segments of `size` bytes unless `size` is 0.
 fn tcp(pool: &mut Pool, payload: u16, size: u16) -> Packet {
     let mut packet = pool.take(54 + usize::from(payload), DatapathPort::default()).unwrap();
     let frame = packet.frame_mut();
@@ -88,7 +88,7 @@ fn tcp(pool: &mut Pool, payload: u16, size: u16) -> Packet {
     packet
 }
 
-/// Computes RFC 1071 word by word.
+/// Computes the Internet checksum (RFC 1071) word by word.
 fn slow_sum(bytes: &[u8]) -> u16 {
     let words =
         bytes.chunks(2).map(|pair| u16::from_be_bytes([pair[0], *pair.get(1).unwrap_or(&0)]));
@@ -98,14 +98,14 @@ fn slow_sum(bytes: &[u8]) -> u16 {
     })
 }
 
-/// Returns whether the checksum of a packet of [`tcp`] is right.
+/// Returns whether a TCP packet of [`tcp`] has the correct checksum.
 fn is_complete(frame: &[u8]) -> bool {
     let length = u16::try_from(frame.len() - 34).unwrap();
     let pseudo = [&frame[26..34], &[0, 6], &length.to_be_bytes()].concat();
     slow_sum(&[&pseudo, &frame[34..]].concat()) == u16::MAX
 }
 
-/// Checks that the frames are one of `plain`, three of TCP, and another of `plain`.
+/// Checks that the output got one plain frame, three of TCP, and another plain one.
 fn assert_sent(state: &FakeState) {
     let sent = state.sent.lock();
     assert_eq!(sent.iter().map(Vec::len).collect::<Vec<_>>(), [60, 754, 1054, 554, 60]);
@@ -144,10 +144,10 @@ fn work_of_waiting_packets_is_done_in_software() {
     packets.into_iter().for_each(|packet| pool.give(packet));
 }
 
-/// The output refuses the first packet that waits.
+/// The output refuses the first waiting packet, which software then segments.
 ///
-/// Another thread has the output when the segments are made. They take the place of their packet, and
-/// leave before the others.
+/// Another thread uses the output at that time. The segments take the place of their packet in the
+/// backlog, and are sent before the later packets.
 #[test]
 fn segments_of_a_waiting_packet_take_its_place() {
     let (state, mut queue, lost) = queue();
@@ -167,7 +167,7 @@ fn segments_of_a_waiting_packet_take_its_place() {
         assert_eq!(queue.tx_end(), TxEnd::Full);
         assert!(queue.backlog.len() <= BACKLOG_MAX);
         assert_eq!(queue.backlog.capacity(), capacity, "it does not grow");
-        // The segments are sent, and the next packet is refused.
+        // The output takes the segments, and refuses the next packet.
         state.is_busy.store(false, Relaxed);
         state.calls_until_busy.store(1, Relaxed);
         queue.flush();
@@ -199,7 +199,8 @@ fn a_packet_that_nothing_helps_is_lost_once() {
     state.is_busy.store(false, Relaxed);
     queue.flush();
     assert!(!queue.is_pending() && state.sent.lock().is_empty());
-    // Segments of a waiting packet count for themselves, as they would after it was sent.
+    // Each segment of a waiting packet counts as one lost packet, as segments count when they are
+    // sent.
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (5, 0));
     packets.into_iter().for_each(|packet| pool.give(packet));
 }

@@ -1,7 +1,8 @@
-//! Forecasts: flows that are about to arrive are translated while no packet waits.
+//! Translates forecasts (flows that are about to arrive) while no packet waits.
 //!
-//! [`crate::forecast`] has the rules. This task runs after the upcall queues. While packets wait, or a
-//! receive queue returned a full burst, it only settles forecasts that were installed before.
+//! [`crate::forecast`] describes the rules for forecasts. This task runs after the upcall queues.
+//! While packets wait, or a receive queue returned a full burst, the task only settles forecasts
+//! that were installed before.
 
 use std::sync::Arc;
 
@@ -21,10 +22,10 @@ use crate::{
 
 /// Maximum number of installed forecasts examined in an iteration.
 ///
-/// Each is likely to miss the caches of the CPU, and a packet that arrives meanwhile waits.
+/// Each examined forecast is likely to miss the CPU caches, and arriving packets wait meanwhile.
 const SETTLED_PER_ITERATION: usize = 16;
 
-/// Maximum number of forecasts evicted at once to make room.
+/// Maximum number of forecasts evicted at once to free the slots of their entries.
 const EVICTED_AT_ONCE: usize = 16;
 
 impl PacketThread {
@@ -40,10 +41,9 @@ impl PacketThread {
         }
     }
 
-    /// Settles installed forecasts, runs the predictors, and translates new forecasts.
+    /// Settles installed forecasts, runs predictors, and translates new forecasts.
     ///
-    /// Returns whether there was work.
-    /// `is_busy` is set if packets wait, or may wait.
+    /// Returns whether there was work. `is_busy` means that packets wait, or may wait.
     pub(in crate::thread) fn run_forecasts(&mut self, is_busy: bool) -> bool {
         if self.forecasts.as_ref().is_none_or(|own| own.is_idle(self.now)) {
             return false;
@@ -88,7 +88,7 @@ impl PacketThread {
         if own.speculation.len() >= own.config.speculative_max {
             let is_predicted =
                 own.speculation.next_source().is_some_and(ForecastSource::is_predictor);
-            // A new announcement is not worth more than an old one.
+            // A new announced flow does not evict an older announced flow.
             if !forecast.source.is_predictor() && !is_predicted {
                 return account.refuse(ForecastRefusal::ForecastsFull);
             }
@@ -99,7 +99,7 @@ impl PacketThread {
         let preloaded = self.caches.preload(upcall, forecast.known.as_ref(), last);
         let spent = match preloaded {
             Preloaded::Covered { entry, is_new } => {
-                // An entry of another forecast does not mean that the flow came.
+                // An entry of another forecast does not prove that packets of this flow arrived.
                 let is_late = is_new && own.speculation.origin_of(entry).is_none();
                 account.cover(is_late);
                 1
@@ -115,12 +115,12 @@ impl PacketThread {
                 translations
             }
         };
-        // More translations than the budget spend all of it.
+        // A count beyond `usize` uses up the whole budget.
         let spent = usize::try_from(spent).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
     }
 
-    /// Offers an installed forecast to the offload device, and watches its entries.
+    /// Offers an installed forecast to the offload device; tracks its entries.
     fn add_speculative(
         &mut self,
         own: &mut ThreadForecasts,
@@ -137,7 +137,8 @@ impl PacketThread {
             let entry = EntryForecast { source, expires };
             candidates.offer_forecast(key, self.now, entry, account.ticket.clone())
         });
-        // A reader that sees the installed flow sees its offer to the device.
+        // After the offer, so that a reader that sees the installed flow also sees its offer to the
+        // device.
         account.install();
         own.speculation.add(SpeculativeFlow {
             made: entries.len(),
@@ -150,7 +151,7 @@ impl PacketThread {
         });
     }
 
-    /// Examines some installed forecasts. Returns whether one had an outcome.
+    /// Examines some installed forecasts; returns whether the outcome of one is known.
     fn settle(&mut self, own: &mut ThreadForecasts) -> bool {
         let mut is_settled = false;
         for _ in 0..SETTLED_PER_ITERATION.min(own.speculation.len()) {
@@ -176,7 +177,7 @@ impl PacketThread {
         }
     }
 
-    /// Evicts speculative entries if a miss would find no room.
+    /// Evicts speculative entries if a miss would find no free slot.
     pub(in crate::thread) fn make_room_for_miss(&mut self) {
         if self.forecasts.is_some() && self.caches.is_short_of_room() {
             self.make_room();
@@ -185,7 +186,7 @@ impl PacketThread {
 
     /// Evicts speculative entries while the cache is crowded.
     ///
-    /// Entries with traffic would expire sooner because of them.
+    /// In a crowded cache, entries with traffic expire sooner.
     pub(in crate::thread) fn make_room_if_crowded(&mut self) {
         if self.forecasts.is_some() && self.caches.is_crowded() {
             self.make_room();
@@ -198,7 +199,7 @@ impl PacketThread {
         self.forecasts = Some(own);
     }
 
-    /// Counts the outcome of a forecast; a flow that hit is a new flow.
+    /// Counts the outcome of a forecast; predictors learn from a flow that arrived.
     fn count_settled(&self, own: &mut ThreadForecasts, settled: &Settled) {
         let Settled { flow, settlement } = settled;
         flow.account.settle(*settlement, flow.made);
@@ -216,7 +217,7 @@ impl PacketThread {
 }
 
 impl RxPorts {
-    /// Returns whether packets can arrive on a port of a bridge.
+    /// Returns whether this thread receives packets from a port of a bridge.
     fn is_ingress(&self, bridge: u64, number: PortNo) -> bool {
         let mut ports = self.list.iter();
         ports.any(|own| own.number == number && u64::from(own.bridge.number()) == bridge)

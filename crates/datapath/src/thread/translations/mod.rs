@@ -1,4 +1,4 @@
-//! Translations between bursts, each bounded: packets that missed, evicted entries, and forecasts.
+//! Translations between bursts, with limits, for packets that missed, stale entries, and forecasts.
 
 pub(super) mod forecasts;
 pub(super) mod repair;

@@ -1,19 +1,22 @@
-//! Repair: stale entries that still receive packets are translated again before the next packet misses.
+//! Repair: translates stale entries with traffic again, before the next packet misses.
 //!
-//! The invalidation drops all stale entries first, so no packet hits one and the version is acknowledged
-//! at once. A repair translates at the version that the thread has then (rule 5 of
-//! [`crate::evict::owner`]). The new entry is like any other: it has an install number, is reported, and
-//! starts without hits. The hits of the old entry are credited to its own rules. The new entry keeps
-//! the time of last use of the old one, so repair does not prolong its life.
+//! The invalidation evicts all stale entries first, so no packet hits a stale entry, and the thread
+//! acknowledges the version at once. A repair translates at the thread's current version (rule 5 of
+//! [`crate::evict::owner`]). The new entry is like any other: it has an install number, is
+//! reported, and starts without hits. The hits of the old entry are credited to the rules of the
+//! old entry. The new entry takes over the old entry's time of last use, so repair does not delay
+//! expiry.
 //!
-//! An iteration repairs some entries before it receives, at the expense of the translations for
-//! packets: at most half of them, however many versions the iteration takes. If packets wait from the
-//! previous iteration, or a queue returned a full burst, the share is an eighth. Packets that
-//! miss need their entries now, and repairs for other flows would make their queues overflow.
+//! An iteration repairs some entries before it receives packets, within its budget of translations.
+//! Repairs use at most half of this budget, even if the iteration adopts several versions. The
+//! share is an eighth if packets wait from the previous iteration, or a queue returned a full
+//! burst. Packets that miss need translations now: repairs for other flows would make their queues
+//! overflow.
 //!
-//! Most recently hit entries come first. An entry that has waited for a second is abandoned, and so are
-//! the least recently hit entries when free slots are few. A packet that arrives before the
-//! repair of its entry is translated as any miss; the repair then finds a covering entry.
+//! Most recently hit entries are repaired first. The repair of an entry is abandoned after a
+//! second; if few slots are free, the repairs of the least recently hit entries are abandoned. A
+//! packet that arrives before the repair of its entry is translated like any miss; the repair then
+//! finds an entry that covers the flow.
 
 use std::time::Duration;
 
@@ -25,25 +28,25 @@ use crate::{
     metrics::ThreadCounters,
 };
 
-/// The budget of repairs.
+/// The mode and the budget of repairs.
 #[derive(Debug, Default)]
 pub(in crate::thread) struct Repairer {
     mode: Repair,
-    /// Translations left for repairs in this iteration.
+    /// Number of translations left for repairs in this iteration.
     left: usize,
-    /// Earliest time of the next repair, if repairs have a rate.
+    /// Earliest time of the next repair, if repairs have a rate limit.
     next: Time,
 }
 
-/// Maximum time that an entry waits for its repair.
+/// Maximum time that a stale entry waits for its repair.
 ///
-/// Its packets have missed by then.
+/// By then, packets of a flow with traffic have missed.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum pause of which the repairs may be made up at once, if they have a rate.
+/// Time without repairs that later repairs may make up for, under a rate limit.
 const SAVED_MAX: Duration = Duration::from_millis(10);
 
-/// Maximum number of repairs abandoned in an iteration.
+/// Maximum number of repairs abandoned in one iteration.
 const ABANDONED_PER_ITERATION: usize = 64;
 
 impl Repairer {
@@ -51,7 +54,7 @@ impl Repairer {
         Self { mode, ..Self::default() }
     }
 
-    /// Changes the mode.
+    /// Sets the mode of repairs.
     pub(in crate::thread) const fn set(&mut self, mode: Repair) {
         self.mode = mode;
     }
@@ -60,27 +63,27 @@ impl Repairer {
         self.mode != Repair::Off
     }
 
-    /// Starts an iteration with `translations`; `is_busy` if packets wait.
+    /// Starts an iteration with a budget of `translations`; `is_busy` if packets wait.
     pub(in crate::thread) const fn begin(&mut self, translations: usize, is_busy: bool) {
         self.left = translations.div_ceil(if is_busy { 8 } else { 2 });
     }
 
-    /// Returns whether one more repair is allowed, and counts it.
+    /// Returns whether the rate limit allows one more repair, and counts the repair.
     fn allows(&mut self, now: Time) -> bool {
         let Repair::Rate(rate) = self.mode else { return self.is_on() };
         if self.next > now || rate == 0 {
             return false;
         }
-        // The constant is less than a second.
+        // The conversion cannot fail: the constant is less than a second.
         let saved = u64::try_from(SAVED_MAX.as_nanos()).unwrap_or(u64::MAX);
         let earliest = Time::from_nanoseconds(now.nanoseconds().saturating_sub(saved));
         self.next = self.next.max(earliest).after(Duration::from_secs(1) / rate);
         true
     }
 
-    /// Repairs some entries at the expense of `translations_left`.
+    /// Repairs some stale entries, and deducts their cost from `translations_left`.
     ///
-    /// Returns whether there was one.
+    /// Returns whether it repaired an entry.
     pub(in crate::thread) fn run(
         &mut self,
         caches: &mut Caches,
@@ -102,7 +105,7 @@ impl Repairer {
                 RepairOutcome::Covered => counters.repair_covered.add(1),
                 RepairOutcome::Dropped => counters.repair_dropped.add(1),
             }
-            // Finding a covering entry costs a lookup, so it counts as one translation.
+            // The search for a covering entry is a lookup, so it counts as one translation.
             let cost = usize::try_from(repaired.translations).unwrap_or(usize::MAX).max(1);
             self.left = self.left.saturating_sub(cost);
             *translations_left = translations_left.saturating_sub(cost);
@@ -111,7 +114,7 @@ impl Repairer {
         has_repaired
     }
 
-    /// Abandons repairs that have waited for too long. Returns whether there was one.
+    /// Abandons repairs that have waited too long; returns whether there was one.
     pub(in crate::thread) fn abandon_late(
         &self,
         caches: &mut Caches,
@@ -128,7 +131,7 @@ impl Repairer {
     }
 }
 
-/// Abandons some repairs: those evicted at `until` or before, or else any.
+/// Abandons some repairs of entries evicted until `until`; `None`: of any entries.
 pub(in crate::thread) fn abandon(
     caches: &mut Caches,
     counters: &ThreadCounters,
@@ -152,7 +155,7 @@ mod tests {
             made += usize::from(repairer.allows(now));
         }
         assert!((990..=1010).contains(&made), "{made}");
-        // The allowance of a pause is lost, except for that of 10 ms.
+        // After a pause, only the repairs of the last 10 ms may be made up for.
         let later = Time::ZERO.after(Duration::from_secs(60));
         let at_once = (0..1000).filter(|_| repairer.allows(later)).count();
         assert!((9..=12).contains(&at_once), "{at_once}");

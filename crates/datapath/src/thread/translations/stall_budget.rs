@@ -1,13 +1,14 @@
 //! The stall of a receive queue for a learn request, and its time budget.
 //!
-//! A packet that sends a learn request is forwarded by the current version. Then its queue stalls: the
-//! thread neither receives from it nor serves its upcalls until the thread has taken the invalidation
-//! that contains the request (rule 8 of [`crate::evict::owner`]). So later packets of the queue match
-//! the learned rules. Other queues continue.
+//! A packet that sends a learn request is forwarded by the current version. Then its receive queue
+//! stalls: the thread neither polls the queue nor serves its upcalls until the thread has taken the
+//! invalidation that contains the request (rule 8 of [`crate::evict::owner`]). So later packets of
+//! the queue match the learned rules. Other queues continue.
 //!
-//! Two hosts that claim one address learn with every packet, and would stall all traffic of their
-//! queue. So each port has a *stall budget*: it may stall for half of all time, and for a
-//! configured time more in a row. When the budget is used up, packets that would learn are dropped.
+//! If two hosts claim one address, every packet learns, which would stall all traffic of their
+//! queue. So each receive queue has a *stall budget*, of at most a configured time. The budget
+//! grows with the time that the queue runs, and stalls use it up: in the long run, a queue stalls
+//! for half of the time. When the budget is used up, packets that would learn are dropped.
 
 use std::time::Duration;
 
@@ -15,31 +16,31 @@ use shunt_pipeline::Time;
 
 use crate::evict::owner::LearnSeq;
 
-/// The learn request that a receive queue waits for, and the time left to stall.
+/// The learn request that a receive queue waits for, and its budget of stall time.
 #[derive(Debug)]
 pub(in crate::thread) struct StallBudget {
-    /// The learn request that the queue waits for, and the start of the stall.
+    /// The learn request for which the queue stalls, and the start of the stall.
     awaited: Option<(LearnSeq, Time)>,
-    /// Nanoseconds left to stall; negative if a stall took longer.
+    /// Nanoseconds of stall time left; negative after a stall that took longer.
     left: i64,
     left_max: i64,
-    /// Time at which the queue last resumed, or the budget was last refilled.
+    /// Time at which the last stall ended, or the budget was last increased.
     resumed_at: Time,
 }
 
 impl StallBudget {
-    /// Creates a full budget for a queue that does not stall.
+    /// Creates a full budget for a receive queue without a stall.
     pub(in crate::thread) fn new(max: Duration, now: Time) -> Self {
         let max = nanoseconds(max);
         Self { awaited: None, left: max, left_max: max, resumed_at: now }
     }
 
-    /// Returns whether the queue stalls.
+    /// Returns whether the receive queue stalls.
     pub(in crate::thread) const fn is_stalled(&self) -> bool {
         self.awaited.is_some()
     }
 
-    /// Returns whether a packet may learn and stall the queue.
+    /// Returns whether the budget allows a packet to learn and stall the queue.
     pub(in crate::thread) fn allows(&mut self, now: Time) -> bool {
         if self.awaited.is_none() {
             let running = nanoseconds(now.since(self.resumed_at));
@@ -50,12 +51,13 @@ impl StallBudget {
     }
 
     pub(in crate::thread) fn stall_for(&mut self, learn_request: LearnSeq, now: Time) {
-        // A recirculated packet may learn while its queue already stalls.
+        // The queue may stall already: a recirculated packet may learn after an earlier learn
+        // request.
         let since = self.awaited.map_or(now, |(_, since)| since);
         self.awaited = Some((learn_request, since));
     }
 
-    /// Ends the stall if the awaited request has been learned.
+    /// Ends the stall if the awaited learn request has been applied.
     pub(in crate::thread) fn resume_if(
         &mut self,
         has_learned: impl Fn(LearnSeq) -> bool,
@@ -72,7 +74,7 @@ impl StallBudget {
 }
 
 fn nanoseconds(duration: Duration) -> i64 {
-    // A budget beyond 292 years is no limit, and `Duration::MAX` means none.
+    // A budget of more than 292 years, such as `Duration::MAX`, is as good as unlimited.
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
@@ -86,7 +88,7 @@ mod tests {
         let mut stall_budget = StallBudget::new(Duration::from_millis(100), at(0));
         let (mut still, mut refused) = (0, 0);
         for (round, now) in (0..10_000).step_by(10).enumerate() {
-            // Every packet learns, and each request takes 9 of 10 ms.
+            // Every packet learns, and each learn request stalls the queue for 9 of 10 ms.
             if stall_budget.allows(at(now)) {
                 stall_budget.stall_for(LearnSeq(round as u64), at(now));
                 assert!(stall_budget.is_stalled());

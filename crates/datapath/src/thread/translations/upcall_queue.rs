@@ -1,19 +1,21 @@
-//! Upcall queues: packets that missed are looked up again, translated and executed.
+//! Serves upcall queues: looks up packets that missed again, translates and executes them.
 //!
-//! Each port has its own queue, and the thread serves the queues round robin. So a port that sends
-//! only new flows delays the misses of another port by one translation, not by its whole queue. Packets
+//! Each port has its own upcall queue, and the thread serves the queues round robin. So a port with
+//! only new flows delays a miss of another port by one translation, not by its whole queue. Packets
 //! of one port stay in order, and the number of packets served in an iteration is bounded.
 //!
-//! A packet in a queue has its original headers. It is parsed and looked up again when it is served: a
-//! packet before it may have added the entry that it needs, and the version may have changed.
+//! A packet in an upcall queue has its original headers. The thread parses and looks up the packet
+//! again: an earlier packet may have added the entry that it needs, and the version may have
+//! changed.
 //!
-//! A recirculated packet no longer has its original headers, so it cannot wait and start over. It is
-//! translated in the same iteration and version, even if no translation is left. The pipeline
-//! bounds the depth of recirculations; this module bounds their number, over all copies of a packet.
+//! A recirculated packet no longer has its original headers, so it cannot wait in a queue. The
+//! thread translates it in the same iteration and version, even if no translation is left. The
+//! pipeline bounds the depth of recirculations; this module bounds their number, over all copies of
+//! a packet.
 //!
-//! Some packets wait until their source address is learned, at the front of the queue, which stalls
-//! meanwhile. They are then looked up again. So the copy of a packet that the network sends back on a
-//! bond finds the address, whichever thread receives it.
+//! Some packets wait until their source address is learned, at the front of their queue, which
+//! stalls meanwhile. The thread then looks them up again. So if the network sends a copy of the
+//! packet back on another member of a bond, every thread already knows the address.
 
 use std::sync::Arc;
 
@@ -42,29 +44,29 @@ use crate::{
 /// Maximum number of packets served in an iteration, translated or not.
 const SERVED_PER_ITERATION: usize = 4 * BURST;
 
-/// Maximum number of recirculations of a packet and all of its copies together.
+/// Maximum number of recirculations of a packet and its copies together.
 ///
 /// Each recirculation may need as many table lookups as a received packet.
 const RECIRCULATIONS_MAX: usize = 256;
 
-/// A packet that missed, with the state of its lookup.
+/// A packet that missed the caches, with the partial result of its lookup.
 pub(in crate::thread) struct Missed<'k> {
     packet: Packet,
     parsed: ParsedPacket<'k>,
     partial: PartialLookup,
 }
 
-/// The next step for a packet after its learn request.
+/// The next step for a packet after its learn request, if any.
 pub(in crate::thread) enum LearnOutcome {
-    /// Execute its actions.
+    /// Execute the actions of the packet.
     Execute,
-    /// Put it back: it waits until its source address is learned.
+    /// Return the packet to its upcall queue until its source address is learned.
     Wait(SourceLearning),
-    /// Drop it: the request was refused.
+    /// Drop the packet, because its learn request was refused.
     Drop(DropReason),
 }
 
-/// A packet that stays in its upcall queue.
+/// A packet that must stay in its upcall queue.
 pub(in crate::thread) struct Unserved {
     pub(in crate::thread) packet: Packet,
     pub(in crate::thread) source: SourceLearning,
@@ -90,9 +92,9 @@ impl PacketThread {
         served
     }
 
-    /// Serves all waiting packets of a flow, in order, before others of their port.
+    /// Serves all waiting packets of a flow, in order, before others of the port.
     ///
-    /// Stops at a packet that needs a translation if none is left.
+    /// Stops at a packet that must be translated if no translation is left.
     pub(in crate::thread) fn serve_flow(&mut self, input: usize, flow: u32) {
         let mut key = FlowKey::ZERO;
         while let Some(position) = self.rx_ports.list[input].waiting.position_of(flow) {
@@ -106,7 +108,7 @@ impl PacketThread {
 
     /// Looks up and executes a packet of an upcall queue; `key` is scratch memory.
     ///
-    /// Returns the packet if it needs a translation and none is left, or if it waits until its source
+    /// Returns the packet if no translation is left for it, or if it must wait until its source
     /// address is learned.
     pub(in crate::thread) fn serve(
         &mut self,
@@ -131,7 +133,7 @@ impl PacketThread {
         }
     }
 
-    /// Counts the set-up time of a packet that was received at `since`.
+    /// Counts the flow set-up time of a packet that was received at `since`.
     fn note_set_up(&self, since: Time) {
         if let Some(now) = self.stopwatch.read() {
             self.counters.set_up.add(now.since(since));
@@ -152,7 +154,7 @@ impl PacketThread {
         layers
     }
 
-    /// Finishes all pending work of recirculated packets.
+    /// Does all pending work on recirculated packets.
     pub(in crate::thread) fn finish(&mut self, pending: PendingWork) {
         pending.leave_to_loop();
         let mut count = 0;
@@ -174,7 +176,7 @@ impl PacketThread {
         }
     }
 
-    /// Parses a packet again, and resumes it at a continuation.
+    /// Parses a recirculated packet again, and resumes the tables at a continuation.
     fn resume(
         &mut self,
         packet: Packet,
@@ -204,7 +206,7 @@ impl PacketThread {
 
     /// Looks up a packet, translates it if it missed, and executes its actions.
     ///
-    /// Returns the packet if it needs a translation and none is left in this iteration, or if it waits
+    /// Returns the packet if no translation is left for it in this iteration, or if it must wait
     /// until its source address is learned.
     fn resolve(
         &mut self,
@@ -224,9 +226,9 @@ impl PacketThread {
         }
     }
 
-    /// Looks up a packet, and executes the actions of its entries.
+    /// Looks up a packet, and executes the actions of the entries that it hits.
     ///
-    /// Returns the packet if it missed.
+    /// Returns a packet that misses.
     #[expect(clippy::result_large_err, reason = "a box would be an allocation for each miss")]
     fn find_and_execute<'k>(
         &mut self,
@@ -239,7 +241,8 @@ impl PacketThread {
             Lookup::Miss(partial) => return Err(Missed { packet, parsed, partial }),
         };
         if self.verifier.chooses() && !self.is_right(&hit, &packet, &parsed) {
-            // The entries are gone: another lookup tells how far the packet gets in a chain now.
+            // The wrong entries are removed: a second lookup finds how far the packet gets in the
+            // chain now.
             let partial = match self.caches.find(parsed.key) {
                 Lookup::Hit { .. } => PartialLookup::default(),
                 Lookup::Miss(partial) => partial,
@@ -267,7 +270,7 @@ impl PacketThread {
         Ok(pending)
     }
 
-    /// Counts a packet for the entries that it hit.
+    /// Counts a packet for each entry that it hit.
     fn count(&mut self, hit: &HitSlots, bytes: u64) {
         let entries = self.caches.owner.entries_mut();
         for slot in hit.slots() {
@@ -275,7 +278,7 @@ impl PacketThread {
         }
     }
 
-    /// Passes a sampled packet of the burst, which hit, to the wildcard index.
+    /// Passes a sampled hit of the burst to the wildcard index, which learns from it.
     pub(in crate::thread) fn observe(&mut self, position: usize) {
         if self.translations_left > 0 {
             self.translations_left -= 1;
@@ -285,11 +288,11 @@ impl PacketThread {
         }
     }
 
-    /// Translates a packet that missed, and executes its actions.
+    /// Translates a packet that missed, installs entries, and executes its actions.
     ///
-    /// Adds entries or sends the learn request, and counts the packet once.
+    /// Sends the learn request if the packet learns, and counts the packet once.
     ///
-    /// Returns the packet if it waits until its source address is learned.
+    /// Returns the packet if it must wait until its source address is learned.
     pub(in crate::thread) fn translate_and_execute(
         &mut self,
         missed: Missed<'_>,
@@ -303,7 +306,7 @@ impl PacketThread {
         let upcall = Upcall { pipeline, key: parsed.key, start, version, now: self.now };
         let UpcallResult { traversals, entry, translations } =
             self.caches.handle_miss(upcall, partial);
-        // More translations than the budget spend all of it.
+        // A count beyond `usize` uses up the whole budget.
         let spent = usize::try_from(translations).unwrap_or(usize::MAX);
         self.translations_left = self.translations_left.saturating_sub(spent);
         let learning = traversals.iter().find(|own| !own.learnings.is_empty());
@@ -315,7 +318,7 @@ impl PacketThread {
                 return Ok(self.outputs.refuse(&mut self.pool, packet, reason));
             }
         }
-        // An offload device looks up no packet that was recirculated.
+        // An offload device never looks up a recirculated packet.
         if start.is_none()
             && let Some(candidates) = &mut self.candidates
         {
@@ -349,7 +352,7 @@ impl PacketThread {
         Ok(self.execute_traversals(packet, &traversals, parsed))
     }
 
-    /// Sends the learn request of a packet, if it learns something.
+    /// Sends the learn request of a packet, if the packet learns something.
     pub(in crate::thread) fn request_learning(
         &mut self,
         ingress: DatapathPort,
@@ -370,7 +373,7 @@ impl PacketThread {
         LearnOutcome::Execute
     }
 
-    /// Frees slots for a packet that misses now.
+    /// Frees slots for the entries of a packet that misses now.
     fn free_slots(&mut self) {
         self.make_room_for_miss();
         if self.caches.needs_reclaims() {
@@ -404,7 +407,7 @@ fn traversals<'a>(
 }
 
 impl<'k> Missed<'k> {
-    /// Returns a packet that no cache was asked for.
+    /// Creates a miss without a lookup in the caches.
     pub(in crate::thread) fn uncached(packet: Packet, parsed: ParsedPacket<'k>) -> Self {
         Self { packet, parsed, partial: PartialLookup::default() }
     }

@@ -1,8 +1,8 @@
-//! The packets of a port that wait for a translation.
+//! The upcall queue of a port: the packets that wait for a translation.
 //!
-//! They are in order of arrival, and leave in this order, except that one flow can be served before the
-//! others. Each packet has a hash of its flow, and the packets of each hash are counted. So
-//! a hit finds out quickly whether an earlier packet of its flow waits.
+//! Packets are in order of arrival and leave in this order, but the thread may serve one flow
+//! before others. The queue counts its packets by a hash of their flow. So a packet that hits can
+//! check quickly whether an earlier packet of its flow waits.
 
 use std::collections::VecDeque;
 
@@ -11,10 +11,10 @@ use shunt_pipeline::Time;
 
 use crate::packet::buffer::Packet;
 
-/// Number of counters by flow hash; a power of two.
+/// Number of counters of packets by flow hash; a power of two.
 const FLOWS: usize = 1024;
 
-/// The packets of a port that wait for a translation, oldest first.
+/// The upcall queue of a port: packets that wait for a translation, oldest first.
 pub(in crate::thread) struct WaitingPackets {
     packets: VecDeque<WaitingPacket>,
     /// Number of packets by the low bits of [`WaitingPacket::flow`].
@@ -24,26 +24,26 @@ pub(in crate::thread) struct WaitingPackets {
 /// A packet that waits for a translation, with its original headers.
 pub(in crate::thread) struct WaitingPacket {
     pub(in crate::thread) packet: Packet,
-    /// Number of frames that its port had received before its burst.
+    /// Number of frames that the receive queue had returned before the packet's burst.
     pub(in crate::thread) received_before: u64,
-    /// The hash of its flow.
+    /// The hash of the packet's flow.
     pub(in crate::thread) flow: u32,
-    /// Start of the iteration that received it.
+    /// Start of the iteration that received the packet.
     pub(in crate::thread) since: Time,
-    /// Its choice between waiting for its source address and leaving at once.
+    /// Tells if the packet may still wait until its source address is learned.
     pub(in crate::thread) source: SourceLearning,
 }
 
-/// The choice between waiting for a source address and leaving at once.
+/// Tells if a packet may wait until its source address is learned.
 ///
 /// See [`Learning::precede_packet`](shunt_pipeline::Learning::precede_packet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::thread) enum SourceLearning {
-    /// The packet may wait: it sent no request yet.
+    /// The packet may wait, because it has not sent a learn request.
     MayWait,
     /// The packet is sent at once.
     ///
-    /// It waited for its request, or it cannot wait, because it has no longer its original headers.
+    /// The packet has waited for its learn request, or no longer has its original headers.
     SentAtOnce,
 }
 
@@ -66,30 +66,30 @@ impl WaitingPackets {
         self.packets.front()
     }
 
-    /// Adds a packet after all others.
+    /// Appends a packet.
     pub(in crate::thread) fn push(&mut self, waiting: WaitingPacket) {
         self.insert(self.packets.len(), waiting);
     }
 
-    /// Adds a packet at the position from which it was taken.
+    /// Inserts a packet at the position from which it was taken.
     pub(in crate::thread) fn insert(&mut self, position: usize, waiting: WaitingPacket) {
         self.flows[waiting.flow as usize % FLOWS] += 1;
         self.packets.insert(position, waiting);
     }
 
-    /// Takes the packet at a position; 0 is the oldest.
+    /// Takes the packet at a position; position 0 is the oldest packet.
     pub(in crate::thread) fn take(&mut self, position: usize) -> Option<WaitingPacket> {
         let taken = self.packets.remove(position)?;
         self.flows[taken.flow as usize % FLOWS] -= 1;
         Some(taken)
     }
 
-    /// Returns whether a packet of a flow waits, or of another flow with the same hash.
+    /// Returns whether a packet with this flow hash waits.
     pub(in crate::thread) fn has_flow(&self, flow: u32) -> bool {
         self.position_of(flow).is_some()
     }
 
-    /// Returns the position of the oldest packet of a flow.
+    /// Returns the position of the oldest packet with a flow hash.
     pub(in crate::thread) fn position_of(&self, flow: u32) -> Option<usize> {
         if self.flows[flow as usize % FLOWS] == 0 {
             return None;
@@ -103,10 +103,10 @@ impl WaitingPackets {
     }
 }
 
-/// Returns a hash that is equal for all packets of a flow.
+/// Returns a flow hash: packets of a flow have equal hashes.
 ///
-/// A flow has the same addresses, tags and ports. Of fragments only the first has ports, so
-/// theirs do not count.
+/// Packets of a flow have the same addresses, VLAN tags and transport ports. The hash of a fragment
+/// excludes the ports, because only the first fragment has them.
 pub(in crate::thread) fn flow_of(key: &FlowKey) -> u32 {
     let ports =
         if key.field(FieldId::NwFrag) == 0 { word_of(key, word::TRANSPORT) >> 32 } else { 0 };
@@ -114,11 +114,11 @@ pub(in crate::thread) fn flow_of(key: &FlowKey) -> u32 {
     let network = word::IPV4..word::IP_MISC;
     let words = link.chain(network).map(|index| word_of(key, index));
     let mixed = words.fold(ports, |sum, word| (sum.rotate_left(5) ^ word).wrapping_mul(FACTOR));
-    // The high half depends on all bits.
+    // The high half of the product depends on all input bits.
     (mixed >> 32) as u32
 }
 
-/// The golden ratio as an odd number; multiplying by it spreads the input bits.
+/// The golden ratio as an odd number: a multiplication spreads the input bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 fn word_of(key: &FlowKey, index: u8) -> u64 {

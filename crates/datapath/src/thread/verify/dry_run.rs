@@ -1,9 +1,10 @@
-//! Dry runs of action lists: are the effects of two lists on a packet the same?
+//! Dry runs of two action lists, to compare their effects on a packet.
 //!
-//! Both lists run on a copy of the packet. They must send the same frames to the same ports in the same
-//! order, and apply the same meters. Actions on a copy of the packet are compared likewise. Where a frame
-//! waits for a controller or is recirculated, both runs resume there and must have the same
-//! effects. At most [`RESUMES_MAX`] resumptions are compared, since rules may recirculate forever.
+//! Each list runs on a copy of the packet. Both must send the same frames to the same ports in the
+//! same order, and apply the same meters. The actions inside [`DatapathAction::Copy`] are compared
+//! in the same manner. Where a frame waits for a controller or recirculates, both runs resume there
+//! and must have the same effects. At most [`RESUMES_MAX`] resumptions are compared, since rules
+//! may recirculate forever.
 
 use std::sync::Arc;
 
@@ -23,36 +24,36 @@ use crate::{
     thread::execute::ParsedPacket,
 };
 
-/// A comparison of action lists on one packet.
+/// A comparison of the effects of action lists on one packet.
 pub(super) struct DryRun<'a> {
     pool: &'a mut Pool,
     pipeline: &'a Pipeline,
     version: Version,
     vlan_limit: VlanLimit,
-    /// Resumptions left for the current list.
+    /// Number of resumptions left for the current list.
     resumes_left: usize,
 }
 
-/// The effect of an action.
+/// The effect of an action on a packet.
 #[derive(PartialEq)]
 enum ActionEffect {
-    /// A meter is applied.
+    /// A meter counts the packet.
     Metered(DatapathAction),
-    /// The frame may be sampled.
+    /// The packet may be sampled, as this frame.
     Sampled { action: DatapathAction, frame: Vec<u8> },
-    /// The frame is output or punted.
+    /// This frame is output or punted.
     Emitted { action: DatapathAction, frame: Vec<u8> },
-    /// Actions run on a copy.
+    /// The effects of actions on a copy of the packet.
     Copied(Vec<Self>),
-    /// The frame is punted, and resumes when a controller sends it back.
+    /// This frame is punted, and resumes when a controller sends it back.
     ///
     /// The punt is stored without its continuation.
     PausedPunt { punt: Punt, frame: Vec<u8>, then: Option<ResumedEffects> },
-    /// The frame is recirculated.
+    /// This frame is recirculated.
     Recirculated { frame: Vec<u8>, then: Option<ResumedEffects> },
 }
 
-/// The effects of a packet after it resumed.
+/// The traversal and the effects of a packet after it resumed.
 struct ResumedEffects {
     traversal: Arc<Traversal>,
     effects: Vec<ActionEffect>,
@@ -65,10 +66,10 @@ impl PartialEq for ResumedEffects {
     }
 }
 
-/// The pool has no buffer for a dry run.
+/// The error that the pool has no buffer for a dry run.
 struct NoBuffer;
 
-/// Maximum number of resumptions compared for one list.
+/// Maximum number of resumptions that the run of one list follows.
 const RESUMES_MAX: usize = 16;
 
 impl<'a> DryRun<'a> {
@@ -82,9 +83,9 @@ impl<'a> DryRun<'a> {
         Self { pool, pipeline, version, vlan_limit, resumes_left: 0 }
     }
 
-    /// Returns whether several lists in sequence have the effects of one whole list.
+    /// Returns whether `lists` in sequence have the same effects as the list `whole`.
     ///
-    /// Returns true if the pool has no buffer.
+    /// Also returns true if the pool has no buffer.
     pub(super) fn have_same_effects(
         &mut self,
         lists: &[&[DatapathAction]],
@@ -203,7 +204,7 @@ impl<'a> DryRun<'a> {
         Ok(ActionEffect::Recirculated { frame, then: then? })
     }
 
-    /// Resumes a packet at a continuation; `None` if too many have resumed.
+    /// Resumes a packet at a continuation; `None` if no resumption is left.
     fn resume(
         &mut self,
         state: &Arc<Continuation>,

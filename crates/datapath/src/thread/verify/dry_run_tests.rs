@@ -1,4 +1,4 @@
-//! Dry runs compare the effects of action lists, not their wording.
+//! Tests that dry runs find equal effects of different action lists.
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match, PortNo,
@@ -17,7 +17,7 @@ fn output(port: u32) -> DatapathAction {
     DatapathAction::Output { port, queue: QueueId::DEFAULT, unless_ingress: false, max_len: None }
 }
 
-/// Sets the Ethernet source.
+/// Returns an action that sets the Ethernet source.
 fn set(source: u8) -> DatapathAction {
     let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     key.set_field(FieldId::EthSrc, source.into());
@@ -31,7 +31,7 @@ fn copy(list: &[DatapathAction]) -> DatapathAction {
 
 const FRAME_ADDRESSES: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
 
-/// Returns whether the parts have the effects of the whole list by these tables.
+/// Returns whether `parts` have the same effects as `whole`, with these tables.
 fn equal_by(
     tables: &Pipeline,
     pool: &mut Pool,
@@ -53,19 +53,19 @@ fn equal_by(
     is_equal
 }
 
-/// As [`equal_by`], for lists without continuations.
+/// Like [`equal_by`], for lists without continuations.
 fn equal(pool: &mut Pool, parts: [&[DatapathAction]; 2], whole: &[DatapathAction]) -> bool {
     equal_by(&Pipeline::new(1), pool, &parts, whole)
 }
 
 const BRIDGE: BridgeId = BRIDGES[0];
 
-/// Tables of a bridge with these rules.
+/// Returns a pipeline with a bridge that has these rules.
 fn tables(rules: &[&str]) -> Arc<Pipeline> {
     Twin::with_rules(BRIDGE, rules).pipeline
 }
 
-/// Translates a packet, partitioned at every point and as a whole.
+/// Translates a packet twice: split at every partition point, and as a whole.
 fn translations(tables: &Pipeline) -> (Vec<Arc<[DatapathAction]>>, Arc<[DatapathAction]>) {
     let [source, target] = FRAME_ADDRESSES;
     let mut key = FlowKey::ZERO;
@@ -85,7 +85,7 @@ fn parts_that_write_headers_earlier_have_the_same_effects() {
     let whole = [set(7), output(2), output(3)];
     for (parts, expected) in [
         ([&[set(7)][..], &[output(2), output(3)]], true),
-        // A later write replaces that of the first part.
+        // The write of the second part replaces that of the first part.
         ([&[set(5)], &[set(7), output(2), output(3)]], true),
         ([&[set(5)], &[output(2), output(3)]], false),
         ([&[set(7)], &[output(2), output(4)]], false),
@@ -103,7 +103,7 @@ fn actions_on_copies_are_compared_by_their_effects() {
     let mut pool = Pool::new();
     let whole = [copy(&[set(7), output(2)]), set(7), output(3)];
     for (parts, expected) in [
-        // The first part has already written the header of the copy.
+        // The first part writes the header before the copy is made.
         ([&[set(7)][..], &[copy(&[output(2)]), output(3)]], true),
         ([&[set(7)], &[copy(&[set(6), output(2)]), output(3)]], false),
         ([&[set(7)], &[copy(&[output(4)]), output(3)]], false),
@@ -118,14 +118,14 @@ fn actions_on_copies_are_compared_by_their_effects() {
 fn continuations_are_compared_by_their_effects() {
     compare_continuations("controller(pause)");
     compare_continuations("controller(pause),check_pkt_larger(60)->NXM_NX_REG0[0]");
-    // The header below a popped label is parsed after a recirculation.
+    // After `pop_mpls`, the packet is recirculated to parse the header below the label.
     compare_continuations("controller(pause),push_mpls:0x8847,pop_mpls:0x0800,mod_nw_ttl:7");
     compare_continuations(
         "controller(pause),push_mpls:0x8847,set_mpls_ttl:9,copy_ttl_in,pop_mpls:0x0800,dec_ttl",
     );
 }
 
-/// Compares the continuations that these actions leave.
+/// Checks dry runs of lists with actions `leaving` that contain continuations.
 fn compare_continuations(leaving: &str) {
     let rules = |last: &str| {
         let first = format!("table=0,actions=mod_dl_src:00:00:00:00:00:07,resubmit(,1),{last}");
