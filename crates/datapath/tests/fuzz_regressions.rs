@@ -1,6 +1,7 @@
-//! Replay of the fuzzing corpus and of past crashes on the stable toolchain.
+//! Replays the fuzzing corpus and past crashes on the stable toolchain.
 //!
-//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from these
+//! inputs.
 
 use std::path::Path;
 

@@ -1,19 +1,19 @@
-//! Exhaustive model of the protocol that carries versions and evictions to the owners of caches.
+//! An exhaustive model of the protocol that carries versions and evictions to the owners of caches.
 //!
 //! The model runs the code of the switch: owners, reports and their rings, the eviction
-//! coordinator, mailboxes and their merging. Only the interleaving belongs to the model. Owners
-//! install, expire and take invalidations; the coordinator takes reports and applies changes. The
-//! model tries every order of these steps, breadth first, and does not try a known state again. It
-//! reaches a state by replaying its steps, since rings cannot be copied.
+//! coordinator, mailboxes and their merging. The model itself adds only the order of steps. Owners
+//! install and expire entries and take invalidations; the coordinator takes reports and applies
+//! changes. The model tries every order of these steps, breadth first, and does not try a known
+//! state again. It reaches a state by replaying the steps to it, since rings cannot be copied.
 //!
-//! The model checks two claims. In no state can an owner hit an entry that its version made stale.
-//! Once all queues are empty, the engine tracks exactly the entries that exist.
+//! The model checks two claims. In no state can a packet of an owner hit an entry that the owner's
+//! version made stale. Once all queues are empty, the engine tracks exactly the entries that exist.
 //!
-//! Packets that cause learn requests have a model of their own over the same code: `learning`.
+//! The module `learning` models packets that cause learn requests, with the same code.
 //!
-//! Each rule of `shunt_datapath::evict::owner` has a test here. A checker that finds no fault may
-//! be blind. So each rule is also broken, one at a time, in the engine or in the harness around the
-//! real code. Then the model must find the fault that the rule prevents.
+//! Each rule of `shunt_datapath::evict::owner` has a test here. A model that finds no fault may
+//! overlook faults. So the tests also break each rule, one at a time, in the engine or in the
+//! harness around the real code. The model must then find the fault that the rule prevents.
 
 #![expect(clippy::unwrap_used, reason = "a model that cannot be set up fails")]
 
@@ -39,7 +39,7 @@ use shunt_pipeline::{
     Time, Traversal,
 };
 
-/// The size of the model, and the rule that it breaks.
+/// The size of the model, and the rule that it breaks, if any.
 #[derive(Clone, Copy, Debug)]
 struct Model {
     owners: usize,
@@ -49,22 +49,22 @@ struct Model {
     broken: Option<Rule>,
 }
 
-/// A broken rule, with its number in `shunt_datapath::evict::owner`.
+/// A rule to break, with its number in `shunt_datapath::evict::owner`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rule {
-    /// 1: the engine computes with indexed entries, but `seq` counts dequeued ones.
+    /// 1: the engine computes with indexed entries, but `seq` counts dequeued reports.
     SeqCoversWhatIsNotIndexed,
-    /// 2: the engine records an install that is older than itself.
+    /// 2: the engine records an install with a version older than the engine's.
     LateIsRecorded,
-    /// 3: an owner does not report the entries that it expires.
+    /// 3: an owner does not report expired entries.
     ExpiryIsSilent,
     /// 4: merged invalidations carry the newest `seq`.
     MergeTakesNewestSeq,
-    /// 5: a translation is installed although its owner adopted a newer version.
+    /// 5: an owner installs a translation although it adopted a newer version since.
     OldTranslationIsInstalled,
     /// 7: ids are slots, and a slot is used again before its `removed` report arrives.
     SlotIsReusedTooEarly,
-    /// 10: an owner that wakes continues without reading its mailbox.
+    /// 10: an owner that wakes does not read its mailbox first.
     WakesBlindly,
     /// 10: the sender checks whether an owner sleeps before it posts the invalidation.
     LooksBeforeItPosts,
@@ -82,13 +82,13 @@ fn changed_by(version: u64) -> u16 {
     u16::try_from(version - 1).unwrap()
 }
 
-/// Returns whether a decision for `flow` under `seen` is wrong under `current`.
+/// Returns whether a decision for `flow` at version `seen` is wrong at `current`.
 fn is_stale(flow: u16, seen: u64, current: u64) -> bool {
     (seen + 1..=current.min(LAST)).any(|version| changed_by(version) == flow)
 }
 
-/// A traversal of `flow` with the version `label`.
-/// It was made under version `seen`, which is encoded in its key.
+/// Returns a traversal of `flow` that claims the version `label`.
+/// The key encodes the version `seen` that really made the traversal.
 fn traversal(flow: u16, seen: u64, label: Version) -> Arc<Traversal> {
     let mut key = FlowKey::ZERO;
     key.set_field(FieldId::TcpSrc, u128::from(flow));
@@ -116,7 +116,7 @@ fn flow_and_version(traversal: &Traversal) -> (u16, u64) {
     (u16::try_from(field(FieldId::TcpSrc)).unwrap(), field(FieldId::TcpDst))
 }
 
-/// An engine that is short enough for a review by eye, with optional faults.
+/// An eviction engine with optional faults, short enough for a review by eye.
 struct Engine {
     broken: Option<Rule>,
     rows: Arc<Mutex<Rows>>,
@@ -125,11 +125,11 @@ struct Engine {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Rows {
     version: u64,
-    /// The flow and the claimed version of each entry's traversal.
+    /// The flow of each entry's traversal, and the version that made the traversal.
     indexed: BTreeMap<EntryId, (u16, u64)>,
-    /// Recorded entries that are not considered yet; only under a broken rule 1.
+    /// Entries that evictions do not consider yet; used only if rule 1 is broken.
     pending: BTreeMap<EntryId, (u16, u64)>,
-    /// Delayed removals; only under a broken rule 7.
+    /// Delayed removals; used only if rule 7 is broken.
     delayed: Vec<EntryId>,
 }
 
@@ -208,26 +208,26 @@ struct OwnerModel {
     link: Arc<Link>,
     installs: usize,
     /// Flow and version of a translation that is not installed yet.
-    /// Only used under a broken rule 5.
+    /// Used only if rule 5 is broken.
     translated: Option<(u16, u64)>,
-    /// Reports in transit; part of the state's identity.
+    /// Reports in transit; part of [`State`].
     sent: VecDeque<(EntryId, bool)>,
-    /// Install numbers of live entries; part of the state's identity.
+    /// Install numbers of live entries; part of [`State`].
     numbers: BTreeMap<EntryId, usize>,
     pace: Pace,
-    /// Set if the sender found the owner asleep before it posted.
-    /// Only used under a broken rule 10.
+    /// True if the sender found the owner asleep before it posted.
+    /// Used only if rule 10 is broken.
     found_asleep: bool,
-    /// The version that the owner then acknowledges.
+    /// The version that counts as acknowledged because the owner seemed asleep.
     acked_when_asleep: u64,
 }
 
-/// State of a packet thread.
+/// The sleep state of an owner's packet thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Pace {
     Awake,
     Asleep,
-    /// Awake, and has not read its mailbox yet.
+    /// Awake, but before the first read of the mailbox.
     Woken,
 }
 
@@ -245,7 +245,7 @@ enum Step {
     FindAsleep { owner: usize },
 }
 
-/// The identity of a state.
+/// The identity of a state of the model.
 type State = (u64, u64, Rows, Vec<OwnerModelState>);
 type OwnerModelState = (
     u64,
@@ -257,7 +257,7 @@ type OwnerModelState = (
     (Pace, bool, u64),
 );
 
-/// A violation of an invariant.
+/// A violation of a claim of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fault {
     /// An owner can hit an entry that its version made stale.
@@ -481,7 +481,7 @@ impl OwnerModel {
         self.pace = Pace::Awake;
     }
 
-    /// Checks the mailbox once more before it sleeps, as a packet thread does.
+    /// Goes to sleep like a packet thread: checks the mailbox once more first.
     fn prepare_park(&mut self) {
         self.link.waker().prepare_park();
         self.pace = Pace::Asleep;
@@ -491,7 +491,7 @@ impl OwnerModel {
         }
     }
 
-    /// Reads the mailbox; an owner with an empty mailbox continues.
+    /// Checks the mailbox; a woken owner with an empty mailbox is then awake.
     fn look(&mut self) {
         if self.pace == Pace::Woken && !self.link.mailbox().is_flagged() {
             self.pace = Pace::Awake;
@@ -526,7 +526,7 @@ impl OwnerModel {
 
 /// Tries every interleaving; returns the number of states and the faults found.
 ///
-/// Each fault has the shortest steps that lead to it.
+/// Each fault comes with a shortest sequence of steps that leads to it.
 fn explore(model: Model) -> (usize, BTreeMap<Fault, Vec<Step>>) {
     let mut seen: HashSet<State> = HashSet::new();
     let mut faults = BTreeMap::new();

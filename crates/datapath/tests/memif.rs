@@ -13,7 +13,7 @@ use shunt_datapath::{
 };
 use shunt_pipeline::DatapathPort;
 
-/// A server and a client that are connected, each for one thread.
+/// A connected server and client, each with queues for one packet thread.
 struct MemifEnds {
     _folder: tempfile::TempDir,
     ports: [Memif; 2],
@@ -49,7 +49,7 @@ impl MemifEnds {
         packet
     }
 
-    /// Receives the frames that wait at one of the ends.
+    /// Receives all frames that wait at one of the ends.
     fn receive(&mut self, end: usize) -> Vec<Vec<u8>> {
         let mut burst = Vec::new();
         let rx = self.queues[end].rx.as_mut().unwrap();
@@ -61,7 +61,7 @@ impl MemifEnds {
     }
 }
 
-/// A TCP segment over IPv4 with 3000 bytes of payload.
+/// Returns a TCP segment over IPv4 with 3000 bytes of payload.
 fn tcp() -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([8, 0, 0x45, 0]);
@@ -86,7 +86,7 @@ fn frames_of_all_lengths_pass_both_ways() {
     }
 }
 
-/// Memif has no offloads.
+/// Memif has no offloads, so software segments the packet.
 #[test]
 fn a_packet_to_be_segmented_leaves_complete() {
     let mut ends = MemifEnds::new();

@@ -1,4 +1,4 @@
-//! Ports that need no privileges: every packet is delivered or counted.
+//! Tests ports without privileges: every packet is delivered or counted.
 
 #![expect(
     clippy::unwrap_used,
@@ -31,8 +31,8 @@ fn one(mut queues: Vec<Queues>) -> Queues {
     queues.remove(0)
 }
 
-/// Receives until a receive gives no packet.
-/// Returns the frames and the number of refused ones.
+/// Receives until a poll returns no packet.
+/// Returns the frames, the number of refused frames, and whether the queue is exhausted.
 fn drain(rx: &mut dyn RxQueue, pool: &mut Pool) -> (Vec<Vec<u8>>, u32, bool) {
     let (mut frames, mut refused) = (Vec::new(), 0);
     loop {

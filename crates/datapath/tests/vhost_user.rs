@@ -1,4 +1,4 @@
-//! A vhost-user port with a guest; the driver of the guest shares no code with it.
+//! Tests a vhost-user port with a guest; the driver of the guest shares no code with the port.
 
 #![expect(clippy::unwrap_used, reason = "a guest that cannot be set up fails the test")]
 #![expect(clippy::disallowed_methods, reason = "real threads and a real socket need a real clock")]
@@ -26,7 +26,7 @@ use shunt_vhost_user::{
 };
 use tempfile::TempDir;
 
-/// A port with a guest.
+/// A vhost-user port with a connected guest.
 struct Setup {
     _folder: TempDir,
     port: VhostUser,
@@ -73,7 +73,7 @@ impl Setup {
     }
 }
 
-/// A TCP segment over IPv4 with 3000 bytes of payload.
+/// Returns a TCP segment over IPv4 with 3000 bytes of payload.
 fn tcp() -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([8, 0, 0x45, 0]);
@@ -95,7 +95,7 @@ const TSO: VirtioHeader = VirtioHeader {
 };
 
 fn header(virtio: VirtioHeader) -> NetHeader {
-    // Tests run on little-endian machines alone.
+    // Correct on little-endian machines only, where the tests run.
     virtio.encode_with_buffers()
 }
 
@@ -108,7 +108,7 @@ fn offloads_of_a_guest_are_those_of_the_packet() {
     let (burst, report) = setup.receive();
     assert!(report.must_poll, "the guest was not asked to kick yet");
     assert_eq!((burst[0].frame(), burst[0].virtio), (&frame[..], TSO));
-    // To the next guest it goes as it is.
+    // The port sends the packet unchanged to another guest.
     setup.offer(1);
     assert_eq!(setup.queues[0].tx.tx(&burst), 1);
     let received = setup.guest.take_received(0);
@@ -154,7 +154,7 @@ fn packets_without_a_buffer_are_refused() {
     assert_eq!(setup.queues[0].tx.tx_end(), TxEnd::Full);
 }
 
-/// Two threads send into one queue, and neither waits for the other.
+/// Two packet threads share one queue, and neither waits for the other.
 #[test]
 fn threads_that_share_a_queue_lose_nothing() {
     let mut setup = Setup::new(2, TestGuest::SPLIT);
@@ -171,7 +171,7 @@ fn threads_that_share_a_queue_lose_nothing() {
                     let mut packet = pool.take(60, DatapathPort::default()).unwrap();
                     packet.frame_mut()[0] = thread;
                     packet.frame_mut()[1..5].copy_from_slice(&number.to_le_bytes());
-                    // The guest may have no buffer at the moment.
+                    // The guest may have no free buffer for a moment.
                     while queue.tx(std::slice::from_ref(&packet)) == 0 {
                         std::thread::yield_now();
                     }

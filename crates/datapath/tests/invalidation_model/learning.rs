@@ -1,36 +1,35 @@
-//! Model of packets that cause learn requests.
+//! A model of packets that cause learn requests.
 //!
-//! Each owner has a queue. A packet after one that sent a learn request must be forwarded by a
-//! version that includes the request, and no queue may wait forever. The harness plays the control
-//! thread, which makes versions of learn requests. Owners, coordinator and mailboxes are those of
-//! the switch.
+//! Each owner has a queue of packets. After a packet that sent a learn request, the next packet
+//! must be forwarded by a version that includes the request, and no queue may wait forever. The
+//! harness acts as the control thread, which publishes versions with learn requests. Owners,
+//! coordinator and mailboxes run the code of the switch.
 
 use super::*;
 
-/// The broken rule.
+/// A rule to break, with its number in `shunt_datapath::evict::owner`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Broken {
-    /// 8: packets after one that sent a learn request are not held.
+    /// 8: packets after a packet that sent a learn request do not wait.
     NoPacketIsHeld,
-    /// 9: control acknowledges a learn request before its version is published.
-    /// It does so when it takes the request.
+    /// 9: the control thread acknowledges a learn request when it takes the request.
+    /// The version of the request is not yet published then.
     AckedTooEarly,
-    /// 9: merged invalidations carry the learn requests of the earlier one.
+    /// 9: merged invalidations carry only the earlier invalidation's learn requests.
     MergeForgetsLearnRequests,
     /// 9: a learn request that changes nothing is not acknowledged.
     NothingIsNotAcked,
-    /// 9: an acknowledgement without a change drops entries installed meanwhile.
+    /// 9: an acknowledgement without a change evicts entries installed meanwhile.
     NothingDropsInstalls,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A packet was forwarded without the learn request of the packet before it.
-    /// Both packets came from one queue.
+    /// A packet was forwarded without an earlier learn request of its queue.
     Overtaken,
-    /// No message is in transit, and a queue waits.
+    /// A queue waits although no message is in transit.
     WaitsForEver,
-    /// An entry is missing that no version made stale.
+    /// An entry that no version made stale is missing.
     LostEntry,
 }
 
@@ -38,19 +37,20 @@ enum Fault {
 enum Step {
     /// A change that is unrelated to learn requests.
     Change,
-    /// Control takes learn requests, and keeps them until it publishes them.
+    /// The control thread takes learn requests, to publish them later.
     Collect,
-    /// Control publishes a version of the learn requests that it took, if they are new.
+    /// The control thread publishes a version with the learn requests that it took.
+    /// Learn requests without a new fact make no version.
     Publish,
     /// The coordinator applies the next change.
     Coordinator,
     /// An owner forwards the next packet of its queue.
     Forward(usize),
-    /// An owner takes its invalidation.
+    /// An owner takes the invalidation from its mailbox.
     Invalidation(usize),
 }
 
-/// The facts that the packets of a queue learn, in order.
+/// The facts that the packets of each queue learn, in order.
 const QUEUE: [u64; 3] = [7, 8, 7];
 
 /// The size of a model.
@@ -85,18 +85,19 @@ struct OwnerModel {
     awaited: Option<LearnSeq>,
 }
 
-/// A message to the coordinator.
-/// It has a version, whether it is new, and the learn requests that it acknowledges.
+/// A message to the coordinator about a version.
+/// The flag is true for a new version. The list contains the learn requests that the message
+/// acknowledges.
 type Sent = (Version, bool, Vec<(OwnerId, LearnSeq)>);
 
-/// The identity of a state.
+/// The identity of a state of the model.
 type State = (
     (usize, Vec<BTreeSet<u64>>, Vec<(OwnerId, LearnSeq, u64)>, u64, bool),
     VecDeque<Sent>,
     Vec<(u64, usize, Option<LearnSeq>, bool, usize, Option<(u64, u64, LearnSeq)>)>,
 );
 
-/// An engine without entries: no change makes an entry stale.
+/// An engine that tracks no entries: no change makes an entry stale.
 struct Nothing;
 
 impl Evictor for Nothing {
@@ -246,8 +247,9 @@ impl World {
         }
     }
 
-    /// Forwards the next packet.
-    /// It sends a learn request if its owner's version lacks the fact.
+    /// Forwards the next packet of an owner.
+    /// The packet sends a learn request, for which its queue waits, if the owner's version lacks
+    /// its fact.
     fn forward(&mut self, owner: usize) {
         let at = self.owners[owner].owner.version().number();
         let known = self.known(at);
@@ -255,7 +257,7 @@ impl World {
         let before = &QUEUE[..place.forwarded];
         self.overtaken |= before.iter().any(|fact| !known.contains(fact));
         if known.contains(&QUEUE[place.forwarded]) {
-            // In this model, each learning packet has one learn request.
+            // Each packet uses up one number of a learn request, in this model.
             place.owner.learn(Vec::new()).unwrap();
             drop(place.learn_requests.pop().unwrap());
         } else {
@@ -329,7 +331,7 @@ impl World {
 
 /// Tries every interleaving; returns the number of states and the first fault.
 ///
-/// The fault has the shortest steps that lead to it.
+/// The fault comes with a shortest sequence of steps that leads to it.
 fn explore(size: Size, broken: Option<Broken>) -> (usize, Option<(Fault, Vec<Step>)>) {
     let mut seen: HashSet<State> = HashSet::new();
     let start = World::new(size, broken);

@@ -1,7 +1,7 @@
-//! One test for each rule of the model.
+//! One test for each rule of `shunt_datapath::evict::owner`.
 //!
-//! No interleaving of a kept rule has a fault. For a broken rule the model finds the fault that the
-//! rule prevents.
+//! With all rules kept, no order of steps has a fault. With a broken rule, the model finds the
+//! fault that the rule prevents.
 
 use super::*;
 
@@ -52,7 +52,7 @@ fn rule_2_an_install_older_than_the_engine_is_dropped() {
 
 #[test]
 fn rule_3_an_owner_reports_expiries_but_not_evictions() {
-    // Every step of every model asserts that invalidations are not reported.
+    // Every step of every model asserts that owners do not report entries evicted by invalidations.
     check_broken(Rule::ExpiryIsSilent, Fault::PhantomRow);
 }
 
@@ -91,7 +91,7 @@ fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
     world.change();
     world.owners[0].invalidation();
     assert_eq!(world.owners[0].live().len(), 3, "version 1 does not concern flow 1");
-    // Without the install number, the update drops unrelated installs.
+    // The coordinator does not take the report of this install, so the invalidation evicts it too.
     world.owners[0].install(0);
     world.change();
     world.owners[0].invalidation();

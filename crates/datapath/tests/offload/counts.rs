@@ -1,4 +1,4 @@
-//! Hits that the offload device counts, and candidates that are dropped.
+//! Tests hits that the offload device counts, and dropped candidates.
 
 use std::{sync::mpsc, time::Duration};
 
@@ -8,7 +8,7 @@ use shunt_testkit::offload::SoftwareDevice;
 
 use crate::harness::{BRIDGE, Rig, START, config, packet, request};
 
-/// Returns the number of packets that the rules have counted.
+/// Returns the sum of the packet counters of all rules.
 fn counted(rig: &Rig<SoftwareDevice>) -> u64 {
     let rules = rig.twin.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).sum()
@@ -18,7 +18,7 @@ fn send(rig: &mut Rig<SoftwareDevice>, source: u8, device: u8) {
     assert!(rig.device().send(START, &visible(&packet(source, device)), 60));
 }
 
-/// Pulls counters; the receiver gets a message when the pull is done.
+/// Pulls counters from the device; the receiver gets a message at the end.
 fn pull(rig: &Rig<SoftwareDevice>) -> mpsc::Receiver<()> {
     let (sender, answer) = mpsc::channel();
     rig.handle.pull(Box::new(move |()| sender.send(()).unwrap()));
@@ -39,7 +39,7 @@ fn hits_are_credited_to_the_rules_of_every_ltm_entry_once() {
     rig.settle();
     assert!(answer.try_recv().is_ok());
     assert_eq!(counted(&rig), 4);
-    // Hits are credited without a request too.
+    // The agent credits hits periodically, even without a pull.
     send(&mut rig, 2, 8);
     rig.wait(config().count_every);
     rig.settle();

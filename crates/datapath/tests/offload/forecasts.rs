@@ -1,4 +1,4 @@
-//! Forecasts in the device: their outcome, their time, and the room that they take.
+//! Tests forecasts in the device: outcomes, expiry, and eviction for space.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use shunt_testkit::offload::SoftwareDevice;
 
 use crate::harness::{Rig, START, TWO_TABLES, config, packet, request, world};
 
-/// Shorter than the idle timeout of an entry with traffic, and longer.
+/// A time shorter than the idle timeout of entries with traffic, and a longer time.
 const SHORT: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(60);
 
@@ -24,7 +24,7 @@ fn forecast(rig: &mut Rig<SoftwareDevice>, flow: (u8, u8), time: Duration) -> De
     watch
 }
 
-/// Lets readings of the counters begin and finish.
+/// Waits until a reading of the device's counters has begun and finished.
 fn read_counters(rig: &mut Rig<SoftwareDevice>) {
     for _ in 0..2 {
         rig.wait(config().count_every);
@@ -57,7 +57,7 @@ fn a_hit_in_the_device_settles_its_forecast() {
     read_counters(&mut rig);
     let Some(DeviceOutcome::Hit(found)) = watch.outcome() else { panic!("{watch:?}") };
     assert!(found > sent && found <= rig.now);
-    // Entries with traffic stay longer than speculative ones.
+    // The entries have had traffic, so they outlive the time of the forecast.
     rig.wait(SHORT);
     read_counters(&mut rig);
     assert!(rig.hits(&packet(1, 9)));
@@ -72,7 +72,7 @@ fn a_forecast_without_a_hit_leaves_the_device() {
         while rig.now < shunt_pipeline::Time::ZERO.after(time.saturating_sub(before)) {
             read_counters(&mut rig);
         }
-        // The idle timeout of entries with traffic is between both.
+        // Speculative entries stay for the time of their forecast, whatever the idle timeout is.
         assert!(rig.hits(&packet(1, 9)), "{time:?}");
         rig.wait(before);
         read_counters(&mut rig);
@@ -91,7 +91,7 @@ fn a_flow_that_the_device_forwards_is_covered() {
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Covered));
 }
 
-/// A flow is announced to several packet threads, and the device has it once.
+/// Several packet threads forecast one flow; the device has its entries once.
 #[test]
 fn a_forecast_behind_another_one_waits_for_a_hit() {
     for is_hit in [true, false] {
@@ -101,7 +101,7 @@ fn a_forecast_behind_another_one_waits_for_a_hit() {
         if is_hit {
             send(&mut rig, 1, 9);
             read_counters(&mut rig);
-            // A hit entry covers the flow for any later forecast.
+            // Entries that were hit cover the flow for any later forecast.
             let later = forecast(&mut rig, (1, 9), SHORT);
             assert_eq!(later.outcome(), Some(DeviceOutcome::Covered));
         } else {
@@ -126,7 +126,7 @@ fn a_changed_rule_removes_a_forecast() {
     read_counters(&mut rig);
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
     assert!(!rig.hits(&packet(1, 9)));
-    // The entry of the other table has no use without it.
+    // Without the entry of table 1, the entry of table 0 is useless, so it is removed too.
     assert_eq!((rig.held().len(), rig.coordinator.watched()), (0, 0));
 }
 
@@ -148,7 +148,7 @@ fn a_lost_device_covers_no_forecast() {
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
 }
 
-/// A rule for each of many hosts, in a device with few entries.
+/// Returns a rig with a rule for each of many hosts, and a device with few entries.
 fn small() -> Rig<SoftwareDevice> {
     let hosts: Vec<_> = (0..40_u8)
         .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))

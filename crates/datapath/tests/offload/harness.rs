@@ -1,4 +1,4 @@
-//! A device, its agent, the coordinator and the tables; the test runs each step.
+//! A rig of a device, its agent, the coordinator and the tables; tests run each step.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,10 +32,10 @@ use shunt_testkit::offload::SoftwareDevice;
 /// The bridge on which packets arrive.
 pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];
 
-/// The tag of a packet before its first lookup.
+/// The tag of a packet before its first lookup in the device.
 pub(crate) const START: Tag = Tag::new(0);
 
-/// A switch with one owner: the agent of a device.
+/// A switch with the agent of an offload device as its only owner.
 pub(crate) struct Rig<T: OffloadDevice> {
     pub(crate) twin: Twin,
     pub(crate) coordinator: EvictionCoordinator,
@@ -49,16 +49,16 @@ pub(crate) fn config() -> OffloadConfig {
     OffloadConfig { policy: PolicyName::OneToOne, ..OffloadConfig::new(BRIDGE) }
 }
 
-/// A bridge with ports 1 to 4 and these rules.
+/// Returns the operations that create a bridge with ports 1 to 4 and these rules.
 pub(crate) fn world(rules: &[&str]) -> Vec<Op> {
     let ops = bridge_with_rules(BRIDGE, rules);
-    // A refused rule would leave nothing to test.
+    // Panics if the tables refuse a rule, because the tests would then test nothing.
     drop(Twin::taking(&ops));
     ops
 }
 
-/// Table 0 decides by the source which hosts may send.
-/// Table 1 decides by the destination.
+/// Rules of two tables.
+/// Table 0 decides by the source address, and table 1 by the destination address.
 pub(crate) const TWO_TABLES: &[&str] = &[
     "table=0,priority=1,ip,nw_src=10.0.0.1,actions=set_field:1->metadata,goto_table:1",
     "table=0,priority=1,ip,nw_src=10.0.0.2,actions=set_field:1->metadata,goto_table:1",
@@ -68,7 +68,7 @@ pub(crate) const TWO_TABLES: &[&str] = &[
     "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3",
 ];
 
-/// A packet from a host to another.
+/// Returns the flow key of a packet between two hosts of 10.0.0.0/24.
 pub(crate) fn packet(source: u8, device: u8) -> FlowKey {
     let text = format!("ip,nw_src=10.0.0.{source},nw_dst=10.0.0.{device},actions=drop");
     let parsed = parse_rule(FlowModCommand::Add, &text, &NoPortNames).expect("a legal match");
@@ -100,7 +100,7 @@ impl<T: OffloadDevice> Rig<T> {
         Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
-    /// Replaces the agent by another one with the same name and its own device.
+    /// Replaces the agent by another agent with the same owner number and a new device.
     pub(crate) fn succeed(self, config: OffloadConfig, device: T) -> Self {
         let Self { twin, mut coordinator, owner, now, .. } = self;
         drop(owner);
@@ -112,12 +112,12 @@ impl<T: OffloadDevice> Rig<T> {
         Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
-    /// Sends a packet that misses.
+    /// Offers the flow of a packet that missed as a candidate.
     pub(crate) fn offer(&mut self, key: &FlowKey) {
         self.offers.offer(&visible(key), self.now);
     }
 
-    /// Sends a forecast of a packet, which expires after `time`.
+    /// Offers a forecast of a packet to the device; the forecast expires after `time`.
     pub(crate) fn offer_forecast(&mut self, key: &FlowKey, time: Duration) -> DeviceWatch {
         let entry = EntryForecast { source: ForecastSource::Reply, expires: self.now.after(time) };
         self.offers.offer_forecast(&visible(key), self.now, entry, None)
@@ -127,7 +127,7 @@ impl<T: OffloadDevice> Rig<T> {
         self.owner.run_iteration(self.now)
     }
 
-    /// Runs all parts until no work is left.
+    /// Runs the agent and the coordinator until no work is left.
     pub(crate) fn settle(&mut self) {
         while self.run_iteration() | self.coordinator.run_iteration() {}
     }
@@ -158,14 +158,14 @@ impl<T: OffloadDevice> Rig<T> {
         self.handle.status()
     }
 
-    /// Returns the intended entries of the device, in order.
+    /// Returns the entries that the agent intends the device to have, in order.
     pub(crate) fn intended(&self) -> Vec<(StageId, LtmRule)> {
         sorted(self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())))
     }
 }
 
 impl Rig<SoftwareDevice> {
-    /// Two tables in front of a device of four stages.
+    /// Creates a rig with the rules [`TWO_TABLES`] and a device of four stages.
     pub(crate) fn two_tables() -> Self {
         Self::new(&world(TWO_TABLES), config(), SoftwareDevice::new(4, 100))
     }
@@ -174,14 +174,14 @@ impl Rig<SoftwareDevice> {
         self.owner.device()
     }
 
-    /// Sends candidates and turns them into entries.
+    /// Offers flows as candidates, and runs until their entries are in the device.
     pub(crate) fn fill(&mut self, flows: &[(u8, u8)]) {
         flows.iter().for_each(|(source, device)| self.offer(&packet(*source, *device)));
         self.settle();
     }
 
     /// Returns whether a packet hits in the device.
-    /// If so, checks that the tables agree.
+    /// Checks that a hit has the effects of the tables.
     pub(crate) fn hits(&mut self, key: &FlowKey) -> bool {
         let Some(actions) = self.device().actions(START, &visible(key)) else { return false };
         let right = self.twin.translate(key);
@@ -190,13 +190,12 @@ impl Rig<SoftwareDevice> {
         true
     }
 
-    /// Returns the entries of the device, in order.
+    /// Returns the entries that the device holds, in order.
     pub(crate) fn held(&mut self) -> Vec<(StageId, LtmRule)> {
         held(self.device())
     }
 
-    /// Returns the operations since the last call.
-    /// These are the stages of insertions, then the number of removals.
+    /// Returns stages of insertions, and number of removals, since the last call.
     pub(crate) fn log(&mut self) -> (Vec<u8>, usize) {
         let log = std::mem::take(&mut self.device().log);
         let stages = log.iter().filter_map(|operation| match operation {

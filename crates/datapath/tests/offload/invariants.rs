@@ -1,7 +1,7 @@
-//! Invariants of offload, with random rules and events, and a device that misbehaves.
+//! Tests the invariants of offload with random rules, random events and a faulty device.
 //!
-//! While the device confirms, it forwards each packet as the acknowledged version does. Once no
-//! work is left, it holds the intended entries.
+//! While the device confirms removals, it forwards each packet as the acknowledged version does.
+//! Once no work is left, the device holds the entries that the agent intends.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -31,15 +31,15 @@ type Misbehaving = Rig<Chaos<SoftwareDevice>>;
 enum Event {
     /// A packet misses.
     Packet(Box<FlowKey>),
-    /// A packet that shares the consulted bits of an entry with an earlier packet.
+    /// A packet misses that has the same consulted bits as an earlier packet.
     Sibling(prop::sample::Index),
-    /// A packet is forecast, for a time in milliseconds.
+    /// A packet is forecast to arrive within a time in milliseconds.
     Forecast(Box<FlowKey>, u64),
     /// The tables change; the coordinator receives the change later.
     Change(Op),
     /// The coordinator applies a change, if one waits.
     Apply,
-    /// The coordinator takes a report.
+    /// The coordinator takes one report.
     TakeOne,
     /// The agent runs an iteration.
     Turn,
@@ -89,11 +89,11 @@ fn restarts() -> impl Strategy<Value = u8> {
     prop_oneof![1 => Just(0_u8), 1 => 2..=24_u8]
 }
 
-/// Settings of a device.
+/// The random settings of a device.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     stages: usize,
-    /// Entries that a stage claims to hold, and entries that it holds.
+    /// The announced and the real capacity of a stage, in entries.
     entries: (usize, usize),
     effects: Effects,
     tag_bits: u8,
@@ -143,7 +143,7 @@ fn settings() -> impl Strategy<Value = OffloadConfig> {
     )
 }
 
-/// A world, its events, and the observations.
+/// A rig in a random run, with the packets and changes so far.
 struct Run {
     rig: Misbehaving,
     changes: VecDeque<Change>,
@@ -180,7 +180,7 @@ impl Run {
             }
             Event::Change(op) => self.changes.extend(rig.twin.apply(&op)),
             Event::Apply => {
-                // The device would be right without the queued change too (rule 6).
+                // The device stays correct even if this change is not yet queued (rule 6).
                 if let Some(change) = self.changes.pop_front()
                     && change.version > rig.coordinator.version()
                 {
@@ -195,8 +195,8 @@ impl Run {
         }
     }
 
-    /// Checks the device's forwarding of each packet while it confirms removals.
-    /// It must equal that of the acknowledged version.
+    /// Checks that the device forwards each packet as the acknowledged version does.
+    /// Does nothing while the device is stale.
     fn check(&mut self) -> Result<(), TestCaseError> {
         if self.rig.status().state.is_stale() {
             return Ok(());
@@ -224,14 +224,14 @@ impl Run {
         Ok(())
     }
 
-    /// Runs until no work is left.
+    /// Applies all changes, runs until no work is left, and checks the device.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         while let Some(change) = self.changes.pop_front() {
             self.rig.send_change(&change);
             self.rig.run_iteration();
             self.check()?;
         }
-        // Enough iterations for every random fault to pause now and then.
+        // Random faults pause now and then, so most work is done after 400 iterations.
         for _ in 0..400 {
             self.rig.run_iteration();
             self.rig.coordinator.run_iteration();

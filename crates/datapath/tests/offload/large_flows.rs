@@ -1,11 +1,11 @@
-//! A full device keeps the entries of large flows, also in pauses between bursts.
+//! Tests that a full device keeps entries of large flows, also in pauses of the flow.
 
 use shunt_pipeline::testing::visible;
 use shunt_testkit::offload::SoftwareDevice;
 
 use crate::harness::{Rig, START, config, packet, world};
 
-/// A rule for each of many hosts, in a device with eight entries.
+/// Returns a rig with a rule for each of 60 hosts, and a device with eight entries.
 fn small() -> Rig<SoftwareDevice> {
     let hosts: Vec<_> = (0..60_u8)
         .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
@@ -14,7 +14,7 @@ fn small() -> Rig<SoftwareDevice> {
     Rig::new(&world(&hosts), config(), SoftwareDevice::new(1, 8))
 }
 
-/// Sends packets to host 0, one to each other host, and reads the counters.
+/// Sends `to_first` packets to host 0, one to each other host; reads the counters.
 fn send(rig: &mut Rig<SoftwareDevice>, to_first: usize) {
     for host in 0..8 {
         let count = if host == 0 { to_first } else { 1 };
@@ -28,11 +28,11 @@ fn send(rig: &mut Rig<SoftwareDevice>, to_first: usize) {
     }
 }
 
-/// Returns the number of new flows after which host 0 has no entry; at most 40.
+/// Returns the number of new flows (at most 40) that the entry of host 0 survives.
 fn new_flows_survived(packets_to_first: usize) -> u8 {
     let mut rig = small();
     rig.fill(&(0..8).map(|host| (1, host)).collect::<Vec<_>>());
-    // The first reading has no mean to compare with.
+    // Two readings, because the first reading has no earlier reading to compare with.
     (0..2).for_each(|_| send(&mut rig, packets_to_first));
     let news = (8..48).take_while(|host| {
         rig.fill(&[(1, *host)]);

@@ -1,4 +1,4 @@
-//! The agent of an offload device: a test for each rule, and all rules with random tables and events.
+//! Tests of the agent of an offload device: each rule, and random tables and events.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Entries that the device cannot hold, and eviction for space.
+//! Tests entries that the device refuses, and eviction for space.
 
 use std::collections::BTreeSet;
 
@@ -49,7 +49,7 @@ fn a_rule_that_the_device_refuses_is_counted_by_reason() {
 
 #[test]
 fn a_traversal_refused_in_parts_is_inserted_as_one_entry() {
-    // Table 0 sends packets before table 1 decides.
+    // Table 0 outputs the packet, so a device with plain effects must combine both tables.
     let rules = [
         "table=0,priority=1,ip,actions=output:2,goto_table:1",
         "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",
@@ -88,7 +88,7 @@ fn a_full_stage_evicts_and_is_never_overfilled() {
     assert_eq!((refused(&rig), rig.status().held), (vec![], vec![1, 1]));
     assert!(rig.status().partitioned.evicted >= 6);
     assert_eq!(rig.coordinator.watched(), 2);
-    // There is no room before the device reports it.
+    // The space of a removed entry is free only after the device has confirmed the removal.
     rig.log();
     rig.device().is_silent = true;
     rig.fill(&[(1, 9)]);

@@ -1,4 +1,4 @@
-//! The rules of the agent of an offload device.
+//! Tests each rule of the agent of an offload device.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use crate::harness::{Rig, TWO_TABLES, config, packet, request, world};
 
-/// Outputs to another port.
+/// A rule that changes the output port of host 9.
 const MODIFY: &str = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:2";
 
 fn modify(rig: &mut Rig<SoftwareDevice>) -> Version {
@@ -132,7 +132,7 @@ fn stale_entries_are_removed_before_any_insertion() {
     rig.device().is_silent = true;
     modify(&mut rig);
     rig.log();
-    // No entry of the traversal is stale, and its slots are free.
+    // The new traversal has no stale entry, and its slots are free; still, it must wait.
     rig.fill(&[(2, 8)]);
     assert_eq!((rig.log(), rig.status().waiting), ((vec![], 1), 2));
     rig.device().is_silent = false;
@@ -145,8 +145,8 @@ fn stale_entries_are_removed_before_any_insertion() {
 fn earlier_removals_are_waited_for_too() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
-    // All entries are idle. The engine forgets them at once, but the device does not report them
-    // yet.
+    // All entries expire. The engine forgets them at once, but the device does not confirm their
+    // removal.
     let config = config();
     rig.wait(config.max_idle);
     rig.run_iteration();
@@ -195,7 +195,7 @@ fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     rig.settle();
     assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
     assert_eq!(rig.status().unconfirmed, 1, "an acknowledgement proves nothing about the device");
-    // Later versions are acknowledged too, and no entry is inserted.
+    // The agent also acknowledges later versions, and inserts no entry.
     let version = rig.change(&request(FlowModCommand::Delete, "ip,nw_src=10.0.0.3"));
     rig.log();
     rig.fill(&[(1, 9)]);
@@ -304,7 +304,7 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.wait(config().max_idle / 2);
-    // Only the second LTM entry is idle.
+    // The packet hits the entry of table 0, so only the entry of table 1 for host 9 becomes idle.
     let first = packet(1, 8);
     rig.fill(&[(1, 8)]);
     assert!(rig.device().send(crate::harness::START, &first, 60));
@@ -315,7 +315,7 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
     rig.device().is_silent = true;
     rig.settle();
     rig.log();
-    // The slot of the second LTM entry of the flow is not free yet, but that of the first is.
+    // The entry of table 1 for host 9 is not yet removed, so no entry may lead to its successor.
     rig.fill(&[(2, 9)]);
     assert_eq!((rig.log().0, rig.status().waiting), (vec![], 2));
     rig.device().is_silent = false;
@@ -326,7 +326,7 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
 
 #[test]
 fn a_tag_number_is_reused_after_its_entries_are_drained() {
-    // Two tags: that of an arriving packet, and that of one state in between.
+    // One tag bit gives two tags: one for arriving packets, and one between the two tables.
     let device = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
     let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
     let OffloadConfig { max_idle, drain: shorter, .. } = config();
@@ -348,7 +348,7 @@ fn a_tag_number_is_reused_after_its_entries_are_drained() {
     assert!(!is_partitioned(&mut rig), "the removal of its entries is not confirmed");
     rig.device().is_silent = false;
     rig.settle();
-    // The single entry of the traversal is removed, so that the traversal can be partitioned.
+    // Removes the single entry of the traversal, so that the traversal may be partitioned.
     rig.change(&request(
         FlowModCommand::ModifyStrict,
         "table=1,priority=2,metadata=2,ip,nw_dst=10.0.0.9,actions=output:1",
@@ -375,7 +375,7 @@ fn a_candidate_is_translated_under_the_version_of_the_agent() {
     modify(&mut rig);
     rig.settle();
     assert!(rig.hits(&packet(1, 9)), "and not under that which it missed under");
-    // The tables are ahead of the engine and of the agent.
+    // The tables have a newer version than the engine and the agent.
     let delete = request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2");
     let change = rig.twin.apply(&delete).unwrap();
     rig.offer(&packet(2, 9));
@@ -394,7 +394,7 @@ fn untested_entries_are_removed_by_the_invalidation() {
     rig.run_iteration();
     rig.run_iteration();
     assert_eq!(rig.held().len(), 2);
-    // The engine is at the new version before it receives the entries.
+    // The engine adopts the new version before it receives the reports of the entries.
     let change = rig.twin.apply(&request(FlowModCommand::ModifyStrict, MODIFY)).unwrap();
     rig.coordinator.apply(change.version, &change.deltas);
     rig.settle();

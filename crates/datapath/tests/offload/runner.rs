@@ -1,4 +1,4 @@
-//! The thread that runs an agent.
+//! Tests the OS thread that runs the agent of an offload device.
 
 use std::{sync::mpsc, time::Instant};
 

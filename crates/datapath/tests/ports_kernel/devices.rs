@@ -1,4 +1,4 @@
-//! Settings and users of devices: addresses, names, and other programs.
+//! Tests addresses and names of devices, and devices that other programs use.
 
 use std::{fs, thread::yield_now};
 
@@ -11,7 +11,7 @@ use crate::{close, in_namespace, ip, packet_port, run_ip, tap_port};
 
 const MAC: [u8; 6] = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
 
-/// Returns an attribute of a device in the namespace of this thread.
+/// Returns an attribute of a device in the network namespace of this thread.
 fn attribute(device: &str, name: &str) -> String {
     let output = run_ip(&format!("-o link show {device}"));
     let shown = String::from_utf8_lossy(&output.stdout);
@@ -75,7 +75,7 @@ fn a_device_has_one_switch() {
         let process = std::process::id();
         let expected = format!("a0 belongs to another shuntd (process {process})");
         assert!(error.to_string().starts_with(&expected), "{error}");
-        // A new name does not free the device.
+        // A device with a new name stays claimed.
         ip("link set a0 name a1");
         let renamed =
             open(&PortSpec::AfPacket { device: "a1".to_owned(), mtu: None, rx_slots: None }, 0);
@@ -96,7 +96,7 @@ fn a_member_of_a_bridge_is_refused() {
             return;
         }
         ip("link set a0 master lan0");
-        // `/sys` of this process may show another namespace.
+        // `/sys` of this process may show another network namespace.
         if fs::read_to_string("/sys/class/net/a0/ifindex").is_err() {
             eprintln!("SKIPPED: /sys shows another network namespace");
             return;
@@ -141,17 +141,17 @@ fn a_renamed_device_is_lost() {
     });
 }
 
-/// A hypervisor holds a queue of its TAP.
+/// Another program, such as a hypervisor, holds a queue of a TAP.
 ///
-/// A second queue would take packets from the machine.
+/// A second queue would take packets from that program.
 #[test]
 fn a_tap_of_another_program_is_refused() {
     in_namespace(|| {
         ip("tuntap add t0 mode tap multi_queue");
-        // A queue without its port is held by no switch.
+        // A queue without its port counts as held by another program.
         let queues = tap_port("t0").split(1).unwrap();
         let spec = PortSpec::Tap { device: "t0".to_owned(), settings: TapSettings::default() };
-        // A child of another test has the claim of the port too, between its fork and its exec.
+        // Between fork and exec, a child process of another test also holds the claim of the port.
         let is_refused = (0..100_000).any(|_| match open(&spec, 0) {
             Err(error) => {
                 yield_now();

@@ -1,4 +1,4 @@
-//! Single frames: each is received as it was sent, or is counted.
+//! Tests that each frame is received as it was sent, or is counted.
 
 use std::{collections::HashMap, fs, net::UdpSocket, os::fd::AsRawFd, thread};
 
@@ -23,12 +23,12 @@ fn has_device(name: &str) -> bool {
     fs::read_to_string("/proc/thread-self/net/dev").unwrap().contains(&format!("{name}:"))
 }
 
-/// The two ends of a cable.
+/// Creates a veth pair; returns a packet port for each end.
 fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
     veth_with(None)
 }
 
-/// The two ends of a cable with this MTU.
+/// Creates a veth pair with an MTU; returns a packet port for each end.
 fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
     ip("link add a0 type veth peer name b0");
     ip("link set a0 up");
@@ -41,7 +41,7 @@ fn veth_with(mtu: Option<u32>) -> (Box<dyn Port>, Box<dyn Port>) {
 
 /// Waits until a condition is true; returns whether it became true.
 ///
-/// The kernel reports the state of a link up to a second later, and then reports a change.
+/// The kernel may update the state of a link a second later, and then sends a netlink event.
 pub(crate) fn settles(is_true: impl Fn() -> bool) -> bool {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let events = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol).unwrap();
@@ -57,7 +57,7 @@ pub(crate) fn settles(is_true: impl Fn() -> bool) -> bool {
     true
 }
 
-/// Returns a frame of a protocol that no stack understands.
+/// Returns a frame with an EtherType that no network stack handles.
 pub(crate) fn frame(number: u8, length: usize) -> Vec<u8> {
     let mut frame = vec![number; length.max(14)];
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1]);
@@ -80,7 +80,7 @@ pub(crate) fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
     frames.iter().map(packet).collect()
 }
 
-/// Receives until `count` frames have arrived, or none has for too long.
+/// Receives until `count` frames have arrived, or no frame for too long.
 pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
     let (mut frames, mut idle) = (Vec::new(), 0);
     while frames.len() < count && idle < 2000 {
@@ -97,7 +97,7 @@ pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec
     frames
 }
 
-/// Returns the first packets that arrive in time, if any.
+/// Returns the first burst that arrives in time; empty without packets.
 fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
     let mut burst = Vec::new();
     for _ in 0..2000 {
@@ -110,8 +110,7 @@ fn first_burst(queues: &mut Queues, pool: &mut Pool) -> Vec<Packet> {
     burst
 }
 
-/// Checks that `to` receives the frames that `from` sends.
-/// Also checks that `from` receives nothing.
+/// Checks that `to` receives the frames of `from`, and that `from` receives none.
 pub(crate) fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
     let mut pool = Pool::new();
     let sent = packets(&mut pool, frames);
@@ -140,7 +139,7 @@ fn frames_and_their_tags_cross_a_veth() {
         assert_ne!(a.mac(), b.mac());
         let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
         for round in 0..5 {
-            // From then on, one end reads a ring, and the other a socket.
+            // From round 2 on, one end reads a ring, and the other a socket.
             if round == 2 {
                 make_busy(b.as_mut(), &mut right, &mut left);
             }
@@ -201,7 +200,7 @@ fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
     });
 }
 
-/// Returns the bytes of each receive ring of this process.
+/// Returns the size in bytes of each receive ring of this process.
 pub(crate) fn ring_bytes() -> Vec<u64> {
     let maps = fs::read_to_string("/proc/thread-self/maps").unwrap();
     let rings = maps.lines().filter(|line| line.contains("socket:"));
@@ -233,7 +232,7 @@ fn a_frame_that_the_device_never_sends_does_not_stop_the_others() {
     });
 }
 
-/// Sends frames that nobody reads meanwhile: each is received or counted.
+/// Sends more frames than the queue holds; checks that each is received or counted.
 fn is_received_or_counted(port: &dyn Port, sender: &mut Queues, queues: &mut Queues, bursts: u64) {
     let mut pool = Pool::new();
     let frames: Vec<_> = (0..250).map(|number| frame(number, 60)).collect();
@@ -267,7 +266,7 @@ fn frames_that_find_the_socket_full_are_counted_by_the_port() {
     });
 }
 
-/// A device that is older than the port has its own count.
+/// The drop counter of an older device does not start at zero.
 #[test]
 fn frames_that_find_a_tap_full_are_counted_by_the_port() {
     in_namespace(|| {
@@ -309,7 +308,7 @@ fn frames_that_find_a_tap_full_are_counted_by_the_port() {
     });
 }
 
-/// Frames of a burst that is longer than the queue of a TAP.
+/// Number of frames in a burst that is longer than the queue of a TAP.
 const FLOOD: u64 = 2000;
 
 #[test]
@@ -400,7 +399,7 @@ fn a_missing_device_is_named() {
     });
 }
 
-/// Returns a UDP datagram of a flow; only the headers matter.
+/// Returns a UDP datagram of a flow.
 pub(crate) fn datagram(flow: u8, number: u8) -> Vec<u8> {
     let mut frame = frame(number, 60);
     frame[12..14].copy_from_slice(&[8, 0]);
@@ -533,7 +532,7 @@ fn an_offloaded_checksum_is_completed() {
     });
 }
 
-/// Returns a TCP packet of five segments, with a tag.
+/// Returns a TCP packet with a VLAN tag, to be cut into five segments.
 fn tagged_segments(pool: &mut Pool) -> Packet {
     let mut frame = tagged(frame(0, 14), [0x81, 0x00, 0x00, 0x05]);
     frame[16..18].copy_from_slice(&[8, 0]);

@@ -1,4 +1,4 @@
-//! Queues that outlive their port: a later port continues with the first frame that was not read.
+//! Tests inherited queues: a later port continues with the first frame that was not read.
 
 use std::fs::File;
 
@@ -14,7 +14,7 @@ use crate::{
     close, frames::frame, give_all, in_namespace, ip, one, packet_port, switchovers::make_busy,
 };
 
-/// Slots of the receive ring: one block.
+/// Number of slots of the receive ring, which has one block.
 const SLOTS: u8 = 32;
 
 fn ring_port() -> PortSpec {
@@ -22,7 +22,7 @@ fn ring_port() -> PortSpec {
     PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots }
 }
 
-/// Sends frames with these numbers.
+/// Sends one frame for each number.
 fn send(queues: &mut Queues, pool: &mut Pool, numbers: impl IntoIterator<Item = u8>) {
     for number in numbers {
         let bytes = frame(number, 60);
@@ -48,7 +48,7 @@ fn receive(queues: &mut Queues, pool: &mut Pool) -> Vec<u8> {
     }
 }
 
-/// Closes a port, and opens it with its descriptors.
+/// Closes a port, and opens a new port with its descriptors.
 fn handed_over(port: Box<dyn Port>, queues: Queues, spec: &PortSpec) -> (Box<dyn Port>, Queues) {
     let stored = port.stored_descriptors();
     let count = stored.len();
@@ -60,7 +60,7 @@ fn handed_over(port: Box<dyn Port>, queues: Queues, spec: &PortSpec) -> (Box<dyn
     (port, queues)
 }
 
-/// The kernel does not tell its position, so several are tried.
+/// The kernel does not reveal its position in the ring, so the test tries several.
 #[test]
 fn a_ring_continues_with_its_first_frame() {
     in_namespace(|| {
@@ -80,7 +80,7 @@ fn a_ring_continues_with_its_first_frame() {
                 (port, queues) = handed_over(port, queues, &ring_port());
                 let expected: Vec<_> = (0..unread).collect();
                 assert_eq!(receive(&mut queues, &mut pool), expected, "after {read}");
-                // The ring goes on from there.
+                // The port receives later frames of the ring as well.
                 send(&mut sending, &mut pool, 100..105);
                 let expected: Vec<_> = (100..105).collect();
                 assert_eq!(receive(&mut queues, &mut pool), expected, "after {read} and {unread}");
@@ -123,9 +123,9 @@ fn a_tap_keeps_its_frames() {
     });
 }
 
-/// A TAP queue that is left takes the number of a refused one before it.
+/// If a port refuses TAP queue 0, queue 1 becomes queue 0 and is stored again.
 ///
-/// The sockets of a device are used as a whole.
+/// Of the sockets of a packet port, either all are used or none.
 #[test]
 fn a_queue_with_a_new_number_is_stored_again() {
     in_namespace(|| {
@@ -150,7 +150,7 @@ fn a_queue_with_a_new_number_is_stored_again() {
     });
 }
 
-/// Returns whether a port opens with a descriptor, and does not use it.
+/// Returns whether a port opens but refuses an inherited descriptor.
 fn is_refused(spec: &PortSpec, stored: StoredDescriptor) -> bool {
     let mut port = open_inheriting(spec, 0, &EalOptions::default(), vec![stored]).unwrap();
     let _queues = one(&mut *port);
@@ -176,7 +176,7 @@ fn a_descriptor_of_another_device_is_refused() {
         let name = "af_packet/b0/0000/socket";
         assert!(is_refused(&ring_port(), stored(&other, name)));
         assert!(is_refused(&ring_port(), stored(&tap("t0"), name)));
-        // No ring has the layout of this name.
+        // The ring has another layout than this name says.
         let ring = "af_packet/b0/0000/2x65536x2048";
         assert!(is_refused(&ring_port(), stored(&ring_port(), ring)));
         assert!(!is_refused(&ring_port(), stored(&ring_port(), name)));

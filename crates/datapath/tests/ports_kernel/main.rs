@@ -1,7 +1,7 @@
-//! Ports of the kernel, against a real kernel.
+//! Tests ports that use kernel devices, with a real kernel.
 //!
-//! Each test runs on its own thread in its own network namespace, which is removed with the thread.
-//! Where namespaces are not permitted, the tests report it and do nothing.
+//! Each test runs on its own thread in its own network namespace, which ends with the thread.
+//! Without the permission to create namespaces, the tests report that they are skipped.
 #![expect(
     clippy::unwrap_used,
     reason = "helpers outside of test functions fail the test that calls them"
@@ -29,7 +29,7 @@ use shunt_datapath::{
     port::{Port, PortSpec, Queues, open, tap},
 };
 
-/// Runs `test` in a new network namespace in which nothing sends unasked.
+/// Runs `test` in a new network namespace, without frames from the kernel itself.
 fn in_namespace(test: impl FnOnce() + Send + 'static) {
     let thread = thread::spawn(move || {
         if enter_namespace() {
@@ -47,19 +47,19 @@ fn enter_namespace() -> bool {
         eprintln!("skipped: needs CAP_SYS_ADMIN and CAP_NET_ADMIN to make a namespace: {error}");
         return false;
     }
-    // Without IPv6, devices send no announcements.
+    // With IPv6, the kernel would send neighbor and router messages on each device.
     for which in ["all", "default"] {
         let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"), "1");
     }
     true
 }
 
-/// Held while a test runs a process.
+/// The lock that a test holds while it runs a child process.
 ///
-/// A new process has copies of all descriptors of this process until it has begun its program.
+/// A child process has copies of all descriptors of this process until it executes its program.
 static RUNNING: Mutex<()> = Mutex::new(());
 
-/// Runs `ip`; returns its output.
+/// Runs the command `ip`; returns its output.
 fn run_ip(arguments: &str) -> Output {
     let _running = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
     Command::new("ip").args(arguments.split(' ')).output().unwrap()
@@ -71,12 +71,12 @@ fn ip(arguments: &str) {
     assert!(output.status.success(), "ip {arguments}: {error}");
 }
 
-/// Closes a port or its queues.
+/// Closes a port or its queues, in all processes.
 ///
-/// No process has a copy of their descriptors afterwards.
+/// Afterwards, no child process has a copy of the descriptors.
 fn close<T>(port: T) {
     drop(port);
-    // A process that was started before has ended when this lock is free.
+    // When this lock is free, all child processes with copies have ended.
     drop(RUNNING.lock().unwrap_or_else(PoisonError::into_inner));
 }
 

@@ -1,4 +1,4 @@
-//! Streams between hosts through a switch of two ports: the stacks of the hosts check our packets.
+//! Tests streams between two hosts through two ports: the network stacks check our packets.
 
 use std::{
     fs,
@@ -21,10 +21,10 @@ use shunt_datapath::{
 
 use crate::{enter_namespace, give_all, in_namespace, ip, one, packet_port, tap_port};
 
-/// Bytes of a stream.
+/// Number of bytes of a stream.
 const STREAM: usize = 8 << 20;
 
-/// A host: a thread in its own network namespace.
+/// A thread in its own network namespace, as a host.
 struct Host {
     go: mpsc::Sender<()>,
     done: mpsc::Receiver<usize>,
@@ -33,8 +33,8 @@ struct Host {
 impl Host {
     /// Creates a host with the device `name` at `address`.
     ///
-    /// `attach` gets the namespace of the device and moves the device there. The host calls `run`
-    /// once it gets the start signal.
+    /// `attach` gets the network namespace of the host and moves the device there. The host calls
+    /// `run` once it gets the start signal.
     fn new(
         name: &'static str,
         address: &'static str,
@@ -56,7 +56,7 @@ impl Host {
             configured.send(()).unwrap();
             may_go.recv().unwrap();
             finished.send(run()).unwrap();
-            // The namespace is removed with this thread, and the device with it. The other host may
+            // The end of this thread would remove the namespace and the device. The other host may
             // still need the device, so this thread waits until the channel closes.
             let _ = may_go.recv();
         });
@@ -70,7 +70,7 @@ impl Host {
 const SERVER: &str = "10.0.0.2:5001";
 
 /// Returns the sender and the receiver of a stream.
-/// The receiver signals when it listens.
+/// The sender waits until the receiver listens.
 fn stream() -> (impl FnOnce() -> usize + Send, impl FnOnce() -> usize + Send) {
     let (listens, is_listening) = mpsc::channel();
     (move || client(&is_listening), move || server(&listens))
@@ -101,18 +101,18 @@ fn client(is_listening: &mpsc::Receiver<()>) -> usize {
     STREAM
 }
 
-/// Observations of a switch of two ports.
+/// The counts of packets that [`switch`] forwarded.
 #[derive(Default, Debug)]
 struct Seen {
     packets: usize,
     segmented: usize,
     refused: u32,
-    /// Results of the hosts.
+    /// The number of bytes that each host reports at its end.
     answers: Vec<usize>,
 }
 
-/// Forwards everything between two ports until both hosts are done.
-/// `limit` removes capabilities.
+/// Forwards all packets between two ports until both hosts are done.
+/// `limit` removes capabilities of the ports.
 fn switch(
     ports: [&mut Box<dyn Port>; 2],
     hosts: &[Host; 2],
@@ -231,8 +231,7 @@ fn udp_server() -> usize {
     let socket = UdpSocket::bind(SERVER).unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let mut buffer = [0; 2000];
-    // The server may have started in the middle of a burst: it waits for a whole one, and answers
-    // only then.
+    // The server may have started in the middle of a burst, so it answers only after a whole burst.
     let (mut number, mut bytes) = (0, 0);
     loop {
         let (length, client) = socket.recv_from(&mut buffer).unwrap();
@@ -257,7 +256,7 @@ fn udp_client() -> usize {
     socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let data: Vec<_> =
         (0..DATAGRAMS).flat_map(|number| vec![u8::try_from(number).unwrap(); DATAGRAM]).collect();
-    // The server may not be up yet: the client sends an unanswered burst again.
+    // The server may not have started yet, so the client repeats a burst without an answer.
     let mut answer = [0; 3];
     for _ in 0..100 {
         if socket.send_to(&data, SERVER).is_ok() && socket.recv(&mut answer).is_ok() {

@@ -1,4 +1,4 @@
-//! Ports that change between sockets and rings while frames arrive: none is lost, repeated or reordered.
+//! Tests that a change between sockets and rings loses, repeats or reorders no frame.
 
 use std::{
     collections::HashMap,
@@ -22,14 +22,14 @@ use crate::{
     give_all, in_namespace, ip, one, packet_port,
 };
 
-/// Time over which the load of a port is measured.
+/// Time over which maintenance measures the load of a port.
 const MEASURED: Duration = Duration::from_millis(100);
-/// A time after which any number of frames of a test is a small load.
+/// A time so long that the frames of a test are a small load.
 const LONG: Duration = Duration::from_secs(1000);
 
-/// Gives a port its rings: it receives many frames in a short time.
+/// Makes a port change to rings, by many frames in a short time.
 ///
-/// `sender` is the other end of its cable.
+/// `sender` is the other end of the veth pair.
 pub(crate) fn make_busy(port: &mut dyn Port, queues: &mut Queues, sender: &mut Queues) {
     let mut pool = Pool::new();
     assert!(port.maintenance(Time::ZERO).is_none());
@@ -48,11 +48,11 @@ fn has_rings(port: &dyn Port) -> bool {
     stored.iter().any(|own| !own.name.ends_with("/socket"))
 }
 
-/// Flows of the test, and frames that may be on their way at a time.
+/// Number of flows of the test, and maximum number of frames in transit.
 const FLOWS: u8 = 16;
 const WINDOW: u64 = 200;
 
-/// The state that the threads of a test share.
+/// The progress of a test, which its threads share.
 #[derive(Default)]
 struct Progress {
     sent: AtomicU64,
@@ -60,7 +60,7 @@ struct Progress {
     is_done: AtomicBool,
 }
 
-/// Ends the threads of a test, also when it fails.
+/// A guard that ends the threads of a test, also when the test panics.
 struct Done<'a>(&'a Progress);
 
 impl Drop for Done<'_> {
@@ -81,7 +81,7 @@ fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
         let mut burst: Vec<_> = (0..FLOWS).map(|flow| datagram(flow, 0)).collect();
         burst.iter_mut().for_each(|frame| frame[50..58].copy_from_slice(&number.to_be_bytes()));
         let burst = packets(&mut pool, &burst);
-        // Counted before, so that no frame is received that was not counted.
+        // Counted before the send, so that `received` never exceeds `sent`.
         progress.sent.fetch_add(burst.len() as u64, SeqCst);
         assert_eq!(queues.tx.tx(&burst), burst.len());
         give_all(&mut pool, burst);
@@ -90,7 +90,7 @@ fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
     number
 }
 
-/// Receives until all frames have arrived; returns the next number of each flow.
+/// Receives all frames of the test, in order; returns the next number of each flow.
 fn receive_in_order(queues: &mut Queues, progress: &Progress) -> HashMap<u8, u64> {
     let mut pool = Pool::new();
     let mut next: HashMap<u8, u64> = HashMap::new();
@@ -121,7 +121,7 @@ fn receive_in_order(queues: &mut Queues, progress: &Progress) -> HashMap<u8, u64
     next
 }
 
-/// Waits until a port has work at a time.
+/// Calls `maintenance` at each `time` until it returns work.
 fn await_work(port: &mut dyn Port, mut time: impl FnMut() -> Time) -> PortWork {
     for _ in 0..10_000_000 {
         if let Some(work) = port.maintenance(time()) {
@@ -132,7 +132,7 @@ fn await_work(port: &mut dyn Port, mut time: impl FnMut() -> Time) -> PortWork {
     unreachable!("no work: a receiver has ended");
 }
 
-/// Changes between sockets and rings, `count` times each way.
+/// Changes a port to rings and back to sockets, `count` times.
 fn change(port: &mut dyn Port, progress: &Progress, count: u32) {
     let mut now = Time::ZERO;
     for _ in 0..count {
@@ -158,7 +158,7 @@ fn change(port: &mut dyn Port, progress: &Progress, count: u32) {
     }
 }
 
-/// `SHUNT_SWITCHOVERS` sets the number of changes each way.
+/// The variable `SHUNT_SWITCHOVERS` sets the number of changes to rings and back.
 fn every_flow_survives(threads: u16) {
     let count = env::var("SHUNT_SWITCHOVERS").ok().and_then(|text| text.parse().ok());
     in_namespace(move || {
@@ -212,12 +212,12 @@ fn a_busy_port_has_the_configured_slots() {
         let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
         assert!(!has_rings(&*port), "an idle port has no ring");
         make_busy(&mut *port, &mut queues, &mut sending);
-        // Whole blocks of 32 slots.
+        // The ring has whole blocks of 32 slots.
         assert!(ring_bytes().contains(&(63 * 32 * 2048)), "{:?}", ring_bytes());
     });
 }
 
-/// The members of the fan-out group leave and join again, while the port has rings.
+/// Sockets leave the fan-out group when the device goes down, and join it again.
 #[test]
 fn a_busy_port_continues_after_its_device_was_down() {
     in_namespace(|| {

@@ -1,4 +1,4 @@
-//! A packet thread that sleeps is woken by every packet, and by the end of a device.
+//! Tests that every packet, and the removal of a device, wakes a sleeping packet thread.
 
 use std::{
     sync::Arc,
@@ -30,7 +30,7 @@ use crate::{
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Milliseconds after which a packet counts as lost.
+/// Time in milliseconds after which a frame counts as lost.
 const LOST_MS: u16 = 20_000;
 
 /// A running packet thread that sends all packets to its last port.
@@ -85,7 +85,7 @@ impl ForwardingThread {
     }
 }
 
-/// Receives `count` frames; sleeps in the kernel meanwhile.
+/// Receives `count` frames; sleeps until they arrive.
 fn await_frames(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
     let rx = queues.rx.as_mut().unwrap();
     let mut frames = Vec::new();
@@ -103,7 +103,7 @@ fn await_frames(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u
     frames
 }
 
-/// Sends frames to ports of a thread a thousand times, asleep, awake or on the way.
+/// Sends a thousand bursts to a packet thread that is asleep, awake or in between.
 fn no_frame_is_lost(mut ports: Vec<Box<dyn Port>>, hosts: Vec<Box<dyn Port>>) {
     let thread = ForwardingThread::start(&mut ports);
     let mut hosts: Vec<(Box<dyn Port>, Queues)> = hosts
@@ -120,7 +120,7 @@ fn no_frame_is_lost(mut ports: Vec<Box<dyn Port>>, hosts: Vec<Box<dyn Port>>) {
         random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         match random >> 30 {
             0 => {}
-            // Around the moment in which the thread goes to sleep.
+            // Sends at about the time when the thread goes to sleep.
             1 => (0..random >> 18 & 0xfff).for_each(|_| std::hint::spin_loop()),
             _ => thread.await_sleep(),
         }
@@ -162,7 +162,7 @@ fn a_thousand_frames_each_wake_a_thread_with_packet_sockets() {
     });
 }
 
-/// A thread that sleeps notices the end of a device of each kind.
+/// The removal of a device of each kind wakes a sleeping thread.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
 fn a_removed_device_is_noticed_by_a_sleeping_thread() {
@@ -173,7 +173,7 @@ fn a_removed_device_is_noticed_by_a_sleeping_thread() {
         }
         let mut ports = vec![tap_port("t0"), packet_port("a0")];
         let xdp = PortSpec::AfXdp { device: "a1".to_owned(), mtu: None, mode: XdpMode::Generic };
-        // Without the permission, the other kinds are tested.
+        // Without the permission for AF_XDP, the test covers the other kinds.
         if let Ok(mut xdp) = open(&xdp, 0)
             && let Ok(queues) = xdp.split(1)
         {
@@ -199,7 +199,7 @@ fn a_removed_device_is_noticed_by_a_sleeping_thread() {
     });
 }
 
-/// The descriptor of the thread is readable exactly while a port has packets.
+/// The descriptor of a packet thread is readable exactly while a port has packets.
 #[test]
 fn a_frame_makes_the_thread_readable() {
     in_namespace(|| {
@@ -218,7 +218,7 @@ fn a_frame_makes_the_thread_readable() {
             poll(&mut fds, PollTimeout::ZERO).unwrap() == 1
         };
         for _ in 0..3 {
-            // A thread that was stopped while it was awake has work to finish.
+            // A thread that was stopped while awake may have work to finish.
             while !stopped.prepare_sleep() {
                 stopped.run_iteration(Time::ZERO);
             }

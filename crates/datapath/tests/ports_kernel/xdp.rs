@@ -1,4 +1,4 @@
-//! AF_XDP ports, against packet sockets at the other end of a cable.
+//! Tests AF_XDP ports, with a packet port at the other end of a veth pair.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use crate::{
     give_all, in_namespace, ip, one, packet_port,
 };
 
-/// Runs `test` in a new network namespace, if the system permits AF_XDP.
+/// Runs `test` in a new network namespace, if the kernel permits AF_XDP.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn with_xdp(test: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
@@ -33,10 +33,10 @@ fn with_xdp(test: impl FnOnce() + Send + 'static) {
     });
 }
 
-/// Opens and closes a port with one pair of queues; returns the error.
+/// Opens and closes a port with queues for one thread; returns the error.
 fn attempt(spec: &PortSpec) -> Option<PortError> {
     let error = open(spec, 0).and_then(|mut port| port.split(1)).err();
-    // The port may have existed until its queues were refused.
+    // Waits for child processes that have copies of the closed port's descriptors.
     close(());
     error
 }
@@ -49,7 +49,7 @@ fn error_of(spec: &PortSpec) -> PortError {
     attempt(spec).unwrap()
 }
 
-/// Creates a cable with `queues` queues in each direction.
+/// Creates a veth pair with `queues` queues in each direction.
 fn cable(queues: u8) {
     let queues = format!("numtxqueues {queues} numrxqueues {queues}");
     ip(&format!("link add a0 {queues} type veth peer name b0 {queues}"));
@@ -57,7 +57,7 @@ fn cable(queues: u8) {
     ip("link set b0 up");
 }
 
-/// An AF_XDP port at one end of a cable, and a packet port at the other.
+/// Creates a veth pair, with an AF_XDP port and a packet port at its ends.
 fn ends(mode: XdpMode) -> (Box<dyn Port>, Box<dyn Port>) {
     cable(1);
     (open(&xdp_spec(mode), 0).unwrap(), packet_port("b0"))
@@ -72,7 +72,7 @@ fn frames_and_their_tags_cross_in_every_mode() {
             let (mut a, mut b) = ends(mode);
             let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
             assert!(settles(|| a.link_up() && b.link_up()));
-            // More frames than the rings have entries.
+            // 25 rounds send more frames than the rings have entries.
             for _ in 0..25 {
                 crosses(&mut xdp, &mut peer, &every_kind_of_frame());
                 crosses(&mut peer, &mut xdp, &every_kind_of_frame());
@@ -83,9 +83,9 @@ fn frames_and_their_tags_cross_in_every_mode() {
     }
 }
 
-/// Opens a device again.
+/// Opens an AF_XDP port again on the same device.
 ///
-/// A child of another test holds the program of before too, between its fork and its exec.
+/// Between fork and exec, a child process of another test also holds the earlier XDP program.
 fn attached_again(mode: XdpMode) -> Box<dyn Port> {
     let mut attempts = (0..100_000).map(|_| {
         yield_now();
@@ -174,7 +174,7 @@ fn frames_beyond_the_ring_are_counted() {
     });
 }
 
-/// The kernel releases the entries of chunks later than it passes on their frames.
+/// The kernel may pass on a frame before it releases the ring entry of the chunk.
 #[test]
 fn frames_that_arrive_while_the_port_reads_are_received_or_counted() {
     for mode in [XdpMode::Native, XdpMode::Generic] {
@@ -252,7 +252,7 @@ fn jumbo_frames_are_refused_with_the_limit() {
             text.starts_with("the MTU of a0 is 9000, and an af_xdp port takes at most 3818"),
             "{text}"
         );
-        // Frames of a page.
+        // The MTU allows frames as long as a memory page.
         for device in ["a0", "b0"] {
             ip(&format!("link set {device} mtu 3000"));
         }

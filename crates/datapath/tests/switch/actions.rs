@@ -1,4 +1,4 @@
-//! Actions on packets: outputs, header changes, tags, punts, offloads.
+//! Tests actions on packets: outputs, header changes, VLAN tags, punts, offloads.
 
 use shunt_datapath::{Command, DropReason, NO_INGRESS, VirtioHeader, command::Injection};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
@@ -10,11 +10,11 @@ fn udp() -> PacketBuilder {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).payload(b"payload".to_vec())
 }
 
-/// Checks the frames, by output port, that one rule makes of a frame from port 1.
+/// Checks the frames, by output port, that one rule sends for a frame from port 1.
 fn check(actions: Vec<Action>, frame: &[u8], expected: &[(u32, Vec<u8>)]) -> Switch {
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[rule(1, Match::any(), actions)]);
-    // First by translation, then by the wildcard cache, then by the exact-match cache.
+    // The rounds use translation, the wildcard cache and the exact-match cache.
     for round in 0..3 {
         assert!(switch.send(0, 1, frame));
         switch.settle();
@@ -109,7 +109,7 @@ fn a_drop_at_a_bound_is_counted_by_that_bound() {
         (vec![output(2); 65_537], DropReason::TooManyActions),
         (vec![push; 65_537], DropReason::StackTooDeep),
     ] {
-        // Earlier outputs do not happen either.
+        // Outputs before the error do not happen either.
         let switch = check([vec![output(3)], actions].concat(), &udp().build(), &[]);
         let counters = switch.counters(0);
         let dropped =
@@ -173,7 +173,7 @@ fn a_partial_checksum_stays_partial_through_a_rewrite() {
     let actions = vec![set(FieldId::Ipv4Dst, 0xc000_0201), output(2)];
     switch.apply(&[rule(1, Match::any(), actions)]);
     let frame = udp().build();
-    // The field holds the folded sum of the pseudo-header.
+    // The checksum field contains the folded sum of the pseudo-header.
     let partial = |frame: &mut [u8]| {
         let header = &frame[26..34];
         let words = header.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));

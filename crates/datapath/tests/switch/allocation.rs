@@ -1,4 +1,4 @@
-//! The packet path allocates nothing once it is warm.
+//! Tests that the packet path allocates no memory once it is warm.
 
 use std::{num::NonZeroU32, path::Path};
 
@@ -28,8 +28,7 @@ fn allocations(run: impl FnOnce()) -> u64 {
     measure(run).count_total
 }
 
-/// Sends known bursts through a switch.
-/// Counts the allocations of its iterations.
+/// Sends bursts of known flows; checks that the iterations allocate no memory.
 fn check(exact: ExactConfig) {
     let caches = CacheConfig { exact, ..super::caches() };
     let mut switch = Switch::new(1, 4, ThreadConfig { caches, ..super::thread_config() });
@@ -50,7 +49,7 @@ fn check(exact: ExactConfig) {
     let cut = Action::Clone(Box::new([check, push, output(2)]));
     let recirculated = rule(3, Match::any(), vec![cut, output(3)]);
     switch.apply(&[per_flow(1, 2)]);
-    // Samples that do not fit their ring are counted.
+    // The test also covers samples that find their ring full.
     let rate = NonZeroU32::new(4).unwrap();
     let config = SamplerConfig { bridge: BRIDGE, rate, header_length: 128, seed: 1 };
     let (sampler, samples) = packet_sampler(config);
@@ -60,7 +59,7 @@ fn check(exact: ExactConfig) {
     let set = CollectorSetId { bridge: BRIDGE, number: 1 };
     let (sampler, sampled_by_rule) = rule_sampler(vec![set], 1);
     switch.controls[0].send(Command::SampleByRules(Some(Box::new(sampler)))).unwrap();
-    // Some flows end early to make room.
+    // The NetFlow cache is too small for all flows, so it ends some flows early.
     let (flows, mut expired) = netflow_cache(BRIDGE, BURST / 2, 1);
     let count = Command::CountFlows(BRIDGE, Some(Box::new(flows)), Box::new(|_| {}));
     switch.controls[0].send(count).unwrap();
@@ -149,8 +148,8 @@ fn meter(number: u32, kind: MeterBandKind) -> Modification {
     MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(number)), config }.into()
 }
 
-/// Action lists that need more than headers and ports.
-/// The packets have one label or none.
+/// Returns action lists that do more than change headers and output.
+/// Each list has a name, and the MPLS label of its packet, if any.
 fn action_lists() -> Vec<(&'static str, Option<u32>, Vec<Action>)> {
     let set = |field: FieldId| Action::SetField { field, value: 5, mask: field.value_max() };
     let group = |number| Action::Group(GroupId::new(number));

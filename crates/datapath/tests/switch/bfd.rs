@@ -1,4 +1,4 @@
-//! Packets of BFD that ports pass to the control plane.
+//! Tests BFD packets that ports pass to the control plane.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use shunt_pipeline::{PortBfd, PortInfo, PuntReceiver};
 
 use crate::harness::{BRIDGE, Switch, added};
 
-/// Returns a switch with sessions at its ports 1 and 2.
+/// Returns a switch with BFD sessions on its ports 1 and 2.
 fn with_bfd() -> Switch {
     let mut switch = Switch::new(1, 3, super::thread_config());
     let mut ports: Vec<PortInfo> = (1..=3).map(PortInfo::datapath).collect();
@@ -21,7 +21,7 @@ fn with_bfd() -> Switch {
     switch
 }
 
-/// Returns how many packets for BFD have reached the control plane, by port.
+/// Returns the number of BFD packets that reached the control plane, by port.
 fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
     let mut counts = BTreeMap::new();
     while let Some(packet) = switch.controls[0].packet_ins.pop() {

@@ -1,6 +1,6 @@
-//! A bond that balances: the network sends copies of broadcasts back, and hosts never get their own.
+//! Tests a balancing bond: the network returns broadcasts, which must not reach their senders.
 //!
-//! Also the frames of LACP that its members pass to the control plane.
+//! Also tests the LACP frames that members of the bond pass to the control plane.
 
 use std::{
     array,
@@ -17,17 +17,17 @@ use shunt_pipeline::{
 
 use crate::harness::{BRIDGE, Switch, added};
 
-/// The port of the host.
+/// The port of the host behind the switch.
 ///
 /// Ports 1 and 2 are the bond, and port 1 is its active member.
 const HOST: u32 = 3;
 
-/// Returns a switch of two threads in which port 1 sends all packets of the bond.
+/// Returns a switch with two threads; port 1 sends all packets of the bond.
 fn switch() -> Switch {
     with_lacp(LacpAdmission::Off)
 }
 
-/// Returns the switch of [`switch`] with a decision of LACP.
+/// Like [`switch`], with the given LACP state of the members.
 fn with_lacp(lacp: LacpAdmission) -> Switch {
     let mut switch = Switch::new(2, 3, super::thread_config());
     let buckets = array::from_fn(|_| Some(PortNo::new(1)));
@@ -48,7 +48,7 @@ fn with_lacp(lacp: LacpAdmission) -> Switch {
     switch
 }
 
-/// A broadcast of a host.
+/// Returns a broadcast of a host.
 fn broadcast(host: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, host], [255; 4])
         .macs([2, 0, 0, 0, 0, host], [0xff; 6])
@@ -56,7 +56,7 @@ fn broadcast(host: u8) -> Vec<u8> {
         .build()
 }
 
-/// Returns the ports at which addresses are learned.
+/// Returns the number of learned MAC addresses, and their ports.
 fn learned_at(switch: &Switch) -> (usize, BTreeSet<PortNo>) {
     let macs = switch.pipeline.macs(BRIDGE);
     (macs.len(), macs.iter().map(|entry| entry.port).collect())
@@ -88,7 +88,7 @@ fn an_address_is_learned_before_its_packet_is_sent() {
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
-/// The copy reaches a thread that has no version with the address.
+/// The returned copy reaches a thread with a version without the learned address.
 #[test]
 fn a_copy_waits_until_the_address_of_its_host_is_learned() {
     for [host, copy] in [[0, 1], [1, 0]] {
@@ -114,7 +114,7 @@ fn no_host_of_many_gets_its_own_broadcast() {
             worked = switch.coordinator.run_iteration();
             for thread in [1, 0] {
                 worked |= switch.run_iteration(thread);
-                // The network sends each frame back on the active member.
+                // The network returns each frame on the active member.
                 for frame in switch.receive(thread, 1) {
                     assert!(switch.send(1, 1, &frame));
                     worked = true;
@@ -127,7 +127,7 @@ fn no_host_of_many_gets_its_own_broadcast() {
     assert_eq!(learned_at(&switch), (200, BTreeSet::from([PortNo::new(HOST)])));
 }
 
-/// A packet of the network waits for its address too, and is then sent to the host.
+/// A packet from the network waits until its source address is learned.
 #[test]
 fn packets_of_the_network_reach_hosts() {
     let mut switch = switch();
@@ -139,7 +139,7 @@ fn packets_of_the_network_reach_hosts() {
     assert_eq!(learned_at(&switch), (1, BTreeSet::from([PortNo::new(1)])));
 }
 
-/// Returns how many frames for LACP have reached the control plane, by port.
+/// Returns the number of LACP frames that reached the control plane, by port.
 fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
     let mut counts = BTreeMap::new();
     while let Some(packet) = switch.controls[0].packet_ins.pop() {

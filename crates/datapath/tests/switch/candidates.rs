@@ -1,4 +1,4 @@
-//! Offload candidates that packet threads send to the agent of a device, with either cache.
+//! Tests offload candidates that packet threads send to the agent of a device, with each cache.
 
 use shunt_datapath::{
     Command,
@@ -56,7 +56,7 @@ fn software_hits_become_candidates_by_sampling() {
     }
     let early = handle.status().candidates_offered;
     assert!(early > 1, "what hits is offered too, not only what missed");
-    // An agent that is too slow loses candidates and delays no thread.
+    // The ring of a slow agent overflows: candidates are lost, and no thread waits.
     for _ in 0..2 * 1024 * 128 / 32 {
         for _ in 0..32 {
             assert!(switch.send(0, 1, &frame(1)));

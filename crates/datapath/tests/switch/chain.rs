@@ -1,4 +1,5 @@
-//! Behaviour of a chain of stages alone: shared LTM entries, partial hits, capacity, replacement.
+//! Tests that only a chain of stages needs: shared LTM entries, partial hits, capacity,
+//! replacement.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ use crate::{
     harness::{BRIDGE, NeverStale, Switch, output, rule},
 };
 
-/// One LTM entry for each table, as long as there is room.
+/// Returns settings with one LTM entry for each table, while stages have room.
 fn config(stage_entries_max: usize) -> ThreadConfig {
     let wildcard = Wildcard::Gigaflow(Config {
         capacity: Capacity { stages_count: 4, stage_entries_max },
@@ -52,7 +53,7 @@ fn matching(field: FieldId, value: u8) -> Match {
     Match::new(&key, &mask)
 }
 
-/// Table 0: allows a source, and rewrites it.
+/// Returns a rule of table 0: allows a source, and rewrites the Ethernet source.
 fn source(host: u8) -> FlowMod {
     let field = FieldId::EthSrc;
     let set = Action::SetField { field, value: u128::from(host), mask: field.value_max() };
@@ -62,7 +63,7 @@ fn source(host: u8) -> FlowMod {
     request
 }
 
-/// Table 1: sends a destination to a port.
+/// Returns a rule of table 1 that outputs packets for a destination to a port.
 fn target(host: u8, port: u32) -> FlowMod {
     let table = TableSelector::One(TableId::new(1).unwrap());
     FlowMod { table, ..rule(1, matching(FieldId::Ipv4Dst, host), vec![output(port)]) }
@@ -72,8 +73,8 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).udp(1, 2).build()
 }
 
-/// Sends a packet and waits until the switch is idle.
-/// The packet must leave by this port, with the source rewritten.
+/// Sends a packet, and waits until the switch is idle.
+/// The packet must leave by `port`, with its Ethernet source rewritten.
 fn check(switch: &mut Switch, from: u8, to: u8, port: u32) {
     assert!(switch.send(0, 1, &frame(from, to)));
     switch.settle();
@@ -83,14 +84,15 @@ fn check(switch: &mut Switch, from: u8, to: u8, port: u32) {
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
-/// Sources 1 and 2; destination 1 by port 2, destination 2 by port 3.
+/// Returns a switch that allows sources 1 and 2.
+/// Destination 1 is at port 2, and destination 2 at port 3.
 fn switch(config: ThreadConfig, sizes: QueueSizes) -> Switch {
     let mut switch = Switch::with_sizes(1, 3, config, sizes);
     switch.apply(&[source(1), source(2), target(1, 2), target(2, 3)]);
     switch
 }
 
-/// Returns the packets that each rule has counted, by its match.
+/// Returns the packet counter of each rule.
 fn counted(switch: &Switch) -> Vec<u64> {
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).collect()
@@ -117,7 +119,7 @@ fn a_partial_hit_continues_and_counts_each_rule_once() {
     check(&mut switch, 1, 1, 2);
     check(&mut switch, 1, 2, 3);
     let chain = &switch.counters(0).chain;
-    // The packet is looked up in its burst, and once more after it waited.
+    // Two lookups of the packet: one with its burst, and one after it waited in the upcall queue.
     assert_eq!((chain.partial.get(), chain.resumed.get(), chain.made.get()), (2, 1, 3));
     check(&mut switch, 1, 2, 3);
     assert_eq!(switch.counters(0).chain.resumed.get(), 1);
@@ -128,7 +130,7 @@ fn a_partial_hit_continues_and_counts_each_rule_once() {
 fn a_refused_traversal_leaves_no_ltm_entry() {
     let sizes = QueueSizes { reports: 1, ..QueueSizes::default() };
     let mut switch = switch(config(100), sizes);
-    // The coordinator does not run in between: the second LTM entry does not fit the ring.
+    // The coordinator does not run, so the report of the second LTM entry does not fit the ring.
     assert!(switch.send(0, 1, &frame(1, 1)));
     switch.run_iteration(0);
     let counters = switch.counters(0);
@@ -200,7 +202,7 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
         check(&mut switch, 1, 1, 2);
         assert_eq!(switch.counters(0).upcalls.get(), before + 1, "it begins empty");
     }
-    // Hits are credited, also those of entries that were dropped before a request for counts.
+    // All hits are credited, including those of entries that were evicted before any pull.
     assert_eq!(counted(&switch).iter().sum::<u64>(), 2 * 4 * 4);
     assert_eq!(switch.counters(0).differences.get(), 0);
     switch.wait(Duration::from_secs(60));
@@ -210,8 +212,8 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
 
 /// Returns a switch with a stale LTM entry for each of two tables.
 ///
-/// It has the rules of [`switch`], an engine that evicts nothing, and compares every hit with the
-/// tables.
+/// The switch has the rules of [`switch`] and an engine that evicts nothing. It compares every hit
+/// with the tables.
 fn poisoned(target: FlowMod) -> Switch {
     let config = ThreadConfig { verify_one_in: 1, ..config(100) };
     let mut switch =
@@ -229,7 +231,7 @@ fn poisoned(target: FlowMod) -> Switch {
 }
 
 /// Sends the packet again.
-/// Its chain is found to be wrong, and it leaves by these ports.
+/// Verification must find the wrong chain, and the packet must leave by `ports`.
 fn detect_wrong_chain(switch: &mut Switch, ports: &[u32]) {
     assert!(switch.send(0, 1, &frame(1, 1)));
     switch.settle();
@@ -264,7 +266,7 @@ fn a_chain_with_right_credits_and_missing_actions_is_detected() {
         table: TableSelector::One(TableId::new(1).unwrap()),
         ..rule(1, matching(FieldId::Ipv4Dst, 1), vec![flood])
     });
-    // The rules are the same, but one has an additional action.
+    // The packet visits the same rules, but the flood has one output more.
     let ports = (1..=4).map(PortInfo::datapath).collect();
     let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();
     switch.change(&change);
@@ -325,7 +327,7 @@ fn a_repair_of_two_translations_counts_as_two() {
     switch.apply(&sources);
     switch.apply(&[target(1, 2)]);
     (1..=20).for_each(|host| check(&mut switch, host, 1, 2));
-    // Every host gets another rewritten address.
+    // The new rules rewrite the source of every host to another address.
     let others: Vec<FlowMod> = (1..=20)
         .map(|host| {
             let instructions = source(host + 100).instructions;
@@ -347,21 +349,21 @@ fn an_exact_match_entry_holds_all_ltm_entries_of_a_flow() {
         let own = switch.counters(0);
         (own.exact.hits.get(), own.chain.hits.get(), own.chain.steps.get())
     };
-    // By the tables, by the chain, and then by the exact-match cache.
+    // The tables, the chain and then the exact-match cache decide these packets.
     (0..5).for_each(|_| check(&mut switch, 1, 1, 2));
     assert_eq!(hits(&switch), (3, 1, 2));
     assert_eq!(counted(&switch), [5, 0, 5, 0]);
-    // The second half of the traversal changes: the flow is forgotten, and the first half hits
-    // again.
+    // A rule of table 1 changes: the exact-match cache loses the flow, and the entry of table 0
+    // hits again.
     switch.apply(&[target(1, 3)]);
     (0..4).for_each(|_| check(&mut switch, 1, 1, 3));
     let (exact, ..) = hits(&switch);
     assert_eq!(exact, 3 + 2);
 }
 
-/// A forecast shares an entry with traffic, and no packet uses the entry for it.
+/// A forecast shares an LTM entry with traffic; none of its packets arrives.
 ///
-/// A busy thread has not credited the last hit of the entry yet.
+/// A busy thread has not yet credited the last hit of the entry.
 #[test]
 fn a_forecast_refreshes_no_rule() {
     let mut switch = switch(config(100), QueueSizes::default());

@@ -1,8 +1,8 @@
-//! Conjunctions in caches.
+//! Tests conjunctions in caches.
 //!
-//! The lookup that matched the conjunction has the priority of its clauses; the lookup after it
-//! has its own. The caches are those of packet threads, and every engine decides which entries are
-//! stale.
+//! A lookup that matches a conjunction has the priority of its clauses; the second lookup, with
+//! `conj_id`, has the priority of the rule that it finds. The tests run packet threads with their
+//! caches, and every eviction engine.
 
 use shunt_datapath::thread::QueueSizes;
 use shunt_flow::testing::packet::PacketBuilder;
@@ -10,14 +10,14 @@ use shunt_pipeline::FlowModCommand::{self, Add, DeleteStrict, ModifyStrict};
 
 use crate::harness::{ENGINES, Engine, Switch, added, request};
 
-/// From 10.0.0.1 to 10.0.0.2: conjunction 7.
+/// The clauses of conjunction 7: packets from 10.0.0.1 to 10.0.0.2.
 const CLAUSES: [&str; 2] = [
     "priority=10,ip,nw_src=10.0.0.1,actions=conjunction(7,1/2)",
     "priority=10,ip,nw_dst=10.0.0.2,actions=conjunction(7,2/2)",
 ];
 
-/// A switch with the clauses and these rules.
-/// It has an entry of a packet that matches the conjunction.
+/// Returns a switch with the clauses and these rules.
+/// The cache has an entry of a packet that matches the conjunction.
 fn switch(engine: Engine, rules: &[&str]) -> Switch {
     let mut switch =
         Switch::with_engine(1, 4, super::thread_config(), QueueSizes::default(), engine);
@@ -26,7 +26,7 @@ fn switch(engine: Engine, rules: &[&str]) -> Switch {
     switch
 }
 
-/// Returns the output port of a packet, or `None` if it is dropped.
+/// Sends the packet; returns its output port, or `None` if it is dropped.
 fn run(switch: &mut Switch) -> Option<u32> {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
     assert!(switch.send(0, 1, &frame));
@@ -36,11 +36,12 @@ fn run(switch: &mut Switch) -> Option<u32> {
     left.first().copied()
 }
 
-/// A change, and its effect on the packet.
-/// The effect is whether it evicts the entry of the packet, and the port of the packet afterwards.
+/// A change of a rule, and its expected effect.
+/// The flag is true if the change evicts the entry of the packet. The port is the packet's output
+/// port after the change.
 type Case<'a> = (FlowModCommand, &'a str, bool, Option<u32>);
 
-/// Makes each change over these rules, and checks the entry afterwards.
+/// Makes each change to these rules; checks the entry and the output port.
 fn check(rules: &[&str], port: Option<u32>, cases: &[Case<'_>]) {
     for engine in ENGINES {
         for (command, change, takes, then) in cases {
@@ -64,7 +65,7 @@ fn a_rule_between_clause_and_conjunction_evicts() {
         &[
             (Add, "priority=15,ip,actions=output:4", true, Some(4)),
             (Add, "priority=11,ip,actions=output:4", true, Some(4)),
-            // Of equal priorities the rule wins over the conjunction, though the rule is younger.
+            // A rule wins over a conjunction with equal priority, even if the rule is newer.
             (Add, "priority=10,ip,actions=output:4", true, Some(4)),
             (Add, "priority=9,ip,actions=output:4", false, Some(3)),
         ],
@@ -120,14 +121,14 @@ fn a_conjunction_without_a_rule_is_looked_up() {
     if !super::HAS_CACHE {
         return;
     }
-    // No packet matches this rule after a conjunction: the second lookup finds nothing, and the
-    // first continues.
+    // No packet of conjunction 7 matches this rule: its second lookup finds nothing, so the first
+    // lookup continues.
     let other = "priority=1,conj_id=0,ip,actions=output:2";
     let found = (Add, "priority=0,conj_id=7,actions=output:3", true, Some(3));
     let another = (Add, "priority=0,conj_id=8,actions=output:3", false, Some(2));
     check(&[other], Some(2), &[found, another]);
     check(&[], None, &[found]);
-    // The second lookup finds a rule that the packet matches too.
+    // The second lookup finds a rule without `conj_id`, which the packet also matches.
     check(
         &["priority=1,ip,actions=output:2"],
         Some(2),

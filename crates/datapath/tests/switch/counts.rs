@@ -1,4 +1,4 @@
-//! Counters: every packet ends once, every hit is credited once.
+//! Tests counters: every packet is counted once at its end, every hit is credited once.
 
 use std::{
     sync::{
@@ -128,7 +128,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
     let sent: u64 = traffic.values().map(|port| port[0].tx_packets.get()).sum();
     let received: u64 = traffic.values().map(|port| port[0].rx_packets.get()).sum();
     assert_eq!((sent, received), (counters.sent.get(), counters.received.get()));
-    // Each dropped packet is counted at one port.
+    // Each dropped packet is counted at exactly one port.
     for reason in DropReason::ALL {
         let at = |port: &[Arc<PortTraffic>]| {
             port[0].forward_dropped[*reason as usize].get()
@@ -178,7 +178,7 @@ fn a_pull_waits_for_earlier_counts() {
         assert!(switch.send(0, 1, &to(host)));
         switch.run_iteration(0);
     }
-    // Packets arrive all the time, so the thread is not idle and credits only on request.
+    // Packets arrive all the time, so the busy thread credits hits only for a pull.
     let done = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&done);
     let pull = Command::Pull(Box::new(move |()| flag.store(true, Ordering::Relaxed)));
@@ -202,7 +202,7 @@ fn counts_of_expired_and_evicted_entries_are_credited() {
     switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![output(2)])]);
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(2)));
-    // No idle iteration in between: nothing is credited before the entries are evicted.
+    // Without an idle iteration, no hit is credited before the entries are evicted.
     switch.run_iteration(0);
     switch.coordinator.run_iteration();
     switch.wait(Duration::from_secs(20));
@@ -226,8 +226,8 @@ fn hits_before_a_reset_are_not_counted_after_it() {
         for thread in [0, 0, 1] {
             assert!(switch.send(thread, 1, &to(1)));
         }
-        // No idle iteration: the threads still hold the hits when the rule is modified. One thread
-        // forwards another packet before it is notified.
+        // Without an idle iteration, the hits are not credited when the rule is modified. One
+        // thread forwards another packet before it receives the invalidation.
         switch.run_iteration(0);
         let change = switch.pipeline.apply(BRIDGE, std::slice::from_ref(&reset), switch.now);
         switch.run_iteration(1);
@@ -260,7 +260,7 @@ fn a_dump_shows_every_entry_with_all_that_it_counted() {
     switch.settle();
     let mut packets: Vec<u64> = answer.recv().unwrap().iter().map(|entry| entry.packets).collect();
     packets.sort_unstable();
-    // The packet that made an LTM entry is credited at once, and not to the entry.
+    // The packet that creates LTM entries is credited to rules at once, not as a hit of an entry.
     let first = u64::from(switch.counters(0).chain.made.get() > 0);
     assert_eq!(packets, [5 - first; 2]);
 }

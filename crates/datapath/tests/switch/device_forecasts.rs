@@ -1,4 +1,4 @@
-//! Forecasts of flows that hit in an offload device, with either cache.
+//! Tests forecasts of flows that hit in an offload device, with each cache.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::harness::{BRIDGE, Switch, added};
 
-/// A switch behind a device, with the agent of the device.
+/// Returns a switch behind an offload device, a sender of forecasts, and the agent.
 fn behind_device() -> (Switch, ForecastSender, OffloadAgent<SoftwareDevice>) {
     let mut switch = Switch::behind_device(1, 3, thread_config());
     let forecasts = ForecastConfig { idle: IDLE, ..ForecastConfig::default() };
@@ -29,7 +29,7 @@ fn behind_device() -> (Switch, ForecastSender, OffloadAgent<SoftwareDevice>) {
     (switch, sender, agent)
 }
 
-/// Reads the counters of the device, and lets the switch take the outcomes.
+/// Reads the counters of the device, and makes the switch take the outcomes.
 fn run_device(switch: &mut Switch, agent: &mut OffloadAgent<SoftwareDevice>) {
     for _ in 0..2 {
         switch.wait(Duration::from_secs(1));
@@ -38,7 +38,7 @@ fn run_device(switch: &mut Switch, agent: &mut OffloadAgent<SoftwareDevice>) {
     }
 }
 
-/// The packets never reach the switch, so its own entry stays without a hit.
+/// The device forwards the packets, so the entry in software has no hit.
 #[test]
 fn a_hit_in_the_device_counts_for_its_forecast() {
     let (mut switch, mut sender, mut agent) = behind_device();
@@ -49,14 +49,14 @@ fn a_hit_in_the_device_counts_for_its_forecast() {
     assert!(agent.device().send(Tag::new(0), &FlowKey::from(&flow.key), 60));
     run_device(&mut switch, &mut agent);
     assert_eq!((counts(&sender).installed, counts(&sender).hits), (1, 1));
-    // The entry in software has no use any more.
+    // The entry in software is now useless, so it is removed.
     assert!(dump(&mut switch).is_empty());
     switch.wait(IDLE);
     run_device(&mut switch, &mut agent);
     assert_eq!((counts(&sender).hits, counts(&sender).wrong), (1, 0));
 }
 
-/// The counters of the device are read after the entry in software has expired.
+/// The agent reads the counters only after the entry in software has expired.
 #[test]
 fn a_late_reading_of_the_device_counts() {
     let (mut switch, mut sender, mut agent) = behind_device();
@@ -73,7 +73,7 @@ fn a_late_reading_of_the_device_counts() {
     assert_eq!((counts(&sender).hits, counts(&sender).wrong), (1, 0));
 }
 
-/// The device may lose its entries, so those in software stay.
+/// The device may lose its entries, so the entries in software stay.
 #[test]
 fn a_flow_that_the_device_forwards_keeps_its_entries() {
     let (mut switch, mut sender, mut agent) = behind_device();
@@ -81,7 +81,7 @@ fn a_flow_that_the_device_forwards_keeps_its_entries() {
     switch.settle();
     while agent.run_iteration(switch.now) {}
     assert!(!agent.device().entries().is_empty());
-    // The entry in software expires meanwhile, without a hit.
+    // The entry in software expires without a hit.
     let flow = FlowKey::from(&forecast(&switch, [10, 1, 0, 1]).key);
     for _ in 0..8 {
         assert!(agent.device().send(Tag::new(0), &flow, 60));
@@ -112,7 +112,7 @@ fn a_forecast_that_nobody_hits_is_wrong_with_a_device() {
     (0..3).for_each(|_| run_device(&mut switch, &mut agent));
     assert_eq!((counts(&sender).hits, counts(&sender).wrong), (0, 1));
     assert!(agent.device().entries().is_empty());
-    // Without the agent nobody knows better.
+    // Without an agent, only the entry in software counts.
     assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
     switch.settle();
     drop(agent);

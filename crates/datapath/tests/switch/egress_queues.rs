@@ -1,4 +1,4 @@
-//! Egress queues on packet threads: which packets leave, when, and where the others are counted.
+//! Tests egress queues on packet threads: the sent packets, their times, and drop counters.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,18 +16,18 @@ use shunt_pipeline::{Action, DatapathPort, QueueId};
 
 use crate::harness::{Switch, output, rule};
 
-/// Bits of a frame.
+/// Number of bits of a frame.
 const FRAME: u64 = 800;
 
-/// Number of frames that leave at once.
+/// Number of frames that a full bucket allows at once.
 ///
-/// The least burst has 12 112 bits, and one bit suffices for a frame.
+/// The minimum burst is 12,112 bits, and the bucket may go below zero for the last frame.
 const BURST_FRAMES: usize = 16;
 
-/// The port with queues.
+/// The port with egress queues.
 const PORT: u32 = 3;
 
-/// Returns a frame of 100 bytes with a number.
+/// Returns a frame of 100 bytes that contains `number`.
 fn frame(destination: u16, number: u16) -> Vec<u8> {
     let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
     let [high, low] = number.to_be_bytes();
@@ -51,7 +51,7 @@ fn to(destination: u16) -> Match {
     Match::new(&key, &mask)
 }
 
-/// A switch that forwards to port 3, and UDP port 5 to its queue 5.
+/// Returns a switch that forwards to port 3; UDP port 5 goes to queue 5.
 fn forwarding(threads: u16) -> Switch {
     let mut switch = Switch::new(threads, PORT, super::thread_config());
     let enqueue = vec![Action::SetQueue(5), output(PORT), Action::PopQueue];
@@ -59,13 +59,13 @@ fn forwarding(threads: u16) -> Switch {
     switch
 }
 
-/// Gives port 3 queues: 100 frames in a second, and `queue` as queue 5.
+/// Sets egress queues on port 3: 100 frames per second, and `queue` as queue 5.
 fn set_queues(switch: &mut Switch, queue: HtbQueue) -> Arc<EgressScheduler> {
     let options = HtbOptions { max_rate: 100 * FRAME, queues: [(QueueId::new(5), queue)].into() };
     set_queues_of(switch, PORT, &options)
 }
 
-/// Gives a port queues.
+/// Sets egress queues on a port.
 fn set_queues_of(switch: &mut Switch, port: u32, options: &HtbOptions) -> Arc<EgressScheduler> {
     let scheduler = Arc::new(EgressScheduler::new(options, switch.now));
     set_qos(switch, port, Some(&PortQos::Queues(Arc::clone(&scheduler))));
@@ -79,7 +79,7 @@ fn set_qos(switch: &mut Switch, port: u32, qos: Option<&PortQos>) {
     switch.settle();
 }
 
-/// Sends numbered frames to a thread.
+/// Sends frames with these numbers to a packet thread.
 fn send(switch: &mut Switch, thread: usize, destination: u16, numbers: std::ops::Range<u16>) {
     for number in numbers {
         assert!(switch.send(thread, 1, &frame(destination, number)));
@@ -97,7 +97,7 @@ fn settle(switch: &mut Switch) {
     }
 }
 
-/// Lets time pass in steps, and returns the numbers of the frames that leave.
+/// Advances the time in steps; returns the numbers of the frames that leave.
 fn sent_within(switch: &mut Switch, thread: usize, steps: u32, step: Duration) -> Vec<u16> {
     let mut numbers = Vec::new();
     for _ in 0..steps {
@@ -141,7 +141,7 @@ fn a_thread_stays_awake_before_a_frame_is_due() {
     let mut switch = forwarding(1);
     set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 1, 0..20);
-    // The bucket owes 608 bits: 7.6 ms.
+    // The bucket is 608 bits below zero, which is 7.6 ms.
     switch.wait(Duration::from_millis(7));
     switch.run_iteration(0);
     assert!(!switch.sleep(0));
@@ -159,7 +159,8 @@ fn set_queue_selects_a_queue_with_its_own_rate() {
     let numbers = sent_within(&mut switch, 0, 100, STEP);
     let of_queue = numbers.iter().filter(|number| **number >= 1000).count();
     assert!(numbers.len().abs_diff(100) < 3, "{}", numbers.len());
-    // Queue 0 borrows first, by its priority, what the minimum rate leaves; queue 5 has a burst.
+    // Queue 0 has the first priority for the rate that minimum rates leave; queue 5 also has a
+    // burst.
     assert!((79..=98).contains(&of_queue), "{of_queue}");
     let [(0, default), (5, queue)] = counts(&scheduler)[..] else { panic!("two queues") };
     assert_eq!(default.tx_packets + queue.tx_packets, switch.counters(0).sent.get());
@@ -201,7 +202,7 @@ fn no_queue_stops_under_a_better_one() {
     send(&mut switch, 0, 5, 0..200);
     send(&mut switch, 0, 1, 0..400);
     sent_within(&mut switch, 0, 200, STEP);
-    // 12 000 bits in each of two seconds, and a burst.
+    // The minimum rate of 12,000 bits per second for two seconds, and a burst.
     let sent = counts(&scheduler)[1].1.tx_packets;
     assert!((30..=30 + BURST_FRAMES as u64 + 1).contains(&sent), "{sent}");
 }
@@ -211,7 +212,7 @@ fn a_dead_thread_holds_nobody_up() {
     let mut switch = forwarding(2);
     let lazy = HtbQueue { priority: 9, ..HtbQueue::DEFAULT };
     set_queues(&mut switch, lazy);
-    // The queue has its least minimum rate, and uses it up.
+    // The queue has the smallest possible minimum rate, and uses it up.
     send(&mut switch, 1, 5, 0..40);
     assert_eq!(received(&mut switch, 1).len(), BURST_FRAMES);
     send(&mut switch, 0, 1, 0..40);
@@ -255,7 +256,7 @@ fn a_removed_port_drops_its_waiting_packets() {
     assert_eq!((dropped, switch.counters(0).held.get()), (24, 0));
 }
 
-/// A rate that is never exceeded.
+/// A rate that the test never exceeds.
 const FAST: u64 = 10_000_000_000;
 
 #[test]
@@ -296,7 +297,7 @@ fn a_congested_port_leaves_buffers_to_other_ports() {
     }
     let held = switch.counters(0).held.get();
     assert!((6000..7000).contains(&held), "nearly all buffers that packets may keep: {held}");
-    // A new flow to the other port, and one to a queue that is empty.
+    // Sends a new flow to the other port, and a new flow to an empty queue.
     let drops =
         |switch: &Switch| switch.counters(0).dropped[DropReason::EgressQueueFull as usize].get();
     let before = drops(&switch);

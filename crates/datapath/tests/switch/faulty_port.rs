@@ -1,4 +1,4 @@
-//! Ports that fail: one queue that breaks, and one that panics.
+//! Tests ports with faults: receive queues that fail or panic, and partial sends.
 
 use std::{
     os::fd::{AsFd as _, BorrowedFd},
@@ -15,7 +15,7 @@ use shunt_pipeline::DatapathPort;
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
-/// The result of a faulty receive queue.
+/// The function that computes the result of each poll of a faulty receive queue.
 pub(crate) type ReceiveResult = fn() -> Result<RxReport, PortError>;
 
 /// A receive queue with a descriptor that is always readable.
@@ -24,7 +24,7 @@ struct FaultyRx {
     event: Waker,
 }
 
-/// A transmit queue that takes nothing.
+/// A transmit queue that takes no packet.
 struct NoTx;
 
 impl RxQueue for FaultyRx {
@@ -50,11 +50,11 @@ struct RefusingTx {
     end: TxEnd,
 }
 
-/// Frames that a picky queue has no room for.
+/// Length of the frames for which [`RefusingTx`] never has room.
 const UNSENDABLE_FRAMES: usize = 61;
-/// Length of the frames that the device never sends.
+/// Length of the frames that [`RefusingTx`] refuses.
 const REFUSED: usize = 62;
-/// Number of frames at which the port is full.
+/// Length of the frames at which [`RefusingTx`] is full.
 const FULL: usize = 63;
 
 impl TxQueue for RefusingTx {
@@ -77,14 +77,14 @@ impl TxQueue for RefusingTx {
     fn flush(&mut self) {}
 }
 
-/// A port with a faulty receive queue.
+/// Returns a port with a faulty receive queue.
 pub(crate) fn faulty_port(port: u32, trick: ReceiveResult) -> ThreadPort {
     faulty_port_with(port, trick, Box::new(NoTx))
 }
 
 fn faulty_port_with(port: u32, trick: ReceiveResult, tx: Box<dyn TxQueue>) -> ThreadPort {
     let event = Waker::new().unwrap();
-    // A signal that is never cleared: the descriptor stays readable.
+    // No one clears this signal, so the descriptor stays readable.
     event.prepare_park();
     event.wake();
     ThreadPort {
@@ -128,7 +128,8 @@ fn an_ended_queue_wakes_no_thread() {
 
 #[test]
 fn an_unsendable_frame_is_dropped_alone() {
-    // Lengths of the frames, and how many are sent, refused, and dropped because the queue is full.
+    // The lengths of the frames, and the numbers of sent frames, refused frames, and frames dropped
+    // for a full queue.
     let cases: [(&[usize], [u64; 3]); 6] = [
         (&[60, 64, 65], [3, 0, 0]),
         (&[60, REFUSED, 60, REFUSED], [2, 2, 0]),

@@ -1,4 +1,4 @@
-//! Floods: every copy leaves, or is counted at its port, however many ports there are.
+//! Tests floods to many ports: every copy is sent, or is counted as dropped at its port.
 
 use shunt_datapath::{
     Command, DropReason, Pool, Repair, ThreadConfig,
@@ -13,7 +13,7 @@ use shunt_pipeline::{FlowMod, PortInfo};
 
 use crate::harness::{BRIDGE, Switch, added};
 
-/// Ports 1 to `pairs` with a far end, and `others` after them.
+/// Returns a switch with pair ports 1 to `pairs`, and with the ports `others`.
 fn switch(pairs: u32, others: impl IntoIterator<Item = PortSpec>, config: ThreadConfig) -> Switch {
     let others: Vec<PortSpec> = others.into_iter().collect();
     let last = pairs + u32::try_from(others.len()).unwrap();
@@ -50,7 +50,7 @@ fn frame(number: usize, length: usize) -> Vec<u8> {
     frame
 }
 
-/// A TCP packet of 60 KB, to be sent in 480 segments.
+/// Returns a TCP packet of 60 KB, to be cut into 480 segments.
 fn to_segment() -> (Vec<u8>, VirtioHeader) {
     let payload = vec![7; 480 * 125];
     let frame =
@@ -106,7 +106,8 @@ fn a_full_port_loses_its_own_copies_only() {
         let mut switch = switch(3, nulls(300), ThreadConfig::default());
         switch.apply(&flood());
         let (mut sent, mut arrived) = (0, 0);
-        // Nobody receives from port 2. Its ring has 1024 places and 256 long buffers.
+        // The test does not receive from port 2. The ring of port 2 has 1024 places and 256 long
+        // buffers.
         while sent < 1100 {
             for _ in 0..20 {
                 assert!(switch.send(0, 1, &frame(sent, length)));
@@ -176,7 +177,7 @@ fn waiting_packets_leave_buffers_for_a_flood() {
     switch.apply(&flood());
     assert!(switch.send(0, 1, &frame(0, 60)));
     switch.settle();
-    // From now on nothing is translated, so packets of new flows stay in their queues.
+    // From now on the thread translates nothing, so packets of new flows stay in the upcall queue.
     let tuning = Tuning {
         max_idle: ThreadConfig::default().max_idle,
         translations_per_iteration: 0,
@@ -186,7 +187,7 @@ fn waiting_packets_leave_buffers_for_a_flood() {
         sleep_max: ThreadConfig::default().sleep_max,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
-    // An iteration begins with the settings of the one before.
+    // An iteration takes new settings after its start, so they apply to the next iteration.
     switch.run_iteration(0);
     for length in [60, 60_000] {
         for _ in 0..9 {

@@ -1,6 +1,7 @@
-//! Tests with the tables in place of caches.
+//! Runs the tests with the tables in place of caches.
 //!
-//! The files that are not listed test entries, and so do the tests that ask for [`HAS_CACHE`].
+//! Files not listed here test cache entries. Tests of entries in other files depend on
+//! [`HAS_CACHE`].
 
 #[path = "actions.rs"]
 mod actions;
@@ -52,10 +53,10 @@ use shunt_pipeline::{FlowMod, FlowModCommand, text::parse_rule};
 
 use crate::harness::{BRIDGE, Switch};
 
-/// True if packets can hit entries: some tests count these, or misses.
+/// True if packets can hit cache entries, which some tests count.
 const HAS_CACHE: bool = false;
 
-/// The default settings of packet threads here.
+/// The default settings of packet threads in these tests.
 fn thread_config() -> ThreadConfig {
     ThreadConfig { caches: caches(), ..ThreadConfig::default() }
 }
@@ -64,7 +65,7 @@ fn caches() -> CacheConfig {
     CacheConfig { wildcard: flows(3), ..CacheConfig::default() }
 }
 
-/// A thread without a cache, with learned indexes over tables of this size.
+/// Returns the setting without a cache; tables of this size get learned indexes.
 const fn flows(learned_rules_min: usize) -> Wildcard {
     Wildcard::Flows(FlowsConfig { learned_rules_min })
 }
@@ -73,18 +74,18 @@ fn wildcard() -> impl Strategy<Value = Wildcard> {
     prop::sample::select(vec![1, 3, usize::MAX]).prop_map(flows)
 }
 
-/// The cache that replaces it while packets flow.
+/// The cache that replaces the first setting while packets flow.
 fn replacement() -> impl Strategy<Value = Wildcard> {
     prop_oneof![3 => wildcard(), 1 => Just(tiny())]
 }
 
-/// Cache results over many worlds.
+/// The sums of cache counters over many random worlds.
 #[derive(Debug, Default)]
 struct CacheTotals {
     decided: u64,
     hits: u64,
     verified: u64,
-    /// Threads of worlds, and those with five decisions of the tables for each hit.
+    /// Number of packet threads, and of those with five table decisions per hit.
     threads: u64,
     by_tables: u64,
 }
@@ -99,10 +100,10 @@ impl CacheTotals {
         self.by_tables += u64::from(decided >= 5 * hits);
     }
 
-    /// Checks that the tables decided most packets, and that caches decided some.
+    /// Checks that the tables decided most packets, and caches some packets.
     ///
-    /// In one world of four a cache replaces the tables for long and hits often. A few such worlds have
-    /// most of all hits, so the worlds are judged one by one.
+    /// In one of four worlds, a cache replaces the tables for long and has many hits. A few such
+    /// worlds have most of the hits, so the check counts threads, not packets.
     fn judge(&self) {
         let Self { decided, hits, verified, threads, by_tables } = *self;
         assert!(decided > hits && hits > 100 && verified > 1000, "{self:?}");
@@ -110,17 +111,17 @@ impl CacheTotals {
     }
 }
 
-/// A cache with almost no room; the number of entries limits it.
+/// The smallest cache; the number of entries limits its size.
 const fn tiny() -> Wildcard {
     Wildcard::Megaflow(MegaflowConfig::DEFAULT)
 }
 
-/// Returns a frame of a flow.
+/// Returns a frame of flow `number`.
 fn frame(number: u16) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(number, 53).build()
 }
 
-/// Rules of two tables that only forward, and one that reads and writes a register.
+/// Returns forwarding rules of two tables, and a rule that uses a register.
 fn rules() -> Vec<FlowMod> {
     let ports = (0..BURST).map(|number| format!("priority=2,udp,tp_src={number},actions=output:2"));
     let texts = ports.chain([
@@ -160,7 +161,7 @@ fn a_warm_burst_of_decided_packets_allocates_nothing() {
     }
 }
 
-/// The acknowledged version of the thread decides each packet.
+/// The version that the thread has acknowledged decides each packet.
 #[test]
 fn a_decided_packet_uses_the_acknowledged_version() {
     let mut switch = Switch::new(1, 3, thread_config());
@@ -180,7 +181,7 @@ fn a_decided_packet_uses_the_acknowledged_version() {
     assert_eq!(switch.coordinator.watched(), 0, "there are no entries");
 }
 
-/// Packets that wait for a translation leave before a burst that tables decide.
+/// Packets that wait for a translation leave before later packets.
 #[test]
 fn waiting_packets_leave_before_decided_ones() {
     let config = ThreadConfig { translations_per_iteration: 1, ..ThreadConfig::default() };
@@ -213,7 +214,7 @@ fn tuning(wildcard: Wildcard) -> Tuning {
     }
 }
 
-/// Number of entries that a packet creates when it visits any number of tables.
+/// Number of cache entries that a packet creates, for any number of visited tables.
 const fn entries(_tables: u64) -> u64 {
     0
 }

@@ -1,4 +1,4 @@
-//! Forecasts for the ports of other packet threads, and the flows of one preload, with either cache.
+//! Tests forecasts for ports of other packet threads, and tickets of preloads, with each cache.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::harness::{Switch, added};
 
-/// A port that one thread receives from.
+/// A port from which a single packet thread receives.
 struct OneReceiver {
     near: Pair,
     thread: usize,
@@ -50,14 +50,14 @@ impl Port for OneReceiver {
     }
 }
 
-/// The reply to [`frame`].
+/// Returns the reply to [`frame`].
 fn reply() -> Vec<u8> {
     PacketBuilder::ipv4([10, 1, 0, 1], [10, 0, 0, 1]).udp(2, 7).build()
 }
 
-/// A switch that forecasts replies.
+/// Returns a switch of two packet threads that forecasts replies.
 ///
-/// The second thread alone polls port 3, like a device with one queue.
+/// Only the second thread polls port 3, as for a device with one queue.
 fn two_threads() -> (Switch, Vec<ForecastSender>) {
     let mut switch = Switch::new(2, 3, thread_config());
     let (near, mut far) = pair(2, 6);
@@ -75,7 +75,7 @@ fn two_threads() -> (Switch, Vec<ForecastSender>) {
     (switch, senders)
 }
 
-/// The outcome counts for the thread that predicted the reply.
+/// The outcome of the forecast counts for the thread that predicted the reply.
 #[test]
 fn a_forecast_reaches_the_thread_of_its_port() {
     let (mut switch, senders) = two_threads();
@@ -115,7 +115,7 @@ fn a_thread_that_has_ended_gets_no_forecast() {
     assert_eq!(counts.refused[ForecastRefusal::NoSuchPort as usize], 1);
 }
 
-/// Two calls at a time know their own flows.
+/// Two simultaneous preloads each count their own flows.
 #[test]
 fn a_ticket_counts_the_flows_of_one_call() {
     let (mut switch, mut sender) = switch(thread_config());

@@ -1,4 +1,4 @@
-//! Forecasts: entries for flows that are about to arrive, with either cache.
+//! Tests forecasts, which are entries for flows about to arrive, with each cache.
 
 use std::{
     sync::{
@@ -31,7 +31,7 @@ use crate::{
 
 pub(super) const IDLE: Duration = Duration::from_secs(3);
 
-/// A switch with three ports, and a rule for each of several destinations.
+/// Returns a switch with three ports, and a rule for each of several destinations.
 pub(super) fn switch(config: ThreadConfig) -> (Switch, ForecastSender) {
     switch_with(config, || Foresight::new(GovernorConfig::default()))
 }
@@ -56,7 +56,7 @@ pub(super) fn frame(target: [u8; 4], source_port: u16) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], target).udp(source_port, 2).build()
 }
 
-/// A forecast of the frame to `target`, from port 1.
+/// Returns a forecast of the frame from port 1 to `target`.
 pub(super) fn forecast(switch: &Switch, target: [u8; 4]) -> Forecast {
     let mut key = key_of(&frame(target, 7));
     key.set_bridge(BRIDGE.number().into());
@@ -111,7 +111,7 @@ fn a_forecast_flow_hits_with_its_first_packet() {
     switch.settle();
     let counts = counts(&sender);
     assert_eq!((counts.hits, counts.lead), (1, Duration::from_secs(1)));
-    // The entry is one with traffic from now on, and keeps its origin.
+    // From now on the entry counts as an entry with traffic, and keeps its origin.
     switch.wait(IDLE * 2);
     switch.settle();
     let after = dump(&mut switch);
@@ -119,7 +119,7 @@ fn a_forecast_flow_hits_with_its_first_packet() {
     assert!(after.iter().all(|own| own.forecast == Some(ForecastSource::Successor)));
 }
 
-/// A predictor that keeps all new flows.
+/// A predictor that records all new flows.
 #[derive(Debug)]
 struct Recorder(Arc<Mutex<Vec<NewFlow>>>);
 
@@ -161,12 +161,12 @@ fn predictors_see_new_flows() {
         assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
         switch.settle();
     }
-    // Packets that hit are no new flows.
+    // A packet that hits is no new flow.
     let [missed] = std::mem::take(&mut *flows.lock().unwrap()).try_into().unwrap();
     assert_eq!(missed.key.field(FieldId::Ipv4Dst), 0x0a01_0001);
     assert_eq!(missed.forecast, None);
     assert_eq!(missed.egress.unwrap().in_port(), PortNo::new(2));
-    // A hit of a forecast flow is a new flow.
+    // The first hit of a forecast flow is a new flow.
     assert!(sender.send(forecast(&switch, [10, 2, 0, 1])));
     switch.settle();
     assert!(flows.lock().unwrap().is_empty());
@@ -204,7 +204,7 @@ fn a_forecast_after_its_flow_is_late() {
     switch.settle();
     let counts = counts(&sender);
     assert_eq!((counts.late, counts.covered, counts.installed), (1, 1, 0));
-    // Lookups for forecasts do not count as packets.
+    // Lookups for forecasts do not count as lookups of packets.
     let counters = switch.counters(0);
     assert_eq!(counters.megaflow.hits.get() + counters.chain.hits.get(), 0);
 }
@@ -257,12 +257,12 @@ fn too_many_forecasts_are_refused_and_counted() {
     assert_eq!(counts.received, u64::from(all));
     let settled = counts.installed + counts.covered + counts.late;
     assert_eq!(counts.received, settled + counts.refused_total());
-    // Another forecast covers the flow, and no packet came.
+    // Another forecast covers the flow, and no packet arrived.
     assert!(counts.late == 0 && counts.covered > 0);
     assert!(refused(&sender, ForecastRefusal::QueueFull) > 3000);
 }
 
-/// Predicted flows make room for newer ones, and announced flows do not.
+/// Predicted flows give their slots to newer flows; announced flows do not.
 #[test]
 fn announced_flows_beyond_the_limit_are_refused() {
     let mut switch = Switch::new(1, 3, thread_config());
@@ -315,7 +315,7 @@ fn the_time_of_translations_is_counted() {
     let control = &mut switch.controls[0];
     let routes = ForecastRoutes::default();
     let (thread, mut sender) = forecast_endpoint(config, predictors, &routes, control);
-    // Each look at the clock takes a microsecond.
+    // The clock advances by a microsecond at each call.
     let calls = AtomicU64::new(0);
     let clock =
         move || Time::ZERO.after(Duration::from_micros(calls.fetch_add(1, Ordering::Relaxed)));
@@ -329,11 +329,11 @@ fn the_time_of_translations_is_counted() {
     assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
     switch.settle();
     switch.settle();
-    // One hit saves the mean time of a translation.
+    // One hit of a forecast flow saves the mean time of a translation.
     assert_eq!(counts(&sender).saved(), Some(Duration::from_micros(1)));
 }
 
-/// Both caches of this test are full of entries with traffic.
+/// In this test, both caches are full of entries with traffic.
 #[test]
 fn a_forecast_displaces_no_entry_with_traffic() {
     let mut small = caches();
@@ -360,7 +360,7 @@ fn a_forecast_displaces_no_entry_with_traffic() {
     assert_eq!(refused(&sender, ForecastRefusal::NoRoom), 20);
 }
 
-/// Returns the number of entries with traffic after misses fill a small cache.
+/// Returns the number of entries with traffic after misses filled a small cache.
 fn entries_with_traffic(forecasts: u8) -> usize {
     let mut small = caches();
     (small.entries_max, small.wildcard) = (16, tiny());
@@ -387,7 +387,7 @@ fn a_miss_evicts_speculative_entries_first() {
     assert_eq!(entries_with_traffic(8), entries_with_traffic(0));
 }
 
-/// The forecast waits while the rules change.
+/// The forecast waits for its translation while the rules change.
 #[test]
 fn a_waiting_forecast_follows_the_changed_rules() {
     let (mut switch, mut sender) = switch(thread_config());
@@ -395,7 +395,7 @@ fn a_waiting_forecast_follows_the_changed_rules() {
     let text = "priority=99,udp,nw_dst=10.1.0.1,actions=output:3";
     let change = Modification::Flow(request(FlowModCommand::Add, text));
     let change = switch.pipeline.modify(BRIDGE, [change], switch.now).unwrap();
-    // The entry is translated by the old rules, before the thread knows the new version.
+    // The thread translates by the old rules, because it has not adopted the new version.
     switch.run_iteration(0);
     assert_eq!(counts(&sender).installed, 1);
     switch.change(&change);
@@ -458,11 +458,11 @@ fn sets_of_back_ends_reach_the_predictors() {
     assert!(switch.send(0, 1, &frame([10, 2, 0, 1], 7)));
     switch.settle();
     let counts = sender.counters().of(ForecastSource::Siblings).counts();
-    // Both siblings are covered by the entry of the flow, or get one.
+    // The entry of the flow covers both similar flows, or they get entries.
     assert_eq!((counts.received, counts.refused_total()), (2, 0));
 }
 
-/// A switch that forecasts replies on its packet thread.
+/// Returns a switch with a packet thread that forecasts replies.
 fn replying(rules: &[&str]) -> (Switch, ForecastSender) {
     let mut switch = Switch::new(1, 3, thread_config());
     let sender = switch.attach_predictors(ForecastConfig::default(), || {
@@ -486,7 +486,7 @@ fn a_reply_has_its_entry_right_after_the_request() {
     ]);
     assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
     switch.settle();
-    // The back end answers the address that the rules have put into the request.
+    // The back end replies to the source address that the rules have written into the request.
     let reply = PacketBuilder::ipv4([10, 2, 0, 9], [10, 0, 0, 1]).udp(2, 7).build();
     assert_eq!((replies(&sender).received, replies(&sender).installed), (1, 1));
     assert!(switch.send(0, 2, &reply));
@@ -496,14 +496,14 @@ fn a_reply_has_its_entry_right_after_the_request() {
     assert_eq!(sent, [expected]);
     assert_eq!(switch.counters(0).upcalls.get(), 1, "the reply does not miss");
     switch.settle();
-    // The reply is no base flow of a forecast: its own reply is the request.
+    // The hit reply causes no forecast, because the reply to the reply is the request.
     assert_eq!((replies(&sender).hits, replies(&sender).received), (1, 1));
     assert_eq!(sender.counters().observed.get(), 2);
 }
 
 #[test]
 fn a_thread_pauses_replies_that_nobody_sends() {
-    // Each request and each reply has an entry of its own.
+    // Each request and each reply needs its own entry.
     let rules: Vec<_> = (0..200)
         .flat_map(|at| {
             let [request, reply] = [format!("nw_dst=10.1.0.{at}"), format!("nw_src=10.1.0.{at}")];

@@ -1,6 +1,7 @@
-//! Frames made of the keys of generated packets, and the hidden headers that the oracle needs.
+//! Builds frames for the flow keys of generated packets, and flow keys for the oracle.
 //!
-//! Each packet carries a number after its headers, by which all its copies are recognized.
+//! Each frame contains a number after its headers, by which tests recognize all copies of the
+//! packet.
 
 use shunt_flow::{
     FieldId, FlowKey,
@@ -14,7 +15,7 @@ use shunt_pipeline::{
     testing::{generate::Op, set_secret, visible},
 };
 
-/// A frame with the fields that generated packets have.
+/// Returns a frame with the header fields of a generated packet.
 pub(crate) fn frame_of(key: &FlowKey) -> Vec<u8> {
     let number = |field| u16::try_from(key.field(field)).unwrap();
     let byte = |field| u8::try_from(key.field(field)).unwrap();
@@ -32,7 +33,7 @@ pub(crate) fn frame_of(key: &FlowKey) -> Vec<u8> {
             let packet = PacketBuilder::ipv4(from, to).ttl(byte(FieldId::NwTtl)).fragment(fragment);
             let packet = packet.tos(byte(FieldId::IpDscp) << 2);
             match byte(FieldId::IpProto) {
-                // A message of IGMP has its type where ICMP has it.
+                // An IGMP message has its type at the same offset as ICMP.
                 2 => {
                     let kind = byte(FieldId::IcmpType);
                     packet.protocol(2).payload([kind, 0, 0, 0, 0, 0, 0, 0])
@@ -74,13 +75,13 @@ pub(crate) fn number_of(frame: &[u8]) -> u32 {
     u32::from_be_bytes([part[2], part[3], part[4], part[5]])
 }
 
-/// Length of the frame of a generated packet.
+/// Returns the frame length of a generated packet.
 pub(crate) fn length(key: &FlowKey) -> usize {
     usize::try_from(key.words()[usize::from(word::MPLS_PBB)] & 0xffff).unwrap()
 }
 
-/// Returns the key for the oracle.
-/// It has the visible fields, and the headers after the labels.
+/// Returns the flow key for the oracle.
+/// It has the visible fields, and the headers after the MPLS labels.
 pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     let extract_behind = |labels: usize| {
         let mut bare = frame.to_vec();
@@ -105,7 +106,7 @@ pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     key_for_oracle
 }
 
-/// The Ethernet type after the labels of a generated packet.
+/// Returns the EtherType after the MPLS labels of a generated packet.
 fn hidden_type(key: &FlowKey) -> u16 {
     u16::try_from(key.words()[usize::from(word::MPLS_PBB)] >> 16 & 0xffff).unwrap()
 }
@@ -114,7 +115,8 @@ fn is_mpls(key: &FlowKey) -> bool {
     matches!(key.eth_type(), 0x8847 | 0x8848)
 }
 
-/// The label stack of a generated packet; the key shows three entries of it.
+/// Returns the MPLS label stack of a generated packet.
+/// The flow key has only the first three entries of the stack.
 fn labels(key: &FlowKey) -> Vec<u32> {
     if !is_mpls(key) {
         return Vec::new();
@@ -128,8 +130,8 @@ fn labels(key: &FlowKey) -> Vec<u32> {
     }
 }
 
-/// Makes counts and numbers comparable.
-/// No action resets counts, and no truncation removes a packet's number.
+/// Changes an operation so that counters and frames stay comparable.
+/// It then resets no counters, and truncation keeps the number of a packet.
 pub(crate) fn normalize(op: &mut Op) {
     fn normalize_all(actions: &mut [Action]) {
         for action in actions {

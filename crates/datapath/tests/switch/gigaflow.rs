@@ -1,4 +1,4 @@
-//! Every test with a chain of stages as the wildcard cache.
+//! Runs the tests with a chain of stages as the wildcard cache.
 
 #[path = "actions.rs"]
 mod actions;
@@ -63,10 +63,10 @@ use shunt_gigaflow::{
     partition::PolicyName,
 };
 
-/// True if packets can hit entries: some tests count these, or misses.
+/// True if packets can hit cache entries, which some tests count.
 const HAS_CACHE: bool = true;
 
-/// The default settings of packet threads here.
+/// The default settings of packet threads in these tests.
 fn thread_config() -> ThreadConfig {
     ThreadConfig { caches: caches(), ..ThreadConfig::default() }
 }
@@ -86,14 +86,14 @@ const fn config() -> Config {
     }
 }
 
-/// Any cache of this kind: small and large ones, and some with few tags.
+/// A random chain: small or large, and sometimes with few tags.
 fn wildcard() -> impl Strategy<Value = Wildcard> {
     let stages = prop_oneof![1 => Just(1_u8), 4 => 2..=5_u8];
     let capacity = (stages, prop_oneof![1..=4_usize, 8..=32_usize, Just(1000)]);
     let fallback = prop_oneof![4 => Just(Fallback::Off), 1 => Just(Fallback::OneIn(3))];
     let tag_bits = prop_oneof![1 => 1..=8_u8, 2 => Just(16)];
     let rest = (prop::sample::select(&Eviction::ALL[..]), fallback, tag_bits);
-    // Few worlds have enough tables for the other policies to partition much.
+    // In most worlds, the other policies have too few tables to partition much.
     let policy = prop_oneof![
         prop::sample::select(&PolicyName::ALL[..]),
         Just(PolicyName::OneToOne),
@@ -106,12 +106,12 @@ fn wildcard() -> impl Strategy<Value = Wildcard> {
     })
 }
 
-/// The cache that replaces it while packets flow.
+/// The cache that replaces the first cache while packets flow.
 fn replacement() -> impl Strategy<Value = Wildcard> {
     prop_oneof![1 => Just(Wildcard::default()), 4 => wildcard()]
 }
 
-/// Cache results over many worlds.
+/// The sums of cache counters over many random worlds.
 #[derive(Debug, Default)]
 struct CacheTotals {
     hits: u64,
@@ -137,7 +137,7 @@ impl CacheTotals {
         }
     }
 
-    /// Checks that chains had hits, and more than one entry.
+    /// Checks that chains had hits, and hits of more than one entry.
     fn judge(&self) {
         let Self { hits, steps, partial, resumed, shared, evicted } = *self;
         assert!(hits > 1000 && steps > hits + hits / 100, "{self:?}");
@@ -145,13 +145,13 @@ impl CacheTotals {
     }
 }
 
-/// A cache with almost no room.
+/// The smallest cache.
 const fn tiny() -> Wildcard {
     let capacity = Capacity { stages_count: 2, stage_entries_max: 2 };
     Wildcard::Gigaflow(Config { capacity, eviction: Eviction::Never, ..config() })
 }
 
-/// Number of entries that a packet creates when it visits `tables` tables.
+/// Number of cache entries that a packet creates when it visits `tables` tables.
 const fn entries(tables: u64) -> u64 {
     tables
 }

@@ -1,6 +1,6 @@
-//! A switch without threads: pipeline, coordinator and packet threads.
+//! A switch without OS threads: pipeline, coordinator and packet threads.
 //!
-//! The test runs each iteration, and holds the far ends of the ports.
+//! The test runs each iteration, and has the far ends of the ports.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ use shunt_pipeline::{
     text::parse_rule,
 };
 
-/// The bridge that every port is on.
+/// The bridge of every port.
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 
 /// Creates an eviction engine.
@@ -60,7 +60,7 @@ fn relational(pipeline: &Arc<Pipeline>) -> Box<dyn Evictor> {
     Box::new(Relational::new(pipeline.version(), 1))
 }
 
-/// Eviction engines of the tests.
+/// The eviction engines with which the tests run.
 pub(crate) const ENGINES: &[Engine] = &[
     iterative,
     direct,
@@ -70,7 +70,8 @@ pub(crate) const ENGINES: &[Engine] = &[
     relational,
 ];
 
-/// Engines that stop searching early and then evict every entry that may be stale.
+/// Engines with low limits on their search.
+/// Beyond a limit, an engine evicts every entry that may be stale.
 pub(crate) const STOPPING_EARLY: &[Engine] = &[
     |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)),
     |pipeline| Box::new(Direct::new(pipeline.version(), 1).with_examined_max(4)),
@@ -88,7 +89,7 @@ pub(crate) const STOPPING_EARLY: &[Engine] = &[
     |pipeline| Box::new(Failing::new(Relational::new(pipeline.version(), 1), every_third())),
 ];
 
-/// An engine that fails at every third change, or after it.
+/// Returns a plan by which an engine fails during or after every third change.
 #[cfg(feature = "dbsp")]
 fn every_third() -> impl FnMut() -> Option<usize> + Send {
     let mut changes = 0_usize;
@@ -105,26 +106,26 @@ pub(crate) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
 }
 
-/// A switch that runs only the steps that the test requests.
+/// A switch that takes only the steps that the test requests.
 pub(crate) struct Switch {
     pub(crate) pipeline: Arc<Pipeline>,
     pub(crate) coordinator: EvictionCoordinator,
     pub(crate) changes: ChangeSender,
     pub(crate) threads: Vec<PacketThread>,
     pub(crate) controls: Vec<ControlEnds>,
-    /// Counters of each port, by thread.
+    /// The counters of each port, by packet thread.
     pub(crate) traffic: BTreeMap<u32, Vec<Arc<PortTraffic>>>,
-    /// Far ends by port, then by thread.
+    /// The queues of the far ends, by port, then by packet thread.
     hosts: BTreeMap<u32, Vec<Queues>>,
-    /// Doorbells of the near ends by port, then by thread.
+    /// The wakers of the near ends' receive queues, by port, then by packet thread.
     doorbells: BTreeMap<u32, Vec<Arc<Waker>>>,
     pool: Pool,
-    /// The endpoints of the agent of an offload device, if there is one.
+    /// The endpoints for the agent of an offload device, if any.
     pub(crate) device: Option<(OffloadHandle, OffloadEndpoint)>,
     pub(crate) now: Time,
 }
 
-/// The device in front of the switch.
+/// The offload device in front of the switch, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Front {
     Nothing,
@@ -132,7 +133,7 @@ enum Front {
 }
 
 impl Switch {
-    /// A switch of `threads` packet threads and ports 1 to `ports`.
+    /// Creates a switch with `threads` packet threads and ports 1 to `ports`.
     pub(crate) fn new(threads: u16, ports: u32, config: ThreadConfig) -> Self {
         Self::with_sizes(threads, ports, config, QueueSizes::default())
     }
@@ -146,7 +147,7 @@ impl Switch {
         Self::with_engine(threads, ports, config, sizes, iterative)
     }
 
-    /// As [`Self::with_sizes`], with another engine than the iterative one.
+    /// Like [`Self::with_sizes`], with the given eviction engine.
     pub(crate) fn with_engine(
         threads: u16,
         ports: u32,
@@ -161,7 +162,7 @@ impl Switch {
         switch
     }
 
-    /// A switch behind an offload device; the test plays the agent.
+    /// Creates a switch behind an offload device; the test acts as the agent.
     pub(crate) fn behind_device(threads: u16, ports: u32, config: ThreadConfig) -> Self {
         let sizes = QueueSizes::default();
         let pipeline = pipeline_of(ports);
@@ -171,7 +172,7 @@ impl Switch {
         switch
     }
 
-    /// A switch without ports, at the newest version of a pipeline.
+    /// Creates a switch without ports, at the newest version of a pipeline.
     pub(crate) fn with_pipeline(
         pipeline: Arc<Pipeline>,
         threads: u16,
@@ -235,12 +236,12 @@ impl Switch {
         }
     }
 
-    /// Adds a port to every thread; it has `number` in `bridge`.
+    /// Adds port `port`, with OpenFlow number `number` in `bridge`, to every thread.
     pub(crate) fn add_port(&mut self, port: u32, bridge: BridgeId, number: PortNo) {
         self.add_policed_port(port, bridge, number, None);
     }
 
-    /// Adds a port of which the received packets have a limit.
+    /// Like [`Self::add_port`], with a rate limit of received packets.
     pub(crate) fn add_policed_port(
         &mut self,
         port: u32,
@@ -254,15 +255,15 @@ impl Switch {
         self.hosts.insert(port, far.split(threads).unwrap());
     }
 
-    /// Adds a port with the far ends of its queues, by thread.
+    /// Adds a port and the queues of its far end, by packet thread.
     ///
-    /// It replaces a port with its number.
+    /// Replaces an existing port with the same number.
     pub(crate) fn attach_wired(&mut self, port: u32, opened: &mut dyn Port, far: Vec<Queues>) {
         self.attach(port, BRIDGE, PortNo::new(port), opened);
         self.hosts.insert(port, far);
     }
 
-    /// Adds a port of any kind to every thread.
+    /// Adds the queues of a port of any kind to every packet thread.
     pub(crate) fn attach(
         &mut self,
         port: u32,
@@ -286,7 +287,7 @@ impl Switch {
         let (mut traffic, mut doorbells) = (Vec::new(), Vec::new());
         for (control, mut queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
             let doorbell = Arc::new(Waker::new().unwrap());
-            // The first poll finds out if the queue has packets.
+            // The signal makes the thread poll, because the queue may have packets already.
             doorbell.signal();
             doorbells.push(Arc::clone(&doorbell));
             let queue = queues.rx.take();
@@ -312,12 +313,12 @@ impl Switch {
         self.doorbells.insert(port, doorbells);
     }
 
-    /// Connects every thread to the test, which sends the forecasts.
+    /// Returns a sender of forecasts for every packet thread.
     pub(crate) fn attach_forecasts(&mut self, config: ForecastConfig) -> Vec<ForecastSender> {
         self.attach_predictors(config, || Foresight::new(GovernorConfig::default()))
     }
 
-    /// Connects every thread to the test, and gives it predictors.
+    /// Gives every packet thread predictors, and returns its sender of forecasts.
     pub(crate) fn attach_predictors(
         &mut self,
         config: ForecastConfig,
@@ -340,8 +341,8 @@ impl Switch {
         }
     }
 
-    /// Publishes a version of the learn requests, as control does.
-    /// Sends it to the coordinator.
+    /// Publishes a version with the learn requests, like the control plane.
+    /// Sends the version to the coordinator.
     ///
     /// Returns whether there was a learn request.
     pub(crate) fn learn(&mut self) -> bool {
@@ -355,7 +356,7 @@ impl Switch {
         true
     }
 
-    /// Takes the learned facts, and the last learn request of each thread.
+    /// Takes the learned facts, and the numbers, of the learn requests of all threads.
     pub(crate) fn take_learn_requests(&mut self) -> (Vec<Learning>, Vec<(OwnerId, LearnSeq)>) {
         let (mut learnings, mut learn_requests) = (Vec::new(), Vec::new());
         for (index, control) in self.controls.iter_mut().enumerate() {
@@ -369,7 +370,7 @@ impl Switch {
     }
 
     /// Sends changes with the learn requests that they acknowledge.
-    /// The coordinator applies them together.
+    /// The coordinator applies all changes together.
     pub(crate) fn send_changes(&mut self, all: impl IntoIterator<Item = LearnedChange>) {
         all.into_iter().for_each(|learned| self.changes.send_learned(learned).unwrap());
         self.coordinator.run_iteration();
@@ -384,20 +385,20 @@ impl Switch {
         }
     }
 
-    /// Applies flow-mods, and lets every thread adopt them.
+    /// Applies flow-mods, and runs until every thread has adopted the new version.
     pub(crate) fn apply(&mut self, mods: &[FlowMod]) {
         self.modify(mods.iter().cloned().map(Modification::Flow));
     }
 
-    /// Changes rules, groups and meters, and lets every thread adopt the changes.
+    /// Changes rules, groups and meters; runs until every thread has adopted it.
     pub(crate) fn modify(&mut self, mods: impl IntoIterator<Item = Modification>) {
         let change = self.pipeline.modify(BRIDGE, mods, self.now).unwrap();
         self.change(&change);
         self.settle();
     }
 
-    /// Sends a frame to a port, to be received by a thread.
-    /// Returns `false` if the wire is full.
+    /// Sends a frame to the receive queue of a packet thread at a port.
+    /// Returns `false` if the pair port has no room.
     pub(crate) fn send(&mut self, thread: usize, port: u32, frame: &[u8]) -> bool {
         self.send_with(thread, port, frame, |_| {})
     }
@@ -419,7 +420,7 @@ impl Switch {
         sent == 1
     }
 
-    /// Receives the packets that a thread has sent by a port, in order.
+    /// Returns the frames that a packet thread has sent on a port, in order.
     pub(crate) fn receive(&mut self, thread: usize, port: u32) -> Vec<Vec<u8>> {
         let mut frames = Vec::new();
         loop {
@@ -436,8 +437,8 @@ impl Switch {
         }
     }
 
-    /// Runs an iteration of one thread, which wakes if it sleeps.
-    /// Returns whether it did any work.
+    /// Runs an iteration of a packet thread, and wakes it if it sleeps.
+    /// Returns whether the iteration did any work.
     pub(crate) fn run_iteration(&mut self, thread: usize) -> bool {
         if self.controls[thread].is_asleep() {
             self.threads[thread].unpark();
@@ -445,18 +446,18 @@ impl Switch {
         self.threads[thread].run_iteration(self.now).worked
     }
 
-    /// Parks a thread until its next iteration, if it may sleep.
-    /// Returns whether it does.
+    /// Makes a packet thread sleep until its next iteration, if it may.
+    /// Returns whether the thread sleeps.
     pub(crate) fn sleep(&mut self, thread: usize) -> bool {
         self.threads[thread].prepare_sleep()
     }
 
-    /// Returns whether a sleeping thread has been woken.
+    /// Returns whether an event has woken a sleeping packet thread.
     pub(crate) fn is_woken(&self, thread: usize) -> bool {
         is_readable(self.threads[thread].wait_fd())
     }
 
-    /// Runs all parts until no work is left.
+    /// Runs the coordinator and all packet threads until no work is left.
     pub(crate) fn settle(&mut self) {
         let mut worked = true;
         while worked {
@@ -471,13 +472,13 @@ impl Switch {
         self.threads[thread].counters()
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.now = self.now.after(time);
     }
 }
 
-/// A bridge with ports 1 to `ports`.
+/// Returns a pipeline with a bridge that has ports 1 to `ports`.
 fn pipeline_of(ports: u32) -> Arc<Pipeline> {
     let pipeline = Arc::new(Pipeline::new(7));
     pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -485,7 +486,7 @@ fn pipeline_of(ports: u32) -> Arc<Pipeline> {
     pipeline
 }
 
-/// A queue with a descriptor that is readable until the queue was found empty.
+/// A receive queue that is readable until a poll finds it empty.
 struct DoorbellRx {
     queue: Box<dyn RxQueue>,
     doorbell: Arc<Waker>,
@@ -495,7 +496,7 @@ impl RxQueue for DoorbellRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let before = burst.len();
         let report = self.queue.rx(pool, burst)?;
-        // A queue that returns less than a burst was empty.
+        // A poll that returns less than a burst has emptied the queue.
         if burst.len() - before + (report.refused as usize) < BURST {
             self.doorbell.unpark();
         }
@@ -511,7 +512,7 @@ impl RxQueue for DoorbellRx {
     }
 }
 
-/// A rule of table 0.
+/// Returns a request that adds a rule to table 0.
 pub(crate) fn rule(priority: u16, matching: Match, actions: Vec<Action>) -> FlowMod {
     FlowMod {
         command: FlowModCommand::Add,
@@ -530,12 +531,12 @@ pub(crate) fn rule(priority: u16, matching: Match, actions: Vec<Action>) -> Flow
     }
 }
 
-/// Parses a request as `ovs-ofctl` does.
+/// Parses a flow-mod like `ovs-ofctl`.
 pub(crate) fn request(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).unwrap()
 }
 
-/// Parses rules to add as `ovs-ofctl` does.
+/// Parses flow-mods that add rules like `ovs-ofctl add-flow`.
 pub(crate) fn added(texts: &[&str]) -> Vec<FlowMod> {
     texts.iter().map(|text| request(FlowModCommand::Add, text)).collect()
 }
@@ -544,8 +545,7 @@ pub(crate) fn output(port: u32) -> Action {
     Action::Output { port: PortNo::new(port), max_len: 0 }
 }
 
-/// An engine that finds nothing stale.
-/// After every change, entries that it should evict stay.
+/// An engine that finds no stale entry, so entries that a change makes stale stay.
 pub(crate) struct NeverStale;
 
 impl Evictor for NeverStale {

@@ -1,17 +1,18 @@
-//! Invariants 1, 5 and 7 over random worlds.
+//! Tests invariants 1, 5 and 7 in random worlds.
 //!
-//! In every interleaving of updates, installs and evictions, and with every cache:
+//! In any order of updates, installs and evictions, and with every cache:
 //!
 //! - A packet is forwarded as the oracle forwards it under the version of its thread.
 //! - A rule counts exactly the packets that visited it, and these packets refresh it.
 //! - A packet is forwarded by a version that includes the learn requests of earlier packets on its
 //!   queue.
 //!
-//! The oracle is a linear scan over plain lists of rules (`shunt_pipeline::testing`), one for each
-//! version. Each packet carries a number after its headers. By this number the test recognizes all
-//! its copies: sent, punted or dropped.
+//! The oracle is a linear scan over plain lists of rules (`shunt_pipeline::testing`), with one
+//! world for each version. Each frame contains a number after its headers, by which the test
+//! recognizes all copies of the packet: sent, punted or dropped.
 //!
-//! `SHUNT_PACKETS` sets the number of packets and `SHUNT_SEED` the worlds: a soak sets both.
+//! The variable `SHUNT_PACKETS` sets the number of packets, and `SHUNT_SEED` the random worlds; a
+//! soak test sets both.
 
 use proptest::{
     prelude::*,
@@ -22,7 +23,7 @@ use shunt_pipeline::testing::generate;
 
 use crate::lab::{CacheDraws, Lab, draw};
 
-/// The caches of the worlds.
+/// The strategies that draw the caches of the worlds.
 const CACHES: CacheDraws = CacheDraws {
     first: |runner| draw(runner, super::wildcard()),
     replacement: |runner| draw(runner, super::replacement()),

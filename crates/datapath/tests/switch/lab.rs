@@ -1,4 +1,4 @@
-//! A switch beside the worlds of all its versions, and its random operations.
+//! Random operations on a switch, compared with the worlds of the oracle for all its versions.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Maximum number of packets that a thread drops in an iteration.
-/// Resubmits make hundreds of copies of one.
+/// Resubmits make hundreds of copies of one packet.
 const DROPS_PER_ITERATION: usize = 1 << 17;
 
 /// Repair settings: whether stale entries are re-translated.
@@ -45,7 +45,7 @@ const REPAIRS: &[Repair] = &[Repair::Off, Repair::On, Repair::On, Repair::Rate(2
 
 /// Trainings of learned indexes.
 ///
-/// They end at once, some iterations later, or never, or the trainer is lost.
+/// A training ends at once, some iterations later or never, or the trainer is lost.
 const TRAININGS: &[Training] = &[
     Training::Inline,
     Training::Inline,
@@ -55,7 +55,7 @@ const TRAININGS: &[Training] = &[
     Training::Lost,
 ];
 
-/// The random caches of a lab.
+/// The strategies that draw the random caches of a lab.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheDraws {
     /// The cache at the start.
@@ -64,7 +64,7 @@ pub(crate) struct CacheDraws {
     pub(crate) replacement: fn(&mut TestRunner) -> Wildcard,
 }
 
-/// A switch beside the worlds of all its versions.
+/// A switch, and the worlds of the oracle for all its versions.
 pub(crate) struct Lab {
     pub(crate) switch: Switch,
     config: ThreadConfig,
@@ -72,25 +72,24 @@ pub(crate) struct Lab {
     twin: Twin,
     pub(crate) results: Results,
     /// Published changes that the coordinator has not received.
-    /// Each has the learn requests that it acknowledges.
+    /// Each change has the learn requests that it acknowledges.
     pending: VecDeque<(Change, Vec<(OwnerId, LearnSeq)>)>,
-    /// Learn requests that the next packet of a queue needs.
-    /// Keyed by thread, bridge and port.
+    /// The learn request that the next packet of a receive queue must have.
+    /// The keys are thread, bridge and port.
     required: BTreeMap<(usize, u64, u32), RequiredLearning>,
-    /// The packets that each thread drops.
+    /// The captures of packets that each thread drops.
     dropped: Vec<Consumer<Captured>>,
-    /// Packets in transit, by number.
+    /// The packets in transit, by number.
     flying: BTreeMap<u32, PacketInFlight>,
     pub(crate) last: u32,
     ports: Vec<u32>,
-    /// Every rule of any version: the pipeline's, and the oracle's.
+    /// All rules of all versions in the pipeline; `expected` has those of the oracle.
     rules: BTreeMap<RuleId, Arc<Rule>>,
     expected: BTreeMap<RuleId, Arc<Rule>>,
-    /// Time at which each MAC address was last seen at its port.
-    /// Also has the number of refreshes.
+    /// By the oracle: time at which each learned MAC address was last seen at its port.
     seen: BTreeMap<u64, Time>,
     pub(crate) refreshes: usize,
-    /// True while the visits of every packet are known.
+    /// True while the test knows which rules each packet visited.
     pub(crate) is_counted: bool,
     /// The senders of forecasts, by thread.
     pub(crate) forecasts: Vec<ForecastSender>,
@@ -98,7 +97,7 @@ pub(crate) struct Lab {
     pub(crate) slept: usize,
 }
 
-/// The version that includes a learn request.
+/// The version that includes a learn request, if already known.
 #[derive(Clone, Copy)]
 enum RequiredLearning {
     NotYet,
@@ -107,11 +106,11 @@ enum RequiredLearning {
 
 struct PacketInFlight {
     thread: usize,
-    /// The key for the oracle.
+    /// The flow key of the packet for the oracle.
     key: FlowKey,
 }
 
-/// Draws a value of a strategy.
+/// Draws a random value of a strategy.
 pub(crate) fn draw<T: Debug>(runner: &mut TestRunner, strategy: impl Strategy<Value = T>) -> T {
     strategy.new_tree(runner).unwrap().current()
 }
@@ -121,7 +120,7 @@ impl Lab {
         let mut ops = draw(runner, generate::world());
         ops.iter_mut().for_each(normalize);
         let mut twin = Twin::new(&ops);
-        // Packet threads have the same bound.
+        // Packet threads have the same limit of recirculations.
         twin.world.parsed_max = 256;
         let config = ThreadConfig {
             caches: CacheConfig {
@@ -210,11 +209,12 @@ impl Lab {
         self.expected.extend(rules.map(|rule| (rule.id, Arc::clone(rule))));
     }
 
-    /// Changes the world; the coordinator receives the change later.
+    /// Changes the tables and the world; the coordinator receives the change later.
     fn change(&mut self, mut op: Op) {
         normalize(&mut op);
         if matches!(op, Op::Reclaim) {
-            // Versions that threads may still translate by are not reclaimed: see `reclaim`.
+            // `step` reclaims versions, because threads may still translate by versions from the
+            // acknowledged one on.
             return;
         }
         if let Some(change) = self.twin.apply(&op) {
@@ -222,7 +222,7 @@ impl Lab {
         }
     }
 
-    /// Publishes a version of the learn requests, as control does.
+    /// Publishes a version with the learn requests, like the control plane.
     fn learn(&mut self) -> bool {
         let (learnings, learn_requests) = self.switch.take_learn_requests();
         if learn_requests.is_empty() {
@@ -230,7 +230,8 @@ impl Lab {
         }
         let change = self.twin.learn(&learnings, self.switch.now);
         for learning in &learnings {
-            // A refused sighting (the port has left the VLAN) refreshes no address elsewhere.
+            // If the port has left the VLAN, the tables refuse the sighting, which then refreshes
+            // no address.
             if let Learning::Mac(MacSighting { bridge, vlan, mac, port, .. }) = *learning
                 && self.twin.world.mac_port(bridge, vlan, mac) == Some(port)
             {
@@ -277,7 +278,8 @@ impl Lab {
 
     /// Sends a forecast of a packet to a thread.
     ///
-    /// The packet is the given one, or differs in a field. The port may not exist, and the time may be over.
+    /// The forecast packet has the key `key`, or differs in one field. The port may not exist, and
+    /// the forecast may have expired.
     fn send_forecast(&mut self, runner: &mut TestRunner, thread: usize, key: &FlowKey) {
         let mut flow = key_of(&frame_of(key));
         flow.set_bridge(key.bridge());
@@ -299,7 +301,7 @@ impl Lab {
         });
     }
 
-    /// Runs an iteration of a thread, and checks every packet that ended.
+    /// Runs an iteration of a thread; checks each packet sent, punted or dropped.
     fn run_iteration(&mut self, thread: usize) -> bool {
         let full = |lab: &Self| {
             let reasons = [DropReason::TxQueueFull, DropReason::UpcallQueueFull];
@@ -307,10 +309,10 @@ impl Lab {
         };
         let [tx_full, waiting_full] = full(self);
         let worked = self.switch.run_iteration(thread);
-        // Resubmits make dozens of copies of one packet. If a wire was full, the copies prove
-        // nothing.
+        // Resubmits make dozens of copies of one packet. If a port had no room, copies may be
+        // missing, so they are not compared.
         let is_whole = full(self) == [tx_full, waiting_full];
-        // The visits of a packet are unknown if the upcall queue had no room for it.
+        // A packet without room in the upcall queue visits no rule.
         let is_visited = full(self)[1] == waiting_full;
         self.is_counted &= is_visited;
         let mut ends: BTreeMap<u32, PacketCopies> = BTreeMap::new();
@@ -345,8 +347,7 @@ impl Lab {
         worked
     }
 
-    /// Checks that a packet was forwarded with all earlier learn requests.
-    /// These are the learn requests of earlier packets on its queue.
+    /// Checks that a packet was forwarded with all earlier learn requests of its queue.
     fn judge_order(&mut self, flying: &PacketInFlight, effects: &PacketEffects, version: Version) {
         let queue = (flying.thread, flying.key.bridge(), flying.key.in_port().number());
         let is_met = match self.required.get(&queue) {
@@ -360,7 +361,7 @@ impl Lab {
         }
     }
 
-    /// Counts a packet for the oracle's rules.
+    /// Counts a packet for the oracle's rules; refreshes rules and MAC addresses.
     fn credit(&mut self, effects: &PacketEffects, version: Version) {
         for visited in &effects.visited {
             if let Some(rule) = visited.rule {
@@ -383,7 +384,7 @@ impl Lab {
     }
 
     /// Compares the times at which MAC addresses were last seen.
-    /// Also compares the addresses that are left after some have expired.
+    /// Also compares the addresses that are left after others have expired.
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;
         let macs = |id: BridgeId| {
@@ -407,14 +408,14 @@ impl Lab {
         }
     }
 
-    /// The coordinator receives the next version.
+    /// Sends the next version to the coordinator.
     fn coordinator_applies(&mut self) -> bool {
         let Some((change, learn_requests)) = self.pending.pop_front() else { return false };
         self.switch.send_change(&change, &learn_requests);
         true
     }
 
-    /// The coordinator receives `count` versions at once, and all earlier reports.
+    /// Sends `count` versions at once to the coordinator, after all earlier reports.
     fn coordinator_iterations(&mut self, count: usize) {
         let count = count.min(self.pending.len());
         let all = self.pending.drain(..count);
@@ -423,8 +424,8 @@ impl Lab {
         self.switch.send_changes(all);
     }
 
-    /// Replaces the cache of a thread from the next iteration on.
-    /// The old entries still live.
+    /// Replaces the cache of a thread from its next iteration on.
+    /// The old entries still exist then.
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
         let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
             self.config;
@@ -439,7 +440,7 @@ impl Lab {
         self.switch.controls[thread].send(Command::Tune(tuning)).unwrap();
     }
 
-    /// Runs until no work is left, and compares the counters of rules.
+    /// Runs until no work is left, and compares counters and timers with the oracle.
     pub(crate) fn finish(&mut self) {
         let mut worked = true;
         while worked {
@@ -462,7 +463,7 @@ impl Lab {
         let count = (0..self.switch.threads.len()).map(differences).sum::<u64>();
         let difference = self.switch.controls.iter_mut().find_map(|own| own.differences.pop().ok());
         assert_eq!(count, 0, "{difference:#?}");
-        // If the counts are unknown, so are the refreshes of addresses and rules.
+        // Without known visits, the refreshes of addresses and rules are unknown too.
         if !self.is_counted {
             return;
         }
@@ -522,11 +523,13 @@ impl Lab {
                     let key = &keys[draw(runner, 0..keys.len())];
                     self.send_forecast(runner, thread, key);
                 }
-                // Many packets of a world are alike, so most forecasts are of flows with entries.
+                // Many packets of a world are alike, so most of these forecasts are for flows with
+                // entries.
                 let fresh = draw(runner, generate::packet());
                 self.send_forecast(runner, thread, &fresh);
                 if draw(runner, 0..2) == 0 {
-                    // Forecasts wait while packets do, so one iteration rarely takes the last of them.
+                    // Forecasts wait while packets wait, so one iteration rarely takes all
+                    // forecasts.
                     for _ in 0..4 {
                         self.run_iteration(thread);
                     }
@@ -540,7 +543,7 @@ impl Lab {
     }
 }
 
-/// Returns the bits that a forecast knows: all, or all but a field.
+/// Returns the bits that a forecast knows: all (`None`), or all but one field.
 fn known_bits(runner: &mut TestRunner) -> Option<SparseMask> {
     const UNKNOWN: [FieldId; 3] = [FieldId::Ipv4Src, FieldId::UdpSrc, FieldId::EthSrc];
     let field = UNKNOWN.get(draw(runner, 0..9_usize))?;
@@ -550,7 +553,7 @@ fn known_bits(runner: &mut TestRunner) -> Option<SparseMask> {
     Some(SparseMask::from(&known))
 }
 
-/// Checks that an address was seen where a version of the world has it.
+/// Notes that a MAC address was seen now, at its port in a version of the world.
 fn see(
     seen: &mut BTreeMap<u64, Time>,
     world: &World,

@@ -1,4 +1,4 @@
-//! Learn requests: packets after a learning packet on its queue use the learned rules.
+//! Tests learn requests: packets after a learning packet of their queue use the learned rules.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use shunt_pipeline::{
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
-/// A packet from one host to another.
+/// Returns a frame from one host to another.
 fn frame(from: u8, to: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, from], [10, 0, 0, to])
         .macs([2, 0, 0, 0, 0, from], [2, 0, 0, 0, 0, to])
@@ -19,9 +19,9 @@ fn frame(from: u8, to: u8) -> Vec<u8> {
         .build()
 }
 
-/// Rules by which each packet learns its destination.
+/// Returns rules by which each packet learns a rule for its destination.
 ///
-/// Packets from a learned host leave by port 3, all others by port 2.
+/// Packets from a learned host leave by port 3, other packets by port 2.
 fn learn_rules() -> Vec<FlowMod> {
     let matched = LearnSpec {
         source: LearnSource::Field(Subfield::whole(FieldId::EthDst)),
@@ -67,7 +67,7 @@ fn second_packet_of_a_burst_uses_the_learned_rule() {
     let mut switch = plain();
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
     switch.run_iteration(0);
-    // The first packet does not use the learned rule itself, and the second waits.
+    // The first packet does not use the rule that it learns; the second packet waits.
     assert_eq!((switch.receive(0, 2), switch.threads[0].held()), (vec![frame(1, 2)], 1));
     switch.run_iteration(0);
     assert_eq!(switch.threads[0].held(), 1);
@@ -88,7 +88,7 @@ fn a_sleeping_thread_wakes_for_the_acknowledgement_of_its_queue() {
 #[test]
 fn packets_after_a_learning_one_ignore_stale_entries() {
     let mut switch = plain();
-    // The second packet of the flow learns nothing new, and makes an entry.
+    // The second packet of the flow learns nothing new, so it creates a cache entry.
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(2, 9)));
         switch.settle();
@@ -194,7 +194,7 @@ fn a_known_learn_request_is_acknowledged_and_evicts_nothing() {
         assert!(switch.send(thread, 1, &frame(1, 2)));
         switch.run_iteration(thread);
     }
-    // The first learn request is applied before the second reaches control.
+    // The first learn request is applied before the second reaches the control plane.
     let (learnings, learn_requests) = switch.take_learn_requests();
     let change = switch.pipeline.learn(&learnings[..1], switch.now);
     switch.send_change(&change, &learn_requests[..1]);
@@ -243,7 +243,7 @@ fn an_address_at_two_ports_stalls_no_queue() {
     switch.receive(0, 2);
     let mut passed = 0;
     for round in 0..200_u8 {
-        // Every packet of the first host causes a learn request, and control is slow.
+        // Every packet of the first host causes a learn request, and the control plane is slow.
         assert!(switch.send(0, 1, &frame(1, round)) && switch.send(0, 1, &frame(7, 8)));
         switch.run_iteration(0);
         switch.wait(Duration::from_millis(20));

@@ -1,4 +1,4 @@
-//! Whole packet threads, run by iteration: packets in, packets out, and counters.
+//! Tests of whole packet threads, run iteration by iteration: sent packets and counters.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Every test with the megaflow cache as the wildcard cache.
+//! Runs the tests with the megaflow cache as the wildcard cache.
 
 #[path = "actions.rs"]
 mod actions;
@@ -57,10 +57,10 @@ use shunt_datapath::{
     cache::{CacheConfig, MegaflowConfig, Wildcard},
 };
 
-/// True if packets can hit entries: some tests count these, or misses.
+/// True if packets can hit cache entries, which some tests count.
 const HAS_CACHE: bool = true;
 
-/// The default settings of packet threads here.
+/// The default settings of packet threads in these tests.
 fn thread_config() -> ThreadConfig {
     ThreadConfig { caches: caches(), ..ThreadConfig::default() }
 }
@@ -69,7 +69,7 @@ fn caches() -> CacheConfig {
     CacheConfig::default()
 }
 
-/// A cache that soon looks up by signature.
+/// Returns the settings of a cache that soon uses lookups by signature.
 const fn eager(signatures: usize) -> Wildcard {
     Wildcard::Megaflow(MegaflowConfig {
         signatures,
@@ -79,17 +79,17 @@ const fn eager(signatures: usize) -> Wildcard {
     })
 }
 
-/// Any cache of this kind: small and large tables of signatures.
+/// A random megaflow cache, with a small or large table of signatures.
 fn wildcard() -> impl Strategy<Value = Wildcard> {
     prop::sample::select(vec![8, 64, 4096]).prop_map(eager)
 }
 
-/// The cache that replaces it while packets flow.
+/// The cache that replaces the first cache while packets flow.
 fn replacement() -> impl Strategy<Value = Wildcard> {
     wildcard()
 }
 
-/// Cache results over many worlds.
+/// The sums of cache counters over many random worlds.
 #[derive(Debug, Default)]
 struct CacheTotals {
     hits: u64,
@@ -106,19 +106,19 @@ impl CacheTotals {
         self.trainings += counters.trainings.get();
     }
 
-    /// Checks that all lookups of the cache had hits.
+    /// Checks that each kind of lookup had hits.
     fn judge(&self) {
         let least = self.hits.min(self.signature_hits).min(self.learned_hits);
         assert!(least > 1000 && self.trainings > 20, "{self:?}");
     }
 }
 
-/// A cache with almost no room; the number of entries limits it.
+/// The smallest cache; the number of entries limits its size.
 const fn tiny() -> Wildcard {
     Wildcard::Megaflow(MegaflowConfig::DEFAULT)
 }
 
-/// Number of entries that a packet creates when it visits any number of tables.
+/// Number of cache entries that a packet creates, for any number of visited tables.
 const fn entries(_tables: u64) -> u64 {
     1
 }

@@ -1,4 +1,4 @@
-//! Meters on packet threads: limits, changed packets, and counters.
+//! Tests meters on packet threads: limits, changed packets, and counters.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn everything(actions: Vec<Action>) -> FlowMod {
     rule(1, Match::any(), actions)
 }
 
-/// A switch with these meters and this rule.
+/// Returns a switch with these meters and this rule.
 fn metered(threads: u16, meters: impl IntoIterator<Item = Modification>, rule: FlowMod) -> Switch {
     let mut switch = Switch::new(threads, 4, super::thread_config());
     switch.modify(meters.into_iter().chain([rule.into()]));
@@ -81,7 +81,7 @@ fn a_meter_limits_hits_of_every_cache() {
     assert_eq!(rules[0].stats.totals().packets, 40);
 }
 
-/// A packet that leaves as twenty datagrams, and its virtio header.
+/// Returns a packet to be cut into twenty datagrams, and its virtio header.
 fn segments() -> (Vec<u8>, VirtioHeader) {
     let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
     let virtio = VirtioHeader {

@@ -1,4 +1,4 @@
-//! Flows that a bridge exports: their packets, and their output ports.
+//! Tests exported NetFlow flows: their packet counts, and their output ports.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use shunt_pipeline::{BridgeId, DatapathPort};
 use super::waiting::{flow, per_flow};
 use crate::harness::{BRIDGE, Switch, added};
 
-/// Begins to count the flows of a bridge on a thread.
+/// Makes thread 0 count the flows of a bridge; returns the receiver of ended flows.
 fn count(switch: &mut Switch, bridge: BridgeId) -> NetflowReceiver {
     let (cache, receiver) = netflow_cache(bridge, NETFLOW_FLOWS_MAX, 5);
     let command = Command::CountFlows(bridge, Some(Box::new(cache)), Box::new(|_| {}));
@@ -25,7 +25,7 @@ fn count(switch: &mut Switch, bridge: BridgeId) -> NetflowReceiver {
     receiver
 }
 
-/// Ends the count of the flows of a bridge, and returns those that are left.
+/// Ends the count of the flows of a bridge; returns the flows left in the cache.
 fn end(switch: &mut Switch, bridge: BridgeId) -> Vec<ExpiredFlow> {
     let (sender, caches) = mpsc::channel();
     let reply = Box::new(move |cache| drop(sender.send(cache)));
@@ -35,7 +35,7 @@ fn end(switch: &mut Switch, bridge: BridgeId) -> Vec<ExpiredFlow> {
     cache.map(|own| own.into_flows().collect()).unwrap_or_default()
 }
 
-/// Ends all flows, and returns them.
+/// Expires all flows, and returns them.
 fn expired(switch: &mut Switch, receiver: &mut NetflowReceiver) -> Vec<ExpiredFlow> {
     switch.wait(Duration::from_secs(12));
     switch.settle();
@@ -70,7 +70,7 @@ fn a_flow_has_its_packets_and_output_ports() {
         SampledEgress::Controller,
         port(3),
     ];
-    // A flow of one packet has no hit, and only its translation decides it.
+    // A flow of one packet has no cache hit: its output port comes from its translation.
     for packets in [1, 3] {
         for number in 1..=7 {
             for _ in 0..packets {
@@ -120,7 +120,7 @@ fn only_flows_of_the_bridge_are_counted() {
     assert_eq!(expired(&mut switch, &mut of_other), []);
     let flows: Vec<_> = std::iter::from_fn(|| receiver.pop()).collect();
     assert_eq!((flows.len(), flows[0].counts.packets), (1, 1));
-    // The flows until then are returned.
+    // The end of the count returns the flows so far.
     assert!(switch.send(0, 1, &flow(1)));
     switch.settle();
     let flows = end(&mut switch, BRIDGE);
@@ -132,7 +132,7 @@ fn only_flows_of_the_bridge_are_counted() {
     assert_eq!(end(&mut switch, BRIDGE), []);
 }
 
-/// More flows than the ring holds.
+/// There are more flows than the ring of ended flows holds.
 #[test]
 fn a_cache_that_ends_has_all_flows() {
     let mut switch = Switch::new(1, 2, super::thread_config());
@@ -151,7 +151,7 @@ fn a_cache_that_ends_has_all_flows() {
     assert!(receiver.pop().is_none() && receiver.lost() == 0);
 }
 
-/// No packet is missed, also when packets wait for their translation.
+/// Packets that wait for their translation are counted as well.
 #[test]
 fn every_packet_of_all_bursts_is_counted() {
     let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
@@ -174,7 +174,7 @@ fn every_packet_of_all_bursts_is_counted() {
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
-/// A thread sleeps until the next scan at most, so flows end in time.
+/// A thread sleeps at most until the next scan, so flows expire in time.
 #[test]
 fn an_idle_thread_wakes_to_end_flows() {
     let mut switch = Switch::new(1, 2, super::thread_config());

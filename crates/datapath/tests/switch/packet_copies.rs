@@ -1,4 +1,4 @@
-//! The copies of a packet: sent, punted or dropped, compared with those of the oracle.
+//! Compares the copies of a packet (sent, punted or dropped) with those of the oracle.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,7 +9,7 @@ use shunt_pipeline::{
 
 use crate::frames::{headers, key_of};
 
-/// All copies of one packet after one iteration.
+/// All copies of one packet that left a thread in one iteration.
 #[derive(Default)]
 pub(crate) struct PacketCopies {
     pub(crate) sent: BTreeMap<DatapathPort, Vec<Vec<u8>>>,
@@ -17,7 +17,7 @@ pub(crate) struct PacketCopies {
     pub(crate) dropped: usize,
 }
 
-/// An expected frame: its length, its length after truncation, its header words.
+/// An expected frame: full length, maximum length after truncation, header words.
 type ExpectedFrame<'a> = (usize, usize, &'a [u64]);
 
 /// Compares the copies of a packet with those of the oracle.
@@ -53,7 +53,8 @@ pub(crate) fn assert_same(effects: &PacketEffects, ends: &PacketCopies, context:
         execute(&[action], &key_of(&packet_in.frame), None)
     });
     let mut came: Vec<Outcome> = came.collect();
-    // A port passes on only some frames of LACP and BFD in a second, and drops the others.
+    // A port passes a limited number of LACP and BFD frames per second to the control plane, and
+    // drops the others.
     let limited = |all: &[Outcome]| all.iter().filter(|outcome| is_limited(outcome)).count();
     let refused = limited(&punted).saturating_sub(limited(&came));
     if refused > 0 {
@@ -61,13 +62,13 @@ pub(crate) fn assert_same(effects: &PacketEffects, ends: &PacketCopies, context:
         came.retain(|outcome| !is_limited(outcome));
     }
     assert_eq!(came, punted, "{context}");
-    // A meter drops copies too, and packets of which a copy was sent before.
+    // A meter also drops copies, and packets after a copy was sent.
     let dropped = effects.dropped + refused;
     let is_more = effects.was_metered && ends.dropped > dropped;
     assert!(ends.dropped == dropped || is_more, "{context}");
 }
 
-/// Returns whether a port passes on only some of these packets in a second.
+/// Returns whether a port limits the rate of such packets to the control plane.
 const fn is_limited(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::ToLacp(..) | Outcome::ToBfd(..))
 }

@@ -1,4 +1,4 @@
-//! Patch ports: a translation traverses several bridges under one version.
+//! Tests patch ports: a translation traverses several bridges under one version.
 
 use shunt_datapath::thread::QueueSizes;
 use shunt_flow::{PortNo, testing::packet::PacketBuilder};
@@ -8,8 +8,8 @@ use crate::harness::{BRIDGE, ENGINES, Engine, Switch, added};
 
 const PEER: BridgeId = BridgeId::new(2);
 
-/// Port 5 of the bridge leads to port 1 of its peer.
-/// Ports 2 and 3 of the peer are 12 and 13 of the datapath.
+/// Returns a switch in which port 5 of [`BRIDGE`] leads to port 1 of [`PEER`].
+/// Ports 2 and 3 of the peer are ports 12 and 13 of the datapath.
 fn switch(engine: Engine, rules: &[&str], peer_rules: &[&str]) -> Switch {
     let sizes = QueueSizes::default();
     let mut switch = Switch::with_engine(1, 1, super::thread_config(), sizes, engine);
@@ -34,12 +34,12 @@ fn switch(engine: Engine, rules: &[&str], peer_rules: &[&str]) -> Switch {
     switch
 }
 
-/// Publishes a version without a notification.
+/// Publishes a version, and does not send it to the coordinator.
 fn publish(switch: &Switch, bridge: BridgeId, rules: &[&str]) -> Change {
     switch.pipeline.apply(bridge, &added(rules), switch.now).unwrap()
 }
 
-/// Result of a packet: the last bytes of its addresses, and its output port.
+/// The result of a packet: last bytes of source and destination, and output port.
 type ForwardingResult = (u8, u8, u32);
 
 /// Sends a packet of a flow, and runs one iteration of the thread.
@@ -67,7 +67,7 @@ fn a_change_of_the_peer_evicts_entries_through_patch_ports() {
         assert_eq!([send(&mut switch, 1).2, send(&mut switch, 1).2], [12, 12]);
         switch.settle();
         let upcalls = switch.counters(0).upcalls.get();
-        // The entry does not depend on rules of lower priority.
+        // The cache entry does not depend on rules of lower priority.
         let change = publish(&switch, PEER, &["priority=4,udp,actions=output:3"]);
         switch.change(&change);
         assert_eq!(send(&mut switch, 1).2, 12);
@@ -80,7 +80,8 @@ fn a_change_of_the_peer_evicts_entries_through_patch_ports() {
 
 #[test]
 fn a_packet_through_a_patch_port_uses_one_version() {
-    // The addresses encode the bridge version; the address and the port encode the peer version.
+    // The source address encodes the version of the bridge; the destination address and the port
+    // encode that of the peer.
     let source = |version| {
         let of = |flow| {
             format!(
@@ -103,8 +104,8 @@ fn a_packet_through_a_patch_port_uses_one_version() {
         assert_eq!([send(&mut switch, 1), send(&mut switch, 1)], [(1, 1, 12); 2]);
         let own = publish(&switch, BRIDGE, &source(2).each_ref().map(|own| &**own));
         let others = publish(&switch, PEER, &target(2).each_ref().map(|own| &**own));
-        // Both changes are published, and the thread stays at its version: for a cached flow, and
-        // for a flow that it translates now.
+        // Both changes are published. The thread stays at its version, for a cached flow and for a
+        // flow that it translates now.
         let mut forward_both = |change: Option<&Change>, flow| {
             change.into_iter().for_each(|change| switch.change(change));
             [send(&mut switch, 1), send(&mut switch, flow)]

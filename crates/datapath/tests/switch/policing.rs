@@ -1,4 +1,4 @@
-//! Policing of packets on packet threads: which packets pass, and where the others are counted.
+//! Tests ingress and egress policing on packet threads: passed packets and drop counters.
 
 use std::{sync::Arc, time::Duration};
 
@@ -16,7 +16,7 @@ use shunt_pipeline::DatapathPort;
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
-/// Bytes of the frames.
+/// Length of the frames in bytes.
 const LENGTH: usize = 100;
 
 fn frame() -> Vec<u8> {
@@ -26,7 +26,7 @@ fn frame() -> Vec<u8> {
     frame
 }
 
-/// A switch that forwards from port 1 and 2 to port 3.
+/// Returns a switch that forwards from ports 1 and 2 to port 3.
 fn forwarding(threads: u16) -> Switch {
     let mut switch = Switch::new(threads, 3, super::thread_config());
     switch.modify([rule(1, Match::any(), vec![output(3)]).into()]);
@@ -46,7 +46,7 @@ fn policed(switch: &Switch, port: u32) -> u64 {
     switch.traffic[&port].iter().map(lost).sum()
 }
 
-/// Sends frames in bursts, and returns how many have left.
+/// Sends frames in bursts; returns the number of frames that leave.
 fn passed(switch: &mut Switch, thread: usize, port: u32, count: usize) -> usize {
     for sent in 0..count {
         assert!(switch.send(thread, port, &frame()));
@@ -62,7 +62,7 @@ fn passed(switch: &mut Switch, thread: usize, port: u32, count: usize) -> usize 
 #[test]
 fn a_policed_port_passes_its_burst_and_its_rate() {
     let mut switch = forwarding(1);
-    // A burst of ten frames, and ten frames in a second.
+    // The policer passes a burst of ten frames, and then ten frames per second.
     police(&mut switch, 1, IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() });
     for (wait, expected) in [(0, 10), (50, 0), (50, 1), (500, 5), (60_000, 10)] {
         switch.wait(Duration::from_millis(wait));
@@ -96,7 +96,7 @@ fn a_receive_queue_comes_with_its_limit() {
     }
 }
 
-/// A thread of which all packets are dropped is as busy as one that forwards them.
+/// A thread that drops all its packets is as busy as a thread that forwards them.
 #[test]
 fn policed_packets_count_as_work() {
     let mut switch = forwarding(1);
@@ -113,7 +113,8 @@ fn policed_packets_count_as_work() {
 fn an_egress_policer_passes_its_burst_and_its_rate() {
     let mut switch = forwarding(1);
     let port = DatapathPort::new(3);
-    // The rate counts frames without 14 bytes of Ethernet header: ten frames, and ten in a second.
+    // The rate excludes the Ethernet header of 14 bytes: a burst of ten frames, and then ten frames
+    // per second.
     let policer = Arc::new(EgressPolicer::new(EgressPolicing { cir: 860, cbs: 860 }, switch.now));
     let set = |switch: &mut Switch, policer: Option<Arc<EgressPolicer>>| {
         let qos = policer.map(PortQos::Policer);

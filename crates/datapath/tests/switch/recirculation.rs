@@ -1,4 +1,4 @@
-//! Labels on the wire, and packets that are parsed again.
+//! Tests MPLS labels in frames, and recirculated packets.
 
 use shunt_datapath::{DropReason, ThreadConfig};
 use shunt_flow::{FieldId, Match, PortNo, testing::packet::PacketBuilder};
@@ -35,8 +35,8 @@ fn in_table(table: u8, matching: Match, actions: Vec<Action>) -> FlowMod {
     FlowMod { table, ..rule(1, matching, actions) }
 }
 
-/// Checks the frames that a switch sends for a frame from port 1.
-/// Checks them by output port, and with every cache.
+/// Checks the frames that a switch sends for a frame from port 1, by output port.
+/// The test repeats this with every cache.
 fn check(rules: &[FlowMod], frame: &[u8], expected: &[(u32, &[u8])]) -> Switch {
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(rules);

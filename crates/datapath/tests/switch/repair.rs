@@ -1,4 +1,4 @@
-//! Repair: stale entries are re-translated before their next packet arrives.
+//! Tests repair: stale entries are translated again before their next packet arrives.
 
 use std::{
     cell::Cell,
@@ -27,7 +27,7 @@ fn config(repair: Repair) -> ThreadConfig {
     ThreadConfig { repair, translations_per_iteration: 16, ..super::thread_config() }
 }
 
-/// A switch with an entry for each of `flows` flows, all by port 2.
+/// Returns a switch with an entry for each of `flows` flows, which leave by port 2.
 fn switch(repair: Repair, flows: u16) -> Switch {
     let mut switch = Switch::new(1, 3, config(repair));
     switch.apply(&[per_flow(1, 2)]);
@@ -47,9 +47,7 @@ fn entries(switch: &mut Switch) -> Vec<DumpedEntry> {
     receiver.try_recv().unwrap()
 }
 
-/// Counters of evicted entries.
-/// They count entries that were re-translated and unchanged, re-translated and changed, and the
-/// others.
+/// Returns the counters of repairs: unchanged, changed, covered, and dropped.
 fn repaired(switch: &Switch) -> [u64; 4] {
     let own = switch.counters(0);
     [&own.repaired_same, &own.repaired_changed, &own.repair_covered, &own.repair_dropped]
@@ -155,8 +153,8 @@ fn repair_takes_an_eighth_while_packets_wait() {
     switch.change(&change);
     (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
     let seen_to = |switch: &Switch| repaired(switch).iter().sum::<u64>();
-    // Of 16 translations per iteration, half go to repair where no packet waits, and an eighth
-    // otherwise.
+    // Of 16 translations per iteration, repairs may use half if no packet waits, and otherwise an
+    // eighth.
     switch.run_iteration(0);
     assert_eq!(seen_to(&switch), 8);
     let mut iterations = 0;
@@ -172,7 +170,7 @@ fn repair_takes_an_eighth_while_packets_wait() {
 #[test]
 fn repair_takes_an_eighth_while_bursts_are_full() {
     let mut switch = switch(Repair::On, 40);
-    // The bursts are packets of a flow that does not change, so none waits for a translation.
+    // The bursts belong to a flow that does not change, so no packet waits for a translation.
     let text = "priority=9,udp,tp_dst=99,actions=output:2";
     switch.apply(&[parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()]);
     let beside = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 99).build();
@@ -301,8 +299,8 @@ fn a_repaired_entry_equals_a_translation() {
             for DumpedEntry { traversal, .. } in all {
                 let again = twin.pipeline.translate_again(&traversal, version);
                 prop_assert!(traversal.decides_like(&again), "{:?}", FlowKey::from(&traversal.key));
-                // Rules that were deleted when an entry was made, and were reclaimed since, cost it
-                // bits.
+                // The mask of an older entry may have bits for rules that were deleted at its
+                // version and are reclaimed now.
                 if traversal.version == version && version > before {
                     prop_assert_eq!(&traversal.mask, &again.mask);
                 }
@@ -316,7 +314,7 @@ fn a_repaired_entry_equals_a_translation() {
     assert!(repaired_count.get() > 10, "{}", repaired_count.get());
 }
 
-/// The ports of all bridges, with their numbers there.
+/// Returns the ports of all bridges, with bridge and OpenFlow number.
 fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
     let mut ports = Vec::new();
     for (bridge, own) in &twin.world.bridges {
@@ -329,7 +327,7 @@ fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
     ports
 }
 
-/// Runs everything until no work is left; both worlds apply the learn requests.
+/// Runs the switch until no work is left; switch and oracle apply learn requests.
 fn settle(switch: &mut Switch, twin: &mut Twin) {
     let mut worked = true;
     while worked {

@@ -1,6 +1,6 @@
-//! The results of the oracle, by version and packet.
+//! A cache of the oracle's results, by version and packet.
 //!
-//! The same few packets are sent again and again, so the oracle translates each of them once for
+//! Tests send the same few packets again and again, so the oracle translates each packet once for
 //! each version.
 
 use std::{
@@ -14,18 +14,18 @@ use shunt_pipeline::{
     testing::{PacketEffects, World},
 };
 
-/// Number of lookups from which on a packet is not sent.
+/// Maximum number of lookups of a packet; the test does not send costlier packets.
 ///
-/// Switch and oracle need seconds for a packet that is recirculated again and again.
+/// Switch and oracle need seconds for a packet that recirculates again and again.
 const LOOKUPS_MAX: usize = 20_000;
 
-/// Number of lookups of all packets after which a world ends early.
+/// Number of lookups of all packets after which the test of a world ends early.
 const LOOKUPS_PER_WORLD: usize = 1_000_000;
 
-/// The worlds of all versions, and the results of packets in them.
+/// The worlds of all versions, and the results of packets in these worlds.
 pub(crate) struct Results {
     pub(crate) worlds: BTreeMap<Version, World>,
-    /// `None` for a packet with too many lookups.
+    /// The results by version and flow key; `None` for too many lookups.
     known: BTreeMap<Version, HashMap<FlowKey, Option<Arc<PacketEffects>>>>,
     lookups: usize,
 }
@@ -43,7 +43,7 @@ impl Results {
         known.entry(key.clone()).or_insert_with(translate).is_none()
     }
 
-    /// Returns the results of a packet that a thread has processed at this version.
+    /// Returns the results of a packet that a thread has processed at `version`.
     pub(crate) fn of(&mut self, version: Version, key: &FlowKey) -> Arc<PacketEffects> {
         let known = self.known.entry(version).or_default();
         let result = known.entry(key.clone()).or_default();
@@ -53,12 +53,12 @@ impl Results {
         Arc::clone(effects)
     }
 
-    /// Returns whether the packets of the world have cost enough.
+    /// Returns whether the packets of the world have used up its lookups.
     pub(crate) const fn are_enough(&self) -> bool {
         self.lookups >= LOOKUPS_PER_WORLD
     }
 
-    /// Forgets the versions before `oldest`.
+    /// Forgets worlds and results of versions before `oldest`.
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.worlds.retain(|version, _| *version >= oldest);
         self.known.retain(|version, _| *version >= oldest);

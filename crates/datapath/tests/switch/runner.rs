@@ -1,4 +1,4 @@
-//! Real threads: they sleep, wake, acknowledge and stop.
+//! Tests with OS threads, which sleep, wake, acknowledge versions and stop.
 
 use std::{
     sync::{Arc, mpsc},
@@ -20,10 +20,10 @@ use shunt_pipeline::{
 
 use crate::faulty_port::faulty_port;
 
-/// Time limit for work that takes a thread microseconds.
+/// Time limit for work that usually takes microseconds.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
 
-/// Two packet threads and the eviction thread of an empty pipeline.
+/// OS threads of two packet threads and the eviction thread, for an empty pipeline.
 struct Threads {
     pipeline: Arc<Pipeline>,
     running: Vec<Running<PacketThread>>,
@@ -33,7 +33,7 @@ struct Threads {
     acked: mpsc::Receiver<Version>,
 }
 
-/// An engine that claims to be quick, and panics at a given version.
+/// An engine that reports every change as quick, and panics at the version `doom`.
 struct Quick {
     inner: Iterative,
     doom: u64,
@@ -107,7 +107,7 @@ impl Threads {
         }
     }
 
-    /// Makes a version, and waits until all threads have acknowledged it.
+    /// Publishes a version, and waits until all threads have acknowledged it.
     fn change(&self, bridge: u16) {
         let change = self.pipeline.add_bridge(BridgeId::new(bridge), BridgeSettings::default());
         let version = change.version;
@@ -155,8 +155,8 @@ fn a_quick_change_is_acknowledged_at_once_by_sleeping_threads() {
             acked = Some(threads.acked.recv_timeout(TIME_LIMIT).unwrap());
         }
     }
-    // The scheduler decides how often the coordinator is busy or a thread is awake. So one change
-    // that was acknowledged at once is enough.
+    // The scheduler decides how often the coordinator is busy or a thread is awake. So the test
+    // needs only one change that was acknowledged at once.
     assert!(at_once > 0, "no change was answered before its sender went on");
     assert_eq!(threads.coordinator.stop().flatten().unwrap().totals().changes, 100);
 }
@@ -204,7 +204,7 @@ fn a_sleeping_thread_answers_a_ping() {
 fn sleeping_threads_acknowledge_versions_run_commands_and_stop() {
     let mut threads = start();
     for bridge in 1..=50 {
-        // Some changes find the threads asleep, some awake.
+        // At some changes the threads are asleep, at others awake.
         if bridge % 5 == 0 {
             threads.await_sleep();
         }

@@ -1,4 +1,4 @@
-//! Samples of packets: their choice, and their ports and tags.
+//! Tests packet samples: their choice, their ports and VLAN tags.
 
 use std::num::NonZeroU32;
 
@@ -15,12 +15,12 @@ use shunt_pipeline::{BridgeId, DatapathPort};
 use super::waiting::flow;
 use crate::harness::{BRIDGE, Switch, added};
 
-/// Begins to sample one packet in `rate` on a thread.
+/// Makes thread 0 sample one packet in `rate` of a bridge for sFlow.
 fn sample(switch: &mut Switch, bridge: BridgeId, rate: u32) -> SampleReceiver {
     sample_for(SampleUse::Sflow, switch, bridge, rate)
 }
 
-/// Begins to sample for a protocol.
+/// Makes thread 0 sample one packet in `rate` of a bridge for a protocol.
 fn sample_for(
     protocol: SampleUse,
     switch: &mut Switch,
@@ -66,7 +66,7 @@ fn a_sample_has_the_ports_and_tags_of_its_packet() {
         SampledEgress::Controller,
         port(3),
     ];
-    // The first packet of each flow misses, and the others hit.
+    // The first packet of each flow misses, and later packets hit.
     for round in 0..3 {
         for (number, expected) in (1..).zip(expected) {
             let frame = flow(number);
@@ -122,11 +122,11 @@ fn only_packets_of_the_bridge_are_sampled() {
     send(&mut switch);
     assert_eq!((taken(&mut of_other).len(), of_other.pool()), (0, 0));
     assert_eq!((taken(&mut receiver).len(), receiver.pool()), (1, 1));
-    // A new sampler replaces the old one.
+    // A new sampler replaces the old sampler of its bridge and protocol.
     let mut newer = sample(&mut switch, BRIDGE, 1);
     send(&mut switch);
     assert_eq!((taken(&mut receiver).len(), taken(&mut newer).len()), (0, 1));
-    // Each protocol has a sampler of its own.
+    // Each protocol has its own sampler.
     let mut other_protocol = sample_for(SampleUse::Ipfix, &mut switch, BRIDGE, 1);
     send(&mut switch);
     assert_eq!((taken(&mut newer).len(), taken(&mut other_protocol).len()), (1, 1));
@@ -136,7 +136,7 @@ fn only_packets_of_the_bridge_are_sampled() {
     assert_eq!(taken(&mut other_protocol).len(), 1);
 }
 
-/// Rules sample packets as they are there, also those that are dropped.
+/// A `sample` action samples the packet as changed so far, even if it is dropped.
 #[test]
 fn rules_sample_packets_for_their_collectors() {
     let mut switch = Switch::new(1, 3, super::thread_config());
@@ -181,7 +181,7 @@ fn rules_sample_packets_for_their_collectors() {
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
-/// Samples of new flows leave all translations of an iteration to the packets.
+/// Samples of new flows use up no translation that packets need.
 #[test]
 fn samples_delay_no_packet() {
     let sent_by = |rate: Option<u32>| {
@@ -204,7 +204,7 @@ fn samples_delay_no_packet() {
     assert!(known >= 4, "{known} samples with their output port");
 }
 
-/// Samples change no packet, also when packets wait for their translation.
+/// Sampling changes no packet, even if packets wait for their translation.
 #[test]
 fn one_packet_in_n_of_all_bursts_is_sampled() {
     let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
@@ -227,7 +227,7 @@ fn one_packet_in_n_of_all_bursts_is_sampled() {
     }
     let sent = 200 * BURST;
     assert_eq!((received, receiver.pool()), (sent, sent as u64));
-    // 800 on average, with a standard deviation of about 15.
+    // The mean is 800, with a standard deviation of about 15.
     assert!((725..=875).contains(&sampled), "{sampled} of {sent}");
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }

@@ -1,4 +1,4 @@
-//! Conditions that keep a thread awake: a packet, a count, a queue that could not wake it.
+//! Tests what keeps a packet thread awake: packets, counts, queues without a descriptor.
 
 use std::{
     os::fd::{AsFd as _, BorrowedFd},
@@ -21,7 +21,7 @@ use shunt_pipeline::{DatapathPort, RuleFilter};
 use super::waiting::{flow, per_flow};
 use crate::harness::{BRIDGE, Switch, is_readable, output, rule};
 
-/// A switch of one thread that sends everything to port 2.
+/// Returns a switch with one packet thread that sends all packets to port 2.
 fn switch(config: ThreadConfig) -> Switch {
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[rule(1, Match::any(), vec![output(2)])]);
@@ -33,7 +33,7 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
     if !super::HAS_CACHE {
         return;
     }
-    // Without translations left, the packet waits, and there is no other work.
+    // Without translations, the packet waits, and the thread has no other work.
     let config = ThreadConfig { translations_per_iteration: 0, ..super::thread_config() };
     let mut switch = switch(config);
     assert!(switch.sleep(0));
@@ -59,7 +59,7 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
     assert!(switch.sleep(0));
 }
 
-/// A wake-up costs more than a report, so the engine's thread is woken for several.
+/// A wake-up costs more than a report, so several reports share one wake-up.
 #[test]
 fn reports_wake_the_engine_together() {
     if !super::HAS_CACHE {
@@ -92,7 +92,7 @@ fn a_sleeping_thread_has_reported_its_counts() {
     for sent in 2..=5 {
         assert!(switch.send(0, 1, &[0x22; 60]));
         switch.run_iteration(0);
-        // An iteration in which packets arrive reports no counts unasked.
+        // An iteration with packets credits no hits without a pull.
         assert_eq!(counted(&switch), sent - 1);
         assert!(!switch.sleep(0));
         switch.run_iteration(0);
@@ -117,7 +117,7 @@ fn a_sleeping_thread_has_reported_counts_of_dead_entries() {
     }
     let change = switch.pipeline.apply(BRIDGE, &[rule(2, Match::any(), vec![])], switch.now);
     switch.change(&change.unwrap());
-    // The entries are dropped at once, and a few are reclaimed in each iteration.
+    // The entries are evicted at once, and each iteration reclaims a few of them.
     switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 0);
     assert!(!switch.sleep(0));
@@ -145,7 +145,7 @@ fn a_busy_polling_thread_never_sleeps() {
     }
 }
 
-/// A transmit queue that never sends all of its packets.
+/// A transmit queue that always has unsent packets.
 #[derive(Debug)]
 struct StuckQueue;
 
@@ -161,7 +161,7 @@ impl TxQueue for StuckQueue {
     }
 }
 
-/// No event reports that a device has room again, so the thread looks soon.
+/// No event reports that a device has room again, so the thread must check soon.
 #[test]
 fn a_thread_with_unsent_packets_sleeps_shortly() {
     let mut switch = switch(super::thread_config());
@@ -208,7 +208,7 @@ fn a_thread_with_a_queue_that_cannot_wake_it_does_not_sleep() {
     assert!(switch.sleep(0));
 }
 
-/// A queue that counts its polls, and has a burst if its descriptor is readable.
+/// A receive queue that counts its polls; if it is readable, it has a burst.
 struct CountingRx {
     polls: Arc<AtomicUsize>,
     doorbell: Arc<Waker>,
@@ -228,15 +228,15 @@ impl RxQueue for CountingRx {
     }
 }
 
-/// Adds ports that count their polls, idle ones first.
+/// Adds ports that count their polls: first `idle` ports, then `busy` ports.
 ///
-/// Returns the counters when all are added.
+/// Returns the counters of the polls, in order.
 fn counting_ports(switch: &mut Switch, idle: u32, busy: u32) -> Vec<Arc<AtomicUsize>> {
     let mut counts = Vec::new();
     for number in 100..100 + idle + busy {
         let (polls, doorbell) = (Arc::<AtomicUsize>::default(), Arc::new(Waker::new().unwrap()));
         if number >= 100 + idle {
-            // The descriptor is readable, and stays readable.
+            // No one clears this signal, so the descriptor stays readable.
             doorbell.prepare_park();
             doorbell.signal();
         }
@@ -253,7 +253,7 @@ fn counting_ports(switch: &mut Switch, idle: u32, busy: u32) -> Vec<Arc<AtomicUs
         switch.controls[0].send(Command::AddPort(Box::new(port))).unwrap();
         counts.push(polls);
     }
-    // A thread takes some commands in each iteration.
+    // A thread takes a limited number of commands in each iteration.
     (0..10).for_each(|_| _ = switch.run_iteration(0));
     counts.iter().for_each(|polls| polls.store(0, Relaxed));
     counts
@@ -291,7 +291,7 @@ fn a_removed_port_leaves_the_others_ready() {
     let mut switch = switch(super::thread_config());
     let polls = counting_ports(&mut switch, 3, 3);
     switch.run_iteration(0);
-    // The last port takes the place of the first, also in the set of descriptors.
+    // The last port takes the index of the removed port, also in the epoll set.
     for number in [100, 104, 103] {
         let remove = Command::RemovePort(DatapathPort::new(number), Box::new(drop));
         switch.controls[0].send(remove).unwrap();

@@ -1,4 +1,4 @@
-//! Messages of IGMP that ports pass to the control plane, for multicast snooping.
+//! Tests IGMP messages that ports pass to the control plane for multicast snooping.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -8,7 +8,7 @@ use shunt_pipeline::{BridgeSettings, MulticastSnooping, PuntReceiver};
 
 use crate::harness::{BRIDGE, Switch, added};
 
-/// Returns a learning switch that snoops.
+/// Returns a learning switch with multicast snooping.
 fn snooping() -> Switch {
     let mut switch = Switch::new(1, 3, super::thread_config());
     let multicast = Some(MulticastSnooping::default());
@@ -19,7 +19,7 @@ fn snooping() -> Switch {
     switch
 }
 
-/// Returns a report of the host at a port.
+/// Returns an IGMP report of the host at a port.
 fn report(port: u8) -> Vec<u8> {
     let group = [239, 1, 1, 1];
     let frame = PacketBuilder::ipv4([10, 0, 0, port], group).protocol(2);
@@ -27,7 +27,7 @@ fn report(port: u8) -> Vec<u8> {
     frame.payload([&[0x16, 0, 0, 0], &group[..]].concat()).build()
 }
 
-/// Sends reports into a port.
+/// Sends IGMP reports into a port.
 fn send(switch: &mut Switch, port: u8, count: usize) {
     for _report in 0..count {
         assert!(switch.send(0, port.into(), &report(port)));
@@ -35,7 +35,7 @@ fn send(switch: &mut Switch, port: u8, count: usize) {
     }
 }
 
-/// Returns how many messages have reached the control plane, by port.
+/// Returns the number of IGMP messages that reached the control plane, by port.
 fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
     let mut counts = BTreeMap::new();
     while let Some(packet) = switch.controls[0].packet_ins.pop() {

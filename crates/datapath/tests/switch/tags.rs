@@ -1,4 +1,4 @@
-//! Changes of the tags of a chain, with every engine.
+//! Tests changes of the tags of a chain, with every engine.
 
 use shunt_datapath::{
     ThreadConfig,
@@ -16,7 +16,7 @@ use shunt_pipeline::{GroupCommand, Modification, text::parse_group_mod};
 
 use crate::harness::{ENGINES, Engine, Switch, added};
 
-/// A switch with these rules and an LTM entry for each table.
+/// Returns a switch with these rules, and with one LTM entry for each table.
 fn switch(engine: Engine, rules: &[&str]) -> Switch {
     let wildcard = Wildcard::Gigaflow(Config {
         capacity: Capacity { stages_count: 4, stage_entries_max: 100 },
@@ -26,7 +26,7 @@ fn switch(engine: Engine, rules: &[&str]) -> Switch {
         tag_bits: 16,
         seed: 0,
     });
-    // Every packet walks the stages.
+    // The exact-match cache gets no entries, so every packet is looked up in the stages.
     let exact = ExactConfig { insert_inverse: 0, ..ExactConfig::default() };
     let caches = CacheConfig { wildcard, exact, ..CacheConfig::default() };
     let config = ThreadConfig { caches, ..ThreadConfig::default() };
@@ -43,7 +43,7 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
 }
 
 /// Returns the output ports of a packet.
-/// Each has the last byte of the packet's source address.
+/// Each port has the last byte of the packet's Ethernet source there.
 fn run(switch: &mut Switch, source: u8, target: u8) -> Vec<(u32, u8)> {
     assert!(switch.send(0, 1, &frame(source, target)));
     switch.settle();
@@ -59,7 +59,7 @@ fn group(command: GroupCommand, bucket: &str) -> Modification {
     parse_group_mod(command, &text, &NoPortNames).unwrap().into()
 }
 
-/// Sources 1 and 2 differ in a register that nothing reads.
+/// Rules by which sources 1 and 2 differ in a register that no rule reads.
 const IDLE_REGISTER: [&str; 4] = [
     "ip,nw_src=10.0.0.1,actions=load:1->NXM_NX_REG5[],goto_table:1",
     "ip,nw_src=10.0.0.2,actions=load:2->NXM_NX_REG5[],goto_table:1",
@@ -67,12 +67,12 @@ const IDLE_REGISTER: [&str; 4] = [
     "table=1,ip,nw_dst=10.0.0.2,actions=output:3",
 ];
 
-/// Sends packets that leave four LTM entries with one shared tag.
+/// Sends packets that create four LTM entries with one shared tag.
 /// Then adds a rule that reads the register.
 ///
 /// No earlier packet consulted the register. The update evicts every entry with the tag, as input
-/// or as output. Afterwards packets from the two sources to destination 9 are forwarded by their
-/// own register.
+/// or as output. Afterwards, packets from the two sources to destination 9 are forwarded by their
+/// register.
 fn check(
     prepare: impl Fn(&mut Switch),
     grow: impl Fn(&mut Switch),
@@ -91,16 +91,16 @@ fn check(
         assert_eq!(crossed(&mut switch), [[(2, 0)], [(3, 0)]]);
         assert_eq!(counted(&switch), [0, 4, 2], "the tag of the bridge, and that of table 1");
         grow(&mut switch);
-        // The iterative engine, the first in the list, keeps entries with an unchanged result,
-        // whatever bits were consulted: the entries after the tag, to which no entry leads any
-        // more.
+        // The iterative engine, first in the list, keeps entries with an unchanged result, even if
+        // they now consult other bits. So it keeps the two entries after the tag, although no entry
+        // leads to them now.
         let is_left = place == 0;
         assert_eq!(counted(&switch), if is_left { [2, 2, 1] } else { [4, 0, 0] });
         for _ in 0..2 {
             assert_eq!([run(&mut switch, 1, 9), run(&mut switch, 2, 9)], *expected);
         }
         assert_eq!(crossed(&mut switch), [[(2, 0)], [(3, 0)]]);
-        // The bits are in the tags now: there is one tag for each value.
+        // The tags now depend on the register: there is one tag for each value.
         assert_eq!(counted(&switch)[2], 3 + u64::from(is_left));
     }
 }

@@ -1,4 +1,4 @@
-//! Hits that are compared with the tables: a wrong entry is found and evicted.
+//! Tests verification, which compares hits with the tables and evicts wrong entries.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ fn all(actions: Vec<Action>) -> FlowMod {
     rule(1, Match::any(), actions)
 }
 
-/// Sends packets of one flow in one burst; returns how many left by ports 2 and 3.
+/// Sends packets of one flow in a burst; returns the numbers sent on ports 2 and 3.
 fn send(switch: &mut Switch, packets: usize) -> (usize, usize) {
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1, 2).build();
     for _ in 0..packets {
@@ -37,7 +37,7 @@ fn a_wrong_entry_is_detected_evicted_and_reported() {
     for insert_inverse in [0, 1] {
         let mut switch = blind(config(1, insert_inverse));
         switch.apply(&[all(vec![output(2)])]);
-        // The second burst is the first that an exact-match cache can answer.
+        // The exact-match cache can decide packets from the second burst on.
         assert_eq!((send(&mut switch, 3), send(&mut switch, 3)), ((3, 0), (3, 0)));
         let right = switch.counters(0).verified.get();
         assert!(right > 0 && switch.counters(0).differences.get() == 0);

@@ -1,4 +1,5 @@
-//! Versions: adopted between batches, acknowledged, and no stale hit afterwards.
+//! Tests that threads adopt versions between bursts, acknowledge them, and have no stale hits
+//! afterwards.
 
 use shunt_datapath::ThreadConfig;
 use shunt_flow::{Match, testing::packet::PacketBuilder};
@@ -61,7 +62,7 @@ fn the_engine_tracks_no_entries_of_an_ended_thread() {
     }
     switch.settle();
     assert_eq!(switch.coordinator.watched(), 2);
-    // One report is still in transit when its thread ends.
+    // One report is still in the ring when its thread ends.
     assert!(switch.send(1, 2, &frame()));
     switch.run_iteration(1);
     drop(switch.threads.pop());
@@ -91,7 +92,7 @@ fn a_packet_uses_the_version_of_its_thread() {
 
     let mods = [rule(2, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
-    // The version is published, but no thread has adopted it: the behaviour is unchanged.
+    // The version is published, but no thread has adopted it, so forwarding is unchanged.
     send(&mut switch);
     switch.run_iteration(0);
     switch.run_iteration(1);
@@ -160,7 +161,7 @@ fn an_update_keeps_unaffected_entries() {
     switch.apply(&[rule(9, Match::any(), vec![output(2)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
-    // The priority of the new rule is lower than that of the rule that decided.
+    // The new rule has a lower priority than the rule that decided the packets.
     switch.apply(&[rule(1, Match::any(), vec![output(3)])]);
     assert!(switch.send(0, 1, &frame()));
     switch.settle();
@@ -178,7 +179,8 @@ fn an_unread_install_is_evicted_by_the_next_version() {
     assert!(switch.send(0, 1, &frame()));
     switch.run_iteration(0);
     assert_eq!(switch.counters(0).entries.get(), 1);
-    // The coordinator computes before it has taken the install report (this test breaks rule 6).
+    // The coordinator computes evictions before it takes the install report: this test breaks rule
+    // 6.
     let mods = [rule(10, Match::any(), vec![output(3)])];
     let change = switch.pipeline.apply(BRIDGE, &mods, switch.now).unwrap();
     switch.coordinator.apply(change.version, &change.deltas);

@@ -1,4 +1,4 @@
-//! Packets that miss: bounded, in order, and fair between ports.
+//! Tests upcall queues: bounded, in order, and fair between ports.
 
 use std::sync::mpsc;
 
@@ -8,13 +8,13 @@ use shunt_pipeline::{Action, DatapathPort, FlowMod, FlowModCommand, Subfield, te
 
 use crate::harness::{Switch, output, rule};
 
-/// Returns a packet of one of many flows.
+/// Returns a frame of flow `number`.
 pub(crate) fn flow(number: u16) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(number, 53).build()
 }
 
-/// Returns a rule that sends everything to `port`.
-/// It matches the flow, so each flow has an entry.
+/// Returns a rule that sends all packets to `port`.
+/// Its match gives each flow its own entry.
 pub(crate) fn per_flow(priority: u16, port: u32) -> FlowMod {
     let source = Subfield::whole(FieldId::UdpSrc);
     let target = Subfield::new(FieldId::Reg0, 0, 16).unwrap();
@@ -58,7 +58,8 @@ fn a_packet_queued_behind_a_miss_counts_one_hit() {
         (own.received.get(), hits.iter().sum::<u64>() + own.upcalls.get())
     };
     assert_eq!(send(&[0]), (1, 1));
-    // The first packet misses. As some rule may learn, later packets are looked up again.
+    // The first packet misses. Because a rule may learn, later packets wait and are looked up
+    // again.
     assert_eq!(send(&[1, 0, 0, 1]), (5, 5));
     assert_eq!(send(&[0, 1, 2, 0]), (9, 9));
 }

@@ -1,4 +1,4 @@
-//! A predictor that is as wrong as it can be, for the invariants.
+//! A predictor with the worst forecasts, for tests of the invariants.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,24 +7,24 @@ use shunt_foresight::{
     Confidence, FlowEvent, Forecast, ForecastSource, Foresight, GovernorConfig, Predictor,
 };
 
-/// Forecasts the last flows again and again, and flows beside them that never come.
+/// Forecasts recent flows again and again, and similar flows that never arrive.
 ///
-/// The entries of the former are often stale, and those of the latter fill the cache.
+/// Entries of recent flows are often stale, and entries of similar flows fill the cache.
 #[derive(Debug, Default)]
 pub(crate) struct WorstCase {
     recent: VecDeque<FlowKey>,
-    /// Number of forecasts so far.
+    /// Number of forecasts made so far.
     made: u64,
     next: Duration,
 }
 
 const RECENT_MAX: usize = 8;
 
-/// Time between two volleys: the duration of a few iterations.
+/// Time between two rounds of forecasts: the duration of a few iterations.
 const INTERVAL: Duration = Duration::from_micros(30);
 
 impl WorstCase {
-    /// Returns this predictor without a governor that ends it.
+    /// Returns this predictor with a governor that never disables it.
     pub(crate) fn unlimited() -> Foresight {
         let many = 1 << 40;
         let config = GovernorConfig {

@@ -33,7 +33,7 @@ pub struct SignatureCache {
     random: u64,
 }
 
-/// The flows of one processor cache line: the flow of a position has one element of each array.
+/// The flows of one CPU cache line: each flow has one element of each array.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Bucket {
