@@ -15,7 +15,7 @@ mod shim {
         process::Command,
     };
 
-    /// The oldest release that the shim supports.
+    /// The oldest release of DPDK that the shim supports.
     const OLDEST: &str = "22.11";
 
     pub(super) fn compile() {
@@ -35,7 +35,7 @@ mod shim {
         watch(&library.include_paths);
         let mut build = cc::Build::new();
         build.file("c/shim.c").opt_level(3).extra_warnings(true);
-        // The headers of DPDK do not compile without warnings.
+        // As system headers, the headers of DPDK cause no warnings.
         for path in &library.include_paths {
             build.flag("-isystem").flag(path);
         }
@@ -45,10 +45,10 @@ mod shim {
         build.compile("shunt_dpdk");
     }
 
-    /// Compiles the shim again when another libdpdk is installed.
+    /// Makes Cargo compile the shim again when another libdpdk is installed.
     ///
-    /// A package keeps the old times of its files, but the folders that get them are new. So the folders of
-    /// headers are watched, not single headers.
+    /// Files of a package keep their old time stamps, but folders get new time stamps when files
+    /// are installed. So the build watches the folders of headers, not single headers.
     fn watch(include_paths: &[PathBuf]) {
         let is_own = |path: &&PathBuf| {
             ["rte_ethdev.h", "rte_build_config.h"].iter().any(|header| path.join(header).exists())
@@ -62,9 +62,9 @@ mod shim {
         }
     }
 
-    /// Returns the flags that libdpdk wants.
+    /// Returns the compiler flags that libdpdk requires.
     ///
-    /// They are its configuration, and the instruction set of its headers.
+    /// The flags contain the configuration of DPDK, and the instruction set of its headers.
     fn other_flags() -> Vec<String> {
         let program = env::var("PKG_CONFIG").unwrap_or_else(|_| "pkg-config".to_owned());
         let printed = Command::new(program).args(["--cflags-only-other", "libdpdk"]).output();

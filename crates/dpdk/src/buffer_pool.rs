@@ -1,9 +1,9 @@
-//! Pools of packet buffers: created for a device, and used again by later ones.
+//! Pools of packet buffers: created for a device, and used again by later devices.
 //!
-//! A driver may keep a buffer, or pass it to another device. So nobody knows when the last buffer of a pool
-//! is back, and no pool is ever freed: no buffer becomes invalid while somebody has it. A pool that is not in
-//! use is kept for the next device that needs the same, once nearly all its buffers are back. Without memory
-//! for another pool, fewer are enough: one for each slot of the device.
+//! A driver may keep a buffer, or pass it to another device. So no one knows when the last buffer
+//! of a pool has returned. This crate never frees a pool, so buffers stay valid. The next device of
+//! the same shape takes an idle pool, once nearly all its buffers have returned. Without memory for
+//! another pool, one buffer for each slot of the device is enough.
 
 use std::{
     ffi::CString,
@@ -15,28 +15,29 @@ use tracing::warn;
 
 use crate::shim::{CACHE, DpdkErrno, MbufPool, Started};
 
-/// The pools that no device has.
+/// The pools that no device uses.
 static IDLE: Mutex<Vec<(PoolShape, MbufPool)>> = Mutex::new(Vec::new());
 
 /// Number and size of the buffers of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PoolShape {
-    /// Number of buffers.
+    /// Number of buffers of the pool.
     pub(crate) count: u32,
-    /// Number of these that the queues may have at a time.
+    /// Number of buffers that the queues of the device may occupy at a time.
     pub(crate) slots: u32,
-    /// Longest frame in one buffer, in bytes.
+    /// Length in bytes of the longest frame that fits one buffer.
     pub(crate) room: u16,
     /// NUMA node; -1: any.
     pub(crate) node: i32,
 }
 
 impl PoolShape {
-    /// Returns the shape for a device.
+    /// Returns the shape of a pool for a device.
     ///
-    /// Every slot of every queue, and the cache of every thread, may have a buffer.
+    /// Every slot of every queue, and every place in the cache of every thread, may occupy a
+    /// buffer.
     pub(crate) fn of(slots: u32, threads: u16, frame_max: u32, node: i32) -> Self {
-        // A cache has at most half as many buffers again as its nominal number.
+        // The cache of a thread may exceed its nominal size by half.
         let cached = u32::from(threads).saturating_add(1).saturating_mul(CACHE * 2);
         let room = u16::try_from(frame_max).unwrap_or(ROOM_MAX);
         let room = room.clamp(ROOM_MIN, ROOM_MAX).next_multiple_of(64);
@@ -44,14 +45,14 @@ impl PoolShape {
     }
 }
 
-/// Smallest room: drivers expect it.
+/// Smallest room of a buffer, which drivers expect.
 const ROOM_MIN: u16 = 2048;
-/// Largest room: longer frames take several buffers.
+/// Largest room of a buffer; longer frames take several buffers.
 const ROOM_MAX: u16 = 16_384;
-/// A pool that misses at most one buffer in this number is used again.
+/// A device takes an idle pool if at most one buffer in this number is missing.
 const MISSING_ONE_IN: u32 = 8;
 
-/// A pool of a device; used again when dropped.
+/// A pool that a device uses; becomes idle when dropped.
 #[derive(Debug)]
 pub(crate) struct PoolLease {
     shape: PoolShape,
@@ -59,10 +60,11 @@ pub(crate) struct PoolLease {
 }
 
 impl PoolLease {
-    /// Takes a pool that is not in use, or creates one.
+    /// Takes an idle pool, or creates a pool.
     ///
-    /// A pool that misses many buffers is only taken if there is no memory for another, and if it has a
-    /// buffer for each slot. A device would not start with fewer, or would receive nothing.
+    /// An idle pool that misses many buffers is only taken without memory for another pool, and if
+    /// it has a buffer for each slot. With fewer buffers, a device would not start, or would
+    /// receive nothing.
     pub(crate) fn take(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
         let nearly_all = shape.count - shape.count / MISSING_ONE_IN;
         let Some((lease, free)) = Self::take_fullest(shape) else {
@@ -95,9 +97,9 @@ impl PoolLease {
         }
     }
 
-    /// Takes the pool with most free buffers that is not in use.
+    /// Takes the idle pool with most free buffers, and returns their number.
     ///
-    /// Also returns the number of its free buffers.
+    /// `None` without an idle pool of this shape.
     fn take_fullest(shape: PoolShape) -> Option<(Self, u32)> {
         let mut idle = IDLE.lock();
         let own = idle.iter().enumerate().filter(|(_, (found, _))| *found == shape);

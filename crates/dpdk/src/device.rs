@@ -1,4 +1,4 @@
-//! A device of DPDK: attached by its devargs, started with queues, closed when its last queue is dropped.
+//! A device of DPDK: attached by devargs, started with queues, closed with its last queue.
 
 use std::{ffi::CString, sync::Arc};
 
@@ -16,18 +16,18 @@ use crate::{
     shim::{DpdkErrno, PortSettings, RawCounters, RawLimits, RawPort, StartStep, StartedPort},
 };
 
-/// Slots of a receive queue, unless the device has fewer.
+/// Number of slots of a receive queue, unless the device has fewer.
 const RX_SLOTS: u16 = 1024;
-/// Slots of a transmit queue, unless the device has fewer.
+/// Number of slots of a transmit queue, unless the device has fewer.
 const TX_SLOTS: u16 = 1024;
-/// Bytes of a frame beside its MTU: the Ethernet header and two VLAN tags.
+/// Bytes of a frame beyond the MTU: the Ethernet header and two VLAN tags.
 const FRAME_OVERHEAD: u32 = 14 + 8;
-/// Bytes of the check sequence, which some cards write to the buffer.
+/// Bytes of the frame check sequence, which some cards write to the buffer.
 const CHECK_SEQUENCE: u32 = 4;
 
-/// Requests that change the set of devices, of which DPDK handles one at a time.
+/// The lock for requests that change the set of devices: DPDK handles one at once.
 ///
-/// The lock also keeps the errors in the log of one request apart from those of another.
+/// The lock also separates the logged errors of different requests.
 static CONTROL: Mutex<()> = Mutex::new(());
 
 /// A device of DPDK.
@@ -45,57 +45,57 @@ enum DeviceState {
     Attached(RawPort),
     Started {
         port: Arc<RawPort>,
-        /// Used again when the device is closed.
+        /// The buffer pool, which becomes idle when the device is closed.
         _buffers: PoolLease,
     },
     /// The device did not start, and is closed.
     Failed,
 }
 
-/// The abilities of a device.
+/// The limits and the offloads of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Largest number of receive queues.
+    /// Maximum number of receive queues.
     pub rx_queues: u16,
-    /// Largest number of transmit queues.
+    /// Maximum number of transmit queues.
     pub tx_queues: u16,
-    /// NUMA node of the device; -1: any.
+    /// NUMA node of the device; -1 for any node.
     node: i32,
     /// Smallest MTU, in bytes.
     pub mtu_min: u16,
     /// Largest MTU, in bytes.
     pub mtu_max: u16,
-    /// Set if the device completes checksums of TCP.
+    /// True if the device can complete TCP checksums.
     pub tcp_checksum: bool,
-    /// Set if the device completes checksums of UDP.
+    /// True if the device can complete UDP checksums.
     pub udp_checksum: bool,
-    /// Set if the device makes segments of TCP.
+    /// True if the device can segment TCP packets.
     pub tcp_segments: bool,
-    /// Set if frames that are sent to a queue are received from the same queue.
+    /// True if each queue returns the frames that are sent to it, as a ring does.
     is_ring: bool,
-    /// Set if the errors of the device are frames that it did not take.
+    /// True if the device counts a frame that it refuses as an error.
     errors_are_refusals: bool,
 }
 
-/// Settings of a device.
+/// The settings with which a device starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceSettings {
     /// Number of receive queues.
     ///
-    /// `None`: one for each thread, if the device has as many.
+    /// `None`: one queue for each thread, as far as the device has queues.
     pub rx_queues: Option<u16>,
     /// Number of threads that send.
     ///
-    /// Each has a transmit queue, if the device has as many.
+    /// Each thread has its own transmit queue, as far as the device has queues.
     pub threads: u16,
-    /// The MTU to set, in bytes; `None`: the one that the device has.
+    /// The MTU to set, in bytes; `None` keeps the MTU of the device.
     pub mtu: Option<u16>,
 }
 
 /// The queues of a device.
 #[derive(Debug)]
 pub struct DpdkQueues {
-    /// The receive queues; none for a device that receives nothing.
+    /// The receive queues; empty for a device that receives nothing.
     pub receivers: Vec<DpdkReceiver>,
     /// The transmit queues: at least one, and at most one for each thread.
     pub senders: Vec<DpdkSender>,
@@ -104,20 +104,21 @@ pub struct DpdkQueues {
 /// Counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
-    /// Frames that arrived and were not received.
+    /// Number of frames that arrived and were not received.
     pub rx_dropped: u64,
-    /// Frames that the device took and did not send.
+    /// Number of frames that the device took and did not send.
     pub tx_dropped: u64,
 }
 
-/// The counters of a device that its driver returned last.
+/// The last counters that the driver of a device returned.
 #[derive(Debug, Default)]
 struct LastCounters(Mutex<DeviceCounters>);
 
 impl LastCounters {
-    /// Returns the newest counters.
+    /// Stores new counters, and returns the newest known counters.
     ///
-    /// A driver that returns none, as after the removal of its card, must not set them back.
+    /// A driver may return no counters, for example after the removal of a card: the last counters
+    /// then stay.
     fn update(&self, counters: Option<DeviceCounters>) -> DeviceCounters {
         let mut last = self.0.lock();
         *last = counters.unwrap_or(*last);
@@ -130,7 +131,7 @@ impl DpdkDevice {
     ///
     /// # Errors
     ///
-    /// If the devargs are wrong, if no driver takes the device, or if a port has it.
+    /// If the devargs are wrong, if no driver takes the device, or if another port uses the device.
     pub fn attach(eal: Eal, devargs: &str) -> Result<Self, DpdkError> {
         let name = device_name(devargs).to_owned();
         let wrong = || DpdkError::Devargs { devargs: devargs.to_owned() };
@@ -164,7 +165,7 @@ impl DpdkDevice {
         &self.name
     }
 
-    /// Returns what the device can do.
+    /// Returns the limits and the offloads of the device.
     #[must_use]
     pub const fn limits(&self) -> DeviceLimits {
         self.limits
@@ -174,7 +175,7 @@ impl DpdkDevice {
     ///
     /// # Errors
     ///
-    /// If the device refuses the settings, which closes it, and after the first call.
+    /// If the device refuses the settings, which closes the device, or if it was started before.
     pub fn start(&mut self, settings: DeviceSettings) -> Result<DpdkQueues, DpdkError> {
         let device = || self.name.clone();
         let limits = self.limits;
@@ -194,7 +195,8 @@ impl DpdkDevice {
         }
         let mut tx_queues = settings.threads.min(limits.tx_queues);
         if limits.is_ring {
-            // Nothing receives the frames of a further queue.
+            // A ring returns frames on the same queue, so more transmit than receive queues would
+            // lose frames.
             tx_queues = tx_queues.min(rx_queues.max(1));
         }
         let slots =
@@ -263,7 +265,7 @@ impl DpdkDevice {
         self.port().is_some_and(RawPort::link_is_up)
     }
 
-    /// Returns whether the hardware is gone.
+    /// Returns whether the hardware of the device was removed.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.port().is_none_or(RawPort::is_removed)
@@ -281,15 +283,15 @@ impl DpdkDevice {
         self.port().and_then(|port| port.mtu().ok()).unwrap_or(1500)
     }
 
-    /// Returns the length of the longest frame, without the check sequence.
+    /// Returns the length of the longest frame, without the frame check sequence.
     #[must_use]
     pub fn frame_max(&self) -> usize {
         (u32::from(self.mtu()) + FRAME_OVERHEAD) as usize
     }
 
-    /// Returns the counters of the driver that are not 0, by their names.
+    /// Returns the counters of the driver that are not 0, with their names.
     ///
-    /// DPDK calls them extended statistics. Empty if the driver returns none.
+    /// DPDK calls these counters extended statistics. Empty if the driver returns none.
     #[must_use]
     pub fn driver_counters(&self) -> Vec<(String, u64)> {
         self.port().and_then(|port| port.statistics().ok()).unwrap_or_default()
@@ -301,7 +303,7 @@ impl DpdkDevice {
         let read = self.port().and_then(|port| port.counters().ok());
         self.counters.update(read.map(|RawCounters { rx_dropped, tx_dropped }| DeviceCounters {
             rx_dropped,
-            // The sender has counted the frames that came back to it.
+            // The sender has already counted the refused frames.
             tx_dropped: if self.limits.errors_are_refusals { 0 } else { tx_dropped },
         }))
     }
@@ -324,17 +326,17 @@ impl DeviceLimits {
     }
 }
 
-/// Returns whether a name can be that of a device.
+/// Returns whether a name can be the name of a device.
 ///
-/// The arguments of DPDK's own syntax, `bus=pci,addr=..`, would have one name for all cards.
+/// Devargs like `bus=pci,addr=..`, in DPDK's own syntax, would give all cards one name.
 fn has_device(name: &str) -> bool {
     !name.is_empty() && !name.contains(|c: char| c == '=' || c.is_whitespace() || c.is_control())
 }
 
 /// Returns whether devargs pass arguments to the driver `net_ring`.
 ///
-/// `internal` is an address of memory that the driver reads. With `nodeaction` two devices share a ring, which
-/// the driver frees with the first of them.
+/// The argument `internal` is an address of memory that the driver reads. With the argument
+/// `nodeaction`, two devices share a ring, which the driver frees when the first of them closes.
 fn is_ring_with_arguments(devargs: &str) -> bool {
     let name = device_name(devargs);
     devargs.contains(',') && ["net_ring", "eth_ring"].iter().any(|own| name.starts_with(own))
@@ -342,7 +344,7 @@ fn is_ring_with_arguments(devargs: &str) -> bool {
 
 /// Returns the warning for a device that refuses promiscuous mode.
 ///
-/// Virtual devices that select no frames by address do not have this mode.
+/// `None` for virtual devices that lack this mode because they never filter frames by address.
 fn filter_warning(name: &str, DpdkErrno(errno): DpdkErrno) -> Option<String> {
     let is_card = name.contains(':');
     let reason = std::io::Error::from_raw_os_error(errno.abs());
@@ -374,7 +376,7 @@ fn refused_device(
     }
 }
 
-/// Returns how to get a driver for a device.
+/// Returns the text that tells how to get a driver for a device.
 fn advice(name: &str) -> String {
     if name.contains(':') {
         return format!(

@@ -1,8 +1,8 @@
-//! DPDK in this process: started once, with memory and without devices.
+//! Starts DPDK in this process, once, with memory and without devices.
 //!
 //! The Environment Abstraction Layer (EAL) reserves the memory and loads the drivers. It probes no
-//! device: ports name the devices that they take. A failed start cannot be repeated in a process, so the
-//! kind of memory is chosen before.
+//! device: each port attaches the device that it uses. A process cannot repeat a failed start, so
+//! this module chooses the kind of memory before the start.
 //!
 //! Source: DPDK Programmer's Guide, "Environment Abstraction Layer"; "EAL parameters" of the Linux guide.
 
@@ -23,10 +23,10 @@ use crate::{
     shim::{self, DpdkErrno, Started},
 };
 
-/// The result of the start of DPDK, once there is one.
+/// The result of the start of DPDK; `None` before the start.
 static STARTED: Mutex<Option<Result<Started, DpdkError>>> = Mutex::new(None);
 
-/// DPDK in this process, which has started.
+/// Access to DPDK, which has started in this process.
 #[derive(Clone, Copy, Debug)]
 pub struct Eal(pub(crate) Started);
 
@@ -43,7 +43,8 @@ impl Eal {
     ///
     /// # Errors
     ///
-    /// If DPDK does not start. Huge pages that are missing can be added; any other error is final.
+    /// If DPDK does not start. After an error about missing huge pages, another start is possible;
+    /// any other error is final.
     pub fn start(options: &EalOptions) -> Result<Self, DpdkError> {
         let mut started = STARTED.lock();
         if let Some(result) = &*started {
@@ -57,16 +58,16 @@ impl Eal {
         started.insert(result).clone().map(Self)
     }
 
-    /// Returns DPDK if it has started.
+    /// Returns access to DPDK if it has started.
     #[must_use]
     pub fn find() -> Option<Self> {
         STARTED.lock().as_ref().and_then(|result| result.as_ref().ok()).copied().map(Self)
     }
 }
 
-/// Starts DPDK on a thread of its own.
+/// Starts DPDK on a separate thread.
 ///
-/// DPDK binds the thread to CPUs, and its threads inherit them.
+/// DPDK binds this thread to CPUs, and the threads that it creates inherit the CPUs.
 fn init(arguments: &[String]) -> Result<Started, DpdkError> {
     let mut strings = vec![c"shuntd".to_owned()];
     for argument in arguments {
@@ -84,16 +85,16 @@ fn init(arguments: &[String]) -> Result<Started, DpdkError> {
     }
 }
 
-/// Returns the arguments of the EAL.
+/// Returns the command-line arguments of the EAL.
 fn arguments(options: &EalOptions, sizes: &[HugePageSize]) -> Result<Vec<String>, DpdkError> {
     let own = &options.extra_args;
     let mut arguments = vec!["--no-telemetry".to_owned()];
     if !has_any(own, &["--lcores", "-l", "-c", "--lcore"]) {
-        // One nominal thread, which may run on each CPU of the daemon. Nothing runs on it.
+        // DPDK needs one nominal thread, which runs nothing. It may run on each CPU of the daemon.
         arguments.push(format!("--lcores=0@({})", own_cpus()));
     }
     if !has_any(own, &["-a", "-b", "--allow", "--block", "--no-pci"]) {
-        // With a list of allowed cards, the scan of the PCI bus takes no other card. There is none at
+        // With a list of allowed cards, the scan of the PCI bus takes no other card. No card has
         // this address.
         let has_pci = Path::new("/sys/bus/pci/devices").exists();
         arguments.extend(match has_pci {
@@ -109,18 +110,18 @@ fn arguments(options: &EalOptions, sizes: &[HugePageSize]) -> Result<Vec<String>
     Ok(arguments)
 }
 
-/// Returns whether arguments have one of these names.
+/// Returns whether any of the arguments has one of these names.
 fn has_any(arguments: &[String], names: &[&str]) -> bool {
     arguments.iter().any(|given| {
         let name = given.split_once('=').map_or(given.as_str(), |(name, _)| name);
-        // A short option may have its value in the same word: `-l0,1`.
+        // A short option may have its value in the same word, such as `-l0,1`.
         names.iter().any(|own| name == *own || (own.len() == 2 && given.starts_with(own)))
     })
 }
 
 /// Returns the arguments that choose the kind of memory.
 ///
-/// DPDK leaves no files with them, except with an own `--legacy-mem`.
+/// With these arguments DPDK leaves no files behind, unless the configuration adds `--legacy-mem`.
 fn memory_kind(
     options: &EalOptions,
     sizes: &[HugePageSize],
@@ -130,7 +131,8 @@ fn memory_kind(
     if has_any(own, &["--no-huge"]) {
         return Ok(&["--no-shconf"]);
     }
-    // The amounts for NUMA nodes may differ from `memory_mib`.
+    // The operator's amounts for NUMA nodes may differ from `memory_mib`, which is then not
+    // checked.
     let has_nodes = has_any(own, &["--socket-mem"]);
     if has_any(own, &["--in-memory", "--legacy-mem"]) {
         if options.huge_pages == HugePages::Required && !has_nodes {
@@ -145,7 +147,7 @@ fn memory_kind(
     }
 }
 
-/// Refuses arguments for memory that contradict another option.
+/// Refuses memory arguments of the operator that contradict other options.
 ///
 /// DPDK would ignore the option, or fail to start, which is final.
 fn refuse_contradictions(own: &[String], huge_pages: HugePages) -> Result<(), DpdkError> {
@@ -170,10 +172,10 @@ fn refuse_contradictions(own: &[String], huge_pages: HugePages) -> Result<(), Dp
     Ok(())
 }
 
-/// Returns whether the memory is of huge pages.
+/// Returns whether DPDK uses huge pages.
 fn uses_huge_pages(options: &EalOptions, sizes: &[HugePageSize]) -> Result<bool, DpdkError> {
     let wanted_mib = options.memory_mib;
-    // DPDK takes pages of one size if they suffice.
+    // DPDK prefers pages of a single size, so one size must suffice.
     let free_mib = sizes.iter().map(HugePageSize::free_mib).max().unwrap_or(0);
     let is_enough = free_mib >= u64::from(wanted_mib);
     match options.huge_pages {
@@ -196,7 +198,7 @@ fn uses_huge_pages(options: &EalOptions, sizes: &[HugePageSize]) -> Result<bool,
     }
 }
 
-/// Returns the number of pages of 2 MiB that the system needs, with those in use.
+/// Returns the number of 2 MiB pages to reserve, including pages in use.
 fn pages_to_reserve(wanted_mib: u32, sizes: &[HugePageSize]) -> u64 {
     let small = sizes.iter().find(|size| size.page_kib == 2048);
     let used = small.map_or(0, |size| size.total.saturating_sub(size.free));
@@ -250,9 +252,9 @@ mod tests {
         assert_eq!(own, "--no-telemetry -m 256 -l0 --in-memory --allow=0000:01:00.0");
     }
 
-    /// DPDK leaves files only with `--legacy-mem`.
+    /// With `--legacy-mem`, DPDK leaves files behind.
     ///
-    /// It gets neither `--in-memory` nor `--no-shconf` then.
+    /// It must then get neither `--in-memory` nor `--no-shconf`.
     #[test]
     fn own_arguments_for_memory_agree_with_huge_pages() {
         use HugePages::{Auto, Off, Required};
@@ -280,7 +282,7 @@ mod tests {
         }
     }
 
-    /// A start without memory would be final, so the free pages are counted before.
+    /// A start that fails without memory is final, so free pages are counted before.
     #[test]
     fn own_arguments_keep_the_check_of_required_pages() {
         for argument in ["--in-memory", "--legacy-mem"] {

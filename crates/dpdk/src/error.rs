@@ -1,26 +1,26 @@
-//! Reasons why DPDK or a device does not work.
+//! Errors of DPDK and of its devices.
 
-/// Reason why DPDK or a device does not work.
+/// The reason why DPDK or a device does not work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DpdkError {
-    /// The build has no DPDK.
+    /// The daemon was built without DPDK.
     #[error(
         "this shuntd was built without DPDK: run `cargo build --release --package shuntd \
          --features dpdk`"
     )]
     NotBuilt,
-    /// The operator must reserve huge pages.
+    /// Too few huge pages are free: the operator must reserve more.
     #[error(
         "DPDK needs {wanted_mib} MiB of huge pages, and {free_mib} MiB are free: run \
          `sysctl -w vm.nr_hugepages={pages}`, or set `huge_pages = \"off\"` in [dpdk]"
     )]
     HugePages {
-        /// `memory_mib` of the options.
+        /// The option `memory_mib`.
         wanted_mib: u32,
-        /// Memory of the free huge pages.
+        /// Size of all free huge pages, in MiB.
         free_mib: u64,
-        /// The number of pages of 2 MiB that the system must have.
+        /// The number of 2 MiB pages that the operator must reserve.
         pages: u64,
     },
     /// `extra_args` contradict the other options.
@@ -28,9 +28,9 @@ pub enum DpdkError {
         "extra_args of [dpdk] have `{argument}`, which {conflict}: remove it, or set {remedy} instead"
     )]
     ExtraArgument {
-        /// The argument.
+        /// The argument in `extra_args`.
         argument: &'static str,
-        /// The reason why it cannot be used.
+        /// The reason why the argument is refused.
         conflict: &'static str,
         /// The option to set.
         remedy: &'static str,
@@ -38,12 +38,12 @@ pub enum DpdkError {
     /// An argument cannot be passed to DPDK.
     #[error("{argument:?} is not an argument of DPDK: it has a NUL byte")]
     Argument {
-        /// The argument.
+        /// The argument that contains a NUL byte.
         argument: String,
     },
     /// DPDK refused to start.
     ///
-    /// It can start only once in a process.
+    /// DPDK can start only once in a process.
     #[error("DPDK does not start: {reason}; correct this, and restart the daemon")]
     Start {
         /// The error of DPDK, with the errors of its log.
@@ -58,7 +58,7 @@ pub enum DpdkError {
         /// The devargs.
         devargs: String,
     },
-    /// A ring is to share its memory.
+    /// The devargs of a ring make it share memory.
     #[error(
         "devargs {devargs:?} are refused, because `net_ring` frees the memory that its arguments share: use \
          the driver with a number alone, such as net_ring0"

@@ -1,4 +1,4 @@
-//! The huge pages of the system.
+//! Reads the numbers of huge pages of the system.
 //!
 //! Source: Linux, `Documentation/admin-guide/mm/hugetlbpage.rst`.
 
@@ -7,23 +7,23 @@ use std::{fs, path::Path};
 /// The huge pages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePageSize {
-    /// Bytes of a page, in KiB.
+    /// Size of a page, in KiB.
     pub page_kib: u64,
     /// Number of pages that the system has reserved.
     pub total: u64,
-    /// Number of these that nobody uses.
+    /// Number of reserved pages that are not in use.
     pub free: u64,
 }
 
 impl HugePageSize {
-    /// Returns the memory of the free pages, in MiB.
+    /// Returns the size of all free pages, in MiB.
     #[must_use]
     pub const fn free_mib(&self) -> u64 {
         self.free.saturating_mul(self.page_kib) / 1024
     }
 }
 
-/// Returns the sizes of huge pages that the system knows, smallest first.
+/// Returns the huge pages of each size that the kernel supports, smallest first.
 #[must_use]
 pub fn huge_page_sizes() -> Vec<HugePageSize> {
     sizes_in(Path::new("/sys/kernel/mm/hugepages"))

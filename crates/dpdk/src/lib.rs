@@ -1,12 +1,12 @@
-//! DPDK ports: a small C shim over libdpdk, and a safe interface to it.
+//! DPDK for ports: a small C shim over libdpdk, and a safe interface to the shim.
 //!
-//! [DPDK](https://doc.dpdk.org) drives network cards from user space. This crate starts it once in a process
-//! (`Eal`), attaches devices by their devargs (`DpdkDevice`), and receives and sends bursts of frames
-//! (`DpdkReceiver`, `DpdkSender`). Frames are copied between the buffers of DPDK and those of the caller, so no
-//! pointer to a buffer of DPDK leaves this crate.
+//! [DPDK](https://doc.dpdk.org) drives network cards from user space. This crate starts DPDK once
+//! in a process (`Eal`), attaches devices by their devargs (`DpdkDevice`), and receives and sends
+//! bursts of frames (`DpdkReceiver`, `DpdkSender`). The crate copies frames between buffers of DPDK
+//! and buffers of the caller, so no pointer to a buffer of DPDK leaves the crate.
 //!
-//! `c/shim.c` has all knowledge of DPDK's structures and is compiled against the installed headers. So the
-//! crate works with each release from 22.11 on, and needs no generated bindings.
+//! Only `c/shim.c` depends on DPDK's structures; it is compiled against the installed headers. So
+//! the crate works with each release from 22.11 on, and needs no generated bindings.
 //!
 //! Without the feature `dpdk` the crate has only the options and errors, and needs no libdpdk.
 //!

@@ -1,32 +1,33 @@
-//! The log of DPDK: its lines become events, and the reasons of failed requests.
+//! The log of DPDK: its lines become tracing events, and reasons of failed requests.
 //!
-//! Functions of DPDK return only a number. The log has the reason, such as the name of a missing file.
+//! Functions of DPDK return only a number. Only the log contains the reason, such as the name of a
+//! missing file.
 
 use parking_lot::Mutex;
 use tracing::{debug, error, info, warn};
 
-/// Maximum number of errors that are kept of a request.
+/// Maximum number of error lines kept for a request.
 const LINES_MAX: usize = 4;
-/// Maximum length of such a line, in bytes.
+/// Maximum length of a kept line, in bytes.
 const LINE_MAX: usize = 200;
 
-/// Levels of DPDK.
+/// The log levels of DPDK that become warnings or errors.
 ///
 /// `RTE_LOG_ERR`, `RTE_LOG_WARNING` and `RTE_LOG_NOTICE` of `rte_log.h`.
 const ERROR: u32 = 4;
 const WARNING: u32 = 5;
 const NOTICE: u32 = 6;
 
-/// Beginnings of lines that follow each refused device, and have no reason.
+/// Beginnings of lines that follow each refused device and name no reason.
 const CONSEQUENCES: [&str; 2] =
     ["EAL: Driver cannot attach the device", "EAL: Failed to attach device on primary process"];
 
-/// The last errors of the request that runs, oldest first.
+/// The last error lines of the current request, oldest first.
 ///
-/// `None` without a request.
+/// `None` while no request runs.
 static ERRORS: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
-/// A request to DPDK that may fail; one at a time.
+/// A request to DPDK that may fail; only one may run at a time.
 pub(crate) struct Request(());
 
 impl Request {
@@ -37,12 +38,12 @@ impl Request {
 
     /// Returns the reason why the request failed.
     ///
-    /// It has the errors in the log, and the text of `errno`.
+    /// The reason contains the error lines of the log, and the text of `errno`.
     #[expect(clippy::unused_self, reason = "there is a reason only while a request runs")]
     pub(crate) fn reason(&self, errno: i32) -> String {
         let lines = ERRORS.lock().clone().unwrap_or_default();
         let lines = lines.join("; ");
-        // Drivers return -1 for any failure.
+        // Drivers return -1 for any failure, so the text of `errno` would mislead.
         if errno == -1 && !lines.is_empty() {
             return lines;
         }
@@ -57,12 +58,12 @@ impl Drop for Request {
     }
 }
 
-/// Handles text that DPDK logs: one or more lines.
+/// Handles one or more lines that DPDK logs.
 pub(crate) fn record(level: u32, text: &str) {
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
         match level {
             0..ERROR => error!("DPDK: {line}"),
-            // Errors of a request are in the error of its port.
+            // The error of the port contains the error lines of its request.
             ERROR if keep(line) => debug!("DPDK: {line}"),
             ERROR | WARNING => warn!("DPDK: {line}"),
             NOTICE => info!("DPDK: {line}"),
@@ -71,7 +72,7 @@ pub(crate) fn record(level: u32, text: &str) {
     }
 }
 
-/// Keeps an error of the request that runs; returns false if none does.
+/// Keeps an error line of the current request; returns false without a request.
 fn keep(line: &str) -> bool {
     let mut errors = ERRORS.lock();
     let Some(errors) = &mut *errors else { return false };
@@ -90,7 +91,7 @@ fn keep(line: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// One test, because the lines are global.
+    /// There is a single test, because the lines are global.
     #[test]
     fn a_reason_has_the_last_errors_of_its_request() {
         record(ERROR, "EAL: before the request");

@@ -1,4 +1,4 @@
-//! The options of DPDK in this process.
+//! The options with which DPDK starts in this process.
 
 /// The options with which DPDK starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -8,9 +8,9 @@
     serde(deny_unknown_fields, default)
 )]
 pub struct EalOptions {
-    /// Memory for packet buffers and queues, in MiB.
+    /// Size of the memory for packet buffers and queues, in MiB.
     pub memory_mib: u32,
-    /// The kind of that memory.
+    /// The kind of memory pages.
     pub huge_pages: HugePages,
     /// Further arguments of DPDK's Environment Abstraction Layer.
     ///
@@ -18,7 +18,7 @@ pub struct EalOptions {
     pub extra_args: Vec<String>,
 }
 
-/// The use of huge pages.
+/// The use of huge pages for the memory of DPDK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -26,21 +26,21 @@ pub struct EalOptions {
     serde(rename_all = "snake_case")
 )]
 pub enum HugePages {
-    /// Huge pages if enough are free, else ordinary pages.
+    /// Uses huge pages if enough are free, and otherwise ordinary pages.
     #[default]
     Auto,
-    /// Huge pages; DPDK does not start without.
+    /// Uses huge pages; without enough of them DPDK does not start.
     Required,
-    /// Ordinary pages.
+    /// Uses ordinary pages.
     ///
-    /// No network card can use them, and virtual devices are two to three times slower.
+    /// No network card can use ordinary pages, and virtual devices are two to three times slower.
     Off,
 }
 
 impl EalOptions {
-    /// Smallest memory, in MiB.
+    /// Smallest `memory_mib`.
     pub const MEMORY_MIN: u32 = 64;
-    /// Largest memory, in MiB.
+    /// Largest `memory_mib`.
     pub const MEMORY_MAX: u32 = 1 << 20;
 }
 
@@ -52,7 +52,7 @@ impl Default for EalOptions {
 
 /// Returns the name of the device of `devargs`.
 ///
-/// It is the part before the first comma, without its bus.
+/// The name is the part before the first comma, without the bus.
 ///
 /// `net_null0,size=64` and `vdev:net_null0` are one device.
 #[must_use]

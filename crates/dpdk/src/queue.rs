@@ -1,19 +1,19 @@
-//! Queues of a device: bursts of frames, received and sent.
+//! The queues of a device, which receive and send bursts of frames.
 
 use crate::shim::{BURST, FrameBuffer, RawOffload, RxHandle, TxHandle};
 
-/// Maximum number of frames of a burst.
+/// Maximum number of frames in a burst.
 pub const BURST_MAX: usize = BURST;
 
 /// A receive queue of a device, for one thread at a time.
 #[derive(Debug)]
 pub struct DpdkReceiver {
-    // Before the handle, so that the buffers go back while the device is open.
+    // Declared before the handle, so that the buffers return while the device is open.
     frames: FrameBuffer,
     handle: RxHandle,
 }
 
-/// Received frames, in buffers that go back when this value is dropped.
+/// Received frames; their buffers return to the pool when this value is dropped.
 #[derive(Debug)]
 pub struct ReceivedFrames<'a>(&'a mut FrameBuffer);
 
@@ -42,15 +42,15 @@ impl ReceivedFrames<'_> {
         self.len() == 0
     }
 
-    /// Returns the length of a frame, and whether its checksum is verified.
+    /// Returns the length of a frame; true if the device has verified its checksum.
     ///
-    /// The device verifies transport checksums.
+    /// The device verifies only transport checksums.
     #[must_use]
     pub fn describe(&self, position: usize) -> Option<(usize, bool)> {
         self.0.describe(position)
     }
 
-    /// Copies a frame to a slice of its length; returns false for another length.
+    /// Copies a frame to `to`; returns false if the lengths differ.
     #[must_use]
     pub fn read(&self, position: usize, to: &mut [u8]) -> bool {
         self.0.read(position, to)
@@ -66,7 +66,7 @@ impl Drop for ReceivedFrames<'_> {
 /// A transmit queue of a device, for one thread at a time.
 #[derive(Debug)]
 pub struct DpdkSender {
-    // Before the handle, as in `DpdkReceiver`.
+    // Declared before the handle, as in `DpdkReceiver`.
     frames: FrameBuffer,
     handle: TxHandle,
 }
@@ -74,11 +74,11 @@ pub struct DpdkSender {
 /// The reason why a burst ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BurstEnd {
-    /// All frames were sent.
+    /// The device took all frames.
     All,
-    /// The queue is full, or there are no buffers.
+    /// The queue is full, or the pool has no free buffer.
     Full,
-    /// The device will never send the next frame.
+    /// The device refuses the next frame, also in later bursts.
     Refused,
 }
 
@@ -89,7 +89,7 @@ impl DpdkSender {
 
     /// Copies frames to the device; never blocks.
     ///
-    /// Each has the work that is left to the device.
+    /// Each frame comes with the offloads that the device must apply.
     ///
     /// Returns the number of frames sent.
     pub fn send<'a>(
@@ -130,34 +130,35 @@ impl DpdkSender {
     }
 }
 
-/// The work on a frame that is left to the device; by default none.
+/// The offloads of a frame that the device must apply; none by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameOffload {
-    /// The checksum to complete. Its field has the sum of the pseudo-header.
+    /// The checksum to complete.
+    /// The checksum field contains the sum of the pseudo-header.
     pub checksum: Option<FrameChecksum>,
-    /// The segments to make. They need a checksum.
+    /// The segments to make, which require `checksum`.
     pub segments: Option<FrameSegments>,
 }
 
-/// A transport checksum that the device completes.
+/// A transport checksum that the device must complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameChecksum {
-    /// The transport protocol.
+    /// The transport protocol of the checksum.
     pub transport: Transport,
-    /// Set for IPv6.
+    /// True for IPv6, false for IPv4.
     pub is_ipv6: bool,
-    /// Bytes of the headers before IP.
+    /// Length in bytes of the headers before IP.
     pub l2_length: u16,
-    /// Bytes of the IP headers.
+    /// Length in bytes of the IP headers.
     pub l3_length: u16,
 }
 
-/// Segments that the device makes of a frame.
+/// The segments that the device must make of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameSegments {
-    /// Bytes of the transport header.
+    /// Length in bytes of the transport header.
     pub l4_length: u16,
-    /// Bytes of payload of each segment.
+    /// Bytes of payload in each segment.
     pub size: u16,
 }
 

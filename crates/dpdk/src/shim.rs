@@ -1,8 +1,8 @@
 //! The functions of `c/shim.c` as safe functions and types.
 //!
-//! A port belongs to one [`RawPort`], and each of its queues to one handle, so no two threads use a queue.
-//! Buffers stay in a [`FrameBuffer`], which copies frames. Pools of buffers are never freed, so a buffer
-//! that a driver still has is valid.
+//! A port belongs to one [`RawPort`], and each of its queues to one handle, so no two threads use a
+//! queue at the same time. Buffers stay in a [`FrameBuffer`], which copies frames. Pools of buffers
+//! are never freed, so buffers that drivers keep stay valid.
 
 #![expect(unsafe_code, reason = "calls of C functions, with pointers to buffers of DPDK")]
 
@@ -24,21 +24,21 @@ use parking_lot::Mutex;
 
 use crate::log;
 
-/// The open ports.
+/// The numbers of the open ports.
 ///
 /// The lock lets one thread at a time change the set of devices, as DPDK demands.
 static OPEN_PORTS: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 
-/// Maximum number of frames of a burst.
+/// Maximum number of frames in a burst.
 pub(crate) const BURST: usize = 64;
 
-/// `struct rte_mbuf`, of which only pointers exist here.
+/// The opaque `struct rte_mbuf`: Rust code has only pointers to it.
 #[repr(C)]
 struct Mbuf {
     _opaque: [u8; 0],
 }
 
-/// `struct rte_mempool`, of which only pointers exist here.
+/// The opaque `struct rte_mempool`: Rust code has only pointers to it.
 #[repr(C)]
 struct Mempool {
     _opaque: [u8; 0],
@@ -53,9 +53,9 @@ struct Frame {
     offload: RawOffload,
 }
 
-/// The second half of `struct shunt_dpdk_frame`.
+/// The second half of `struct shunt_dpdk_frame`: the offloads of a frame.
 ///
-/// It is the work that is left to the device.
+/// The device must apply these offloads.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RawOffload {
@@ -117,7 +117,7 @@ struct RawStart {
     promiscuous: i32,
 }
 
-// The C compiler checks the same numbers.
+// The C compiler checks the same sizes.
 const _: () = assert!(size_of::<Frame>() == 24);
 const _: () = assert!(size_of::<RawLimits>() == 20);
 const _: () = assert!(size_of::<RawSettings>() == 24);
@@ -165,7 +165,7 @@ unsafe extern "C" {
     fn shunt_dpdk_release(frames: *const Frame, count: u16);
 }
 
-/// A failed call: a negative `errno`.
+/// The error of a failed call: a negative `errno`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DpdkErrno(pub(crate) i32);
 
@@ -181,7 +181,7 @@ pub(crate) fn version() -> &'static str {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap_or("DPDK")
 }
 
-/// Proof that DPDK has started in this process.
+/// A token that proves that DPDK has started in this process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Started(());
 
@@ -189,7 +189,7 @@ pub(crate) struct Started(());
 ///
 /// # Errors
 ///
-/// If DPDK refuses, and after the first call: DPDK can start only once.
+/// If DPDK refuses, or if this function was called before: DPDK can start only once.
 pub(crate) fn start(arguments: Vec<CString>) -> Result<Started, DpdkErrno> {
     static CALLED: AtomicBool = AtomicBool::new(false);
     if CALLED.swap(true, Relaxed) {
@@ -206,7 +206,7 @@ pub(crate) fn start(arguments: Vec<CString>) -> Result<Started, DpdkErrno> {
     Ok(Started(()))
 }
 
-/// Passes text of DPDK's log on.
+/// Passes text that DPDK logs to [`record`](crate::log::record).
 ///
 /// # Safety
 ///
@@ -220,9 +220,9 @@ unsafe extern "C" fn log_text(level: u32, text: *const c_char, length: usize) {
     log::record(level, &String::from_utf8_lossy(bytes));
 }
 
-/// The registration of a thread with DPDK.
+/// The registration of the current thread with DPDK.
 ///
-/// A thread without one works too, but has no caches of buffers.
+/// An unregistered thread also works, but has no caches of buffers.
 struct Registration {
     is_registered: Cell<Option<bool>>,
 }
@@ -254,7 +254,7 @@ impl Drop for Registration {
 
 /// A pool of packet buffers.
 ///
-/// It lives as long as the process: nothing here frees one.
+/// A pool lives as long as the process, because no function frees a pool.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MbufPool(NonNull<Mempool>);
 
@@ -281,19 +281,19 @@ impl MbufPool {
         NonNull::new(pool).map(Self).ok_or(DpdkErrno(error))
     }
 
-    /// Returns the number of free buffers, with those that threads keep for themselves.
+    /// Returns the number of free buffers, including those in the caches of threads.
     pub(crate) fn free_buffers(self) -> u32 {
         // SAFETY: the pool is never freed, and may be read while others use it.
         unsafe { shunt_dpdk_free_buffers(self.0.as_ptr()) }
     }
 }
 
-/// Number of free buffers that each thread keeps for itself.
+/// Number of free buffers that each thread keeps in its cache.
 pub(crate) const CACHE: u32 = 256;
 
-/// A port of DPDK: one device, from its attachment on.
+/// An open port of DPDK, for one attached device.
 ///
-/// Closed when dropped.
+/// The port is closed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct RawPort {
     started: Started,
@@ -310,7 +310,7 @@ pub(crate) enum StartStep {
     Start,
 }
 
-/// Numbers of queues and slots of a port, and its MTU.
+/// Buffer pool, numbers of queues and slots, and MTU of a port.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PortSettings {
     pub(crate) pool: MbufPool,
@@ -321,13 +321,13 @@ pub(crate) struct PortSettings {
     pub(crate) mtu: Option<u16>,
 }
 
-/// A started port, with a handle of each queue.
+/// A started port, with a handle for each queue.
 #[derive(Debug)]
 pub(crate) struct StartedPort {
     pub(crate) port: Arc<RawPort>,
     pub(crate) rx: Vec<RxHandle>,
     pub(crate) tx: Vec<TxHandle>,
-    /// An error if the device receives only frames for its own address.
+    /// An error if the device receives only frames to its own MAC address.
     pub(crate) promiscuous: Result<(), DpdkErrno>,
 }
 
@@ -339,7 +339,8 @@ impl RawPort {
         // SAFETY: DPDK has started. `devargs` ends with a NUL byte and is copied; `port` is valid for
         // the call.
         checked(unsafe { shunt_dpdk_attach(devargs.as_ptr(), &raw mut port) })?;
-        // DPDK returns the port of a device again. It belongs to the first.
+        // For an attached device, DPDK returns its existing port, which belongs to the first
+        // caller.
         if !open.insert(port) {
             return Err(DpdkErrno(-libc::EEXIST));
         }
@@ -355,8 +356,8 @@ impl RawPort {
 
     /// Configures and starts the port.
     ///
-    /// Takes the port, so it starts at most once, and each queue has one handle. A port that does not
-    /// start is closed.
+    /// The function consumes the port, so the port starts at most once, and each queue has one
+    /// handle. A port that does not start is closed.
     pub(crate) fn start(self, own: PortSettings) -> Result<StartedPort, (StartStep, DpdkErrno)> {
         let PortSettings { pool, rx_queues, tx_queues, rx_slots, tx_slots, mtu } = own;
         let settings = RawSettings {
@@ -433,14 +434,14 @@ impl Drop for RawPort {
     }
 }
 
-/// The right to receive from a queue.
+/// The exclusive right to receive from a queue.
 #[derive(Debug)]
 pub(crate) struct RxHandle {
     port: Arc<RawPort>,
     queue: u16,
 }
 
-/// The right to send to a queue.
+/// The exclusive right to send to a queue.
 #[derive(Debug)]
 pub(crate) struct TxHandle {
     port: Arc<RawPort>,
@@ -448,10 +449,10 @@ pub(crate) struct TxHandle {
     queue: u16,
 }
 
-/// Frames in buffers of DPDK: those of a burst that was received, or is to be sent.
+/// The frames of a received burst, or of a burst to send, in buffers of DPDK.
 #[derive(Debug)]
 pub(crate) struct FrameBuffer {
-    /// The first `count` have buffers, which belong to this value.
+    /// The first `count` frames have buffers, which belong to this value.
     frames: [Frame; BURST],
     count: usize,
 }
@@ -471,12 +472,12 @@ impl FrameBuffer {
         self.count
     }
 
-    /// Returns the buffers of all frames.
+    /// Returns the buffers of all frames to their pools.
     pub(crate) fn release(&mut self) {
         self.release_from(0);
     }
 
-    /// Returns the buffers of the frames from a position on.
+    /// Returns the buffers of the frames from `position` on to their pools.
     fn release_from(&mut self, position: usize) {
         let Some(rest) = self.frames.get(position..self.count) else { return };
         if !rest.is_empty() {
@@ -487,7 +488,7 @@ impl FrameBuffer {
         }
     }
 
-    /// Receives at most `max` frames in place of those that it has.
+    /// Receives at most `max` frames, after it has released all earlier frames.
     pub(crate) fn receive(&mut self, from: &mut RxHandle, max: usize) {
         self.release();
         Registration::ensure(from.port.started);
@@ -499,16 +500,16 @@ impl FrameBuffer {
         self.count = usize::from(count).min(BURST);
     }
 
-    /// Returns the length of a frame, and whether its checksum is verified.
+    /// Returns the length of a frame; true if the device has verified its checksum.
     ///
-    /// The device verifies transport checksums.
+    /// The device verifies only transport checksums.
     pub(crate) fn describe(&self, position: usize) -> Option<(usize, bool)> {
         let frame = self.frames.get(..self.count)?.get(position)?;
         let is_good = frame.offload.flags & RawOffload::CHECKSUM_GOOD != 0;
         Some((frame.length as usize, is_good))
     }
 
-    /// Copies a frame to a slice of its length; returns false for another length.
+    /// Copies a frame to `to`; returns false if the lengths differ.
     pub(crate) fn read(&self, position: usize, to: &mut [u8]) -> bool {
         let frames = self.frames.get(..self.count);
         let Some(frame) = frames.and_then(|frames| frames.get(position)) else { return false };
@@ -522,7 +523,7 @@ impl FrameBuffer {
 
     /// Takes empty buffers for `count` frames, all or none.
     ///
-    /// They replace the frames that the value has.
+    /// Earlier frames are released.
     pub(crate) fn allocate(&mut self, queue: &TxHandle, count: usize) -> bool {
         self.release();
         Registration::ensure(queue.port.started);
@@ -537,8 +538,8 @@ impl FrameBuffer {
 
     /// Copies a frame into the empty buffer at a position.
     ///
-    /// Returns false without further buffers for a long frame. This frame and those behind it then lose
-    /// their buffers.
+    /// Returns false if a long frame lacks further buffers. The buffers of this frame and of later
+    /// frames are then released.
     pub(crate) fn write(
         &mut self,
         queue: &TxHandle,
@@ -559,9 +560,9 @@ impl FrameBuffer {
         result == 0
     }
 
-    /// Sends the frames from the front on, and returns the buffers of the others.
+    /// Sends frames, first to last, and releases the buffers of the frames not sent.
     ///
-    /// Returns the number of frames sent, and whether the device will never take the next one.
+    /// Returns the number of frames sent, and true if the device will never take the next frame.
     pub(crate) fn send(&mut self, to: &mut TxHandle) -> (usize, bool) {
         let (port, queue) = (to.port.port, to.queue);
         let (frames, offered) = (self.frames.as_ptr(), length(self.count));
@@ -583,7 +584,7 @@ impl Drop for FrameBuffer {
     }
 }
 
-/// Converts a number of frames, which is at most BURST.
+/// Converts a number of frames, at most [`BURST`].
 #[expect(clippy::cast_possible_truncation, reason = "at most 64")]
 const fn length(frames: usize) -> u16 {
     frames as u16

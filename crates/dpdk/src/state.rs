@@ -1,11 +1,11 @@
-//! The state of DPDK in this process.
+//! The state of DPDK in this process, for status reports.
 
-/// The state of DPDK in this process.
+/// The state of DPDK in this process: not built, not started or started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DpdkState {
-    /// The build has no DPDK.
+    /// The daemon was built without DPDK.
     NotBuilt,
-    /// No port has needed DPDK yet, or it did not start.
+    /// No port has needed DPDK, or the start of DPDK failed.
     NotStarted {
         /// Name and version of the linked DPDK, such as `DPDK 22.11.11`.
         version: &'static str,
@@ -18,7 +18,7 @@ pub enum DpdkState {
 }
 
 impl DpdkState {
-    /// Returns the state at this moment.
+    /// Returns the current state.
     #[must_use]
     pub fn read() -> Self {
         #[cfg(not(feature = "dpdk"))]

@@ -1,4 +1,5 @@
-//! Pools of real devices. The pools of a process are shared, so each test has shapes of its own.
+//! Tests pools with real devices. All tests share the pools of the process, so each test has its
+//! own shapes.
 
 use std::thread;
 
@@ -12,7 +13,7 @@ fn eal() -> Eal {
     Eal::start(&options).unwrap()
 }
 
-/// Returns the free buffers of the idle pools for `count` buffers.
+/// Returns the number of free buffers of each idle pool of `count` buffers.
 fn idle(count: u32) -> Vec<u32> {
     let own =
         |(shape, pool): &(PoolShape, MbufPool)| (shape.count == count).then(|| pool.free_buffers());
@@ -45,19 +46,19 @@ fn a_pool_has_a_buffer_for_every_slot_and_cache() {
     assert_eq!(PoolShape::of(u32::MAX, u16::MAX, 0, 0).count, u32::MAX);
 }
 
-/// Rings are closed while they are full.
+/// The test closes rings while they are full.
 ///
-/// All buffers come back, and no round needs another pool.
+/// All buffers return to their pool, and no round needs another pool.
 #[test]
 fn one_pool_serves_rings_that_close_full() {
-    // Two queues of 1024 slots for each direction, and the caches of the threads.
+    // Two queues of 1024 slots in each direction, and the caches of the threads.
     const COUNT: u32 = 4 * 1024 + 4 * 512;
     for round in 0..4 {
         let mut device = DpdkDevice::attach(eal(), "net_ring40").unwrap();
         let settings = DeviceSettings { rx_queues: Some(2), threads: 3, mtu: None };
         let mut queues = device.start(settings).unwrap();
         assert_eq!(idle(COUNT), [0; 0], "round {round}: the device has the only pool");
-        // A thread that sends has a NUMA node from then on, which the rings that it attaches get.
+        // A thread that sends gets a NUMA node, which rings attached by this thread would have.
         thread::scope(|scope| {
             scope.spawn(|| queues.senders.iter_mut().for_each(|sender| fill(sender, round)));
         });
@@ -68,7 +69,7 @@ fn one_pool_serves_rings_that_close_full() {
 
 /// A pool that misses at most one buffer in eight is used again.
 ///
-/// With fewer it waits for its buffers.
+/// A pool that misses more stays idle until its buffers return.
 #[test]
 fn a_pool_that_misses_many_buffers_is_set_aside() {
     let shape = PoolShape { count: 800, slots: 200, room: 2048, node: -1 };
@@ -83,7 +84,7 @@ fn a_pool_that_misses_many_buffers_is_set_aside() {
     assert_eq!((nearly_full.pool.free_buffers(), idle(shape.count)), (700, vec![699]));
 }
 
-/// One buffer in eight may be missing, but none for a slot.
+/// One buffer in eight may be missing, if each slot still has a buffer.
 #[test]
 fn a_pool_has_a_buffer_for_each_slot() {
     let shape = PoolShape { count: 960, slots: 900, room: 2048, node: -1 };
@@ -92,12 +93,12 @@ fn a_pool_has_a_buffer_for_each_slot() {
     assert_eq!((other.pool.free_buffers(), idle(shape.count)), (960, vec![899]));
 }
 
-/// Without memory for another pool, one with a buffer for each slot is enough.
+/// Without memory for another pool, an idle pool needs a buffer for each slot.
 ///
-/// The device would not start, or receive nothing.
+/// With fewer buffers, the device would not start, or would receive nothing.
 #[test]
 fn without_memory_a_pool_needs_a_buffer_for_each_slot() {
-    // 2 GiB, of 256 MiB.
+    // The pool needs 2 GiB, and DPDK has 256 MiB.
     let shape = PoolShape { count: 1 << 20, slots: 500, room: 2048, node: -1 };
     add_idle(shape, 499);
     let error = PoolLease::take(eal().0, shape).map(|lease| lease.shape);

@@ -1,4 +1,4 @@
-//! The counters of a driver: its extended statistics.
+//! The counters of a driver, which DPDK calls extended statistics.
 
 #![expect(unsafe_code, reason = "calls a C function that fills a list")]
 
@@ -13,12 +13,12 @@ use super::{DpdkErrno, RawPort};
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct RawStatistic {
-    /// Ends with a NUL byte.
+    /// The name of the counter; ends with a NUL byte.
     name: [u8; 64],
     value: u64,
 }
 
-// The C compiler checks the same number.
+// The C compiler checks the same size.
 const _: () = assert!(size_of::<RawStatistic>() == 72);
 
 unsafe extern "C" {
@@ -29,7 +29,7 @@ unsafe extern "C" {
 const COUNTERS_MAX: usize = 4096;
 
 impl RawPort {
-    /// Returns the counters of the driver that are not 0, in its order.
+    /// Returns the counters of the driver that are not 0, in the driver's order.
     pub(crate) fn statistics(&self) -> Result<Vec<(String, u64)>, DpdkErrno> {
         // SAFETY: the port is open. Without room the function writes nothing.
         let number = unsafe { shunt_dpdk_statistics(self.port, ptr::null_mut(), 0) };

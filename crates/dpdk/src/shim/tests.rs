@@ -1,4 +1,4 @@
-//! A driver that reports the removal of its device.
+//! Tests a driver that reports the removal of its device.
 
 #![expect(unsafe_code, reason = "calls the functions with which drivers report an event")]
 
@@ -31,7 +31,7 @@ fn remove(name: &CStr) {
 
 /// A device stays removed until it is closed.
 ///
-/// It may be removed before its start. A later one of its name is there again, before its start too.
+/// The removal may come before the start. A later device with the same name counts as present.
 #[test]
 fn a_reported_removal_is_noticed() {
     let options = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };

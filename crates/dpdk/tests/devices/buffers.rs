@@ -1,4 +1,4 @@
-//! Buffers: none is lost with a closed device, and a pool without any recovers.
+//! Tests that a closed device loses no buffers, and that an empty pool recovers.
 
 use std::{
     io::{self, Write as _},
@@ -22,15 +22,15 @@ fn send(sender: &mut DpdkSender, count: usize, length: usize) -> (usize, BurstEn
     sender.send(frames.iter().map(|bytes| (bytes.as_slice(), FrameOffload::default())))
 }
 
-/// A ring is full when it is closed.
+/// The test closes a ring while it is full.
 ///
-/// Its buffers are free again, and the next ring of its name has none of its frames.
+/// Afterwards, its buffers are free, and the next ring with its name has no frames.
 #[test]
 fn full_rings_lose_no_buffers() {
     for round in 0..20 {
         let settings = DeviceSettings { rx_queues: Some(2), threads: 4, mtu: None };
         let (_device, mut queues) = start("net_ring20", settings);
-        // Nothing would receive the frames of a third queue.
+        // A third transmit queue would lose its frames, because the ring has two receive queues.
         assert_eq!((queues.receivers.len(), queues.senders.len()), (2, 2));
         for (sender, receiver) in queues.senders.iter_mut().zip(&mut queues.receivers) {
             assert_eq!(receive_all(receiver).len(), 0, "frames of another ring in round {round}");
@@ -53,7 +53,7 @@ fn a_pool_without_buffers_recovers() {
     assert_eq!(send(&mut queues.senders[0], 1000, 60), (1000, BurstEnd::All));
 }
 
-/// Frames that a ring does not take stay with the sender, which counts them.
+/// Frames that a ring refuses stay with the sender, which counts them.
 #[test]
 fn refused_frames_are_no_losses_of_the_device() {
     let (device, mut queues) = start("net_ring22", ONE_THREAD);
@@ -69,18 +69,19 @@ fn refused_frames_are_no_losses_of_the_device() {
 
 /// `net_tap` counts a frame that it refuses as an error.
 ///
-/// It refuses one that is longer than its MTU. The sender has counted the frame, so the device has no loss.
+/// The driver refuses a frame that is longer than its MTU. The sender has counted the frame, so the
+/// device must report no loss.
 #[test]
 fn frames_that_a_tap_refuses_are_no_losses_of_it() {
-    // Started before, so that no thread of DPDK is in the namespace.
+    // Starts DPDK first, so that no thread of DPDK is in the new namespace.
     eal();
-    // The device is in a network namespace of a thread, and ends with it.
+    // The device is in the network namespace of a thread, and is removed with the thread.
     thread::scope(|scope| scope.spawn(refuse_a_frame).join().unwrap());
 }
 
 fn refuse_a_frame() {
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-        // A macro would write to the output of the test, which nobody reads.
+        // The harness hides the output of `eprintln!` in tests that pass.
         let _ = writeln!(io::stderr(), "SKIPPED: a TAP device in a namespace: {error}");
         return;
     }
@@ -92,7 +93,7 @@ fn refuse_a_frame() {
     assert_eq!(device.counters(), DeviceCounters::default());
 }
 
-/// The device stays open until the thread that polls it drops its queue.
+/// A device stays open until the polling thread drops its queue.
 #[test]
 fn a_device_closes_after_its_last_poll() {
     let (device, queues) = start("net_null20", ONE_THREAD);
@@ -129,7 +130,7 @@ fn a_refused_start_can_be_repeated() {
     assert!(!device.is_removed(), "it is still open");
     let queues = device.start(ONE_THREAD).unwrap();
     assert_eq!(queues.receivers.len(), 1);
-    // A driver that refuses a setting closes the device, which is free again.
+    // A device that refuses a setting is closed, so it can be attached again.
     let mut ring = DpdkDevice::attach(eal(), "net_ring23").unwrap();
     assert!(ring.start(DeviceSettings { mtu: Some(9000), ..ONE_THREAD }).is_err());
     drop(ring);

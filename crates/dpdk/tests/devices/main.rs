@@ -1,4 +1,4 @@
-//! Devices of DPDK without hardware: rings, capture files, and devices that discard.
+//! Tests devices of DPDK without hardware: rings, capture files, and null devices.
 
 #![cfg_attr(
     feature = "dpdk",
@@ -15,6 +15,6 @@ mod virtual_devices;
 fn devices_need_a_build_with_dpdk() {
     use std::io::Write as _;
     let what = "devices of DPDK are tested by `cargo xtask test dpdk`";
-    // A macro would write to the output of the test, which nobody reads.
+    // The harness hides the output of `eprintln!` in tests that pass.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }

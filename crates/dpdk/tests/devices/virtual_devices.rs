@@ -1,4 +1,4 @@
-//! Devices of DPDK without hardware: frames, limits, and errors.
+//! Tests frames, limits and errors of devices without hardware.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use shunt_dpdk::{
     EalOptions, FrameOffload, HugePages,
 };
 
-/// Tests need no huge pages.
+/// Returns DPDK, started without huge pages.
 pub(crate) fn eal() -> Eal {
     let options = EalOptions { huge_pages: HugePages::Off, ..EalOptions::default() };
     Eal::start(&options).unwrap()
@@ -22,7 +22,7 @@ pub(crate) fn start(devargs: &str, settings: DeviceSettings) -> (DpdkDevice, Dpd
     (device, queues)
 }
 
-/// Returns a frame with bytes of its own.
+/// Returns a frame with bytes that depend on `number`.
 pub(crate) fn frame(number: usize, length: usize) -> Vec<u8> {
     (0..length).map(|at| u8::try_from((at * 7 + number) % 251).unwrap()).collect()
 }
@@ -45,9 +45,9 @@ pub(crate) fn receive_all(receiver: &mut DpdkReceiver) -> Vec<Vec<u8>> {
     }
 }
 
-/// A ring sends to itself.
+/// A ring returns the frames that are sent to it.
 ///
-/// Frames that fill several buffers, and more than one burst, come back unchanged.
+/// Frames that fill several buffers, and more than one burst, return unchanged.
 #[test]
 fn a_ring_returns_every_frame_in_order() {
     let (device, mut queues) = start("net_ring0", ONE_THREAD);
@@ -60,7 +60,7 @@ fn a_ring_returns_every_frame_in_order() {
     assert_eq!(receive_all(&mut queues.receivers[0]), sent);
 }
 
-/// The ring has 1024 slots. Frames that it does not take stay with the sender.
+/// A ring has 1024 slots. Frames that it refuses stay with the sender.
 #[test]
 fn a_full_ring_takes_no_more() {
     let (_device, mut queues) = start("net_ring1", ONE_THREAD);
@@ -72,7 +72,7 @@ fn a_full_ring_takes_no_more() {
     assert_eq!(receive_all(&mut queues.receivers[0]), sent[..count]);
 }
 
-/// The state of the process follows the start, and later options have no effect.
+/// The state changes at the first start; options of later starts have no effect.
 #[test]
 fn dpdk_starts_once() {
     eal();
@@ -100,7 +100,7 @@ fn a_device_belongs_to_one_port_at_a_time() {
     let (device, queues) = start("net_null10", ONE_THREAD);
     let again = DpdkDevice::attach(eal(), "net_null10").map(drop);
     assert_eq!(again, Err(DpdkError::InUse { device: "net_null10".to_owned() }));
-    // The last queue closes the device.
+    // The device is not closed until its last queue is dropped.
     drop(device);
     assert!(DpdkDevice::attach(eal(), "net_null10").is_err());
     drop(queues);
@@ -112,7 +112,7 @@ fn queues_are_created_once_within_limits() {
     let mut device = DpdkDevice::attach(eal(), "net_pcap2,tx_pcap=/dev/null").unwrap();
     let many = DeviceSettings { rx_queues: Some(1000), ..ONE_THREAD };
     assert!(matches!(device.start(many), Err(DpdkError::Queues { wanted: 1000, .. })));
-    // One file is one queue, whatever the number of threads.
+    // A capture file has one queue for any number of threads.
     let queues = device.start(DeviceSettings { threads: 4, ..ONE_THREAD }).unwrap();
     assert_eq!((queues.receivers.len(), queues.senders.len()), (1, 1));
     assert!(matches!(device.start(ONE_THREAD), Err(DpdkError::AlreadyStarted { .. })));
@@ -120,9 +120,9 @@ fn queues_are_created_once_within_limits() {
     assert_eq!((queues.receivers.len(), queues.senders.len()), (4, 4));
 }
 
-/// Frames of a capture file arrive unchanged.
+/// A capture device receives the frames of one file unchanged.
 ///
-/// The other file gets the frames that are sent.
+/// It writes sent frames to another file.
 #[test]
 fn capture_files_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -149,9 +149,9 @@ fn capture_files_are_read_and_written() {
     assert!(written.ends_with(&frames[99]));
 }
 
-/// Devices come and go with the same memory.
+/// A hundred devices, one after the other, use the same memory.
 ///
-/// Later ones use the buffers of earlier ones.
+/// Later devices use the buffers of earlier devices.
 #[test]
 fn a_hundred_devices_one_after_the_other_need_no_more_memory() {
     for _ in 0..100 {
