@@ -1,14 +1,13 @@
-//! Errors of capture files, each with the tool that mends the file.
+//! Errors of capture files; each error names the tool that repairs the file.
 
-/// An error of a capture file.
-/// It has the name of the file and the number of the packet.
+/// An error of a capture file, with the name of the file and the packet's number.
 #[derive(Debug, thiserror::Error)]
 pub struct PcapError {
     /// The name of the file.
     pub name: String,
-    /// The number of the packet, counted from 1; 0 before the first.
+    /// The number of the packet, counted from 1; 0 for the header of the file.
     pub number: u64,
-    /// The problem.
+    /// The problem of the file or packet.
     pub problem: PcapProblem,
 }
 
@@ -78,34 +77,34 @@ pub enum PcapProblem {
     NoHeader,
     /// The file does not begin with a magic number.
     NoMagic,
-    /// The file has another version than 2.4.
+    /// The version of the file format is not 2.4.
     Version,
     /// The file is in the newer format, pcapng.
     Pcapng,
     /// The packets are not Ethernet frames.
     LinkType {
-        /// Their link type.
+        /// The link type of the file.
         link: u32,
     },
-    /// The frames end with their check sequences.
+    /// The frames of the file end with frame check sequences.
     CheckSequences,
-    /// The file ends within a packet.
+    /// The file ends within a record.
     EndsWithin,
-    /// The file holds only the beginning of a packet.
+    /// The file contains only the beginning of a packet.
     Snapped {
-        /// Bytes that the file holds.
+        /// Number of bytes of the packet in the file.
         captured: u32,
-        /// Bytes that the packet had.
+        /// Length of the packet on the wire.
         original: u32,
     },
-    /// The file holds more bytes of a packet than the packet had.
+    /// The file contains more bytes of a packet than the packet had on the wire.
     Longer {
-        /// Bytes that the file holds.
+        /// Number of bytes of the packet in the file.
         captured: u32,
-        /// Bytes that the packet had.
+        /// Length of the packet on the wire.
         original: u32,
     },
-    /// A packet is longer than any frame.
+    /// A packet is longer than the longest valid frame.
     TooLong {
         /// Length of the packet.
         length: u32,

@@ -1,18 +1,18 @@
-//! Numbers of the format.
+//! The constants of the classic pcap format.
 
-/// Bytes of the header of a file.
+/// Length in bytes of the file header.
 pub(crate) const HEADER_BYTES: usize = 24;
-/// First word of a file with microseconds.
+/// The magic number of files with time stamps in microseconds.
 pub(crate) const MAGIC_MICROSECONDS: u32 = 0xa1b2_c3d4;
-/// First word of a file with nanoseconds.
+/// The magic number of files with time stamps in nanoseconds.
 pub(crate) const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
-/// First word of a file in the newer format, pcapng.
+/// The first word of files in the newer format, pcapng.
 pub(crate) const MAGIC_PCAPNG: u32 = 0x0a0d_0d0a;
 /// The link type of Ethernet frames.
 pub(crate) const LINK_ETHERNET: u32 = 1;
-/// The flag of the link type for frames that end with their check sequence.
+/// The flag in the link type of files with frame check sequences.
 pub(crate) const LINK_HAS_FCS: u32 = 1 << 26;
-/// Bytes that a frame may have, and the snap length that the writer states.
+/// Maximum length of a frame in bytes, which the writer also states as snap length.
 pub(crate) const FRAME_BYTES_MAX: u32 = 262_144;
-/// Nanoseconds of a second.
+/// Number of nanoseconds in a second.
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;

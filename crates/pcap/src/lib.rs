@@ -1,10 +1,10 @@
-//! Capture files in the classic pcap format.
+//! Reads and writes capture files in the classic pcap format.
 //!
-//! A file has a header of 24 bytes, then records of 16 bytes and a frame each. [`PcapWriter`] writes
-//! little-endian records with nanoseconds; [`PcapReader`] reads either byte order and either
-//! resolution of time. Both are streams: they hold one frame at most. Only Ethernet frames without
-//! check sequences are supported, because nothing else can be sent by a port. An error names the
-//! file, the packet, and the tool that mends the file.
+//! A file has a header of 24 bytes, and then records of a 16-byte header and a frame each.
+//! [`PcapWriter`] writes little-endian records with nanoseconds; [`PcapReader`] reads either byte
+//! order and either time resolution. Both work as streams with at most one frame in memory. Only
+//! Ethernet frames without check sequences are supported, because ports can send only these. An
+//! error names the file, the packet, and the tool that repairs the file.
 //!
 //! Source: draft-ietf-opsawg-pcap (PCAP Capture File Format), sections 4 and 5.
 //!

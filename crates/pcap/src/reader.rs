@@ -11,48 +11,48 @@ use crate::{
     writer::RECORD_BYTES,
 };
 
-/// Reads a capture, one packet after the other.
+/// Reads a capture file packet by packet.
 #[derive(Debug)]
 pub struct PcapReader<R> {
     name: String,
     source: R,
     order: ByteOrder,
-    /// Nanoseconds of the file's unit of time.
+    /// The file's unit of time, in nanoseconds.
     unit_ns: u64,
-    /// The number of the last packet, counted from 1.
+    /// The number of the last packet that was read, counted from 1.
     number: u64,
     frame: Vec<u8>,
 }
 
-/// A packet of a capture, whole.
+/// A complete packet of a capture file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcapPacket<'a> {
-    /// The time of its capture, since 1970.
+    /// The time of capture in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The whole frame, without its check sequence.
+    /// The complete frame, without its check sequence.
     pub frame: &'a [u8],
 }
 
-/// A record of a capture: a packet, or the beginning of one.
+/// A record of a capture file: a packet, or the beginning of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PcapRecord<'a> {
-    /// The time of its capture, since 1970.
+    /// The time of capture in nanoseconds since 1970.
     pub time_ns: u64,
-    /// The bytes of the frame that the file holds.
+    /// The bytes of the frame that the file contains.
     pub frame: &'a [u8],
     /// The length of the frame on the wire.
     pub original_length: u32,
 }
 
-/// Reads a word in the file's byte order.
+/// The function that reads a word in the byte order of the file.
 type ByteOrder = fn([u8; 4]) -> u32;
 
 impl<R: Read> PcapReader<R> {
-    /// Reads the header of a capture; errors call the file `name`.
+    /// Reads the header of a capture file; errors use `name` as the file name.
     ///
     /// # Errors
     ///
-    /// When the source is not a capture of Ethernet frames.
+    /// If the source is not a capture of Ethernet frames.
     pub fn new(name: &str, mut source: R) -> Result<Self, PcapError> {
         let failed = |problem| PcapError { name: name.to_owned(), number: 0, problem };
         let mut header = [0; HEADER_BYTES];
@@ -69,7 +69,7 @@ impl<R: Read> PcapReader<R> {
     ///
     /// # Errors
     ///
-    /// When the file ends within the packet, or does not hold all of it.
+    /// If the file ends within the packet, or contains only a part of the packet.
     pub fn next_packet(&mut self) -> Result<Option<PcapPacket<'_>>, PcapError> {
         let Some((time_ns, original)) = self.read_record()? else { return Ok(None) };
         debug_assert!(u32::try_from(self.frame.len()).is_ok(), "at most FRAME_BYTES_MAX");
@@ -84,23 +84,23 @@ impl<R: Read> PcapReader<R> {
     }
 
     /// Returns the next record, or `None` at the end of the file.
-    /// The record may hold a truncated frame.
+    /// The record may contain a truncated frame.
     ///
     /// # Errors
     ///
-    /// When the file ends within the record.
+    /// If the file ends within the record.
     pub fn next_record(&mut self) -> Result<Option<PcapRecord<'_>>, PcapError> {
         let Some((time_ns, original_length)) = self.read_record()? else { return Ok(None) };
         Ok(Some(PcapRecord { time_ns, frame: &self.frame, original_length }))
     }
 
-    /// Returns the source, as far as it has not been read.
+    /// Returns the source, positioned after the last record read.
     pub const fn source(&self) -> &R {
         &self.source
     }
 
-    /// Reads a record into `frame`.
-    /// Returns its time and the length of its frame on the wire.
+    /// Reads a record into `self.frame`.
+    /// Returns the time of the record, and the length of its frame on the wire.
     fn read_record(&mut self) -> Result<Option<(u64, u32)>, PcapError> {
         self.number = self.number.saturating_add(1);
         self.parse_record().map_err(|problem| self.failed(problem))
@@ -154,7 +154,7 @@ fn word(bytes: &[u8], index: usize, order: ByteOrder) -> u32 {
     words.get(index).copied().map_or(0, order)
 }
 
-/// Returns the byte order of a file, and the nanoseconds of its unit of time.
+/// Returns the byte order of a file, and its unit of time in nanoseconds.
 fn parse_header(header: &[u8; HEADER_BYTES]) -> Result<(ByteOrder, u64), PcapProblem> {
     let orders: [(ByteOrder, [u8; 4]); 2] =
         [(u32::from_le_bytes, [2, 0, 4, 0]), (u32::from_be_bytes, [0, 2, 0, 4])];

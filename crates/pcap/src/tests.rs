@@ -1,4 +1,4 @@
-//! Properties of reader and writer, and the texts of errors.
+//! Tests properties of reader and writer, and the texts of errors.
 use proptest::prelude::*;
 
 use crate::{

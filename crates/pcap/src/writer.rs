@@ -4,24 +4,24 @@ use std::io::{self, Write};
 
 use crate::format::{FRAME_BYTES_MAX, LINK_ETHERNET, MAGIC_NANOSECONDS, SECOND_NS};
 
-/// Bytes before each frame.
+/// Length in bytes of the record header before each frame.
 pub const RECORD_BYTES: usize = 16;
 
-/// Writes a capture of Ethernet frames without check sequences, with nanoseconds.
+/// Writes a capture file of Ethernet frames, with times in nanoseconds.
 #[derive(Debug)]
 pub struct PcapWriter<W> {
     out: W,
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Begins a capture: writes the header of the file.
+    /// Starts a capture file: writes the file header.
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// If `out` fails.
     pub fn new(mut out: W) -> io::Result<Self> {
         out.write_all(&MAGIC_NANOSECONDS.to_le_bytes())?;
-        // Version 2.4, and two reserved words.
+        // Version 2.4 of the format, and two reserved words.
         out.write_all(&[2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0])?;
         out.write_all(&FRAME_BYTES_MAX.to_le_bytes())?;
         out.write_all(&LINK_ETHERNET.to_le_bytes())?;
