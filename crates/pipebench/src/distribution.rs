@@ -1,17 +1,17 @@
-//! The random distributions of workloads, each reproducible to the last bit.
+//! The random distributions of workloads, reproducible to the last bit.
 //!
-//! All sample by inversion or by tables over [`RandomStream::unit`], with the logarithm and
-//! exponential of this crate. So a seed gives the same numbers everywhere.
+//! All distributions sample by inversion or by tables over [`RandomStream::unit`], with the
+//! logarithm and exponential of this crate. So a seed gives the same numbers on every machine.
 
 use crate::{
     DistributionError, RandomStream,
     real::{exp, ln, pow},
 };
 
-/// Indices with probabilities proportional to their weights.
+/// A distribution of indices with probabilities proportional to their weights.
 #[derive(Clone, Debug)]
 pub struct WeightedIndices {
-    /// Cumulative weights; the last is positive.
+    /// Cumulative weights; the last sum is positive.
     sums: Vec<f64>,
 }
 
@@ -44,7 +44,7 @@ impl WeightedIndices {
     pub fn at(&self, share: f64) -> usize {
         let total = self.sums.last().copied().unwrap_or(0.0);
         let at = share * total;
-        // An index without weight has the same sum as the one before it, so it is never chosen.
+        // An index without weight has the same sum as the index before it, so it is never chosen.
         let index = self.sums.partition_point(|sum| *sum <= at);
         index.min(self.sums.len().saturating_sub(1))
     }
@@ -55,19 +55,19 @@ impl WeightedIndices {
         self.sums.len()
     }
 
-    /// Returns false: there is at least one index.
+    /// Returns false, because there is at least one index.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sums.is_empty()
     }
 }
 
-/// Ranks from 0, the k-th with a weight of 1 / k^exponent.
+/// A distribution of ranks from 0 on; the k-th rank has a weight of 1 / k^exponent.
 #[derive(Clone, Debug)]
 pub struct Zipf(WeightedIndices);
 
 impl Zipf {
-    /// Creates this many ranks; exponent 0 makes them equally likely.
+    /// Creates a distribution of `ranks` ranks; exponent 0 makes all equally likely.
     ///
     /// # Errors
     ///
@@ -92,7 +92,7 @@ pub struct Exponential {
 }
 
 impl Exponential {
-    /// Creates gaps with this mean.
+    /// Creates the distribution of gaps with a mean.
     ///
     /// # Errors
     ///

@@ -5,14 +5,14 @@ use crate::{
     TextError,
 };
 
-/// Invalid parameters of a distribution.
+/// The reason why parameters of a distribution are invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DistributionError {
-    /// There is nothing to choose from.
+    /// The distribution has no item to choose from.
     #[error("a distribution needs at least one value with a positive weight")]
     Empty,
-    /// A weight, mean or exponent outside its range.
+    /// A weight, mean or exponent is outside its range.
     #[error("{what} is {value}, and must be {expected}")]
     Parameter {
         /// Name of the parameter.
@@ -24,7 +24,7 @@ pub enum DistributionError {
     },
 }
 
-/// A key that no frame can be built from.
+/// The reason why no frame can be built from a flow key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -42,7 +42,7 @@ pub enum FrameError {
     },
 }
 
-/// Traffic that cannot be generated.
+/// The reason why traffic cannot be generated.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrafficError {
@@ -79,7 +79,7 @@ pub enum TrafficError {
         /// Number of classes.
         classes: usize,
     },
-    /// There is nothing to sample flows from.
+    /// No rule of the first table matches IPv4 packets.
     #[error(
         "no flows can be sampled: no rule of the first table matches IPv4 packets, \
          or no traversal has a rule in each of its tables (with few filters some tables have \
@@ -91,7 +91,7 @@ pub enum TrafficError {
     Distribution(#[from] DistributionError),
 }
 
-/// A line of a coflow trace that is not in its format.
+/// An error in a line of a coflow trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct CoflowTraceError {
@@ -101,7 +101,7 @@ pub struct CoflowTraceError {
     pub problem: &'static str,
 }
 
-/// A file that cannot be written.
+/// The reason why an output cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {doing} {path}: {cause}{}{left}", advice(cause))]
 pub struct OutputError {
@@ -109,24 +109,24 @@ pub struct OutputError {
     path: String,
     // The message contains the cause; as a source it would be printed twice.
     cause: std::io::Error,
-    /// Note about the data written so far.
+    /// A note about the data written so far.
     left: &'static str,
 }
 
 impl OutputError {
-    /// Creates an error for a file that is written completely or not at all.
+    /// Creates an error of a file that is written completely or not at all.
     pub(crate) fn new(doing: &'static str, path: &std::path::Path, cause: std::io::Error) -> Self {
         let left = if is_full(&cause) { "; nothing was left behind" } else { "" };
         Self { doing, path: path.display().to_string(), cause, left }
     }
 
-    /// Creates an error for an output that is written directly and now incomplete.
+    /// Creates an error of an output that was written directly, and is now incomplete.
     pub(crate) fn direct(path: &std::path::Path, cause: std::io::Error) -> Self {
         let left = "; its content is incomplete";
         Self { doing: "write to", path: path.display().to_string(), cause, left }
     }
 
-    /// Creates an error for standard output.
+    /// Creates an error of standard output.
     #[must_use]
     pub fn standard(cause: std::io::Error) -> Self {
         Self::direct(std::path::Path::new("standard output"), cause)
@@ -141,7 +141,7 @@ fn has_too_many_files(error: &std::io::Error) -> bool {
     error.raw_os_error() == Some(nix::libc::EMFILE)
 }
 
-/// Returns advice for an error of a file.
+/// Returns advice on an error of a file.
 fn advice(error: &std::io::Error) -> &'static str {
     match error.kind() {
         _ if is_full(error) => ": make room or write to another disk",
@@ -158,11 +158,11 @@ fn advice(error: &std::io::Error) -> &'static str {
     }
 }
 
-/// A failure to send on a device.
+/// The reason why a frame cannot be sent on a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LiveError {
-    /// There is no device of that name.
+    /// No device has that name.
     #[error("there is no network device {device}: the devices are {known}")]
     NoDevice {
         /// Name of the device.
@@ -185,7 +185,7 @@ pub enum LiveError {
         /// The device.
         device: String,
     },
-    /// The device refuses a frame of this length.
+    /// The device refuses a frame because of its length.
     #[error(
         "{device} refuses frames of {length} bytes: raise its MTU or use shorter packets \
          (`bytes=`)"
@@ -193,10 +193,10 @@ pub enum LiveError {
     TooLong {
         /// The device.
         device: String,
-        /// Bytes without the check sequence.
+        /// Length of the frame in bytes, without its check sequence.
         length: usize,
     },
-    /// The system refuses.
+    /// The kernel refuses the frame for another reason.
     #[error("cannot {doing} {device}: {errno}")]
     System {
         /// The failed operation.
@@ -206,18 +206,18 @@ pub enum LiveError {
         /// The error.
         errno: nix::errno::Errno,
     },
-    /// A flow that no frame can be built from.
+    /// A flow has no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
 }
 
-/// A text that is not the name of a workload.
+/// The mistake in a text that is not the name of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct NameError {
     /// The text.
     pub name: String,
-    /// Byte offset of the mistake.
+    /// Byte offset of the mistake in the text.
     pub at: usize,
     /// The problem.
     pub problem: NameProblem,
@@ -225,21 +225,21 @@ pub struct NameError {
     pub nearest: Option<String>,
 }
 
-/// The problem of a name.
+/// The kind of mistake in a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameProblem {
-    /// An unknown word.
+    /// A word is unknown.
     #[error("there is no {what} `{word}`: the names are {}", known.join(", "))]
     Unknown {
-        /// The part of the name.
+        /// The kind of word: source, locality or key.
         what: &'static str,
         /// The word.
         word: String,
         /// All valid words.
         known: Vec<&'static str>,
     },
-    /// A value that is invalid for the key.
+    /// The value of a key is invalid.
     #[error("{key}={value} is not {expected}")]
     Value {
         /// The key.
@@ -249,13 +249,13 @@ pub enum NameProblem {
         /// The valid values.
         expected: &'static str,
     },
-    /// A repeated key.
+    /// A key occurs twice.
     #[error("{key} is given twice")]
     Repeated {
         /// The key.
         key: &'static str,
     },
-    /// A key that does not apply to the source.
+    /// A key does not apply to the source.
     #[error("{subject} has no {key}")]
     NotFor {
         /// The key.
@@ -265,14 +265,14 @@ pub enum NameProblem {
     },
 }
 
-/// A workload that cannot be generated.
+/// The reason why a workload cannot be generated or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
-    /// A file that cannot be used.
+    /// An input file is unusable.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A generated rule that the parser refuses: a defect of this crate.
+    /// The parser refuses a generated rule, because of a bug in this crate.
     #[error("the rule `{rule}` is invalid: {problem}")]
     Rule {
         /// The rule.
@@ -280,7 +280,7 @@ pub enum WorkloadError {
         /// The parser's error.
         problem: String,
     },
-    /// A filter file that cannot be parsed.
+    /// A filter file has a syntax error.
     #[error("{path}: {problem}")]
     Filters {
         /// The file.
@@ -288,7 +288,7 @@ pub enum WorkloadError {
         /// The error.
         problem: TextError,
     },
-    /// A parameter file that cannot be parsed.
+    /// A parameter file is invalid.
     #[error("{path}: {problem}")]
     Parameters {
         /// The file.
@@ -296,7 +296,7 @@ pub enum WorkloadError {
         /// The error.
         problem: Box<ParameterError>,
     },
-    /// A coflow trace that cannot be parsed.
+    /// A coflow trace has a syntax error.
     #[error("{path}: {problem}")]
     CoflowTrace {
         /// The file.
@@ -304,7 +304,7 @@ pub enum WorkloadError {
         /// The error.
         problem: CoflowTraceError,
     },
-    /// A dump that cannot be parsed.
+    /// A dump of rules has a syntax error.
     #[error("{path}: {problem}")]
     Dump {
         /// The file.
@@ -312,7 +312,7 @@ pub enum WorkloadError {
         /// The error.
         problem: DumpError,
     },
-    /// An existing file that is not part of a workload and would be replaced.
+    /// The output would replace a file that is not part of a workload.
     #[error(
         "{path} exists and is not part of a workload: choose another folder, or move the file \
          away"
@@ -321,17 +321,17 @@ pub enum WorkloadError {
         /// The file.
         path: String,
     },
-    /// A file with content that its name contradicts.
+    /// The name of a file contradicts its content.
     #[error("the content of {path} is {what}: choose a name that {instead}")]
     Misnamed {
         /// The file.
         path: String,
         /// Kind of the content.
         what: &'static str,
-        /// The form of such names.
+        /// The correct form of a name with such a file.
         instead: &'static str,
     },
-    /// Filters with port ranges that expand to too many rules.
+    /// The port ranges of filters expand to too many rules.
     #[error(
         "the filters make more than {max} rules, because a port range expands to many: use fewer \
          filters"
@@ -340,7 +340,7 @@ pub enum WorkloadError {
         /// The maximum.
         max: usize,
     },
-    /// Overlapping filters that need too many priorities.
+    /// Overlapping filters need too many priorities.
     #[error(
         "the filters overlap so often that they need {needed} priorities, and OpenFlow has \
          65535: use fewer filters (`rules=`)"
@@ -349,7 +349,7 @@ pub enum WorkloadError {
         /// Number of needed priorities.
         needed: usize,
     },
-    /// Updates that begin after the last packet.
+    /// The first update would come after the last packet.
     #[error(
         "no rule changes within the traffic: it lasts {lasts_ms} ms, and the first update is at \
          {period_ms} ms; use {instead}"
@@ -359,10 +359,10 @@ pub enum WorkloadError {
         lasts_ms: u64,
         /// Time of the first update.
         period_ms: u32,
-        /// Suggested alternative.
+        /// The suggested alternative.
         instead: String,
     },
-    /// A pipeline file that cannot be parsed.
+    /// A pipeline file is invalid.
     #[error("{path}: {problem}")]
     Pipeline {
         /// The file.
@@ -370,19 +370,19 @@ pub enum WorkloadError {
         /// The error.
         problem: Box<PipelineError>,
     },
-    /// Tables that cannot be filled.
+    /// The tables of a pipeline cannot be filled.
     #[error(transparent)]
     Populate(#[from] PopulateError),
-    /// Filters that cannot be generated.
+    /// Filters cannot be generated.
     #[error(transparent)]
     Request(#[from] FilterRequestError),
-    /// Traffic that cannot be generated for these rules.
+    /// Traffic cannot be generated for the rules.
     #[error(transparent)]
     Traffic(#[from] TrafficError),
-    /// A flow that no frame can be built from.
+    /// A flow has no frame.
     #[error(transparent)]
     Frame(#[from] FrameError),
-    /// A file that cannot be written.
+    /// An output file cannot be written.
     #[error(transparent)]
     Output(#[from] OutputError),
 }

@@ -1,8 +1,8 @@
-//! Connected groups of items that occur in common steps.
+//! Finds connected groups of items, which occur in common steps.
 
-/// Returns the connected groups of all items.
+/// Returns the items of all steps as connected groups.
 ///
-/// Items of one step are connected, also indirectly.
+/// Items of one step are connected, and so are items connected through other items.
 pub(crate) fn connected<T: Ord + Clone>(steps: impl IntoIterator<Item = Vec<T>>) -> Vec<Vec<T>> {
     let mut groups: Vec<Vec<T>> = Vec::new();
     for step in steps {

@@ -1,7 +1,7 @@
-//! Input files, and detection of their kind.
+//! Reads input files, and detects their kind.
 //!
 //! The beginning of a file determines its kind. A pipeline is JSON, and a filter begins with `@`.
-//! Parameters of ClassBench begin with the `-` of a section name, and rules of a switch have
+//! Parameters of ClassBench begin with the `-` of a section name, and rules of a switch contain
 //! actions.
 
 use std::{
@@ -13,7 +13,7 @@ use shunt_flow::text::nearest_of;
 
 use crate::{name::SOURCES, nearest::Suggestion};
 
-/// A text and its origin.
+/// The text of a file, and its path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
     /// Path of the file.
@@ -35,7 +35,7 @@ pub enum InputKind {
     Rules,
 }
 
-/// A file that cannot be used.
+/// The reason why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
@@ -44,10 +44,10 @@ pub enum InputError {
     Missing {
         /// Name of the file.
         path: String,
-        /// The source that was probably meant.
+        /// The source of a workload that the user probably meant.
         nearest: Option<&'static str>,
     },
-    /// The system cannot read it.
+    /// The kernel reports an error.
     #[error("cannot read {path}: {source}")]
     Unreadable {
         /// Name of the file.
@@ -68,7 +68,7 @@ pub enum InputError {
         path: String,
         /// Kind of the file.
         what: &'static str,
-        /// Advice.
+        /// Advice on such files.
         instead: &'static str,
     },
     /// The file is empty.
@@ -95,11 +95,11 @@ const CAPTURE: &str = "a capture";
 const STATS: &str = "print its packet statistics with `pipebench stats FILE`";
 
 impl Input {
-    /// Reads a file.
+    /// Reads a text file.
     ///
     /// # Errors
     ///
-    /// If it does not exist, is not a text, or is empty.
+    /// If the file does not exist, is not a text, or is empty.
     pub fn read(path: &str) -> Result<Self, InputError> {
         let bytes = read_to(path, BYTES_MAX).map_err(|source| match source.kind() {
             io::ErrorKind::NotFound => {
@@ -111,11 +111,11 @@ impl Input {
         Self::of(path, bytes)
     }
 
-    /// Creates an input from a file's content.
+    /// Creates an input from the content of a file.
     ///
     /// # Errors
     ///
-    /// If it is not a text, or is empty.
+    /// If the content is not a text, or is empty.
     pub fn of(path: &str, bytes: Vec<u8>) -> Result<Self, InputError> {
         let no_text = |what, instead| InputError::NoText { path: path.to_owned(), what, instead };
         if let Some((_, what, instead)) = MAGIC.iter().find(|(magic, ..)| bytes.starts_with(magic))
@@ -144,7 +144,7 @@ impl Input {
             Some('-') => InputKind::Parameters,
             Some('@') => InputKind::Filters,
             _ if is_reply || beginning.contains("actions=") => InputKind::Rules,
-            // The parser of filters reports the expected text.
+            // For any other text, the parser of filters reports an error with the expected text.
             _ => InputKind::Filters,
         }
     }
@@ -156,15 +156,15 @@ impl Input {
     }
 }
 
-/// Maximum bytes of a text: millions of rules are a tenth of it.
+/// Maximum length of a text in bytes: millions of rules have a tenth of it.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// Number of bytes from which a text is recognised.
+/// Number of bytes at the beginning that determine whether a file is a text.
 const BEGINNING: u64 = 1 << 16;
 
-/// Reads a file up to a limit, because a device may have no end.
+/// Reads a file up to a limit, because a device file may have no end.
 ///
-/// It reads only the beginning of a file that is not a text.
+/// Reads only the beginning of a file that is not a text.
 fn read_to(path: &str, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut file = File::open(path)?;
@@ -177,15 +177,15 @@ fn read_to(path: &str, max: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > max { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(bytes) }
 }
 
-/// Returns whether bytes begin a capture.
+/// Returns whether the beginning of a file is that of a capture.
 #[must_use]
 pub fn is_capture(beginning: &[u8]) -> bool {
     MAGIC.iter().any(|(magic, what, _)| *what == CAPTURE && beginning.starts_with(magic))
 }
 
-/// Returns the source that a path probably means.
+/// Returns the source of a workload that a path probably means.
 ///
-/// A dot in place of a colon makes a name look like a file.
+/// A dot in place of a colon makes the name of a workload look like a file.
 fn probable_source(path: &str) -> Option<&'static str> {
     let word = path.split('.').next().filter(|_| !path.contains('/'))?;
     nearest_of(word, SOURCES.iter().map(|source| source.word))

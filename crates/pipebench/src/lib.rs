@@ -1,9 +1,9 @@
 //! Workloads for virtual switches: rule sets, pipelines and traffic, reproducible by name.
 //!
-//! Measuring a switch needs three things: a pipeline of tables, the rules in them, and packets.
-//! This crate generates all three from a seed, so that two people with the same name compare the
-//! same thing. It does not depend on any switch, and other tools read its output: ClassBench filter
-//! files, OpenFlow rules for `ovs-ofctl`, pcap files.
+//! A measurement of a switch needs a pipeline of tables, rules for the tables, and packets. This
+//! crate generates all three from a seed, so that two people who use the same name measure the same
+//! workload. The crate does not depend on any switch. Other tools read its output: ClassBench
+//! filter files, OpenFlow rules for `ovs-ofctl`, pcap files.
 //!
 //! All randomness comes from a [`Seed`]: the same seed gives the same bytes on every machine and
 //! with every later version.

@@ -1,6 +1,6 @@
 //! Suggestions for misspelled names.
 
-/// A suggestion for a message, if there is one.
+/// A suggestion in an error message, if any.
 pub(crate) struct Suggestion<'a>(pub(crate) Option<&'a str>, pub(crate) &'static str);
 
 impl std::fmt::Display for Suggestion<'_> {
@@ -13,7 +13,7 @@ impl std::fmt::Display for Suggestion<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {what} `{name}`{}: the names are {known}", Suggestion(nearest.as_deref(), ""))]
 pub struct UnknownName {
-    /// Kind of the name.
+    /// The kind of name.
     pub what: &'static str,
     /// The unknown name.
     pub name: String,

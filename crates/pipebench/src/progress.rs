@@ -1,7 +1,7 @@
-//! A progress bar for long work.
+//! A progress bar for long commands.
 //!
-//! The bar appears on standard error after two seconds of work, and only on a terminal; it is
-//! removed when the work ends.
+//! The bar appears on standard error after two seconds of work, and only on a terminal. It
+//! disappears when the work ends.
 
 use std::time::Duration;
 
@@ -26,13 +26,13 @@ impl Progress {
         }
     }
 
-    /// Starts a task without a bar.
+    /// Starts a task without a progress bar.
     #[must_use]
     pub fn hidden() -> Self {
         Self { bar: ProgressBar::hidden() }
     }
 
-    /// Returns the elapsed time.
+    /// Returns the time since the start of the task.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         self.bar.elapsed()
@@ -45,7 +45,7 @@ impl Progress {
         }
     }
 
-    /// Counts finished steps; cheap enough for every thousandth of the work.
+    /// Counts finished steps; a call is cheap enough after each thousandth of the work.
     pub fn advance(&self, steps: u64) {
         self.bar.inc(steps);
         if self.bar.is_hidden() && self.bar.elapsed() >= TIMEOUT && self.bar.length().is_some() {
@@ -60,6 +60,6 @@ impl Drop for Progress {
     }
 }
 
-/// Delay before the bar appears.
+/// Delay before the progress bar appears.
 const TIMEOUT: Duration = Duration::from_secs(2);
 const TEMPLATE: &str = "{prefix} {bar:40} {percent}% {eta} left";

@@ -1,23 +1,23 @@
 //! Published figures of papers, for comparison with measurements.
 //!
-//! The file names the source of each figure. No generated workload depends on them.
+//! The data file names the source of each figure. No generated workload depends on these figures.
 
 use std::sync::LazyLock;
 
 /// A published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Figure {
-    /// The metric, as in `hit_rate`.
+    /// The metric, such as `hit_rate`.
     pub metric: &'static str,
-    /// The pipeline by its short name, or the rule set; `-` for all.
+    /// The short name of the pipeline, or the rule set; `-` for all.
     pub pipeline: &'static str,
-    /// `high`, `low`, or `-`.
+    /// The locality: `high`, `low`, or `-` for both.
     pub locality: &'static str,
-    /// The measured configuration, as in `Megaflow 1x32K`.
+    /// The measured configuration, such as `Megaflow 1x32K`.
     pub configuration: &'static str,
-    /// The value.
+    /// The published value.
     pub value: f64,
-    /// The unit.
+    /// The unit of the value.
     pub unit: &'static str,
     /// The figure, table or section of the paper.
     pub place: &'static str,
@@ -41,7 +41,7 @@ impl Figure {
     }
 }
 
-/// All figures.
+/// All published figures.
 pub static FIGURES: LazyLock<Vec<Figure>> =
     LazyLock::new(|| TABLE.lines().filter_map(row).collect());
 

@@ -1,13 +1,13 @@
-//! Logarithm and exponential with equal results on every machine.
+//! Logarithm and exponential functions with equal results on every machine.
 //!
-//! Those of the standard library call the platform, and differ in the last bits between systems and
-//! releases. This is enough to change packets of a workload. These functions use only additions,
-//! multiplications and divisions, which IEEE 754 rounds uniquely and Rust never contracts. Their
-//! precision of about 15 digits is enough for a distribution.
+//! The functions of the standard library call the platform, and differ in the last bits between
+//! systems and releases. Such differences can change packets of a workload. The functions here use
+//! only additions, multiplications and divisions, which IEEE 754 rounds uniquely and Rust never
+//! contracts. Their precision of about 15 digits is enough for distributions.
 
 /// Returns the natural logarithm.
 ///
-/// For arguments that are not positive and finite, it is the result of [`f64::ln`].
+/// For arguments that are not positive and finite, returns the result of [`f64::ln`].
 pub(crate) fn ln(value: f64) -> f64 {
     if !(value.is_normal() && value > 0.0) {
         return if value > 0.0 && value.is_finite() {
@@ -36,7 +36,7 @@ pub(crate) fn ln(value: f64) -> f64 {
     exponent * LN_2 + 2.0 * s * series
 }
 
-/// Returns e to the power of a number, or 0 and infinity out of range.
+/// Returns e to the power of a number; 0 or infinity out of range.
 pub(crate) fn exp(value: f64) -> f64 {
     if value.is_nan() {
         return value;

@@ -1,11 +1,11 @@
-//! Random numbers from a seed: equal on every machine and in every version.
+//! Random numbers from a seed, equal on every machine and in every version.
 //!
-//! The numbers of a workload depend on its seed only. The processor, library versions, and the
-//! order in which parts of the program use them have no influence. So each purpose has its own
-//! named stream ([`Seed::stream`]), and sampling more for one leaves the others unchanged. The
-//! generator is xoshiro256\*\* (D. Blackman and S. Vigna, *Scrambled Linear Pseudorandom Number
-//! Generators*, ACM TOMS 47, 2021). SplitMix64 fills its state, as its authors advise. Both are
-//! integer arithmetic.
+//! The random numbers of a workload depend only on its seed. The processor, library versions, and
+//! the order in which parts of the program use random numbers have no influence. So each purpose
+//! has its own named stream ([`Seed::stream`]): more samples for one purpose leave others
+//! unchanged. The generator is xoshiro256\*\* (D. Blackman and S. Vigna, *Scrambled Linear
+//! Pseudorandom Number Generators*, ACM TOMS 47, 2021). SplitMix64 fills its state, as its authors
+//! advise. Both are integer arithmetic.
 //!
 //! The numbers are for workloads and are not cryptographically secure.
 
@@ -14,15 +14,15 @@
 pub struct Seed(u64);
 
 impl Seed {
-    /// Creates the seed with this number.
+    /// Creates the seed with a number.
     ///
-    /// Neighbouring numbers give independent streams.
+    /// Consecutive numbers give independent streams.
     #[must_use]
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// Returns the number.
+    /// Returns the number of the seed.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
@@ -31,7 +31,7 @@ impl Seed {
     /// Returns a seed for a part of the workload, independent of other parts.
     #[must_use]
     pub fn child(self, name: &str) -> Self {
-        // From a state that the seed sets.
+        // The name is hashed from a start that depends on the seed.
         Self(hash(mix(self.0 ^ FNV_OFFSET), name))
     }
 
@@ -81,7 +81,7 @@ impl RandomStream {
         high(product)
     }
 
-    /// Returns a random index for this length; 0 if it is 0.
+    /// Returns a random index of a list of `length` items; 0 for an empty list.
     pub fn index(&mut self, length: usize) -> usize {
         let index = self.below(u64::try_from(length).unwrap_or(u64::MAX));
         usize::try_from(index).unwrap_or(0)
@@ -94,12 +94,12 @@ impl RandomStream {
         numerator * UNIT
     }
 
-    /// Returns true with this probability; never for NaN.
+    /// Returns true with a probability; never for NaN.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// Returns a uniformly chosen item.
+    /// Returns a uniformly chosen item; `None` for an empty list.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
         items.get(self.index(items.len()))
     }
@@ -112,7 +112,7 @@ impl RandomStream {
     }
 }
 
-/// Hashes a text by FNV-1a from this state.
+/// Hashes a text by FNV-1a, from the state `start`.
 ///
 /// The result never changes between versions.
 fn hash(start: u64, text: &str) -> u64 {

@@ -1,4 +1,4 @@
-//! Functions for fuzz targets: they take any bytes, and check invariants.
+//! Functions for fuzz targets, which take any bytes and check invariants.
 
 #![expect(clippy::expect_used, reason = "a failure here is a finding")]
 
@@ -18,13 +18,13 @@ use crate::{
 
 /// Parses any text as filters.
 ///
-/// It is refused with a position, or survives printing and parsing.
+/// The parser refuses the text with a position, or the filters survive printing and parsing.
 ///
 /// # Panics
 ///
 /// If an invariant is violated.
 pub fn fuzz_filters(data: &[u8]) {
-    // Any input is either recognised or refused.
+    // Any input is either accepted or refused.
     if let Ok(input) = Input::of("fuzz", data.to_vec()) {
         assert!(matches!(
             input.kind(),
@@ -43,7 +43,7 @@ pub fn fuzz_filters(data: &[u8]) {
 
 /// Parses any text as parameters.
 ///
-/// It is refused with a position, or generates a rule set.
+/// The parser refuses the text with a position, or the parameters generate a rule set.
 ///
 /// # Panics
 ///
@@ -56,7 +56,7 @@ pub fn fuzz_parameters(data: &[u8]) {
             let filters = generate(&parameters, &request, Seed::new(1), &Progress::hidden());
             assert!(!filters.expect("the request is legal").is_empty());
             let printed = parameters.to_string();
-            // Shares are printed with eight digits: smaller ones become zero.
+            // Shares are printed with eight digits, so smaller shares become zero.
             if let Ok(again) = Parameters::parse(&printed) {
                 assert_eq!(again.to_string(), printed);
             }
@@ -70,7 +70,7 @@ pub fn fuzz_parameters(data: &[u8]) {
 
 /// Parses any text as a pipeline.
 ///
-/// It is refused with an error, or can be described, drawn and filled.
+/// The parser refuses the text with an error, or the pipeline can be described, drawn and filled.
 ///
 /// # Panics
 ///
@@ -106,7 +106,7 @@ pub fn fuzz_pipeline(data: &[u8]) {
 
 /// Parses any text as a dump.
 ///
-/// It is refused with a position, or all its rules are in tables.
+/// The parser refuses the text with a position, or all rules of the dump are in tables.
 ///
 /// # Panics
 ///
@@ -155,7 +155,7 @@ pub fn fuzz_capture(data: &[u8]) {
 
 /// Parses any text as a trace of coflows.
 ///
-/// It is refused with its line, or has coflows in order.
+/// The parser refuses the text with the line of the error, or the coflows are in order.
 ///
 /// # Panics
 ///

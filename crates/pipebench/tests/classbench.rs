@@ -1,7 +1,8 @@
 //! Generated ClassBench rule sets, compared with those of the original generator.
 //!
-//! The original parameter files may not be redistributed. If `PIPEBENCH_CLASSBENCH` names a folder
-//! with them (`acl1_seed` and so on; rule sets made from them as `acl1_10k`), they are compared.
+//! The original parameter files may not be redistributed. The variable `PIPEBENCH_CLASSBENCH` may
+//! name a folder with these files (`acl1_seed` and so on), and with rule sets made from them
+//! (`acl1_10k`). The tests then compare generated sets with them.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -49,7 +50,8 @@ fn sets_from_the_original_parameters_are_like_the_original_sets() {
         let Some(text) = original(&format!("{}_seed", set.seed)) else { return };
         let parameters = Parameters::parse(&text).unwrap();
         let ours = Statistics::of(&make(&parameters, set.requested, 1));
-        // Two seeds of one generator differ this much: the fewer filters, the more.
+        // The tolerance is the difference between two seeds of one generator, which is larger for
+        // fewer filters.
         let small = set.requested < 10_000;
         let (part, points) = if small { (0.20, 0.10) } else { (0.10, 0.06) };
         let count = |count: usize| f64::from(u32::try_from(count).unwrap());
@@ -87,7 +89,7 @@ fn statistics_of_the_original_sets_are_the_published_ones() {
     }
 }
 
-/// Returns the minimum and maximum of a family at a size.
+/// Returns the minimum and maximum of a published statistic over a family of sets.
 fn family(set: BuiltinSet, requested: u32, of: impl Fn(&PublishedSet) -> f64) -> (f64, f64) {
     let family = PUBLISHED.iter().filter(|published| {
         published.requested == requested && published.seed.starts_with(set.name())

@@ -1,6 +1,7 @@
-//! Fuzzing seeds and findings, replayed on the stable toolchain.
+//! Replays fuzzing seeds and findings on the stable toolchain.
 //!
-//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from them.
+//! Each file in `data/fuzz/TARGET` is one input; `cargo xtask fuzz TARGET` starts from these
+//! inputs.
 
 #![cfg(feature = "testing")]
 

@@ -1,4 +1,4 @@
-//! Filled pipelines: counts compared with published ones, and the rules in other readers.
+//! Tests filled pipelines: counts next to published counts, and rules in other programs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn filled(name: &str, count: u32, filling: TraversalSelection) -> Population {
     .unwrap()
 }
 
-/// Fills a pipeline as published: with ten thousand sampled OpenFlow filters.
+/// Fills a pipeline like the published ones, with ten thousand sampled filters.
 fn as_published(name: &str) -> Population {
     let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
     let parameters = BuiltinSet::OpenFlow.parameters();
@@ -53,8 +53,8 @@ fn as_published(name: &str) -> Population {
 
 #[test]
 fn ten_thousand_filters_become_as_many_rules_as_published() {
-    // Most tables of Antrea match addresses. The author's tables must match fewer fields, and are
-    // not published.
+    // Most tables of Antrea match addresses. The author's description, which is not published, must
+    // have tables with fewer fields.
     for name in ["ofd", "psc", "ols"] {
         let published = Figure::find("rules", name, "-", "10K filters").unwrap().value;
         let rules = as_published(name).rules().len() as f64;
@@ -114,7 +114,7 @@ fn filled_pipelines_have_the_published_tables_and_traversals() {
 
 #[test]
 fn sub_traversals_are_fewer_than_traversals() {
-    // Pipelines with traversals that split into parts without a common field.
+    // These pipelines have traversals that split into parts without a common field.
     for name in ["psc", "ofd"] {
         let counts = filled(name, 2000, TraversalSelection::Forwarding).counts();
         assert!((counts.parts as u64) < counts.combinations / 2, "{name}: {counts:?}");
@@ -164,7 +164,7 @@ fn the_real_form_uses_registers_and_rewrites_headers() {
     assert!(!plain.lines().any(|line| loads(&line) || asks(&line)));
 }
 
-/// Returns the share of each class with its intended traversal.
+/// Returns the share of flows of each class with the intended traversal.
 /// Also returns the share of forwarded flows.
 fn class_shares(name: &str) -> (Vec<f64>, f64) {
     let workload = Workload::of(&name.parse().unwrap(), &Progress::hidden()).unwrap();
@@ -213,7 +213,7 @@ fn a_pipeline_accepts_all_generated_rules() {
         pipeline.add_bridge(bridge, BridgeSettings::default());
         let mods = population.flow_mods().unwrap();
         pipeline.apply(bridge, &mods, Time::ZERO).unwrap();
-        // No rule replaced another.
+        // No rule has replaced another rule.
         assert_eq!(mods.len(), population.rules().len());
     }
 }
@@ -221,7 +221,7 @@ fn a_pipeline_accepts_all_generated_rules() {
 #[test]
 fn ovs_ofctl_reads_all_the_rules() {
     if Command::new("ovs-ofctl").arg("--version").output().is_err() {
-        // The harness hides the output of passing tests.
+        // The harness hides the output of `eprintln!` in tests that pass.
         let _ = writeln!(std::io::stderr(), "SKIPPED: ovs-ofctl is not installed");
         return;
     }

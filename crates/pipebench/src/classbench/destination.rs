@@ -1,9 +1,10 @@
-//! Generates destination addresses: like sources, but some follow the source of their filter.
+//! Generates destination addresses like sources, but some follow the source of their filter.
 //!
-//! From the root, each filter's destination has the bits of its source for as long as the
-//! parameters' correlation holds. Where it breaks, the next bit is inverted, and from there the
-//! destination branches like the others. A destination must not run into the prefix of its own
-//! source, so it also diverges where that prefix ends.
+//! From the root on, the destination of each filter has the bits of its source, with the
+//! probability given by the correlation of the parameters. At the first bit without correlation,
+//! the destination has the inverted bit; from there on it branches like other destinations. A
+//! destination must not lie in the prefix of its own source, so it also differs where that prefix
+//! ends.
 
 use super::{
     filter::AddressPrefix,
@@ -13,7 +14,7 @@ use super::{
 };
 use crate::RandomStream;
 
-/// Gives each filter a destination address of its length; sources exist already.
+/// Gives each filter a destination address of the drafted length, after its source.
 pub(super) fn grow_destinations(
     drafts: &mut [FilterDraft],
     branching: &Branching,
@@ -25,12 +26,12 @@ pub(super) fn grow_destinations(
     tree.grow(TreeNode::ROOT, Below { following, free: Vec::new() });
 }
 
-/// The filters below a node.
+/// The filters below a node of the tree.
 #[derive(Debug, Default)]
 struct Below {
-    /// Filters with a destination equal to their source so far.
+    /// Filters with a destination that is equal to the source up to this node.
     following: Vec<usize>,
-    /// Filters with a destination that differs from their source.
+    /// Filters with a destination that differs from the source above this node.
     free: Vec<usize>,
 }
 
@@ -75,7 +76,7 @@ impl DestinationTree<'_> {
         });
     }
 
-    /// Sends the following filters to the children; some become free.
+    /// Distributes the following filters to the children; some become free.
     fn follow(&mut self, length: u8, nesting: u32, below: &mut Below) -> [Below; 2] {
         let mut children = [Below::default(), Below::default()];
         let following = std::mem::take(&mut below.following);
@@ -102,9 +103,9 @@ impl DestinationTree<'_> {
         children
     }
 
-    /// Sends the free filters to the children.
+    /// Distributes the free filters to the children.
     ///
-    /// The total split then has the skew of the parameters.
+    /// Afterwards, the split of all filters has the skew of the parameters.
     fn spread(
         &mut self,
         length: u8,
@@ -136,7 +137,7 @@ impl DestinationTree<'_> {
         let level = self.branching.levels.get(usize::from(length)).copied().unwrap_or_default();
         let both_there = zero > 0 && one > 0;
         if self.stream.chance(level.single) && !both_there {
-            // The only child, or else either, is the heavier side.
+            // `side` is the only existing child, or a random child.
             give(side, children, free);
             return;
         }

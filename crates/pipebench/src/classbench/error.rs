@@ -2,19 +2,19 @@
 
 use crate::nearest::Suggestion;
 
-/// A syntax error in a text.
+/// A syntax error in a filter file or parameter file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}: expected {expected}, found {}", FoundText(found))]
 pub struct TextError {
-    /// The line, from 1.
+    /// The number of the line, from 1 on.
     pub line: usize,
-    /// The character in the line, from 1.
+    /// The number of the character in the line, from 1 on.
     pub column: usize,
-    /// The byte offset in the text.
+    /// The byte offset of the error in the text.
     pub offset: usize,
-    /// Number of wrong bytes.
+    /// The number of wrong bytes.
     pub length: usize,
-    /// The expected text.
+    /// A description of the expected text.
     pub expected: &'static str,
     /// The found text; empty at the end of the line.
     pub found: String,
@@ -33,14 +33,14 @@ impl std::fmt::Display for FoundText<'_> {
     }
 }
 
-/// Parameters that describe no rule set.
+/// The reason why a parameter file describes no rule set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParameterError {
-    /// A line that cannot be read.
+    /// A line has a syntax error.
     #[error(transparent)]
     Text(#[from] TextError),
-    /// A section with an unknown name.
+    /// The name of a section is unknown.
     #[error("line {}: there is no section `-{}`{}", place.line, place.found, Suggestion(*nearest, "-"))]
     Section {
         /// Position of the name.
@@ -48,7 +48,7 @@ pub enum ParameterError {
         /// The nearest known name.
         nearest: Option<&'static str>,
     },
-    /// A missing section.
+    /// A required section is missing.
     #[error("the section `-{section}` is missing")]
     Missing {
         /// Name of the section.
@@ -57,29 +57,29 @@ pub enum ParameterError {
     /// No protocol has a positive share.
     #[error("no protocol in `-prots` has a share")]
     NoProtocol,
-    /// A protocol has no classes of ports.
+    /// A protocol has no port classes.
     #[error("protocol {protocol} in `-prots` has no class of ports")]
     NoPorts {
         /// Number of the protocol.
         protocol: u8,
     },
-    /// A class of ports is used but not described.
+    /// A protocol uses a pair of port classes without a distribution.
     #[error("protocol {protocol} has ports of the class {pair}, but `-{section}` has no row")]
     Unsupplied {
         /// The protocol.
         protocol: u8,
-        /// The class.
+        /// The pair of port classes.
         pair: &'static str,
         /// The empty section.
         section: &'static str,
     },
 }
 
-/// An invalid request for a rule set.
+/// The reason why a request for a rule set is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterRequestError {
-    /// A number of rules out of range.
+    /// The number of rules is out of range.
     #[error("{rules} rules were requested: a set has 1 to {max}")]
     Rules {
         /// The requested number.
@@ -87,7 +87,7 @@ pub enum FilterRequestError {
         /// The maximum.
         max: u32,
     },
-    /// A smoothness out of range.
+    /// The smoothness is out of range.
     #[error("the smoothness is {smoothness}: it must be from 0 to {max}")]
     Smoothness {
         /// The requested value.
@@ -95,10 +95,10 @@ pub enum FilterRequestError {
         /// The maximum.
         max: u8,
     },
-    /// A scope out of range.
+    /// A scope is out of range.
     #[error("the {what} scope is {scope}: it must be from -1 to 1")]
     Scope {
-        /// Addresses or ports.
+        /// The kind of scope: addresses or ports.
         what: &'static str,
         /// The requested value.
         scope: f64,

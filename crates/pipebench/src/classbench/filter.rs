@@ -19,7 +19,7 @@ pub struct AddressPrefix {
 }
 
 impl AddressPrefix {
-    /// Returns the prefix of this many bits; further bits of the address are ignored.
+    /// Returns the prefix of `length` bits; ignores further bits of `address`.
     ///
     /// Lengths above 32 count as 32.
     #[must_use]
@@ -80,24 +80,24 @@ pub struct TcpFlags {
 }
 
 impl TcpFlags {
-    /// No flags.
+    /// Matches packets with any flags.
     pub const ANY: Self = Self { value: 0, mask: 0 };
 
-    /// Matches these values under this mask.
+    /// Matches the flags `value` under `mask`.
     ///
-    /// ClassBench writes value bits outside the mask, and they stay.
+    /// Value bits outside the mask stay, because ClassBench writes such bits.
     #[must_use]
     pub const fn new(value: u16, mask: u16) -> Self {
         Self { value, mask }
     }
 
-    /// Returns the values.
+    /// Returns the flag values to match.
     #[must_use]
     pub const fn value(self) -> u16 {
         self.value
     }
 
-    /// Returns the mask.
+    /// Returns the mask of the flags to match.
     #[must_use]
     pub const fn mask(self) -> u16 {
         self.mask
@@ -110,7 +110,7 @@ impl fmt::Display for TcpFlags {
     }
 }
 
-/// A 5-tuple filter.
+/// A 5-tuple filter with TCP flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Filter {
     /// Source addresses.
@@ -123,12 +123,12 @@ pub struct Filter {
     pub destination_ports: PortRange,
     /// The IP protocol; `None` for any.
     pub protocol: Option<u8>,
-    /// TCP flags.
+    /// The TCP flags to match.
     pub flags: TcpFlags,
 }
 
 impl fmt::Display for Filter {
-    /// Formats the line of a filter file, without line end.
+    /// Formats the filter as a line of a filter file, without line end.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { source, destination, source_ports, destination_ports, protocol, flags } = self;
         let (number, mask) = protocol.map_or((0, 0), |number| (number, 0xff));
@@ -144,7 +144,7 @@ impl fmt::Display for Filter {
 ///
 /// # Errors
 ///
-/// The first syntax error, and the expected text.
+/// If a line has a syntax error: the first error, with the expected text.
 pub fn read_filters(text: &str) -> Result<Vec<Filter>, TextError> {
     let is_filter = |scan: &Scan<'_>| !scan.rest().trim_start().starts_with('#');
     Scan::lines(text).filter(is_filter).map(read_filter).collect()

@@ -1,10 +1,10 @@
 //! Generates a rule set from parameters, as ClassBench does.
 //!
 //! First each filter gets its independent parts: protocol, flags, ports, and prefix lengths
-//! ([`FilterDraft`]). Then all source addresses are generated together, bit by bit from the root of a
-//! binary tree ([`source`](super::source)). Then come all destinations, which may follow the
-//! sources ([`destination`](super::destination)). Duplicate filters are dropped, so a set has fewer
-//! than requested. The most specific filters come first.
+//! ([`FilterDraft`]). Then all source addresses are generated together, bit by bit from the root of
+//! a binary tree ([`source`](super::source)). Then all destination addresses are generated, which
+//! may follow the sources ([`destination`](super::destination)). Duplicate filters are dropped, so
+//! a set has fewer filters than requested. The most specific filters come first.
 
 use super::{
     destination::grow_destinations,
@@ -19,27 +19,27 @@ use crate::{FilterRequestError, Progress, RandomStream, Seed, WeightedIndices};
 /// The number of filters to generate, and the deviation from the parameters.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FilterRequest {
-    /// Number of filters.
+    /// Number of filters to generate.
     ///
-    /// The result has slightly fewer, because duplicates are dropped.
+    /// The result has slightly fewer filters, because duplicates are dropped.
     pub rules: u32,
     /// Maximum difference of prefix lengths from the parameters in bits, 0 to 64.
     pub smoothness: u8,
-    /// From -1 for longer prefixes to 1 for shorter ones.
+    /// Bias of prefix lengths, from -1 for longer to 1 for shorter prefixes.
     pub address_scope: f64,
-    /// From -1 for narrower ports to 1 for wider ones.
+    /// Bias of port ranges, from -1 for narrower to 1 for wider ranges.
     pub port_scope: f64,
 }
 
 impl FilterRequest {
     /// Maximum number of filters in a set.
     pub const RULES_MAX: u32 = 10_000_000;
-    /// Maximum smoothness.
+    /// Maximum smoothness of prefix lengths, in bits.
     pub const SMOOTHNESS_MAX: u8 = 64;
 
     /// Requests this many filters with the published settings.
     ///
-    /// They are smoothness 2, address scope 0.5 and port scope -0.1.
+    /// The settings are smoothness 2, address scope 0.5 and port scope -0.1.
     #[must_use]
     pub const fn new(rules: u32) -> Self {
         Self { rules, smoothness: 2, address_scope: 0.5, port_scope: -0.1 }
@@ -62,7 +62,7 @@ impl FilterRequest {
     }
 }
 
-/// A filter during address generation.
+/// A filter during generation, before its addresses are complete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FilterDraft {
     pub(super) source: AddressPrefix,
@@ -121,7 +121,7 @@ impl FilterDraft {
 
 /// Sorts the most specific filters first, and drops duplicates.
 ///
-/// So no filter hides a later one.
+/// In this order, no filter hides a later filter.
 fn ordered(mut filters: Vec<Filter>) -> Vec<Filter> {
     filters.sort_unstable_by_key(|filter| {
         let address_bits = filter.source.length() + filter.destination.length();
@@ -133,10 +133,10 @@ fn ordered(mut filters: Vec<Filter>) -> Vec<Filter> {
     filters
 }
 
-/// Spreads addresses over more branches for a larger set.
+/// Changes the branching so that a larger set has more branches.
 ///
-/// Growth is spent level by level from the root. A level that needs less than the remaining growth
-/// to become even is made even; the next level takes part of the rest.
+/// The growth is used up level by level from the root. A level that needs less than the remaining
+/// growth to split evenly splits evenly; the next level uses a part of the rest.
 fn scaled(branching: &Branching, growth: f64) -> Branching {
     let mut scaled = branching.clone();
     let mut left = if growth > 1.0 { growth } else { 0.0 };
@@ -160,7 +160,7 @@ fn scaled(branching: &Branching, growth: f64) -> Branching {
     scaled
 }
 
-/// The distributions of the parameters, ready to sample.
+/// Samplers for the distributions of the parameters.
 struct FilterSampler<'a> {
     parameters: &'a Parameters,
     protocols: Option<WeightedIndices>,
@@ -224,13 +224,13 @@ impl<'a> FilterSampler<'a> {
     }
 }
 
-/// Samples a share from 0 to 1; a greater scope makes low values more likely.
+/// Samples a number from 0 to 1; a greater scope makes low numbers more likely.
 fn scoped(scope: f64, stream: &mut RandomStream) -> f64 {
     let share = stream.unit();
     share * (scope * share - scope + 1.0)
 }
 
-/// The ranges and ports of one side.
+/// The samplers of port ranges and single ports, of sources or of destinations.
 struct PortSampler<'a> {
     shares: &'a PortShares,
     ranges: Option<WeightedIndices>,
@@ -245,7 +245,7 @@ impl<'a> PortSampler<'a> {
         Self { shares, ranges: weighted(&shares.ranges), exact: weighted(&shares.exact) }
     }
 
-    /// Samples ports of a class, by the format's name of the class.
+    /// Samples ports of a port class, given by its name in the format.
     fn choose(&self, class: &str, stream: &mut RandomStream) -> PortRange {
         let (ports, weighted) = match class {
             "lo" => return PortRange::LOW,

@@ -1,4 +1,4 @@
-//! Joint distribution of source and destination prefix lengths, for each class of ports.
+//! The joint distribution of source and destination prefix lengths, for each pair of port classes.
 
 use super::filter::AddressPrefix;
 use crate::{RandomStream, WeightedIndices};
@@ -11,13 +11,14 @@ pub(super) const TOTAL_MAX: usize = 2 * LENGTH_MAX;
 /// Offset greater than any spread.
 const SHIFT: usize = 2 * super::generate::FilterRequest::SMOOTHNESS_MAX as usize;
 
-/// The distribution of prefix lengths.
+/// The joint distribution of source and destination prefix lengths.
 ///
-/// It has the shares of their sums, and of the source lengths for each sum.
+/// It consists of the shares of the sums of both lengths, and of the shares of source lengths for
+/// each sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lengths {
     totals: [f64; TOTAL_MAX + 1],
-    /// One distribution per sum, indexed by source length.
+    /// One distribution of source lengths for each sum.
     sources: Vec<[f64; LENGTH_MAX + 1]>,
 }
 
@@ -31,21 +32,21 @@ impl Lengths {
         self.totals.iter().all(|share| *share == 0.0)
     }
 
-    /// Sets the share of a sum.
+    /// Sets the share of a sum of lengths.
     pub(super) fn set_total(&mut self, total: usize, share: f64) {
         if let Some(slot) = self.totals.get_mut(total) {
             *slot = share;
         }
     }
 
-    /// Sets the share of a source length, given the sum.
+    /// Sets the share of a source length among the filters with a sum of lengths.
     pub(super) fn set_source(&mut self, total: usize, source: usize, share: f64) {
         if let Some(slot) = self.sources.get_mut(total).and_then(|row| row.get_mut(source)) {
             *slot = share;
         }
     }
 
-    /// Returns the sums that occur, with their shares and their source lengths.
+    /// Returns the sums of lengths that occur, with their shares and source lengths.
     pub(super) fn rows(&self) -> impl Iterator<Item = (usize, f64, Vec<(usize, f64)>)> {
         let rows = self.totals.iter().zip(&self.sources).enumerate();
         rows.filter(|(_, (share, _))| **share > 0.0).map(|(total, (share, sources))| {
@@ -54,11 +55,11 @@ impl Lengths {
         })
     }
 
-    /// Spreads each length over neighbours at most `spread` bits away.
+    /// Spreads each length over lengths that differ by at most `spread` bits.
     ///
-    /// So a set is not limited to the few lengths of its model. A sum borrows from its neighbours
-    /// by their share, and keeps its own part in full. So the source lengths of a sum stay nearly
-    /// unchanged.
+    /// So a set has more lengths than the few of its model. The source lengths of a sum get
+    /// additional weight from near sums, in proportion to their shares, and keep their own weight.
+    /// So the source lengths of a sum stay nearly unchanged.
     pub(super) fn smooth(&self, spread: usize) -> Self {
         let mut smooth = Self::empty();
         let across = binomial(spread.saturating_mul(2));
@@ -90,7 +91,7 @@ impl Lengths {
         for moved in 1..=spread {
             let slack = (spread - moved) / 2;
             let width = moved + slack * 2;
-            // The source has some of the `moved` bits less, or more.
+            // The source length takes a part of the `moved` bits, in either direction.
             if let Some(total) = total.checked_sub(moved) {
                 self.add(total, source + SHIFT - moved - slack, width, weight * share);
             }
@@ -98,9 +99,9 @@ impl Lengths {
         }
     }
 
-    /// Adds weight around the middle of `width` steps from a source length.
+    /// Adds weight to `width` + 1 source lengths from `start` on, mostly in the middle.
     ///
-    /// The length is given with [`SHIFT`] added, so that it cannot be negative.
+    /// `start` includes [`SHIFT`], so that it cannot be negative.
     fn add(&mut self, total: usize, start: usize, width: usize, weight: f64) {
         let Some(row) = self.sources.get_mut(total) else { return };
         for (step, part) in binomial(width).into_iter().enumerate() {
@@ -122,7 +123,7 @@ impl Lengths {
         }
     }
 
-    /// Returns the sampler of the distribution; `None` if it is empty.
+    /// Returns a sampler of the distribution; `None` for an empty distribution.
     pub(super) fn chooser(&self) -> Option<PrefixLengthSampler> {
         let totals = WeightedIndices::new(self.totals).ok()?;
         let sources = self.sources.iter().map(|row| WeightedIndices::new(*row).ok()).collect();
@@ -138,7 +139,7 @@ pub(super) struct PrefixLengthSampler {
 }
 
 impl PrefixLengthSampler {
-    /// Returns lengths of source and destination for this share of all sums.
+    /// Returns source and destination length; `share` selects their sum.
     pub(super) fn choose(&self, share: f64, stream: &mut RandomStream) -> (u8, u8) {
         let total = self.totals.at(share);
         let sampled = self.sources.get(total).and_then(Option::as_ref);

@@ -1,10 +1,10 @@
-//! ClassBench rule sets: 5-tuple filters with the structure of real ones.
+//! ClassBench rule sets: 5-tuple filters with the structure of real filter sets.
 //!
 //! ClassBench (D. Taylor and J. Turner, *ClassBench: A Packet Classification Benchmark*, INFOCOM
-//! 2005) describes a real filter set by a parameter file, and generates sets of any size from it.
-//! This is an independent implementation of both halves of the format: [`Parameters`] are read and
-//! written, [`generate()`] makes filters from them, and [`read_filters`] reads the files of any
-//! ClassBench tool. [`BuiltinSet`] has parameters of our own.
+//! 2005) describes a real filter set by a parameter file, and generates sets of any size from the
+//! file. This module is an independent implementation: it reads and writes [`Parameters`],
+//! [`generate()`] makes filters from parameters, and [`read_filters`] reads the filter files of any
+//! ClassBench tool. [`BuiltinSet`] has Shunt's own parameters.
 //!
 //! ```
 //! use shunt_pipebench::{

@@ -31,17 +31,17 @@ pub struct Parameters {
     pub(super) flags: Vec<FlagShares>,
     pub(super) source_ports: PortShares,
     pub(super) destination_ports: PortShares,
-    /// One distribution for each pair of port classes.
+    /// One distribution of prefix lengths for each pair of port classes.
     pub(super) lengths: Vec<Lengths>,
     pub(super) source: Branching,
     pub(super) destination: Branching,
-    /// For each length: probability that the next bits are equal too.
+    /// By length: probability that the next source and destination bits are equal.
     ///
-    /// Source and destination are equal so far.
+    /// The probability applies if all bits before are equal.
     pub(super) correlation: [f64; 33],
 }
 
-/// Frequency of a protocol, and of its pairs of port classes.
+/// Shares of a protocol and of its pairs of port classes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ProtocolShare {
     pub(super) protocol: u8,
@@ -56,14 +56,14 @@ pub(super) struct FlagShares {
     pub(super) shares: Vec<(TcpFlags, f64)>,
 }
 
-/// Ranges and single ports, with their shares.
+/// Port ranges and single ports, with their shares.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct PortShares {
     pub(super) ranges: Vec<(PortRange, f64)>,
     pub(super) exact: Vec<(PortRange, f64)>,
 }
 
-/// How the addresses of a set branch from the first bit to the last.
+/// The branching of the addresses of a set, from the first bit to the last.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Branching {
     /// Maximum number of nested prefixes in the set.
@@ -74,7 +74,7 @@ pub(super) struct Branching {
 /// The shape of the prefix tree of the addresses after one bit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct BranchLevel {
-    /// Probability that all continue with the same bit.
+    /// Probability that all addresses of a branch continue with the same bit.
     pub(super) single: f64,
     /// Probability that the branch splits.
     pub(super) double: f64,
@@ -87,7 +87,7 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// The first syntax error, or the missing section.
+    /// If the text has a syntax error, or lacks a section.
     pub fn parse(text: &str) -> Result<Self, ParameterError> {
         parse_parameters(text)
     }
@@ -98,7 +98,7 @@ impl Parameters {
         self.scale
     }
 
-    /// Checks that each class of ports that occurs has a distribution.
+    /// Checks that each used pair of port classes has a distribution.
     pub(super) fn check(&self) -> Result<(), ParameterError> {
         let any = self.protocols.iter().any(|protocol| protocol.share > 0.0);
         if !any {

@@ -1,4 +1,4 @@
-//! Parser of parameter files: sections that begin with `-name` and end with `#`.
+//! Parses parameter files, which have sections that begin with `-name` and end with `#`.
 
 use super::{
     filter::{read_flags, read_range},
@@ -14,7 +14,7 @@ use shunt_flow::text::nearest_of;
 
 use crate::{ParameterError, TextError};
 
-/// A section, by the meaning of its rows.
+/// The kind of a section, which determines the meaning of its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Section {
     Scale,
@@ -51,7 +51,7 @@ const NAMES: [(&str, Section); 13] = [
     ("pcorr", Section::Correlation),
 ];
 
-/// Required sections.
+/// The names of the required sections.
 const NEEDED: [&str; 6] = ["scale", "prots", "snest", "sskew", "dnest", "dskew"];
 
 pub(super) fn parse_parameters(text: &str) -> Result<Parameters, ParameterError> {

@@ -1,11 +1,11 @@
-//! Statistics of sets from the original generator, for comparison.
+//! Statistics of sets from the original ClassBench generator, for comparison.
 
 use std::sync::LazyLock;
 
-/// Statistics of a set that the ClassBench generator made.
+/// Statistics of a set of the original ClassBench generator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublishedSet {
-    /// The parameter file, as in `acl1`.
+    /// The name of the parameter file, such as `acl1`.
     pub seed: &'static str,
     /// Number of requested filters.
     pub requested: u32,
@@ -23,7 +23,7 @@ pub struct PublishedSet {
     pub independent: f64,
 }
 
-/// All sets.
+/// All published sets.
 pub static PUBLISHED: LazyLock<Vec<PublishedSet>> =
     LazyLock::new(|| TABLE.lines().filter_map(row).collect());
 

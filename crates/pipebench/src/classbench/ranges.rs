@@ -1,7 +1,7 @@
-//! Port ranges, and the masks that cover them.
+//! Port ranges, and the masked matches that cover them.
 //!
-//! OpenFlow matches a port by value and mask, so a range becomes several matches. The smallest
-//! number of matches are the largest aligned blocks that fit, taken from the low end.
+//! OpenFlow matches a port by value and mask, so a range becomes several matches. Their number is
+//! smallest if each match is the largest aligned block that fits, from the low end on.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl PortRange {
         self.high.saturating_sub(self.low)
     }
 
-    /// Returns the fewest masked values that cover the range exactly, at most 30.
+    /// Returns the smallest list of masked values, at most 30, that cover the range.
     ///
     /// ```
     /// use shunt_pipebench::classbench::PortRange;
@@ -64,7 +64,7 @@ impl PortRange {
         let mut next = Some(self.low);
         std::iter::from_fn(move || {
             let value = next?;
-            // The block that the value is aligned to, halved until it ends within the range.
+            // The largest block to which the value is aligned, halved until it fits the range.
             let mut block = if value == 0 { u16::MAX } else { low_bits(value) };
             while value | block > self.high {
                 block >>= 1;
@@ -90,7 +90,7 @@ impl fmt::Display for PortRange {
 /// A value under a mask of leading ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PortMask {
-    /// The matched bits, zero outside the mask.
+    /// The values of the matched bits; zero outside the mask.
     pub value: u16,
     /// The mask.
     pub mask: u16,
@@ -117,7 +117,7 @@ mod tests {
         range.masks().filter(|mask| port & mask.mask == mask.value).count()
     }
 
-    /// Returns the fewest prefixes for a range, by repeatedly halving the space.
+    /// Returns the smallest number of prefixes for a range, by halving the space.
     fn fewest(low: u32, high: u32, from: u32, to: u32) -> usize {
         if high < from || low > to {
             0

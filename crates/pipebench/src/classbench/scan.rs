@@ -6,7 +6,7 @@ use crate::TextError;
 #[derive(Clone, Debug)]
 pub(crate) struct Scan<'a> {
     line: &'a str,
-    /// Number of scanned bytes.
+    /// Number of bytes of the line that were scanned.
     at: usize,
     /// Offset of the line in the text.
     offset: usize,
@@ -31,7 +31,7 @@ impl<'a> Scan<'a> {
         self.line.get(self.at..).unwrap_or("").trim_start()
     }
 
-    /// Skips spaces and this punctuation mark; returns whether it was there.
+    /// Skips spaces and the punctuation `mark`; returns whether the mark was there.
     pub(crate) fn skip(&mut self, mark: char) -> bool {
         self.skip_spaces();
         let there = self.rest().starts_with(mark);
@@ -41,7 +41,7 @@ impl<'a> Scan<'a> {
         there
     }
 
-    /// Skips this punctuation mark, which is required.
+    /// Skips the required punctuation `mark`.
     pub(crate) fn mark(&mut self, mark: char, expected: &'static str) -> Result<(), TextError> {
         if self.skip(mark) { Ok(()) } else { Err(self.error(expected)) }
     }
@@ -79,7 +79,7 @@ impl<'a> Scan<'a> {
         let start = here.at;
         let mut found = here.word();
         if found.is_empty() {
-            // A mark in place of a word, or the end of the line.
+            // There is a punctuation mark in place of a word, or the end of the line.
             found = here.rest().get(..1).unwrap_or("");
         }
         let before = self.line.get(..start).unwrap_or("");
@@ -104,7 +104,7 @@ pub(crate) fn decimal<T: std::str::FromStr>(word: &str) -> Option<T> {
     if digits { word.parse().ok() } else { None }
 }
 
-/// Parses a hexadecimal number after `0x`, or a decimal one.
+/// Parses a hexadecimal number with the prefix `0x`, or a decimal number.
 pub(crate) fn hexadecimal(word: &str) -> Option<u16> {
     match word.strip_prefix("0x").or_else(|| word.strip_prefix("0X")) {
         Some(digits) => u16::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')),
@@ -112,7 +112,7 @@ pub(crate) fn hexadecimal(word: &str) -> Option<u16> {
     }
 }
 
-/// Maximum characters of the user's text in a message.
+/// Maximum number of characters of the user's text in a message.
 const FOUND_MAX: usize = 40;
 
 #[cfg(test)]

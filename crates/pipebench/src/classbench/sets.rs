@@ -1,11 +1,11 @@
 //! Four built-in kinds of rule sets: access lists, firewalls, IP chains, and OpenFlow switch rules.
 //!
 //! The parameter files of ClassBench were measured on proprietary sets and may not be
-//! redistributed. These are not measured. Each is a [`Profile`] of a few round numbers. They are
-//! chosen so that the [`Statistics`](super::Statistics) of the generated sets lie among those of
-//! the twelve original files ([`PUBLISHED`](super::PUBLISHED)). A profile becomes parameters by
-//! smooth laws: prefix lengths are weighted peaks, services are ranked by Zipf's law, and branching
-//! and correlation change linearly over the bits of an address.
+//! redistributed. The parameters here are not measured: each set is a [`Profile`] of a few round
+//! numbers. The numbers are chosen so that the [`Statistics`](super::Statistics) of the generated
+//! sets lie among those of the twelve original files ([`PUBLISHED`](super::PUBLISHED)). Simple laws
+//! convert a profile to parameters: prefix lengths are weighted peaks, services are ranked by
+//! Zipf's law, and branching and correlation change linearly over the bits of an address.
 //!
 //! The last kind follows the findings of J. Matoušek et al. in the OpenFlow switches of a data
 //! centre (*ClassBench-ng: Recasting ClassBench after a Decade of Network Evolution*): whole
@@ -99,17 +99,17 @@ struct Profile {
     scale: u32,
     /// The share of each protocol, with the shares of its pairs of port classes.
     protocols: &'static [(u8, f64, PairShares)],
-    /// Shares of TCP filters that match certain flags; the others match none.
+    /// TCP flags and masks, with the shares of the TCP filters that match them.
     flags: &'static [(u16, u16, f64)],
-    /// Number of entries of [`RANGES`] in use.
+    /// Number of entries of [`RANGES`] that the set uses.
     ranges: usize,
     /// Common lengths of source and destination prefixes, with weights.
     lengths: &'static [(usize, usize, f64)],
     source: Branches,
     destination: Branches,
-    /// Probability that a destination bit equals the source's.
+    /// Probability that a destination bit is equal to the source bit.
     ///
-    /// It changes from the first bit to the last correlated one.
+    /// The probability changes from the first bit to the last correlated bit.
     correlation: LinearTrend,
     /// The last correlated bit.
     correlated: usize,
@@ -121,11 +121,11 @@ type PairShares = &'static [(&'static str, f64)];
 /// The shape of the prefix tree of the addresses.
 struct Branches {
     nesting: u32,
-    /// Number of leading bits at which addresses always split.
+    /// Number of leading bits at which the addresses of a branch always split.
     even: usize,
-    /// Probability that all continue with one bit.
+    /// Probability that all addresses of a branch continue with the same bit.
     single: LinearTrend,
-    /// Skew of a split.
+    /// Skew of a split: 0 for halves, 1 for all on one side.
     skew: LinearTrend,
 }
 
@@ -150,7 +150,7 @@ const SERVICES: &[u16] = &[
     1521, 5060, 5061, 6379, 9092, 2181, 11211, 27017, 9200, 5672, 1883, 6443,
 ];
 
-/// Ranges that services use, the most common first.
+/// Port ranges that services use, the most common first.
 const RANGES: &[(u16, u16)] = &[
     (137, 139),
     (20, 21),
@@ -166,7 +166,7 @@ const RANGES: &[(u16, u16)] = &[
     (67, 68),
 ];
 
-/// The default scale.
+/// The scale of all profiles.
 const SCALE: u32 = 1000;
 /// Zipf exponent of the services.
 const SERVICE_EXPONENT: f64 = 0.9;
@@ -234,7 +234,7 @@ fn protocol_share((protocol, share, pairs): &(u8, f64, PairShares)) -> ProtocolS
     ProtocolShare { protocol: *protocol, share: *share, pairs: PAIR_NAMES.map(of) }
 }
 
-/// Gives each item a share by its rank.
+/// Gives each port a share by its rank, according to Zipf's law.
 fn ranked(ports: impl Iterator<Item = PortRange>) -> Vec<(PortRange, f64)> {
     let weights: Vec<(PortRange, f64)> = ports
         .zip(1_u32..)

@@ -1,20 +1,20 @@
-//! Generates the source addresses of a set together, from the root of a binary tree.
+//! Generates all source addresses of a set together, from the root of a binary tree.
 //!
-//! At each bit the filters of a branch continue together or split, as the parameters say, until
-//! their prefixes have their lengths. The tree is never stored: a call holds the filters below one
-//! node. Recursion is as deep as an address has bits.
+//! At each bit, the filters of a branch continue together or split, according to the parameters,
+//! until their prefixes have their lengths. The tree is never stored: a call has the filters below
+//! one node. The depth of recursion is the number of bits of an address.
 
 use super::{filter::AddressPrefix, generate::FilterDraft, parameters::Branching};
 use crate::RandomStream;
 
-/// A node of the tree, as a prefix.
+/// A node of the tree of addresses, as a prefix.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TreeNode {
-    /// The bits so far, from the highest.
+    /// The bits of the prefix, from the highest bit on.
     pub(super) address: u32,
-    /// Number of bits.
+    /// Number of bits of the prefix.
     pub(super) length: u8,
-    /// Number of prefixes that end at nodes above.
+    /// Number of nodes above at which prefixes of filters end.
     pub(super) nesting: u32,
 }
 
@@ -28,7 +28,7 @@ impl TreeNode {
         Self { address, length: self.length.saturating_add(1), nesting }
     }
 
-    /// Completes the prefix of a single filter with random bits.
+    /// Completes the prefix of the only filter below a node with random bits.
     pub(super) fn alone(self, length: u8, stream: &mut RandomStream) -> AddressPrefix {
         let free = u32::MAX.checked_shr(self.length.into()).unwrap_or(0);
         let random = u32::try_from(stream.bits() >> 32).unwrap_or(0);
@@ -67,7 +67,7 @@ impl ChildSide {
     }
 }
 
-/// Gives each filter a source address of its length.
+/// Gives each filter a source address of the drafted length.
 pub(super) fn grow_sources(
     drafts: &mut [FilterDraft],
     branching: &Branching,
@@ -116,7 +116,7 @@ impl SourceTree<'_> {
         if at_nesting_limit(self.branching, nesting, length, filters.len())
             && filters.iter().any(|filter| ends_next(self, filter))
         {
-            // A prefix that ends at the next bit must not contain the rest.
+            // A prefix that ends at the next bit must not contain the prefixes of other filters.
             let (ending, rest) = filters.into_iter().partition(|filter| ends_next(self, filter));
             *side.of(&mut children) = ending;
             *side.other().of(&mut children) = rest;
@@ -156,7 +156,7 @@ pub(super) fn at_nesting_limit(
 
 /// Returns the number of filters on the heavier side.
 ///
-/// It is half with no skew, and all with skew 1.
+/// The number is half of the filters with skew 0, and all filters with skew 1.
 pub(super) fn heavy(filters: usize, skew: f64) -> usize {
     #[expect(clippy::cast_precision_loss, reason = "a set has fewer filters than 2^53")]
     let heavy = (filters as f64 / (2.0 - skew)).floor();

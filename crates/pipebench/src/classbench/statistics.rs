@@ -28,7 +28,7 @@ impl FilterField {
         Self::Protocol,
     ];
 
-    /// Returns the first and last value that a filter accepts in the field.
+    /// Returns the first and the last value that a filter matches in this field.
     fn range(self, filter: &Filter) -> (u32, u32) {
         let ports = |range: PortRange| (u32::from(range.low()), u32::from(range.high()));
         match self {
@@ -66,15 +66,15 @@ pub struct Statistics {
     pub masks: usize,
     /// Number of distinct masks, with a port range as a wildcard.
     ///
-    /// Tuple space search sees these masks.
+    /// Tuple space search has one tuple for each of these masks.
     pub masks_without_ranges: usize,
     /// Masked matches per filter, after port ranges are expanded.
     pub expansion: f64,
-    /// Greatest share of filters that do not overlap each other in a field.
+    /// Largest share of filters that pairwise do not overlap in some field.
     pub independent: f64,
-    /// That field.
+    /// The field in which that share of filters does not overlap.
     pub independent_in: FilterField,
-    /// Mean number of filters per value of growing sets of fields.
+    /// Mean number of filters with equal values in growing sets of fields.
     ///
     /// The sets are: destination; both addresses; with the protocol; with the destination ports;
     /// all five fields.
@@ -82,7 +82,7 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// Returns the statistics of these filters.
+    /// Computes the statistics of filters.
     #[must_use]
     pub fn of(filters: &[Filter]) -> Self {
         let lengths = |filter: &Filter| (filter.source.length(), filter.destination.length());
@@ -133,7 +133,7 @@ fn recurrences(filters: &[Filter]) -> [f64; 5] {
 
 /// Returns the mean number of filters per tuple of header fields.
 ///
-/// Entry k is the mean over all choices of k + 1 fields.
+/// Entry k is the mean over all sets of k + 1 fields.
 #[must_use]
 pub fn tuple_recurrence(filters: &[Filter]) -> [f64; 5] {
     let mut sums = [0.0; 5];
@@ -156,7 +156,7 @@ pub fn tuple_recurrence(filters: &[Filter]) -> [f64; 5] {
     all
 }
 
-/// Returns the number of distinct keys of the filters.
+/// Returns the number of distinct values of `key` over the filters.
 fn different<K: Ord>(filters: &[Filter], key: impl Fn(&Filter) -> K) -> usize {
     let mut keys: Vec<K> = filters.iter().map(key).collect();
     keys.sort_unstable();
@@ -166,7 +166,7 @@ fn different<K: Ord>(filters: &[Filter], key: impl Fn(&Filter) -> K) -> usize {
 
 /// Returns the field in which most filters do not overlap, and their number.
 ///
-/// Repeatedly taking the range that ends first gives the maximum in each field.
+/// In each field, a greedy choice of the range that ends first gives the maximum.
 fn most_independent(filters: &[Filter]) -> (usize, FilterField) {
     let counts = FilterField::ALL.map(|field| {
         let mut ranges: Vec<(u32, u32)> = filters
@@ -218,7 +218,7 @@ mod tests {
         let text = "@10.0.0.0/8\t1.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n\
                     @10.0.0.0/8\t2.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n";
         let [one, two, .., five] = tuple_recurrence(&read_filters(text).unwrap());
-        // All fields but the destination recur; six of ten pairs do not include the destination.
+        // The filters differ only in the destination; six of ten pairs of fields do not include it.
         assert_eq!((one, two, five), ((4.0 * 2.0 + 1.0) / 5.0, (6.0 * 2.0 + 4.0) / 10.0, 1.0));
     }
 

@@ -1,4 +1,4 @@
-//! The keys of a name: the setting of each, and its printed form.
+//! The keys of a name: how each key sets, and prints, its setting.
 
 use super::{
     number::{count, hundredths, parse_count, parse_digits, parse_hundredths, parse_time, time},
@@ -17,15 +17,15 @@ use crate::{
 pub struct NameKey {
     /// The word before the equals sign.
     pub name: &'static str,
-    /// Description of the values.
+    /// Description of the valid values.
     pub values: &'static str,
     /// Description of the key.
     pub what: &'static str,
-    /// Words among its values, for suggestions.
+    /// The valid values that are words, for suggestions.
     pub(super) words: &'static [&'static str],
     /// True if the key is printed even with its default value.
     pub(super) is_always_shown: bool,
-    /// Returns whether it applies to a source.
+    /// Returns whether the key applies to a source.
     pub(super) is_for: fn(&SourceName) -> bool,
     /// Sets the value of the key; returns `None` for an invalid value.
     pub(super) set: fn(&mut WorkloadName, &str) -> Option<()>,
@@ -208,7 +208,7 @@ const SIZES: &[&str] = &["caida", "mawi", "campus", "zipf", "hadoop", "search", 
 const GAPS: &[&str] = &["caida", "mawi", "poisson", "constant"];
 const UPDATES: &[&str] = &["p1", "p2", "p3", "p4", "p5", "flap", "burst"];
 
-/// Returns a key for every source that sets and shows nothing yet.
+/// Returns a key that applies to every source; its functions are still empty.
 const fn key(name: &'static str, values: &'static str, what: &'static str) -> NameKey {
     NameKey {
         name,
@@ -226,7 +226,7 @@ const fn is_pipeline(source: &SourceName) -> bool {
     matches!(source, SourceName::Pipeline(_) | SourceName::PipelineFile(_))
 }
 
-/// Parses a count of at least one.
+/// Parses a count from 1 to `max`.
 pub(super) fn positive(text: &str, max: u32) -> Option<u32> {
     let number = u32::try_from(parse_count(text)?).ok()?;
     (1..=max).contains(&number).then_some(number)

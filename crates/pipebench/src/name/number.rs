@@ -1,6 +1,6 @@
 //! Numbers in names: `100k`, `3m`, `1500ms`, `zipf-0.9`.
 
-/// Formats a count: in thousands or millions where it is a multiple of them.
+/// Formats a count, with `k` or `m` for multiples of a thousand or a million.
 pub(crate) fn count(number: u64) -> String {
     match number {
         0 => "0".to_owned(),
@@ -24,7 +24,7 @@ pub fn parse_count(text: &str) -> Option<u64> {
     parse_digits(digits)?.checked_mul(unit)
 }
 
-/// Formats a time: in seconds where it is a multiple of them.
+/// Formats a time, in seconds if it is a whole number of seconds.
 pub(crate) fn time(milliseconds: u32) -> String {
     match milliseconds {
         ms if ms % 1000 == 0 => format!("{}s", ms / 1000),

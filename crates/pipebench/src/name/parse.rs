@@ -1,4 +1,4 @@
-//! Parser of names, and suggestions for misspelled ones.
+//! Parses names, and suggests corrections of misspelled names.
 
 use std::str::FromStr;
 
@@ -27,11 +27,11 @@ impl FromStr for WorkloadName {
 struct NameMistake {
     at: usize,
     problem: NameProblem,
-    /// The wrong part, and its replacement.
+    /// Length of the wrong part, and its replacement.
     instead: Option<(usize, String)>,
 }
 
-/// A part of a name, and its offset.
+/// A part of a name, and its offset in the name.
 #[derive(Clone, Copy)]
 struct NamePart<'a> {
     at: usize,
@@ -72,9 +72,9 @@ fn parse(text: &str) -> Result<WorkloadName, NameMistake> {
     Ok(name)
 }
 
-/// Parses a part without a key.
+/// Parses a part without a key: the locality, or the number of flows.
 ///
-/// It is the locality or the number of flows, in any position.
+/// Both parts may have any position.
 fn bare(
     name: &mut WorkloadName,
     place: usize,
@@ -92,7 +92,7 @@ fn bare(
         name.locality = locality;
         return Ok(Some("locality"));
     }
-    // In the usual position of the locality, an unknown word is a misspelled locality.
+    // An unknown word at the usual position of the locality is a misspelled locality.
     let is_locality = place == 0;
     if is_locality { Err(unknown("locality", part, Locality::WORDS.to_vec())) } else { Ok(None) }
 }
@@ -124,7 +124,7 @@ fn key_of(part: NamePart<'_>) -> Result<(&'static NameKey, NamePart<'_>), NameMi
 
 const NUMBER: &str = "1 to 10m, as in 500, 100k or 1m";
 
-/// Replaces letters that look like digits in a number.
+/// Replaces letters that look like digits by these digits.
 fn as_digits(text: &str) -> Option<String> {
     let digits = text.replace(['O', 'o'], "0").replace(['I', 'l'], "1");
     positive(&digits, FLOWS_MAX).map(|_| digits)
@@ -149,12 +149,12 @@ fn unknown(what: &'static str, part: NamePart<'_>, known: Vec<&'static str>) -> 
     NameMistake { at: part.at, problem, instead }
 }
 
-/// Returns the most similar word, if any is similar.
+/// Returns the most similar word; `None` if no word is similar.
 fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest_of(word, known.iter().copied())
 }
 
-/// Corrects one wrong word after the other, until the name is valid.
+/// Corrects wrong words one by one, until the name is valid.
 fn repair(text: &str) -> Option<String> {
     let mut text = text.to_owned();
     let mut words: Vec<String> = Vec::new();
@@ -162,7 +162,7 @@ fn repair(text: &str) -> Option<String> {
         match parse(&text) {
             Ok(name) => {
                 let whole = name.to_string();
-                // Defaults are omitted, but not if the user gave them.
+                // The printed name omits default values, unless the user gave them.
                 let is_given = words.iter().all(|word| whole.contains(word));
                 return Some(if is_given { whole } else { text });
             }
@@ -178,5 +178,5 @@ fn repair(text: &str) -> Option<String> {
     None
 }
 
-/// Maximum number of corrected words in one name.
+/// Maximum number of corrections of one name.
 const REPAIRS_MAX: usize = 20;

@@ -2,18 +2,18 @@
 
 use std::fmt;
 
-/// The first part of a name.
+/// The source of the rules, which is the first part of a name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SourceName {
     /// A built-in pipeline by name.
     Pipeline(&'static str),
     /// A pipeline file.
     PipelineFile(String),
-    /// One table of filters; a file may contain the rules of a switch instead.
+    /// One table of rules from filters, or from a file of a switch's rules.
     ClassBench(FilterName),
-    /// A cluster with coflows.
+    /// A cluster of machines with coflows.
     Coflow,
-    /// Hosts that exchange data in rounds.
+    /// Hosts with a collective operation, which exchange data in rounds.
     Collective,
 }
 
@@ -32,16 +32,16 @@ pub enum FilterName {
     File(String),
 }
 
-/// A first word of a name, and its description.
+/// A word that may begin a name, and its description.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceWord {
     /// The word.
     pub word: &'static str,
-    /// Description.
+    /// The description of the word.
     pub what: &'static str,
 }
 
-/// All first words; a path to a file is also allowed.
+/// All words that may begin a name, which may also begin with a path.
 pub const SOURCES: &[SourceWord] = &[
     SourceWord { word: "ofd", what: "OF-DPA as in CORD: 10 tables, 5 traversals" },
     SourceWord { word: "psc", what: "PISCES L2, L3 and access list: 7 tables, 2 traversals" },
@@ -57,7 +57,7 @@ pub const SOURCES: &[SourceWord] = &[
 ];
 
 impl SourceName {
-    /// Returns whether the rules and flows come from filters.
+    /// Returns whether filters determine the rules and flows.
     #[must_use]
     pub const fn has_filters(&self) -> bool {
         !matches!(self, Self::Coflow | Self::Collective)
@@ -83,7 +83,7 @@ impl SourceName {
 }
 
 impl FilterName {
-    /// The words of [`find`](Self::find) other than paths.
+    /// The words that [`find`](Self::find) knows, apart from paths.
     pub(super) const WORDS: &[&str] = &["acl", "fw", "ipc", "of"];
 
     /// Parses a word, or a path.
@@ -100,7 +100,7 @@ impl FilterName {
     }
 }
 
-/// Returns whether a word is a path: names contain no dots and no slashes.
+/// Returns whether a word is a path, because it contains a dot or a slash.
 fn is_path(word: &str) -> bool {
     word.contains(['/', '.'])
 }

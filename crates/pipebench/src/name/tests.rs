@@ -1,4 +1,4 @@
-//! Names survive printing and parsing, and misspelled ones get the nearest suggestion.
+//! Tests that names survive printing and parsing, and suggestions for misspelled names.
 
 use proptest::{option, prelude::*, sample::select};
 
@@ -89,7 +89,7 @@ proptest! {
     fn one_wrong_letter_gets_a_suggestion(name in names(), at: prop::sample::Index) {
         let whole = name.to_string();
         let mut parts: Vec<String> = whole.split(':').map(str::to_owned).collect();
-        // The known words: sources, localities and keys, but not file names.
+        // Known words are sources, localities and keys, but not file names.
         let is_word = |part: &String| {
             let word = part.split('=').next().unwrap();
             !word.contains(['/', '.']) && word.starts_with(char::is_alphabetic)
@@ -102,7 +102,7 @@ proptest! {
         let nearest = text.parse::<WorkloadName>().unwrap_err().nearest;
         let Some(nearest) = nearest else { return Err(TestCaseError::fail(text)) };
         let is_found = nearest.parse() == Ok(name);
-        // Short words have several neighbours.
+        // Short words have several similar words.
         prop_assert!(is_found || length < 5, "{text}: {nearest}");
     }
 }

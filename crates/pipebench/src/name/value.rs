@@ -15,7 +15,7 @@ use crate::{
 
 /// The parsed name of a workload.
 ///
-/// Its printed form parses to the same value.
+/// The printed form of a name parses to the same value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkloadName {
     /// The source of the rules.
@@ -26,9 +26,9 @@ pub struct WorkloadName {
     pub flows: u32,
     /// Seed of all randomness.
     pub seed: u64,
-    /// Number of generated filters, each of which becomes rules in several tables.
+    /// Number of filters to generate; each filter becomes rules in several tables.
     ///
-    /// A file is used completely.
+    /// Has no effect on a file of filters, which is used completely.
     pub rules: u32,
     /// Source of the filters of a pipeline.
     pub filters: FilterName,
@@ -52,7 +52,7 @@ pub struct WorkloadName {
     pub arrival: Option<FlowArrival>,
     /// Rule changes during the traffic.
     pub updates: Option<RuleUpdates>,
-    /// Percentage of the associated flows of coflows that are predicted.
+    /// Percentage of the flows of coflows that are predicted.
     pub coflowiness: u8,
     /// File of recorded coflows.
     pub trace: Option<String>,
@@ -69,12 +69,12 @@ pub enum Terminals {
     All,
 }
 
-/// Flows that arrive while others are active.
+/// Additional flows that arrive while the initial flows are active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowArrival {
     /// Number of flows.
     pub flows: u32,
-    /// Percentage of the initial flows' packets after which they arrive.
+    /// Percentage of the initial flows' packets after which the new flows arrive.
     pub percent: u8,
 }
 
@@ -120,13 +120,13 @@ impl WorkloadName {
         }
     }
 
-    /// Returns the total number of flows, including later ones.
+    /// Returns the total number of flows, including later flows.
     #[must_use]
     pub fn flows_total(&self) -> u32 {
         self.flows.saturating_add(self.arrival.map_or(0, |arrival| arrival.flows))
     }
 
-    /// Returns the number of packets; `None` if the sizes determine it.
+    /// Returns the number of packets; `None` if the sizes of flows determine it.
     #[must_use]
     pub fn packets_wanted(&self) -> Option<u64> {
         let replay = &published().replay;

@@ -1,9 +1,9 @@
-//! A file that is written completely or not at all.
+//! An output file that is written completely or not at all.
 //!
-//! It is written under a temporary name in the same folder, and renamed when finished. An
+//! The file is written under a temporary name in the same folder, and renamed when finished. An
 //! unfinished file is removed, so a full disk or an interrupted run leaves no file that looks like
-//! a result. A symbolic link is followed: its target is replaced, not the link. Special files, such
-//! as a pipe or a terminal, are written directly.
+//! a result. The target of a symbolic link is replaced, not the link. Special files, such as a pipe
+//! or a terminal, are written directly.
 
 use std::{
     fs::{self, File},
@@ -27,14 +27,14 @@ pub struct OutputFile {
 enum Destination {
     /// A temporary file next to the target.
     OtherMatches { part: UnfinishedPath, target: PathBuf },
-    /// The target itself: there is no file to replace.
+    /// The target itself, because it is a special file.
     Direct,
 }
 
-/// Total buffer size in bytes of all files written in parallel.
+/// Total size in bytes of the buffers of all files written in parallel.
 const BUFFER: usize = 1 << 20;
 
-/// Minimum buffer size of one file.
+/// Minimum size in bytes of the buffer of a file.
 const BUFFER_MIN: usize = 1 << 14;
 
 impl OutputFile {
@@ -42,7 +42,7 @@ impl OutputFile {
     ///
     /// # Errors
     ///
-    /// If it is a folder, or its folder cannot be written to.
+    /// If `path` is a folder, or its folder is not writable.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
         Self::create_beside(path, 1)
     }
@@ -51,7 +51,7 @@ impl OutputFile {
     ///
     /// # Errors
     ///
-    /// If it is a folder, or its folder cannot be written to.
+    /// If `path` is a folder, or its folder is not writable.
     pub fn create_beside(path: &Path, count: usize) -> Result<Self, OutputError> {
         let failed = |error| OutputError::new("write", path, error);
         let (place, file) = match target(path).map_err(failed)? {
@@ -69,21 +69,21 @@ impl OutputFile {
         Ok(Self { path: path.to_owned(), place, writer })
     }
 
-    /// Checks that a file of this name can be written, before any work.
+    /// Checks before any work that a file with this name can be written.
     ///
     /// # Errors
     ///
-    /// If it cannot.
+    /// If the file cannot be written.
     pub fn check(path: &Path) -> Result<(), OutputError> {
         let failed = |error| OutputError::new("write", path, error);
         match target(path).map_err(failed)? {
             Some(_) => Self::create(path).map(drop),
-            // A reader of a pipe would take opening and closing it for the end of the data.
+            // Special files are not opened: the reader of a pipe would see the end of the data.
             None => Ok(()),
         }
     }
 
-    /// Renames the file to its name; a previous file is replaced.
+    /// Renames the file to its final name; replaces a previous file.
     ///
     /// # Errors
     ///
@@ -107,9 +107,9 @@ impl OutputFile {
     }
 }
 
-/// Returns the regular file that a path names or will name, behind all links.
+/// Returns the regular file that a path refers to, after all symbolic links.
 ///
-/// Returns `None` for a special file that can be written directly.
+/// The file may not exist yet. Returns `None` for a special file that can be written directly.
 fn target(path: &Path) -> io::Result<Option<PathBuf>> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

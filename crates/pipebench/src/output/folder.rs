@@ -1,9 +1,9 @@
-//! A folder of files that are written all or none.
+//! An output folder: either all of its files are written, or none.
 //!
-//! They are written into a temporary folder within it, and moved when all are finished, so a full
-//! disk leaves no folder that looks like a workload. One file lists all others. It is removed first
-//! and written last, so it exists only with all of them. Files from the previous run that are not
-//! written again are removed.
+//! The files are written into a temporary folder within the folder, and moved when all are
+//! finished. So a full disk leaves no folder that looks like a workload. One file, the manifest,
+//! lists all others. It is removed first and written last, so it exists only together with all
+//! other files. Files from the previous run that are not written again are removed.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use std::{
 use super::parts::UnfinishedPath;
 use crate::OutputError;
 
-/// A folder that is being filled.
+/// An output folder that is being filled.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
@@ -22,11 +22,11 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Starts a folder, and creates it with its parents if needed.
+    /// Starts an output folder; creates missing folders of the path.
     ///
     /// # Errors
     ///
-    /// If it cannot be created or written to.
+    /// If the folder cannot be created, or is not writable.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
         let folder = Self { path: path.to_owned(), part: UnfinishedPath::within(path) };
         fs::create_dir_all(folder.files())
@@ -40,9 +40,9 @@ impl OutputFolder {
         self.part.path()
     }
 
-    /// Moves all files to their names, and removes previous and `old` files.
+    /// Moves all files to their final names; removes previous and `old` files.
     ///
-    /// The file `manifest` exists only when all others do.
+    /// The file `manifest` exists only together with all other files.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl OutputFolder {
     }
 }
 
-/// Returns whether it is a plain file name.
+/// Returns whether a name is a plain file name, without folders.
 fn is_name(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))

@@ -1,8 +1,8 @@
 //! Sends packets on a network device at their times.
 //!
 //! A packet socket sends whole frames ([packet(7)]); it is bound to a device and receives nothing.
-//! The sender waits for the time of each packet, asleep if it is far and spinning if it is near. It
-//! never skips a packet: a late one is sent at once, and counted.
+//! The sender waits for the time of each packet: first it sleeps, and shortly before the time it
+//! spins. It never skips a packet: a late packet is sent at once, and counted.
 //!
 //! [packet(7)]: https://man7.org/linux/man-pages/man7/packet.7.html
 
@@ -24,21 +24,21 @@ use crate::{
     traffic::{Flow, ScheduledPacket},
 };
 
-/// A device that packets are sent on.
+/// A network device on which packets are sent.
 #[derive(Debug)]
 pub struct LivePort {
     socket: OwnedFd,
     device: String,
 }
 
-/// Results of sending a workload.
+/// The counts of a workload that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Played {
-    /// Packets sent.
+    /// Number of packets sent.
     pub packets: u64,
-    /// Bytes sent, with their check sequences.
+    /// Number of bytes sent, including check sequences.
     pub bytes: u64,
-    /// Packets sent more than a tenth of a millisecond late.
+    /// Number of packets sent more than a tenth of a millisecond late.
     pub late: u64,
     /// Number of times that the device was busy.
     pub full: u64,
@@ -46,11 +46,11 @@ pub struct Played {
     pub duration: Duration,
 }
 
-/// A packet later than this counts as late.
+/// Delay beyond which a packet counts as late.
 const LATE: Duration = Duration::from_micros(100);
-/// The sender sleeps until this long before a packet, then spins.
+/// Time before a packet at which the sender stops to sleep, and spins.
 const NEAR: Duration = Duration::from_micros(500);
-/// Maximum time that a device may refuse a packet.
+/// Maximum time for which a device may refuse a packet.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl LivePort {
@@ -85,9 +85,9 @@ impl LivePort {
         Ok(Self { socket, device: device.to_owned() })
     }
 
-    /// Sends the packets of a schedule at their times from now on.
+    /// Sends the packets of a schedule at their times, which count from now on.
     ///
-    /// It calls `watch` for each.
+    /// Calls `watch` for each packet.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl LivePort {
     }
 }
 
-/// Waits for a time; returns how late it is.
+/// Waits until `due` after `start`; returns the delay beyond it.
 fn wait(start: Instant, due: Duration) -> Duration {
     loop {
         let now = start.elapsed();

@@ -1,4 +1,4 @@
-//! Outputs of workloads: capture files, memory for benches, a network device.
+//! Outputs of workloads: files, folders, traces in memory, and a network device.
 
 mod file;
 mod folder;

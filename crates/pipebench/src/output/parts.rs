@@ -1,7 +1,7 @@
-//! Registry of unfinished files, to remove them after a signal.
+//! The registry of unfinished files, which a program removes after a signal.
 //!
-//! A signal that ends the program runs no destructors. A program can wait for the signal and call
-//! [`remove_parts`].
+//! A signal that ends a program runs no destructors. So a program can wait for the signal on a
+//! thread and call [`remove_parts`].
 
 use std::{
     collections::BTreeMap,
@@ -11,17 +11,17 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// An unfinished file or folder; removed on drop.
+/// An unfinished file or folder, which is removed on drop.
 #[derive(Debug)]
 pub(super) struct UnfinishedPath(PathBuf);
 
-/// All unfinished files, each with the folder that was created for it.
+/// All unfinished files, each with the folder that was created for it, if any.
 type UnfinishedPaths = BTreeMap<PathBuf, Option<PathBuf>>;
 
 static PARTS: Mutex<UnfinishedPaths> = Mutex::new(BTreeMap::new());
 
 impl UnfinishedPath {
-    /// Returns a temporary file next to the target.
+    /// Returns the path of a temporary file next to the target.
     pub(super) fn next_to(target: &Path) -> io::Result<Self> {
         let mut name = target
             .file_name()
@@ -33,14 +33,14 @@ impl UnfinishedPath {
         Ok(Self(path))
     }
 
-    /// Returns a temporary location within a folder, which need not exist yet.
+    /// Returns a temporary path within a folder, which need not exist.
     pub(super) fn within(folder: &Path) -> Self {
         let path = folder.join(suffix());
         parts().insert(path.clone(), (!folder.exists()).then(|| folder.to_owned()));
         Self(path)
     }
 
-    /// Returns the path.
+    /// Returns the path of the unfinished file or folder.
     pub(super) fn path(&self) -> &Path {
         &self.0
     }
@@ -55,7 +55,7 @@ impl Drop for UnfinishedPath {
 
 /// Removes all unfinished files and folders, then runs `end`.
 ///
-/// No new ones can start before `end`.
+/// No new file can start before `end` returns.
 pub fn remove_parts(end: impl FnOnce()) {
     let parts = parts();
     parts.iter().for_each(|(part, made)| remove(part, made.as_deref()));
@@ -70,9 +70,9 @@ fn parts() -> MutexGuard<'static, UnfinishedPaths> {
     PARTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes an unfinished file, and the folder created for it if empty.
+/// Removes an unfinished file, and the folder created for it if it is empty.
 ///
-/// A file that cannot be removed has a name that marks it as unfinished.
+/// The name of a file that cannot be removed marks the file as unfinished.
 fn remove(path: &Path, made: Option<&Path>) {
     let is_folder = fs::symlink_metadata(path).is_ok_and(|found| found.is_dir());
     let _ = if is_folder { fs::remove_dir_all(path) } else { fs::remove_file(path) };

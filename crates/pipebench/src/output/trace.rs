@@ -1,7 +1,7 @@
-//! A workload in memory, for benches: replaying it computes nothing.
+//! A workload in memory, for benches: a replay needs no computation.
 //!
-//! Packets of one flow and length share one frame, and all frames are contiguous in memory: each
-//! packet of a trace takes 24 bytes.
+//! Packets with the same flow and length share one frame, and all frames are contiguous in memory.
+//! Each packet of a trace takes 24 bytes.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -13,9 +13,9 @@ use crate::{
 /// Packets in the order of their times, with their frames.
 #[derive(Clone, Debug, Default)]
 pub struct PacketTrace {
-    /// All frames, one after the other.
+    /// The bytes of all frames, one after the other.
     arena: Vec<u8>,
-    /// Range of each frame.
+    /// The range of each frame in `arena`.
     frames: Vec<Range<usize>>,
     packets: Vec<TracePacket>,
 }

@@ -1,16 +1,16 @@
 //! The five built-in pipelines.
 //!
-//! They are those of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
-//! Era*, thesis, University of Michigan, 2026, Table 3.1. Its author's own descriptions were not
-//! published. These were made from the public documents that each file names under `provenance`,
-//! and each file names its inferred parts.
+//! The pipelines are those of A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per
+//! Second Era*, thesis, University of Michigan, 2026, Table 3.1. The author did not publish his
+//! descriptions. The files here were made from the public documents that each file names under
+//! `provenance`, and each file names its inferred parts.
 
 /// A built-in pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
-    /// Name on the command line and in the names of workloads.
+    /// Name of the pipeline on the command line and in the names of workloads.
     pub name: &'static str,
-    /// The text of its file.
+    /// The text of the pipeline file.
     pub json: &'static str,
 }
 
@@ -22,7 +22,7 @@ impl Builtin {
     }
 }
 
-/// All built-in pipelines, in the order of the published table.
+/// All built-in pipelines, in the order of Table 3.1.
 pub const BUILTIN: &[Builtin] = &[
     Builtin { name: "ofd", json: include_str!("../../data/pipelines/ofd.json") },
     Builtin { name: "psc", json: include_str!("../../data/pipelines/psc.json") },

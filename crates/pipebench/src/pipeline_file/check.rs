@@ -1,4 +1,4 @@
-//! Semantic checks of a pipeline: a graph without loops, and traversals that follow its edges.
+//! Semantic checks of a pipeline: the graph has no loops, and traversals follow its edges.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -103,13 +103,15 @@ fn check_traversal(
 /// Maximum visits of one table in a traversal.
 const VISITS_MAX: usize = 2;
 
-/// Checks that no edges form a loop. A table may follow itself under a condition.
+/// Checks that no edges form a loop.
+/// A table may follow itself on a condition.
 fn check_loops(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     let again = |edge: &Edge| edge.from == edge.to && edge.condition.is_none();
     if let Some(edge) = pipeline.edges.iter().find(|edge| again(edge)) {
         return Err(loop_error(pipeline, vec![edge.from, edge.to]));
     }
-    // Tables without predecessors are removed repeatedly; the rest lies on loops or after them.
+    // Removes tables without predecessors repeatedly; the remaining tables are on loops or after
+    // loops.
     let mut left: BTreeSet<u8> = pipeline.tables.iter().map(|table| table.id).collect();
     loop {
         let entered: BTreeSet<u8> = edges_within(pipeline, &left).map(|(_, to)| to).collect();
@@ -119,7 +121,7 @@ fn check_loops(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
         left = entered;
     }
     let Some(mut table) = left.first().copied() else { return Ok(()) };
-    // Each has a predecessor: going back long enough stays on a loop.
+    // Each remaining table has a predecessor, so the path of predecessors ends in a loop.
     let mut path = vec![table];
     while let Some((from, _)) = edges_within(pipeline, &left).find(|(_, to)| *to == table) {
         if let Some(place) = path.iter().position(|seen| *seen == from) {
@@ -134,7 +136,7 @@ fn check_loops(pipeline: &PipelineFile) -> Result<(), Inconsistency> {
     Ok(())
 }
 
-/// Returns a loop, at the edge that closes it.
+/// Returns the error of a loop, at the edge that closes the loop.
 fn loop_error(pipeline: &PipelineFile, tables: Vec<u8>) -> Inconsistency {
     let closes = |edge: &Edge| tables.ends_with(&[edge.from, edge.to]);
     let index = pipeline.edges.iter().position(closes).unwrap_or_default();
@@ -274,7 +276,7 @@ mod tests {
                 PipelineFile::parse(&LINES.replacen(right, wrong, 1)).unwrap_err().to_string();
             assert!(message.starts_with(expected), "{wrong}: {message}");
         }
-        // An invalid edge is reported at the position of the reader.
+        // The parser reports an invalid edge at its current position.
         for (wrong, expected) in [
             ("[0]", "invalid length 1, expected an edge: [from, to]"),
             ("[0, 1, \"x\", 2]", "invalid length 4"),

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{field::Field, model::PipelineFile};
 
-/// Formats a pipeline for people.
+/// Formats a description of a pipeline for people.
 #[derive(Clone, Copy, Debug)]
 pub struct PipelineDescription<'a>(pub &'a PipelineFile);
 
@@ -57,7 +57,7 @@ impl PipelineDescription<'_> {
 
     /// Writes the traversals.
     ///
-    /// `|` marks a partition point, where no field matters both before and after.
+    /// `|` marks a partition point: no field matters both before and after this step.
     fn write_traversals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let driven = &self.0.driven_fields;
         writeln!(f, "traversals (`|`: no driven field matters both before and after)")?;

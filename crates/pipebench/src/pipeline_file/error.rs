@@ -7,22 +7,22 @@ use shunt_flow::text::nearest_of;
 
 use crate::nearest::Suggestion;
 
-/// An invalid pipeline file.
+/// The reason why a pipeline file is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineError {
     /// The file is not valid JSON of the expected form.
     #[error("line {line}, column {column}: {message}{}", Suggestion(nearest.as_deref(), ""))]
     Json {
-        /// The line, from 1.
+        /// The number of the line, from 1 on.
         line: usize,
-        /// The column, from 1.
+        /// The number of the column, from 1 on.
         column: usize,
         /// The byte offset in the text.
         offset: usize,
-        /// Number of wrong bytes.
+        /// The number of wrong bytes.
         length: usize,
-        /// The error.
+        /// The message of the JSON parser.
         message: String,
         /// The nearest name, if a name is wrong.
         nearest: Option<String>,
@@ -30,13 +30,13 @@ pub enum PipelineError {
     /// The tables, edges and traversals of the file are inconsistent.
     #[error("line {line}, column {column}: {fault}")]
     Fault {
-        /// The line, from 1.
+        /// The number of the line, from 1 on.
         line: usize,
-        /// The column, from 1.
+        /// The number of the column, from 1 on.
         column: usize,
         /// The byte offset in the text.
         offset: usize,
-        /// Number of affected bytes in that line.
+        /// The number of affected bytes in that line.
         length: usize,
         /// The inconsistency.
         fault: PipelineFault,
@@ -47,7 +47,7 @@ pub enum PipelineError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PipelineFault {
-    /// Two tables have one number.
+    /// Two tables have the same number.
     #[error("two tables have the number {table}: each needs its own")]
     TwoTables {
         /// The number.
@@ -58,10 +58,10 @@ pub enum PipelineFault {
     NoTable {
         /// The table.
         table: u8,
-        /// The referencing part.
+        /// The part of the file that refers to the table.
         of: String,
     },
-    /// There is no traversal.
+    /// The file has no traversal.
     #[error("the pipeline has no traversal: give at least one, with its steps")]
     NoTraversal,
     /// A traversal has no steps.
@@ -147,7 +147,7 @@ pub enum PipelineFault {
         path_text(tables)
     )]
     Loop {
-        /// The tables, with the first one again at the end.
+        /// The tables of the loop, with the first table again at the end.
         tables: Vec<u8>,
     },
     /// A table is unreachable.
@@ -170,13 +170,13 @@ impl PipelineError {
     pub(crate) fn json(text: &str, error: &serde_json::Error) -> Self {
         let whole = error.to_string();
         let message = whole.rsplit_once(" at line ").map_or(&*whole, |(message, _)| message);
-        // The message quotes the wrong word first, then the valid names.
+        // The message of `serde_json` quotes the wrong word first, and then the valid names.
         let mut quoted = message.split('`').skip(1).step_by(2);
         let found = quoted.next();
         let unknown = message.starts_with("unknown ");
         let near = found.filter(|_| unknown).and_then(|found| nearest_of(found, quoted));
         let end = offset_of(text, error.line(), error.column());
-        // The reader is past the word when it reports it.
+        // The parser reports a word after it has read the word.
         let word = found.map(|found| format!("\"{found}\""));
         let place = word.as_ref().and_then(|word| text.get(..end)?.rfind(word.as_str()));
         let (offset, length) =
@@ -199,7 +199,7 @@ impl PipelineError {
     }
 }
 
-/// An inconsistency, and the part of the file that causes it.
+/// An inconsistency, with the part of the file that causes it.
 #[derive(Debug)]
 pub(crate) struct Inconsistency {
     pub(crate) part: FilePart,
@@ -222,7 +222,7 @@ impl FilePart {
     }
 }
 
-/// The parts of a file as slices of its text.
+/// The parts of a pipeline file as slices of its text.
 #[derive(Deserialize)]
 struct FileParts<'a> {
     #[serde(borrow)]

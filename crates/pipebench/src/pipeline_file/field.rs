@@ -8,9 +8,9 @@ use shunt_flow::text::nearest_of;
 
 use crate::UnknownName;
 
-/// A field that a table matches or writes.
+/// A field that tables match or write.
 ///
-/// It is a header field, switch metadata, or an effect.
+/// A field is a header field, metadata of the switch, or an effect.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Field(Box<str>);
@@ -20,7 +20,7 @@ impl Field {
     ///
     /// # Errors
     ///
-    /// With the nearest known name.
+    /// If the name is unknown: the error has the nearest known name.
     pub fn new(name: &str) -> Result<Self, UnknownName> {
         let name =
             OTHER_NAMES.iter().find(|(other, _)| *other == name).map_or(name, |(_, name)| name);
@@ -39,7 +39,7 @@ impl Field {
         &self.0
     }
 
-    /// Returns the header field that rules match for it, for TCP over IPv4.
+    /// Returns the header field that rules match for this field, for TCP over IPv4.
     #[must_use]
     pub fn driven(&self) -> Option<FieldId> {
         KNOWN.iter().find(|(known, _)| **known == *self.0).and_then(|(_, field)| *field)
@@ -61,7 +61,7 @@ impl<'de> Deserialize<'de> for Field {
 
 const REGISTER: &str = "reg:";
 
-/// Aliases used by `ovs-ofctl` and others.
+/// Other names of fields, which `ovs-ofctl` and others use.
 const OTHER_NAMES: &[(&str, &str)] = &[
     ("dl_src", "eth_src"),
     ("dl_dst", "eth_dst"),
@@ -79,7 +79,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("udp_dst", "tp_dst"),
 ];
 
-/// Known names; those that workloads drive have a header field.
+/// Known names of fields; fields that workloads can drive have a header field.
 const KNOWN: &[(&str, Option<FieldId>)] = &[
     ("eth_type", Some(FieldId::EthType)),
     ("eth_src", Some(FieldId::EthSrc)),

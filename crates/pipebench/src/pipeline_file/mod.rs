@@ -28,8 +28,8 @@
 //! ```
 //!
 //! Fields have OpenFlow names (`eth_dst`, `ip_src`, `tp_dst`); a register's role is `reg:role`.
-//! `driven_fields` are the fields that workloads drive; by default they are the eight of Ethernet, IP and
-//! ports.
+//! Workloads drive the fields in `driven_fields`; the default is the eight fields of Ethernet, IP
+//! and ports.
 
 mod builtin;
 mod check;

@@ -14,24 +14,24 @@ use crate::{PipelineError, groups::connected};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineFile {
-    /// Short name of the pipeline.
+    /// The short name of the pipeline.
     pub pipeline: String,
-    /// Title.
+    /// The title of the pipeline.
     #[serde(default)]
     pub title: String,
-    /// Published counts.
+    /// Published counts of the pipeline, for comparison.
     #[serde(default)]
     pub published_counts: Option<PublishedCounts>,
     /// Published number of OpenFlow rules for 10,000 filters.
     #[serde(default)]
     pub published_rules: Option<u32>,
-    /// Documents that the tables were derived from.
+    /// Documents from which the tables were derived.
     #[serde(default)]
     pub provenance: Vec<String>,
     /// Inferred facts, and other notes.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// The fields that workloads drive.
+    /// The fields that differ between the flows of workloads.
     #[serde(default = "eight_fields")]
     pub driven_fields: Vec<Field>,
     /// Tables of the pipeline.
@@ -40,7 +40,7 @@ pub struct PipelineFile {
     pub edges: Vec<Edge>,
     /// The traversals of packets.
     pub traversals: Vec<PipelineTraversal>,
-    /// Derived counts, which are not read.
+    /// Derived counts in the file, which are ignored.
     #[serde(default, rename = "counts")]
     _counts: IgnoredAny,
     #[serde(default, rename = "traversal_paths")]
@@ -57,13 +57,13 @@ fn eight_fields() -> Vec<Field> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedCounts {
-    /// Tables.
+    /// Number of tables.
     pub tables: usize,
-    /// Traversals.
+    /// Number of traversals.
     pub traversals: usize,
 }
 
-/// A table.
+/// A table of a pipeline.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineTable {
@@ -98,7 +98,7 @@ impl<'de> Deserialize<'de> for Edge {
     }
 }
 
-/// Parses an edge: two numbers, and an optional condition.
+/// Parses an edge: two table numbers, and an optional condition.
 struct EdgeReader;
 
 impl<'de> Visitor<'de> for EdgeReader {
@@ -125,12 +125,12 @@ impl<'de> Visitor<'de> for EdgeReader {
 pub struct PipelineTraversal {
     /// Short name of the traversal.
     pub id: String,
-    /// The packets that take it.
+    /// The packets that take the traversal.
     #[serde(default)]
     pub name: String,
-    /// End of the traversal.
+    /// The end of the traversal.
     pub terminal: Terminal,
-    /// Evidence for the traversal.
+    /// The evidence for the traversal.
     #[serde(default)]
     pub basis: String,
     /// The table visits in order.
@@ -147,7 +147,7 @@ pub enum Terminal {
     Output,
     /// The packets go to a group.
     Group,
-    /// The packets leave by the port that they arrived on.
+    /// The packets leave by their ingress port.
     InPort,
     /// The packets go to the controller.
     Controller,
@@ -184,10 +184,10 @@ pub struct TraversalStep {
     /// The fields that the visit matches.
     #[serde(rename = "match")]
     pub matches: Vec<Field>,
-    /// The fields that are written, and other effects.
+    /// The fields that the visit writes, and other effects.
     #[serde(default)]
     pub set: Vec<Field>,
-    /// A note.
+    /// A note on the visit.
     #[serde(default)]
     pub note: String,
     #[serde(default, rename = "match8")]
@@ -197,11 +197,11 @@ pub struct TraversalStep {
 }
 
 impl PipelineFile {
-    /// Parses and checks a file.
+    /// Parses and checks a pipeline file.
     ///
     /// # Errors
     ///
-    /// With the mistake, and how to correct it.
+    /// If the text has a mistake: the error tells how to correct it.
     pub fn parse(text: &str) -> Result<Self, PipelineError> {
         let pipeline: Self =
             serde_json::from_str(text).map_err(|error| PipelineError::json(text, &error))?;
@@ -224,7 +224,7 @@ impl PipelineFile {
         self.tables.iter().find(|table| table.id == id)
     }
 
-    /// Returns the published number of OpenFlow rules, scaled to this many filters.
+    /// Returns the published number of OpenFlow rules, scaled to `filters` filters.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "filters are few")]
     pub fn published_rules(&self, filters: usize) -> Option<f64> {
@@ -239,7 +239,7 @@ impl PipelineFile {
     }
 }
 
-/// Number of filters of the published rule counts.
+/// Number of filters to which the published numbers of rules refer.
 const PUBLISHED_FILTERS: f64 = 10_000.0;
 
 impl TraversalStep {
@@ -257,8 +257,8 @@ impl PipelineTraversal {
 
     /// Returns the partition points of the traversal, as step numbers.
     ///
-    /// No field matters both before and after such a step. A step without driven fields belongs to
-    /// the part before it.
+    /// At a partition point, no field matters both before and after the step. A step without driven
+    /// fields belongs to the part before it.
     #[must_use]
     pub fn partition_points(&self, driven: &[Field]) -> Vec<usize> {
         let fields = |steps: &[TraversalStep]| -> Vec<Field> {
@@ -274,9 +274,10 @@ impl PipelineTraversal {
         places.collect()
     }
 
-    /// Returns the driven fields in groups.
+    /// Returns the driven fields in connected groups.
     ///
-    /// Fields that a table matches together are connected, also indirectly.
+    /// Fields that a table matches together are connected, and so are fields connected through
+    /// other fields.
     #[must_use]
     pub fn groups(&self, driven: &[Field]) -> Vec<Vec<Field>> {
         connected(self.steps.iter().map(|step| step.driven(driven).cloned().collect()))

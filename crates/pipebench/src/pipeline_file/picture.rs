@@ -1,7 +1,7 @@
-//! An SVG picture of the graph of tables.
+//! Draws the graph of tables as an SVG picture.
 //!
-//! Tables are boxes in rows; each is below all its predecessors. Edges are lines, thicker with more
-//! traversals; those that skip rows bend around the boxes between.
+//! Tables are boxes in rows; each table is below all its predecessors. Edges are lines, thicker
+//! with more traversals; an edge that skips rows bends around the boxes between.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
@@ -46,23 +46,23 @@ pub fn picture(pipeline: &PipelineFile) -> String {
     svg
 }
 
-/// Row and column.
+/// The row and the column of a table.
 type GridCell = (usize, usize);
 
 const MARGIN: usize = 40;
-/// Approximate width of a heading character.
+/// Approximate width of a character of the heading.
 const TITLE_CHARACTER: usize = 8;
 const COLUMN: usize = 260;
 const ROW: usize = 86;
 const BOX_WIDTH: usize = 190;
 const BOX_HEIGHT: usize = 44;
-/// Maximum characters of a line in a box.
+/// Maximum number of characters of a line in a box.
 const LINE_MAX: usize = 36;
 
-/// Returns the positions of the tables; the row is the length of the longest path.
+/// Returns the cells of the tables; the row is the length of the longest path.
 fn grid_cells(pipeline: &PipelineFile) -> BTreeMap<u8, GridCell> {
     let mut rows: BTreeMap<u8, usize> = pipeline.tables.iter().map(|table| (table.id, 0)).collect();
-    // There are no loops, so the longest path has fewer steps than there are tables.
+    // Without loops, the longest path has fewer steps than there are tables.
     for _ in &pipeline.tables {
         for edge in pipeline.edges.iter().filter(|edge| edge.from != edge.to) {
             let below = rows.get(&edge.from).map_or(0, |row| row + 1);
@@ -92,19 +92,19 @@ fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (GridCell, GridCell), ta
     let top = |(row, _): GridCell| MARGIN + row * ROW;
     let (x, y) = (middle(from), top(from) + BOX_HEIGHT);
     let (end_x, end_y) = (middle(to), top(to));
-    // The condition is next to the middle of the edge.
+    // The text of the condition is next to the middle of the edge.
     let (mut label_x, label_y) = (x.midpoint(end_x) + 4, y.midpoint(end_y));
     let path = if edge.from == edge.to {
         let (right, y) = (x + BOX_WIDTH / 2, top(from) + BOX_HEIGHT / 2);
         let aside = right + 36;
         format!("M{right} {} C{aside} {} {aside} {} {right} {}", y - 8, y - 20, y + 20, y + 8)
     } else if to.0 > from.0 + 1 {
-        // The curve reaches three quarters of the distance to its control points: beyond the boxes
-        // between.
+        // The curve reaches three quarters of the distance to its control points, which is beyond
+        // the boxes between.
         let beyond = BOX_WIDTH / 2 + 10 * (to.0 - from.0).min(5);
         let aside = x.max(end_x) + beyond * 4 / 3;
         label_x = x.max(end_x) + beyond + 4;
-        // The edge ends next to the edges that come from directly above.
+        // This edge ends next to the edges that come from directly above.
         let end_x = end_x + BOX_WIDTH / 4;
         format!("M{x} {y} C{aside} {} {aside} {} {end_x} {end_y}", y + ROW / 2, end_y - ROW / 2)
     } else {

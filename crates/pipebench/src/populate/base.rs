@@ -1,21 +1,21 @@
-//! Filters with Ethernet addresses: the base rules that fill all tables of a pipeline.
+//! The base rules that fill all tables of a pipeline: filters with Ethernet addresses.
 
 use crate::{DistributionError, Seed, Zipf, classbench::Filter};
 
 /// A filter, and the Ethernet addresses of sender and receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BaseRule {
-    /// Match on IP and ports.
+    /// The match on IP addresses, protocol and ports.
     pub filter: Filter,
-    /// The sender's address.
+    /// The Ethernet address of the sender.
     pub eth_src: u64,
-    /// The receiver's address.
+    /// The Ethernet address of the receiver.
     pub eth_dst: u64,
 }
 
-/// Samples filters with replacement, as published pipelines were filled.
+/// Samples filters with replacement, as for the published pipelines.
 ///
-/// So some occur twice, others never.
+/// So some filters occur twice, and others never.
 #[must_use]
 pub fn sampled(filters: &[Filter], count: u32, seed: Seed) -> Vec<Filter> {
     let mut stream = seed.stream("drawn");
@@ -43,7 +43,7 @@ pub(super) fn base_rules(
 
 /// Number of hosts on each side of a switch.
 const HOSTS: u32 = 2000;
-/// Zipf exponent of the hosts.
+/// Zipf exponent of the hosts' frequencies.
 const HOST_EXPONENT: f64 = 0.9;
-/// Locally administered unicast addresses.
+/// The prefix of the hosts' Ethernet addresses: locally administered, unicast.
 const HOST_PREFIX: u64 = 0x0200_5e00_0000;

@@ -1,4 +1,4 @@
-//! Counts of a filled pipeline, for comparison with published ones.
+//! Counts of a filled pipeline, for comparison with published counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,28 +7,28 @@ use super::fill::Population;
 /// Counts of a filled pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PopulationCounts {
-    /// Tables that have rules.
+    /// Number of tables that have rules.
     pub tables: usize,
-    /// Traversals that have rules.
+    /// Number of traversals that have rules.
     pub traversals: usize,
-    /// Rules of all tables.
+    /// Number of rules of all tables.
     pub rules: usize,
-    /// Rules of each table.
+    /// Number of rules of each table.
     pub rules_by_table: BTreeMap<u8, usize>,
-    /// Base rules that were placed.
+    /// Number of base rules that were placed.
     pub placed: usize,
-    /// Base rules that were not placed.
+    /// Number of base rules for which no traversal was found.
     pub rejected: usize,
-    /// Distinct traversals by rule: the entries of a megaflow cache.
+    /// Number of distinct sequences of rules, which is the number of megaflow entries.
     pub whole: usize,
-    /// Distinct sub-traversals by rule: the entries of a sub-traversal cache.
+    /// Number of distinct sub-traversals, which is the number of LTM entries.
     pub parts: usize,
-    /// Traversals that can be combined from those sub-traversals.
+    /// Number of traversals that can be combined from these sub-traversals.
     pub combinations: u64,
 }
 
 impl Population {
-    /// Returns the counts.
+    /// Counts tables, traversals, rules and cache entries.
     #[must_use]
     pub fn counts(&self) -> PopulationCounts {
         let mut rules_by_table: BTreeMap<u8, usize> = BTreeMap::new();

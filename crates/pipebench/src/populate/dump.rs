@@ -1,6 +1,6 @@
-//! The rules of a real switch, as `ovs-ofctl dump-flows` prints them.
+//! Reads the rules of a real switch from the output of `ovs-ofctl dump-flows`.
 //!
-//! A dump is also a pipeline: its tables are those with rules, and its edges follow the actions.
+//! A dump also describes a pipeline: the tables with rules, and edges given by the actions.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,7 +12,7 @@ use shunt_pipeline::{Action, FlowMod, FlowModCommand, TableSelector, text::parse
 
 use crate::DumpError;
 
-/// The rules of a switch.
+/// The rules of a dump of a switch.
 #[derive(Clone, Debug)]
 pub struct SwitchDump {
     rules: Vec<FlowMod>,
@@ -32,19 +32,19 @@ pub struct DumpTable {
     pub masks: usize,
     /// The fields that some rule matches.
     pub fields: BTreeSet<FieldId>,
-    /// The tables that some rule continues to.
+    /// The tables to which some rule continues.
     pub next: BTreeSet<u8>,
 }
 
 impl SwitchDump {
     /// Parses a dump.
     ///
-    /// Headings, comments, and rules with unsupported features are left out.
+    /// Skips headings, comments, and rules with unsupported features.
     ///
     /// # Errors
     ///
-    /// If a line is not a rule, with its position; or if no rule can be parsed, with the position
-    /// of the first.
+    /// If a line is not a rule, or no rule can be parsed. The error has the position of the line or
+    /// of the first rule.
     pub fn read(text: &str) -> Result<Self, DumpError> {
         let (mut rules, mut texts, mut left_out) = (Vec::new(), Vec::new(), Vec::new());
         let mut offset = 0;
@@ -112,7 +112,7 @@ impl DumpTable {
         let mut fields = BTreeSet::new();
         for rule in rules {
             let (key, mask) = (rule.matching.key(), FlowMask::from(rule.matching.mask()));
-            // Fields of other protocols may share the same bits.
+            // Fields of different protocols may share bits of the flow key.
             let is_matched_field = |field: &FieldId| {
                 mask.field(*field) != 0 && prerequisite::is_met(*field, &key, &mask)
             };
@@ -128,7 +128,7 @@ impl DumpTable {
     }
 }
 
-/// Adds the tables that actions lead to; the parser limits the nesting.
+/// Adds the tables to which actions lead; the parser limits their nesting.
 fn add_next(actions: &[Action], here: u8, next: &mut BTreeSet<u8>) {
     for action in actions {
         match action {
@@ -165,7 +165,7 @@ fn uncounted(line: &str) -> String {
 /// The counters of a rule in a dump.
 const COUNTS: [&str; 5] = ["duration=", "n_packets=", "n_bytes=", "idle_age=", "hard_age="];
 
-/// Returns whether a line has no rule: it is blank, a comment, or a reply heading.
+/// Returns whether a line is blank, a comment, or the heading of a reply.
 fn is_heading(line: &str) -> bool {
     line.is_empty()
         || line.starts_with('#')

@@ -1,21 +1,21 @@
-//! Errors of filling a pipeline, and of dumps.
+//! Errors of pipelines to fill, and of dumps.
 
 use shunt_flow::text::MatchError;
 use shunt_pipeline::text::{RuleTextError, RuleTextProblem};
 
 use crate::DistributionError;
 
-/// A pipeline that cannot be filled.
+/// The reason why a pipeline cannot be filled.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PopulateError {
-    /// There is no filter.
+    /// The rule set has no filter.
     #[error("there is no filter to fill the tables with")]
     NoFilter,
-    /// No traversal forwards.
+    /// No traversal of the pipeline forwards packets.
     #[error("no traversal of the pipeline forwards: fill all of them instead")]
     NothingForwards,
-    /// There are too many tables.
+    /// The pipeline has too many tables.
     #[error("the traversals use {tables} tables: a switch has at most {max}")]
     Tables {
         /// Number of tables.
@@ -23,16 +23,16 @@ pub enum PopulateError {
         /// The maximum.
         max: usize,
     },
-    /// Invalid parameters of the host distribution.
+    /// Parameters of the distribution of hosts are invalid.
     #[error(transparent)]
     Distribution(#[from] DistributionError),
 }
 
-/// A text that is not a dump, or a rule of a dump that cannot be parsed.
+/// The reason why a dump, or a rule of a dump, cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DumpError {
-    /// A rule that cannot be parsed.
+    /// A rule of the dump cannot be parsed.
     #[error("line {line}, column {column}: {source}{}", of_names(source))]
     Rule {
         /// The line, from 1.
@@ -46,12 +46,12 @@ pub enum DumpError {
         /// The error.
         source: Box<RuleTextError>,
     },
-    /// There is no rule.
+    /// The dump has no rule.
     #[error("it contains no rule: use the output of `ovs-ofctl dump-flows BRIDGE`")]
     Empty,
 }
 
-/// Returns advice for a port that a dump names.
+/// Returns advice on a dump with names of ports.
 fn of_names(error: &RuleTextError) -> &'static str {
     match &error.problem {
         RuleTextProblem::UnknownPort { .. }
@@ -65,8 +65,8 @@ fn of_names(error: &RuleTextError) -> &'static str {
 impl DumpError {
     /// Returns whether another switch may accept the rule.
     ///
-    /// It is then known but not supported, or not similar to a known name. Otherwise the text has a
-    /// mistake.
+    /// The error is then an unsupported feature, or a word that is not similar to a known name.
+    /// Otherwise the text has a mistake.
     pub(crate) fn is_foreign(&self) -> bool {
         let Self::Rule { source, .. } = self else { return false };
         match &source.problem {

@@ -1,11 +1,11 @@
 //! Fills the tables of a pipeline from a rule set.
 //!
-//! Each base rule is assigned to a random traversal, and its fields are projected into each table:
-//! one rule there for the fields that the table matches. So tables with few fields have few rules,
-//! which many base rules share, and sub-traversals recur.
+//! Each base rule is assigned to a random traversal. In each table of the traversal, it gives one
+//! rule with the fields that the table matches. So tables with few fields have few rules, which
+//! many base rules share, and sub-traversals recur.
 //!
-//! Two details that the original leaves open are decided here. First, a table may have several next
-//! tables that its fields do not distinguish. Its rules then also match the ingress port, and each
+//! The original leaves two details open. First, a table may have several next tables that its
+//! fields do not distinguish. The rules of such a table also match the ingress port, and each
 //! traversal has its own port. Second, two traversals may need the same match with different next
 //! tables. The later base rule then tries the other traversals.
 
@@ -36,7 +36,7 @@ use crate::{
 pub enum TraversalSelection {
     /// Traversals that forward, as in published workloads.
     Forwarding,
-    /// All traversals; some drop, answer, or ask the controller.
+    /// All traversals, including those that drop, reply, or ask the controller.
     All,
 }
 
@@ -46,7 +46,7 @@ pub enum RuleForm {
     /// Match the driven fields and rewrite nothing, as in published workloads.
     #[default]
     Plain,
-    /// Write and match registers and marks, and rewrite headers, as the file says.
+    /// Write and match registers and marks, and rewrite headers, as in the file.
     ///
     /// Connection tracking, recirculation and learning are left out.
     Real,
@@ -55,7 +55,7 @@ pub enum RuleForm {
 /// A rule in a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PopulatedRule {
-    /// The table, numbered from 0 in the order of the pipeline.
+    /// The number of the table, from 0 on in the order of the pipeline.
     pub table: u8,
     /// Priority of the rule.
     pub priority: u16,
@@ -81,15 +81,15 @@ pub struct PopulatedPath {
     pub id: String,
     /// End of the traversal.
     pub terminal: Terminal,
-    /// The tables that it visits, by the numbers of its rules.
+    /// The numbers of the visited tables, as in the rules.
     pub tables: Vec<u8>,
-    /// The ingress port of its packets.
+    /// The ingress port of the traversal's packets.
     pub in_port: u16,
     /// The header fields that the rules match, for each step.
     pub fields: Vec<Vec<FieldId>>,
-    /// Indices of the base rules that were projected into it.
+    /// Indices of the base rules that were assigned to the traversal.
     pub base_rules: Vec<usize>,
-    /// Partition points: step numbers where no field matters both before and after.
+    /// Partition points: numbers of steps; no field matters both before and after.
     pub partition_points: Vec<usize>,
 }
 
@@ -98,16 +98,16 @@ pub struct PopulatedPath {
 pub struct Population {
     pub(super) rules: Vec<PopulatedRule>,
     pub(super) paths: Vec<PopulatedPath>,
-    /// The file's number of each table, by the number in its rules.
+    /// The number in the file of each table, by the number in the rules.
     pub(super) tables: BTreeMap<u8, u8>,
     pub(super) base: Vec<BaseRule>,
-    /// The path of each placed base rule, and one rule for each step.
+    /// For each placed base rule: its traversal, and one rule for each step.
     pub(super) chains: Vec<(usize, Vec<usize>)>,
     pub(super) rejected: usize,
 }
 
 impl Population {
-    /// The port that forwarded packets leave by.
+    /// The output port of forwarded packets.
     pub const OUTPUT_PORT: u16 = 2;
 
     /// Returns the rules, table by table.
@@ -116,19 +116,19 @@ impl Population {
         &self.rules
     }
 
-    /// Returns the traversals.
+    /// Returns the traversals that have rules.
     #[must_use]
     pub fn paths(&self) -> &[PopulatedPath] {
         &self.paths
     }
 
-    /// Returns the file's number of each table, by the number in its rules.
+    /// Returns the number in the file of each table, by the number in the rules.
     #[must_use]
     pub const fn tables(&self) -> &BTreeMap<u8, u8> {
         &self.tables
     }
 
-    /// Returns the base rules that the rules were made from.
+    /// Returns the base rules of the population.
     #[must_use]
     pub fn base(&self) -> &[BaseRule] {
         &self.base
@@ -138,7 +138,7 @@ impl Population {
     ///
     /// # Errors
     ///
-    /// None: the parser accepts the text of each rule.
+    /// Never, because the parser accepts the text of each rule.
     pub fn flow_mods(&self) -> Result<Vec<FlowMod>, RuleTextError> {
         let read =
             |rule: &PopulatedRule| parse_rule(FlowModCommand::Add, &rule.to_string(), &NoPortNames);
@@ -185,22 +185,22 @@ pub fn populate(
 /// Number of filters between two progress updates.
 const PROGRESS_STEP: usize = 1000;
 
-/// The lowest priority; the weight of a match is added.
+/// The priority of a rule without matches; others add the weight of their match.
 const PRIORITY: u16 = 100;
 
-/// A table being filled: for each match the rule, its weight and its actions.
+/// A table while it is filled: by match, the index, weight and actions of the rule.
 type FilledTable = BTreeMap<String, (usize, u16, String)>;
 
 struct Fill<'a> {
     pipeline: &'a PipelineFile,
-    /// Registers, in the real form.
+    /// The registers; `None` in the plain form.
     registers: Option<Registers>,
     traversals: &'a [&'a PipelineTraversal],
-    /// New table numbers; the first is 0.
+    /// The new number of each table; the first table has 0.
     numbers: BTreeMap<u8, u8>,
     /// Tables with rules that match the ingress port.
     by_port: BTreeSet<u8>,
-    /// Tables with rules that match the EtherType.
+    /// Tables with rules that all match the EtherType.
     typed: BTreeSet<u8>,
     tables: BTreeMap<u8, FilledTable>,
     rules: usize,
@@ -220,7 +220,7 @@ impl<'a> Fill<'a> {
         let ports = (1..=u16::MAX).filter(|port| *port != Population::OUTPUT_PORT);
         let numbers = numbers(pipeline, traversals)?;
         let table_ids = |traversal: &PipelineTraversal| -> Vec<u8> {
-            // One rule serves all visits of a table.
+            // A table with several visits occurs once, because one rule serves all visits.
             let mut table_ids = Vec::new();
             for table in traversal.path().filter_map(|table| numbers.get(&table)) {
                 if !table_ids.contains(table) {
@@ -254,7 +254,7 @@ impl<'a> Fill<'a> {
         })
     }
 
-    /// Assigns a traversal to a base rule and adds its rules.
+    /// Assigns a traversal to a base rule, and adds the rules of the traversal.
     fn place(&mut self, base: &[BaseRule], index: usize, stream: &mut RandomStream) {
         let Some(rule) = base.get(index) else { return };
         let mut order: Vec<usize> = (0..self.traversals.len()).collect();
@@ -274,7 +274,7 @@ impl<'a> Fill<'a> {
 
     /// Returns the rules of a traversal's tables for a base rule.
     ///
-    /// Returns `None` if one conflicts with an existing rule.
+    /// Returns `None` if a rule conflicts with an existing rule.
     fn project(&self, number: usize, rule: &BaseRule) -> Option<Vec<Projected>> {
         let (traversal, path) = (self.traversals.get(number)?, self.paths.get(number)?);
         let mut step_state = StepState::new(*rule);
@@ -283,7 +283,7 @@ impl<'a> Fill<'a> {
             let again =
                 traversal.steps.get(..place)?.iter().any(|before| before.table == step.table);
             if again {
-                // One rule serves both visits: the second one is part of the first.
+                // One rule serves both visits of the table, and the first visit has it.
                 continue;
             }
             let later = traversal.steps.get(place..)?;
@@ -330,11 +330,11 @@ impl<'a> Fill<'a> {
             });
         };
         let (here, next) = (self.numbers.get(&table)?, self.numbers.get(&next)?);
-        // `goto_table` of the standard leads to later tables only.
+        // In OpenFlow, `goto_table` may lead only to later tables.
         Some(if next > here { format!("goto_table:{next}") } else { format!("resubmit(,{next})") })
     }
 
-    /// Adds missing rules; returns the number of the first.
+    /// Adds the missing rules of a step; returns the number of the first rule.
     fn add(&mut self, step: Projected) -> usize {
         let filled = self.tables.entry(step.table).or_default();
         let mut first = None;
@@ -369,7 +369,7 @@ impl<'a> Fill<'a> {
     }
 }
 
-/// The rules of one table for a base rule.
+/// The rules that a base rule needs in one table.
 struct Projected {
     table: u8,
     matches: Vec<StepMatch>,
@@ -378,10 +378,10 @@ struct Projected {
 
 /// Returns tables with several continuations that their fields do not distinguish.
 ///
-/// Fields distinguish them if all traversals match the same Ethernet addresses there: each address
-/// belongs to one rule, which has one continuation. Otherwise a traversal may match fewer fields
-/// than another, or prefixes or ranges within those of another; then packets of one match rules of
-/// the other.
+/// Fields distinguish the continuations if all traversals match the same Ethernet addresses there:
+/// each address belongs to one rule, which has one continuation. Otherwise a traversal may match
+/// fewer fields than another, or prefixes or ranges within those of another. Packets of one
+/// traversal would then match rules of the other.
 fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let mut next: BTreeMap<u8, BTreeSet<Result<u8, Terminal>>> = BTreeMap::new();
     let mut asked: BTreeMap<u8, BTreeSet<Vec<&str>>> = BTreeMap::new();
@@ -390,7 +390,7 @@ fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTre
             let later = traversal.steps.iter().skip(place);
             let after = later.map(|after| after.table).find(|table| *table != step.table);
             next.entry(step.table).or_default().insert(after.ok_or(traversal.terminal));
-            // All packets of a workload are IPv4, so their type distinguishes nothing.
+            // All packets of a workload are IPv4, so the EtherType distinguishes no packets.
             let fields = step.driven(&pipeline.driven_fields).map(Field::name);
             let mut fields: Vec<&str> = fields.filter(|field| *field != TYPE).collect();
             fields.sort_unstable();
@@ -409,7 +409,7 @@ fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTre
 
 /// Returns tables in which some traversal matches the EtherType.
 ///
-/// All rules there do, so that equal matches of IPv4 packets have equal text.
+/// All rules of such a table then match the EtherType, so that equal matches have equal text.
 fn typed(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let steps = traversals.iter().flat_map(|traversal| &traversal.steps);
     let asks = |step: &&TraversalStep| {
@@ -439,10 +439,10 @@ fn numbers(
 
 /// Number of usable table ids.
 ///
-/// 255 means all tables, and Open vSwitch hides table 254.
+/// Table 255 means all tables, and Open vSwitch hides table 254.
 const TABLES_MAX: u8 = 254;
 
-/// Returns the header fields of each step, without fields rewritten earlier.
+/// Returns the matched header fields of each step, without rewritten fields.
 fn matched_fields(
     pipeline: &PipelineFile,
     traversal: &PipelineTraversal,

@@ -8,17 +8,17 @@ use crate::{
     pipeline_file::Field,
 };
 
-/// A match and its specificity.
+/// A match as text, with its specificity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StepMatch {
     pub(crate) text: String,
-    /// Number of matched address and port bits, plus ten per field.
+    /// Number of matched address and port bits, plus ten for each field.
     ///
-    /// It is never less than for a wider match of the same fields.
+    /// A match never weighs less than a wider match of the same fields.
     pub(crate) weight: u16,
 }
 
-/// Matches of a step in addition to its driven fields.
+/// The matches of a step apart from its driven fields.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OtherMatches {
     /// The ingress port.
@@ -31,8 +31,9 @@ pub(crate) struct OtherMatches {
 
 /// Returns the matches of a step for a base rule.
 ///
-/// A port range becomes one match per mask, and ports of any protocol are matched for TCP and UDP.
-/// Wildcards of the base rule are not matched, and neither are ports of a protocol without ports.
+/// A port range becomes one match for each mask. If the base rule matches any protocol, its ports
+/// become matches for TCP and UDP. Wildcard fields of the base rule, and ports of a protocol
+/// without ports, give no match.
 pub(crate) fn step_matches(
     fields: &[&Field],
     rule: &BaseRule,
@@ -58,7 +59,7 @@ pub(crate) fn step_matches(
         _ if asks_ports || asks_protocol => {
             with_ports.iter().map(|name| ((*name).to_owned(), FIELD)).collect()
         }
-        // The type weighs less than any field that it occurs with.
+        // The EtherType weighs less than any other field.
         _ if asks_type => vec![("ip".to_owned(), 1)],
         _ => vec![(String::new(), 0)],
     };
@@ -103,7 +104,7 @@ impl MatchText {
         self.weight = self.weight.saturating_add(weight);
     }
 
-    /// Returns a match for each combination of the masks of these ranges.
+    /// Returns a match for each combination of masks of the port ranges.
     fn with_ports(self, ports: &[(&str, PortRange)]) -> Vec<Self> {
         let mut all = vec![self];
         for (name, range) in ports {
@@ -127,7 +128,7 @@ impl MatchText {
 
 /// Returns the name of a protocol with ports.
 ///
-/// For any protocol, it is that of a workload's packets.
+/// For any protocol, returns the protocols of a workload's packets.
 const fn names_with_ports(protocol: Option<u8>) -> &'static [&'static str] {
     match protocol {
         None => &["tcp", "udp"],

@@ -1,8 +1,7 @@
-//! State that packets carry between tables in the real form: registers, marks, and rewritten
-//! headers.
+//! The state of packets between tables in the real form: registers, marks, and rewritten headers.
 //!
-//! A written value is derived from the match of its rule, so one rule always writes the same value.
-//! A real switch does the same: a rule for a destination loads that destination's port.
+//! A written value is derived from the match of its rule, so a rule always writes the same value.
+//! Rules of real switches do the same: a rule for a destination loads the port of that destination.
 
 use std::collections::BTreeMap;
 
@@ -17,9 +16,9 @@ use crate::{
 const REGISTERS: usize = 16;
 /// Number of distinct values of a register, of a mark and of a rewritten address.
 const DISTINCT_VALUES: u64 = 64;
-/// Ethernet addresses that rules write.
+/// The base of the Ethernet addresses that rules write.
 const ETHERNET: u64 = 0x0200_5e20_0000;
-/// IP addresses that rules write: 198.18.0.0/15 is for benches.
+/// The base of the IP addresses that rules write: 198.18.0.0/15, for benchmarks.
 const ADDRESS: u32 = 0xc612_0000;
 
 /// The registers of a pipeline, by their roles.
@@ -29,7 +28,7 @@ pub(super) struct Registers(BTreeMap<String, usize>);
 impl Registers {
     /// Assigns registers to the roles of a pipeline.
     ///
-    /// Roles beyond the last register get none.
+    /// Roles beyond the last register get no register.
     pub(super) fn of(pipeline: &PipelineFile) -> Self {
         let steps = pipeline.traversals.iter().flat_map(|traversal| &traversal.steps);
         let fields = steps.flat_map(|step| step.matches.iter().chain(&step.set));
@@ -38,7 +37,7 @@ impl Registers {
         Self(roles.into_iter().map(str::to_owned).zip(0..REGISTERS).collect())
     }
 
-    /// Returns the OpenFlow name of the field.
+    /// Returns the OpenFlow name of the register or mark of a field.
     fn name(&self, field: &Field) -> Option<String> {
         match field.name() {
             "pkt_mark" => Some("pkt_mark".to_owned()),
@@ -47,12 +46,12 @@ impl Registers {
     }
 }
 
-/// The state of a base rule's packets within a traversal.
+/// The state of a base rule's packets between two steps of a traversal.
 #[derive(Clone, Debug)]
 pub(super) struct StepState {
-    /// Their current headers.
+    /// The current headers of the packets.
     pub(super) rule: BaseRule,
-    /// Other written values, by OpenFlow name.
+    /// The values of written registers and marks, by OpenFlow name.
     values: BTreeMap<String, u64>,
 }
 
@@ -61,7 +60,7 @@ impl StepState {
         Self { rule, values: BTreeMap::new() }
     }
 
-    /// Returns the matches of a step on values written before.
+    /// Returns the matches of a step on values that earlier steps wrote.
     pub(super) fn asked(&self, step: &TraversalStep, registers: &Registers) -> Vec<String> {
         let names = step.matches.iter().filter_map(|field| registers.name(field));
         let asked = names.filter_map(|name| {
@@ -71,7 +70,7 @@ impl StepState {
         asked.collect()
     }
 
-    /// Applies the writes of a step, and returns their actions.
+    /// Applies the writes of a step; returns the actions that write.
     pub(super) fn write(
         &mut self,
         step: &TraversalStep,
@@ -91,7 +90,7 @@ impl StepState {
         actions
     }
 
-    /// Rewrites a header field, if it is a supported one.
+    /// Rewrites a supported header field; returns the action.
     fn rewrite(&mut self, field: &str, value: u64) -> String {
         match field {
             "eth_src" => {

@@ -1,8 +1,9 @@
 //! A cache without eviction: entries are added until it is full.
 //!
-//! The published runs work this way, and so do Open vSwitch and Shunt while no entry is idle.
+//! The caches of the published runs work this way. Those of Open vSwitch and Shunt do so while no
+//! entry is idle.
 
-/// The entries of such a cache by number, and its packet counters.
+/// A cache without eviction, with numbered entries and packet counters.
 ///
 /// ```
 /// use shunt_pipebench::statistics::NoEvictionCache;

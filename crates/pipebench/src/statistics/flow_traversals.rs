@@ -1,7 +1,7 @@
-//! The traversals of a workload's flows, and their entries in a cache of masked headers.
+//! The traversals of a workload's flows, and their entries in a megaflow cache.
 //!
-//! The rules are parsed from text and looked up as a switch does it. So the results depend on the
-//! rules, not on the intention of the generator.
+//! The rules are parsed from text, and Shunt's pipeline looks up the flows. So the results depend
+//! on the rules, not on the intention of the generator.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,50 +13,50 @@ use shunt_pipeline::{
 
 use crate::{Progress, WorkloadError, statistics::StatisticRow, traffic::Flow};
 
-/// Traversals and cache entries of flows.
+/// The traversals and cache entries of flows.
 #[derive(Clone, Debug, Default)]
 pub struct FlowTraversals {
     flows: usize,
-    /// Masks of the entries.
+    /// The distinct masks of the cache entries.
     masks: HashSet<SparseMask, foldhash::fast::FixedState>,
-    /// Entries with their numbers.
+    /// The cache entries with their numbers.
     entries: HashMap<Match, u32, foldhash::fast::FixedState>,
-    /// Entry number of each flow.
+    /// The number of the cache entry of each flow.
     entry_of: Vec<u32>,
-    /// Number of table lookups.
+    /// Number of table lookups of all flows.
     lookups: usize,
     steps: HashSet<(TableId, Match), foldhash::fast::FixedState>,
     /// Number of flows of each class with this sequence of tables.
     traversals: BTreeMap<(u16, Vec<TableId>), usize>,
     /// Number of flows sent to a port.
     forwarded: usize,
-    /// Number of rules left out.
+    /// Number of rules that were left out.
     refused: usize,
 }
 
-/// The origin of a flow.
+/// The class from which a flow was sampled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowOrigin {
-    /// Name of the origin.
+    /// The name of the class.
     pub name: String,
-    /// The intended sequence of tables, if there is one.
+    /// The intended sequence of tables, if any.
     pub table_ids: Option<Vec<u8>>,
 }
 
-/// Row of rules with missing references: the results are computed without them.
+/// The label of the row that counts rules with missing references.
 const LEFT_OUT: &str = "rules with missing groups and similar references: left out";
 
 /// Seed of the table hashes; no result depends on it.
 const SEED: u64 = 1;
 /// Number of flows between two progress updates.
 const STEP: usize = 1000;
-/// Minimum number of bridge ports.
+/// Minimum number of ports of the bridge.
 const PORTS: u32 = 256;
-/// Maximum number of bridge ports: the numbers that OpenFlow has.
+/// Maximum number of ports of the bridge: OpenFlow has no more port numbers.
 const PORTS_MAX: u32 = 0xff00;
 
 impl FlowTraversals {
-    /// Translates the first packet of each flow with these rules.
+    /// Translates the first packet of each flow by the rules.
     ///
     /// # Errors
     ///
@@ -80,7 +80,7 @@ impl FlowTraversals {
         }
         let mut flow_traversals = Self::default();
         if pipeline.apply(bridge, &mods, Time::ZERO).is_err() {
-            // Rules that another switch accepts and this one does not are left out, and counted.
+            // Rules that only other switches accept are left out, and counted.
             let refused =
                 mods.chunks(1).filter(|one| pipeline.apply(bridge, one, Time::ZERO).is_err());
             flow_traversals.refused = refused.count();
@@ -119,19 +119,19 @@ impl FlowTraversals {
 
     /// Returns the entry number of each flow.
     ///
-    /// Entries of one version never overlap, so it is unique.
+    /// The entries of one version never overlap, so each flow has one entry.
     #[must_use]
     pub fn entry_of_flows(&self) -> &[u32] {
         &self.entry_of
     }
 
-    /// Returns the number of their masks.
+    /// Returns the number of distinct masks of the entries.
     #[must_use]
     pub fn masks(&self) -> usize {
         self.masks.len()
     }
 
-    /// Returns the rows; `classes` gives the origins of the flows.
+    /// Returns the rows of the statistics; `classes` gives the origins of the flows.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     pub fn rows(&self, classes: &[FlowOrigin]) -> Vec<StatisticRow> {
@@ -155,7 +155,7 @@ impl FlowTraversals {
         rows
     }
 
-    /// Returns the flows of each class, and the share with the intended traversal.
+    /// Returns the flows of each class, and their share with the intended traversal.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn class_rows(&self, classes: &[FlowOrigin]) -> Vec<StatisticRow> {
         let even = 100.0 / classes.len().max(1) as f64;
@@ -190,7 +190,7 @@ impl FlowTraversals {
         rows
     }
 
-    /// Returns the flows of each traversal.
+    /// Returns the number of flows of each traversal.
     fn traversal_rows(&self) -> Vec<StatisticRow> {
         let mut counts: BTreeMap<&[TableId], usize> = BTreeMap::new();
         for ((_, path), count) in &self.traversals {
@@ -216,7 +216,7 @@ impl FlowTraversals {
     }
 }
 
-/// Returns a percentage of flows.
+/// Returns a part of all flows in percent.
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
 fn share(count: usize, of: usize) -> f64 {
     100.0 * count as f64 / of.max(1) as f64
@@ -233,9 +233,9 @@ fn is_output(action: &DatapathAction) -> bool {
     }
 }
 
-/// Maximum number of named classes.
+/// Maximum number of classes with their own rows.
 const CLASSES_SHOWN: usize = 64;
-/// Maximum number of named traversals.
+/// Maximum number of traversals with their own rows.
 const TRAVERSALS_SHOWN: usize = 24;
 
 /// Formats a sequence of tables; a long one is abbreviated in the middle.
@@ -250,9 +250,9 @@ fn listed(path: &[TableId]) -> String {
     }
 }
 
-/// Maximum number of named tables in a traversal.
+/// Maximum number of tables in the name of a traversal.
 ///
-/// Longer ones show beginning and end.
+/// The name of a longer traversal shows its beginning and end.
 const TABLES_SHOWN: usize = 32;
 const TABLES_AT_BEGIN: usize = 16;
 const TABLES_AT_END: usize = 8;

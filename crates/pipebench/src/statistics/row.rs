@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-/// A measured value.
+/// A measured value with its name, unit and target.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StatisticRow {
-    /// Name of the value.
+    /// The name of the value.
     pub what: String,
-    /// The value.
+    /// The measured value.
     pub value: f64,
     /// The unit; empty for a count.
     pub unit: &'static str,
-    /// The target.
+    /// The target of the value, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<RowTarget>,
 }
@@ -19,27 +19,27 @@ pub struct StatisticRow {
 /// A target value.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RowTarget {
-    /// The value.
+    /// The target value.
     pub value: f64,
     /// The source of the target.
     pub source: String,
 }
 
 impl StatisticRow {
-    /// Creates a value without a target.
+    /// Creates a row without a target.
     #[must_use]
     pub fn new(what: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self { what: what.into(), value, unit, target: None }
     }
 
-    /// Creates a count.
+    /// Creates a row for a count.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^53")]
     pub fn count(what: impl Into<String>, count: usize) -> Self {
         Self::new(what, count as f64, "")
     }
 
-    /// Adds a target.
+    /// Adds a target to the row.
     #[must_use]
     pub fn against(mut self, value: f64, source: impl Into<String>) -> Self {
         self.target = Some(RowTarget { value, source: source.into() });

@@ -2,34 +2,34 @@
 
 use crate::statistics::StatisticRow;
 
-/// Collects statistics packet by packet; it holds a few words for each flow.
+/// Collects statistics packet by packet, with a few words of memory for each flow.
 #[derive(Clone, Debug, Default)]
 pub struct TrafficStatistics {
     packets: u64,
     bytes: u64,
     last_ns: u64,
     first_ns: u64,
-    /// Mean of the gaps so far, and the sum of squared differences from it.
+    /// Mean of the gaps so far.
     gap_mean: f64,
     gap_squares: f64,
-    /// The number of packets of each flow, and the number of the last one.
+    /// For each flow: its number of packets, and the number of its last packet.
     flows: Vec<FlowPackets>,
-    /// Packets with another packet of their flow among the [`WINDOW`] before.
+    /// Number of packets with one of their flow among the [`WINDOW`] packets before.
     near: u64,
-    /// Flows that arrive later, if there are any.
+    /// The flows that arrive later, if any.
     later: Option<Later>,
 }
 
-/// Flows that arrive while others are active.
+/// Counts about flows that arrive while others are active.
 #[derive(Clone, Copy, Debug)]
 struct Later {
     /// Number of the first of the later flows.
     flow: u32,
-    /// Packets of the other flows before the first of theirs.
+    /// Number of packets of other flows before the first packet of the later flows.
     before: u64,
-    /// Packets of the other flows.
+    /// Number of packets of other flows.
     others: u64,
-    /// True once one has arrived.
+    /// True after a later flow has arrived.
     has_begun: bool,
 }
 
@@ -46,14 +46,14 @@ const WINDOW: u64 = 8192;
 pub(crate) const LATER: &str = "packets of the first flows before later flows arrive";
 
 impl TrafficStatistics {
-    /// Creates the statistics; flows from this number on arrive later.
+    /// Creates statistics; the flows with numbers from `flow` on arrive later.
     #[must_use]
     pub fn with_later(flow: Option<u32>) -> Self {
         let later = |flow| Later { flow, before: 0, others: 0, has_begun: false };
         Self { later: flow.map(later), ..Self::default() }
     }
 
-    /// Adds a packet in the order of times; `bytes` as on the wire.
+    /// Adds a packet, in the order of times; `bytes` is its length on the wire.
     #[expect(clippy::cast_precision_loss, reason = "gaps and counts stay below 2^53")]
     pub fn add(&mut self, time_ns: u64, flow: u32, bytes: u32) {
         if self.packets == 0 {
@@ -108,7 +108,7 @@ impl TrafficStatistics {
         self.gap_mean / 1000.0
     }
 
-    /// Returns the deviation of the packet gaps divided by their mean.
+    /// Returns the deviation of the gaps between packets divided by their mean.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn burstiness(&self) -> f64 {
@@ -116,21 +116,21 @@ impl TrafficStatistics {
         if self.gap_mean > 0.0 { (self.gap_squares / gaps).sqrt() / self.gap_mean } else { 0.0 }
     }
 
-    /// Returns the mean bytes of a packet on the wire.
+    /// Returns the mean length of a packet on the wire in bytes.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn packet_bytes(&self) -> f64 {
         self.bytes as f64 / self.packets.max(1) as f64
     }
 
-    /// Returns the seconds from the first packet to the last.
+    /// Returns the time in seconds from the first packet to the last.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn seconds(&self) -> f64 {
         self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
     }
 
-    /// Returns the rows, without targets.
+    /// Returns the rows of the statistics, without targets.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
     pub fn rows(&self) -> Vec<StatisticRow> {

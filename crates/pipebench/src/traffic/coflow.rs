@@ -1,16 +1,17 @@
-//! Coflows: flows of a cluster that belong together.
+//! Coflows: flows of a cluster that belong to one application.
 //!
 //! An application opens many flows: a *base* flow, and *associated* flows that follow it to or from
-//! the same machines. A switch that knows these relations can prepare entries before the first
-//! packet. The workload is by E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron, *On the Benefits
-//! of Predictable Traffic in Virtual Switches*, ANRW 2025, section 4: UDP from the machines of a
+//! the same machines. A switch that knows these relations can install entries before the first
+//! packet. The workload is by E. Ståhl, M. Chiesa, S. Ferlin and E. Chaudron, *On the Benefits of
+//! Predictable Traffic in Virtual Switches*, ANRW 2025, section 4: UDP from the machines of a
 //! cluster to services with eight pods each, with base flows to port 2100.
 //!
 //! *Coflowiness* is the share of the associated flows of each coflow that have a common endpoint
-//! with its base flow, and are therefore predictable; the others have none. The sizes of coflows
-//! were not published: here the k-th coflow has a share of 1 / k of the flows.
+//! with the base flow, and are therefore predictable. The other associated flows have no common
+//! endpoint. The sizes of coflows were not published: here the k-th coflow has a share of 1 / k of
+//! the flows.
 //!
-//! A [`CoflowTrace`] gives sizes, arrivals and machines of its coflows instead.
+//! With a [`CoflowTrace`], the trace determines sizes, arrivals and machines of the coflows.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -27,25 +28,25 @@ use crate::{RandomStream, Seed, TrafficError, Zipf, traffic::Locality};
 
 /// Number of sending machines, as in the trace of the published workload.
 const MACHINES: u32 = 3000;
-/// Number of machines of a rack: the trace has 150 racks.
+/// Number of machines of a rack: the published trace has 150 racks.
 const MACHINES_PER_RACK: u32 = 20;
-/// 10.0.0.0: the first machine has the address after it.
+/// The address 10.0.0.0; the first machine has the next address.
 const MACHINES_FROM: u32 = 0x0a00_0000;
-/// 2.0.0.0: the first service has the address after it.
+/// The address 2.0.0.0; the first service has the next address.
 const SERVICES_FROM: u32 = 0x0200_0000;
-/// Source ports.
+/// The range of source ports of flows.
 const SOURCE_PORTS: Range<u64> = 1024..65_536;
-/// A base flow takes 1/N of its coflow's duration.
+/// A base flow lasts one sixteenth of the duration of its coflow.
 const BASE_SHARE: u64 = 16;
-/// A coflow takes 1/N of the traffic.
+/// A coflow lasts one eighth of the duration of the traffic.
 const COFLOW_SHARE: u64 = 8;
-/// The port of the clients; pods have the following ports.
+/// The switch port of the clients; pods have the following ports.
 const CLIENTS: u32 = 1;
 
-/// Returns the rules of a cluster that coflows run on.
+/// Returns the rules of a cluster with coflows.
 ///
-/// Each service port is balanced over all pods by a hash of the headers, so each flow needs its own
-/// entry.
+/// The rules balance each service port over all pods by a hash of the headers, so each flow needs
+/// its own cache entry.
 #[must_use]
 pub fn coflow_rules() -> Vec<String> {
     let Coflows { pods, ports, base_port, .. } = *published_coflows();
@@ -68,11 +69,11 @@ fn published_coflows() -> &'static Coflows {
 
 /// Generates flows in coflows, with the published proportion of coflows to flows.
 ///
-/// A trace gives the coflows, scaled to this number of flows.
+/// A trace determines the coflows, which are scaled to the number of flows.
 ///
 /// # Errors
 ///
-/// If there are not that many distinct flows.
+/// If fewer distinct flows exist.
 pub fn coflows(
     flows: u32,
     coflowiness: f64,
@@ -110,13 +111,13 @@ pub fn coflows(
 struct Maker<'a> {
     stream: RandomStream,
     machines: Zipf,
-    /// The racks of the current coflow, if there is a trace.
+    /// The racks of the current coflow; `None` without a trace.
     recorded: Option<&'a RecordedCoflow>,
     seen: HashSet<(Endpoints, u16), foldhash::fast::FixedState>,
     wanted: u32,
 }
 
-/// A machine, a service and its port.
+/// A machine, a service, and the port of the service.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Endpoints {
     machine: u32,
@@ -146,9 +147,9 @@ impl Maker<'_> {
         Ok(())
     }
 
-    /// Returns a machine and a service of the coflow, and a port of no base flow.
+    /// Returns a machine and a service of the coflow, and a port not of a base flow.
     ///
-    /// Without a trace they are random.
+    /// Without a trace, machine and service are random.
     fn endpoints(&mut self) -> Endpoints {
         let Some(RecordedCoflow { mappers, reducers, .. }) = self.recorded else {
             return self.any_endpoints();
@@ -163,7 +164,7 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns a random machine, service, and port other than that of base flows.
+    /// Returns a random machine and service, and a port not of a base flow.
     fn any_endpoints(&mut self) -> Endpoints {
         let Coflows { pods, ports, base_port, .. } = *published_coflows();
         let machine = u32::try_from(self.machines.sample(&mut self.stream)).unwrap_or(0);
@@ -172,7 +173,7 @@ impl Maker<'_> {
         Endpoints { machine: MACHINES_FROM + 1 + machine, service: SERVICES_FROM + service, port }
     }
 
-    /// Returns endpoints, exactly one of which is in `base`.
+    /// Returns endpoints of which exactly one is in `base`.
     fn common_endpoints(&mut self, base: Endpoints) -> Endpoints {
         let mut endpoints = self.endpoints();
         if self.stream.chance(0.5) {
@@ -183,7 +184,7 @@ impl Maker<'_> {
         endpoints
     }
 
-    /// Returns endpoints, none of which is in `base`.
+    /// Returns endpoints of which none is in `base`.
     fn disjoint_endpoints(&mut self, base: Endpoints) -> Endpoints {
         loop {
             let endpoints = self.any_endpoints();
@@ -193,14 +194,14 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns a new flow between these endpoints.
+    /// Returns a flow between two endpoints that is distinct from earlier flows.
     fn flow(&mut self, endpoints: Endpoints, role: CoflowRole) -> Result<Flow, TrafficError> {
         let ports = SOURCE_PORTS.end - SOURCE_PORTS.start;
         let first = self.stream.below(ports);
-        // A used source port is replaced by the next one; there are as many tries as ports.
+        // If a source port is in use, the next port is tried, until all ports are tried.
         for step in 0..ports {
             let port = SOURCE_PORTS.start + (first + step) % ports;
-            // The range has ports of 16 bits.
+            // The range contains only 16-bit numbers.
             let port = u16::try_from(port).unwrap_or(u16::MAX);
             if self.seen.insert((endpoints, port)) {
                 let mut flow = Flow::new(&key(endpoints, port), 0);
@@ -232,10 +233,10 @@ fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
     key
 }
 
-/// Places flows within the traffic.
+/// Sets the times of coflows within the traffic.
 ///
-/// Each coflow has a random place, or that of its arrival in a trace. Its base flow is first, and its
-/// associated flows are after the first packet of the base flow.
+/// Each coflow has a random time, or the time of its arrival in a trace. Its base flow comes first,
+/// and associated flows come after the first packet of the base flow.
 #[must_use]
 pub fn place_coflows(
     flows: &[Flow],
@@ -257,8 +258,8 @@ pub fn place_coflows(
                 None => stream.below(room.saturating_add(1)),
             };
             let base = length / BASE_SHARE;
-            // The first packet is within the first slot: after it, no associated packet precedes
-            // it.
+            // The first packet of the base flow is within its first slot, so associated packets
+            // come after this slot.
             follow = begin.saturating_add(base / u64::from((*packets).max(1)));
             let until = begin.saturating_add(base);
             return Appearance { flow: index, packets: *packets, from: begin, until };
@@ -394,7 +395,7 @@ mod tests {
         let bases: Vec<usize> = (0..flows.len())
             .filter(|index| matches!(flows[*index].role, CoflowRole::Base { .. }))
             .collect();
-        // Three pairs, and nine.
+        // The trace has coflows of three and of nine pairs.
         assert_eq!((flows.len(), bases), (1000, vec![0, 200]));
         let rack = |flow: &Flow| (endpoints(flow).0 - u128::from(MACHINES_FROM) - 1) / 20;
         assert!(flows[..200].iter().all(|flow| rack(flow) == 7));

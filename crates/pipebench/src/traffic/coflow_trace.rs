@@ -1,4 +1,4 @@
-//! Recorded coflows of a cluster.
+//! Parses a trace of recorded coflows of a cluster.
 //!
 //! The format is that of the public trace of a cluster with MapReduce (`coflow-benchmark`): a line with the
 //! numbers of racks and of coflows, then a line for each coflow.
@@ -7,8 +7,8 @@
 //! NUMBER ARRIVAL_MS MAPPERS RACK.. REDUCERS RACK:MEGABYTES..
 //! ```
 //!
-//! Each mapper sends to each reducer. The megabytes are not used, because the published workload has other
-//! sizes of flows than the trace.
+//! Each mapper sends to each reducer. The megabytes are ignored, because the published workload has
+//! other sizes of flows than the trace.
 
 use crate::{
     error::{CoflowTraceError, WorkloadError},
@@ -26,9 +26,9 @@ pub struct CoflowTrace {
 pub struct RecordedCoflow {
     /// Milliseconds from the start of the trace.
     pub arrival_ms: u64,
-    /// Racks of the senders.
+    /// The racks of the senders.
     pub mappers: Vec<u32>,
-    /// Racks of the receivers.
+    /// The racks of the receivers.
     pub reducers: Vec<u32>,
 }
 
@@ -37,7 +37,7 @@ impl CoflowTrace {
     ///
     /// # Errors
     ///
-    /// The first line that is not in the format.
+    /// If a line is not in the format: the error names the first such line.
     pub fn parse(text: &str) -> Result<Self, CoflowTraceError> {
         let mut lines = (1..).zip(text.lines()).filter(|(_, text)| !text.trim().is_empty());
         let wrong = |line| move |problem| CoflowTraceError { line, problem };
@@ -107,7 +107,7 @@ fn number<'a>(
     words.next().and_then(|word| word.parse().ok()).ok_or(problem)
 }
 
-/// Reads a number of racks, then these racks.
+/// Reads a number of racks, and then the racks.
 fn racks_of<'a>(
     words: &mut impl Iterator<Item = &'a str>,
     racks: u64,

@@ -1,25 +1,26 @@
 //! Collective operations: hosts that exchange data in rounds, as in the training of neural networks.
 //!
-//! In an *all-to-all* exchange each host sends to all others. In a *ring* each host sends to the next one.
-//! A flow keeps its addresses and ports in all rounds, because hosts keep their queue pairs. It has one
-//! packet in each round.
+//! In an *all-to-all* exchange, each host sends to all other hosts. In a *ring*, each host sends to
+//! the next host. A flow keeps its addresses and ports in all rounds, because hosts keep their
+//! queue pairs. Each flow has one packet in each round.
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
 use super::flow::Flow;
 
-/// The hosts that exchange data.
+/// The pattern that determines to which hosts a host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CollectivePattern {
-    /// Each host sends to all others.
+    /// Each host sends to all other hosts.
     AllToAll,
-    /// Each host sends to the next one.
+    /// Each host sends to the next host.
     Ring,
 }
 
-/// Number of racks, with an ingress port each.
+/// Number of racks; each rack has an ingress port.
 const RACKS: u32 = 8;
-/// 10.0.0.0: each rack has a prefix of [`RACK_BITS`] bits after it.
+/// The address 10.0.0.0, from which on racks have prefixes.
+/// Each prefix has [`RACK_BITS`] host bits.
 const HOSTS_FROM: u32 = 0x0a00_0000;
 const RACK_BITS: u32 = 21;
 /// The UDP port of RDMA over Converged Ethernet (RoCEv2).
@@ -51,7 +52,7 @@ impl CollectivePattern {
         }
     }
 
-    /// Returns the number of hosts with at least this many flows.
+    /// Returns the smallest number of hosts with at least `flows` flows.
     #[must_use]
     pub fn hosts(self, flows: u32) -> u32 {
         match self {
@@ -66,7 +67,7 @@ impl CollectivePattern {
 
 /// Returns the rules of racks with two uplinks each.
 ///
-/// An uplink is chosen by a hash of the headers, so each flow needs its own entry.
+/// A hash of the headers selects the uplink, so each flow needs its own cache entry.
 #[must_use]
 pub fn collective_rules() -> Vec<String> {
     let rule = |rack: u32| {
@@ -81,7 +82,7 @@ pub fn collective_rules() -> Vec<String> {
     (0..RACKS).map(rule).collect()
 }
 
-/// Generates the flows of a pattern: those to the next hosts first.
+/// Generates the flows of a pattern, first those to the next hosts.
 #[must_use]
 pub fn collective_flows(flows: u32, pattern: CollectivePattern) -> Vec<Flow> {
     let hosts = pattern.hosts(flows);
@@ -135,7 +136,7 @@ mod tests {
         for degrees in degrees(&flows) {
             assert!(degrees.len() == 1000 && degrees.values().all(|degree| *degree == 1));
         }
-        // The flows of all hosts are one cycle.
+        // The flows of all hosts form one cycle.
         let next = |flow: &Flow| {
             let key = flow.key();
             (key.field(FieldId::Ipv4Src), key.field(FieldId::Ipv4Dst))

@@ -1,20 +1,20 @@
-//! One flow of a workload: its headers and its role, small enough to hold millions.
+//! One flow of a workload: its headers and its role, in little memory.
 
 use shunt_flow::{
     FlowKey, PortNo,
     layout::{FLOW_WORDS, HEADER_START},
 };
 
-/// Words of a key that a packet fills, including the ingress port.
+/// Number of words of a flow key that a packet fills, including the ingress port.
 const HEADERS: usize = FLOW_WORDS - HEADER_START;
 
-/// Packets with equal headers and ingress port.
+/// A flow: packets with equal headers and ingress port.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Flow {
     headers: [u64; HEADERS],
-    /// Class that the flow was sampled from: a traversal of a pipeline.
+    /// The class from which the flow was sampled: a traversal of a pipeline.
     pub class: u16,
-    /// Role of the flow in a coflow.
+    /// The role of the flow in a coflow.
     pub role: CoflowRole,
 }
 
@@ -24,7 +24,7 @@ pub struct Flow {
 /// section 4.2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum CoflowRole {
-    /// The flow is in no coflow.
+    /// The flow does not belong to a coflow.
     #[default]
     Alone,
     /// The base flow of its coflow, which is not predictable.
@@ -36,13 +36,13 @@ pub enum CoflowRole {
     Associated {
         /// Number of the coflow.
         coflow: u32,
-        /// True if a predicting switch knows it before its first packet.
+        /// True if a predicting switch knows the flow before its first packet.
         predicted: bool,
     },
 }
 
 impl Flow {
-    /// Creates a flow with the headers and the ingress port of a key.
+    /// Creates a flow with the headers and the ingress port of a flow key.
     ///
     /// Other parts of the key are ignored.
     #[must_use]
@@ -51,7 +51,7 @@ impl Flow {
         Self { headers, class, role: CoflowRole::Alone }
     }
 
-    /// Returns the key of its packets.
+    /// Returns the flow key of the packets.
     #[must_use]
     pub fn key(&self) -> FlowKey {
         let mut key = FlowKey::ZERO;
@@ -61,7 +61,7 @@ impl Flow {
         key
     }
 
-    /// Returns the ingress port of its packets.
+    /// Returns the ingress port of the packets.
     #[must_use]
     pub fn in_port(&self) -> PortNo {
         self.key().in_port()

@@ -25,8 +25,8 @@ pub const FRAME_MAX: usize = 9014;
 
 /// Replaces the content of `frame` by a frame with the headers of `key`.
 ///
-/// It has `length` bytes without the check sequence, or the minimum for its headers and
-/// [`FRAME_MIN`]; zeros fill the payload.
+/// The frame has `length` bytes without the check sequence, but at least [`FRAME_MIN`] and the
+/// length of its headers. Zeros fill the payload.
 ///
 /// # Errors
 ///
@@ -77,11 +77,11 @@ const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
 const SCTP: u8 = 132;
 
-/// Set in a tag of a key if the tag is present.
+/// The bit of a tag in a flow key that is set if the tag is present.
 const TAG_PRESENT: u16 = 0x1000;
-/// Set in the last entry of a label stack.
+/// The bit that is set in the last entry of a label stack.
 const BOTTOM: u32 = 0x100;
-/// The values of `nw_frag`.
+/// The values of the field `nw_frag`.
 const FIRST_FRAGMENT: u8 = 1;
 const LATER_FRAGMENT: u8 = 3;
 
@@ -100,7 +100,7 @@ fn put_ethernet(key: &FlowKey, frame: &mut Vec<u8>) {
 
 /// Writes the label stack.
 ///
-/// Its payload is opaque, because a key does not contain it.
+/// The payload after the labels is zero, because a flow key does not contain it.
 fn put_labels(key: &FlowKey, frame: &mut Vec<u8>) {
     let words = key.words();
     let [first, second] = halves(words[usize::from(word::MPLS)]);
@@ -193,9 +193,9 @@ const fn transport_length(protocol: u8, fragment: u8) -> usize {
 struct Segment {
     protocol: u8,
     fragment: u8,
-    /// Checksum part of both addresses.
+    /// The sum of both addresses, for the pseudo-header of the checksum.
     addresses: u16,
-    /// Bytes of header and payload.
+    /// Length in bytes of header and payload.
     length: usize,
 }
 
@@ -262,7 +262,7 @@ impl Segment {
 
 /// Returns the checksum of SCTP (RFC 9260, appendix A), bit by bit.
 ///
-/// Such packets are rare.
+/// The slow computation suffices, because SCTP packets are rare.
 fn crc32c(bytes: &[u8]) -> u32 {
     const POLYNOMIAL: u32 = 0x82f6_3b78;
     let step = |crc: u32| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
@@ -282,7 +282,7 @@ fn overwrite(frame: &mut [u8], at: usize, bytes: &[u8]) {
     target.iter_mut().zip(bytes).for_each(|(target, byte)| *target = *byte);
 }
 
-/// Returns the byte of both fields, the higher of which is `nw_tos`.
+/// Returns the byte that contains DSCP and ECN.
 fn type_of_service(key: &FlowKey) -> u8 {
     byte(key, FieldId::IpDscp) << 2 | byte(key, FieldId::IpEcn)
 }
@@ -303,8 +303,8 @@ const fn halves(word: u64) -> [u32; 2] {
     [(word >> 32) as u32, word as u32]
 }
 
-/// Returns a length as a header field has it.
-/// It fits, because no frame is longer than [`FRAME_MAX`].
+/// Returns a length for a header field.
+/// The length fits, because no frame is longer than [`FRAME_MAX`].
 fn number(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }

@@ -1,4 +1,4 @@
-//! The time between consecutive packets, over all flows together.
+//! The times between consecutive packets of all flows together.
 //!
 //! The gaps of CAIDA and MAWI are log-normal with the published mean and deviation. Another rate
 //! scales them and preserves their burstiness, which is the deviation divided by the mean.
@@ -13,13 +13,13 @@ use crate::{
 /// Distributions of the time between packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gaps {
-    /// With the burstiness of CAIDA's trace.
+    /// Log-normal gaps with the burstiness of CAIDA's trace.
     Caida,
-    /// With the burstiness of MAWI's trace.
+    /// Log-normal gaps with the burstiness of MAWI's trace.
     Mawi,
-    /// Memoryless (exponential).
+    /// Exponential gaps, which are memoryless.
     Poisson,
-    /// Constant.
+    /// Constant gaps.
     Constant,
 }
 
@@ -46,7 +46,7 @@ impl Gaps {
         }
     }
 
-    /// Returns a sampler of gaps for this rate.
+    /// Returns a sampler of gaps for a rate of packets.
     ///
     /// # Errors
     ///
@@ -85,7 +85,7 @@ impl GapSampler {
         Duration::from_nanos(nanoseconds(time))
     }
 
-    /// Samples one gap in nanoseconds.
+    /// Samples one gap, in nanoseconds.
     pub fn sample(&self, stream: &mut RandomStream) -> f64 {
         match self.0 {
             Gap::LogNormal(gap) => gap.sample(stream),
@@ -95,7 +95,7 @@ impl GapSampler {
     }
 }
 
-/// Stream name of the gaps of a schedule.
+/// The name of the random stream for the gaps of a schedule.
 pub(super) const STREAM: &str = "gaps";
 
 #[expect(
@@ -112,10 +112,11 @@ mod tests {
     use super::*;
     use crate::Seed;
 
-    /// Quantiles, because no sample shows a deviation of forty times the mean.
+    /// Checks quantiles, because no sample shows a deviation of forty times the mean.
     ///
-    /// Let c be the deviation over the mean. Half of the gaps are below the mean over the root of 1
-    /// + c². 84.13 % are below e to the root of ln(1 + c²) times that.
+    /// Let c be the deviation divided by the mean. The median of the gaps is the mean divided by
+    /// the square root of 1 + c². The quantile of 84.13 % is the median times e to the power of the
+    /// square root of ln(1 + c²).
     #[test]
     fn bursty_gaps_have_the_published_quantiles() {
         for gaps in [Gaps::Caida, Gaps::Mawi] {

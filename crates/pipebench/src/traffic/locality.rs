@@ -1,4 +1,4 @@
-//! Flows sampled from the rules that they match.
+//! Samples flows from the rules that they match.
 //!
 //! A packet of a pipeline has headers for every table that it visits. The fields of a traversal
 //! form groups: fields that some table matches together. Within a group the headers must come from
@@ -23,7 +23,7 @@ use crate::{
     Progress, RandomStream, TrafficError, WeightedIndices, groups::connected, traffic::flow::Flow,
 };
 
-/// The distribution from which flows are sampled.
+/// The distribution from which the flows of a pipeline are sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Locality {
     /// Header tuples that recur among the rules are sampled more often.
@@ -72,12 +72,12 @@ pub struct FieldGroup {
     tuples: Vec<Tuple>,
     /// Number of rules with each tuple.
     counts: Vec<u32>,
-    /// Weight of each tuple in high locality.
+    /// The weight of each tuple in high locality.
     weights: Vec<f64>,
 }
 
 impl FieldGroup {
-    /// Creates a group from the tuples of these rules, with their recurrence.
+    /// Creates a group from the tuples of rules, with their recurrence.
     #[must_use]
     pub fn new(rules: impl IntoIterator<Item = Tuple>) -> Self {
         let mut all: Vec<Tuple> = rules.into_iter().collect();
@@ -98,10 +98,10 @@ impl FieldGroup {
         group
     }
 
-    /// Creates a group with the recurrence of some fields only.
+    /// Creates a group with the recurrence of only some fields.
     ///
-    /// The probability of a rule is proportional to the recurrence of its values of these fields,
-    /// so the weight of those values is the square of their recurrence.
+    /// The probability of a rule is proportional to the recurrence of its values of `fields`, so
+    /// the weight of these values is the square of their recurrence.
     #[must_use]
     pub fn recurring(rules: impl IntoIterator<Item = Tuple>, fields: &[FieldId]) -> Self {
         let mut group = Self::new(rules);
@@ -120,7 +120,7 @@ impl FieldGroup {
         group
     }
 
-    /// Returns whether no rule has these fields.
+    /// Returns whether the group has no tuple.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.tuples.is_empty()
@@ -141,21 +141,21 @@ impl FieldGroup {
     }
 }
 
-/// Flows of one class: those of a traversal.
+/// A class of flows: the flows of one traversal.
 #[derive(Clone, Debug)]
 pub struct FlowClass {
-    /// Name of the class.
+    /// The name of the class.
     pub name: String,
-    /// The ingress port of its packets.
+    /// The ingress port of the packets.
     pub in_port: PortNo,
-    /// Groups of fields that are sampled independently.
+    /// The groups of fields, which are sampled independently.
     pub groups: Vec<FieldGroup>,
-    /// Complete rules, which provide the fields that are in no group.
+    /// Complete rules, which provide the fields outside of all groups.
     pub rest: FieldGroup,
 }
 
 impl FlowClass {
-    /// Creates the flows of a traversal from its steps and rules.
+    /// Creates the class of a traversal from its steps and rules.
     #[must_use]
     pub fn of_traversal(
         name: String,
@@ -174,14 +174,14 @@ impl FlowClass {
     }
 }
 
-/// All classes of flows.
+/// The source of flows: all classes.
 #[derive(Clone, Debug, Default)]
 pub struct FlowSource {
     /// The classes, which are equally likely.
     pub classes: Vec<FlowClass>,
 }
 
-/// Maximum number of samples per wanted flow, before giving up.
+/// Maximum number of samples per requested flow, before the search ends.
 const TRIES: usize = 40;
 
 /// Number of flows between two progress updates.
@@ -192,7 +192,7 @@ impl FlowSource {
     ///
     /// # Errors
     ///
-    /// If no class has a tuple for each group, or there are not that many distinct flows.
+    /// If no class has a tuple for each group, or if fewer distinct flows exist.
     pub fn draw(
         &self,
         count: usize,
@@ -277,7 +277,7 @@ impl<'a> ClassSampler<'a> {
     }
 }
 
-/// Default header fields of a packet.
+/// The default header fields of a packet.
 const USUAL: &[(FieldId, u128)] = &[
     (FieldId::EthDst, 0x0200_0000_0002),
     (FieldId::EthSrc, 0x0200_0000_0001),
@@ -295,7 +295,7 @@ const ECHO_REQUEST: u128 = 8;
 fn set(key: &mut FlowKey, tuple: &Tuple, stream: &mut RandomStream) {
     for span in tuple {
         let value = if span.field == FieldId::IpProto && span.low != span.high {
-            // Rules for any protocol may still match ports.
+            // Rules for any protocol may also match ports.
             if stream.chance(0.5) { TCP } else { UDP }
         } else {
             between(span.low, span.high, stream)
@@ -310,7 +310,7 @@ fn between(low: u128, high: u128, stream: &mut RandomStream) -> u128 {
     match u64::try_from(width) {
         Ok(u64::MAX) => low.saturating_add(stream.bits().into()),
         Ok(width) => low.saturating_add(stream.below(width.saturating_add(1)).into()),
-        // Wider than 64 bits: IPv6 prefixes, with a width of a power of two minus one.
+        // Only IPv6 prefixes are wider than 64 bits; their width is a power of two minus one.
         Err(_) => low | (u128::from(stream.bits()) << 64 | u128::from(stream.bits())) & width,
     }
 }
@@ -318,7 +318,7 @@ fn between(low: u128, high: u128, stream: &mut RandomStream) -> u128 {
 /// Sets the transport header that the protocol requires.
 fn settle_transport(key: &mut FlowKey) {
     match key.field(FieldId::IpProto) {
-        // A packet needs a protocol; the default is TCP.
+        // Every IP packet needs a protocol; the default is TCP.
         0 => key.set_field(FieldId::IpProto, TCP),
         TCP | UDP | SCTP => {}
         protocol => {
@@ -357,9 +357,9 @@ mod tests {
         source.draw(count, locality, &mut Seed::new(1).stream("flows"), &Progress::hidden())
     }
 
-    /// Returns one tuple of three rules, and three tuples of one rule.
+    /// Returns a source with one tuple of three rules, and three tuples of one rule.
     ///
-    /// Each has many ports.
+    /// Each rule matches many ports.
     fn recurring() -> FlowSource {
         let tuple = |address| {
             let ports = Span { field: FieldId::TcpSrc, low: 0, high: 65535 };
@@ -403,7 +403,7 @@ mod tests {
             &[vec![EthSrc, EthDst], vec![TcpDst]],
             &[rule(1), rule(2), rule(2)],
         );
-        // Two pairs of addresses and two ports, in any combination.
+        // The flows are all combinations of two pairs of addresses and two ports.
         let source = FlowSource { classes: vec![class] };
         assert_eq!(sampled(&source, 4, Locality::High).unwrap().len(), 4);
         assert!(sampled(&source, 5, Locality::High).is_err());

@@ -1,4 +1,4 @@
-//! Traffic: the flows, their sizes, and the order and times of their packets.
+//! Traffic: flows, their sizes, and the order and times of their packets.
 
 mod coflow;
 mod coflow_trace;

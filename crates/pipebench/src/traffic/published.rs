@@ -1,46 +1,46 @@
 //! Published statistics of traffic, read from `data/traffic.json`.
 //!
-//! Every group names its publication. The traffic of this crate uses such statistics only, and no
-//! data of a trace, so it can be redistributed.
+//! Every group of statistics names its publication. The traffic of this crate uses only such
+//! statistics, and no data of a trace, so it may be redistributed.
 
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// All statistics.
+/// All published statistics of traffic.
 #[derive(Debug, Deserialize)]
 pub struct Published {
     /// Traces of Internet links.
     pub traces: TracePair,
-    /// Number of packets per flow.
+    /// The distribution of packets per flow.
     pub flow_lengths: FlowLengths,
-    /// Lengths of packets.
+    /// The distribution of packet lengths.
     pub packet_bytes: PacketBytes,
     /// A workload of coflows.
     pub coflows: Coflows,
-    /// Replay of traffic to pipelines.
+    /// The replay of traffic to pipelines.
     pub replay: ReplayStatistics,
-    /// Kinds of rule updates.
+    /// The kinds of rule updates.
     pub updates: UpdateKinds,
 }
 
-/// Two traces.
+/// Statistics of two traces.
 #[derive(Debug, Deserialize)]
 pub struct TracePair {
     /// Publication that describes the traces.
     pub cite: String,
-    /// CAIDA's.
+    /// The trace of CAIDA.
     pub caida: TraceStatistics,
-    /// MAWI's.
+    /// The trace of MAWI.
     pub mawi: TraceStatistics,
 }
 
 /// Statistics of a trace.
 #[derive(Debug, Deserialize)]
 pub struct TraceStatistics {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Distinct tuples of addresses, ports and protocol.
+    /// Number of distinct tuples of addresses, ports and protocol.
     pub flows: u64,
     /// Mean time between packets, in microseconds.
     pub gap_mean_us: f64,
@@ -62,13 +62,13 @@ impl TraceStatistics {
 pub struct FlowLengths {
     /// The publication.
     pub cite: String,
-    /// Mean of the observed flows.
+    /// Mean number of packets of the observed flows.
     pub mean: f64,
     /// Share of flows with one packet.
     pub single_packet: f64,
-    /// Uniform parts, from zero.
+    /// The uniform parts of the mixture.
     pub uniform: Vec<UniformPart>,
-    /// Log-normal parts.
+    /// The log-normal parts of the mixture.
     pub lognormal: Vec<LogNormalPart>,
 }
 
@@ -77,7 +77,7 @@ pub struct FlowLengths {
 pub struct UniformPart {
     /// Share of the part in the mixture.
     pub share: f64,
-    /// Upper end of the part.
+    /// The upper end of the part.
     pub most: f64,
 }
 
@@ -86,7 +86,7 @@ pub struct UniformPart {
 pub struct LogNormalPart {
     /// Share of the part in the mixture.
     pub share: f64,
-    /// Deviation of the logarithm.
+    /// The standard deviation of the logarithm.
     pub sigma: f64,
     /// The median.
     pub median: f64,
@@ -95,18 +95,18 @@ pub struct LogNormalPart {
 /// Lengths of packets, in bytes on the wire.
 #[derive(Debug, Deserialize)]
 pub struct PacketBytes {
-    /// A common mix.
+    /// The Internet mix (IMIX).
     pub imix: Vec<LengthShare>,
-    /// Mean on a campus link.
+    /// Mean length on a campus link.
     pub campus_mean: f64,
 }
 
 /// The share of packets of one length.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct LengthShare {
-    /// Their share, in any unit.
+    /// The share of the packets, in any unit.
     pub share: f64,
-    /// Bytes on the wire.
+    /// Length in bytes on the wire.
     pub bytes: u16,
 }
 
@@ -115,19 +115,19 @@ pub struct LengthShare {
 pub struct Coflows {
     /// Publication that describes the workload.
     pub cite: String,
-    /// Coflows.
+    /// Number of coflows.
     pub coflows: u32,
-    /// Flows of all coflows.
+    /// Number of flows of all coflows.
     pub flows: u32,
-    /// UDP destination port that marks base flows.
+    /// The UDP destination port of base flows.
     pub base_port: u16,
     /// Bytes of each frame on the wire.
     pub frame_bytes: u16,
-    /// Receivers of a cluster.
+    /// Number of receivers of a cluster.
     pub pods: u32,
-    /// UDP ports of a service.
+    /// Number of UDP ports of a service.
     pub ports: u16,
-    /// Packets in a second.
+    /// Number of packets per second.
     pub packets_per_second: u32,
     /// Sizes of flows like those of Hadoop.
     pub hadoop: FlowBytes,
@@ -138,11 +138,11 @@ pub struct Coflows {
 /// Sizes of flows, in bytes.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct FlowBytes {
-    /// Mean.
+    /// The mean size.
     pub mean_bytes: f64,
-    /// The largest.
+    /// The largest size.
     pub most_bytes: f64,
-    /// The smallest.
+    /// The smallest size.
     pub least_bytes: f64,
 }
 
@@ -151,9 +151,9 @@ pub struct FlowBytes {
 pub struct ReplayStatistics {
     /// Publication that describes the replay.
     pub cite: String,
-    /// Flows.
+    /// Number of flows.
     pub flows: u64,
-    /// Packets of all flows.
+    /// Number of packets of all flows.
     pub packets: u64,
 }
 
@@ -162,24 +162,24 @@ pub struct ReplayStatistics {
 pub struct UpdateKinds {
     /// Publication that describes the updates.
     pub cite: String,
-    /// One after the other.
+    /// The size of each kind.
     pub kinds: Vec<UpdateSize>,
 }
 
-/// How many rules an update of one kind has: a share of all, or a number.
+/// The number of rules of an update of one kind: a share of all rules, or a number.
 #[derive(Clone, Debug, Deserialize)]
 pub struct UpdateSize {
     /// Name of the kind.
     pub kind: String,
     /// Purpose of the updates.
     pub title: String,
-    /// Percent of the rule-set.
+    /// Percentage of the rule set.
     pub percent: Option<u32>,
-    /// Rules.
+    /// Number of rules.
     pub rules: Option<u32>,
 }
 
-/// The figures.
+/// The published statistics.
 #[must_use]
 #[expect(
     clippy::expect_used,

@@ -1,15 +1,17 @@
-//! The packets of a workload in order.
+//! The packets of a workload, in the order of their times.
 //!
-//! A schedule has two parts. The flows decide the *order* of packets. A flow appears at some
-//! position in the traffic, and its packets follow at about equal distances, each at a random
+//! A schedule has two parts. The flows determine the *order* of packets. A flow starts at some
+//! position in the traffic, and its packets follow in slots of equal length, each at a random
 //! position in its slot. Positions are measured in [`TICKS`] per packet, fine enough to avoid
-//! collisions. The *times* come from the gaps between packets, which are sampled for all flows
-//! together, so that their mean and deviation are those requested.
+//! collisions. The gaps between packets determine the *times*. Gaps are sampled for all flows
+//! together, so that their mean and deviation are as requested.
 //!
-//! If n flows are active at a time, their packets are n packets apart. [`TrafficLength::active`] sets n,
-//! and so the share of the traffic that a cache of a given size must hold at once.
+//! If n flows are active at a time, consecutive packets of a flow are n packets apart.
+//! [`TrafficLength::active`] sets n, which determines the number of flows that a cache must hold at
+//! once.
 //!
-//! Memory holds one entry per flow and one more per active flow, never a packet.
+//! The memory of a schedule has one entry for each flow and one more for each active flow, but no
+//! packets.
 
 use std::{
     cmp::Reverse,
@@ -33,20 +35,20 @@ use crate::{
 pub struct ScheduledPacket {
     /// Time since the start of the traffic.
     pub time_ns: u64,
-    /// The index of its flow.
+    /// The index of the packet's flow.
     pub flow: u32,
-    /// Bytes of the packet on the wire, with the check sequence.
+    /// Length of the packet on the wire in bytes, with the check sequence.
     pub bytes: u16,
 }
 
 impl ScheduledPacket {
     /// Replaces the content of `frame` by the frame of this packet.
     ///
-    /// `flows` are the flows of its schedule.
+    /// `flows` are the flows of the schedule.
     ///
     /// # Errors
     ///
-    /// If no frame can be built for its flow.
+    /// If no frame can be built for the flow.
     pub fn write_frame(&self, flows: &[Flow], frame: &mut Vec<u8>) -> Result<(), FrameError> {
         let flow = usize::try_from(self.flow).ok().and_then(|index| flows.get(index));
         let key = flow.map(Flow::key).unwrap_or_default();
@@ -54,41 +56,41 @@ impl ScheduledPacket {
     }
 }
 
-/// Ticks per packet.
+/// Number of ticks per packet.
 pub const TICKS: u64 = 1 << 20;
 
-/// The position of a flow's packets in the traffic.
+/// The interval of a flow's packets in the traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appearance {
     /// The index of the flow.
     pub flow: u32,
     /// Number of packets of the flow.
     pub packets: u32,
-    /// The first tick of its packets.
+    /// The first tick of the flow's interval.
     pub from: u64,
-    /// The tick after its packets.
+    /// The tick after the flow's interval.
     pub until: u64,
 }
 
 /// The length of the traffic, and the number of active flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrafficLength {
-    /// Total ticks: [`TICKS`] per packet.
+    /// Total number of ticks: [`TICKS`] per packet.
     pub ticks: u64,
     /// Average number of active flows.
     ///
-    /// With `None` each flow is active for the whole traffic.
+    /// With `None`, each flow is active for the whole traffic.
     pub active: Option<u32>,
 }
 
 impl TrafficLength {
-    /// Creates the course for this many packets.
+    /// Creates the length of traffic with `packets` packets.
     #[must_use]
     pub const fn of(packets: u64, active: Option<u32>) -> Self {
         Self { ticks: packets.saturating_mul(TICKS), active }
     }
 
-    /// Places a flow somewhere after tick `from`.
+    /// Chooses a random interval for a flow, after tick `from`.
     #[must_use]
     pub fn place(
         &self,
@@ -143,9 +145,9 @@ struct Active {
 }
 
 impl Schedule {
-    /// Creates a schedule for these flows.
+    /// Creates a schedule of flows.
     ///
-    /// The seed selects one of all possible schedules.
+    /// The seed selects one of the possible schedules.
     #[must_use]
     pub fn new(
         mut appearances: Vec<Appearance>,
@@ -266,7 +268,8 @@ mod tests {
         fn a_heap_order_equals_a_sort(
             sizes in prop::collection::vec(1_u32..20, 1..20), active in prop::option::of(1_u32..10),
         ) {
-            // Slots of one tick leave no choice, so the order is known without the heap.
+            // With slots of one tick there is no random choice, so the test can compute the order
+            // without a heap.
             let mut appearances = placed(&sizes, active);
             for appearance in &mut appearances {
                 appearance.from /= TICKS;
@@ -289,7 +292,7 @@ mod tests {
         let mut schedule = schedule(placed(&sizes, Some(100)), 1);
         assert_eq!(schedule.by_ref().count(), 50_000);
         let most = schedule.active_max();
-        // The average is a hundred, and the maximum over the traffic is slightly higher.
+        // The average number of active flows is a hundred, and the maximum is slightly higher.
         assert!((100..=150).contains(&most), "{most} at a time");
     }
 

@@ -1,10 +1,10 @@
 //! Distributions of packets per flow, and of packet lengths.
 //!
-//! Packets per flow are sampled from the published mixture of a campus link. The mixture is
-//! truncated so that its mean is that of CAIDA's or MAWI's trace, because their own distributions
-//! were not published: "like CAIDA's" means this truncation. A workload with a fixed number of
-//! packets is scaled to it ([`scale_to_packets`]), which preserves the order and the proportion of
-//! its flows.
+//! Packets per flow are sampled from the published mixture of a campus link. The distributions of
+//! CAIDA's and MAWI's traces were not published; so the mixture is truncated at a length that gives
+//! the mean of their traces. The flow sizes of a workload with a fixed number of packets are scaled
+//! to this number ([`scale_to_packets`]), which preserves the order and the proportion of its
+//! flows.
 
 use crate::{
     DistributionError, LogNormal, RandomStream, WeightedIndices,
@@ -21,16 +21,16 @@ pub enum FlowSizes {
     Mawi,
     /// As on a campus link.
     Campus,
-    /// The k-th flow has a share of 1 / k^e of the packets; the exponent in hundredths.
+    /// The k-th flow has a share of 1 / k^e of the packets.
     Zipf {
-        /// A hundred times e.
+        /// The exponent e, in hundredths.
         hundredths: u16,
     },
-    /// As many bytes as flows of Hadoop, in packets of 1500 bytes.
+    /// Like flows of Hadoop, in packets of 1500 bytes.
     Hadoop,
-    /// As many bytes as the remote calls of a search engine, in packets of 1500 bytes.
+    /// Like the remote calls of a search engine, in packets of 1500 bytes.
     Search,
-    /// Equal sizes.
+    /// The same size for all flows.
     Fixed,
 }
 
@@ -38,13 +38,13 @@ pub enum FlowSizes {
 const CAIDA_MAX: u32 = 980;
 /// Maximum flow length for MAWI's mean of 15.8.
 const MAWI_MAX: u32 = 825;
-/// Maximum flow length on a campus link: 4 billion flows hardly exceed it.
+/// Maximum flow length on a campus link: hardly any of 4 billion flows exceeds it.
 const CAMPUS_MAX: u32 = 10_000_000;
-/// Bytes of a flow per packet of a coflow.
+/// Number of bytes of a flow that become one packet.
 const PACKET_BYTES: f64 = 1500.0;
 
 impl FlowSizes {
-    /// Samples the packets of this many flows, in random order.
+    /// Samples the numbers of packets of `flows` flows, in random order.
     ///
     /// # Errors
     ///
@@ -67,7 +67,7 @@ impl FlowSizes {
     }
 }
 
-/// The mixture of the published parts, truncated at a length.
+/// The published mixture, truncated at a length.
 struct Mixture {
     parts: WeightedIndices,
     uniform: &'static [UniformPart],
@@ -104,7 +104,7 @@ impl Mixture {
     }
 }
 
-/// Returns shares by rank, in random order.
+/// Returns flow sizes by Zipf's law, in random order.
 fn zipf(flows: usize, hundredths: u16, stream: &mut RandomStream) -> Vec<u32> {
     let exponent = f64::from(hundredths) / 100.0;
     // Flows are numbered with 32 bits.
@@ -128,17 +128,17 @@ fn in_packets(
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedPareto {
     least: f64,
-    /// The power of the lower over the upper bound.
+    /// The power alpha of the quotient of lower and upper bound.
     tail: f64,
     alpha: f64,
 }
 
 impl BoundedPareto {
-    /// Creates the distribution with this mean between the bounds.
+    /// Creates the distribution with a mean and two bounds.
     ///
     /// # Errors
     ///
-    /// If lower bound, mean and upper bound are not in this order.
+    /// If lower bound, mean and upper bound are not in ascending order.
     pub fn with_mean(least: f64, most: f64, mean: f64) -> Result<Self, DistributionError> {
         let value = mean;
         if !(0.0 < least && least < mean && mean < most && most.is_finite()) {
@@ -160,7 +160,7 @@ impl BoundedPareto {
     }
 }
 
-/// Number of bisections after which the result is stable.
+/// Number of bisections after which alpha is stable.
 const BISECTIONS: u32 = 60;
 
 fn mean_of(alpha: f64, least: f64, most: f64) -> f64 {
@@ -168,7 +168,7 @@ fn mean_of(alpha: f64, least: f64, most: f64) -> f64 {
     scale * alpha / (alpha - 1.0) * (pow(least, 1.0 - alpha) - pow(most, 1.0 - alpha))
 }
 
-/// Scales flow sizes to this total number of packets, at least one per flow.
+/// Scales flow sizes to a total of `packets` packets, with at least one per flow.
 ///
 /// Returns whether that is possible. The packets of a flow beyond its first keep their proportion,
 /// rounded to packets.
@@ -198,17 +198,17 @@ pub fn scale_to_packets(sizes: &mut [u32], packets: u64) -> bool {
 /// Distributions of packet lengths, in bytes on the wire with the check sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketSizes {
-    /// Equal lengths.
+    /// The same length for all packets.
     Fixed(u16),
-    /// Seven short, four middling, one long.
+    /// The Internet mix: seven short packets, four of middle length, one long packet.
     Imix,
-    /// The shortest and the longest, with the mean of a campus link.
+    /// Only shortest and longest packets, with the mean length of a campus link.
     Campus,
 }
 
-/// Minimum length on the wire.
+/// Minimum length of a packet on the wire, in bytes.
 pub const PACKET_MIN: u16 = 64;
-/// Maximum length on the wire.
+/// Maximum length of a packet on the wire, in bytes.
 pub const PACKET_MAX: u16 = 9018;
 const PACKET_LONG: u16 = 1518;
 
@@ -241,7 +241,7 @@ pub struct LengthSampler {
 }
 
 impl LengthSampler {
-    /// Samples the bytes of one packet on the wire.
+    /// Samples the length of one packet on the wire, in bytes.
     pub fn sample(&self, stream: &mut RandomStream) -> u16 {
         match self.lengths.as_slice() {
             [only] => *only,

@@ -1,10 +1,10 @@
 //! Rules that are added and deleted while packets are forwarded.
 //!
 //! The kinds P1 to P5 are those of A. Zulfiqar, *Rearchitecting the End Host Network for the
-//! Terabit Per Second Era*, Table 4.3. As there, a table with more rules than the update is chosen,
-//! and that many of its rules are removed from the rule set. Then they are added as one batch,
-//! deleted as one batch, and so on. There are two more kinds: *flapping*, one rule that is added
-//! and deleted; and *bursts*, many rules that are added one by one without a pause.
+//! Terabit Per Second Era*, Table 4.3. As in that thesis, the rules of an update come from a table
+//! with more rules than the update, and are absent at the start. During the traffic, they are added
+//! as one batch, deleted as one batch, and so on. There are two more kinds: *flapping*, one rule
+//! that is added and deleted; and *bursts*, many rules that are added one by one without a pause.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -29,13 +29,13 @@ pub enum UpdateKind {
     Burst,
 }
 
-/// Rules of a burst, if the rule set has enough.
+/// Number of rules of a burst, if the rule set has enough rules.
 const BURST_RULES: u32 = 1000;
 /// Time between two rules of a burst.
 const BURST_GAP: Duration = Duration::from_micros(10);
 /// Maximum number of batches in a workload.
 ///
-/// The plan is truncated, and the last periods have none.
+/// A longer plan is truncated, so the last periods have no batch.
 pub const BATCHES_MAX: usize = 100_000;
 
 impl UpdateKind {
@@ -74,7 +74,7 @@ impl UpdateKind {
         !matches!(self, Self::Flapping | Self::Burst)
     }
 
-    /// Returns how many rules of a rule set of this size change.
+    /// Returns the number of rules of an update, for a rule set of `total` rules.
     #[must_use]
     pub fn rules(self, total: usize) -> usize {
         let total = u64::try_from(total).unwrap_or(u64::MAX);
@@ -87,7 +87,7 @@ impl UpdateKind {
             None if self == Self::Burst => BURST_RULES.into(),
             None => 1,
         };
-        // A rule set is in memory, so its size fits.
+        // A rule set is in memory, so its size fits `usize`.
         usize::try_from(rules).unwrap_or(usize::MAX)
     }
 }
@@ -98,10 +98,10 @@ impl fmt::Display for UpdateKind {
     }
 }
 
-/// The changes of a rule set; rules are identified by index.
+/// The changes of a rule set; the numbers are indices of rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpdatePlan {
-    /// Rules that are added and deleted, ascending; they are absent at the start.
+    /// Indices of the rules that change, ascending; they are absent at the start.
     pub changing: Vec<usize>,
     /// The changes, ordered by time.
     pub batches: Vec<ScheduledBatch>,
@@ -116,7 +116,7 @@ pub struct ScheduledBatch {
     pub at: Duration,
     /// The operation on the rules.
     pub change: UpdateOperation,
-    /// The rules. Batches of the same rules share them.
+    /// The indices of the rules. Batches with the same rules share the list.
     pub rules: Arc<[usize]>,
 }
 
@@ -160,7 +160,7 @@ impl UpdatePlan {
             change = change.opposite();
         }
         let is_truncated = at <= lasts && batches.len() >= BATCHES_MAX;
-        // The rest of the last burst would be after the traffic.
+        // The last burst may end after the traffic, so its late batches are removed.
         batches.retain(|batch| batch.at <= lasts);
         batches.sort_by_key(|batch| batch.at);
         Self { changing, batches, is_truncated }
@@ -176,9 +176,9 @@ impl UpdateOperation {
     }
 }
 
-/// Chooses `count` rules of one table with more rules.
+/// Chooses `count` rules of a table that has more than `count` rules.
 ///
-/// Otherwise it chooses all but one of the largest table.
+/// Without such a table, chooses all but one of the rules of the largest table.
 fn choose(count: usize, tables: &[u8], stream: &mut RandomStream) -> Vec<usize> {
     let mut sizes = [0_usize; 256];
     for table in tables {
@@ -211,7 +211,8 @@ mod tests {
     #[test]
     fn updates_have_the_published_sizes() {
         let sizes = |total| [0, 1, 2, 3, 4].map(|kind: usize| UpdateKind::ALL[kind].rules(total));
-        // The rule sets that Table 4.3 implies, and its sizes except for rounding.
+        // Table 4.3 implies these sizes of rule sets, and has these numbers of rules except for
+        // rounding.
         assert_eq!(sizes(14_000), [840, 1400, 300, 110, 500]);
         assert_eq!(sizes(29_000), [1740, 2900, 300, 110, 500]);
     }

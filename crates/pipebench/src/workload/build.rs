@@ -33,14 +33,14 @@ use crate::{
 pub struct Workload {
     name: WorkloadName,
     rules: Vec<RuleLine>,
-    /// Origins of the flows, by class.
+    /// The origins of the flows, by class.
     classes: Vec<FlowOrigin>,
-    /// Details if the source is a pipeline.
+    /// Details of the filled pipeline, if the source is a pipeline.
     filled: Option<FilledPipeline>,
     /// Errors of dump rules that were left out.
     left_out: Vec<DumpError>,
     flows: Vec<Flow>,
-    /// Number of packets of each flow.
+    /// The number of packets of each flow.
     packets: Vec<u32>,
     appearances: Vec<Appearance>,
     gaps: GapSampler,
@@ -114,13 +114,13 @@ impl Workload {
         &self.classes
     }
 
-    /// Returns the names of the tables in the pipeline file; empty for other sources.
+    /// Returns the numbers and names of the pipeline's tables; empty for other sources.
     pub fn tables(&self) -> impl Iterator<Item = (u8, &str)> {
         let tables = self.filled.iter().flat_map(|filled| &filled.tables);
         tables.map(|(number, name)| (*number, name.as_str()))
     }
 
-    /// Returns the published number of rules for as many filters, if there is one.
+    /// Returns the published number of rules, scaled to the filters, if any.
     pub(super) fn published_rules(&self) -> Option<f64> {
         self.filled.as_ref()?.published_rules
     }
@@ -149,7 +149,7 @@ impl Workload {
         &self.packets
     }
 
-    /// Returns the packets ordered by time; they are the same every time.
+    /// Returns the packets ordered by time; each call returns the same packets.
     #[must_use]
     pub fn packets(&self) -> Schedule {
         let seed = schedule_seed(&self.name);
@@ -163,7 +163,7 @@ impl Workload {
     }
 }
 
-/// The rules of a name, the source of its flows, and the flows.
+/// The rules and flows of a workload name, and the source of the flows.
 struct RulesAndFlows {
     rules: Vec<RuleLine>,
     classes: Vec<FlowOrigin>,
@@ -205,7 +205,7 @@ impl RulesAndFlows {
         Self::of_one_table(collective_rules(), "hosts", flows)
     }
 
-    /// Creates rules of one table, and flows of one class.
+    /// Creates a value with rules of one table and flows of one class.
     fn of_one_table(rules: Vec<String>, class: &str, flows: Vec<Flow>) -> Self {
         let rules = rules.into_iter().map(|text| RuleLine { table: 0, text }).collect();
         let classes = vec![FlowOrigin { name: class.to_owned(), table_ids: None }];
@@ -213,7 +213,7 @@ impl RulesAndFlows {
     }
 }
 
-/// Refuses fewer packets than flows, before any are generated.
+/// Refuses fewer packets than flows, before flows are generated.
 fn check_packets(name: &WorkloadName) -> Result<(), TrafficError> {
     match name.packets_wanted() {
         Some(packets) if packets < name.flows_total().into() => {
@@ -240,7 +240,7 @@ fn sizes(name: &WorkloadName) -> Result<Vec<u32>, TrafficError> {
     Ok(sizes)
 }
 
-/// Places the packets of each flow in the traffic.
+/// Chooses the interval of each flow in the traffic.
 fn place(
     name: &WorkloadName,
     trace: Option<&CoflowTrace>,
@@ -253,7 +253,7 @@ fn place(
         return place_coflows(flows, packets, &course, trace, name.seed_of());
     }
     let mut stream = name.seed_of().stream("place");
-    // Initial flows span the whole traffic, so a share of the traffic is the same share of their
+    // Initial flows span the whole traffic, so a share of the traffic has the same share of their
     // packets.
     let later = name.arrival.map_or(0, |arrival| part(course.ticks, arrival.percent));
     let mut place = |(flow, packets): (u32, &u32)| {
@@ -290,7 +290,7 @@ fn plan(
     Ok(UpdatePlan::new(updates.kind, period, &tables, lasts, &mut stream))
 }
 
-/// Returns a change to the name that leaves time for some updates.
+/// Returns a suggestion for a name with enough traffic for some updates.
 fn instead(name: &WorkloadName, updates: RuleUpdates, lasts_ms: u64) -> String {
     let slower = u64::from(name.rate_wanted()).saturating_mul(lasts_ms);
     let rate = slower / u64::from(updates.period_ms).saturating_mul(UPDATES_SOME);
@@ -301,10 +301,10 @@ fn instead(name: &WorkloadName, updates: RuleUpdates, lasts_ms: u64) -> String {
     }
 }
 
-/// Number of updates that count as some.
+/// Number of updates for which the suggestion leaves time.
 const UPDATES_SOME: u64 = 4;
 
-/// Returns the seed of order, times and lengths of packets.
+/// Returns the seed for order, times and lengths of packets.
 fn schedule_seed(name: &WorkloadName) -> Seed {
     name.seed_of().child("schedule")
 }

@@ -16,8 +16,8 @@ use crate::{
 
 /// Returns the statistics of a capture, next to those of CAIDA's trace.
 ///
-/// `name` appears in errors. Packets are of one flow if all their headers are equal, except those
-/// that change from packet to packet: TTL, TCP flags, type of service.
+/// `name` appears in errors. Packets belong to one flow if their headers are equal, apart from
+/// headers that change from packet to packet: TTL, TCP flags, type of service.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<Statistic
         let next = u32::try_from(flows.len()).expect("fewer than 2^32 flows");
         let flow = *flows.entry(flow_of(packet.frame)).or_insert(next);
         let bytes = packet.frame.len().saturating_add(CHECK_SEQUENCE);
-        // A frame is at most FRAME_BYTES_MAX long.
+        // A frame has at most FRAME_BYTES_MAX bytes, so its length fits.
         statistics.add(packet.time_ns, flow, u32::try_from(bytes).unwrap_or(u32::MAX));
     }
     let caida = &published().traces.caida;

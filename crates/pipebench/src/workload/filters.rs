@@ -13,7 +13,7 @@ use crate::{
 
 /// Maximum number of filters with separate priorities.
 ///
-/// The first filter has the highest.
+/// The first filter has the highest priority.
 const PRIORITIES: usize = 60_000;
 /// The highest priority of OpenFlow.
 const PRIORITY_MAX: usize = u16::MAX as usize;
@@ -23,9 +23,9 @@ const SHARING_MAX: usize = 512;
 ///
 /// Two port ranges can expand a filter to hundreds of rules.
 const RULES_MAX: usize = 20_000_000;
-/// Output ports of the rules, in turn.
+/// Number of output ports, which the rules use in turn.
 const OUTPUTS: usize = 4;
-/// The fields that the table matches.
+/// The fields that the rules match.
 const FIELDS: [&str; 6] = ["eth_type", "ip_src", "ip_dst", "ip_proto", "tp_src", "tp_dst"];
 
 impl Material {
@@ -61,7 +61,8 @@ impl Material {
 
 /// Returns priorities such that the first filter that matches a packet wins.
 ///
-/// With more filters than priorities, consecutive filters share one until two of them overlap.
+/// With more filters than priorities, consecutive filters share a priority until two of them
+/// overlap.
 fn priorities(filters: &[Filter]) -> Result<Vec<usize>, WorkloadError> {
     if filters.len() <= PRIORITIES {
         return Ok((0..filters.len()).map(|index| PRIORITIES.saturating_sub(index)).collect());

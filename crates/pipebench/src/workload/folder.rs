@@ -27,12 +27,12 @@ const PLAYER_FILE: &str = "play-updates.sh";
 const MANIFEST_FILE: &str = "manifest.json";
 const README_FILE: &str = "README.md";
 const GENERATOR: &str = "pipebench";
-/// Script that applies the batches of updates.
+/// The script that applies the batches of updates.
 const PLAYER: &str = include_str!("play-updates.sh");
 /// Number of packets between two progress updates.
 const STEP: u64 = 1000;
 
-/// Content of a folder, for programs.
+/// The content of a workload folder, for programs.
 #[derive(Serialize)]
 struct Manifest<'a> {
     name: String,
@@ -40,7 +40,7 @@ struct Manifest<'a> {
     files: Vec<String>,
     /// The ingress port of each capture's packets.
     ports: BTreeMap<String, u32>,
-    /// The pipeline file's name of each table of the rules.
+    /// The name in the pipeline file of each table of the rules.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     tables: BTreeMap<u8, &'a str>,
     statistics: &'a [StatisticRow],
@@ -53,7 +53,7 @@ struct Manifest<'a> {
 /// # Errors
 ///
 /// If a file cannot be written, or would replace a file that is not part of a workload. The folder
-/// is then unchanged.
+/// then stays unchanged.
 pub fn write_folder(
     workload: &Workload,
     folder: &Path,
@@ -69,9 +69,9 @@ pub fn write_folder(
     Ok(figures)
 }
 
-/// Returns a file that would be replaced and is not part of a workload.
+/// Returns a file that the output would replace and that is not part of a workload.
 ///
-/// A file that looks like a part of the workload counts too.
+/// A file with a name like that of a part of a workload counts as well.
 fn foreign_file(folder: &Path, before: &[String]) -> Option<PathBuf> {
     let is_ours = |name: &str| {
         let is_listed = [MANIFEST_FILE, README_FILE].contains(&name) && !before.is_empty();
@@ -139,7 +139,7 @@ fn write_files(
 ///
 /// # Errors
 ///
-/// If it cannot be written. It then does not exist.
+/// If the capture cannot be written. The file then does not exist.
 pub fn write_capture(
     workload: &Workload,
     path: &Path,
@@ -151,7 +151,7 @@ pub fn write_capture(
 
 /// Writes a capture for each ingress port.
 ///
-/// Returns file names with ports, and packet statistics.
+/// Returns the file names with their ports, and packet statistics.
 fn write_captures(
     workload: &Workload,
     folder: &Path,

@@ -1,4 +1,4 @@
-//! The rules of a name, and the source of its flows.
+//! Creates the rules of a workload name, and the source of its flows.
 
 use std::collections::BTreeMap;
 
@@ -24,9 +24,9 @@ use crate::{
 pub(super) struct Material {
     pub(super) rules: Vec<RuleLine>,
     pub(super) flows: FlowSource,
-    /// The intended sequence of tables for flows of each class, if there is one.
+    /// The intended sequence of tables of each class of flows, if any.
     pub(super) class_tables: Vec<Vec<u8>>,
-    /// Details of a filled pipeline.
+    /// Details of a filled pipeline, if the workload has a pipeline.
     pub(super) filled: Option<FilledPipeline>,
     /// Errors of dump rules that were left out.
     pub(super) left_out: Vec<DumpError>,
@@ -36,14 +36,14 @@ pub(super) struct Material {
 #[derive(Clone, Debug)]
 pub(super) struct FilledPipeline {
     pub(super) counts: PopulationCounts,
-    /// The pipeline file's name of each table of the rules.
+    /// The name in the pipeline file of each table of the rules.
     pub(super) tables: BTreeMap<u8, String>,
-    /// Published number of rules for as many filters.
+    /// The published number of rules, scaled to the number of filters.
     pub(super) published_rules: Option<f64>,
 }
 
 impl Material {
-    /// Creates one table of filters, or the rules of a switch, according to the file.
+    /// Creates one table of filters, or the rules of a switch if the file is a dump.
     pub(super) fn of_filters(
         filters: &FilterName,
         name: &WorkloadName,
@@ -66,7 +66,7 @@ impl Material {
         Self::one_table(&Filters::of(filters, name, progress)?.all)
     }
 
-    /// Creates a built-in pipeline.
+    /// Creates the rules and flows of a built-in pipeline.
     pub(super) fn of_builtin(
         word: &str,
         name: &WorkloadName,
@@ -76,7 +76,7 @@ impl Material {
         Self::of_pipeline(word, json, name, progress)
     }
 
-    /// Creates a pipeline from a file.
+    /// Creates the rules and flows of a pipeline file.
     pub(super) fn of_file(
         path: &str,
         name: &WorkloadName,
@@ -87,7 +87,7 @@ impl Material {
             InputKind::Rules => Some("a dump of rules"),
             InputKind::Parameters => Some("parameters of ClassBench"),
             InputKind::Filters if input.text.trim_start().starts_with('@') => Some("filters"),
-            // The parser of pipelines reports errors of any other content.
+            // For any other content, the parser of pipelines reports an error.
             InputKind::Pipeline | InputKind::Filters => None,
         };
         if let Some(what) = what {
@@ -158,10 +158,10 @@ fn whole(rule: &BaseRule) -> Tuple {
     macs.into_iter().chain(tuple(&rule.filter)).collect()
 }
 
-/// The filters of a name.
+/// The filters of a workload name.
 struct Filters {
     all: Vec<Filter>,
-    /// True if the filters were generated; false if they are all filters of a file.
+    /// True if the filters were generated; false if they come from a file.
     are_made: bool,
 }
 

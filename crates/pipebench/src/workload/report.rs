@@ -1,4 +1,4 @@
-//! Statistics of a workload, next to the values of its name and published values.
+//! Statistics of a workload, next to target values from its name and publications.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::{
     traffic::{CoflowRole, FlowSizes, Gaps, PacketSizes, published},
 };
 
-/// Maximum number of rules for following flows: a switch with more needs gigabytes.
+/// Maximum number of rules to look flows up in: more rules need gigabytes.
 const FOLLOWED_RULES_MAX: usize = 300_000;
 
 /// Number of entries of the published cache.
@@ -21,7 +21,7 @@ const CACHED_MAX: usize = 32_000;
 impl Workload {
     /// Returns the statistics of flows and rules, and of packets if collected.
     ///
-    /// Flows are followed through at most 300,000 rules.
+    /// Without the traversals of flows if the workload has more than 300,000 rules.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Workload {
         Ok(rows)
     }
 
-    /// Returns the hit rate of a cache of the published size.
+    /// Returns the hit rate of a cache with the published capacity.
     fn hits(&self, flow_traversals: &FlowTraversals) -> StatisticRow {
         let mut cache = NoEvictionCache::new(CACHED_MAX, flow_traversals.entries());
         for packet in self.packets() {
@@ -63,7 +63,7 @@ impl Workload {
         TrafficStatistics::with_later(is_later.then(|| self.name().flows))
     }
 
-    /// Returns statistics of the initial rules, and of the changing ones.
+    /// Returns statistics of the initial rules, and of the rules that change.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn rule_figures(&self) -> Vec<StatisticRow> {
         let rules = StatisticRow::count("rules", self.rules().len());
@@ -97,7 +97,7 @@ impl Workload {
         rows
     }
 
-    /// Adds the target to a packet statistic, if there is one.
+    /// Adds the target, if any, to a packet statistic.
     #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
     fn against(&self, row: StatisticRow) -> StatisticRow {
         let name = self.name();
@@ -157,7 +157,7 @@ impl Workload {
         }
     }
 
-    /// Returns the published mean packets per flow for these sizes.
+    /// Returns the published mean number of packets per flow for the flow sizes.
     fn published_flow_mean(&self) -> Option<(f64, &'static str)> {
         let published = published();
         match self.name().sizes {

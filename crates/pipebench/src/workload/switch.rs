@@ -1,4 +1,4 @@
-//! The rules of a real switch as a workload: unchanged, with flows that match its first table.
+//! The unchanged rules of a real switch as a workload, with flows that match its first table.
 //!
 //! Each rule of the first table that an IPv4 packet can match is a class of flows, with the rule's
 //! ingress port and matched headers. Wildcarded fields are sampled from the matches of other rules,
@@ -13,7 +13,7 @@ use crate::{
     traffic::{FieldGroup, FlowClass, FlowSource, Span, Tuple},
 };
 
-/// Groups of fields with related values.
+/// The groups of fields with related values.
 const GROUPS: &[&[FieldId]] = &[
     &[FieldId::EthSrc],
     &[FieldId::EthDst],
@@ -21,18 +21,18 @@ const GROUPS: &[&[FieldId]] = &[
     &[FieldId::Ipv4Dst],
     &[FieldId::IpProto, FieldId::TcpSrc, FieldId::TcpDst],
 ];
-/// Other fields that a rule of the first table can match.
+/// The other fields that a rule of the first table can match.
 const OTHER_FIELDS: &[FieldId] =
     &[FieldId::InPort, FieldId::EthType, FieldId::VlanTci, FieldId::VlanTpid];
 const IPV4: u128 = 0x0800;
-/// Set in a tag if it is present.
+/// The bit of a tag that is set if the tag is present.
 const TAG_PRESENT: u128 = 0x1000;
 const TAG: u128 = 0x8100;
-/// Ports of clients, where no rule matches ports.
+/// The source ports of flows if no rule matches source ports.
 const CLIENT_PORTS: (u128, u128) = (1024, 65_535);
 
 impl Material {
-    /// Creates the rules of a dump, and flows that its first table matches.
+    /// Creates the rules of a dump, and flows that match its first table.
     pub(super) fn of_switch(text: &str) -> Result<Self, DumpError> {
         let dump = SwitchDump::read(text)?;
         let line = |(table, text)| RuleLine { table, text };
@@ -45,7 +45,7 @@ impl Material {
         let class = |(text, asked): (&str, &Match)| {
             let own = own(asked)?;
             let mut groups = groups.clone();
-            // If a field is assigned twice, the last value wins.
+            // The last value of a field wins, so the group of the rule itself comes last.
             groups.push(FieldGroup::new([own]));
             let key = asked.key();
             let in_port =
@@ -66,14 +66,14 @@ impl Material {
     }
 }
 
-/// Returns whether an IPv4 packet can have the matched headers.
+/// Returns whether an IPv4 packet can match.
 fn is_ipv4(asked: &Match) -> bool {
     asked.mask().field(FieldId::EthType) == 0 || asked.key().field(FieldId::EthType) == IPV4
 }
 
 /// Returns the header values that a rule of the first table matches.
 ///
-/// Returns `None` if no packet of a workload can have them, or if the rule matches everything.
+/// Returns `None` if no packet of a workload can match, or if the rule matches all packets.
 fn own(asked: &Match) -> Option<Tuple> {
     let mut known = FlowMask::default();
     for field in GROUPS.iter().copied().flatten().chain(OTHER_FIELDS) {
@@ -93,7 +93,7 @@ fn own(asked: &Match) -> Option<Tuple> {
     Some(own)
 }
 
-/// Returns the values of some fields that rules match.
+/// Returns the values of `fields` that rules match.
 fn values(matches: &[&Match], fields: &[FieldId]) -> FieldGroup {
     let of = |asked: &&Match| -> Tuple {
         fields.iter().filter_map(|field| span(asked, *field)).collect()
@@ -103,7 +103,7 @@ fn values(matches: &[&Match], fields: &[FieldId]) -> FieldGroup {
 
 /// Returns the values of a field that a match accepts.
 ///
-/// These are all values of a prefix, and the lowest value of any other mask.
+/// For a prefix, returns all its values; for any other mask, only the lowest value.
 fn span(asked: &Match, field: FieldId) -> Option<Span> {
     let mask = asked.mask().field(field);
     let low = asked.key().field(field) & mask;
@@ -113,13 +113,13 @@ fn span(asked: &Match, field: FieldId) -> Option<Span> {
     (mask != 0).then_some(Span { field, low, high })
 }
 
-/// Samples some flows of a dump, if it has rules that they can match.
+/// Samples some flows of a dump, if any.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn draw_flows_of_dump(text: &str) {
     use crate::{Progress, Seed, traffic::Locality};
     if let Ok(material) = Material::of_switch(text) {
         let mut stream = Seed::new(1).stream("flows");
-        // There may be fewer distinct flows.
+        // Fewer than three distinct flows may exist.
         let _ = material.flows.draw(3, Locality::High, &mut stream, &Progress::hidden());
     }
 }

@@ -7,12 +7,12 @@ use shunt_flow::FieldId;
 use super::Workload;
 use crate::traffic::{CoflowRole, ScheduledBatch, UpdateOperation};
 
-/// A rule in the syntax of `ovs-ofctl add-flows`.
+/// A rule as a line in the syntax of `ovs-ofctl add-flows`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleLine {
-    /// Table of the rule.
+    /// The table of the rule.
     pub table: u8,
-    /// The whole rule.
+    /// The text of the rule.
     pub text: String,
 }
 
@@ -36,20 +36,20 @@ impl Workload {
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// If `out` fails.
     pub fn write_rules(&self, out: &mut impl io::Write) -> io::Result<()> {
         writeln!(out, "# {}", self.name())?;
         self.base_rules().try_for_each(|rule| writeln!(out, "{rule}"))
     }
 
-    /// Writes the rule changes batch by batch; a comment before each gives its time.
+    /// Writes the rule changes batch by batch, each after a comment with its time.
     ///
     /// `ovs-ofctl --bundle add-flows` accepts each batch; it would apply the whole text as one
-    /// bundle.
+    /// bundle, without the times.
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// If `out` fails.
     pub fn write_updates(&self, out: &mut impl io::Write) -> io::Result<()> {
         writeln!(out, "# {}", self.name())?;
         let batches = &self.updates().batches;
@@ -58,12 +58,12 @@ impl Workload {
 
     /// Writes the changes of one batch, by its number from 1.
     ///
-    /// It writes nothing if there is no such batch. `ovs-ofctl --bundle add-flows` accepts the
+    /// Writes nothing if no batch has this number. `ovs-ofctl --bundle add-flows` accepts the
     /// output.
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// If `out` fails.
     pub fn write_update(&self, number: usize, out: &mut impl io::Write) -> io::Result<()> {
         let batch = number.checked_sub(1).and_then(|index| self.updates().batches.get(index));
         batch.map_or(Ok(()), |batch| self.write_batch(number, batch, out))
@@ -96,7 +96,7 @@ impl Workload {
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// If `out` fails.
     pub fn write_flows(&self, out: &mut impl io::Write) -> io::Result<()> {
         writeln!(
             out,

@@ -1,10 +1,10 @@
-//! Damaged, foreign and misspelled input: each is refused with the problem and its position.
+//! Tests that damaged, foreign and misspelled input is refused with problem and position.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{PROGRAM, answer, errors, names, pipebench, skipped};
 
-/// Returns the program's error output, with blanks folded.
+/// Returns the error output of a failed command, with single spaces.
 fn refusal(arguments: &[&str]) -> String {
     let output = pipebench(arguments);
     assert!(!output.status.success(), "{arguments:?} is accepted");
@@ -18,7 +18,7 @@ fn file(folder: &Path, name: &str, content: impl AsRef<[u8]>) -> String {
     path.display().to_string()
 }
 
-/// Returns a capture of one packet with these lengths, on a kind of link.
+/// Returns a capture of one packet with a link type and two lengths.
 fn capture(link: u32, captured: u32, original: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(0xa1b2_c3d4_u32.to_le_bytes());
@@ -104,7 +104,7 @@ fn binary_and_empty_files_are_refused() {
     assert!(message("k.rules", b"# a comment\n").contains("only blanks"));
     assert!(message("list.json", b"[]").contains("expected"), "{}", message("list.json", b"[]"));
     assert!(refusal(&["flows", "ols.high:100k"]).contains("did you mean `ols`"));
-    // A capture is recognised by content, not by name.
+    // The content of a capture determines its kind, not its name.
     let path = file(folder.path(), "TRACE", capture(1, 60, 60));
     assert!(answer(&["stats", &path]).contains("packets"));
     let path = file(folder.path(), "next.pcapng", [0x0a, 0x0d, 0x0d, 0x0a].repeat(8));
@@ -123,7 +123,7 @@ fn only_pipelines_have_a_picture() {
 fn a_folder_as_output_file_is_refused_early() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().to_str().unwrap();
-    // The test would take too long if these flows were generated.
+    // The test would take too long if the program generated these flows first.
     let message = refusal(&["flows", "classbench-fw:low:10m:rules=1m", "--out", path]);
     assert!(message.contains("name a file in it"), "{message}");
 }

@@ -1,5 +1,5 @@
-//! Workloads have the same bytes on every machine and in every version; their digests are recorded
-//! here.
+//! Tests that workloads have the same bytes on every machine and in every version, by their
+//! digests.
 
 use std::{ffi::OsStr, fs, path::Path};
 

@@ -1,10 +1,10 @@
-//! Output files: reproducible, readable by other tools, complete or absent.
+//! Tests that output files are reproducible, readable by other tools, complete or absent.
 
 use std::{fs, process::Command};
 
 use crate::{PROGRAM, answer, errors, names, pipebench, skipped, tool, write};
 
-/// Small workloads of each kind.
+/// The names of small workloads of each kind.
 const NAMES: &[&str] = &[
     "psc:high:500:packets=2k:rules=300:updates=p4@1ms",
     "ant:low:500:packets=2k:rules=300:terminals=all",
@@ -74,7 +74,7 @@ fn ovs_ofctl_reads_rules_and_updates() {
     for name in NAMES {
         let folder = tempfile::tempdir().unwrap();
         write(name, folder.path());
-        // The offline reader of ovs-ofctl accepts rules only, not commands.
+        // The offline parser of `ovs-ofctl` accepts only rules, not commands.
         let rules = fs::read_to_string(folder.path().join("rules.txt")).unwrap();
         let updates = fs::read_to_string(folder.path().join("updates.txt")).unwrap();
         let added = updates.lines().filter_map(|line| line.strip_prefix("add "));
@@ -199,7 +199,7 @@ fn an_interrupted_run_leaves_nothing() {
 #[test]
 fn high_locality_differs_from_low_for_every_source() {
     for source in shunt_pipebench::name::SOURCES {
-        // Each host of a collective operation sends the same.
+        // Each host of a collective operation sends the same number of packets.
         let packets = match source.word {
             "collective" => continue,
             "coflow" => "",
@@ -207,7 +207,7 @@ fn high_locality_differs_from_low_for_every_source() {
         };
         let flows =
             |locality| answer(&["flows", &format!("{}:{locality}:500{packets}", source.word)]);
-        // The first columns are the number of the flow and its packets.
+        // The first columns are the number of the flow and its number of packets.
         let headers = |text: &str| {
             let headers = text.lines().map(|line| line.splitn(6, ',').last().unwrap().to_owned());
             headers.collect::<Vec<_>>()

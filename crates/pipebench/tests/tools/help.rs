@@ -1,4 +1,4 @@
-//! Runs the commands of help texts and documentation pages, with numbers divided by a thousand.
+//! Runs the example commands of help texts and pages, with numbers divided by a thousand.
 
 use std::{
     fs,
@@ -28,7 +28,7 @@ fn small(text: &str) -> String {
     small
 }
 
-/// Returns the example commands of a help text, up to the next pipe.
+/// Returns the example commands of a help text, each up to its first pipe.
 fn examples(text: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| {
         let command = &line[line.find("pipebench ")?..];
@@ -39,7 +39,7 @@ fn examples(text: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// Creates the files that examples use.
+/// Creates the input files of the examples.
 fn create_inputs(folder: &Path) {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pipelines.md");
     let page = fs::read_to_string(page).unwrap();
@@ -101,7 +101,7 @@ fn every_name_in_help_and_pages_is_valid() {
     create_inputs(folder.path());
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/workloads.md");
     let page = fs::read_to_string(page).unwrap();
-    // Other tables name parts of names.
+    // Later tables of the page list only parts of workload names.
     let page = page.split("## Pipelines and updates").next().unwrap_or_default();
     let of_page = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
     let is_file = |name: &str| {

@@ -1,4 +1,4 @@
-//! Packets on a device, in a network namespace of the test.
+//! Tests packets on a device, in a network namespace of the test.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use crate::{PROGRAM, answer, errors, pipebench, skipped, tool};
 
 /// Runs a script in a new network namespace, where it must succeed.
 ///
-/// Returns `None`, with a message, without permission to create one.
+/// Prints a message and returns `None` without permission to create a namespace.
 pub(crate) fn in_namespace(script: &str) -> Option<(String, String)> {
     let run = |script: &str| Command::new("unshare").args(["--net", "sh", "-ec", script]).output();
     match run(CABLE) {
@@ -25,12 +25,12 @@ pub(crate) fn in_namespace(script: &str) -> Option<(String, String)> {
     Some((String::from_utf8_lossy(&output.stdout).into_owned(), errors(&output)))
 }
 
-/// Script that creates a pair of devices without other traffic.
+/// The script that creates a veth pair without other traffic.
 const CABLE: &str = "echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6 || true; \
     ip link add left type veth peer name right; ip link set left up; ip link set right up; \
     for look in $(seq 500); do ip -br link show left | grep -q ' UP ' && break; sleep 0.01; done;";
 
-/// Script that waits until 500 packets have arrived, and prints their number.
+/// The script that waits until 500 packets have arrived, and prints their number.
 const ARRIVED: &str = "for look in $(seq 1000); do \
     arrived=$(awk '/right:/ { print $3 }' /proc/net/dev); \
     [ $arrived -lt 500 ] || break; sleep 0.01; done; echo $arrived";

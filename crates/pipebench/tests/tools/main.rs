@@ -1,4 +1,4 @@
-//! The program as users run it, and its files in other tools.
+//! Tests the program as users run it, and its files in other tools.
 //!
 //! A test without a required tool or permission prints a message, and checks nothing.
 #![expect(
@@ -27,7 +27,7 @@ fn pipebench(arguments: &[&str]) -> Output {
     Command::new(PROGRAM).args(arguments).output().unwrap()
 }
 
-/// Runs the program, which must succeed; returns its output.
+/// Runs the program, checks that it succeeds, and returns its output.
 fn answer(arguments: &[&str]) -> String {
     let output = pipebench(arguments);
     assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
@@ -63,7 +63,7 @@ fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     }
 }
 
-/// Prints which part is not checked, although the test passes.
+/// Prints what a passing test did not check.
 fn skipped(what: &str) {
     // Without standard error there is nowhere to print.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");

@@ -1,13 +1,13 @@
-//! Updates on Open vSwitch: each batch alone, at its time.
+//! Tests updates on Open vSwitch: each batch separately, at its time.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{answer, errors, skipped, write};
 
-/// Script that plays the updates of a workload to a private Open vSwitch.
+/// The script that applies the updates of a workload to a private Open vSwitch.
 ///
-/// It starts Open vSwitch in folder `$1` with a bridge `br0` and the rules of folder `$2`. It
-/// prints the final number of rules and the number of bundles.
+/// The script starts Open vSwitch in folder `$1` with a bridge `br0` and the rules of folder `$2`.
+/// It prints the final number of rules and the number of bundles.
 const PLAY: &str = r#"
 set -e
 export OVS_RUNDIR=$1 OVS_LOGDIR=$1 OVS_DBDIR=$1 OVS_SYSCONFDIR=$1
@@ -50,7 +50,7 @@ fn batches_are_played_one_by_one_onto_another_switch() {
     let updates = fs::read_to_string(workload.join("updates.txt")).unwrap();
     let batches = updates.lines().filter(|line| line.starts_with("# batch")).count();
     let added = updates.lines().filter(|line| line.starts_with("add ")).count() / 2;
-    // Added, deleted, added again.
+    // The batches are: added, deleted, added again.
     assert_eq!(batches, 3);
     assert_eq!(message, [rules + added, 3]);
 }
