@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use proptest::{collection::vec, prelude::*};
+use proptest::{collection::vec, prelude::*, strategy::ValueTree as _, test_runner::TestRunner};
 use shunt_flow::{FieldId, FlowKey, PortNo};
 use shunt_pipeline::{
-    BridgeSettings, Change, DatapathAction, Delta, DropCause, Learning, MulticastEntry,
-    MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping, PortVlans, Punt,
-    PuntReceiver, Time, Traversal, VlanMode,
+    BridgeSettings, Change, DatapathAction, Delta, DropCause, LearnedTotals, Learning,
+    MulticastEntry, MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping,
+    PortVlans, Punt, PuntReceiver, Time, Traversal, VlanMode,
     testing::{
         Twin, bridge_with_rules,
         generate::{self, BRIDGES, Op},
@@ -415,6 +415,23 @@ fn change() -> impl Strategy<Value = Op> {
         1 => ports,
         1 => (1..12_u64).prop_map(|second| Op::Expire(at(second))),
     ]
+}
+
+/// The worlds of the tests below have full tables, and groups that end by their age.
+#[test]
+fn random_worlds_evict_and_expire() {
+    let mut runner = TestRunner::deterministic();
+    let mut totals = LearnedTotals::default();
+    for _world in 0..100 {
+        let drawn = (world(), vec(change(), 1..12)).new_tree(&mut runner).expect("a world");
+        let (world, changes) = drawn.current();
+        let mut twin = Twin::new(&world);
+        changes.iter().for_each(|op| drop(twin.apply(op)));
+        for id in BRIDGES {
+            totals = totals.plus(twin.pipeline.multicast_totals(id));
+        }
+    }
+    assert!(totals.evicted > 20 && totals.expired > 5, "{totals:?}");
 }
 
 proptest! {
