@@ -1,6 +1,6 @@
 //! Capture files in the classic pcap format, for ports of type `pcap`.
 
-/// Returns a capture of these Ethernet frames, all at time 0.
+/// Returns a capture of the Ethernet frames `frames`, all at time 0.
 #[must_use]
 pub fn written(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];

@@ -26,7 +26,7 @@ impl Daemon {
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the daemon does not start.
     #[must_use]
     pub fn start(configuration: &str) -> Self {
         Self::start_with(configuration, |program| Command::new(program))
@@ -38,7 +38,7 @@ impl Daemon {
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the daemon does not start.
     #[must_use]
     pub fn start_with(configuration: &str, wrap: impl FnOnce(&Path) -> Command) -> Self {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
@@ -49,7 +49,7 @@ impl Daemon {
         daemon
     }
 
-    /// Sends a signal to the daemon, and starts the next one before it has ended.
+    /// Sends a signal to the daemon, and starts the next daemon before this one ends.
     ///
     /// # Panics
     ///
@@ -86,7 +86,7 @@ impl Daemon {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Runs `shuntctl` against it.
+    /// Runs `shuntctl` as a client of the daemon.
     ///
     /// # Panics
     ///
@@ -109,7 +109,7 @@ impl Daemon {
         output(command.args(["-O", "OpenFlow13", verb, &socket]).args(arguments))
     }
 
-    /// Runs `ovs-appctl` against its control socket.
+    /// Runs `ovs-appctl` as a client of the daemon's control socket.
     ///
     /// # Panics
     ///
@@ -122,7 +122,7 @@ impl Daemon {
 
     /// Returns the id from the daemon's pid file.
     ///
-    /// It differs from [`Self::id`] behind a wrapper.
+    /// The id differs from [`Self::id`] behind a wrapper.
     fn daemon_id(&self) -> String {
         let file = self.run_dir().join("shuntd.pid");
         fs::read_to_string(file).unwrap_or_default().trim().to_owned()
@@ -151,11 +151,11 @@ fn spawn(folder: &Path, wrap: impl FnOnce(&Path) -> Command) -> Child {
     command.spawn().unwrap_or_else(|error| panic!("shuntd: {error}"))
 }
 
-/// Returns the path of a binary of this workspace, and builds it if it is missing.
+/// Returns the path of a binary of this workspace. Builds a missing binary.
 ///
 /// # Panics
 ///
-/// If it cannot be built.
+/// If the binary cannot be built.
 #[must_use]
 pub fn binary(name: &str) -> PathBuf {
     let own = env::current_exe().unwrap_or_default();
@@ -173,11 +173,11 @@ pub fn binary(name: &str) -> PathBuf {
     path
 }
 
-/// Runs a program to its end.
+/// Runs a program until the program ends.
 ///
 /// # Panics
 ///
-/// If it cannot be run.
+/// If the program cannot be run.
 pub fn output(command: &mut Command) -> Output {
     let output = command.stdin(Stdio::null()).output();
     output.unwrap_or_else(|error| panic!("{}: {error}", command.get_program().display()))
@@ -187,7 +187,7 @@ pub fn output(command: &mut Command) -> Output {
 ///
 /// # Panics
 ///
-/// If it failed.
+/// If the program failed.
 pub fn text(output: &Output) -> String {
     let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
     assert!(output.status.success(), "{}: {out}{err}", output.status);
@@ -198,7 +198,7 @@ pub fn text(output: &Output) -> String {
 ///
 /// # Panics
 ///
-/// If it succeeded.
+/// If the program succeeded.
 pub fn error_text(output: &Output) -> String {
     let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
     assert!(!output.status.success(), "no error output: {out}{err}");
@@ -209,7 +209,7 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits at most [`SOON`] until a condition holds; returns whether it does.
+/// Waits at most [`SOON`] until a condition is true; returns whether it is.
 pub fn until(mut holds: impl FnMut() -> bool) -> bool {
     #[expect(clippy::disallowed_methods, reason = "real processes need real time")]
     let start = Instant::now();

@@ -8,7 +8,7 @@ use std::{
 
 use crate::daemon::{output, text};
 
-/// A network namespace; removed when dropped.
+/// A network namespace, which is removed on drop.
 pub struct Namespace {
     name: String,
 }
@@ -31,7 +31,7 @@ impl Namespace {
         namespace.run("ip", &["link", "set", "lo", "up"]);
         for scope in ["all", "default"] {
             let write = format!("echo 1 > /proc/sys/net/ipv6/conf/{scope}/disable_ipv6");
-            // A kernel without IPv6 has nothing to disable.
+            // A kernel without IPv6 does not need this setting.
             let _ = output(namespace.command("sh").args(["-c", &write]));
         }
         Ok(namespace)
@@ -45,18 +45,18 @@ impl Namespace {
         command
     }
 
-    /// Runs a program in the namespace to its end; returns its output.
+    /// Runs a program in the namespace until the program ends; returns the output.
     ///
     /// # Panics
     ///
-    /// If it fails.
+    /// If the program fails.
     pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         text(&output(self.command(program).args(arguments)))
     }
 
-    /// Connects `device` in this namespace with `other_device` in the other.
+    /// Connects `device` in this namespace with `other_device` in the other namespace.
     ///
-    /// It sets both up.
+    /// Both devices are set up.
     pub fn connect(&self, device: &str, other: &Self, other_device: &str) {
         let cable = ["link", "add", device, "type", "veth", "peer", "name", other_device];
         self.run("ip", &[&cable[..], &["netns", &other.name]].concat());
@@ -71,11 +71,11 @@ impl Namespace {
 
     /// Returns the number of ICMP echo requests received in this namespace.
     ///
-    /// It counts pings only, not the ARP packets that kernels exchange to check a neighbour.
+    /// The number includes pings only, and no ARP packets with which kernels check a neighbour.
     ///
     /// # Panics
     ///
-    /// If the kernel does not count them.
+    /// If the kernel does not count echo requests.
     #[must_use]
     pub fn echo_requests(&self) -> u64 {
         self.icmp_count("InEchos")
@@ -83,11 +83,11 @@ impl Namespace {
 
     /// Returns the number of ICMP echo replies received in this namespace.
     ///
-    /// No kernel answers them, requested or not.
+    /// No kernel answers echo replies, requested or not.
     ///
     /// # Panics
     ///
-    /// If the kernel does not count them.
+    /// If the kernel does not count echo replies.
     #[must_use]
     pub fn echo_replies(&self) -> u64 {
         self.icmp_count("InEchoReps")
@@ -115,7 +115,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Returns a namespace, or `None` and a message without permission to create one.
+/// Returns a namespace. Without permission, prints a message and returns `None`.
 #[must_use]
 pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
     match Namespace::new(label) {
@@ -127,9 +127,9 @@ pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
     }
 }
 
-/// Prints which part is not tested, although the test passes.
+/// Prints the name of the part that is not tested. The test passes.
 pub fn skipped(what: &str) {
-    // Without standard error there is nowhere to print.
+    // Without standard error, no message can be printed.
     let _ = writeln!(io::stderr(), "SKIPPED: {what}");
 }
 

@@ -14,12 +14,12 @@ use crate::{
 };
 
 const SWITCH: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
-/// The schema of the installed version.
+/// The database schema of the installed version.
 pub const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
 
-/// `ovsdb-server` and `ovs-vswitchd` with all files in their own folder.
+/// `ovsdb-server` and `ovs-vswitchd` with all files in a separate folder.
 ///
-/// They are stopped on drop.
+/// Both programs are stopped on drop.
 pub struct OpenVSwitch<'a> {
     /// The namespace of the daemons; `None` for the namespace of the test.
     namespace: Option<&'a Namespace>,
@@ -27,11 +27,12 @@ pub struct OpenVSwitch<'a> {
 }
 
 impl<'a> OpenVSwitch<'a> {
-    /// Starts Open vSwitch in a namespace, or prints that it is not installed.
+    /// Starts Open vSwitch in a namespace,
+    /// or prints that Open vSwitch is not installed.
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If Open vSwitch is installed and does not start.
     #[must_use]
     pub fn start_or_skip(namespace: &'a Namespace) -> Option<Self> {
         Self::start(Some(namespace), &[])
@@ -53,7 +54,7 @@ impl<'a> OpenVSwitch<'a> {
         Some(switch)
     }
 
-    /// Runs a program of Open vSwitch against the daemons; returns the output.
+    /// Runs a program of Open vSwitch as a client of the daemons; returns the output.
     ///
     /// # Panics
     ///
@@ -73,16 +74,16 @@ impl<'a> OpenVSwitch<'a> {
 
     /// Sends a signal to the process of the switch.
     ///
-    /// `-STOP` and `-CONT` leave its links up.
+    /// After `-STOP` and `-CONT`, the links of the switch remain up.
     ///
     /// # Panics
     ///
-    /// If it does not run.
+    /// If the process does not run.
     pub fn signal(&self, signal: &str) {
         self.run("kill", &[signal, &self.process("ovs-vswitchd")]);
     }
 
-    /// Returns the folder with its sockets.
+    /// Returns the folder with the sockets of the daemons.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -95,7 +96,8 @@ impl<'a> OpenVSwitch<'a> {
         ];
         let mut command = self.command(program);
         command.args(["--detach", "--no-chdir", "-vconsole:off", "-vsyslog:off"]);
-        // The daemon keeps inherited files open, so none may be a pipe that is read until its end.
+        // The daemon keeps inherited files open, so no file may be a pipe that a test reads until
+        // its end.
         command.args(files).args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
         let status = command.status();
         assert!(status.is_ok_and(|status| status.success()), "{name} does not start");
@@ -114,7 +116,7 @@ impl<'a> OpenVSwitch<'a> {
         self.folder.path().join(name).display().to_string()
     }
 
-    /// Returns the process id of a daemon from its pid file; empty if it does not run.
+    /// Returns the process id from the pid file of a daemon, or an empty string.
     #[must_use]
     pub fn process(&self, name: &str) -> String {
         let id = fs::read_to_string(self.path(&format!("{name}.pid"))).unwrap_or_default();
@@ -123,14 +125,14 @@ impl<'a> OpenVSwitch<'a> {
 }
 
 impl OpenVSwitch<'static> {
-    /// Starts one with dummy ports (`--enable-dummy`).
+    /// Starts Open vSwitch with dummy ports (`--enable-dummy`).
     ///
-    /// It prints a message if Open vSwitch is not installed. It needs no namespace, because nothing
-    /// outside of its folder is affected.
+    /// Prints a message if Open vSwitch is not installed. The daemons need no namespace, because
+    /// the daemons affect nothing outside of their folder.
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If Open vSwitch is installed and does not start.
     #[must_use]
     pub fn dummy_or_skip() -> Option<Self> {
         Self::start(None, &["--enable-dummy", "--disable-system"])

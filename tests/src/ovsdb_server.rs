@@ -1,4 +1,4 @@
-//! A private `ovsdb-server` of Open vSwitch, for tests of its clients.
+//! A private `ovsdb-server` of Open vSwitch, for tests of OVSDB clients.
 
 use std::{
     fs,
@@ -16,28 +16,31 @@ use crate::{
     open_vswitch::SCHEMA,
 };
 
-/// An `ovsdb-server` with all files in its own folder. It is killed on drop.
+/// An `ovsdb-server` with all files in a separate folder.
+/// The server is killed on drop.
 pub struct OvsdbServer {
     folder: TempDir,
     process: Child,
 }
 
 impl OvsdbServer {
-    /// Starts a server with an empty database, or prints that it is not installed.
+    /// Starts a server with an empty database,
+    /// or prints that `ovsdb-server` is not installed.
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If `ovsdb-server` is installed and does not start.
     #[must_use]
     pub fn start_or_skip() -> Option<Self> {
         Self::start_without(&[])
     }
 
-    /// Starts a server as one of an older version, which lacks columns of tables.
+    /// Starts a server like a server of an older version,
+    /// which lacks columns of tables.
     ///
     /// # Panics
     ///
-    /// If it is installed and does not start.
+    /// If `ovsdb-server` is installed and does not start.
     #[must_use]
     pub fn start_without(columns: &[(&str, &str)]) -> Option<Self> {
         let is_installed = Command::new("ovsdb-server").arg("--version").output().is_ok();
@@ -53,15 +56,15 @@ impl OvsdbServer {
         Some(Self { folder, process })
     }
 
-    /// Returns the Unix socket for its clients.
+    /// Returns the Unix socket for clients of the server.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("db.sock")
     }
 
-    /// Kills the server as `kill -9` does. Its database stays.
+    /// Kills the server as `kill -9` does. The database remains.
     pub fn kill(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -70,24 +73,24 @@ impl OvsdbServer {
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the server does not start.
     pub fn restart(&mut self) {
         self.kill();
         self.process = spawn(self.folder.path());
     }
 
-    /// Deletes the database, and starts the server with an empty one.
+    /// Deletes the database, and starts the server with an empty database.
     ///
     /// # Panics
     ///
-    /// If it does not start.
+    /// If the server does not start.
     pub fn lose_database(&mut self) {
         self.kill();
         create(self.folder.path());
         self.process = spawn(self.folder.path());
     }
 
-    /// Returns the lengths of the transactions in the log with a comment.
+    /// Returns the lengths of the logged transactions that have a comment.
     #[must_use]
     pub fn transaction_lengths(&self, comment: &str) -> Vec<usize> {
         let log = fs::read_to_string(self.folder.path().join("conf.db")).unwrap_or_default();
@@ -117,14 +120,14 @@ fn schema_without(columns: &[(&str, &str)]) -> String {
 
 fn create(folder: &Path) {
     let [database, schema] = ["conf.db", "schema"].map(|name| folder.join(name));
-    // There is none at first.
+    // A first start finds no database.
     let _ = fs::remove_file(&database);
     text(&output(Command::new("ovsdb-tool").arg("create").args([&database, &schema])));
 }
 
 fn spawn(folder: &Path) -> Child {
     let socket = folder.join("db.sock");
-    // The socket of a killed server stays.
+    // The socket of a killed server remains.
     let _ = fs::remove_file(&socket);
     let mut command = Command::new("ovsdb-server");
     command.arg(folder.join("conf.db"));

@@ -1,6 +1,6 @@
 //! Prose in sources and pages: comments, strings and paragraphs, as sentences with their lines.
 //!
-//! Strings are read from Rust sources alone, comments from other languages as well.
+//! Strings are read from Rust sources only; comments are read from other languages, too.
 
 /// A passage of prose.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,14 +13,14 @@ pub struct Passage {
     pub text: String,
 }
 
-/// The place of a passage.
+/// The kind of place of a passage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PassageKind {
     /// The documentation of a module (`//!`).
     ModuleDoc,
     /// The documentation of an item (`///`).
     ItemDoc,
-    /// A comment (`//`).
+    /// A comment that is not documentation (`//`).
     Comment,
     /// A string with a space in it.
     Text,
@@ -29,7 +29,7 @@ pub enum PassageKind {
 }
 
 impl PassageKind {
-    /// Returns whether readers get the passage as documentation.
+    /// Returns whether readers see the passage as documentation.
     #[must_use]
     pub const fn is_documentation(self) -> bool {
         matches!(self, Self::ModuleDoc | Self::ItemDoc | Self::Page)
@@ -37,7 +37,8 @@ impl PassageKind {
 }
 
 /// Returns the passages of a Rust source.
-/// These are comments without their code blocks, and strings.
+///
+/// The passages are comments without their code blocks, and strings.
 #[must_use]
 pub fn of_source(source: &str) -> Vec<Passage> {
     let mut passages: Vec<Passage> = Vec::new();
@@ -74,7 +75,8 @@ pub fn of_source(source: &str) -> Vec<Passage> {
 }
 
 /// Returns the passages of a Markdown page.
-/// Each line is a paragraph, and each cell of a table a passage.
+///
+/// Each line is a paragraph, and each cell of a table is a passage.
 #[must_use]
 pub fn of_page(page: &str) -> Vec<Passage> {
     let mut passages = Vec::new();
@@ -100,7 +102,7 @@ pub fn of_page(page: &str) -> Vec<Passage> {
 
 /// Returns the comments of a file in C, P4, Protocol Buffers, Python, shell or TOML.
 ///
-/// Docstrings of Python are comments too.
+/// Docstrings of Python are comments, too.
 #[must_use]
 pub fn of_comments(text: &str) -> Vec<Passage> {
     let mut passages: Vec<Passage> = Vec::new();
@@ -134,11 +136,12 @@ pub fn of_comments(text: &str) -> Vec<Passage> {
     passages
 }
 
-/// Marks of comments over several lines.
+/// Markers of comments over several lines.
 const BLOCKS: [(&str, &str); 2] = [("/*", "*/"), ("\"\"\"", "\"\"\"")];
 
 /// Returns the sentences of a passage.
-/// Code is replaced by `X`, and links by their words.
+///
+/// `X` replaces code, and the words of a link replace the link.
 #[must_use]
 pub fn sentences(text: &str) -> Vec<String> {
     let text = without_code(text);
@@ -192,7 +195,7 @@ fn begins_sentence(word: &str) -> bool {
     first.is_some_and(|first| first.is_uppercase() || first.is_ascii_digit())
 }
 
-/// Replaces `code` by `X`, and `[words](link)` by the words.
+/// Replaces `code` by `X`, and `[words](link)` by the words of the link.
 fn without_code(text: &str) -> String {
     let parts = text.split('`').enumerate();
     let plain: String = parts.map(|(at, part)| if at % 2 == 0 { part } else { "X" }).collect();
@@ -212,7 +215,8 @@ fn lines(text: &str) -> usize {
 }
 
 /// A token of a Rust source.
-/// Only comments and strings are distinguished from code.
+///
+/// There are only three kinds: comments, strings and code.
 struct Token<'a> {
     line: usize,
     text: &'a str,
@@ -286,7 +290,7 @@ impl<'a> Iterator for Tokens<'a> {
     }
 }
 
-/// Returns the length of a raw string at the head, if there is one.
+/// Returns the length of a raw string at the head, if there is such a string.
 fn raw_string(rest: &str) -> Option<usize> {
     let after = rest.strip_prefix("br").or_else(|| rest.strip_prefix('r'))?;
     let hashes = after.len() - after.trim_start_matches('#').len();
@@ -296,7 +300,7 @@ fn raw_string(rest: &str) -> Option<usize> {
     Some(rest.len() - body.len() + length)
 }
 
-/// Returns the length of a string at the head, if there is one.
+/// Returns the length of a string at the head, if there is such a string.
 fn string(rest: &str) -> Option<usize> {
     let body = rest.strip_prefix(['b', 'c']).unwrap_or(rest).strip_prefix('"')?;
     let mut is_escaped = false;
@@ -310,7 +314,8 @@ fn string(rest: &str) -> Option<usize> {
     Some(rest.len())
 }
 
-/// Returns the length of a character literal at the head; a lifetime is none.
+/// Returns the length of a character literal at the head.
+/// A lifetime is no such literal.
 fn character(rest: &str) -> Option<usize> {
     let body = rest.strip_prefix('b').unwrap_or(rest).strip_prefix('\'')?;
     let before = rest.len() - body.len();

@@ -30,7 +30,7 @@ pub fn metadata() -> Value {
 
 /// Returns the tracked and trackable files with an ending.
 ///
-/// Each is (path from the root, text).
+/// Each file has a path relative to the root, and a text.
 ///
 /// # Panics
 ///
@@ -49,7 +49,7 @@ pub fn files(ending: &str) -> Vec<(String, String)> {
 ///
 /// # Panics
 ///
-/// If it does not exist.
+/// If the file does not exist.
 #[must_use]
 pub fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))

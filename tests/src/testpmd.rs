@@ -1,4 +1,4 @@
-//! DPDK's `dpdk-testpmd` as a program at the other end of ports: it forwards frames between its devices.
+//! DPDK's `dpdk-testpmd` at the other end of ports, which forwards frames between its devices.
 
 use std::{
     io::{Read, Write},
@@ -9,7 +9,7 @@ use std::{
 
 use crate::daemon::until;
 
-/// A running `dpdk-testpmd`; it is killed when dropped.
+/// A running `dpdk-testpmd`, which is killed on drop.
 #[derive(Debug)]
 pub struct Testpmd {
     process: Child,
@@ -26,17 +26,17 @@ impl Testpmd {
 
     /// Starts the program with virtual devices.
     ///
-    /// Each is a driver with a number, and its arguments.
+    /// Each device is the name of a driver with a number, and the arguments of the driver.
     ///
-    /// [`Self::await_prompt`] waits until it is ready.
+    /// [`Self::await_prompt`] waits until the program is ready.
     ///
     /// # Panics
     ///
-    /// Panics if it does not start.
+    /// Panics if the program does not start.
     #[must_use]
     pub fn start(devices: &[String]) -> Self {
         let mut command = Command::new("dpdk-testpmd");
-        // Two threads on any CPUs: one for commands, one for frames.
+        // Two threads on any CPUs: one thread for commands, and one thread for frames.
         command.args(["--lcores", "0,1", "--no-huge", "--no-shconf", "-m", "256", "--no-pci"]);
         command.arg("--no-telemetry");
         command.args(devices.iter().map(|device| format!("--vdev={device}")));
@@ -65,7 +65,7 @@ impl Testpmd {
     ///
     /// # Panics
     ///
-    /// Panics if it does not print its prompt.
+    /// Panics if the program does not print its prompt.
     pub fn await_prompt(&self) {
         let is_there = || self.printed().trim_end().ends_with("testpmd>");
         assert!(until(is_there), "no prompt: {}", self.printed());

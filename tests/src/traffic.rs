@@ -7,23 +7,23 @@ use crate::{
     namespace::Namespace,
 };
 
-/// Sends five pings; returns whether all were answered.
+/// Sends five pings; returns whether all pings were answered.
 #[must_use]
 pub fn ping(from: &Namespace, to: &str) -> bool {
     let arguments = ["-q", "-i", "0.05", "-c", "5", "-W", "2", to];
     output(from.command("ping").args(arguments)).status.success()
 }
 
-/// Sends one ping; returns whether it was answered within a second.
+/// Sends one ping; returns whether the ping was answered within a second.
 #[must_use]
 pub fn ping_once(from: &Namespace, to: &str) -> bool {
     let arguments = ["-q", "-c", "1", "-W", "1", to];
     output(from.command("ping").args(arguments)).status.success()
 }
 
-/// Runs one TCP stream of a second from `client` to `server`.
+/// Runs one TCP stream from `client` to `server` for a second.
 ///
-/// Returns its rate in Mbit/s.
+/// Returns the rate of the stream in Mbit/s.
 ///
 /// # Panics
 ///
@@ -39,7 +39,7 @@ pub fn tcp_stream(client: &Namespace, server: &Namespace, address: &str) -> f64 
     let listens = || server.run("ss", &["-ltn"]).contains(":5201");
     assert!(until(listens), "iperf3 does not listen");
     let arguments = ["30", "iperf3", "-c", address, "-t", "1", "-J", "--connect-timeout", "5000"];
-    // Without an answer the client would wait for minutes.
+    // Without an answer, the client waits for minutes.
     let report = output(client.command("timeout").args(arguments));
     let _ = listening.kill();
     let _ = listening.wait();

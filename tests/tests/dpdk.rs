@@ -1,6 +1,6 @@
 //! The daemon with DPDK ports: capture files, TAP, packet sockets and virtual machines.
 //!
-//! `cargo xtask test dpdk_ports` builds the daemon with the feature `dpdk`, and names its folder.
+//! `cargo xtask test dpdk_ports` builds the daemon with the feature `dpdk`, and passes the folder.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -65,7 +65,7 @@ fn count(daemon: &Daemon, name: &str, key: &str) -> u64 {
     port(daemon, name)[key].as_u64().unwrap_or_default()
 }
 
-/// Ethernet frames with a number and a length of their own.
+/// Returns Ethernet frames with different numbers and lengths.
 fn frames(count: u16) -> Vec<Vec<u8>> {
     let frame = |number: u16| {
         let mut frame = vec![0x02, 0, 0, 0, 0, 1, 0x02, 0, 0, 0, 0, 2, 0x88, 0xb5];
@@ -108,7 +108,7 @@ fn a_dpdk_port_is_the_guest_of_a_vhost_user_port() {
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
     let [input, written, socket] =
         ["in.pcap", "out.pcap", "guest.sock"].map(|name| folder.path().join(name));
-    // The guest has 256 slots, and nothing slows the reader of the file down.
+    // The guest has 256 slots, and the reader of the file has no delay.
     let sent = frames(200);
     fs::write(&input, capture::written(sent.clone())).unwrap_or_else(|error| panic!("{error}"));
     let path = format!("path={}", socket.display());
@@ -135,10 +135,10 @@ fn a_dpdk_port_is_the_peer_of_a_memif_port() {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let [input, written, socket] =
             ["in.pcap", "out.pcap", "memif.sock"].map(|name| folder.path().join(name));
-        // The ring has 1024 slots, and nothing slows the reader of the file down.
+        // The ring has 1024 slots, and the reader of the file has no delay.
         let sent = frames(500);
         fs::write(&input, capture::written(sent.clone())).unwrap_or_else(|error| panic!("{error}"));
-        // From the file to DPDK, from its memif to ours, and to the file.
+        // The path is: from the file to DPDK, from DPDK's memif to ours, and to the file.
         for rule in ["in_port=4,actions=output:2", "in_port=1,actions=output:3"] {
             add_rule(&daemon, rule);
         }
@@ -152,7 +152,7 @@ fn a_dpdk_port_is_the_peer_of_a_memif_port() {
             let devargs = format!("devargs={devargs}");
             text(&daemon.shuntctl(&["add-port", "br0", name, "type=dpdk", number, &devargs]));
         };
-        // The driver of a client connects once, so its server starts first.
+        // The driver of a client connects once, so the server starts first.
         add_own();
         add("peer", "number=2", &device);
         let is_up = || ["own", "peer"].iter().all(|name| port(&daemon, name)["link"] == "up");
@@ -166,7 +166,7 @@ fn a_dpdk_port_is_the_peer_of_a_memif_port() {
     }
 }
 
-/// Starts the daemon in a namespace that is connected with one of a host.
+/// Starts the daemon in a namespace that is connected with the namespace of a host.
 fn host_and_switch() -> Option<(Namespace, Namespace, Daemon)> {
     let program = program()?;
     let (host, middle) = (namespace_or_skip("dpdk")?, namespace_or_skip("dpdk")?);
@@ -190,7 +190,7 @@ fn hosts_ping_through_tap_and_packet_sockets() {
     middle.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "dtap0"]);
     middle.run("ip", &["link", "set", "dtap0", "up"]);
     assert!(ping(&host, "10.66.1.2"), "{}", daemon.log());
-    // The device of the port vanishes. The port stays, and the daemon goes on.
+    // The device of the port disappears. The port remains, and the daemon continues.
     middle.run("ip", &["link", "del", "p1"]);
     assert!(daemon.shuntctl(&["show"]).status.success(), "{}", daemon.log());
     text(&daemon.shuntctl(&["del-port", "p1"]));
@@ -200,7 +200,7 @@ fn hosts_ping_through_tap_and_packet_sockets() {
 
 /// A host sends TCP with its default offloads.
 ///
-/// The driver of the TAP would refuse the segments, so the port makes them. Then the TAP vanishes.
+/// The driver of the TAP refuses the segments, so the port splits them. Then the TAP disappears.
 #[test]
 fn offloads_of_a_host_reach_a_tap_complete() {
     let Some((host, middle, daemon)) = host_and_switch() else { return };
@@ -267,7 +267,7 @@ fn ports_come_and_go_in_constant_memory() {
     assert!(after < before + 8 * 1024, "{before} KiB, then {after} KiB");
 }
 
-/// Packets of a device that never stops are sent or dropped, and counted.
+/// Packets of a device that never pauses are sent or dropped, and counted.
 #[test]
 fn packets_of_an_endless_device_are_counted() {
     let Some(daemon) = start("") else { return };

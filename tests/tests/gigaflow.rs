@@ -1,6 +1,6 @@
 //! The daemon with a Gigaflow chain as its cache.
 //!
-//! Packets enter through ports and rules change; the output must equal that with the megaflow
+//! Packets enter through ports and rules change. The output must equal the output with the megaflow
 //! cache.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
@@ -30,7 +30,7 @@ const POLICY: [&str; 12] = [
     "table=3,priority=1,actions=drop",
 ];
 
-/// Number of flows: each source with each destination.
+/// Number of flows: each source sends to each destination.
 const FLOWS: usize = 4 * 3 * 5;
 
 fn frames() -> Vec<Vec<u8>> {
@@ -134,7 +134,7 @@ fn the_output_equals_that_of_the_megaflow_cache() {
 
 #[test]
 fn a_rule_change_removes_only_dependent_entries() {
-    // Each entry is that of a packet.
+    // Each entry is the entry of a packet.
     let chain = "[caches.gigaflow]\npolicy = \"one-to-one\"\n[foresight]\npredictors = []";
     let rig = Rig::new(&format!("kind = \"gigaflow\"\nverify_one_in = 1\n{chain}"));
     fs::write(rig.file("in"), capture::written(frames())).unwrap();

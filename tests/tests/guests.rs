@@ -1,7 +1,8 @@
 //! Virtual machines at vhost-user ports: DPDK's virtio driver in `dpdk-testpmd` as the guest.
 //!
-//! Two cards of one guest are at two ports of a bridge that connects them, and the guest forwards from each
-//! card to the other. So frames circle until the guest stops, and both sides count them.
+//! Two cards of one guest are at two ports of a bridge that connects the cards. The guest forwards
+//! from each card to the other card. So frames circle until the guest stops, and both sides count
+//! the frames.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -36,13 +37,13 @@ enum Listener {
     Switch,
 }
 
-/// Starts a guest with two cards; `Testpmd::await_prompt` waits for it.
+/// Starts a guest with two cards. `Testpmd::await_prompt` waits for the guest.
 fn start_guest(folder: &Path, listener: Listener, options: &str) -> Testpmd {
     let server = if listener == Listener::Guest { ",server=1" } else { "" };
     let devices = [0, 1].map(|card| {
         let path = socket(folder, card);
         if listener == Listener::Guest {
-            // A guest that was killed has left it, and DPDK does not replace it.
+            // A guest that was killed has left the socket, and DPDK does not replace the socket.
             let _ = fs::remove_file(&path);
         }
         format!("net_virtio_user{card},path={}{server}{options}", path.display())
@@ -90,7 +91,7 @@ impl Switch {
         }
     }
 
-    /// Kills the switch, and starts it again without rules.
+    /// Kills the switch, and starts the switch again without rules.
     fn kill(&mut self) {
         self.daemon.start_next("-KILL", |program| Command::new(program));
         self.add_rules();
@@ -131,7 +132,7 @@ impl Switch {
         let circles = || self.number(0, "rx_packets") > enough;
         assert!(until(circles), "{:?}\n{}", self.ports(), self.daemon.log());
         guest.run("stop");
-        // The frames of the last round are on their way.
+        // Frames of the last round may still be in flight.
         let mut last = (Vec::new(), Vec::new());
         let is_quiet = || {
             let now = (guest.counts(), self.ports());
@@ -184,7 +185,7 @@ fn check_kills(options: &str) {
         switch.await_links("up");
         switch.exchange(&mut guest);
     }
-    // The guest ends, and another starts.
+    // The guest ends, and another guest starts.
     drop(guest);
     switch.await_links("down: no hypervisor is connected: ");
     let mut guest = switch.start_guest(options);

@@ -91,7 +91,7 @@ fn hosts_ping_and_stream_through_af_xdp_ports() {
             skipped("this system permits no XDP programs");
             return;
         }
-        // AF_XDP does not see partial checksums.
+        // AF_XDP does not support partial checksums.
         for host in [&hosts.host_a, &hosts.host_b] {
             host.run("ethtool", &["-K", "eth0", "tx", "off"]);
         }
@@ -164,7 +164,7 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
     assert_eq!(flows.matches("actions=output").count(), 2, "no rule is lost: {flows}");
     hosts.host_b.connect("eth0", &hosts.middle, "p2");
     hosts.host_b.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "eth0"]);
-    // The new device has a new address; host a would use the old one for half a minute.
+    // The new device has a new address. Otherwise host a uses the old address for half a minute.
     hosts.host_a.run("ip", &["neigh", "flush", "dev", "eth0"]);
     assert!(until(|| ping(&hosts.host_a, "10.66.1.2")), "{}\n{}", ports(), hosts.daemon.log());
     let _ = background.kill();
@@ -253,9 +253,9 @@ fn the_local_port_keeps_addresses_across_a_restart() {
     assert!(until(gone), "the device of a deleted bridge is removed");
 }
 
-/// Starts a daemon at once after a signal to the one before.
+/// Starts a daemon immediately after a signal to the previous daemon.
 ///
-/// The next daemon opens all devices at its start.
+/// The next daemon opens all devices when it starts.
 #[test]
 fn a_daemon_starts_while_the_last_one_releases_its_devices() {
     let Some(middle) = namespace_or_skip("next") else { return };
@@ -313,7 +313,7 @@ fn a_later_user_of_a_device_is_logged_once() {
     middle.run("ip", &["link", "set", "p1", "master", "lan0"]);
     let member = "port p1: device p1 is a member of lan0";
     assert!(until(|| warnings(member) == 1), "{}", hosts.daemon.log());
-    // A user that returns is logged again, and other users are not.
+    // A user of the device that returns is logged again, and other users are not logged.
     middle.run("ip", &["link", "set", "p1", "nomaster"]);
     middle.run("ip", &["addr", "add", "10.66.7.2/24", "dev", "p2"]);
     let other = "port p2: device p2 has the address 10.66.7.2";
@@ -340,7 +340,7 @@ fn a_renamed_device_takes_its_port_down() {
 
 /// Number of carrier losses that the switch must notice.
 ///
-/// Without events it checks its devices every 10 seconds, and the test would give up.
+/// Without events, the switch checks its devices every 10 seconds, and the test fails.
 const CARRIER_LOSSES: usize = 6;
 
 #[test]
@@ -353,7 +353,8 @@ fn a_lost_carrier_moves_packets_to_the_next_bucket() {
                    bucket=watch_port:3,actions=output:3";
     text(&daemon.ovs_ofctl("br0", "add-group", &[buckets]));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["in_port=1,actions=group:1"]));
-    // The address of a host that does not exist: nobody answers, and nobody is asked for it.
+    // The address of a host that does not exist: no host answers, and no host is asked for the
+    // address.
     let neighbour = ["neigh", "add", "10.66.1.9", "lladdr", "02:00:00:00:00:09", "dev", "eth0"];
     host_a.run("ip", &neighbour);
     let sent_to = |port: u64| {

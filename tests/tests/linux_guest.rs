@@ -1,8 +1,8 @@
 //! A Linux guest in QEMU at a vhost-user port: the driver of Linux, with offloads and notifications.
 //!
-//! QEMU emulates the processor, so the test needs no hardware for virtual machines. The guest repeats rounds
-//! of a ping, a download and an upload over TCP, through the local port of a bridge with `NORMAL`.
-//! Meanwhile the switch is killed, or QEMU moves the guest to another port.
+//! QEMU emulates the processor, so the test needs no hardware for virtual machines. The guest
+//! repeats rounds of a ping, a download and an upload over TCP, through the local port of a bridge
+//! with `NORMAL`. Meanwhile, the switch is killed, or QEMU migrates the guest to another port.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 #![expect(clippy::disallowed_methods, reason = "the rounds of a guest take real time")]
@@ -25,7 +25,7 @@ use shunt_tests::{
 };
 use tempfile::TempDir;
 
-/// Sends 8 MiB to clients of port 9001, and reads what those of port 9002 send.
+/// Sends 8 MiB to clients of port 9001, and reads the data of clients of port 9002.
 const PEER: &str = "
 import hashlib, socketserver, threading
 data = bytes(range(251)) * (8 * 2 ** 20 // 251)
@@ -49,7 +49,7 @@ Server(('', 9002), Reads).serve_forever()
 /// Bytes of each upload of the guest.
 const UPLOAD: &str = "UPLOAD 8388608";
 
-/// Longest time for rounds of an emulated guest.
+/// Maximum time for rounds of an emulated guest.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A process that ends with the test.
@@ -77,15 +77,15 @@ struct Setup {
     folder: TempDir,
     files: PathBuf,
     middle: Namespace,
-    /// The last guest runs; those before it have moved to its port.
+    /// The last guest runs; the previous guests have migrated to this guest.
     guests: Vec<Running>,
     _peer: Running,
 }
 
 impl Setup {
-    /// Starts a switch with two ports, and a guest at the first one.
+    /// Starts a switch with two ports, and a guest at the first port.
     ///
-    /// The card of the guest has further options of QEMU.
+    /// The card of the guest has the QEMU options `options`.
     fn start(options: &str) -> Option<Self> {
         let Some(files) = env::var_os("SHUNT_LINUX_GUEST").map(PathBuf::from) else {
             skipped("a Linux guest needs its files: run `cargo xtask test linux_guest`");
@@ -121,7 +121,8 @@ impl Setup {
         self.guests.push(Running::start(command.args(arguments), &console));
     }
 
-    /// Moves the running guest to the second port, as QEMU moves it to another host.
+    /// Migrates the running guest to the second port,
+    /// as QEMU migrates a guest to another host.
     fn migrate(&mut self, options: &str) {
         let socket = self.folder.path().join("migration.sock");
         let address = format!("unix:{}", socket.display());
@@ -171,7 +172,7 @@ impl Setup {
 
     /// Waits for further rounds with a whole download.
     ///
-    /// At most `wrong_max` of them may have another download.
+    /// At most `wrong_max` of these rounds may have another download.
     fn await_rounds(&self, count: usize, wrong_max: usize) {
         let expected = || {
             let peer = self.output("peer");
@@ -179,7 +180,7 @@ impl Setup {
         };
         let before = self.rounds().len();
         let deadline = Instant::now() + PATIENCE;
-        // Those with a whole download, and the others.
+        // Returns the number of rounds with a whole download, and of the other rounds.
         let counts = || {
             let (mut rounds, expected) = (self.rounds(), expected());
             let (whole, wrong): (Vec<_>, Vec<_>) =
@@ -203,7 +204,7 @@ impl Setup {
     }
 }
 
-/// Returns the command of a guest, with its number.
+/// Returns the command of a guest. The guest has a number.
 fn qemu(files: &Path, folder: &Path, guest: usize, options: &str) -> Command {
     let socket = |name: &str| folder.join(format!("{name}{guest}.sock")).display().to_string();
     let mut command = Command::new("qemu-system-x86_64");
@@ -216,13 +217,14 @@ fn qemu(files: &Path, folder: &Path, guest: usize, options: &str) -> Command {
     command.arg("-qmp").arg(format!("unix:{},server=on,wait=off", socket("monitor")));
     let chardev = format!("socket,id=c0,path={},server=on,wait=off", socket("guest"));
     command.args(["-chardev", &chardev, "-netdev", "vhost-user,id=n0,chardev=c0,queues=1"]);
-    // QEMU 7.2 has a fault with MSI-X and vhost-user without KVM.
+    // QEMU 7.2 has a bug with MSI-X and vhost-user without KVM.
     let card = "virtio-net-pci,netdev=n0,mac=02:00:00:00:00:02,mq=off,vectors=0";
     command.arg("-device").arg(format!("{card}{options}"));
     command
 }
 
-/// The guests run one after the other, because each needs a processor.
+/// Lock for one guest: guests run one after the other,
+/// because each guest needs a processor.
 static ONE_GUEST: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -230,7 +232,7 @@ fn tcp_of_a_linux_guest_survives_a_killed_switch() {
     check_kill("");
 }
 
-/// QEMU does not know where a killed switch stopped in a packed ring.
+/// QEMU cannot determine where a killed switch stopped in a packed ring.
 #[test]
 fn tcp_over_packed_rings_survives_a_killed_switch() {
     check_kill(",packed=on");

@@ -1,8 +1,8 @@
 //! memif ports with DPDK's driver `net_memif` in `dpdk-testpmd` at the other end.
 //!
-//! Two devices of one program are at two ports of a bridge that connects them, and the program forwards from
-//! each device to the other. So frames circle until it stops, and both sides count them. Both ports share a
-//! socket, and have the numbers 0 and 1.
+//! Two devices of one program are at two ports of a bridge that connects the devices. The program
+//! forwards from each device to the other device. So frames circle until the program stops, and
+//! both sides count the frames. Both ports share a socket, and have the numbers 0 and 1.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -67,7 +67,7 @@ impl MemifSwitch {
         }
     }
 
-    /// Kills the switch, and starts it again without rules.
+    /// Kills the switch, and starts the switch again without rules.
     fn kill(&mut self) {
         self.daemon.start_next("-KILL", |program| Command::new(program));
         self.add_rules();
@@ -77,7 +77,7 @@ impl MemifSwitch {
     fn start_peer(&self, options: &str) -> Testpmd {
         let role = if self.server == MemifServer::Peer { "server" } else { "client" };
         if self.server == MemifServer::Peer {
-            // A peer that was killed has left it, and DPDK does not replace it.
+            // A peer that was killed has left the socket, and DPDK does not replace the socket.
             let _ = fs::remove_file(self.socket());
         }
         let socket = self.socket();
@@ -116,7 +116,7 @@ impl MemifSwitch {
         let circles = || received(&self.ports()) > received(&before) + 2000;
         assert!(until(circles), "{:?}\n{}", self.ports(), self.daemon.log());
         peer.run("stop");
-        // The frames of the last round are on their way.
+        // Frames of the last round may still be in flight.
         let mut last = (Vec::new(), Vec::new());
         let is_quiet = || {
             let now = (peer.counts(), self.ports());
@@ -172,7 +172,7 @@ fn a_server_serves_one_client_after_the_other() {
     switch.kill();
     let mut peer = switch.start_peer("");
     switch.exchange(&mut peer);
-    // The driver of DPDK connects again when its ports start again.
+    // The driver of DPDK connects again when the DPDK ports start again.
     switch.kill();
     peer.run("port stop all");
     peer.run("port start all");

@@ -58,7 +58,7 @@ fn entries(nic: &Value) -> u64 {
     stages.iter().map(|stage| count(&stage["entries"])).sum()
 }
 
-/// Returns the distinct frames that leave port 2.
+/// Returns the distinct frames that leave through port 2.
 fn leaves(target: &str) -> (BTreeSet<Vec<u8>>, Daemon) {
     let caches_table = format!("[caches]\nkind = \"gigaflow\"\nverify_one_in = 16\n{target}\n");
     let daemon = Daemon::start(&format!("{caches_table}[[bridge]]\nname = \"br0\"\n"));
@@ -106,7 +106,7 @@ fn a_nic_forwards_most_packets_with_equal_output() {
     assert!(show.contains("nic embedded 127.0.0.1:"), "{show}");
 }
 
-/// A standalone NIC; stopped on drop.
+/// A standalone NIC, which is stopped on drop.
 struct Nic {
     process: Child,
     folder: TempDir,
@@ -145,7 +145,7 @@ impl Drop for Nic {
     }
 }
 
-/// Starts a daemon behind this NIC, with traffic.
+/// Starts a daemon with traffic behind the NIC `nic`.
 fn daemon_behind(nic: &Nic) -> Daemon {
     let address = nic.address();
     daemon_with_traffic(&format!(
@@ -155,7 +155,7 @@ fn daemon_behind(nic: &Nic) -> Daemon {
 
 /// Starts a daemon with traffic.
 ///
-/// It has the entries of packets alone, and none of predicted flows.
+/// The daemon has only entries of packets, and no entries of predicted flows.
 fn daemon_with_traffic(target: &str) -> Daemon {
     let config = "[foresight]\npredictors = []\n[[bridge]]\nname = \"br0\"\n";
     let daemon = Daemon::start(&format!("{target}{config}"));
@@ -168,7 +168,7 @@ fn daemon_with_traffic(target: &str) -> Daemon {
     daemon
 }
 
-/// Returns whether the NIC is connected with this many entries and none pending.
+/// Returns whether the NIC has `expected` entries and no pending entries.
 fn has(daemon: &Daemon, expected: u64) -> bool {
     let nic = caches(daemon)["nic"].clone();
     nic["state"] == "connected" && entries(&nic) == expected && count(&nic["waiting"]) == 0
@@ -210,7 +210,8 @@ fn a_returning_nic_is_synchronised() {
     let daemon = daemon_behind(&nic);
     let nic_of = || caches(&daemon)["nic"].clone();
     let has = |expected| has(&daemon, expected);
-    // Sender check, an output, an output with a pushed tag, a drop; the NIC refuses two outputs.
+    // The entries are: sender check, an output, an output with a pushed tag, and a drop. The NIC
+    // refuses two outputs.
     assert!(until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
     // The counter grows each time that the entry is offered.
     let refused = nic_of()["refused"].clone();
@@ -226,7 +227,7 @@ fn a_returning_nic_is_synchronised() {
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", stop]));
 
     let nic = Nic::start(&address, |program| Command::new(program));
-    // The refused entry has become a drop.
+    // The refused entry is now a drop.
     assert!(until(|| has(5)), "{}\n{}", nic_of(), daemon.log());
     assert!(count(&nic_of()["repairs"]) > 0, "{}", nic_of());
     assert!(!nic.log().contains("WARN"), "{}", nic.log());
@@ -258,7 +259,8 @@ fn no_packet_after_the_barrier_matches_the_old_rule() {
     let stale_before = stale_count();
     for round in 0..3 {
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=9,icmp,in_port=1,actions=drop"]));
-        // Packets of the old rule have left the switch; the kernel delivers them within moments.
+        // Packets of the old rule have left the switch; the kernel delivers these packets within
+        // milliseconds.
         sleep(Duration::from_millis(50));
         let before = flows();
         sleep(Duration::from_millis(200));
@@ -267,7 +269,7 @@ fn no_packet_after_the_barrier_matches_the_old_rule() {
         let (before, hit) = (flows(), hits());
         assert!(until(|| flows() > before + 10 && hits() > hit + 10), "{}", caches(&daemon));
     }
-    // With a stale NIC the barrier would prove nothing.
+    // With a stale NIC, the barrier reply proves nothing.
     assert_eq!(stale_count(), stale_before, "{}", caches(&daemon));
     let _ = ping.kill();
     let _ = ping.wait();

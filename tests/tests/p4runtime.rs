@@ -16,7 +16,7 @@ use shunt_tests::{
 /// Variable with the Python that has p4runtime-shell; `cargo xtask test` sets it.
 const PYTHON: &str = "SHUNT_P4RUNTIME_PYTHON";
 
-/// A standalone NIC; stopped on drop.
+/// A standalone NIC, which is stopped on drop.
 struct Nic {
     process: Child,
     folder: tempfile::TempDir,
@@ -57,7 +57,7 @@ impl Drop for Nic {
 
 /// Runs a tool against the NIC and returns its output.
 ///
-/// Returns `None` without the Python for it.
+/// Without the Python for the tool, returns `None`.
 fn run(tool: &str, nic: &Nic) -> Option<String> {
     let Some(python) = env::var_os(PYTHON) else {
         skipped(&format!("{PYTHON} is not set; `cargo xtask test p4runtime` sets it"));
@@ -83,14 +83,15 @@ fn conformance_cases_pass() {
     assert!(said.contains(&format!("\n{passed} passed, 0 failed")), "{said}");
 }
 
-/// Number of cases: a group that ends early must not pass.
+/// Number of cases, so that a group that ends early does not pass.
 const CASES: usize = 265;
 
 #[test]
 fn p4runtime_shell_pushes_the_pipeline_and_drives_it() {
     let nic = Nic::start(&["--port", "1=null", "--port", "2=pcap::out.pcap"]);
     let Some(_) = run("p4runtime_shell_client.py", &nic) else { return };
-    // The file holds the sent packets: one of the controller, three that hit an entry.
+    // The file contains the sent packets: one packet of the controller, and three packets that hit
+    // an entry.
     let sent = || fs::read(nic.folder.path().join("out.pcap")).unwrap_or_default();
     let count = |bytes: &[u8], wanted: &[u8]| {
         bytes.windows(wanted.len()).filter(|window| *window == wanted).count()

@@ -16,9 +16,9 @@ use shunt_tests::{
 };
 use tempfile::TempDir;
 
-/// A switch between a TAP of its own namespace and a host behind a packet socket.
+/// A switch between a TAP in the same namespace and a host behind a packet socket.
 ///
-/// A service manager runs it.
+/// A service manager runs the switch.
 struct Service {
     manager: Child,
     requests: ChildStdin,
@@ -123,7 +123,8 @@ impl Service {
         }
     }
 
-    /// Ends the daemon by a signal, and starts it; returns its messages of both.
+    /// Ends the daemon with a signal, and starts the daemon.
+    /// Returns the messages of both.
     fn restart(&mut self, signal: &str) -> Vec<String> {
         self.request(&format!("restart {signal}"));
         let mut messages = self.lines_until("ended");
@@ -182,7 +183,7 @@ impl Service {
         process
     }
 
-    /// Starts to ping the host 100 times in a second.
+    /// Starts a process that pings the host 100 times in a second.
     fn ping(&self, count: u32) -> Child {
         let mut ping = self.middle.command("ping");
         ping.args(["-q", "-i", "0.01", "-W", "5", "-c", &count.to_string(), HOST]);
@@ -258,11 +259,11 @@ fn no_client_of_the_database_is_refused_in_a_restart() {
 
 /// A killed process loses at most the packets of its last iteration.
 ///
-/// The socket holds all of these pings.
+/// The socket queue has space for all of these pings.
 #[test]
 fn a_killed_daemon_leaves_its_queues() {
     let Some(mut service) = Service::start("killed") else { return };
-    // The rules are in the state file.
+    // The state file has the rules.
     service.restart("TERM");
     let before = (service.tap("ifindex"), service.tap("carrier_changes"));
     let ping = service.ping(100);
@@ -296,7 +297,7 @@ fn wrong_descriptors_are_refused_and_replaced() {
     assert!(log.contains("descriptor tap/t9/0000 is not used, closed"), "{log}");
 }
 
-/// The service manager would keep the device in use.
+/// With such descriptors, the service manager keeps the device in use.
 #[test]
 fn descriptors_of_a_failed_port_are_discarded() {
     let Some(mut service) = Service::start("failed") else { return };

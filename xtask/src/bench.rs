@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: experiments, each with its rival in one run.
+//! `cargo xtask bench`: experiments, each measured with its rival in one run.
 //!
-//! The experiments and their command line are a program of `shunt-benches`. This module builds it
-//! with the daemon, and installs the programs that it needs.
+//! The experiments and their command line are a program of `shunt-benches`. This module builds this
+//! program with the daemon, and installs the programs that the experiments need.
 
 mod regress;
 
@@ -33,7 +33,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         return run_experiments(arguments, None);
     }
     println!("building the switch and the experiments with optimisation:");
-    // `--dbsp` is for the build only; the experiments see the feature.
+    // `--dbsp` is for the build only. The experiments check the feature.
     let (features, words): (Vec<String>, Vec<String>) =
         arguments.iter().cloned().partition(|word| word == "--dbsp");
     build(&[PACKAGES, if features.is_empty() { &[] } else { DBSP }].concat())?;
@@ -49,14 +49,15 @@ fn build(packages: &[&str]) -> Result<(), TaskError> {
     run(cargo(&["build", "--release"]).args(packages))
 }
 
-/// Installs the rival if permitted; without it, Shunt is measured alone.
+/// Installs the rival if the installation is permitted.
+/// Without the rival, Shunt is measured alone.
 fn ensure_rival() {
     if let Err(failure) = install::ensure(install::RIVAL) {
         println!("running without the rival: {failure}");
     }
 }
 
-/// Returns the Python with os-ken, if a named experiment needs it.
+/// Returns the path of Python with os-ken, if a named experiment needs os-ken.
 ///
 /// Returns `None` otherwise, or on failure.
 fn os_ken(words: &[String]) -> Option<String> {
@@ -69,12 +70,12 @@ fn os_ken(words: &[String]) -> Option<String> {
 
 /// Runs the built program.
 ///
-/// `cargo run` would build it again, because a different package selection changes features.
+/// `cargo run` builds the program again, because a different package selection changes features.
 fn run_experiments(arguments: &[String], os_ken: Option<&str>) -> Result<(), TaskError> {
     let program = target().join("release/experiments");
     let mut command = Command::new(&program);
     command.envs(os_ken.map(|python| (install::OS_KEN_APPLICATIONS.variable, python)));
-    // Replaces this process, so that only the experiment handles interrupts.
+    // The experiments replace this process, so that only the experiments handle interrupts.
     let error = command.args(arguments).current_dir(root()).exec();
     Err(TaskError::new(format!("cannot run `{}`: {error}", program.display())))
 }

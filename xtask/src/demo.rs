@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: the switch in a minute.
+//! `cargo xtask demo`: shows the switch in a minute.
 
 use std::process::Command;
 
@@ -20,6 +20,6 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     println!("building shuntd, shuntctl and the demo, which takes some minutes the first time:");
     let programs = ["--package", "shuntd", "--package", "shunt-tests", "--bins"];
     run(cargo(&["build"]).args(programs))?;
-    // `cargo run` would build the demo again, because another package selection changes features.
+    // `cargo run` builds the demo again, because another package selection changes features.
     run(Command::new(target().join("debug/demo")).args(arguments).current_dir(root()))
 }

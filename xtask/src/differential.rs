@@ -13,15 +13,15 @@ const OPTIONS: &[(&str, &str)] = &[
     ("--record", "SHUNT_RECORD"),
 ];
 
-/// Replays the cases of some seeds or of a file.
+/// Replays the cases of some seeds, or the cases of a file.
 ///
-/// Without Open vSwitch it reports a skipped test.
+/// Without Open vSwitch, the command reports a skipped test.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let variables = variables(arguments)?;
     step("Shunt compared with Open vSwitch", || {
         let test = ["test", "--quiet", "--package", "shunt-tests", "--test", "trace_cases"];
         let filter = ["--", "--nocapture", "cases_match_open_vswitch"];
-        // If the user sets a variable too, the last value wins.
+        // If the user also sets a variable, the last value is used.
         run(cargo(&test).args(filter).env("SHUNT_SEEDS", SEEDS).envs(variables))
     })
 }

@@ -21,11 +21,11 @@ const OLDEST: &str = "22.11";
 
 /// Installs the headers and libraries of DPDK if permitted.
 ///
-/// No driver is needed: DPDK loads them at run time.
+/// No drivers are needed, because DPDK loads drivers at run time.
 ///
 /// # Errors
 ///
-/// If it is not permitted or fails.
+/// If the installation is not permitted or fails.
 pub(crate) fn ensure_headers() -> Result<(), TaskError> {
     if has_headers() {
         return Ok(());
@@ -49,7 +49,7 @@ fn has_headers() -> bool {
 ///
 /// # Errors
 ///
-/// If it is not permitted or fails, and without one of the drivers.
+/// If the installation is not permitted or fails, or if one of the drivers is missing.
 pub(crate) fn ensure_library() -> Result<(), TaskError> {
     install::ensure(install::DPDK)?;
     ensure_headers()?;
@@ -71,7 +71,7 @@ fn file_names(folder: &Path) -> Result<Vec<String>, TaskError> {
     Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect())
 }
 
-/// Returns the drivers without a shared library among files of these names.
+/// Returns the drivers without a shared library in a list of file names.
 fn missing_drivers(files: &[String]) -> Vec<&'static str> {
     let is_missing = |driver: &&str| {
         let library = format!("librte_net_{driver}.so.");
@@ -83,7 +83,7 @@ fn missing_drivers(files: &[String]) -> Vec<&'static str> {
 /// Builds the daemon with DPDK ports; returns the folder of its programs.
 ///
 /// `with_dpdk` and `without` are the arguments of cargo for both builds. The programs with DPDK
-/// have a folder of their own, because other suites run the daemon without DPDK.
+/// have a separate folder, because other suites run the daemon without DPDK.
 ///
 /// # Errors
 ///
@@ -98,7 +98,7 @@ pub(crate) fn ensure_programs(with_dpdk: &[&str], without: &[&str]) -> Result<St
         let _ = fs::remove_file(&copy);
         fs::copy(target().join("debug").join(program), copy)?;
     }
-    // Puts the programs without DPDK back in their place; they are built already.
+    // The second build puts the programs without DPDK back. These programs are built already.
     run(&mut cargo(without))?;
     Ok(folder.to_string_lossy().into_owned())
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: fuzz targets under libFuzzer, built with the nightly toolchain.
 //!
-//! Each target is three lines that call a function of a crate. It starts from the inputs in that
-//! crate's `tests/data/fuzz`, which are seeds and past findings; a stable test replays them. The
-//! build does not use cargo-fuzz, which would only add the flags below.
+//! Each target is three lines that call a function of a crate. The target starts from the inputs in
+//! `tests/data/fuzz` of that crate, which are seeds and past findings. A stable test replays these
+//! inputs. The build does not use cargo-fuzz, because cargo-fuzz only adds the flags below.
 
 use std::{path::PathBuf, process::Command};
 
@@ -16,7 +16,7 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
 /// Default seconds per target.
 const SECONDS: &str = "60";
 
-/// Runs the named target, or all of them in turn.
+/// Runs the named target, or all targets in turn.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let targets = targets()?;
     if arguments.iter().any(|argument| argument == "--list") {
@@ -77,7 +77,7 @@ fn fuzz(target: &str, seconds: &str) -> Result<(), TaskError> {
     let artifacts = folder.join("artifacts").join(target);
     std::fs::create_dir_all(&corpus)?;
     std::fs::create_dir_all(&artifacts)?;
-    // New inputs go to the first folder; the others are read-only.
+    // New inputs are written to the first folder; the other folders are read-only.
     run(Command::new(folder.join("target").join(TRIPLE).join("release").join(target))
         .arg(corpus)
         .args(seeds(target)?)

@@ -1,10 +1,10 @@
-//! Third-party programs that tests and the demo need, and their installation.
+//! Third-party programs that tests and the demo need, and the installation of these programs.
 
 use std::process::Command;
 
 use crate::shell::{TaskError, has, is_root, output, root, run};
 
-/// A program, and its Debian package.
+/// A program, and the Debian package of the program.
 pub(crate) struct Tool {
     program: &'static str,
     package: &'static str,
@@ -56,7 +56,7 @@ pub(crate) const LINUX_GUEST: &[Tool] = &[
 
 /// The programs that compile a program with DPDK.
 ///
-/// `dpdk-dev` depends on the library, its headers and all drivers.
+/// `dpdk-dev` depends on the library, the headers and all drivers.
 pub(crate) const DPDK: &[Tool] =
     &[tool("pkg-config", "pkg-config"), tool("cc", "gcc"), tool("dpdk-testpmd", "dpdk-dev")];
 
@@ -110,13 +110,13 @@ pub(crate) struct PythonPackages {
     check: &'static str,
     /// Folder of the environment in `target`.
     folder: &'static str,
-    /// Environment variable that gives tests the path of its Python.
+    /// Environment variable that passes the path of this Python to tests.
     pub(crate) variable: &'static str,
 }
 
-/// The os-ken release with the applications that run against the switch.
+/// The os-ken release with the applications that run with the switch.
 ///
-/// It is the last one that ships them.
+/// This release is the last release that contains the applications.
 pub(crate) const OS_KEN_APPLICATIONS: PythonPackages = PythonPackages {
     packages: &["os-ken==1.4.1"],
     check: "import os_ken; assert os_ken.__version__ == '1.4.1'",
@@ -144,7 +144,7 @@ pub(crate) const P4RUNTIME_SHELL: PythonPackages = PythonPackages {
 ///
 /// # Errors
 ///
-/// If it is not permitted or fails: with the exact command to run.
+/// If the installation is not permitted or fails. The error has the exact command to run.
 pub(crate) fn ensure(tools: &[Tool]) -> Result<(), TaskError> {
     let mut packages: Vec<&str> =
         tools.iter().filter(|tool| !has(tool.program)).map(|tool| tool.package).collect();
@@ -171,7 +171,7 @@ fn apt(arguments: &[&str]) -> Result<(), TaskError> {
 
 /// Creates the Python environment with the packages.
 ///
-/// Returns the path of its Python.
+/// Returns the path of this Python.
 pub(crate) fn ensure_python(wanted: &PythonPackages) -> Result<String, TaskError> {
     let folder = root().join("target").join(wanted.folder);
     let python = folder.join("bin/python").to_string_lossy().into_owned();

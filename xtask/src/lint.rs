@@ -1,4 +1,4 @@
-//! `cargo xtask lint`: format, lints and repository rules of the gate.
+//! `cargo xtask lint`: formatting, lints and repository rules of the gate.
 
 use crate::{
     dpdk,
@@ -8,11 +8,11 @@ use crate::{
 
 /// Runs format, clippy and rustdoc, with warnings as errors.
 ///
-/// Code behind the feature `dpdk` is included where libdpdk is installed, or can be.
+/// The checks include code behind the feature `dpdk` if libdpdk is installed, or can be installed.
 ///
 /// # Errors
 ///
-/// If a step fails; `on_missing` decides whether a missing libdpdk is an error too.
+/// If a step fails. `on_missing` determines whether a missing libdpdk is also an error.
 pub(crate) fn run_all(on_missing: OnMissing) -> Result<(), TaskError> {
     step("fmt", || run(&mut cargo(&["fmt", "--all", "--check"])))?;
     let features = features(dpdk::ensure_headers(), on_missing)?;
@@ -27,7 +27,7 @@ pub(crate) fn run_all(on_missing: OnMissing) -> Result<(), TaskError> {
     })
 }
 
-/// The result of lint where libdpdk cannot be installed.
+/// The result of lint if libdpdk cannot be installed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnMissing {
     /// Lint leaves out the code behind the feature `dpdk`, with a message.
@@ -54,7 +54,7 @@ fn features(
     }
 }
 
-/// Runs the command; it takes no arguments.
+/// Runs the command, which has no arguments.
 pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
     run_all(OnMissing::Skip)
 }

@@ -1,7 +1,8 @@
 //! The Linux guest of a test: the kernel of a Debian package, and a file system with one script.
 //!
-//! The guest runs in QEMU without hardware acceleration, so it needs no rights. Its script repeats a round
-//! for ever: a ping, a download, an upload, and a line about them on the console.
+//! The guest runs in QEMU without hardware acceleration, so the guest needs no privileges. The
+//! script of the guest repeats a round forever: a ping, a download, an upload, and a line about the
+//! round on the console.
 
 use std::{
     fs,
@@ -17,7 +18,7 @@ use crate::{
 /// The environment variable with the folder of `vmlinuz` and `initrd.gz`.
 pub(crate) const VARIABLE: &str = "SHUNT_LINUX_GUEST";
 
-/// The package that depends on the kernel of the release.
+/// The package that depends on the kernel package of the release.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
 /// Modules in the order in which they are loaded.
@@ -37,7 +38,7 @@ const MODULES: &[&str] = &[
 /// The line `MODULES` is replaced by the commands that load the modules.
 const SCRIPT: &str = include_str!("linux_guest.sh");
 
-/// Makes the files of the guest, if they are missing; returns their folder.
+/// Creates the files of the guest, if files are missing; returns the folder.
 ///
 /// # Errors
 ///
@@ -51,7 +52,7 @@ pub(crate) fn ensure() -> Result<PathBuf, TaskError> {
         fs::create_dir_all(&modules)?;
         unpack_kernel(&folder)?;
     }
-    // The script may have changed.
+    // The script may have changed since the last run.
     pack(&folder, &modules)?;
     Ok(folder)
 }
@@ -72,14 +73,14 @@ fn unpack_kernel(folder: &Path) -> Result<(), TaskError> {
         let name = Path::new(module).file_name().unwrap_or_default();
         fs::copy(release.join(module), folder.join("modules").join(name))?;
     }
-    // Last: the other files exist if the kernel does.
+    // This file is copied last, so if the kernel exists, the other files exist.
     fs::copy(find(&unpacked.join("boot"), "vmlinuz")?, folder.join("vmlinuz"))?;
     fs::remove_file(archive)?;
     fs::remove_dir_all(unpacked)?;
     Ok(())
 }
 
-/// Returns the entry of a folder that begins with a name.
+/// Returns the entry of a folder with the name prefix `name`.
 fn find(folder: &Path, name: &str) -> Result<PathBuf, TaskError> {
     let entries = fs::read_dir(folder)?.filter_map(Result::ok);
     let mut entries = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(name));

@@ -2,9 +2,10 @@
 
 use crate::shell::{TaskError, cargo, root, run};
 
-/// Runs the models with a separate target folder: `--cfg loom` rebuilds everything.
+/// Runs the models with a separate target folder,
+/// because `--cfg loom` rebuilds everything.
 pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
-    // The other tests of nuevomatch, pipeline and memif have no model.
+    // The other tests of nuevomatch, pipeline and memif have no models.
     let models = [
         &["shunt-datapath", "--lib"][..],
         &["shunt-nuevomatch", "--lib", "live::twins"],

@@ -1,4 +1,4 @@
-//! The project's commands: `cargo xtask COMMAND`. Without a command it lists them.
+//! The commands of the project: `cargo xtask COMMAND`. Without a command, it lists all commands.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "commands print for their user")]
 #![expect(clippy::disallowed_methods, reason = "commands report their run time")]
@@ -116,7 +116,7 @@ const COMMANDS: &[Command] = &[
     },
 ];
 
-/// Commands that print their own `--help`.
+/// Commands that print `--help` themselves.
 const OWN_HELP: [&str; 2] = ["bench", "pipebench"];
 
 fn main() -> ExitCode {

@@ -17,18 +17,18 @@ pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
 /// Name of the example that writes the pages.
 pub(crate) const WRITER: &str = "manual";
 
-/// Builds the program that writes the pages, runs it, and returns their folder.
+/// Builds the program that writes the pages, runs the program,
+/// and returns the folder.
 fn write() -> Result<PathBuf, TaskError> {
     let folder = target().join("manual");
     run(cargo(&["run", "--package", "shuntd", "--example", WRITER, "--"]).arg(&folder))?;
     Ok(folder)
 }
 
-/// Writes the pages by a program that was built before.
+/// Writes the pages with a program that was built before.
 ///
-/// Returns their folder.
-///
-/// Without the program in that folder, it is built first.
+/// Returns the folder of the pages. If the folder `programs` lacks the program, the program is
+/// built first.
 pub(crate) fn write_by(programs: &Path) -> Result<PathBuf, TaskError> {
     let writer = programs.join("examples").join(WRITER);
     if !writer.exists() {

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: mutation testing.
 //!
-//! All mutants of some files are built into one binary, inactive ([`schemata`]). Then each is
-//! activated in turn for the tests that reach it. `docs/mutants.md` must explain every mutant that
-//! no test detects. Results are kept in `target/mutants`, so an interrupted run can continue.
+//! All mutants of some files are built into one binary, inactive ([`schemata`]). Then each mutant
+//! is activated in turn for the tests that reach it. `docs/mutants.md` must explain every mutant
+//! that no test detects. Results are kept in `target/mutants`, so an interrupted run can continue.
 
 mod edits;
 mod mutant_tests;
@@ -34,7 +34,7 @@ struct MutationTarget {
     what: &'static str,
     /// Path prefixes of the files of the target.
     paths: &'static [&'static str],
-    /// Packages with the tests that run.
+    /// Packages with the tests of the target.
     packages: &'static [&'static str],
 }
 
@@ -83,16 +83,16 @@ const TARGETS: &[MutationTarget] = &[
 /// The mutants to test.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct MutantsRequest {
-    /// Test unexplained survivors and timeouts again.
+    /// True to test unexplained survivors and timeouts again.
     again: bool,
-    /// Print the list only.
+    /// True to print only the list of mutants.
     list: bool,
     effort: Effort,
     /// Number of tests that run in parallel.
     jobs: usize,
 }
 
-/// Tests the named targets, or all.
+/// Tests the named targets, or all targets.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let mut request = MutantsRequest { jobs: 1, ..MutantsRequest::default() };
     let mut chosen: Vec<&MutationTarget> = Vec::new();
@@ -189,7 +189,7 @@ fn run(target: &MutationTarget, request: MutantsRequest) -> Result<(), TaskError
 
 /// Progress of long work.
 ///
-/// It is one overwritten line on a terminal, and occasional lines elsewhere.
+/// The progress is one overwritten line on a terminal, and occasional lines elsewhere.
 struct Bar {
     name: &'static str,
     start: Instant,

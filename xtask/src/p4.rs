@@ -5,7 +5,7 @@ use crate::shell::{TaskError, cargo, root, run};
 const PROGRAM: &[&str] =
     &["run", "--quiet", "--package", "shunt-p4runtime", "--example", "program", "--"];
 
-/// Writes P4Info and bmv2 program; it takes no arguments.
+/// Writes P4Info and bmv2 program. The command has no arguments.
 pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
     run(cargo(PROGRAM).arg(root().join("p4")))
 }

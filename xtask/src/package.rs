@@ -1,5 +1,5 @@
-//! `cargo xtask package`: the Debian package of the daemon and its client, its check, and the
-//! container image.
+//! `cargo xtask package`: the Debian package of the daemon and its client, the check of the
+//! package, and the container image.
 
 mod booted_root;
 mod check;
@@ -20,20 +20,22 @@ use crate::{
     shell::{TaskError, cargo, output, run, step, target},
 };
 
-/// Revision of the package; the check also builds the next one, to upgrade.
+/// Revision of the package. The check also builds the next revision,
+/// for an upgrade.
 const REVISION: u32 = 1;
 
 /// Options of the command.
 struct PackageOptions {
-    /// True if the package is installed in a fresh root, and tried there.
+    /// True if the package is installed and tested in a fresh root.
     is_checked: bool,
     /// True if a container image is built instead of the package.
     is_image: bool,
-    /// True if the package of the daemon with DPDK ports is built too.
+    /// True if the package of the daemon with DPDK ports is built, too.
     has_dpdk: bool,
     /// Profile of cargo: `release`, or `dev` for a quick trial.
     profile: String,
-    /// Folder of programs that were built before; they are packaged as they are.
+    /// Folder of programs that were built before.
+    /// These programs are packaged unchanged.
     programs: Option<PathBuf>,
 }
 
@@ -69,7 +71,7 @@ impl PackageOptions {
 
     /// Returns the folder of the programs.
     ///
-    /// `build` makes it if the command names none.
+    /// `build` builds the programs if the command names no folder.
     fn programs(
         &self,
         build: impl FnOnce(&str) -> Result<PathBuf, TaskError>,
@@ -81,9 +83,9 @@ impl PackageOptions {
     }
 }
 
-/// Builds the programs and the writer of the manual, and returns their folder.
+/// Builds the programs and the writer of the manual, and returns the folder.
 ///
-/// One build has them all, so that nothing is compiled twice.
+/// One build includes all programs, so that nothing is compiled twice.
 fn programs(profile: &str) -> Result<PathBuf, TaskError> {
     // All eviction engines: `visits` and `relational` need dbsp.
     let build =
@@ -92,12 +94,12 @@ fn programs(profile: &str) -> Result<PathBuf, TaskError> {
     Ok(target().join(folder_of(profile)))
 }
 
-/// Returns the folder below `target` that cargo gives a profile.
+/// Returns the folder below `target` that cargo uses for a profile.
 fn folder_of(profile: &str) -> &str {
     if profile == "dev" { "debug" } else { profile }
 }
 
-/// Builds the package or the image, and with `--check` tries it.
+/// Builds the package or the image. With `--check`, tests the result.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let options = PackageOptions::parse(arguments)?;
     let folder = target().join("package");
@@ -116,7 +118,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         .is_checked
         .then(|| step("next package", || build(&folder, &programs, &manual, REVISION + 1)));
     let next = next.transpose()?;
-    // This build replaces the daemon in the folder of the programs, so it comes last.
+    // This build replaces the daemon in the folder of the programs, so this build comes last.
     let with_dpdk = options.has_dpdk.then(|| dpdk::build(&options, &folder)).transpose()?;
     if let Some(package) = &with_dpdk {
         println!("{}", package.display());
@@ -124,7 +126,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     next.map_or(Ok(()), |next| check::check(&folder, &package, &next, with_dpdk.as_deref()))
 }
 
-/// Builds the container image, and with `--check` runs it.
+/// Builds the container image. With `--check`, runs the image.
 fn image_command(options: &PackageOptions, folder: &Path) -> Result<(), TaskError> {
     install::ensure(install::IMAGE)?;
     if options.is_checked {
@@ -140,7 +142,7 @@ fn image_command(options: &PackageOptions, folder: &Path) -> Result<(), TaskErro
     Ok(())
 }
 
-/// Returns the name that Debian gives the architecture of this machine.
+/// Returns Debian's name of the architecture of this machine.
 fn architecture() -> Result<String, TaskError> {
     output(Command::new("dpkg").arg("--print-architecture"))
 }

@@ -1,4 +1,4 @@
-//! Running other programs, and error messages.
+//! Functions that run other programs, and error messages.
 
 use std::{
     fmt,
@@ -50,7 +50,7 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a program to its end with inherited output.
+/// Runs a program with inherited output until the program ends.
 pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
     let status = command.status().map_err(|error| run_failure(command, &error))?;
     if status.success() {
@@ -60,7 +60,9 @@ pub(crate) fn run(command: &mut Command) -> Result<(), TaskError> {
     }
 }
 
-/// Runs a program to its end; forwards each output line after `watch` has seen it.
+/// Runs a program until the program ends.
+///
+/// Forwards each output line after `watch` has handled the line.
 pub(crate) fn run_watched(
     command: &mut Command,
     mut watch: impl FnMut(&str),
@@ -77,7 +79,7 @@ pub(crate) fn run_watched(
         thread::spawn(move || {
             let lines_read = BufReader::new(pipe).split(b'\n').map_while(Result::ok);
             for line_read in lines_read {
-                // The receiver exists as long as there are lines.
+                // The receiver exists while there are lines.
                 let _ = lines.send(String::from_utf8_lossy(&line_read).into_owned());
             }
         });
@@ -95,9 +97,9 @@ pub(crate) fn run_watched(
     }
 }
 
-/// Runs a program to its end and returns its output.
+/// Runs a program until the program ends, and returns the output.
 ///
-/// The error contains its error output.
+/// The error contains the error output of the program.
 pub(crate) fn output(command: &mut Command) -> Result<String, TaskError> {
     let output =
         command.stdin(Stdio::null()).output().map_err(|error| run_failure(command, &error))?;
@@ -108,7 +110,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String, TaskError> {
     Err(TaskError::new(format!("`{}` ended with {}: {complaint}", line(command), output.status)))
 }
 
-/// Returns whether a program is on the path, or exists at its absolute path.
+/// Returns whether a program is on the path, or exists at an absolute path.
 pub(crate) fn has(program: &str) -> bool {
     if Path::new(program).is_absolute() {
         return Path::new(program).is_file();

@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: a whole switch and its invariants under random changes, for any duration.
 //!
-//! Also the daemon while the system fails.
+//! The command also runs the daemon while system calls fail.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ const PACKETS: u64 = 10_000_000;
 /// Default number of changes for the eviction engines.
 const CHANGES: u64 = 10_000_000;
 
-/// Default number of minutes under faults of the system.
+/// Default number of minutes with failing system calls.
 const FAULTS: u64 = 1;
 
 /// Tests that read the number of changes from `SHUNT_CHANGES`.
 ///
-/// The direct, circuit and relational engines run all of them against the definition. Two tests run
-/// half as many each against a model of packets. The last two run a hundredth and a five-hundredth
-/// against the published design.
+/// The direct, circuit and relational engines compare all changes with the definition. Two tests
+/// compare half of the changes each with a model of packets. The last two tests compare a hundredth
+/// and a five-hundredth of the changes with the published design.
 const OF_CHANGES: [&str; 5] = [
     "every_engine_equals_the_definition_over_long_sequences",
     "exactly_the_stale_entries_are_evicted",
@@ -42,14 +42,14 @@ struct SoakRequest {
     packets: u64,
     changes: u64,
     minutes: u64,
-    /// Minutes of faults of the system.
+    /// Minutes with failing system calls.
     faults: u64,
     seed: u64,
 }
 
 /// Runs a whole switch and the eviction engines under random changes.
 ///
-/// Then it repeats the invariant tests with new seeds for the requested minutes.
+/// Then repeats the invariant tests with new seeds for the requested number of minutes.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     let SoakRequest { packets, changes, minutes, faults, seed } = request(arguments)?;
     let mut passed = 0;
@@ -102,20 +102,20 @@ fn request(arguments: &[String]) -> Result<SoakRequest, TaskError> {
     Ok(request)
 }
 
-/// Runs with the test profile, so that debug assertions are active.
+/// Runs the switch with the test profile, so that debug assertions are active.
 fn run_switch(packets: u64, seed: u64) -> Result<(), TaskError> {
     let soak = ["test", "--quiet", "--package", "shunt-tests", "--test", "soak"];
     run(cargo(&soak)
         .args(["--", "--nocapture"])
         .env("SHUNT_SOAK_PACKETS", packets.to_string())
-        // Freed memory returns to the system at once, so that leaks are visible.
+        // Freed memory returns to the system immediately, so that leaks are visible.
         .env("MALLOC_ARENA_MAX", "1")
         .env("MALLOC_TRIM_THRESHOLD_", "65536")
         .env("MALLOC_MMAP_THRESHOLD_", "65536")
         .env("SHUNT_SEED", seed.to_string()))
 }
 
-/// Runs the daemon with calls, disks, limits and clocks that fail.
+/// Runs the daemon while calls, disks, limits and clocks fail.
 fn run_faults(minutes: u64, seed: u64) -> Result<(), TaskError> {
     let faults = ["test", "--quiet", "--package", "shunt-tests", "--test", "faults"];
     run(cargo(&faults)
@@ -133,7 +133,8 @@ fn run_round(round: u64) -> Result<(), TaskError> {
         .env("SHUNT_SEED", round.to_string()))
 }
 
-/// Runs the tests of the eviction engines with names that contain a word, or all.
+/// Runs the tests of the eviction engines that contain a word in their names,
+/// or all tests.
 fn run_evictions(
     words: &[&str],
     environment: impl IntoIterator<Item = (&'static str, String)>,

@@ -4,7 +4,8 @@ use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, Python
 
 /// The features of the workspace that build on any machine.
 ///
-/// These are all but `dpdk`, which needs libdpdk. The suites of DPDK and lint have it.
+/// These features are all features except `dpdk`, which needs libdpdk. The suites of DPDK and lint
+/// also use `dpdk`.
 pub(crate) const FEATURES: &str = "dbsp,serde,testing";
 
 /// [`FEATURES`] and `dpdk`.
@@ -26,7 +27,8 @@ pub(crate) struct Suite {
     pub(crate) has_linux_guest: bool,
     /// The parts of DPDK that the suite needs.
     pub(crate) dpdk: DpdkNeed,
-    /// True if the suite runs only when named: it takes minutes, or measures rates.
+    /// True if the suite runs only when named,
+    /// because it takes minutes or measures rates.
     pub(crate) is_on_request: bool,
 }
 
@@ -50,9 +52,9 @@ impl Suite {
 
     /// Returns the arguments of `cargo test`.
     ///
-    /// Cargo builds a dependency once for each set of features that a selection of packages asks for.
-    /// So a run of all suites selects the whole workspace for each test of `shunt-tests`, which builds
-    /// next to nothing twice; a suite that runs alone selects its package alone.
+    /// Cargo builds a dependency once for each set of features that a selection of packages needs.
+    /// So a run of all suites selects the whole workspace for each test of `shunt-tests`. Then
+    /// almost nothing is built twice. A suite that runs alone selects only its package.
     pub(crate) fn arguments(&self, shares_build: bool) -> Vec<&'static str> {
         match self.arguments {
             _ if shares_build && self.dpdk == DpdkNeed::Daemon => {
@@ -102,7 +104,7 @@ pub(crate) enum DpdkNeed {
     Nothing,
     /// The library and its drivers.
     Library,
-    /// Also the daemon with DPDK ports.
+    /// The library and the daemon with DPDK ports.
     Daemon,
 }
 
@@ -120,7 +122,7 @@ pub(crate) const SUITES: &[Suite] = &[
             "--workspace",
             "--features",
             FEATURES,
-            // Each further exclusion would choose other features, and build dbsp twice.
+            // Each further exclusion selects other features, and builds dbsp twice.
             "--exclude",
             "shunt-tests",
         ],

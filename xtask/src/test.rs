@@ -8,7 +8,7 @@ use crate::{
     suite::{DpdkNeed, FEATURES, FEATURES_AND_DPDK, SUITES, Suite},
 };
 
-/// Runs the default suites, or those named; `--list` prints all.
+/// Runs the default suites, or the named suites. `--list` prints all suites.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if arguments.iter().any(|argument| argument == "--list") {
         SUITES.iter().for_each(|suite| println!("{:<12} {}", suite.name, suite.what));
@@ -62,8 +62,8 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
 
 /// Returns the arguments of cargo that build the programs of the daemon.
 ///
-/// Where all suites run, tests of the daemon bring its programs. A build of the programs alone
-/// chooses other features, so that it would build all dependencies once more.
+/// If all suites run, tests of the daemon build the programs. A build of only the programs selects
+/// other features, and thus builds all dependencies once more.
 fn programs(shares_build: bool, has_dpdk: bool) -> Vec<&'static str> {
     let shared = ["test", "--quiet", "--no-run", "--test", "commands", "--workspace", "--features"];
     let alone = ["build", "--quiet", "--bins", "--package", "shuntd"];
@@ -75,7 +75,7 @@ fn programs(shares_build: bool, has_dpdk: bool) -> Vec<&'static str> {
     }
 }
 
-/// Runs one suite; `shares_build` where others run too.
+/// Runs one suite. `shares_build` is true if other suites run, too.
 fn run_suite(
     suite: &Suite,
     shares_build: bool,
@@ -118,7 +118,7 @@ impl SuiteCounts {
         if let Some(reason) = line.strip_prefix("SKIPPED: ") {
             self.skipped.push(reason.trim_end().to_owned());
         } else if let Some(counts) = line.strip_prefix("test result: ") {
-            // `ok. 9 passed; 0 failed; ..`: failed tests count too.
+            // `ok. 9 passed; 0 failed; ..`: failed tests count, too.
             let words: Vec<&str> = counts.split([' ', ';']).collect();
             let ran = words.windows(2).filter(|pair| ["passed", "failed"].contains(&pair[1]));
             self.tests += ran.filter_map(|pair| pair[0].parse::<usize>().ok()).sum::<usize>();

@@ -44,7 +44,7 @@ fn garbage_closes_only_its_own_connection() {
     );
     for garbage in [&[0xff_u8; 64][..], &[4, 0, 0, 3, 0, 0, 0, 0], b"GET / HTTP/1.0\r\n\r\n"] {
         let mut stream = connect(&daemon);
-        // The switch may close before everything is written.
+        // The switch may close the connection before everything is written.
         let _ = stream.write_all(garbage);
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);

@@ -21,7 +21,7 @@ const SESSION: &str = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200";
 
 /// Starts Open vSwitch in `far`, behind the ports `p1` and `p2` of `middle`.
 ///
-/// Its links `x1` and `x2` are in bridges of their own.
+/// The links `x1` and `x2` are in separate bridges.
 fn start_partner<'a>(middle: &Namespace, far: &'a Namespace) -> Option<OpenVSwitch<'a>> {
     for (link, port) in [("x1", "p1"), ("x2", "p2")] {
         far.connect(link, middle, port);
@@ -118,7 +118,7 @@ fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     assert!(until(|| bond_line(daemon).contains("p2 disabled")), "{}", show(daemon));
     assert_eq!(appctl(&["bfd/set-forwarding", "normal"]), "OK\n");
     assert!(until(|| bond_line(daemon).contains("p2 enabled")), "{}", show(daemon));
-    // A session that ends here sends a last packet.
+    // When the switch ends a session, the session sends a last packet.
     bench.done("set interface p2 bfd:enable=false");
     let reason = || far_status(partner, "x2", "diagnostic");
     assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
@@ -160,7 +160,7 @@ fn sessions_with_open_vswitch_decide_about_a_bond() {
         a_session_without_a_partner_leaves_the_bond(&bench, &daemon, &partner);
         a_silent_partner_takes_sessions_down(&bench, &daemon, &partner);
         operators_decide(&bench, &daemon, &partner);
-        // New intervals leave the session up.
+        // If the intervals change, the session remains up.
         let flaps = status(&bench, "p1", "flap_count");
         bench.done("set interface p1 bfd:min_tx=300 bfd:min_rx=400 bfd:mult=5");
         partner.vsctl("set interface x1 bfd:min_tx=500 bfd:min_rx=600");
@@ -200,14 +200,14 @@ struct Frr<'a> {
 const FRR: &str = "/usr/lib/frr";
 
 impl<'a> Frr<'a> {
-    /// Starts `zebra` and `bfdd`, or prints that they are not installed.
+    /// Starts `zebra` and `bfdd`, or prints that these programs are not installed.
     fn start_or_skip(namespace: &'a Namespace, configuration: &str) -> Option<Self> {
         if !Path::new(FRR).join("bfdd").exists() {
             skipped("FRR is not installed: apt-get install frr");
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
-        // The daemons change to a user of their own.
+        // The daemons change to a separate user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).expect("a folder");
         fs::write(folder.path().join("frr.conf"), configuration).expect("a file");
         let mut frr = Self { namespace, folder, daemons: Vec::new() };
@@ -249,7 +249,7 @@ impl<'a> Frr<'a> {
 impl Drop for Frr<'_> {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // One that has ended already needs no signal.
+            // A process that has ended already needs no signal.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
@@ -271,7 +271,7 @@ fn a_session_with_frr_comes_up_and_expires() {
         let path = format!("/sys/class/net/{device}/address");
         namespace.run("cat", &[&path]).trim().to_owned()
     };
-    // The switch answers no ARP requests for the address of its session.
+    // The switch answers no ARP requests for the address of the session.
     let neighbor = ["neigh", "add", "192.0.2.1", "lladdr", &mac(&middle, "p1"), "dev", "x1"];
     far.run("ip", &neighbor);
     let Some(mut frr) = Frr::start_or_skip(&far, FRR_SESSION) else { return };
@@ -297,12 +297,12 @@ fn a_session_with_frr_comes_up_and_expires() {
     assert!(shown().contains("Remote Session State: admin_down"), "{}", shown());
     frr.vtysh(&["configure terminal", "bfd", peer, "no shutdown"]);
     assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
-    // The switch ends the session by a last packet.
+    // The switch ends the session with a last packet.
     text(&daemon.shuntctl(&["set-bfd", "p1"]));
     assert!(until(|| frr.peers().contains("Status: down")), "{}", frr.peers());
     text(&daemon.shuntctl(&session));
     assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
-    // The partner ends without a word.
+    // The partner ends without a last packet.
     let _ = frr.daemons.pop().map(|mut bfdd| bfdd.kill().and_then(|()| bfdd.wait()));
     let expired = "bfd down (Control Detection Time Expired)";
     assert!(until(|| show(&daemon).contains(expired)), "{}", show(&daemon));

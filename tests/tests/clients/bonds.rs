@@ -40,7 +40,7 @@ impl Hosts {
         self.network.run("ip", &["link", "set", link, state]);
     }
 
-    /// Checks that the host uses the member that has the bucket of its address.
+    /// Checks that the host uses the member with the bucket of the host's address.
     fn each_member_carries_the_host(&self, daemon: &Daemon) {
         let mac = self.host.run("cat", &["/sys/class/net/eth0/address"]);
         let bucket = text(&daemon.ovs_appctl(&["bond/hash", mac.trim()]));
@@ -51,7 +51,7 @@ impl Hosts {
         }
     }
 
-    /// Returns the link on which the network has learned the address of the host.
+    /// Returns the link on which the network has learned the host's address.
     fn learned_on(&self) -> String {
         let mac = self.host.run("cat", &["/sys/class/net/eth0/address"]);
         let table = self.network.run("bridge", &["fdb", "show", "br", "lan"]);
@@ -61,12 +61,13 @@ impl Hosts {
     }
 }
 
-/// Checks that pings go on when the active member loses its link.
+/// Checks that pings continue when the active member loses its link.
 fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
     assert!(until(|| hosts.reaches()), "{}", show(daemon));
     assert_eq!(hosts.learned_on(), "x1", "{}", bond_line(daemon));
     hosts.set_link("x1", "down");
-    // Before any other packet of the host: the learning packets move its address.
+    // The check is before any other packet of the host: the learning packets move the host's
+    // address.
     assert!(until(|| hosts.learned_on() == "x2"), "{}", daemon.log());
     assert!(hosts.reaches(), "{}", show(daemon));
     assert_eq!(bond_line(daemon), "bond bond0 (active-backup: p1 disabled, p2 active)");
@@ -76,9 +77,9 @@ fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
     assert!(hosts.reaches(), "{}", show(daemon));
 }
 
-/// Checks that a bond that the switch refuses leaves another one as it is.
+/// Checks that a bond that the switch refuses does not change another bond.
 ///
-/// Its members were ports before. Without their bond they would close a loop, so they are removed.
+/// The members were ports before. Without the bond, the ports are a loop, so the ports are removed.
 fn a_refused_bond_has_no_ports(bench: &Bench, daemon: &Daemon, hosts: &Hosts) {
     let ports = "-- set interface n1 type=null -- set interface n2 type=null";
     bench.done(&format!("add-port br0 n1 -- add-port br0 n2 {ports}"));
@@ -96,7 +97,7 @@ fn a_refused_bond_has_no_ports(bench: &Bench, daemon: &Daemon, hosts: &Hosts) {
     assert!(bond_line(daemon).contains("bond0"), "{}", show(daemon));
     assert!(hosts.reaches(), "{}", show(daemon));
     bench.done("del-port br0 n1");
-    // No device has the name of a bond, so it may be long.
+    // No device has the name of a bond, so the name may be long.
     bench.done(&format!("add-bond br0 bond-mgmt-uplink n1 n2 {ports}"));
     assert!(until(|| show(daemon).contains("bond bond-mgmt-uplink (")), "{}", show(daemon));
     bench.done("del-port br0 bond-mgmt-uplink");
@@ -124,7 +125,7 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         assert_eq!(appctl(&["bond/set-active-slave", "bond0", "p1"]), "done\n");
         let shown = appctl(&["bond/show", "bond0"]);
         assert!(shown.contains(&format!("active member mac: {}(p1)", address("p1"))), "{shown}");
-        // The network may not yet forward on the link that has returned.
+        // The network may not yet forward on the link that is up again.
         assert!(until(|| hosts.reaches()), "{shown}");
         let trace = appctl(&["ofproto/trace", "br0", "in_port=p3,dl_dst=ff:ff:ff:ff:ff:ff"]);
         assert!(trace.contains("(p1) is the active member of bond bond0"), "{trace}");
@@ -145,12 +146,12 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         bench.done("set port bond0 bond_mode=active-backup");
         assert!(until(|| hosts.reaches()), "{}", show(&daemon));
         a_refused_bond_has_no_ports(&bench, &daemon, &hosts);
-        // The delay is for links, not for a device that has vanished.
+        // The delay applies to links, and not to a device that has disappeared.
         bench.done("set port bond0 bond_downdelay=600000");
         assert!(until(|| active() == address("p2")), "{}", active());
         bench.namespace.run("ip", &["link", "del", "p2"]);
         assert!(until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
-        // A Linux bridge takes another address when it loses a port.
+        // A Linux bridge changes its address when the bridge loses a port.
         hosts.host.run("ip", &["neigh", "flush", "all"]);
         assert!(until(|| hosts.reaches()), "{}", show(&daemon));
         let refused = daemon.ovs_appctl(&["bond/enable-member", "bond0", "p2"]);
@@ -197,7 +198,8 @@ fn configuration(mode: &str) -> String {
     )
 }
 
-/// Sends broadcasts of 300 addresses, and prints how many came back.
+/// Sends broadcasts from 300 addresses,
+/// and prints the number of broadcasts that came back.
 const BROADCASTS: &str = "python3 - <<'END'\n\
     import socket, subprocess, time\n\
     own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))\n\
@@ -246,9 +248,9 @@ fn shuntctl_adds_and_deletes_bonds() {
     text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
     pings_survive_a_lost_link(&daemon, &hosts);
     let done = |arguments: &[&str]| text(&daemon.shuntctl(arguments));
-    // The network floods to both members, and the one that is not active drops its copy.
+    // The network floods to both members, and the inactive member drops its copy.
     assert!(until(|| done(&["drops"]).contains("bond_member_inactive")), "{}", done(&["drops"]));
-    // Both members of a loop would flood for ever, so one link goes first.
+    // Both members of a loop flood forever, so one link is set down first.
     hosts.set_link("x2", "down");
     assert!(until(|| hosts.reaches()), "{}", show(&daemon));
     done(&["del-bond", "br0", "bond0"]);
@@ -296,14 +298,14 @@ fn a_bond_with_the_key_of_another_is_refused() {
         let is_refused = |name: &str| {
             error(name).contains("bond bond1: another bond has a key of its `lacp_aggregation_key`")
         };
-        // The running bond goes on as before.
+        // The running bond remains unchanged.
         bench.done(&format!("set interface n3 {wrong}"));
         assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
         assert!(show(&daemon).contains("bond bond1 ("), "{}", show(&daemon));
         bench.done("set interface n3 other_config:lacp-aggregation-key=77");
         assert!(until(|| error("n3") == "[]"), "{}", error("n3"));
         assert!(text(&daemon.ovs_appctl(&["lacp/show", "bond1"])).contains("actor key: 77\n"));
-        // Ports that become members are removed: without their bond they would close a loop.
+        // Ports that become members are removed: without the bond, the ports are a loop.
         let ports = "-- set interface n3 type=null -- set interface n4 type=null";
         bench.done(&format!("del-port br0 bond1 -- add-port br0 n3 -- add-port br0 n4 {ports}"));
         assert!(show(&daemon).contains("n4"), "{}", show(&daemon));

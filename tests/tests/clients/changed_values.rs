@@ -1,4 +1,4 @@
-//! Values that `ovs-vsctl` changes while packets pass, right ones and wrong ones.
+//! Values that `ovs-vsctl` changes while packets pass: valid values and invalid values.
 
 use shunt_tests::daemon::{text, until};
 
@@ -16,7 +16,7 @@ fn vsctl_changes_an_mtu_of_a_running_device() {
         ip("route add 10.69.3.0/24 via 10.69.1.2");
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=NORMAL"]));
         bench.done("set interface br0 mtu_request=1400 -- set interface t1 mtu_request=1300");
-        // The columns are right when the command returns.
+        // The columns have the new values when the command returns.
         assert_eq!(bench.done("get interface br0 mtu"), "1400");
         assert_eq!(bench.done("get interface t1 mtu"), "1300");
         assert!(ip("link show br0").contains("mtu 1400"), "{}", ip("link show br0"));
@@ -57,9 +57,9 @@ fn vsctl_changes_a_mac_address_of_a_running_device() {
             assert!(ports.contains(&format!("({device}): addr:{mac}")), "{ports}");
         }
         assert!(ip("route").contains("10.69.3.0/24 via 10.69.1.2"), "{}", ip("route"));
-        // The datapath id is that of the address.
+        // The datapath id comes from the address.
         assert_eq!(bench.done("get bridge br0 datapath_id"), "\"0000020000000041\"");
-        // Another spelling is the same address.
+        // Another spelling means the same address.
         bench.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:4A");
         bench.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:4a");
         let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
@@ -67,7 +67,7 @@ fn vsctl_changes_a_mac_address_of_a_running_device() {
     }
 }
 
-/// A table has the limit of its row in `Flow_Table`, at run time.
+/// At run time, a table has the limit of the table's row in `Flow_Table`.
 #[test]
 fn a_flow_table_has_its_limit() {
     for bench in Bench::both("tables") {
@@ -88,7 +88,7 @@ fn a_flow_table_has_its_limit() {
     }
 }
 
-/// Columns of tables without effect are in the row of the bridge.
+/// The row of the bridge has the columns of tables without effect.
 #[test]
 fn table_features_have_name_and_limit() {
     for bench in Bench::both("tables") {
@@ -107,12 +107,12 @@ fn table_features_have_name_and_limit() {
         for key in ["flow_tables:253:groups", "flow_tables:253:prefixes", "flow_tables:254"] {
             assert!(status.contains(&format!("\"{key}\"=\"no effect")), "{status}");
         }
-        // The bridge and its table stay in use.
+        // The bridge and the table remain in use.
         text(&daemon.ovs_ofctl("br0", "add-flow", &["table=253,actions=drop"]));
     }
 }
 
-/// The row has the reason, and the log has it once.
+/// The row has the reason, and the log has the reason once.
 #[test]
 fn a_full_table_is_a_reason_in_the_row() {
     for bench in Bench::both("tables") {
@@ -133,7 +133,7 @@ fn a_full_table_is_a_reason_in_the_row() {
     }
 }
 
-/// A wrong value leaves the one that is in force, and all reasons are in the row.
+/// After an invalid value, the value in force remains, and the row has all reasons.
 #[test]
 fn wrong_values_keep_those_in_force() {
     for bench in Bench::both("values") {
@@ -184,7 +184,7 @@ fn a_device_opens_with_a_refused_mtu() {
     }
 }
 
-/// A wrong value has a reason in its row and in the log, and changes nothing.
+/// An invalid value has a reason in the row and in the log, and changes nothing.
 #[test]
 fn wrong_values_stop_no_bridge_and_no_port() {
     for bench in Bench::both("values") {
@@ -214,7 +214,8 @@ fn wrong_values_stop_no_bridge_and_no_port() {
     }
 }
 
-/// As in Open vSwitch, an access port ignores its trunks, and a trunk port its tag.
+/// As in Open vSwitch, an access port ignores `trunks`,
+/// and a trunk port ignores `tag`.
 #[test]
 fn superfluous_vlan_columns_are_ignored() {
     for bench in Bench::both("values") {
@@ -229,7 +230,7 @@ fn superfluous_vlan_columns_are_ignored() {
     }
 }
 
-/// A port that would return each frame to its bridge is refused.
+/// A port that returns each frame to the bridge is refused.
 #[test]
 fn loops_are_refused() {
     for bench in Bench::both("values") {

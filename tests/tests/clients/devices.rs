@@ -1,4 +1,4 @@
-//! Devices of ports: their state in the database and in OpenFlow, and the commands that change it.
+//! Devices of ports: state in the database and in OpenFlow, and commands that change the devices.
 
 use shunt_tests::{
     daemon::{Daemon, text, until},
@@ -10,7 +10,7 @@ use crate::vsctl::{Bench, show};
 
 /// Returns benches with a bridge and the port `v1`.
 ///
-/// The port is a veth device with the other end `e1`.
+/// The port is a veth device, and `e1` is the other end.
 fn with_veth(label: &str) -> impl Iterator<Item = (Bench, Daemon)> {
     Bench::both(label).into_iter().map(|bench| {
         let daemon = bench.start();
@@ -57,7 +57,8 @@ fn the_columns_of_a_device_follow_it() {
     }
 }
 
-/// `mod-port` sets a device down, and sets up only what it has set down.
+/// `mod-port` sets a device down,
+/// and sets up only a device that `mod-port` has set down.
 #[test]
 fn a_device_follows_the_port_of_a_controller() {
     for (bench, daemon) in with_veth("devices") {
@@ -77,14 +78,15 @@ fn a_device_follows_the_port_of_a_controller() {
         assert!(until(|| columns() == "down\ndown"), "{}", columns());
         set("down");
         set("up");
-        // This change is made after those before.
+        // This change is made after the previous changes.
         bench.done("add-port br0 t1 -- set interface t1 type=internal");
         text(&daemon.ovs_ofctl("br0", "mod-port", &["t1", "down"]));
         let is_down = || !ip(&bench, "link show t1").contains(",UP");
         assert!(until(is_down), "{}", ip(&bench, "link show t1"));
         assert!(is(false), "the operator has set it down");
 
-        // The end of a port, and that of the daemon, set up what the switch has set down.
+        // The end of a port, and the end of the daemon, set up the devices that the switch has set
+        // down.
         ip(&bench, "link set v1 up");
         assert!(until(|| columns() == "up\nup"), "{}", columns());
         set("down");
@@ -99,7 +101,8 @@ fn a_device_follows_the_port_of_a_controller() {
     }
 }
 
-/// The next daemon sets up what a killed one has set down, and nothing else.
+/// The next daemon sets up the devices that a killed daemon has set down,
+/// and no others.
 #[test]
 fn a_device_comes_up_after_a_killed_daemon() {
     for (bench, mut daemon) in with_veth("devices") {
@@ -117,7 +120,7 @@ fn a_device_comes_up_after_a_killed_daemon() {
         assert!(until(|| daemon.log().contains(hint)), "{}", daemon.log());
         assert!(!is_up("v2"), "the operator has set it down");
 
-        // The daemon after that leaves the device to the operator.
+        // The daemon after the next leaves the device to the operator.
         ip(&bench, "link set v1 down");
         bench.start_next(&mut daemon, "-KILL");
         let down = "port v1: the device v1 is down";
@@ -126,9 +129,9 @@ fn a_device_comes_up_after_a_killed_daemon() {
     }
 }
 
-/// The queues of an internal port stay with its device.
+/// The queues of an internal port remain with the device.
 ///
-/// It may be in the namespace of a container, or of an agent of Neutron.
+/// The device may be in the namespace of a container, or of an agent of Neutron.
 #[test]
 fn an_internal_port_forwards_in_another_namespace() {
     for bench in Bench::both("devices") {
@@ -141,14 +144,14 @@ fn an_internal_port_forwards_in_another_namespace() {
         container.run("ip", &["addr", "add", "10.69.9.2/24", "dev", "t1"]);
         container.run("ip", &["link", "set", "t1", "up"]);
         assert!(ping(&container, "10.69.9.1"), "{}", daemon.log());
-        // A check of all devices leaves it there.
+        // A check of all devices leaves the device in the other namespace.
         ip(&bench, "link add v1 type veth peer name e1");
         bench.done("add-port br0 v1");
         assert!(ping(&bench.namespace, "10.69.9.2"), "{}", daemon.log());
         assert_eq!(bench.done("get interface t1 error ofport"), "[]\n1");
         assert!(!daemon.log().contains("vanished"), "{}", daemon.log());
 
-        // The device ends with its namespace, and the switch makes another one.
+        // The device ends with the namespace, and the switch creates another device.
         drop(container);
         let is_back = || ip(&bench, "link").contains(" t1: ");
         assert!(until(is_back), "{}", daemon.log());
@@ -173,7 +176,7 @@ fn an_address_of_the_database_stays_in_force() {
             assert!(until(|| is_set() && in_use() == expected), "{device}: {}", in_use());
             assert_eq!(bench.done(&format!("get interface {device} error")), "[]");
         }
-        // A bridge without an address in its row has the one that the host gives it.
+        // A bridge without an address in the row has the address that the host sets.
         bench.done("add-br br1");
         ip(&bench, "link set br1 address 02:00:00:00:00:56");
         let in_use = || bench.done("get interface br1 mac_in_use");
@@ -205,7 +208,8 @@ fn a_bridge_stays_if_its_replacement_is_refused() {
     }
 }
 
-/// A patch port without a peer says what it lacks, and one with a peer is up.
+/// A patch port without a peer has an error that names the problem.
+/// With a peer, it is up.
 #[test]
 fn a_patch_port_without_a_peer_has_an_error() {
     for bench in Bench::both("devices") {
@@ -229,7 +233,7 @@ fn a_patch_port_without_a_peer_has_an_error() {
     }
 }
 
-/// Each setting without effect is in its row, and once in the log for its object.
+/// Each setting without effect is in its row, and in the log once for each object.
 #[test]
 fn settings_without_effect_are_named() {
     for bench in Bench::both("devices") {

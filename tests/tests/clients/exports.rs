@@ -1,4 +1,4 @@
-//! Hosts that ping each other through a switch, and collectors of what it exports.
+//! Hosts that ping each other through a switch, and collectors of the switch's exports.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ pub(crate) struct Hosts {
 
 /// Connects the hosts with a switch in `middle`.
 ///
-/// They send only the pings of the test.
+/// The hosts send only the pings of the test.
 pub(crate) fn hosts(middle: &Namespace, label: &str) -> Option<Hosts> {
     let (a, b) = (namespace_or_skip(label)?, namespace_or_skip(label)?);
     for (host, port, own, other) in [(&a, "p1", 1, 2), (&b, "p2", 2, 1)] {
@@ -60,7 +60,7 @@ impl Hosts {
     }
 }
 
-/// A program that runs until it is dropped.
+/// A program that runs until drop.
 struct Running(Child);
 
 impl Running {
@@ -69,7 +69,7 @@ impl Running {
         Self(quiet.spawn().expect("the program starts"))
     }
 
-    /// Ends the program by a signal that it handles.
+    /// Ends the program with a signal that the program handles.
     fn end(mut self) {
         text(&output(Command::new("kill").args(["-TERM", &self.0.id().to_string()])));
         self.0.wait().expect("the program ends");
@@ -78,7 +78,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -86,15 +86,15 @@ impl Drop for Running {
 
 /// The collector of a protocol.
 pub(crate) struct CollectorProgram {
-    /// Program of nfdump.
+    /// Name of the program in nfdump.
     pub(crate) name: &'static str,
-    /// UDP port on which it listens.
+    /// UDP port on which the collector listens.
     pub(crate) port: u16,
     /// Name of the protocol in tshark.
     pub(crate) dissector: &'static str,
 }
 
-/// `tcpdump` and a collector in a namespace, which both get the datagrams.
+/// `tcpdump` and a collector in a namespace. Both get the datagrams.
 pub(crate) struct Collectors {
     program: &'static CollectorProgram,
     folder: TempDir,
@@ -103,7 +103,7 @@ pub(crate) struct Collectors {
 }
 
 impl Collectors {
-    /// Starts them, or prints what is missing.
+    /// Starts both programs, or prints the name of a missing program.
     pub(crate) fn start_or_skip(
         namespace: &Namespace,
         program: &'static CollectorProgram,

@@ -1,4 +1,4 @@
-//! Flows that are announced: by `shuntctl preload`, and by `announce.py`.
+//! Flows that are announced, by `shuntctl preload` and by `announce.py`.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use shunt_tests::{
 
 use crate::daemon_with;
 
-/// A daemon with port `p9`, and a rule for each of its flows.
+/// A daemon with port `p9`, and a rule for each flow of the port.
 fn daemon(foresight: &str, frames: &[Vec<u8>]) -> Daemon {
     let daemon = daemon_with(&format!("[foresight]\n{foresight}\n"));
     let udp = (0..200).map(|port| format!("priority=9,udp,tp_src={port},actions=output:p1\n"));
@@ -59,7 +59,7 @@ fn flow(port: u16) -> String {
     format!("in_port=p9,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src={port},tp_dst=53")
 }
 
-/// Returns a count of an origin of forecasts.
+/// Returns a count for a source of forecasts.
 fn count(daemon: &Daemon, source: &str, key: &str) -> u64 {
     let status = text(&daemon.shuntctl(&["forecast", "--json"]));
     let status: Value = serde_json::from_str(&status).expect("it is JSON");
@@ -76,7 +76,7 @@ fn a_preload_says_how_many_flows_have_entries() {
     assert_eq!(line, "10 flows on 1 packet thread: 10 installed, 0 covered, 0 refused\n");
     let line = text(&preload(&daemon, &flows[..2]));
     assert_eq!(line, "2 flows on 1 packet thread: 0 installed, 2 covered, 0 refused\n");
-    // A flow that came before its forecast is `late`, and no packet came here.
+    // A flow that arrived before its forecast is `late`, and no packet arrived here.
     assert_eq!(count(&daemon, "preload", "late"), 0);
 }
 
@@ -91,7 +91,7 @@ fn a_preload_that_does_not_fit_fails() {
     let expected = "flows without an entry: forecasts_full 4 (a packet thread keeps entries of at \
                     most 16 flows without a hit: raise `foresight.entries`)";
     assert!(error.contains(expected), "{error}");
-    // The first ones stay.
+    // The first entries remain.
     assert_eq!(count(&daemon, "preload", "evicted"), 0);
 }
 
@@ -138,7 +138,8 @@ fn the_example_program_announces_flows() {
     assert!(error_text(&usage).contains("usage: announce.py RUN_DIR BRIDGE SECONDS FLOW.."));
 }
 
-/// Each packet thread pauses predictors that do not pay, and the log says so.
+/// Each packet thread pauses predictors without enough hits,
+/// and the log has this pause.
 #[test]
 fn a_paused_predictor_is_logged() {
     let frames: Vec<_> = (0..300_u16)

@@ -18,7 +18,7 @@ use crate::{
     vsctl::{Bench, show},
 };
 
-/// Bridges, rules and port numbers stay while the server is away.
+/// Bridges, rules and port numbers remain while the server is unavailable.
 #[test]
 fn a_killed_server_changes_nothing() {
     let Some(mut bench) = Bench::foreign("kill") else { return };
@@ -50,7 +50,8 @@ fn an_empty_database_removes_the_bridges() {
     assert!(show(&daemon).contains("bridge br2"), "{}", show(&daemon));
 }
 
-/// The columns of others stay, and those of the daemon have its state.
+/// The columns of other clients remain,
+/// and the columns of the daemon have the daemon's state.
 #[test]
 fn the_daemon_writes_its_columns_alone() {
     let Some(bench) = Bench::foreign("cols") else { return };
@@ -73,7 +74,8 @@ fn the_daemon_writes_its_columns_alone() {
     assert_eq!(versions, "\"3.1\"\n[]\nfalse", "the first two belong to others");
 }
 
-/// A server of an older version lacks columns, and the daemon does without them.
+/// A server of an older version lacks columns,
+/// and the daemon works without these columns.
 #[test]
 fn an_older_schema_is_followed() {
     let missing = [
@@ -92,7 +94,7 @@ fn an_older_schema_is_followed() {
     assert!(!daemon.log().contains("not written"), "{}", daemon.log());
 }
 
-/// `emer-reset` leaves bridges and ports, without their controllers.
+/// After `emer-reset`, bridges and ports remain without controllers.
 #[test]
 fn emer_reset_removes_the_controllers() {
     let Some(bench) = Bench::foreign("emer") else { return };
@@ -104,7 +106,7 @@ fn emer_reset_removes_the_controllers() {
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
 }
 
-/// A client that owns a lock until it is dropped.
+/// A client that owns a lock until drop.
 struct LockOwner(Child);
 
 impl LockOwner {
@@ -129,7 +131,7 @@ impl Drop for LockOwner {
     }
 }
 
-/// The daemon only reads while another client owns the lock.
+/// While another client owns the lock, the daemon only reads.
 #[test]
 fn the_owner_of_the_lock_alone_writes() {
     let Some(mut bench) = Bench::foreign("lock") else { return };
@@ -137,7 +139,7 @@ fn the_owner_of_the_lock_alone_writes() {
     let daemon = bench.start();
     let waits = || daemon.log().contains("another switch owns the lock ovs_vswitchd");
     assert!(until(waits), "{}", daemon.log());
-    // The daemon neither obeys, nor writes that it has obeyed.
+    // The daemon does not follow the database, and does not write that it has followed.
     let times_out = |bench: &Bench, line: &str| {
         let error = bench.vsctl(&format!("--timeout=3 {line}")).stderr;
         let error = String::from_utf8_lossy(&error).into_owned();
@@ -148,7 +150,7 @@ fn the_owner_of_the_lock_alone_writes() {
     drop(first);
     assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 
-    // Bridges stay when the lock is taken away, and follow the database when it is back.
+    // Bridges remain when the lock is taken away, and follow the database when the lock is back.
     let second = LockOwner::new(&mut bench, "steal");
     let stolen = || daemon.log().contains("another client has taken the lock ovs_vswitchd");
     assert!(until(stolen), "{}", daemon.log());
@@ -160,7 +162,7 @@ fn the_owner_of_the_lock_alone_writes() {
     assert!(!show(&daemon).contains("bridge br0"), "{}", show(&daemon));
 }
 
-/// Each further port costs a transaction of the same size.
+/// Each further port needs a transaction of the same size.
 #[test]
 fn transactions_carry_the_change_alone() {
     let Some(mut bench) = Bench::foreign("many") else { return };
@@ -179,7 +181,7 @@ fn transactions_carry_the_change_alone() {
 /// Number of ports that are added one after another.
 const PORTS: usize = 200;
 
-/// A daemon that starts before its server gets its bridges when the server comes.
+/// A daemon that starts before the server gets its bridges when the server starts.
 #[test]
 fn the_daemon_starts_without_its_server() {
     let Some(mut bench) = Bench::foreign("late") else { return };
@@ -194,7 +196,7 @@ fn the_daemon_starts_without_its_server() {
     assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 }
 
-/// A configuration with two databases is refused with both of them.
+/// A configuration with two databases is refused with an error that names both.
 #[test]
 fn two_databases_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -222,7 +224,8 @@ fn two_databases_are_refused() {
     assert!(code == Some(2) && message.contains("an address to listen on"), "{message}");
 }
 
-/// The daemon shows the certificate of `[tls]`, and trusts the authority there.
+/// The daemon shows the certificate of `[tls]`,
+/// and trusts the authority of that section.
 #[test]
 fn the_database_of_a_server_is_followed_over_tls() {
     let Some(bench) = Bench::foreign("db-tls") else { return };
@@ -254,7 +257,7 @@ fn the_database_of_a_server_is_followed_over_tls() {
     server.wait().expect("it has ended");
 }
 
-/// A server that sends garbage costs log lines and nothing else.
+/// A server that sends garbage causes log lines and nothing else.
 #[test]
 fn garbage_of_a_server_harms_no_bridge() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -265,7 +268,7 @@ fn garbage_of_a_server_harms_no_bridge() {
         let (mut stream, _) = listener.accept().expect("the daemon connects");
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n").expect("the daemon listens");
         stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).expect("a timeout");
-        // Until the daemon closes the connection: it must not see that this end is closed instead.
+        // Reads until the daemon closes the connection: the daemon must close first.
         let _ = stream.read_to_end(&mut Vec::new());
     });
     let text = format!("[ovsdb]\nremote = 'unix:{}'\n[[bridge]]\nname = 'br0'\n", socket.display());

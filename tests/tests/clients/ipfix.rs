@@ -1,4 +1,4 @@
-//! IPFIX of real frames, read by collectors that others wrote.
+//! IPFIX of real frames, read by collectors of other projects.
 
 use shunt_flow_export::testing::{DecodedIpfixRecord, IpfixDecoder};
 use shunt_tests::daemon::{text, until};

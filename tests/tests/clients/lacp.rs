@@ -14,7 +14,7 @@ struct Peers<'a> {
     host: &'a Namespace,
     /// The namespace of Open vSwitch, which has the address 10.69.1.2.
     ///
-    /// Its links are `x1` and `x2`.
+    /// The links are `x1` and `x2`.
     network: &'a Namespace,
     switch: OpenVSwitch<'a>,
 }
@@ -25,7 +25,8 @@ fn peers<'a>(middle: &Namespace, host: &'a Namespace, network: &'a Namespace) ->
     host.run("ip", &["addr", "add", "10.69.1.1/24", "dev", "eth0"]);
     for (link, port) in [("x1", "p1"), ("x2", "p2")] {
         network.connect(link, middle, port);
-        // The kernel would answer for 10.69.1.2 with the address of a link, beside Open vSwitch.
+        // Otherwise, beside Open vSwitch, the kernel answers for 10.69.1.2 with the address of a
+        // link.
         network.run("ip", &["link", "set", link, "arp", "off"]);
     }
     let switch = OpenVSwitch::start_or_skip(network)?;
@@ -71,7 +72,7 @@ fn is_negotiated(daemon: &Daemon) -> bool {
     shown.contains("  status: active negotiated\n") && shown.matches(state).count() == 2
 }
 
-/// Checks that a pulled link leaves the bond at once, and comes back.
+/// Checks that a pulled link leaves the bond immediately, and returns.
 fn a_pulled_link_leaves_the_bond(daemon: &Daemon, peers: &Peers<'_>) {
     peers.network.run("ip", &["link", "set", "x1", "down"]);
     let line = "bond bond0 (balance-tcp, LACP negotiated: p1 disabled (LACP: the link is down), p2 active)";
@@ -81,7 +82,7 @@ fn a_pulled_link_leaves_the_bond(daemon: &Daemon, peers: &Peers<'_>) {
     assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
 }
 
-/// Checks that a member which a controller disables leaves the other one as it is.
+/// Checks that disabling a member does not change the other member.
 fn a_disabled_port_leaves_the_other_member(daemon: &Daemon, peers: &Peers<'_>) {
     let changes = |member: &str| daemon.log().matches(&format!("member {member}: LACP")).count();
     let (before, of_other) = (changes("p1"), changes("p2"));
@@ -160,9 +161,9 @@ fn a_bond_negotiates_with_open_vswitch() {
     }
 }
 
-/// Checks that a removed member takes only its own link from the partner.
+/// Checks that a removed member removes only its own link at the partner.
 ///
-/// It does so at once. The partner would notice a timeout only after 90 seconds.
+/// The link is removed immediately. A timeout at the partner takes 90 seconds.
 fn a_removed_member_leaves_the_other_one(
     daemon: &Daemon,
     peers: &Peers<'_>,
@@ -226,7 +227,7 @@ fn shuntctl_adds_a_bond_with_lacp() {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     a_removed_member_leaves_the_other_one(&daemon, &peers, &done);
-    // A frame that is no LACPDU changes nothing.
+    // A frame that is not an LACPDU changes nothing.
     let frame = "python3 - <<'END'\n\
         import socket\n\
         own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)\n\
@@ -237,7 +238,7 @@ fn shuntctl_adds_a_bond_with_lacp() {
     network.run("bash", &["-c", frame]);
     let stats = || text(&daemon.ovs_appctl(&["lacp/show-stats", "bond0"]));
     assert!(until(|| stats().contains("RX Bad PDUs: 6\n")), "{}", stats());
-    // A flood on one link takes no place of the other one.
+    // A flood on one link takes no queue space of the other link.
     network.run("bash", &["-c", &frame.replace("122, 18", "1014, 1")]);
     let refused = || {
         let stats = stats();

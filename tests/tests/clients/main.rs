@@ -1,7 +1,6 @@
-//! Real clients against the daemon: `ovs-ofctl`, `ovs-appctl`, `shuntctl`, and peers that send
-//! garbage.
+//! Real clients of the daemon: `ovs-ofctl`, `ovs-appctl`, `shuntctl`, and peers that send garbage.
 //!
-//! The tests need no privileges, because all ports are null ports. Only those of `vsctl` and
+//! The tests need no privileges, because all ports are null ports. Only the tests of `vsctl` and
 //! `foreign_database` need a namespace for the local port of a bridge.
 
 #![expect(clippy::expect_used, reason = "a test that cannot be set up has failed")]
@@ -36,7 +35,7 @@ fn daemon() -> Daemon {
     daemon_with("")
 }
 
-/// Starts this daemon with more configuration.
+/// Starts the daemon of [`daemon`] with additional configuration.
 fn daemon_with(configuration: &str) -> Daemon {
     let mut text = configuration.to_owned();
     text += "[[bridge]]\nname = \"br0\"\ndatapath_id = \"00000000000000c1\"\n";

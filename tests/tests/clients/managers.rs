@@ -1,4 +1,4 @@
-//! Managers of the embedded server: remotes over TCP and TLS, with `ovs-vsctl` as their client.
+//! Managers of the embedded server: remotes over TCP and TLS, with `ovs-vsctl` as the client.
 
 use shunt_tests::daemon::{Daemon, until};
 
@@ -9,7 +9,7 @@ use crate::{
 
 /// Returns a bench with the embedded server.
 ///
-/// The managers of `ovsdb-server` are its own.
+/// `ovsdb-server` handles its managers itself, so there is no bench with that server.
 fn embedded(label: &str) -> Option<(Bench, Daemon)> {
     let mut benches = Bench::both(label).into_iter();
     let bench = benches.find(|bench| matches!(bench.database, Database::Embedded(_)))?;
@@ -30,7 +30,7 @@ fn a_manager_lets_clients_connect_over_tcp() {
     let names = bench.namespace.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "list-br"]);
     assert_eq!(names.trim(), "br0");
     assert!(managers(&bench).contains("bound_port=\"6640\""), "{}", managers(&bench));
-    // Another address has the same port at once.
+    // Another address can use the same port immediately.
     for target in ["ptcp:6640", "ptcp:6640:127.0.0.1", "ptcp:6640"] {
         bench.done(&format!("set-manager {target}"));
         assert!(managers(&bench).contains("bound_port=\"6640\""), "{}", managers(&bench));
@@ -73,7 +73,7 @@ fn a_manager_with_tls_trusts_its_authority() {
     assert!(until(has_times), "{}", managers(&bench));
 }
 
-/// Settings of managers and controllers without effect are beside their state.
+/// Settings of managers and controllers without effect are shown with their state.
 #[test]
 fn settings_without_effect_are_beside_the_state() {
     let Some((bench, daemon)) = embedded("mgr-set") else { return };

@@ -38,7 +38,7 @@ fn hosts(middle: &Namespace) -> Option<Hosts> {
     Some(Hosts { a, probe, _b: b })
 }
 
-/// An ICMP echo reply to the probe, which no host has requested.
+/// An ICMP echo reply to the probe that no host has requested.
 const LAST_FRAME: &str = "02000000000202000000000908004500002e000000004001643f0a4301090a430102\
                           0000ffff00000000000000000000000000000000000000000000";
 
@@ -49,9 +49,9 @@ impl Hosts {
         text(&output(self.a.command("ping").args(arguments)));
     }
 
-    /// Pings b from a, and returns the number of pings that the probe gets.
+    /// Pings b from a, and returns the number of pings that arrive at the probe.
     ///
-    /// The probe gets another frame after them, so later pings would be noticed.
+    /// The probe gets another frame after the pings, so the test notices later pings.
     fn copied_pings(&self, daemon: &Daemon) -> u64 {
         let (before, replies) = (self.probe.echo_requests(), self.probe.echo_replies());
         self.ping();
@@ -115,7 +115,7 @@ fn vsctl_mirrors_pings_to_a_probe() {
     }
 }
 
-/// Starts a daemon in a namespace, with this configuration.
+/// Starts a daemon in a namespace, with the configuration `file`.
 fn daemon_in(middle: &Namespace, file: &str) -> Daemon {
     Daemon::start_with(file, |program| middle.command(&program.to_string_lossy()))
 }
@@ -142,7 +142,7 @@ fn shuntctl_adds_and_deletes_mirrors() {
     assert!(daemon.log().contains("ports ready: p3"), "{}", daemon.log());
     let (frames, bytes) = hosts.received();
     hosts.ping();
-    // Requests and replies.
+    // Each ping is a request and a reply.
     let received = || hosts.received().0 - frames;
     assert!(until(|| received() >= 2 * PINGS), "{}", show(&daemon));
     assert_eq!((received(), hosts.received().1 - bytes), (2 * PINGS, 2 * PINGS * 64));
@@ -156,9 +156,10 @@ fn shuntctl_adds_and_deletes_mirrors() {
     assert!(reason.contains("bridge br0 has no mirror m2; existing mirrors: none"), "{reason}");
 }
 
-/// Access ports get copies without a tag, trunks with it, and other VLANs none.
+/// Access ports get copies without a tag, and trunks get copies with the tag.
 ///
-/// The ports `p4` and `p5` lead to a second bridge, where rules count the copies.
+/// Ports of other VLANs get no copies. The ports `p4` and `p5` lead to a second bridge, where rules
+/// count the copies.
 #[test]
 fn a_copy_for_a_vlan_reaches_the_ports_of_the_vlan() {
     let Some(middle) = namespace_or_skip("mirror") else { return };
@@ -193,6 +194,6 @@ fn a_copy_for_a_vlan_reaches_the_ports_of_the_vlan() {
         let expected = Some(round * PINGS);
         assert!(until(|| count("4") == expected), "{:?}", count("4"));
     }
-    // Copies of the first round would have arrived before those of the second.
+    // Copies of the first round arrive before the copies of the second round.
     assert_eq!(count("5"), Some(0));
 }

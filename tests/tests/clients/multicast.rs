@@ -1,4 +1,4 @@
-//! Multicast snooping with hosts that join groups, beside Open vSwitch.
+//! Multicast snooping with hosts that join groups, compared with Open vSwitch.
 
 use std::{
     io::{BufRead, BufReader},
@@ -13,7 +13,7 @@ use shunt_tests::{
 
 use crate::vsctl::{Bench, show};
 
-/// Joins a group at an address, until standard input ends.
+/// Joins a group at an address until the end of standard input.
 const JOIN: &str = "
 import socket, sys
 group, own = map(socket.inet_aton, sys.argv[1:])
@@ -43,7 +43,7 @@ router.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton(sy
 router.sendto(bytes.fromhex('1101eefe00000000'), ('224.0.0.1', 0))
 ";
 
-/// Joins a group of IPv6, until standard input ends.
+/// Joins a group of IPv6 until the end of standard input.
 const JOIN_V6: &str = "
 import socket, struct, sys
 group = socket.inet_pton(socket.AF_INET6, sys.argv[1])
@@ -70,16 +70,16 @@ const PACKETS: u64 = 50;
 /// Four hosts, 10.70.1.1 to 10.70.1.4, at the ports `p1` to `p4` of a switch.
 struct Hosts([Namespace; 4]);
 
-/// A host that has joined a group. It leaves when dropped.
+/// A host that has joined a group. On drop, the host leaves the group.
 struct Member(Child);
 
 /// The switch between the hosts.
 trait Middle {
-    /// Runs `ovs-vsctl` with these words.
+    /// Runs `ovs-vsctl` with the words of a line.
     fn vsctl(&self, line: &str);
     /// Returns the answer of `ovs-appctl`.
     fn appctl(&self, arguments: &[&str]) -> String;
-    /// Number of times that packets may be sent until they go where they should.
+    /// Maximum attempts until all packets arrive at the right hosts.
     fn attempts(&self) -> usize;
 }
 
@@ -104,7 +104,9 @@ impl Hosts {
         Member::start(host, &[JOIN, group, &address(number)])
     }
 
-    /// Enables IPv6 on the hosts, with link-local addresses that end in their numbers.
+    /// Enables IPv6 on the hosts.
+    ///
+    /// The link-local addresses end in the numbers of the hosts.
     fn enable_ipv6(&self) {
         // Duplicate address detection would take a second before an address can be used.
         let enable = "cd /proc/sys/net/ipv6/conf/eth0; echo 0 > accept_dad; echo 0 > disable_ipv6";
@@ -151,9 +153,9 @@ impl Hosts {
     }
 }
 
-/// Returns whether these hosts have received the packets of a group.
+/// Returns whether the hosts `expected` have received the packets of a group.
 ///
-/// Each host receives the broadcasts, and those that want the group receive twice as much.
+/// Each host receives the broadcasts. Hosts that want the group receive twice as many packets.
 fn are_right(counts: &[u64], expected: &[usize]) -> bool {
     let is_right = |(number, count): (usize, &u64)| match expected.contains(&number) {
         true => *count >= 2 * PACKETS,
@@ -207,7 +209,7 @@ impl Middle for OpenVSwitch<'_> {
         self.run("ovs-appctl", arguments)
     }
 
-    /// Its cache entries follow a change after some time.
+    /// The cache entries of Open vSwitch follow a change after some time.
     fn attempts(&self) -> usize {
         3
     }
@@ -227,7 +229,7 @@ fn mdb(middle: &dyn Middle) -> Vec<String> {
     lines
 }
 
-/// Checks that a switch has learned exactly these entries.
+/// Checks that a switch has learned exactly the entries `expected`.
 #[track_caller]
 fn learns(middle: &dyn Middle, expected: &[&str]) {
     assert!(until(|| mdb(middle) == expected), "{:?}, expected {expected:?}", mdb(middle));
@@ -270,7 +272,7 @@ fn snoop(middle: &dyn Middle, hosts: &Hosts) {
     hosts.receive(middle, "239.1.1.9", &[2, 3]);
     middle.vsctl("remove port p2 other_config mcast-snooping-flood");
     hosts.receive(middle, "239.1.1.9", &[3]);
-    // Version 2 has a leave.
+    // Only version 2 has a leave message.
     let [by_report, by_leave, by_record] = members;
     drop(by_leave);
     learns(middle, &["1 0 239.1.1.1", "2 0 239.1.1.3", "3 0 querier"]);
@@ -286,7 +288,7 @@ fn snoop(middle: &dyn Middle, hosts: &Hosts) {
 fn snoop_v6(middle: &dyn Middle, hosts: &Hosts) {
     add_bridge(middle);
     hosts.enable_ipv6();
-    // Each host reports the group of its address, for neighbour discovery.
+    // Each host reports the group of its own address, for neighbour discovery.
     let own: Vec<String> = (1..5).map(|own| format!("{own} 0 ff02::1:ff00:{own}")).collect();
     let own: Vec<&str> = own.iter().map(String::as_str).collect();
     let with = |more: &[&'static str]| {
@@ -305,7 +307,7 @@ fn snoop_v6(middle: &dyn Middle, hosts: &Hosts) {
 
 /// Runs hosts at Open vSwitch, then at the daemon with each kind of database.
 ///
-/// `check` looks at the daemon afterwards.
+/// `check` tests the daemon afterwards.
 fn at_both(run: fn(&dyn Middle, &Hosts), check: fn(&Bench, &Daemon)) {
     if Command::new("python3").arg("--version").output().is_err() {
         return skipped("python3 is missing: apt-get install python3");

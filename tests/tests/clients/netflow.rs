@@ -1,4 +1,4 @@
-//! NetFlow of real frames, read by collectors that others wrote.
+//! NetFlow of real frames, read by collectors of other projects.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -30,7 +30,7 @@ fn records(collectors: &Collectors) -> Vec<NetflowRecord> {
     datagrams(collectors).into_iter().flat_map(|datagram| datagram.records).collect()
 }
 
-/// Returns the packets and bytes of each flow, by its source and its interfaces.
+/// Returns the packets and bytes of each flow, by source and interfaces.
 fn totals(records: &[NetflowRecord]) -> BTreeMap<(String, u16, u16), (u64, u64)> {
     let mut totals = BTreeMap::new();
     for record in records {
@@ -66,13 +66,13 @@ fn collectors_get_each_flow_of_a_bridge() {
         assert!(until(|| totals(&records(&collectors)) == expected), "{}", show(&daemon));
         check_records(&collectors);
         check_by_tshark(&collectors);
-        // A wrong value changes nothing.
+        // An invalid value changes nothing.
         bench.done("set netflow . targets=collector");
         let kept = "bridge br0 keeps the options in force: netflow.targets[0] = collector";
         assert!(until(|| daemon.log().contains(kept)), "{}", daemon.log());
         assert!(show(&daemon).contains("netflow (targets=127.0.0.1:2055"), "{}", show(&daemon));
         bench.done("set netflow . targets=\"127.0.0.1:2055\"");
-        // Flows that last are reported when NetFlow is switched off.
+        // Flows that are still active are reported when NetFlow is disabled.
         bench.done("set netflow . active_timeout=600");
         assert!(until(|| show(&daemon).contains("active_timeout=600")), "{}", show(&daemon));
         hosts.ping(PINGS, "0.02");
@@ -99,7 +99,7 @@ fn check_records(collectors: &Collectors) {
     }
 }
 
-/// Each datagram has the number of the records before it.
+/// Each datagram contains the number of previous records.
 fn check_sequence(collectors: &Collectors) {
     let mut count = 0;
     for DecodedNetflow { header, records } in datagrams(collectors) {
@@ -159,7 +159,7 @@ fn a_flow_is_reported_when_it_ends() {
     hosts.ping_in_vain(PINGS);
     assert!(until(|| !records(&collectors).is_empty()), "{}", show(&daemon));
     let records = records(&collectors);
-    // The bridge has number 1, and its tables drop the packets: 65533.
+    // The bridge has number 1. The tables of the bridge drop the packets: 65533.
     let expected = (("10.68.1.1".to_owned(), 0x201, 0x3fd), (5, 5 * u64::from(PING_BYTES)));
     assert_eq!(totals(&records), BTreeMap::from([expected]));
     assert_eq!(datagrams(&collectors)[0].header.engine.id, 1);

@@ -1,4 +1,4 @@
-//! Operator tasks with `ovs-ofctl`, and its output.
+//! Operator tasks with `ovs-ofctl`, and the output of `ovs-ofctl`.
 
 use shunt_tests::daemon::{Daemon, error_text, text};
 
@@ -126,7 +126,7 @@ fn replace_flows_and_diff_flows_agree() {
     assert_eq!(rules(&daemon).len(), 2);
 }
 
-/// Runs `diff-flows`, which exits with 2 if there are differences.
+/// Runs `diff-flows`, which exits with status 2 if there are differences.
 fn error_or_text(daemon: &Daemon, file: &str) -> String {
     let output = daemon.ovs_ofctl("br0", "diff-flows", &[file]);
     assert!(matches!(output.status.code(), Some(0 | 2)), "{output:?}");

@@ -1,7 +1,7 @@
 //! The rules of OVN, loaded with `ovs-ofctl`, and a packet that pauses in the pipeline.
 //!
-//! The recordings are those of `crates/pipeline/tests/data/ovn`. Their page describes how they were
-//! made, and which of their words `ovs-ofctl` needs in another form.
+//! The recordings are the recordings of `crates/pipeline/tests/data/ovn`. The page of that folder
+//! describes how the recordings were made, and which words `ovs-ofctl` needs in another form.
 
 use std::{
     fs,
@@ -50,7 +50,7 @@ fn packet(rule: &str) -> String {
 #[test]
 fn the_rules_of_ovn_load_and_packets_are_traced_through_them() {
     let daemon = daemon();
-    // The meters of the recording are replaced: their rates do not matter here.
+    // The test replaces the meters of the recording, because their rates do not matter here.
     for number in 1..=3 {
         let meter = format!("meter={number},kbps,bands=type=drop,rate=10000");
         text(&daemon.ovs_ofctl("br0", "add-meter", &[&meter]));
@@ -69,7 +69,7 @@ fn the_rules_of_ovn_load_and_packets_are_traced_through_them() {
     }
 }
 
-/// A client that resumes paused packets; it ends on drop.
+/// A client that resumes paused packets. On drop, the client ends.
 struct Monitor(Child);
 
 impl Monitor {
@@ -105,7 +105,7 @@ fn ovs_ofctl_resumes_a_paused_packet() {
         "0035003500080000"
     );
     let out = format!("in_port=1,packet={frame},actions=table");
-    // The monitor may not listen yet, so early packets are lost.
+    // The monitor may not listen yet, so the first packets may be lost.
     let arrived = || {
         text(&daemon.ovs_ofctl("br0", "packet-out", &[&out]));
         let dump = text(&daemon.ovs_ofctl("br0", "dump-flows", &["cookie=0x77/-1"]));

@@ -14,7 +14,7 @@ const PINGS: u64 = 50;
 
 /// Pings that pass with a burst of twenty.
 ///
-/// A frame more passes in eight seconds, however slow the host is.
+/// One more frame passes in eight seconds, even on a slow host.
 const PASSED: RangeInclusive<u64> = 20..=25;
 
 /// Two hosts: pings go from the first to the second.
@@ -33,13 +33,15 @@ fn hosts(middle: &Namespace) -> Option<Hosts> {
     Some(hosts)
 }
 
-/// Connects a host; its address and that of the other host end with these numbers.
+/// Connects a host.
+///
+/// `own` and `other` are the last bytes of the addresses of both hosts.
 fn connect(host: &Namespace, middle: &Namespace, port: &str, [own, other]: [u8; 2]) {
     host.connect("eth0", middle, port);
     let mac = |number| format!("02:00:00:00:00:0{number}");
     host.run("ip", &["link", "set", "eth0", "address", &mac(own)]);
     host.run("ip", &["addr", "add", &format!("10.68.1.{own}/24"), "dev", "eth0"]);
-    // No frame but the pings takes tokens.
+    // Only the pings take tokens.
     let peer = format!("10.68.1.{other}");
     host.run("ip", &["neigh", "replace", &peer, "lladdr", &mac(other), "dev", "eth0"]);
 }
@@ -50,14 +52,14 @@ impl Hosts {
         connect(&self.a, middle, "p1", [1, 2]);
     }
 
-    /// Deletes the device of the first host, and with it that of `p1`.
+    /// Deletes the device of the first host, and thus the device of `p1`.
     fn unplug_first(&self) {
         self.a.run("ip", &["link", "delete", "eth0"]);
     }
 
-    /// Sends all pings at once, and returns the number that arrives.
+    /// Sends all pings together, and returns the number of pings that arrive.
     ///
-    /// Their frames have 1000 bytes.
+    /// The frames of the pings have 1000 bytes.
     fn arrived_pings(&self, daemon: &Daemon) -> u64 {
         let policed = |daemon| dropped(daemon, "rx_policed") + dropped(daemon, "egress_policed");
         let before = (self.b.echo_requests(), policed(daemon));
@@ -70,7 +72,7 @@ impl Hosts {
     }
 }
 
-/// Returns the number of packets that `shuntctl drops` has for a reason.
+/// Returns the number of dropped packets for a reason, from `shuntctl drops`.
 fn dropped(daemon: &Daemon, reason: &str) -> u64 {
     let drops = text(&daemon.shuntctl(&["drops"]));
     let line = drops.lines().find(|line| line.starts_with(&format!("dropped: {reason} ")));
@@ -85,7 +87,7 @@ fn vsctl_limits_the_pings_of_a_port() {
         let daemon = bench.start();
         bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
         assert_eq!(hosts.arrived_pings(&daemon), PINGS);
-        // A burst of twenty frames, and one in eight seconds.
+        // A burst of twenty frames passes, and one frame in eight seconds.
         bench.done("set interface p1 ingress_policing_rate=1 ingress_policing_burst=160");
         let limits = "up, ingress_policing_burst=160 ingress_policing_rate=1)";
         assert!(show(&daemon).contains(limits), "{}", show(&daemon));
@@ -141,7 +143,8 @@ fn vsctl_sets_an_egress_policer() {
     for bench in Bench::both("police") {
         let Some(hosts) = hosts(&bench.namespace) else { return };
         let daemon = bench.start();
-        // A burst of twenty frames without their Ethernet headers, and one in eight seconds.
+        // A burst of twenty frames without their Ethernet headers passes, and one frame in eight
+        // seconds.
         bench.done(
             "add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- set port p2 qos=@q \
              -- --id=@q create qos type=egress-policer other_config:cir=123 other_config:cbs=19720",
@@ -203,7 +206,7 @@ fn vsctl_sets_queues() {
     }
 }
 
-/// A wrong value has a reason in the row and in the log, and the limit stays.
+/// An invalid value has a reason in the row and in the log, and the limit remains.
 #[test]
 fn a_wrong_qos_row_keeps_the_limit_in_force() {
     for bench in Bench::both("police") {
@@ -247,7 +250,8 @@ fn a_wrong_qos_row_keeps_the_limit_in_force() {
     }
 }
 
-/// As in Open vSwitch, queues without a rate of the port have the rate of its link.
+/// As in Open vSwitch, without a rate of the port,
+/// queues have the rate of the link.
 #[test]
 fn a_port_without_a_rate_has_that_of_its_link() {
     for bench in Bench::both("police") {
@@ -272,7 +276,7 @@ fn a_port_without_a_rate_has_that_of_its_link() {
         let is_logged = |line: &str| line.contains(qos) && line.contains(rate_in_log);
         assert!(log.lines().any(is_logged), "{log}");
         run("ethtool", "-s p1 speed 2500 duplex full");
-        // The kernel reports no new speed, but this change.
+        // The kernel reports no new speed, but the kernel reports this change.
         run("ip", "link set p1 mtu 1400");
         assert!(until(|| rate("p1") == "max-rate: 2500000000"), "{}", daemon.log());
         let followed = "port p1: QoS linux-htb follows the speed of the link";

@@ -1,4 +1,4 @@
-//! sFlow of real frames, read by collectors that others wrote.
+//! sFlow of real frames, read by collectors of other projects.
 
 use shunt_flow_export::testing::{DecodedDatagram, DecodedSample, decode_sflow};
 use shunt_tests::{
@@ -11,7 +11,7 @@ use crate::{
     vsctl::{Bench, show},
 };
 
-/// Bytes of the frame check sequence, which the switch does not see.
+/// Bytes of the frame check sequence, which the switch does not receive.
 const FCS_BYTES: u32 = 4;
 
 /// The collector of sFlow.
@@ -56,7 +56,7 @@ fn collectors_get_each_frame_of_a_bridge() {
         let (pings, bytes) = (5, 5 * PING_BYTES);
         assert_eq!((counters[0], counters[5]), (ports[0], 3), "its index, and both up");
         assert_eq!((counters[7], counters[15], counters[16]), (bytes, bytes, pings));
-        // A device that is set down is down for the collector, and not a fault of its link.
+        // For the collector, a device that is set down is down; its link has no fault.
         bench.namespace.run("ip", &["link", "set", "p2", "down"]);
         let status = || counters_of(&collectors, "p2").map(|own| own[5]);
         assert!(until(|| status() == Some(0)), "{:?}", counters_of(&collectors, "p2"));
@@ -74,7 +74,7 @@ fn counters_of(collectors: &Collectors, port: &str) -> Option<Vec<u32>> {
     samples.iter().rev().find(is_own)?.words_of(1)
 }
 
-/// Requests and replies take turns, so every sample is known.
+/// Requests and replies alternate, so every sample is known.
 fn check_flow_samples(collectors: &Collectors, [p1, p2]: [u32; 2]) {
     for (sample, number) in samples(collectors, 1).iter().zip(1..) {
         let (input, kind) = if number % 2 == 1 { (p1, 8) } else { (p2, 0) };
@@ -145,7 +145,7 @@ fn one_frame_in_n_is_sampled() {
     let expected = 205..=295;
     let is_expected = || expected.contains(&samples(&collectors, 1).len());
     assert!(until(is_expected), "{}", show(&daemon));
-    // The sampled frames of a round are known when a frame of the next one is.
+    // The sampled frames of a round are known when a frame of the next round is sampled.
     text(&daemon.shuntctl(&["set-br", "br0", "sflow.sampling=1"]));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=40000,in_port=p2,actions=drop"]));
     output(hosts.a.command("ping").args(["-c", "1", "-W", "1", "10.68.1.2"]));
@@ -163,7 +163,7 @@ fn one_frame_in_n_is_sampled() {
     assert!(samples(&collectors, 2).is_empty(), "no counters");
 }
 
-/// Returns the datagrams that arrived for a UDP port without a listener.
+/// Returns the number of datagrams that arrived for a UDP port without a listener.
 fn unheard_datagrams(namespace: &Namespace) -> u64 {
     let snmp = namespace.run("cat", &["/proc/net/snmp"]);
     let mut lines = snmp.lines().filter(|line| line.starts_with("Udp:"));
@@ -172,7 +172,8 @@ fn unheard_datagrams(namespace: &Namespace) -> u64 {
     values.split(' ').nth(place).and_then(|value| value.parse().ok()).expect("a number")
 }
 
-/// Datagrams come from the new address, and the log has the fault and its end.
+/// Datagrams come from the new address,
+/// and the log has the error and the end of the error.
 #[test]
 fn sflow_follows_the_address_of_the_host() {
     let (Some(middle), Some(far)) = (namespace_or_skip("sflow"), namespace_or_skip("sflow")) else {
@@ -196,7 +197,7 @@ fn sflow_follows_the_address_of_the_host() {
     assert!(until(|| unheard_datagrams(&far) > before), "{}", show(&daemon));
     assert!(until(|| show(&daemon).contains("agent=10.69.0.11 ")), "{}", show(&daemon));
     assert!(until(|| !show(&daemon).contains("cannot be reached")), "{}", show(&daemon));
-    // An address also changes between two refreshes, which then find no fault.
+    // An address also changes between two refreshes. Such refreshes find no error.
     address("del", "10.69.0.11");
     address("add", "10.69.0.12");
     assert!(until(|| show(&daemon).contains("agent=10.69.0.12 ")), "{}", show(&daemon));

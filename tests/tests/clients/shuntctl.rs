@@ -126,7 +126,7 @@ fn entries_are_explained_before_and_after_eviction() {
     let source = format!("rx={}", file.display());
     let port = ["add-port", "br0", "in", "type=pcap", &source, "number=5"];
     text(&daemon.shuntctl(&port));
-    // The name of the only packet's entry: three numbers with dots.
+    // Returns the name of the entry of the only packet: three numbers with dots.
     let entry = || {
         let entries = text(&daemon.shuntctl(&["entries"]));
         let mut words = entries.split_whitespace().map(str::to_owned);

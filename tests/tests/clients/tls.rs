@@ -17,11 +17,11 @@ use crate::vsctl::Bench;
 pub(crate) struct Authority(TempDir);
 
 impl Authority {
-    /// Makes an authority with the keys and certificates `switch` and `controller`.
+    /// Creates an authority with the keys and certificates `switch` and `controller`.
     pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut parameters = CertificateParams::new(Vec::new()).expect("parameters");
-        // Two certificates with one name would be one that signed itself.
+        // Two certificates with the same name look like one self-signed certificate.
         parameters.distinguished_name.push(DnType::CommonName, "Test CA");
         parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -54,7 +54,8 @@ impl Authority {
         )
     }
 
-    /// Runs `ovs-ofctl show` at an address, as a controller of this authority.
+    /// Runs `ovs-ofctl show` at an address,
+    /// as a controller with a certificate of this authority.
     fn show(&self, address: &str) -> Output {
         let option = |name: &str, file: &str| format!("--{name}={}", self.path(file).display());
         let mut command = Command::new("ovs-ofctl");
@@ -66,7 +67,7 @@ impl Authority {
     }
 }
 
-/// Returns a TCP port of the loopback address that is free.
+/// Returns a free TCP port of the loopback address.
 fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     listener.local_addr().expect("an address").port()
@@ -81,12 +82,12 @@ fn ovs_ofctl_needs_a_certificate_of_the_authority() {
     let shown = text(&ours.show(&address));
     assert!(shown.contains("OFPT_FEATURES_REPLY"), "{shown}");
     error_text(&theirs.show(&address));
-    // Without TLS nobody gets an answer.
+    // Without TLS, no client gets an answer.
     let plain = format!("tcp:127.0.0.1:{port}");
     let mut command = Command::new("ovs-ofctl");
     error_text(&output(command.args(["-O", "OpenFlow13", "--timeout=10", "show", &plain])));
     assert!(until(|| daemon.log().contains("the TLS handshake failed")), "{}", daemon.log());
-    // The switch goes on.
+    // The switch still answers.
     text(&ours.show(&address));
 }
 

@@ -1,4 +1,4 @@
-//! `ovs-vsctl` against the daemon, with its embedded OVSDB server and with a foreign one.
+//! `ovs-vsctl` with the daemon, with its embedded OVSDB server and with `ovsdb-server`.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,9 +21,9 @@ pub(crate) struct Bench {
 
 /// The database that `ovs-vsctl` changes.
 pub(crate) enum Database {
-    /// That of the daemon, in a folder of its own.
+    /// The database of the daemon, in a separate folder.
     Embedded(TempDir),
-    /// That of `ovsdb-server`.
+    /// The database of `ovsdb-server`.
     Foreign(OvsdbServer),
 }
 
@@ -70,7 +70,7 @@ impl Bench {
         Daemon::start_with(&text, |program| self.command(program))
     }
 
-    /// Ends the daemon by a signal, and starts the next one.
+    /// Ends the daemon with a signal, and starts the next daemon.
     pub(crate) fn start_next(&self, daemon: &mut Daemon, signal: &str) {
         daemon.start_next(signal, |program| self.command(program));
     }
@@ -102,7 +102,7 @@ impl Bench {
         output(command.args([&database, "--timeout=10"]).args(line.split_whitespace()))
     }
 
-    /// Runs a command that succeeds. Returns its output without the last line end.
+    /// Runs a command that succeeds. Returns the output without the last line end.
     pub(crate) fn done(&self, line: &str) -> String {
         let result = self.vsctl(line);
         assert!(result.status.success(), "{line}: {}", String::from_utf8_lossy(&result.stderr));
@@ -121,7 +121,7 @@ pub(crate) fn bond_line(daemon: &Daemon) -> String {
     shown.lines().find(|line| line.contains(" bond ")).unwrap_or_default().trim().to_owned()
 }
 
-/// Each command returns when the switch has done what it asks for.
+/// Each command returns when the switch has made the change.
 #[test]
 fn vsctl_configures_bridges_and_ports() {
     for bench in Bench::both("conf") {
@@ -137,7 +137,7 @@ fn vsctl_configures_bridges_and_ports() {
         bench.done("set Port p1 tag=20");
         assert!(show().contains("p1 (null, up, access tag=20)"), "{}", show());
 
-        // An impossible port has a reason in its row, and harms no other.
+        // An impossible port has a reason in its row, and does not affect other ports.
         let added = bench.vsctl("add-port br0 nosuch0");
         let message = String::from_utf8_lossy(&added.stderr);
         assert!(message.contains("Error detected while setting up 'nosuch0'"), "{message}");
@@ -219,7 +219,7 @@ fn a_missing_device_keeps_its_port() {
         assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
         assert_eq!(bench.done("get Interface late0 admin_state"), "[]");
 
-        // The next passes leave the port alone.
+        // Later updates leave the port unchanged.
         bench.done("set Bridge br0 external_ids:a=b");
         assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
         let ip = |line: &str| bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
@@ -285,7 +285,7 @@ fn memif_ports_connect_by_socket_and_number() {
     }
 }
 
-/// Requested numbers come first, then the numbers of before, and then free ones.
+/// Requested numbers come first, then the previous numbers, and then free numbers.
 #[test]
 fn port_numbers_do_not_depend_on_names() {
     for bench in Bench::both("numb") {
@@ -298,7 +298,7 @@ fn port_numbers_do_not_depend_on_names() {
         assert_eq!(bench.done("get Interface b ofport"), "1");
         assert_eq!(bench.done("get Interface c ofport error"), "2\n[]");
         assert_eq!(bench.done("get Interface a ofport"), "3");
-        // An interface that cannot be a port for a while does not lose its number.
+        // An interface that cannot be a port temporarily does not lose its number.
         bench.vsctl("set Interface c type=vxlan");
         assert_eq!(bench.done("get Interface c ofport"), "2");
         bench.done("set Interface c type=null ofport_request=[]");
@@ -306,7 +306,7 @@ fn port_numbers_do_not_depend_on_names() {
     }
 }
 
-/// The database decides about its bridges and ports.
+/// The database determines its bridges and ports.
 #[test]
 fn changes_of_other_clients_are_undone() {
     for bench in Bench::both("undo") {
@@ -322,7 +322,7 @@ fn changes_of_other_clients_are_undone() {
     }
 }
 
-/// A controller that cannot be used leaves the others alone.
+/// A controller that cannot be used does not affect other controllers.
 #[test]
 fn a_bad_controller_blocks_no_other() {
     for bench in Bench::both("badc") {
@@ -348,7 +348,7 @@ fn a_bad_controller_blocks_no_other() {
     }
 }
 
-/// `fail_mode` adds and removes the rule of the daemon, and no other rule.
+/// `fail_mode` adds and removes the rule of the daemon, and no other rules.
 #[test]
 fn fail_mode_decides_about_the_normal_rule() {
     for bench in Bench::both("fail") {
@@ -356,7 +356,7 @@ fn fail_mode_decides_about_the_normal_rule() {
         let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
         bench.done("add-br br0");
         assert!(rules().contains("actions=NORMAL"), "{}", rules());
-        // A new datapath id costs no rule.
+        // A new datapath id removes no rule.
         bench.done("set Bridge br0 other_config:datapath-id=00000000000000ab");
         assert_eq!(bench.done("get Bridge br0 datapath_id"), "\"00000000000000ab\"");
         assert!(rules().contains("actions=NORMAL"), "{}", rules());

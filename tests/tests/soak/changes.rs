@@ -1,4 +1,4 @@
-//! The changes of a world: it is built, changed until stopped, and removed.
+//! The changes of a world: the world is built, changed until stopped, and removed.
 
 use std::{
     collections::BTreeSet,
@@ -87,8 +87,8 @@ impl<'a> Changes<'a> {
                 let settings = [("mcast_snooping_enable", is_on.as_str())];
                 self.runtime.block_on(self.switch.set_bridge(&bridge, &settings)).is_ok()
             }
-            // Packets trigger learning, and the switch expires and reclaims by itself; bundles are
-            // not generated.
+            // Packets trigger learning, and the switch expires and reclaims entries itself. Bundles
+            // are not generated.
             Op::LearnFrom(_) | Op::Snoop(..) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => {
                 false
             }

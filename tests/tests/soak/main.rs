@@ -11,7 +11,7 @@
 //! - A removed world leaves no memory behind.
 //!
 //! `SHUNT_SOAK_PACKETS` sets the number of packets for each kind of cache, and `SHUNT_SEED` the
-//! worlds. `cargo xtask soak` sets both, and then the progress is shown.
+//! worlds. `cargo xtask soak` sets both variables. Then the test shows its progress.
 
 #![expect(clippy::expect_used, reason = "a soak that cannot be set up has failed")]
 #![expect(clippy::print_stderr, reason = "a long test shows its progress")]
@@ -44,13 +44,13 @@ const PACKETS: u64 = 200_000;
 const WORLDS: u64 = 5;
 const WORLDS_OF_SOAK: u64 = 25;
 
-/// Minimum number of changes of a world, however fast its packets were sent.
+/// Minimum number of changes of a world, even if its packets are sent very fast.
 const CHANGES_MIN: u64 = 50;
 
 /// Maximum growth of memory in bytes, in addition to a tenth.
 ///
-/// It compares the last worlds with the maximum of the first half; allocators do not return
-/// everything.
+/// The maximum applies to the last worlds compared with the maximum of the first half. Allocators
+/// do not return all memory.
 const GROWTH_MAX_BYTES: u64 = 16 << 20;
 
 #[test]
@@ -67,7 +67,7 @@ fn continuous_rule_changes_keep_the_invariants() {
     }
 }
 
-/// Runs a switch with this kind of cache and this many packets.
+/// Runs a switch with a cache of kind `kind` for `packets` packets.
 fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
     let mut rig = Rig::new(kind);
     let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
@@ -115,8 +115,8 @@ fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
 
 /// Asserts that the memory of an idle switch does not grow.
 ///
-/// One world may need more than all before it, and freed memory is not always returned. But a leak
-/// also shows after every later world.
+/// One world may need more memory than all previous worlds, and freed memory is not always
+/// returned. But a leak also shows after every later world.
 fn assert_does_not_grow(at_rest: &[u64]) {
     let (early, late) = at_rest.split_at(at_rest.len() / 2);
     let most = early.iter().max().copied().unwrap_or_default();

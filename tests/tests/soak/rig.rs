@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::traffic::Hosts;
 
-/// Ingress ports of each bridge, from 1: those that generated rules name.
+/// Ingress ports of each bridge, from 1. Generated rules name these ports.
 pub(crate) const PORTS: u32 = 3;
 
 /// The patch ports of each bridge.
@@ -25,14 +25,14 @@ const PATCHES: std::ops::RangeInclusive<u32> = 4..=5;
 /// Number of packet threads.
 pub(crate) const THREADS: u16 = 2;
 
-/// One hit in N is compared with the tables.
+/// One hit in `VERIFY_ONE_IN` is compared with the tables.
 const VERIFY_ONE_IN: u32 = 4;
 
 /// A switch and the hosts on its ports.
 pub(crate) struct Rig {
     pub(crate) switch: Switch,
     pub(crate) hosts: Hosts,
-    // Declared last, so that the switch stops while its runtime exists.
+    // This field is declared last, so that the switch stops while the runtime exists.
     pub(crate) runtime: Runtime,
 }
 
@@ -96,7 +96,7 @@ impl Rig {
         }
     }
 
-    /// Waits until every packet sent by hosts has ended and was received.
+    /// Waits until every packet sent by hosts has been processed and received.
     pub(crate) fn await_idle(&mut self) {
         #[expect(clippy::disallowed_methods, reason = "packet threads need real time")]
         let start = Instant::now();

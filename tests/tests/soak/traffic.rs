@@ -1,4 +1,4 @@
-//! The hosts on the ports: they send frames of a few hundred flows, and receive the output.
+//! The hosts on the ports, which send frames of a few hundred flows and receive the output.
 
 use proptest::{collection::vec, prelude::*, sample::select, test_runner::TestRunner};
 use shunt_datapath::{BURST, Pool, port::Queues};
@@ -18,7 +18,7 @@ const BURSTS: usize = 8;
 pub(crate) struct Hosts {
     pub(crate) far_ends: Vec<Queues>,
     pool: Pool,
-    /// Packets that the switch's queues accepted.
+    /// Packets that the queues of the switch accepted.
     pub(crate) sent: u64,
     /// Packets received.
     pub(crate) received: u64,

@@ -1,4 +1,5 @@
-//! Expected results of the switch tester: all tests pass except those in `data/switch-tester.json`.
+//! Expected results of the switch tester: all tests pass except the tests in
+//! `data/switch-tester.json`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,7 +26,7 @@ struct File {
 }
 
 impl Expected {
-    /// Returns the expected results of this kind of tests.
+    /// Returns the expected results for tests of the kind `kind`.
     pub(crate) fn of(kind: &str) -> Self {
         let file = root().join("tests/data/switch-tester.json");
         let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{error}"));

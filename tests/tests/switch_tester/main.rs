@@ -1,9 +1,9 @@
-//! os-ken's switch tester with the daemon: it loads rules over OpenFlow, and sends packets through
-//! a second switch.
+//! os-ken's switch tester with the daemon: the tester loads rules over OpenFlow, and sends packets
+//! through a second switch.
 //!
-//! For each test the tester configures the switch under test, reads the configuration back and
-//! compares it as text. Then a trusted switch (Open vSwitch) injects a packet, and the tester looks
-//! for it at the other ports, at the controller, or in the counters.
+//! For each test, the tester configures the switch under test, reads the configuration back and
+//! compares the configuration as text. Then a trusted switch (Open vSwitch) injects a packet, and
+//! the tester checks the other ports, the controller, or the counters for the packet.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -27,7 +27,7 @@ use crate::{expected::Expected, verdicts::verdicts};
 
 /// Variable with the Python that has the tester; `cargo xtask test` sets it.
 const PYTHON: &str = "SHUNT_SWITCH_TESTER_PYTHON";
-/// Listening address of the tester, and its port.
+/// Listening address and port of the tester.
 const TESTER: &str = "10.66.0.1";
 const PORT: &str = "16633";
 
@@ -51,7 +51,7 @@ fn meters_limit_as_the_switch_tester_expects() {
     judge("meter");
 }
 
-/// Runs the tests of one kind; each test that is not excused must pass.
+/// Runs the tests of one kind. Each test that is not exempt must pass.
 fn judge(kind: &str) {
     let Some(python) = python_or_skip() else { return };
     let Some(near) = namespace_or_skip("tester") else { return };
@@ -67,9 +67,9 @@ fn judge(kind: &str) {
     assert!(mistakes.is_empty(), "{}\n{}", mistakes.join("\n"), daemon.log());
 }
 
-/// Connects three cables for packets and one for OpenFlow.
+/// Connects three cables for packets and one cable for OpenFlow.
 ///
-/// No other packets use them.
+/// No other packets use the cables.
 fn connect(near: &Namespace, far: &Namespace) {
     for (own, other) in [("tst1", "tgt1"), ("tst2", "tgt2"), ("tst3", "tgt3"), ("ctl", "ctl")] {
         near.connect(own, far, other);
@@ -112,9 +112,9 @@ fn configuration() -> String {
     configuration
 }
 
-/// Runs the tester to its end.
+/// Runs the tester until the tester ends.
 ///
-/// It ends itself by a signal, so its exit status has no meaning.
+/// The tester ends itself with a signal, so the exit status has no meaning.
 fn run_tester(namespace: &Namespace, python: &Path, kind: &str, log: &Path) {
     let package = "import os_ken, os; print(os.path.dirname(os_ken.__file__))";
     let package = text(&output(namespace.command(&path(python)).args(["-c", package])));

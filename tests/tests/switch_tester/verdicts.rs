@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// Result of a test: success, or an error message.
 pub(crate) type Verdict = Result<(), String>;
 
-/// Parses the log up to its summary.
+/// Parses the log up to the summary.
 ///
 /// ```text
 /// match: 00_IN_PORT                                                   the file

@@ -1,11 +1,12 @@
-//! The workspace's crates: their order, their edges, their dependencies.
+//! The crates of the workspace: order, edges and dependencies.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 use shunt_tests::repository::{metadata, read, root};
 
-/// Which crate may use which, apart from tests: the arrows of ARCHITECTURE.md.
+/// The crates that each crate may use, except in tests:
+/// the arrows of ARCHITECTURE.md.
 const EDGES: &[(&str, &[&str])] = &[
     ("shunt-pcap", &[]),
     ("shunt-flow-export", &[]),
@@ -95,10 +96,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The crate of test kits; only tests of earlier crates use it.
+/// The crate of test kits, which only tests of earlier crates use.
 const TEST_KIT: &str = "shunt-testkit";
 
-/// The crates that have no async runtime beneath them.
+/// The crates that do not depend on an async runtime.
 const WITHOUT_RUNTIME: &[&str] = &[
     "shunt-pcap",
     "shunt-flow-export",
@@ -125,7 +126,7 @@ const WITHOUT_RUNTIME: &[&str] = &[
 
 /// Returns the packages of the workspace, in the order of its manifest.
 ///
-/// Cargo itself lists a package earlier if one before it has a dev-dependency on it.
+/// `cargo` lists a package earlier if a previous package has a dev-dependency on it.
 pub(crate) fn packages(metadata: &Value) -> Vec<&Value> {
     let all = metadata["packages"].as_array().unwrap();
     let manifest: toml::Table = read("Cargo.toml").parse().unwrap();
@@ -236,7 +237,7 @@ fn the_dependency_page_is_complete() {
     assert_eq!(named, used, "docs/dependencies.md (left) against the manifests (right)");
 }
 
-/// A feature that the list lacks would never be built by the gate.
+/// The checks of the gate never build a feature that the list lacks.
 #[test]
 fn the_gate_has_every_feature_but_dpdk() {
     let metadata = metadata();

@@ -1,10 +1,10 @@
-//! Source files: their length, their place, and words that no file may hold.
+//! Source files: length, place, and words that no file may contain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_tests::repository::{files, read};
 
-/// Number of lines above which a source file must be divided by ideas.
+/// Number of lines above which a source file must be divided.
 const FILE_LINES_MAX: usize = 600;
 
 /// Beginnings of paths that exist on one machine only.
@@ -30,7 +30,7 @@ fn every_module_is_a_part_of_its_crate() {
         let homes = ["/mod.rs", "/lib.rs", "/main.rs", ".rs"].map(|end| format!("{above}{end}"));
         let names = |text: &String| text.contains(&format!("mod {stem};"));
         let is_named = homes.iter().filter_map(|home| all.get(home)).any(names);
-        // By its path, from a file beside it.
+        // The file may be named by path, from a file in the same folder.
         let by_path = format!("#[path = \"{file}\"]");
         let beside = all.iter().filter(|(other, _)| other.starts_with(above));
         let is_named = is_named || beside.into_iter().any(|(_, text)| text.contains(&by_path));
@@ -38,8 +38,9 @@ fn every_module_is_a_part_of_its_crate() {
     }
 }
 
-/// Returns whether a file is a root of a crate.
-/// Cargo names such a file, and no module does.
+/// Returns whether a file is the root of a crate.
+///
+/// Cargo uses such a file without a `mod` item.
 fn is_root_of_crate(path: &str) -> bool {
     let inside = path.rsplit_once("/src/").map_or(path, |(_, inside)| inside);
     let is_program = inside.starts_with("bin/") && !inside["bin/".len()..].contains('/');

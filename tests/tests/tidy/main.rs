@@ -1,4 +1,4 @@
-//! Properties of the repository itself: the order of its crates, its files, its pages, its words.
+//! Properties of the repository: the order of crates, files, pages, and words.
 
 #![expect(clippy::unwrap_used, reason = "a file that cannot be read is not tidy")]
 

@@ -1,14 +1,15 @@
-//! Names: a type name is one thing in all product crates, and tests that are named elsewhere exist.
+//! Names: a type name is unique in all product crates, and tests that are named elsewhere exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_tests::repository::files;
 use syn::{Attribute, Item, ItemMod};
 
-/// Names that several crates may define: convention gives them their meaning.
+/// Names that several crates may define,
+/// because these names have a conventional meaning.
 const SHARED: &[&str] = &["Arguments", "Command", "Config", "Error"];
 
-/// The type names of one file, and the modules that it declares for tests alone.
+/// The type names of one file, and the modules that are only for tests.
 #[derive(Default)]
 struct Definitions {
     types: Vec<String>,
@@ -55,8 +56,9 @@ impl Definitions {
     }
 }
 
-/// Returns whether an item is compiled for tests alone.
-/// It has `cfg(test)`, or the feature `testing`.
+/// Returns whether an item is compiled for tests only.
+///
+/// Such an item has `cfg(test)`, or the feature `testing`.
 fn is_for_tests(attributes: &[Attribute]) -> bool {
     let cfg = attributes.iter().filter(|attribute| attribute.path().is_ident("cfg"));
     cfg.filter_map(|attribute| attribute.meta.require_list().ok()).any(|list| {
@@ -72,7 +74,7 @@ fn literal(attribute: &Attribute) -> Option<String> {
     Some(text.value().trim_end_matches(".rs").to_owned())
 }
 
-/// Returns the folder in which the modules of a file lie.
+/// Returns the folder with the modules of a file.
 fn folder_of_modules(path: &str) -> String {
     let (folder, file) = path.rsplit_once('/').unwrap_or_default();
     match file {
@@ -114,7 +116,7 @@ fn a_type_name_is_one_thing() {
     assert!(twice.is_empty(), "{} names are two things:\n{}", twice.len(), twice.join("\n"));
 }
 
-/// Cargo runs nothing, and reports success, if no test has the name that it gets.
+/// Cargo runs no test, and reports success, if no test has the given name.
 #[test]
 fn tests_named_by_xtask_exist() {
     let sources = files(".rs");

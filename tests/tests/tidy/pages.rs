@@ -1,4 +1,4 @@
-//! Pages: the commands, files and links that they name exist.
+//! Pages: the commands, files and links on a page must exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,7 +125,7 @@ fn links_and_names_of_pages_exist() {
     }
 }
 
-/// A task in ARCHITECTURE.md names at most five places.
+/// A task in ARCHITECTURE.md names at most five files or folders.
 #[test]
 fn a_task_has_five_places_at_most() {
     let pages = files("ARCHITECTURE.md");

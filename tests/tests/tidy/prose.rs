@@ -8,14 +8,15 @@ use shunt_tests::{
     repository::files,
 };
 
-/// Words that a sentence of documentation may have.
+/// Maximum number of words in a sentence of documentation.
 const SENTENCE_WORDS_MAX: usize = 30;
 
-/// Characters that the first line of an item's documentation may have.
+/// Maximum number of characters in the first line of an item's documentation.
 const FIRST_LINE_MAX: usize = 80;
 
 /// Words that are banned everywhere.
-/// Each is archaic, a calque, or a private metaphor.
+///
+/// Each word is archaic, a calque, or a private metaphor.
 const BANNED: &[&str] = &[
     "anew",
     "be it",
@@ -43,8 +44,9 @@ const BANNED: &[&str] = &[
     "whose",
 ];
 
-/// Words that once were the project's own.
-/// The field has a standard word for each of these.
+/// Words that only this project used.
+///
+/// The field has a standard word for each of these words.
 const PRIVATE: &[&str] = &[
     "desk",
     "desks",
@@ -66,11 +68,12 @@ const PRIVATE: &[&str] = &[
     "dozes",
 ];
 
-/// Openings that make a noun clause of a sentence: it names no subject.
+/// Openings that make a sentence a noun clause, which has no subject.
 const NOUN_CLAUSES: &[&str] = &["What", "Whatever", "Whether", "Whichever", "Who", "Whoever"];
 
 /// Returns whether a file is prose of the project.
-/// Recordings and this list are not.
+///
+/// Recordings and this list are not such prose.
 fn is_ours(path: &str) -> bool {
     let is_list = path == "tests/tests/tidy/prose.rs" || path == "tests/src/prose.rs";
     !is_list && !path.contains("/data/") && path != "LICENSE"
@@ -79,7 +82,7 @@ fn is_ours(path: &str) -> bool {
 /// Finds the passages of a file.
 type Reader = fn(&str) -> Vec<Passage>;
 
-/// Endings of files in other languages, of which the comments are prose.
+/// Endings of files in other languages. The comments of these files are prose.
 const COMMENTED: [&str; 8] = [".c", ".h", ".p4", ".proto", ".py", ".service", ".sh", ".toml"];
 
 fn passages() -> Vec<(String, Passage)> {
@@ -94,7 +97,7 @@ fn passages() -> Vec<(String, Passage)> {
     all
 }
 
-/// Fails with all findings, so that they can be mended in one go.
+/// Fails with all findings, so that a developer can fix all of them together.
 fn expect_none(findings: &[String], rule: &str) {
     assert!(findings.is_empty(), "{rule}; {} findings:\n{}", findings.len(), findings.join("\n"));
 }
@@ -159,14 +162,15 @@ fn sentences_begin_with_their_subject() {
     expect_none(&findings, "a sentence begins with its subject, not with a noun clause");
 }
 
-/// Removes double-quoted text, which quotes others.
+/// Removes double-quoted text, because such text is a quotation.
 fn without_quotes(sentence: &str) -> String {
     let parts = sentence.split(['"', '“', '”']).enumerate();
     parts.map(|(at, part)| if at % 2 == 0 { part } else { "X" }).collect()
 }
 
-/// Returns whether a text has a word or words as a whole.
-/// No letter or digit is next to them.
+/// Returns whether a text contains a word, or several words, as a whole.
+///
+/// No letter or digit may be next to the words.
 fn has_word(text: &str, word: &str) -> bool {
     let is_bound = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_' && c != '-');
     text.match_indices(word).any(|(at, _)| {

@@ -1,7 +1,8 @@
-//! Tables of `shuntctl`: each key that they read is a field of a status.
+//! Tables of `shuntctl`: each key that the tables read is a field of a status.
 //!
-//! The client reads the JSON of a daemon by keys, so that it also shows the status of an older or a
-//! newer daemon. A key that no status has would be shown as 0 or as an empty word.
+//! The client reads the JSON of a daemon by keys, so that the client can also show the status of an
+//! older or newer daemon. The client shows a key without a field in the status as 0 or as an empty
+//! word.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +12,7 @@ use shunt_tests::repository::files;
 const NOT_KEYS: &[&str] =
     &["packet_in_listener_full", "packet_in_no_connection", "packet_in_no_bridge"];
 
-/// Returns the code of the files below these paths, without unit tests.
+/// Returns the code of the files in the folders `starts`, without unit tests.
 fn code_of(starts: &[&str]) -> Vec<String> {
     let all = files(".rs").into_iter();
     let wanted = all.filter(|(path, _)| starts.iter().any(|start| path.starts_with(start)));
@@ -23,7 +24,7 @@ fn is_name(word: &str) -> bool {
         && word.bytes().all(|byte| byte.is_ascii_lowercase() || b"_0123456789".contains(&byte))
 }
 
-/// Returns the quoted words that index a value or have an underscore.
+/// Returns the quoted words that index a value or contain an underscore.
 fn keys(code: &str) -> impl Iterator<Item = &str> {
     let words = code.match_indices('"').filter_map(|(at, _)| {
         let word = code[at + 1..].split('"').next().filter(|word| is_name(word))?;
@@ -33,7 +34,8 @@ fn keys(code: &str) -> impl Iterator<Item = &str> {
     words.filter(|word| !NOT_KEYS.contains(word))
 }
 
-/// Returns the fields of structures and variants, also those that `serde` renames.
+/// Returns the fields of structures and variants,
+/// including fields that `serde` renames.
 fn fields(code: &str) -> impl Iterator<Item = &str> {
     let renamed = code.split("rename = \"").skip(1).filter_map(|rest| rest.split('"').next());
     let declared = code.split(['\n', '{', ',']).filter_map(|part| {

@@ -41,10 +41,10 @@ pub(crate) struct Case {
     /// Mirrors, in the order of their addition.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) mirrors: Vec<MirrorOptions>,
-    /// Meters, as in the file.
+    /// Meters, in the syntax of the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) meters: Vec<String>,
-    /// Groups, as in the file.
+    /// Groups, in the syntax of the file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) groups: Vec<String>,
     /// Rules, as in the file.
@@ -58,7 +58,7 @@ pub(crate) struct Case {
     /// Rules learned from packets by the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flows_after: Vec<LearnedRule>,
-    /// Correct alternatives: for each of them, the output for each packet.
+    /// Correct alternatives. Each alternative has the output for each packet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) alternatives: Vec<Vec<Frames>>,
     /// Packets, in order.
@@ -77,7 +77,7 @@ pub(crate) struct RecordedPacket {
     pub(crate) port_mods: Vec<[String; 2]>,
     /// VLAN settings of ports that change before the packet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    /// Actions if it is a packet-out.
+    /// Actions if the packet is a packet-out.
     pub(crate) vlans: Vec<PortOptions>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) packet_out: Option<String>,
@@ -95,7 +95,8 @@ pub(crate) struct RecordedPacket {
 pub(crate) struct Expect {
     /// Frames in hexadecimal by output port, in order.
     pub(crate) out: Frames,
-    /// Packet-ins, as `ovs-ofctl monitor` prints them; ` | ` separates their lines.
+    /// Packet-ins, as `ovs-ofctl monitor` prints them;
+    /// ` | ` separates the lines of a packet-in.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) packet_in: Vec<String>,
     /// Table lookups, if the case records them.
@@ -117,8 +118,8 @@ pub(crate) type Frames = BTreeMap<u32, Vec<String>>;
 
 /// Cases with groups that only OpenFlow accepts.
 ///
-/// A bucket contains `push` and `pop`, which an action set may not, so the text form of the group
-/// is refused.
+/// A bucket contains `push` and `pop`, which an action set may not contain, so the text form of the
+/// group is refused.
 const WIRE_ONLY: &[&str] = &["group-092"];
 
 impl Recording {
@@ -132,7 +133,7 @@ impl Recording {
         Self::of("tests/data/trace-cases.json")
     }
 
-    /// Reads the recording, and the handwritten cases recorded later.
+    /// Reads the recording, and the handwritten cases that were recorded later.
     pub(crate) fn read_all() -> Self {
         let mut recording = Self::read();
         recording.cases.extend(Self::of("tests/data/odd-cases.json").cases);
@@ -167,18 +168,19 @@ impl Case {
         without_results
     }
 
-    /// Returns whether some port does not receive at some time.
+    /// Returns whether a port does not receive at some time.
     pub(crate) fn has_closed_ports(&self) -> bool {
         let of_packets = self.packets.iter().flat_map(|packet| &packet.port_mods);
         self.port_mods.iter().chain(of_packets).any(|[_, change]| change == "no-receive")
     }
 
-    /// Returns whether it can be loaded without a client.
+    /// Returns whether the case can be loaded without a client.
     pub(crate) fn has_text(&self) -> bool {
         !WIRE_ONLY.contains(&&*self.id)
     }
 
-    /// Returns requests for its meters and groups, ordered by their references.
+    /// Returns requests for the meters and groups of the case,
+    /// ordered by their references.
     pub(crate) fn objects(&self) -> Result<Vec<Modification>, String> {
         let meters = self
             .meters
@@ -191,7 +193,7 @@ impl Case {
         requests.map_err(|error| format!("{}: {error}", self.id))
     }
 
-    /// Returns the correct outputs of a packet by its index.
+    /// Returns the correct outputs of the packet at index `place`.
     pub(crate) fn choices(&self, place: usize) -> Vec<&Frames> {
         if self.alternatives.is_empty() {
             return vec![&self.packets[place].expect.out];
@@ -222,7 +224,8 @@ impl LearnedRule {
 }
 
 impl RecordedPacket {
-    /// Returns the packet in the syntax of `ovs-ofctl packet-out`, with these actions.
+    /// Returns the packet in the syntax of `ovs-ofctl packet-out`,
+    /// with the given actions.
     pub(crate) fn as_packet_out(&self, actions: &str) -> String {
         format!("in_port={} packet={} actions={actions}", self.in_port, self.frame)
     }

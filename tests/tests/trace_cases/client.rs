@@ -1,4 +1,4 @@
-//! `ovs-ofctl` as the client of a bridge: loads rules, reads them back, receives packet-ins.
+//! `ovs-ofctl` as the client of a bridge: it loads rules, reads rules, and receives packet-ins.
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use crate::case::Case;
 
 /// Returns whether the programs of Open vSwitch are installed.
 ///
-/// Prints a message if not.
+/// Prints a message if the programs are missing.
 pub(crate) fn is_installed() -> bool {
     let found = Command::new("ovs-ofctl").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
@@ -43,7 +43,7 @@ pub(crate) struct DumpedRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Taken,
-    /// Refused, with the name of the error.
+    /// The switch refused the request, with the name of the error.
     Refused(String),
     /// The client did not send the request.
     NotSent,
@@ -52,7 +52,7 @@ pub(crate) enum Answer {
 impl Client {
     /// Creates a client of the switch that listens on `socket`.
     ///
-    /// Its files go to a folder.
+    /// The files of the client are in the folder `folder`.
     pub(crate) fn new(socket: String, folder: &Path) -> Self {
         Self { socket, folder: folder.to_owned() }
     }
@@ -62,7 +62,7 @@ impl Client {
         let mut command = Command::new("ovs-ofctl");
         command.args(["-O", "OpenFlow13", "--no-names", verb, &self.socket, line]);
         let output = output(&mut command);
-        // A bundle's error comes after that of its message.
+        // The error of a bundle comes after the error of the message in the bundle.
         let said = String::from_utf8_lossy(&output.stderr);
         match said.lines().find_map(error_name) {
             Some(name) => Answer::Refused(name.to_owned()),
@@ -73,7 +73,7 @@ impl Client {
 
     /// Sends several requests at once, such as `add-flows`.
     ///
-    /// Returns whether all were accepted.
+    /// Returns whether all requests were accepted.
     pub(crate) fn ask_all(&self, verb: &str, lines: &[String]) -> bool {
         let file = self.folder.join("lines");
         fs::write(&file, lines.join("\n") + "\n").expect("the lines can be written");
@@ -85,7 +85,7 @@ impl Client {
         self.run(verb, &[])
     }
 
-    /// Loads meters, groups and rules of a case, and configures its ports.
+    /// Loads meters, groups and rules of a case, and configures the ports of the case.
     pub(crate) fn load(&self, case: &Case) {
         for (verb, lines) in [("add-meter", &case.meters), ("add-group", &case.groups)] {
             lines.iter().for_each(|line| drop(self.run(verb, &[line])));
@@ -124,7 +124,9 @@ fn error_name(line: &str) -> Option<&str> {
 
 impl DumpedRule {
     /// Parses a line of `dump-flows`.
-    /// Its form is `cookie=.., duration=.., table=.., n_packets=.., n_bytes=.., MATCH actions=..`.
+    ///
+    /// The form of the line is `cookie=.., duration=.., table=.., n_packets=.., n_bytes=.., MATCH
+    /// actions=..`.
     fn parse(line: &str) -> Option<Self> {
         let mut items = line.trim().splitn(6, ", ");
         let mut value = |name: &str| items.next()?.strip_prefix(name)?.strip_prefix('=');
@@ -150,7 +152,7 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Starts the monitor; from now on no packet-in is missed.
+    /// Starts the monitor. After the start, the monitor receives every packet-in.
     pub(crate) fn start(client: &Client) -> Self {
         let log = client.folder.join("packet-ins");
         let control = client.folder.join("monitor.ctl");
@@ -165,7 +167,7 @@ impl Monitor {
         Self { process, log, control }
     }
 
-    /// Returns all packet-ins; waits some time for the expected ones.
+    /// Returns all packet-ins, and waits some time for the expected packet-ins.
     pub(crate) fn packet_ins(&self, expected: &[String]) -> Vec<String> {
         until(|| read(&self.log) == expected);
         read(&self.log)

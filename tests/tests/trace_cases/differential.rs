@@ -1,14 +1,15 @@
 //! Unrecorded rules and frames, replayed to Shunt and to Open vSwitch.
 //!
 //! Cases are generated from seeds or read from a file. A case with a difference is shrunk and
-//! printed with its seed. Without Open vSwitch the test is skipped with a message. A case that
-//! crashes Open vSwitch is named, and the others continue with a new process.
+//! printed with its seed. Without Open vSwitch, the test is skipped with a message. A case that
+//! crashes Open vSwitch is named, and the other cases continue with a new process.
 //!
 //! * `SHUNT_SEEDS=FIRST..END`: the seeds (`cargo xtask differential`).
-//! * `SHUNT_KIND=tables`, `normal` or `mirrors`: the kind of cases; default all.
+//! * `SHUNT_KIND=tables`, `normal` or `mirrors`: the kind of cases. The default is all kinds.
 //! * `SHUNT_CASES=FILE`: cases from a file, in the format of the recording.
 //! * `SHUNT_WHOLE`: print cases without shrinking.
-//! * `SHUNT_RECORD=FILE`: write cases without differences there, with the results of Open vSwitch.
+//! * `SHUNT_RECORD=FILE`: write cases without differences to FILE, with the results of Open
+//!   vSwitch.
 
 use std::{env, fs, ops::Range};
 
@@ -64,7 +65,7 @@ fn cases_match_open_vswitch() {
     assert_eq!(unlike, [""; 0]);
 }
 
-/// Returns the selected cases, if any.
+/// Returns the selected cases; `None` if no cases are selected.
 fn cases() -> Option<Vec<Case>> {
     if let Ok(file) = env::var("SHUNT_CASES") {
         let text = fs::read_to_string(root().join(file)).expect("the cases can be read");

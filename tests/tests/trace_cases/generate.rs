@@ -34,7 +34,7 @@ pub(crate) struct Theme {
     odd_ports: bool,
     /// Malformed frames.
     broken: bool,
-    /// Frames truncated by outputs; then no tag or label is pushed.
+    /// Frames that outputs truncate. Then no tag or label is pushed.
     cuts: bool,
 }
 

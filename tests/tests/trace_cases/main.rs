@@ -1,9 +1,9 @@
 //! Recorded cases: rules, packets, and the results of Open vSwitch, replayed to a whole switch.
 //!
-//! `ovs-ofctl` loads the rules over OpenFlow, and frames enter by one cable and leave by others.
-//! Frames, counters, packet-ins and printed rules must equal the recorded ones, and so must the
-//! tables and rules that each packet matched. Masks are tested instead of compared, because a
-//! correct mask may be wider or narrower than another correct one.
+//! `ovs-ofctl` loads the rules over OpenFlow. Frames enter through one cable and leave through
+//! other cables. Frames, counters, packet-ins and printed rules must equal the recording, and so
+//! must the tables and rules that each packet matched. Masks are tested instead of compared,
+//! because a correct mask may be wider or narrower than another correct mask.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 #![expect(clippy::print_stdout, reason = "advice is printed for people")]
@@ -85,7 +85,7 @@ fn computational_flows_answer_as_recorded_twice() {
     play_all(CacheKind::Flows);
 }
 
-/// Replays all cases to switches with this kind of cache.
+/// Replays all cases to switches with a cache of kind `cache`.
 fn play_all(cache: CacheKind) {
     if !client::is_installed() {
         return;
@@ -104,7 +104,7 @@ fn play_all(cache: CacheKind) {
     assert_none(&differences);
 }
 
-/// Replays a case to a switch with this kind of cache; returns the differences.
+/// Replays a case to a switch with a cache of kind `kind`; returns the differences.
 fn play(case: &Case, kind: CacheKind) -> Vec<String> {
     let mut differences = Differences::new(case);
     let mut rig = Rig::new(kind);

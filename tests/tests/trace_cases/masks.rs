@@ -1,8 +1,8 @@
 //! The masks of the recorded packets: correctness and width.
 //!
-//! A mask is correct if every packet that equals another under it has the same result. The test
-//! tries packets near the recorded one: the others of its case, the same frame with one bit
-//! flipped, and the same frame on another port.
+//! A mask is correct if every packet that is equal under the mask has the same result. The test
+//! tries packets near the recorded packet: the other packets of the case, the same frame with one
+//! bit flipped, and the same frame on another port.
 
 use std::fmt;
 
@@ -42,14 +42,14 @@ pub(crate) struct Tables {
     names: BridgeNames,
 }
 
-/// Counts of masks by their width compared with Open vSwitch's.
+/// Counts of masks by width, compared with the masks of Open vSwitch.
 #[derive(Default)]
 pub(crate) struct Widths {
     equal: u32,
-    /// Masks that match more packets than Open vSwitch's.
+    /// Masks that match more packets than the masks of Open vSwitch.
     wider: u32,
     narrower: u32,
-    /// Masks with some bits more and others less.
+    /// Masks with additional bits and with missing bits.
     other: u32,
 }
 
@@ -82,9 +82,10 @@ impl Tables {
         self.translate_key(&key(&packet.frame(), packet.in_port))
     }
 
-    /// Returns a packet with equal masked bits and another result, if there is one.
+    /// Returns a packet with equal masked bits and another result,
+    /// if there is such a packet.
     ///
-    /// It is near a recorded packet.
+    /// The packet is near a recorded packet.
     pub(crate) fn find_mask_violation(
         &self,
         case: &Case,
@@ -99,9 +100,9 @@ impl Tables {
         Some(format_match(&Match::new(&astray, &whole()), &self.names))
     }
 
-    /// Compares a mask with the recorded one of Open vSwitch, a match.
+    /// Compares a mask with the mask that Open vSwitch recorded as a match.
     ///
-    /// Returns the masks that are narrower.
+    /// Returns the narrower masks.
     pub(crate) fn compare(
         &self,
         traversal: &Traversal,
@@ -127,7 +128,7 @@ impl Tables {
 
     fn read_mask(&self, recorded: &str) -> FlowMask {
         let no_field = ["recirc_id=", "skb_priority=", "skb_mark=", "packet_type="];
-        // Labels after the first cannot be matched.
+        // Labels after the first label cannot be matched.
         let labels = [("mpls_lse1=", FieldId::MplsLse1), ("mpls_lse2=", FieldId::MplsLse2)];
         let items = recorded.split(',').filter(|item| {
             let mut names = no_field.iter().copied().chain(labels.map(|(name, _)| name));
@@ -161,7 +162,8 @@ impl fmt::Display for Widths {
 /// Returns a mask in the form that Open vSwitch prints.
 ///
 /// Open vSwitch always consults the ingress port and the EtherTypes, and so the presence of a VLAN
-/// tag. It never prints registers and metadata: they are zero in every received packet.
+/// tag. Open vSwitch never prints registers and metadata, because these fields are zero in every
+/// received packet.
 fn comparable(mask: &FlowMask, key: &FlowKey) -> FlowMask {
     let mut mask = mask.clone();
     mask.words_mut()[..HIDDEN_WORDS].fill(0);
@@ -197,7 +199,7 @@ fn key(frame: &[u8], in_port: u32) -> FlowKey {
     key
 }
 
-/// Returns the keys of packets near a recorded one.
+/// Returns the keys of packets near a recorded packet.
 fn neighbours(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = FlowKey> {
     let (frame, in_port) = (packet.frame(), packet.in_port);
     let others = case.packets.iter().map(|other| key(&other.frame(), other.in_port));

@@ -30,13 +30,13 @@ const SEED: u64 = 1;
 /// A switch and six cables.
 pub(crate) struct Rig {
     pub(crate) switch: Switch,
-    /// The cables; `None` if unplugged.
+    /// The cables; `None` for an unplugged cable.
     cables: Vec<Option<Cable>>,
     pool: Pool,
     received: u64,
     injected: u64,
     folder: TempDir,
-    // Declared last, so that the switch stops while its runtime exists.
+    // This field is declared last, so that the switch stops while the runtime exists.
     runtime: Runtime,
 }
 
@@ -72,7 +72,7 @@ impl Rig {
 
     /// Sets the VLANs and mirrors of a case, and unplugs cables.
     ///
-    /// The cables are those of the ports that are down.
+    /// The cables of ports that are down are unplugged.
     pub(crate) fn set_ports(&mut self, case: &Case) {
         self.set_vlans(&case.vlans);
         let set = self.runtime.block_on(self.switch.set_mirrors(BRIDGE, case.mirrors.clone()));
@@ -91,7 +91,7 @@ impl Rig {
         }
     }
 
-    /// Returns the learned addresses by VLAN, each with its port.
+    /// Returns the learned addresses by VLAN, and the port of each address.
     pub(crate) fn macs(&self) -> Macs {
         let macs = self.runtime.block_on(self.switch.macs(BRIDGE));
         let macs = macs.expect("the bridge exists");
@@ -114,7 +114,7 @@ impl Rig {
         added.unwrap_or_else(|error| panic!("{error}"));
     }
 
-    /// Sends a frame to a port; returns the output once the switch has processed it.
+    /// Sends a frame to a port. Returns the output of the switch for the frame.
     fn send(&mut self, port: u32, frame: &[u8]) -> Frames {
         let packet = self.pool.take(frame.len(), DatapathPort::new(0));
         let mut packet = packet.expect("the pool has a buffer");
@@ -128,7 +128,7 @@ impl Rig {
         self.outcome()
     }
 
-    /// Changes ports as the case requires before a packet, and sends it.
+    /// Changes ports as the case requires before a packet, and sends the packet.
     ///
     /// Returns the output.
     pub(crate) fn play(&mut self, client: &Client, packet: &RecordedPacket) -> (Answer, Frames) {
@@ -149,10 +149,11 @@ impl Rig {
         (answer, self.outcome())
     }
 
-    /// Returns the output once the switch has processed its input.
+    /// Returns the output after the switch has processed its input.
     fn outcome(&mut self) -> Frames {
         self.wait_until_done();
-        // The next packet may arrive on another port, and nothing orders it after this one.
+        // The next packet may arrive on another port, and then has no order relative to this
+        // packet.
         self.runtime.block_on(self.switch.learned());
         self.collect()
     }
@@ -172,7 +173,8 @@ impl Rig {
         client_in(self.folder.path())
     }
 
-    /// Waits until every received packet, and every copy of one, has ended.
+    /// Waits until every received packet, and every copy of a packet,
+    /// has been processed.
     fn wait_until_done(&self) {
         #[expect(clippy::disallowed_methods, reason = "packet threads need real time")]
         let start = Instant::now();

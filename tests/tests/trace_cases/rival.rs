@@ -19,7 +19,8 @@ use crate::{
     rig::{BRIDGE, Macs, PORTS, client_in},
 };
 
-/// Number of checks for a completed lookup. A port that is down needs all of them.
+/// Number of checks for a completed lookup.
+/// A port that is down needs all of these checks.
 const ROUNDS: u32 = 2000;
 /// Bytes of a capture file before its first frame, and before each frame.
 const FILE_HEADER: u64 = 24;
@@ -29,14 +30,14 @@ const FRAME_HEADER: usize = 16;
 pub(crate) struct Rival {
     switch: OpenVSwitch<'static>,
     control: BufReader<UnixStream>,
-    /// Output of each port, read up to the last position.
+    /// Output files of the ports. Each file is read up to the last position.
     captures: Vec<File>,
     /// Ports with changed settings.
     odd_ports: BTreeSet<String>,
 }
 
 impl Rival {
-    /// Starts one, or prints that it is not installed.
+    /// Starts Open vSwitch, or prints that Open vSwitch is not installed.
     pub(crate) fn start_or_skip() -> Option<Self> {
         let switch = OpenVSwitch::dummy_or_skip()?;
         let options = "datapath_type=dummy fail-mode=secure protocols=OpenFlow13 \
@@ -77,8 +78,8 @@ impl Rival {
     /// Removes rules, groups, meters and addresses, and resets the settings of ports.
     pub(crate) fn reset(&mut self) {
         let client = self.client();
-        // Rules are deleted before the objects they reference: the other order has crashed Open
-        // vSwitch.
+        // Rules are deleted before the objects that the rules reference. The other order has
+        // crashed Open vSwitch.
         for verb in ["del-flows", "del-groups", "del-meters"] {
             client.show(verb);
         }
@@ -95,7 +96,7 @@ impl Rival {
         self.collect();
     }
 
-    /// Sets the VLANs and links of a case's ports, and its mirrors.
+    /// Sets the VLANs and links of the ports of a case, and the mirrors of the case.
     pub(crate) fn set_ports(&mut self, case: &Case) {
         self.odd_ports.extend(case.down.iter().map(|port| format!("p{port}")));
         self.odd_ports.extend(case.port_mods.iter().map(|[port, _]| port.clone()));
@@ -110,7 +111,7 @@ impl Rival {
     pub(crate) fn set_vlans(&mut self, ports: &[PortOptions]) {
         self.odd_ports.extend(ports.iter().map(|port| port.name.clone()));
         for port in ports {
-            // Unset columns return to their defaults; all is one transaction.
+            // Unset columns return to their defaults. The whole line is one transaction.
             let words = format!("clear port {0} tag vlan_mode trunks -- set port {0}", port.name);
             let mut set: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
             set.extend(port.tag.map(|tag| format!("tag={tag}")));
@@ -122,7 +123,7 @@ impl Rival {
         }
     }
 
-    /// Adds a mirror. Those that are added first come first.
+    /// Adds a mirror. Mirrors are in the order of their addition.
     fn add_mirror(&self, mirror: &MirrorOptions) {
         let MirrorOptions { name, select_all, output_port, output_vlan, snaplen, .. } = mirror;
         let ports =
@@ -151,7 +152,7 @@ impl Rival {
         self.switch.run("ovs-vsctl", &words.iter().map(String::as_str).collect::<Vec<_>>());
     }
 
-    /// Returns the learned addresses by VLAN, each with its port.
+    /// Returns the learned addresses by VLAN, and the port of each address.
     pub(crate) fn macs(&mut self) -> Macs {
         let shown = self.command("fdb/show", &[BRIDGE]);
         let line = |line: &str| {
@@ -162,7 +163,7 @@ impl Rival {
         shown.lines().filter_map(line).collect()
     }
 
-    /// Changes ports as the case requires before a packet, and sends it.
+    /// Changes ports as the case requires before a packet, and sends the packet.
     ///
     /// Returns the output.
     pub(crate) fn play(&mut self, packet: &RecordedPacket) -> (Answer, Frames) {
@@ -181,7 +182,7 @@ impl Rival {
         (answer, self.collect())
     }
 
-    /// Injects a frame on a port and waits for it.
+    /// Injects a frame on a port and waits until Open vSwitch has processed the frame.
     ///
     /// The thread that handles commands processes the queue between two commands.
     fn receive(&mut self, port: &str, frame: &str) {
@@ -194,7 +195,7 @@ impl Rival {
         }
     }
 
-    /// Returns the statistics of Open vSwitch of looked up packets.
+    /// Returns the statistics of Open vSwitch about looked up packets.
     fn lookups(&mut self) -> String {
         let shown = self.command("dpctl/show", &[]);
         let line = shown.lines().find(|line| line.contains("lookups:"));
@@ -206,7 +207,7 @@ impl Rival {
         self.command("revalidator/purge", &[]);
     }
 
-    /// Returns whether its daemon has ended or is ending.
+    /// Returns whether the daemon has ended or is ending.
     ///
     /// An aborting daemon closes its sockets first.
     pub(crate) fn has_died(&self) -> bool {
@@ -214,7 +215,7 @@ impl Rival {
         id.is_empty() || until(|| !Path::new("/proc").join(&id).exists())
     }
 
-    /// Returns the last lines of its log.
+    /// Returns the last lines of the log of the daemon.
     pub(crate) fn last_words(&self) -> String {
         let log = self.switch.folder().join("ovs-vswitchd.log");
         let log = fs::read_to_string(log).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Shrinks a case to the smallest part that still differs.
+//! Shrinks a case to the smallest part that still has a difference.
 
 use crate::{case::Case, rival::Rival, side_by_side::play};
 
 /// Maximum number of smaller cases to try.
 const TRIES: usize = 300;
 
-/// Removes parts of a case while the first difference stays of the same kind.
+/// Removes parts of a case while the first difference is of the same kind.
 ///
 /// Parts are packets, rules, groups and actions. Returns the case and its differences.
 pub(crate) fn shrink(case: Case, found: Vec<String>, rival: &mut Rival) -> (Case, Vec<String>) {
@@ -31,7 +31,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Applies `change` if the resulting case differs too; returns whether it did.
+    /// Applies `change` if the changed case has a difference, too.
+    /// Returns whether it has.
     fn takes(&mut self, change: impl FnOnce(&mut Case)) -> bool {
         if self.tries == 0 {
             return false;
@@ -47,7 +48,7 @@ impl Search<'_> {
         differs
     }
 
-    /// Removes parts, several at a time first.
+    /// Removes parts; at first several parts together.
     fn drop_parts<T>(&mut self, parts: impl Fn(&mut Case) -> &mut Vec<T>) {
         let mut chunk = parts(&mut self.case).len();
         while chunk > 0 {
@@ -62,7 +63,7 @@ impl Search<'_> {
         }
     }
 
-    /// Removes actions of rules one by one.
+    /// Removes actions of rules one after the other.
     fn drop_actions(&mut self) {
         for index in 0..self.case.flows.len() {
             let mut place = 0;
@@ -86,7 +87,7 @@ fn kind(found: &[String]) -> String {
     }
 }
 
-/// Returns a rule without one of its actions, unless it is the only one.
+/// Returns a rule without one of its actions, unless the action is the only action.
 fn without_action(rule: &str, place: usize) -> Option<String> {
     let (matching, actions) = rule.split_once("actions=")?;
     let mut depth = 0;

@@ -20,7 +20,7 @@ use crate::{
     rival::Rival,
 };
 
-/// Maximum attempts for a case that learns too fast for the machine.
+/// Maximum attempts for a case that learns addresses too fast for the machine.
 const TRIES: usize = 3;
 
 /// The state of one case on both switches.
@@ -35,9 +35,9 @@ struct Play<'a> {
 
 /// Replays a case to both switches.
 ///
-/// Returns the differences, and the case with Open vSwitch's results.
+/// Returns the differences, and the case with the results of Open vSwitch.
 ///
-/// Returns `None` if Open vSwitch crashed; a new one is then running.
+/// Returns `None` if Open vSwitch crashed; a new process is then running.
 pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)> {
     let outcome = panic::catch_unwind(AssertUnwindSafe(|| {
         for _ in 1..TRIES {
@@ -62,7 +62,7 @@ pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)
 
 /// Replays a case once.
 ///
-/// Returns the differences, the case, and whether Shunt dropped a packet because its port exceeded
+/// Returns the differences, the case, and whether Shunt dropped a packet because a port exceeded
 /// the stall budget. Learning runs beside the packet threads, and is slow on a busy machine.
 fn replay_once(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
     let mut rig = Rig::new(CacheKind::Megaflow);
@@ -89,7 +89,7 @@ impl Play<'_> {
         }
     }
 
-    /// Loads meters, groups and rules; requests that both refuse are left out.
+    /// Loads meters, groups and rules. Requests that both switches refuse are left out.
     fn load(&mut self) {
         let Case { meters, groups, flows, .. } = self.case.clone();
         self.case.meters = self.ask_each("add-meter", meters);
@@ -108,7 +108,8 @@ impl Play<'_> {
         self.compare_rules("rules");
     }
 
-    /// Sends all requests at once, and one by one only if some are refused.
+    /// Sends all requests together. If some requests are refused,
+    /// sends requests one by one.
     fn ask_all(&mut self, [all, each]: [&str; 2], lines: Vec<String>) -> Vec<String> {
         let clients = [&self.ours, &self.theirs];
         if lines.len() < 2 || clients.map(|client| client.ask_all(all, &lines)) == [true; 2] {
@@ -211,8 +212,8 @@ impl Play<'_> {
             let [mut ours, mut theirs] =
                 [ours, theirs].map(|all| all.get(&port).unwrap_or(&none).clone());
             if !self.case.mirrors.is_empty() {
-                // The switches flood in different orders, and the first port that is mirrored
-                // decides when the copy leaves.
+                // The switches flood in different orders, and the first mirrored port determines
+                // when the copy leaves.
                 ours.sort();
                 theirs.sort();
             }
@@ -246,7 +247,7 @@ impl Play<'_> {
         self.compare(verb, &ours, &theirs);
     }
 
-    /// Tests our masks with packets near those of the case.
+    /// Tests the masks of Shunt with packets near the packets of the case.
     fn try_masks(&mut self) {
         // Some rules and groups are accepted over OpenFlow only.
         let Ok(tables) = Tables::read(&self.case) else { return };
@@ -260,7 +261,7 @@ impl Play<'_> {
 
 /// Returns the printed lines without values that vary or are known to differ.
 ///
-/// These are message numbers, times, and reference counts of groups.
+/// Such values are message numbers, times, and reference counts of groups.
 fn shown(text: &str) -> Vec<String> {
     let item = |item: &str| {
         let (name, _) = item.split_once(['=', ':']).unwrap_or_default();

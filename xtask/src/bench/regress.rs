@@ -42,7 +42,7 @@ pub(super) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     run_experiments(&[&words[..], options].concat(), None)
 }
 
-/// Returns BASE and the forwarded options; all are checked before the build.
+/// Returns BASE and the forwarded options, which are all checked before the build.
 fn parsed(arguments: &[String]) -> Result<(&str, &[String]), TaskError> {
     let Some((base, options)) = arguments.split_first().filter(|(base, _)| !base.starts_with('-'))
     else {
@@ -54,12 +54,12 @@ fn parsed(arguments: &[String]) -> Result<(&str, &[String]), TaskError> {
     }
 }
 
-/// Builds a commit unless it was the last one built.
+/// Builds a commit, unless the commit was built last.
 ///
-/// Returns the folder of its programs.
+/// Returns the folder with the programs of the build.
 fn base_build(folder: &Path, commit: &str, name: &str) -> Result<PathBuf, TaskError> {
     let (tree, build) = (folder.join("tree"), folder.join("build"));
-    // Written after a complete build, and missing otherwise.
+    // The file is written after a complete build, and is missing otherwise.
     let stamp = folder.join("commit");
     if fs::read_to_string(&stamp).is_ok_and(|built| built == commit) {
         println!("{name} is already built in {}", build.display());
@@ -79,7 +79,7 @@ fn base_build(folder: &Path, commit: &str, name: &str) -> Result<PathBuf, TaskEr
 
 /// Extracts the files of a commit with new times.
 ///
-/// Cargo decides by file times which crates to build.
+/// Cargo determines by file times which crates to build.
 fn unpack(folder: &Path, tree: &Path, commit: &str) -> Result<(), TaskError> {
     let _ = fs::remove_dir_all(tree);
     fs::create_dir_all(tree)?;
@@ -92,10 +92,8 @@ fn unpack(folder: &Path, tree: &Path, commit: &str) -> Result<(), TaskError> {
 
 /// Returns the cargo arguments for a tree.
 ///
-/// They build the daemon, and the kernels if the tree has them.
-///
-/// The packages are those of [`PACKAGES`], so that shared dependencies have the same features in
-/// both builds.
+/// The arguments build the daemon, and the kernels if the tree has kernels. The packages are the
+/// packages of [`PACKAGES`], so that shared dependencies have the same features in both builds.
 fn words(tree: &Path) -> Vec<&'static str> {
     let has = |file: &str| tree.join(file).is_file();
     let mut words = vec!["build", "--release", "--package", "shuntd"];
@@ -111,7 +109,7 @@ fn words(tree: &Path) -> Vec<&'static str> {
     words
 }
 
-/// Packages that measure; an older commit may lack some.
+/// Packages that measure. An older commit may lack some of these packages.
 const MEASURING: [(&str, &str); 2] =
     [("shunt-kernels", "benches/kernels/Cargo.toml"), ("shunt-benches", "benches/Cargo.toml")];
 

@@ -38,7 +38,7 @@ impl Edit {
 #[derive(Default)]
 pub(super) struct Edited {
     pub(super) text: String,
-    /// Ranges of the new text, and the mutant of each.
+    /// Ranges of the new text, and the mutant of each range.
     regions: Vec<(Range<usize>, usize)>,
 }
 
@@ -68,7 +68,7 @@ impl Edited {
         edited
     }
 
-    /// Returns the mutants of the smallest region that contains these bytes.
+    /// Returns the mutants of the smallest region that contains `bytes`.
     pub(super) fn mutants_at(&self, bytes: &Range<usize>) -> Vec<usize> {
         let holds = |at: &Range<usize>| at.start <= bytes.start && bytes.end <= at.end;
         let around = || self.regions.iter().filter(|(at, _)| holds(at));

@@ -1,5 +1,4 @@
-//! The tests that run against mutants: their duration, the mutants that each reaches, and the
-//! results.
+//! The tests that run with mutants: duration, reached mutants, and results.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,13 +20,13 @@ use crate::shell::{TaskError, output};
 /// The result of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MutantResult {
-    /// This test fails.
+    /// The test of this name fails.
     Detected(String),
-    /// This test does not end.
+    /// The test of this name does not end.
     Endless(String),
-    /// All tests that reach it pass.
+    /// All tests that reach the mutant pass.
     Survived,
-    /// No test reaches it.
+    /// No test reaches the mutant.
     Unreached,
     /// The mutant does not type-check.
     Unbuildable,
@@ -42,7 +41,7 @@ struct MutantTest {
     found: AtomicU32,
 }
 
-/// All tests, and the tests that reach each mutant.
+/// All tests, and the list of tests that reach each mutant.
 pub(super) struct MutantTests {
     programs: Vec<TestProgram>,
     effort: Effort,
@@ -58,7 +57,7 @@ type TestRun = (Duration, BTreeSet<usize>);
 /// The number of random cases for property tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Effort {
-    /// The default number.
+    /// The default number of cases.
     #[default]
     Full,
     /// Fewer cases, and no long tests: survivors need another full run.
@@ -105,7 +104,7 @@ impl MutantTests {
 
     /// Runs a test without an active mutant.
     ///
-    /// Returns CPU time and reached mutants, or `None` if it fails.
+    /// Returns CPU time and reached mutants, or `None` if the test fails.
     fn run_asleep(
         &self,
         program: usize,
@@ -126,10 +125,10 @@ impl MutantTests {
         Ok(Some((length, reached)))
     }
 
-    /// Activates a mutant, and runs the tests that reach it until one fails.
+    /// Activates a mutant, and runs the tests that reach the mutant until a test fails.
     ///
-    /// Very short tests run first, together. The others follow one by one, ordered by duration and
-    /// by how much they detected.
+    /// Very short tests run first, together. The other tests follow one by one, ordered by duration
+    /// and by the number of mutants that each test has detected.
     pub(super) fn run_against(&self, mutant: usize) -> Result<MutantResult, TaskError> {
         let Some(mut order) = self.reach.get(&mutant).cloned() else {
             return Ok(MutantResult::Unreached);
@@ -158,7 +157,7 @@ impl MutantTests {
         Ok(MutantResult::Survived)
     }
 
-    /// Runs some tests of one program one after the other against a mutant.
+    /// Runs some tests of one program, one after the other, with a mutant.
     fn ask(&self, batch: &[usize], mutant: usize) -> Result<MutantResult, TaskError> {
         let mutant_tests: Vec<&MutantTest> =
             batch.iter().map(|run_against| &self.mutant_tests[*run_against]).collect();
@@ -192,7 +191,7 @@ impl MutantTests {
     }
 }
 
-/// Returns the first failed test in the output, or the last one that started.
+/// Returns the first failed test in the output, or the last started test.
 fn failed(output_path: &str) -> Option<&str> {
     let mut tests =
         output_path.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
@@ -200,7 +199,7 @@ fn failed(output_path: &str) -> Option<&str> {
     tests.clone().find(is_failed).or_else(|| tests.next_back()).map(|(name, _)| name)
 }
 
-/// Maps items in parallel, in order; `work` gets the number of its worker.
+/// Maps items in parallel, in order. `work` gets the number of the worker.
 pub(super) fn in_parallel<I: Sync, T: Send>(
     jobs: usize,
     items: &[I],
@@ -247,9 +246,10 @@ fn command(program: &TestProgram, limit: Duration) -> Command {
     command
 }
 
-/// Waits for a program; returns its success and CPU time, or no success on timeout.
+/// Waits for a program. Returns success and CPU time,
+/// or no success after a timeout.
 ///
-/// A timeout means that it used its CPU limit, or used no CPU for a long time.
+/// A timeout means that the program used its CPU limit, or used no CPU for a long time.
 fn wait(mut child: Child) -> Result<(Option<bool>, Duration), TaskError> {
     let start = Instant::now();
     let (mut used, mut grown) = (Duration::ZERO, start);
@@ -258,7 +258,7 @@ fn wait(mut child: Child) -> Result<(Option<bool>, Duration), TaskError> {
         if now.used > used {
             (used, grown) = (now.used, Instant::now());
         }
-        // The kernel reports the usage until the process is waited for.
+        // The kernel reports the usage until this process has waited for the program.
         if now.has_ended {
             let status = child.wait()?;
             let is_stopped = status.signal().is_some_and(|signal| STOPS.contains(&signal));
@@ -295,19 +295,22 @@ const LENGTH_MAX: Duration = Duration::from_secs(20);
 /// Allowed slowdown factor of a test with a mutant, in addition to a constant.
 const SLOWER: u32 = 10;
 const SLACK: Duration = Duration::from_secs(3);
-/// Signals at the CPU limit: `SIGXCPU`, and `SIGKILL` if that is ignored.
+/// Signals at the CPU limit: `SIGXCPU`,
+/// and `SIGKILL` if the program ignores `SIGXCPU`.
 const STOPS: [i32; 2] = [24, 9];
-/// Maximum time without CPU use: the program is in a deadlock.
+/// Maximum time without CPU use. After this time, the program is in a deadlock.
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Unit of CPU times in `/proc`: `USER_HZ` is 100.
 const TICK_MS: u64 = 10;
-/// Shorter tests run together: starting a program costs more than most of them.
+/// Maximum CPU time of tests that run together.
+///
+/// The start of a program costs more than most short tests.
 const TOGETHER_MAX: Duration = Duration::from_millis(50);
 const POLL_MIN: Duration = Duration::from_millis(1);
 const POLL_MAX: Duration = Duration::from_millis(50);
-/// Maximum duration of a test in a quick run; tracing adds to it.
+/// Maximum duration of a test in a quick run. Tracing increases the duration.
 const QUICK_MAX: Duration = Duration::from_secs(1);
-/// A quick run divides the number of cases by this.
+/// Divisor of the number of cases in a quick run.
 const QUICK_DIVISOR: &str = "30";
 const MEMORY_KIB: u32 = 4 << 20;
 

@@ -1,7 +1,7 @@
-//! Results of mutants: kept between runs, and compared with the explanations in the docs.
+//! Results of mutants, which are kept between runs and compared with the explanations in the docs.
 //!
-//! A mutant is identified by its file, its function, its change, and an index among equal ones; so
-//! line numbers may change.
+//! A mutant is identified by file, function, change, and an index among equal mutants. So line
+//! numbers may change.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use std::{
 use super::{mutant_tests::MutantResult, schemata::Mutant};
 use crate::shell::{TaskError, root};
 
-/// Identity of a mutant: file, function, change, and index among equal ones.
+/// Identity of a mutant: file, function, change, and index among equal mutants.
 pub(super) type MutantKey = (String, String, String, usize);
 
 /// Results of a target, in a file.
@@ -33,7 +33,7 @@ impl MutantResults {
         self.verdicts.get(key)
     }
 
-    /// Stores a result at once, so that a run may be interrupted.
+    /// Stores a result immediately, so that a run may be interrupted.
     pub(super) fn record(
         &mut self,
         key: MutantKey,
@@ -88,7 +88,7 @@ fn parse(line: &str) -> Option<(MutantKey, MutantResult)> {
 
 /// Survivors that the docs explain: file, function and change.
 ///
-/// They are rows of the tables in the docs.
+/// Each survivor is a row of a table in the docs.
 pub(super) struct Explained(BTreeSet<(String, String, String)>);
 
 impl Explained {
@@ -126,7 +126,7 @@ struct FileCounts {
     unbuildable: usize,
 }
 
-/// Prints all results; returns an error if a survivor is not explained.
+/// Prints all results. Returns an error if a survivor is not explained.
 pub(super) fn report(
     results: &MutantResults,
     mutants: &[(String, Mutant)],

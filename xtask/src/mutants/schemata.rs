@@ -1,20 +1,21 @@
 //! A source file with all its mutants, each inactive until its number is selected.
 //!
-//! Building a program once per mutant takes days. Here it is built once for all of them, as in
-//! Untch, Offutt and Harrold, *Mutation analysis using mutant schemata*. Each mutated place calls
-//! `crate::mutant(NUMBER)` to decide. Every line keeps its number.
+//! Building a program once per mutant takes days. Here the program is built once for all mutants,
+//! as in Untch, Offutt and Harrold, *Mutation analysis using mutant schemata*. Each mutated place
+//! calls `crate::mutant(NUMBER)` to determine whether the mutant is active. Every line keeps its
+//! number.
 //!
 //! | mutation | generated code |
 //! | --- | --- |
-//! | a function returns a simple value | `if mutant(1) { return None; }` first of all |
-//! | an operator is replaced | both operands are bound, then one operator or the other |
+//! | a function returns a simple value | `if mutant(1) { return None; }` is the first statement |
+//! | an operator is replaced | both operands are bound, and then one of both operators is used |
 //! | a condition is negated | `(condition) != mutant(1)` |
 //! | a match guard is always true, or always false | `mutant(1) || !mutant(2) && guard` |
 //! | a match arm before a wildcard is removed | `pattern if !mutant(1)` |
 //! | a statement is removed | `if !mutant(1) { statement; }` |
 //!
-//! Code evaluated at compile time cannot call `mutant`, so constants are not mutated; functions
-//! lose their `const` where no constant needs it. Macros are opaque. Tests and `Debug` are not
+//! Code that is evaluated at compile time cannot call `mutant`, so constants are not mutated.
+//! Functions lose `const` if no constant needs it. Macros are opaque. Tests and `Debug` are not
 //! mutated.
 
 use std::{collections::BTreeSet, ops::Range};
@@ -39,7 +40,7 @@ pub(super) struct Mutant {
     pub(super) what: String,
 }
 
-/// Mutations that are omitted because they did not build.
+/// Mutations that are omitted because the code with them did not build.
 #[derive(Default)]
 pub(super) struct OmittedMutants {
     pub(super) mutants: BTreeSet<usize>,
@@ -71,7 +72,7 @@ impl<'s> Schemata<'s> {
         Ok(schemata)
     }
 
-    /// Assigns a number to a mutant; returns `None` if it is omitted.
+    /// Assigns a number to a mutant; returns `None` if the mutant is omitted.
     fn mutant(&mut self, at: &Range<usize>, what: String) -> Option<usize> {
         let id = self.first + self.mutants.len();
         let before = self.source.get(..at.start).unwrap_or_default();
@@ -152,13 +153,14 @@ impl<'s> Schemata<'s> {
             self.edits.push(edit);
         }
         match block.stmts.as_slice() {
-            // Removing the only statement equals returning at once.
+            // Removing the only statement has the same effect as returning immediately.
             [alone] if inner.ends_with(';') => self.visit_stmt(alone),
             _ => self.visit_block(block),
         }
     }
 
-    /// Mutates a comparison, which borrows both sides, or arithmetic, which moves both.
+    /// Mutates a comparison, which borrows both sides, or arithmetic,
+    /// which moves both sides.
     fn operator(&mut self, binary: &ExprBinary, others: &[&str]) {
         let (op, bytes) = (binary.op.span().byte_range(), binary.span().byte_range());
         let is_comparison = matches!(
@@ -196,7 +198,7 @@ impl<'s> Schemata<'s> {
 
     /// Mutates `&&` or `||`.
     ///
-    /// The second operand decides if the first is `true`, or `false`.
+    /// The second operand determines the result if the first operand is `true`, or `false`.
     fn connective(&mut self, binary: &ExprBinary, other: &str, sign: &str) {
         let (op, bytes) = (binary.op.span().byte_range(), binary.span().byte_range());
         let what = format!("`{other}` in {}", self.short(&bytes));
@@ -437,7 +439,7 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
     }
 }
 
-/// Returns the operators that may replace one.
+/// Returns the operators that may replace an operator.
 const fn others(op: &BinOp) -> &'static [&'static str] {
     match op {
         BinOp::Eq(_) => &["!="],
@@ -480,7 +482,8 @@ const fn is_assignment(binary: &ExprBinary) -> bool {
     )
 }
 
-/// Returns whether a condition binds names: a `let` chain cannot be parenthesised.
+/// Returns whether a condition binds names.
+/// Such a `let` chain cannot be in parentheses.
 fn has_let(expr: &Expr) -> bool {
     match expr {
         Expr::Let(_) => true,
@@ -489,7 +492,7 @@ fn has_let(expr: &Expr) -> bool {
     }
 }
 
-/// Returns whether an item exists for tests only.
+/// Returns whether an item exists only for tests.
 fn is_skipped(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let path = attribute.path();
@@ -499,10 +502,10 @@ fn is_skipped(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// Traits with output for people, which are not mutated.
+/// Traits with output for people. These traits are not mutated.
 const UNTRIED: &[&str] = &["Debug", "Display"];
 
-/// Functions with an obvious return value, which is not a mutation.
+/// Functions with an obvious return value. This value is not used as a mutation.
 const CONSTRUCTORS: &[&str] = &["new", "default"];
 
 /// Maximum characters of source text in a mutant's description.

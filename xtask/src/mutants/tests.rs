@@ -1,11 +1,12 @@
-//! The source text with mutants in it.
+//! The source text that contains mutants.
 
 use super::{
     edits::Edited,
     schemata::{Mutant, OmittedMutants, Schemata},
 };
 
-/// Returns the descriptions of the mutants of a text, and the text with them in it.
+/// Returns the descriptions of the mutants of a text,
+/// and the text that contains them.
 fn mutants(source: &str, dropped: &OmittedMutants) -> (Vec<String>, Edited) {
     let schemata = Schemata::of(source, 0, dropped).expect("the source is Rust");
     let describe = |mutant: &Mutant| format!("{}: {}", mutant.function, mutant.what);
@@ -119,7 +120,7 @@ fn an_error_names_the_smallest_enclosing_mutant() {
 
 /// The build of mutants has all features of the packages.
 ///
-/// It must not need libdpdk.
+/// The build must not need libdpdk.
 #[test]
 fn no_mutated_package_has_the_feature_dpdk() {
     for package in super::TARGETS.iter().flat_map(|target| target.packages) {

@@ -1,7 +1,7 @@
-//! A copy of the repository with mutants in its source, and its build.
+//! A copy of the repository with mutants in its source, and the build of the copy.
 //!
-//! Some mutants do not type-check. Where the compiler reports an error, the mutants of the smallest
-//! region around it are omitted, and the check is repeated.
+//! Some mutants do not type-check. If the compiler reports an error, the mutants of the smallest
+//! region around the error are omitted, and the check is repeated.
 
 use std::{
     collections::BTreeSet,
@@ -20,8 +20,8 @@ use crate::shell::{TaskError, cargo, output, root};
 
 /// The function that checks whether a mutant is active.
 ///
-/// It is appended to each `lib.rs` with mutants. It records the checked mutants while a test's
-/// reach is traced.
+/// The function is appended to each `lib.rs` with mutants. While the reach of a test is traced, the
+/// function records the checked mutants.
 const AWAKE: &str = r#"
 #[doc(hidden)]
 pub fn mutant(id: usize) -> bool {
@@ -60,12 +60,12 @@ pub(super) struct TestProgram {
     pub(super) folder: PathBuf,
 }
 
-/// The copy.
+/// The copy of the repository.
 pub(super) struct MutatedTree {
     folder: PathBuf,
     sources: Vec<MutatedSource>,
     pub(super) dropped: OmittedMutants,
-    /// Mutants in the order of their numbers, with their files.
+    /// Mutants in the order of their numbers, and the file of each mutant.
     pub(super) mutants: Vec<(String, Mutant)>,
 }
 
@@ -104,7 +104,7 @@ impl MutatedTree {
         Ok(tree)
     }
 
-    /// Inserts the mutants into the source, except the omitted ones.
+    /// Inserts the mutants into the source, except omitted mutants.
     fn edit(&mut self) -> Result<(), TaskError> {
         self.mutants.clear();
         for source in &mut self.sources {
@@ -161,7 +161,8 @@ impl MutatedTree {
         let mut command = cargo(words);
         command
             .current_dir(&self.folder)
-            // The features of these packages alone. None of them has `dpdk`, which needs libdpdk.
+            // All features of these packages only. None of the packages has `dpdk`, which needs
+            // libdpdk.
             .args(["--all-features", "--quiet", "--message-format", "json"])
             .args(packages.iter().flat_map(|package| ["--package", package]))
             .env("CARGO_TARGET_DIR", folder().join("build"))
@@ -204,8 +205,8 @@ impl MutatedTree {
 
 /// Returns the folder for all generated files.
 ///
-/// Copies are built separately: cargo would mix up a crate of a copy with that of the project, and
-/// rebuild both.
+/// Copies are built separately. Otherwise, cargo confuses a crate of a copy with the crate of the
+/// project, and rebuilds both.
 pub(super) fn folder() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR");
     target.map_or_else(|| root().join("target"), PathBuf::from).join("mutants")

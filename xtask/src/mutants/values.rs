@@ -1,6 +1,7 @@
-//! Simple return values for a function, chosen by its type's name.
+//! Simple return values for a function, chosen by the name of the return type.
 //!
-//! Types are known by their spelling only. A wrong guess does not build, and is omitted.
+//! Types are identified by their spelling only. A value of a wrong type does not build, and is
+//! omitted.
 
 use syn::{GenericArgument, PathArguments, PathSegment, Type};
 

@@ -1,4 +1,4 @@
-//! A Debian root directory with a running systemd, in namespaces of its own.
+//! A Debian root directory with a running systemd, in separate namespaces.
 
 use std::{
     fs,
@@ -10,9 +10,9 @@ use std::{
 
 use crate::shell::{TaskError, output, root, run};
 
-/// A running root; ends when it is dropped.
+/// A running root, which ends on drop.
 pub(super) struct BootedRoot {
-    /// The program `unshare`, which ends with everything that it started.
+    /// The program `unshare`, which ends together with all programs that it started.
     unshare: Child,
     /// Process id of systemd.
     systemd: String,
@@ -20,7 +20,7 @@ pub(super) struct BootedRoot {
     group: PathBuf,
 }
 
-/// Attempts to find systemd ready, and the pause between two.
+/// Attempts to find systemd ready, and the pause between two attempts.
 const ATTEMPTS_MAX: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -29,7 +29,7 @@ impl BootedRoot {
     ///
     /// # Errors
     ///
-    /// If this machine does not permit it.
+    /// If this machine does not permit systemd in a root directory.
     pub(super) fn start(folder: &Path) -> Result<Self, TaskError> {
         let group = group()?;
         fs::create_dir_all(&group)?;
@@ -59,7 +59,7 @@ impl BootedRoot {
             }
             self.systemd = fs::read_to_string(&children).unwrap_or_default().trim().to_owned();
             let state = || self.shell("systemctl is-system-running || true");
-            // A unit without a device of its own fails in a container: `degraded`.
+            // A unit that needs a missing device fails in a container: `degraded`.
             if !self.systemd.is_empty()
                 && state().is_ok_and(|state| ["running", "degraded"].contains(&state.trim()))
             {

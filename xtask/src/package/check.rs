@@ -1,27 +1,28 @@
 //! The check of the package, in a fresh Debian root with systemd.
 //!
-//! It does what an operator does: install, add ports, send packets, upgrade, remove, purge. In the end
-//! the root has the same files as before.
+//! The check does the work of an operator: install, add ports, send packets, upgrade, remove,
+//! purge. At the end, the root has the same files as before.
 
 use std::{fs, path::Path, process::Command};
 
 use super::{booted_root::BootedRoot, dpdk};
 use crate::shell::{TaskError, is_root, output, root, run, step};
 
-/// Packages of the root, apart from the essential ones.
+/// Packages of the root, in addition to the essential packages.
 const INCLUDED: &str = "adduser,init-system-helpers,iproute2,iputils-ping,man-db,openvswitch-common,\
                         procps,systemd,systemd-sysv";
 const SUITE: &str = "bookworm";
 
-/// Greatest exposure of the unit in `systemd-analyze security`, in tenths.
+/// Maximum exposure of the unit in `systemd-analyze security`, in tenths.
 const EXPOSURE_MAX: &str = "20";
 
-/// Lists the files of a root, without those that the package manager writes.
+/// Lists the files of a root, without files that the package manager writes.
 const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o -path /run -o -path /tmp \
                      -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg -o -path /mnt \
                      -o -path /var/lib/systemd -o -path /var/tmp \\) -prune -o -print | sort";
 
-/// Checks a package, its upgrade to the next one, and the package with DPDK ports.
+/// Checks a package, the upgrade to the next package,
+/// and the package with DPDK ports.
 pub(super) fn check(
     folder: &Path,
     package: &Path,
@@ -72,7 +73,7 @@ fn unit() -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Makes a fresh root. The packages of the distribution are fetched once.
+/// Creates a fresh root. The packages of the distribution are downloaded once.
 fn fresh_root(folder: &Path, installed: &Path, has_dpdk: bool) -> Result<(), TaskError> {
     let base = folder.join(if has_dpdk { "base-dpdk" } else { "base" });
     if !base.join("etc/debian_version").exists() {
@@ -129,14 +130,15 @@ fn forward(booted: &BootedRoot) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Stops the daemon by a signal: systemd misses its watchdog and restarts it.
+/// Stops the daemon with a signal.
+/// systemd misses the watchdog message, and restarts the daemon.
 fn watchdog(booted: &BootedRoot) -> Result<(), TaskError> {
     // The state file is written soon after a change.
     booted.until("grep --quiet NORMAL /var/lib/shunt/state.json")?;
     booted.shell("cat /run/shunt/shuntd.pid > /stopped && kill -STOP $(cat /stopped)")?;
     booted.until("test $(cat /run/shunt/shuntd.pid) != $(cat /stopped)")?;
     booted.until("test $(systemctl is-active shuntd) = active")?;
-    // The state file has the bridge, its ports and its rule, and systemd the queues of the TAP.
+    // The state file has the bridge, the ports and the rule, and systemd has the queues of the TAP.
     booted.until(PING)?;
     booted.shell("rm /stopped").map(|_| ())
 }
@@ -157,7 +159,7 @@ fn engines(booted: &BootedRoot) -> Result<(), TaskError> {
         booted.shell("systemctl restart shuntd")?;
         booted.until(&ping)?;
         booted.shell(&format!("shuntctl evict | grep --quiet 'engine {engine},'"))?;
-        // A change of the rules evicts entries by the engine.
+        // When the rules change, the engine evicts entries.
         booted.shell(
             "ovs-ofctl -O OpenFlow13 add-flow unix:/run/shunt/br0.mgmt priority=9,icmp,actions=NORMAL",
         )?;

@@ -24,7 +24,7 @@ const DOC: &str = "usr/share/doc/shunt-dpdk";
 
 /// Builds the package, and returns its path.
 ///
-/// Programs that were built before are in the folder `dpdk` beside them.
+/// Programs that were built before are in the folder `dpdk` beside the other programs.
 pub(super) fn build(options: &PackageOptions, folder: &Path) -> Result<PathBuf, TaskError> {
     let program = match &options.programs {
         Some(programs) => std::path::absolute(programs)?.join("dpdk/shuntd"),

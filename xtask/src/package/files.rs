@@ -11,7 +11,7 @@ use crate::shell::{TaskError, output, root, run};
 
 /// Returns the time of the last commit, in a format of `git log`.
 ///
-/// It is the time of all files, so that one commit gives one package.
+/// This time is the time of all files, so that one commit always produces the same package.
 pub(super) fn commit_time(format: &str) -> Result<String, TaskError> {
     let format = format!("--format={format}");
     output(Command::new("git").args(["log", "-1", &format]).current_dir(root()))
@@ -29,7 +29,7 @@ pub(super) fn write_file(to: &Path, text: &str, mode: u32) -> Result<(), TaskErr
     write_bytes(to, text.as_bytes(), mode)
 }
 
-/// Writes a file, with folders that everyone may read, whatever the umask is.
+/// Writes a file, in folders that all users may read, with any umask.
 fn write_bytes(to: &Path, bytes: &[u8], mode: u32) -> Result<(), TaskError> {
     let folder = to.parent().unwrap_or(to);
     let missing: Vec<&Path> = folder.ancestors().take_while(|folder| !folder.exists()).collect();

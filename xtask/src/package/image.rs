@@ -1,7 +1,7 @@
 //! The container image: an archive in the layout of the OCI image specification 1.0.
 //!
-//! `podman load` and `skopeo` read it. No container engine is needed to make it. The
-//! programs are linked statically, so the image has no other libraries.
+//! `podman load` and `skopeo` read the archive. No container engine is needed to create the
+//! archive. The programs are linked statically, so the image has no other libraries.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::shell::{TaskError, cargo, output, root, run};
 /// The program of the container.
 const PROGRAM: &str = "/usr/sbin/shuntd";
 
-/// The options of the program, in place of which a container may be given others.
+/// The options of the program. A container may be given other options instead.
 const OPTIONS: [&str; 6] = [
     "--config",
     "/etc/shunt/shunt.toml",
@@ -30,7 +30,7 @@ const OPTIONS: [&str; 6] = [
 
 const PROGRAMS: [(&str, &str); 2] = [("shuntd", "usr/sbin"), ("shuntctl", "usr/bin")];
 
-/// Builds the static programs with all eviction engines, and returns their folder.
+/// Builds the static programs with all eviction engines, and returns the folder.
 pub(super) fn programs(profile: &str) -> Result<PathBuf, TaskError> {
     // With an explicit target the flags do not apply to build scripts.
     let target = host()?;
@@ -49,7 +49,8 @@ fn host() -> Result<String, TaskError> {
 
 /// Builds the image, and returns the path of the archive.
 ///
-/// `architecture` has the name that Debian gives it, which is that of Go and of the specification.
+/// `architecture` is Debian's name of the architecture, which is also the name in Go and in the
+/// specification.
 pub(super) fn build(
     folder: &Path,
     programs: &Path,
@@ -108,7 +109,8 @@ fn write_root(stage: &Path, programs: &Path) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Returns the configuration of the image: its command and its content.
+/// Returns the configuration of the image:
+/// the command and the content of the image.
 fn config(created: &str, architecture: &str, content: &str) -> Value {
     json!({
         "created": created,
@@ -147,7 +149,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// Creates the folder, in place of an earlier one.
+    /// Creates the folder, and replaces an earlier folder.
     fn create(folder: PathBuf) -> Result<Self, TaskError> {
         if folder.exists() {
             fs::remove_dir_all(&folder)?;
@@ -158,7 +160,7 @@ impl Layout {
 
     /// Packs the files of the container as a layer.
     ///
-    /// Returns the descriptor of the packed layer, and the digest of the unpacked one.
+    /// Returns the descriptor of the packed layer, and the digest of the unpacked layer.
     fn layer(&self, stage: &Path) -> Result<(Value, String), TaskError> {
         let tar = self.folder.join("layer.tar");
         pack(stage, &tar)?;
@@ -198,14 +200,14 @@ impl Layout {
 
 /// Packs a folder into an archive.
 ///
-/// The bytes depend on the names, contents and modes of the files alone.
+/// The bytes depend only on the names, contents and modes of the files.
 fn pack(folder: &Path, archive: &Path) -> Result<(), TaskError> {
     let time = format!("--mtime=@{}", commit_time("%ct")?.trim());
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", &time]);
     // The umask and the environment must not change the archive.
     tar.args(["--mode=u=rwX,go=rX", "--format=gnu"]).env_remove("TAR_OPTIONS");
-    // An archive inside of the folder would contain itself.
+    // An archive inside of the folder contains itself.
     let part = archive.with_extension("part");
     let part = if part.starts_with(folder) { folder.with_extension("tar") } else { part };
     run(tar.arg("--create").arg("--file").arg(&part).arg("--directory").arg(folder).arg("."))?;

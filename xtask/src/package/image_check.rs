@@ -1,7 +1,7 @@
-//! The check of the container image: podman runs it, and packets pass through it.
+//! The check of the container image: podman runs the image, and packets pass through the switch.
 //!
-//! Images and containers are kept below `target`, apart from those of the host. The container has a
-//! network namespace of the check.
+//! Images and containers are kept below `target`, separate from images and containers of the host.
+//! The container has a network namespace that the check creates.
 
 use std::{
     fs,
@@ -12,17 +12,17 @@ use std::{
 
 use crate::shell::{TaskError, is_root, output, run, step};
 
-/// Name of the container, and of the network namespace that it runs in.
+/// Name of the container, and of the network namespace of the container.
 const NAME: &str = "shunt-image-check";
 /// Name of the network namespace of the host behind the switch.
 const HOST: &str = "shunt-image-host";
 
-/// Longest time for a command inside of the container to succeed.
+/// Maximum time until a command inside of the container succeeds.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Loads an image, runs it, and sends packets through it.
+/// Loads an image, runs the image, and sends packets through the switch.
 ///
-/// The container has the rights that its ports need, and no others.
+/// The container has the privileges that the ports need, and no others.
 pub(super) fn check(folder: &Path, image: &Path, version: &str) -> Result<(), TaskError> {
     if !is_root() {
         println!("SKIPPED: a container with devices of the check: not root");
@@ -35,7 +35,7 @@ pub(super) fn check(folder: &Path, image: &Path, version: &str) -> Result<(), Ta
     step("stop", || stop(&podman))
 }
 
-/// Podman with a storage of its own, and what the check has started.
+/// Podman with a separate storage, and the processes that the check has started.
 struct Podman {
     storage: PathBuf,
     /// Folder of the sockets of the daemon.
@@ -54,7 +54,7 @@ impl Podman {
         let mut command = Command::new("podman");
         command.arg("--root").arg(self.storage.join("root"));
         command.arg("--runroot").arg(self.storage.join("run"));
-        // These need neither systemd nor a certain filesystem.
+        // These options need neither systemd nor a certain filesystem.
         command.args([
             "--storage-driver=vfs",
             "--cgroup-manager=cgroupfs",
@@ -76,9 +76,9 @@ impl Podman {
         until(|| output(&mut self.command(&command)))
     }
 
-    /// Removes what this check or an earlier one has left.
+    /// Removes everything that this check or an earlier check has left.
     fn clean(&self) {
-        // These fail where nothing is left.
+        // These commands fail if nothing is left.
         let _ = output(&mut self.command(&["rm", "--force", "--time=1", NAME]));
         let _ = output(&mut self.command(&["rmi", "--all", "--force"]));
         for name in [NAME, HOST] {
@@ -94,7 +94,7 @@ impl Drop for Podman {
     }
 }
 
-/// Repeats an action until it succeeds, at most [`PATIENCE`].
+/// Repeats an action until the action succeeds, for at most [`PATIENCE`].
 fn until(mut action: impl FnMut() -> Result<String, TaskError>) -> Result<String, TaskError> {
     let start = Instant::now();
     loop {
@@ -130,7 +130,6 @@ fn start(podman: &mut Podman, version: &str) -> Result<(), TaskError> {
         "--detach",
         "--name",
         NAME,
-        // The default may be above the limit of this machine.
         // The defaults of podman may be above the limits of this machine.
         "--ulimit=nofile=4096:4096",
         "--ulimit=nproc=4096:4096",
@@ -160,7 +159,7 @@ fn forward(podman: &Podman) -> Result<(), TaskError> {
     Ok(())
 }
 
-/// Stops the container; the daemon must end by itself, without an error.
+/// Stops the container. The daemon must end without a kill and without an error.
 fn stop(podman: &Podman) -> Result<(), TaskError> {
     podman.run(&["stop", "--time=10", NAME])?;
     let code = output(&mut podman.command(&["inspect", "--format={{.State.ExitCode}}", NAME]))?;

@@ -1,16 +1,16 @@
-//! The pages of the package, with links that resolve where they are installed.
+//! The pages of the package. The links of the pages resolve at their installed place.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
 use crate::shell::TaskError;
 
-/// Files that the package has under another name.
+/// Files that have another name in the package.
 ///
-/// Each has its path in the repository, and its path in the folder of the pages.
+/// Each file has a path in the repository, and a path in the folder of the pages.
 const RENAMED: [(&str, &str); 3] = [
     ("docs/README.md", "index.md"),
     ("README.md", "README.md"),
-    // The package manager wants the list of changes in this file.
+    // The package manager requires the list of changes in this file.
     ("CHANGELOG.md", "changelog.gz"),
 ];
 
@@ -39,7 +39,7 @@ pub(super) fn pages(root: &Path) -> Result<BTreeMap<String, String>, TaskError> 
 
 /// Returns the files that a link may lead to.
 ///
-/// Each has its path in the repository, and its path in the folder of the pages.
+/// Each file has a path in the repository, and a path in the folder of the pages.
 fn installed(root: &Path) -> Result<BTreeMap<String, String>, TaskError> {
     let mut installed = BTreeMap::new();
     for file in fs::read_dir(root.join("docs"))? {
@@ -58,7 +58,8 @@ fn has_extension(name: &str, extension: &str) -> bool {
     Path::new(name).extension().is_some_and(|own| own == extension)
 }
 
-/// Returns the target of a link in the package; `None` if it has no such file.
+/// Returns the target of a link in the package;
+/// `None` if the package has no such file.
 fn resolve(installed: &BTreeMap<String, String>, folder: &str, link: &str) -> Option<String> {
     if link.starts_with('#') || link.contains("://") {
         return Some(link.to_owned());
@@ -72,9 +73,9 @@ fn resolve(installed: &BTreeMap<String, String>, folder: &str, link: &str) -> Op
     Some(format!("{}{anchor}", installed.get(&path)?))
 }
 
-/// Replaces the targets of links outside code.
+/// Replaces the targets of links outside of code.
 ///
-/// A link without a target becomes its text.
+/// A link without a target is replaced by its text.
 fn rewrite(page: &str, resolve: impl Fn(&str) -> Option<String>) -> String {
     let (mut text, mut in_code) = (String::new(), false);
     for line in page.split_inclusive('\n') {
@@ -109,7 +110,7 @@ fn rewrite_line(mut line: &str, resolve: &impl Fn(&str) -> Option<String>, text:
         };
         match resolve(link) {
             Some(target) => text.push_str(&format!("{before}[{name}]({target})")),
-            // An image has its description.
+            // The description of an image replaces the image.
             None => text.push_str(&format!("{}{name}", before.strip_suffix('!').unwrap_or(before))),
         }
         line = after;

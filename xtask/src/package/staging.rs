@@ -28,7 +28,7 @@ const PROGRAMS: [(&str, &str, &str); 2] =
 
 const DOC: &str = "usr/share/doc/shunt";
 
-/// Files that an upgrade does not overwrite if the operator has changed them.
+/// Files that an upgrade does not overwrite if the operator has changed the files.
 const CONFFILES: &str = "/etc/shunt/shunt.toml\n";
 
 /// Writes all files of the package below an empty folder.
@@ -39,7 +39,7 @@ pub(super) fn write(stage: &Path, sources: &Sources<'_>) -> Result<(), TaskError
     for (program, folder, section) in PROGRAMS {
         let to = stage.join(folder).join(program);
         copy(&sources.programs.join(program), &to, 0o755)?;
-        // The symbols are not needed, and take most of the file.
+        // The symbols are not needed, and are most of the file.
         run(Command::new("strip").arg("--strip-unneeded").arg(&to))?;
         manual_pages(stage, sources.manual, program, section)?;
         completions(stage, sources.manual, program)?;
@@ -116,7 +116,7 @@ pub(super) fn changes(package: &str, version: &str) -> Result<String, TaskError>
     ))
 }
 
-/// Returns the checksums of all files but the configuration.
+/// Returns the checksums of all files except the configuration.
 pub(super) fn checksums(stage: &Path) -> Result<String, TaskError> {
     let files = "find * -path DEBIAN -prune -o -type f ! -path etc/shunt/shunt.toml -print0 | sort -z | \
                  xargs -0 md5sum";
@@ -129,9 +129,9 @@ pub(super) fn installed_size(stage: &Path) -> Result<String, TaskError> {
     Ok(size.split_whitespace().next().unwrap_or("0").to_owned())
 }
 
-/// Returns the packages of the shared libraries that these programs use.
+/// Returns the packages of the shared libraries that the programs use.
 pub(super) fn dependencies(stage: &Path, programs: &[PathBuf]) -> Result<String, TaskError> {
-    // The tool reads the control file of a source package, of which only the names matter.
+    // The tool reads the control file of a source package. Only the names in that file matter.
     let source = stage.with_file_name("source");
     write_file(
         &source.join("debian/control"),

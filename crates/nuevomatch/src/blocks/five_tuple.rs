@@ -15,8 +15,6 @@
 //! range contains `x`, a saturating subtraction of the right side from the left side gives 0. So
 //! each lane of a rule gives a word that is 0 if the lane matches. A bitwise OR of the words of all
 //! lanes, and one comparison with 0, give the matching rules of a block.
-//! 0. So each lane of a rule gives a word that is 0 if the lane matches. A bitwise OR of these
-//! words and one comparison with 0 then give the matching rules of a block.
 
 use crate::{
     rule::{PriorityRule, rank},

@@ -1,9 +1,10 @@
 //! The demo: two hosts in namespaces on real ports, a policy of three tables, real traffic.
 //!
 //! `ovs-ofctl` loads the policy, the caches fill, and after a rule change no packet follows the old
-//! rule. Without permission to create namespaces, the same policy runs over a capture file.
+//! rule. Without permission to create namespaces, the demo runs the same policy over a capture
+//! file.
 //!
-//! With `--gigaflow` a NIC is in front of the switch, over a capture file.
+//! With `--gigaflow`, a NIC is in front of the switch, and the packets come from a capture file.
 
 #![expect(clippy::panic, reason = "a demo that cannot continue panics with the reason")]
 #![expect(clippy::print_stdout, reason = "it prints for people")]
@@ -63,7 +64,7 @@ fn watch_caches(daemon: &Daemon) {
     }
 }
 
-/// Starts a daemon with two ports and these parts of the configuration.
+/// Starts a daemon with two ports and the given parts of the configuration.
 fn start(caches: &str, ports: &str, wrap: impl FnOnce(&std::path::Path) -> Command) -> Daemon {
     let (head, bridge) = ("[logging]\nfilter = \"warn\"\n\n", "[[bridge]]\nname = \"br0\"\n");
     let daemon = Daemon::start_with(&format!("{head}{caches}{bridge}{ports}"), wrap);

@@ -8,7 +8,7 @@ const CLONES_MAX: usize = 2;
 const MACS: &[&str] = &["02:00:00:00:00:01", "02:00:00:00:00:02", "02:00:00:00:00:03"];
 const ADDRESSES: &[&str] = &["10.0.0.1", "10.0.0.2", "10.0.1.1", "192.168.0.1"];
 
-/// Returns an action of a table's rule for packets of a protocol.
+/// Returns an action for a rule of `table`, for packets of a protocol.
 pub(crate) fn action(dice: &mut Dice, theme: Theme, protocol: &str, table: usize) -> String {
     nested(dice, theme, protocol, table, 0)
 }
@@ -143,7 +143,7 @@ fn learn(dice: &mut Dice, table: usize) -> String {
     format!("learn(table={target},cookie={cookie:#x},{parts})")
 }
 
-/// Returns a write to some field that packets of the protocol have.
+/// Returns a write to a field that packets of the protocol have.
 fn set(dice: &mut Dice, theme: Theme, protocol: &str) -> String {
     let of_protocol = fields(protocol);
     if !of_protocol.is_empty() && dice.percent(55) {

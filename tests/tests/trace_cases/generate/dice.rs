@@ -1,4 +1,4 @@
-//! Numbers determined by a seed, equal on every machine.
+//! Numbers determined by a seed, which are equal on every machine.
 
 /// A random number generator.
 ///

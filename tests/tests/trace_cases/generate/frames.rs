@@ -15,10 +15,10 @@ const IPV6: [u128; 4] = [
     0xff02_0000_0000_0000_0000_0000_0000_0001,
 ];
 const PORTS: [u16; 4] = [53, 80, 1000, 2000];
-/// Minimum length of a frame without its checksum.
+/// Minimum length of a frame without the frame check sequence.
 const LENGTH_MIN: usize = 60;
 
-/// Returns a frame for some ingress port.
+/// Returns a frame for one of the ingress ports.
 pub(crate) fn packet(dice: &mut Dice, theme: Theme) -> RecordedPacket {
     let mut frame = headers(dice, theme).build();
     if theme.broken && dice.percent(60) {

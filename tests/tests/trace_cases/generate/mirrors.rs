@@ -1,18 +1,20 @@
 //! Mirrors of a case: SPAN to a port, and RSPAN to a VLAN.
 //!
 //! Known differences are avoided. Open vSwitch counts packets that arrive on the output port of a
-//! mirror, and then drops them. It forgets `snaplen` when a copy is copied, and what it does with a
-//! third tag depends on earlier outputs. The switches flood packet-outs in different orders of ports.
+//! mirror, and then drops these packets. Open vSwitch ignores `snaplen` for a copy of a copy. In
+//! Open vSwitch, the handling of a third tag depends on earlier outputs. The switches flood
+//! packet-outs in different orders of ports.
 
 use shunt_switch::config::MirrorOptions;
 
 use super::{dice::Dice, normal, tables};
 use crate::case::{Case, RecordedPacket};
 
-/// Numbers of VLANs that frames have, 0 for none, and one that only mirrors use.
+/// Numbers of VLANs that frames have, 0 for no VLAN,
+/// and a number that only mirrors use.
 const VLANS: [u16; 5] = [0, 5, 10, 20, 99];
 
-/// Returns the case of a seed: one of the other kinds, with a mirror or more.
+/// Returns the case of a seed: a case of another kind, with one or more mirrors.
 pub(super) fn generate(seed: u64) -> Case {
     let dice = &mut Dice::new(seed ^ 0x6d69_7272);
     let (mut case, mirrors) = match dice.below(3) {

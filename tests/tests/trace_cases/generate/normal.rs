@@ -8,14 +8,15 @@ use super::dice::Dice;
 use crate::case::{Case, RecordedPacket};
 
 const PACKETS: usize = 16;
-/// Ingress ports of frames; the port above has no link in some cases.
+/// Ingress ports of frames. The port above these ports has no link in some cases.
 const PORTS: usize = 5;
 /// Last bytes of the host addresses.
 const HOSTS: [u8; 4] = [1, 2, 3, 4];
 /// Destinations without a host.
 ///
-/// They are groups, reserved addresses, and the addresses next to these. The spanning tree address
-/// is not included: on a port that does not receive it is a known difference.
+/// The destinations are groups, reserved addresses, and the addresses next to reserved addresses.
+/// The spanning tree address is not included: on a port that does not receive, this address is a
+/// known difference.
 const TARGETS: &[[u8; 6]] = &[
     [0xff; 6],
     [1, 0, 0x5e, 0, 0, 1],
@@ -33,7 +34,7 @@ const TARGETS: &[[u8; 6]] = &[
     [0xaa, 0x55, 0xaa, 0x55, 0, 0],
     [0; 6],
 ];
-/// Sources that are not learned, and one that is the bridge's own.
+/// Sources that are not learned, and the address of the bridge.
 const SOURCES: &[[u8; 6]] =
     &[[1, 0, 0x5e, 0, 0, 1], [0xff; 6], [0; 6], [0xaa, 0x55, 0xaa, 0x55, 0, 0]];
 const VLANS: &[u16] = &[5, 7, 100];
@@ -42,8 +43,8 @@ const UNSETTINGS: &[&str] = &["flood", "forward", "receive"];
 
 /// Actions of rules.
 ///
-/// Known differences are left out: two `NORMAL`s in one action list, and pushed tags before an
-/// access port.
+/// Known differences are left out: two `NORMAL` actions in one action list, and pushed tags before
+/// an access port.
 const ACTIONS: &[&str] = &[
     "normal",
     "normal",
@@ -115,7 +116,7 @@ fn vlans(dice: &mut Dice) -> Vec<PortOptions> {
     ports
 }
 
-/// Returns a port with some VLAN settings, perhaps only its own VLAN.
+/// Returns a port with some VLAN settings, which may be only the VLAN of the port.
 fn port(dice: &mut Dice, number: usize) -> PortOptions {
     let modes = [
         PortVlanMode::Access,
@@ -209,7 +210,7 @@ fn frame(dice: &mut Dice) -> Vec<u8> {
     let headers = match dice.below(5) {
         0 => {
             let (own, other) = ([10, 0, 0, source[5]], [10, 0, 0, dice.pick(&HOSTS)]);
-            // A request for the own address is gratuitous.
+            // A request for the sender's own address is gratuitous.
             let asked = if dice.percent(40) { own } else { other };
             PacketBuilder::arp(dice.pick(&[1, 2]), (source, own), ([0; 6], asked))
         }
@@ -223,7 +224,7 @@ fn frame(dice: &mut Dice) -> Vec<u8> {
     }
     let mut frame = packet.payload(vec![0x5a; 30]).build();
     if dice.percent(3) {
-        // Truncated within the tag, if there is one.
+        // The frame is truncated within the tag, if the frame has a tag.
         frame.truncate(dice.pick(&[14, 15, 16, 17]));
     }
     frame

@@ -41,7 +41,7 @@ const OVER_IPV4: &[&str] = &["ip", "tcp", "udp", "icmp", "sctp"];
 /// Protocols over IPv6.
 const OVER_IPV6: &[&str] = &["ipv6", "tcp6", "udp6", "icmp6", "sctp6"];
 
-/// Returns the rules of all tables, each with its own cookie.
+/// Returns the rules of all tables. Each rule has a unique cookie.
 pub(crate) fn rules(dice: &mut Dice, theme: Theme) -> Vec<String> {
     let mut rules = Vec::new();
     for table in 0..TABLES {
@@ -100,7 +100,7 @@ fn instructions(dice: &mut Dice, theme: Theme, protocol: &str, table: usize) -> 
     list
 }
 
-/// Returns a match: its protocol, and its text.
+/// Returns a match as the protocol and the text of the match.
 fn matching(dice: &mut Dice, theme: Theme) -> (&'static str, String) {
     let mut parts = Vec::new();
     let mut protocol = "";
@@ -226,7 +226,8 @@ const HIDDEN: &[&str] =
 
 /// Adds a conjunction.
 ///
-/// It has rules for each clause, some in two conjunctions, and its own rule.
+/// The conjunction has rules for each clause, and the rule of the conjunction. Some rules belong to
+/// two conjunctions.
 fn conjunctions(dice: &mut Dice, theme: Theme, rules: &mut Vec<String>) {
     let (table, id) = (dice.below(TABLES - 1), 1 + dice.below(3));
     let (priority, clauses_count) = (dice.pick(&[45, 145, 300]), dice.pick(&[2, 2, 3]));
