@@ -19,7 +19,7 @@ fn variable(name: &str, default: &str) -> String {
     env::var(name).unwrap_or_else(|_| default.to_owned())
 }
 
-/// The tool prints each round, and the log of one that fails.
+/// The tool prints each round, and the log of a failed round.
 #[test]
 fn a_daemon_comes_back_from_faults() {
     if namespace_or_skip("faults").is_none() {

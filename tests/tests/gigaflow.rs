@@ -69,7 +69,7 @@ impl Rig {
         self.daemon.run_dir().join(name)
     }
 
-    /// Replaces the output file of port 2 with an empty one.
+    /// Replaces the output file of port 2 with an empty file.
     fn renew_sink(&self) {
         let sink = format!("tx={}", self.file("out").display());
         text(&self.daemon.shuntctl(&["add-port", "br0", "p2", "type=pcap", "number=2", &sink]));

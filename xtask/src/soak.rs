@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: a whole switch and its invariants under random changes, for any duration.
 //!
-//! The command also runs the daemon while system calls fail.
+//! The command also runs the daemon while parts of the system fail.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ const PACKETS: u64 = 10_000_000;
 /// Default number of changes for the eviction engines.
 const CHANGES: u64 = 10_000_000;
 
-/// Default number of minutes with failing system calls.
+/// Default number of minutes with system faults.
 const FAULTS: u64 = 1;
 
 /// Tests that read the number of changes from `SHUNT_CHANGES`.
@@ -42,7 +42,7 @@ struct SoakRequest {
     packets: u64,
     changes: u64,
     minutes: u64,
-    /// Minutes with failing system calls.
+    /// Minutes with system faults.
     faults: u64,
     seed: u64,
 }

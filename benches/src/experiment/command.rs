@@ -83,7 +83,7 @@ fn list() -> String {
     if cfg!(feature = "dbsp") { lines } else { lines + &without }
 }
 
-/// Returns the selected experiments: all, a shard of all, or the named ones.
+/// Returns the selected experiments: all, a shard of all, or the named experiments.
 fn chosen(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let has = |word: &str| words.iter().any(|other| other == word);
     let is_named = words.first().is_some_and(|word| !word.starts_with('-'));

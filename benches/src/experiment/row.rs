@@ -352,7 +352,7 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_rounds_not_of_extremes() {
-        // The machine was busy in the second round, for both builds.
+        // The machine was busy in the second round, for our value and for the rival's.
         let busy = row(Better::Less, &[100.0, 200.0], &[110.0, 220.0]).ratio().unwrap();
         assert!((busy.least - 1.1).abs() < 1e-9 && (busy.most - 1.1).abs() < 1e-9);
     }

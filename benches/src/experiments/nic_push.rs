@@ -113,7 +113,7 @@ impl Testbed {
             ..ClientSettings::new(format!("http://{}", nic.address()))
         };
         runtime.spawn(nic.run(std::future::pending()));
-        // At most one token waits: a receiver handles all notifications at once.
+        // At most one token waits: a receiver handles all notifications together.
         let (wake, news) = mpsc::sync_channel(1);
         let target = P4RuntimeDevice::new(settings, runtime.handle(), move || {
             let _ = wake.try_send(());

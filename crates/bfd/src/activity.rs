@@ -37,7 +37,7 @@ impl ReceiveActivity {
         self.permitted_until = Some(now.saturating_add(permitted));
     }
 
-    /// Compares the number of received packets with that of the last check,
+    /// Compares the number of received packets with the number at the last check,
     /// if a check is due.
     pub(crate) fn run(&mut self, detection_time: Duration, received: u64, now: Duration) {
         match self.look {

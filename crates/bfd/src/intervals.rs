@@ -1,9 +1,9 @@
 //! The intervals of this end, and the Poll Sequence that changes them.
 //!
-//! Each end computes its times from the intervals of both ends. A changed interval is sent at once,
-//! in packets with the flag Poll, until the other end answers with Final. A change that shortens
-//! the detection time of either end takes effect only with this answer. Until then the other end
-//! may still send at the old interval.
+//! Each end computes its times from the intervals of both ends. A changed interval is sent
+//! immediately, in packets with the flag Poll, until the other end answers with Final. A change
+//! that shortens the detection time of either end takes effect only with this answer. Until then
+//! the other end may still send at the old interval.
 //!
 //! Source: RFC 5880, 6.5 and 6.8.3.
 
@@ -36,7 +36,7 @@ impl PolledIntervals {
         self.is_polling
     }
 
-    /// Starts to change the intervals to those that the settings and the state require.
+    /// Starts to change the intervals to the values for the settings and the state.
     ///
     /// A Poll Sequence in progress is finished first, because its answer would be ambiguous.
     pub(crate) fn follow(&mut self, wanted: IntervalPair, state: BfdState) {

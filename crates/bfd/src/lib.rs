@@ -8,8 +8,8 @@
 //!
 //! - A [`BfdSession`] is one end of a session. It has no sockets, threads or clock: the caller
 //!   passes packets and the time, and gets packets and states.
-//! - [`BfdSession::is_forwarding`] returns whether the path may be used. Its rules, and the
-//!   settings with their defaults, are those of Open vSwitch.
+//! - [`BfdSession::is_forwarding`] returns whether the path may be used. The rules, the settings
+//!   and the defaults are the same as in Open vSwitch.
 //! - [`ControlPacket`] is the message, and [`BfdAddresses`] puts it into an Ethernet frame. No
 //!   field of a received frame is trusted: the frame is refused with a [`BfdError`], or has the
 //!   effect that the RFC defines.

@@ -209,7 +209,7 @@ impl BfdSession {
 
     /// Returns the time at which [`poll`](Self::poll) must be called next.
     ///
-    /// If the time has passed, it must be called at once.
+    /// If the time has passed, it must be called immediately.
     #[must_use]
     pub fn next_deadline(&self, now: Duration) -> Option<Duration> {
         let at_once = self.is_due(now).then_some(now);
@@ -241,8 +241,8 @@ impl BfdSession {
     /// Returns whether the path may be used.
     ///
     /// It may be used if the session is up, or if packets are received and `forwarding_if_rx` is
-    /// set. In both cases, no path behind the other end may have failed. The rules are those of
-    /// Open vSwitch.
+    /// set. In both cases, no path behind the other end may have failed. The rules are the same as
+    /// in Open vSwitch.
     #[must_use]
     pub fn is_forwarding(&self, now: Duration) -> bool {
         self.forced_forwarding.unwrap_or_else(|| {
@@ -309,7 +309,7 @@ impl BfdSession {
             if self.state.is_connected() {
                 self.set_state(BfdState::Down, BfdDiagnostic::TIME_EXPIRED);
             }
-            // The intervals are updated at once: a packet that is being handled may change the
+            // The intervals are updated immediately: a packet that is being handled may change the
             // state again.
             self.step(now);
         }
@@ -378,7 +378,8 @@ impl BfdSession {
 
     /// Returns whether a packet must be sent now.
     ///
-    /// A changed state is sent at once, so that the other end learns of a failure in one direction.
+    /// A changed state is sent immediately, so that the other end learns of a failure in one
+    /// direction.
     fn is_due(&self, now: Duration) -> bool {
         let is_periodic = self.transmit.next().is_some_and(|next| next <= now);
         let is_news = self.sent.is_some_and(|sent| sent != (self.state, self.diagnostic));

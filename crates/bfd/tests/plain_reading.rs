@@ -186,7 +186,7 @@ impl PlainReading {
     }
 
     /// Implements "Transmitting BFD Control Packets":
-    /// returns the interval, if there is one.
+    /// returns the interval, if packets must be sent.
     fn interval(&self) -> Option<u64> {
         if self.RemoteMinRxInterval == 0 {
             return None;
@@ -330,7 +330,7 @@ proptest! {
                 Step::Wait => {}
             }
             plain.negotiate();
-            // A shorter interval may end the Detection Time at once.
+            // A shorter interval may end the Detection Time immediately.
             plain.expire(now);
             plain.negotiate();
             let output = session.poll(0, time);
@@ -350,7 +350,7 @@ proptest! {
                     now - last < interval * 3 / 4
                 });
                 prop_assert!(!is_early || is_news || plain.owes_final);
-                // After an answer, this test does not know the time of the next periodic packet.
+                // After an answer, this test cannot determine the time of the next periodic packet.
                 last_sent = (!plain.owes_final).then_some(now);
                 (plain.owes_final, sent) = (false, Some(own));
             } else {

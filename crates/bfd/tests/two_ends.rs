@@ -123,7 +123,7 @@ impl Cable {
         self.ends[own].set_settings(self.settings[own], self.now);
     }
 
-    /// Restarts one end, which then knows nothing of the session.
+    /// Restarts one end, which loses the state of the session.
     fn restart(&mut self, own: usize) {
         self.restarts += 1;
         let discriminator = NonZeroU32::new(100 + self.restarts).unwrap();

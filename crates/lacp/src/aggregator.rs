@@ -66,8 +66,8 @@ impl Aggregator {
     /// Removes a member, if it exists; returns its last LACPDU as a frame.
     ///
     /// No frame is returned if the link of the member is down, or both ends are passive. The frame
-    /// states that this end no longer uses the link, so the partner stops using the link at once.
-    /// Without the frame, the partner detects the removal by a timeout.
+    /// states that this end no longer uses the link, so the partner stops using the link
+    /// immediately. Without the frame, the partner detects the removal by a timeout.
     pub fn remove_member(&mut self, id: MemberId, now: Duration) -> Option<Vec<u8>> {
         let member = self.members.remove(&id);
         self.reported.remove(&id);
@@ -130,7 +130,7 @@ impl Aggregator {
 
     /// Returns the time at which [`poll`](Self::poll) must be called next.
     ///
-    /// If the time has passed, it must be called at once.
+    /// If the time has passed, it must be called immediately.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Duration> {
         self.members.values().filter_map(|member| member.deadline(&self.settings)).min()

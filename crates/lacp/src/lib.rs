@@ -1,15 +1,15 @@
 //! LACP, the Link Aggregation Control Protocol: which links of a bond may carry frames.
 //!
 //! Two systems exchange LACPDUs on each link between them. So both learn which links lead to the
-//! same partner, and use only those links. A link that loses frames in one direction, or that is
+//! same partner, and use only these links. A link that loses frames in one direction, or that is
 //! connected to the wrong switch, carries no frames although its carrier is up.
 //!
 //! - An [`Aggregator`] is the LACP actor of one bond. It has no sockets, threads or clock: the
 //!   caller passes links, frames and the time, and gets frames and states.
 //! - [`Aggregator::mux`] returns whether a member may receive and send. A member sends only while
 //!   the LACPDUs of its partner state that the partner receives.
-//! - Settings, defaults, and the choice of the partner are those of Open vSwitch. The bond has one
-//!   aggregator, and the partner of the member with the lowest priority is its partner.
+//! - Settings, defaults, and the choice of the partner are the same as in Open vSwitch. The bond
+//!   has one aggregator, and the partner of the member with the lowest priority is its partner.
 //! - [`SlowFrame`] parses and emits frames. No field of a received frame is trusted: the frame is
 //!   refused with a [`PduError`], or replaces the information about one partner.
 //! - Marker requests are answered, at most five per second.

@@ -1,8 +1,8 @@
 //! Selection: which members are aggregated with each other.
 //!
 //! A bond has one aggregator, as in Open vSwitch. The partner of the *lead* member is the partner
-//! of the bond. The selected members are those with the same own key, partner system and partner
-//! key as the lead.
+//! of the bond. The selected members have the same own key, partner system and partner key as the
+//! lead.
 //!
 //! Both ends must choose the same lead. So only the port priorities of the system with the lower
 //! identifier are compared. Members with current information have precedence over members with
@@ -49,9 +49,9 @@ pub enum Unselected {
     ///
     /// The link leads back to this system, or two systems have the same identifier.
     OwnSystem,
-    /// The own key of the member differs from that of the lead.
+    /// The own key of the member differs from the own key of the lead.
     OtherKey,
-    /// The partner of the member differs from that of the lead.
+    /// The partner of the member differs from the partner of the lead.
     OtherPartner,
 }
 

@@ -15,7 +15,7 @@ pub struct AggregatorSettings {
     ///
     /// All bonds of a switch may have the same system.
     pub system: SystemId,
-    /// Key of members without a key of their own.
+    /// Key of members without a configured key.
     ///
     /// Each bond of a system needs its own key. Otherwise the partner would aggregate links of two
     /// bonds.
@@ -36,8 +36,9 @@ pub struct MemberSettings {
     /// Port priority (`lacp-port-priority`):
     /// the member with the lowest value is preferred.
     pub port_priority: u16,
-    /// Key (`lacp-aggregation-key`): only members with equal keys are enabled together.
-    /// Without it, the key is that of the aggregator.
+    /// Key (`lacp-aggregation-key`), which enabled members have in common.
+    ///
+    /// Without this key, the member has the key of the aggregator.
     pub key: Option<NonZeroU16>,
 }
 

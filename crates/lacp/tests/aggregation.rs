@@ -254,7 +254,7 @@ fn each_return_of_a_link_is_announced() {
 fn a_partner_that_cannot_decide_is_used_once_in_two_seconds() {
     let mut bond = Bond::new(settings(), &[member(1)], &[partner(1, 7)]);
     let (mut events, mut enabled) = (0, 0);
-    // The partner sends 200 LACPDUs in a second, each with other flags than the previous one.
+    // The partner sends 200 LACPDUs in a second, each with other flags than the previous LACPDU.
     for count in 0..2000 {
         let uses = partner(1, 7).state;
         let state = if count % 2 == 0 { uses.without(LacpState::USE) } else { uses };

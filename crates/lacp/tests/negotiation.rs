@@ -69,7 +69,7 @@ impl Network {
         network
     }
 
-    /// Starts an end, which knows nothing about its partner.
+    /// Starts an end without information about the partner.
     fn start(&mut self, end: usize) {
         let settings = self.ends[end].settings;
         let mut aggregator = Aggregator::new(settings);

@@ -163,7 +163,7 @@ impl MemifMessage {
     ///
     /// # Errors
     ///
-    /// If the length is not that of a message, or the type is unknown.
+    /// If the length is not the length of a message, or the type is unknown.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, MemifProtocolError> {
         let whole: &[u8; MESSAGE_BYTES] =
             bytes.try_into().map_err(|_| MemifProtocolError::Length(bytes.len()))?;
@@ -389,7 +389,7 @@ mod tests {
         }
     }
 
-    /// The offsets are those of the packed structures in `memif.h`.
+    /// The offsets are the offsets of the packed structures in `memif.h`.
     #[test]
     fn fields_have_the_offsets_of_the_protocol() {
         let init = MemifMessage::Init(InitMessage {

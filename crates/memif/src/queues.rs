@@ -1,6 +1,6 @@
 //! The running rings of an interface, between the control thread and the threads that move frames.
 //!
-//! The control thread starts and stops all rings of a connection at once; each worker moves frames
+//! The control thread starts and stops all rings of a connection together; each worker moves frames
 //! through its rings. A ring has a lock. A worker only tries this lock, once for a burst, so that
 //! it never waits. The control thread waits for the lock for at most one burst. While it has the
 //! lock, no worker uses the ring, and the memory may be unmapped.

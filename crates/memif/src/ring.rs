@@ -451,7 +451,7 @@ impl ReceiveRing {
 pub(crate) enum MemifPut {
     /// The frame is in the ring.
     Done,
-    /// The ring has no room at present.
+    /// The ring has no space at present.
     Full,
     /// The frame is longer than all buffers of the ring together.
     Refused,

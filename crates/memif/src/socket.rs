@@ -52,7 +52,7 @@ impl MemifAddress {
         }
     }
 
-    /// Connects to a listener; fails at once if its queue has no room.
+    /// Connects to a listener; fails immediately if the queue of the listener is full.
     pub(crate) fn connect(&self) -> io::Result<MemifSocket> {
         connect_at_once(&self.to_unix()?, SockType::SeqPacket).map(MemifSocket)
     }

@@ -63,7 +63,7 @@ const IDLE_POLLS: u32 = 64;
 ///
 /// A peer may store an index, and load the flag before the processor makes the index visible,
 /// because `net_memif` and libmemif have no fence between both. Then the peer would send no
-/// notification, and the frame would wait for the next one. Processors make an index visible long
+/// notification, and the frame would wait for the next frame. Processors make an index visible long
 /// before these polls are over, but their specifications do not guarantee it.
 const SETTLE_POLLS: u32 = 64;
 

@@ -21,7 +21,8 @@ pub struct ReceivedBytes {
     pub length: usize,
     /// The descriptors that were received with the bytes.
     pub descriptors: Vec<OwnedFd>,
-    /// Set if more descriptors were sent; the kernel has closed the additional ones.
+    /// Set if more descriptors were sent;
+    /// the kernel has closed the additional descriptors.
     pub has_lost_descriptors: bool,
 }
 
@@ -90,7 +91,7 @@ fn taken_descriptors(message: &libc::msghdr) -> Vec<OwnedFd> {
 ///
 /// # Errors
 ///
-/// If the socket fails, or is non-blocking and has no room.
+/// If the socket fails, or is non-blocking and has no space.
 ///
 /// # Panics
 ///

@@ -53,7 +53,7 @@ pub fn accept_event(descriptor: OwnedFd) -> Result<File, EventError> {
 thread_local! {
     /// The signaller of this thread, created by its first notification.
     ///
-    /// It is `None` if the kernel does not provide one.
+    /// The result is `None` if the kernel provides no such event.
     static SIGNALLER: RefCell<Option<EventSignaller>> = RefCell::new(EventSignaller::new().ok());
 }
 
@@ -98,7 +98,7 @@ pub fn reset(mut event: &File) {
 fn is_ready(event: &File, request: PollFlags) -> bool {
     let mut polled = [PollFd::new(event.as_fd(), request)];
     let count = poll(&mut polled, PollTimeout::ZERO);
-    // For a counter beyond its range, the kernel reports an error, and no room.
+    // For a counter beyond its range, the kernel reports an error, and no space.
     let is_met = |event: &PollFd<'_>| event.revents().is_some_and(|met| met.contains(request));
     count.is_ok() && polled.iter().any(is_met)
 }

@@ -31,7 +31,7 @@ impl SentFrames {
 pub enum SendEnd {
     /// All frames were sent.
     All,
-    /// The ring has no room for the next frame, or no peer is connected.
+    /// The ring has no space for the next frame, or no peer is connected.
     Full,
     /// The peer cannot accept the next frame at any time.
     ///

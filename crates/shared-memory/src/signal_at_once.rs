@@ -2,8 +2,9 @@
 //!
 //! A write to an eventfd with a full counter waits, unless `O_NONBLOCK` is set. Another process
 //! that shares the eventfd may clear this flag at any moment. The kernel itself sets an eventfd at
-//! the end of an asynchronous request (`IOCB_FLAG_RESFD`), and never waits for room in the counter.
-//! So this module sets an eventfd by a request that completes at once: a read of no bytes.
+//! the end of an asynchronous request (`IOCB_FLAG_RESFD`), and never waits for space in the
+//! counter. So this module sets an eventfd by a request that completes immediately: a read of no
+//! bytes.
 //!
 //! Source: io_submit(2), eventfd(2).
 #![expect(unsafe_code, reason = "asynchronous requests, which std does not have")]
@@ -57,7 +58,7 @@ const SET_EVENT: u32 = 1;
 
 /// Number of requests after which their results are taken.
 const RESULTS: u16 = 64;
-/// Number of requests that the context has room for; the kernel rounds it up.
+/// Number of requests that the context has space for; the kernel rounds it up.
 const ROOM: u16 = 2 * RESULTS;
 
 impl EventSignaller {

@@ -94,7 +94,7 @@ pub(crate) enum ConfigFileError {
         /// Place of the mistake in the text.
         #[label("here")]
         span: SourceSpan,
-        /// The way to correct the mistake, if one is known.
+        /// A known way to correct the mistake.
         #[help]
         help: Option<String>,
     },
@@ -296,7 +296,7 @@ fn toml_key(field: &'static str) -> &'static str {
     }
 }
 
-/// Returns the valid word that is most similar to the one in serde's message.
+/// Returns the valid word that is most similar to the word in serde's message.
 fn help(message: &str) -> Option<String> {
     if message.contains("map, expected a sequence") {
         let text = "write `[[bridge]]` with two brackets, and after it `[[bridge.port]]` for each of \

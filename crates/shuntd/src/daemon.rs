@@ -110,7 +110,7 @@ enum Command {
 /// Name of the control socket in the set of listening sockets.
 const CONTROL: &str = "control";
 
-/// Maximum number of clients at a time; further connections are closed at once.
+/// Maximum number of clients at a time; further connections are closed immediately.
 const CLIENTS_MAX: usize = 64;
 
 /// Pause after a failed accept on the control socket.
@@ -286,7 +286,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
 }
 
 /// Changes the user of the process and restricts its file access,
-/// as the options say.
+/// as the options require.
 ///
 /// Returns how far the kernel restricts changes of files; `None` without `--writable`. The process
 /// must still have a single thread, because capabilities and restrictions belong to threads.
@@ -469,7 +469,8 @@ async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, st
 
 /// Reloads the configuration at each SIGHUP until a signal stops the daemon.
 ///
-/// The reload logs its result. It runs in its own task, so that signals are served meanwhile.
+/// The reload logs its result. The start runs in a separate task, so that signals are served
+/// meanwhile.
 async fn reload_until_stopped(signals: &mut Signals, reloader: &Arc<Reloader>) {
     while let Signal::Reload = signals.next().await {
         let reloader = Arc::clone(reloader);
@@ -537,7 +538,8 @@ async fn serve_client(
         Ok(stream) => stream,
         Err(error) => {
             warn!(%error, "control socket: accept failed");
-            // The cause may be a lack of descriptors, so another attempt at once would fail too.
+            // The cause may be a lack of descriptors, so an immediate second attempt would fail,
+            // too.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             return;
         }

@@ -193,8 +193,8 @@ fn socket(folder: &Path, id: &str) -> PathBuf {
 
 /// Removes the control and management sockets of killed daemons.
 ///
-/// The caller holds the lock, so no other daemon uses the directory. Sockets in `inherited` stay:
-/// those of bridges, and the control socket under the name that the pid file leads to.
+/// The caller holds the lock, so no other daemon uses the directory. Sockets in `inherited` remain:
+/// sockets of bridges, and the control socket under the name that the pid file leads to.
 fn remove_sockets(
     folder: &Path,
     earlier_socket: &Path,
@@ -249,7 +249,7 @@ pub(crate) fn remove_if_present(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Returns whether a file name is that of a control socket: `PROGRAM.PID.ctl`.
+/// Returns whether a file name is the name of a control socket: `PROGRAM.PID.ctl`.
 pub(crate) fn is_control_socket(name: &str, program: &str) -> bool {
     let id = name.strip_prefix(program).and_then(|name| name.strip_prefix('.'));
     let id = id.and_then(|name| name.strip_suffix(".ctl"));

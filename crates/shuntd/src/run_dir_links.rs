@@ -113,7 +113,7 @@ fn remove_stale(folder: &Path) -> io::Result<()> {
 
 /// Returns whether no process listens on a socket.
 fn refuses_connections(path: &Path) -> bool {
-    // A non-blocking connect returns at once, even if the queue of a hanging process is full.
+    // A non-blocking connect returns immediately, even if the queue of a hanging process is full.
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let attempt = || {
         let client = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;

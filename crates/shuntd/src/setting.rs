@@ -320,7 +320,7 @@ fn set_policing(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, 
 /// Keys that have a path as value.
 const PATH_KEYS: &[&str] = &["rx", "tx", "path", "socket"];
 
-/// Makes the path in a word absolute, if the word has one.
+/// Makes the path in a word absolute, if the word contains a path.
 ///
 /// The daemon does not have the working directory of the client.
 ///

@@ -44,7 +44,8 @@ impl DeclarativeChanges<'_> {
         self.control.structure().await.check_replacement(bridge)
     }
 
-    /// Changes several settings of a bridge at once, as [`Switch::set_bridge`] does.
+    /// Changes several settings of a bridge in one step,
+    /// as [`Switch::set_bridge`] does.
     ///
     /// Opening an address that cannot be used is retried.
     ///
@@ -76,7 +77,8 @@ impl DeclarativeChanges<'_> {
         structure.add_configured_port(bridge, port, None, OpenPolicy::Retried).await.map(|_| ())
     }
 
-    /// Adds a rule unless the bridge has one with the same table, match and priority.
+    /// Adds a rule unless the bridge has a rule with the same table,
+    /// match and priority.
     ///
     /// The rule has the syntax of `ovs-ofctl add-flow`. Returns whether the rule was added.
     ///

@@ -36,7 +36,7 @@ use tracing::{info, warn};
 /// Device and inode of the file of a Unix socket.
 pub type SocketInode = (u64, u64);
 
-/// The listening sockets of a daemon, including those of an earlier process.
+/// The listening sockets of a daemon, including sockets of an earlier process.
 #[derive(Debug)]
 pub struct ListeningSockets {
     store: Arc<dyn DescriptorStore>,
@@ -144,7 +144,7 @@ impl ListeningSockets {
         Ok(listener)
     }
 
-    /// Returns the unused TCP socket of an address, if the store has one.
+    /// Returns the unused TCP socket of an address, if the store has such a socket.
     fn free_tcp(&self, key: &str, address: SocketAddr) -> Option<TcpListener> {
         let mut sockets = self.sockets.lock();
         let socket = sockets.get_mut(key).filter(|socket| !socket.is_used)?;
@@ -157,7 +157,7 @@ impl ListeningSockets {
         Some(listener)
     }
 
-    /// Closes unused sockets with a port; returns whether there was one.
+    /// Closes unused sockets with a port; returns whether there was such a socket.
     ///
     /// A socket is unused, for example, after a change of its address in the configuration.
     fn release_unused_port(&self, port: u16) -> bool {

@@ -15,8 +15,8 @@ pub struct SavedCount(pub u64, pub u64);
 
 /// The counters of rules, groups and meters, by the text of each object.
 ///
-/// Counters at zero are left out. The counter of a group is followed by those of its buckets, and
-/// the counter of a meter by those of its bands.
+/// Counters at zero are left out. The counter of a group comes before the counters of its buckets,
+/// and the counter of a meter before the counters of its bands.
 pub type SavedCounts = BTreeMap<String, Vec<SavedCount>>;
 
 impl From<PacketTotals> for SavedCount {

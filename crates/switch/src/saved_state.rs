@@ -93,7 +93,7 @@ impl SavedState {
 
     /// Returns this state with the keys that the configuration file has changed.
     ///
-    /// Bridges, and lists such as ports, are still those of the saved state.
+    /// Bridges, and lists such as ports, are still the same as in the saved state.
     pub(crate) fn with_file(&self, loaded: &Config, file: &Config) -> Self {
         let mut config = resumed(&self.config, loaded, file);
         for (own, saved) in config.bridges.iter_mut().zip(&self.config.bridges) {
@@ -378,7 +378,7 @@ fn merged(running: &Config, saved: &Config) -> Config {
 
 /// Returns the configuration in force.
 ///
-/// It has all bridges, and those ports that the switch opens itself.
+/// The state has all bridges, and the ports that the switch opens itself.
 pub(crate) fn config_in_force(settings: &Config, bridges: &BridgeRegistry) -> Config {
     let bridges = bridges.iter().map(|bridge| {
         let ports = bridge.ports.values().filter(|port| {
@@ -574,7 +574,7 @@ mod tests {
         assert!(passed <= 3 * RULES, "{passed} requests passed");
     }
 
-    /// The work is also proportional when refused requests are between accepted ones.
+    /// The work is proportional even with refused requests between accepted requests.
     #[test]
     fn scattered_refusals_cost_linear_work() {
         const RULES: usize = 2000;

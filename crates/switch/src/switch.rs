@@ -195,7 +195,7 @@ impl Switch {
         self.control.structure().await.remove_bridge(name).await
     }
 
-    /// Changes several settings of a bridge at once, by key and value.
+    /// Changes several settings of a bridge in one step, by key and value.
     ///
     /// Controllers and listeners that are not affected keep their connections. A new datapath id
     /// reconnects all. [`BridgeOptions::RUNTIME_KEYS`](config::BridgeOptions::RUNTIME_KEYS) lists
@@ -390,7 +390,7 @@ impl Switch {
 
     /// Returns the configuration in force.
     ///
-    /// It has all bridges, and those ports that the switch opens itself.
+    /// The state has all bridges, and the ports that the switch opens itself.
     #[must_use]
     pub fn running_config(&self) -> Config {
         saved_state::running_config(&self.control)
@@ -409,7 +409,7 @@ impl Switch {
         self.control.plane.pipeline().version()
     }
 
-    /// Changes several settings at once, by key and value.
+    /// Changes several settings in one step, by key and value.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Texts for failed handshakes that say how to correct the cause.
+//! Texts for failed handshakes, with the way to correct the cause.
 
 use std::io;
 

@@ -29,7 +29,8 @@ pub struct TlsFiles {
     pub private_key: PathBuf,
     /// File with the certificate for the key, followed by intermediate certificates.
     pub certificate: PathBuf,
-    /// File with certificates of authorities, which must have signed those of peers.
+    /// File with certificates of authorities,
+    /// which must have signed the certificates of peers.
     ///
     /// A client needs the file. A server without the file accepts clients without certificate.
     pub ca_certificate: Option<PathBuf>,

@@ -63,7 +63,7 @@ impl TlsIdentity {
         S: AsyncRead + AsyncWrite + Unpin,
     {
         let ClientSetup { config, authority_file } = self.load(TlsFiles::client).await?;
-        // The name is not compared, but the library requires one.
+        // The name is not compared, but the library requires a name.
         let name = ServerName::try_from("switch").map_err(io::Error::other)?;
         let handshake = TlsConnector::from(config).connect(name, stream);
         let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())?;

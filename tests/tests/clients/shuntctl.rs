@@ -95,7 +95,7 @@ fn evicted_entries_under_traffic_are_repaired() {
         line.and_then(|number| number.parse::<u64>().ok()).expect("the metric exists")
     };
     assert!(until(|| text(&daemon.shuntctl(&["entries"])).lines().count() > 1));
-    // Each rule has a higher priority than the previous one, and the same effect at first.
+    // Each rule has a higher priority than the previous rule, and the same effect at first.
     let mut priority = 1;
     let mut change = |actions: &str| {
         priority += 1;

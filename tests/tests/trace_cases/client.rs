@@ -71,7 +71,7 @@ impl Client {
         }
     }
 
-    /// Sends several requests at once, such as `add-flows`.
+    /// Sends several requests together, such as `add-flows`.
     ///
     /// Returns whether all requests were accepted.
     pub(crate) fn ask_all(&self, verb: &str, lines: &[String]) -> bool {

@@ -302,7 +302,7 @@ const STOPS: [i32; 2] = [24, 9];
 const IDLE_MAX: Duration = Duration::from_secs(30);
 /// Unit of CPU times in `/proc`: `USER_HZ` is 100.
 const TICK_MS: u64 = 10;
-/// Maximum CPU time of tests that run together.
+/// Maximum CPU time of a test that runs together with other tests.
 ///
 /// The start of a program costs more than most short tests.
 const TOGETHER_MAX: Duration = Duration::from_millis(50);

@@ -34,7 +34,7 @@ const TIME_AT: usize = 46;
 /// Bit in the flow number that marks a reply.
 const REPLY: u32 = 1 << 31;
 
-/// Maximum number of packets sent at once.
+/// Maximum number of packets in one burst.
 const BURST: usize = 32;
 
 /// Maximum number of packets taken from a device in a row.
@@ -246,7 +246,7 @@ struct Generator<'a> {
     start: Instant,
     /// Replies by the time at which each reply is due.
     replies: BinaryHeap<Reverse<(u64, usize, Frame)>>,
-    /// Set if a request, and if a reply, of each flow has arrived.
+    /// For each flow: whether a request, and whether a reply, has arrived.
     has_arrived: Vec<[bool; 2]>,
     measured: Measured,
 }

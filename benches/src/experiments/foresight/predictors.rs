@@ -90,7 +90,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 /// Returns the workloads.
 ///
-/// A cache of default size has room for a forecast of each flow and its reply.
+/// A cache of default size has space for a forecast of each flow and its reply.
 fn workloads(run: &Run) -> Vec<ForesightWorkload> {
     let scale = if run.is_quick { 10 } else { 1 };
     let coflows = Coflows::new(

@@ -1,9 +1,9 @@
 //! Predictors at run time on coflows: the share of the gain of perfect forecasts for each
 //! predictor.
 //!
-//! The coflows are the coflows of `foresight-coflows`. With a recorded trace, each predictor runs
-//! once more with the sizes, arrivals and racks of the trace. This repository does not contain the
-//! trace, because the trace has no known licence. [`TRACE`] names the file of the trace.
+//! The coflows are the coflows of `foresight-coflows`. With a recorded trace, each distribution
+//! runs once more with the sizes, arrivals and racks of the trace. This repository does not contain
+//! the trace, because the trace has no known licence. [`TRACE`] names the file of the trace.
 
 use std::{env, path::Path};
 

@@ -277,8 +277,8 @@ pub(super) fn all_to_all(rounds: u32, round_ns: u64) -> Plan {
 
 /// Rounds of a ring, in which each host sends to the next host.
 ///
-/// As in ring all-reduce, a round has one step less than there are hosts. In each step, a host
-/// sends the chunk that the host received in the previous step.
+/// As in ring all-reduce, each host but one adds two steps to a round. In each step, a host sends
+/// the chunk that the host received in the previous step.
 pub(super) fn ring(rounds: u32, round_ns: u64) -> Plan {
     let flows = (0..HOSTS).map(|host| queue_pair(host, (host + 1) % HOSTS)).collect();
     let mut packets = Vec::new();

@@ -1,9 +1,9 @@
 //! CPU cycles per packet through ten tables on one core: LTM entries, megaflows, and OVS-DPDK with
 //! each cache.
 //!
-//! The set-up is that of `spine`, with the rules and packets of a workload. Each port with flows
-//! replays a capture, and a null port discards the output. The caches have space for all entries,
-//! so every flow hits after its first packet.
+//! The set-up is the same as in `spine`, with the rules and packets of a workload. Each port with
+//! flows replays a capture, and a null port discards the output. The caches have space for all
+//! entries, so every flow hits after its first packet.
 
 use std::{path::Path, thread::sleep, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Hit rates: LTM entries in stages, compared with megaflows in one table of the same size.
 //!
-//! The workloads are those of `shunt-pipebench`: five pipelines, each with flows that share many
+//! The workloads come from `shunt-pipebench`: five pipelines, each with flows that share many
 //! sub-traversals (`high`) or few (`low`).
 
 use std::ops::Range;

@@ -253,7 +253,7 @@ fn one(
     }
 }
 
-/// Returns the rows of all rounds, with those of a rival.
+/// Returns the rows of all rounds, and the rows of a rival.
 pub(super) fn rows_of(size: &str, ours: &[Round], rival: Option<(&str, &[Round])>) -> Vec<Row> {
     let row = |name: String, (metric, unit, better), of: &dyn Fn(&Round) -> f64| {
         let samples = |rounds: &[Round]| Samples(rounds.iter().map(of).collect());

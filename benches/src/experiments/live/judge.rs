@@ -171,7 +171,8 @@ mod tests {
         };
         let mut arrivals: Vec<_> = (0..30).map(|number| arrival(number, Exit::A)).collect();
         assert_eq!(until_new(changed, Exit::B, &arrivals), None);
-        // Packets are reordered: 25 followed the new rule before 29 followed the old one.
+        // Packets are reordered: packet 25 followed the new rule before packet 29 followed the old
+        // rule.
         arrivals[25].exit = Exit::B;
         arrivals.extend((30..100).map(|number| arrival(number, Exit::B)));
         assert_eq!(until_new(changed, Exit::B, &arrivals), None, "it is too early to know");

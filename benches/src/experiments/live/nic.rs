@@ -151,7 +151,7 @@ fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
     }
 }
 
-/// Cuts the connection to a NIC: the kernel closes both ends at once.
+/// Cuts the connection to a NIC: the kernel closes both ends together.
 pub(super) fn cut(nic: &Nic) {
     let port = nic.address.rsplit(':').next().unwrap_or_default();
     output("ss", &["-K", "-t", "dst", "127.0.0.1", "dport", "=", port]);

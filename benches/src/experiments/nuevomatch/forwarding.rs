@@ -1,10 +1,10 @@
 //! CPU cycles per packet through one table with hundreds of masks, compared with OVS-DPDK.
 //!
-//! The set-up is that of `spine`, with rule sets of ClassBench: captures are replayed, and a null
-//! port discards the output. With 100,000 flows, most packets miss an exact-match cache, so the
-//! wildcard cache determines the cost. Shunt runs with default settings, and a second time without
-//! caches (`caches.kind = "flows"`). Open vSwitch runs with each choice of its caches, and the best
-//! choice is the rival.
+//! The set-up is the same as in `spine`, with rule sets of ClassBench: captures are replayed, and a
+//! null port discards the output. With 100,000 flows, most packets miss an exact-match cache, so
+//! the wildcard cache determines the cost. Shunt runs with default settings, and a second time
+//! without caches (`caches.kind = "flows"`). Open vSwitch runs with each choice of its caches, and
+//! the best choice is the rival.
 
 use std::{path::Path, thread::sleep, time::Duration};
 

@@ -28,7 +28,7 @@ impl BfdFlags {
     pub const CONTROL_PLANE_INDEPENDENT: Self = Self(1 << 3);
     /// Final: the packet answers a packet with [`POLL`](Self::POLL).
     pub const FINAL: Self = Self(1 << 4);
-    /// Poll: the sender requests an answer at once.
+    /// Poll: the sender requests an immediate answer.
     pub const POLL: Self = Self(1 << 5);
 
     /// The flags, each with its name in `bfd/show` of Open vSwitch.

@@ -25,7 +25,7 @@ pub struct ControlPacket {
     pub multiplier: NonZeroU8,
     /// Discriminator of the session at the sender.
     pub my_discriminator: NonZeroU32,
-    /// Discriminator of the session at the receiver; 0 if the sender does not know it.
+    /// Discriminator of the session at the receiver; 0 if it is unknown to the sender.
     pub your_discriminator: u32,
     /// Least time between two packets that the sender wants to send.
     pub desired_min_tx_us: u32,

@@ -7,9 +7,9 @@ use super::flow::{FlowEndReason, IpfixCounts, IpfixFlow, IpfixFlowKey};
 /// The limits of a flow cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IpfixLimits {
-    /// Milliseconds after its first sample at which a flow is reported; 0: at once.
+    /// Milliseconds after its first sample at which a flow is reported; 0: immediately.
     pub active_timeout_ms: u64,
-    /// Maximum number of flows in the cache; 0: each sample is reported at once.
+    /// Maximum number of flows in the cache; 0: each sample is reported immediately.
     pub flows_max: usize,
 }
 
@@ -41,7 +41,7 @@ impl IpfixCache {
         self.flows.is_empty()
     }
 
-    /// Adds a sample at `now_ms`; returns a flow that must be reported to make room.
+    /// Adds a sample at `now_ms`; returns a flow that must be reported to make space.
     ///
     /// Without a cache, the returned flow is the sample itself. O(log n) for n flows.
     pub fn add(

@@ -13,7 +13,7 @@ pub struct IpfixFlowKey {
     pub ingress: u32,
     /// Interface that sent the packets (`egressInterface`).
     ///
-    /// 0: no interface, several interfaces, or an unknown one.
+    /// 0: no interface, several interfaces, or an unknown interface.
     pub egress: u32,
     /// Source MAC address.
     pub source_mac: [u8; 6],
@@ -80,7 +80,7 @@ pub enum IpfixNetwork {
 /// The fields of the header after an IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FlowTransport {
-    /// There is no transport header, or an unknown one.
+    /// There is no transport header, or an unknown header.
     Other,
     /// TCP, UDP or SCTP.
     Ports {
@@ -137,7 +137,7 @@ pub enum FlowEndReason {
     ActiveTimeout,
     /// The exporter is ending.
     ForcedEnd,
-    /// The cache has no room for another flow.
+    /// The cache has no space for another flow.
     LackOfResources,
 }
 

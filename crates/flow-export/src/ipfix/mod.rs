@@ -4,7 +4,7 @@
 //! has *data records*; a *template* describes the form of a record. Templates are sent first and
 //! again at intervals, because a collector may start later, and datagrams may be lost.
 //!
-//! The elements of records are those of IANA's registry (RFC 7012). An *options record* has the
+//! The elements of records come from IANA's registry (RFC 7012). An *options record* has the
 //! sampling rate, so a collector can estimate the number of all packets. If flows have different
 //! rates, no options record is sent.
 

@@ -41,8 +41,8 @@ pub(crate) const RECORD_BYTES: usize = 48;
 impl NetflowRecord {
     /// Splits the flow into records with counts of at most 32 bits.
     ///
-    /// The counts are divided evenly, and add up to those of the flow. A flow at 100 Gbit/s has 175
-    /// records for a minute.
+    /// The counts are divided evenly, and add up to the counts of the flow. A flow at 100 Gbit/s
+    /// has 175 records for a minute.
     pub(super) fn parts(self) -> impl Iterator<Item = Self> {
         let largest = self.packets.max(self.bytes);
         let count = largest.div_ceil(u32::MAX.into()).max(1);

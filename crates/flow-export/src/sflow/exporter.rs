@@ -106,7 +106,7 @@ impl SflowExporter {
         mem::take(&mut self.full)
     }
 
-    /// Adds a sample; starts a new datagram if the sample does not fit the current one.
+    /// Adds a sample; starts a new datagram if the sample exceeds the current datagram.
     fn add(&mut self, format: u32, uptime_ms: u32, encode: impl FnOnce(&mut XdrBuffer)) {
         let mut sample = XdrBuffer::default();
         sample.push_u32(format);
@@ -156,7 +156,7 @@ impl SflowExporter {
     }
 }
 
-/// Increments the last sequence number, and returns the new one.
+/// Increments the last sequence number, and returns the new number.
 const fn next(last: &mut u32) -> u32 {
     *last = last.wrapping_add(1);
     *last

@@ -46,14 +46,15 @@ pub enum SampledInterface {
     Index(u32),
     /// The packet is discarded.
     Discarded(DiscardReason),
-    /// Several interfaces, given as their number; 0: more than one, number unknown.
+    /// Several interfaces, given as their number; 0:
+    /// several interfaces of unknown number.
     Multiple(u32),
 }
 
 /// The reason why a sampled packet is discarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscardReason {
-    /// Any reason without a code of its own.
+    /// Any reason without a separate code.
     Unknown,
 }
 

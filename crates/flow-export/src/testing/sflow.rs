@@ -12,7 +12,7 @@ use super::reader::{take, word};
 pub struct DecodedDatagram {
     /// IP address of the agent.
     pub address: IpAddr,
-    /// Number of the stream among those of the agent (sub-agent id).
+    /// Number of the stream among the streams of the agent (sub-agent id).
     pub sub_agent: u32,
     /// Sequence number of the datagram.
     pub sequence: u32,

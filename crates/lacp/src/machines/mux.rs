@@ -9,9 +9,10 @@
 //! between. In the standard, members also wait for each other. In this crate they do not, because a
 //! link that never stays up would keep all other members detached.
 //!
-//! When the partner stops using the link, the member is detached at once, and waits again. In the
-//! standard, the member stays attached. Then each LACPDU of a partner that changes its mind
-//! repeatedly would enable or disable the member. Source: IEEE 802.1AX, LACP, mux machine.
+//! When the partner stops using the link, the member is detached immediately, and waits again. In
+//! the standard, the member stays attached. Then each LACPDU of a partner that changes its
+//! selection repeatedly would enable or disable the member. Source: IEEE 802.1AX, LACP, mux
+//! machine.
 
 use std::{fmt, time::Duration};
 

@@ -85,7 +85,7 @@ impl ReceiveMachine {
 
     /// Records an LACPDU that arrived on a link that is up (`recordPDU`).
     ///
-    /// Returns whether an LACPDU must be sent, because the partner does not know `actor`
+    /// Returns whether an LACPDU must be sent, because the partner has not received `actor`
     /// (`update_NTT`).
     pub(crate) fn record(&mut self, pdu: &Lacpdu, actor: &LacpInfo, now: Duration) -> bool {
         let knows_actor = pdu.partner.agrees(actor, LacpState::AGGREGATION);

@@ -12,7 +12,7 @@ use crate::{
 pub struct Lacpdu {
     /// The sender's end of the link.
     pub actor: LacpInfo,
-    /// The receiver's end of the link, as the sender knows it.
+    /// The receiver's end of the link, as the sender has received it.
     pub partner: LacpInfo,
     /// Longest delay of a received frame in the sender, in units of 10 microseconds.
     pub collector_max_delay: u16,

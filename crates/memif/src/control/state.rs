@@ -344,7 +344,7 @@ impl MemifState {
     /// Closes a client of a listener if too many have not chosen an interface.
     ///
     /// The client that has waited for the longest time without choosing is closed. So a client that
-    /// chooses at once is served, however many others are silent.
+    /// chooses immediately is served, however many others are silent.
     fn limit_choosing(&mut self, token: MemifToken, now: Instant) {
         let choosing = self.connections.iter().filter(
             |(_, own)| matches!(own.peer, PeerSession::Choosing { listener } if listener == token),

@@ -57,7 +57,7 @@ impl RawPeer {
         }
     }
 
-    /// Chooses the interface, and adds a region that has room for small rings.
+    /// Chooses the interface, and adds a region that has space for small rings.
     fn start(&self) -> File {
         self.send(&init(), None);
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
@@ -225,7 +225,7 @@ fn a_client_that_is_silent_is_closed() {
 }
 
 /// Silent clients do not keep other clients from their listener,
-/// or from another one.
+/// or from another listener.
 #[test]
 fn silent_clients_give_way_to_new_ones() {
     let (_folder, path) = socket_path();

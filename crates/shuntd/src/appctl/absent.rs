@@ -1,5 +1,5 @@
-//! Commands for features that Shunt lacks: their answers are those of a switch that does not use
-//! the feature.
+//! Commands for features that Shunt lacks: the answers are the same as from a switch that does not
+//! use the feature.
 
 use super::{command::commands, methods::DaemonMethods};
 

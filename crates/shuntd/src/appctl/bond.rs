@@ -90,7 +90,7 @@ async fn change(
     let [bond, member] = arguments else { return Err("give a bond and a member".to_owned()) };
     match methods.switch.change_bond_member(bond, member, change).await {
         Ok(()) => Ok(done.to_owned()),
-        // Programs compare this text, so it is that of `ovs-vswitchd`.
+        // Programs compare this text, so the text is the same as from `ovs-vswitchd`.
         Err(SwitchError::NoSuchBond { .. }) => Err(NO_BOND.to_owned()),
         Err(SwitchError::NoSuchMember { .. }) => Err("no such member".to_owned()),
         Err(SwitchError::MemberDisabled { .. }) => Err(DISABLED.to_owned()),

@@ -38,7 +38,7 @@ fn shown(
         .filter_map(|bond| Some(text(bond, bond.lacp_status.as_ref()?)))
         .collect();
     match texts.is_empty() && !arguments.is_empty() {
-        // Programs compare this text, so it is that of `ovs-vswitchd`.
+        // Programs compare this text, so the text is the same as from `ovs-vswitchd`.
         true => Err("no such lacp object".to_owned()),
         false => Ok(texts.concat()),
     }

@@ -1,4 +1,4 @@
-//! The commands of the control socket: those of `ovs-appctl`, and those of Shunt itself.
+//! The commands of the control socket: commands of `ovs-appctl`, and commands that only Shunt has.
 //!
 //! A group of commands is a module with a list of [`AppctlCommand`](command::AppctlCommand)s, and
 //! [`table`] has all groups. `list-commands` and the table of `docs/appctl.md` are made from these

@@ -78,7 +78,7 @@ fn trace_key(methods: &DaemonMethods, key: &str, packet: &[&str]) -> Result<Stri
         format!("in_port({in_port}): no such port; dpctl/show lists the ports of the datapath")
     })?;
     let mut fields = vec![format!("in_port={}", port.number)];
-    // The headers of a packet replace those of the key.
+    // The headers of a packet replace the headers of the key.
     if packet.is_empty() {
         fields.extend(flow.fields);
     }

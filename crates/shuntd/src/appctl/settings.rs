@@ -30,7 +30,7 @@ async fn settings(methods: &DaemonMethods, _: &[String]) -> Result<String, Strin
     serde_json::to_string(&all).map_err(|error| error.to_string())
 }
 
-/// Changes several settings of the switch at once, then the log filter.
+/// Changes several settings of the switch in one step, then the log filter.
 async fn set(methods: &DaemonMethods, words: &[String]) -> Result<String, String> {
     let settings: Result<Vec<_>, _> = words.iter().map(|word| key_and_value(word)).collect();
     let settings = settings?;

@@ -28,7 +28,7 @@ pub(super) struct HostCheck {
     subject: String,
     /// The result as a sentence.
     detail: String,
-    /// Command that fixes the problem, if there is one.
+    /// Command that fixes the problem, if there is such a command.
     mend: Option<String>,
 }
 

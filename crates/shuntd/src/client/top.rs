@@ -114,8 +114,8 @@ fn show(
             if is_end(&mut screen, key) {
                 return Ok(());
             }
-            // The entries are requested at once: the next update may be late, and a paused screen
-            // has none.
+            // The entries are requested immediately: the next update may be late, and a paused
+            // screen has none.
             if lower != screen.lower() && screen.lower() == LowerPart::Flows {
                 screen.set_flows(top_flows(client)?);
             }

@@ -1,4 +1,5 @@
-//! Tests that the defaults in docs/configuration.md and docs/example.toml are those of the daemon.
+//! Tests that the defaults in docs/configuration.md and docs/example.toml are the defaults of the
+//! daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -138,7 +138,7 @@ fn give_run_dir(folder: &Path, name: &str, user: Uid, group: Gid) -> Result<(), 
     }
 }
 
-/// Changes the user, and drops all capabilities but those that ports need.
+/// Changes the user, and drops all capabilities except those that ports need.
 fn switch_user(user: Uid, group: Gid) -> Result<(), AccountError> {
     let permitted = caps::read(None, CapSet::Permitted).map_err(failed("read capabilities"))?;
     let kept: CapsHashSet = KEPT.into_iter().filter(|held| permitted.contains(held)).collect();

@@ -43,7 +43,7 @@ pub(crate) fn notify_stopping() {
 
 /// Sends watchdog lines to the service manager while every packet thread iterates.
 ///
-/// Returns at once if the watchdog is not enabled.
+/// Returns immediately if the watchdog is not enabled.
 async fn feed_watchdog(switch: Arc<Switch>) {
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
@@ -104,7 +104,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Sends notifications to the service manager, if there is one.
+/// Sends notifications to the service manager, if the daemon has one.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
         warn!(%error, "service manager: cannot send a notification");

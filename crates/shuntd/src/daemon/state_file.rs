@@ -1,8 +1,8 @@
 //! The state file of a daemon: the state that the next start restores.
 //!
-//! The file is replaced as a whole: a new file replaces the old one when it is complete and on
-//! disk. A daemon that is killed loses the changes since the last write: half a second, or more
-//! with many rules.
+//! The file is replaced as a whole: a new file replaces the old file when the new file is complete
+//! and on disk. A daemon that is killed loses the changes since the last write: half a second, or
+//! more with many rules.
 //!
 //! A start loses nothing that it cannot restore. Ports without a device and addresses in use stay
 //! part of the running switch, and so of the next write. If any other part is refused, the file is
@@ -378,7 +378,7 @@ pub(crate) enum WriteError {
 ///
 /// # Errors
 ///
-/// If a system call fails; the error says which file is in place.
+/// If a system call fails; the error names the file that is in place.
 pub(crate) fn write_whole(path: &Path, text: &str) -> Result<(), WriteError> {
     let path = link_end(path).map_err(WriteError::OldFile)?;
     let old = fs::metadata(&path).ok();

@@ -46,7 +46,7 @@ pub(crate) enum HttpStartError {
     Tls(#[from] TlsError),
 }
 
-/// Maximum number of connections; further connections are closed at once.
+/// Maximum number of connections; further connections are closed immediately.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Maximum number of bytes of a request line and its headers.
@@ -64,7 +64,7 @@ const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 /// Maximum time that a write waits for the client to read.
 const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Maximum time of a connection; a client may open the next one at once.
+/// Maximum time of a connection; a client may open the next connection immediately.
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// Maximum time to complete the last request of a connection.
@@ -220,8 +220,8 @@ impl HttpServer {
                 },
                 Err(error) => {
                     warn!(%error, "http: accept failed");
-                    // The cause may be a lack of descriptors, so another attempt at once would fail
-                    // too.
+                    // The cause may be a lack of descriptors, so an immediate second attempt would
+                    // fail, too.
                     sleep(ACCEPT_PAUSE).await;
                 }
             }

@@ -9,7 +9,7 @@ const TOTAL: &str = "_total";
 /// Converts metrics from the Prometheus text format to OpenMetrics.
 pub(crate) fn open_metrics(text: &str) -> String {
     let mut converted = String::with_capacity(text.len() + END.len());
-    // The heading of a family is its help line and then its type line, which says if the name
+    // The heading of a family is its help line and then its type line, which shows whether the name
     // changes.
     let mut lines = text.lines().peekable();
     while let Some(line) = lines.next() {

@@ -53,7 +53,7 @@ pub(super) fn bfd(interface: RowView<'_>) -> (Option<BfdOptions>, Vec<String>) {
     (Some(options), reasons)
 }
 
-/// Returns a text with the keys of the column for those of the configuration.
+/// Returns a text with keys of the column instead of keys of the configuration.
 fn with_column_keys(text: &str) -> String {
     let renamed = KEYS.iter().filter(|(key, own)| key != own);
     renamed.fold(text.to_owned(), |text, (key, own)| text.replace(own, key))

@@ -67,7 +67,8 @@ fn milliseconds(value: i64) -> u32 {
     u32::try_from(value.max(0)).unwrap_or(u32::MAX)
 }
 
-/// Returns the reason why a bond setting of a row has no effect, if there is one.
+/// Returns the reason why a bond setting of a row has no effect;
+/// `None` if all have.
 pub(super) fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
     let detects_by = row.entry("other_config", "bond-detect-mode");
     let has_interval = row.entry("other_config", "bond-miimon-interval").is_some();
@@ -77,7 +78,7 @@ pub(super) fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
     )
 }
 
-/// Makes those members of new bonds active that were active before a restart.
+/// Makes the members of new bonds active that were active before a restart.
 ///
 /// `known` has the bonds that existed before. `last_active` has the MAC addresses of members, by
 /// bond name. No other column of the database names the active member.

@@ -59,7 +59,7 @@ pub(super) struct DesiredBridge {
     pub(super) options: BridgeOptions,
     /// Settings of the bridge with a wrong value, which stay as they are.
     kept: KeptSettings,
-    /// Row in `Interface` of the local port, if there is one.
+    /// Row in `Interface` of the local port, if the bridge has a local port.
     pub(super) local: Option<RowUuid>,
     /// The handling of the rule for `NORMAL` that the daemon adds.
     pub(super) normal_rule: NormalRule,
@@ -127,7 +127,7 @@ impl DesiredBridge {
 }
 
 impl DesiredPort {
-    /// Returns the options for a port that runs with other ones.
+    /// Returns the options for a port that runs with other options.
     pub(super) fn options_for(&self, running: &PortOptions) -> Cow<'_, PortOptions> {
         let KeptSettings { mac, mtu, qos } = self.kept;
         if self.refused_vlans.is_none() && !(mac || mtu || qos) {

@@ -12,7 +12,7 @@ pub(super) struct NormalRuleState {
     handling: NormalRule,
     /// Set if the daemon, and not an operator, has added the rule.
     is_own: bool,
-    /// Reason why the rule cannot be changed, if there is one.
+    /// Reason why the rule cannot be changed; `None` if it can.
     refusal: Option<String>,
 }
 

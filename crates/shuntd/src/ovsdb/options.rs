@@ -16,7 +16,7 @@ pub(crate) struct OvsdbOptions {
     ///
     /// Without a log file, the database is lost when the daemon stops.
     pub(crate) log: PathBuf,
-    /// Address of a foreign server with the database, if there is one.
+    /// Address of a foreign server with the database; `None` without such a server.
     #[serde(deserialize_with = "remote")]
     pub(crate) remote: Option<OvsdbRemote>,
 }

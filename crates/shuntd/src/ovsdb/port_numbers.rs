@@ -41,7 +41,7 @@ impl PortNumbers {
 
     /// Returns the numbers to try for a port, in order.
     ///
-    /// The last one is 0, for which the switch chooses a number.
+    /// The last number is 0, for which the switch chooses a number.
     pub(super) fn candidates(&self, port: &DesiredPort) -> Vec<u32> {
         let mut numbers = vec![port.options.number, port.last_number];
         numbers.retain(|number| *number != 0);

@@ -22,7 +22,7 @@ use super::{
 
 /// The embedded OVSDB server of the daemon, or its client of a foreign server.
 pub(crate) struct OvsdbService {
-    /// The embedded server, if there is one.
+    /// The embedded server; `None` if the daemon has no server.
     server: Option<OvsdbHandle>,
     problem: DatabaseProblem,
     task: JoinHandle<()>,
@@ -106,7 +106,7 @@ impl OvsdbService {
         service.map(|service| service.problem.clone()).unwrap_or_default()
     }
 
-    /// Stops the server or the client, if there is one.
+    /// Stops the server or the client, if one of them runs.
     ///
     /// Bridges and ports stay until the switch stops.
     pub(crate) async fn stop(service: Option<Self>) {
@@ -121,7 +121,7 @@ impl OvsdbService {
 }
 
 /// Adds a Unix socket to the server:
-/// the socket of an earlier process, or a new one.
+/// the socket of an earlier process, or a new socket.
 fn listen(
     server: Server,
     path: &Path,
@@ -215,7 +215,7 @@ mod tests {
         Arc::new(Switch::start(&Config::default(), run_dir, 1).await.unwrap())
     }
 
-    /// Without the task, clients fail at once instead of waiting for `cur_cfg`.
+    /// Without the task, clients fail immediately instead of waiting for `cur_cfg`.
     #[tokio::test]
     async fn clients_cannot_connect_without_the_task() {
         let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ impl TlsRow {
         Self { configured: switch.tls().files() }
     }
 
-    /// Sets the TLS files of a row; without a row, those of the configuration file.
+    /// Sets the TLS files of a row; without a row, the files of the configuration file.
     pub(super) fn apply(&self, switch: &Switch, row: Option<&TlsFiles>) {
         let wanted = row.or(self.configured.as_ref());
         if wanted == switch.tls().files().as_ref() {

@@ -165,8 +165,7 @@ const REPAIRS: [(&str, &str); 4] = [
     ("repair: dropped", "repair_dropped"),
 ];
 
-/// Returns a latency histogram as bars;
-/// the longest bar is that of the largest bucket.
+/// Returns a latency histogram as bars; the largest bucket has the longest bar.
 fn times(title: &str, times: &Value) -> String {
     let all = count(&times["count"]);
     if all == 0 {

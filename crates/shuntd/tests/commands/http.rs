@@ -95,8 +95,8 @@ fn frame(source: u8, destination: u16) -> Vec<u8> {
 
 /// Number of packets to each destination port.
 ///
-/// Rules forward packets to the first port, drop those to the second, and send those to the third
-/// to controllers.
+/// Rules forward packets to the first port, drop packets to the second port, and send packets to
+/// the third port to controllers.
 const PACKETS: [(u16, u64); 3] = [(1, 40), (2, 30), (3, 20)];
 
 /// Starts a daemon, and sends a known number of packets through it.

@@ -47,7 +47,7 @@ impl Daemon {
         daemon
     }
 
-    /// Kills the daemon; starts another one before the kernel has released its files.
+    /// Kills the daemon; starts another before the kernel has released the files.
     fn kill_and_start_again(&mut self) -> Child {
         self.process.kill().unwrap();
         let next = spawn(self.run_dir());

@@ -116,7 +116,7 @@ async fn sessions_survive_a_long_hold_of_the_tables() {
     assert_eq!(flaps(&after), flaps(&before));
 }
 
-/// The other end learns at once that the session of a removed port ends.
+/// The other end learns immediately that the session of a removed port ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_ended_session_takes_the_other_end_down() {
     let cabled = CabledSessions::start().await;

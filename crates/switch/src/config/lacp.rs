@@ -17,7 +17,7 @@ pub enum BondLacp {
     Off,
     /// The bond sends LACPDUs from the start.
     Active,
-    /// The bond sends LACPDUs only after its partner has sent one.
+    /// The bond sends LACPDUs only after the partner has sent an LACPDU.
     Passive,
 }
 

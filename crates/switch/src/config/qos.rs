@@ -44,7 +44,7 @@ pub struct QueueOptions {
     /// Rate that the queue never exceeds, in bits per second; 0: the rate of the port.
     #[serde(default)]
     pub max_rate: u64,
-    /// Number of bits that an idle queue may send at once.
+    /// Number of bits that an idle queue may send in a burst.
     ///
     /// It is at least the number of bits that the rate gives in a millisecond.
     #[serde(default)]
@@ -58,7 +58,7 @@ pub struct QueueOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum QosType {
-    /// Sends every packet at once, without a limit.
+    /// Sends every packet immediately, without a limit.
     LinuxNoop,
     /// Drops the packets above a rate.
     EgressPolicer,

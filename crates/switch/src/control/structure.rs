@@ -77,7 +77,7 @@ pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 
 /// The result of adding a port to its bridge.
 ///
-/// The OpenFlow server of the bridge does not know the port yet.
+/// The OpenFlow server of the bridge does not have the port yet.
 struct PortInsertion {
     bridge: BridgeId,
     number: PortNo,
@@ -97,7 +97,7 @@ impl Structure {
         config_in_force(&settings, &self.bridges.lock())
     }
 
-    /// Changes several settings at once, or no setting if one value is refused.
+    /// Changes several settings in one step, or no setting if one value is refused.
     pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         let before = self.config.lock().clone();
         let changed = with_settings(&before, settings)?;
@@ -231,7 +231,7 @@ impl Structure {
         opened.await.unwrap_or(Ok(()))
     }
 
-    /// Changes several settings of a bridge at once.
+    /// Changes several settings of a bridge in one step.
     ///
     /// Returns when no packet uses the old values.
     pub(crate) async fn set_bridge(

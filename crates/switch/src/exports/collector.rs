@@ -1,9 +1,9 @@
 //! A collector: the datagrams that wait for it, and the reason if it gets no datagrams.
 //!
 //! An exporter adds datagrams to the queue of a collector. A
-//! [`CollectorSender`](super::sender::CollectorSender) sends them as the socket has room. The
+//! [`CollectorSender`](super::sender::CollectorSender) sends them as the socket has space. The
 //! number of waiting datagrams is bounded. While a collector has no socket, its datagrams are
-//! dropped at once, because they would be out of date when the collector is reachable again.
+//! dropped immediately, because they would be out of date when the collector is reachable again.
 
 use std::{
     collections::VecDeque,
@@ -59,7 +59,7 @@ pub(super) struct Collector {
     state: Mutex<CollectorState>,
     /// Notified when the sender may have datagrams to send.
     changed: Notify,
-    /// Notified when the queue may have room again, or the collector needs templates.
+    /// Notified when the queue may have space again, or the collector needs templates.
     progress: Arc<Notify>,
 }
 
@@ -132,7 +132,7 @@ impl Collector {
         }
     }
 
-    /// Queues a datagram; without a socket or room, the datagram is lost.
+    /// Queues a datagram; without a socket or space, the datagram is lost.
     pub(super) fn push(&self, datagram: &Arc<ExportDatagram>) {
         let mut state = self.state.lock();
         if state.local.is_none() {
@@ -217,7 +217,8 @@ impl Collector {
         taken
     }
 
-    /// Puts a datagram back at the head of the queue, if the socket has no room for it.
+    /// Puts a datagram back at the head of the queue,
+    /// if the socket has no space for it.
     pub(super) fn put_back(&self, datagram: Arc<ExportDatagram>) {
         self.state.lock().waiting.push_front(datagram);
     }
@@ -269,7 +270,7 @@ impl Collector {
             state.refusal.quiet_checks += 1;
         }
         if is_current && has_accepted {
-            // A collector program that has started since then knows no template.
+            // A collector program that has started since then has no template.
             self.ask_for_templates(&mut state);
         }
         if state.refusal.quiet_checks >= QUIET_CHECKS_AFTER_REFUSAL {
@@ -343,8 +344,7 @@ impl Collector {
         }
     }
 
-    /// Returns the reason why the collector does not get all datagrams,
-    /// if there is one.
+    /// Returns the reason why the collector does not get all datagrams, if it does not.
     pub(super) fn trouble(&self) -> Option<String> {
         let (overflow, is_refused) = {
             let state = self.state.lock();

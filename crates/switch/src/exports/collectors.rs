@@ -23,7 +23,7 @@ pub(super) struct ExportCollectors {
     templates: TemplateUse,
     totals: Arc<ExportTotals>,
     list: Vec<RunningCollector>,
-    /// Notified when a collector may have room for datagrams again.
+    /// Notified when a collector may have space for datagrams again.
     progress: Arc<Notify>,
 }
 
@@ -43,7 +43,7 @@ impl ExportCollectors {
         Self { owner, templates, totals, list: Vec::new(), progress: Arc::default() }
     }
 
-    /// Sets the collectors, and opens the sockets of new ones.
+    /// Sets the collectors, and opens the sockets of new collectors.
     ///
     /// Collectors that remain keep their sockets. Removed collectors still get the datagrams that
     /// wait for them. The function must be called in a tokio runtime.
@@ -83,7 +83,7 @@ impl ExportCollectors {
 
     /// Returns whether the exporter may send more flows.
     ///
-    /// True if any collector has room, or no collector has a socket. So a slow collector does not
+    /// True if any collector has space, or no collector has a socket. So a slow collector does not
     /// delay the other collectors.
     pub(super) fn has_room(&self) -> bool {
         let mut rooms = self.list.iter().filter_map(|own| own.collector.has_room()).peekable();

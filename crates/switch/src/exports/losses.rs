@@ -21,7 +21,7 @@ pub(super) struct LossLog {
 }
 
 impl LossLog {
-    /// Records the number of losses; returns the unlogged ones if a log line is due.
+    /// Records the number of losses; returns the unlogged losses if a log line is due.
     pub(super) fn note(&mut self, losses: u64, now: Time) -> Option<u64> {
         if losses > self.known {
             (self.known, self.last) = (losses, Some(now));

@@ -1,6 +1,6 @@
 //! The task that sends the datagrams of a collector.
 //!
-//! The task owns the UDP socket, and sends as the socket has room. The kernel chooses the local
+//! The task owns the UDP socket, and sends as the socket has space. The kernel chooses the local
 //! address of a socket only when the socket is connected. So the task looks up the route to the
 //! collector each second. When the route has another local address, the task opens a new socket.
 
@@ -38,7 +38,7 @@ const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 /// Number of refreshes after which a closed collector gets no more datagrams.
 const REFRESHES_AFTER_CLOSE: u32 = 5;
 
-/// Number of datagrams that are sent at once, and the pause after them.
+/// Number of datagrams that are sent without a pause, and the pause after them.
 ///
 /// Together they allow at most 12,800 datagrams a second. Without the pause, the receive buffer of
 /// the collector would overflow.
@@ -105,7 +105,7 @@ impl CollectorSender {
         }
     }
 
-    /// Waits for datagrams and for room in the socket, and sends a burst.
+    /// Waits for datagrams and for space in the socket, and sends a burst.
     ///
     /// Returns false when the collector is closed and its queue is empty.
     async fn send_some(&mut self) -> bool {

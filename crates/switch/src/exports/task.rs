@@ -19,7 +19,7 @@ const READ_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time for which an ending exporter encodes its remaining flows.
 pub(super) const LAST_REPORTS_MAX: Duration = Duration::from_secs(10);
 
-/// Number of samples or flows that are encoded between two checks for room.
+/// Number of samples or flows that are encoded between two checks for space.
 pub(super) const CHUNK: usize = 512;
 
 /// Runs rounds at intervals while there are exporters; never returns.

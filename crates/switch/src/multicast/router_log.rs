@@ -19,7 +19,8 @@ use crate::ports::{change_log::ChangeLog, names::BridgeNames};
 #[derive(Debug, Default)]
 pub(crate) struct RouterLog(Mutex<ChangeLog<RouterEvent>>);
 
-/// A port that has become a router port of a VLAN, or has ceased to be one.
+/// A port that has become a router port of a VLAN,
+/// or has ceased to be a router port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RouterChange {
     bridge: BridgeId,

@@ -25,7 +25,7 @@ pub struct MulticastEntryStatus {
 
 /// Counters of IGMP and MLD messages on bridges with multicast snooping.
 ///
-/// The sum of the counters is the number of received messages, without those that wait.
+/// The sum of the counters is the number of received messages, without messages that wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MulticastMessages {
     /// Messages that snooping has read.

@@ -44,8 +44,8 @@ impl OffloadOptions {
         range(setting, address.clone(), is_ok, form)?;
         self.check_device_config()?;
         let (setting, stale) = ("caches.gigaflow.offload.stale", self.stale);
-        // Closing the representors of an external NIC would stop the packets that miss, but not
-        // those that the NIC forwards with stale entries.
+        // Closing the representors of an external NIC would stop the packets that miss, but not the
+        // packets that the NIC forwards with stale entries.
         let stale_ok = self.kind != OffloadKind::P4runtime || stale == StalePolicy::Report;
         range(setting, "ports-down".to_owned(), stale_ok, "report for an external NIC")?;
         let (setting, drain) = ("caches.gigaflow.offload.drain_ms", self.drain_ms);

@@ -2,7 +2,7 @@
 //!
 //! The agent sees one device, which is lost and restored. A new device has no entries. When the new
 //! device is connected, the agent receives an idle event for each entry of the previous device, and
-//! removes that entry. The exchange acknowledges this removal at once.
+//! removes that entry. The exchange acknowledges this removal immediately.
 //!
 //! A NIC without an agent must not continue to forward by its last entries. So the exchange first
 //! removes the entries of the previous device. Until all are removed, or the device has not
@@ -64,7 +64,7 @@ pub(crate) struct Successors<T> {
     pending: Arc<AtomicUsize>,
 }
 
-/// A device that replaces the current one.
+/// A device that replaces the current device.
 struct Successor<T> {
     target: Option<T>,
     before: PredecessorState,
@@ -185,7 +185,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         }
     }
 
-    /// Acknowledges at once all operations on entries that no device holds.
+    /// Acknowledges all operations on entries that no device holds.
     fn acknowledge_absent(&mut self, batch: &mut Vec<(Ticket, Operation)>) {
         let (absent, events) = (&mut self.absent, &mut self.events);
         batch.retain_mut(|(ticket, operation)| {

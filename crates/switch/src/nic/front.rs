@@ -171,7 +171,7 @@ impl NicFront {
     ///
     /// # Errors
     ///
-    /// If the stages or the bridge differ from those of the agent.
+    /// If the stages or the bridge differ from the agent's.
     pub(crate) fn check(&self, config: &config::OffloadOptions) -> Result<(), SwitchError> {
         let is_alike =
             self.bridge_name == config.bridge && self.layout == OffloadLayout::of(config);
@@ -379,7 +379,7 @@ impl NicFront {
         Some(settings(&state.config, address, state.ports.clone()).capabilities())
     }
 
-    /// Returns the reason why the ports of the NIC must be closed, if there is one.
+    /// Returns the reason why the ports of the NIC must be closed, if they must.
     pub(crate) fn closes_ports(&self) -> Option<&'static str> {
         let state = self.state.lock();
         let is_asked = !state.config.is_none() && state.config.stale == StalePolicy::PortsDown;

@@ -103,7 +103,7 @@ enum NicEvent {
     Turn,
     /// Time passes, in milliseconds.
     Wait(u64),
-    /// Another device, or none, replaces the current one.
+    /// Another device, or no device, replaces the current device.
     DeviceExchange { before: PredecessorState, is_other: bool, seed: u64 },
 }
 

@@ -65,7 +65,8 @@ pub struct NicStatus {
     /// Microseconds from a miss to its offload: 50th, 99th and 99.9th percentile.
     ///
     /// A miss is offloaded when the NIC has confirmed all entries of the traversal. Each percentile
-    /// is the upper bound of a histogram bucket; each bucket is twice as wide as the previous one.
+    /// is the upper bound of a histogram bucket; each bucket is twice as wide as the previous
+    /// bucket.
     pub latency_us: [u64; 3],
     /// Rule-space coverage of the entries of the NIC, if requested.
     pub rule_space: Option<RuleSpaceStatus>,

@@ -2,7 +2,7 @@
 //!
 //! No event is lost, no change of the switch waits for a controller, and every queue is bounded:
 //!
-//! * Bridges and ports are added and removed one at a time. Such a request waits for room in the
+//! * Bridges and ports are added and removed one at a time. Such a request waits for space in the
 //!   queue.
 //! * A port that changes several times before controllers are notified causes one notification,
 //!   with its last state.
@@ -72,8 +72,8 @@ pub(crate) struct ChangedPorts {
 
 /// A receiver of changes of the status of ports.
 ///
-/// Reported changes are those of links, devices and members of bonds; also ports that open or
-/// close. Changes between two calls of [`Self::changed`] are reported as one.
+/// Links, devices and members of bonds change, and ports open or close. Changes between two calls
+/// of [`Self::changed`] are reported as one change.
 #[derive(Debug)]
 pub struct PortChanges(watch::Receiver<u64>);
 

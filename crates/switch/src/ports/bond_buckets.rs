@@ -44,7 +44,7 @@ impl BondBucketTable {
         }
     }
 
-    /// Assigns an enabled member to each bucket without one, round robin.
+    /// Assigns an enabled member to each bucket without an enabled member, round robin.
     ///
     /// If a member is enabled that was not enabled at the last call, buckets that have sent nothing
     /// are assigned again too. So the order in which links come up does not matter. Returns the
@@ -91,7 +91,7 @@ impl BondBucketTable {
         let next = now.after(interval);
         let due = *self.rebalance_at.get_or_insert(next);
         if due > now {
-            // A shorter interval takes effect at once.
+            // A shorter interval takes effect immediately.
             self.rebalance_at = Some(due.min(next));
             return 0;
         }

@@ -1,12 +1,12 @@
 //! The state of a bond: its enabled members, and its active member.
 //!
-//! The rules are those of Open vSwitch. A member is enabled while its link is up; `updelay_ms` and
-//! `downdelay_ms` delay a change. The active member is the primary member if that is enabled.
-//! Otherwise the active member stays as long as it is enabled, and is then replaced by the first
-//! enabled member. While ports are added after a restart, the member that was active before the
-//! restart is preferred. If no member is enabled, a member that waits for `updelay_ms` is enabled
-//! at once. In the modes `balance-slb` and `balance-tcp` all enabled members send, each the packets
-//! of its buckets (`bond_buckets.rs`).
+//! The rules are the same as in Open vSwitch. A member is enabled while its link is up;
+//! `updelay_ms` and `downdelay_ms` delay a change. The active member is the primary member if that
+//! is enabled. Otherwise the active member stays as long as it is enabled, and is then replaced by
+//! the first enabled member. While ports are added after a restart, the member that was active
+//! before the restart is preferred. If no member is enabled, a member that waits for `updelay_ms`
+//! is enabled immediately. In the modes `balance-slb` and `balance-tcp` all enabled members send,
+//! each the packets of its buckets (`bond_buckets.rs`).
 //!
 //! With LACP, a partner must also use a member before it is enabled (`lacp.rs`). Then `updelay_ms`
 //! does not apply. A bond without a partner has no enabled member, or works as `active-backup` with

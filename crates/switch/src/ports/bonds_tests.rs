@@ -166,7 +166,7 @@ impl BondAndModel {
 }
 
 proptest! {
-    /// The enabled members and the active member are those of the model.
+    /// The enabled members and the active member are the same as in the model.
     #[test]
     fn a_bond_equals_its_model(ops in ops()) {
         let options = BondOptions {

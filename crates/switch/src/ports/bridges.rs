@@ -144,12 +144,12 @@ impl Bridges {
         Ok(Some((port.datapath, renew(port))))
     }
 
-    /// Publishes all port lists that differ from those in the tables.
+    /// Publishes all port lists that differ from the lists in the tables.
     ///
     /// Bonds are updated first. So the version in which a link is down already has the next active
     /// member.
     pub(crate) fn publish_ports(&self) {
-        // Without this lock, an older list could be published after a newer one.
+        // Without this lock, an older list could be published after a newer list.
         let _publishing = self.publishing.lock();
         let infos = {
             let mut bridges = self.lock();

@@ -45,7 +45,7 @@ impl PortOptions {
         self.kind.has_runtime_mtu()
     }
 
-    /// Returns the MAC address that the switch sets, if a valid one is configured.
+    /// Returns the MAC address that the switch sets, if a valid address is configured.
     pub(crate) fn mac(&self) -> Option<[u8; 6]> {
         parse_mac("mac", &self.mac).ok()
     }

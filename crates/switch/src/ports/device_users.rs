@@ -39,8 +39,8 @@ impl DeviceUser {
 
 /// The IP addresses of the host, by device.
 ///
-/// Link-local IPv6 addresses are left out, because every device that is up has one, whether the
-/// host uses it or not.
+/// Link-local IPv6 addresses are left out, because every device that is up has such an address,
+/// used or not.
 pub(crate) struct HostAddresses(BTreeMap<String, Vec<IpAddr>>);
 
 impl HostAddresses {

@@ -1,7 +1,7 @@
 //! Received frames of a protocol that wait for its task: the newest frames of each port.
 //!
 //! A flood on one link does not displace frames of other links. Of the flooded link, the newest
-//! frames are kept: each LACPDU or BFD packet replaces the information of earlier ones, and hosts
+//! frames are kept: each LACPDU or BFD packet replaces the information of earlier frames, and hosts
 //! repeat their reports of multicast groups.
 //!
 //! Each LACPDU and BFD packet has the time of its arrival. So a delay of the task does not look

@@ -34,8 +34,8 @@ pub(crate) struct LacpActor {
     aggregator: Aggregator,
     /// The port numbers of the members, by member name.
     members: BTreeMap<String, PortNo>,
-    /// The LACP key of all members without a key of their own;
-    /// it comes from the first member.
+    /// The LACP key of members without a configured key,
+    /// which the first member determines.
     ///
     /// The key stays when this member is removed. A new key would make all other members negotiate
     /// again.
@@ -105,8 +105,8 @@ impl LacpActor {
 
     /// Removes a member, and returns its last LACPDU.
     ///
-    /// With this LACPDU, the partner stops using the link at once. The next [`Self::follow`] adds
-    /// the member again if its port and its option still exist.
+    /// With this LACPDU, the partner stops using the link immediately. The next [`Self::follow`]
+    /// adds the member again if its port and its option still exist.
     pub(crate) fn leave(&mut self, member: &str, now: Time) -> Option<LacpFrame> {
         let number = self.members.remove(member)?;
         Some((number, self.aggregator.remove_member(id(number), age(now))?))
@@ -117,7 +117,7 @@ impl LacpActor {
         self.members.keys().cloned().collect()
     }
 
-    /// Returns the LACP key of members without a key of their own.
+    /// Returns the LACP key of members without a configured key.
     ///
     /// `None` before the first member.
     pub(crate) const fn key(&self) -> Option<NonZeroU16> {
@@ -212,8 +212,7 @@ impl LacpActor {
     }
 }
 
-/// Returns the settings of an actor;
-/// `key` is for members without a key of their own.
+/// Returns the settings of an actor; `key` is for members without a configured key.
 fn settings(
     options: &BondOptions,
     mode: LacpMode,

@@ -1,4 +1,5 @@
-//! Events of network devices: the kernel reports a changed link, name, master or address at once.
+//! Events of network devices: the kernel reports a changed link, name, master or address
+//! immediately.
 //!
 //! Source: rtnetlink(7), groups `RTNLGRP_LINK`, `RTNLGRP_IPV4_IFADDR` and `RTNLGRP_IPV6_IFADDR`.
 

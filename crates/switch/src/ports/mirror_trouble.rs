@@ -12,7 +12,8 @@ impl BridgeState {
             .or_else(|| self.bond_trouble(&mirror.output_port))
     }
 
-    /// Returns the reason why the output, a bond or a member of one, sends no copies.
+    /// Returns the reason why the output, a bond or a member of a bond,
+    /// sends no copies.
     fn bond_trouble(&self, output: &str) -> Option<String> {
         if self.lacks_member(output) {
             return Some(format!("copies nothing until a member of bond {output} is enabled"));

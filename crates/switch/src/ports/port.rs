@@ -69,7 +69,7 @@ pub(crate) struct BridgePort {
     pub(crate) link_resets: u64,
     /// Users of the device other than the switch, of which a warning was logged.
     pub(crate) users: BTreeSet<DeviceUser>,
-    /// Number of multicast snooping messages that were dropped in favour of newer ones.
+    /// Number of multicast snooping messages that newer messages have displaced.
     pub(crate) snooping_lost: u64,
     /// Time when the port was added.
     pub(crate) added: Time,

@@ -132,7 +132,7 @@ impl BridgeState {
 pub(crate) enum PortBacking {
     /// Packet threads send to the port and receive from it.
     Packets,
-    /// Packet threads do not know the port.
+    /// Packet threads do not have the port yet.
     None,
 }
 
@@ -420,7 +420,7 @@ impl BridgeRegistry {
         bonds.for_each(BondState::forget_last_active);
     }
 
-    /// Returns the active member of each bond that has one, by bond name.
+    /// Returns the active member of each bond with an active member, by bond name.
     pub(crate) fn active_members(&self) -> BTreeMap<String, String> {
         let bonds = self.iter().flat_map(|bridge| &bridge.bonds);
         let active =

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use serde_json::Value;
 
-/// Returns the changed keys: first those in `keys`, then all others.
+/// Returns the changed keys: first the keys in `keys`, then all others.
 ///
 /// The keys in `keys` are returned with their new values.
 pub(super) fn keys_that_differ<T: Serialize>(

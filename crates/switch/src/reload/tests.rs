@@ -327,7 +327,7 @@ async fn a_reload_changes_a_running_switch() {
     assert!(switch.reload(&after, &after).await.is_empty());
 }
 
-/// A port that cannot be opened is retried, as the report says.
+/// A port that cannot be opened is retried, as the report states.
 #[tokio::test]
 async fn a_port_that_cannot_be_opened_is_added() {
     let before = config(&[bridge("br0", &[])]);

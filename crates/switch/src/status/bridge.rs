@@ -220,7 +220,7 @@ pub struct BridgePortStatus {
     pub drops: Vec<PortDrops>,
     /// Further counters of the device with a value other than 0.
     ///
-    /// The names of these counters are those of the device's driver.
+    /// The driver of the device names these counters.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub driver_counters: BTreeMap<String, u64>,
 }

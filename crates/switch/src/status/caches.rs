@@ -118,7 +118,7 @@ pub struct DropStatus {
 
 /// Numbers of packet-ins, by their result.
 ///
-/// The sum is the number of packets that were punted for controllers, without those that still
+/// The sum is the number of packets that were punted for controllers, without packets that still
 /// wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PuntedTotals {

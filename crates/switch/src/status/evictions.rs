@@ -32,7 +32,7 @@ pub struct EvictionStatus {
     pub engine_bytes: Option<u64>,
     /// Resident memory of the process in bytes, if known.
     pub resident_bytes: Option<u64>,
-    /// Changes applied to the engine; changes that waited together count as one.
+    /// Changes applied to the engine; changes that waited together count as one change.
     pub changes: u64,
     /// Changes that were too large to examine:
     /// each evicted all entries of the changed tables.
@@ -61,8 +61,8 @@ pub struct EvictionStatus {
     pub ack_time: LatencyStatus,
     /// Acknowledgements, by poll loop iterations after the version was sent.
     ///
-    /// The buckets are: no iteration, one, two, and more. A parked packet thread acknowledges at
-    /// once and is not counted.
+    /// The buckets are: no iteration, one, two, and more. A parked packet thread acknowledges
+    /// immediately and is not counted.
     pub acks: [u64; ACK_BUCKETS],
     /// Evictions by cause; causes with count 0 are omitted.
     pub by_cause: Vec<(&'static str, u64)>,

@@ -341,7 +341,7 @@ impl DataPlane {
         if is_unkept {
             stopped.vital = Some(EVICTION);
         }
-        // Without the eviction thread, a NIC would forward by stale entries while its status says
+        // Without the eviction thread, a NIC would forward by stale entries while its status is
         // connected.
         let has_ended = |slot: &mut ThreadSlot<_>| slot.has_panicked() || is_unkept && slot.stop();
         stopped.offload =
@@ -397,8 +397,8 @@ impl DataPlane {
 
     /// Returns the packet threads that do not reply within `limit`.
     ///
-    /// A thread that iterates or sleeps replies at once. A thread that hangs in an iteration, or
-    /// has ended, does not reply.
+    /// A thread that iterates or sleeps replies immediately. A thread that hangs in an iteration,
+    /// or has ended, does not reply.
     pub(crate) async fn stalled_threads(&self, limit: Duration) -> Vec<usize> {
         let deadline = tokio::time::sleep(limit);
         let mut deadline = pin!(deadline);

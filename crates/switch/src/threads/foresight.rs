@@ -83,7 +83,7 @@ struct ForesightLoop {
     clock: DaemonClock,
 }
 
-/// Messages to one packet thread that wait for room in its ring.
+/// Messages to one packet thread that wait for space in its ring.
 struct ThreadOutbox {
     sender: ForecastSender,
     forecasts: VecDeque<(Forecast, Option<Arc<ForecastTicket>>)>,
@@ -96,7 +96,7 @@ const WAITING_MAX: usize = 65_536;
 /// Interval between two checks of the sets of back ends, in milliseconds.
 const SETS_INTERVAL_MS: u16 = 500;
 
-/// Pause while messages wait for room in a ring.
+/// Pause while messages wait for space in a ring.
 const FULL_RING_PAUSE: Duration = Duration::from_micros(200);
 
 impl ForesightRings {
@@ -168,7 +168,7 @@ impl ForesightWorker {
     }
 
     /// Queues flows for the packet threads of their ports,
-    /// as long as the queue has room.
+    /// as long as the queue has space.
     pub(crate) fn announce(
         &self,
         mut forecasts: Vec<Forecast>,
@@ -285,7 +285,7 @@ impl ForesightLoop {
         self.outboxes.iter_mut().for_each(|own| own.sets = Some(Arc::clone(&sets)));
     }
 
-    /// Sends messages to all packet threads as long as their rings have room.
+    /// Sends messages to all packet threads as long as their rings have space.
     ///
     /// Returns whether messages are left.
     fn send(&mut self) -> bool {
@@ -303,7 +303,7 @@ impl ForesightLoop {
 }
 
 impl ThreadOutbox {
-    /// Sends messages to the packet thread as long as its ring has room.
+    /// Sends messages to the packet thread as long as its ring has space.
     ///
     /// Returns whether messages are left.
     fn send(&mut self) -> bool {

@@ -137,7 +137,7 @@ impl Publisher {
     /// Sends a change to the eviction thread.
     ///
     /// The queue holds thousands of versions. If it is full, the caller waits until the coordinator
-    /// has made room. All other callers wait too, because versions are sent in order.
+    /// has made space. All other callers wait too, because versions are sent in order.
     fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.removals.add(removed(&learned.change));
         let retired = learned.change.deltas.iter().filter(|delta| retires(delta)).count() as u64;

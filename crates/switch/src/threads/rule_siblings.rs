@@ -152,7 +152,7 @@ impl RuleSiblings {
         }
     }
 
-    /// Removes the set that begins with rule `first`, if there is one.
+    /// Removes the set that begins with rule `first`, if there is such a set.
     fn forget(&mut self, first: RuleId) {
         let Some(set) = self.sets.remove(&first) else { return };
         for rule in set.values.keys() {

@@ -80,7 +80,7 @@ pub(super) const fn whole(field: FieldId) -> u128 {
     u128::MAX >> (128 - field.width())
 }
 
-/// Returns the value that a bucket writes to a whole field, if it writes one.
+/// Returns the value that a bucket writes to a whole field, if it writes a value.
 fn written(bucket: &Bucket, field: FieldId) -> Option<u128> {
     bucket.actions.iter().rev().find_map(|action| match action {
         Action::SetField { field: own, value, mask } if *own == field && *mask == whole(field) => {

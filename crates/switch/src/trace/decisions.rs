@@ -1,4 +1,4 @@
-//! Text for decisions that rules do not show: those of port settings, groups, and `NORMAL`.
+//! Text for decisions that rules do not show: decisions of port settings, groups, and `NORMAL`.
 
 use shunt_flow::{PortNo, text::PortNames};
 use shunt_pipeline::{

@@ -15,7 +15,7 @@ use crate::trace::{error::TraceError, packet::TracedPacket};
 /// A packet as a user writes it.
 pub(super) struct WrittenFlow {
     pub(super) key: FlowKey,
-    /// Ingress port, if one is given.
+    /// Ingress port, if the flow names a port.
     pub(super) in_port: Option<PortNo>,
     pub(super) frame: Option<Vec<u8>>,
     /// Fields with a mask, each with the bits that its mask leaves out.

@@ -62,7 +62,7 @@ impl Announcement<'_> {
     }
 }
 
-/// Returns the mask of all bits but the unknown ones; `None`: all bits are known.
+/// Returns the mask of all known bits; `None`: all bits are known.
 fn known_bits(unknown: &[(FieldId, u128)]) -> Option<SparseMask> {
     if unknown.is_empty() {
         return None;

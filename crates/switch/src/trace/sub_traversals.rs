@@ -49,7 +49,7 @@ pub struct TraceSubTraversals {
 /// A sub-traversal.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSubTraversal {
-    /// Stage of the LTM entry, if all stages have room.
+    /// Stage of the LTM entry, if all stages have space.
     pub stage: u8,
     /// Tag of packets before the sub-traversal:
     /// a bridge, or the number of a partition point.

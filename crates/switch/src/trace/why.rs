@@ -53,8 +53,7 @@ pub struct EntryStatus {
     pub forecast: Option<&'static str>,
 }
 
-/// The entries of all packet threads and of the NIC,
-/// those with the most packets first.
+/// The entries of all packet threads and of the NIC; most packets first.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntryList {
     /// Kind of the caches of the packet threads;
@@ -105,7 +104,7 @@ pub struct EvictedEntry {
     pub ago_ms: u64,
     /// Kind of the cause of the eviction.
     ///
-    /// The kinds are those of [`EvictionStatus::by_cause`](crate::EvictionStatus::by_cause).
+    /// The kinds are the same as in [`EvictionStatus::by_cause`](crate::EvictionStatus::by_cause).
     pub cause: &'static str,
     /// Change that caused the eviction, if a single change is known.
     pub delta: Option<String>,

@@ -19,7 +19,7 @@ const ROUNDS: u64 = 16;
 /// Number of flows, each with a rule that counts it.
 const FLOWS: u8 = 24;
 
-/// Returns a configuration with caches that have room for a part of the flows.
+/// Returns a configuration with caches that have space for a part of the flows.
 fn crowded(kind: CacheKind, threads: u16) -> Config {
     let mut config = Config::default();
     config.threads.packet = threads;

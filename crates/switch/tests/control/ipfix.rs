@@ -15,7 +15,7 @@ use crate::{
 /// Number of templates: 14 kinds of flows, and one for the sampling rate.
 const TEMPLATES: usize = 15;
 
-/// A collector on a UDP port of its own.
+/// A collector on a separate UDP port.
 struct FlowCollector {
     socket: UdpSocket,
     target: String,
@@ -133,7 +133,7 @@ async fn samples_are_collected_into_flows() {
         port.send(&tcp(number));
     }
     let values = |own: DecodedIpfixRecord| [7, 2, 136].map(|element| own.value(element).unwrap());
-    // The first flow is reported to make room for the third flow.
+    // The first flow is reported to make space for the third flow.
     let flows = collector.flows(1).await;
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[1, 2, 5]]);
     until(|| status(&bench).unwrap().samples == 6).await;

@@ -152,7 +152,8 @@ async fn messages_direct_the_packets_behind_a_nic() {
     play(&world.bench.switch, &world.ends).await;
 }
 
-/// Sends an MLD message in the VLAN of its port, and one with a wrong checksum.
+/// Sends an MLD message in the VLAN of its port,
+/// and a message with a wrong checksum.
 #[tokio::test]
 async fn messages_belong_to_the_vlan_of_their_port() {
     let bench = Bench::start(1).await;

@@ -160,7 +160,7 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
         world.ends[*port].send(frame);
     }
     let is_over = || {
-        // All counters are read at once: of two readings, only the later one may include all
+        // All counters are read in one step: of two readings, only the later one may include all
         // packets.
         let (now, drops) = (world.traffic(), world.bench.switch.drops());
         let came = now.hits + now.missed - before.hits - before.missed;

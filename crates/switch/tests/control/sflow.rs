@@ -11,7 +11,7 @@ use crate::{
     log::Log,
 };
 
-/// A collector on a UDP port of its own.
+/// A collector on a separate UDP port.
 struct Collector {
     socket: UdpSocket,
     target: String,

@@ -77,7 +77,7 @@ impl WindowFeed {
         }
     }
 
-    /// Sends an event to every viewer that has room for it.
+    /// Sends an event to every viewer that has space for it.
     ///
     /// Viewers that have disconnected are removed.
     fn publish(&self, event: &Bytes) {

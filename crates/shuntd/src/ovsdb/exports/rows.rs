@@ -38,7 +38,7 @@ enum ExportRow {
     /// The bridge references no row: the protocol is off.
     #[default]
     Absent,
-    /// The options in force are those of the row.
+    /// The options in force are the options of the row.
     Valid(RowUuid),
     /// The row has a wrong value: the options in force stay.
     Wrong,

@@ -99,7 +99,8 @@ impl PortOptions {
         }
     }
 
-    /// Returns the first key that lacks a value or has an unusable one, and the reason.
+    /// Returns the first key that lacks a value or has an unusable value,
+    /// and the reason.
     fn wrong_value(&self) -> Option<(&'static str, &'static str)> {
         match self.kind {
             PortType::Patch if self.peer.is_empty() => {
@@ -227,7 +228,7 @@ impl PortOptions {
         excessive.next().map(|(field, _)| (field, excess))
     }
 
-    /// Returns the name of the network device, for ports that have one.
+    /// Returns the name of the network device, for ports with a device.
     #[must_use]
     pub fn device(&self) -> &str {
         if self.device.is_empty() { &self.name } else { &self.device }

@@ -139,7 +139,7 @@ impl CollectorSetIpfix {
         }
     }
 
-    /// Reports flows that have ended, as many as collectors have room for.
+    /// Reports flows that have ended, as many as collectors have space for.
     pub(super) fn end_round(&mut self, clock: IpfixClock) {
         let now_ms = milliseconds(clock.unix_time);
         self.report(clock, |cache| cache.pop_timed_out(now_ms));
@@ -165,7 +165,7 @@ impl CollectorSetIpfix {
         }
     }
 
-    /// Reports flows that `pop` takes from the cache, if collectors have room.
+    /// Reports flows that `pop` takes from the cache, if collectors have space.
     ///
     /// Returns whether flows may be left.
     fn report(
@@ -204,7 +204,8 @@ impl CollectorSetIpfix {
         self.collectors.totals().add(|totals| totals.flows += 1);
     }
 
-    /// Sends the templates of all domains at intervals, and at once by new sockets.
+    /// Sends the templates of all domains at intervals,
+    /// and immediately through new sockets.
     fn send_templates(&mut self, clock: IpfixClock) {
         if clock.now >= self.next_templates || self.collectors.need_templates() {
             self.next_templates = clock.now.after(TEMPLATE_INTERVAL);

@@ -79,7 +79,7 @@ const TOO_MANY_SAMPLES: &str = "more packets are sampled than can be read; set a
                                 `sampling`";
 
 impl BridgeIpfix {
-    /// Creates an exporter; it sends its templates at once.
+    /// Creates an exporter, which sends its templates immediately.
     ///
     /// `totals` are the counters of the exporter that this exporter replaces. The function must be
     /// called in a tokio runtime.
@@ -140,7 +140,8 @@ impl BridgeIpfix {
 
     /// Collects the samples in the rings, and reports flows that have ended.
     ///
-    /// Flows and samples wait while no collector has room. Returns a log line if samples were lost.
+    /// Flows and samples wait while no collector has space. Returns a log line if samples were
+    /// lost.
     pub(super) fn run(&mut self, bridges: &Bridges, clock: IpfixClock) -> Option<String> {
         self.send_templates(clock);
         self.add_samples(bridges, clock);
@@ -191,7 +192,7 @@ impl BridgeIpfix {
         }
     }
 
-    /// Sends the templates at intervals, and at once by new sockets.
+    /// Sends the templates at intervals, and immediately through new sockets.
     fn send_templates(&mut self, clock: IpfixClock) {
         if clock.now >= self.next_templates || self.collectors.need_templates() {
             let seconds = seconds(clock.unix_time);
@@ -201,7 +202,7 @@ impl BridgeIpfix {
         }
     }
 
-    /// Adds samples from the rings to their flows, as long as collectors have room.
+    /// Adds samples from the rings to their flows, as long as collectors have space.
     fn add_samples(&mut self, bridges: &Bridges, clock: IpfixClock) {
         // A port is published before packet threads receive from it. So the ports of all samples
         // counted here are in the port list that is read below; later samples wait for the next

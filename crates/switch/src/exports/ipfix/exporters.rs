@@ -99,7 +99,8 @@ impl IpfixExporters {
         }
     }
 
-    /// Stops the exporter of a bridge, if there is one; a task reports its flows.
+    /// Stops the exporter of a bridge, if it has one;
+    /// a task reports the remaining flows.
     async fn stop(&self, bridge: BridgeId) {
         let is_running = self.running.lock().contains_key(&bridge);
         if is_running {

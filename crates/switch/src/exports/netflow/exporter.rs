@@ -33,7 +33,7 @@ pub(super) struct BridgeNetflow {
     receivers: Vec<NetflowReceiver>,
     /// Index of the receiver that the next round reads first.
     ///
-    /// It changes each round, so every receiver is served when collectors have little room.
+    /// It changes each round, so every receiver is served when collectors have little space.
     first_receiver: usize,
     exporter: NetflowExporter,
     /// The port numbers, also of removed ports.
@@ -129,7 +129,7 @@ impl BridgeNetflow {
         self.next_ports = now.after(PORTS_INTERVAL);
     }
 
-    /// Reports the flows in the rings, as long as collectors have room.
+    /// Reports the flows in the rings, as long as collectors have space.
     ///
     /// `unix_time` is the time since 1970 at `now`. Returns a log line if flows were lost.
     pub(super) fn run(&mut self, now: Time, unix_time: Duration) -> Option<String> {

@@ -51,7 +51,7 @@ pub(super) struct BridgeSflow {
 const REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 
 impl BridgeSflow {
-    /// Creates an agent; it reports port counters at once.
+    /// Creates an agent, which reports port counters immediately.
     ///
     /// `totals` are the counters of the agent that this agent replaces. The function must be called
     /// in a tokio runtime.
@@ -177,7 +177,7 @@ impl BridgeSflow {
         }
     }
 
-    /// Sends samples from the rings, as long as collectors have room.
+    /// Sends samples from the rings, as long as collectors have space.
     fn add_samples(&mut self, bridges: &Bridges, now: Time) {
         // A port is published before packet threads receive from it. So the ports of all samples
         // counted here are in the port list that is read below; later samples wait for the next

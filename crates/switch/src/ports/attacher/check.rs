@@ -128,7 +128,7 @@ impl PortAttacher {
                     let is_read = scope.has_device_of(port);
                     let open = port.open.as_ref().filter(|_| is_read);
                     let reader = open.and_then(|open| open.device_reader());
-                    // The port itself knows its link state if it has no reader.
+                    // The port itself has the link state if there is no reader.
                     let is_asked = is_read || port.settings.kind.has_own_link();
                     if let Some(reader) = reader {
                         let last = port.last_reading(*scope == CheckScope::Drivers);

@@ -47,7 +47,7 @@ struct SessionLists {
 impl BfdSessions {
     /// Creates an empty list of sessions.
     ///
-    /// The seed makes discriminators differ from those of an earlier process.
+    /// The seed makes discriminators differ from the discriminators of an earlier process.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             all: Mutex::default(),

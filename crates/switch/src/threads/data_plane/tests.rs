@@ -5,7 +5,7 @@ use shunt_pipeline::Iterative;
 use super::*;
 use crate::threads::worker::SLEEP_MAX_MS;
 
-/// Returns a data plane, and a worker thread that panics at once.
+/// Returns a data plane, and a worker thread that panics immediately.
 fn plane() -> (DataPlane, WorkerThread) {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
     let plane = DataPlane::start(&Config::default(), 1, engine).unwrap().plane;
