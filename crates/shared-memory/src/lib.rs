@@ -9,7 +9,8 @@
 //! - [`accept_event`] accepts an eventfd of the other process.
 //! - [`LinkState`] is the state of the link to the other process, and [`PeerLog`] limits the log
 //!   lines about that process.
-//! - [`listen_at`] and [`connect_at_once`] open Unix sockets, and [`OwnSocketFile`] removes the file of one.
+//! - [`listen_at`] and [`connect_at_once`] open Unix sockets, and [`OwnSocketFile`] removes the
+//!   file of a socket.
 //! - [`PolledFrames`] and [`SentFrames`] are results of moving frames.
 //! - [`WakeSet`] wakes a thread that waits for events of several queues.
 //!

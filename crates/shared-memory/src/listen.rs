@@ -1,4 +1,4 @@
-//! Unix sockets that this process listens at or connects by. No call waits.
+//! Unix sockets: non-blocking functions that listen at a path and connect to it.
 //!
 //! Source: unix(7).
 
@@ -25,14 +25,14 @@ use crate::socket_file::OwnSocketFile;
 pub struct ListeningSocket {
     /// The listener, which does not block.
     pub listener: UnixListener,
-    /// Its file; `None` for an abstract socket.
+    /// The file of the socket; `None` for an abstract socket.
     pub file: Option<OwnSocketFile>,
 }
 
 /// A reason why this process cannot listen at an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Another program listens there.
+    /// Another program listens at the address.
     #[error("another program listens there")]
     InUse,
     /// A system call failed.
@@ -46,7 +46,7 @@ const SOCKET_MODE: u32 = 0o660;
 /// Maximum number of peers that wait to be accepted.
 const BACKLOG: i32 = 32;
 
-/// Connects to a listener; fails at once if its queue has no room.
+/// Connects to a listener; fails immediately if the queue of the listener is full.
 ///
 /// # Errors
 ///

@@ -108,7 +108,7 @@ impl EventSignaller {
         let result = unsafe { libc::syscall(submit, self.context, count, requests) };
         if result != count {
             let error = io::Error::last_os_error();
-            // There may be no room for a result.
+            // The ring may have no space for a result.
             self.take_results();
             return Err(error);
         }
