@@ -171,6 +171,12 @@ pub(crate) const SUITES: &[Suite] = &[
     )
     .with_tools(),
     Suite::own(
+        "openflow10",
+        "ovs-ofctl with OpenFlow 1.0: rules, ports, misses, versions of a bridge",
+        &["--package", "shunt-tests", "--test", "openflow10"],
+    )
+    .with_tools(),
+    Suite::own(
         "gigaflow",
         "the daemon with a Gigaflow chain: frames, rule changes, cache replacement",
         &["--package", "shunt-tests", "--test", "gigaflow"],

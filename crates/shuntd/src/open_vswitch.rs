@@ -47,7 +47,6 @@ const WORDS: &[(&[&str], &str)] = &[
         "there is no fail mode: add the rule `priority=0,actions=NORMAL` to forward without a \
          controller",
     ),
-    (&["protocols"], "remove it: every bridge speaks OpenFlow 1.3"),
     (&["datapath_type"], "remove it: there is one datapath, in userspace"),
     (&["ofport", "ofport_request"], "use `number`"),
     (&["other_config", "external_ids", "options"], "remove it: every option has a key of its own"),

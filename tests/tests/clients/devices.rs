@@ -239,7 +239,7 @@ fn settings_without_effect_are_named() {
     for bench in Bench::both("devices") {
         let daemon = bench.start();
         bench.done("add-br br0 -- add-port br0 p1 -- set interface p1 type=null");
-        bench.done("set bridge br0 stp_enable=true protocols=OpenFlow10 other_config:dp-sn=7");
+        bench.done("set bridge br0 stp_enable=true protocols=OpenFlow11 other_config:dp-sn=7");
         bench.done("set port p1 other_config:x=1 -- set interface p1 cfm_mpid=3 lldp:enable=true");
         let status = |row: &str| bench.done(&format!("get {row} status"));
         for (row, settings) in [

@@ -96,6 +96,8 @@ pub struct Status {
     pub is_open: bool,
     /// The role of the peer.
     pub role: RoleName,
+    /// True if the peer receives packets that no rule matches.
+    pub wants_misses: bool,
     /// Number of bytes that wait to be sent.
     pub output_waiting: usize,
     /// Packet-ins that were queued and dropped.
@@ -290,9 +292,11 @@ impl Connection {
     /// Returns the state for operators.
     #[must_use]
     pub fn status(&self) -> Status {
+        let (is_open, role) = (matches!(self.phase, Phase::Open), self.role());
         Status {
-            is_open: matches!(self.phase, Phase::Open),
-            role: self.role(),
+            is_open,
+            role,
+            wants_misses: is_open && self.subscription.wants_misses(role, self.codec),
             output_waiting: self.output.waiting(),
             packet_ins: self.output.packet_ins(),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_pipeline::PuntedPacket;
+use shunt_pipeline::{Cookie, PacketInReason, PuntedPacket};
 
 use super::ConnectionKind;
 use crate::{
@@ -12,6 +12,9 @@ use crate::{
     },
     wire::Codec,
 };
+
+/// The cookie of packet-ins that no rule sent.
+const NO_COOKIE: Cookie = Cookie::new(u64::MAX);
 
 /// An event to which connections may subscribe.
 #[derive(Clone, Debug)]
@@ -50,6 +53,13 @@ impl Subscription {
         self.masks(role).is_some_and(|masks| masks.packet_in != 0)
     }
 
+    /// Returns whether a connection in `role` receives packets that no rule matches.
+    pub(super) fn wants_misses(&self, role: RoleName, codec: Codec) -> bool {
+        let reason = codec.packet_in_reason(PacketInReason::NoMatch);
+        let is_wanted = |masks: AsyncMasks| masks.packet_in >> reason & 1 == 1;
+        codec.sends_misses() && self.controller_id == 0 && self.masks(role).is_some_and(is_wanted)
+    }
+
     /// Returns the event masks of a connection in `role`; `None` means no events.
     fn masks(&self, role: RoleName) -> Option<AsyncMasks> {
         if self.kind == ConnectionKind::Management && self.miss_send_len == 0 {
@@ -66,7 +76,9 @@ impl Subscription {
         let Some(masks) = self.masks(role) else { return false };
         let (mask, reason) = match event {
             ControllerEvent::PacketIn(packet, _) => {
-                if packet.punt.controller_id != self.controller_id {
+                if packet.punt.controller_id != self.controller_id
+                    || is_table_miss(packet) && !codec.sends_misses()
+                {
                     return false;
                 }
                 (masks.packet_in, codec.packet_in_reason(packet.punt.reason))
@@ -98,6 +110,11 @@ impl Subscription {
             }
         }
     }
+}
+
+/// Returns whether no rule matched the packet.
+fn is_table_miss(packet: &PuntedPacket) -> bool {
+    packet.punt.reason == PacketInReason::NoMatch && packet.punt.cookie == NO_COOKIE
 }
 
 /// Builds a packet-in with the whole packet.

@@ -1,6 +1,14 @@
 //! The OpenFlow server of one bridge.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
 
 use shunt_tls::TlsIdentity;
 use tokio::{
@@ -22,6 +30,7 @@ use crate::{
     Host,
     connection::{ConnectionConfig, ControllerEvent, PacketInCounts, RoleRegistry, WarningKind},
     error::CloseReason,
+    wire::Codec,
 };
 
 /// Number of packet-ins that may wait for a connection; older ones are dropped.
@@ -43,6 +52,24 @@ pub(super) struct ServerState<H> {
     pub(super) events: broadcast::Sender<ControllerEvent>,
     pub(super) reliable_events: ReliableEvents,
     pub(super) registry: Registry,
+    /// The versions that new connections may use, bit `n` for wire version `n`.
+    pub(super) versions: AtomicU32,
+    /// Whether the bridge sends packets that no rule matches.
+    pub(super) sends_misses: Mutex<bool>,
+}
+
+impl<H: Host> ServerState<H> {
+    /// Makes the bridge send table misses if a connection wants them, and only then.
+    ///
+    /// The lock orders the calls of the host, so the last one has the newest state.
+    pub(super) fn update_misses(&self) {
+        let mut sends_misses = self.sends_misses.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_wanted = self.registry.wants_misses();
+        if *sends_misses != is_wanted {
+            *sends_misses = is_wanted;
+            self.host.set_sends_misses(is_wanted);
+        }
+    }
 }
 
 /// Where a controller is, and how it is reached.
@@ -68,13 +95,24 @@ impl<H: Host> OpenFlowServer<H> {
         let (events, _) = broadcast::channel(EVENTS_BUFFERED_MAX);
         let (roles, reliable_events, registry) =
             (Arc::default(), ReliableEvents::default(), Registry::default());
-        Self { shared: Arc::new(ServerState { host, roles, events, reliable_events, registry }) }
+        let sends_misses = Mutex::default();
+        let versions = AtomicU32::new(Codec::versions());
+        let state =
+            ServerState { host, roles, events, reliable_events, registry, versions, sends_misses };
+        Self { shared: Arc::new(state) }
     }
 
     /// Returns the host that connections use.
     #[must_use]
     pub fn host(&self) -> &H {
         &self.shared.host
+    }
+
+    /// Sets the versions that new connections may use, bit `n` for wire version `n`.
+    ///
+    /// Connections that are open keep their version.
+    pub fn set_versions(&self, versions: u32) {
+        self.shared.versions.store(versions, Ordering::Relaxed);
     }
 
     /// Sends an event to all subscribed connections; slow readers may lose it.

@@ -49,6 +49,11 @@ impl Registry {
         self.lock().by_number.values().cloned().collect()
     }
 
+    /// Returns whether a connection receives packets that no rule matches.
+    pub(super) fn wants_misses(&self) -> bool {
+        self.lock().by_number.values().any(|own| own.status.wants_misses)
+    }
+
     /// Returns the packet-in counts of all connections, also of ended ones.
     pub(super) fn packet_ins(&self) -> PacketInCounts {
         let entries = self.lock();
@@ -64,15 +69,17 @@ impl Registry {
 }
 
 impl RegistryEntry<'_> {
-    /// Records the current state of the connection.
-    pub(super) fn update(&mut self, status: Status) {
+    /// Records the current state; returns whether [`Registry::wants_misses`] may have changed.
+    pub(super) fn update(&mut self, status: Status) -> bool {
         if status == self.last {
-            return;
+            return false;
         }
+        let is_changed = status.wants_misses != self.last.wants_misses;
         self.last = status;
         if let Some(entry) = self.registry.lock().by_number.get_mut(&self.number) {
             entry.status = status;
         }
+        is_changed
     }
 }
 

@@ -1,6 +1,6 @@
 //! The task that serves one connection.
 
-use std::{future::Future, pin::Pin, time::Duration};
+use std::{future::Future, pin::Pin, sync::atomic::Ordering, time::Duration};
 
 use shunt_pipeline::Time;
 use tokio::{
@@ -31,6 +31,17 @@ pub(super) struct ConnectionEnd {
     pub(super) open_for: Option<Duration>,
 }
 
+/// Updates the treatment of table misses when the connection is no longer registered.
+///
+/// The guard is older than the entry of the registry, so it is dropped after it.
+struct MissUpdate<'a, H: Host>(&'a ServerState<H>);
+
+impl<H: Host> Drop for MissUpdate<'_, H> {
+    fn drop(&mut self) {
+        self.0.update_misses();
+    }
+}
+
 /// The event that woke the task.
 enum TaskEvent {
     Read(std::io::Result<usize>),
@@ -52,7 +63,10 @@ pub(super) async fn serve<H: Host>(
 ) -> ConnectionEnd {
     let host = &*shared.host;
     let peer = config.peer.clone();
+    let versions = config.versions & shared.versions.load(Ordering::Relaxed);
+    let config = ConnectionConfig { versions, ..config };
     let mut connection = Connection::new(config, shared.roles.clone(), host.now());
+    let _misses = MissUpdate(shared);
     let mut entry = shared.registry.register(&peer, connection.status());
     let (mut reader, mut writer) = tokio::io::split(stream);
     let mut events: Receiver<ControllerEvent> = shared.events.subscribe();
@@ -62,7 +76,9 @@ pub(super) async fn serve<H: Host>(
     let (mut opened, mut opened_at, mut is_unflushed) = (Some(opened), None, false);
     let reason = loop {
         let step = connection.process(host, host.now());
-        entry.update(connection.status());
+        if entry.update(connection.status()) {
+            shared.update_misses();
+        }
         if connection.status().is_open
             && let Some(opened) = opened.take()
         {

@@ -2,7 +2,8 @@
 
 use std::{net::SocketAddr, os::fd::AsFd as _, sync::Arc};
 
-use shunt_pipeline::{PacketInReason, Time};
+use shunt_flow::PortNo;
+use shunt_pipeline::{Action, PacketInReason, Time};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream, UnixStream},
@@ -14,26 +15,32 @@ use crate::{
     connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
     error::CloseReason,
     message::{
-        Hello, Message, PacketOut, PortStatus, PortStatusReason, RoleMessage, RoleName, Xid,
+        Hello, Message, PacketOut, PortStatus, PortStatusReason, RoleMessage, RoleName,
+        SwitchConfig, Xid,
     },
     testing::MemoryHost,
-    wire::{header::Header, v13},
+    wire::{Codec, header::Header, v10::V10Settings},
 };
 
-/// A test client.
-struct TestClient<S>(S);
+/// A test client, and the version that it speaks.
+struct TestClient<S>(S, Codec);
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TestClient<S> {
-    /// Creates a client and exchanges hellos.
+    /// Creates a client of OpenFlow 1.3 and exchanges hellos.
     async fn connect(stream: S) -> Self {
-        let mut client = Self(stream);
-        client.send(&Message::Hello(Hello { version: 4, bitmap: None })).await;
+        Self::connect_with(stream, Codec::V13).await
+    }
+
+    /// Creates a client of one version and exchanges hellos.
+    async fn connect_with(stream: S, codec: Codec) -> Self {
+        let mut client = Self(stream, codec);
+        client.send(&Message::Hello(Hello { version: codec.version(), bitmap: None })).await;
         assert!(matches!(client.receive().await, Some(Message::Hello(_))));
         client
     }
 
     async fn send(&mut self, message: &Message) {
-        self.0.write_all(&v13::encode(Xid::new(9), message).unwrap()).await.unwrap();
+        self.0.write_all(&self.1.encode(Xid::new(9), message).unwrap()).await.unwrap();
     }
 
     /// Returns the next message; `None` at the end.
@@ -43,7 +50,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TestClient<S> {
         let header = Header::parse(&frame).unwrap();
         frame.resize(header.length.into(), 0);
         self.0.read_exact(&mut frame[Header::LEN..]).await.ok()?;
-        Some(v13::decode(&frame).unwrap().1)
+        Some(self.1.decode(&frame).unwrap().1)
     }
 
     async fn request(&mut self, message: &Message) -> Option<Message> {
@@ -107,7 +114,7 @@ async fn a_barrier_waits_for_the_threads_and_events_do_not() {
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
     let mut client = TestClient::connect(stream).await;
-    client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;
+    client.send(&Message::SetConfig(SwitchConfig { miss_send_len: 100 })).await;
     host.hold_versions();
     let port = host.ports().remove(0);
     let mod_ = crate::message::PortMod {
@@ -127,6 +134,30 @@ async fn a_barrier_waits_for_the_threads_and_events_do_not() {
     assert_eq!(client.receive().await, Some(Message::PortStatus(status)));
     host.adopt();
     assert_eq!(client.receive().await, Some(Message::BarrierReply));
+}
+
+#[tokio::test]
+async fn misses_are_sent_while_a_client_of_openflow_10_wants_them() {
+    let (host, server) = bridge();
+    let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
+    let stream = async || TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
+    let subscribe = Message::SetConfig(SwitchConfig { miss_send_len: 100 });
+    let mut newer = TestClient::connect(stream().await).await;
+    newer.send(&subscribe).await;
+    assert_eq!(newer.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    assert!(!host.sends_misses(), "OpenFlow 1.3 has a rule for misses");
+    let v10 = Codec::V10(V10Settings::INITIAL);
+    let mut older = TestClient::connect_with(stream().await, v10).await;
+    assert_eq!(older.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    assert!(!host.sends_misses(), "the client did not subscribe");
+    older.send(&subscribe).await;
+    assert_eq!(older.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    assert!(host.sends_misses());
+    drop(older);
+    while host.sends_misses() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(server.connections().len(), 1);
 }
 
 #[tokio::test]
@@ -264,9 +295,9 @@ async fn a_packet_out_reaches_another_controller_as_packet_in() {
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
     let mut client = TestClient::connect(stream).await;
-    client.send(&Message::SetConfig(crate::message::SwitchConfig { miss_send_len: 100 })).await;
-    let controller = shunt_flow::PortNo::CONTROLLER;
-    let actions = vec![shunt_pipeline::Action::Output { port: controller, max_len: 9 }];
+    client.send(&Message::SetConfig(SwitchConfig { miss_send_len: 100 })).await;
+    let controller = PortNo::CONTROLLER;
+    let actions = vec![Action::Output { port: controller, max_len: 9 }];
     let packet = PacketOut { in_port: controller, actions, data: vec![0x55; 60] };
     client.send(&Message::PacketOut(packet.clone())).await;
     let event = loop {

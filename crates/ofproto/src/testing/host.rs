@@ -85,6 +85,12 @@ impl MemoryHost {
         self.adopted.send_replace(self.pipeline.version());
     }
 
+    /// Returns whether packets that no rule matches are sent to controllers.
+    #[must_use]
+    pub fn sends_misses(&self) -> bool {
+        self.pipeline.settings(BRIDGE).is_some_and(|settings| settings.sends_misses)
+    }
+
     /// Returns whether all threads use `version` or a later one.
     #[must_use]
     pub fn has_adopted(&self, version: Version) -> bool {
@@ -265,6 +271,14 @@ impl Host for MemoryHost {
         }
         let changed = self.pipeline.set_ports(BRIDGE, ports);
         changed.map_or_else(|_| self.pipeline.version(), |change| self.publish(&change))
+    }
+
+    fn set_sends_misses(&self, sends_misses: bool) {
+        let Some(settings) = self.pipeline.settings(BRIDGE) else { return };
+        let settings = BridgeSettings { sends_misses, ..settings };
+        if let Ok(change) = self.pipeline.set_settings(BRIDGE, settings) {
+            self.publish(&change);
+        }
     }
 
     fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {

@@ -52,6 +52,21 @@ impl Codec {
         Self::ALL.iter().copied().find(|codec| versions >> codec.version() & 1 == 1)
     }
 
+    /// Returns the name that Open vSwitch gives to the version, such as `OpenFlow13`.
+    #[must_use]
+    pub const fn protocol_name(self) -> &'static str {
+        match self {
+            Self::V10(_) => "OpenFlow10",
+            Self::V13 => "OpenFlow13",
+        }
+    }
+
+    /// Returns the codec with a name of Open vSwitch.
+    #[must_use]
+    pub fn find_protocol(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|codec| codec.protocol_name() == name)
+    }
+
     /// Returns the version byte in the header of a message.
     #[must_use]
     pub const fn version(self) -> u8 {
@@ -104,6 +119,16 @@ impl Codec {
 
     /// Returns whether a features reply lists the ports of the bridge.
     pub(crate) const fn has_ports_in_features(self) -> bool {
+        match self {
+            Self::V10(_) => true,
+            Self::V13 => false,
+        }
+    }
+
+    /// Returns whether clients get packets that no rule matches.
+    ///
+    /// Since OpenFlow 1.3 a table-miss rule sends such packets, and no rule drops them.
+    pub(crate) const fn sends_misses(self) -> bool {
         match self {
             Self::V10(_) => true,
             Self::V13 => false,

@@ -153,6 +153,10 @@ impl Twin {
                 bridge.flood_vlans.clone_from(vlans);
                 settings.flood_vlans.clone_from(vlans);
             }),
+            Op::SetSendsMisses(id, sends_misses) => self.set_bridge(*id, |bridge, settings| {
+                bridge.sends_misses = *sends_misses;
+                settings.sends_misses = *sends_misses;
+            }),
             Op::SetSnooping(id, snooping) => self.set_bridge(*id, |bridge, settings| {
                 bridge.snooping = *snooping;
                 settings.multicast = *snooping;
@@ -372,6 +376,7 @@ fn one_by_one(op: &Op) -> Vec<Op> {
         | Op::SetPorts(..)
         | Op::SetMirrors(..)
         | Op::SetFloodVlans(..)
+        | Op::SetSendsMisses(..)
         | Op::SetSnooping(..)
         | Op::Snoop(..)
         | Op::Expire(_)

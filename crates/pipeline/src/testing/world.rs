@@ -78,6 +78,8 @@ pub struct WorldBridge {
     pub mirrors: Vec<Mirror>,
     /// The VLANs in which NORMAL learns nothing.
     pub flood_vlans: BTreeSet<u16>,
+    /// True if a miss in the first table is sent to controllers.
+    pub sends_misses: bool,
     /// The settings of multicast snooping, if the bridge snoops.
     pub snooping: Option<MulticastSnooping>,
     /// The ports that want each group of each VLAN.

@@ -129,6 +129,13 @@ impl<'a> BridgeView<'a> {
         self.state.settings(self.version)?.multicast
     }
 
+    /// Returns whether a miss in the first table is sent to controllers.
+    ///
+    /// Not recorded: settings belong to the object of the bridge, which `find` has recorded.
+    pub(super) fn sends_misses(self) -> bool {
+        self.state.settings(self.version).is_some_and(|own| own.sends_misses)
+    }
+
     /// Returns the ports on which multicast packets leave unconditionally.
     ///
     /// Not recorded: these ports belong to the object of the bridge, which `find` has recorded.

@@ -156,7 +156,9 @@ fn run_plain<'a>(
     actions: &mut Vec<DatapathAction>,
 ) -> Option<DropCause> {
     loop {
-        let Some(found) = rule else { return Some(DropCause::NoMatchingRule) };
+        let Some(found) = rule else {
+            return (!bridge.sends_misses()).then_some(DropCause::NoMatchingRule);
+        };
         // A later table has a higher number, so the loop ends.
         let Some(next) = run_plain_rule(bridge, found, actions)? else {
             return Some(DropCause::RuleWithoutOutput);

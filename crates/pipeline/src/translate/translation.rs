@@ -397,8 +397,7 @@ impl<'a> Translation<'a> {
 
     /// Sends the packet to controllers, with the remaining steps if the packet pauses.
     ///
-    /// A controller must send a message to resume the packet, so the counters of lookups and
-    /// recirculations restart. The depth stays, because the remaining steps return to it.
+    /// A message resumes the packet, so the counters of lookups restart; the depth stays.
     fn punt(&mut self, request: PacketInRequest<'_>) -> Result<(), TraversalError> {
         let continuation = request.pause.then(|| {
             let frozen = self.freeze(None, self.limits.restarted());
@@ -524,6 +523,7 @@ impl<'a> Translation<'a> {
         self.state.rule.context.in_set = false;
         let rule = self.look_up(TableId::FIRST, None)?;
         self.agenda.push(AgendaStep::ActionSet(self.state.rule.context));
+        packet_in::punt_miss(&mut self.packet, self.state.bridge, self.state.rule.context, rule)?;
         self.enter(rule)
     }
 

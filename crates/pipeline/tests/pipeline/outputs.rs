@@ -1,7 +1,7 @@
 //! Tests of outputs to ports, floods and controllers.
 
 use shunt_flow::{FieldId, FlowMask, PortNo};
-use shunt_pipeline::{DatapathAction, Object, PortConfig};
+use shunt_pipeline::{BridgeSettings, DatapathAction, Object, PacketInReason, PortConfig};
 
 use crate::switch::{BRIDGE, Switch};
 
@@ -9,6 +9,24 @@ use crate::switch::{BRIDGE, Switch};
 fn outputs_happen_in_order() {
     let switch = Switch::new(&["actions=output:3,output:2,output:LOCAL"]);
     assert_eq!(switch.run("in_port=1"), "3 2 100");
+}
+
+/// OpenFlow 1.0: a packet that no rule of the first table matches is sent to controllers.
+#[test]
+fn misses_are_sent_to_controllers_if_the_bridge_sends_them() {
+    let switch = Switch::new(&["tcp,actions=goto_table:1", "udp,actions=drop"]);
+    let punts = |packet: &str| {
+        let actions = switch.translate(packet).actions;
+        actions.iter().filter(|action| matches!(action, DatapathAction::Punt(_))).count()
+    };
+    assert_eq!(punts("icmp"), 0);
+    let settings = BridgeSettings { sends_misses: true, ..BridgeSettings::default() };
+    switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
+    assert_eq!((punts("icmp"), punts("tcp"), punts("udp")), (1, 0, 0));
+    let actions = switch.translate("icmp,in_port=3").actions;
+    let [DatapathAction::Punt(punt)] = &actions[..] else { panic!("a packet-in") };
+    assert_eq!((punt.reason, punt.cookie.number()), (PacketInReason::NoMatch, u64::MAX));
+    assert_eq!(punt.metadata.key().in_port(), PortNo::new(3));
 }
 
 #[test]

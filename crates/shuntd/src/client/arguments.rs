@@ -42,7 +42,7 @@ pub(super) enum Command {
         /// Name of the bridge: at most 15 bytes.
         name: String,
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
-        /// mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
+        /// protocols=OpenFlow10,OpenFlow13, mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
         /// table_overflow=refuse|evict, table_limits=TABLE:N[:evict],..,
         /// table_names=TABLE:NAME,.., mac_ageing_s=SECONDS, mac_entries=N,
         /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
@@ -60,7 +60,8 @@ pub(super) enum Command {
         /// Name of the bridge.
         name: String,
         /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
-        /// mac=ADDRESS, table_rules=N, table_overflow=refuse|evict, table_limits=TABLE:N[:evict],..,
+        /// protocols=OpenFlow10,OpenFlow13, mac=ADDRESS, table_rules=N,
+        /// table_overflow=refuse|evict, table_limits=TABLE:N[:evict],..,
         /// table_names=TABLE:NAME,.., mac_ageing_s=SECONDS, mac_entries=N,
         /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
         /// mcast_snooping_entries=N, mcast_snooping_disable_flood_unregistered=true|false

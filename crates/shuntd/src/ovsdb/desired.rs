@@ -199,6 +199,9 @@ impl DesiredBridges {
         };
         // A wrong MAC address must not cost a bridge its ports and rules.
         set_mac_table(&mut options, row);
+        // Without a version that the switch speaks, it speaks all of its own.
+        let protocols = row.strings("protocols").filter(|name| is_protocol(name));
+        options.protocols = protocols.map(str::to_owned).collect();
         options.table_limits = table_limits(snapshot, row);
         options.table_names = table_names(snapshot, row);
         set_snooping(&mut options, row);
@@ -532,6 +535,12 @@ fn table_names(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> 
 pub(super) fn is_table_name(name: &str) -> bool {
     let table_names = vec![format!("0:{name}")];
     BridgeOptions { table_names, ..BridgeOptions::default() }.table_names().is_ok()
+}
+
+/// Returns whether the switch speaks an OpenFlow version of Open vSwitch.
+pub(super) fn is_protocol(name: &str) -> bool {
+    let protocols = vec![name.to_owned()];
+    BridgeOptions { protocols, ..BridgeOptions::default() }.versions().is_ok()
 }
 
 /// The largest number of a table.

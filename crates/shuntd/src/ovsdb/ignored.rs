@@ -11,7 +11,7 @@ use shunt_ovsdb::{
 };
 use tracing::warn;
 
-use super::desired::{TABLE_MAX, is_table_name};
+use super::desired::{TABLE_MAX, is_protocol, is_table_name};
 
 /// The settings without effect of each row, with their reasons.
 pub(super) type IgnoredSettings = BTreeMap<RowUuid, BTreeMap<String, &'static str>>;
@@ -74,7 +74,7 @@ static COLUMNS: [IgnoredColumn; 25] = [
         "Bridge",
         "protocols",
         is_other_version,
-        "OpenFlow 1.3 is spoken, and no other version: use OpenFlow13",
+        "only OpenFlow 1.0 and 1.3 are spoken: use OpenFlow10 and OpenFlow13",
     ),
     column("Bridge", "rstp_enable", is_true, NO_SPANNING_TREE),
     column("Bridge", "stp_enable", is_true, NO_SPANNING_TREE),
@@ -243,7 +243,7 @@ fn is_enabled(value: &Datum) -> bool {
 }
 
 fn is_other_version(value: &Datum) -> bool {
-    !value.is_empty() && *value != Datum::string("OpenFlow13")
+    value.keys().iter().any(|atom| matches!(atom, Atom::String(name) if !is_protocol(name)))
 }
 
 fn is_no_table_name(value: &Datum) -> bool {

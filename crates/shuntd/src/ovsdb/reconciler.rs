@@ -326,6 +326,7 @@ fn changed_settings(old: &BridgeOptions, new: &BridgeOptions) -> Vec<(&'static s
             ),
             ("mcast_snooping_enable", bridge.mcast_snooping_enable.to_string()),
             ("mcast_snooping_entries", bridge.mcast_snooping_entries.to_string()),
+            ("protocols", bridge.protocols.join(",")),
             ("table_limits", bridge.table_limits.join(",")),
             ("table_names", bridge.table_names.join(",")),
         ]

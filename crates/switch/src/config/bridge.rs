@@ -29,6 +29,8 @@ pub struct BridgeOptions {
     pub controllers: Vec<String>,
     /// Addresses to listen on for controllers, as `ptcp:PORT[:IP]`.
     pub listen: Vec<String>,
+    /// OpenFlow versions of connections, as `OpenFlow10` or `OpenFlow13`; empty: all.
+    pub protocols: Vec<String>,
     /// Maximum number of rules in each table; 0: no limit.
     pub table_rules: usize,
     /// Behaviour when a rule is added to a full table.

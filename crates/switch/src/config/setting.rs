@@ -70,6 +70,7 @@ settings! {
         netflow.engine_id: number(),
         netflow.engine_type: number(),
         netflow.targets: texts(),
+        protocols: texts(),
         sflow.agent: text(),
         sflow.header: number(),
         sflow.polling: number(),

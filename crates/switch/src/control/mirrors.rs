@@ -5,7 +5,7 @@ use tracing::info;
 
 use super::{
     mirror_log::MirrorChange,
-    structure::{Structure, bridge_settings},
+    structure::{Structure, bridge_settings, set_tables},
 };
 use crate::{
     config::{BridgeOptions, MirrorOptions},
@@ -68,7 +68,7 @@ impl Structure {
         self.bridges.lock().set_options(id, after.clone())?;
         let tables = bridge_settings(&after);
         // The bridge still exists, because only this task changes bridges.
-        let _ = self.plane.publisher().change(|pipeline| pipeline.set_settings(id, tables));
+        let _ = self.plane.publisher().change(|pipeline| set_tables(pipeline, id, tables));
         self.plane.adopted_newest().await;
         let is_in =
             |mirrors: &[MirrorOptions], name: &str| mirrors.iter().any(|own| own.name == name);

@@ -10,7 +10,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use shunt_datapath::port::Port;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, BridgeSettings, PortKind, TableId};
+use shunt_pipeline::{BridgeId, BridgeSettings, Change, NoSuchBridge, Pipeline, PortKind, TableId};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
@@ -258,10 +258,10 @@ impl Structure {
             self.bridges.set_local_mac(id, mac).await?;
         }
         self.bridges.lock().set_options(id, after.clone())?;
-        if is_other_switch || after.endpoints()? != before.endpoints()? {
+        let closes_all = is_other_switch || after.versions()? != before.versions()?;
+        if closes_all || after.endpoints()? != before.endpoints()? {
             let (ready, changed) = oneshot::channel();
-            let closing =
-                if is_other_switch { SocketsToClose::All } else { SocketsToClose::Removed };
+            let closing = if closes_all { SocketsToClose::All } else { SocketsToClose::Removed };
             self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
             // The reply is missing only while the switch stops.
             if let Err(error) = changed.await.unwrap_or(Ok(())) {
@@ -276,7 +276,7 @@ impl Structure {
         if tables != bridge_settings(&before) {
             let publisher = self.plane.publisher();
             // The bridge still exists, because only this task changes bridges.
-            let _ = publisher.change(|pipeline| pipeline.set_settings(id, tables));
+            let _ = publisher.change(|pipeline| set_tables(pipeline, id, tables));
             self.plane.adopted_newest().await;
         }
         self.exports.apply(id, &before, &after).await;
@@ -582,5 +582,16 @@ pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSetting
         flood_vlans: settings.flood_vlans.iter().copied().collect(),
         mirrors: settings.mirrors.iter().map(config::MirrorOptions::mirror).collect(),
         multicast: settings.snooping(),
+        sends_misses: defaults.sends_misses,
     }
+}
+
+/// Replaces the settings of a bridge, except for the one that its OpenFlow connections set.
+pub(super) fn set_tables(
+    pipeline: &Pipeline,
+    id: BridgeId,
+    tables: BridgeSettings,
+) -> Result<Change, NoSuchBridge> {
+    let sends_misses = pipeline.settings(id).is_some_and(|own| own.sends_misses);
+    pipeline.set_settings(id, BridgeSettings { sends_misses, ..tables })
 }

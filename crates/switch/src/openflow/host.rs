@@ -17,9 +17,9 @@ use shunt_ofproto::{
     },
 };
 use shunt_pipeline::{
-    Action, BridgeId, BundleStep, FlowModError, Group, GroupId, Meter, MeterId, Modification,
-    Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, TableId, Time,
-    Traversal, Version,
+    Action, BridgeId, BridgeSettings, BundleStep, FlowModError, Group, GroupId, Meter, MeterId,
+    Modification, Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, TableId,
+    Time, Traversal, Version,
 };
 use shunt_tls::TlsIdentity;
 use tracing::warn;
@@ -241,6 +241,15 @@ impl Host for BridgeHost {
         self.bridges.publish_ports();
         self.bridges.changed().add(self.bridge, port);
         self.plane.pipeline().version()
+    }
+
+    fn set_sends_misses(&self, sends_misses: bool) {
+        let set = |pipeline: &Pipeline| {
+            let settings = pipeline.settings(self.bridge).unwrap_or_default();
+            pipeline.set_settings(self.bridge, BridgeSettings { sends_misses, ..settings })
+        };
+        // The bridge no longer exists if this fails, and neither do its packets.
+        let _ = self.plane.publisher().change(set);
     }
 
     fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {

@@ -265,10 +265,11 @@ impl OpenFlowServers {
 
     /// Opens the sockets of a bridge: management socket, listeners and controllers.
     async fn open(&self, id: BridgeId, policy: OpenPolicy) -> Result<(), SwitchError> {
-        let (name, endpoints) = {
+        let (name, endpoints, versions) = {
             let bridges = self.bridges.lock();
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
-            (bridge.settings.name.clone(), bridge.settings.endpoints()?)
+            let settings = &bridge.settings;
+            (settings.name.clone(), settings.endpoints()?, settings.versions()?)
         };
         let paused = Arc::<PausedPackets>::default();
         let host = BridgeHost {
@@ -281,6 +282,7 @@ impl OpenFlowServers {
             listening: Arc::clone(&self.listening),
         };
         let server = Arc::new(OpenFlowServer::new(Arc::new(host)));
+        server.set_versions(versions);
         let management_path = self.run_dir.as_ref().map(|dir| dir.join(format!("{name}.mgmt")));
         let management = match &management_path {
             Some(path) => Some(open_management(&server, path).await?),
@@ -312,12 +314,14 @@ impl OpenFlowServers {
         closing: SocketsToClose,
         policy: OpenPolicy,
     ) -> Result<(), SwitchError> {
-        let (name, endpoints) = {
+        let (name, endpoints, versions) = {
             let bridges = self.bridges.lock();
             let Some(bridge) = bridges.by_id(id) else { return Ok(()) };
-            (bridge.settings.name.clone(), bridge.settings.endpoints()?)
+            let settings = &bridge.settings;
+            (settings.name.clone(), settings.endpoints()?, settings.versions()?)
         };
         let Some((server, mut sockets)) = self.take_sockets(id) else { return Ok(()) };
+        server.set_versions(versions);
         let changed = sockets.change(&server, &name, &endpoints, closing, policy).await;
         self.put_sockets(id, sockets);
         changed

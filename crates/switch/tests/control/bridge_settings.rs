@@ -117,6 +117,7 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
         (vec![("datapath_id", "7")], "sixteen hexadecimal digits"),
         (vec![("local", "tap")], "a key of a bridge that can change"),
         (vec![("mac", "zz")], "six octets of a unicast address"),
+        (vec![("protocols", "OpenFlow14")], "OpenFlow10 or OpenFlow13"),
         (vec![("flood_vlans", "4096")], "a VLAN from 0 to 4095"),
         (vec![("table_names", "254:a")], "TABLE:NAME, once for each table"),
     ] {

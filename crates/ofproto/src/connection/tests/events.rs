@@ -17,6 +17,7 @@ use crate::{
         RoleName, SwitchConfig,
     },
     testing::ConnectionHarness,
+    wire::{Codec, v10::V10Settings},
 };
 
 fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> ControllerEvent {
@@ -102,6 +103,29 @@ fn a_controller_can_mask_all_events() {
     let none = AsyncMasks { packet_in: 0, port_status: 0, flow_removed: 0 };
     harness.request(&Message::SetAsync(AsyncConfig { master: none, slave: none }));
     assert!(!is_delivered(&mut harness, &packet_in(PacketInReason::Action, 0, 20)));
+}
+
+/// OpenFlow 1.3 has table-miss rules, and clients do not expect other misses.
+#[test]
+fn table_misses_reach_only_clients_of_openflow_10() {
+    let event = packet_in(PacketInReason::NoMatch, 0, 20);
+    let ControllerEvent::PacketIn(packet, None) = &event else { panic!("a packet-in") };
+    let punt = Punt { cookie: Cookie::new(u64::MAX), ..Punt::clone(&packet.punt) };
+    let packet = PuntedPacket { punt: Arc::new(punt), frame: packet.frame.clone() };
+    let miss = ControllerEvent::PacketIn(Arc::new(packet), None);
+    let mut newer = ConnectionHarness::open(ConnectionKind::Controller);
+    assert!(is_delivered(&mut newer, &event), "a table-miss rule sent it");
+    assert!(!is_delivered(&mut newer, &miss));
+    assert!(!newer.connection.status().wants_misses);
+    let v10 = Codec::V10(V10Settings::INITIAL);
+    let mut older = ConnectionHarness::open_with(ConnectionKind::Controller, v10);
+    assert!(older.connection.status().wants_misses);
+    let [Message::PacketIn(packet)] = &replies(&mut older, &miss)[..] else {
+        panic!("a packet-in")
+    };
+    assert_eq!((packet.reason, packet.data.len()), (PacketInReason::NoMatch, 20));
+    older.request(&Message::SetControllerId(3));
+    assert!(!older.connection.status().wants_misses);
 }
 
 #[test]

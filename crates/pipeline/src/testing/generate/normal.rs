@@ -31,8 +31,11 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
     })
 }
 
-/// A change of the VLANs in which a bridge learns no addresses.
+/// A change of the VLANs in which a bridge learns no addresses, or of its treatment of misses.
 pub(super) fn op() -> impl Strategy<Value = Op> {
-    (select(&BRIDGES[..]), btree_set(select(VLANS), 0..2))
-        .prop_map(|(id, vlans)| Op::SetFloodVlans(id, vlans))
+    let bridge = || select(&BRIDGES[..]);
+    let vlans = (bridge(), btree_set(select(VLANS), 0..2))
+        .prop_map(|(id, vlans)| Op::SetFloodVlans(id, vlans));
+    let misses = (bridge(), any::<bool>()).prop_map(|(id, sends)| Op::SetSendsMisses(id, sends));
+    prop_oneof![vlans, misses]
 }

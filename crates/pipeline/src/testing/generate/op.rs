@@ -31,6 +31,8 @@ pub enum Op {
     SetMirrors(BridgeId, Vec<Mirror>),
     /// Sets the VLANs of a bridge in which NORMAL learns no addresses.
     SetFloodVlans(BridgeId, BTreeSet<u16>),
+    /// Sets whether a bridge sends misses to controllers.
+    SetSendsMisses(BridgeId, bool),
     /// Begins, changes or ends multicast snooping of a bridge.
     SetSnooping(BridgeId, Option<MulticastSnooping>),
     /// Learns from a message of IGMP or MLD, which arrives at this time.

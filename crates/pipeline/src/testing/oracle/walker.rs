@@ -161,6 +161,9 @@ impl<'w> Walker<'w> {
     fn walk(&mut self) -> Result<(), TraversalError> {
         let first = self.look_up(TableId::FIRST, None)?;
         (self.table, self.rule) = (TableId::FIRST, first);
+        if self.rule.is_none() && self.world.bridges[&self.id()].sends_misses {
+            self.punt(PacketInReason::NoMatch, 0, u16::MAX, &[]);
+        }
         self.run_set()
     }
 

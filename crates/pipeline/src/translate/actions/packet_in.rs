@@ -8,6 +8,7 @@ use crate::{
     action::{ControllerAction, PacketInReason},
     continuations::continuation::Continuation,
     id::MeterId,
+    tables::rule::Rule,
     translate::{
         bridge_view::BridgeView,
         rule_context::{ActionOrigin, RuleContext},
@@ -136,6 +137,20 @@ pub(in crate::translate) fn punt(
         }
         None => packet.emit(punt),
     }
+}
+
+/// Sends a packet that no rule of the first table matches, if the bridge sends misses.
+pub(in crate::translate) fn punt_miss(
+    packet: &mut WorkingPacket,
+    bridge: BridgeView<'_>,
+    context: RuleContext,
+    rule: Option<&Arc<Rule>>,
+) -> Result<(), TraversalError> {
+    if rule.is_some() || !bridge.sends_misses() {
+        return Ok(());
+    }
+    let request = PacketInRequest::output(PacketInReason::NoMatch, u16::MAX);
+    punt(packet, bridge, context, request, None)
 }
 
 /// Returns the pipeline fields of a packet-in: `in_port` and all nonzero fields.

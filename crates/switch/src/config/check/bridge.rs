@@ -2,6 +2,8 @@
 
 use std::{collections::HashMap, fs, sync::LazyLock};
 
+use shunt_ofproto::wire::Codec;
+
 use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
@@ -21,6 +23,7 @@ impl BridgeOptions {
         // The datapath id is derived from the MAC address unless it is given.
         self.mac().map_err(|problem| ConfigError::at("mac", problem))?;
         self.datapath_id().map_err(|problem| ConfigError::at("datapath_id", problem))?;
+        self.versions().map_err(|problem| ConfigError::at("protocols", problem))?;
         for vlan in &self.flood_vlans {
             check_vlan("flood_vlans", *vlan)?;
         }
@@ -48,6 +51,25 @@ impl BridgeOptions {
         self.ipfix.check()?;
         self.check_collector_sets()?;
         self.check_mirrors()
+    }
+
+    /// Returns the OpenFlow versions of connections, bit `n` for wire version `n`.
+    ///
+    /// # Errors
+    ///
+    /// If `protocols` has a name of no version that the switch speaks.
+    pub fn versions(&self) -> Result<u32, SwitchError> {
+        if self.protocols.is_empty() {
+            return Ok(Codec::versions());
+        }
+        self.protocols.iter().try_fold(0, |versions, name| match Codec::find_protocol(name) {
+            Some(codec) => Ok(versions | 1 << codec.version()),
+            None => Err(SwitchError::Range {
+                setting: "protocols",
+                value: name.clone(),
+                range: "OpenFlow10 or OpenFlow13",
+            }),
+        })
     }
 
     /// Checks each set of IPFIX collectors, and that its number is unique.

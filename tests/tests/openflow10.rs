@@ -1,0 +1,197 @@
+//! `ovs-ofctl` without `-O`, which speaks OpenFlow 1.0 with the Nicira extensions.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
+
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+    process::{Child, Command, Output, Stdio},
+};
+
+use shunt_tests::daemon::{Daemon, error_text, output, text, until};
+
+/// A daemon with bridge br0, which has ports 1 and 2.
+struct Rig {
+    daemon: Daemon,
+}
+
+impl Rig {
+    fn new(settings: &str) -> Self {
+        let daemon = Daemon::start(&format!("[[bridge]]\nname = \"br0\"\n{settings}"));
+        for number in ["1", "2"] {
+            let (name, key) = (format!("p{number}"), format!("number={number}"));
+            text(&daemon.shuntctl(&["add-port", "br0", &name, "type=null", &key]));
+        }
+        Self { daemon }
+    }
+
+    fn socket(&self) -> String {
+        format!("unix:{}", self.file("br0.mgmt").display())
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.daemon.run_dir().join(name)
+    }
+
+    /// Runs `ovs-ofctl`: options, a verb, and the arguments after the bridge.
+    fn run(&self, options: &[&str], verb: &str, arguments: &[&str]) -> Output {
+        let mut command = Command::new("ovs-ofctl");
+        output(command.args(options).arg(verb).arg(self.socket()).args(arguments))
+    }
+
+    fn ofctl(&self, verb: &str, arguments: &[&str]) -> String {
+        text(&self.run(&[], verb, arguments))
+    }
+
+    /// Returns the rules without their counters and times.
+    fn rules(&self, options: &[&str], arguments: &[&str]) -> Vec<String> {
+        let options = [options, &["--no-stats", "--sort"]].concat();
+        let dump = text(&self.run(&options, "dump-flows", arguments));
+        dump.lines().map(|line| line.trim().to_owned()).collect()
+    }
+}
+
+#[test]
+fn rules_of_openflow_10_work_in_all_versions() {
+    let rig = Rig::new("");
+    rig.ofctl("add-flow", &["priority=9,tcp,tp_dst=80,actions=mod_vlan_vid:5,output:2"]);
+    rig.ofctl("add-flow", &["table=1,reg0=1,actions=resubmit(,2),enqueue:2:5,mod_nw_tos:4"]);
+    rig.ofctl("add-flow", &["priority=8,ip,actions=strip_vlan,mod_tp_dst:7,dec_ttl,NORMAL"]);
+    let listed = [
+        "priority=9,tcp,tp_dst=80 actions=mod_vlan_vid:5,output:2",
+        "table=1, reg0=0x1 actions=resubmit(,2),enqueue:2:5,mod_nw_tos:4",
+        "priority=8,ip actions=strip_vlan,mod_tp_dst:7,dec_ttl,NORMAL",
+    ];
+    let rules = rig.rules(&[], &[]);
+    assert!(listed.iter().all(|rule| rules.iter().any(|own| own == rule)), "{rules:?}");
+    let in_13 = rig.rules(&["-O", "OpenFlow13"], &["tcp"]).join("\n");
+    assert!(in_13.contains("tcp,tp_dst=80 actions="), "{in_13}");
+    // Version 1.3 refuses a rule for headers that its packets lack.
+    let inconsistent = ["udp,actions=pop_vlan"];
+    text(&rig.run(&[], "add-flow", &inconsistent));
+    let refused = error_text(&rig.run(&["-O", "OpenFlow13"], "add-flow", &inconsistent));
+    assert!(refused.contains("inconsistent") || refused.contains("OFPBAC"), "{refused}");
+    let goto = ["table=0,priority=7,arp,actions=goto_table:3"];
+    text(&rig.run(&["-O", "OpenFlow13"], "add-flow", &goto));
+    let arp = rig.rules(&[], &["arp"]).join("\n");
+    assert!(arp.contains("priority=7,arp actions=resubmit(,3)"), "{arp}");
+}
+
+#[test]
+fn rules_are_changed_and_deleted() {
+    let rig = Rig::new("");
+    rig.ofctl("add-flow", &["cookie=1,tcp,actions=output:1"]);
+    rig.ofctl("mod-flows", &["tcp,actions=output:2"]);
+    assert!(rig.ofctl("dump-flows", &["tcp"]).contains("cookie=0x1"), "the cookie stays");
+    rig.ofctl("mod-flows", &["cookie=7,udp,actions=output:1"]);
+    assert!(rig.ofctl("dump-flows", &["udp"]).contains("cookie=0x7"), "the rule was added");
+    let aggregate = rig.ofctl("dump-aggregate", &[]);
+    assert!(aggregate.contains("flow_count=2"), "{aggregate}");
+    rig.ofctl("del-flows", &["cookie=7/-1"]);
+    text(&rig.run(&["--strict"], "del-flows", &["priority=32768,tcp"]));
+    assert!(rig.ofctl("dump-aggregate", &[]).contains("flow_count=0"));
+    let file = rig.file("rules");
+    fs::write(&file, "ip,actions=1\ntable=2,arp,actions=2\n").unwrap();
+    let file = file.display().to_string();
+    rig.ofctl("add-flows", &[&file]);
+    rig.ofctl("replace-flows", &[&file]);
+    rig.ofctl("diff-flows", &[&file]);
+    rig.ofctl("del-flows", &["table=2"]);
+    let difference = rig.run(&[], "diff-flows", &[&file]);
+    assert!(!difference.status.success(), "a rule is missing");
+}
+
+#[test]
+fn ports_tables_and_queues_are_listed() {
+    let rig = Rig::new("");
+    let features = rig.ofctl("show", &[]);
+    assert!(features.contains(" 1(p1): addr:") && features.contains("n_tables:254"), "{features}");
+    assert!(features.contains("OFPT_GET_CONFIG_REPLY"), "{features}");
+    rig.ofctl("mod-port", &["p1", "no-flood"]);
+    let ports = rig.ofctl("dump-ports-desc", &[]);
+    assert!(ports.contains("NO_FLOOD"), "{ports}");
+    assert!(rig.ofctl("dump-ports", &["p1"]).contains("1 ports"));
+    assert!(rig.ofctl("dump-tables", &[]).contains("table 0"));
+    assert!(rig.ofctl("dump-desc", &[]).contains("Hardware: Shunt"));
+    assert!(rig.ofctl("queue-stats", &[]).contains("0 queues"));
+    assert!(rig.ofctl("queue-get-config", &["1"]).contains("QUEUE_GET_CONFIG_REPLY"));
+    assert_eq!(rig.ofctl("get-frags", &[]).trim(), "normal");
+    rig.ofctl("set-frags", &["normal"]);
+    rig.ofctl("probe", &[]);
+    assert!(rig.ofctl("ping", &["64"]).contains("bytes from"));
+}
+
+/// `ovs-ofctl monitor`, which ends with the test.
+struct Monitor {
+    process: Child,
+    log: PathBuf,
+}
+
+impl Monitor {
+    fn start(rig: &Rig, options: &[&str]) -> Self {
+        let log = rig.file("monitor");
+        let mut command = Command::new("ovs-ofctl");
+        command.args(options).arg("monitor").arg(rig.socket()).arg("65534");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log).unwrap());
+        Self { process: command.spawn().unwrap(), log }
+    }
+
+    fn shows(&self, words: &str) -> bool {
+        fs::read_to_string(&self.log).unwrap_or_default().contains(words)
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_packet_without_a_rule_reaches_the_monitor() {
+    let rig = Rig::new("[[bridge]]\nname = \"br1\"\n");
+    // A packet of the other bridge arrives at a patch port.
+    let patch = |bridge, name, peer| {
+        let (number, peer) = ("number=9", format!("peer={peer}"));
+        let arguments = ["add-port", bridge, name, "type=patch", &peer, number];
+        text(&rig.daemon.shuntctl(&arguments))
+    };
+    patch("br1", "pb", "pa");
+    patch("br0", "pa", "pb");
+    let send = |ethertype: &str| {
+        let packet = format!("in_port=LOCAL packet=ffffffffffff001122334455{ethertype} actions=9");
+        text(&rig.daemon.ovs_ofctl("br1", "packet-out", &[&packet]));
+    };
+    for format in ["standard", "nxt_packet_in", "nxt_packet_in2"] {
+        let monitor = Monitor::start(&rig, &["-P", format]);
+        let arrives = || {
+            send("0800");
+            monitor.shows("no_match")
+        };
+        assert!(until(arrives), "{format}: {:?}", fs::read_to_string(&monitor.log));
+    }
+    // A client of OpenFlow 1.3 has a rule for misses, or none of them.
+    let monitor = Monitor::start(&rig, &["-O", "OpenFlow13"]);
+    rig.ofctl("add-flow", &["priority=9,dl_type=0x88cc,actions=CONTROLLER"]);
+    let arrives = || {
+        send("0800");
+        send("88cc");
+        monitor.shows("(via action)")
+    };
+    assert!(until(arrives), "{:?}", fs::read_to_string(&monitor.log));
+    assert!(!monitor.shows("no_match"), "a miss is dropped");
+}
+
+#[test]
+fn protocols_restrict_the_versions_of_a_bridge() {
+    let rig = Rig::new("protocols = [\"OpenFlow13\"]\n");
+    let refused = error_text(&rig.run(&[], "dump-flows", &[]));
+    assert!(refused.contains("version negotiation failed"), "{refused}");
+    text(&rig.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
+    text(&rig.daemon.shuntctl(&["set-br", "br0", "protocols=OpenFlow10"]));
+    rig.ofctl("dump-flows", &[]);
+    error_text(&rig.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
+    text(&rig.daemon.shuntctl(&["set-br", "br0", "protocols="]));
+    text(&rig.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
+}
