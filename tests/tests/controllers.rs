@@ -1,4 +1,4 @@
-//! Real controllers with the daemon: os-ken's learning switch.
+//! Real controllers with the daemon: os-ken's learning switches of OpenFlow 1.0 and 1.3.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -61,6 +61,19 @@ fn free_port() -> u16 {
 
 #[test]
 fn the_learning_switch_of_os_ken_connects_three_hosts() {
+    check("os_ken.app.simple_switch_13", Some("CONTROLLER:65535"));
+}
+
+/// The application adds no rule for misses: the switch sends them by itself.
+#[test]
+fn the_learning_switch_of_openflow_10_connects_three_hosts() {
+    check("os_ken.app.simple_switch", None);
+}
+
+/// Pings between three hosts on ports of a switch with an application as its controller.
+///
+/// `miss_rule` is the action of the rule that the application adds first.
+fn check(app: &str, miss_rule: Option<&str>) {
     let Some(python) = python_or_skip() else { return };
     let Some(middle) = namespace_or_skip("osken") else { return };
     let mut hosts = Vec::new();
@@ -84,10 +97,11 @@ fn the_learning_switch_of_os_ken_connects_three_hosts() {
         middle.command(&program.to_string_lossy())
     });
     let log = daemon.run_dir().join("os-ken.log");
-    let _app = App::start(&middle, &python, "os_ken.app.simple_switch_13", port, &log);
+    let _app = App::start(&middle, &python, app, port, &log);
     let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
     let said = || fs::read_to_string(&log).unwrap_or_default();
-    assert!(until(|| rules().contains("CONTROLLER:65535")), "{}\n{}", said(), daemon.log());
+    let has_rule = || miss_rule.is_none_or(|rule| rules().contains(rule));
+    assert!(until(has_rule), "{}\n{}", said(), daemon.log());
     for (from, to) in [(0, 2), (1, 3), (2, 1)] {
         let address = format!("10.66.9.{to}");
         let ping = ["-q", "-c", "3", "-i", "0.2", "-W", "5", &address];

@@ -192,10 +192,12 @@ pub(super) fn put_queues(out: &mut Vec<u8>, config: &QueueConfig) {
     put_queue_port(out, config.port);
     out.put_bytes(0, 6);
     for queue in &config.queues {
+        // OpenFlow 1.0 has no maximum rate, and os-ken cannot read one.
+        let queue = QueueDescription { max_rate: None, ..*queue };
         out.put_u32(queue.queue.number());
-        out.put_u16(QUEUE_LEN.saturating_add(rates_len(queue)));
+        out.put_u16(QUEUE_LEN.saturating_add(rates_len(&queue)));
         out.put_u16(0);
-        put_rates(out, queue);
+        put_rates(out, &queue);
     }
 }
 
