@@ -12,7 +12,7 @@ use crate::{
 /// Every bit of a legal match is in some entry (see [`prerequisite::is_legal`]), and
 /// [`decode_match`](super::decode_match) gives the same match back.
 pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
-    encode(matching, Numbers::Standard, out);
+    encode(matching, FieldNumbers::Standard, out);
 }
 
 /// Appends a match to `out` as an `nx_match` without its padding.
@@ -20,19 +20,19 @@ pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
 /// Every field with a number of Nicira has that number. OpenFlow 1.0 knows no other numbers.
 /// [`decode_match`](super::decode_match) gives the same match back.
 pub fn encode_nxm_match(matching: &Match, out: &mut Vec<u8>) {
-    encode(matching, Numbers::Nicira, out);
+    encode(matching, FieldNumbers::Nicira, out);
 }
 
 /// The numbers of fields that are preferred.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Numbers {
+enum FieldNumbers {
     Standard,
     Nicira,
 }
 
-fn encode(matching: &Match, numbers: Numbers, out: &mut Vec<u8>) {
+fn encode(matching: &Match, numbers: FieldNumbers, out: &mut Vec<u8>) {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
-    let is_standard = numbers == Numbers::Standard && has_standard_vlan(&key, &mask);
+    let is_standard = numbers == FieldNumbers::Standard && has_standard_vlan(&key, &mask);
     let options = key.tunnel_options();
     for field in ORDER.iter().copied() {
         let speaks = match field {
@@ -44,10 +44,10 @@ fn encode(matching: &Match, numbers: Numbers, out: &mut Vec<u8>) {
         let is_present = field.tunnel_option().is_some_and(|option| options >> option & 1 == 1);
         if speaks && (bits != 0 || is_present) {
             match numbers {
-                Numbers::Standard => {
+                FieldNumbers::Standard => {
                     encode_field(field, key.field(field), Some(bits), out);
                 }
-                Numbers::Nicira => encode_nxm_field(field, &key, &mask, out),
+                FieldNumbers::Nicira => encode_nxm_field(field, &key, &mask, out),
             }
         }
     }

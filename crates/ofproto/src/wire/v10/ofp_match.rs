@@ -154,7 +154,7 @@ impl StandardMatch {
 
     /// Returns the match that the fields with their prerequisites mean.
     fn to_match(self) -> Match {
-        let mut built = MatchBuilder::default();
+        let mut built = AskedFields::default();
         if self.asks(wildcard::IN_PORT) {
             built.set(FieldId::InPort, port_no::widen(self.in_port).number().into());
         }
@@ -185,7 +185,7 @@ impl StandardMatch {
         Match::new(&built.key, &built.mask)
     }
 
-    fn add_tag(&self, built: &mut MatchBuilder) {
+    fn add_tag(&self, built: &mut AskedFields) {
         if self.asks(wildcard::DL_VLAN) {
             if self.dl_vlan == VLAN_NONE {
                 // A packet without a tag has no priority, so the priority is ignored.
@@ -199,7 +199,7 @@ impl StandardMatch {
         }
     }
 
-    fn add_addresses(&self, built: &mut MatchBuilder, [source, destination]: [FieldId; 2]) {
+    fn add_addresses(&self, built: &mut AskedFields, [source, destination]: [FieldId; 2]) {
         let mask = |shift: u32| {
             let bits = self.wildcards >> shift & 0x3f;
             u32::MAX.checked_shl(bits).unwrap_or(0)
@@ -208,7 +208,7 @@ impl StandardMatch {
         built.add(destination, self.nw_dst.into(), mask(wildcard::NW_DST_SHIFT).into());
     }
 
-    fn add_protocol(&self, built: &mut MatchBuilder) {
+    fn add_protocol(&self, built: &mut AskedFields) {
         if self.asks(wildcard::NW_TOS) {
             built.set(FieldId::IpDscp, u128::from(self.nw_tos >> 2));
         }
@@ -314,12 +314,12 @@ impl StandardMatch {
 
 /// A key and the bits that a match asks for.
 #[derive(Default)]
-struct MatchBuilder {
+struct AskedFields {
     key: FlowKey,
     mask: FlowMask,
 }
 
-impl MatchBuilder {
+impl AskedFields {
     fn add(&mut self, field: FieldId, value: u128, bits: u128) {
         self.key.set_field_masked(field, value & bits, bits);
         self.mask.add_bits(field, bits);

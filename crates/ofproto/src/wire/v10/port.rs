@@ -22,10 +22,10 @@ use crate::{
 };
 
 /// A wire bit and the field of [`PortConfig`] that holds it.
-type Setting = (u32, fn(&mut PortConfig) -> &mut bool);
+type PortSetting = (u32, fn(&mut PortConfig) -> &mut bool);
 
 /// Bits of `ofp_port_config`; the switch has no spanning tree, which has the other bits.
-const CONFIG: [Setting; 5] = [
+const CONFIG: [PortSetting; 5] = [
     (1, |config| &mut config.port_down),
     (1 << 2, |config| &mut config.no_recv),
     (1 << 4, |config| &mut config.no_flood),
@@ -42,7 +42,7 @@ fn read_config(bits: u32) -> PortConfig {
 }
 
 fn config_bits(mut config: PortConfig) -> u32 {
-    let add = |bits, (bit, setting): &Setting| {
+    let add = |bits, (bit, setting): &PortSetting| {
         if *setting(&mut config) { bits | bit } else { bits }
     };
     CONFIG.iter().fold(0, add)
