@@ -70,7 +70,7 @@ fn the_learning_switch_of_openflow_10_connects_three_hosts() {
     check("os_ken.app.simple_switch", None);
 }
 
-/// Pings between three hosts on ports of a switch with an application as its controller.
+/// Pings between three hosts at a switch with an application as controller.
 ///
 /// `miss_rule` is the action of the rule that the application adds first.
 fn check(app: &str, miss_rule: Option<&str>) {

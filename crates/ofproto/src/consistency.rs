@@ -31,7 +31,9 @@ const VLAN_PRESENT: u128 = 0x1000;
 pub enum AbsentFields {
     /// The request is refused.
     Refused,
-    /// The action has no effect on packets without the field, as in OpenFlow 1.0 and in buckets.
+    /// The action has no effect on packets without the field.
+    ///
+    /// OpenFlow 1.0 and group buckets do so.
     Ignored,
 }
 

@@ -115,7 +115,9 @@ pub trait Host: Send + Sync + 'static {
     /// Sets the settings of an existing port that controllers may change.
     fn set_port_config(&self, port: PortNo, config: PortConfig) -> Version;
 
-    /// Sets whether a packet that no rule of the first table matches is sent to controllers.
+    /// Sets whether packets that no rule matches are sent to controllers.
+    ///
+    /// The rules are those of the first table.
     ///
     /// Controllers of OpenFlow 1.0 want such packets ([`PacketInReason::NoMatch`](shunt_pipeline::PacketInReason::NoMatch)).
     fn set_sends_misses(&self, sends_misses: bool);

@@ -46,7 +46,7 @@ impl Generation {
 pub struct RoleMessage {
     /// The role.
     pub role: RoleName,
-    /// The generation id of the election; `None` in OpenFlow 1.0, which has no elections.
+    /// The generation id of the election; `None` in OpenFlow 1.0.
     pub generation: Option<Generation>,
 }
 

@@ -69,7 +69,9 @@ impl Registry {
 }
 
 impl RegistryEntry<'_> {
-    /// Records the current state; returns whether [`Registry::wants_misses`] may have changed.
+    /// Records the current state.
+    ///
+    /// Returns whether [`Registry::wants_misses`] may have changed.
     pub(super) fn update(&mut self, status: Status) -> bool {
         if status == self.last {
             return false;

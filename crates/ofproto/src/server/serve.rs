@@ -31,7 +31,7 @@ pub(super) struct ConnectionEnd {
     pub(super) open_for: Option<Duration>,
 }
 
-/// Updates the treatment of table misses when the connection is no longer registered.
+/// Updates the treatment of table misses after the end of a connection.
 ///
 /// The guard is older than the entry of the registry, so it is dropped after it.
 struct MissUpdate<'a, H: Host>(&'a ServerState<H>);

@@ -110,9 +110,9 @@ pub struct FlowFlags {
     pub no_packet_counts: bool,
     /// Bytes need not be counted (`OFPFF_NO_BYT_COUNTS`); Shunt counts them anyway.
     pub no_byte_counts: bool,
-    /// Modify as OpenFlow 1.0 does: set the cookie, and add a rule if there is none to modify.
+    /// Modify as OpenFlow 1.0 does.
     ///
-    /// No installed rule has this flag.
+    /// The request sets the cookie, and adds a rule if there is none to modify. No installed rule has this flag.
     pub modify_or_add: bool,
 }
 

@@ -365,9 +365,9 @@ fn undo_rule(bridge: &mut VersionedBridge, delta: RuleDelta, version: Version) {
     }
 }
 
-/// Returns the addition that a modify command of OpenFlow 1.0 makes if it selects no rule.
+/// Returns the addition that a modify command of OpenFlow 1.0 makes.
 ///
-/// A command for all tables adds to the first one.
+/// It makes an addition if it selects no rule. A command for all tables adds to the first one.
 fn to_addition(request: &FlowMod) -> FlowMod {
     let table = match request.table {
         TableSelector::One(table) => table,

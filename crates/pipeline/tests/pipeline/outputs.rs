@@ -11,7 +11,7 @@ fn outputs_happen_in_order() {
     assert_eq!(switch.run("in_port=1"), "3 2 100");
 }
 
-/// OpenFlow 1.0: a packet that no rule of the first table matches is sent to controllers.
+/// OpenFlow 1.0: a packet that misses in the first table goes to controllers.
 #[test]
 fn misses_are_sent_to_controllers_if_the_bridge_sends_them() {
     let switch = Switch::new(&["tcp,actions=goto_table:1", "udp,actions=drop"]);

@@ -60,7 +60,7 @@ fn unread(messages: &[u8]) -> Option<String> {
     Some(if is_read { String::new() } else { problems.join("\n") })
 }
 
-/// Sends each request to a new switch, and reads the replies to the `dumps` in their versions.
+/// Sends each request to a new switch, and reads the replies to `dumps`.
 ///
 /// Returns the requests that were accepted.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]

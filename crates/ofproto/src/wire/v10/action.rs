@@ -51,7 +51,7 @@ mod nx {
     pub(super) const SET_MPLS_TC: u16 = 31;
 }
 
-/// The actions that OpenFlow 1.0 defines, bit `n` for action `n` (`ofp_action_type`).
+/// The actions of OpenFlow 1.0, bit `n` for action `n` (`ofp_action_type`).
 pub(super) const SUPPORTED: u32 = 0xfff;
 
 /// The bit of `vlan_tci` that is set if the packet has a tag.

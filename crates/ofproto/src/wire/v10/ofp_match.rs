@@ -409,7 +409,9 @@ pub(super) fn read_nxm(reader: &mut ByteReader<'_>, length: u16) -> Result<ReadN
     Ok(ReadNxMatch { matching, cookie: Cookie::new(cookie & cookie_mask), cookie_mask })
 }
 
-/// Writes an `nx_match` with a cookie and its padding; returns its length without padding.
+/// Writes an `nx_match` with a cookie, and its padding.
+///
+/// Returns the length without padding.
 pub(super) fn put_nxm(
     out: &mut Vec<u8>,
     matching: &Match,

@@ -24,7 +24,7 @@ use crate::{
 /// A wire bit and the field of [`PortConfig`] that holds it.
 type PortSetting = (u32, fn(&mut PortConfig) -> &mut bool);
 
-/// Bits of `ofp_port_config`; the switch has no spanning tree, which has the other bits.
+/// Bits of `ofp_port_config`; the others concern the spanning tree.
 const CONFIG: [PortSetting; 5] = [
     (1, |config| &mut config.port_down),
     (1 << 2, |config| &mut config.no_recv),
@@ -50,7 +50,7 @@ fn config_bits(mut config: PortConfig) -> u32 {
 
 /// The speeds up to 10 Gbit/s, which have the same bits in every version.
 const SPEED_BITS: u32 = 0x7f;
-/// Number of speeds that OpenFlow 1.1 added below the bits for media and negotiation.
+/// Number of speeds that OpenFlow 1.1 added below the bits of media.
 const ADDED_SPEEDS: u32 = 4;
 /// The bits for media and negotiation in OpenFlow 1.0.
 const MEDIUM_BITS: u32 = 0x1f << 7;

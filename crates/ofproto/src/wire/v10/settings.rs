@@ -1,6 +1,6 @@
 //! The forms that a client of OpenFlow 1.0 chooses for its connection.
 
-/// The form of matches in messages that the switch sends by itself (`NXT_SET_FLOW_FORMAT`).
+/// The form of matches in flow-removed messages (`NXT_SET_FLOW_FORMAT`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FlowFormat {
     /// `ofp_match` (`NXFF_OPENFLOW10`).
@@ -15,7 +15,9 @@ pub enum FlowFormat {
 pub struct V10Settings {
     /// The form of flow-mods and flow-removed messages that are written.
     pub flow_format: FlowFormat,
-    /// Set if the high byte of the command of a flow-mod is a table (`NXT_FLOW_MOD_TABLE_ID`).
+    /// Set if the high byte of a flow-mod command is a table.
+    ///
+    /// `NXT_FLOW_MOD_TABLE_ID` sets it.
     pub has_table_ids: bool,
 }
 

@@ -31,7 +31,7 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
     })
 }
 
-/// A change of the VLANs in which a bridge learns no addresses, or of its treatment of misses.
+/// A change of the VLANs without learning, or of the treatment of misses.
 pub(super) fn op() -> impl Strategy<Value = Op> {
     let bridge = || select(&BRIDGES[..]);
     let vlans = (bridge(), btree_set(select(VLANS), 0..2))

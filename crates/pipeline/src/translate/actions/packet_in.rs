@@ -139,7 +139,7 @@ pub(in crate::translate) fn punt(
     }
 }
 
-/// Sends a packet that no rule of the first table matches, if the bridge sends misses.
+/// Sends a packet that missed in the first table, if the bridge sends misses.
 pub(in crate::translate) fn punt_miss(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'_>,
