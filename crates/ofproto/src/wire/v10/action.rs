@@ -3,7 +3,7 @@
 //! Some actions mean more than the action of the same name in later versions:
 //!
 //! * `OFPAT_SET_VLAN_VID` and `OFPAT_SET_VLAN_PCP` add a tag to an untagged packet. They are writes
-//!   to a part of `vlan_tci` that includes the bit for the presence of a tag.
+//!   to `dl_vlan` and `dl_vlan_pcp`.
 //! * `OFPAT_ENQUEUE` is an output between the choice of a queue and the return to the default one.
 
 use bytes::BufMut;
@@ -54,14 +54,6 @@ mod nx {
 /// The actions of OpenFlow 1.0, bit `n` for action `n` (`ofp_action_type`).
 pub(super) const SUPPORTED: u32 = 0xfff;
 
-/// The bit of `vlan_tci` that is set if the packet has a tag.
-const VLAN_PRESENT: u128 = 0x1000;
-/// The bits of `vlan_tci` that `OFPAT_SET_VLAN_VID` writes.
-const VID_WRITTEN: u128 = 0x1fff;
-/// The bits of `vlan_tci` that `OFPAT_SET_VLAN_PCP` writes.
-const PCP_WRITTEN: u128 = 0xf000;
-/// Position of the priority in `vlan_tci`.
-const PCP_SHIFT: u32 = 13;
 /// The DSCP bits of the TOS byte.
 const DSCP_BITS: u8 = 0xfc;
 
@@ -84,11 +76,11 @@ pub(crate) fn read_action(
     actions.push(match kind {
         at::OUTPUT => Action::Output { port: port_no::widen(body.u16()?), max_len: body.u16()? },
         at::SET_VLAN_VID => match u128::from(body.u16()?) {
-            vid @ 0..=0xfff => write_tag(VLAN_PRESENT | vid, VID_WRITTEN),
+            vid @ 0..=0xfff => write(FieldId::DlVlan, vid),
             _ => return Err(ErrorCode::ActionArgument),
         },
         at::SET_VLAN_PCP => match u128::from(body.u8()?) {
-            pcp @ 0..=7 => write_tag(VLAN_PRESENT | pcp << PCP_SHIFT, PCP_WRITTEN),
+            pcp @ 0..=7 => write(FieldId::DlVlanPcp, pcp),
             _ => return Err(ErrorCode::ActionArgument),
         },
         at::STRIP_VLAN => Action::PopVlan,
@@ -106,10 +98,6 @@ pub(crate) fn read_action(
         _ => return read_enqueue(actions, body),
     });
     Ok(())
-}
-
-const fn write_tag(value: u128, mask: u128) -> Action {
-    Action::SetField { field: FieldId::VlanTci, value, mask }
 }
 
 fn read_mac(body: &mut ByteReader<'_>) -> Result<u128, ErrorCode> {
@@ -304,16 +292,13 @@ fn put_tunnel(out: &mut Vec<u8>, id: u64) {
 fn put_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     use FieldId::{
         DlVlan, DlVlanPcp, EthDst, EthSrc, IpDscp, Ipv4Dst, Ipv4Src, MplsLabel, MplsTc, NwTos,
-        SctpDst, SctpSrc, TcpDst, TcpSrc, TunId, UdpDst, UdpSrc, VlanPcp, VlanTci, VlanVid,
+        SctpDst, SctpSrc, TcpDst, TcpSrc, TunId, UdpDst, UdpSrc, VlanPcp, VlanVid,
     };
 
     let is_whole = mask == field.value_max();
-    let is_tagged = value & VLAN_PRESENT != 0;
     // Every field with a standard action has less than 64 bits.
     let number = u64::try_from(value).unwrap_or(u64::MAX);
     let (kind, number, length) = match field {
-        VlanTci if mask == VID_WRITTEN && is_tagged => (at::SET_VLAN_VID, number & 0xfff, 2),
-        VlanTci if mask == PCP_WRITTEN && is_tagged => (at::SET_VLAN_PCP, number >> PCP_SHIFT, 1),
         VlanVid | DlVlan if is_whole => (at::SET_VLAN_VID, number & 0xfff, 2),
         VlanPcp | DlVlanPcp if is_whole => (at::SET_VLAN_PCP, number, 1),
         EthSrc if is_whole => (at::SET_DL_SRC, number, 6),

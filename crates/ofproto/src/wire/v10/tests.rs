@@ -98,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rule_passes_between_versions_without_a_change(flow_mod in any_flow_mod()) {
+    fn a_rule_returns_from_another_version_without_a_change(flow_mod in any_flow_mod()) {
         let table = TableSelector::One(TableId::FIRST);
         let added = FlowMod {
             command: FlowModCommand::Add,
@@ -112,7 +112,7 @@ proptest! {
         };
         let flow = statistics(&added);
         let in_13 = listed(&flow, Codec::V13);
-        prop_assert_eq!(&in_13, &flow);
+        prop_assert_eq!(&in_13.matching, &flow.matching);
         prop_assert_eq!(&listed(&in_13, Codec::V10(NXM)), &flow);
     }
 
