@@ -231,7 +231,7 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_dpdk(DpdkNeed::Daemon),
     Suite::own(
         "restart",
-        "restarts under a service manager that keeps descriptors: no packet is lost",
+        "restarts under a service manager that keeps descriptors: no packet is lost, no client refused",
         &["--package", "shunt-tests", "--test", "restart"],
     )
     .with_tools(),
