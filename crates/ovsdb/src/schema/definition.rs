@@ -2,10 +2,16 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
 use serde_json::{Map, Value};
 
 use super::{AtomType, BaseType, ColumnType, Members, ReferenceStrength, members::is_id};
 use crate::error::DatabaseSchemaError;
+
+/// The positions of tables or columns by their names.
+///
+/// Each read of a column looks its name up.
+type NamePositions = HashMap<String, usize, FixedState>;
 
 /// The schema of a database.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +20,7 @@ pub struct DatabaseSchema {
     version: String,
     checksum: String,
     tables: Vec<TableDefinition>,
-    names: HashMap<String, usize>,
+    names: NamePositions,
 }
 
 /// The definition of a table.
@@ -22,7 +28,7 @@ pub struct DatabaseSchema {
 pub struct TableDefinition {
     name: String,
     columns: Vec<ColumnDefinition>,
-    names: HashMap<String, usize>,
+    names: NamePositions,
     is_root: bool,
     max_rows: Option<usize>,
     indexes: Vec<Vec<usize>>,
