@@ -12,7 +12,7 @@ use crate::{
 /// Every bit of a legal match is in some entry (see [`prerequisite::is_legal`]), and
 /// [`decode_match`](super::decode_match) gives the same match back.
 pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
-    encode(matching, FieldNumbers::Standard, out);
+    encode(matching, NumberPreference::Standard, out);
 }
 
 /// Appends a match to `out` as an `nx_match` without its padding.
@@ -20,19 +20,19 @@ pub fn encode_match(matching: &Match, out: &mut Vec<u8>) {
 /// Every field with a number of Nicira has that number. OpenFlow 1.0 knows no other numbers.
 /// [`decode_match`](super::decode_match) gives the same match back.
 pub fn encode_nxm_match(matching: &Match, out: &mut Vec<u8>) {
-    encode(matching, FieldNumbers::Nicira, out);
+    encode(matching, NumberPreference::Nicira, out);
 }
 
 /// The numbers of fields that are preferred.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum FieldNumbers {
+enum NumberPreference {
     Standard,
     Nicira,
 }
 
-fn encode(matching: &Match, numbers: FieldNumbers, out: &mut Vec<u8>) {
+fn encode(matching: &Match, numbers: NumberPreference, out: &mut Vec<u8>) {
     let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
-    let is_standard = numbers == FieldNumbers::Standard && has_standard_vlan(&key, &mask);
+    let is_standard = numbers == NumberPreference::Standard && has_standard_vlan(&key, &mask);
     let options = key.tunnel_options();
     for field in ORDER.iter().copied() {
         let speaks = match field {
@@ -44,10 +44,10 @@ fn encode(matching: &Match, numbers: FieldNumbers, out: &mut Vec<u8>) {
         let is_present = field.tunnel_option().is_some_and(|option| options >> option & 1 == 1);
         if speaks && (bits != 0 || is_present) {
             match numbers {
-                FieldNumbers::Standard => {
+                NumberPreference::Standard => {
                     encode_field(field, key.field(field), Some(bits), out);
                 }
-                FieldNumbers::Nicira => encode_nxm_field(field, &key, &mask, out),
+                NumberPreference::Nicira => encode_nxm_field(field, &key, &mask, out),
             }
         }
     }

@@ -54,7 +54,7 @@ pub(super) struct ServerState<H> {
     pub(super) registry: Registry,
     /// The versions that new connections may use, bit `n` for wire version `n`.
     pub(super) versions: AtomicU32,
-    /// Whether the bridge sends packets that no rule matches.
+    /// True if the bridge sends packets that no rule matches.
     pub(super) sends_misses: Mutex<bool>,
 }
 
