@@ -101,7 +101,7 @@ proptest! {
     }
 }
 
-/// A thread that waits for the tables waits for a bounded number of requests or rules.
+/// Each exclusive hold of the tables has a bounded number of changes.
 #[test]
 fn long_changes_let_go_of_the_tables() {
     const RULES: u64 = 1000;
