@@ -72,7 +72,8 @@ impl Service {
         Some(service)
     }
 
-    /// Starts the service in a folder of its own, with a configuration and further options.
+    /// Starts the service in a separate folder,
+    /// with a configuration and further options.
     fn launch(label: &str, configuration: &str, options: &[&str]) -> Option<Self> {
         let (host, middle) = (namespace_or_skip(label)?, namespace_or_skip(label)?);
         host.connect("eth0", &middle, "p2");
@@ -132,9 +133,9 @@ impl Service {
         messages
     }
 
-    /// Restarts the daemon three times while clients connect to these sockets and the control socket.
+    /// Restarts the daemon three times while clients connect to its sockets.
     ///
-    /// None of them may be refused.
+    /// No connection to `sockets` and to the control socket may be refused.
     fn restart_under_clients(&mut self, targets: &[&str]) {
         let control = format!("control:{}", self.folder.path().display());
         let mut command = self.middle.command("python3");
@@ -242,7 +243,7 @@ fn no_client_is_refused_in_a_restart() {
     assert!(rules.contains("output:2"), "{rules}");
 }
 
-/// The log of the database keeps the manager.
+/// After a restart, the log of the database has the manager.
 #[test]
 fn no_client_of_the_database_is_refused_in_a_restart() {
     let configuration = "[ovsdb]\nsocket = \"db.sock\"\nlog = \"shunt.db\"\n";

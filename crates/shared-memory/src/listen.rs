@@ -29,7 +29,7 @@ pub struct ListeningSocket {
     pub file: Option<OwnSocketFile>,
 }
 
-/// A reason why this process cannot listen at an address.
+/// The reason why this process cannot listen at an address.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
     /// Another program listens at the address.

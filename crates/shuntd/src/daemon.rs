@@ -271,8 +271,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
             let socket = locks.run_dir.socket();
             let serve = serve(arguments, file, &ovsdb, socket, &sockets, signals);
             let served = runtime.block_on(serve);
-            // Tasks of the runtime own network devices. The locks are held until all devices are
-            // closed, so that the next daemon can open them.
+            // The runtime owns network devices. The locks are held until all devices are closed.
             drop(runtime);
             if sockets.listening.are_kept() && !matches!(served, Ok(StopReason::Request)) {
                 locks.run_dir.leave();
@@ -285,8 +284,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     }
 }
 
-/// Changes the user of the process and restricts its file access,
-/// as the options require.
+/// Changes the user of the process, and restricts its access to files.
 ///
 /// Returns how far the kernel restricts changes of files; `None` without `--writable`. The process
 /// must still have a single thread, because capabilities and restrictions belong to threads.
@@ -335,8 +333,7 @@ enum StopReason {
 
 /// The files that keep other daemons away.
 struct DaemonLocks {
-    /// Dropped before the run directory,
-    /// so the lock of the run directory is released last.
+    /// Dropped first, so that the lock of the run directory is released last.
     _state: Option<StateLock>,
     run_dir: RunDir,
 }
@@ -445,8 +442,7 @@ async fn serve(
     HttpService::stop(http).await;
     OvsdbService::stop(ovsdb).await;
     if let (Some(keeper), Some(keeping)) = (keeper, keeping) {
-        // The state file contains the counters of rules. The timeout ends the wait for a hanging
-        // packet thread.
+        // The state file contains counters. The timeout ends the wait for a hanging packet thread.
         let _ = tokio::time::timeout(LAST_COUNTS_MAX, switch.pull_counts()).await;
         write_last_state(&keeper, keeping).await;
     }
@@ -469,8 +465,7 @@ async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, st
 
 /// Reloads the configuration at each SIGHUP until a signal stops the daemon.
 ///
-/// The reload logs its result. The start runs in a separate task, so that signals are served
-/// meanwhile.
+/// The reload logs its result, and runs in a separate task, so signals are served meanwhile.
 async fn reload_until_stopped(signals: &mut Signals, reloader: &Arc<Reloader>) {
     while let Signal::Reload = signals.next().await {
         let reloader = Arc::clone(reloader);
@@ -503,8 +498,8 @@ fn tls_identity(file: &ConfigFile) -> TlsIdentity {
 
 /// Discards stored descriptors that no port and no listener has taken.
 ///
-/// All ports must be open before: those of the configuration, of the state and of the database. If
-/// the rows of a foreign database arrive later, the call waits for `first_rows`.
+/// All ports of the configuration, of the state and of the database must be open before. If the
+/// rows of a foreign database arrive later, the call waits for `first_rows`.
 async fn discard_unused(
     sockets: &InheritedSockets,
     switch: &Arc<Switch>,
@@ -513,7 +508,7 @@ async fn discard_unused(
     let descriptors = Arc::clone(&sockets.descriptors);
     let (listening, switch) = (Arc::clone(&sockets.listening), Arc::clone(switch));
     let discard = async move {
-        // Controllers may wait for restored rules; their listeners are opened after that.
+        // Controllers may wait for restored rules, and then their listeners are opened later.
         if !switch.holds_packets().await {
             listening.release_unused();
         }
@@ -538,8 +533,7 @@ async fn serve_client(
         Ok(stream) => stream,
         Err(error) => {
             warn!(%error, "control socket: accept failed");
-            // The cause may be a lack of descriptors, so an immediate second attempt would fail,
-            // too.
+            // The cause may be a lack of descriptors, so an immediate second attempt would fail.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             return;
         }

@@ -262,7 +262,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the socket files of a directory that an earlier process with id 1 has left.
+    /// Returns the socket files that an earlier process with id 1 has left.
     fn left_by_process_1(folder: &Path) -> (UnixListener, BTreeSet<SocketInode>) {
         let path = folder.join("shuntd.1.ctl");
         let listener = UnixListener::bind(&path).unwrap();

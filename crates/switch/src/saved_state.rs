@@ -59,8 +59,7 @@ pub struct SavedTables {
     pub bridge: String,
     /// Meters, as for `ovs-ofctl add-meter`.
     pub meters: Vec<String>,
-    /// Groups, as for `ovs-ofctl add-group`;
-    /// each is preceded by the groups that it names.
+    /// Groups, as for `ovs-ofctl add-group`, after the groups that they name.
     pub groups: Vec<String>,
     /// Rules, as for `ovs-ofctl add-flow`.
     pub rules: Vec<String>,
@@ -213,8 +212,7 @@ pub(crate) fn running_config(control: &ControlPlane) -> Config {
 ///
 /// # Errors
 ///
-/// If the format is of a later version, or the state contains a text that is not valid. After an
-/// error, nothing has changed.
+/// If the format is later, or a text is not valid. After an error, nothing has changed.
 pub(crate) async fn restore(
     control: &ControlPlane,
     state: &SavedState,
@@ -222,8 +220,7 @@ pub(crate) async fn restore(
     if state.format > SavedState::FORMAT {
         return Err(SwitchError::SavedFormat { found: state.format, known: SavedState::FORMAT });
     }
-    // The peer of a patch port, or the bridge of the NIC, may be missing: an operator may have
-    // removed it.
+    // An operator may have removed the peer of a patch port, or the bridge of the NIC.
     state.config.check_parts()?;
     let mut requests: BTreeMap<&str, Vec<TableRequest>> = state
         .tables
@@ -382,8 +379,7 @@ fn merged(running: &Config, saved: &Config) -> Config {
 pub(crate) fn config_in_force(settings: &Config, bridges: &BridgeRegistry) -> Config {
     let bridges = bridges.iter().map(|bridge| {
         let ports = bridge.ports.values().filter(|port| {
-            // The local port belongs to its bridge. Only the embedding program can open an unbound
-            // port.
+            // The local port belongs to its bridge. Only an embedding program opens unbound ports.
             port.settings.name != bridge.settings.name && port.settings.kind != PortType::Unbound
         });
         let ports = ports.map(|port| {
@@ -472,9 +468,8 @@ fn deletions() -> Vec<Modification> {
 
 /// Orders groups so that each can be added after the groups before it.
 ///
-/// A group is placed after the groups that its buckets name.
-///
-/// Groups that name each other keep their order; the switch refuses them.
+/// A group is placed after the groups that its buckets name. Groups that name each other keep their
+/// order; the switch refuses such groups.
 fn in_order(mut groups: Vec<TableRequest>) -> Vec<TableRequest> {
     let group_of = |request: &TableRequest| match &request.modification {
         Modification::Group(group) => Some(group.clone()),

@@ -13,7 +13,7 @@ CA of the peer";
 const CA_AS_PEER: &str = "\
 the certificate of the peer is one of a CA: make one without CA:TRUE, as `ovs-pki req+sign` does";
 
-/// The correction of a certificate without extensions, which `openssl x509 -req` makes.
+/// The correction of a certificate without extensions, as of `openssl x509 -req`.
 pub(crate) const VERSION_1: &str = "\
 it has version 1 of X.509, and version 3 is needed: sign it as `ovs-pki req+sign` does, or give \
 `openssl x509 -req` an -extfile";
@@ -65,7 +65,7 @@ fn of_certificate(problem: &CertificateError) -> String {
     }
 }
 
-/// Returns whether a certificate has an older version than 3.
+/// Returns whether a certificate has a version before 3.
 pub(crate) fn is_of_version_1(problem: &CertificateError) -> bool {
     // The type `CertificateError` has no variant for this error.
     matches!(problem, CertificateError::Other(other) if other.to_string() == "UnsupportedCertVersion")

@@ -184,7 +184,7 @@ impl TlsFiles {
         Ok(Some(roots))
     }
 
-    /// Returns why the certificate and its key cannot be used.
+    /// Returns the reason why the certificate and the key cannot be used.
     fn unusable(&self, error: &rustls::Error) -> TlsError {
         let certificate = self.certificate.display().to_string();
         match error {

@@ -199,7 +199,7 @@ fn each_file_that_cannot_be_used_is_named() {
     assert!(TlsIdentity::default().check().is_err());
 }
 
-/// A certificate of version 1, as `openssl x509 -req` makes it without extensions.
+/// A certificate of version 1, as `openssl x509 -req` creates without extensions.
 const VERSION_1: &str = "\
 -----BEGIN CERTIFICATE-----
 MIIBFjCBvQIUeNz1jlPDcaFCe4v3K7AQ0PIO3AAwCgYIKoZIzj0EAwIwDTELMAkG

@@ -108,7 +108,7 @@ impl Hosts {
     ///
     /// The link-local addresses end in the numbers of the hosts.
     fn enable_ipv6(&self) {
-        // Duplicate address detection would take a second before an address can be used.
+        // With duplicate address detection, an address cannot be used for a second.
         let enable = "cd /proc/sys/net/ipv6/conf/eth0; echo 0 > accept_dad; echo 0 > disable_ipv6";
         for (number, host) in (1..).zip(&self.0) {
             let mac = format!("02:00:00:00:00:0{number}");

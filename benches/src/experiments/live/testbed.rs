@@ -136,7 +136,7 @@ pub(crate) fn rule_with(priority: u16, flows: u32, action: &str, exit: Exit) -> 
     format!("{},actions={READ},{action},output:{}", rule_match(priority, flows), port(exit))
 }
 
-/// Returns the match of the rule of [`Self::rule`], for a strict deletion.
+/// Returns the match of the rule of [`rule`], for a strict deletion.
 pub(crate) fn rule_match(priority: u16, flows: u32) -> String {
     let bits = 32 - flows.max(1).ilog2();
     format!("table={},priority={priority},udp,nw_dst=10.0.0.0/{bits}", TABLES - 1)

@@ -136,7 +136,7 @@ impl Reconciler {
             }
         }
         if waited_for_rules && !self.waits_for_rules {
-            // The listeners of bridges have their sockets of the earlier process by now.
+            // By now, the listeners of bridges have the sockets of the earlier process.
             self.switch.listening_sockets().release_unused();
         }
         self.mirror_log.update(mirror_errors);
