@@ -99,8 +99,8 @@ pub(crate) enum MemifProtocolError {
     Disconnected(String),
     #[error("the peer closed the connection")]
     Closed,
-    #[error("the peer has not connected within two seconds")]
-    Slow,
+    #[error("the peer has not connected within {0} seconds")]
+    Slow(u64),
     #[error("of {0} clients without an interface, this one has waited longest")]
     Crowded(usize),
     #[error("the connection failed: {0}")]

@@ -45,8 +45,14 @@ impl MemifToken {
 const RETRY_FIRST: Duration = Duration::from_millis(50);
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
-/// Maximum time from the first message of a connection until it is complete.
-const CONNECT_LONGEST: Duration = Duration::from_secs(2);
+/// Maximum time until the connection of a client to this side is complete.
+const CLIENT_LONGEST: Duration = Duration::from_secs(2);
+
+/// Maximum time until a connection to a server is complete.
+///
+/// A server may listen before it answers. A program with the driver of DPDK panics if a connection that it
+/// has not answered is closed, as seen with 22.11.
+const SERVER_LONGEST: Duration = Duration::from_secs(10);
 
 /// Maximum number of clients of a listener that have not chosen an interface yet.
 const CHOOSING_MAX: usize = 64;
@@ -90,6 +96,16 @@ enum PeerSession {
     Server { interface: MemifToken, session: MemifServerSession },
     /// This side is the client.
     Client { interface: MemifToken, session: Box<MemifClientSession> },
+}
+
+impl PeerSession {
+    /// Returns the maximum time until the connection is complete.
+    const fn longest(&self) -> Duration {
+        match self {
+            Self::Choosing { .. } | Self::Server { .. } => CLIENT_LONGEST,
+            Self::Client { .. } => SERVER_LONGEST,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -250,7 +266,9 @@ impl MemifState {
         let is_late = |own: &MemifConnection| own.deadline.is_some_and(|deadline| deadline <= now);
         let late = self.connections.iter().filter(|(_, own)| is_late(own)).map(|(token, _)| *token);
         for token in late.collect::<Vec<_>>() {
-            self.end(token, &MemifProtocolError::Slow, now);
+            let longest = self.connections.get(&token).map(|own| own.peer.longest());
+            let seconds = longest.unwrap_or_default().as_secs();
+            self.end(token, &MemifProtocolError::Slow(seconds), now);
         }
         let events = Arc::clone(&self.events);
         for (token, own) in &mut self.listeners {
@@ -302,7 +320,7 @@ impl MemifState {
     ) -> nix::Result<MemifToken> {
         let token = self.next_token();
         watch(&self.events, &socket, token)?;
-        let deadline = Some(now + CONNECT_LONGEST);
+        let deadline = Some(now + peer.longest());
         self.connections.insert(token, MemifConnection { socket, peer, deadline });
         Ok(token)
     }
@@ -449,5 +467,39 @@ impl MemifState {
         interface.queues.stop();
         interface.wait_because(&reason, now);
         interface.plan(now);
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "a deadline needs a first moment")]
+mod tests {
+    use nix::sys::{
+        epoll::EpollCreateFlags,
+        socket::{SockType, UnixAddr},
+    };
+    use shunt_shared_memory::listen_at;
+
+    use super::*;
+
+    #[test]
+    fn a_client_gives_a_server_time_to_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("memif.sock");
+        let _silent = listen_at(&UnixAddr::new(&path).unwrap(), SockType::SeqPacket).unwrap();
+        let events = Arc::new(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap());
+        let mut state = MemifState::new(events);
+        let queues = Arc::new(InterfaceQueues::new(1).unwrap());
+        let link = Arc::new(LinkState::new(MemifLink::Waiting { reason: String::new() }));
+        let options = MemifOptions { role: MemifRole::Client, ..MemifOptions::new(&path) };
+        state.add(options, queues, Arc::clone(&link)).unwrap();
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        assert_eq!(state.attend(start), Some(after(10)));
+        state.attend(after(9));
+        assert_eq!(state.connections.len(), 1);
+        state.attend(after(10));
+        assert_eq!(state.connections.len(), 0);
+        let reason = link.get().to_string();
+        assert!(reason.contains("has not connected within 10 seconds"), "{reason}");
     }
 }

@@ -220,7 +220,7 @@ fn a_client_that_is_silent_is_closed() {
     let silent: Vec<RawPeer> = (0..10).map(|_| RawPeer::connect(&path)).collect();
     serves(&server, &path);
     for peer in silent {
-        assert!(peer.refusal().contains("has not connected within two seconds"));
+        assert!(peer.refusal().contains("has not connected within 2 seconds"));
     }
 }
 
