@@ -1,4 +1,4 @@
-//! Real controllers with the daemon: os-ken's learning switches of OpenFlow 1.0 and 1.3.
+//! Real controllers with the daemon: os-ken's learning switches for OpenFlow 1.0 and 1.3.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
 
@@ -64,13 +64,13 @@ fn the_learning_switch_of_os_ken_connects_three_hosts() {
     check("os_ken.app.simple_switch_13", Some("CONTROLLER:65535"));
 }
 
-/// The application adds no rule for misses: the switch sends them by itself.
+/// The application adds no rule for misses: the switch sends misses without a rule.
 #[test]
 fn the_learning_switch_of_openflow_10_connects_three_hosts() {
     check("os_ken.app.simple_switch", None);
 }
 
-/// Pings between three hosts at a switch with an application as controller.
+/// Pings between three hosts at a switch that an os-ken application controls.
 ///
 /// `miss_rule` is the action of the rule that the application adds first.
 fn check(app: &str, miss_rule: Option<&str>) {

@@ -1,4 +1,4 @@
-//! `ovs-ofctl` without `-O`, which speaks OpenFlow 1.0 with the Nicira extensions.
+//! `ovs-ofctl` without `-O`, which uses OpenFlow 1.0 with the Nicira extensions.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up has failed")]
 
@@ -43,7 +43,7 @@ impl Rig {
         text(&self.run(&[], verb, arguments))
     }
 
-    /// Returns the rules without their counters and times.
+    /// Returns the rules without counters and times.
     fn rules(&self, options: &[&str], arguments: &[&str]) -> Vec<String> {
         let options = [options, &["--no-stats", "--sort"]].concat();
         let dump = text(&self.run(&options, "dump-flows", arguments));
@@ -66,7 +66,7 @@ fn rules_of_openflow_10_work_in_all_versions() {
     assert!(listed.iter().all(|rule| rules.iter().any(|own| own == rule)), "{rules:?}");
     let in_13 = rig.rules(&["-O", "OpenFlow13"], &["tcp"]).join("\n");
     assert!(in_13.contains("tcp,tp_dst=80 actions="), "{in_13}");
-    // Version 1.3 refuses a rule for headers that its packets lack.
+    // OpenFlow 1.3 refuses a rule with actions on headers that the packets of the rule lack.
     let inconsistent = ["udp,actions=pop_vlan"];
     text(&rig.run(&[], "add-flow", &inconsistent));
     let refused = error_text(&rig.run(&["-O", "OpenFlow13"], "add-flow", &inconsistent));
@@ -121,7 +121,7 @@ fn ports_tables_and_queues_are_listed() {
     assert!(rig.ofctl("ping", &["64"]).contains("bytes from"));
 }
 
-/// `ovs-ofctl monitor`, which ends with the test.
+/// `ovs-ofctl monitor`, which ends on drop.
 struct Monitor {
     process: Child,
     log: PathBuf,
@@ -171,7 +171,7 @@ fn a_packet_without_a_rule_reaches_the_monitor() {
         };
         assert!(until(arrives), "{format}: {:?}", fs::read_to_string(&monitor.log));
     }
-    // A client of OpenFlow 1.3 has a rule for misses, or none of them.
+    // A client of OpenFlow 1.3 needs a rule for misses to get misses.
     let monitor = Monitor::start(&rig, &["-O", "OpenFlow13"]);
     rig.ofctl("add-flow", &["priority=9,dl_type=0x88cc,actions=CONTROLLER"]);
     let arrives = || {

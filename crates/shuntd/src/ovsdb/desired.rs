@@ -199,7 +199,8 @@ impl DesiredBridges {
         };
         // A wrong MAC address must not cost a bridge its ports and rules.
         set_mac_table(&mut options, row);
-        // Without a version that the switch speaks, it speaks all of its own.
+        // If the row has no version that the switch supports, the switch uses all supported
+        // versions.
         let protocols = row.strings("protocols").filter(|name| is_protocol(name));
         options.protocols = protocols.map(str::to_owned).collect();
         options.table_limits = table_limits(snapshot, row);
@@ -537,7 +538,7 @@ pub(super) fn is_table_name(name: &str) -> bool {
     BridgeOptions { table_names, ..BridgeOptions::default() }.table_names().is_ok()
 }
 
-/// Returns whether the switch speaks an OpenFlow version of Open vSwitch.
+/// Returns whether the switch supports an OpenFlow version of Open vSwitch.
 pub(super) fn is_protocol(name: &str) -> bool {
     let protocols = vec![name.to_owned()];
     BridgeOptions { protocols, ..BridgeOptions::default() }.versions().is_ok()

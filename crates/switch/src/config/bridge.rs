@@ -29,7 +29,7 @@ pub struct BridgeOptions {
     pub controllers: Vec<String>,
     /// Addresses to listen on for controllers, as `ptcp:PORT[:IP]`.
     pub listen: Vec<String>,
-    /// OpenFlow versions of connections, as `OpenFlow10` or `OpenFlow13`; empty: all.
+    /// OpenFlow versions of connections, such as `OpenFlow13`; empty: all versions.
     pub protocols: Vec<String>,
     /// Maximum number of rules in each table; 0: no limit.
     pub table_rules: usize,

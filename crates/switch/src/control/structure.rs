@@ -586,7 +586,7 @@ pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSetting
     }
 }
 
-/// Replaces the settings of a bridge that its OpenFlow connections do not set.
+/// Replaces the settings of a bridge, except settings of its OpenFlow connections.
 pub(super) fn set_tables(
     pipeline: &Pipeline,
     id: BridgeId,

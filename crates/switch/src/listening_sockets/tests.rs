@@ -109,7 +109,7 @@ fn a_released_address_refuses_clients_and_can_be_used_again() {
 }
 
 /// The next process may listen on all addresses of the port,
-/// instead of on one address address.
+/// instead of on one address.
 #[test]
 fn an_unused_socket_makes_room_for_another_address() {
     let store = Arc::<MemoryStore>::default();

@@ -73,7 +73,7 @@ pub(crate) struct ChangedPorts {
 /// A receiver of changes of the status of ports.
 ///
 /// Links, devices and members of bonds change, and ports open or close. Changes between two calls
-/// of [`Self::changed`] are reported as one change change.
+/// of [`Self::changed`] are reported as one change.
 #[derive(Debug)]
 pub struct PortChanges(watch::Receiver<u64>);
 

@@ -248,7 +248,7 @@ impl Host for BridgeHost {
             let settings = pipeline.settings(self.bridge).unwrap_or_default();
             pipeline.set_settings(self.bridge, BridgeSettings { sends_misses, ..settings })
         };
-        // The bridge no longer exists if this fails, and neither do its packets.
+        // If this fails, the bridge and its packets no longer exist.
         let _ = self.plane.publisher().change(set);
     }
 

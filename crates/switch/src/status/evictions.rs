@@ -32,8 +32,7 @@ pub struct EvictionStatus {
     pub engine_bytes: Option<u64>,
     /// Resident memory of the process in bytes, if known.
     pub resident_bytes: Option<u64>,
-    /// Changes applied to the engine;
-    /// changes that waited together count as one change change.
+    /// Changes applied to the engine; changes that waited together count as one change.
     pub changes: u64,
     /// Changes that were too large to examine:
     /// each evicted all entries of the changed tables.

@@ -57,7 +57,7 @@ impl BridgeOptions {
     ///
     /// # Errors
     ///
-    /// If `protocols` has a name of no version that the switch speaks.
+    /// If `protocols` has a name that is not the name of a supported version.
     pub fn versions(&self) -> Result<u32, SwitchError> {
         if self.protocols.is_empty() {
             return Ok(Codec::versions());
