@@ -88,10 +88,13 @@ impl<'a> Changes<'a> {
                 self.runtime.block_on(self.switch.set_bridge(&bridge, &settings)).is_ok()
             }
             // Packets trigger learning, and the switch expires and reclaims entries itself. Bundles
-            // are not generated.
-            Op::LearnFrom(_) | Op::Snoop(..) | Op::Reclaim | Op::Expire(_) | Op::Commit(..) => {
-                false
-            }
+            // are not generated. Connections of OpenFlow 1.0 set the treatment of misses.
+            Op::LearnFrom(_)
+            | Op::Snoop(..)
+            | Op::Reclaim
+            | Op::Expire(_)
+            | Op::Commit(..)
+            | Op::SetSendsMisses(..) => false,
         };
         self.versions.fetch_add(u64::from(made), Ordering::Relaxed);
     }

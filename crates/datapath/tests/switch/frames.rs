@@ -166,6 +166,7 @@ pub(crate) fn normalize(op: &mut Op) {
             }
         }
         Op::SetFloodVlans(..)
+        | Op::SetSendsMisses(..)
         | Op::SetSnooping(..)
         | Op::Snoop(..)
         | Op::SetPorts(..)

@@ -172,6 +172,7 @@ const fn name_of(op: &Op) -> &'static str {
         Op::SetPorts(..) => "ports",
         Op::SetMirrors(..) => "mirrors",
         Op::SetFloodVlans(..) => "flood VLANs",
+        Op::SetSendsMisses(..) => "misses",
         Op::SetSnooping(..) => "snooping",
         Op::Snoop(..) => "snooped",
         Op::Expire(_) => "expired",

@@ -22,13 +22,16 @@ use super::{
     back_off::BackOff,
     listening_socket::{ByteStream, ListeningSocket, UnixListenSocket, accept_all},
     reconnect_state::{ReconnectAttempts, ReconnectState},
-    registry::Registry,
+    registry::{Registry, RegistryEntry},
     reliable_events::ReliableEvents,
     serve::serve,
 };
 use crate::{
     Host,
-    connection::{ConnectionConfig, ControllerEvent, PacketInCounts, RoleRegistry, WarningKind},
+    connection::{
+        Connection, ConnectionConfig, ControllerEvent, PacketInCounts, RoleRegistry, Status,
+        WarningKind,
+    },
     error::CloseReason,
     wire::Codec,
 };
@@ -59,6 +62,20 @@ pub(super) struct ServerState<H> {
 }
 
 impl<H: Host> ServerState<H> {
+    /// Creates a connection with the versions that the bridge accepts now.
+    pub(super) fn new_connection(&self, config: ConnectionConfig) -> Connection {
+        let versions = config.versions & self.versions.load(Ordering::Relaxed);
+        let config = ConnectionConfig { versions, ..config };
+        Connection::new(config, Arc::clone(&self.roles), self.host.now())
+    }
+
+    /// Records the current state of a connection.
+    pub(super) fn record(&self, entry: &mut RegistryEntry<'_>, status: Status) {
+        if entry.update(status) {
+            self.update_misses();
+        }
+    }
+
     /// Makes the bridge send table misses if a connection wants them, and only then.
     ///
     /// The lock orders the calls of the host, so the last one has the newest state.

@@ -1,6 +1,6 @@
 //! The task that serves one connection.
 
-use std::{future::Future, pin::Pin, sync::atomic::Ordering, time::Duration};
+use std::{future::Future, pin::Pin, time::Duration};
 
 use shunt_pipeline::Time;
 use tokio::{
@@ -63,9 +63,7 @@ pub(super) async fn serve<H: Host>(
 ) -> ConnectionEnd {
     let host = &*shared.host;
     let peer = config.peer.clone();
-    let versions = config.versions & shared.versions.load(Ordering::Relaxed);
-    let config = ConnectionConfig { versions, ..config };
-    let mut connection = Connection::new(config, shared.roles.clone(), host.now());
+    let mut connection = shared.new_connection(config);
     let _misses = MissUpdate(shared);
     let mut entry = shared.registry.register(&peer, connection.status());
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -76,9 +74,7 @@ pub(super) async fn serve<H: Host>(
     let (mut opened, mut opened_at, mut is_unflushed) = (Some(opened), None, false);
     let reason = loop {
         let step = connection.process(host, host.now());
-        if entry.update(connection.status()) {
-            shared.update_misses();
-        }
+        shared.record(&mut entry, connection.status());
         if connection.status().is_open
             && let Some(opened) = opened.take()
         {
@@ -132,7 +128,7 @@ pub(super) async fn serve<H: Host>(
             TaskEvent::Time => connection.tick(now),
         }
     };
-    entry.update(connection.status());
+    shared.record(&mut entry, connection.status());
     flush_output(&mut connection, &mut writer).await;
     ConnectionEnd { reason, open_for: opened_at.map(|since: Time| host.now().since(since)) }
 }
