@@ -46,7 +46,10 @@ fn remedy(error: &Error) -> Option<String> {
 /// Returns the reason why the certificate of the peer is not accepted.
 fn of_certificate(problem: &CertificateError) -> String {
     match problem {
-        CertificateError::UnknownIssuer => UNKNOWN_ISSUER.to_owned(),
+        // The signature is wrong if the CA was made again with the same name.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            UNKNOWN_ISSUER.to_owned()
+        }
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
             let remedy = "renew it, and compare the clocks";
             format!("the certificate of the peer has expired: {remedy} ({problem})")
@@ -111,7 +114,9 @@ mod tests {
         let text = shown(Error::InvalidCertificate(CertificateError::Expired));
         assert!(text.contains("has expired: renew it"), "{text}");
         let text = shown(Error::InvalidCertificate(CertificateError::BadSignature));
-        assert!(text.ends_with("not accepted: BadSignature"), "{text}");
+        assert!(text.contains("sign it by that CA"), "{text}");
+        let text = shown(Error::InvalidCertificate(CertificateError::Revoked));
+        assert!(text.ends_with("not accepted: Revoked"), "{text}");
         let text = shown(Error::AlertReceived(AlertDescription::UnknownCA));
         assert!(text.contains("give the peer the CA"), "{text}");
     }

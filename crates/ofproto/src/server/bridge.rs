@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     ConnectionStatus,
     back_off::BackOff,
-    listening_socket::{ByteStream, ListeningSocket, UnixListenSocket, accept_all},
+    listening_socket::{ByteStream, OpenFlowListener, UnixListenSocket, accept_all},
     reconnect_state::{ReconnectAttempts, ReconnectState},
     registry::{Registry, RegistryEntry},
     reliable_events::ReliableEvents,
@@ -167,19 +167,19 @@ impl<H: Host> OpenFlowServer<H> {
     /// Serves management clients on a unix socket.
     #[must_use]
     pub fn listen_unix(&self, socket: UnixListenSocket) -> ServerEndpoint {
-        self.listen(ListeningSocket::Unix(socket))
+        self.listen(OpenFlowListener::Unix(socket))
     }
 
     /// Serves management clients at a TCP port (`ptcp:`).
     #[must_use]
     pub fn listen_tcp(&self, listener: TcpListener) -> ServerEndpoint {
-        self.listen(ListeningSocket::Tcp(listener))
+        self.listen(OpenFlowListener::Tcp(listener))
     }
 
     /// Serves management clients with a certificate at a TCP port (`pssl:`).
     #[must_use]
     pub fn listen_tls(&self, listener: TcpListener, identity: TlsIdentity) -> ServerEndpoint {
-        self.listen(ListeningSocket::Tls(listener, identity))
+        self.listen(OpenFlowListener::Tls(listener, identity))
     }
 
     /// Connects to a controller (`tcp:`), and reconnects whenever the connection ends.
@@ -211,7 +211,7 @@ impl<H: Host> OpenFlowServer<H> {
         ServerEndpoint { task, local_address: None, attempts: Some(attempts) }
     }
 
-    fn listen(&self, listener: ListeningSocket) -> ServerEndpoint {
+    fn listen(&self, listener: OpenFlowListener) -> ServerEndpoint {
         let local_address = listener.local_address();
         let task = tokio::spawn(accept_all(listener, Arc::clone(&self.shared)));
         ServerEndpoint { task, local_address, attempts: None }

@@ -40,7 +40,7 @@ const CONNECTIONS_MAX: usize = 256;
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// A socket that accepts connections.
-pub(super) enum ListeningSocket {
+pub(super) enum OpenFlowListener {
     Tcp(TcpListener),
     Tls(TcpListener, TlsIdentity),
     Unix(UnixListenSocket),
@@ -65,7 +65,7 @@ pub struct UnixListenSocket {
 pub(super) trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> ByteStream for S {}
 
-impl ListeningSocket {
+impl OpenFlowListener {
     async fn accept(&self) -> io::Result<(AcceptedStream, String)> {
         match self {
             Self::Tcp(listener) => {
@@ -178,7 +178,7 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// Accepts and serves connections; aborting the task ends them.
-pub(super) async fn accept_all<H: Host>(listener: ListeningSocket, shared: Arc<ServerState<H>>) {
+pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<ServerState<H>>) {
     let mut connections = JoinSet::new();
     let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
     let warn = |log: &dyn Fn(u32)| {

@@ -113,7 +113,7 @@ impl Server {
         Ok(self)
     }
 
-    /// Adds a Unix socket that an earlier process has made, and leaves its file at the end.
+    /// Adds a Unix socket of an earlier process, and leaves its file at the end.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Server {
         Some(listener.as_fd())
     }
 
-    /// Leaves the files of the sockets at the end, for a process that has copies of them.
+    /// Leaves the files of the sockets at the end, for a later process.
     pub fn leave_files(&mut self) {
         self.files.clear();
     }
