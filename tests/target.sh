@@ -3,17 +3,17 @@
 # Arguments are environment variables:
 #   TARGET_PORTS       "p1=1 p2=2": network devices of this namespace and their OpenFlow numbers
 #   TARGET_DPID        16 hexadecimal digits
-#   TARGET_VERSIONS    "1.0 1.3 ..": Shunt serves 1.3 of these
+#   TARGET_VERSIONS    "1.0 1.3 ..": OpenFlow versions of the suite, which this script ignores
 #   TARGET_CONTROLLER  tcp:IP:PORT to connect to, or empty
 #   TARGET_LISTEN      IP:PORT to accept OpenFlow connections on, or empty
-#   TARGET_STATE       a folder for this switch alone
+#   TARGET_STATE       a folder that only this switch uses
 #   SHUNT_BIN          the folder of shuntd and shuntctl; default target/release
 # run         starts the switch in the foreground, without rules; SIGTERM ends it
 # settle      does nothing: after a barrier reply no packet uses the old rules, and a statistics
 #             reply includes the counts of every thread
 # reset       removes learned MAC addresses; there is no connection tracking to reset
 # vsctl ARGS  sets VLANs of a port in the syntax of ovs-vsctl: `set port p1 tag=10 ..`, or
-#             `clear port p1 tag -- ..`, which clears all of them
+#             `clear port p1 tag -- ..`, which clears all VLAN settings
 set -euo pipefail
 
 root=$(cd "$(dirname "$0")/.." && pwd)

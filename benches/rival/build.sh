@@ -3,7 +3,7 @@
 #
 #   benches/rival/build.sh FOLDER
 #
-# The source is Debian's own package, with its own level of optimisation.
+# The source is the package of Debian, with the optimisation level of the package.
 # Needs gcc, make, python3, and the network for the package.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)

@@ -3,7 +3,7 @@
  *   classifier RULES PACKETS
  *
  * RULES has one rule per line in the syntax of ovs-ofctl(8), without actions. PACKETS has one packet
- * per line in the same syntax: its other fields are zero.
+ * per line in the same syntax; all fields that a line does not name are zero.
  * Each line of standard input is a command, and its result is one line:
  *
  *   masked   looks up every packet with a mask: nanoseconds of CPU time for all
@@ -73,7 +73,7 @@ grown(void *array, size_t count, size_t size)
     return count & (count - 1) ? array : xrealloc(array, (count ? 2 * count : 1) * size);
 }
 
-/* Calls 'take' with each match of a file, and its priority. */
+/* Calls 'take' with each match of a file, and the priority of the match. */
 static void
 read_matches(const char *name, void (*take)(const struct minimatch *, int priority))
 {
@@ -226,7 +226,7 @@ megaflows(void)
             masks[n_masks].wc = wc;
             hmap_init(&masks[n_masks++].entries);
             for (size_t k = 0; k < n_masks; k++) {
-                /* The hash table may have moved, and its single bucket is inside of it. */
+                /* The hash table may have moved, and the structure contains its single bucket. */
                 hmap_moved(&masks[k].entries);
             }
         }

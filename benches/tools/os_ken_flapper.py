@@ -1,8 +1,8 @@
 """An application of os-ken that sends the rule of an experiment repeatedly.
 
 The experiment listens at SHUNT_FLAPPER. After the features reply of a switch, the application connects
-there and reads commands, one line of JSON each. For each command it sends a flow-mod and a barrier
-request. After the barrier reply it writes a line: the number of the command, the time of the flow-mod,
+to the experiment and reads commands, one line of JSON each. For each command, the application sends a
+flow-mod and a barrier request. After the barrier reply, it writes a line: the number of the command, the time of the flow-mod,
 and the time of the reply, both in nanoseconds of the system's monotonic clock. If the switch sent an
 error, the line ends with `error` and the message as os-ken shows it.
 """

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what a restart costs: numbered UDP packets between two hosts while the switch restarts.
+"""Measures lost and delayed UDP packets between two hosts while the switch restarts.
 
 Prints a table of the packets that were lost in a restart, and of the longest wait of a packet, for Shunt
 with and without a service manager that keeps descriptors, for Shunt when it is killed, and for Open
 vSwitch with its userspace datapath. Open vSwitch restarts as `ovs-ctl restart` does: with
 `flow-restore-wait`, and its rules are added again as a bundle.
 
-Needs root, network namespaces, and the programs of Open vSwitch. The packets of the wait are those that
-arrive, each with its time of sending. With --shuntd it measures another build.
+Needs root, network namespaces, and the programs of Open vSwitch. The wait of a packet is the time from
+sending to arrival; lost packets have no wait. With --shuntd, the tool measures another build.
 """
 
 import argparse
@@ -76,7 +76,7 @@ class Hosts:
             run("ip", "-n", self.switch, "link", "set", f"p{number}", "up")
             run("ip", "-n", host, "addr", "add", f"10.77.0.{number}/24", "dev", "eth0")
             run("ip", "-n", host, "link", "set", "eth0", "up")
-            # The userspace datapath of Open vSwitch passes partial checksums on.
+            # The userspace datapath of Open vSwitch forwards packets with partial checksums.
             run("ip", "netns", "exec", host, "ethtool", "-K", "eth0", "tx", "off")
 
     def start(self, host, *words, **options):
@@ -141,7 +141,7 @@ class OpenVSwitch:
             time.sleep(0.002)
 
     def restart(self):
-        # As ovs-ctl does: save, exit, start with flow-restore-wait, restore, forward.
+        # The steps of ovs-ctl: save, exit, start with flow-restore-wait, restore, forward.
         self.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:flow-restore-wait=true")
         run("ovs-appctl", "-t", f"{self.folder}/vs.ctl", "exit", env=self.environment)
         self.daemon.wait()
@@ -157,7 +157,7 @@ class OpenVSwitch:
 
 
 def add_rules(folder, request, *options):
-    """Adds the rules; the switch may have just started."""
+    """Adds the rules. If the switch has just started, repeats the attempt."""
     command = ["ovs-ofctl", *options, request, f"unix:{folder}/br0.mgmt", f"{folder}/rules"]
     for _ in range(500):
         if run(*command, check=False).returncode == 0:

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Connects to sockets again and again, and counts the attempts that fail.
+"""Connects to sockets repeatedly, and counts the attempts that fail.
 
 Usage: connect_forever.py TARGET ..
 
 A target is tcp:IP:PORT, unix:FILE, or control:DIR: the control socket of the daemon that the pid file in
-the run directory DIR names. Connections are closed at once. Writes `connecting` when each target has
-answered once, for which it waits. When standard input ends, it writes a line for each target: `TARGET ATTEMPTS FAILURES`, and
-the last failure.
+the run directory DIR names. Each connection is closed immediately. The tool waits until each target has
+answered once, and then writes `connecting`. At the end of standard input, the tool writes a line for each
+target: `TARGET ATTEMPTS FAILURES`, and the last failure.
 """
 
 import os
@@ -16,7 +16,7 @@ import threading
 import time
 
 PAUSE = 0.002  # Seconds between two attempts at a target.
-LONGEST = 20  # Seconds that an attempt may wait.
+LONGEST = 20  # Maximum time of an attempt in seconds.
 
 
 def connect(target):
@@ -38,7 +38,7 @@ def connect(target):
 
 
 def wait_for(target):
-    """Connects once, as soon as somebody listens."""
+    """Connects once, as soon as a program listens at the socket."""
     end = time.monotonic() + LONGEST
     while True:
         try:

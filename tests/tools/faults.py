@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs a daemon under faults of the system, and checks that it comes back with whole bundles.
+"""Runs a daemon while system calls, disks, limits or clocks fail, and checks the rules afterwards.
 
 Usage: faults.py SHUNTD SHUNTCTL [--seconds N] [--seed N] [--only WORD] [--keep]
 
-Needs root, for namespaces of its own: it starts itself again in them with `unshare`. Each round starts a
-daemon, changes rules by bundles and settings by shuntctl, and lets the system fail meanwhile:
+Needs root to create namespaces: the tool starts itself again in new namespaces with `unshare`. Each round
+starts a daemon, changes rules with bundles and settings with shuntctl, and causes one of these faults:
 
 - system calls fail with an error (`strace -e inject`): files, sockets, memory, threads, waits;
 - the disk of the state file is full; descriptors or memory run out (`prlimit`);
@@ -12,12 +12,12 @@ daemon, changes rules by bundles and settings by shuntctl, and lets the system f
 
 After each fault:
 
-- A daemon that runs answers, takes a bundle, and writes it to the state file.
-- A daemon that ended has said why: by a message, or by an abort without memory or threads.
-- The next daemon has a bundle as a whole, and not an older one than the last state file that was read.
+- A running daemon answers, accepts a bundle, and writes the bundle to the state file.
+- A daemon that ended has logged the reason, or has aborted because memory or threads were refused.
+- The next daemon has all rules of one bundle, which is not older than the bundle in the last state file.
 - The log has no panic, unless the system refused a thread or memory.
 
-It prints a line for each round, and fails with the log at the first round that breaks a claim.
+The tool prints a line for each round. At the first failed check, the tool prints the log and fails.
 """
 
 import argparse
@@ -33,9 +33,9 @@ import tempfile
 import time
 import traceback
 
-RULES = 20  # Rules of a bundle, which all have its cookie.
+RULES = 20  # Rules of a bundle. The cookie of the rules is the number of the bundle.
 ANSWER_MAX = 20  # Seconds until a daemon must answer.
-FAULT_TIME = 2.0  # Seconds of a fault.
+FAULT_TIME = 2.0  # Duration of a fault in seconds.
 
 CONFIGURATION = """\
 [[bridge]]
@@ -52,8 +52,8 @@ type = "tap"
 listen = "127.0.0.1:8080"
 """
 
-# Calls that fail, with their errors. Each fails once in STEP calls of a thread.
-# The runtime writes to an event descriptor, which no system refuses: plain reads and writes fail for files alone.
+# System calls that fail, with the errors of each kind. A call fails once in STEP calls of a thread.
+# `read` and `write` fail only for files: tokio also writes to an event descriptor, and this write never fails.
 FILES = "openat,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,ftruncate,statx,newfstatat"
 SOCKETS = "socket,bind,listen,accept4,connect,setsockopt,getsockopt,getsockname,ioctl"
 PACKETS = "sendto,sendmsg,sendmmsg,recvfrom,recvmsg,recvmmsg,readv,writev"
@@ -71,18 +71,18 @@ CALLS = [
 ]
 STEPS = [1, 3, 10, 50]
 
-# The files for which alone the calls of a kind fail.
+# For some kinds, calls fail only for these files.
 PATHS = {"state file": ["state.json", "state.json.new", ""], "tap": ["/dev/net/tun"]}
 
-# The library that makes the clock jump, where it is installed.
+# The library that makes the clock jump; empty if the library is not installed.
 FAKETIME = glob.glob("/usr/lib/*/faketime/libfaketimeMT.so.1")
 
-# Faults after which the process may abort: Rust has no other answer to a refused thread or allocation.
+# Faults after which the process may abort: Rust aborts when an allocation or a thread is refused.
 MAY_ABORT = ("memory", "threads", "limit of memory")
 
 
 class Broken(Exception):
-    """A claim that does not hold."""
+    """A failed check."""
 
 
 def run(command, **options):
@@ -90,7 +90,7 @@ def run(command, **options):
 
 
 class Daemon:
-    """A daemon with its files, and the last bundle that it has acknowledged."""
+    """A daemon with its files, and the last bundle that the daemon has acknowledged."""
 
     def __init__(self, programs, folder):
         self.shuntd, self.shuntctl = programs
@@ -121,7 +121,7 @@ class Daemon:
         return run([self.shuntctl, "--run-dir", self.run_dir, *words])
 
     def answers(self):
-        """Returns whether the daemon answers; else `self.refusal` has the reason."""
+        """Returns whether the daemon answers. If not, `self.refusal` has the reason."""
         try:
             shown = self.control("show")
         except subprocess.TimeoutExpired as error:
@@ -139,7 +139,7 @@ class Daemon:
         raise Broken(f"not within {ANSWER_MAX} s: {what}: {self.refusal}")
 
     def bundle(self):
-        """Replaces all rules by those of the next bundle; returns whether that was acknowledged."""
+        """Replaces all rules with the rules of the next bundle; returns whether the daemon acknowledged the bundle."""
         self.sent += 1
         path = os.path.join(self.folder, "rules.txt")
         with open(path, "w") as file:
@@ -165,7 +165,7 @@ class Daemon:
         return [line.split("cookie=")[1].split(",")[0] for line in dumped.stdout.splitlines() if "cookie=" in line]
 
     def saved_bundle(self):
-        """Returns the bundle in the state file; 0 if there is none."""
+        """Returns the number of the bundle in the state file; 0 without a bundle."""
         try:
             with open(self.state) as file:
                 tables = json.load(file)["state"]["tables"]
@@ -189,7 +189,7 @@ class Daemon:
         return bundle
 
     def check_recovery(self):
-        """Checks that a daemon without fault takes a bundle and saves it."""
+        """Checks that, after a fault, the daemon accepts a bundle and saves the bundle."""
         self.wait(self.answers, "shuntctl show")
         self.check_bundle()
         self.wait(self.bundle, "a bundle is acknowledged")
@@ -213,7 +213,7 @@ class Daemon:
 
 
 def work(daemon, seconds):
-    """Changes the daemon for a time; failures are those of the fault."""
+    """Changes rules, ports and settings for some seconds. The fault may cause failures, which are ignored."""
     end = time.monotonic() + seconds
     step = 0
     while time.monotonic() < end and daemon.runs():
@@ -238,7 +238,7 @@ def work(daemon, seconds):
 
 
 class Calls:
-    """System calls that fail, from a while after the start on."""
+    """System calls that fail after the daemon has started."""
 
     def __init__(self, choose):
         self.kind, calls, errors = choose.choice(CALLS)
@@ -246,13 +246,13 @@ class Calls:
         if self.kind == "waits":
             # A wait that is always interrupted never ends.
             self.step = max(self.step, 3)
-        # One call at a time shows more than all of them.
+        # If fewer calls fail, the daemon gets further before it fails.
         names = calls.split(",")
         self.calls = ",".join(choose.sample(names, min(len(names), choose.choice([1, 3, len(names)]))))
         self.name = f"{self.kind}: {self.calls} {self.error} 1/{self.step}"
 
     def tracer_command(self, daemon, first):
-        """Returns the command of a tracer that makes the calls fail from the call `first` of a thread on."""
+        """Returns a strace command that makes calls fail, beginning with call number `first` of each thread."""
         handle, self.output = tempfile.mkstemp(prefix="shunt-strace-")
         os.close(handle)
         inject = f"inject={self.calls}:error={self.error}:when={first}+{self.step}"
@@ -279,7 +279,7 @@ class Calls:
         self.count()
 
     def count(self):
-        """Adds the number of failed calls to the name."""
+        """Adds the number of failed calls to the name of the fault."""
         with open(self.output) as file:
             failed = sum("(INJECTED)" in line for line in file)
         os.remove(self.output)
@@ -287,18 +287,18 @@ class Calls:
 
 
 class CallsAtStart(Calls):
-    """System calls that fail from the start of the daemon on."""
+    """System calls that fail while the daemon starts."""
 
     def __init__(self, choose):
         super().__init__(choose)
         self.first = choose.choice([1, 2, 3, 5, 8, 13, 21, 34])
         if self.kind == "memory":
-            # The loader of programs needs the first calls, and ends by a signal if they fail.
+            # The dynamic loader needs the first calls, and is killed by a signal if these calls fail.
             self.first = max(self.first, 21)
         self.name = f"at the start, from call {self.first} on, {self.name}"
 
     def start(self, daemon):
-        # With -D the daemon is a child of this process, and its tracer is not.
+        # With -D, the daemon is a child of this process, and strace is not.
         daemon.start(before=[*self.tracer_command(daemon, self.first), "-D"])
         end = time.monotonic() + ANSWER_MAX
         while daemon.runs() and time.monotonic() < end and not daemon.answers():
@@ -313,7 +313,7 @@ class CallsAtStart(Calls):
             with open(f"/proc/{daemon.process.pid}/status") as file:
                 tracer = next(int(line.split()[1]) for line in file if line.startswith("TracerPid"))
         if tracer:
-            # It ignores other signals; its tracees go on.
+            # strace ignores other signals. After the end of strace, the daemon continues.
             os.kill(tracer, signal.SIGKILL)
         self.count()
 
@@ -338,7 +338,7 @@ class FullDisk:
 
 
 class Limit:
-    """A limit of the process."""
+    """A limit of the number of descriptors or of the memory of the process."""
 
     def __init__(self, choose):
         resource, self.kind = choose.choice([("nofile", "limit of descriptors"), ("as", "limit of memory")])
@@ -394,7 +394,7 @@ class ClockJump:
 
 
 class Pause:
-    """The process does not run for some seconds, as in a paused virtual machine."""
+    """The process is stopped for some seconds, as in a paused virtual machine."""
 
     kind = name = "pause"
 
@@ -411,7 +411,7 @@ class Pause:
 
 
 class Kill:
-    """The process is killed while it takes bundles."""
+    """The process is killed while the process handles a bundle."""
 
     kind = name = "kill"
 
@@ -438,7 +438,7 @@ class Kill:
 
 
 def faults(choose):
-    """Returns the next fault: most are failing calls, of which there are most."""
+    """Returns a random fault. Most faults are failing calls, because most variants are failing calls."""
     make = choose.choice([Calls] * 7 + [CallsAtStart] * 3 + [FullDisk, Limit, Limit, ClockJump, Pause, Kill])
     if make is ClockJump and not FAKETIME:
         make = Pause
@@ -486,7 +486,7 @@ def round_of(daemon, fault):
 
 
 def ports():
-    """Makes two cables with a host at the other end of each, and packets on them."""
+    """Creates two veth pairs with a host at the far end of each, and starts to send packets."""
     for number in (1, 2):
         run(["ip", "link", "add", f"p{number}", "type", "veth", "peer", "name", f"h{number}"], check=True)
         for name in (f"p{number}", f"h{number}"):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Starts applications of os-ken 1.4.1 on a current Python: `os_ken_manager.py --ofp-tcp-listen-port N APP`.
 
-1.4.1 is the last release with the sample applications in its package. No package is
-edited: names that newer versions of Python and eventlet have removed are restored before the import.
+1.4.1 is the last release with the sample applications in its package. The program restores names that newer
+versions of Python and eventlet have removed, before the program imports os-ken.
 """
 
 import collections

@@ -1,6 +1,6 @@
-"""A P4Runtime controller that sends exactly the messages that a test requests, also invalid ones.
+"""A P4Runtime controller that sends exactly the messages of a test, including invalid messages.
 
-Results are names of canonical codes, so that they can be compared with those of the specification.
+Results are names of canonical codes, so that tests can compare them with names in the specification.
 """
 
 import queue
@@ -25,7 +25,7 @@ OPTIONS = [
     ("grpc.use_local_subchannel_pool", 1),
 ]
 
-# Maximum time of a reply in seconds: even a thousand updates take less than one.
+# Maximum time of a reply in seconds. Even a thousand updates take less than a second.
 REPLY_TIMEOUT = 20
 
 SECOND = 1_000_000_000
@@ -44,7 +44,7 @@ def shortest(number):
 
 
 def status_of(call):
-    """Makes a call, and returns the name of its status code."""
+    """Makes a gRPC call, and returns the name of the status code."""
     try:
         call()
     except grpc.RpcError as error:
@@ -179,7 +179,7 @@ class Stream:
         self.send(arbitration=message)
 
     def next(self, kind=None, timeout=REPLY_TIMEOUT):
-        """Returns the next message, or the next of a kind, or the status if the stream has ended."""
+        """Returns the next message, or the next message of a kind, or the status of an ended stream."""
         while True:
             message = self.incoming.get(timeout=timeout)
             if isinstance(message, str) or kind is None:
@@ -235,7 +235,7 @@ class Peer:
         return self.stub.GetForwardingPipelineConfig(request, timeout=REPLY_TIMEOUT)
 
     def write(self, updates, **others):
-        """Writes a batch; returns OK, the code of the request, or the codes of its updates."""
+        """Writes a batch; returns OK, the code of the request, or the codes of the updates."""
         others = {"device_id": DEVICE, "role": self.role, **others}
         request = p4.WriteRequest(
             election_id=election(self.number), updates=updates, **others

@@ -1,4 +1,4 @@
-"""Drives the embedded NIC with another project's controller, p4runtime-shell, and with its messages.
+"""Tests the embedded NIC with a third-party controller, p4runtime-shell.
 
     p4runtime_shell_client.py ADDRESS P4INFO PROGRAM
 

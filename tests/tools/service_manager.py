@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Plays systemd for one daemon: its messages, its descriptor store, and its restarts.
+"""Replaces systemd for one daemon: receives messages, stores descriptors, and restarts the daemon.
 
 Usage: service_manager.py COMMAND ..
 
@@ -7,12 +7,12 @@ Reads requests from standard input, one on each line:
 
     end SIGNAL          end the daemon with SIGNAL (TERM or KILL)
     start               start the daemon with the stored descriptors
-    restart SIGNAL      both
+    restart SIGNAL      end the daemon with SIGNAL, then start the daemon
     put NAME            store a descriptor under NAME that is neither a queue nor a socket
     stop                end the daemon, close all stored descriptors, and exit
 
 Writes a line for each message of the daemon (`store NAME`, `remove NAME`, `ready`) and for each end
-(`ended`). The protocol is that of sd_pid_notify_with_fds(3) and sd_listen_fds(3).
+(`ended`). For the protocol, see sd_pid_notify_with_fds(3) and sd_listen_fds(3).
 """
 
 import fcntl
@@ -48,7 +48,7 @@ class ServiceManager:
     def start(self):
         self.is_ready = False
         names = list(self.store)
-        # Out of the range of the numbers that they get.
+        # The numbers of the copies are above the numbers that the service gets.
         copies = [fcntl.fcntl(self.store[name], fcntl.F_DUPFD_CLOEXEC, 100 + len(names)) for name in names]
 
         def place():
@@ -58,7 +58,7 @@ class ServiceManager:
         environment = dict(os.environ, NOTIFY_SOCKET=self.path)
         if names:
             environment.update(LISTEN_FDS=str(len(names)), LISTEN_FDNAMES=":".join(names))
-        # The number of the process is known after the fork.
+        # The process id is known only after the fork.
         shell = ["sh", "-c", 'export LISTEN_PID=$$; exec "$@"', "sh", *self.command]
         self.process = subprocess.Popen(shell, env=environment, preexec_fn=place, close_fds=False, stdin=subprocess.DEVNULL, stderr=self.log)
         for copy in copies:
@@ -93,7 +93,7 @@ class ServiceManager:
     def end(self, name):
         self.process.send_signal(getattr(signal, f"SIG{name}"))
         while self.process.poll() is None:
-            # A daemon may wait until its messages are read.
+            # A daemon may wait until this process has read its messages.
             if select.select([self.socket], [], [], 0.001)[0]:
                 self.read_message()
         self.read_messages()

@@ -1,12 +1,12 @@
-"""The switch tester of os-ken 3.1.1 as an os-ken application, with changes for a fair result.
+"""The switch tester of os-ken 3.1.1 as an os-ken application, with changes against false failures.
 
-No expectation of a test is changed.
+The expected result of every test is unchanged.
 
-* The packet generator sends by the clock. The original one sends a fixed number of packets every
-  10 ms and ignores the time that this takes, so on a busy machine it sends too few packets.
+* The packet generator sends by the clock. The original generator sends a fixed number of packets every
+  10 ms and ignores the time of sending, so on a busy machine the generator sends too few packets.
 * Tests of rates run for SWITCH_TESTER_SECONDS seconds (10 by default; originally 30).
-* The trusted switch keeps its rule between tests. The original tester removes the rule and adds it
-  again before each test, and Open vSwitch replies to the barrier before its datapath has the change.
+* The trusted switch keeps its rule between tests. The original tester removes and adds the rule
+  before each test, and Open vSwitch replies to the barrier before its datapath has the change.
   On a busy machine a packet of the next test sometimes hit a cache entry of the old rule. Then no
   packet-in was sent, although the packet had arrived.
 * A test that expects a table miss waits until the packet was looked up, with the usual time limit.
@@ -31,7 +31,7 @@ VARIANTS = 512
 class SwitchTester(tester.OfTester):
     """The tester with a precise packet generator, and without races."""
 
-    # The connection of the trusted switch if its only rule is the one that every test needs.
+    # The connection of the trusted switch, if the only rule is the rule that every test needs.
     _ready = None
 
     def _test_initialize_flow(self, datapath):
