@@ -35,7 +35,6 @@ use crate::{
                 read_counters,
             },
             port_no,
-            text::put_text,
         },
     },
 };
@@ -427,7 +426,8 @@ fn read_table_entry(reader: &mut ByteReader<'_>) -> Result<TableStatistics, Erro
 fn put_table_entry(out: &mut Vec<u8>, table: &TableStatistics) {
     out.put_u8(table.table.number());
     out.put_bytes(0, 3);
-    put_text(out, &format!("table{}", table.table), TABLE_NAME_LEN);
+    // As in Open vSwitch, a table has no name here.
+    out.put_bytes(0, TABLE_NAME_LEN);
     out.put_u32(ofp_match::WILDCARDS_ALL);
     out.put_u32(TABLE_ENTRIES_MAX);
     out.put_u32(table.active);
