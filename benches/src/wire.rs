@@ -23,16 +23,16 @@ use crate::capture::FRAME_BYTES;
 /// A frame of minimum length.
 pub type Frame = [u8; FRAME_BYTES];
 
-/// Maximum frames per call.
+/// Maximum number of frames per system call.
 const BURST: usize = 64;
 /// Receive buffer in bytes, including the overhead of the kernel for each frame.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
-/// A sending end.
+/// The sending side of a packet socket on a virtual device.
 #[derive(Debug)]
 pub struct WireSender(OwnedFd);
 
-/// A receiving end.
+/// The receiving side of a packet socket on a virtual device.
 #[derive(Debug)]
 pub struct WireReceiver(OwnedFd);
 

@@ -32,7 +32,7 @@ pub(crate) fn run_all(on_missing: OnMissing) -> Result<(), TaskError> {
 pub(crate) enum OnMissing {
     /// Lint leaves out the code behind the feature `dpdk`, with a message.
     Skip,
-    /// Lint fails.
+    /// Lint fails without libdpdk.
     Fail,
 }
 

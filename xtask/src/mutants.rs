@@ -187,7 +187,7 @@ fn run(target: &MutationTarget, request: MutantsRequest) -> Result<(), TaskError
     results::report(&record, &tree.mutants, &explained)
 }
 
-/// Progress of long work.
+/// Progress of a long task.
 ///
 /// The progress is one overwritten line on a terminal, and occasional lines elsewhere.
 struct Bar {

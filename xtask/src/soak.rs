@@ -36,7 +36,7 @@ const PACKETS_PER_ROUND: &str = "20000000";
 /// Cases of each property of the eviction engines in a round.
 const CASES_PER_ROUND: &str = "2000";
 
-/// The requested amounts.
+/// The requested numbers of packets, changes and minutes.
 #[derive(Debug, PartialEq, Eq)]
 struct SoakRequest {
     packets: u64,

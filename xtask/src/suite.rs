@@ -100,7 +100,7 @@ impl Suite {
 /// The parts of DPDK that a suite needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DpdkNeed {
-    /// Nothing.
+    /// The suite needs no DPDK.
     Nothing,
     /// The library and its drivers.
     Library,

@@ -18,7 +18,7 @@ pub struct Case {
     pub groups: &'static [&'static str],
     /// Meters, which are added before the rules.
     pub meters: &'static [&'static str],
-    /// Rules.
+    /// Rules of the case, in the syntax of `ovs-ofctl`.
     pub rules: Vec<String>,
 }
 

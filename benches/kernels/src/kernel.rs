@@ -25,7 +25,7 @@ use crate::{
     frame::{frame, key, udp_frame},
 };
 
-/// One kernel.
+/// A hot function that is measured alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
     /// Name of the kernel in `icount.toml`.

@@ -64,9 +64,9 @@ impl From<f64> for Samples {
 /// The better direction of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Times, bytes.
+    /// Smaller values are better, such as times and bytes.
     Less,
-    /// Rates.
+    /// Larger values are better, such as rates.
     More,
     /// Neither: context, such as the share of a CPU.
     Neither,
@@ -87,9 +87,9 @@ impl Better {
 /// One measured value.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// The measured object.
+    /// Name of the measured object.
     pub name: String,
-    /// The measured quantity.
+    /// Name of the measured quantity.
     pub metric: &'static str,
     /// Unit of the value.
     pub unit: &'static str,
@@ -255,7 +255,7 @@ pub enum Verdict {
 const NOISE: f64 = 0.02;
 
 impl Ratio {
-    /// Returns the conclusion.
+    /// Returns the conclusion from the ratio.
     ///
     /// Five rounds agree by chance in one row of sixteen. Three rounds without overlap agree by
     /// chance in one row of ten. A count that never varies needs no second round.

@@ -53,7 +53,7 @@ const CHANGE_KINDS: [&str; 4] = [
     "deleted one by one",
 ];
 
-/// Results of one round.
+/// Results of one round of flow-mods.
 #[derive(Clone, Copy, Debug, Default)]
 struct Round {
     change_kinds: [Figures; CHANGE_KINDS.len()],

@@ -25,7 +25,7 @@ const MEMORY: &str = "peak memory of generation";
 /// Destination of a capture, so that no disk access is measured.
 const NOWHERE: &str = "/dev/null";
 
-/// Runs all cases.
+/// Runs all cases of workload generation.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let (rules, flows) = (run.either(1_000_000, 100_000), run.either(100_000, 10_000));
     let rule_sets = BuiltinSet::ALL.map(|set| format!("{set} {rules} rules"));

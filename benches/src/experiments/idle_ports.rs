@@ -52,12 +52,12 @@ enum Kind {
 /// Results of one round of one switch with one number of ports.
 #[derive(Default)]
 struct Round {
-    /// Percent of a CPU.
+    /// CPU time without packets, in percent of a CPU.
     idle: f64,
-    /// Microseconds.
+    /// Time of each packet from sending to arrival, in microseconds.
     latencies: Vec<f64>,
     lost: f64,
-    /// Bytes of resident memory.
+    /// Resident memory of the switch in bytes.
     resident: f64,
 }
 

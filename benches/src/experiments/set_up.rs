@@ -42,7 +42,7 @@ struct Lab {
     socket: UdpSocket,
     /// The far end of port 2.
     sink: Sink,
-    /// The next destination.
+    /// The destination address of the next new flow.
     next: u32,
 }
 

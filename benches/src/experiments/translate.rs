@@ -18,7 +18,7 @@ use crate::{
 /// Translations between two clock readings.
 const TRANSLATIONS_PER_READING: usize = 2_000;
 
-/// A measured operation.
+/// A measured operation: the extraction, or the translation of a case.
 struct Subject {
     name: String,
     metric: &'static str,

@@ -10,7 +10,7 @@ use crate::cpu;
 /// The switch has one bridge `br0` without rules, and ports with numbers from 1.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The ports.
+    /// The ports of the bridge, with numbers from 1.
     pub ports: Vec<PortSpec>,
     /// The CPU that forwards; `None` lets the system choose.
     pub cpu: Option<usize>,
@@ -43,7 +43,7 @@ pub struct Setup {
 /// The caches in front of the wildcard cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FrontCaches {
-    /// The default.
+    /// The default caches of the switch.
     ///
     /// The default of Open vSwitch is the exact-match cache (EMC), which takes one new flow in a
     /// hundred.
@@ -60,7 +60,7 @@ pub enum FrontCaches {
     Tables,
 }
 
-/// One port.
+/// The kind of one port of the bridge.
 #[derive(Clone, Debug)]
 pub enum PortSpec {
     /// Replays a capture in a loop.
@@ -75,7 +75,7 @@ pub enum PortSpec {
     Guest(PathBuf),
     /// A memory interface at the socket of its server (memif).
     Memif {
-        /// The socket.
+        /// Path of the socket of the memif server.
         socket: PathBuf,
         /// The number of the interface.
         id: u32,

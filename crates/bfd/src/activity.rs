@@ -10,7 +10,7 @@ pub(crate) struct ReceiveActivity {
     received: u64,
     /// Time of the next check of the number of received packets.
     look: Option<Duration>,
-    /// Time until which received packets count as evidence.
+    /// Time until which received packets count as evidence of a working path.
     until: Option<Duration>,
     /// Time until which the last control packet permits such evidence.
     permitted_until: Option<Duration>,

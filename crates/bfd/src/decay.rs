@@ -17,7 +17,7 @@ pub(crate) struct DecayWindow {
 /// Numbers of received packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceivedPackets {
-    /// Packets of any kind.
+    /// Number of received packets of any kind.
     pub(crate) all: u64,
     /// Control packets of the session.
     pub(crate) control: u64,

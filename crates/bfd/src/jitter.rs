@@ -45,7 +45,8 @@ const LEAST: u32 = 750;
 /// Number of possible shares: from 750 to 1000 thousandths.
 const RANGE: u64 = 251;
 
-/// Number of possible shares with a multiplier of one: from 750 to 900 thousandths.
+/// Number of possible shares with a detection multiplier of one:
+/// from 750 to 900 thousandths.
 const ALONE_RANGE: u64 = 151;
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ impl Aggregator {
         Self { settings, members: BTreeMap::new(), lead: None, reported: BTreeMap::new() }
     }
 
-    /// Changes the settings.
+    /// Changes the settings of the aggregator.
     ///
     /// The members negotiate again if the change affects the partner.
     pub fn set_settings(&mut self, settings: AggregatorSettings, now: Duration) {

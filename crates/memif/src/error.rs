@@ -42,7 +42,7 @@ pub enum MemifError {
         setting: &'static str,
         /// The value of the setting.
         value: u64,
-        /// The permitted values.
+        /// Description of the permitted values.
         range: &'static str,
     },
     /// The operating system refused a system call.

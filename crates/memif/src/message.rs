@@ -29,7 +29,7 @@ const REASON_BYTES: usize = 96;
 /// The mode of an interface that carries Ethernet frames.
 pub(crate) const MODE_ETHERNET: u8 = 0;
 
-/// A message.
+/// A message of the memif control protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MemifMessage {
     /// The server has accepted the last message of the client.
@@ -61,7 +61,7 @@ pub(crate) enum MemifMessage {
     Disconnect {
         /// An error number, which this crate does not use.
         code: u32,
-        /// The reason as text.
+        /// The reason why the peer ends the connection, as text.
         reason: String,
     },
 }
@@ -159,7 +159,7 @@ impl MemifMessage {
         }
     }
 
-    /// Parses a message.
+    /// Parses a memif message.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ impl<L: Clone> LinkState<L> {
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Returns the state.
+    /// Returns the state of the link.
     pub fn get(&self) -> L {
         self.state.lock().clone()
     }

@@ -30,7 +30,7 @@ pub struct PeerLogNote {
 /// Maximum number of lines in a period.
 const LINES_MAX: u32 = 20;
 
-/// Length of a period.
+/// Length of a period in which log lines are counted.
 const PERIOD: Duration = Duration::from_secs(60);
 
 impl PeerLog {

@@ -53,7 +53,7 @@ const ATTEMPTS_MAX_ENDING: u32 = 500;
 /// Maximum number of bytes of a process id in a file.
 const ID_BYTES_MAX: usize = 32;
 
-/// Pause between two attempts.
+/// Pause between two attempts to lock the file.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl LockFile {

@@ -24,9 +24,9 @@ use tokio::{
 /// Maximum length of a request; it permits a packet of 64 KiB in hexadecimal.
 const REQUEST_BYTES_MAX: usize = 1 << 18;
 
-/// A handler of requests.
+/// Handler of the requests of a control socket.
 pub(crate) trait Methods: Send + Sync + 'static {
-    /// Runs a method.
+    /// Runs the method of a request.
     ///
     /// The answer and the error are texts for users; an error has no full stop or newline.
     fn call(
@@ -75,7 +75,7 @@ fn log_change(stream: &UnixStream, methods: &impl Methods, request: &Value) {
 
 /// The result of parsing the start of a stream.
 pub(crate) enum ParsedObject {
-    /// A complete object.
+    /// A complete JSON object.
     Value(Value),
     /// The first object is not complete yet.
     Incomplete,
@@ -200,7 +200,7 @@ pub(crate) enum CallError {
     /// The daemon does not accept connections.
     #[error("cannot connect to the daemon at {path}: {source}")]
     Unreachable {
-        /// Path of the socket.
+        /// Path of the control socket.
         path: String,
         /// Error of the operating system.
         source: io::Error,

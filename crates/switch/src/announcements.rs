@@ -21,7 +21,7 @@ pub struct Announced {
     pub refused: usize,
     /// Packet threads that create entries, because they receive from the flows' ports.
     ///
-    /// If the number of threads differs between flows, this is the greatest.
+    /// If flows have different numbers of threads, this number is the greatest.
     pub threads: usize,
     /// Limit of each packet thread: announced flows that have entries but no hit yet.
     pub entries: usize,

@@ -34,7 +34,7 @@ pub enum SwitchError {
     /// No bridge has this name.
     #[error("no bridge {name}; existing bridges: {known}")]
     NoSuchBridge {
-        /// The requested name.
+        /// Requested name of a bridge.
         name: String,
         /// Names of the existing bridges.
         known: String,
@@ -42,7 +42,7 @@ pub enum SwitchError {
     /// A port with this name exists already.
     #[error("port {name} exists already, on bridge {bridge}: choose another name")]
     PortExists {
-        /// The requested name.
+        /// Name of the port.
         name: String,
         /// Bridge of the existing port.
         bridge: String,
@@ -50,7 +50,7 @@ pub enum SwitchError {
     /// No port has this name.
     #[error("no port {name}; existing ports: {known}")]
     NoSuchPort {
-        /// The requested name.
+        /// Requested name of a port.
         name: String,
         /// Names of the existing ports.
         known: String,
@@ -58,7 +58,7 @@ pub enum SwitchError {
     /// Another port of the bridge has the requested number.
     #[error("number {number} belongs to port {port}: omit `number` to get the lowest free number")]
     NumberTaken {
-        /// The requested number.
+        /// Requested port number.
         number: u32,
         /// Name of the port that has the number.
         port: String,
@@ -68,11 +68,11 @@ pub enum SwitchError {
         "{what} belongs to port {port} of bridge {bridge}: a device or output file serves one port only"
     )]
     InUse {
-        /// The device or file.
+        /// Name of the device, or path of the output file.
         what: String,
         /// Name of the port that has the device or file.
         port: String,
-        /// The bridge of the port that has the device or file.
+        /// Name of the bridge of this port.
         bridge: String,
     },
     /// All numbers for objects of a kind are in use.
@@ -105,7 +105,7 @@ pub enum SwitchError {
     /// The requested entry does not exist, and is not among the recent evictions.
     #[error("no entry {entry}: {present}, and it is not among the last {remembered} evictions")]
     NoSuchEntry {
-        /// The requested entry.
+        /// Name of the requested cache entry.
         entry: shunt_pipeline::EntryId,
         /// Present content of the slot of the entry.
         present: String,
@@ -118,7 +118,7 @@ pub enum SwitchError {
     /// A key of a port is missing, or not allowed for its type.
     #[error("port {port}: {problem}")]
     PortSetting {
-        /// The port.
+        /// Name of the port.
         port: String,
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
@@ -126,7 +126,7 @@ pub enum SwitchError {
     /// No bond has this name.
     #[error("no bond {name}; existing bonds: {known}")]
     NoSuchBond {
-        /// The requested name.
+        /// Requested name of a bond.
         name: String,
         /// Names of the existing bonds.
         known: String,
@@ -134,9 +134,9 @@ pub enum SwitchError {
     /// A port is not a member of the bond.
     #[error("bond {bond} has no member {member}; its members: {known}")]
     NoSuchMember {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
-        /// The port.
+        /// Name of the port.
         member: String,
         /// Names of the members of the bond.
         known: String,
@@ -147,17 +147,17 @@ pub enum SwitchError {
          enabled: disable {primary} with bond/disable-member, or remove `primary`"
     )]
     PrimaryEnabled {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
-        /// The member.
+        /// Name of the member.
         member: String,
-        /// The primary member.
+        /// Name of the primary member.
         primary: String,
     },
     /// The bond has no buckets, because its mode does not balance.
     #[error("bond {bond} has no buckets: its mode is not balance-slb")]
     BondWithoutBuckets {
-        /// The bond without buckets.
+        /// Name of the bond without buckets.
         bond: String,
     },
     /// A disabled member of a bond cannot be active.
@@ -166,9 +166,9 @@ pub enum SwitchError {
          bond/enable-member, or choose another"
     )]
     MemberDisabled {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
-        /// The member.
+        /// Name of the member.
         member: String,
     },
     /// A member of a bond has no port, or its port is closed.
@@ -176,33 +176,33 @@ pub enum SwitchError {
         "bond {bond}: member {member} has no port that is open: add the port, or enable its device"
     )]
     MemberWithoutPort {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
-        /// The member.
+        /// Name of the member.
         member: String,
     },
     /// A member of a bond without a link cannot be enabled.
     #[error("bond {bond}: the link of member {member} is down: it cannot be enabled")]
     MemberWithoutLink {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
-        /// The member.
+        /// Name of the member.
         member: String,
     },
     /// A member of a bond is a port of another bridge.
     #[error("bond {bond}: member {member} is a port of bridge {bridge}: remove it there first")]
     MemberElsewhere {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
-        /// The member.
+        /// Name of the member.
         member: String,
-        /// The bridge of the port.
+        /// Name of the bridge of the port.
         bridge: String,
     },
     /// The name of a new bond is in use by a bridge, port or bond.
     #[error("bond {bond}: a {owner} of {bridge} has this name: choose another name")]
     BondNameTaken {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
         /// The object that has the name: `port`, `local port` or `bond`.
         owner: &'static str,
@@ -212,7 +212,7 @@ pub enum SwitchError {
     /// The keys of a bond are missing, exclude each other, or are not supported.
     #[error("bond {bond}: {problem}")]
     BondSetting {
-        /// The bond.
+        /// Name of the bond.
         bond: String,
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
@@ -220,17 +220,17 @@ pub enum SwitchError {
     /// The bridge has a mirror with this name already.
     #[error("mirror {mirror} exists already, on bridge {bridge}: choose another name")]
     MirrorExists {
-        /// The mirror.
+        /// Name of the mirror.
         mirror: String,
-        /// The bridge of the mirror.
+        /// Name of the bridge of the mirror.
         bridge: String,
     },
     /// The bridge has no mirror with this name.
     #[error("bridge {bridge} has no mirror {name}; existing mirrors: {known}")]
     NoSuchMirror {
-        /// The requested name.
+        /// Requested name of a mirror.
         name: String,
-        /// The bridge.
+        /// Name of the bridge.
         bridge: String,
         /// Names of the existing mirrors.
         known: String,
@@ -240,9 +240,9 @@ pub enum SwitchError {
         "mirror {mirror}: bridge {bridge} has {limit} other mirrors, the limit: delete one first"
     )]
     TooManyMirrors {
-        /// The mirror that exceeds the limit.
+        /// Name of the mirror that exceeds the limit.
         mirror: String,
-        /// The bridge.
+        /// Name of the bridge.
         bridge: String,
         /// Maximum number of mirrors of a bridge.
         limit: usize,
@@ -250,7 +250,7 @@ pub enum SwitchError {
     /// Keys of a mirror are missing, or exclude each other.
     #[error("mirror {mirror}: {problem}")]
     MirrorSetting {
-        /// The mirror.
+        /// Name of the mirror.
         mirror: String,
         /// The rule that is violated, and a way to correct it.
         problem: &'static str,
@@ -268,7 +268,7 @@ pub enum SwitchError {
     /// A text is not the address of a controller.
     #[error("bridge {bridge}: {source}")]
     ControllerEndpoint {
-        /// The bridge.
+        /// Name of the bridge.
         bridge: String,
         /// The mistake in the address.
         source: EndpointError,
@@ -276,7 +276,7 @@ pub enum SwitchError {
     /// A port cannot be opened.
     #[error("port {name}: {source}")]
     Port {
-        /// The port that cannot be opened.
+        /// Name of the port that cannot be opened.
         name: String,
         /// The reason why the port cannot be opened.
         source: PortError,
@@ -301,7 +301,7 @@ pub enum SwitchError {
          with the version that has saved it"
     )]
     SavedFormat {
-        /// Format of the saved state.
+        /// Number of the format of the saved state.
         found: u32,
         /// Newest format that this version can read.
         known: u32,

@@ -77,7 +77,7 @@ impl Tables {
         Ok(Self { pipeline, names })
     }
 
-    /// Translates a packet.
+    /// Translates a packet with the tables of the case.
     pub(crate) fn translate(&self, packet: &RecordedPacket) -> Traversal {
         self.translate_key(&key(&packet.frame(), packet.in_port))
     }

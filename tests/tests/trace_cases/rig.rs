@@ -20,7 +20,7 @@ use crate::{
     client::{Answer, Client},
 };
 
-/// The bridge.
+/// Name of the bridge.
 pub(crate) const BRIDGE: &str = "br0";
 /// Number of ports: `p1` to `p6`, with the numbers 1 to 6.
 pub(crate) const PORTS: u32 = 6;

@@ -54,7 +54,7 @@ pub(crate) fn start_rival(run: &Run, workload: &Workload) -> Option<Rival> {
     program.is_file().then(|| Rival::start(&program, workload, run.folder.path()))
 }
 
-/// Runs all tables.
+/// Runs the experiment with all tables.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let tables = if run.is_quick { QUICK_TABLES } else { TABLES };
     run.begin(tables.len());

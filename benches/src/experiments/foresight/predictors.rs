@@ -35,7 +35,7 @@ const CHOICES: [PredictorChoice; 5] = [
     PredictorChoice { title: "perfect", names: &[], is_perfect: true },
 ];
 
-/// A workload.
+/// A workload of the foresight experiment.
 struct ForesightWorkload {
     title: &'static str,
     ports: u32,

@@ -58,9 +58,9 @@ const WHY_REPLY: &str = "the rival's reply waits for its tables only; its cache 
 enum Kind {
     /// The flow of the numbered packets, and seven more flows.
     One,
-    /// No flow.
+    /// No flow matches the changed rule.
     Nothing,
-    /// All watched flows.
+    /// All watched flows match the changed rule.
     Many,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Round {
     replies: [Samples; Kind::ALL.len()],
     packets: [Samples; Kind::ALL.len()],
     cached: f64,
-    /// Packets per second.
+    /// Packets that the switch forwarded per second.
     forwarded: f64,
     /// Percent of acknowledgements by the number of further iterations; Shunt only.
     iterations: Vec<f64>,

@@ -35,13 +35,13 @@ const DRAIN: Duration = Duration::from_millis(300);
 /// Priority of the changing rule.
 pub(crate) const PRIORITY: u16 = 50_000;
 
-/// Parameters of a window.
+/// Parameters of a window of rule changes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flapping {
     /// Number of flows in the traffic.
     pub(crate) flows: u32,
     pub(crate) time: Duration,
-    /// Seed of the pauses.
+    /// Seed of the random pauses between changes.
     pub(crate) seed: u64,
 }
 

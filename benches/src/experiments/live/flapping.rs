@@ -30,7 +30,7 @@ const REPLY: &str = "from the flow-mod to the barrier reply, median";
 const WHY_REPLY: &str = "the rival's reply waits for its tables only; packets that followed the \
                          old rule after it are counted above";
 
-/// The controller.
+/// The controller that changes the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ControllerKind {
     /// os-ken, with one switch for the whole time.

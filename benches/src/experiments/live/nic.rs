@@ -51,7 +51,7 @@ const REPLY: &str = "from the flow-mod to the barrier reply, median";
 const LOST: &str = "numbered packets lost";
 const WRONG_ENTRIES: &str = "final NIC entries that are wrong or missing";
 
-/// Disturbance of the NIC.
+/// The kind of disturbance of the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Case {
     Undisturbed,

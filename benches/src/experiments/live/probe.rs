@@ -13,7 +13,7 @@ const OTHERS: u16 = 2000;
 /// Offset of the UDP payload.
 const PAYLOAD: usize = 42;
 
-/// One of two exits.
+/// One of the two output ports of the changing rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
     A,

@@ -24,7 +24,7 @@ pub(crate) struct Stream {
     pub(crate) flows: u32,
 }
 
-/// The packets to send.
+/// The rates of numbered packets and of other packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rates<'a> {
     /// Numbered packets, of the flows in turn.
@@ -43,7 +43,7 @@ const BACKLOG_MAX: Duration = Duration::from_millis(5);
 
 /// Running traffic.
 pub(crate) struct Traffic<'a> {
-    /// Start time.
+    /// Start time of the traffic.
     pub(crate) start: Instant,
     /// Number of packets sent: numbered packets and other packets.
     pub(crate) sent: &'a AtomicU64,

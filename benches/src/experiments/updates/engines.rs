@@ -14,7 +14,7 @@ use super::scene::Clock;
 pub(super) const PIPELINES: &[&str] = &["ofd", "psc", "ols", "ant"];
 pub(super) const RIVAL: &str = "the iterative engine";
 
-/// An engine of `shunt-kairo`.
+/// An eviction engine of `shunt-kairo` that is measured.
 pub(super) struct Engine {
     pub(super) name: &'static str,
     pub(super) new: fn(&Pipeline) -> Box<dyn Evictor>,

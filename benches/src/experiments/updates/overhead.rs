@@ -120,7 +120,7 @@ fn rows_of_rival(pipeline: &str, engine: f64, rival: &str, bytes: f64, is_quick:
 struct Measured {
     /// CPU microseconds per flow, for each round.
     set_up: Samples,
-    /// Bytes of the process.
+    /// Resident memory of the process in bytes.
     resident: f64,
     /// CPU microseconds of a change.
     change: f64,
@@ -193,7 +193,7 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     println!("{}", json!({ "set_up": set_up, "resident": resident, "change": change }));
 }
 
-/// A megaflow cache.
+/// A megaflow cache with a store of its entries.
 struct Cache {
     cache: MegaflowCache,
     store: VecStore,

@@ -32,7 +32,7 @@ const RANDOM_SAMPLING: u8 = 2;
 pub struct IpfixExporter {
     /// Observation domain (`observationDomainId`).
     domain: u32,
-    /// One packet in this number is sampled; `None`: the rates differ between flows.
+    /// One packet in N is sampled; `None`: the rates differ between flows.
     sampling: Option<u32>,
     /// Text in each record that names the observation point; empty: none.
     virtual_id: Vec<u8>,

@@ -142,8 +142,8 @@ impl fmt::Display for ReceiveState {
 
 /// The flags of this end that the partner must repeat.
 ///
-/// The standard does not require `Collecting` here. Without it, a lost LACPDU could keep a partner
-/// that waits for this flag from sending, for up to 30 seconds.
+/// The standard does not require `Collecting` here. If `Collecting` is not compared, a lost LACPDU
+/// can keep a partner that waits for this flag from sending, for up to 30 seconds.
 const MIRRORED: LacpState = LacpState::ACTIVITY
     .with(LacpState::TIMEOUT)
     .with(LacpState::AGGREGATION)

@@ -16,7 +16,7 @@ pub(crate) struct TransmitMachine {
     limit: RateLimit<LACPDUS_PER_SECOND>,
 }
 
-/// A limit of events per second.
+/// A limit of `COUNT` events per second.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RateLimit<const COUNT: usize> {
     /// Times of the last events in the limit, the oldest first.
@@ -58,7 +58,7 @@ impl<const COUNT: usize> RateLimit<COUNT> {
         oldest.map_or(Duration::ZERO, |time| time.saturating_add(FAST_PERIODIC_TIME))
     }
 
-    /// Counts an event.
+    /// Counts an event, which uses a part of the limit.
     pub(crate) fn count(&mut self, now: Duration) {
         self.times.rotate_left(1);
         if let Some(newest) = self.times.last_mut() {

@@ -5,7 +5,7 @@
 pub(super) enum MetricsFormat {
     /// The text format of Prometheus, version 0.0.4.
     Prometheus,
-    /// OpenMetrics 1.0.
+    /// The format of OpenMetrics 1.0.
     OpenMetrics,
 }
 
@@ -47,7 +47,7 @@ impl MetricsFormat {
 struct MediaRange<'a> {
     name: &'a str,
     version: Option<&'a str>,
-    /// Weight in thousandths.
+    /// Weight of the media range in thousandths.
     weight: u16,
 }
 

@@ -77,7 +77,7 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BondMode {
-    /// One member is active.
+    /// Only the active member sends packets.
     ///
     /// Another member becomes active when the active member loses its link.
     #[default]

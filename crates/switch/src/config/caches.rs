@@ -148,7 +148,7 @@ pub struct OffloadOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OffloadKind {
-    /// No NIC.
+    /// The switch has no NIC.
     #[default]
     None,
     /// An embedded NIC: software in this process.

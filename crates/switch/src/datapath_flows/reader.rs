@@ -79,9 +79,9 @@ pub struct DatapathFlow {
 pub struct RuleStatus {
     /// Name of the bridge.
     pub bridge: String,
-    /// Table number.
+    /// Number of the table of the rule.
     pub table: u8,
-    /// Cookie.
+    /// Cookie of the rule.
     pub cookie: u64,
     /// Time since the rule was added.
     pub duration: Duration,
@@ -102,7 +102,7 @@ pub struct RuleStatus {
 pub struct PacketThreadCounters {
     /// Poll loop iterations, including idle ones.
     pub iterations: u64,
-    /// Packets received.
+    /// Number of packets that the thread received.
     pub received: u64,
     /// Packets that hit the exact-match cache.
     pub exact_hits: u64,
@@ -120,11 +120,11 @@ pub struct PacketThreadCounters {
     pub upcalls: u64,
     /// Packets dropped because too many packets waited for a translation.
     pub upcalls_lost: u64,
-    /// Packets sent.
+    /// Number of packets that the thread sent.
     pub sent: u64,
-    /// Packets dropped.
+    /// Number of packets that the thread dropped.
     pub dropped: u64,
-    /// Cache entries.
+    /// Number of cache entries of the thread.
     pub entries: u64,
     /// Masks in the megaflow cache.
     pub masks: u64,

@@ -23,7 +23,7 @@ pub enum ControllerEndpoint {
 /// The transport protocol below OpenFlow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ControllerTransport {
-    /// TCP alone.
+    /// TCP without TLS.
     Tcp,
     /// TLS over TCP.
     Tls,

@@ -122,7 +122,7 @@ impl ChangedPorts {
 
     /// Waits until ports have changed, and takes these ports.
     ///
-    /// Cancelling the call loses no port.
+    /// If the call is cancelled, no changed port is lost.
     pub(crate) async fn take(&self) -> BTreeSet<(BridgeId, PortNo)> {
         loop {
             let ports = std::mem::take(&mut *self.ports.lock());

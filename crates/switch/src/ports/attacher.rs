@@ -316,8 +316,8 @@ impl PortAttacher {
             let question = |_, reply| Command::RemovePort(datapath, reply);
             queues = self.plane.ask(question).await;
         }
-        // Closing a device takes the kernel long, so a blocking task does it. The store may also
-        // have descriptors of a port that is not open.
+        // Closing a device takes the kernel long, so a blocking task closes devices. The store may
+        // also have descriptors of a port that is not open.
         let descriptors = Arc::clone(&self.descriptors);
         let close = spawn_blocking(move || {
             if let Some(open) = open {

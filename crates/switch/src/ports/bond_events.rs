@@ -13,7 +13,7 @@ pub(crate) enum BondEvent {
     Disabled(String),
     /// The link of a member changed; the member follows after a delay.
     Delayed {
-        /// The member.
+        /// Name of the member.
         member: String,
         /// True if the link went up.
         is_up: bool,
@@ -24,7 +24,7 @@ pub(crate) enum BondEvent {
     },
     /// The link of a member returned to its old state before the delay was over.
     Kept {
-        /// The member.
+        /// Name of the member.
         member: String,
         /// True if the link is up now.
         is_up: bool,

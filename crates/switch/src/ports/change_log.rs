@@ -68,7 +68,7 @@ impl<E: Display> ChangeLog<E> {
         Some(format!("{owner} {event}"))
     }
 
-    /// Returns a summary line for each owner with changes that had none.
+    /// Returns a summary line for each owner with changes that were not logged.
     ///
     /// A summary is due at the end of the period, or when no further change came for some seconds.
     /// Also ends the periods that have passed.

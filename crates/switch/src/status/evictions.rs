@@ -119,7 +119,7 @@ pub struct LatencyStatus {
 pub struct TableEvictions {
     /// Name of the bridge; empty if the bridge was deleted.
     pub bridge: String,
-    /// Table number.
+    /// Number of the table.
     pub table: u8,
     /// Number of entries that these rules evicted.
     pub evicted: u64,

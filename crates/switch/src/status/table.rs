@@ -10,7 +10,7 @@ use crate::ports::registry::{BridgeRegistry, BridgeState};
 pub struct FlowTableStatus {
     /// Name of the bridge.
     pub bridge: String,
-    /// Table number.
+    /// Number of the table.
     pub table: u8,
     /// Number of rules.
     pub rules: u64,

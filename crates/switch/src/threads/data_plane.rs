@@ -46,7 +46,7 @@ use crate::{
 /// Pause before a retry, if a command queue is full or the learner is not done.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 
-/// The data plane.
+/// The packet threads, and the threads for evictions, NIC and forecasts.
 pub(crate) struct DataPlane {
     pipeline: Arc<Pipeline>,
     clock: DaemonClock,

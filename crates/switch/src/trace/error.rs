@@ -17,7 +17,7 @@ pub enum TraceError {
     /// The bridge does not have the ingress port.
     #[error("bridge {bridge} has no port {port}; existing ports: {known}")]
     NoSuchPort {
-        /// The bridge.
+        /// Name of the bridge.
         bridge: String,
         /// The ingress port as the user wrote it.
         port: String,

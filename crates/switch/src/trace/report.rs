@@ -47,7 +47,7 @@ pub struct Trace {
     pub resumed: Vec<Self>,
 }
 
-/// A recirculation.
+/// A recirculation of the traced packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceRecirculation {
     /// Recirculation id, as in `recirc` of the previous actions.
@@ -69,12 +69,12 @@ pub struct TraceGroup {
     pub notes: Vec<String>,
 }
 
-/// A table lookup.
+/// A lookup of the traced packet in a table.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceVisit {
     /// Name of the bridge.
     pub bridge: String,
-    /// Table number.
+    /// Number of the table.
     pub table: u8,
     /// Conjunctions with all clauses matched, in the order in which they were tried.
     ///

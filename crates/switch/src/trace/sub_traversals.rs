@@ -71,7 +71,7 @@ pub struct TraceSubTraversal {
 pub struct TraceStep {
     /// Name of the bridge.
     pub bridge: String,
-    /// Table number.
+    /// Number of the table.
     pub table: u8,
     /// Reason why the next table is in the same sub-traversal.
     ///
