@@ -2,8 +2,8 @@
 //!
 //! A change is written into the shared tables under the next version. No translation sees that
 //! version until the whole change is written; then the version is published. Translations name the
-//! version that they see. Changes of many rules release the lock on the tables regularly, and so does
-//! their reclaim. So packet threads can translate by older versions meanwhile.
+//! version that they see. Changes and reclaims of many rules release the lock on the tables
+//! regularly, so packet threads can translate by older versions meanwhile.
 
 mod contents;
 mod holds;
@@ -67,7 +67,7 @@ pub struct Pipeline {
     learn_status: LearnStatus,
     /// Rules with timeouts that packets have lowered, not queued again yet.
     lowered: Mutex<Vec<Arc<Rule>>>,
-    /// Number of exclusive holds that a change of many rules has let go.
+    /// Number of times that a change of many rules has released the lock.
     #[cfg(test)]
     releases: AtomicU64,
 }

@@ -142,7 +142,8 @@ impl VersionedBridge {
             !ports.find(number).is_some_and(is_same) || ports.mirrors.is_output(number)
         };
         self.macs.forget_if(version, |entry| is_changed(entry.port));
-        // A bond still reaches the hosts and routers when one of its members leaves.
+        // When a port leaves a bond, the entries move to a remaining member, which reaches the same
+        // hosts.
         let successor = |number: PortNo| {
             let bond = before.as_ref()?.find(number)?.bond_name()?;
             let is_in_bond = |port: &PortInfo| port.bond_name() == Some(bond);
@@ -286,9 +287,9 @@ impl VersionedBridge {
         table_ids().zip(&self.stats).map(totals).collect()
     }
 
-    /// Reclaims rules that no version from `oldest` on sees.
+    /// Drops rules that only versions before `oldest` see.
     ///
-    /// Takes at most `removals_max` removals. Returns whether no such rule is left.
+    /// Drops at most `removals_max` rules; returns whether no such rule is left.
     pub(crate) fn reclaim_rules(&mut self, oldest: Version, removals_max: usize) -> bool {
         let mut left = removals_max;
         for table in self.tables.values_mut() {
@@ -300,7 +301,7 @@ impl VersionedBridge {
         true
     }
 
-    /// Reclaims all that no version from `oldest` on sees, except rules.
+    /// Drops groups, meters and other objects that only versions before `oldest` see.
     pub(crate) fn reclaim_others(&mut self, oldest: Version) {
         self.settings.reclaim(oldest);
         self.ports.reclaim(oldest);
@@ -312,9 +313,9 @@ impl VersionedBridge {
         self.liveness.reclaim(oldest);
     }
 
-    /// Takes the shared masks and instructions, until the caller puts them back.
+    /// Takes the shared masks and instructions; the caller must put them back.
     ///
-    /// Only changes use them, one at a time.
+    /// Only changes use masks and instructions, and one change runs at a time.
     pub(crate) fn take_interner(&mut self) -> Interner {
         std::mem::replace(&mut self.interner, Interner::new(self.seed))
     }

@@ -1,15 +1,15 @@
-//! Totals of the changes of a table of learned entries: MAC addresses, multicast groups.
+//! Totals of the changes of the MAC table or the multicast table of a bridge.
 
-/// The changes of a table since its bridge was added.
+/// The numbers of changes of a table since its bridge was added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LearnedTotals {
-    /// Entries that were added.
+    /// Number of entries that were added.
     pub learned: u64,
-    /// Entries that were removed because of their age.
+    /// Number of entries that were removed because of their age.
     pub expired: u64,
-    /// Entries that were removed because the table was full.
+    /// Number of entries that were removed because the table was full.
     pub evicted: u64,
-    /// Entries that moved to another port.
+    /// Number of entries that moved to another port.
     pub moved: u64,
 }
 

@@ -139,7 +139,7 @@ impl MacTable {
         self.ages.len()
     }
 
-    /// Returns the totals of the changes.
+    /// Returns the totals of the changes of the table.
     pub(crate) const fn totals(&self) -> LearnedTotals {
         self.totals
     }

@@ -75,7 +75,7 @@ pub(crate) struct MulticastTable {
     entries: BTreeMap<MulticastKey, Versioned<MulticastPorts>>,
     /// The groups of the newest version, each with its first port and last report.
     ages: LearnedAges<MulticastKey>,
-    /// Each port of a group, and each router port, is an entry.
+    /// The totals of changes; each port of a group, and each router port, is an entry.
     totals: LearnedTotals,
 }
 
@@ -119,7 +119,7 @@ impl MulticastTable {
         self.entries.get(&key)?.at(version)
     }
 
-    /// Returns the totals of the changes.
+    /// Returns the totals of the changes of the table.
     pub(crate) const fn totals(&self) -> LearnedTotals {
         self.totals
     }
@@ -186,7 +186,7 @@ impl MulticastTable {
         changed
     }
 
-    /// Removes the ports without a report or query in time. Returns the changed keys.
+    /// Removes ports without a recent report or query; returns the changed keys.
     fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<MulticastKey> {
         let (changed, removed) = self.retain_counted(version, |entry| {
             let ageing =
@@ -206,7 +206,7 @@ impl MulticastTable {
         self.retain_counted(version, is_kept).0
     }
 
-    /// As [`Self::retain`]; also returns the number of removed ports.
+    /// Like [`Self::retain`]; also returns the number of removed ports.
     fn retain_counted(
         &mut self,
         version: Version,
@@ -223,7 +223,7 @@ impl MulticastTable {
         (changed, removed)
     }
 
-    /// As [`Self::retain`], for one key; returns the number of removed ports.
+    /// Like [`Self::retain`], for one key; returns the number of removed ports.
     fn retain_in(
         &mut self,
         key: MulticastKey,
@@ -245,7 +245,8 @@ impl MulticastTable {
 
     /// Moves ports of a group, and router ports, to their successors.
     ///
-    /// `successor` is `None` for a port that stays. No list has both a port and its successor.
+    /// `successor` returns `None` for a port that stays. No entry may have both a port and its
+    /// successor.
     pub(crate) fn move_ports(
         &mut self,
         version: Version,
@@ -266,7 +267,7 @@ impl MulticastTable {
         }
     }
 
-    /// Sets the ports under a key; without a port the key ends.
+    /// Sets the ports of a key; without ports, removes the key.
     fn replace(&mut self, key: MulticastKey, ports: MulticastPorts, version: Version) {
         let (before, now) = (self.find(key, version).and_then(|own| own.first()), ports.first());
         let own = self.entries.entry(key).or_insert_with(Versioned::new);

@@ -1,7 +1,7 @@
-//! Long changes and their reclaim, in bounded holds of the lock of the tables.
+//! Makes, and reclaims, long changes in steps of bounded length under the lock of the tables.
 //!
-//! A thread that waits for the tables waits for [`CHANGES_PER_HOLD`] requests or rules at most. The version
-//! in preparation is not published between two holds, so nobody sees a part of a change.
+//! A thread that waits for the lock waits for at most [`CHANGES_PER_HOLD`] requests or rules. The
+//! new version is not published between two steps, so no translation sees a part of a change.
 
 use std::sync::atomic::Ordering;
 
@@ -17,15 +17,15 @@ use crate::{
     update::{batch::UpdateBatch, bundle::own, modification::ModificationError},
 };
 
-/// Number of changes under one exclusive hold of the tables.
+/// Maximum number of changes under one exclusive lock of the tables.
 ///
-/// A change is a request, a rule that a request changes, or a removed rule that is reclaimed.
+/// A request, a rule that a request changes, and a reclaimed rule each count as one change.
 const CHANGES_PER_HOLD: usize = 64;
 
 impl Pipeline {
     /// Drops rules and objects that only versions before `oldest` see.
     ///
-    /// After the call, no translation may name a version before `oldest`.
+    /// After the call, no translation may use a version before `oldest`.
     pub fn reclaim(&self, oldest: Version) {
         let _control = self.control.lock();
         let oldest = oldest.min(self.version());
@@ -46,12 +46,12 @@ impl Pipeline {
         }
         let is_gone = |_: &BridgeId, bridge: &mut VersionedBridge| bridge.is_gone();
         let gone: Vec<_> = self.bridges.write().extract_if(.., is_gone).collect();
-        // The lock is free again.
+        // The bridges are dropped after the lock is released.
         drop(gone);
         self.learn_status.reclaim(oldest);
     }
 
-    /// Applies requests as one version.
+    /// Applies requests to a bridge, and publishes them as one version.
     pub(crate) fn change<T>(
         &self,
         id: BridgeId,
@@ -80,7 +80,8 @@ impl Pipeline {
             if applied != Ok(ChangeProgress::Partial) {
                 break applied;
             }
-            // This scans the tables, so it must not hold up translations.
+            // `select` scans the tables, so it takes only the shared lock, which translations can
+            // share.
             let selected = match self.bridges.read().get(&id) {
                 Some(bridge) if batch.must_select() => batch.select(bridge),
                 _ => Ok(()),
@@ -100,9 +101,10 @@ impl Pipeline {
         Ok(self.publish(control, version, deltas))
     }
 
-    /// Changes a bridge under one exclusive hold of the tables.
+    /// Changes a bridge under one exclusive lock of the tables.
     ///
-    /// `None` without such a bridge. Threads that wait for the tables come before the next hold.
+    /// Returns `None` if the bridge does not exist. Threads that wait for the lock get it before
+    /// the next step.
     pub(super) fn hold<T>(
         &self,
         id: BridgeId,
@@ -114,14 +116,14 @@ impl Pipeline {
         changed
     }
 
-    /// Ends an exclusive hold of the tables, and lets in the threads that wait.
+    /// Releases the exclusive lock of the tables to the threads that wait for it.
     fn let_go(&self, bridges: RwLockWriteGuard<'_, VersionedBridges>) {
         RwLockWriteGuard::unlock_fair(bridges);
         #[cfg(test)]
         self.releases.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Makes the changes of rules that a batch has left for a bridge.
+    /// Makes all pending changes of rules of a batch, step by step.
     pub(super) fn change_rest(&self, batch: &mut UpdateBatch, id: BridgeId) {
         loop {
             let mut left = CHANGES_PER_HOLD;
@@ -133,25 +135,25 @@ impl Pipeline {
     }
 }
 
-/// The requests of a change, with the position of the last one that was taken.
+/// The requests of a change, with the position of the last request taken.
 struct NumberedRequests<I> {
     requests: I,
     last: Option<usize>,
 }
 
-/// The progress of a change.
+/// The progress of a change after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ChangeProgress {
-    /// Requests, or changes of the last one, are left.
+    /// Further requests, or changes of the last request, are left.
     Partial,
     /// The change is complete.
     Complete,
 }
 
 impl<I: Iterator> NumberedRequests<I> {
-    /// Applies as many requests, and changes of rules, as fit one hold of the tables.
+    /// Applies as many requests, and changes of rules, as fit one step.
     ///
-    /// Ends early before a request that must select its rules.
+    /// Ends early after a request that must select its rules.
     fn apply_some(
         &mut self,
         batch: &mut UpdateBatch,

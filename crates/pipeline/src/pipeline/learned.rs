@@ -27,7 +27,7 @@ impl Pipeline {
         bridges.get(&id).map_or_else(Vec::new, |own| own.macs.iter(version).cloned().collect())
     }
 
-    /// Returns the number of MAC addresses of a bridge.
+    /// Returns the number of MAC addresses in the MAC table of a bridge.
     #[must_use]
     pub fn macs_count(&self, id: BridgeId) -> usize {
         self.bridges.read().get(&id).map_or(0, |own| own.macs.len())

@@ -101,7 +101,7 @@ proptest! {
     }
 }
 
-/// Each exclusive hold of the tables has a bounded number of changes.
+/// A long change releases the lock after a bounded number of requests or rules.
 #[test]
 fn long_changes_let_go_of_the_tables() {
     const RULES: u64 = 1000;
@@ -113,7 +113,7 @@ fn long_changes_let_go_of_the_tables() {
         request(FlowModCommand::Add, &text)
     };
     let adds: Vec<_> = (0..RULES).map(add).collect();
-    // Does some work, and checks the number of rules and of holds that end.
+    // Does some work, and checks the number of rules and of lock releases.
     let check = |work: &dyn Fn(), rules_count: u64| {
         let before = pipeline.releases.load(Ordering::Relaxed);
         work();

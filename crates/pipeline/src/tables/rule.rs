@@ -110,9 +110,9 @@ pub struct FlowFlags {
     pub no_packet_counts: bool,
     /// Bytes need not be counted (`OFPFF_NO_BYT_COUNTS`); Shunt counts them anyway.
     pub no_byte_counts: bool,
-    /// Modify as OpenFlow 1.0 does.
+    /// A modify command sets the cookie, and adds a missing rule, as in OpenFlow 1.0.
     ///
-    /// The request sets the cookie, and adds a rule if there is none to modify. No installed rule has this flag.
+    /// Installed rules never have this flag.
     pub modify_or_add: bool,
 }
 

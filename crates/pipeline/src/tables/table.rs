@@ -162,9 +162,9 @@ impl RuleTable {
             || self.clauses.overlaps(matching, priority, version)
     }
 
-    /// Reclaims rules that no version from `oldest` on sees.
+    /// Drops rules that only versions before `oldest` see.
     ///
-    /// Takes at most `removals_max` removals, and returns their number.
+    /// Drops at most `removals_max` rules; returns their number.
     pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
         let rules = self.rules.reclaim_some(oldest, removals_max);
         let clauses = self.clauses.reclaim_some(oldest, removals_max - rules);

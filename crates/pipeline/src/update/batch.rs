@@ -3,13 +3,13 @@
 //! An [`UpdateBatch`] applies the requests of one version: flow-mods, group-mods and meter-mods.
 //! Each request takes effect in the tables at once, in a version that is not published yet. So
 //! later requests of the batch see the effect of earlier ones. If a request is refused, the batch
-//! undoes its changes, newest first. A request that means many rules leaves their changes to
-//! [`pending`](super::pending).
+//! undoes its changes, newest first. The module [`pending`](super::pending) makes the changes of a
+//! request that may select many rules.
 //!
 //! Where the standard leaves a choice, Shunt does as Open vSwitch does:
 //!
 //! * `check_overlap` ignores the rule that the new rule replaces;
-//! * a request to modify changes no cookie, except in OpenFlow 1.0;
+//! * a modify command changes no cookie, except in OpenFlow 1.0;
 //! * the hard timeout of a modified rule restarts;
 //! * only rules with a timeout are evicted from a full table.
 
@@ -52,9 +52,10 @@ impl UpdateBatch {
         Self { version, now, next_rule, deltas: Vec::new(), pending }
     }
 
-    /// Applies one request, as far as it can do without a scan of the tables.
+    /// Applies the part of a request that needs no scan of the tables.
     ///
-    /// If it fails, nothing has changed. [`Self::select`] and [`Self::change_some`] do the rest.
+    /// A request that fails changes nothing. [`Self::select`] and [`Self::change_some`] do the
+    /// rest.
     pub(crate) fn modify(
         &mut self,
         id: BridgeId,
@@ -69,7 +70,7 @@ impl UpdateBatch {
         Ok(())
     }
 
-    /// Applies one flow-mod, as [`Self::modify`] does.
+    /// Applies one flow-mod, like [`Self::modify`].
     pub(crate) fn apply(
         &mut self,
         id: BridgeId,
@@ -123,7 +124,8 @@ impl UpdateBatch {
 
     /// Undoes at most `changes_max` of the newest changes.
     ///
-    /// Returns whether none is left. Then rules, groups, meters, ports and liveness of `bridge` are as before.
+    /// Returns whether no change is left. Rules, groups, meters, ports and liveness of `bridge` are
+    /// then as before the batch.
     pub(crate) fn undo_some(&mut self, bridge: &mut VersionedBridge, changes_max: usize) -> bool {
         for _ in 0..changes_max {
             match self.deltas.pop() {
@@ -144,7 +146,7 @@ impl UpdateBatch {
             Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
             Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
             Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
-            // `Live` is undone as a whole at the end, and no request changes the other objects.
+            // The end undoes `Live` as a whole, and no request changes the other objects.
             Delta::Changed(
                 Object::Live(_)
                 | Object::Bridge(_)
@@ -277,7 +279,7 @@ impl UpdateBatch {
             }
             return self.queue_revisions(bridge, request, &instructions, chosen);
         }
-        // The scan ends before a rule is added, which may fail.
+        // The scan precedes the addition of a rule, which may fail.
         let selects_none =
             || bridge.rules(&RuleFilter::to_modify(request), self.version).is_empty();
         if request.flags.modify_or_add && selects_none() {
@@ -365,9 +367,9 @@ fn undo_rule(bridge: &mut VersionedBridge, delta: RuleDelta, version: Version) {
     }
 }
 
-/// Returns the addition that a modify command of OpenFlow 1.0 makes.
+/// Returns the add command for an OpenFlow 1.0 modify command without rules.
 ///
-/// It makes an addition if it selects no rule. A command for all tables adds to the first one.
+/// A command for all tables adds its rule to table 0.
 fn to_addition(request: &FlowMod) -> FlowMod {
     let table = match request.table {
         TableSelector::One(table) => table,

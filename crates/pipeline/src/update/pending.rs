@@ -1,8 +1,8 @@
-//! The rest of a request: the rules that it selects, changed a bounded number at a time.
+//! Changes the rules that a request selects, a bounded number at a time.
 //!
-//! A request may remove or change any number of rules. So it only notes which rules it means
+//! A request may remove or change any number of rules. So it only notes how to select these rules
 //! ([`RuleSelection`]). The pipeline selects them under the shared lock of the tables
-//! ([`UpdateBatch::select`]), and changes some of them under each exclusive hold
+//! ([`UpdateBatch::select`]), and changes some of them under each exclusive lock
 //! ([`UpdateBatch::change_some`]). The next request of the batch begins when no change is left.
 
 use std::{
@@ -25,41 +25,41 @@ use crate::{
     versions::delta::{Delta, Object, RemovedReason},
 };
 
-/// The changes that a batch still has to make for its last request.
+/// The pending changes of the last request of a batch.
 #[derive(Default)]
 pub(super) struct PendingRuleChanges {
     selection: Option<RuleSelection>,
-    /// In the order in which they are made.
+    /// The changes in the order in which the batch makes them.
     changes: VecDeque<PendingChange>,
 }
 
-/// The rules that a request means, with their changes.
+/// The selection of the rules that a request changes, with the kind of change.
 pub(crate) enum RuleSelection {
     /// Remove the rules that a filter selects.
     Delete(RuleFilter),
     /// Replace the instructions of rules.
     Modify {
-        /// The request, which is not strict.
+        /// The modify command, which is not strict.
         request: Box<FlowMod>,
-        /// Its instructions, shared with other rules.
+        /// The new instructions, shared with equal instructions of other rules.
         instructions: Arc<Instructions>,
     },
-    /// Remove the rules that name one of these groups, then the groups.
+    /// Remove the rules that refer to any of these groups, and then the groups.
     DeleteGroups(BridgeId, BTreeSet<GroupId>),
-    /// Remove the rules that pass one of these meters, then the meters.
+    /// Remove the rules that refer to any of these meters, and then the meters.
     DeleteMeters(BridgeId, BTreeSet<MeterId>),
 }
 
-/// A new revision of a rule.
+/// A pending new revision of a rule.
 struct RevisionRequest {
     old: Arc<Rule>,
     instructions: Arc<Instructions>,
-    /// The new cookie; `None` keeps that of the rule.
+    /// The new cookie; `None` keeps the cookie of the rule.
     cookie: Option<Cookie>,
     resets_counts: bool,
 }
 
-/// One change that is still to be made.
+/// A pending change of a rule, group or meter.
 enum PendingChange {
     Remove(Arc<Rule>, RemovedReason),
     Revise(RevisionRequest),
@@ -68,7 +68,7 @@ enum PendingChange {
 }
 
 impl UpdateBatch {
-    /// Notes the rules that a request means.
+    /// Notes the selection of the rules that a request changes.
     pub(crate) fn note(&mut self, selection: RuleSelection) {
         self.pending.selection = Some(selection);
     }
@@ -84,7 +84,8 @@ impl UpdateBatch {
         self.pending.selection.is_some()
     }
 
-    /// Selects the rules that the last request means. If it fails, nothing has changed.
+    /// Selects the rules of the last request, and queues their changes.
+    /// An error leaves all rules unchanged.
     pub(crate) fn select(&mut self, bridge: &VersionedBridge) -> Result<(), FlowModError> {
         let Some(selection) = self.pending.selection.take() else { return Ok(()) };
         match selection {
@@ -115,7 +116,8 @@ impl UpdateBatch {
         Ok(())
     }
 
-    /// Checks and queues new instructions of rules. If it fails, nothing has changed.
+    /// Checks and queues new instructions of rules.
+    /// An error leaves all rules unchanged.
     pub(super) fn queue_revisions(
         &mut self,
         bridge: &VersionedBridge,
@@ -135,10 +137,10 @@ impl UpdateBatch {
         Ok(())
     }
 
-    /// Makes as many of the changes that are left as `left` says, and counts them down.
+    /// Makes at most `left` pending changes, and reduces `left` by their number.
     ///
-    /// Returns whether no change is left. A rule that a removed rule has learned is one of them, if it
-    /// goes with its owner.
+    /// Returns whether no change is left. If a removed rule has `delete_learned`, the removals of
+    /// its learned rules are pending changes too.
     pub(crate) fn change_some(&mut self, bridge: &mut VersionedBridge, left: &mut usize) -> bool {
         loop {
             if self.pending.changes.is_empty() && !self.queue_orphans(bridge) {
@@ -154,7 +156,7 @@ impl UpdateBatch {
         }
     }
 
-    /// Makes all changes that are left.
+    /// Makes all pending changes.
     pub(crate) fn change_rest(&mut self, bridge: &mut VersionedBridge) {
         let mut left = usize::MAX;
         while !self.change_some(bridge, &mut left) {}
@@ -184,10 +186,10 @@ impl UpdateBatch {
         }
     }
 
-    /// Queues the learned rules of removed rules with `delete_learned`.
+    /// Queues the removal of rules learned by removed rules with `delete_learned`.
     ///
-    /// Returns whether a removed rule had some. They may be owners themselves. Each rule is removed
-    /// once, so this ends.
+    /// Returns whether any such rule was removed. Learned rules may have learned further rules.
+    /// Each rule is removed once, so the recursion ends.
     fn queue_orphans(&mut self, bridge: &mut VersionedBridge) -> bool {
         let orphans = bridge.take_orphans();
         for (table, cookie) in &orphans {

@@ -21,9 +21,11 @@ impl<T: ?Sized> Versioned<T> {
 
     /// Returns the value that `version` sees.
     ///
-    /// The newest version looks at one value. A host may set and end thousands of values in a version.
+    /// For the newest version, the search ends at the first value. A host may set and end thousands
+    /// of values in one version.
     pub(crate) fn at(&self, version: Version) -> Option<&Arc<T>> {
-        // Values that were added earlier have ended when this one was added.
+        // Each value ended at the latest when the next value was added, so only the newest
+        // candidate matters.
         let (lifetime, value) =
             self.values.iter().rev().find(|(lifetime, _)| lifetime.added <= version)?;
         lifetime.is_visible(version).then_some(value)

@@ -86,7 +86,7 @@ fn a_modification_of_nothing_does_nothing() {
     assert_eq!(switch.pipeline.version(), version);
 }
 
-/// OpenFlow 1.0: a modify command sets the cookie, or adds the rule.
+/// In OpenFlow 1.0, a modify command adds a missing rule, and sets the cookie.
 #[test]
 fn a_modification_of_openflow_10_adds_the_rule() {
     let switch = Switch::new(&["table=1,cookie=1,tcp,actions=output:1"]);

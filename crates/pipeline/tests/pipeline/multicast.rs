@@ -403,7 +403,7 @@ fn world() -> impl Strategy<Value = Vec<Op>> {
     built.prop_map(|built| built.concat())
 }
 
-/// A message, new settings or ports, or the end of groups by their age.
+/// Draws a change: a message, new settings, new ports, or the expiry of groups.
 fn change() -> impl Strategy<Value = Op> {
     let [one, two] = BRIDGES;
     let settings = generate::snooping().prop_map(move |own| Op::SetSnooping(one, Some(own)));

@@ -113,9 +113,9 @@ impl LearnedRules {
         true
     }
 
-    /// Drops revisions that only versions before `oldest` see.
+    /// Drops revisions of rules that only versions before `oldest` see.
     ///
-    /// Takes at most `removals_max` removals, and returns their number.
+    /// Drops at most `removals_max` revisions; returns their number.
     pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
         let mut count = 0;
         while count < removals_max

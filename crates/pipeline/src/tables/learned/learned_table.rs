@@ -49,7 +49,7 @@ impl LearnedTable {
         self.change(|| LoggedChange::Remove(id, removed));
     }
 
-    /// Does [`LearnedRules::reclaim`] on the index.
+    /// Calls [`LearnedRules::reclaim`] on the learned index.
     pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
         let is_logged =
             matches!(self.log.last(), Some(LoggedChange::Reclaim(own)) if *own == oldest);

@@ -195,7 +195,7 @@ impl WorldBridge {
         self.routers.retain(|_, ports| !ports.is_empty());
     }
 
-    /// Moves ports of groups, and router ports, to others.
+    /// Moves ports of groups, and router ports, to other ports.
     pub(in crate::testing) fn move_multicast_ports(&mut self, moved: &BTreeMap<PortNo, PortNo>) {
         for ports in self.members.values_mut().chain(self.routers.values_mut()) {
             for (port, _) in ports {
