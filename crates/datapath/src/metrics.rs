@@ -66,7 +66,7 @@ reasons! {
         ///
         /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
         IngressPortDisabled = "ingress_port_disabled",
-        /// Its ingress port is the output port of a mirror.
+        /// The ingress port of the packet is the output port of a mirror.
         MirrorOutputPort = "mirror_output_port",
         /// A controller disabled sending on the output port.
         ///
@@ -410,8 +410,8 @@ impl ThreadCounters {
 
     /// Returns the number of packets that are in no counter.
     ///
-    /// It is received, injected and copied packets minus ended and held packets: zero between
-    /// iterations.
+    /// The number is that of received, injected and copied packets minus ended and held packets:
+    /// zero between iterations.
     #[must_use]
     pub fn unaccounted(&self) -> i128 {
         let came = self.received.get() + self.injected.get() + self.copied.get();

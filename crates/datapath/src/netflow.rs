@@ -448,9 +448,9 @@ impl NetflowReceiver {
         if self.expired.is_abandoned() { 0 } else { self.shared.flows.get() }
     }
 
-    /// Returns the number of flows that were lost.
+    /// Returns the number of ended flows that were not reported.
     ///
-    /// Flows are lost if the ring is full at their end, or if the thread ends with its cache.
+    /// A flow is not reported if the ring is full at its end, or if the thread ends with its cache.
     #[must_use]
     pub fn lost(&self) -> u64 {
         let of_cache = if self.expired.is_abandoned() { self.shared.flows.get() } else { 0 };

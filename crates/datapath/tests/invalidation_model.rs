@@ -4,7 +4,8 @@
 //! coordinator, mailboxes and their merging. The model itself adds only the order of steps. Owners
 //! install and expire entries and take invalidations; the coordinator takes reports and applies
 //! changes. The model tries every order of these steps, breadth first, and does not try a known
-//! state again. It reaches a state by replaying the steps to it, since rings cannot be copied.
+//! state again. The model reaches a state by replaying all earlier steps, since rings cannot be
+//! copied.
 //!
 //! The model checks two claims. In no state can a packet of an owner hit an entry that the owner's
 //! version made stale. Once all queues are empty, the engine tracks exactly the entries that exist.

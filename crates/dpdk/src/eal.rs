@@ -1,8 +1,8 @@
 //! Starts DPDK in this process, once, with memory and without devices.
 //!
-//! The Environment Abstraction Layer (EAL) reserves the memory and loads the drivers. It probes no
-//! device: each port attaches the device that it uses. A process cannot repeat a failed start, so
-//! this module chooses the kind of memory before the start.
+//! The Environment Abstraction Layer (EAL) reserves the memory and loads the drivers. The EAL
+//! probes no device: each port attaches the device that it uses. A process cannot repeat a failed
+//! start, so this module chooses the kind of memory before the start.
 //!
 //! Source: DPDK Programmer's Guide, "Environment Abstraction Layer"; "EAL parameters" of the Linux guide.
 
@@ -90,7 +90,8 @@ fn arguments(options: &EalOptions, sizes: &[HugePageSize]) -> Result<Vec<String>
     let own = &options.extra_args;
     let mut arguments = vec!["--no-telemetry".to_owned()];
     if !has_any(own, &["--lcores", "-l", "-c", "--lcore"]) {
-        // DPDK needs one nominal thread, which runs nothing. It may run on each CPU of the daemon.
+        // DPDK needs one nominal thread, which runs nothing. This thread may run on each CPU of the
+        // daemon.
         arguments.push(format!("--lcores=0@({})", own_cpus()));
     }
     if !has_any(own, &["-a", "-b", "--allow", "--block", "--no-pci"]) {
@@ -254,7 +255,7 @@ mod tests {
 
     /// With `--legacy-mem`, DPDK leaves files behind.
     ///
-    /// It must then get neither `--in-memory` nor `--no-shconf`.
+    /// DPDK must then get neither `--in-memory` nor `--no-shconf`.
     #[test]
     fn own_arguments_for_memory_agree_with_huge_pages() {
         use HugePages::{Auto, Off, Required};

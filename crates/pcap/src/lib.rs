@@ -2,9 +2,9 @@
 //!
 //! A file has a header of 24 bytes, and then records of a 16-byte header and a frame each.
 //! [`PcapWriter`] writes little-endian records with nanoseconds; [`PcapReader`] reads either byte
-//! order and either time resolution. Both work as streams with at most one frame in memory. Only
-//! Ethernet frames without check sequences are supported, because ports can send only these. An
-//! error names the file, the packet, and the tool that repairs the file.
+//! order and either time resolution. Reader and writer work as streams, with at most one frame in
+//! memory. Only Ethernet frames without check sequences are supported, because ports can send only
+//! these. An error names the file, the packet, and the tool that repairs the file.
 //!
 //! Source: draft-ietf-opsawg-pcap (PCAP Capture File Format), sections 4 and 5.
 //!

@@ -37,7 +37,8 @@ impl<W: Write> PcapWriter<W> {
     ///
     /// # Errors
     ///
-    /// Those of the writer; a time beyond 136 years, or a frame that is too long for the format.
+    /// If `out` fails, if the time is more than 136 years after 1970, or if the frame is too long
+    /// for the format.
     pub fn write(&mut self, time_ns: u64, frame: &[u8]) -> io::Result<()> {
         let too_large = |_| io::Error::from(io::ErrorKind::InvalidInput);
         let seconds = u32::try_from(time_ns / SECOND_NS).map_err(too_large)?;

@@ -1,6 +1,6 @@
 //! A progress bar for long commands.
 //!
-//! The bar appears on standard error after two seconds of work, and only on a terminal. It
+//! The bar appears on standard error after two seconds of work, and only on a terminal. The bar
 //! disappears when the work ends.
 
 use std::time::Duration;

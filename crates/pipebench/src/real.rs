@@ -3,7 +3,7 @@
 //! The functions of the standard library call the platform, and differ in the last bits between
 //! systems and releases. Such differences can change packets of a workload. The functions here use
 //! only additions, multiplications and divisions, which IEEE 754 rounds uniquely and Rust never
-//! contracts. Their precision of about 15 digits is enough for distributions.
+//! contracts. A precision of about 15 digits is enough for distributions.
 
 /// Returns the natural logarithm.
 ///

@@ -2,10 +2,10 @@
 //!
 //! A [`Pipeline`] holds the bridges of a daemon: their ports and their tables of [`Rule`]s.
 //! Controllers change it by [`FlowMod`]s; each change becomes a [`Version`] and returns [`Delta`]s.
-//! Packet threads call [`Pipeline::translate`] for a packet. It returns a [`Traversal`]: the
+//! Packet threads call [`Pipeline::translate`] for a packet. The call returns a [`Traversal`]: the
 //! [`DatapathAction`]s to execute, and every bit and every [`Object`] that they depend on. So a
-//! cache may use the traversal for all packets that agree with this packet under its mask. It may
-//! do so until an [`Evictor`] reports that a version has made the traversal stale.
+//! cache may use the traversal for all packets that agree with this packet under its mask. A cache
+//! may use the traversal until an [`Evictor`] reports that a version has made the traversal stale.
 //!
 //! This crate has no sockets, threads, caches or clocks: callers pass the time.
 //!

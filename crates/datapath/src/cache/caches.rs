@@ -2,7 +2,7 @@
 //! entries.
 //!
 //! The index can be replaced while packets flow. Entries of the former index are still right, but no
-//! lookup finds them any more. They are removed a few per iteration.
+//! lookup finds them any more. Each iteration removes a few of these entries.
 
 use std::{iter, sync::Arc};
 
@@ -346,8 +346,8 @@ impl Caches {
     ///
     /// Selects them as [`Entries::abandon_repairs`](super::Entries::abandon_repairs) does.
     ///
-    /// Entries of the repair queue were dead before the current burst. They are reclaimed before
-    /// entries that died during the burst.
+    /// Entries of the repair queue were dead before the current burst. Abandoned entries are
+    /// reclaimed before entries that died during the burst.
     pub(crate) fn abandon_repairs(&mut self, count: usize, until: Option<Time>) -> usize {
         let abandoned = self.owner.entries_mut().abandon_repairs(count, until);
         self.reclaims_left = self.reclaims_left.saturating_add(abandoned);

@@ -5,8 +5,8 @@
 //! invalidation, and counts their hits. So every entry has one slot and one generation.
 //!
 //! A packet that hits some stages and misses in a later stage has not changed yet. The translation
-//! resumes at the state where the packet missed. It starts over if its remaining sub-traversals
-//! cannot be cached after the entries that were hit.
+//! resumes at the state where the packet missed. The translation starts over if its remaining
+//! sub-traversals cannot be cached after the entries that were hit.
 
 use std::sync::Arc;
 

@@ -144,7 +144,7 @@ impl Entries {
         entries
     }
 
-    /// Changes the maximum number of entries. Entries above the new limit stay.
+    /// Changes the maximum number of entries, without eviction of existing entries.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(NONE as usize - 1);
         let more = self.limit.saturating_sub(self.hot.len());

@@ -3,11 +3,12 @@
 //! Entries that overlap agree (invariant 1), so the first entry that covers a packet is the result.
 //! There are three kinds of lookup, which all return only live entries that cover the packet:
 //!
-//! 1. The [`SignatureCache`], by the hash of all header bits. It is used while tuple space search takes
-//!    two probes or more per packet ([`MegaflowConfig::lookup_probes_min`]).
-//! 2. The [`LearnedIndex`], by a few fields at once. It is used if there are at least
-//!    [`MegaflowConfig::learned_masks_min`] masks, and tuple space search would take two probes or
-//!    more per packet.
+//! 1. The [`SignatureCache`], by the hash of all header bits. The signature cache is used while
+//!    tuple space search takes two probes or more per packet
+//!    ([`MegaflowConfig::lookup_probes_min`]).
+//! 2. The [`LearnedIndex`], by a few fields at once. The learned index is used if there are at
+//!    least [`MegaflowConfig::learned_masks_min`] masks, and tuple space search would take two
+//!    probes or more per packet.
 //! 3. Tuple space search over the masks ([`MegaflowCache`]): over all masks, or with a learned
 //!    index only over the masks of entries outside of this index.
 //!

@@ -15,7 +15,7 @@ pub(super) struct QueueCounters {
 pub struct QueueCounts {
     /// Packets that left the queue to the transmit queue of the port.
     pub tx_packets: u64,
-    /// Bytes of these packets.
+    /// Number of bytes of sent packets.
     pub tx_bytes: u64,
     /// Packets that were dropped because the queue was full.
     pub tx_errors: u64,

@@ -2,7 +2,7 @@
 //!
 //! One thread at a time runs the [`EvictionCoordinator`] and its engine: the holder of its
 //! [handle](crate::evict::handle). Its inputs are reports of owners and changes of versions, its
-//! outputs are invalidations. It handles a change in three steps:
+//! outputs are invalidations. The coordinator handles a change in three steps:
 //!
 //! 1. It takes the reports of all owners (rule 6). Otherwise owners would drop the installs in
 //!    these reports by the rule of `seq`.
@@ -401,7 +401,7 @@ impl EvictionCoordinator {
     }
 
     /// Acknowledges learn requests that changed nothing.
-    /// The engine's version includes the requests.
+    /// The version of the engine already includes these requests.
     ///
     /// The posted invalidation drops no entry, and none that was installed meanwhile.
     pub fn ack_learn_requests(&mut self, learn_requests: &[(OwnerId, LearnSeq)]) {
@@ -507,8 +507,8 @@ impl OwnerState {
 
     /// Posts an invalidation, and wakes the owner if the owner must act.
     ///
-    /// A sleeping owner counts as having acknowledged (rule 10). It is woken to drop entries, or to
-    /// resume a queue that waits for a learn request.
+    /// A sleeping owner counts as having acknowledged (rule 10). The sleeping owner is woken only
+    /// to drop entries, or to resume a queue that waits for a learn request.
     fn post(&mut self, invalidation: Invalidation) {
         let (version, learned) = (invalidation.version, invalidation.learned);
         let parked = self.endpoint.parked;

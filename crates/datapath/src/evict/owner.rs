@@ -199,8 +199,8 @@ impl Owner {
 
     /// Returns whether enough reports wait for a wake-up of the eviction thread.
     ///
-    /// A wake-up costs more than a report, so a few reports wait. The eviction thread takes them
-    /// with the next change, or after its longest sleep.
+    /// A wake-up costs more than a report, so a few reports wait. The eviction thread takes waiting
+    /// reports with the next change, or after its longest sleep.
     #[must_use]
     pub fn has_report_batch(&self) -> bool {
         let capacity = self.reports.buffer().capacity();

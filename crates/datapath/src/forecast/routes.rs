@@ -44,7 +44,7 @@ pub(crate) struct ForecastInbox {
 const INBOX_MAX: usize = 256;
 
 impl ForecastRoutes {
-    /// Adds a packet thread. Its index is the number of threads before it.
+    /// Adds a packet thread, with the number of earlier threads as its index.
     pub(crate) fn join(&self, link: &Arc<Link>) -> Arc<ForecastInbox> {
         let inbox = Arc::new(ForecastInbox {
             ports: Mutex::default(),

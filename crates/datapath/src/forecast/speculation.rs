@@ -233,7 +233,7 @@ impl SpeculativeFlow {
     }
 
     /// Returns the outcome of a flow without a hit.
-    /// It is `unused`, unless entries of the device cover the flow.
+    /// The outcome is `unused`, unless entries of the device cover the flow.
     fn covered_or(&self, unused: Settlement) -> Settlement {
         let is_covered = self.device_outcome() == Some(DeviceOutcome::Covered);
         if is_covered { Settlement::DeviceCovered } else { unused }

@@ -7,8 +7,9 @@
 //! ```
 //!
 //! An entry is *unwanted* when it is no longer intended: it is stale, idle, or blocks another
-//! entry. Its removal then proceeds with the responses of the device until it is *gone*. Only then
-//! are its tags and its key free, and a version that waits for the entry can be acknowledged.
+//! entry. The removal of an unwanted entry proceeds with the responses of the device until the
+//! entry is *gone*. Only then are its tags and its key free, and a version that waits for the entry
+//! can be acknowledged.
 //!
 //! When a version is adopted, every unwanted entry that is not gone counts as *stale*, and the
 //! version waits for all of them. The eviction engine forgot such an entry when it became unwanted,

@@ -3,8 +3,8 @@
 //! An [offload device](shunt_gigaflow::offload::OffloadDevice) stands in front of the switch, and
 //! forwards packets by its own entries. The agent of a device is a thread, and an owner in the
 //! eviction protocol ([`crate::evict::owner`]). The agent reports its installs and takes
-//! invalidations. It acknowledges a version when the device no longer holds an entry that the
-//! version made stale. So a barrier also waits for the NIC.
+//! invalidations. The agent acknowledges a version when the device no longer holds an entry that
+//! the version made stale. So a barrier also waits for the NIC.
 //!
 //! ```text
 //!  packet threads ── candidates: keys that missed (bounded, dropped when full) ─┐
@@ -57,9 +57,9 @@
 //!
 //! # Forecasts
 //!
-//! A candidate can be a [forecast](crate::forecast). Its entries are inserted like other entries,
-//! and are speculative until the device has counted a packet for them. The agent reports the
-//! outcome to the packet thread ([`DeviceOutcome`](crate::forecast::DeviceOutcome)).
+//! A candidate can be a [forecast](crate::forecast). The entries of a forecast are inserted like
+//! other entries, and are speculative until the device has counted a packet for them. The agent
+//! reports the outcome to the packet thread ([`DeviceOutcome`](crate::forecast::DeviceOutcome)).
 //!
 //! # Wiring
 //!

@@ -117,13 +117,13 @@ pub enum OffloadRefusal {
 /// Counts of operations on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperationCounts {
-    /// Insertions that were sent.
+    /// Number of insertions sent to the device.
     pub inserts: u64,
-    /// Removals that were sent.
+    /// Number of removals sent to the device.
     pub removes: u64,
-    /// Requests to read counters that were sent.
+    /// Number of requests for counters sent to the device.
     pub counts: u64,
-    /// Operations that succeeded.
+    /// Number of operations that succeeded.
     pub done: u64,
     /// Operations that were refused or failed.
     pub failed: u64,

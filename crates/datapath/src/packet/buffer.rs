@@ -4,9 +4,10 @@
 //! header moves one offset. Buffers have two sizes: almost every frame fits a small buffer, and
 //! packets that are still to be segmented need a large buffer.
 //!
-//! A pool belongs to one thread and needs no lock. Its free lists are stacks, because the buffer that
-//! was returned last is still in the CPU cache. The size of a buffer, 2176 bytes and the allocator's
-//! header, is not a multiple of a page, so the starts of buffers are spread over the cache sets.
+//! A pool belongs to one thread and needs no lock. The free lists are stacks, because the buffer
+//! that was returned last is still in the CPU cache. The size of a buffer, 2176 bytes and the
+//! allocator's header, is not a multiple of a page, so the starts of buffers are spread over the
+//! cache sets.
 
 use std::fmt;
 

@@ -246,7 +246,7 @@ impl RxReport {
 pub trait TxQueue: Send {
     /// Sends packets from the front of the slice; returns the number of packets taken.
     ///
-    /// The caller keeps the buffers. It drops and counts the packets that were not taken.
+    /// The caller keeps the buffers. The caller drops and counts the packets that were not taken.
     fn tx(&mut self, packets: &[Packet]) -> usize;
 
     /// Returns the reason why the last [`Self::tx`] did not take all packets.
@@ -270,7 +270,7 @@ pub trait TxQueue: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxEnd {
     /// The queue is full, or the device is down or was removed.
-    /// None of the remaining packets can be sent.
+    /// The queue takes none of the remaining packets.
     Full,
     /// There was no room for the first remaining packet.
     /// There may be room for the next packet, because only some packets use the full queue.

@@ -221,7 +221,7 @@ impl PortError {
 /// The state follows from the system error.
 ///
 /// `gone` lists the error codes of a device that is down or removed. `without_buffers` is the
-/// meaning of `ENOBUFS`. Both differ between kinds of devices.
+/// meaning of `ENOBUFS`. Both arguments differ between kinds of devices.
 pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEnd) -> TxEnd {
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EINTR) => TxEnd::Full,

@@ -43,7 +43,7 @@ fn ask<T: EthtoolRequest>(
     let mut ifreq = device.request();
     ifreq.ifr_ifru.ifru_data = ptr::from_mut(request).cast();
     // SAFETY: the kernel reads the command, and writes at most the structure of the command, which
-    // has the length of the request. Both live until the call returns.
+    // has the length of the request. Command and request live until the call returns.
     let result =
         unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, ptr::from_mut(&mut ifreq)) };
     checked(result).map(drop)

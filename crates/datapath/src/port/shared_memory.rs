@@ -61,7 +61,7 @@ pub trait SharedMemoryProtocol: fmt::Debug + Send {
     fn wait_for_link(interface: &Self::Interface, is_up: bool, timeout: Duration) -> bool;
 }
 
-/// A port of shared memory.
+/// A vhost-user or memif port, given by its protocol `P`.
 #[derive(Debug)]
 pub struct SharedMemoryPort<P: SharedMemoryProtocol> {
     protocol: P,

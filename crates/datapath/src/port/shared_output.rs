@@ -41,7 +41,8 @@ pub(super) struct SharedTx<O> {
     backlog: VecDeque<Packet>,
     /// The packets that software made of the oldest waiting packet, which was refused.
     ///
-    /// The queue sends these packets before the backlog. They count as one packet of the backlog.
+    /// The queue sends these packets before the backlog. Together these packets count as one packet
+    /// of the backlog.
     completed: VecDeque<Packet>,
     /// The buffer pool of the copies.
     pool: Pool,

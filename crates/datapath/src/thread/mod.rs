@@ -1,7 +1,7 @@
 //! A packet thread: receive queues, caches, actions and transmit queues in one poll loop.
 //!
-//! [`PacketThread`] is the state of the loop: queues, caches and counters. It reads no clock and
-//! never waits, so a test can run the iterations of many packet threads in any order.
+//! [`PacketThread`] is the state of the loop: queues, caches and counters. A packet thread reads no
+//! clock and never waits, so a test can run the iterations of many packet threads in any order.
 //! [`spawn_packet_thread`] starts the OS thread that calls [`PacketThread::run_iteration`] in a
 //! loop.
 //!

@@ -1,6 +1,6 @@
 //! OS threads that run a [`PacketThread`] or an [`EvictionCoordinator`] in a loop.
 //!
-//! Only this module and the offload runner read a clock and wait. They give packet threads a
+//! Only this module and the offload runner read a clock and wait. The runner gives packet threads a
 //! stopwatch that measures translations.
 
 use std::{

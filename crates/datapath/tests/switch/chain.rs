@@ -212,8 +212,8 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
 
 /// Returns a switch with a stale LTM entry for each of two tables.
 ///
-/// The switch has the rules of [`switch`] and an engine that evicts nothing. It compares every hit
-/// with the tables.
+/// The switch has the rules of [`switch`] and an engine that evicts nothing. The switch compares
+/// every hit with the tables.
 fn poisoned(target: FlowMod) -> Switch {
     let config = ThreadConfig { verify_one_in: 1, ..config(100) };
     let mut switch =

@@ -81,7 +81,7 @@ pub(crate) fn length(key: &FlowKey) -> usize {
 }
 
 /// Returns the flow key for the oracle.
-/// It has the visible fields, and the headers after the MPLS labels.
+/// The key has the visible fields, and the headers after the MPLS labels.
 pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
     let extract_behind = |labels: usize| {
         let mut bare = frame.to_vec();
@@ -131,7 +131,7 @@ fn labels(key: &FlowKey) -> Vec<u32> {
 }
 
 /// Changes an operation so that counters and frames stay comparable.
-/// It then resets no counters, and truncation keeps the number of a packet.
+/// The changed operation resets no counters, and truncates no packet before its number.
 pub(crate) fn normalize(op: &mut Op) {
     fn normalize_all(actions: &mut [Action]) {
         for action in actions {

@@ -14,7 +14,7 @@ pub(crate) fn flow(number: u16) -> Vec<u8> {
 }
 
 /// Returns a rule that sends all packets to `port`.
-/// Its match gives each flow its own entry.
+/// The match of the rule gives each flow its own entry.
 pub(crate) fn per_flow(priority: u16, port: u32) -> FlowMod {
     let source = Subfield::whole(FieldId::UdpSrc);
     let target = Subfield::new(FieldId::Reg0, 0, 16).unwrap();

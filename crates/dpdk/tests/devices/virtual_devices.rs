@@ -122,7 +122,7 @@ fn queues_are_created_once_within_limits() {
 
 /// A capture device receives the frames of one file unchanged.
 ///
-/// It writes sent frames to another file.
+/// The device writes sent frames to another file.
 #[test]
 fn capture_files_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();

@@ -13,8 +13,8 @@ const SHIFT: usize = 2 * super::generate::FilterRequest::SMOOTHNESS_MAX as usize
 
 /// The joint distribution of source and destination prefix lengths.
 ///
-/// It consists of the shares of the sums of both lengths, and of the shares of source lengths for
-/// each sum.
+/// The distribution consists of the shares of the sums of both lengths, and of the shares of source
+/// lengths for each sum.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lengths {
     totals: [f64; TOTAL_MAX + 1],

@@ -1,9 +1,9 @@
 //! The parameters of a rule set: its structure, without its addresses.
 //!
 //! A parameter file has the sections that D. Taylor and J. Turner describe in *ClassBench: A Packet
-//! Classification Benchmark*. They contain the frequency of each protocol with its port classes,
-//! TCP flags, port ranges, and prefix lengths for each class. They also describe how addresses
-//! branch at each bit, and how far source and destination agree.
+//! Classification Benchmark*. The sections contain the frequency of each protocol with its port
+//! classes, TCP flags, port ranges, and prefix lengths for each class. Further sections describe
+//! how addresses branch at each bit, and how far source and destination agree.
 
 use std::fmt;
 

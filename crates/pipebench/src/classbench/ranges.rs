@@ -1,7 +1,7 @@
 //! Port ranges, and the masked matches that cover them.
 //!
-//! OpenFlow matches a port by value and mask, so a range becomes several matches. Their number is
-//! smallest if each match is the largest aligned block that fits, from the low end on.
+//! OpenFlow matches a port by value and mask, so a range becomes several matches. The number of
+//! matches is smallest if each match is the largest aligned block that fits, from the low end on.
 
 use std::fmt;
 

@@ -74,7 +74,7 @@ fn parse(text: &str) -> Result<WorkloadName, NameMistake> {
 
 /// Parses a part without a key: the locality, or the number of flows.
 ///
-/// Both parts may have any position.
+/// Locality and number of flows may have any position.
 fn bare(
     name: &mut WorkloadName,
     place: usize,

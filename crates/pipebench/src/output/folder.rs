@@ -2,8 +2,8 @@
 //!
 //! The files are written into a temporary folder within the folder, and moved when all are
 //! finished. So a full disk leaves no folder that looks like a workload. One file, the manifest,
-//! lists all others. It is removed first and written last, so it exists only together with all
-//! other files. Files from the previous run that are not written again are removed.
+//! lists all others. The manifest is removed first and written last, so it exists only together
+//! with all other files. Files from the previous run that are not written again are removed.
 
 use std::{
     fs, io,

@@ -2,7 +2,7 @@
 //!
 //! A packet socket sends whole frames ([packet(7)]); it is bound to a device and receives nothing.
 //! The sender waits for the time of each packet: first it sleeps, and shortly before the time it
-//! spins. It never skips a packet: a late packet is sent at once, and counted.
+//! spins. The sender never skips a packet: a late packet is sent at once, and counted.
 //!
 //! [packet(7)]: https://man7.org/linux/man-pages/man7/packet.7.html
 

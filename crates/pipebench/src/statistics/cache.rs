@@ -1,7 +1,7 @@
 //! A cache without eviction: entries are added until it is full.
 //!
-//! The caches of the published runs work this way. Those of Open vSwitch and Shunt do so while no
-//! entry is idle.
+//! The caches of the published runs work this way. The caches of Open vSwitch and Shunt do so while
+//! no entry is idle.
 
 /// A cache without eviction, with numbered entries and packet counters.
 ///

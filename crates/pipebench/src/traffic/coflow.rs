@@ -235,8 +235,8 @@ fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
 
 /// Sets the times of coflows within the traffic.
 ///
-/// Each coflow has a random time, or the time of its arrival in a trace. Its base flow comes first,
-/// and associated flows come after the first packet of the base flow.
+/// Each coflow has a random time, or the time of its arrival in a trace. The base flow of a coflow
+/// comes first, and associated flows come after the first packet of the base flow.
 #[must_use]
 pub fn place_coflows(
     flows: &[Flow],

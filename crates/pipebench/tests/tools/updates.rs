@@ -7,7 +7,7 @@ use crate::{answer, errors, skipped, write};
 /// The script that applies the updates of a workload to a private Open vSwitch.
 ///
 /// The script starts Open vSwitch in folder `$1` with a bridge `br0` and the rules of folder `$2`.
-/// It prints the final number of rules and the number of bundles.
+/// The script prints the final number of rules and the number of bundles.
 const PLAY: &str = r#"
 set -e
 export OVS_RUNDIR=$1 OVS_LOGDIR=$1 OVS_DBDIR=$1 OVS_SYSCONFDIR=$1

@@ -1,8 +1,8 @@
 //! Mirrors: copies of the packets of a bridge for analysis (`Mirror` in `ovs-vswitchd.conf.db(5)`).
 //!
-//! A mirror selects packets by the port on which they arrive or leave, and by their VLAN. It sends a
-//! copy of each to one port (SPAN), or floods it in one VLAN (RSPAN). Ports and bonds are named, so
-//! a mirror also uses a port that is added later.
+//! A mirror selects packets by the port on which they arrive or leave, and by their VLAN. The
+//! mirror sends a copy of each selected packet to one port (SPAN), or floods the copy in one VLAN
+//! (RSPAN). Ports and bonds are named, so a mirror also uses a port that is added later.
 
 use std::collections::BTreeSet;
 
@@ -24,9 +24,9 @@ pub struct Mirror {
 /// The ports of the packets that a mirror copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MirroredPorts {
-    /// Every port, received and sent packets (`select_all`).
+    /// All received and sent packets of every port (`select_all`).
     All,
-    /// Ports by their names.
+    /// Packets of the named ports.
     Named {
         /// Packets that arrive on these ports (`select_src_port`).
         received: BTreeSet<String>,

@@ -35,7 +35,7 @@ pub(crate) struct ActiveMirror {
     pub(crate) vlans: BTreeSet<u16>,
     pub(crate) output: ActiveOutput,
     pub(crate) snaplen: Option<u32>,
-    /// This mirror and the others with its output, which gets one copy of a packet.
+    /// The mirrors with the same output, which gets one copy of a packet.
     pub(crate) same_output: MirrorSet,
 }
 

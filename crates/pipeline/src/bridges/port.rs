@@ -46,8 +46,8 @@ pub struct PortBfd {
 impl PortInfo {
     /// Makes a port with default settings and its link up.
     ///
-    /// The name of the port is `p` and the number. Its locally administered MAC address ends in the
-    /// number.
+    /// The name of the port is `p` and the number. The locally administered MAC address of the port
+    /// ends in the number.
     #[must_use]
     pub fn new(number: PortNo, kind: PortKind) -> Self {
         let [a, b, c, d] = number.number().to_be_bytes();

@@ -61,7 +61,7 @@ pub(crate) struct FrozenState {
     /// The rule of the remaining actions, if they name it.
     pub(crate) rule: Option<NamedRule>,
     pub(crate) limits: LimitCounters,
-    /// The mirrors of the bridge that copy the packet no more.
+    /// The mirrors of the bridge that have already copied the packet.
     pub(crate) mirrored: Vec<OutputHit>,
 }
 
@@ -155,7 +155,7 @@ impl Continuation {
 
     /// Completes the key of a packet that was parsed again for its lookup.
     ///
-    /// The key has the ingress port that the packet had before.
+    /// On entry, `key` has the ingress port of the packet before its recirculation.
     pub fn enter(&self, key: &mut FlowKey) {
         key.set_bridge(u64::from(self.frozen.bridge.number()));
         key.set_field(FieldId::RecircId, u128::from(self.id));

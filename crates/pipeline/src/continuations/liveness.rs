@@ -5,11 +5,12 @@
 //! leaves out dead bits: those that the remaining actions, the next table and all tables after it
 //! cannot read.
 //!
-//! The reads of a rule are the bits of its match, and the bits that its actions use. They count for
-//! all packets, matching or not. An action that may show a controller the pipeline fields, or that
-//! may freeze a translation, reads everything. The sets of live bits grow with rules and never
-//! shrink while the bridge exists. When a set grows, [`Object::Live`](crate::Object::Live) changes,
-//! and the entries on both sides of a partition point read that object.
+//! The reads of a rule are the bits of its match, and the bits that its actions use. These bits
+//! count as read for all packets, matching or not. An action that may show a controller the
+//! pipeline fields, or that may freeze a translation, reads everything. The sets of live bits grow
+//! with rules and never shrink while the bridge exists. When a set grows,
+//! [`Object::Live`](crate::Object::Live) changes, and the entries on both sides of a partition
+//! point read that object.
 //!
 //! Each version has its own sets of live bits. So repeated translations by one version leave out
 //! the same bits. Requests that are refused or not yet published make no bit live.
@@ -168,7 +169,7 @@ impl ReadableFields {
 
     /// Adds the fields of each table to the tables from which packets reach it.
     ///
-    /// Returns whether a set has changed.
+    /// Returns whether the set of fields of any table has changed.
     fn close(&mut self) -> bool {
         let (mut grows, mut has_grown) = (true, false);
         while std::mem::take(&mut grows) {

@@ -1,12 +1,11 @@
 //! Continuations of plain states, in which the next lookup is the only remaining step.
 //!
-//! Most traversals begin with rules that only lead to another table. Before each of these
-//! lookups the state is the same for every packet. No hidden bit is set, nothing was written, the
-//! action set is empty, and no resubmit returns. So there is one continuation for each table, in
-//! all versions with the same live fields
-//! ([`ReadableFields`](crate::continuations::liveness::ReadableFields)). The continuation is stored
-//! here when a translation first ends there. Later sub-traversals find the continuation without a
-//! translation.
+//! Most traversals begin with rules that only lead to another table. Before such a lookup, the
+//! state is the same for every packet. No hidden bit is set, nothing was written, the action set is
+//! empty, and no resubmit returns. So there is one continuation for each table, in all versions
+//! with the same live fields ([`ReadableFields`](crate::continuations::liveness::ReadableFields)).
+//! The continuation is stored here when a translation first ends there. Later sub-traversals find
+//! the continuation without a translation.
 
 use std::sync::{Arc, OnceLock};
 

@@ -79,7 +79,8 @@ pub trait Evictor: Send {
     /// Returns whether applying this change takes microseconds, for any number of
     /// watched entries.
     ///
-    /// Then the calling thread may apply the change itself. The check takes microseconds, too.
+    /// The calling thread may then apply the change itself. This function itself must also take
+    /// only microseconds.
     fn is_quick(&self, _deltas: &[Delta]) -> bool {
         false
     }

@@ -2,8 +2,8 @@
 //!
 //! Open vSwitch's revalidator compares actions and masks alone: it keeps an entry if other rules
 //! now give the same result. Shunt also compares the rules, because it credits the hits of an entry
-//! to its rules. The engine costs a translation per entry and version, and it is simple. It is the
-//! baseline of measurements and the reference of tests for the other engines.
+//! to its rules. The engine costs a translation per entry and version, and it is simple. The
+//! iterative engine is the baseline of measurements, and the reference in tests of other engines.
 //!
 //! An entry stays if a new translation of its packet has the same actions, rules and reads, and
 //! consults no bit that the entry's mask leaves open. Such an entry is right for every packet of

@@ -61,8 +61,8 @@ pub struct LearnedRule {
     pub learner: Option<Arc<Rule>>,
     /// The learned rule, as a request to add it.
     ///
-    /// An existing rule with the same match and priority gets the instructions of the request. It
-    /// also gets the cookie, unless the cookie is all ones.
+    /// An existing rule with the same match and priority gets the instructions of the request. The
+    /// existing rule also gets the cookie of the request, unless this cookie is all ones.
     pub request: FlowMod,
     /// The most rules with the same table and cookie; 0: no limit.
     pub limit: u32,

@@ -83,7 +83,7 @@ impl RuleFilter {
 }
 
 impl Instructions {
-    /// Returns whether `is` is true for some action, also inside of `clone`.
+    /// Returns whether `is` is true for any action, including actions inside `clone`.
     pub(crate) fn any(&self, is: impl FnMut(&Action) -> bool) -> bool {
         any_action(&[&self.apply, &self.write], is)
     }

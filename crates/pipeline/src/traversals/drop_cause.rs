@@ -20,9 +20,9 @@ pub enum DropCause {
     RuleWithoutOutput,
     /// No rule of the last table matches.
     NoMatchingRule,
-    /// A controller disabled receiving on the ingress port.
+    /// A controller disabled reception on the ingress port.
     ///
-    /// By `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
+    /// The port has `OFPPC_PORT_DOWN` or `OFPPC_NO_RECV`.
     IngressPortDisabled,
     /// The ingress port is the output port of a mirror.
     MirrorOutputPort,
@@ -38,7 +38,7 @@ pub enum DropCause {
     PacketInDisabled,
     /// NORMAL: the bridge has no port with the number of the ingress port.
     UnknownIngressPort,
-    /// NORMAL: the ingress port does not accept the VLAN.
+    /// NORMAL: the ingress port does not carry the VLAN of the packet.
     VlanNotAllowed,
     /// NORMAL: the ingress port is a member of a bond that is not in use.
     ///

@@ -115,7 +115,8 @@ proptest! {
             let slack = packets * i128::from(rate) / 32 + packets;
             let verdict = meter.admit(Time::from_nanoseconds(now), bytes);
             if (level - cost).abs() <= slack {
-                // Both verdicts are right, and later verdicts depend on it, so the comparison ends.
+                // Rounding allows either verdict here, and later verdicts depend on it, so the
+                // comparison ends.
                 return Ok(());
             }
             prop_assert_eq!(verdict == MeterVerdict::Pass, level >= cost);

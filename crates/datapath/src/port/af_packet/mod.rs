@@ -18,12 +18,12 @@
 //! The kernel removes the outermost VLAN tag from a frame and reports it separately. The port
 //! inserts the tag again.
 //!
-//! After a number of receives without a frame, the queue checks if the device was removed. It keeps
-//! waiting for a device that is only down.
+//! After a number of receives without a frame, the queue checks if the device was removed. If a
+//! device is only down, the queue keeps waiting for it.
 //!
 //! A process can inherit the sockets and rings of an earlier process
-//! ([`StoredDescriptor`](super::StoredDescriptor)). It first reads the frames that arrived
-//! meanwhile.
+//! ([`StoredDescriptor`](super::StoredDescriptor)). The later process first reads the frames that
+//! arrived meanwhile.
 //!
 //! Source: packet(7); Linux `Documentation/networking/packet_mmap.rst`.
 

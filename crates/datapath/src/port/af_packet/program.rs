@@ -1,9 +1,9 @@
 //! Programs of classic BPF that choose the socket of each received frame.
 //!
 //! The members of a fan-out group have numbers in the order in which they joined. A [`spread`] program
-//! returns the number of a member for each frame. It spreads flows over a range of members: the
-//! sockets of a port, or its rings. All packets of a flow, in both directions, go to the same
-//! position in the range.
+//! returns the number of a member for each frame. The program spreads flows over a range of
+//! members: the sockets of a port, or its rings. All packets of a flow, in both directions, go to
+//! the same position in the range.
 //!
 //! The hash of a frame is computed from both IP addresses, and from both ports of TCP, UDP and SCTP. All
 //! fragments of a packet have one hash, without ports. Other frames are spread by their MAC addresses.

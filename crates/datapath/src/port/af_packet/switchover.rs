@@ -28,9 +28,9 @@
 //!
 //! **No switchover begins before the previous switchover has ended.** Otherwise a source could have
 //! frames that are older and frames that are newer than those of the other source. The control
-//! thread offers the ring before it sets `ToRing`. It sets `ToSocket` only after the reader has
-//! left the socket ([`Switchover::is_settled`]), and offers the next ring only after the reader has
-//! returned the previous ring.
+//! thread offers the ring before it sets `ToRing`. The control thread sets `ToSocket` only after
+//! the reader has left the socket ([`Switchover::is_settled`]), and offers the next ring only after
+//! the reader has returned the previous ring.
 
 use std::sync::Arc;
 

@@ -139,7 +139,7 @@ impl<T: RingEntry> ProducerRing<T> {
             }
         }
         // SAFETY: the entry is free: the kernel has taken it, and does not read it before the
-        // producer's word counts it. It lies inside of the mapping and is aligned.
+        // producer's word counts it. The entry lies inside the mapping and is aligned.
         unsafe { self.map.entry(self.written).write(entry) };
         self.written = self.written.wrapping_add(1);
         true
@@ -192,7 +192,7 @@ impl<T: RingEntry> ConsumerRing<T> {
             }
         }
         // SAFETY: the kernel has written the entry, and does not change it before the consumer's
-        // word counts it. It lies inside of the mapping and is aligned.
+        // word counts it. The entry lies inside the mapping and is aligned.
         let entry = unsafe { self.map.entry(self.read).read() };
         self.read = self.read.wrapping_add(1);
         Some(entry)

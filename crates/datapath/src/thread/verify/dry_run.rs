@@ -1,10 +1,10 @@
 //! Dry runs of two action lists, to compare their effects on a packet.
 //!
-//! Each list runs on a copy of the packet. Both must send the same frames to the same ports in the
-//! same order, and apply the same meters. The actions inside [`DatapathAction::Copy`] are compared
-//! in the same manner. Where a frame waits for a controller or recirculates, both runs resume there
-//! and must have the same effects. At most [`RESUMES_MAX`] resumptions are compared, since rules
-//! may recirculate forever.
+//! Each list runs on a copy of the packet. Both lists must send the same frames to the same ports
+//! in the same order, and apply the same meters. The actions inside [`DatapathAction::Copy`] are
+//! compared in the same manner. Where a frame waits for a controller or recirculates, both runs
+//! resume there and must have the same effects. At most [`RESUMES_MAX`] resumptions are compared,
+//! since rules may recirculate forever.
 
 use std::sync::Arc;
 

@@ -23,7 +23,7 @@ pub enum Op {
     Apply(BridgeId, Vec<FlowMod>),
     /// Requests for rules, groups and meters, as one version.
     Modify(BridgeId, Vec<Modification>),
-    /// A bundle, as one version.
+    /// The steps of a bundle, as one version.
     Commit(BridgeId, Vec<BundleStep>),
     /// Sets the ports of a bridge.
     SetPorts(BridgeId, Vec<PortInfo>),

@@ -1,9 +1,10 @@
 //! `learn`: a rule made of fields of the packet (`nx_action_learn`).
 //!
-//! The fields are consulted. The search for an existing rule with the same match is a read of
-//! [`Object::Learned`](crate::Object::Learned). If an equal rule exists, the packet refreshes the
-//! rule, as does every hit of its cache entry. Otherwise the packet makes a learn request, and gets
-//! no cache entry. So a packet never matches the rule that it learns.
+//! The translation consults all fields of which the rule is made. The search for an existing rule
+//! with the same match is a read of [`Object::Learned`](crate::Object::Learned). If an equal rule
+//! exists, the packet refreshes the rule, as does every hit of its cache entry. Otherwise the
+//! packet makes a learn request, and gets no cache entry. So a packet never matches the rule that
+//! it learns.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,9 +1,9 @@
 //! Mirrors: copies of packets that a bridge receives and sends.
 //!
 //! Copies of a received packet are sent before the tables process the packet, and copies of a sent
-//! packet directly after it. A copy has the content of the packet at that moment. Its tag is the
-//! tag that NORMAL would give the packet on the output port of the mirror. Open vSwitch 3.1 does
-//! the same, but copies no packet that is sent to a patch port.
+//! packet directly after it. A copy has the content of the packet at that moment. The tag of a copy
+//! is the tag that NORMAL would give the packet on the output port of the mirror. Open vSwitch 3.1
+//! does the same, but copies no packet that is sent to a patch port.
 //!
 //! A packet gets one copy at each output, also if actions change it and send it again. If a copy
 //! leaves on a port that another mirror selects, that mirror copies the copy. A mirror counts the

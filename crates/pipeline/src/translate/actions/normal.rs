@@ -18,8 +18,8 @@
 //!   members are dropped (`bond.rs`). If the network may send copies back, an address is learned
 //!   before its packet is sent.
 //! * On each port the packet has the tag of its VLAN or no tag, as the port requires. A priority
-//!   stays, in a priority tag if necessary. It is lost if the port removes the tag of its own VLAN
-//!   and sends no priority tags.
+//!   stays, in a priority tag if necessary. The priority is lost if the port removes the tag of its
+//!   own VLAN and sends no priority tags.
 
 use std::slice;
 
@@ -289,7 +289,7 @@ fn send_tagged(
 
 /// Gives the packet the tag that `port` requires, until the next output is done.
 ///
-/// The caller has consulted the tags.
+/// The caller must have consulted the VLAN tags.
 pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
     let (now, then) = (vlan_id(egress.packet), port.vlans.id_on_wire(vlan));
     let tags = egress.packet.key().words()[VLAN];

@@ -143,8 +143,8 @@ pub(in crate::translate) fn keep_continuation(
 
 /// Returns the continuations of plain states of a bridge.
 ///
-/// `None` if action sets use more information on their rule than the depth. The rule is then part
-/// of the state.
+/// `None` if action sets use more information on their rule than the depth. The state then includes
+/// the rule, so it is never plain.
 fn plain_continuations(bridge: &VersionedBridge, version: Version) -> Option<&PlainContinuations> {
     let readable = bridge.liveness.at(version);
     (readable.set_info() <= RuleInfo::Depth).then(|| readable.plain_continuations())

@@ -4,8 +4,8 @@
 //! ends an entry because a cache stores the following sub-traversal separately, so that flows share
 //! it. The state at both ends is a [`Continuation`], by value. At a partition point the packet
 //! keeps its headers, and its frame is not changed. So each sub-traversal is a traversal by itself,
-//! with its own visits, mask and reads, from a continuation to a continuation. Its entry is checked
-//! and evicted like every other entry.
+//! with its own visits, mask and reads, from a continuation to a continuation. The entry of a
+//! sub-traversal is checked and evicted like every other entry.
 //!
 //! [`translate_noted`] finds the partition points of a whole translation (see [`Partitioner`]), and
 //! notes the result of each lookup. [`noted_sub_traversal`] composes a sub-traversal from these
@@ -99,7 +99,7 @@ pub(crate) fn sub_traversals(
 }
 
 /// Returns the sub-traversal that ends before visit `count`.
-/// `None`: it ends with the traversal.
+/// With `None`, the sub-traversal ends with the traversal.
 pub(crate) fn sub_traversal_until(
     tables: TablesAtVersion<'_>,
     key: &FlowKey,
@@ -111,7 +111,8 @@ pub(crate) fn sub_traversal_until(
 
 /// Returns the sub-traversal of a range of the visits of a traversal.
 ///
-/// The packet begins the sub-traversal with `headers`. The result is composed if possible.
+/// The packet begins the sub-traversal with `headers`. The sub-traversal is composed from the noted
+/// lookups if possible.
 pub(crate) fn noted_sub_traversal(
     tables: TablesAtVersion<'_>,
     headers: &FlowKey,

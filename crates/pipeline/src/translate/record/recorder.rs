@@ -1,6 +1,6 @@
 //! The recorder: the only code that adds bits to masks.
 //!
-//! Every use of a bit of the packet calls the recorder. It keeps two kinds of masks.
+//! Every use of a bit of the packet calls the recorder. The recorder keeps two kinds of masks.
 //!
 //! * The mask of the cache entry: the bits of the packet *as it arrived* that the traversal
 //!   depends on. A bit that was rewritten before it was consulted is not added: its value is a

@@ -237,7 +237,7 @@ const EXEMPTIONS: &[Exemption] = &[
         "Object::MulticastRouters(self.id",
         "a_multicast_packet_reads_its_group_and_the_routers",
     ),
-    // Few bridges have bonds, and few of their packets go to a learned address.
+    // Few random bridges have bonds, and few packets there go to a learned address.
     exempt(
         "translate/bridge_view.rs",
         "recorder.read(match active",

@@ -37,7 +37,7 @@ pub(crate) struct Trainer(TrainerKind);
 
 #[derive(Debug)]
 enum TrainerKind {
-    /// A thread with a queue of jobs.
+    /// A separate thread trains the indexes; the channel passes jobs to it.
     Thread(SyncSender<TrainerJob>),
     /// The requesting thread, which gets the index after some polls.
     Caller { polls: u32 },
