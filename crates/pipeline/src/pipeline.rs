@@ -221,8 +221,8 @@ impl Pipeline {
     ///
     /// # Errors
     ///
-    /// Returns the first request that was refused, and the reason. Then nothing has changed, and no
-    /// version was published.
+    /// Returns the first request that was refused, and the reason. After an error, nothing has
+    /// changed, and no version was published.
     pub fn modify(
         &self,
         id: BridgeId,

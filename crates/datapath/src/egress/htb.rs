@@ -7,8 +7,8 @@
 //! 1. A packet leaves only if the bucket of the port and the bucket of its queue's maximum rate
 //!    have tokens. A queue with tokens of its minimum rate may overdraw the bucket of the port by
 //!    the largest burst of a queue. So a burst leaves at once, and the port sends less afterwards.
-//! 2. Queues with tokens of their minimum rate send first. Then the other queues borrow the
-//!    remaining rate of the port.
+//! 2. Queues with tokens of their minimum rate send first. After these queues, other queues borrow
+//!    the remaining rate of the port.
 //! 3. Among queues with equal rank by rule 2, the queues with the smallest priority send first.
 //! 4. Among queues with equal rank by rules 2 and 3, each sends the same number of bits (start-time
 //!    fair queueing: P. Goyal, H. M. Vin and H. Cheng, "Start-time fair queueing"). If several

@@ -112,7 +112,7 @@ impl Mailbox {
     }
 
     /// Takes the invalidation; never waits.
-    /// Also returns the number of iterations that the owner has begun since it was posted.
+    /// Also returns the number of iterations that the owner has begun since the post.
     pub fn take_with_iterations(&self) -> Option<(Invalidation, u64)> {
         if !self.is_flagged() {
             return None;

@@ -40,7 +40,7 @@
 //! A sleeping thread need not be woken for a version, since it forwards nothing:
 //!
 //! 10. An owner that is asleep after an invalidation was posted to it counts as having acknowledged it.
-//!     When it wakes, it takes the invalidation before it processes a packet.
+//!     When the owner wakes, it takes the invalidation before it processes a packet.
 //!
 //! An owner never waits. If the ring to the engine is full, an entry is not installed, and an entry
 //! that should expire stays until its report fits.
@@ -237,7 +237,7 @@ impl Owner {
     /// # Errors
     ///
     /// Fails if the traversal is of another version (rule 5), no slot is free, or the report does
-    /// not fit. Then no entry was installed, and nothing was reported.
+    /// not fit. After an error, no entry is installed, and nothing is reported.
     pub fn install(
         &mut self,
         traversal: Arc<Traversal>,

@@ -42,7 +42,7 @@ pub enum SegmentError {
 ///
 /// # Errors
 ///
-/// If the packet cannot be segmented. Then `out` stays unchanged.
+/// If the packet cannot be segmented; `out` then stays unchanged.
 pub fn segment(
     packet: &Packet,
     pool: &mut Pool,

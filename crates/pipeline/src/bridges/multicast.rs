@@ -19,7 +19,7 @@ pub struct MulticastSnooping {
     pub groups_max: usize,
     /// True if packets of a group that no port wants are flooded.
     ///
-    /// Else such packets go to the ports of multicast routers only.
+    /// If false, such packets go only to the ports of multicast routers.
     pub floods_unregistered: bool,
 }
 
@@ -37,9 +37,9 @@ impl Default for MulticastSnooping {
 /// Multicast packets that leave on a port unconditionally.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MulticastFlooding {
-    /// True for the packets of all groups. Then nothing is learned on the port.
+    /// True if the port gets the packets of all groups; no reports are learned on it.
     pub packets: bool,
-    /// True for the reports of hosts. Then a leave has no effect on the port.
+    /// True if the port gets the reports of hosts; a leave then has no effect on it.
     pub reports: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::{
 };
 
 impl UpdateBatch {
-    /// Applies one request. If it fails, nothing has changed.
+    /// Applies one request for a group. A request that fails changes nothing.
     pub(crate) fn change_group(
         &mut self,
         id: BridgeId,

@@ -116,7 +116,7 @@ impl LearnedRule {
     }
 
     /// Returns whether another learn request has this table, match and priority.
-    /// The other request must differ in something else.
+    /// An equal learn request replaces nothing.
     pub(crate) fn replaces(&self, other: &Learning) -> bool {
         let slot =
             |learned: &Self| (learned.bridge, learned.request.table, learned.request.priority);

@@ -14,7 +14,7 @@ use crate::{
 };
 
 impl UpdateBatch {
-    /// Applies one request. If it fails, nothing has changed.
+    /// Applies one request for a meter. A request that fails changes nothing.
     pub(crate) fn change_meter(
         &mut self,
         id: BridgeId,

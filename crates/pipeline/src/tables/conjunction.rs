@@ -2,14 +2,14 @@
 //!
 //! A rule with `conjunction(ID,K/N)` is a *clause*: a packet that matches it alone does not match
 //! the conjunction. A conjunction is *satisfied* if a packet matches clauses of one priority for
-//! all N dimensions of ID. Then the packet is looked up once more, with `conj_id` set to ID, among
-//! the rules that are not clauses. If no rule matches, the search continues as if the conjunction
-//! were not satisfied.
+//! all N dimensions of ID. For a satisfied conjunction, the packet is looked up once more, with
+//! `conj_id` set to ID, among the rules that are not clauses. If no rule matches, the search
+//! continues as if the conjunction were not satisfied.
 //!
 //! So a lookup makes [`Decision`]s, one after another:
 //!
-//! * The highest priority with an ordinary rule or a satisfied conjunction decides. If it has both,
-//!   the rule decides.
+//! * The highest priority with an ordinary rule or a satisfied conjunction decides. At a priority
+//!   with both, the rule decides.
 //! * Of several conjunctions of one priority, the one with the lowest id decides. Open vSwitch
 //!   leaves this open.
 //!

@@ -65,7 +65,7 @@ impl<'p> Execution<'p> {
     }
 
     /// Executes a traversal on a packet with this key.
-    /// Then executes the traversals that continue with the packet.
+    /// Also executes the traversals that continue with the packet.
     pub(super) fn run(&mut self, traversal: &Traversal, mut frame: Frame, key: &FlowKey) {
         self.traversals.push(traversal.clone());
         self.note(traversal, frame.len());

@@ -146,7 +146,8 @@ impl UpdateBatch {
             Delta::Changed(Object::Group(_, group)) => bridge.groups.undo(group, self.version),
             Delta::Changed(Object::Meter(_, meter)) => bridge.meters.undo(meter, self.version),
             Delta::Changed(Object::Ports(_)) => bridge.undo_ports(self.version),
-            // The end undoes `Live` as a whole, and no request changes the other objects.
+            // `undo_some` restores `Live` as a whole at its end, and no request changes the other
+            // objects.
             Delta::Changed(
                 Object::Live(_)
                 | Object::Bridge(_)

@@ -55,7 +55,7 @@ const HEADER_MAX: u32 = 14 + 2 * 4;
     serde(rename_all = "kebab-case")
 )]
 pub enum XdpMode {
-    /// The first of the other modes that the device supports.
+    /// The first of the modes below that the device supports.
     #[default]
     BestEffort,
     /// The device writes frames into the memory of the port.

@@ -106,7 +106,7 @@ pub(super) fn meter() -> impl Strategy<Value = MeterId> {
     (1..=METER_MAX).prop_map(MeterId::new)
 }
 
-/// The same ports, with links that are up or down at random.
+/// Strategy: the ports `ports`, with links that are up or down at random.
 pub(super) fn with_links(ports: Vec<PortInfo>) -> impl Strategy<Value = Vec<PortInfo>> {
     let links = vec(prop::bool::weighted(0.8), ports.len());
     links.prop_map(move |links| {

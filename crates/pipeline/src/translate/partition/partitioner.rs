@@ -1,8 +1,9 @@
 //! The behaviour of a translation at its partition points.
 //!
 //! A partition point lies before a lookup by `goto` or `resubmit`, if no remaining step restores an
-//! earlier packet. So there is no partition point inside a clone, a bucket or a peer bridge. There
-//! is none after a meter that may remark the packet, because the key does not show the new DSCP.
+//! earlier packet. So there is no partition point inside a clone, a bucket or a peer bridge. No
+//! partition point follows a meter that may remark the packet, because the key does not show the
+//! new DSCP.
 //!
 //! A translation asks its [`Partitioner`] before each such lookup. If the translation ends there,
 //! [`freeze_live`](super::live_state::freeze_live) stores the remaining steps.

@@ -9,8 +9,8 @@
 //!
 //! [`translate_noted`] finds the partition points of a whole translation (see [`Partitioner`]), and
 //! notes the result of each lookup. [`noted_sub_traversal`] composes a sub-traversal from these
-//! results, if only lookups precede it (see `compose`). Otherwise it translates the packet once
-//! more, and skips the lookups with known results.
+//! results, if only lookups precede it (see `compose`). Otherwise the function translates the
+//! packet once more, and skips the lookups with known results.
 //!
 //! # Limits
 //!

@@ -24,8 +24,8 @@
 //!
 //! **Labels** of MPLS are handled like tags. Labels lie after all tags, so both are independent.
 //! The Ethernet type belongs to the labels: a push or a pop writes the type of the key. After two
-//! pops that name different types, the labels may agree while the types differ. Then a label is
-//! pushed and popped only to write the type.
+//! pops that name different types, the labels may agree while the types differ. In this case, a
+//! label is pushed and popped only to write the type.
 
 use shunt_flow::{
     FieldId, FlowKey, FlowMask, Match,
