@@ -368,9 +368,9 @@ fn undo_rule(bridge: &mut VersionedBridge, delta: RuleDelta, version: Version) {
     }
 }
 
-/// Returns the add command for an OpenFlow 1.0 modify command without rules.
+/// Returns the add command for a modify command of OpenFlow 1.0.
 ///
-/// A command for all tables adds its rule to table 0.
+/// A modify command of OpenFlow 1.0 that selects no rule adds one; for all tables, to table 0.
 fn to_addition(request: &FlowMod) -> FlowMod {
     let table = match request.table {
         TableSelector::One(table) => table,

@@ -417,7 +417,7 @@ fn change() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// The worlds of the tests below have full tables, and groups that expire.
+/// Tests that random worlds have full tables, and groups that expire.
 #[test]
 fn random_worlds_evict_and_expire() {
     let mut runner = TestRunner::deterministic();
