@@ -1,8 +1,7 @@
 /* The part of DPDK that Shunt uses, behind functions with plain arguments.
  *
- * All knowledge of DPDK's structures is in this file. It is compiled against the installed headers, so it
- * follows the version of DPDK. Rust has a copy of the structures and prototypes of this file alone:
- * src/shim.rs.
+ * Only this file depends on DPDK's structures. It is compiled against the installed headers, so it
+ * follows the version of DPDK. src/shim.rs has a copy of the structures and prototypes of this file.
  *
  * Functions that return int return 0, or a negative errno.
  */
@@ -27,19 +26,19 @@
 #error "libdpdk is too old: Shunt needs 22.11 or later"
 #endif
 
-/* Largest number of frames of a burst. */
+/* Maximum number of frames in a burst. */
 #define BURST 64
 
-/* A frame, and the work that is left to the device. */
+/* A frame, with the offloads that the device must apply. */
 struct shunt_dpdk_frame {
     struct rte_mbuf *mbuf;
-    /* Bytes of the frame. */
+    /* Length of the frame in bytes. */
     uint32_t length;
-    /* Flags below. */
+    /* The flags FRAME_* below. */
     uint16_t flags;
     /* Bytes of payload of each segment, with FRAME_TCP_SEGMENTS. */
     uint16_t segment_size;
-    /* Bytes of the headers, with any other flag than FRAME_CHECKSUM_GOOD. */
+    /* Lengths of the headers in bytes, with any flag other than FRAME_CHECKSUM_GOOD. */
     uint16_t l2_length;
     uint16_t l3_length;
     uint16_t l4_length;
@@ -57,11 +56,11 @@ _Static_assert(sizeof(struct shunt_dpdk_frame) == 24, "src/shim.rs has the same 
 /* To send: the frame carries IPv6, else IPv4. */
 #define FRAME_IPV6 16
 
-/* The abilities of a device. */
+/* The limits and the offloads of a device. */
 struct shunt_dpdk_limits {
     uint16_t rx_queues_max;
     uint16_t tx_queues_max;
-    /* NUMA node of the device; -1: any. */
+    /* NUMA node of the device; -1 for any node. */
     int32_t node;
     /* Smallest and largest MTU, in bytes. */
     uint16_t mtu_min;
@@ -69,22 +68,22 @@ struct shunt_dpdk_limits {
     uint8_t tcp_checksum;
     uint8_t udp_checksum;
     uint8_t tcp_segments;
-    /* The device is a ring: frames sent to a queue are received from the same queue. */
+    /* True for a ring: each queue returns the frames that are sent to it. */
     uint8_t is_ring;
-    /* The errors of the device are frames that it did not take, and that the sender has counted. */
+    /* True if the device counts a frame that it refuses as an error; the sender has counted it, too. */
     uint8_t errors_are_refusals;
 };
 
 _Static_assert(sizeof(struct shunt_dpdk_limits) == 20, "src/shim.rs has the same size");
 
-/* Settings of a device. */
+/* The settings with which a device starts. */
 struct shunt_dpdk_settings {
     struct rte_mempool *pool;
     uint16_t rx_queues;
     uint16_t tx_queues;
     uint16_t rx_slots;
     uint16_t tx_slots;
-    /* 0: the MTU that the device has. */
+    /* 0 keeps the MTU of the device. */
     uint16_t mtu;
 };
 
@@ -127,7 +126,7 @@ static ssize_t write_log(void *cookie, const char *text, size_t length) {
 
 const char *shunt_dpdk_version(void) { return rte_version(); }
 
-/* Set for a port when its driver reports that the hardware was removed. */
+/* True for each port with a driver that has reported the removal of the hardware. */
 static uint8_t removed[RTE_MAX_ETHPORTS];
 
 /* A thread of DPDK calls this. */
@@ -150,7 +149,7 @@ int shunt_dpdk_start(int argc, char **argv, log_function log_to) {
     return rte_eth_dev_callback_register(RTE_ETH_ALL, RTE_ETH_EVENT_INTR_RMV, note_removal, NULL);
 }
 
-/* Makes the calling thread known to DPDK, so that it has caches of buffers. */
+/* Registers the calling thread with DPDK, so that it has caches of buffers. */
 int shunt_dpdk_register_thread(void) { return rte_thread_register() < 0 ? -rte_errno : 0; }
 
 void shunt_dpdk_unregister_thread(void) { rte_thread_unregister(); }
@@ -165,12 +164,12 @@ struct rte_mempool *shunt_dpdk_create_pool(const char *name, uint32_t count, uin
     return pool;
 }
 
-/* Returns the number of free buffers of a pool, with those in the caches of threads. */
+/* Returns the number of free buffers of a pool, including those in the caches of threads. */
 uint32_t shunt_dpdk_free_buffers(const struct rte_mempool *pool) { return rte_mempool_avail_count(pool); }
 
 /* --- Devices --- */
 
-/* The device of each attached port: a card that is gone cannot be asked for it. */
+/* The device of each attached port, because DPDK cannot find the device of a removed card. */
 static struct rte_device *devices[RTE_MAX_ETHPORTS];
 
 /* The number of receive queues of each started port that is a ring. */
@@ -180,7 +179,7 @@ static int has_driver(const struct rte_eth_dev_info *info, const char *name) {
     return strcmp(info->driver_name, name) == 0;
 }
 
-/* Returns the offloads of transmission that are used.
+/* Returns the transmit offloads that Shunt uses.
  *
  * net_tap has none of its own: it computes in software, refuses segments as long as the MTU, and does not
  * segment IPv6. */
@@ -192,7 +191,7 @@ static uint64_t tx_offloads(const struct rte_eth_dev_info *info) {
     return info->tx_offload_capa & wanted;
 }
 
-/* Returns the largest MTU that rte_eth_dev_set_mtu lets through. */
+/* Returns the largest MTU that rte_eth_dev_set_mtu accepts. */
 static uint16_t largest_mtu(const struct rte_eth_dev_info *info) {
     uint32_t overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
     if (info->max_mtu != UINT16_MAX && info->max_rx_pktlen > info->max_mtu)
@@ -236,7 +235,7 @@ int shunt_dpdk_attach(const char *devargs, uint16_t *port) {
     return *port == RTE_MAX_ETHPORTS ? -ENXIO : 0;
 }
 
-/* Stops and closes a port, and gives its device back if it has no further port. */
+/* Stops and closes a port, and detaches its device if the device has no further port. */
 int shunt_dpdk_detach(uint16_t port) {
     uint16_t sibling;
     if (!rte_eth_dev_is_valid_port(port)) return -ENODEV;
@@ -332,7 +331,7 @@ int shunt_dpdk_link_is_up(uint16_t port) {
     return rte_eth_link_get_nowait(port, &link) == 0 && link.link_status == RTE_ETH_LINK_UP;
 }
 
-/* Returns 1 if the hardware is gone: the driver has reported it, or finds it now. */
+/* Returns 1 if the hardware was removed: the driver has reported the removal, or finds it now. */
 int shunt_dpdk_is_removed(uint16_t port) {
     return __atomic_load_n(&removed[port], __ATOMIC_RELAXED) || rte_eth_dev_is_removed(port);
 }
@@ -355,7 +354,7 @@ int shunt_dpdk_counters(uint16_t port, struct shunt_dpdk_counters *counters) {
     return 0;
 }
 
-/* Reads at most count counters of the driver of a port. Returns the number that it has. */
+/* Reads at most count counters of the driver of a port. Returns the number of its counters. */
 int shunt_dpdk_statistics(uint16_t port, struct shunt_dpdk_statistic *statistics, uint32_t count) {
     int number = rte_eth_xstats_get_names(port, NULL, 0);
     if (number <= 0 || (uint32_t)number > count) return number;
@@ -394,7 +393,7 @@ uint16_t shunt_dpdk_receive(uint16_t port, uint16_t queue, struct shunt_dpdk_fra
     return received;
 }
 
-/* Copies the bytes of a frame: as many as its length. */
+/* Copies all bytes of a frame. */
 void shunt_dpdk_read(const struct shunt_dpdk_frame *frame, uint8_t *to) {
     size_t left = frame->length;
     for (const struct rte_mbuf *mbuf = frame->mbuf; mbuf != NULL && left > 0; mbuf = mbuf->next) {
@@ -403,7 +402,7 @@ void shunt_dpdk_read(const struct shunt_dpdk_frame *frame, uint8_t *to) {
         to += part;
         left -= part;
     }
-    /* A driver with a wrong length must not leave bytes of another packet. */
+    /* If a driver reports a wrong length, no bytes of another packet may remain in the copy. */
     memset(to, 0, left);
 }
 
@@ -452,8 +451,8 @@ static void set_offloads(struct rte_mbuf *mbuf, const struct shunt_dpdk_frame *f
     }
 }
 
-/* Sends frames; returns the number that the device has taken. The others stay with the caller.
- * refused is 1 if the device will never take the first of them. */
+/* Sends frames; returns the number of frames that the device has taken. The caller keeps the other frames.
+ * refused is 1 if the device will never take the first of the other frames. */
 uint16_t shunt_dpdk_send(uint16_t port, uint16_t queue, const struct shunt_dpdk_frame *frames, uint16_t count,
                          uint8_t *refused) {
     struct rte_mbuf *mbufs[BURST];
