@@ -1,8 +1,8 @@
 //! Decay: a session on an idle path has a longer interval (`decay_min_rx` of Open vSwitch).
 //!
 //! Received packets of any kind are counted in a window of time. If there were at most twice as
-//! many as control packets, the path is idle. Then this end requests longer intervals from the
-//! other end, until the path has traffic.
+//! many as control packets, the path is idle. While the path is idle, this end requests longer
+//! intervals from the other end, until the path has traffic again.
 
 use std::time::Duration;
 

@@ -6,8 +6,8 @@
 //! So both ends detect a failed path in less than a second, even if it fails in one direction only.
 //! BFD does not depend on the carrier of the link.
 //!
-//! - A [`BfdSession`] is one end of a session. It has no sockets, threads or clock: the caller
-//!   passes packets and the time, and gets packets and states.
+//! - A [`BfdSession`] is one end of a session. A session has no sockets, threads or clock: the
+//!   caller passes packets and the time, and gets packets and states.
 //! - [`BfdSession::is_forwarding`] returns whether the path may be used. The rules, the settings
 //!   and the defaults are the same as in Open vSwitch.
 //! - [`ControlPacket`] is the message, and [`BfdAddresses`] puts it into an Ethernet frame. No

@@ -134,7 +134,7 @@ impl BfdSession {
     ///
     /// # Errors
     ///
-    /// If the packet is for another session. It only changes the counters.
+    /// If the packet is for another session. Such a packet only changes the counters.
     pub fn on_packet(&mut self, packet: &ControlPacket, now: Duration) -> Result<(), BfdError> {
         // If the session expired before the packet arrived, the expiry is handled first.
         self.expire(now);
@@ -240,9 +240,9 @@ impl BfdSession {
 
     /// Returns whether the path may be used.
     ///
-    /// It may be used if the session is up, or if packets are received and `forwarding_if_rx` is
-    /// set. In both cases, no path behind the other end may have failed. The rules are the same as
-    /// in Open vSwitch.
+    /// The path may be used if the session is up, or if packets are received and `forwarding_if_rx`
+    /// is set. In both cases, no path behind the other end may have failed. The rules are the same
+    /// as in Open vSwitch.
     #[must_use]
     pub fn is_forwarding(&self, now: Duration) -> bool {
         self.forced_forwarding.unwrap_or_else(|| {

@@ -1,8 +1,8 @@
 //! Compares a session with a slow and literal implementation of the pseudo code of RFC 5880, 6.8.6.
 //!
 //! The literal implementation has the variables of the RFC by their names, works on octets, and is
-//! compared after every event. It shares no code with the crate. It has no jitter. So only the sent
-//! packets are compared, and the longest and shortest pause between them.
+//! compared after every event. The literal implementation shares no code with the crate, and has no
+//! jitter. So only the sent packets are compared, and the longest and shortest pause between them.
 #![expect(clippy::unwrap_used, reason = "a test")]
 #![expect(non_snake_case, reason = "the names of the RFC")]
 

@@ -1,7 +1,7 @@
 //! Encoders of samples, counters and flows for collectors: sFlow, NetFlow and IPFIX.
 //!
-//! The crate encodes datagrams. It has no sockets, no clock and no threads: the caller passes
-//! samples, flows and the time, and sends the returned datagrams.
+//! The crate encodes datagrams. The crate has no sockets, no clock and no threads: the caller
+//! passes samples, flows and the time, and sends the returned datagrams.
 //!
 //! ```
 //! use shunt_flow_export::sflow::{

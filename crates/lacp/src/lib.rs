@@ -4,8 +4,8 @@
 //! same partner, and use only these links. A link that loses frames in one direction, or that is
 //! connected to the wrong switch, carries no frames although its carrier is up.
 //!
-//! - An [`Aggregator`] is the LACP actor of one bond. It has no sockets, threads or clock: the
-//!   caller passes links, frames and the time, and gets frames and states.
+//! - An [`Aggregator`] is the LACP actor of one bond. An aggregator has no sockets, threads or
+//!   clock: the caller passes links, frames and the time, and gets frames and states.
 //! - [`Aggregator::mux`] returns whether a member may receive and send. A member sends only while
 //!   the LACPDUs of its partner state that the partner receives.
 //! - Settings, defaults, and the choice of the partner are the same as in Open vSwitch. The bond

@@ -343,7 +343,7 @@ fn a_settled_pair_sends_as_often_as_its_partner_wants() {
 
 /// The longest time from the last fault until both ends agree.
 ///
-/// An end that missed the restart of its partner notices it after 90 and 3 seconds. Its partner may
-/// then wait 30 seconds for the next LACPDU. Each end waits 2 seconds before it attaches a member,
-/// and again 2 seconds after its partner stopped using the link.
+/// An end that missed the restart of its partner notices the restart after 90 and 3 seconds. The
+/// partner may then wait 30 seconds for the next LACPDU. Each end waits 2 seconds before it
+/// attaches a member, and again 2 seconds after its partner stopped using the link.
 const CONVERGENCE: Duration = Duration::from_secs(90 + 3 + 2 * 30 + 2 * 2 * 2);

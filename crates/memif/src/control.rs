@@ -1,9 +1,9 @@
 //! The control thread of all interfaces of the process.
 //!
 //! Interfaces of one socket share its listener, and the first message of a client names the
-//! interface. So one thread has all listeners and connections. It sleeps until a message arrives or
-//! an attempt is due. It never waits for a peer, because messages arrive as a whole. The thread
-//! starts with the first interface, and ends with the last.
+//! interface. So one thread has all listeners and connections. The thread sleeps until a message
+//! arrives or an attempt is due. The thread never waits for a peer, because messages arrive as a
+//! whole. The thread starts with the first interface, and ends with the last.
 
 mod state;
 

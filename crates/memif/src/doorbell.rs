@@ -1,9 +1,9 @@
 //! The words of a ring by which its two sides notify each other.
 //!
 //! A receiver that is about to sleep clears a flag in the ring, and then loads the index again. A
-//! sender stores the index, and then loads the flag. Both have a full fence between these two
-//! steps. So either the receiver sees the new index, or the sender sees the cleared flag and
-//! notifies the receiver.
+//! sender stores the index, and then loads the flag. Receiver and sender have a full fence between
+//! these two steps. So either the receiver sees the new index, or the sender sees the cleared flag
+//! and notifies the receiver.
 
 #[cfg(loom)]
 use loom::sync::atomic::{Ordering::SeqCst, fence};

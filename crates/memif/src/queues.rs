@@ -5,8 +5,8 @@
 //! it never waits. The control thread waits for the lock for at most one burst. While it has the
 //! lock, no worker uses the ring, and the memory may be unmapped.
 //!
-//! Worker `w` of `N` receives from the rings `w`, `w + N` and so on. It sends into the ring `w`
-//! modulo the number of rings.
+//! Worker `w` of `N` receives from the rings `w`, `w + N` and so on. The worker sends into the ring
+//! `w` modulo the number of rings.
 
 use std::{
     fs::File,

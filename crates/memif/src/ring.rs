@@ -56,7 +56,7 @@ const NEXT: u16 = 1;
 
 /// The minimum length of a buffer that a peer may offer, in bytes.
 ///
-/// It limits the number of buffers for one frame, and so the time that a peer can cost.
+/// This minimum limits the number of buffers for one frame, and so the time that a peer can cost.
 const OFFERED_BYTES_MIN: u32 = 64;
 
 /// The regions of a connection, by number.

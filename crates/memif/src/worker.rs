@@ -62,9 +62,9 @@ const IDLE_POLLS: u32 = 64;
 /// Number of further polls without a frame after which the worker may sleep.
 ///
 /// A peer may store an index, and load the flag before the processor makes the index visible,
-/// because `net_memif` and libmemif have no fence between both. Then the peer would send no
-/// notification, and the frame would wait for the next frame. Processors make an index visible long
-/// before these polls are over, but their specifications do not guarantee it.
+/// because `net_memif` and libmemif have no fence between both. With such an order, the peer would
+/// send no notification, and the frame would wait for the next frame. Processors make an index
+/// visible long before these polls are over, but their specifications do not guarantee it.
 const SETTLE_POLLS: u32 = 64;
 
 impl MemifReceiver {
@@ -180,8 +180,8 @@ pub struct MemifSender {
 impl MemifSender {
     /// Sends frames; never waits.
     ///
-    /// The result is [`SendEnd::Full`] also while no peer is connected. It is [`SendEnd::Busy`]
-    /// while another worker uses the ring, or the control thread changes it.
+    /// The result is [`SendEnd::Full`] also while no peer is connected. The result is
+    /// [`SendEnd::Busy`] while another worker uses the ring, or the control thread changes it.
     pub fn send<'a>(
         &mut self,
         frames: impl IntoIterator<Item = &'a [u8], IntoIter: ExactSizeIterator>,

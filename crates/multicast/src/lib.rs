@@ -3,8 +3,8 @@
 //! Hosts report the groups that they receive, and routers query the hosts. A switch that reads
 //! these messages sends a group only to the ports that want it (multicast snooping, RFC 4541).
 //!
-//! [`MembershipMessage::parse`] parses one frame. It has no state: the caller has the table of
-//! groups.
+//! [`MembershipMessage::parse`] parses one frame. The parser has no state: the caller has the table
+//! of groups.
 //!
 //! - IGMP of versions 1, 2 and 3, and MLD of versions 1 and 2 are supported.
 //! - No field of a frame is trusted. A frame is refused with a [`MembershipError`], or all its

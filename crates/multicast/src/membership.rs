@@ -1,7 +1,7 @@
 //! IGMP messages (RFC 1112, RFC 2236, RFC 3376) and MLD messages (RFC 2710, RFC 3810).
 //!
-//! MLD is the equivalent of IGMP for IPv6. It has other types, addresses and checksums, and the
-//! same structure. MLD messages are ICMPv6 messages.
+//! MLD is the equivalent of IGMP for IPv6. MLD has other types, addresses and checksums than IGMP,
+//! and the same structure. MLD messages are ICMPv6 messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,7 +1,7 @@
 //! The Shunt daemon and its client, with the entry points [`daemon::main`] and [`client::main`].
 //!
-//! The daemon reads its configuration (`config`) and starts a [`shunt_switch::Switch`]. It serves
-//! `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `appctl`) in its run directory
+//! The daemon reads its configuration (`config`) and starts a [`shunt_switch::Switch`]. The daemon
+//! serves `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `appctl`) in its run directory
 //! (`run_dir`), and metrics over HTTP (`http`). On SIGHUP it reloads the configuration
 //! (`daemon::reload`).
 

@@ -102,7 +102,7 @@ impl LockFile {
 
     /// Returns the content of the file: the process id of an earlier owner.
     ///
-    /// It is empty if no earlier owner has left the file.
+    /// The text is empty if no earlier owner has left the file.
     pub(crate) fn earlier_id(&self) -> String {
         let mut text = [0; ID_BYTES_MAX];
         let length = self.file.read_at(&mut text, 0).unwrap_or_default();

@@ -4,8 +4,8 @@ use std::{collections::BTreeMap, fs, io};
 
 /// Anonymous memory that does not belong to the eviction engine.
 ///
-/// It contains tables, caches, packet buffers and connections, which the kernel does not tell
-/// apart.
+/// This memory contains tables, caches, packet buffers and connections, which the kernel does not
+/// tell apart.
 const ANONYMOUS: &str = "anonymous";
 
 /// Returns the resident memory in KiB by use.

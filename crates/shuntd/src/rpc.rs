@@ -1,7 +1,7 @@
 //! The control socket: server and client of the JSON-RPC 1.0 of `ovs-appctl`.
 //!
 //! Requests and replies are JSON objects that follow each other without framing. A request is
-//! `{"method": .., "params": [text, ..], "id": ..}`. Its reply has the same id, and either a
+//! `{"method": .., "params": [text, ..], "id": ..}`. The reply has the same id, and either a
 //! `result` text or an `error` text.
 
 #![cfg_attr(not(test), warn(clippy::indexing_slicing, clippy::arithmetic_side_effects))]

@@ -8,10 +8,10 @@
 //! other daemons. The record lock of `fcntl(2)` belongs to the process: `ovs-appctl -t shuntd`
 //! considers the file stale if the process with the id in it holds no record lock.
 //!
-//! A service manager may keep the control socket while the daemon restarts. Then the pid file and
-//! the socket file stay. A client that connects meanwhile uses the socket of the earlier process,
-//! and the next process answers. The next process adds a second file name to the socket, with its
-//! own id.
+//! A service manager may keep the control socket while the daemon restarts. Meanwhile, the pid file
+//! and the socket file stay. A client that connects meanwhile uses the socket of the earlier
+//! process, and the next process answers. The next process adds a second file name to the socket,
+//! with its own id.
 //!
 //! Clients of `ovs-vswitchd` also find the daemon: `ovs-vswitchd.pid` and `ovs-vswitchd.PID.ctl`
 //! are links to the files of the daemon (module [`links`](crate::run_dir_links)).
@@ -71,8 +71,8 @@ pub(crate) struct RunDir {
 impl RunDir {
     /// Creates and locks the directory, unless another daemon uses it.
     ///
-    /// The call waits for a daemon that is ending. It may be cancelled. Socket files in `inherited`
-    /// are kept, because an earlier process has passed these sockets to this process.
+    /// The call waits for a daemon that is ending. The call may be cancelled. Socket files in
+    /// `inherited` are kept, because an earlier process has passed these sockets to this process.
     ///
     /// # Errors
     ///

@@ -1,8 +1,8 @@
 //! The file names of `ovs-vswitchd` in a run directory, as links to the files of this daemon.
 //!
-//! `ovs-appctl` without `-t` reads `ovs-vswitchd.pid` and connects to `ovs-vswitchd.PID.ctl`. It
-//! checks that the process holds a record lock on the pid file. So the link to the pid file leads
-//! to the locked file itself.
+//! `ovs-appctl` without `-t` reads `ovs-vswitchd.pid` and connects to `ovs-vswitchd.PID.ctl`.
+//! `ovs-appctl` checks that the process holds a record lock on the pid file. So the link to the pid
+//! file leads to the locked file itself.
 //!
 //! If an `ovs-vswitchd` is running and owns these names, they are not changed.
 

@@ -135,8 +135,8 @@ async fn run_bfd(control: &ControlPlane, inbox: &FrameInbox) {
 ///
 /// `ends` selects the sessions.
 ///
-/// Their last packets have the state AdminDown, so the other ends do not wait for their detection
-/// times. Returns when the packet threads have taken these packets.
+/// The last packets of the sessions have the state AdminDown, so the other ends do not wait for
+/// their detection times. Returns when the packet threads have taken these packets.
 pub(crate) async fn end_sessions(
     plane: &DataPlane,
     sessions: &BfdSessions,

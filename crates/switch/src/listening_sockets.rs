@@ -185,7 +185,7 @@ impl ListeningSockets {
 
     /// Returns the Unix socket of an earlier process, if its file is at `path`.
     ///
-    /// The socket was stored by [`Self::keep_unix`] with the same key. It is non-blocking.
+    /// The socket was stored by [`Self::keep_unix`] with the same key. The socket is non-blocking.
     #[must_use]
     pub fn inherited_unix(&self, key: &str, path: &Path) -> Option<UnixListener> {
         let wanted = unix_key(key)?;

@@ -1,8 +1,8 @@
 //! Reload: changes a running switch from one configuration to another.
 //!
-//! The plan is a pure function of both configurations. It names bridges, ports and settings that
-//! differ between them. So objects that were only added by `shuntctl` or a program stay. A step
-//! that fails does not prevent the other steps.
+//! The plan is a pure function of both configurations. The plan names bridges, ports and settings
+//! that differ between the configurations. So objects that were only added by `shuntctl` or a
+//! program stay. A step that fails does not prevent the other steps.
 //!
 //! A start with a saved state compares the configuration file in the same way with the file of the
 //! last run (`resumed`).

@@ -1,8 +1,8 @@
 //! The state of a switch that is saved over a restart: bridges, ports, settings and tables.
 //!
 //! Rules, groups and meters are saved as texts in the syntax of `ovs-ofctl`, with port numbers, so
-//! an operator can read and edit them. Their counters, learned MAC addresses and multicast groups
-//! are saved too. The age of rules is not saved: their timeouts begin again.
+//! an operator can read and edit them. Counters, learned MAC addresses and multicast groups are
+//! saved, too. The age of rules is not saved: their timeouts begin again.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -572,8 +572,8 @@ impl Switch {
 
     /// Prepares the end of the switch; must be the last call.
     ///
-    /// It reports the remaining flows of NetFlow and IPFIX for some seconds. It ends LACP and BFD
-    /// with the other ends, and removes the entries of an external NIC within a short time.
+    /// Reports the remaining flows of NetFlow and IPFIX for some seconds. Ends LACP and BFD with
+    /// the other ends, and removes the entries of an external NIC within a short time.
     pub async fn stop(&self) {
         // The datagrams with these flows may be sent on ports of the switch.
         self.control.exports.stop().await;

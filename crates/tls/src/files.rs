@@ -36,7 +36,7 @@ pub struct TlsFiles {
     pub ca_certificate: Option<PathBuf>,
     /// Set if the certificate of the authority is taken from the first server.
     ///
-    /// It has an effect only while the file `ca_certificate` does not exist.
+    /// This setting has an effect only while the file `ca_certificate` does not exist.
     pub bootstraps: bool,
 }
 

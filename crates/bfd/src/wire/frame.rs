@@ -127,7 +127,7 @@ pub fn parse_frame(frame: &[u8]) -> Result<ControlPacket, BfdError> {
 
 /// Returns the Internet checksum of parts that each have an even length (RFC 1071).
 ///
-/// It is zero for octets that include their correct checksum.
+/// The checksum is zero for octets that include their correct checksum.
 fn checksum(parts: &[&[u8]]) -> u16 {
     let words = parts.iter().flat_map(|part| part.chunks_exact(2));
     let word = |octets: &[u8]| match octets {

@@ -1,7 +1,7 @@
 //! Slow decoders of all datagrams, which share no code with the encoders.
 //!
-//! They read one field after the other, and refuse wrong lengths, padding that is not zero, and
-//! extra bytes at the end.
+//! The decoders read one field after the other, and refuse wrong lengths, padding that is not zero,
+//! and extra bytes at the end.
 
 mod ipfix;
 mod netflow;

@@ -1,7 +1,7 @@
 //! A slow decoder of sFlow datagrams, which shares no code with the encoder.
 //!
-//! It reads one 32-bit word after the other, and refuses wrong lengths, padding that is not zero,
-//! and extra bytes at the end.
+//! The decoder reads one 32-bit word after the other, and refuses wrong lengths, padding that is
+//! not zero, and extra bytes at the end.
 
 use std::net::IpAddr;
 

@@ -95,7 +95,7 @@ impl ReceiveMachine {
                 && pdu.partner.state.contains(LacpState::ACTIVITY));
         self.partner = pdu.actor;
         // The standard trusts an individual link even if the partner does not name this end. This
-        // would be wrong on a link that loses all frames in one direction.
+        // trust is wrong on a link that loses all frames in one direction.
         if !(knows_actor && sends) {
             self.partner.state = self.partner.state.without(LacpState::USE);
         }

@@ -98,8 +98,8 @@ impl CoverageHistory {
 
 /// Returns the name of the counter for a drop reason.
 ///
-/// It is the name of Open vSwitch if Open vSwitch counts the same drops. Several reasons may share
-/// one counter.
+/// The name is the name of Open vSwitch if Open vSwitch counts the same drops. Several reasons may
+/// share one counter.
 fn drop_counter(reason: DropReason) -> String {
     let name = match reason {
         DropReason::NoMatchingRule | DropReason::RuleWithoutOutput => "drop_action_of_pipeline",

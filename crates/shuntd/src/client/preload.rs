@@ -39,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// The first bytes of a capture file.
 ///
-/// They depend on the byte order, and on the resolution in microseconds or nanoseconds.
+/// The numbers depend on the byte order, and on the resolution in microseconds or nanoseconds.
 const MAGICS: [[u8; 4]; 4] = [
     [0xd4, 0xc3, 0xb2, 0xa1],
     [0xa1, 0xb2, 0xc3, 0xd4],

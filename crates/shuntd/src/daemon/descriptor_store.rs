@@ -2,8 +2,8 @@
 //!
 //! The daemon sends each descriptor with its name (`FDSTORE=1`, `FDNAME=`) as soon as it has opened
 //! the descriptor. So the store is complete even if the daemon is killed. The next process gets all
-//! descriptors from systemd. When the service stops, systemd closes the descriptors. It also closes
-//! descriptors that exceed `FileDescriptorStoreMax=`.
+//! descriptors from systemd. When the service stops, systemd closes the descriptors. systemd also
+//! closes descriptors that exceed `FileDescriptorStoreMax=`.
 //!
 //! The daemon tells systemd not to watch the descriptors (`FDPOLL=0`). Otherwise systemd would
 //! close the descriptors of a device that is down, and watching a socket delays each packet.

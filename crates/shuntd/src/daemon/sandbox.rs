@@ -24,8 +24,9 @@ use thiserror::Error;
 /// System calls that fail with `EPERM`, because no part of the switch uses them.
 ///
 /// Ports are opened at run time, so a list of permitted calls would be long, and would depend on
-/// the kernel and on libraries. So this is a list of refused calls. They start programs, take
-/// memory or descriptors of other processes, or change mounts, keys, clocks or the kernel.
+/// the kernel and on libraries. So this is a list of refused calls. The refused calls start
+/// programs, take memory or descriptors of other processes, or change mounts, keys, clocks or the
+/// kernel.
 ///
 /// `bpf` and `setns` are permitted. AF_XDP ports load a program, and the daemon reads the state of
 /// a TAP that was moved to another network namespace.

@@ -50,7 +50,7 @@ const REPORT_PAUSE: Duration = Duration::from_millis(20);
 
 /// Shortest time between two reports of changed ports.
 ///
-/// It limits the reports of a link that changes all the time.
+/// The period limits the reports of a link that changes all the time.
 const PORT_REPORT_PERIOD: Duration = Duration::from_millis(200);
 
 /// Shortest time between two reports of statistics, and the default.

@@ -81,7 +81,7 @@ fn mirror(
 
 /// Returns the name of the port that a row of `Port` describes.
 ///
-/// It is the name of the interface, or the name of the row if the row is a bond.
+/// The result is the name of the interface, or the name of the row if the row is a bond.
 fn port_name(snapshot: &DatabaseSnapshot, uuid: RowUuid) -> Option<String> {
     let port = snapshot.row("Port", uuid)?;
     let named = match interfaces(snapshot, port).as_slice() {

@@ -257,8 +257,8 @@ fn is_same_bridge(old: &BridgeOptions, new: &BridgeOptions) -> bool {
 
 /// Returns whether a port can stay, or must be removed and added.
 ///
-/// It can stay if only keys differ that change at run time, or if the request for its number was
-/// removed.
+/// The port can stay if only keys differ that change at run time, or if the request for its number
+/// was removed.
 fn is_same_port(old: &PortOptions, new: &PortOptions) -> bool {
     let number = if new.number == 0 { 0 } else { old.number };
     old == new || *new == PortOptions { number, ..old.with_runtime_keys_of(new) }

@@ -237,7 +237,7 @@ pub enum PortType {
     Dpdk,
     /// A port without a device that the switch opens.
     ///
-    /// It is a local port without a device, or a port that an embedding program supplies.
+    /// Such a port is a local port without a device, or a port that an embedding program supplies.
     Unbound,
 }
 

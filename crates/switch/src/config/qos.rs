@@ -46,7 +46,7 @@ pub struct QueueOptions {
     pub max_rate: u64,
     /// Number of bits that an idle queue may send in a burst.
     ///
-    /// It is at least the number of bits that the rate gives in a millisecond.
+    /// The burst is at least the number of bits that the rate gives in a millisecond.
     #[serde(default)]
     pub burst: u64,
     /// Priority for bandwidth that the minimum rates leave: lowest value borrows first.

@@ -41,7 +41,7 @@ impl DatapathPorts {
 
     /// Returns the name or datapath number of an ingress port.
     ///
-    /// It is the name if the port has no datapath number.
+    /// The text is the port name if the port has no datapath number.
     pub(super) fn ingress(&self, bridge: BridgeId, number: PortNo) -> String {
         match self.by_bridge.get(&(bridge, number)) {
             Some((Some(datapath), _)) => self.text(*datapath),

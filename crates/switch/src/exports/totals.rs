@@ -4,8 +4,8 @@ use parking_lot::Mutex;
 
 /// The counters of an exporter, shared with the senders of its datagrams.
 ///
-/// A changed exporter passes its counters to its successor. Both count in them while the old
-/// exporter still sends.
+/// A changed exporter passes its counters to its successor. Both exporters use these counters while
+/// the old exporter still sends.
 #[derive(Debug, Default)]
 pub(super) struct ExportTotals(Mutex<ExportCounts>);
 

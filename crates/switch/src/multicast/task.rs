@@ -96,7 +96,7 @@ pub(crate) async fn run_multicast(control: Arc<ControlPlane>, inbox: Arc<Snoopin
             // A host may send thousands of group records, so other tasks run in between.
             yield_now().await;
         }
-        // This also happens after thousands of messages without a record.
+        // The task also yields after thousands of messages without a record.
         yield_now().await;
     }
 }

@@ -195,8 +195,8 @@ impl NicFront {
     ///
     /// # Errors
     ///
-    /// If the embedded NIC does not start. Then the previous NIC stays, unless the new NIC needs
-    /// the socket of the previous NIC.
+    /// If the embedded NIC does not start. After an error, the previous NIC stays, unless the new
+    /// NIC needs the socket of the previous NIC.
     pub(crate) async fn apply(&self, config: &config::OffloadOptions) -> Result<bool, SwitchError> {
         let before = self.state.lock().config.clone();
         if before.needs_same_device(config) {
@@ -314,7 +314,8 @@ impl NicFront {
 
     /// Returns the port that the packet threads get for an opened port.
     ///
-    /// It is a representor if the embedded NIC has the port, and otherwise the port itself.
+    /// The port is a representor if the embedded NIC has the port, and otherwise the port of the
+    /// bridge itself.
     pub(crate) fn in_front_of(
         &self,
         bridge: BridgeId,

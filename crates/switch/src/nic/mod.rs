@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The offload thread starts when the switch gets its first NIC, because from then on every version
-//! waits for the thread's acknowledgement. Its agent owns a [`DeviceExchange`], which replaces one
-//! NIC by another, or by none, while packets flow. The stages and the bridge of an agent never
-//! change. A new agent starts when a NIC is enabled again after `kind = "none"`.
+//! waits for the thread's acknowledgement. The agent of the thread owns a [`DeviceExchange`], which
+//! replaces one NIC by another, or by none, while packets flow. The stages and the bridge of an
+//! agent never change. A new agent starts when a NIC is enabled again after `kind = "none"`.
 
 mod agent;
 mod check;

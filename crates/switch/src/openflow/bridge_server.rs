@@ -66,8 +66,8 @@ impl BridgeSockets {
     ///
     /// # Errors
     ///
-    /// If an address cannot be used. Then the old sockets stay; an old socket that was closed to
-    /// free its address is opened again.
+    /// If an address cannot be used. After an error, the old sockets stay; an old socket that was
+    /// closed to free its address is opened again.
     pub(crate) async fn change(
         &mut self,
         server: &OpenFlowServer<BridgeHost>,

@@ -7,8 +7,8 @@
 //! * A port that changes several times before controllers are notified causes one notification,
 //!   with its last state.
 //! * Removed rules stay in [`Removals`] until no packet thread uses them. The queue of the eviction
-//!   thread bounds the number of waiting versions. Then the rules enter the bounded queues of the
-//!   connections.
+//!   thread bounds the number of waiting versions. After this wait, the rules enter the bounded
+//!   queues of the connections.
 
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -97,8 +97,8 @@ impl PortAttacher {
 
     /// Removes the descriptors of ports that failed to open from the store.
     ///
-    /// The store has duplicates of the queues. These would keep the device in use, and queue
-    /// packets that no thread reads.
+    /// The store has duplicates of the queues. These duplicates would keep the device in use, and
+    /// queue packets that no thread reads.
     async fn discard_failed(&self, names: &[String], results: &[Result<(), SwitchError>]) {
         let prefixes: Vec<_> = {
             let bridges = self.bridges.lock();

@@ -4,7 +4,7 @@
 //! When another member is enabled, only buckets that have sent nothing are assigned again. The load
 //! of a bucket is the number of bytes that it has sent. Every `rebalance_interval_ms`, buckets move
 //! one by one from the member with the highest load to the member with the lowest, while this
-//! reduces the difference. Then all loads are halved, so older traffic counts less.
+//! reduces the difference. After the moves, all loads are halved, so older traffic counts less.
 
 use std::{array, collections::BTreeMap, time::Duration};
 

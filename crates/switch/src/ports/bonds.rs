@@ -8,9 +8,9 @@
 //! is enabled immediately. In the modes `balance-slb` and `balance-tcp` all enabled members send,
 //! each the packets of its buckets (`bond_buckets.rs`).
 //!
-//! With LACP, a partner must also use a member before it is enabled (`lacp.rs`). Then `updelay_ms`
-//! does not apply. A bond without a partner has no enabled member, or works as `active-backup` with
-//! `lacp_fallback_ab`.
+//! With LACP, a partner must also use a member before the member is enabled (`lacp.rs`), and
+//! `updelay_ms` does not apply. A bond without a partner has no enabled member, or works as
+//! `active-backup` with `lacp_fallback_ab`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,8 +1,8 @@
 //! The LACP actor of a bond, with members by name and the daemon's clock.
 //!
-//! The actor gets links, options and received frames. It returns the frames to send, and decides
-//! which members may send and receive. The LACP task (`lacp_task.rs`) passes it the time. The crate
-//! `shunt_lacp` has the protocol.
+//! The actor gets links, options and received frames. The actor returns the frames to send, and
+//! decides which members may send and receive. The LACP task (`lacp_task.rs`) passes it the time.
+//! The crate `shunt_lacp` has the protocol.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

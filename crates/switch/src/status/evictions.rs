@@ -87,7 +87,7 @@ pub struct EvictionStatus {
 pub struct EntryOwnerStatus {
     /// Number of the owner, which is the first part of entry names.
     ///
-    /// It is the number of a packet thread, or the next number for the NIC.
+    /// Packet threads have the numbers from 0, and the NIC has the next number.
     pub owner: u16,
     /// True for the owner of the NIC's entries.
     pub is_nic: bool,

@@ -1,7 +1,7 @@
 //! The listener thread: forwards packet-ins from packet threads to the OpenFlow servers.
 //!
-//! LACPDUs, BFD packets, and IGMP and MLD messages use the same rings. They are passed to the
-//! inboxes of these protocols.
+//! LACPDUs, BFD packets, and IGMP and MLD messages use the same rings. The listener thread passes
+//! these frames to the inboxes of the protocols.
 //!
 //! Packet threads put packet-ins into bounded rings and wake the listener thread if it is parked.
 //! The listener thread passes them to an asynchronous channel. Sender and receiver never wait for

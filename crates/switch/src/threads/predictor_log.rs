@@ -1,7 +1,7 @@
 //! Log lines about predictors that are paused and tried again.
 //!
-//! A packet thread does not log. It publishes the states of its predictors, and the foresight
-//! thread compares them with the states that it saw last.
+//! A packet thread does not log. A packet thread publishes the states of its predictors, and the
+//! foresight thread compares these states with the previous states.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ struct KnownPredictor {
     source: ForecastSource,
     is_paused: bool,
     pauses: u64,
-    /// Its outcome counts when its trial began.
+    /// Outcome counts of the predictor when its trial began.
     before: OutcomeCounts,
 }
 

@@ -34,8 +34,8 @@ pub(crate) struct WorkerThread {
 impl WorkerThread {
     /// Starts a thread.
     ///
-    /// `iterate` processes the waiting work and returns whether there was any work. It is called at
-    /// least once every `sleep_max_ms` milliseconds.
+    /// `iterate` processes the waiting work and returns whether there was any work. `iterate` is
+    /// called at least once every `sleep_max_ms` milliseconds.
     pub(crate) fn start(
         name: &str,
         waker: Arc<Waker>,

@@ -55,7 +55,7 @@ fn request(command: FlowModCommand, text: &str) -> FlowMod {
 }
 
 /// Returns the flow-mods of a round.
-/// They add a rule for each flow, and add and remove rules of lower priority.
+/// The flow-mods add a rule for each flow, and add and remove rules of lower priority.
 fn changes(round: u64) -> Vec<FlowMod> {
     let flow = round % u64::from(FLOWS);
     let (priority, other) = (1 + round % 7, (round * 5) % u64::from(FLOWS));

@@ -228,7 +228,7 @@ type Case =
     ((config::PolicyName, config::OffloadOptions), Vec<String>, Vec<String>, Vec<(usize, Vec<u8>)>);
 
 /// Invariant 1 for a NIC: packets are forwarded as the tables decide.
-/// This holds for any entries that the NIC has.
+/// The invariant is true for any entries that the NIC has.
 #[test]
 fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let runtime = Runtime::new().unwrap();

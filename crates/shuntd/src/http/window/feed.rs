@@ -17,7 +17,7 @@ use crate::http::{health::HealthMonitor, readiness::ReadinessMonitor};
 
 /// The source of events for all viewers of the live page.
 ///
-/// It reads the status only while there are viewers, and only once for all viewers.
+/// The feed reads the status only while there are viewers, and only once for all viewers.
 pub(in crate::http) struct WindowFeed {
     viewers: Mutex<Vec<mpsc::Sender<Bytes>>>,
     /// Notified when a viewer subscribes.

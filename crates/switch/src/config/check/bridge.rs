@@ -180,7 +180,7 @@ impl BridgeOptions {
 
     /// Returns the MAC address of the local port.
     ///
-    /// It is the configured address, or derived from the id of the host and the name of the bridge.
+    /// The address is configured, or derived from the id of the host and the name of the bridge.
     ///
     /// # Errors
     ///

@@ -33,7 +33,8 @@ pub(super) struct BridgeNetflow {
     receivers: Vec<NetflowReceiver>,
     /// Index of the receiver that the next round reads first.
     ///
-    /// It changes each round, so every receiver is served when collectors have little space.
+    /// The first receiver changes each round, so every receiver is served when collectors have
+    /// little space.
     first_receiver: usize,
     exporter: NetflowExporter,
     /// The port numbers, also of removed ports.

@@ -176,7 +176,7 @@ impl PortAttacher {
 
     /// Runs the due work of ports on their devices.
     ///
-    /// It then stores the descriptors of these ports again.
+    /// After this work, stores the descriptors of these ports again.
     async fn maintain(&self, due: Vec<(BridgeId, PortNo, PortWork)>) {
         // The kernel takes tens of milliseconds for each port, mostly waiting, so all run at the
         // same time.

@@ -203,7 +203,8 @@ impl PortSession {
 
 /// Returns the datapath port on which the session of a port sends.
 ///
-/// It is `None` if the port is closed, or set to `no_fwd` or `port_down`, as for packets of rules.
+/// The output is `None` if the port is closed, or set to `no_fwd` or `port_down`, as for packets of
+/// rules.
 fn output(port: &BridgePort) -> Option<DatapathPort> {
     let may_send = port.open.is_some() && !port.config.no_fwd && !port.config.port_down;
     port.datapath.filter(|_| may_send)
