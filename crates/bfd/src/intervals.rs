@@ -2,8 +2,8 @@
 //!
 //! Each end computes its times from the intervals of both ends. A changed interval is sent
 //! immediately, in packets with the flag Poll, until the other end answers with Final. A change
-//! that shortens the detection time of either end takes effect only with this answer. Until then
-//! the other end may still send at the old interval.
+//! that shortens the detection time of either end takes effect only with this answer. Before this
+//! answer, the other end may still send at the old interval.
 //!
 //! Source: RFC 5880, 6.5 and 6.8.3.
 

@@ -57,8 +57,9 @@ impl MemifInterface {
     ///
     /// # Errors
     ///
-    /// If a setting is out of its range, or another interface of this process has the same number. Also if
-    /// a server cannot listen at the socket, or the system has no more descriptors or threads.
+    /// If a setting is out of its range, or another interface of this process has the same number.
+    /// A start also fails if a server cannot listen at the socket, or the system has no more
+    /// descriptors or threads.
     pub fn start(
         options: MemifOptions,
         workers: u16,

@@ -42,8 +42,8 @@ impl MembershipMessage {
     ///
     /// # Errors
     ///
-    /// If the frame is not a query, report or leave of IGMP or MLD. Also if it is malformed, or a
-    /// query without a source address.
+    /// If the frame is not a query, report or leave of IGMP or MLD. The frame is also refused if it
+    /// is malformed, or a query without a source address.
     pub fn parse(frame: &[u8]) -> Result<Self, MembershipError> {
         match ip_payload(frame)? {
             IpPayload::Igmp { source, message } => igmp(source, message),

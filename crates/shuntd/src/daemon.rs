@@ -162,8 +162,8 @@ enum DaemonError {
 impl DaemonError {
     /// Returns the exit code of the daemon.
     ///
-    /// 2 for an invalid configuration, state file or option. 3 if another daemon has the run
-    /// directory or the state file. Otherwise 1.
+    /// The code is 2 for an invalid configuration, state file or option, 3 if another daemon has
+    /// the run directory or the state file, and otherwise 1.
     fn exit_code(&self) -> ExitCode {
         match self {
             Self::Config(_)

@@ -84,8 +84,8 @@ impl BfdAddresses {
 ///
 /// # Errors
 ///
-/// If the frame is of another protocol, is malformed, or has passed a router. Also if
-/// [`ControlPacket::parse`] refuses the packet.
+/// If the frame is of another protocol, is malformed, or has passed a router. The frame is also
+/// refused if [`ControlPacket::parse`] refuses the packet.
 pub fn parse_frame(frame: &[u8]) -> Result<ControlPacket, BfdError> {
     let mut octets = BfdOctets::new(frame);
     let _addresses: [u8; 12] = octets.take()?;

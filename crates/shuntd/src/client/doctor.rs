@@ -1,8 +1,8 @@
 //! `shuntctl doctor`: what the host lacks for the ports of a switch, and commands that fix it.
 //!
-//! If a daemon runs, the checks are about its process and its ports. Otherwise they are about the
-//! calling user and the ports in the configuration file. If the file has no ports, the needs of the
-//! usual port types `af_packet` and `tap` are checked.
+//! If a daemon runs, the checks are about its process and its ports. Without a daemon, the checks
+//! are about the calling user and the ports in the configuration file. If the file has no ports,
+//! the needs of the usual port types `af_packet` and `tap` are checked.
 
 mod checks;
 mod dpdk;

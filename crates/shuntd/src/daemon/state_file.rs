@@ -422,7 +422,8 @@ fn link_end(path: &Path) -> io::Result<PathBuf> {
 fn write_new(new: &Path, text: &str, old: Option<&Metadata>) -> io::Result<()> {
     let mut file = File::create(new)?;
     if let Some(old) = old {
-        // Only root may change the owner of a file. Otherwise the new file belongs to the writer.
+        // Only root may change the owner of a file. Without root, the new file belongs to the
+        // writer.
         let _ = std::os::unix::fs::fchown(&file, Some(old.uid()), Some(old.gid()));
         // The mode is set after the owner, because a change of the owner clears bits of the mode.
         file.set_permissions(old.permissions())?;

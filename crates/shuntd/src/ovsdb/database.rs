@@ -118,7 +118,7 @@ impl SwitchDatabase {
     /// Executes a transaction; returns the reason if it was refused.
     ///
     /// If a foreign server is not connected, the columns are written when it is connected again. So
-    /// this is no refusal.
+    /// a missing connection is not a refusal.
     ///
     /// # Errors
     ///

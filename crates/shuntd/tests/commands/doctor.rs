@@ -40,7 +40,7 @@ fn a_user_without_rights_gets_commands_that_mend() {
 
 /// The root of a user namespace has all capabilities.
 ///
-/// But it has no right to the network of the host.
+/// This root has no right to the network of the host.
 #[test]
 fn capabilities_of_a_user_namespace_are_not_enough() {
     let Some((code, report)) = doctor_by("unshare", &["--user", "--map-root-user"]) else { return };

@@ -5,7 +5,7 @@
 //! removes that entry. The exchange acknowledges this removal immediately.
 //!
 //! A NIC without an agent must not continue to forward by its last entries. So the exchange first
-//! removes the entries of the previous device. Until all are removed, or the device has not
+//! removes the entries of the previous device. Until all entries are removed, or the device has not
 //! answered for [`DRAIN_TIME_MAX`], the agent sees no new device. Meanwhile the device counts as
 //! lost, every status shows the reason, and versions are acknowledged without the NIC. Entries that
 //! could not be removed are logged.

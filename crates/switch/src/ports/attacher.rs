@@ -1,7 +1,7 @@
 //! Opens and closes the devices of registered ports, and attaches them to the packet threads.
 //!
 //! An opened port is first added to the packet threads, and then to the tables, where a received
-//! packet finds its port. Only then do the threads get the receive queues of the port. While
+//! packet finds its port. After both steps, the threads get the receive queues of the port. While
 //! packets are held, as during a restore, the kernel queues the packets. A closed port is first
 //! removed from the tables, and from the threads when no packet can be sent to it any more. Module
 //! [`check`] finds changes of devices.

@@ -1,7 +1,7 @@
 //! Addresses and port counters that sFlow reads from the kernel.
 //!
 //! Some of these readings take long: a host may have thousands of addresses, and a bridge thousands
-//! of ports. So they run on a thread that may block, and without the lock of the agents.
+//! of ports. So the readings run on a thread that may block, and without the lock of the agents.
 
 use std::net::{IpAddr, Ipv6Addr};
 
