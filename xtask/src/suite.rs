@@ -250,7 +250,7 @@ pub(crate) const SUITES: &[Suite] = &[
     .with_python(&OS_KEN_APPLICATIONS),
     Suite::own(
         "p4runtime",
-        "p4runtime-shell and conformance cases with the embedded NIC",
+        "P4Runtime with third parties: clients of the embedded NIC, a device behind C++ gRPC",
         &["--package", "shunt-tests", "--test", "p4runtime"],
     )
     .with_tools()
