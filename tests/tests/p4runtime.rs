@@ -253,6 +253,7 @@ fn a_restarted_device_gets_its_entries_again() {
     drop(device);
     let is_lost = || text(&daemon.shuntctl(&["show"])).contains("(stale for");
     assert!(until(is_lost), "{}", daemon.log());
+    assert!(!daemon.log().contains("refused a request"), "{}", daemon.log());
 
     let Some(device) = GrpcCoreDevice::start(port, &[]) else { return };
     let is_restored = || device.events().contains(&format!("entries {ENTRIES}\n"));

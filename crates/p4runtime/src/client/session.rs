@@ -1,6 +1,6 @@
 //! One session: arbitration, pipeline configuration, writes and reads.
 
-use std::{collections::BTreeMap, error::Error, fs, future, io, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fs, future, io, sync::Arc, time::Duration};
 
 use prost::Message;
 use tokio::{
@@ -443,9 +443,8 @@ pub(crate) fn update(kind: update::Type, entry: TableEntry) -> Update {
 
 /// Returns whether a status may concern single updates of a batch.
 ///
-/// Other statuses concern the whole request or the connection.
+/// Other statuses concern the whole request.
 fn may_concern_updates(status: &Status, count: usize) -> bool {
-    let is_from_device = status.source().is_none();
     let is_of_one = count == 1
         && matches!(
             status.code(),
@@ -453,7 +452,7 @@ fn may_concern_updates(status: &Status, count: usize) -> bool {
         );
     let is_of_some =
         matches!(status.code(), Code::Unknown | Code::Internal | Code::ResourceExhausted);
-    is_from_device && (is_of_one || is_of_some)
+    is_of_one || is_of_some
 }
 
 /// Decodes a packet-in of the program.

@@ -1,6 +1,6 @@
 //! The reasons for which a session cannot continue.
 
-use std::{io, path::PathBuf};
+use std::{error::Error, io, path::PathBuf};
 
 use shunt_gigaflow::offload::Refusal;
 use tonic::{Code, Status};
@@ -14,6 +14,9 @@ pub enum SessionError {
     /// The device cannot be reached.
     #[error("cannot connect to the device")]
     Connect(#[source] tonic::transport::Error),
+    /// The connection failed during a request.
+    #[error("the connection to the device failed")]
+    Connection(#[source] Box<Status>),
     /// The device refused a whole request.
     #[error("the device refused a request: {0}")]
     Refused(#[source] Box<Status>),
@@ -74,6 +77,24 @@ pub enum SessionError {
 
 impl From<Status> for SessionError {
     fn from(status: Status) -> Self {
-        Self::Refused(Box::new(status))
+        // A status with a source comes from the transport, and not from the device.
+        if status.source().is_some() {
+            Self::Connection(Box::new(status))
+        } else {
+            Self::Refused(Box::new(status))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_the_transport_is_no_refusal() {
+        let broken = Status::from_error(Box::new(io::Error::from(io::ErrorKind::BrokenPipe)));
+        assert!(matches!(SessionError::from(broken), SessionError::Connection(_)));
+        let refused = Status::permission_denied("the client is not primary");
+        assert!(matches!(SessionError::from(refused), SessionError::Refused(_)));
     }
 }

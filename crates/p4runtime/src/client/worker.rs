@@ -148,7 +148,8 @@ impl SessionWorker {
                             if self.settings.last_error.is_intended() {
                                 debug!(%error, "device removed");
                             } else {
-                                warn!(%error, "device lost");
+                                let why = self.settings.last_error.text().unwrap_or_default();
+                                warn!(why, "device lost");
                             }
                             self.fail_all(&mut pending);
                             self.notify(OffloadEvent::Lost(Lost));
@@ -160,10 +161,8 @@ impl SessionWorker {
                     let is_new = self.settings.last_error.note(&error);
                     if is_new && !self.settings.last_error.is_intended() {
                         let why = self.settings.last_error.text().unwrap_or_default();
-                        warn!(
-                            address = self.settings.address,
-                            why, "cannot reach the NIC, retrying"
-                        );
+                        let address = self.settings.address.as_str();
+                        warn!(address, why, "cannot reach the NIC, retrying");
                     }
                     error
                 }
@@ -518,6 +517,7 @@ impl SessionWorker {
             SessionError::Backup => self.election = self.last_election.unwrap_or(self.election),
             SessionError::Silent => self.batch = (self.batch / 2).max(1),
             SessionError::Connect(_)
+            | SessionError::Connection(_)
             | SessionError::Refused(_)
             | SessionError::Ended
             | SessionError::NoDetails(_)
