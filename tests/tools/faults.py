@@ -71,6 +71,12 @@ CALLS = [
 ]
 STEPS = [1, 3, 10, 50]
 
+# Rounds of failing calls after which one call at least must have failed.
+CALL_ROUNDS = 5
+
+# Faults in a row without the word of --only after which there is none.
+SKIPPED_MAX = 10000
+
 # For some kinds, calls fail only for these files.
 PATHS = {"state file": ["state.json", "state.json.new", ""], "tap": ["/dev/net/tun"]}
 
@@ -281,9 +287,9 @@ class Calls:
     def count(self):
         """Adds the number of failed calls to the name of the fault."""
         with open(self.output) as file:
-            failed = sum("(INJECTED)" in line for line in file)
+            self.failed = sum("(INJECTED)" in line for line in file)
         os.remove(self.output)
-        self.name += f", {failed} calls failed"
+        self.name += f", {self.failed} calls failed"
 
 
 class CallsAtStart(Calls):
@@ -415,6 +421,9 @@ class Kill:
 
     kind = name = "kill"
 
+    def __init__(self, choose):
+        self.pause = choose.random() / 20
+
     def apply(self, daemon):
         daemon.bundle()
         target = f"unix:{daemon.run_dir}/br0.mgmt"
@@ -428,7 +437,7 @@ class Kill:
             ["ovs-ofctl", "-O", "OpenFlow13", "--bundle", "replace-flows", target, path],
             stderr=subprocess.DEVNULL,
         )
-        time.sleep(random.random() / 20)
+        time.sleep(self.pause)
         daemon.process.kill()
         daemon.process.wait(ANSWER_MAX)
         client.wait()
@@ -442,7 +451,7 @@ def faults(choose):
     make = choose.choice([Calls] * 7 + [CallsAtStart] * 3 + [FullDisk, Limit, Limit, ClockJump, Pause, Kill])
     if make is ClockJump and not FAKETIME:
         make = Pause
-    return make(choose) if make in (Calls, CallsAtStart, Limit, ClockJump) else make()
+    return make(choose) if make in (Calls, CallsAtStart, Limit, ClockJump, Kill) else make()
 
 
 def round_of(daemon, fault):
@@ -529,17 +538,24 @@ def main():
     run(["mount", "-t", "tmpfs", "-o", "size=256k,mode=755", "state", daemon.state_dir], check=True)
     choose = random.Random(options.seed)
     end = time.monotonic() + options.seconds
-    rounds = failures = 0
+    rounds = failures = skipped = calls = failed_calls = 0
+    if not FAKETIME:
+        print("SKIPPED: jumps of the clock need libfaketime, of the package faketime", file=sys.stderr)
     try:
         while time.monotonic() < end:
             fault = faults(choose)
             if options.only not in fault.name:
+                skipped += 1
+                if skipped > SKIPPED_MAX:
+                    raise SystemExit(f"no fault has the word `{options.only}` in its name")
                 continue
-            rounds += 1
+            rounds, skipped = rounds + 1, 0
             offset = os.path.getsize(daemon.log) if os.path.exists(daemon.log) else 0
             try:
                 outcome = round_of(daemon, fault)
                 print(f"{rounds:>4} {fault.name}: {outcome}", flush=True)
+                calls += isinstance(fault, Calls)
+                failed_calls += getattr(fault, "failed", 0)
             except Exception as error:
                 failures += 1
                 print(f"{rounds:>4} {fault.name}: FAILED: {error}", flush=True)
@@ -560,6 +576,9 @@ def main():
         run(["umount", daemon.state_dir])
         run(["umount", folder])
         os.rmdir(folder)
+    if calls >= CALL_ROUNDS and failed_calls == 0:
+        print(f"no call failed in {calls} rounds: strace does not change the calls of the daemon")
+        failures += 1
     print(f"{rounds} rounds, {failures} failed")
     sys.exit(1 if failures or not rounds else 0)
 
