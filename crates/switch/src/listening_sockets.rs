@@ -125,7 +125,7 @@ impl ListeningSockets {
         let listener = match TcpListener::bind(address) {
             Err(error)
                 if error.kind() == io::ErrorKind::AddrInUse
-                    && self.release_unused_port(address.port()) =>
+                    && self.release_unused_beside(address) =>
             {
                 TcpListener::bind(address)
             }
@@ -157,13 +157,15 @@ impl ListeningSockets {
         Some(listener)
     }
 
-    /// Closes unused sockets with a port; returns whether there was such a socket.
+    /// Closes unused sockets that prevent a socket at `address`.
     ///
-    /// A socket is unused, for example, after a change of its address in the configuration.
-    fn release_unused_port(&self, port: u16) -> bool {
-        let end = format!("_{port}/");
+    /// Returns whether there was such a socket. A socket is unused, for example, after a change of its address in the configuration.
+    fn release_unused_beside(&self, address: SocketAddr) -> bool {
         self.release_where(|key, socket| {
-            !socket.is_used && key.starts_with(TCP) && key.ends_with(&end)
+            let own = || TcpListener::from(socket.fd.try_clone().ok()?).local_addr().ok();
+            !socket.is_used
+                && key.starts_with(TCP)
+                && own().is_some_and(|own| overlap(own, address))
         })
     }
 
@@ -320,6 +322,12 @@ fn read_name(name: &str) -> Option<(String, Option<SocketFile>)> {
 fn inode(path: &Path) -> Option<SocketInode> {
     let found = fs::symlink_metadata(path).ok()?;
     found.file_type().is_socket().then(|| (found.dev(), found.ino()))
+}
+
+/// Returns whether two sockets cannot listen on these addresses at the same time.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && (is_any || one.ip() == other.ip())
 }
 
 /// Adds a correction to the error of an address that needs a privilege.

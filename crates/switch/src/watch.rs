@@ -91,7 +91,7 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
             }
         }),
         tokio::spawn(async move {
-            let mut events = link_events(None);
+            let mut events = link_events();
             let mut interval = upkeep_interval();
             let mut ticks = 0_u32;
             loop {
@@ -104,8 +104,9 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
                             Some(changed)
                         }
                         Err(error) => {
-                            // The system may have lost events, and may lack memory for a moment.
-                            events = link_events(Some(&error));
+                            // The system may lack memory for a moment.
+                            debug!(%error, "ports: link events ended, subscribing again");
+                            events = None;
                             Some(ChangedDevices::Any)
                         }
                     },
@@ -201,14 +202,11 @@ async fn watch_bfd(control: &ControlPlane) {
     }
 }
 
-/// Subscribes to device events; again if an earlier subscription has ended.
+/// Subscribes to device events.
 ///
 /// Without events, all ports are checked at intervals.
-fn link_events(ended: Option<&io::Error>) -> Option<LinkEvents> {
+fn link_events() -> Option<LinkEvents> {
     let events = LinkEvents::subscribe();
-    if let Some(error) = ended {
-        debug!(%error, "ports: link events ended, subscribing again");
-    }
     if let Err(error) = &events {
         let after = UPKEEP_INTERVAL.as_millis();
         warn!(%error, "ports: no link events, changes are noticed after up to {after} ms");

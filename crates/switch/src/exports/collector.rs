@@ -326,8 +326,8 @@ impl Collector {
             let is_quiet = overflow.lost == overflow.checked;
             let quiet_checks = if is_quiet { overflow.quiet_checks + 1 } else { 0 };
             (state.overflow.checked, state.overflow.quiet_checks) = (overflow.lost, quiet_checks);
-            let is_over =
-                overflow.lost > 0 && (is_empty || quiet_checks >= QUIET_CHECKS_AFTER_OVERFLOW);
+            let is_over = overflow.lost > 0
+                && (is_empty && is_quiet || quiet_checks >= QUIET_CHECKS_AFTER_OVERFLOW);
             state.overflow.is_logged = overflow.lost > 0;
             if is_over {
                 state.overflow = CollectorOverflow::default();
