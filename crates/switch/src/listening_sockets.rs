@@ -112,7 +112,8 @@ impl ListeningSockets {
 
     /// Listens on a TCP address, with the socket of an earlier process if one exists.
     ///
-    /// The listener is non-blocking.
+    /// The listener is non-blocking. A caller that cannot use the listener calls
+    /// [`Self::pause_tcp`], so that its next attempt gets the same socket.
     ///
     /// # Errors
     ///
@@ -159,7 +160,8 @@ impl ListeningSockets {
 
     /// Closes unused sockets that prevent a socket at `address`.
     ///
-    /// Returns whether there was such a socket. A socket is unused, for example, after a change of its address in the configuration.
+    /// Returns whether there was such a socket. A socket is unused, for example, after a change of
+    /// its address in the configuration.
     fn release_unused_beside(&self, address: SocketAddr) -> bool {
         self.release_where(|key, socket| {
             let own = || TcpListener::from(socket.fd.try_clone().ok()?).local_addr().ok();

@@ -166,9 +166,11 @@ struct HttpServer {
 impl HttpServer {
     /// Listens on an address, and logs the port that the system has chosen.
     fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
-        let listener = TcpListener::from_std(self.listening.listen_tcp(address)?)?;
+        let listener = TcpListener::from_std(self.listening.listen_tcp(address)?)
+            .inspect_err(|_| self.listening.pause_tcp(address))?;
         let (token, tls) = (self.has_token, self.tls.is_some());
-        info!(address = %listener.local_addr()?, token, tls, "http: ready");
+        let local = listener.local_addr().unwrap_or(address);
+        info!(address = %local, token, tls, "http: ready");
         Ok(listener)
     }
 

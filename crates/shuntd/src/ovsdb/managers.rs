@@ -190,7 +190,10 @@ fn start(
         ControllerEndpoint::Listen(transport, address) => {
             let failed = |error| format!("cannot listen on {address}, retrying: {error}");
             let listener = listening.listen_tcp(address).map_err(failed)?;
-            server.listen_tcp(listener, below(transport), times).map_err(failed)
+            server
+                .listen_tcp(listener, below(transport), times)
+                .inspect_err(|_| listening.pause_tcp(address))
+                .map_err(failed)
         }
     }
 }

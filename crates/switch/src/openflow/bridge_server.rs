@@ -238,8 +238,11 @@ async fn open_socket(
         ControllerEndpoint::Listen(transport, address) => {
             let failed =
                 |source| SwitchError::System { doing: format!("listen on {endpoint}"), source };
-            let listener = server.host().listening.listen_tcp(address);
-            let listener = listener.and_then(TcpListener::from_std).map_err(failed)?;
+            let listening = &server.host().listening;
+            let listener = listening.listen_tcp(address).map_err(failed)?;
+            let listener = TcpListener::from_std(listener)
+                .inspect_err(|_| listening.pause_tcp(address))
+                .map_err(failed)?;
             let socket = match transport {
                 ControllerTransport::Tcp => server.listen_tcp(listener),
                 ControllerTransport::Tls => server.listen_tls(listener, server.host().tls.clone()),
