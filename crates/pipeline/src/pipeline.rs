@@ -29,7 +29,7 @@ use shunt_classifier::Version;
 use crate::{
     action::Action,
     bridges::{
-        bridge::{VersionedBridge, VersionedBridges},
+        bridge::{VersionedBridge, VersionedBridges, in_order},
         output_counter::OutputCounter,
         port::PortInfo,
         settings::BridgeSettings,
@@ -410,7 +410,10 @@ impl Pipeline {
     #[must_use]
     pub fn rules(&self, id: BridgeId, filter: &RuleFilter) -> Vec<Arc<Rule>> {
         let bridges = self.bridges.read();
-        bridges.get(&id).map_or_else(Vec::new, |bridge| bridge.rules(filter, self.version()))
+        let version = self.version();
+        let rules = bridges.get(&id).map(|bridge| bridge.unordered_rules(filter, version));
+        drop(bridges);
+        in_order(rules.unwrap_or_default())
     }
 
     /// Returns the counters of every table of a bridge, by number.
