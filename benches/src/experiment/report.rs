@@ -129,7 +129,7 @@ impl Report<'_> {
              the time or twice the rate, and below 1 is worse. Its parentheses hold the smallest \
              and the largest ratio of a single round.\nWithout a rival, the ratio is the \
              measured value divided by the published one.\nAll values are from one \
-             run.\n{workloads}\n{overview}{}",
+             call of the command.\n{workloads}\n{overview}{}",
             self.experiment.title,
             self.experiment.what,
             self.experiment.source,

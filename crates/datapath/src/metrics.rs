@@ -252,7 +252,7 @@ pub struct ThreadCounters {
     pub refused_full: Counter,
     /// Entries not installed because the ring of reports was full.
     pub refused_ring: Counter,
-    /// Versions acknowledged, by the iterations started since they were posted.
+    /// Acknowledged versions, by the poll loop iterations started since their posting.
     ///
     /// The buckets are 0, 1, 2, and 3 or more. Versions that a sleeping thread acknowledged are not
     /// counted.

@@ -10,23 +10,22 @@
 //!
 //! # The decision
 //!
-//! The granularity is decided for each start, which is the bridge that a packet arrives on. All
-//! traversals of one bridge have one granularity, since the packets of a megaflow could otherwise
-//! match a sub-traversal of the same bridge. After every [`ROUND`] samples of a start, the hit
-//! counts of both directories are compared. The two directories serve all starts, as the cache
-//! does.
+//! The granularity is decided for each bridge that packets arrive on. All traversals that begin at
+//! one bridge have one granularity, since the packets of a megaflow could otherwise match a
+//! sub-traversal of the same bridge. After every [`ROUND`] samples of a bridge, the hit counts of
+//! both directories are compared. The two directories serve all bridges, as the cache does.
 //!
 //! One round of samples cannot prove a difference of one or two percent. If only one granularity
 //! hits in a tenth of the samples, chance alone moves the counts of a round by 1.5 percent. So the
 //! lead of the unused granularity is summed over the rounds. Each round subtracts [`SLACK`], and
 //! the sum never falls below zero (Page, "Continuous Inspection Schemes", 1954).
 //!
-//! The granularity of a start changes when this summed lead exceeds a threshold that chance rarely
+//! The granularity of a bridge changes when this summed lead exceeds a threshold that chance rarely
 //! reaches. The threshold is the usual number of samples per round in which only one granularity
-//! hits, at least [`LEAD_MIN`] and at most [`LEAD_MAX`]. A start that steadily loses one percent of
-//! its hits changes after about sixty rounds. A start that loses three packets in ten changes after
-//! one round. A start that loses half a percent or less rarely changes its granularity. The gain
-//! would be small, and every change replaces the cached entries.
+//! hits, at least [`LEAD_MIN`] and at most [`LEAD_MAX`]. A bridge that steadily loses one percent
+//! of its hits changes after about sixty rounds. A bridge that loses three packets in ten changes
+//! after one round. A bridge that loses half a percent or less rarely changes its granularity. The
+//! gain would be small, and every change replaces the cached entries.
 //!
 //! # The duties of the caller
 //!
@@ -34,7 +33,7 @@
 //!   [`Adaptive::relax`] for each sample. If all entries fit, sub-traversals always miss less.
 //! - The caller samples packets at random and finds their traversals. A sampled packet that hits is
 //!   translated only for this purpose.
-//! - When [`Adaptive::granularity`] changes, the caller caches the traversals of that start with
+//! - When [`Adaptive::granularity`] changes, the caller caches the traversals of that bridge with
 //!   the new granularity. The old entries expire, or full stages evict them first. Any set of
 //!   entries may be evicted at any time, so a change of granularity affects only the hit rate.
 //!
@@ -43,7 +42,7 @@
 //! A directory never evicts single entries. A directory sees only sampled hits, so it does not know
 //! which entries the cache would evict. Instead both directories are cleared every
 //! [`CLEARED_AFTER_ROUNDS`] rounds. Granularities, leads and unfinished rounds are kept: with many
-//! starts, no start finishes a round in one period. The hits of a period count only if one of the
+//! bridges, none finishes a round in one period. The hits of a period count only if one of the
 //! directories became full in this period.
 
 use hashbrown::HashTable;
@@ -370,10 +369,10 @@ fn hash(start: StateId) -> u64 {
     fold(0, start.number().into())
 }
 
-/// Number of samples of a start after which its hit counts are compared.
+/// Number of samples of a bridge after which its two hit counts are compared.
 pub const ROUND: u32 = 512;
 
-/// Hits that each round subtracts from the lead: six in a thousand samples.
+/// Number of hits that each round subtracts from the lead: 0.6 % of its samples.
 pub const SLACK: u32 = 3;
 
 /// The least threshold, in hits, at which the granularity changes.
@@ -384,11 +383,11 @@ pub const LEAD_MAX: u32 = ROUND / 4;
 
 const _: () = assert!(100 * SLACK < ROUND, "one percent exceeds the slack");
 
-/// Number of rounds of all starts together that a period has.
+/// Number of rounds in a period: the rounds of all bridges together.
 /// After each period the directories are cleared.
 pub const CLEARED_AFTER_ROUNDS: u32 = 64;
 
-/// Greatest number of starts (bridges) with set duelling.
+/// Greatest number of bridges with set duelling.
 ///
 /// All other bridges use sub-traversals.
 const DUELS_MAX: usize = 1024;

@@ -159,7 +159,7 @@ impl Gigaflow {
 
     /// Creates the image of an empty offload device.
     ///
-    /// The number of a tag is reused only after it is [drained](Ltm::drained).
+    /// The number of a tag is reused only after [`Ltm::free_retired`] has freed it.
     #[must_use]
     pub fn of_device(config: Config) -> Self {
         Self::with_reuse(config, Reuse::Drained)

@@ -20,8 +20,8 @@
 //!   an equal state is held again, it gets another tag.
 //! - *Freed*: the number of the tag may be given to another state. With [`Reuse::AtOnce`] a retired
 //!   tag is freed immediately, since one thread both looks up packets and retires tags. With
-//!   [`Reuse::Drained`] it is freed when [`TagSpace::drained`] reports that no packet is under way
-//!   with the tag.
+//!   [`Reuse::Drained`] it is freed by [`TagSpace::free_retired`], when no packet is under way with
+//!   the tag.
 //!
 //! The number of tags is bounded. If no tag is left, no further traversal is partitioned: see
 //! [`TagsFull`].
@@ -67,7 +67,7 @@ pub enum TagName {
 pub enum Reuse {
     /// The number is reused at once, because no packet has a retired tag.
     AtOnce,
-    /// The number is reused after the tag is [drained](TagSpace::drained).
+    /// The number is reused after [`TagSpace::free_retired`] has freed the tag.
     Drained,
 }
 
@@ -177,10 +177,10 @@ impl TagSpace {
     }
 
     /// Frees the first `count` retired tags, because no packet has them any more.
-    pub fn drained(&mut self, count: u64) {
+    pub fn free_retired(&mut self, count: u64) {
         let waiting = self.retired.len() as u64;
-        let drained = count.saturating_sub(self.retired_count - waiting).min(waiting);
-        for _ in 0..drained {
+        let freed = count.saturating_sub(self.retired_count - waiting).min(waiting);
+        for _ in 0..freed {
             self.free.extend(self.retired.pop_front());
         }
     }
@@ -268,16 +268,16 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_tag_is_not_reused_before_it_is_drained() {
+    fn a_retired_tag_is_not_reused_before_it_is_freed() {
         let mut space = space(Reuse::Drained);
         let tags: Vec<_> =
             (1..=2).map(|bridge| space.hold(&TagName::Start(bridge)).unwrap()).collect();
         tags.iter().for_each(|tag| space.release(*tag));
         assert_eq!(space.hold(&TagName::Start(1)), Err(TagsFull(2)));
-        space.drained(1);
+        space.free_retired(1);
         assert_eq!(space.hold(&TagName::Start(5)), Ok(tags[0]));
         assert_eq!(space.hold(&TagName::Start(6)), Err(TagsFull(2)));
-        space.drained(space.retired_count());
+        space.free_retired(space.retired_count());
         assert_eq!(space.hold(&TagName::Start(6)), Ok(tags[1]));
     }
 

@@ -98,8 +98,8 @@ fn has_transport(frame: &[u8], key: &FlowKey, layers: &Layers) -> bool {
 }
 
 /// Number of bytes of a TCP header without options.
-/// The second number is the offset of the data offset field in the header.
 const TCP_BYTES: usize = 20;
+/// Position in the TCP header of the byte with the data offset field.
 const TCP_DATA_OFFSET: usize = 12;
 
 /// Number of bytes of a UDP or ICMP header.

@@ -112,8 +112,8 @@ const UNPARSED: NicVerdict =
     NicVerdict::Punt { reason: REASON_UNPARSED, miss_tag: 0, last_stage: 0 };
 
 /// Number of small buffers that must stay free for the ports when packets are held.
-/// The second number is for large buffers.
 const SMALL_KEPT: usize = 1024;
+/// Number of large buffers that must stay free for the ports when packets are held.
 const LARGE_KEPT: usize = 3 * BURST;
 
 /// Holds a packet until earlier packets of its flow have been sent.

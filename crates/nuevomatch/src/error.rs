@@ -86,7 +86,10 @@ pub enum Error {
         high: u32,
     },
     /// A range has values that do not fit into its lane.
-    #[error("rule {rule}: lane {lane} ends at {high}, but its last value is {max}: mask the range")]
+    #[error(
+        "rule {rule}: its range in lane {lane} ends at {high}, but the lane has values up to {max}: \
+         mask the range"
+    )]
     OutsideLane {
         /// Position of the rule in the list of rules.
         rule: usize,
@@ -94,7 +97,7 @@ pub enum Error {
         lane: usize,
         /// Last value of the range.
         high: u32,
-        /// Last value of the lane.
+        /// Largest value that the lane can hold.
         max: u32,
     },
     /// More rules than an index can number.

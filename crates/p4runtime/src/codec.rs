@@ -407,12 +407,12 @@ pub enum DecodeError {
     Action,
 }
 
-/// The meaning of a stage entry.
+/// The effect of a stage entry: it applies a rule, or punts packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
-    /// A rule.
+    /// Packets that match are processed by the rule.
     Rule(LtmRule),
-    /// A match with a punt action; the rest of the rule has no meaning.
+    /// Packets that match the rule are punted; only the match of the rule is used.
     Punt(LtmRule),
 }
 
@@ -425,7 +425,7 @@ pub struct Decoded {
     ///
     /// The length of the rule is this value, limited to the largest length.
     pub priority: u32,
-    /// The meaning of the entry.
+    /// The effect of the entry.
     pub meaning: Meaning,
 }
 

@@ -81,7 +81,7 @@ pub use bridges::{
     output_counter::{OutputCounter, OutputHit},
     port::{PortBfd, PortConfig, PortInfo, PortKind},
     port_vlans::{PortVlans, PriorityTags, VlanMode},
-    settings::{BridgeSettings, Overflow},
+    settings::{BridgeSettings, OverflowPolicy},
 };
 pub use continuations::continuation::Continuation;
 pub use decisions::packet_decider::{PacketDecider, PacketDecision};

@@ -258,8 +258,8 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     }
     if restriction == Some(WriteRestriction::Partial) {
         warn!(
-            "--writable: in force in part: this kernel cannot prevent that files outside are emptied (truncate); \
-             Linux 6.2 can"
+            "--writable protects in part: this kernel lets the daemon truncate files outside the directories; \
+             use Linux 6.2 or later"
         );
     }
     match &arguments.command {

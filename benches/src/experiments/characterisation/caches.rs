@@ -21,9 +21,9 @@ const CAPACITIES: [(&str, usize); 5] =
 const PUBLISHED_CAPACITY: &str = "32K";
 
 pub(in crate::experiments) const HITS: &str =
-    "hits of a megaflow cache, 3 packets per flow (OTL: 30)";
+    "hits of a megaflow cache, 3 packets per flow (30 for pipeline OTL)";
 pub(in crate::experiments) const MISSES: &str =
-    "misses of a megaflow cache, 3 packets per flow (OTL: 30)";
+    "misses of a megaflow cache, 3 packets per flow (30 for pipeline OTL)";
 pub(super) const ENTRIES: &str = "final entries of a megaflow cache";
 
 /// Returns the number of the entry of each flow.

@@ -25,7 +25,8 @@ const EVICTED: &str = "entries evicted by a change, by engine";
 const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes, by engine (computed)";
 
 const FASTER: &str = "times faster than the iterative engine, by engine";
-const FEWER: &str = "times fewer stale packets, by engine (computed)";
+const FEWER: &str =
+    "times fewer stale packets than with the iterative engine, by engine (computed)";
 const MEAN: &str = "one change, mean of P1 to P5, by engine";
 
 /// Name of the published design among the engines.

@@ -124,9 +124,9 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
     })
 }
 
-/// Returns the microseconds of each rule with a new mask.
+/// Returns the microseconds of each rule with a new mask, and of the longest slice.
 ///
-/// The second value is the longest slice of deferred work.
+/// A slice is a part of the deferred work.
 fn apply_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (Vec<f64>, f64) {
     watched.run_maintenance();
     let table = scene.base.iter().find(|rule| rule.contains("nw_dst=")).map_or("0", |rule| {

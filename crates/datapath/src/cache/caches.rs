@@ -39,10 +39,11 @@ pub(crate) struct Caches {
     hashes: [u64; BURST],
     lines: [Option<u32>; BURST],
     trial: ExactTrial,
-    /// Maximum number of entries to reclaim.
+    /// Number of dead entries that may still be reclaimed in this burst.
     ///
-    /// During a burst, only entries that were dead before the burst may be reclaimed. Packets of
-    /// the burst may have hit entries that died later, and still need their actions.
+    /// It is unlimited between bursts. During a burst, only entries that were dead before the burst
+    /// may be reclaimed. Packets of the burst may have hit entries that died later, and still need
+    /// their actions.
     reclaims_left: usize,
     /// The limit of entries once the former index has none left; 0 if it has none.
     limit: usize,
@@ -344,7 +345,7 @@ impl Caches {
 
     /// Moves entries from the repair queue to the reclaim queue.
     ///
-    /// Selects them as [`Entries::abandon_repairs`](super::Entries::abandon_repairs) does.
+    /// [`Entries::abandon_repairs`](super::Entries::abandon_repairs) selects the entries.
     ///
     /// Entries of the repair queue were dead before the current burst. Abandoned entries are
     /// reclaimed before entries that died during the burst.
@@ -492,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn abandoned_repairs_are_reclaimed_before_the_hits_of_a_burst() {
+    fn abandoned_repairs_are_reclaimed_before_entries_that_died_in_the_burst() {
         let ((reports, _coordinator), (learn_requests, _control)) =
             (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
         let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);

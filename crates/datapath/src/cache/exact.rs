@@ -180,7 +180,9 @@ impl ExactCache {
         further.iter().copied().take_while(|entry| *entry != Self::NO_ENTRY)
     }
 
-    /// Decides at random if the flow that has just missed is inserted.
+    /// Decides at random whether this miss inserts its flow.
+    ///
+    /// So a flow that misses often is inserted sooner.
     #[inline]
     pub fn chooses(&mut self) -> bool {
         match self.insert_inverse {
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flow_of_a_hundred_is_inserted() {
+    fn one_miss_of_a_hundred_is_chosen() {
         let mut cache = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 100 }, 1, 5);
         let chosen = (0..100_000).filter(|_| cache.chooses()).count();
         assert!((850..1150).contains(&chosen), "{chosen}");

@@ -26,11 +26,17 @@ fn depth(rate: u64, burst: u64) -> i128 {
 }
 
 impl HtbOracle {
-    /// Returns the level of a bucket in billionths of a bit.
+    /// Returns the tokens of a bucket in billionths of a bit.
     ///
     /// At each packet, the bucket had at most its depth; since then it has gained its rate, and
     /// lost all packets from that packet on.
-    fn level(&self, rate: u64, burst: u64, now: u64, takes: impl Fn(&SentPacket) -> bool) -> i128 {
+    fn tokens_left(
+        &self,
+        rate: u64,
+        burst: u64,
+        now: u64,
+        takes: impl Fn(&SentPacket) -> bool,
+    ) -> i128 {
         let full = depth(rate, burst) * BILLION;
         let (mut level, mut lost) = (full, 0);
         for packet in self.sent.iter().rev().filter(|packet| takes(packet)) {
@@ -41,17 +47,17 @@ impl HtbOracle {
     }
 
     fn port(&self, now: u64) -> i128 {
-        self.level(self.max_rate, 0, now, |_| true)
+        self.tokens_left(self.max_rate, 0, now, |_| true)
     }
 
     fn ceiling(&self, queue: usize, now: u64) -> i128 {
         let HtbQueue { max_rate, burst, .. } = self.queues[queue];
-        self.level(max_rate.min(self.max_rate), burst, now, |packet| packet.queue == queue)
+        self.tokens_left(max_rate.min(self.max_rate), burst, now, |packet| packet.queue == queue)
     }
 
     fn assured(&self, queue: usize, now: u64) -> i128 {
         let HtbQueue { min_rate, burst, .. } = self.queues[queue];
-        self.level(min_rate, burst, now, |packet| packet.queue == queue && packet.is_assured)
+        self.tokens_left(min_rate, burst, now, |packet| packet.queue == queue && packet.is_assured)
     }
 
     /// Returns whether a queue has tokens.

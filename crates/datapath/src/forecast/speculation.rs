@@ -7,8 +7,10 @@
 //! A forecast may also have entries in an offload device, where packets hit without reaching the
 //! thread. When the entries in software end without a hit, the forecast is *awaited*: the agent of
 //! the device reports its outcome a little later.
-//! Entries in software stay until they expire even if the device forwards the flow, because the
-//! device may lose its entries.
+//!
+//! A forecast with an entry in the device keeps its entries in software, because the device may
+//! lose its own. Without a hit, the entries in software end when they expire, when room is needed,
+//! or at the first hit in the device.
 
 use std::collections::VecDeque;
 

@@ -27,7 +27,7 @@ impl Drain {
         }
         while let Some((_, count)) = self.waiting.pop_front_if(|(when, _)| now.since(*when) >= time)
         {
-            ltm.drained(count);
+            ltm.free_retired(count);
         }
     }
 }

@@ -114,7 +114,7 @@ impl PendingWork {
     pub(super) const NONE: Self = Self(());
 
     /// Consumes the token: the caller itself loops over the stack.
-    pub(super) const fn leave_to_loop(self) {}
+    pub(super) const fn leave_to_callers_loop(self) {}
 }
 
 impl Outputs {

@@ -258,8 +258,8 @@ impl Ltm {
     }
 
     /// Frees the first `count` retired tags, because no packet has them any more.
-    pub fn drained(&mut self, count: u64) {
-        self.tags.drained(count);
+    pub fn free_retired(&mut self, count: u64) {
+        self.tags.free_retired(count);
     }
 
     /// Releases a tag after [`Self::hold`] or [`Self::hold_again`].

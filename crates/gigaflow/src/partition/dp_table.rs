@@ -39,7 +39,7 @@
 use super::{
     contract::{Placement, StageId, StageSet, StageView},
     score::Score,
-    shape_cache::{self, Holding, ShapeCache},
+    shape_cache::{self, HeldCandidate, ShapeCache},
 };
 use crate::outline::{SubTraversalOutline, TraversalOutline};
 
@@ -50,7 +50,7 @@ pub(in crate::partition) struct DpTable {
     gains: Vec<i64>,
     holders: Vec<StageSet>,
     shapes: ShapeCache,
-    held: Vec<Holding>,
+    held: Vec<HeldCandidate>,
 }
 
 /// The best values and choices for the part of a traversal from each segment on.
@@ -275,8 +275,8 @@ impl DpValues {
 
 /// Returns the highest of `unused` and the sums of rest and gain, with its length.
 ///
-/// Sums count from the index `shortest` on. Among equal values `unused`, with length 0, is
-/// preferred, then the longest candidate.
+/// Sums count from the index `shortest` on. If a sum only equals `unused`, then `unused` wins, with
+/// length 0. Of equal sums, the longest candidate wins.
 fn longest_best(
     unused: i64,
     shortest: usize,

@@ -50,7 +50,7 @@ pub(super) type Conditions = [StageSet; 3];
 /// A candidate that stages hold already.
 /// The candidate is number `at` of those that begin with segment `first`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Holding {
+pub(super) struct HeldCandidate {
     pub(super) first: u8,
     pub(super) at: u8,
     pub(super) stages: StageSet,
@@ -60,7 +60,7 @@ pub(super) struct Holding {
 #[derive(Clone, Debug, Default)]
 struct CachedPartition {
     conditions: Conditions,
-    held: Vec<Holding>,
+    held: Vec<HeldCandidate>,
     placements: Vec<Placement>,
 }
 
@@ -128,7 +128,11 @@ impl ShapeEntry {
     }
 
     /// Returns the cached partition for these inputs, if the cache has one.
-    pub(super) fn find(&self, conditions: &Conditions, held: &[Holding]) -> Option<&[Placement]> {
+    pub(super) fn find(
+        &self,
+        conditions: &Conditions,
+        held: &[HeldCandidate],
+    ) -> Option<&[Placement]> {
         let hash = hash_of(conditions, held);
         let mut hits = self.hashes.iter().zip(&self.cached).filter(|(own, _)| **own == hash);
         let found = hits.find(|(_, own)| own.conditions == *conditions && own.held == held)?;
@@ -139,7 +143,7 @@ impl ShapeEntry {
     pub(super) fn insert(
         &mut self,
         conditions: Conditions,
-        held: &[Holding],
+        held: &[HeldCandidate],
         placements: &[Placement],
     ) {
         if held.len() > HELD_MAX {
@@ -164,9 +168,9 @@ impl ShapeEntry {
 }
 
 /// Returns a hash of the inputs of a partition.
-fn hash_of(conditions: &Conditions, held: &[Holding]) -> u64 {
+fn hash_of(conditions: &Conditions, held: &[HeldCandidate]) -> u64 {
     let begun = conditions.iter().fold(0, |hash, stages| fold(hash, stages.bits()));
-    held.iter().fold(begun, |hash, Holding { first, at, stages }| {
+    held.iter().fold(begun, |hash, HeldCandidate { first, at, stages }| {
         fold(hash, stages.bits() ^ u64::from(*first) << 56 ^ u64::from(*at) << 48)
     })
 }
@@ -182,7 +186,7 @@ impl Gains {
         &self,
         outline: &TraversalOutline,
         stages: &impl StageView,
-        held: &mut Vec<Holding>,
+        held: &mut Vec<HeldCandidate>,
     ) {
         held.clear();
         for first in (0..self.segments_count).rev() {
@@ -197,7 +201,7 @@ impl Gains {
                         clippy::cast_possible_truncation,
                         reason = "a cached shape has few segments"
                     )]
-                    held.push(Holding { first: first as u8, at, stages: own });
+                    held.push(HeldCandidate { first: first as u8, at, stages: own });
                 }
             }
         }

@@ -188,7 +188,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..Default::default() })]
 
     #[test]
-    fn five_tuples_match_alike(
+    fn all_kernels_match_five_tuples_as_the_oracle(
         case in case(FIVE_TUPLE, [[true, true, false, false, false], NONE]),
         priorities in priorities(),
     ) {
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn ranges_of_addresses_match_alike(
+    fn all_kernels_match_ranges_of_addresses_as_the_oracle(
         case in case(FIVE_TUPLE, [NONE, NONE]),
         priorities in priorities(),
     ) {
@@ -204,7 +204,7 @@ proptest! {
     }
 
     #[test]
-    fn all_kinds_of_lanes_match_alike(
+    fn all_kernels_match_all_kinds_of_lanes_as_the_oracle(
         case in case(MIXED, [[true, false, true, false, false, false, false, false], [true; 8]]),
         priorities in priorities(),
     ) {

@@ -13,7 +13,10 @@ pub enum PopulateError {
     #[error("there is no filter to fill the tables with")]
     NoFilter,
     /// No traversal of the pipeline forwards packets.
-    #[error("no traversal of the pipeline forwards: fill all of them instead")]
+    #[error(
+        "no traversal of the pipeline forwards packets: select all of them (`--traversals all`, or \
+         `terminals=all` in a name)"
+    )]
     NothingForwards,
     /// The pipeline has too many tables.
     #[error("the traversals use {tables} tables: a switch has at most {max}")]

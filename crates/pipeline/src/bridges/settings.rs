@@ -16,9 +16,9 @@ pub struct BridgeSettings {
     /// The most rules of a table; a table that is not listed has no limit.
     pub rules_max: BTreeMap<TableId, usize>,
     /// The handling of additions to a full table.
-    pub overflow: Overflow,
+    pub overflow: OverflowPolicy,
     /// The handling of the tables that differ from `overflow`.
-    pub table_overflow: BTreeMap<TableId, Overflow>,
+    pub table_overflow: BTreeMap<TableId, OverflowPolicy>,
     /// Time without a frame after which NORMAL removes a MAC address.
     pub mac_ageing: Duration,
     /// The most MAC addresses that NORMAL learns, at least 1.
@@ -42,7 +42,7 @@ impl Default for BridgeSettings {
         Self {
             name: String::new(),
             rules_max: BTreeMap::new(),
-            overflow: Overflow::Refuse,
+            overflow: OverflowPolicy::Refuse,
             table_overflow: BTreeMap::new(),
             mac_ageing: Duration::from_secs(300),
             macs_max: 8192,
@@ -61,7 +61,7 @@ impl Default for BridgeSettings {
     derive(serde::Deserialize, serde::Serialize),
     serde(rename_all = "snake_case")
 )]
-pub enum Overflow {
+pub enum OverflowPolicy {
     /// Refuse the addition.
     #[default]
     Refuse,
@@ -82,12 +82,15 @@ impl BridgeSettings {
 
     /// Returns the handling of additions to `table` when it is full.
     #[must_use]
-    pub fn overflow(&self, table: TableId) -> Overflow {
+    pub fn overflow(&self, table: TableId) -> OverflowPolicy {
         self.table_overflow.get(&table).copied().unwrap_or(self.overflow)
     }
 
     /// Returns whether rules are evicted from some table when it is full.
     pub(crate) fn evicts(&self) -> bool {
-        self.table_overflow.values().chain([&self.overflow]).any(|own| *own == Overflow::Evict)
+        self.table_overflow
+            .values()
+            .chain([&self.overflow])
+            .any(|own| *own == OverflowPolicy::Evict)
     }
 }

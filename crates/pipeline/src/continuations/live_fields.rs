@@ -56,7 +56,7 @@ pub(crate) struct FieldReader {
     pub(crate) table: Option<TableId>,
     pub(crate) needs: LiveFields,
     /// The information on a rule that actions use when its action set is executed.
-    pub(crate) set_info: RuleInfo,
+    pub(crate) action_set_info: RuleInfo,
 }
 
 impl FieldReader {
@@ -66,8 +66,8 @@ impl FieldReader {
         needs.add_instructions(&rule.instructions, rule.table);
         // The fields of a group in the action set are counted with its buckets.
         let is_own = |action: &&Action| !matches!(action, Action::Group(_));
-        let set_info = RuleInfo::of(rule.instructions.write.iter().filter(is_own));
-        Self { table: Some(rule.table), needs, set_info }
+        let action_set_info = RuleInfo::of(rule.instructions.write.iter().filter(is_own));
+        Self { table: Some(rule.table), needs, action_set_info }
     }
 
     pub(crate) fn of_group(group: &Group) -> Self {
@@ -76,8 +76,8 @@ impl FieldReader {
             fields.iter().for_each(|(field, bits)| needs.bits.add_bits(*field, *bits));
         }
         group.buckets.iter().for_each(|bucket| needs.add_actions(&bucket.actions, None));
-        let set_info = RuleInfo::of(group.buckets.iter().flat_map(|bucket| &bucket.actions));
-        Self { table: None, needs, set_info }
+        let action_set_info = RuleInfo::of(group.buckets.iter().flat_map(|bucket| &bucket.actions));
+        Self { table: None, needs, action_set_info }
     }
 }
 

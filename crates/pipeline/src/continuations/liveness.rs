@@ -50,7 +50,7 @@ pub(crate) struct ReadableFields {
     /// The fields that a table, or any table after it, can read.
     live: BTreeMap<TableId, FlowMask>,
     /// The information on their rule that action sets and buckets use.
-    set_info: RuleInfo,
+    action_set_info: RuleInfo,
     /// The continuations of plain states, valid while the sets do not grow.
     plain_continuations: Arc<PlainContinuations>,
 }
@@ -127,8 +127,8 @@ impl ReadableFields {
     }
 
     /// Returns the information on their rule that action sets and buckets can use.
-    pub(crate) const fn set_info(&self) -> RuleInfo {
-        self.set_info
+    pub(crate) const fn action_set_info(&self) -> RuleInfo {
+        self.action_set_info
     }
 
     /// Returns the continuations of plain states, valid until the sets grow.
@@ -142,15 +142,15 @@ impl ReadableFields {
             Some(table) => self.tables.get(&table),
             None => Some(&self.groups),
         };
-        reader.set_info <= self.set_info
+        reader.action_set_info <= self.action_set_info
             && existing.is_some_and(|existing| existing.have(&reader.needs))
     }
 
     /// Adds the fields of a reader, and returns whether the live bits have grown.
     fn add(&mut self, reader: FieldReader) -> bool {
-        let FieldReader { table, needs, set_info } = reader;
-        let mut has_grown = set_info > self.set_info;
-        self.set_info = self.set_info.max(set_info);
+        let FieldReader { table, needs, action_set_info } = reader;
+        let mut has_grown = action_set_info > self.action_set_info;
+        self.action_set_info = self.action_set_info.max(action_set_info);
         let existing = match table {
             Some(table) => self.tables.entry(table).or_default(),
             None => &mut self.groups,
@@ -235,12 +235,12 @@ mod tests {
     }
 
     #[test]
-    fn growth_of_set_info_is_reported() {
+    fn growth_of_action_set_info_is_reported() {
         let rules = [
             "table=0,ip,actions=drop",
             "table=0,ip,priority=5,actions=write_actions(output:2)",
             "table=0,ip,priority=6,actions=write_actions(output:3)",
-            // A packet-in reads more fields, and uses more of its rule.
+            // Unlike an output, a packet-in reads registers, and uses the cookie of its rule.
             "table=0,reg2=7,actions=write_actions(controller)",
         ];
         assert_eq!(grow(rules.map(add_rule)), [true, true, false, true]);

@@ -3,8 +3,9 @@
 //! A packet thread counts here and writes to no memory of another thread. Counters of rules, tables
 //! and groups get the sums later, a few in each iteration, like the counts of cache entries.
 //!
-//! The counts are a table of slots by hash. A target has one of the few slots at its hash, and
-//! replaces another target if all of them are in use. If the current burst refers to the target to
+//! The counts are a table of slots by hash. A slot counts for one target: a rule, a table miss, a
+//! group, an output or a refresh. A target has one of the few slots at its hash, and replaces
+//! another target if all of them are in use. If the current burst refers to the target to
 //! replace, the new target gets a slot at the end of the table, until the next burst. The table
 //! grows while many targets are replaced, up to a bound. So memory is bounded, and a warm burst
 //! allocates nothing.

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_its_owner_lost_is_not_evicted() {
+    fn an_entry_that_its_owner_removed_is_not_evicted() {
         let twin = Twin::new(&[]);
         let mut key = FlowKey::ZERO;
         key.set_bridge(1);

@@ -40,7 +40,7 @@ pub(crate) enum Decision<'a> {
 }
 
 /// The decisions of one lookup, in order.
-pub(crate) struct Decisions<M> {
+pub(crate) struct LookupDecisions<M> {
     rules: M,
     clauses: M,
 }
@@ -72,7 +72,7 @@ impl Instructions {
     }
 }
 
-impl<M> Decisions<M> {
+impl<M> LookupDecisions<M> {
     /// Creates the decisions from the rules and clauses that match a packet.
     pub(crate) const fn new(rules: M, clauses: M) -> Self {
         Self { rules, clauses }

@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        bridges::settings::{BridgeSettings, Overflow},
+        bridges::settings::{BridgeSettings, OverflowPolicy},
         id::{BridgeId, TableId},
         pipeline::Pipeline,
         tables::{
@@ -145,7 +145,7 @@ mod tests {
         ) {
             let pipeline = Pipeline::new(1);
             let rules_max = [(TableId::FIRST, RULES_MAX)].into();
-            let overflow = Overflow::Evict;
+            let overflow = OverflowPolicy::Evict;
             let settings = BridgeSettings { rules_max, overflow, ..BridgeSettings::default() };
             pipeline.add_bridge(BRIDGE, settings);
             for (number, op) in ops.into_iter().enumerate() {

@@ -12,7 +12,7 @@ use shunt_classifier::{Classifier, Lifetime, Matches, Priority, TupleSpace, Vers
 use shunt_flow::{FlowKey, FlowMask, Match};
 
 use super::{
-    conjunction::Decisions,
+    conjunction::LookupDecisions,
     learned::{learned_rules::LearnedRules, learned_table::LearnedTable},
     rule::Rule,
 };
@@ -83,8 +83,8 @@ impl RuleTable {
         &'a self,
         key: &FlowKey,
         version: Version,
-    ) -> Decisions<impl Matches<'a, Arc<Rule>>> {
-        Decisions::new(self.rules.matches(key, version), self.clauses.matches(key, version))
+    ) -> LookupDecisions<impl Matches<'a, Arc<Rule>>> {
+        LookupDecisions::new(self.rules.matches(key, version), self.clauses.matches(key, version))
     }
 
     /// Returns the rule that wins for `key` among those that are not clauses.

@@ -53,7 +53,7 @@ pub fn world() -> impl Strategy<Value = Vec<Op>> {
     let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => goto_world()];
     // Boxed, because the value would be on the stack of each test.
     let [one, two] = BRIDGES.map(mirror::first);
-    let snooping = BRIDGES.map(multicast::first);
+    let snooping = BRIDGES.map(multicast::initial_ops);
     (built.boxed(), one, two, snooping, vec(packet(), 0..6)).prop_map(
         |(mut world, one, two, snooping, learning_keys)| {
             world.extend([one, two].concat());

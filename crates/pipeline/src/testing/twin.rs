@@ -184,7 +184,7 @@ impl Twin {
         }
     }
 
-    /// Commits a bundle in the world and in the pipeline.
+    /// Commits a bundle in the model and in the pipeline, and compares the results.
     fn commit(&mut self, id: BridgeId, steps: &[BundleStep]) -> Option<Change> {
         let expected = self.world.commit(id, steps, Time::ZERO);
         let applied = self.pipeline.commit(id, steps.iter().map(shown), Time::ZERO);

@@ -265,7 +265,8 @@ impl World {
         let place = (seen.vlan, seen.mac);
         let held = own.macs.get(&place).map(|(port, _)| *port);
         let is_announced = own.announced.contains_key(&place);
-        let is_moved = held.is_some_and(|held| own.logical(held) != own.logical(seen.port));
+        let is_moved =
+            held.is_some_and(|held| own.first_member(held) != own.first_member(seen.port));
         if is_moved && own.receives_copies(port) && (is_announced || !seen.is_announcement) {
             return;
         }

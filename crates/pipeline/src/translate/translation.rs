@@ -138,7 +138,7 @@ impl<'a> Translation<'a> {
         (result, translated)
     }
 
-    /// Sets the behaviour at partition points, and the known visits.
+    /// Sets the behaviour at partition points, and the visits that are known already.
     pub(super) fn partition(&mut self, partitioner: Partitioner, known_visits: KnownVisits<'a>) {
         self.partitioner = partitioner;
         self.known_visits = known_visits;

@@ -24,7 +24,7 @@ use super::{
     pending::{PendingRuleChanges, RuleSelection},
 };
 use crate::{
-    bridges::{bridge::VersionedBridge, settings::Overflow},
+    bridges::{bridge::VersionedBridge, settings::OverflowPolicy},
     id::{BridgeId, Cookie, RuleId, TableId},
     tables::{
         flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},
@@ -220,7 +220,7 @@ impl UpdateBatch {
         if surplus == 0 {
             return Ok(());
         }
-        let evicts = overflow == Overflow::Evict && rules_max > 0;
+        let evicts = overflow == OverflowPolicy::Evict && rules_max > 0;
         if !evicts || bridge.evictable(table, self.version).len() < surplus {
             return Err(FlowModError::TableFull(rules_max));
         }

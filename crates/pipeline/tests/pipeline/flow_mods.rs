@@ -3,8 +3,8 @@
 use shunt_flow::PortNo;
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Cookie, Delta, FlowFlags, FlowMod, FlowModCommand, FlowModError,
-    ModificationError, Overflow, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, TableId,
-    TableSelector, Time,
+    ModificationError, OverflowPolicy, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter,
+    TableId, TableSelector, Time,
 };
 
 use crate::switch::{BRIDGE, Switch, request};
@@ -216,7 +216,7 @@ fn a_full_table_refuses_additions_but_not_replacements() {
 fn a_full_table_evicts_by_importance_then_expiry() {
     let switch = Switch::new(&[]);
     let rules_max = [(TableId::FIRST, 4)].into();
-    let overflow = Overflow::Evict;
+    let overflow = OverflowPolicy::Evict;
     let settings = BridgeSettings { rules_max, overflow, ..BridgeSettings::default() };
     switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
     let timed = |cookie, seconds, importance| {

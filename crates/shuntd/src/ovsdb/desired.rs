@@ -538,7 +538,7 @@ pub(super) fn is_table_name(name: &str) -> bool {
     BridgeOptions { table_names, ..BridgeOptions::default() }.table_names().is_ok()
 }
 
-/// Returns whether the switch supports an OpenFlow version of Open vSwitch.
+/// Returns whether the switch supports an OpenFlow version that `protocols` names.
 pub(super) fn is_protocol(name: &str) -> bool {
     let protocols = vec![name.to_owned()];
     BridgeOptions { protocols, ..BridgeOptions::default() }.versions().is_ok()

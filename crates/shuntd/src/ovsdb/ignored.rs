@@ -254,7 +254,7 @@ fn is_other_datapath(value: &Datum) -> bool {
     !["", "netdev", "system"].into_iter().any(|known| *value == Datum::string(known))
 }
 
-/// Returns the settings without effect of all rows.
+/// Returns the settings that have no effect, for each row that has some.
 pub(super) fn ignored_settings(snapshot: &DatabaseSnapshot) -> IgnoredSettings {
     let mut found = IgnoredSettings::new();
     for (table, _) in TABLES {

@@ -308,7 +308,7 @@ title: 5, half below 2.0 us, 99 % below 8.1 us, longest 5.0 us
     }
 
     #[test]
-    fn acknowledgements_are_shown_by_iterations() {
+    fn acknowledgements_have_a_line_for_each_number_of_iterations() {
         assert_eq!(acks(&json!([0, 0, 0, 0])), "");
         let expected = "
 acknowledgements by poll loop iterations since the version was sent: 8 (parked threads not counted)

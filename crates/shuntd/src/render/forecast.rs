@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_source_has_one_row_and_its_refusals() {
+    fn each_source_has_one_row_and_a_line_of_refusals() {
         let status = json!({ "observed": 4, "not_observed": 0, "speculative": 1, "sources": [
             { "source": "reply", "state": "on", "received": 4, "installed": 3, "hits": 2,
               "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,

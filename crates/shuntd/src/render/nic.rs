@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_looks_a_nic_has_rates() {
+    fn nic_rates_are_computed_from_two_snapshots() {
         let rates = |before: &Value, now: &Value| {
             nic_rates(before, now, |old, new| count(new).saturating_sub(count(old)) / 2)
         };

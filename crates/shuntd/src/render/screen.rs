@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_is_in_no_rate() {
+    fn rates_begin_anew_after_a_pause() {
         let mut screen = TopScreen::default();
         screen.add(snapshot(0, 0));
         screen.add(snapshot(1, 10));

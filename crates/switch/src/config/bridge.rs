@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, memif::MemifRole, vhost_user::SocketMode};
-use shunt_pipeline::{Overflow, PriorityTags};
+use shunt_pipeline::{OverflowPolicy, PriorityTags};
 
 use crate::config::{
     BfdOptions, BondOptions, CollectorSetOptions, IpfixOptions, MirrorOptions, NetflowOptions,
@@ -34,7 +34,7 @@ pub struct BridgeOptions {
     /// Maximum number of rules in each table; 0: no limit.
     pub table_rules: usize,
     /// Behaviour when a rule is added to a full table.
-    pub table_overflow: Overflow,
+    pub table_overflow: OverflowPolicy,
     /// Limits of particular tables, as `TABLE:RULES[:refuse|:evict]`.
     pub table_limits: Vec<String>,
     /// Names of particular tables, as `TABLE:NAME`.
@@ -261,9 +261,9 @@ impl PortType {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns whether any queue of the port may receive any packet of the port.
+    /// Returns whether other queues receive the packets of a closed queue of the port.
     ///
-    /// If a queue is closed, the other queues then receive its packets.
+    /// If so, the kernel distributes them over the queues that are still open.
     pub(crate) const fn spreads_packets(self) -> bool {
         match self {
             Self::AfPacket | Self::Tap => true,
@@ -308,7 +308,8 @@ impl PortType {
 
     /// Returns whether another user of its device would receive the same packets.
     ///
-    /// A TAP may have other users, because the switch has its other end.
+    /// This is false for a TAP: its other users are at the other end, and do not receive the same
+    /// packets.
     #[must_use]
     pub const fn shares_device(self) -> bool {
         match self {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use shunt_pipeline::{Overflow, TableId};
+use shunt_pipeline::{OverflowPolicy, TableId};
 
 use super::BridgeOptions;
 use crate::error::SwitchError;
@@ -14,7 +14,7 @@ pub(crate) struct TableLimit {
     pub(crate) rules: usize,
     /// The handling of additions to the full table; `None`:
     /// as for tables without a limit of their own.
-    pub(crate) overflow: Option<Overflow>,
+    pub(crate) overflow: Option<OverflowPolicy>,
 }
 
 impl BridgeOptions {
@@ -44,8 +44,8 @@ fn parse(text: &str) -> Option<(TableId, TableLimit)> {
     let rules = parts.next()?.parse().ok()?;
     let overflow = match parts.next() {
         None => None,
-        Some("refuse") => Some(Overflow::Refuse),
-        Some("evict") => Some(Overflow::Evict),
+        Some("refuse") => Some(OverflowPolicy::Refuse),
+        Some("evict") => Some(OverflowPolicy::Evict),
         Some(_) => return None,
     };
     parts.next().is_none().then_some((table, TableLimit { rules, overflow }))
@@ -62,8 +62,11 @@ mod tests {
             BridgeOptions { table_limits, ..BridgeOptions::default() }.table_limits()
         };
         let read = limits(&["0:1", "253:50:evict", "7:0:refuse"]).unwrap();
-        let expected =
-            [(0, 1, None), (7, 0, Some(Overflow::Refuse)), (253, 50, Some(Overflow::Evict))];
+        let expected = [
+            (0, 1, None),
+            (7, 0, Some(OverflowPolicy::Refuse)),
+            (253, 50, Some(OverflowPolicy::Evict)),
+        ];
         let expected = expected.map(|(table, rules, overflow)| {
             (TableId::new(table).unwrap(), TableLimit { rules, overflow })
         });

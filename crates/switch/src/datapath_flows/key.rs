@@ -119,8 +119,9 @@ pub(super) fn arp(fields: MaskedFields<'_>) -> Option<String> {
     )
 }
 
-/// Returns the outermost MPLS label as `mpls(..)`:
-/// all its parts if it matches any bit.
+/// Returns the outermost MPLS label as `mpls(..)`, with all four parts.
+///
+/// `None` if the entry matches no bit of the label, unless wildcards are written too.
 pub(super) fn mpls(fields: MaskedFields<'_>) -> Option<String> {
     let all = MaskedFields { with_wildcards: true, ..fields };
     let parts = [

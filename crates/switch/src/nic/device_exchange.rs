@@ -59,7 +59,7 @@ pub(crate) struct DeviceExchange<T> {
 }
 
 /// The sender of new devices; the caller also wakes the agent.
-pub(crate) struct Successors<T> {
+pub(crate) struct SuccessorSender<T> {
     next: mpsc::Sender<Successor<T>>,
     pending: Arc<AtomicUsize>,
 }
@@ -86,7 +86,7 @@ enum EntryChange {
     Remove(LtmIndex),
 }
 
-impl<T> Successors<T> {
+impl<T> SuccessorSender<T> {
     /// Replaces the current device by `target`, or by no device.
     pub(crate) fn send(&self, target: Option<T>, before: PredecessorState) {
         self.pending.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
     pub(crate) fn new(
         empty_capabilities: OffloadCapabilities,
         now: impl Fn() -> Time + Send + 'static,
-    ) -> (Self, Successors<T>) {
+    ) -> (Self, SuccessorSender<T>) {
         let (sender, next) = mpsc::channel();
         let pending = Arc::new(AtomicUsize::new(0));
         let exchange = Self {
@@ -127,7 +127,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
             events: Vec::new(),
             draining: Vec::new(),
         };
-        (exchange, Successors { next: sender, pending })
+        (exchange, SuccessorSender { next: sender, pending })
     }
 
     fn take_successor(&mut self) {
@@ -406,7 +406,7 @@ mod tests {
     }
 
     /// Returns an exchange without a device, its sender of devices and its clock.
-    fn exchange() -> (DeviceExchange<FakeHandle>, Successors<FakeHandle>, Arc<Mutex<Time>>) {
+    fn exchange() -> (DeviceExchange<FakeHandle>, SuccessorSender<FakeHandle>, Arc<Mutex<Time>>) {
         let time = Arc::new(Mutex::new(Time::ZERO));
         let now = Arc::clone(&time);
         let (exchange, next) = DeviceExchange::new(empty_capabilities(), move || *now.lock());
@@ -414,7 +414,7 @@ mod tests {
     }
 
     /// The sender of devices, the first device and the clock of an exchange.
-    type ExchangeParts = (Successors<FakeHandle>, Arc<Mutex<FakeDevice>>, Arc<Mutex<Time>>);
+    type ExchangeParts = (SuccessorSender<FakeHandle>, Arc<Mutex<FakeDevice>>, Arc<Mutex<Time>>);
 
     /// Returns an exchange with a first, connected device.
     fn with_first() -> (DeviceExchange<FakeHandle>, ExchangeParts) {

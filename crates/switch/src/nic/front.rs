@@ -24,7 +24,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 
-use super::{Successors, device_exchange::PredecessorState};
+use super::{SuccessorSender, device_exchange::PredecessorState};
 use crate::{
     config::{self, OffloadKind, StalePolicy},
     error::SwitchError,
@@ -36,7 +36,7 @@ pub(crate) struct OffloadConnection {
     /// Handle to query and wake the agent.
     pub(crate) handle: OffloadHandle,
     /// Sender of new devices.
-    pub(crate) next: Successors<P4RuntimeDevice>,
+    pub(crate) next: SuccessorSender<P4RuntimeDevice>,
     /// Policy by which the agent partitions traversals; the policy never changes.
     pub(crate) policy: PolicyName,
 }

@@ -35,7 +35,7 @@ use shunt_pipeline::{
 };
 use shunt_testkit::offload::{Chaos, ChaosSettings, SoftwareDevice};
 
-use super::device_exchange::{DeviceExchange, PredecessorState, Successors};
+use super::device_exchange::{DeviceExchange, PredecessorState, SuccessorSender};
 
 /// Bridge on which the packets of the tests arrive.
 const BRIDGE: BridgeId = generate::BRIDGES[0];
@@ -150,7 +150,7 @@ struct OffloadWorld {
     handle: OffloadHandle,
     candidates: OffloadCandidates,
     owner: OffloadAgent<DeviceExchange<ObservedDevice>>,
-    successors: Successors<ObservedDevice>,
+    successors: SuccessorSender<ObservedDevice>,
     chaos: ChaosSettings,
     restarts: u8,
     now: Time,

@@ -24,7 +24,7 @@ mod slot;
 mod status;
 
 pub(crate) use agent::{AgentSettings, NicAgent, StartedAgent};
-pub(crate) use device_exchange::{DeviceExchange, Successors};
+pub(crate) use device_exchange::{DeviceExchange, SuccessorSender};
 pub(crate) use front::{
     EXTERNAL_NUMBER_MAX, NUMBER_MAX, NicFront, OffloadConnection, OffloadLayout,
 };

@@ -11,22 +11,22 @@ pub(crate) enum BondEvent {
     Enabled(String),
     /// A member was disabled.
     Disabled(String),
-    /// The link of a member changed; the member follows after a delay.
+    /// The conditions of a member changed; it is enabled or disabled after a delay.
     Delayed {
         /// Name of the member.
         member: String,
-        /// True if the link went up.
+        /// True if all conditions to enable the member hold now.
         is_up: bool,
         /// The delay before the member is enabled or disabled.
         delay: Duration,
         /// The conditions that can have changed.
         cause: MemberCause,
     },
-    /// The link of a member returned to its old state before the delay was over.
+    /// The conditions of a member changed back before the delay was over.
     Kept {
         /// Name of the member.
         member: String,
-        /// True if the link is up now.
+        /// True if all conditions to enable the member hold again.
         is_up: bool,
         /// The conditions that can have changed.
         cause: MemberCause,
@@ -83,10 +83,13 @@ impl fmt::Display for BondEvent {
                 write!(f, "member {member} will be {done} if {cause} stays {state} for {delay} ms")
             }
             Self::Kept { member, is_up: true, cause } => {
-                write!(f, "member {member} stays enabled, {cause} is up again")
+                write!(f, "member {member} stays enabled: {cause} came back up within the delay")
             }
             Self::Kept { member, is_up: false, cause } => {
-                write!(f, "member {member} stays disabled, {cause} is down again")
+                write!(
+                    f,
+                    "member {member} stays disabled: {cause} went down again within the delay"
+                )
             }
             Self::Active(member) => write!(f, "active member is now {member}"),
             Self::WithoutMember => f.write_str("no active member, all members are disabled"),

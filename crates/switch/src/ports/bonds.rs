@@ -375,7 +375,7 @@ mod tests {
         let mut bond = Steps::new(delays);
         let waits = "member p1 will be disabled if its link stays down for 10 ms";
         assert_eq!(bond.link("p1", false).at(1), waits);
-        let back = "member p1 stays enabled, its link is up again";
+        let back = "member p1 stays enabled: its link came back up within the delay";
         assert_eq!(bond.link("p1", true).at(5), back);
         assert_eq!((bond.at(50), bond.state.due()), (String::new(), None));
         assert_eq!(bond.link("p1", false).at(60), waits);

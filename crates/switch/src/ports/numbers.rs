@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn more_numbers_come_and_go_than_there_are() {
+    fn numbers_that_are_given_back_are_reused_without_end() {
         let mut numbers = NumberPool::new(65_535);
         for round in 0..200_000_u64 {
             let number = numbers.take().unwrap();

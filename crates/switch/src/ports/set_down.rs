@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_another_boot_or_with_mistakes_has_no_devices() {
+    fn wrong_lines_and_files_of_another_boot_are_ignored() {
         let text = "boot-1\n4 eth0\nfive eth1\n6\n\n7 eth 2\n";
         let expected = BTreeMap::from([(4, "eth0".to_owned()), (7, "eth 2".to_owned())]);
         assert_eq!(devices_in(text, "boot-1"), expected);

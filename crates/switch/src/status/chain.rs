@@ -34,24 +34,24 @@ pub struct GigaflowStatus {
     pub evicted_for_space: u64,
     /// Number of tags in use.
     pub tags: u64,
-    /// Traversals that were cached as one megaflow, or not cached, by reason.
+    /// Traversals that were not cached as all of their sub-traversals, by reason.
     pub not_partitioned: NotPartitioned,
     /// Fill levels of the stages, from first to last.
     pub stages: Vec<StageStatus>,
 }
 
-/// Traversals that were cached as one megaflow, or not cached, by reason.
+/// Traversals that were not cached as all of their sub-traversals, by reason.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct NotPartitioned {
-    /// Not cached: the packet makes the switch learn.
+    /// Not cached, because the packet makes the switch learn.
     pub learns: u64,
-    /// One megaflow: the sub-traversals would come near a limit of the translation.
+    /// Cached as one megaflow, because sub-traversals would come near a limit.
     pub near_limits: u64,
-    /// One megaflow or not cached: no tag was free.
+    /// Cached as one megaflow, or not at all, because no tag was free.
     pub no_tag: u64,
-    /// Partly cached: the stages were full.
+    /// Cached in part, or not at all, because a stage was full.
     pub stages_full: u64,
-    /// Partly cached: no slot was free, or the report queue was full.
+    /// Cached in part, because no slot was free or the report queue was full.
     pub refused: u64,
 }
 

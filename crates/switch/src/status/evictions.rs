@@ -43,7 +43,7 @@ pub struct EvictionStatus {
     pub installed: u64,
     /// Entries that were installed with a version older than the engine's version.
     pub install_conflicts: u64,
-    /// Entries that owners removed by themselves, for example because they expired.
+    /// Entries removed without an eviction, for example because they expired.
     pub removed: u64,
     /// Entries evicted by changes.
     pub evicted: u64,

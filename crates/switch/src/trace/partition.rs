@@ -106,7 +106,7 @@ impl<'a> PartitionReasons<'a> {
             | PolicyName::Joint
             | PolicyName::FirstFit
             | PolicyName::Profiled => {
-                let fields = self.common(&front, &behind);
+                let fields = self.reason_by_fields(&front, &behind);
                 self.scored(&fields, &front, &behind)
             }
         }
@@ -122,8 +122,8 @@ impl<'a> PartitionReasons<'a> {
         }
     }
 
-    /// Describes the common fields of two parts of a sub-traversal.
-    fn common(&self, front: &Range<u16>, behind: &Range<u16>) -> String {
+    /// Describes why two parts are not partitioned: their fields, or a lack of stages.
+    fn reason_by_fields(&self, front: &Range<u16>, behind: &Range<u16>) -> String {
         let (before, after) = (self.fields(front), self.fields(behind));
         let both = before.intersection(after);
         let score = |steps: &Range<u16>| self.score(steps).unwrap_or_default();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shunt_ofproto::message::{Message, SwitchConfig};
 use shunt_pipeline::{FlowMod, FlowModCommand, Iterative, text::parse_rule};
-use shunt_switch::config::{BridgeOptions, Overflow};
+use shunt_switch::config::{BridgeOptions, OverflowPolicy};
 
 use crate::bench::{Bench, Controller, frame, until};
 
@@ -92,7 +92,7 @@ async fn a_replaced_learned_rule_sends_flow_removed() {
     let full = BridgeOptions {
         name: "br0".into(),
         table_rules: 2,
-        table_overflow: Overflow::Evict,
+        table_overflow: OverflowPolicy::Evict,
         ..BridgeOptions::default()
     };
     bench.switch.add_bridge(&full).await.unwrap();

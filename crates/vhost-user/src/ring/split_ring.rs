@@ -186,7 +186,10 @@ impl VirtqueueLayout for SplitRing {
         {
             return Ok(false);
         }
-        #[expect(clippy::cast_possible_truncation, reason = "fewer chains are offered")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the position is less than the u16 number of offered chains"
+        )]
         let slot = self.slot(self.next.wrapping_add(position as u16));
         let offset = slot.saturating_mul(INDEX).saturating_add(ENTRIES);
         let mut head = [0; 2];

@@ -178,7 +178,7 @@ impl TestGuest {
     ///
     /// # Panics
     ///
-    /// Panics if the layout is shorter than header and frame.
+    /// Panics if the length of the layout is not that of header and frame.
     pub fn send(
         &mut self,
         pair: u16,

@@ -23,20 +23,20 @@ impl Missing {
         self.count += 1;
     }
 
-    /// Returns whether no packet is missing.
+    /// Returns whether no packet is left without an entry.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Returns the number of missing packets.
+    /// Returns the number of packets without an entry.
     #[must_use]
     #[expect(clippy::cast_possible_truncation, reason = "the count is at most BURST")]
     pub const fn len(&self) -> u32 {
         self.count as u32
     }
 
-    /// Removes the packets at positions for which `is_missing` returns false.
+    /// Removes the packets at positions for which `is_missing` is false.
     pub fn retain(&mut self, is_missing: impl Fn(usize) -> bool) {
         let mut left = 0;
         for index in 0..self.count {

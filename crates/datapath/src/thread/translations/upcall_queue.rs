@@ -156,7 +156,7 @@ impl PacketThread {
 
     /// Does all pending work on recirculated packets.
     pub(in crate::thread) fn finish(&mut self, pending: PendingWork) {
-        pending.leave_to_loop();
+        pending.leave_to_callers_loop();
         let mut count = 0;
         while let Some(pending) = self.outputs.pop_pending() {
             match pending {
@@ -165,7 +165,7 @@ impl PacketThread {
                 }
                 Pending::Recirculate { packet, in_port, continuation } => {
                     count += 1;
-                    self.resume(packet, in_port, &continuation).leave_to_loop();
+                    self.resume(packet, in_port, &continuation).leave_to_callers_loop();
                 }
                 Pending::ResumeActions { packet, actions, next, mut key, layers } => {
                     let parsed = ParsedPacket { key: &mut key, layers };

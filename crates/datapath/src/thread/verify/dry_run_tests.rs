@@ -144,7 +144,7 @@ fn compare_continuations(leaving: &str) {
 }
 
 #[test]
-fn a_verification_without_buffers_returns_its_buffer() {
+fn a_verification_that_runs_out_of_buffers_returns_those_it_took() {
     let mut pool = Pool::new();
     let held: Vec<_> =
         (0..Pool::SMALL_MAX - 2).filter_map(|_| pool.take(64, DatapathPort::new(1))).collect();

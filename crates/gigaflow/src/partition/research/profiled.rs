@@ -55,7 +55,7 @@ pub struct ProfiledPolicy {
     costs: Vec<i64>,
 }
 
-/// The measurement of the sub-traversals between two states.
+/// The sub-traversals seen between two states: their sketch, and the resulting cost.
 #[derive(Clone, Debug)]
 struct StatePair {
     states: (StateId, StateId),

@@ -49,7 +49,7 @@ struct ProjectedGroup {
 /// The sizes of the relations of groups in the circuit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GroupRows {
-    /// Number of groups that have visits.
+    /// Number of groups of visits that are not empty.
     pub(super) groups: usize,
     /// Number of visits of all groups.
     pub(super) visits: usize,

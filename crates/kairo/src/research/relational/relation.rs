@@ -73,8 +73,8 @@ enum LinkKeyKind {
 }
 
 /// Number of bytes of a row in a batch.
-/// The second number is that of a fingerprint key with the offset of its rows.
 const ROW_BYTES: usize = size_of::<LinkRow>() + size_of::<ZWeight>();
+/// Number of bytes of a fingerprint key in a batch, with the offset of its rows.
 const FINGERPRINT_BYTES: usize = size_of::<u64>() + size_of::<usize>();
 
 /// Greatest number of projections that are deferred.

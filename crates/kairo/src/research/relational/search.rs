@@ -211,7 +211,9 @@ impl LinkRelation {
         ended
     }
 
-    /// Returns the key of the rule or object of a delta, and the test of found rows.
+    /// Returns the key to look up for a delta, and the test that found rows must pass.
+    ///
+    /// `None` for an added rule.
     fn key_asked(&self, delta: &Delta) -> Option<(u64, RemainingTest)> {
         match delta {
             Delta::Changed(object) => Some((self.object_key(object), RemainingTest::Read)),

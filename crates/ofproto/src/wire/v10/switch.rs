@@ -11,7 +11,7 @@ use crate::{
 
 /// The bit of an ARP match in `ofp_capabilities`, which every bridge has.
 const ARP_MATCH_IP: u32 = 1 << 7;
-/// The bits of `ofp_capabilities` that [`Features`] has, too.
+/// The bits of `ofp_capabilities` that [`Features`] also has.
 ///
 /// Group statistics have a bit that OpenFlow 1.0 gave to the spanning tree.
 const CAPABILITIES: u32 =

@@ -16,7 +16,9 @@ use crate::{
     },
 };
 
-/// `nicira_type`, without the types that later versions have, too.
+/// The values of `nicira_type` that this module handles itself.
+///
+/// The module `experimenter` handles the other values, as in OpenFlow 1.3.
 mod at {
     pub(super) const ROLE_REQUEST: u32 = 10;
     pub(super) const ROLE_REPLY: u32 = 11;

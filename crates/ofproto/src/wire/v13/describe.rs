@@ -336,7 +336,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_long(message in any_message(), cut in any::<prop::sample::Index>()) {
+        fn no_description_exceeds_the_maximum_length(
+            message in any_message(),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let mut frame = encode(Xid::new(1), &message).unwrap();
             prop_assert!(describe(&frame).len() <= TEXT_LEN_MAX + 2);
             frame.truncate(cut.index(frame.len()));

@@ -1,4 +1,4 @@
-//! Bonds of some ports.
+//! Generated bonds: some ports are their members, other ports have no bond.
 
 use std::{
     array,

@@ -30,8 +30,10 @@ const TYPES: &[u64] = &[0x11, 0x12, 0x16, 0x17, 0x22, 0x13];
 /// Types of messages of ICMPv6: those of MLD, and an echo request.
 const TYPES_V6: &[u64] = &[130, 131, 132, 143, 128];
 
-/// Operations that set up snooping of a new bridge, and messages; mostly none.
-pub(super) fn first(id: BridgeId) -> impl Strategy<Value = Vec<Op>> {
+/// Operations for a new bridge: none, or those that set up snooping.
+///
+/// If snooping is set up, up to seven IGMP or MLD messages follow.
+pub(super) fn initial_ops(id: BridgeId) -> impl Strategy<Value = Vec<Op>> {
     let messages = vec(message(id), 0..8);
     let snooping = option::weighted(0.4, (snooping(), messages));
     snooping.prop_map(move |snooping| {
@@ -51,7 +53,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     })
 }
 
-/// The multicast packets that leave on a port unconditionally; mostly none.
+/// Whether a port gets all multicast packets, or all reports; usually neither.
 pub(super) fn flooding() -> impl Strategy<Value = MulticastFlooding> {
     (prop::bool::weighted(0.1), prop::bool::weighted(0.1))
         .prop_map(|(packets, reports)| MulticastFlooding { packets, reports })

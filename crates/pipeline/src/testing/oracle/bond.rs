@@ -16,7 +16,7 @@ impl WorldBridge {
     ///
     /// For a port without a bond, it is the port's own number. NORMAL treats two ports with equal
     /// results as one port.
-    pub(in crate::testing) fn logical(&self, number: PortNo) -> PortNo {
+    pub(in crate::testing) fn first_member(&self, number: PortNo) -> PortNo {
         let bond = |number| {
             let own = self.ports.iter().find(|port| port.number == number);
             own.and_then(|port| port.bond.as_ref()).map(|member| member.bond.clone())
@@ -31,7 +31,7 @@ impl WorldBridge {
     /// `None` if no member is active.
     pub(in crate::testing) fn active(&self, number: PortNo) -> Option<PortNo> {
         let members = self.ports.iter().filter(|port| {
-            self.logical(port.number) == self.logical(number)
+            self.first_member(port.number) == self.first_member(number)
                 && port.bond.as_ref().is_none_or(|member| member.is_active)
         });
         members.map(|port| port.number).min()
@@ -87,7 +87,7 @@ impl Walker<'_> {
     pub(super) fn floods_on(&mut self, port: &PortInfo, ingress: PortNo) -> bool {
         let vlan = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
         let bridge = &self.world.bridges[&self.id()];
-        bridge.logical(port.number) != bridge.logical(ingress)
+        bridge.first_member(port.number) != bridge.first_member(ingress)
             && port.kind != PortKind::Unbound
             && !self.has_exited
             && self.is_sender(port, vlan)

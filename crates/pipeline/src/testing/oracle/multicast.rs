@@ -94,7 +94,7 @@ impl Walker<'_> {
         } else {
             return self.send_to(target, vlan);
         }
-        let mut done = BTreeSet::from([bridge.logical(ingress)]);
+        let mut done = BTreeSet::from([bridge.first_member(ingress)]);
         let has_second = self.packet.tags.get(1).is_some_and(|(_, tci)| tci & 0xfff != 0);
         for number in wanted {
             let Some(own) = self.port(number) else { continue };
@@ -102,7 +102,7 @@ impl Walker<'_> {
             if bridge.is_mirror_output(own) || !belongs(own, vlan) || has_second && is_access {
                 continue;
             }
-            if done.insert(bridge.logical(number)) {
+            if done.insert(bridge.first_member(number)) {
                 self.send_logical(number, vlan)?;
             }
         }
@@ -114,7 +114,7 @@ impl Walker<'_> {
         let bridge = &self.world.bridges[&self.id()];
         let is_protected = self.port(self.packet.key.in_port()).is_some_and(|own| own.is_protected);
         for port in bridge.ports.clone() {
-            if bridge.logical(port.number) == bridge.logical(number)
+            if bridge.first_member(port.number) == bridge.first_member(number)
                 && !(is_protected && port.is_protected)
                 && !self.has_exited
                 && self.is_sender(&port, id_on_wire(&port, vlan))
@@ -141,10 +141,10 @@ impl WorldBridge {
         if is_refused {
             return;
         }
-        let logical = self.logical(seen.port);
+        let first = self.first_member(seen.port);
         let keeps_groups = port.multicast.reports;
         let ports = self.ports.iter().map(|own| own.number);
-        let own: BTreeSet<_> = ports.filter(|own| self.logical(*own) == logical).collect();
+        let own: BTreeSet<_> = ports.filter(|own| self.first_member(*own) == first).collect();
         let routers = self.routers.get(&seen.vlan);
         let is_router = routers.is_some_and(|ports| !numbers(ports).is_disjoint(&own));
         match seen.event {

@@ -46,7 +46,7 @@ impl Walker<'_> {
             return Ok(());
         }
         let own = &self.world.bridges[&bridge];
-        let is_here = |port: &PortNo| own.logical(*port) == own.logical(ingress);
+        let is_here = |port: &PortNo| own.first_member(*port) == own.first_member(ingress);
         let is_flooded = own.flood_vlans.contains(&vlan);
         let held = own.macs.get(&(vlan, source)).filter(|_| !is_flooded).map(|(port, _)| *port);
         let is_announced = held.is_some() && own.announced.contains_key(&(vlan, source));
@@ -91,7 +91,7 @@ impl Walker<'_> {
     pub(super) fn send_to(&mut self, target: [u8; 6], vlan: u16) -> Result<(), TraversalError> {
         let own = &self.world.bridges[&self.id()];
         let ingress = self.packet.key.in_port();
-        let is_here = |port: &PortNo| own.logical(*port) == own.logical(ingress);
+        let is_here = |port: &PortNo| own.first_member(*port) == own.first_member(ingress);
         let entry = self.port(ingress);
         let is_flooded = own.flood_vlans.contains(&vlan);
         let known = own.macs.get(&(vlan, target)).filter(|_| !is_flooded).map(|(port, _)| *port);
@@ -101,7 +101,7 @@ impl Walker<'_> {
         for port in ports {
             let is_meant = match known {
                 Some(number) => {
-                    own.logical(number) == own.logical(port.number) && !is_here(&number)
+                    own.first_member(number) == own.first_member(port.number) && !is_here(&number)
                 }
                 None if is_here(&port.number) => false,
                 None if own.is_mirror_output(&port) => false,

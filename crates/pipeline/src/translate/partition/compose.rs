@@ -147,7 +147,7 @@ pub(in crate::translate) fn keep_continuation(
 /// the rule, so it is never plain.
 fn plain_continuations(bridge: &VersionedBridge, version: Version) -> Option<&PlainContinuations> {
     let readable = bridge.liveness.at(version);
-    (readable.set_info() <= RuleInfo::Depth).then(|| readable.plain_continuations())
+    (readable.action_set_info() <= RuleInfo::Depth).then(|| readable.plain_continuations())
 }
 
 /// Returns whether the tail is independent of the number of earlier lookups.

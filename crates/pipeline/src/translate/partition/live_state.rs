@@ -107,13 +107,14 @@ pub(in crate::translate) fn freeze_live(
 ) -> FrozenState {
     packet.commit();
     packet.recorder.read(Object::Live(state.bridge.id()));
-    let (live, set_info) = (live_bits(state, agenda, table), state.bridge.readable().set_info());
+    let (live, action_set_info) =
+        (live_bits(state, agenda, table), state.bridge.readable().action_set_info());
     packet.recorder.consult_mask(&live);
     let hidden = Match::new(packet.key(), &live);
     let frozen = freeze_with_hidden(packet, state, agenda.freezable(), hidden, limits);
     FrozenState {
         is_live_only: true,
-        steps: normalised(frozen.steps, set_info),
+        steps: normalised(frozen.steps, action_set_info),
         context: RuleContext { in_set: state.rule.context.in_set, ..NO_RULE_CONTEXT },
         // The lookup finds the next rule, so the current rule is not needed.
         rule: None,
@@ -156,8 +157,8 @@ fn live_bits(state: &ActionState<'_>, agenda: &Agenda<'_>, table: TableId) -> Fl
 /// Returns the steps without information that no step uses.
 /// The next step is at the end.
 ///
-/// Action sets use at most the information `set_info` on their rule.
-fn normalised(steps: Vec<FrozenStep>, set_info: RuleInfo) -> Vec<FrozenStep> {
+/// Action sets use at most the information `action_set_info` on their rule.
+fn normalised(steps: Vec<FrozenStep>, action_set_info: RuleInfo) -> Vec<FrozenStep> {
     // The visit of the next lookup needs its `EndVisit`. The ends of visits before the partition
     // point are not needed.
     let end = steps.iter().rposition(|step| *step == FrozenStep::EndVisit);
@@ -173,7 +174,9 @@ fn normalised(steps: Vec<FrozenStep>, set_info: RuleInfo) -> Vec<FrozenStep> {
                 need = RuleInfo::Nothing;
                 FrozenStep::Return { context, rule, depth }
             }
-            FrozenStep::ActionSet(context) => FrozenStep::ActionSet(used_part(context, set_info)),
+            FrozenStep::ActionSet(context) => {
+                FrozenStep::ActionSet(used_part(context, action_set_info))
+            }
             step => step,
         };
         need = match &step {

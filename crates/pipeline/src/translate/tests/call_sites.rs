@@ -32,7 +32,7 @@ thread_local! {
 
 #[derive(Default)]
 struct Calls {
-    /// The positions of the calls since the set was last cleared.
+    /// The source positions of the recording calls since the set was cleared.
     made: BTreeSet<Site>,
     disabled: Option<Site>,
 }

@@ -38,8 +38,8 @@ pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<MeterMod, Err
         let meter = Some(meter).filter(|meter| *meter != MeterId::ALL);
         return Ok(MeterMod { command, meter, config: empty_config() });
     }
-    // Zero and `ALL` are never valid. Numbers above `MeterId::MAX` are checked after the
-    // configuration.
+    // Zero and `ALL` are never valid. Numbers above `MeterId::MAX` are refused after flags and
+    // bands were read, so errors in flags and bands are reported first.
     if meter.number() == 0 || meter == MeterId::ALL {
         return Err(ErrorCode::MeterInvalid);
     }
