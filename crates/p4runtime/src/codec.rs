@@ -5,7 +5,7 @@
 //! implied, because every packet that the program parses has them. No packet has a second VLAN tag,
 //! the first tag has type 0x8100, and all packets are Ethernet.
 //!
-//! A port has two numbers. Rules match the OpenFlow port number, which the program uses, too. Rules
+//! A port has two numbers. Rules match the OpenFlow port number, which the program also uses. Rules
 //! send to the datapath port number, which [`Ports`] maps to the port of the program.
 
 use std::collections::BTreeMap;

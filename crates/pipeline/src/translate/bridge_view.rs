@@ -74,7 +74,7 @@ impl<'a> BridgeView<'a> {
     }
 
     /// Returns the bridge with all of its versions.
-    pub(super) const fn state(self) -> &'a VersionedBridge {
+    pub(super) const fn all_versions(self) -> &'a VersionedBridge {
         self.state
     }
 

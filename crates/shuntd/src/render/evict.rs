@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_entries_have_a_reason_where_there_is_no_cache() {
+    fn an_empty_list_has_a_reason_only_without_a_cache() {
         let list = |kind| json!({"kind": kind, "total": 0, "entries": []});
         assert_eq!(entries(&list("flows")), NO_ENTRIES);
         assert!(entries(&list("megaflow")).starts_with("entry"));

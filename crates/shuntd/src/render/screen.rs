@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_terminal_is_no_fault() {
+    fn a_terminal_of_any_size_is_drawn() {
         let mut screen = TopScreen::default();
         screen.add(snapshot(1, 1));
         screen.add(snapshot(2, 2));

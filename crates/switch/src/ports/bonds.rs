@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_names_the_session_of_the_member() {
+    fn the_message_of_a_delay_names_the_bfd_session() {
         let mut bond = Steps::new(BondOptions { downdelay_ms: 10, ..BondOptions::default() });
         bond.has_bfd = true;
         let waits = "member p1 will be disabled if its link or BFD stays down for 10 ms";
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn delays_apply_to_links_that_stay() {
+    fn a_member_follows_its_link_after_a_delay() {
         let delays = BondOptions { updelay_ms: 100, downdelay_ms: 10, ..BondOptions::default() };
         let mut bond = Steps::new(delays);
         let waits = "member p1 will be disabled if its link stays down for 10 ms";

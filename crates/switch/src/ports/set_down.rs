@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_process_has_the_devices() {
+    fn a_later_process_reads_the_devices_that_were_set_down() {
         let folder = tempfile::tempdir().unwrap();
         let read = || DevicesSetDown::read(Some(folder.path()));
         let first = read();

@@ -45,7 +45,7 @@ pub(in crate::translate) fn learn(
     };
     let request = &learned.request;
     let (matching, priority) = (&request.matching, request.priority);
-    let index = bridge.state().learn_index();
+    let index = bridge.all_versions().learn_index();
     packet.recorder.read(index.rule(bridge.id(), action.table, matching, priority));
     let table = bridge.table(action.table);
     let found = table.and_then(|table| table.find_exact(matching, priority, bridge.version()));
@@ -60,7 +60,7 @@ pub(in crate::translate) fn learn(
             let counted = index.cookie(bridge.id(), action.table, action.cookie);
             packet.recorder.read(counted);
         }
-        let is_below_limit = learned.is_below_limit(bridge.state(), bridge.version());
+        let is_below_limit = learned.is_below_limit(bridge.all_versions(), bridge.version());
         if is_below_limit {
             requests.learn(Learning::Rule(Box::new(learned)))?;
         }
