@@ -55,7 +55,7 @@ pub struct ProfiledPolicy {
     costs: Vec<i64>,
 }
 
-/// The sub-traversals seen between two states: their sketch, and the resulting cost.
+/// The sub-traversals seen between two states: their sketch, and their cost.
 #[derive(Clone, Debug)]
 struct StatePair {
     states: (StateId, StateId),

@@ -53,7 +53,7 @@ pub(super) fn op() -> impl Strategy<Value = Op> {
     })
 }
 
-/// Whether a port gets all multicast packets, or all reports; usually neither.
+/// The choice of a port to get all multicast packets or reports; usually neither.
 pub(super) fn flooding() -> impl Strategy<Value = MulticastFlooding> {
     (prop::bool::weighted(0.1), prop::bool::weighted(0.1))
         .prop_map(|(packets, reports)| MulticastFlooding { packets, reports })
