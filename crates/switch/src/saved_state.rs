@@ -17,7 +17,7 @@ use shunt_pipeline::{
     Selection,
     text::{
         RuleTextError, format_group, format_meter, format_rule, parse_group_mod, parse_meter_mod,
-        parse_rule,
+        parse_rule, parse_saved_rule,
     },
 };
 
@@ -441,7 +441,7 @@ impl SavedTables {
             request("group", text, group.map(Modification::Group))
         });
         let rules = self.rules.iter().map(|text| {
-            let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames);
+            let rule = parse_saved_rule(text);
             request("rule", text, rule.map(Modification::Flow))
         });
         let mut requests: Vec<_> = meters.collect::<Result<_, _>>()?;

@@ -2,7 +2,8 @@
 //!
 //! A rule is a list of items, `table=0,priority=5,tcp,nw_dst=10.0.0.1`, and `actions=` with the
 //! actions on its packets. [`parse_rule`] reads a rule as `ovs-ofctl add-flow` does, and
-//! [`format_rule`] prints a rule as `ovs-ofctl dump-flows` does. Printed text can be parsed again.
+//! [`format_rule`] prints a rule as `ovs-ofctl dump-flows` does. [`parse_saved_rule`] reads every
+//! printed rule again.
 //!
 //! Groups and meters are lists of items too: [`parse_group_mod`] and [`format_group`],
 //! [`parse_meter_mod`] and [`format_meter`].
@@ -51,4 +52,4 @@ pub use format::{RuleFormat, format_actions, format_rule};
 pub use group::{format_group, parse_group_mod};
 pub use instructions::parse_actions;
 pub use meter::{format_meter, parse_meter_mod};
-pub use rule::parse_rule;
+pub use rule::{parse_rule, parse_saved_rule};

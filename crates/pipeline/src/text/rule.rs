@@ -5,7 +5,7 @@ use std::time::Duration;
 use shunt_classifier::Priority;
 use shunt_flow::{
     Match, PortNo,
-    text::{MatchBuilder, MatchError, PortNames, nearest_of},
+    text::{MatchBuilder, MatchError, NoPortNames, PortNames, nearest_of},
 };
 
 use super::{
@@ -56,6 +56,29 @@ pub fn parse_rule(
     text: &str,
     ports: &dyn PortNames,
 ) -> Result<FlowMod, RuleTextError> {
+    read(command, text, ports, |matching| Scope::of_rule(matching, ports))
+}
+
+/// Reads the text of a rule that the switch had accepted and printed, to add it again.
+///
+/// Unlike [`parse_rule`], it accepts actions on headers that the packets of the rule may lack.
+/// OpenFlow 1.0 accepts them too. Such an action has no effect on a packet without the header.
+///
+/// # Errors
+///
+/// The error has the problem and its position in `text`.
+pub fn parse_saved_rule(text: &str) -> Result<FlowMod, RuleTextError> {
+    let ports: &dyn PortNames = &NoPortNames;
+    read(Add, text, ports, |matching| Scope::of_saved_rule(matching, ports))
+}
+
+/// Reads a rule; `scope` returns the scope of its actions.
+fn read<'a>(
+    command: FlowModCommand,
+    text: &'a str,
+    ports: &'a dyn PortNames,
+    scope: impl FnOnce(&Match) -> Scope<'a>,
+) -> Result<FlowMod, RuleTextError> {
     let whole = TextSlice::whole(text);
     let (items, actions) = match command {
         Add | Modify | ModifyStrict => {
@@ -67,7 +90,7 @@ pub fn parse_rule(
     };
     let mut draft = RuleDraft { rule: blank(command), matching: MatchBuilder::new(ports), ports };
     items.items().try_for_each(|item| draft.add(item?))?;
-    draft.finish(items, actions)
+    draft.finish(items, actions, scope)
 }
 
 /// A rule with the items read so far.
@@ -77,7 +100,7 @@ struct RuleDraft<'a> {
     ports: &'a dyn PortNames,
 }
 
-impl RuleDraft<'_> {
+impl<'a> RuleDraft<'a> {
     fn add(&mut self, item: Item<'_>) -> Result<(), RuleTextError> {
         let name = item.name.text();
         let command = self.rule.command;
@@ -149,12 +172,12 @@ impl RuleDraft<'_> {
         self,
         items: TextSlice<'_>,
         actions: Option<TextSlice<'_>>,
+        scope: impl FnOnce(&Match) -> Scope<'a>,
     ) -> Result<FlowMod, RuleTextError> {
         let mut rule = self.rule;
         rule.matching = self.matching.finish().map_err(|error| items.error(error.into()))?;
         let Some(actions) = actions else { return Ok(rule) };
-        let scope = Scope::of_rule(&rule.matching, self.ports);
-        rule.instructions = parse_instructions(actions, scope)?;
+        rule.instructions = parse_instructions(actions, scope(&rule.matching))?;
         match (rule.table, rule.instructions.goto) {
             (TableSelector::One(table), Some(target)) if target <= table => {
                 Err(actions.error(RuleTextProblem::GotoNotUp { table, target }))

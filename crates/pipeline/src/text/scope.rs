@@ -3,7 +3,8 @@
 //! An action may only use a header that every packet of the rule has (OpenFlow 1.3.5, 7.2.4: "the
 //! match consistency of actions"). The match determines which headers packets have at first. Pushing and
 //! popping tags changes them from action to action, and a `clone` restores them at its end. Without
-//! a match, as in a packet-out, the headers of the packet are unknown and no action is refused.
+//! a match, as in a packet-out, the headers of the packet are unknown and no action is refused. No
+//! action of a saved rule is refused either, because OpenFlow 1.0 has no such requirement.
 
 use std::net::IpAddr;
 
@@ -12,7 +13,7 @@ use shunt_flow::{
     text::{PortNames, parse_port},
 };
 
-use super::{RuleTextError, RuleTextProblem, slice::TextSlice};
+use super::{RuleTextError, RuleTextProblem, slice::TextSlice, subfield::Writes};
 use crate::action::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTarget, NatAction};
 
 /// The names of ports, and the known headers of the packets.
@@ -20,6 +21,8 @@ use crate::action::{Action, CtAction, CtZone, LearnAction, LearnSource, LearnTar
 pub(super) struct Scope<'a> {
     ports: &'a dyn PortNames,
     packet: Option<Box<KnownHeaders>>,
+    /// True if an action that needs another header than the known ones is refused.
+    refuses: bool,
 }
 
 /// The known bits of the packets' key: those in the mask.
@@ -42,12 +45,17 @@ impl<'a> Scope<'a> {
     pub(super) fn of_rule(matching: &Match, ports: &'a dyn PortNames) -> Self {
         let mask = FlowMask::from(matching.mask());
         let known = KnownHeaders { key: matching.key(), mask };
-        Self { ports, packet: Some(Box::new(known)) }
+        Self { ports, packet: Some(Box::new(known)), refuses: true }
+    }
+
+    /// Returns the scope of the actions of a rule that the switch had accepted.
+    pub(super) fn of_saved_rule(matching: &Match, ports: &'a dyn PortNames) -> Self {
+        Self { refuses: false, ..Self::of_rule(matching, ports) }
     }
 
     /// Returns the scope of actions without a rule.
     pub(super) const fn of_packet_out(ports: &'a dyn PortNames) -> Self {
-        Self { ports, packet: None }
+        Self { ports, packet: None, refuses: false }
     }
 
     /// Returns the port with this name, reserved name or number, if there is one.
@@ -62,9 +70,14 @@ impl<'a> Scope<'a> {
             .ok_or_else(|| slice.error(RuleTextProblem::UnknownPort { name: name.to_owned() }))
     }
 
-    /// Returns whether no header of the packets is known, as without a rule.
-    pub(super) const fn is_unknown(&self) -> bool {
-        self.packet.is_none()
+    /// Returns whether packets may lack the headers of an action, as without a rule.
+    pub(super) const fn allows_absent(&self) -> bool {
+        !self.refuses
+    }
+
+    /// Returns the fields that an action outside `ct` may write.
+    pub(super) const fn writes(&self) -> Writes {
+        if self.refuses { Writes::Packet } else { Writes::PacketOrNewTag }
     }
 
     /// Returns whether every packet has a VLAN tag.
@@ -121,7 +134,9 @@ impl<'a> Scope<'a> {
         at: TextSlice<'_>,
     ) -> Result<(), RuleTextError> {
         let Some(known) = self.packet.as_mut() else { return Ok(()) };
-        check(known).map_err(|problem| at.error(problem))?;
+        if self.refuses {
+            check(known).map_err(|problem| at.error(problem))?;
+        }
         known.note(action);
         Ok(())
     }
@@ -194,7 +209,10 @@ impl KnownHeaders {
                     target.bits(),
                 );
             }
-            Action::PushVlan { .. } => self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT),
+            Action::PushVlan { .. }
+            | Action::SetField { field: FieldId::DlVlan | FieldId::DlVlanPcp, .. } => {
+                self.set(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT);
+            }
             Action::PopVlan => self.set(FieldId::VlanTci, 0, u128::MAX),
             // The packet after a label is unknown.
             Action::PushMpls { ethertype } => {

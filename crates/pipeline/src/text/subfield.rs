@@ -41,6 +41,10 @@ pub(super) fn parse(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
 pub(super) enum Writes {
     /// The fields of the packet and its metadata.
     Packet,
+    /// Those fields, and `dl_vlan` and `dl_vlan_pcp`, which add a missing tag.
+    ///
+    /// Only messages of OpenFlow 1.0 write these two, and rules that the switch has printed.
+    PacketOrNewTag,
     /// The mark and the label of the connection, inside `ct`.
     Connection,
 }
@@ -59,10 +63,11 @@ pub(super) fn parse_target(
 pub(super) fn writable(field: FieldId, writes: Writes) -> Result<(), RuleTextProblem> {
     match (field, writes) {
         (FieldId::CtMark | FieldId::CtLabel, Writes::Connection) => Ok(()),
-        (FieldId::CtMark | FieldId::CtLabel, Writes::Packet) => {
+        (FieldId::CtMark | FieldId::CtLabel, Writes::Packet | Writes::PacketOrNewTag) => {
             Err(RuleTextProblem::OutsideCt(field.name()))
         }
         (_, Writes::Connection) => Err(RuleTextProblem::InsideCt { name: field.name().to_owned() }),
+        (FieldId::DlVlan | FieldId::DlVlanPcp, Writes::PacketOrNewTag) => Ok(()),
         _ => writable_in_packet(field),
     }
 }

@@ -15,7 +15,7 @@ pub use group::{any_group_mod, any_meter_mod};
 
 use super::{
     format_actions, format_group, format_meter, parse_actions, parse_group_mod, parse_meter_mod,
-    parse_rule,
+    parse_rule, parse_saved_rule,
 };
 use crate::{
     action::Action,
@@ -84,6 +84,10 @@ pub fn fuzz_rule_text(data: &[u8]) {
                 assert!(place.is_some() && !error.to_string().is_empty(), "{error:?}");
             }
         }
+    }
+    match parse_saved_rule(text) {
+        Ok(rule) => assert_reads_back(&rule.instructions),
+        Err(_) => assert!(parse_rule(FlowModCommand::Add, text, &NoPortNames).is_err(), "{text}"),
     }
     if let Ok(instructions) = parse_actions(text, &NoPortNames) {
         assert_reads_back(&instructions);

@@ -9,7 +9,7 @@ use shunt_flow::{
 use super::{
     RuleTextProblem, format_actions,
     names::ACTIONS,
-    parse_actions, parse_group_mod, parse_meter_mod, parse_rule,
+    parse_actions, parse_group_mod, parse_meter_mod, parse_rule, parse_saved_rule,
     testing::{
         any_group_mod, any_instructions, any_meter_mod, assert_group_reads_back,
         assert_meter_reads_back, assert_reads_back, fuzz_rule_text,
@@ -182,6 +182,44 @@ fn without_a_table_a_rule_is_added_to_the_first_and_chosen_from_all() {
     assert_eq!(parsed(Delete, "table=255").table, TableSelector::All);
     let reserved = RuleTextProblem::BadNumber { text: "254".into(), of: "a table", max: 253 };
     assert_eq!(problem(Delete, "table=254"), reserved);
+}
+
+/// OpenFlow 1.0 accepts actions on headers that the packets of a rule may lack.
+#[test]
+fn saved_rules_of_openflow_10_read_back() {
+    let rules = [
+        "udp,actions=pop_vlan",
+        "actions=dec_ttl",
+        "actions=mod_nw_src:1.2.3.4",
+        "actions=mod_nw_ttl:4",
+        "actions=mod_nw_ecn:1",
+        "actions=dec_mpls_ttl",
+        "actions=set_mpls_tc(4)",
+        "actions=set_mpls_ttl(4)",
+        "arp,actions=mod_nw_dst:1.2.3.4",
+        "arp,actions=mod_tp_dst:5",
+        "ipv6,actions=mod_nw_src:1.2.3.4",
+        "actions=set_field:7->dl_vlan,pop_vlan",
+        "actions=set_field:3->dl_vlan_pcp",
+        "actions=move:NXM_OF_IP_SRC[]->NXM_NX_REG0[]",
+        "actions=ct(commit)",
+        "actions=fin_timeout(idle_timeout=5)",
+        "actions=learn(table=1,NXM_OF_IP_SRC[])",
+        "actions=clone(dec_ttl,pop_vlan)",
+        "actions=write_actions(set_field:7->dl_vlan)",
+    ];
+    for text in rules {
+        assert!(parse_rule(FlowModCommand::Add, text, &NoPortNames).is_err(), "{text}");
+        let rule = parse_saved_rule(text).unwrap();
+        assert_ne!(rule.instructions, Instructions::default(), "{text}");
+        let printed = "actions=".to_owned() + &format_actions(&rule.instructions, &NoPortNames);
+        let again = parse_saved_rule(&printed).unwrap();
+        assert_eq!(again.instructions, rule.instructions, "{text}");
+    }
+    let tcp = parse_saved_rule("tcp,actions=mod_tp_src:5").unwrap();
+    assert_eq!(*tcp.instructions.apply, [Action::SetTpSrc(5)]);
+    let tagged = parse_saved_rule("dl_vlan=3,actions=mod_vlan_vid:5").unwrap();
+    assert_eq!(tagged.instructions.apply.len(), 1, "the packet has a tag");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use shunt_pipeline::{
     GroupCommand, MeterCommand, Modification,
-    text::{parse_group_mod, parse_meter_mod},
+    text::{parse_group_mod, parse_meter_mod, parse_saved_rule},
 };
 use shunt_switch::{Config, SavedCount, SavedMac, SavedMulticast, SavedState, Switch, config};
 
@@ -83,6 +83,25 @@ async fn counts_and_macs_are_restored() {
     let old: SavedState = serde_json::from_value(old).unwrap();
     assert_eq!(other.restore(&old).await.unwrap().refused, [""; 0]);
     assert!(other.save().tables[0].counts.is_empty());
+}
+
+/// A client of OpenFlow 1.0 adds such rules, and later versions refuse them.
+#[tokio::test]
+async fn rules_of_openflow_10_are_restored() {
+    let switch = filled().await;
+    let rules = [
+        "udp,actions=pop_vlan",
+        "arp,actions=mod_tp_dst:5,output:7",
+        "ipv6,actions=mod_nw_src:1.2.3.4,dec_mpls_ttl",
+        "actions=set_field:7->dl_vlan,set_field:3->dl_vlan_pcp,pop_vlan,output:7",
+    ];
+    let mods = rules.map(|text| Modification::Flow(parse_saved_rule(text).unwrap()));
+    switch.modify("br0", mods.into()).await.unwrap();
+    let saved = switch.save();
+    assert_eq!(saved.tables[0].rules.len(), 7);
+    let other = Switch::start(&Config::default(), None, 2).await.unwrap();
+    assert_eq!(other.restore(&saved).await.unwrap().refused, [""; 0]);
+    assert_eq!(other.save(), saved);
 }
 
 #[tokio::test]

@@ -78,7 +78,7 @@ pub(super) fn tos(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
 
 /// Parses `mod_tp_src:PORT` and `mod_tp_dst:PORT`, for the protocol of the match.
 ///
-/// Without a match, the actions write the port of the packet's protocol.
+/// Without a match, and in a saved rule, the actions write the port of the packet's protocol.
 pub(super) fn transport(
     argument: TextSlice<'_>,
     scope: &Scope<'_>,
@@ -89,7 +89,7 @@ pub(super) fn transport(
         End::Source => ("mod_tp_src", Action::SetTpSrc(port)),
         End::Target => ("mod_tp_dst", Action::SetTpDst(port)),
     };
-    if scope.is_unknown() {
+    if scope.allows_absent() {
         return Ok(unknown);
     }
     let protocol =

@@ -59,7 +59,7 @@ fn single(name: &str, item: Item<'_>, scope: &Scope<'_>) -> Result<Action, RuleT
         "fin_timeout" => number::fin_timeout(argument),
         "sample" => number::sample(argument, scope),
         "note" => number::note(argument),
-        "set_field" => header::set_field(argument, Writes::Packet),
+        "set_field" => header::set_field(argument, scope.writes()),
         "mod_nw_tos" => header::tos(argument),
         "mod_nw_ttl" | "set_nw_ttl" => header::ttl(argument).map(Action::SetNwTtl),
         "mod_tp_src" => header::transport(argument, scope, header::End::Source),
