@@ -1,7 +1,7 @@
 //! Tests of the order of replies, and of replies in several parts.
 
-use shunt_flow::Match;
-use shunt_pipeline::{RuleFilter, TableId};
+use shunt_flow::{Match, PortNo};
+use shunt_pipeline::{Action, FlowMod, Instructions, RuleFilter, TableId};
 
 use super::{add, add_long, code};
 use crate::{
@@ -9,7 +9,7 @@ use crate::{
     connection::{ConnectionConfig, ConnectionKind, ConnectionLimits, ConnectionStep, Wait},
     message::{Message, MultipartReply, MultipartRequest, Xid},
     testing::ConnectionHarness,
-    wire::{header::Header, v13},
+    wire::{Codec, header::Header, v10::V10Settings, v13},
 };
 
 fn all_flows() -> Message {
@@ -171,6 +171,23 @@ fn a_rule_too_long_for_statistics_is_refused() {
     let refused = harness.request(&Message::FlowMod(add_long(2, longest + 8)));
     assert_eq!(refused.iter().map(code).collect::<Vec<_>>(), [Some(ErrorCode::ActionTooMany)]);
     assert_eq!(harness.request(&all_flows()).len(), 1);
+}
+
+/// An `enqueue` of OpenFlow 1.0 is shorter than its three actions of OpenFlow 1.3.
+#[test]
+fn a_rule_too_long_for_another_version_is_refused() {
+    let v10 = Codec::V10(V10Settings::INITIAL);
+    let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, v10);
+    let enqueues = |priority, count| {
+        let output = Action::Output { port: PortNo::new(1), max_len: 0 };
+        let enqueue = [Action::SetQueue(1), output, Action::PopQueue];
+        let apply = std::iter::repeat_n(enqueue, count).flatten().collect();
+        let instructions = Instructions { apply, ..Instructions::default() };
+        Message::FlowMod(FlowMod { instructions, ..add(priority) })
+    };
+    assert!(harness.request(&enqueues(1, 1600)).is_empty());
+    let refused = harness.request(&enqueues(2, 1700));
+    assert!(matches!(&refused[..], [Message::Error(_)]), "{refused:?}");
 }
 
 #[test]
