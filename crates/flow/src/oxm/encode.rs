@@ -23,6 +23,9 @@ pub fn encode_nxm_match(matching: &Match, out: &mut Vec<u8>) {
     encode(matching, NumberPreference::Nicira, out);
 }
 
+/// The presence and the id of a VLAN tag.
+const TAG: u128 = vlan::PRESENT | vlan::VID;
+
 /// The numbers of fields that are preferred.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NumberPreference {
@@ -68,8 +71,13 @@ pub fn encode_field(field: FieldId, value: u128, mask: Option<u128>, out: &mut V
 fn encode_nxm_field(field: FieldId, key: &FlowKey, mask: &FlowMask, out: &mut Vec<u8>) {
     // Nicira defined a field for the whole byte of which DSCP is a part.
     let field = if field == FieldId::IpDscp { FieldId::NwTos } else { field };
+    let bits = mask.field(field);
+    let value = key.field(field) & bits;
+    // As in Open vSwitch, the absence of a tag needs no mask: an absent tag has no priority.
+    let is_untagged = field == FieldId::VlanTci && bits & TAG == TAG && value == 0;
+    let bits = if is_untagged { field.value_max() } else { bits };
     if let Some(oxm) = field.info().oxms.first() {
-        put_entry(*oxm, field, (key.field(field), mask.field(field)), out);
+        put_entry(*oxm, field, (value, bits), out);
     }
 }
 

@@ -116,6 +116,21 @@ fn a_mask_beyond_vlan_vid_is_sent_as_tci() {
 }
 
 #[test]
+fn the_absence_of_a_tag_has_no_mask_in_nxm() {
+    for text in ["vlan_tci=0", "dl_vlan=0xffff", "vlan_tci=0/0x1fff"] {
+        let matching = crate::text::parse_match(text, &crate::text::NoPortNames).unwrap();
+        let mut out = Vec::new();
+        encode_nxm_match(&matching, &mut out);
+        assert_eq!(out, [0x00, 0x00, 0x08, 0x02, 0, 0], "{text}");
+        assert_eq!(decode_match(&out).as_ref(), Ok(&matching), "{text}");
+    }
+    let any_priority = crate::text::parse_match("vlan_tci=0/0x1000", &crate::text::NoPortNames);
+    let mut out = Vec::new();
+    encode_nxm_match(&any_priority.unwrap(), &mut out);
+    assert_eq!(out, [0x00, 0x00, 0x09, 0x04, 0, 0, 0x10, 0]);
+}
+
+#[test]
 fn ports_of_later_fragments_are_refused_in_any_order() {
     let later = [0x00, 0x01, 0x34, 0x01, 0x03];
     let ip_tcp = [0x80, 0x00, 0x0a, 0x02, 0x08, 0x00, 0x80, 0x00, 0x14, 0x01, 0x06];
