@@ -115,7 +115,7 @@ pub use tables::{
 };
 pub use time::Time;
 pub use traversals::{
-    datapath_action::{DatapathAction, Punt, PuntReceiver, PuntedPacket, SampleRequest},
+    datapath_action::{DatapathAction, Punt, PuntReceiver, PuntedPacket, SampleRequest, TableMiss},
     drop_cause::{
         DropCause, MulticastDecision, MulticastFloodReason, MulticastOutputReason, NotedDecision,
         TranslationNote,

@@ -110,6 +110,7 @@ mod tests {
             receiver,
             bridge: BridgeId::new(1),
             reason: PacketInReason::Action,
+            miss: None,
             table: TableId::FIRST,
             cookie: Cookie::new(0),
             controller_id: 0,

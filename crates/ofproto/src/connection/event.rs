@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_pipeline::{Cookie, PacketInReason, PuntedPacket};
+use shunt_pipeline::{PacketInReason, PuntedPacket, TableMiss};
 
 use super::ConnectionKind;
 use crate::{
@@ -12,9 +12,6 @@ use crate::{
     },
     wire::Codec,
 };
-
-/// The cookie of packet-ins that no rule sent.
-const NO_COOKIE: Cookie = Cookie::new(u64::MAX);
 
 /// An event to which connections may subscribe.
 #[derive(Clone, Debug)]
@@ -77,7 +74,7 @@ impl Subscription {
         let (mask, reason) = match event {
             ControllerEvent::PacketIn(packet, _) => {
                 if packet.punt.controller_id != self.controller_id
-                    || is_table_miss(packet) && !codec.sends_misses()
+                    || packet.punt.miss == Some(TableMiss::NoRule) && !codec.sends_misses()
                 {
                     return false;
                 }
@@ -110,11 +107,6 @@ impl Subscription {
             }
         }
     }
-}
-
-/// Returns whether no rule matched the packet.
-fn is_table_miss(packet: &PuntedPacket) -> bool {
-    packet.punt.reason == PacketInReason::NoMatch && packet.punt.cookie == NO_COOKIE
 }
 
 /// Builds a packet-in with the whole packet.

@@ -167,6 +167,15 @@ pub enum PuntReceiver {
     },
 }
 
+/// A packet without another matching rule than the table-miss rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TableMiss {
+    /// No rule matches; only OpenFlow 1.0 sends such packets to controllers.
+    NoRule,
+    /// The table-miss rule matches, and sends the packet (OpenFlow 1.3.5, 5.4).
+    Rule,
+}
+
 /// The metadata of a packet-in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Punt {
@@ -176,6 +185,9 @@ pub struct Punt {
     pub bridge: BridgeId,
     /// The reason of the packet-in.
     pub reason: PacketInReason,
+    /// The kind of table miss that caused the packet-in.
+    /// `None` if an action of another rule or of a packet-out did.
+    pub miss: Option<TableMiss>,
     /// The table of the rule that sends the packet-in.
     pub table: TableId,
     /// The cookie of the rule that sends the packet-in; all ones without a rule.

@@ -1,7 +1,9 @@
 //! Tests of outputs to ports, floods and controllers.
 
 use shunt_flow::{FieldId, FlowMask, PortNo};
-use shunt_pipeline::{BridgeSettings, DatapathAction, Object, PacketInReason, PortConfig};
+use shunt_pipeline::{
+    BridgeSettings, DatapathAction, Object, PacketInReason, PortConfig, TableMiss,
+};
 
 use crate::switch::{BRIDGE, Switch};
 
@@ -26,6 +28,7 @@ fn misses_are_sent_to_controllers_if_the_bridge_sends_them() {
     let actions = switch.translate("icmp,in_port=3").actions;
     let [DatapathAction::Punt(punt)] = &actions[..] else { panic!("a packet-in") };
     assert_eq!((punt.reason, punt.cookie.number()), (PacketInReason::NoMatch, u64::MAX));
+    assert_eq!(punt.miss, Some(TableMiss::NoRule));
     assert_eq!(punt.metadata.key().in_port(), PortNo::new(3));
 }
 

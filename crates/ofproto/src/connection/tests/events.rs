@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use shunt_flow::{FieldId, FlowMask, Match, PortNo};
 use shunt_pipeline::{
     Action, BridgeId, ControllerAction, Cookie, DatapathAction, FlowFlags, FlowMod, FlowModCommand,
-    Instructions, PacketInReason, Punt, PuntReceiver, PuntedPacket, TableId, Time,
+    Instructions, PacketInReason, Punt, PuntReceiver, PuntedPacket, TableId, TableMiss, Time,
 };
 
 use super::{add, code, logged};
@@ -25,6 +25,7 @@ fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Contr
         receiver: PuntReceiver::Controllers,
         bridge: BridgeId::new(1),
         reason,
+        miss: None,
         table: TableId::FIRST,
         cookie: Cookie::new(5),
         controller_id,
@@ -37,6 +38,16 @@ fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Contr
         Arc::new(PuntedPacket { punt: Arc::new(punt), frame: vec![7; length] }),
         None,
     )
+}
+
+/// Returns the packet-in of a table miss, with the cookie of packets without a rule.
+fn table_miss(miss: TableMiss) -> ControllerEvent {
+    let event = packet_in(PacketInReason::NoMatch, 0, 20);
+    let ControllerEvent::PacketIn(packet, None) = &event else { panic!("a packet-in") };
+    let cookie = Cookie::new(u64::MAX);
+    let punt = Punt { cookie, miss: Some(miss), ..Punt::clone(&packet.punt) };
+    let packet = PuntedPacket { punt: Arc::new(punt), frame: packet.frame.clone() };
+    ControllerEvent::PacketIn(Arc::new(packet), None)
 }
 
 /// Returns the messages that a connection sends for an event.
@@ -108,13 +119,11 @@ fn a_controller_can_mask_all_events() {
 /// OpenFlow 1.3 has table-miss rules, and clients do not expect other misses.
 #[test]
 fn table_misses_reach_only_clients_of_openflow_10() {
-    let event = packet_in(PacketInReason::NoMatch, 0, 20);
-    let ControllerEvent::PacketIn(packet, None) = &event else { panic!("a packet-in") };
-    let punt = Punt { cookie: Cookie::new(u64::MAX), ..Punt::clone(&packet.punt) };
-    let packet = PuntedPacket { punt: Arc::new(punt), frame: packet.frame.clone() };
-    let miss = ControllerEvent::PacketIn(Arc::new(packet), None);
+    // The cookie of a rule may be that of packets without a rule.
+    let rule = table_miss(TableMiss::Rule);
+    let miss = table_miss(TableMiss::NoRule);
     let mut newer = ConnectionHarness::open(ConnectionKind::Controller);
-    assert!(is_delivered(&mut newer, &event), "a table-miss rule sent it");
+    assert!(is_delivered(&mut newer, &rule), "a table-miss rule sent it");
     assert!(!is_delivered(&mut newer, &miss));
     assert!(!newer.connection.status().wants_misses);
     let v10 = Codec::V10(V10Settings::INITIAL);

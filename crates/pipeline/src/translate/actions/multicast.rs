@@ -222,6 +222,7 @@ fn punt(
         receiver: PuntReceiver::Multicast { port: port.number, vlan },
         bridge: egress.bridge.id(),
         reason: PacketInReason::Action,
+        miss: None,
         table: TableId::FIRST,
         cookie: Cookie::new(u64::MAX),
         controller_id: 0,

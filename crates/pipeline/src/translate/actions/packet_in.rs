@@ -15,7 +15,7 @@ use crate::{
         working_packet::WorkingPacket,
     },
     traversals::{
-        datapath_action::{DatapathAction, Punt, PuntReceiver},
+        datapath_action::{DatapathAction, Punt, PuntReceiver, TableMiss},
         drop_cause::NotedDecision,
         traversal::TraversalError,
     },
@@ -25,6 +25,8 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(in crate::translate) struct PacketInRequest<'a> {
     reason: PacketInReason,
+    /// The kind of table miss, if the packet-in is not sent by an action.
+    miss: Option<TableMiss>,
     controller_id: u16,
     max_len: u16,
     userdata: &'a [u8],
@@ -39,6 +41,7 @@ impl<'a> PacketInRequest<'a> {
     pub(in crate::translate) fn by(action: &'a ControllerAction) -> Self {
         Self {
             reason: action.reason,
+            miss: None,
             controller_id: action.controller_id,
             max_len: action.max_len,
             userdata: &action.userdata,
@@ -51,6 +54,7 @@ impl<'a> PacketInRequest<'a> {
     pub(in crate::translate) const fn invalid_ttl(controller_id: u16) -> Self {
         Self {
             reason: PacketInReason::InvalidTtl,
+            miss: None,
             controller_id,
             max_len: u16::MAX,
             userdata: &[],
@@ -61,7 +65,15 @@ impl<'a> PacketInRequest<'a> {
 
     /// Returns the request of an output to CONTROLLER, with at most `max_len` bytes.
     pub(in crate::translate) const fn output(reason: PacketInReason, max_len: u16) -> Self {
-        Self { reason, controller_id: 0, max_len, userdata: &[], meter: None, pause: false }
+        Self {
+            reason,
+            miss: None,
+            controller_id: 0,
+            max_len,
+            userdata: &[],
+            meter: None,
+            pause: false,
+        }
     }
 }
 
@@ -105,9 +117,11 @@ pub(in crate::translate) fn punt(
     continuation: Option<Arc<Continuation>>,
 ) -> Result<(), TraversalError> {
     METADATA.iter().for_each(|field| packet.recorder.consult(*field, u128::MAX));
-    let reason = match request.reason {
-        PacketInReason::Action if context.origin == ActionOrigin::Miss => PacketInReason::NoMatch,
-        reason => reason,
+    let (reason, miss) = match request.reason {
+        PacketInReason::Action if context.origin == ActionOrigin::Miss => {
+            (PacketInReason::NoMatch, Some(TableMiss::Rule))
+        }
+        reason => (reason, request.miss),
     };
     if reason == PacketInReason::NoMatch {
         let ingress = bridge.find_port(packet.key().in_port(), &mut packet.recorder);
@@ -120,6 +134,7 @@ pub(in crate::translate) fn punt(
         receiver: PuntReceiver::Controllers,
         bridge: bridge.id(),
         reason,
+        miss,
         table: context.table,
         cookie: context.cookie,
         controller_id: request.controller_id,
@@ -149,7 +164,10 @@ pub(in crate::translate) fn punt_miss(
     if rule.is_some() || !bridge.sends_misses() {
         return Ok(());
     }
-    let request = PacketInRequest::output(PacketInReason::NoMatch, u16::MAX);
+    let request = PacketInRequest {
+        miss: Some(TableMiss::NoRule),
+        ..PacketInRequest::output(PacketInReason::NoMatch, u16::MAX)
+    };
     punt(packet, bridge, context, request, None)
 }
 

@@ -123,6 +123,7 @@ fn punt_to(receiver: PuntReceiver, bridge: BridgeId, key: &FlowKey) -> Punt {
         receiver,
         bridge,
         reason: PacketInReason::Action,
+        miss: None,
         table: TableId::FIRST,
         cookie: Cookie::new(u64::MAX),
         controller_id: 0,
