@@ -215,7 +215,7 @@ impl Connection {
             self.warn_of_dropped(now);
             return;
         }
-        match self.codec.encode(Xid::NONE, &self.subscription.message(event)) {
+        match self.codec.encode(Xid::NONE, &self.subscription.message(event, self.codec)) {
             Ok(message) => self.output.send(message, now),
             Err(error) => tracing::error!(%error, "an event could not be encoded"),
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use shunt_pipeline::{PacketInReason, PuntedPacket, TableMiss};
+use shunt_pipeline::{PacketInReason, Punt, PuntedPacket, TableMiss};
 
 use super::ConnectionKind;
 use crate::{
@@ -78,7 +78,7 @@ impl Subscription {
                 {
                     return false;
                 }
-                (masks.packet_in, codec.packet_in_reason(packet.punt.reason))
+                (masks.packet_in, codec.packet_in_reason(reason_for(&packet.punt, codec)))
             }
             ControllerEvent::PortStatus(status) => {
                 (masks.port_status, codec.port_status_reason(status.reason))
@@ -90,11 +90,11 @@ impl Subscription {
         mask >> reason & 1 == 1
     }
 
-    /// Encodes `event` as a message.
-    pub(super) fn message(&self, event: &ControllerEvent) -> Message {
+    /// Returns `event` as a message to a client that speaks `codec`.
+    pub(super) fn message(&self, event: &ControllerEvent, codec: Codec) -> Message {
         match event {
             ControllerEvent::PacketIn(packet, token) => {
-                let packet = packet_in(packet, token.as_ref());
+                let packet = packet_in(packet, token.as_ref(), codec);
                 match self.format {
                     PacketInFormat::Standard => Message::PacketIn(packet),
                     PacketInFormat::Nicira => Message::NiciraPacketIn(packet),
@@ -109,14 +109,24 @@ impl Subscription {
     }
 }
 
+/// Returns the reason of a packet-in for a client that speaks `codec`.
+///
+/// OpenFlow 1.0 has no table-miss rule: a rule of any priority sends packets by an action.
+fn reason_for(punt: &Punt, codec: Codec) -> PacketInReason {
+    match punt.miss {
+        Some(TableMiss::Rule) if codec.sends_misses() => PacketInReason::Action,
+        _ => punt.reason,
+    }
+}
+
 /// Builds a packet-in with the whole packet.
 ///
 /// The `max_len` of the action only applies to switches that buffer packets, so it is ignored.
-fn packet_in(packet: &PuntedPacket, token: Option<&PauseToken>) -> message::PacketIn {
+fn packet_in(packet: &PuntedPacket, token: Option<&PauseToken>, codec: Codec) -> message::PacketIn {
     let PuntedPacket { punt, frame } = packet;
     debug_assert!(u32::try_from(frame.len()).is_ok(), "a frame has at most 64 KiB");
     message::PacketIn {
-        reason: punt.reason,
+        reason: reason_for(punt, codec),
         table: punt.table,
         cookie: punt.cookie,
         metadata: punt.metadata.clone(),

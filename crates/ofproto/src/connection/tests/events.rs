@@ -133,6 +133,10 @@ fn table_misses_reach_only_clients_of_openflow_10() {
         panic!("a packet-in")
     };
     assert_eq!((packet.reason, packet.data.len()), (PacketInReason::NoMatch, 20));
+    let [Message::PacketIn(packet)] = &replies(&mut older, &rule)[..] else {
+        panic!("a packet-in")
+    };
+    assert_eq!(packet.reason, PacketInReason::Action);
     older.request(&Message::SetControllerId(3));
     assert!(!older.connection.status().wants_misses);
 }
