@@ -8,7 +8,7 @@
 
 use bytes::BufMut;
 use shunt_flow::{FieldId, PortNo};
-use shunt_pipeline::{Action, Instructions};
+use shunt_pipeline::{Action, GroupId, Instructions};
 
 use crate::{
     error::ErrorCode,
@@ -49,6 +49,7 @@ mod nx {
     pub(super) const DEC_MPLS_TTL: u16 = 26;
     pub(super) const SET_MPLS_LABEL: u16 = 30;
     pub(super) const SET_MPLS_TC: u16 = 31;
+    pub(super) const GROUP: u16 = 40;
 }
 
 /// The actions of OpenFlow 1.0, bit `n` for action `n` (`ofp_action_type`).
@@ -129,7 +130,7 @@ pub(crate) fn read_nicira_action(
     if !matches!(
         subtype,
         nx::SET_QUEUE | nx::DEC_TTL | nx::PUSH_MPLS
-            ..=nx::DEC_MPLS_TTL | nx::SET_MPLS_LABEL | nx::SET_MPLS_TC
+            ..=nx::DEC_MPLS_TTL | nx::SET_MPLS_LABEL | nx::SET_MPLS_TC | nx::GROUP
     ) {
         return Err(ErrorCode::ActionExperimenterType);
     }
@@ -138,6 +139,10 @@ pub(crate) fn read_nicira_action(
     }
     Ok(match subtype {
         nx::SET_QUEUE => Action::SetQueue(read_aligned(body)?),
+        nx::GROUP => match GroupId::new(read_aligned(body)?) {
+            group if group <= GroupId::MAX => Action::Group(group),
+            _ => return Err(ErrorCode::ActionOutGroup),
+        },
         nx::DEC_TTL => Action::DecTtl { controllers: Box::new([0]) },
         nx::PUSH_MPLS => match body.u16()? {
             ethertype @ (0x8847 | 0x8848) => Action::PushMpls { ethertype },
@@ -238,12 +243,9 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         }
         Action::SetMplsTtl(ttl) => put_nicira(nx::SET_MPLS_TTL, &|out| out.put_u8(*ttl)),
         Action::DecMplsTtl => put_nicira(nx::DEC_MPLS_TTL, &|_| {}),
+        Action::Group(group) => put_nicira(nx::GROUP, &|out| put_aligned(out, group.number())),
         // OpenFlow 1.0 has no form for these actions. A write to the tag follows a push.
-        Action::PushVlan { .. }
-        | Action::CopyTtlOut
-        | Action::CopyTtlIn
-        | Action::Group(_)
-        | Action::Meter(_) => {}
+        Action::PushVlan { .. } | Action::CopyTtlOut | Action::CopyTtlIn | Action::Meter(_) => {}
         // The actions of Nicira are the same in every version.
         Action::OutputTruncated { .. }
         | Action::DecTtl { .. }

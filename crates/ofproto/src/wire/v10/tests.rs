@@ -7,13 +7,17 @@ use shunt_flow::{
     PortNo,
     text::{NoPortNames, format_match, parse_match},
 };
-use shunt_pipeline::{FlowMod, FlowModCommand, TableId, TableSelector};
+use shunt_pipeline::{Action, FlowMod, FlowModCommand, GroupId, TableId, TableSelector};
 
 use super::{FlowFormat, V10Settings, decode, encode, ofp_match};
 use crate::{
+    error::ErrorCode,
     message::{FlowStatistics, Message, MultipartReply, Xid},
     testing::{ALL_SETTINGS, any_flow_mod, any_message, fuzz_openflow},
-    wire::{ByteReader, Codec},
+    wire::{
+        ByteReader, Codec,
+        v13::action::{ActionFormat, put_actions, read_actions},
+    },
 };
 
 /// Returns a message as OpenFlow 1.0 has it.
@@ -185,6 +189,20 @@ fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
         forms += usize::from(matches!(message, Message::FlowMod(_)));
     }
     assert!(count > 60 && forms > 15, "{count} {forms}");
+}
+
+/// The bytes are those of `ovs-ofctl` 3.1 for `group:1`.
+#[test]
+fn a_group_is_an_action_of_nicira() {
+    let bytes: [u8; 16] = [0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 40, 0, 0, 0, 0, 0, 1];
+    let actions = read_actions(&bytes, ActionFormat::V10).unwrap();
+    assert_eq!(actions, [Action::Group(GroupId::new(1))]);
+    let mut out = Vec::new();
+    put_actions(&mut out, &actions, ActionFormat::V10);
+    assert_eq!(out, bytes);
+    // `OFPG_ALL` is not one group.
+    let all = [&bytes[..12], &[0xff, 0xff, 0xff, 0xfc]].concat();
+    assert_eq!(read_actions(&all, ActionFormat::V10), Err(ErrorCode::ActionOutGroup));
 }
 
 /// Returns the text of a match that is read from an `ofp_match`.
