@@ -4,7 +4,13 @@
 //! from then on. So the first connection is closed after the certificate is stored, and later
 //! connections are checked.
 
-use std::{fs::OpenOptions, io::Write as _, os::unix::fs::OpenOptionsExt as _, path::Path};
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use rustls::{
     RootCertStore,
@@ -42,9 +48,33 @@ pub(crate) fn store_authority(
     checked().map_err(|error: rustls::Error| {
         refused(format!("the last certificate of the server does not sign the others: {error}"))
     })?;
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(path);
-    let written = file.and_then(|mut file| file.write_all(pem(authority).as_bytes()));
-    written.map_err(|error| refused(error.to_string()))
+    write_new(path, &pem(authority)).map_err(|error| refused(error.to_string()))
+}
+
+/// Writes a file as a whole, unless it exists.
+///
+/// A file that is incomplete, as on a full disk, would end the search for an authority.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let mut name = path.as_os_str().to_owned();
+    // Relaxed: the number guards no other memory.
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    name.push(format!(".{}-{number}", std::process::id()));
+    let temporary = PathBuf::from(name);
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&temporary);
+    let written = file.and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    // Unlike a renamed file, a link replaces no other file.
+    let linked = written.and_then(|()| fs::hard_link(&temporary, path));
+    // The temporary file may not exist.
+    let _ = fs::remove_file(&temporary);
+    match linked {
+        // Another connection has stored the certificate.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        linked => linked,
+    }
 }
 
 /// Returns a certificate in PEM format (RFC 7468).
@@ -72,6 +102,20 @@ fn pem(certificate: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_is_written_as_a_whole_or_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = || fs::read_dir(folder.path()).unwrap().count();
+        let path = folder.path().join("ca.pem");
+        write_new(&path, "first").unwrap();
+        // The certificate of the first connection stays.
+        write_new(&path, "second").unwrap();
+        assert_eq!((fs::read_to_string(&path).unwrap().as_str(), names()), ("first", 1));
+        write_new(&folder.path().join("no/ca.pem"), "text").unwrap_err();
+        // Nothing can be linked to the name of a folder that does not exist.
+        assert_eq!(names(), 1);
+    }
 
     #[test]
     fn pem_has_lines_of_64_characters_and_padding() {

@@ -1,5 +1,10 @@
 //! Managers of the embedded server: remotes over TCP and TLS, with `ovs-vsctl` as the client.
 
+use std::{
+    io::{BufRead as _, BufReader},
+    process::{Output, Stdio},
+};
+
 use shunt_tests::daemon::{Daemon, until};
 
 use crate::{
@@ -48,26 +53,16 @@ fn a_manager_with_tls_trusts_its_authority() {
     let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| ours.path(name));
     let files = files.map(|file| file.display().to_string()).join(" ");
     bench.done(&format!("set-ssl {files} -- add-br br0 -- set-manager pssl:6640:127.0.0.1"));
-    let list = |authority: &Authority, database: &str| {
-        let option =
-            |name: &str, file: &str| format!("--{name}={}", authority.path(file).display());
-        let mut command = bench.namespace.command("ovs-vsctl");
-        command.arg(option("private-key", "controller.key"));
-        command.arg(option("certificate", "controller.pem"));
-        command.arg(option("ca-cert", "ca.pem"));
-        command.args([&format!("--db={database}"), "--timeout=10", "list-br"]);
-        command.output().expect("ovs-vsctl runs")
-    };
-    let listed = list(&ours, "ssl:127.0.0.1:6640");
+    let listed = tls_list(&bench, &ours, "ssl:127.0.0.1:6640");
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
-    assert!(!list(&theirs, "ssl:127.0.0.1:6640").status.success());
-    let failed = "pssl:6640:127.0.0.1: TLS with a client failed";
+    assert!(!tls_list(&bench, &theirs, "ssl:127.0.0.1:6640").status.success());
+    let failed = "pssl:6640:127.0.0.1: TLS with ssl:127.0.0.1:";
     assert!(until(|| daemon.log().contains(failed)), "{}", daemon.log());
     // The server connects to a client that listens.
     bench.done("set-manager ssl:127.0.0.1:6641");
     bench.done("set Manager ssl:127.0.0.1:6641 max_backoff=1000");
     assert!(until(|| managers(&bench).contains("state=BACKOFF")), "{}", managers(&bench));
-    let listed = list(&ours, "pssl:6641:127.0.0.1");
+    let listed = tls_list(&bench, &ours, "pssl:6641:127.0.0.1");
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
     let has_times = || managers(&bench).contains("sec_since_connect");
     assert!(until(has_times), "{}", managers(&bench));
@@ -87,4 +82,39 @@ fn settings_without_effect_are_beside_the_state() {
     assert!(until(has_reason), "{}", managers(&bench));
     let line = "controller tcp:127.0.0.1:6699: inactivity_probe has no effect";
     assert_eq!(daemon.log().matches(line).count(), 1, "{}", daemon.log());
+}
+
+/// Peers without a certificate take no place of clients that have one.
+#[test]
+fn silent_peers_leave_a_manager_with_tls_free() {
+    let Some((bench, daemon)) = embedded("mgr-full") else { return };
+    let authority = Authority::new();
+    let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
+    let files = files.map(|file| file.display().to_string()).join(" ");
+    bench.done(&format!("set-ssl {files} -- add-br br0 -- set-manager pssl:6640:127.0.0.1"));
+    let mut peers = bench.namespace.command("bash");
+    let connect = "for i in {1..950}; do exec {fd}<>/dev/tcp/127.0.0.1/6640; done; echo; read";
+    peers.args(["-c", connect]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut peers = peers.spawn().expect("bash runs");
+    let mut line = String::new();
+    let output = peers.stdout.take().expect("it is piped");
+    BufReader::new(output).read_line(&mut line).expect("all are connected");
+    assert_eq!(line, "\n");
+    let listed = tls_list(&bench, &authority, "ssl:127.0.0.1:6640");
+    assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
+    let lines = daemon.log().matches("TLS with ssl:").count();
+    assert!((1..=20).contains(&lines), "{}", daemon.log());
+    peers.kill().expect("it runs");
+    peers.wait().expect("it has ended");
+}
+
+/// Lists the bridges as a controller of an authority.
+fn tls_list(bench: &Bench, authority: &Authority, database: &str) -> Output {
+    let option = |name: &str, file: &str| format!("--{name}={}", authority.path(file).display());
+    let mut command = bench.namespace.command("ovs-vsctl");
+    command.arg(option("private-key", "controller.key"));
+    command.arg(option("certificate", "controller.pem"));
+    command.arg(option("ca-cert", "ca.pem"));
+    command.args([&format!("--db={database}"), "--timeout=10", "list-br"]);
+    command.output().expect("ovs-vsctl runs")
 }

@@ -2,11 +2,13 @@
 
 use std::{
     convert::Infallible,
+    future::poll_fn,
     io,
     net::SocketAddr,
     path::PathBuf,
+    pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -22,6 +24,8 @@ use tokio::{
 
 use super::{
     ServerLimits,
+    client_log::ClientLog,
+    handshakes::RunningHandshakes,
     outbox::{ClientQueue, Outbox},
     probe::{PROBE, RemoteTimes, probe},
     remote::{RemoteHistory, RemoteTransport},
@@ -71,7 +75,14 @@ pub(super) enum ClientListener {
 /// An accepted connection, perhaps before its TLS handshake.
 enum AcceptedClient {
     Open(ClientStream),
-    Tls(TcpStream, TlsIdentity),
+    Tls(TlsClient),
+}
+
+/// A connection before its TLS handshake.
+struct TlsClient {
+    stream: TcpStream,
+    identity: TlsIdentity,
+    peer: String,
 }
 
 /// The place of a client among those that may connect, until this is dropped.
@@ -85,6 +96,8 @@ pub(super) struct ClientPlace {
 pub(super) struct ClientStream {
     reader: Box<dyn AsyncRead + Send + Unpin>,
     writer: Box<dyn AsyncWrite + Send + Unpin>,
+    /// The address of the client, for the log.
+    peer: String,
 }
 
 /// The end, the history and the times of the connections of a remote.
@@ -94,6 +107,7 @@ pub(super) struct RemoteScope {
     pub(super) closed: watch::Receiver<()>,
     pub(super) history: Arc<RemoteHistory>,
     pub(super) times: watch::Receiver<RemoteTimes>,
+    pub(super) log: Arc<ClientLog>,
 }
 
 /// Starts the tasks that accept clients of Unix sockets.
@@ -116,7 +130,8 @@ pub(super) fn accept_clients(
     });
     for (path, listener) in listeners {
         let (_, times) = watch::channel(RemoteTimes::WITHOUT_PROBES);
-        let scope = RemoteScope { closed: stopped.clone(), history: Arc::default(), times };
+        let (history, log) = (Arc::default(), Arc::default());
+        let scope = RemoteScope { closed: stopped.clone(), history, times, log };
         let listener = ClientListener::Unix(path, listener);
         tokio::spawn(accept(Arc::clone(&connections), listener, scope));
     }
@@ -126,19 +141,21 @@ pub(super) fn accept_clients(
 impl ClientListener {
     async fn accept(&self) -> io::Result<AcceptedClient> {
         match self {
-            Self::Unix(_, listener) => {
+            Self::Unix(path, listener) => {
                 let (reader, writer) = listener.accept().await?.0.into_split();
                 let (reader, writer) = (Box::new(reader), Box::new(writer));
-                Ok(AcceptedClient::Open(ClientStream { reader, writer }))
+                let peer = format!("unix:{}", path.display());
+                Ok(AcceptedClient::Open(ClientStream { reader, writer, peer }))
             }
             Self::Tcp(listener) => {
-                let (stream, _) = listener.accept().await?;
-                ClientStream::of_tcp(stream).map(AcceptedClient::Open)
+                let (stream, address) = listener.accept().await?;
+                ClientStream::of_tcp(stream, address).map(AcceptedClient::Open)
             }
             Self::Tls(listener, identity) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok(AcceptedClient::Tls(stream, identity.clone()))
+                let (identity, peer) = (identity.clone(), format!("ssl:{address}"));
+                Ok(AcceptedClient::Tls(TlsClient { stream, identity, peer }))
             }
         }
     }
@@ -164,25 +181,22 @@ impl ClientListener {
     }
 }
 
-impl AcceptedClient {
-    /// Returns the stream after its TLS handshake, if it has one.
+impl TlsClient {
+    /// Returns the stream after the handshake.
     async fn open(self) -> io::Result<ClientStream> {
-        match self {
-            Self::Open(stream) => Ok(stream),
-            Self::Tls(stream, identity) => {
-                let (reader, writer) = split(identity.accept(stream).await?);
-                Ok(ClientStream { reader: Box::new(reader), writer: Box::new(writer) })
-            }
-        }
+        let (reader, writer) = split(self.identity.accept(self.stream).await?);
+        let (reader, writer) = (Box::new(reader), Box::new(writer));
+        Ok(ClientStream { reader, writer, peer: self.peer })
     }
 }
 
 impl ClientStream {
     /// Takes a connection, on which no message waits for others.
-    fn of_tcp(stream: TcpStream) -> io::Result<Self> {
+    fn of_tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let (reader, writer) = stream.into_split();
-        Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
+        let (reader, writer) = (Box::new(reader), Box::new(writer));
+        Ok(Self { reader, writer, peer: format!("tcp:{address}") })
     }
 
     /// Connects to a client that listens. A TLS handshake has a limit of its own.
@@ -194,11 +208,12 @@ impl ClientStream {
         let late = |_| io::Error::from(io::ErrorKind::TimedOut);
         let stream = timeout(time_max, TcpStream::connect(address)).await.map_err(late)??;
         match transport {
-            RemoteTransport::Tcp => Self::of_tcp(stream),
+            RemoteTransport::Tcp => Self::of_tcp(stream, address),
             RemoteTransport::Tls(identity) => {
                 stream.set_nodelay(true)?;
                 let (reader, writer) = split(identity.connect(stream).await?);
-                Ok(Self { reader: Box::new(reader), writer: Box::new(writer) })
+                let (reader, writer) = (Box::new(reader), Box::new(writer));
+                Ok(Self { reader, writer, peer: format!("ssl:{address}") })
             }
         }
     }
@@ -213,6 +228,27 @@ impl Connections {
         };
         let client = self.permit(&self.clients, origin).await?;
         Some(ClientPlace { origin, _client: client, _remote: remote })
+    }
+
+    /// Returns a place as [`Self::place`]. The log has the reason if there is none.
+    async fn place_or_log(
+        &self,
+        origin: ClientOrigin,
+        name: &str,
+        peer: &str,
+        log: &ClientLog,
+    ) -> Option<ClientPlace> {
+        let place = self.place(origin).await;
+        if place.is_none() {
+            let limit = match origin {
+                ClientOrigin::Local => self.limits.clients,
+                ClientOrigin::Remote => self.limits.remote_clients(),
+            };
+            log.warn(&format!(
+                "{name}: refused {peer}, because {limit} are connected and none is idle"
+            ));
+        }
+        place
     }
 
     /// Returns a free permit, or that of an idle client.
@@ -255,60 +291,54 @@ async fn accept_all(
     scope: RemoteScope,
 ) -> Infallible {
     let (name, origin) = (listener.name(), listener.origin());
-    let failed_handshake = Arc::new(Mutex::new(String::new()));
+    let mut handshakes = RunningHandshakes::default();
     loop {
         match listener.accept().await {
-            Ok(client) => match connections.place(origin).await {
-                Some(place) => {
-                    let (connections, scope) = (Arc::clone(&connections), scope.clone());
-                    let (name, last) = (name.clone(), Arc::clone(&failed_handshake));
-                    tokio::spawn(async move {
-                        match open(client, &scope).await {
-                            Some(Ok(stream)) => serve(connections, stream, place, scope).await,
-                            Some(Err(error)) => log_handshake(&name, &error, &last),
-                            None => {}
-                        }
-                    });
+            Ok(AcceptedClient::Open(stream)) => {
+                let place = connections.place_or_log(origin, &name, &stream.peer, &scope.log);
+                if let Some(place) = place.await {
+                    tokio::spawn(serve(Arc::clone(&connections), stream, place, scope.clone()));
                 }
-                None => {
-                    let limits = connections.limits;
-                    let limit = match origin {
-                        ClientOrigin::Local => limits.clients,
-                        ClientOrigin::Remote => limits.remote_clients(),
-                    };
-                    tracing::warn!(
-                        target: "shunt_ovsdb",
-                        limit,
-                        "{name}: refused a client, because {limit} are connected and none is idle"
-                    );
-                }
-            },
+            }
+            Ok(AcceptedClient::Tls(client)) => {
+                let (connections, name) = (Arc::clone(&connections), name.clone());
+                let gives_way = handshakes.begin();
+                tokio::spawn(serve_tls(connections, name, client, gives_way, scope.clone()));
+            }
             Err(error) => {
-                tracing::warn!(target: "shunt_ovsdb", %error, "{name}: {error}");
+                scope.log.warn(&format!("{name}: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
     }
 }
 
-/// Returns the stream of a client after its handshake.
+/// Serves a client of a listener after its TLS handshake.
 ///
-/// `None` means that the listening socket is closed.
-async fn open(client: AcceptedClient, scope: &RemoteScope) -> Option<io::Result<ClientStream>> {
-    let mut closed = scope.closed.clone();
-    tokio::select! {
-        opened = client.open() => Some(opened),
-        _ = closed.changed() => None,
-    }
-}
-
-/// Logs a failed handshake, unless the one before it failed for the same reason.
-fn log_handshake(name: &str, error: &io::Error, last: &Mutex<String>) {
-    let reason = error.to_string();
-    let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
-    if *last != reason {
-        tracing::warn!(target: "shunt_ovsdb", reason, "{name}: TLS with a client failed: {reason}");
-        *last = reason;
+/// The client has no place before: each peer can begin a handshake.
+async fn serve_tls(
+    connections: Arc<Connections>,
+    name: String,
+    client: TlsClient,
+    gives_way: oneshot::Receiver<()>,
+    scope: RemoteScope,
+) {
+    let (peer, mut closed) = (client.peer.clone(), scope.closed.clone());
+    let opened = tokio::select! {
+        opened = client.open() => opened,
+        // The sender is dropped for a newer handshake.
+        _ = gives_way => Err(io::Error::other("the handshake is slow, and many others run")),
+        _ = closed.changed() => return,
+    };
+    match opened {
+        Ok(stream) => {
+            let origin = ClientOrigin::Remote;
+            let place = connections.place_or_log(origin, &name, &peer, &scope.log).await;
+            if let Some(place) = place {
+                serve(connections, stream, place, scope).await;
+            }
+        }
+        Err(error) => scope.log.warn(&format!("{name}: TLS with {peer} failed: {error}")),
     }
 }
 
@@ -326,14 +356,14 @@ pub(super) async fn serve(
     if connections.events.send(connected).await.is_err() {
         return;
     }
-    let ClientStream { reader, writer } = stream;
+    let ClientStream { reader, writer, peer } = stream;
     scope.history.note_connected();
     let mut partial = PartialBytes { connections: &connections, taken: 0 };
-    let (received, silence) = watch::channel(());
+    let (activity, silence) = watch::channel(());
     let (probes, requested) = mpsc::channel(1);
     let reason = tokio::select! {
-        reason = read(&mut partial, client, reader, received) => reason,
-        _ = write(writer, queue, requested) => None,
+        reason = read(&mut partial, client, reader, &activity) => reason,
+        _ = write(writer, queue, requested, &activity) => None,
         interval = probe(silence, scope.times.clone(), probes) => {
             Some(format!("no answer to an inactivity probe within {} s", interval.as_secs_f64()))
         }
@@ -342,7 +372,7 @@ pub(super) async fn serve(
         _ = scope.closed.changed() => None,
     };
     if let Some(reason) = &reason {
-        tracing::warn!(target: "shunt_ovsdb", client = client.0, "client {}: disconnected: {reason}", client.0);
+        scope.log.warn(&format!("client {} ({peer}): disconnected: {reason}", client.0));
     }
     let reason = reason.unwrap_or_else(|| "the connection has ended".to_owned());
     scope.history.note_disconnected(reason);
@@ -358,7 +388,7 @@ async fn read(
     partial: &mut PartialBytes<'_>,
     client: ClientId,
     mut reader: Box<dyn AsyncRead + Send + Unpin>,
-    received: watch::Sender<()>,
+    activity: &watch::Sender<()>,
 ) -> Option<String> {
     let connections = partial.connections;
     let mut framer = JsonFramer::new(connections.limits.message_bytes);
@@ -368,7 +398,7 @@ async fn read(
             Ok(0) | Err(_) => return None,
             Ok(count) => count,
         };
-        received.send_replace(());
+        activity.send_replace(());
         framer.push(bytes.get(..count).unwrap_or_default());
         loop {
             let message = match framer.next_message() {
@@ -387,16 +417,23 @@ async fn read(
 }
 
 /// Writes the messages of a queue, and probes when they are requested.
+///
+/// A client that reads a long message is active.
 async fn write(
     mut writer: Box<dyn AsyncWrite + Send + Unpin>,
     mut queue: ClientQueue,
     mut probes: mpsc::Receiver<()>,
+    activity: &watch::Sender<()>,
 ) -> io::Result<()> {
     loop {
         tokio::select! {
             message = queue.next() => {
                 let Some(message) = message else { return Ok(()) };
-                writer.write_all(&message).await?;
+                let mut rest = message.as_slice();
+                while !rest.is_empty() {
+                    let count = write_part(&mut *writer, rest, activity).await?;
+                    rest = rest.get(count..).unwrap_or_default();
+                }
                 queue.written(message.len());
             }
             Some(()) = probes.recv() => writer.write_all(PROBE).await?,
@@ -404,6 +441,31 @@ async fn write(
         // TLS keeps bytes that the socket has not taken.
         writer.flush().await?;
     }
+}
+
+/// Writes some of the bytes. Returns their number, which is not zero.
+///
+/// If the stream had no room at first, the client has read something: it is active. Bytes that
+/// the stream takes at once prove nothing.
+async fn write_part(
+    writer: &mut (dyn AsyncWrite + Send + Unpin),
+    bytes: &[u8],
+    activity: &watch::Sender<()>,
+) -> io::Result<usize> {
+    let mut was_full = false;
+    let count = poll_fn(|context| {
+        let polled = Pin::new(&mut *writer).poll_write(context, bytes);
+        was_full |= polled.is_pending();
+        polled
+    })
+    .await?;
+    if count == 0 {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    if was_full {
+        activity.send_replace(());
+    }
+    Ok(count)
 }
 
 /// The share of a client in the number of bytes of incomplete messages.
@@ -430,5 +492,52 @@ impl PartialBytes<'_> {
 impl Drop for PartialBytes<'_> {
     fn drop(&mut self) {
         self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::duplex;
+
+    use super::*;
+
+    /// A probe waits behind a long message, so the client cannot answer it yet.
+    #[tokio::test]
+    async fn a_client_that_reads_a_long_message_is_active() {
+        let (near, mut far) = duplex(1);
+        let (outbox, queue) = Outbox::new(1 << 10);
+        let (activity, mut silence) = watch::channel(());
+        let (_probes, requested) = mpsc::channel(1);
+        assert!(outbox.send(&json!("x".repeat(100))));
+        let writing = write(Box::new(near), queue, requested, &activity);
+        let reading = async {
+            let mut byte = [0];
+            for _ in 0..50 {
+                far.read_exact(&mut byte).await.unwrap();
+                silence.changed().await.unwrap();
+            }
+        };
+        tokio::select! {
+            result = writing => unreachable!("{result:?}"),
+            read = timeout(Duration::from_secs(10), reading) => read.unwrap(),
+        }
+    }
+
+    /// The system takes messages for a host that has gone.
+    #[tokio::test]
+    async fn a_message_that_is_only_buffered_proves_no_activity() {
+        let (near, mut far) = duplex(1 << 10);
+        let (outbox, queue) = Outbox::new(1 << 10);
+        let (activity, silence) = watch::channel(());
+        let (_probes, requested) = mpsc::channel(1);
+        assert!(outbox.send(&json!("x")));
+        let writing = write(Box::new(near), queue, requested, &activity);
+        let mut message = [0; 3];
+        tokio::select! {
+            result = writing => unreachable!("{result:?}"),
+            read = far.read_exact(&mut message) => assert_eq!(read.unwrap(), 3),
+        }
+        assert!(!silence.has_changed().unwrap());
     }
 }

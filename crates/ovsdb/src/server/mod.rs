@@ -5,9 +5,11 @@
 //! queue is disconnected ([`ServerLimits::queued_bytes`]). [`ServerCore`] implements the protocol
 //! without sockets.
 
+mod client_log;
 mod config;
 mod connection;
 mod handle;
+mod handshakes;
 mod json_bytes;
 mod lock_table;
 mod outbox;

@@ -121,7 +121,8 @@ impl ServerRemote {
         let (closing, closed) = watch::channel(());
         let (times, watched) = watch::channel(times);
         let history = Arc::new(RemoteHistory::default());
-        let task = spawn(RemoteScope { closed, history: Arc::clone(&history), times: watched });
+        let (own, log) = (Arc::clone(&history), Arc::default());
+        let task = spawn(RemoteScope { closed, history: own, times: watched, log });
         Self { address, history, times, closing, task }
     }
 
@@ -202,22 +203,41 @@ async fn keep_connected(
     mut scope: RemoteScope,
 ) {
     let history = Arc::clone(&scope.history);
+    let target = match &transport {
+        RemoteTransport::Tcp => format!("tcp:{address}"),
+        RemoteTransport::Tls(_) => format!("ssl:{address}"),
+    };
     let mut pause = BACKOFF_MIN;
+    let mut last_failure = String::new();
     loop {
         history.note_connecting();
         let connected = tokio::select! {
             connected = ClientStream::connect(address, &transport, CONNECT_TIME_MAX) => connected,
             _ = scope.closed.changed() => return,
         };
-        match connected {
-            Ok(stream) => match connections.place(ClientOrigin::Remote).await {
-                Some(place) => {
+        let place =
+            if connected.is_ok() { connections.place(ClientOrigin::Remote).await } else { None };
+        match (connected, place) {
+            (Ok(stream), Some(place)) => {
+                let began = Instant::now();
+                last_failure.clear();
+                serve(Arc::clone(&connections), stream, place, scope.clone()).await;
+                // A client that closes each session at once is a failed attempt.
+                if began.elapsed() > pause {
                     pause = BACKOFF_MIN;
-                    serve(Arc::clone(&connections), stream, place, scope.clone()).await;
                 }
-                None => history.note_failed("too many clients are connected".to_owned()),
-            },
-            Err(error) => history.note_failed(error.to_string()),
+            }
+            (connected, _) => {
+                let reason = match connected {
+                    Ok(_) => "too many clients are connected".to_owned(),
+                    Err(error) => error.to_string(),
+                };
+                if reason != last_failure {
+                    scope.log.warn(&format!("{target}: cannot connect, retrying: {reason}"));
+                }
+                last_failure.clone_from(&reason);
+                history.note_failed(reason);
+            }
         }
         let backoff_max = scope.times.borrow().backoff_max;
         tokio::select! {

@@ -122,9 +122,10 @@ impl Follower {
 
     /// Applies the rows, and writes the results into the rows.
     async fn update(&mut self, rows: &DatabaseSnapshot) -> Result<(), OvsdbServerError> {
-        self.managers.update(rows).await;
         let desired = DesiredBridges::of(rows);
         let errors = self.reconciler.apply(&desired).await;
+        // The reconciler has applied the row of `SSL`, which managers need.
+        self.managers.update(rows).await;
         self.log_refused(rows, &errors);
         let ignored = ignored_settings(rows);
         self.ignored_log.update(rows, &ignored);

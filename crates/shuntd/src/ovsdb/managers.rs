@@ -139,12 +139,15 @@ impl Managers {
     }
 }
 
-impl ManagerStatus {
-    /// Returns whether the state in a row is outdated, apart from the times in it.
-    pub(super) fn differs_from(&self, row: RowView<'_>) -> bool {
-        let mut states = self.entries.iter().filter(|(key, _)| !key.starts_with(TIME_KEYS));
-        states.any(|(key, value)| row.entry("status", key) != Some(value.as_str()))
-    }
+/// Returns whether two values of `status` differ, apart from the times in them.
+pub(super) fn states_differ(one: &BTreeMap<&str, &str>, other: &BTreeMap<&str, &str>) -> bool {
+    !states(one).eq(states(other))
+}
+
+/// Returns the entries of `status` without times.
+fn states<'a>(entries: &'a BTreeMap<&str, &str>) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let states = entries.iter().filter(|(key, _)| !key.starts_with(TIME_KEYS));
+    states.map(|(key, value)| (*key, *value))
 }
 
 /// Returns the rows of managers that the row of `Open_vSwitch` references.
@@ -255,6 +258,15 @@ mod tests {
         for target in ["punix:/run/a", "unix:/run/a", "tcp:host", ""] {
             assert!(endpoint(target).is_err(), "{target}");
         }
+    }
+
+    #[test]
+    fn states_differ_apart_from_their_times() {
+        let before = BTreeMap::from([("state", "ACTIVE"), ("sec_since_connect", "1")]);
+        let later = BTreeMap::from([("state", "ACTIVE"), ("sec_since_connect", "2")]);
+        assert!(!states_differ(&before, &later));
+        assert!(states_differ(&before, &BTreeMap::from([("state", "BACKOFF")])));
+        assert!(states_differ(&BTreeMap::from([("n_connections", "2")]), &BTreeMap::new()));
     }
 
     #[tokio::test]

@@ -16,7 +16,7 @@ use super::{
     bfd::bfd_status,
     bonds::interfaces,
     ignored::{self, IgnoredSettings},
-    managers::{Managers, manager_rows},
+    managers::{Managers, manager_rows, states_differ},
     mirrors::mirrors,
     port_rows::interface_types,
     reconciler::ApplyErrors,
@@ -177,10 +177,11 @@ impl<'a> RowReport<'a> {
         for row in manager_rows(self.snapshot) {
             let status = row.string("target").and_then(|target| self.managers.status(target));
             if let Some(status) = status {
-                if self.statistics == StatisticsColumns::All || status.differs_from(row) {
-                    let ignored = self.ignored_entries(row);
-                    let entries = status.entries.iter().map(|(key, value)| (*key, value.as_str()));
-                    let entries = entries.chain(pairs(&ignored));
+                let ignored = self.ignored_entries(row);
+                let entries = status.entries.iter().map(|(key, value)| (*key, value.as_str()));
+                let entries: BTreeMap<&str, &str> = entries.chain(pairs(&ignored)).collect();
+                let differs = states_differ(&entries, &row.string_map("status"));
+                if differs || self.statistics == StatisticsColumns::All {
                     self.set("Manager", row, "status", Datum::string_map(entries));
                 }
                 self.set("Manager", row, "is_connected", Datum::boolean(status.is_connected));
