@@ -8,7 +8,7 @@
 //! A group counts for its first port, the port that has been in the group longest. A full table
 //! finds the port with the most such groups, and removes this port from the group that the port
 //! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. So reports of
-//! other hosts end groups of a port only if this port has more groups than theirs.
+//! other hosts end groups of a port only if this port has at least as many groups as theirs.
 //!
 //! A report of a port that is known prolongs its time, and makes no version.
 
