@@ -166,6 +166,7 @@ impl<I: Iterator> NumberedRequests<I> {
         ) -> Result<(), ModificationError>,
     ) -> Result<ChangeProgress, ModificationError> {
         let mut left = CHANGES_PER_HOLD;
+        batch.add_missing(id, own(bridges, id)?)?;
         loop {
             if batch.must_select() || !batch.change_some(own(bridges, id)?, &mut left) || left == 0
             {

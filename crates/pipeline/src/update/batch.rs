@@ -54,8 +54,8 @@ impl UpdateBatch {
 
     /// Applies the part of a request that needs no scan of the tables.
     ///
-    /// A request that fails changes nothing. [`Self::select`] and [`Self::change_some`] do the
-    /// rest.
+    /// A request that fails changes nothing. [`Self::select`], [`Self::add_missing`] and
+    /// [`Self::change_some`] do the rest.
     pub(crate) fn modify(
         &mut self,
         id: BridgeId,
@@ -280,12 +280,6 @@ impl UpdateBatch {
             }
             return self.queue_revisions(bridge, request, &instructions, chosen);
         }
-        // The scan precedes the addition of a rule, which may fail.
-        let selects_none =
-            || bridge.rules(&RuleFilter::to_modify(request), self.version).is_empty();
-        if request.flags.modify_or_add && selects_none() {
-            return self.add(id, bridge, &to_addition(request));
-        }
         self.note(RuleSelection::Modify { request: Box::new(request.clone()), instructions });
         Ok(())
     }
@@ -371,7 +365,7 @@ fn undo_rule(bridge: &mut VersionedBridge, delta: RuleDelta, version: Version) {
 /// Returns the add command for a modify command of OpenFlow 1.0.
 ///
 /// A modify command of OpenFlow 1.0 that selects no rule adds one; for all tables, to table 0.
-fn to_addition(request: &FlowMod) -> FlowMod {
+pub(super) fn to_addition(request: &FlowMod) -> FlowMod {
     let table = match request.table {
         TableSelector::One(table) => table,
         TableSelector::All => TableId::FIRST,

@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    batch::{Revision, UpdateBatch, check_goto},
+    batch::{Revision, UpdateBatch, check_goto, to_addition},
     check::check_instructions,
 };
 use crate::{
@@ -29,6 +29,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct PendingRuleChanges {
     selection: Option<RuleSelection>,
+    /// The rule to add because a modify command of OpenFlow 1.0 selects none.
+    addition: Option<Box<FlowMod>>,
     /// The changes in the order in which the batch makes them.
     changes: VecDeque<PendingChange>,
 }
@@ -94,7 +96,11 @@ impl UpdateBatch {
             }
             RuleSelection::Modify { request, instructions } => {
                 let chosen = bridge.rules(&RuleFilter::to_modify(&request), self.version);
-                self.queue_revisions(bridge, &request, &instructions, chosen)?;
+                if chosen.is_empty() && request.flags.modify_or_add {
+                    self.pending.addition = Some(Box::new(to_addition(&request)));
+                } else {
+                    self.queue_revisions(bridge, &request, &instructions, chosen)?;
+                }
             }
             RuleSelection::DeleteGroups(_, groups) if groups.is_empty() => {}
             RuleSelection::DeleteMeters(_, meters) if meters.is_empty() => {}
@@ -114,6 +120,19 @@ impl UpdateBatch {
             }
         }
         Ok(())
+    }
+
+    /// Adds the rule of a modify command of OpenFlow 1.0 that selects none.
+    /// An error leaves all rules unchanged.
+    pub(crate) fn add_missing(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut VersionedBridge,
+    ) -> Result<(), FlowModError> {
+        match self.pending.addition.take() {
+            Some(request) => self.add(id, bridge, &request),
+            None => Ok(()),
+        }
     }
 
     /// Checks and queues new instructions of rules.

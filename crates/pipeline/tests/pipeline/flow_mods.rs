@@ -102,6 +102,15 @@ fn a_modification_of_openflow_10_adds_the_rule() {
     assert_eq!(rules.len(), 2);
     let added = rules.iter().find(|rule| rule.cookie.number() == 3).expect("the new rule");
     assert_eq!((added.table, added.flags), (TableId::FIRST, FlowFlags::default()));
+    let sctp = |rule: &str| FlowMod { flags, ..request(FlowModCommand::Modify, rule) };
+    // The second command modifies the rule that the first one adds.
+    let requests = [sctp("cookie=4,sctp,actions=output:1"), sctp("cookie=5,sctp,actions=output:2")];
+    switch.pipeline.apply(BRIDGE, &requests, Time::ZERO).expect("legal rules");
+    assert_eq!(switch.cookies(), [3, 5, 2]);
+    let requests = [sctp("cookie=6,sctp,actions=output:1"), sctp("icmp,actions=group:7")];
+    let refused = switch.pipeline.apply(BRIDGE, &requests, Time::ZERO).expect_err("no group");
+    assert_eq!(refused.index, 1);
+    assert_eq!(switch.cookies(), [3, 5, 2]);
 }
 
 #[test]
