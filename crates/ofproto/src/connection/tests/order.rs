@@ -47,7 +47,7 @@ fn counters_are_pulled_before_the_reply() {
         MultipartRequest::Flow(RuleFilter::all()),
         MultipartRequest::Aggregate(RuleFilter::all()),
         MultipartRequest::Table,
-        MultipartRequest::Port(shunt_flow::PortNo::ANY),
+        MultipartRequest::Port(PortNo::ANY),
     ] {
         harness.send(&Message::MultipartRequest(request));
         let now = harness.host.now();
