@@ -287,14 +287,6 @@ pub enum SwitchError {
     /// A text is not a rule.
     #[error(transparent)]
     RuleText(#[from] shunt_pipeline::text::RuleTextError),
-    /// A saved text is not a rule, group or meter.
-    #[error("`{text}` in the saved state: {problem}")]
-    SavedText {
-        /// The text that cannot be parsed.
-        text: String,
-        /// The mistake in the text.
-        problem: String,
-    },
     /// The saved state has a format that this version of the switch cannot read.
     #[error(
         "the saved state has format {found}, and this version reads formats up to {known}: restore it \

@@ -126,8 +126,8 @@ impl Switch {
     ///
     /// # Errors
     ///
-    /// If the state has another format, or contains a text that is not valid. After an error,
-    /// nothing has changed.
+    /// If the state has a later format, or its configuration is not valid. After an error, nothing
+    /// has changed.
     pub async fn restore(&self, state: &SavedState) -> Result<ReloadReport, SwitchError> {
         restore(&self.control, state).await
     }
@@ -212,7 +212,7 @@ pub(crate) fn running_config(control: &ControlPlane) -> Config {
 ///
 /// # Errors
 ///
-/// If the format is later, or a text is not valid. After an error, nothing has changed.
+/// If the format is later, or the configuration is not valid. After an error, nothing has changed.
 pub(crate) async fn restore(
     control: &ControlPlane,
     state: &SavedState,
@@ -222,15 +222,15 @@ pub(crate) async fn restore(
     }
     // An operator may have removed the peer of a patch port, or the bridge of the NIC.
     state.config.check_parts()?;
+    let mut tables = ReloadReport::default();
     let mut requests: BTreeMap<&str, Vec<TableRequest>> = state
         .tables
         .iter()
-        .map(|tables| Ok((tables.bridge.as_str(), tables.requests()?)))
-        .collect::<Result<_, SwitchError>>()?;
+        .map(|own| (own.bridge.as_str(), own.requests(&mut tables.refused)))
+        .collect();
     let structure = control.structure().await;
     let before = running_config(control);
     let after = merged(&before, &state.config);
-    let mut tables = ReloadReport::default();
     let mut fill = |bridge: &str| {
         // A new bridge gets its rules before any packet or controller reaches it.
         if let Some(requests) = requests.remove(bridge) {
@@ -421,33 +421,31 @@ pub(crate) fn saved_tables(pipeline: &Pipeline, id: BridgeId, name: &str) -> Sav
 impl SavedTables {
     /// Returns the requests that fill the tables of an empty bridge.
     ///
-    /// # Errors
-    ///
-    /// If a text is not a rule, group or meter.
-    fn requests(&self) -> Result<Vec<TableRequest>, SwitchError> {
-        let request = |kind, text: &str, parsed: Result<Modification, RuleTextError>| {
-            let modification = parsed.map_err(|error| SwitchError::SavedText {
-                text: text.to_owned(),
-                problem: error.to_string(),
-            })?;
-            Ok::<_, SwitchError>(TableRequest { kind, text: text.to_owned(), modification })
+    /// Adds a line to `refused` for each text that is not a rule, group or meter.
+    fn requests(&self, refused: &mut Vec<String>) -> Vec<TableRequest> {
+        let mut request = |kind: &'static str, text: &String, parsed: Result<_, RuleTextError>| {
+            let refuse = |error: &RuleTextError| {
+                refused.push(format!("bridge {}: {kind} `{text}`: {error}", self.bridge));
+            };
+            let modification = parsed.inspect_err(refuse).ok()?;
+            Some(TableRequest { kind, text: text.clone(), modification })
         };
-        let meters = self.meters.iter().map(|text| {
-            let meter = parse_meter_mod(MeterCommand::Add, text).map(Modification::Meter);
-            request("meter", text, meter)
+        let meters = self.meters.iter().filter_map(|text| {
+            let meter = parse_meter_mod(MeterCommand::Add, text);
+            request("meter", text, meter.map(Modification::Meter))
         });
-        let groups = self.groups.iter().map(|text| {
+        let mut requests: Vec<_> = meters.collect();
+        let groups = self.groups.iter().filter_map(|text| {
             let group = parse_group_mod(GroupCommand::Add, text, &NoPortNames);
             request("group", text, group.map(Modification::Group))
         });
-        let rules = self.rules.iter().map(|text| {
+        requests.extend(in_order(groups.collect()));
+        let rules = self.rules.iter().filter_map(|text| {
             let rule = parse_saved_rule(text);
             request("rule", text, rule.map(Modification::Flow))
         });
-        let mut requests: Vec<_> = meters.collect::<Result<_, _>>()?;
-        requests.extend(in_order(groups.collect::<Result<_, _>>()?));
-        requests.extend(rules.collect::<Result<Vec<_>, _>>()?);
-        Ok(requests)
+        requests.extend(rules);
+        requests
     }
 }
 
@@ -550,7 +548,7 @@ mod tests {
         const LIMIT: usize = 10;
         let rules = (0..RULES).map(|priority| format!("priority={priority},actions=drop"));
         let tables = SavedTables { rules: rules.collect(), ..SavedTables::default() };
-        let requests = tables.requests().unwrap();
+        let requests = tables.requests(&mut Vec::new());
         let (mut applied, mut passed) = (0, 0);
         let modify = |mods: Vec<Modification>| {
             passed += mods.len();
@@ -575,7 +573,7 @@ mod tests {
         const RULES: usize = 2000;
         let rules = (0..RULES).map(|priority| format!("priority={priority},actions=drop"));
         let tables = SavedTables { rules: rules.collect(), ..SavedTables::default() };
-        let requests = tables.requests().unwrap();
+        let requests = tables.requests(&mut Vec::new());
         let is_refused = |request: &Modification| {
             let Modification::Flow(rule) = request else { return false };
             rule.priority.number().is_multiple_of(9)

@@ -149,12 +149,21 @@ async fn a_state_that_is_not_valid_changes_nothing() {
     later.format = 5;
     let error = switch.restore(&later).await.unwrap_err().to_string();
     assert!(error.contains("has format 5, and this version reads formats up to 4"), "{error}");
-    let mut wrong = before.clone();
-    wrong.tables[0].rules.push("actions=ouptut:1".into());
-    wrong.config.caches.idle_ms = 1;
-    let error = switch.restore(&wrong).await.unwrap_err().to_string();
-    assert!(error.contains("`actions=ouptut:1` in the saved state"), "{error}");
     assert_eq!(switch.save(), before);
+}
+
+/// A text that an operator has edited may be wrong.
+#[tokio::test]
+async fn a_wrong_rule_does_not_prevent_the_others() {
+    let saved = filled().await.save();
+    let mut wrong = saved.clone();
+    wrong.tables[0].rules.insert(1, "actions=ouptut:1".into());
+    let other = Switch::start(&Config::default(), None, 2).await.unwrap();
+    let report = other.restore(&wrong).await.unwrap();
+    let refused = "bridge br0: rule `actions=ouptut:1`: unknown action or port `ouptut`: is \
+                   `output` meant?";
+    assert_eq!(report.refused, [refused]);
+    assert_eq!(other.save(), saved);
 }
 
 /// The NIC of the saved switch is in front of the same bridge again.
