@@ -59,7 +59,7 @@ use crate::{
 ///
 /// Reads bridges, ports and controllers from a TOML file, and forwards packets until it is stopped.
 /// Answers `shuntctl` and `ovs-appctl` on a socket in its run directory. Rules come from OpenFlow
-/// 1.3 controllers, or from `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
+/// controllers, or from `ovs-ofctl .. unix:RUN_DIR/BRIDGE.mgmt`.
 #[derive(Debug, Parser)]
 #[command(name = "shuntd", version)]
 struct Arguments {

@@ -137,7 +137,7 @@ impl Codec {
 
     /// Returns the treatment of an action for a field that its packets lack.
     ///
-    /// OpenFlow 1.0 has no error for such an action, and Open vSwitch accepts it.
+    /// OpenFlow 1.0 has no error for such an action. Open vSwitch accepts its standard actions.
     pub(crate) const fn absent_fields(self) -> AbsentFields {
         match self {
             Self::V10(_) => AbsentFields::Ignored,
