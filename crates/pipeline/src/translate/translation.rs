@@ -523,7 +523,9 @@ impl<'a> Translation<'a> {
         self.state.rule.context.in_set = false;
         let rule = self.look_up(TableId::FIRST, None)?;
         self.agenda.push(AgendaStep::ActionSet(self.state.rule.context));
-        packet_in::punt_miss(&mut self.packet, self.state.bridge, self.state.rule.context, rule)?;
+        if rule.is_none() {
+            packet_in::punt_miss(&mut self.packet, self.state.bridge, self.state.rule.context)?;
+        }
         self.enter(rule)
     }
 
