@@ -8,6 +8,7 @@ use crate::{
     action::{ControllerAction, PacketInReason},
     continuations::continuation::Continuation,
     id::MeterId,
+    tables::rule::Rule,
     translate::{
         bridge_view::BridgeView,
         rule_context::{ActionOrigin, RuleContext},
@@ -154,16 +155,13 @@ pub(in crate::translate) fn punt(
 }
 
 /// Sends a packet that missed in the first table, if the bridge sends misses.
-///
-/// Inlined, it would make each lookup longer.
-#[cold]
-#[inline(never)]
 pub(in crate::translate) fn punt_miss(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'_>,
     context: RuleContext,
+    rule: Option<&Arc<Rule>>,
 ) -> Result<(), TraversalError> {
-    if !bridge.sends_misses() {
+    if rule.is_some() || !bridge.sends_misses() {
         return Ok(());
     }
     let request = PacketInRequest {
