@@ -198,8 +198,9 @@ fn configuration(mode: &str) -> String {
     )
 }
 
-/// Sends broadcasts from 300 addresses, twice because the rate of learning has a limit,
-/// and prints the number of broadcasts that came back.
+/// Sends broadcasts from 300 addresses, and prints how many came back.
+///
+/// Each address sends twice, because the rate of learning has a limit.
 const BROADCASTS: &str = "python3 - <<'END'\n\
     import socket, subprocess, time\n\
     own = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x88b5))\n\

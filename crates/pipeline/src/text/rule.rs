@@ -59,7 +59,7 @@ pub fn parse_rule(
     read(command, text, ports, |matching| Scope::of_rule(matching, ports))
 }
 
-/// Reads the text of a rule that the switch had accepted and printed, to add it again.
+/// Reads the text of a rule that the switch has accepted before.
 ///
 /// Unlike [`parse_rule`], it accepts actions on headers that the packets of the rule may lack.
 /// OpenFlow 1.0 accepts them too. Such an action has no effect on a packet without the header.

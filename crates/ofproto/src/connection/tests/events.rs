@@ -40,7 +40,7 @@ fn packet_in(reason: PacketInReason, controller_id: u16, length: usize) -> Contr
     )
 }
 
-/// Returns the packet-in of a table miss, with the cookie of packets without a rule.
+/// Returns the packet-in of a table miss.
 fn table_miss(miss: TableMiss) -> ControllerEvent {
     let event = packet_in(PacketInReason::NoMatch, 0, 20);
     let ControllerEvent::PacketIn(packet, None) = &event else { panic!("a packet-in") };
