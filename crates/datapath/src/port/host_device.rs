@@ -185,6 +185,13 @@ impl DeviceReader {
         if let Some(reading) = self.read_elsewhere() {
             return reading;
         }
+        let reading = self.read_here(last);
+        // A TAP may move during the reading, mostly while the kernel is asked for the link mode.
+        let moved = reading.lost.as_ref().and_then(|_| self.read_elsewhere());
+        moved.unwrap_or(reading)
+    }
+
+    fn read_here(&self, last: &DeviceReading) -> DeviceReading {
         let device = &self.device;
         let (state, link_up) = (device.state(), device.link_up());
         let asks_driver =
