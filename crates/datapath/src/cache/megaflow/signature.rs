@@ -63,7 +63,7 @@ impl Bucket {
 
     /// Returns the first position with a signature.
     ///
-    /// All positions are compared without a branch. A branch for each would be predicted wrongly for most packets,
+    /// All positions are compared without a branch. A branch for each is hard to predict,
     /// as the positions of consecutive packets are random.
     #[inline]
     fn position(&self, signature: u16) -> Option<usize> {
