@@ -32,11 +32,16 @@ fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
     counts
 }
 
+/// Returns a UDP packet to a port, with a time to live.
+fn packet(port: u16, ttl: u8) -> Vec<u8> {
+    let addresses = PacketBuilder::ipv4([169, 254, 1, 1], [169, 254, 1, 0]);
+    addresses.ttl(ttl).udp(49_152, port).build()
+}
+
 #[test]
 fn a_flood_of_bfd_takes_no_place_of_other_links() {
     let mut switch = with_bfd();
-    let packet =
-        |port| PacketBuilder::ipv4([169, 254, 1, 1], [169, 254, 1, 0]).udp(49_152, port).build();
+    let packet = |port| packet(port, 255);
     for _ in 0..10 {
         (0..10).for_each(|_| assert!(switch.send(0, 1, &packet(3784))));
         switch.settle();
@@ -52,5 +57,21 @@ fn a_flood_of_bfd_takes_no_place_of_other_links() {
     (0..12).for_each(|_| assert!(switch.send(0, 1, &packet(3784))));
     switch.settle();
     assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 10)]));
+    assert_eq!(switch.counters(0).unaccounted(), 0);
+}
+
+#[test]
+fn remote_floods_take_no_place_of_bfd() {
+    let mut switch = with_bfd();
+    let remote = packet(3784, 254);
+    for _ in 0..10 {
+        (0..10).for_each(|_| assert!(switch.send(0, 1, &remote)));
+        switch.settle();
+        assert_eq!(switch.receive(0, 3), vec![remote.clone(); 10], "the tables forward them");
+    }
+    assert!(switch.send(0, 1, &packet(3784, 255)));
+    switch.settle();
+    assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 1)]));
+    assert_eq!(switch.counters(0).dropped[DropReason::BfdPacketRefused as usize].get(), 0);
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }

@@ -10,7 +10,7 @@ use crate::{
 
 /// A BFD packet that arrives on a port with a session.
 pub(crate) const BFD_PACKET: &str =
-    "udp,in_port=1,dl_dst=00:23:20:00:00:01,nw_dst=169.254.1.0,tp_dst=3784";
+    "udp,in_port=1,dl_dst=00:23:20:00:00:01,nw_dst=169.254.1.0,nw_ttl=255,tp_dst=3784";
 
 /// Returns the ports 1 to 4 and LOCAL, with a session at port 1.
 pub(crate) fn with_bfd(destination: Option<[u8; 6]>, is_forwarding: bool) -> Vec<PortInfo> {
@@ -36,7 +36,14 @@ fn packets_of_bfd_go_to_the_session_and_not_to_tables() {
         assert_eq!(receiver(&switch, BFD_PACKET), session);
         let traversal = switch.translate(BFD_PACKET);
         assert!(traversal.visits.is_empty() && traversal.learnings.is_empty());
-        for (own, other) in [("in_port=1", "in_port=2"), ("3784", "3785"), ("udp", "tcp")] {
+        let others = [
+            ("in_port=1", "in_port=2"),
+            ("3784", "3785"),
+            ("udp", "tcp"),
+            ("nw_ttl=255", "nw_ttl=254"),
+            ("nw_ttl=255", "nw_ttl=1"),
+        ];
+        for (own, other) in others {
             assert_eq!(switch.run(&BFD_PACKET.replace(own, other)), "3", "{other}");
         }
     }

@@ -479,13 +479,24 @@ fn a_multicast_packet_consults_its_group() {
 fn a_bfd_packet_consults_its_protocol_port_and_address() {
     let switch = Switch::of_actions(&[output(3)]);
     switch.set_ports(with_bfd(Some([0x00, 0x23, 0x20, 0x00, 0x00, 0x01]), true));
-    assert_whole(
-        &switch.translate(BFD_PACKET),
-        &[FieldId::EthType, FieldId::IpProto, FieldId::UdpDst, FieldId::InPort, FieldId::EthDst],
-    );
+    let packet = switch.translate(BFD_PACKET);
+    assert_whole(&packet, &[FieldId::EthType, FieldId::IpProto, FieldId::UdpDst]);
+    assert_whole(&packet, &[FieldId::NwTtl, FieldId::InPort, FieldId::EthDst]);
     let other = switch.translate(&BFD_PACKET.replace("00:01", "00:03"));
     assert_eq!(consulted_bits(&other, FieldId::EthDst), 2, "one bit differs");
-    assert_whole(&other, &[FieldId::UdpDst, FieldId::InPort]);
+    assert_whole(&other, &[FieldId::UdpDst, FieldId::NwTtl, FieldId::InPort]);
+}
+
+#[test]
+fn a_remote_bfd_packet_consults_one_ttl_bit() {
+    let switch = Switch::of_actions(&[output(3)]);
+    switch.set_ports(with_bfd(None, true));
+    for (ttl, bit) in [(254, 1), (247, 1 << 3), (127, 1 << 7), (1, 1 << 7)] {
+        let remote = switch.translate(&BFD_PACKET.replace("ttl=255", &format!("ttl={ttl}")));
+        assert_whole(&remote, &[FieldId::EthType, FieldId::IpProto, FieldId::UdpDst]);
+        assert_eq!(consulted_bits(&remote, FieldId::NwTtl), bit, "TTL {ttl}");
+        assert_eq!(consulted_bits(&remote, FieldId::InPort), 0);
+    }
 }
 
 #[test]
@@ -496,6 +507,7 @@ fn a_packet_to_another_port_consults_one_bit_for_bfd() {
         let other = switch.translate(&BFD_PACKET.replace("3784", &format!("{port}")));
         assert_whole(&other, &[FieldId::EthType, FieldId::IpProto]);
         assert_eq!(consulted_bits(&other, FieldId::UdpDst), bit, "port {port}");
+        assert_eq!(consulted_bits(&other, FieldId::NwTtl), 0);
         assert_eq!(consulted_bits(&other, FieldId::InPort), 0);
     }
     let tcp = switch.translate("tcp,in_port=1,tp_dst=3784");

@@ -8,16 +8,18 @@ use crate::bridges::port::{PortBfd, PortInfo};
 /// The destination address that some sessions require, and that few packets have.
 const ADDRESS: [u8; 6] = [0x00, 0x23, 0x20, 0x00, 0x00, 0x01];
 
-/// Packets: a few for BFD, and a few with a UDP port that differs in one bit.
+/// Packets: a few for BFD, and a few with a UDP port or TTL that differs in one bit.
 pub(super) fn few_for_bfd(
     packets: impl Strategy<Value = FlowKey>,
 ) -> impl Strategy<Value = FlowKey> {
     let port = select(vec![3784, 3784, 3784 ^ 1, 3784 ^ 0x800]);
-    (packets, 0u8..24, port).prop_map(|(mut key, kind, port)| {
+    let ttl = select(vec![255, 255, 255, 254, 127]);
+    (packets, 0u8..24, port, ttl).prop_map(|(mut key, kind, port, ttl)| {
         if kind < 2 {
             key.set_field(FieldId::EthType, 0x0800);
             key.set_field(FieldId::IpProto, 17);
             key.set_field(FieldId::UdpDst, port);
+            key.set_field(FieldId::NwTtl, ttl);
         }
         if kind == 0 {
             key.set_field(FieldId::EthDst, 0x0023_2000_0001);

@@ -17,6 +17,7 @@ impl Walker<'_> {
             && key.eth_type() == 0x0800
             && key.field(FieldId::IpProto) == 17
             && key.field(FieldId::UdpDst) == 3784
+            && key.field(FieldId::NwTtl) == 255
     }
 
     /// Sends the packet, as it arrived, to the BFD session of its port.

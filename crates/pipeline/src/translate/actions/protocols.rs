@@ -35,12 +35,16 @@ const UDP: u128 = 17;
 /// The UDP destination port of BFD (RFC 5881, 4).
 const BFD_PORT: u128 = 3784;
 
+/// The time to live of every packet of a neighbor (RFC 5881, 5).
+const NEIGHBOR_TTL: u128 = 255;
+
 /// Returns whether a packet may be a frame of slow protocols or of BFD.
 pub(in crate::translate) fn may_be_of_protocol(key: &FlowKey) -> bool {
     is_slow_protocol(key)
         || key.eth_type() == IPV4
             && key.field(FieldId::IpProto) == UDP
             && key.field(FieldId::UdpDst) == BFD_PORT
+            && key.field(FieldId::NwTtl) == NEIGHBOR_TTL
 }
 
 fn is_slow_protocol(key: &FlowKey) -> bool {
@@ -86,9 +90,15 @@ fn lacp_port(packet: &mut WorkingPacket, bridge: BridgeView<'_>) -> Option<PortN
 }
 
 /// Returns the ingress port of a BFD packet, if its session takes the packet.
+///
+/// A router has decreased the time to live of a packet that it forwarded. The tables forward such
+/// a packet, so no remote host can use up the limit of packets for a session.
 fn bfd_port(packet: &mut WorkingPacket, bridge: BridgeView<'_>) -> Option<PortNo> {
     packet.recorder.consult(FieldId::IpProto, u128::MAX);
-    if packet.key().field(FieldId::IpProto) != UDP || !equals(packet, FieldId::UdpDst, BFD_PORT) {
+    if packet.key().field(FieldId::IpProto) != UDP
+        || !equals(packet, FieldId::UdpDst, BFD_PORT)
+        || !equals(packet, FieldId::NwTtl, NEIGHBOR_TTL)
+    {
         return None;
     }
     let ingress = packet.in_port();
