@@ -281,43 +281,71 @@ fn shuntctl_adds_and_deletes_bonds() {
 
 /// The rows of members have the error of a bond that the running switch refuses.
 #[test]
-fn a_bond_with_the_key_of_another_is_refused() {
+fn a_bond_with_a_port_number_of_another_is_refused() {
     for bench in Bench::both("bond") {
         let daemon = bench.start();
-        let bond = |name: &str, [one, two]: [&str; 2], key: &str| {
-            format!(
-                "add-bond br0 {name} {one} {two} lacp=active -- set interface {one} type=null {key} \
-                 -- set interface {two} type=null"
-            )
-        };
-        bench.done(&format!("add-br br0 -- {}", bond("bond0", ["n1", "n2"], "")));
-        bench.done(&bond("bond1", ["n3", "n4"], ""));
-        let shown = text(&daemon.ovs_appctl(&["lacp/show", "bond0"]));
-        let key = shown.lines().find_map(|line| line.trim().strip_prefix("aggregation key: "));
-        let wrong = format!("other_config:lacp-aggregation-key={}", key.expect("a key"));
+        start_two_bonds(&bench);
+        let number = bench.done("get interface n1 ofport");
+        let wrong = format!("other_config:lacp-port-id={number}");
         let error = |name: &str| bench.done(&format!("get interface {name} error"));
         let is_refused = |name: &str| {
-            error(name).contains("bond bond1: another bond has a key of its `lacp_aggregation_key`")
+            error(name)
+                .contains("port n1: another member of a bond has its number as `lacp_port_id`")
         };
         // The running bond remains unchanged.
         bench.done(&format!("set interface n3 {wrong}"));
         assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
         assert!(show(&daemon).contains("bond bond1 ("), "{}", show(&daemon));
-        bench.done("set interface n3 other_config:lacp-aggregation-key=77");
+        bench.done("set interface n3 other_config:lacp-port-id=77");
         assert!(until(|| error("n3") == "[]"), "{}", error("n3"));
-        assert!(text(&daemon.ovs_appctl(&["lacp/show", "bond1"])).contains("actor key: 77\n"));
         // Ports that become members are removed: without the bond, the ports are a loop.
         let ports = "-- set interface n3 type=null -- set interface n4 type=null";
         bench.done(&format!("del-port br0 bond1 -- add-port br0 n3 -- add-port br0 n4 {ports}"));
         assert!(show(&daemon).contains("n4"), "{}", show(&daemon));
         let removed = "del-port br0 n3 -- del-port br0 n4";
-        bench.done(&format!("--no-wait {removed} -- {}", bond("bond1", ["n3", "n4"], &wrong)));
+        bench.done(&format!("--no-wait {removed} -- {}", lacp_bond("bond1", ["n3", "n4"], &wrong)));
         assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
         for name in ["n3", "n4"] {
-            let removed = format!("port {name}: removed, because its bond was refused: bond bond1");
+            let removed = format!("port {name}: removed, because its bond was refused: port n1");
             assert!(until(|| daemon.log().contains(&removed)), "{}", daemon.log());
         }
         assert!(!show(&daemon).contains("n4"), "{}", show(&daemon));
         assert!(show(&daemon).contains("bond bond0 ("), "{}", show(&daemon));
     }
+}
+
+/// A bond with a chosen key takes another one when an operator configures its key.
+#[test]
+fn a_bond_leaves_its_key_to_a_configured_one() {
+    for bench in Bench::both("bond") {
+        let daemon = bench.start();
+        start_two_bonds(&bench);
+        let key = || {
+            let shown = text(&daemon.ovs_appctl(&["lacp/show", "bond0"]));
+            let key = shown.lines().find_map(|line| line.trim().strip_prefix("aggregation key: "));
+            key.expect("a key").to_owned()
+        };
+        let before = key();
+        bench.done(&format!("set interface n3 other_config:lacp-aggregation-key={before}"));
+        let other = || text(&daemon.ovs_appctl(&["lacp/show", "bond1"]));
+        assert!(until(|| other().contains(&format!("actor key: {before}\n"))), "{}", other());
+        assert!(until(|| key() != before), "{}", daemon.log());
+        assert_eq!(bench.done("get interface n3 error"), "[]");
+        let line = format!("bond bond0: LACP key is now {}, because", key());
+        assert!(daemon.log().contains(&line), "{}", daemon.log());
+    }
+}
+
+/// Adds a bridge with two bonds that use LACP: `n1` with `n2`, and `n3` with `n4`.
+fn start_two_bonds(bench: &Bench) {
+    bench.done(&format!("add-br br0 -- {}", lacp_bond("bond0", ["n1", "n2"], "")));
+    bench.done(&lacp_bond("bond1", ["n3", "n4"], ""));
+}
+
+/// Returns the `ovs-vsctl` command for a bond with LACP; the first member has an option.
+fn lacp_bond(name: &str, [one, two]: [&str; 2], option: &str) -> String {
+    format!(
+        "add-bond br0 {name} {one} {two} lacp=active -- set interface {one} type=null {option} \
+         -- set interface {two} type=null"
+    )
 }

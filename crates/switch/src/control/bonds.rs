@@ -12,7 +12,7 @@ use crate::{
     error::SwitchError,
     lacp_task::leave_partners,
     ports::{
-        lacp_actors::{check_lacp_keys, check_lacp_number},
+        lacp_actors::check_lacp_number,
         registry::{BridgeState, listed},
     },
 };
@@ -119,7 +119,6 @@ impl Structure {
     fn check_bond_members(&self, after: &BridgeOptions) -> Result<(), SwitchError> {
         let bridges = self.bridges.lock();
         let bridge = bridges.find(&after.name)?;
-        check_lacp_keys(&after.bonds, &bridge.bonds)?;
         for port in bridge.ports.values() {
             check_lacp_number(&after.bonds, &port.settings.name, port.number)?;
         }

@@ -112,7 +112,7 @@ async fn start_bonded() -> Arc<ControlPlane> {
 
 /// With one key for two bonds, a partner would aggregate members of both bonds.
 #[tokio::test]
-async fn the_key_of_another_bond_is_refused() {
+async fn a_configured_lacp_key_has_precedence() {
     let control = start(9);
     control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
     for name in ["p1", "p2", "p3", "p4"] {
@@ -126,16 +126,25 @@ async fn the_key_of_another_bond_is_refused() {
         ..BondOptions::default()
     };
     let add = async |own: BondOptions| control.structure().await.add_bond("br0", own).await;
-    // The LACP key of the bond is the number of its first member, 1.
+    let key = |name: &str| {
+        let bridges = control.bridges.lock();
+        let state = bridges.find("br0").unwrap().bonds.get(name).unwrap();
+        state.lacp().unwrap().key().unwrap().get()
+    };
+    // The switch chooses the number of the first member.
     add(bond("bond0", ["p1", "p2"], &[])).await.unwrap();
-    let refused = add(bond("bond1", ["p3", "p4"], &[("p4", 1)])).await.unwrap_err().to_string();
-    assert!(refused.starts_with("bond bond1: another bond has a key of its"), "{refused}");
+    assert_eq!(key("bond0"), 1);
     add(bond("bond1", ["p3", "p4"], &[("p4", 77)])).await.unwrap();
-    let with_own_keys = vec![
-        bond("bond0", ["p1", "p2"], &[("p1", 5), ("p2", 5)]),
-        bond("bond1", ["p3", "p4"], &[("p4", 1)]),
-    ];
-    control.structure().await.set_bonds("br0", with_own_keys).await.unwrap();
+    assert_eq!((key("bond0"), key("bond1")), (1, 3));
+    let bonds = [bond("bond0", ["p1", "p2"], &[]), bond("bond1", ["p3", "p4"], &[("p4", 1)])];
+    control.structure().await.set_bonds("br0", bonds.to_vec()).await.unwrap();
+    assert_eq!((key("bond0"), key("bond1")), (2, 3));
+    // Keys of a bond without LACP are free.
+    let mut bonds = bonds.to_vec();
+    bonds[1].lacp = config::BondLacp::Off;
+    bonds[1].lacp_aggregation_key.insert("p4".to_owned(), 2);
+    control.structure().await.set_bonds("br0", bonds).await.unwrap();
+    assert_eq!(key("bond0"), 2);
 }
 
 /// Returns the number of the bond's active member in the tables.

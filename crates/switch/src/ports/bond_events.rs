@@ -1,6 +1,6 @@
 //! The changes of a bond, for the log.
 
-use std::{fmt, time::Duration};
+use std::{fmt, num::NonZeroU16, time::Duration};
 
 use crate::config::{BondLacp, BondOptions};
 
@@ -39,6 +39,13 @@ pub(crate) enum BondEvent {
     Moved(usize),
     /// Number of buckets that got another member because of their loads.
     Rebalanced(usize),
+    /// LACP has another key, because `lacp_aggregation_key` of another bond has the key.
+    Rekeyed {
+        /// The key that the bond had.
+        before: NonZeroU16,
+        /// The key that the bond has now.
+        after: NonZeroU16,
+    },
 }
 
 /// The conditions on which a member is enabled: its link, and LACP or BFD if used.
@@ -97,6 +104,11 @@ impl fmt::Display for BondEvent {
             Self::Rebalanced(count) => {
                 write!(f, "{count} of 256 buckets moved to balance the load")
             }
+            Self::Rekeyed { before, after } => write!(
+                f,
+                "LACP key is now {after}, because lacp_aggregation_key of another bond has the \
+                 key {before}"
+            ),
         }
     }
 }

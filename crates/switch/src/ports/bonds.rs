@@ -12,12 +12,7 @@
 //! `updelay_ms` does not apply. A bond without a partner has no enabled member, or works as
 //! `active-backup` with `lacp_fallback_ab`.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    num::NonZeroU16,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{BondBalance, LacpAdmission, Time};
@@ -25,7 +20,7 @@ use shunt_pipeline::{BondBalance, LacpAdmission, Time};
 use super::{
     bond_buckets::BondBucketTable,
     bond_events::{BondEvent, MemberCause},
-    lacp::{LacpActor, MemberPort},
+    lacp::{LacpActor, MemberPort, TakenLacpKeys},
 };
 use crate::config::BondOptions;
 
@@ -177,21 +172,21 @@ impl BondState {
 
     /// Updates the members of the LACP actor; must be called before [`Self::update`].
     ///
-    /// `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
+    /// Returns the change of its key, if any. `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
     pub(crate) fn follow_lacp(
         &mut self,
         options: &BondOptions,
         bridge: [u8; 6],
-        taken: &BTreeSet<NonZeroU16>,
+        taken: &TakenLacpKeys,
         port: impl Fn(&str) -> Option<MemberPort>,
         now: Time,
-    ) {
+    ) -> Option<BondEvent> {
         let Some(mode) = options.lacp.mode() else {
             self.lacp = None;
-            return;
+            return None;
         };
         let actor = self.lacp.get_or_insert_with(|| LacpActor::new(options, mode, bridge));
-        actor.follow(options, mode, bridge, taken, port, now);
+        actor.follow(options, mode, bridge, taken, port, now)
     }
 
     /// Returns the LACP actor, if the bond uses LACP.
@@ -336,7 +331,7 @@ mod tests {
                 Some(MemberPort { number, mac: [2; 6], link_up: links.get(name).copied()? })
             };
             let bridge = [2, 0, 0, 0, 0, 9];
-            self.state.follow_lacp(&self.options, bridge, &BTreeSet::new(), port, now);
+            self.state.follow_lacp(&self.options, bridge, &TakenLacpKeys::default(), port, now);
             let has_bfd = self.has_bfd;
             let link = |name: &str| Some(MemberLink { is_up: *links.get(name)?, has_bfd });
             let events = self.state.update(&self.options, link, now);

@@ -17,6 +17,7 @@ use shunt_lacp::{
 };
 use shunt_pipeline::{LacpAdmission, Time};
 
+use super::bond_events::BondEvent;
 use crate::config::BondOptions;
 
 /// A port that can be a member of a bond.
@@ -38,11 +39,26 @@ pub(crate) struct LacpActor {
     /// which the first member determines.
     ///
     /// The key stays when this member is removed. A new key would make all other members negotiate
-    /// again.
+    /// again. Only a configured key of another bond replaces it.
     key: Option<NonZeroU16>,
     /// Number of frames, by member, that were dropped because newer frames had arrived.
     refused: BTreeMap<PortNo, u64>,
     fallback_ab: bool,
+}
+
+/// The LACP keys that the other bonds of a bridge use.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct TakenLacpKeys {
+    /// Keys of `lacp_aggregation_key`, which have precedence over chosen keys.
+    pub(crate) configured: BTreeSet<NonZeroU16>,
+    /// Keys that the switch chose for bonds.
+    pub(crate) chosen: BTreeSet<NonZeroU16>,
+}
+
+impl TakenLacpKeys {
+    fn contains(&self, key: NonZeroU16) -> bool {
+        self.configured.contains(&key) || self.chosen.contains(&key)
+    }
 }
 
 /// A frame to send, with the number of the port in the bridge.
@@ -64,15 +80,17 @@ impl LacpActor {
     /// Updates the actor from the options, the ports and their links.
     ///
     /// `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
+    /// The actor chooses another key if `lacp_aggregation_key` of another bond has its key. Returns
+    /// this change.
     pub(crate) fn follow(
         &mut self,
         options: &BondOptions,
         mode: LacpMode,
         bridge: [u8; 6],
-        taken: &BTreeSet<NonZeroU16>,
+        taken: &TakenLacpKeys,
         port: impl Fn(&str) -> Option<MemberPort>,
         now: Time,
-    ) {
+    ) -> Option<BondEvent> {
         let now = age(now);
         let ports: Vec<_> =
             options.members.iter().filter_map(|name| Some((name, port(name)?))).collect();
@@ -84,9 +102,13 @@ impl LacpActor {
         }
         let members = &self.members;
         self.refused.retain(|number, _| members.values().any(|own| own == number));
+        let before = self.key.filter(|key| taken.configured.contains(key));
+        if before.is_some() {
+            self.key = None;
+        }
         if self.key.is_none() && !ports.is_empty() {
             let ids = ports.iter().map(|(name, port)| port_id(options, name, port.number));
-            self.key = ids.chain(all_keys()).find(|key| !taken.contains(key));
+            self.key = ids.chain(all_keys()).find(|key| !taken.contains(*key));
         }
         self.fallback_ab = options.lacp_fallback_ab;
         let key = self.key.unwrap_or(NonZeroU16::MIN);
@@ -101,6 +123,7 @@ impl LacpActor {
             self.aggregator.set_member(id(port.number), member, now);
             self.aggregator.on_link(id(port.number), port.link_up, now);
         }
+        before.zip(self.key).map(|(before, after)| BondEvent::Rekeyed { before, after })
     }
 
     /// Removes a member, and returns its last LACPDU.
@@ -265,7 +288,7 @@ mod tests {
         ends: [(BondOptions, LacpActor); 2],
         links: [bool; 2],
         /// The LACP keys of other bonds on both switches.
-        taken: BTreeSet<NonZeroU16>,
+        taken: TakenLacpKeys,
     }
 
     impl Cables {
@@ -282,7 +305,7 @@ mod tests {
                 let actor = LacpActor::new(&options, LacpMode::Active, mac);
                 (options, actor)
             };
-            Self { ends: MACS.map(end), links: [true; 2], taken: BTreeSet::new() }
+            Self { ends: MACS.map(end), links: [true; 2], taken: TakenLacpKeys::default() }
         }
 
         /// Runs both switches for a range of seconds.
@@ -355,11 +378,35 @@ mod tests {
         assert_eq!(cables.admissions(), [LacpAdmission::All; 2]);
     }
 
+    fn keys(numbers: &[u16]) -> BTreeSet<NonZeroU16> {
+        numbers.iter().copied().filter_map(NonZeroU16::new).collect()
+    }
+
+    #[test]
+    fn a_bond_leaves_its_key_to_a_configured_one() {
+        let mut cables = Cables::new(|_| ());
+        cables.run(0..5);
+        let key = |cables: &Cables| cables.ends[0].1.key().map(NonZeroU16::get);
+        // Another bond cannot choose the key, and the actor keeps it.
+        cables.taken.chosen = keys(&[1]);
+        cables.run(5..6);
+        assert_eq!((key(&cables), cables.admissions()), (Some(1), [LacpAdmission::All; 2]));
+        cables.taken.configured = keys(&[1, 2]);
+        cables.run(6..16);
+        assert_eq!(key(&cables), Some(3));
+        let status = cables.ends[1].1.status();
+        assert!(status.members.iter().all(|member| member.partner.key == 3), "the partner sees it");
+        assert_eq!(cables.admissions(), [LacpAdmission::All; 2], "both have negotiated again");
+        cables.taken = TakenLacpKeys::default();
+        cables.run(16..17);
+        assert_eq!(key(&cables), Some(3), "the key stays");
+    }
+
     #[test]
     fn the_key_of_a_bond_is_no_key_of_another() {
         let key = |taken: &[u16]| {
             let mut cables = Cables::new(|_| ());
-            cables.taken = taken.iter().copied().filter_map(NonZeroU16::new).collect();
+            cables.taken.chosen = keys(taken);
             cables.run(0..1);
             cables.ends[0].1.key().map(NonZeroU16::get)
         };
@@ -385,6 +432,7 @@ mod tests {
         {
             let mut cables = Cables::new(|options| options.lacp_fallback_ab = fallback);
             cables.run(0..1);
+            let taken = TakenLacpKeys::default();
             let (options, actor) = &mut cables.ends[0];
             // The partner sends nothing from now on.
             for second in 1..200 {
@@ -393,7 +441,7 @@ mod tests {
                     let number = PortNo::new(if name == "p1" { 1 } else { 2 });
                     Some(MemberPort { number, mac: MACS[0], link_up: true })
                 };
-                actor.follow(options, LacpMode::Active, MACS[0], &BTreeSet::new(), port, now);
+                actor.follow(options, LacpMode::Active, MACS[0], &taken, port, now);
                 actor.run(now);
             }
             assert_eq!(actor.admission("p1", false), admission);

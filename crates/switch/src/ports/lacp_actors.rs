@@ -14,7 +14,7 @@ use crate::{
     error::SwitchError,
     ports::{
         bonds::BondState,
-        lacp::{LacpActor, LacpFrame},
+        lacp::{LacpActor, LacpFrame, TakenLacpKeys},
         registry::BridgeRegistry,
     },
 };
@@ -94,19 +94,20 @@ impl BridgeRegistry {
 
 /// Returns the LACP keys that other bonds of the bridge use.
 ///
-/// `all` has the bonds of the bridge, and `states` the states of these bonds.
+/// With equal keys, a partner could aggregate members of both bonds. `all` has the bonds of the
+/// bridge, and `states` the states of these bonds.
 pub(crate) fn other_keys(
     all: &[BondOptions],
     states: &BTreeMap<String, BondState>,
     bond: &str,
-) -> BTreeSet<NonZeroU16> {
-    let others = all.iter().filter(|other| other.name != bond);
-    let keys = others.flat_map(|other| {
-        let own = states.get(&other.name).and_then(BondState::lacp).and_then(LacpActor::key);
-        let of_members = other.lacp_aggregation_key.values();
-        own.into_iter().chain(of_members.filter_map(|key| NonZeroU16::new(*key)))
-    });
-    keys.collect()
+) -> TakenLacpKeys {
+    let others = || all.iter().filter(|other| other.name != bond && other.has_lacp());
+    let chosen = |other: &BondOptions| states.get(&other.name)?.lacp()?.key();
+    let configured = others().flat_map(|other| other.lacp_aggregation_key.values());
+    TakenLacpKeys {
+        configured: configured.filter_map(|key| NonZeroU16::new(*key)).collect(),
+        chosen: others().filter_map(chosen).collect(),
+    }
 }
 
 /// Returns the `lacp_port_id` of all members other than a port.
@@ -128,34 +129,9 @@ pub(crate) fn check_lacp_number(
         bond.has_lacp() && is_member && !bond.lacp_port_id.contains_key(port)
     });
     if uses_number && lacp_port_ids(bonds, port).contains(&number) {
-        let problem = "another member of a bond has its number as `lacp_port_id`: change that";
+        let problem = "another member of a bond has its number as `lacp_port_id` \
+                       (`other_config:lacp-port-id`): change that";
         return Err(SwitchError::PortSetting { port: port.to_owned(), problem });
-    }
-    Ok(())
-}
-
-/// Refuses the configured LACP key of a member if another bond uses the key.
-///
-/// With equal keys, a partner could aggregate members of both bonds. A bond that gets its own key
-/// later avoids configured keys (see [`other_keys`]).
-pub(crate) fn check_lacp_keys(
-    bonds: &[BondOptions],
-    states: &BTreeMap<String, BondState>,
-) -> Result<(), SwitchError> {
-    let own_key = |bond: &BondOptions| {
-        let has_key = |member: &String| bond.lacp_aggregation_key.contains_key(member);
-        let is_used = bond.has_lacp() && !bond.members.iter().all(has_key);
-        let actor = states.get(&bond.name).and_then(BondState::lacp);
-        actor.and_then(LacpActor::key).filter(|_| is_used).map(NonZeroU16::get)
-    };
-    for bond in bonds.iter().filter(|bond| bond.has_lacp()) {
-        let others = bonds.iter().filter(|other| other.name != bond.name);
-        let taken: BTreeSet<u16> = others.filter_map(own_key).collect();
-        if bond.lacp_aggregation_key.values().any(|key| taken.contains(key)) {
-            let problem = "another bond has a key of its `lacp_aggregation_key`: choose other keys, \
-                           `ovs-appctl lacp/show` has those in use";
-            return Err(SwitchError::BondSetting { bond: bond.name.clone(), problem });
-        }
     }
     Ok(())
 }

@@ -74,8 +74,8 @@ impl BridgeState {
             let taken = other_keys(&settings.bonds, bonds, &options.name);
             let new = || BondState::after_restart(last_active.get(&options.name).cloned());
             let state = bonds.entry(options.name.clone()).or_insert_with(new);
-            state.follow_lacp(options, address, &taken, lacp_port, now);
-            let events = state.update(options, link, now);
+            let rekeyed = state.follow_lacp(options, address, &taken, lacp_port, now);
+            let events = rekeyed.into_iter().chain(state.update(options, link, now));
             if state.buckets().is_some() {
                 let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
                 let is_member = |(name, _): &(&str, PortNo)| {
@@ -83,7 +83,7 @@ impl BridgeState {
                 };
                 state.number_buckets(options, &all.filter(is_member).collect());
             }
-            changed.extend(events.into_iter().map(|event| (options.name.clone(), event)));
+            changed.extend(events.map(|event| (options.name.clone(), event)));
         }
         changed
     }
