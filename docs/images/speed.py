@@ -14,12 +14,12 @@ import sys
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-CYCLES = "TSC cycles x CPU share per packet"
+CYCLES = "CPU cycles per packet"
 SET_UP = "CPU of the switch to set up a flow, by number of tables"
-REPLY = "from the flow-mod to the barrier reply"
-OLD_RULE = "from the flow-mod until no packet follows the old rule"
+REPLY = "time from the flow-mod to the barrier reply"
+OLD_RULE = "time from the flow-mod until no packet follows the old rule"
 TEN_TABLES = "gigaflow-forwarding", "ofd:high:100k"
-ONE_RULE = "one rule, 100K entries, p50"
+ONE_RULE = "one rule that matches 8 flows, 100K entries, p50"
 WIDE_RULE = "one rule that matches 2,048 flows, 100K entries, p50"
 
 # (title of the group, [(label, experiment, row of Shunt, first words of the rows of Open vSwitch, metric)])

@@ -3,6 +3,7 @@
 mod axis;
 mod columns;
 mod command;
+mod guide;
 mod interrupt;
 mod lines;
 mod machine;
@@ -15,6 +16,7 @@ mod row;
 mod run;
 mod table;
 mod title;
+mod words;
 
 pub use command::run_command;
 pub(crate) use command::target;

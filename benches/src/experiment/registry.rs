@@ -79,9 +79,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "spine",
         title: "Forwarding on one core",
-        what: "CPU cycles per packet: capture in, one L4 rule, null port out, by cache, against \
-               OVS-DPDK",
-        source: "own experiment, against the rival",
+        what: "CPU cycles per packet from a capture file by one L4 rule to a null port, for each \
+               cache",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: forwarding::run,
         ..OWN
@@ -90,7 +90,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "ports-idle",
         title: "Idle ports",
         what: "CPU, memory and wake-up latency of a switch with 1 to 1,000 idle ports",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: idle_ports::run,
         ..OWN
@@ -98,8 +98,9 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "ports-devices",
         title: "Frames between two network devices",
-        what: "CPU cycles per packet between two af_packet ports, on one core, against Open vSwitch",
-        source: "own experiment, against the rival",
+        what: "CPU cycles per packet between two af_packet ports, on one core, against Open \
+               vSwitch",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: kernel_ports::run,
         ..OWN
@@ -108,7 +109,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "ports-guests",
         title: "Frames between two cards of a guest",
         what: "CPU cycles per packet between two vhost-user ports, on one core, against OVS-DPDK",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: guest_ports::run,
         ..OWN
@@ -117,7 +118,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "ports-memif",
         title: "Frames between two memory interfaces",
         what: "CPU cycles per packet between two memif ports, on one core, against OVS-DPDK",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: guest_ports::run_memif,
         ..OWN
@@ -127,7 +128,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Pipeline: misses and rule changes",
         what: "Translation, flow set-up, flow-mods and memory, by number of tables, action and \
                table size",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         options: &[Choice { option: "--only", names: pipeline::parts }],
         run: pipeline::run,
@@ -137,7 +138,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "classifier",
         title: "Classifier alone",
         what: "Lookups, insertions and removals in tables of 100K rules with many masks",
-        source: "own experiment, against the rival's library",
+        source: "own experiment, compared with Open vSwitch's classifier library",
         has_rival: true,
         prepare: classifier::prepare,
         run: classifier::run,
@@ -148,7 +149,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "megaflows",
         title: "Megaflows that classifier masks produce",
         what: "Entries and masks of an unbounded cache after 30,000 packets",
-        source: "own experiment, against the rival's library",
+        source: "own experiment, compared with Open vSwitch's classifier library",
         has_rival: true,
         prepare: classifier::prepare,
         run: megaflows::run,
@@ -247,7 +248,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Gigaflow: forwarding on one core through ten tables",
         what: "Cycles per packet with LTM entries and with megaflows, on one core, against \
                OVS-DPDK",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: gigaflow::forwarding::run,
         ..OWN
@@ -256,7 +257,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "nuevomatch-forwarding",
         title: "NuevoMatch: forwarding on one core with hundreds of masks",
         what: "Cycles per packet through rule sets of ClassBench, as installed, against OVS-DPDK",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: nuevomatch::forwarding::run,
         ..OWN
@@ -266,7 +267,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "NuevoMatch: lookups of the classifier alone",
         what: "CPU of a lookup in rule sets of ClassBench, compared with tuple space search",
         source: "A. Rashelbach et al., A Computational Approach to Packet Classification, Fig 9, \
-                 with our own rival",
+                 compared with tuple space search",
         run: nuevomatch::lookups::run,
         run_part: nuevomatch::lookups::run_part,
         ..OWN
@@ -296,7 +297,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Foresight: coflows with a share of flows preloaded",
         what: "Latency of first and all packets, and CPU, by the share of flows with a forecast",
         source: "E. Stahl et al., On the Benefits of Predictable Traffic in Virtual Switches, \
-                 Fig 4 and 5, against the rival",
+                 Fig 4 and 5, compared with Open vSwitch",
         has_rival: true,
         run: foresight::coflows::run,
         ..OWN
@@ -373,7 +374,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Slow path of complete switches with real pipelines",
         what: "Rules loaded, flows set up, and entries revalidated, for five pipelines",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 2.4 and Fig 2.5, against the rival",
+                 2.4 and Fig 2.5, compared with Open vSwitch",
         has_rival: true,
         run: slow_path::run,
         ..OWN
@@ -383,8 +384,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: cost of a rule change",
         what: "CPU of the eviction engine for updates P1 to P5 and for one rule, and the share \
                evicted",
-        source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, against our \
-                 iterative engine",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, compared with \
+                 Shunt's iterative engine",
         has_rival: true,
         run: updates::run,
         run_part: updates::run_part,
@@ -395,7 +396,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: P1 to P5 compared with Open vSwitch",
         what: "CPU of the eviction engine and of OVS-DPDK's revalidators for each change",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
-                 Fig 4.6b, against the rival",
+                 Fig 4.6b, compared with Open vSwitch",
         has_rival: true,
         run: updates::revalidation::run,
         ..OWN
@@ -405,7 +406,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: size of updates and of caches",
         what: "CPU of the eviction engine by share of changed rules, and by number of entries",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
-                 Era, Fig 4.7a to 4.7c, against our iterative engine",
+                 Era, Fig 4.7a to 4.7c, compared with Shunt's iterative engine",
         run: updates::sizes::run,
         ..OWN
     },
@@ -415,14 +416,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         what: "CPU of the eviction engine and stale packets, with a Gigaflow chain of 4 x 8K \
                entries",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
-                 Era, Fig 4.9, against our iterative engine",
+                 Era, Fig 4.9, compared with Shunt's iterative engine",
         run: updates::ltm_entries::run,
         ..OWN
     },
     Experiment {
         name: "kairo-engines",
         title: "Eviction: P1 to P5 for every engine",
-        what: "CPU, evictions and stale packets of each change, against our iterative engine",
+        what: "CPU, evictions and stale packets of each change, compared with Shunt's iterative \
+               engine",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second Era, \
                  Fig 4.5 and 4.6",
         run: updates::every_engine::run,
@@ -454,7 +456,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "kairo-barrier",
         title: "Eviction: time from a flow-mod until all packets follow it",
         what: "Time to the barrier reply, and until no packet follows the old rule, under traffic",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         options: &[Choice { option: "--sizes", names: live::barrier::sizes }],
         run: live::barrier::run,
@@ -465,7 +467,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: every engine in a running switch",
         what: "Time to the barrier reply, and until no packet follows the old rule, for each \
                engine",
-        source: "own experiment, against our default engine",
+        source: "own experiment, compared with Shunt's default engine",
         run: live::engines::run,
         ..OWN
     },
@@ -474,7 +476,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: one rule that changes continuously",
         what: "Packets sent after the barrier reply that follow the old rule, while one rule \
                changes continuously",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         options: &[Choice { option: "--controller", names: live::flapping::controllers }],
         run: live::flapping::run,
@@ -501,7 +503,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: throughput dip after a change of many entries",
         what: "Packets forwarded around a change of 8,192 of 100K entries, with and without \
                repair",
-        source: "own experiment, against the rival",
+        source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: live::repair::run,
         ..OWN

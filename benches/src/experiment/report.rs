@@ -11,7 +11,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Experiment, Row, machine, overview, plot, table, title::title};
+use super::{
+    Experiment, Row,
+    guide::{COLUMNS, question, words_of},
+    machine, overview, plot, table,
+    title::title,
+};
 
 /// Completeness of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,31 +123,37 @@ impl Report<'_> {
     }
 
     fn page(&self) -> String {
-        let name = self.experiment.name;
         let overview = overview(self.rows).map(|table| table + "\n").unwrap_or_default();
         let names_pipelines = self.rows.iter().any(|row| title(&row.name).starts_with("pipeline "));
         let workloads = if names_pipelines { WORKLOADS } else { "" };
+        let table = table(self.rows);
+        let words = words_of(&format!("{overview}{table}"));
+        let words = if words.is_empty() { words } else { format!("## Words\n\n{words}\n") };
         format!(
-            "# {}\n\n{}.\nSource: {}.\nCommand: `{}`, on {}.\n\n![plot]({name}.svg)\n\nEach \
-             value is the median of all rounds; parentheses hold the smallest and the largest \
-             round.\nWith a rival, the ratio says how many times better Shunt is: 2.00 is half \
-             the time or twice the rate, and below 1 is worse. Its parentheses hold the smallest \
-             and the largest ratio of a single round.\nWithout a rival, the ratio is the \
-             measured value divided by the published one.\nAll values are from one \
-             call of the command.\n{workloads}\n{overview}{}",
-            self.experiment.title,
-            self.experiment.what,
+            "{}Source: {}.\nTo repeat it: `{}`; these values are from one \
+             call, on {}.\n\n![plot]({}.svg)\n\n## Columns\n\n{COLUMNS}{workloads}\n{words}## \
+             Results\n\n{overview}{table}",
+            opening(self.experiment),
             self.experiment.source,
             self.command(),
             machine(),
-            table(self.rows),
+            self.experiment.name,
         )
     }
 }
 
+/// Returns the title of a page, the question, and the measured quantities.
+fn opening(experiment: &Experiment) -> String {
+    let question = question(experiment.name).unwrap_or_default();
+    format!(
+        "# {}\n\n**Question.** {question}\n\nMeasured: {}.\n",
+        experiment.title, experiment.what
+    )
+}
+
 /// The line about workloads, for pages with rows of pipelines.
-const WORKLOADS: &str = "[Workloads](../workloads.md#pipelines-and-updates) describes the \
-                         pipelines, localities and updates.\n";
+const WORKLOADS: &str = "\n[Workloads](../workloads.md#pipelines-and-updates) describes the \
+                         pipelines (OFD, PSC, OLS, ANT, OTL), localities and updates.\n";
 
 /// Formats JSON: one line for each top-level member and each of its elements.
 fn json_lines(value: &Value) -> String {
@@ -279,6 +290,22 @@ mod tests {
         assert!(report(&[]).write(folder.path()).is_err());
         let json = folder.path().join(format!("{}.json", experiment.name));
         assert!(fs::read_to_string(json).unwrap().contains("\"time\""), "the old file is intact");
+    }
+
+    #[test]
+    fn committed_pages_have_the_current_words() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/results");
+        for experiment in EXPERIMENTS {
+            let page = folder.join(format!("{}.md", experiment.name));
+            // An experiment that needs other hardware has no page.
+            let Ok(page) = fs::read_to_string(page) else { continue };
+            let name = experiment.name;
+            assert!(page.starts_with(&opening(experiment)), "{name}.md has another opening");
+            assert!(page.contains(COLUMNS), "{name}.md has other columns");
+            let results = page.split("## Results\n\n").nth(1).unwrap();
+            let words = words_of(results);
+            assert!(page.contains(&words), "{name}.md needs these words:\n{words}");
+        }
     }
 
     #[test]

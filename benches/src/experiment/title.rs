@@ -6,7 +6,7 @@
 use shunt_pipebench::pipeline_file::Builtin;
 
 /// Short names and the words that replace them.
-const WORDS: [(&str, &str); 28] = [
+const WORDS: &[(&str, &str)] = &[
     ("high", "high locality"),
     ("low", "low locality"),
     ("p1", "update P1"),
@@ -16,6 +16,9 @@ const WORDS: [(&str, &str); 28] = [
     ("p5", "update P5"),
     ("P1", "update P1"),
     ("P2", "update P2"),
+    ("P3", "update P3"),
+    ("P4", "update P4"),
+    ("P5", "update P5"),
     ("P1 to P5", "updates P1 to P5"),
     ("flap", "update of one rule"),
     ("direct", "engine Direct"),
@@ -35,6 +38,54 @@ const WORDS: [(&str, &str); 28] = [
     ("100k", "100,000 flows"),
     ("1 cores", "1 core"),
     ("1 stages", "1 stage"),
+    ("high random", "high locality, policy random"),
+    ("high disjoint", "high locality, policy disjoint"),
+    ("high joint", "high locality, policy joint"),
+    ("high profiled", "high locality, policy profiled"),
+    ("acl", "ClassBench acl"),
+    ("fw", "ClassBench fw"),
+    ("ipc", "ClassBench ipc"),
+    ("of", "rules of an OpenFlow switch"),
+    ("acl_1k", "ClassBench acl"),
+    ("acl_10k", "ClassBench acl"),
+    ("acl_100k", "ClassBench acl"),
+    ("acl_500k", "ClassBench acl"),
+    ("fw_1k", "ClassBench fw"),
+    ("fw_10k", "ClassBench fw"),
+    ("fw_100k", "ClassBench fw"),
+    ("fw_500k", "ClassBench fw"),
+    ("ipc_1k", "ClassBench ipc"),
+    ("ipc_10k", "ClassBench ipc"),
+    ("ipc_100k", "ClassBench ipc"),
+    ("ipc_500k", "ClassBench ipc"),
+    ("random: 100K rules/600 masks", "rules with random priorities, 100K rules, 600 masks"),
+    ("specific: 100K rules/600 masks", "rules with priorities by length, 100K rules, 600 masks"),
+];
+
+/// Short words within a name, and the words that replace them.
+const INNER: &[(&str, &str)] = &[
+    (", flows against ", ", computational flows against "),
+    (", Zipf", ", Zipf traffic"),
+    (", uniform", ", uniform traffic"),
+    (" p1, ", ", update P1, "),
+    ("rules/", "rules, "),
+    ("flows: in the same iteration", "flows, adopted in the same iteration"),
+    ("flows: one", "flows, adopted one iteration later"),
+    ("flows: two", "flows, adopted two iterations later"),
+    ("flows: more", "flows, adopted more iterations later"),
+    (", reply", ", predictor reply"),
+    (": reply", ": predictor reply"),
+    (", successor", ", predictor successor"),
+    (": successor", ": predictor successor"),
+    (": siblings", ": predictor siblings"),
+    (": periodic", ": predictor periodic"),
+    ("calls, all", "calls, all predictors"),
+    ("collectives, all", "collectives, all predictors"),
+    ("coflows, all", "coflows, all predictors"),
+    ("structure, all", "structure, all predictors"),
+    (", none", ", no predictor"),
+    (", perfect", ", perfect forecasts"),
+    ("mean of the pipelines, P2, ", "mean of the pipelines, update P2, "),
 ];
 
 /// Returns a row name with its short names written out.
@@ -54,7 +105,7 @@ pub(super) fn title(name: &str) -> String {
     if !rest.is_empty() {
         parts.push(rest.to_owned());
     }
-    parts.join(", ")
+    INNER.iter().fold(parts.join(", "), |title, (short, words)| title.replace(short, words))
 }
 
 /// Returns the words of the longest leading short name, and the rest.
@@ -91,6 +142,13 @@ mod tests {
             ("direct: one rule, 1M entries, p50", "engine Direct, one rule, 1M entries, p50"),
             ("100K flows, against EMC", "100K flows, against EMC"),
             ("lower: 3", "lower: 3"),
+            ("ofd high joint", "pipeline OFD, high locality, policy joint"),
+            ("acl_1k: 999 rules", "ClassBench acl, 999 rules"),
+            (
+                "acl 1K, Zipf, flows against EMC",
+                "ClassBench acl, 1K, Zipf traffic, computational flows against EMC",
+            ),
+            ("random: 100K rules/600 masks", "rules with random priorities, 100K rules, 600 masks"),
         ] {
             assert_eq!(title(name), expected);
         }

@@ -179,7 +179,7 @@ pub(super) fn pair_rows(
         Row { better, ours: figures(*ours), rival, ..Row::new(name, metric, unit) }
     };
     [
-        row("TSC cycles x CPU share per packet", "cycles", Better::Less, |one| one.cycles),
+        row("CPU cycles per packet", "cycles", Better::Less, |one| one.cycles),
         row("packets per second", "Mpps", Better::Neither, |one| one.rate),
         row("CPU share of the forwarding thread", "%", Better::Neither, |one| one.share),
         row("CPU share of the process", "%", Better::Neither, |one| one.process_share),

@@ -37,10 +37,10 @@ const PAUSE: Duration = Duration::from_millis(2);
 const LOST: Duration = Duration::from_secs(1);
 
 const IDLE: &str = "CPU of the idle switch";
-const MIDDLE: &str = "from one packet to its arrival behind the switch, median";
-const TAIL: &str = "from one packet to its arrival behind the switch, p99";
-const MEMORY: &str = "memory of idle ports";
-const LOSSES: &str = "single packets that were lost";
+const MIDDLE: &str = "median time for a packet to pass the sleeping switch";
+const TAIL: &str = "99th percentile of the time for a packet to pass the sleeping switch";
+const MEMORY: &str = "memory that the idle ports add";
+const LOSSES: &str = "packets lost";
 
 /// The kind of the idle ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,8 +22,8 @@ pub(crate) const WHY_OLS: &str = "in thirty tables, most mask bits of a sub-trav
 /// Returns the reason why misses differ by over 10 % from the published misses.
 pub(crate) fn why_entries(workload: &str, is_more: bool) -> &'static str {
     if is_more && !workload.starts_with("otl") {
-        "nearly each of these flows needs its own entry, and a third of them fit; the published \
-         number of entries is unknown"
+        "nearly each of these flows needs its own entry, and the cache has room for a third of \
+         them; the published number of entries is unknown"
     } else if workload.starts_with("otl") {
         "only a low diversity of its matched fields is known. The OpenFlow table type pattern of \
          that name matches whole addresses. These differ between flows in low locality, but not \

@@ -33,7 +33,10 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let figure =
             |subject: &str, index: usize| value[subject][index].as_f64().map(Samples::from);
         for (index, (metric, rows)) in
-            ["entries of the cache", "masks of the entries"].iter().zip(&mut rows).enumerate()
+            ["cache entries after all packets", "different masks of these entries"]
+                .iter()
+                .zip(&mut rows)
+                .enumerate()
         {
             let name = value["name"].as_str().unwrap_or_default();
             let rival =

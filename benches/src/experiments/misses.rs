@@ -24,7 +24,7 @@ use crate::{
 const SETS: [(&str, usize); 4] = [("acl", 200), ("fw", 200), ("ipc", 200), ("acl", 450)];
 const FLOWS: usize = 50_000;
 
-const CYCLES: &str = "cycles of one miss";
+const CYCLES: &str = "CPU cycles of one miss";
 const RATE: &str = "misses per second of one thread's CPU";
 
 const TAIL: &str = "slowest of a thousand misses, relative to the median";

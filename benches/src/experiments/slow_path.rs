@@ -42,8 +42,9 @@ const LOAD_BYTES: &str = "memory of a rule";
 const SET_UP: &str = "CPU to set up a flow";
 const BYTES: &str = "memory of a cached flow";
 const ENTRIES: &str = "entries of these flows";
-const ARRIVED: &str = "first packets that arrived";
-const REVALIDATION_CPU: &str = "CPU to revalidate all entries after one change, iterative engine";
+const ARRIVED: &str = "share of first packets that arrived";
+const REVALIDATION_CPU: &str =
+    "CPU to revalidate all entries after one change, with the iterative engine";
 const CHANGED: &str = "CPU of the default eviction engine after one change";
 
 /// Runs all pipelines.
@@ -255,12 +256,12 @@ const UNUSED_PORT_MATCH: &str = "table=0,priority=1,in_port=60000";
 fn why_worse(metric: &str) -> &'static str {
     match metric {
         BYTES => {
-            "an entry stores the mask of each visited table, here up to thirty; with these the \
-             eviction engine finds it without checking others"
+            "an entry stores the mask of each of its table lookups, here up to thirty; with these \
+             the eviction engine finds stale entries without checking the others"
         }
         REVALIDATION_CPU => {
-            "each table's mask is stored, which this engine does not use; and ours includes the \
-             cost of the connection"
+            "each entry stores masks that the iterative engine does not use, and the value of \
+             Shunt includes the cost of the OpenFlow connection"
         }
         _ => "",
     }

@@ -21,17 +21,18 @@ const FILTERS: u32 = 200_000;
 
 const TABLES: &str = "tables in the pipeline file";
 const TRAVERSALS: &str = "traversals in the pipeline file";
-const FORWARDING: &str = "traversals that forward";
+const FORWARDING: &str = "traversals in the pipeline file that forward the packet";
 const RULES: &str = "rules from 10,000 filters";
-const DISTINCT_TRAVERSALS: &str = "different traversals by rule";
-const PARTS: &str = "different sub-traversals by rule";
+const DISTINCT_TRAVERSALS: &str = "distinct traversals, compared by their rules";
+const PARTS: &str = "distinct sub-traversals, compared by their rules";
 const FLOWS: &str = "flows";
 const PACKETS: &str = "packets";
 const ENTRIES: &str = "entries of an unbounded cache";
-const MASKS: &str = "masks of those entries";
-const SHARING: &str = "lookups that share a table visit";
+const MASKS: &str = "masks of the entries of an unbounded cache";
+const SHARING: &str = "table lookups for each distinct visit";
 const FORWARDED: &str = "flows that are forwarded";
-const RECURRENCE: &str = "filters per tuple of header fields, of 200,000";
+const RECURRENCE: &str =
+    "filters with the same values of these header fields, mean over 200,000 filters";
 
 /// Runs all measurements.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -139,7 +140,7 @@ fn of_flows(pipeline: &str, locality: &str, workload: &Workload, is_quick: bool)
         row(&name, PACKETS, workload.packets().count() as f64, None),
         row(&name, ENTRIES, fates.entries() as f64, None),
         row(&name, MASKS, fates.masks() as f64, None),
-        row(&name, SHARING, statistic("lookups that share a table visit"), None),
+        row(&name, SHARING, statistic("table lookups for each distinct visit"), None),
         row(&name, FORWARDED, statistic("flows that are forwarded"), None),
     ];
     rows.extend(cached.into_iter().filter(|row| row.published.is_some()));

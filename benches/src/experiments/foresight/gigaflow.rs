@@ -20,8 +20,8 @@ const SHARES: [u64; 5] = [1, 5, 10, 25, 50];
 /// Entries of each of four stages: more than the number of flows.
 const STAGE_ENTRIES: usize = 1 << 18;
 
-const SAVED: &str = "misses saved by a forecast";
-const LEFT: &str = "misses that are left";
+const SAVED: &str = "misses that one forecast saves";
+const LEFT: &str = "misses left, of those without forecasts";
 
 /// Runs all pipelines with both caches and all shares.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {

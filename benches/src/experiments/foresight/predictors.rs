@@ -50,10 +50,10 @@ struct ForesightWorkload {
 }
 
 const MISSES: &str = "packets that missed";
-const SAVED: &str = "misses saved by predictors";
+const SAVED: &str = "misses saved, of those without predictors";
 const FIRST: &str = "median latency of the first packet of a flow";
 const CPU: &str = "CPU of the switch for a packet";
-const HITS: &str = "forecasts that were hit, of those settled";
+const HITS: &str = "forecasts that a packet hit, of those hit, expired or evicted";
 const LOST: &str = "packets lost";
 const THROUGHPUT: &str = "packets forwarded in a second";
 const SLOW_PATH: &str = "CPU of the switch for a new flow";

@@ -49,8 +49,8 @@ const CACHE_CASES: &[CacheCase] = &[
     },
 ];
 
-const HALVES: &str = "hit rate before and after new flows arrive";
-const SERIES: &str = "hit rate by twelfths of the run";
+const HALVES: &str = "hit rate before, or after, new flows arrive";
+const SERIES: &str = "hit rate in each twelfth of the run";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(CACHE_CASES.len() + 1);
@@ -75,7 +75,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         rows.extend(series.into_iter().enumerate().map(|(window, value)| Row {
             better: Better::More,
             ours: value.into(),
-            ..Row::new(format!("psc high {} {}", cache_case.name, window + 1), SERIES, "%")
+            ..Row::new(
+                format!("psc high {}, part {} of 12", cache_case.name, window + 1),
+                SERIES,
+                "%",
+            )
         }));
     }
     rows.sort_by_key(|row: &Row| row.metric != HALVES);

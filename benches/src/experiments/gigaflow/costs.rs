@@ -29,20 +29,22 @@ const MISSES: usize = 5000;
 /// Traversals partitioned per round.
 const PARTITIONS: u32 = 10_000;
 
-const MISS: &str = "CPU of a miss: translation, partition and entries";
-const EXTRA: &str = "CPU of partition and entries relative to translation";
-const PARTITION_AND_ENTRIES: &str = "CPU of partition and entries";
-const EXTRA_CPU: &str = "extra CPU of LTM entries over megaflows relative to translation";
-const HIT: &str = "CPU of a hit, looked up in a burst";
+const MISS: &str = "CPU of a miss";
+const EXTRA: &str = "CPU to partition and create entries, relative to translation alone";
+const PARTITION_AND_ENTRIES: &str = "CPU to partition a traversal and create its LTM entries";
+const EXTRA_CPU: &str = "extra CPU of LTM entries over megaflows, relative to translation alone";
+const HIT: &str = "CPU of a hit, in bursts of packets";
 const PARTITION: &str = "CPU to choose the partition of one traversal";
-const REVALIDATION_CPU: &str = "CPU to revalidate all entries, iterative engine";
+const REVALIDATION_CPU: &str =
+    "CPU to revalidate all entries after one change, with the iterative engine";
 
 const MEGAFLOWS: &str = "megaflows in one table";
 
 const MEGAFLOW: &str = "megaflow cache of as many entries";
 
-const WHY_MISS: &str = "a miss also computes states, chooses a partition, creates the missing \
-                        LTM entries with a mask each, and inserts them into the stages";
+const WHY_MISS: &str = "with LTM entries a miss also computes the packet's state at each \
+                        partition point, chooses a partition, and creates the missing entries, \
+                        each with a mask of its own";
 
 const WHY_MORE: &str = "each LTM entry has its own mask with the proofs for its tables, which \
                         the published entries lack; this is much compared with a translation of \
@@ -53,7 +55,7 @@ const WHY_LESS: &str = "traversals that read the same fields share one partition
 
 const WHY_UPPER: &str = "the published value is a bound for five tables on another processor";
 
-const WHY_HIT: &str = "a packet needs one lookup per sub-traversal";
+const WHY_HIT: &str = "a packet needs one lookup in each stage, and one in all with megaflows";
 
 const WHY_MEGAFLOWS: &str =
     "another processor; the rules and entries of the published cache are unknown";

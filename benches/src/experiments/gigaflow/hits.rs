@@ -228,14 +228,14 @@ const METRICS: [&str; 11] = [
     "hit rate",
     "hit rate in the last third",
     "misses",
-    "misses that also missed in software stages without a size limit",
+    "misses that a second cache of unlimited size missed, too",
     "entries in use",
     "sub-traversals that were already LTM entries",
     "rule-space coverage, exact",
     "rule-space coverage, pairwise",
     "rule-space coverage, published formula",
     "tags in use",
-    "table lookups of misses",
+    "table lookups in translations of misses",
 ];
 
 /// Largest coverage that the counter can hold; greater values are unknown.

@@ -16,10 +16,10 @@ const STAGES: [u8; 5] = [1, 2, 3, 4, 5];
 const ENTRIES: usize = 100_000;
 
 const MISSES: &str = "misses";
-const FEWER: &str = "fewer misses than with one stage";
+const FEWER: &str = "misses saved compared with one stage";
 const USED: &str = "entries in use";
 const COVERAGE: &str = "rule-space coverage per entry of one stage";
-const ENOUGH: &str = "number of stages with the fewest misses, within 1 % of the packets";
+const ENOUGH: &str = "smallest number of stages with nearly the fewest misses";
 
 const WHY_COVERAGE: &str = "ours is the exact coverage of 100,000 flows; the published formula \
                         counts the best two neighbours of each partition, of 10,000 entries";

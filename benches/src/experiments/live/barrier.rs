@@ -43,12 +43,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 const TAKE_IN: Duration = Duration::from_millis(20);
 const PRIORITY: u16 = 50_000;
 
-pub(super) const REPLY: &str = "from the flow-mod to the barrier reply";
-const PACKETS: &str = "from the flow-mod until no packet follows the old rule";
+pub(super) const REPLY: &str = "time from the flow-mod to the barrier reply";
+const PACKETS: &str = "time from the flow-mod until no packet follows the old rule";
 const CACHED: &str = "entries cached";
 const FORWARDED: &str = "packets forwarded during the changes";
-const ITERATIONS: &str = "acknowledgements of the packet thread, by iterations since the version was \
-                     published";
+const ITERATIONS: &str =
+    "share of the changes, by the iteration in which the packet thread adopted them";
 
 const WHY_REPLY: &str = "the rival's reply waits for its tables only; its cache follows the old \
                          rule for the time in the rows below";
@@ -69,7 +69,7 @@ impl Kind {
 
     const fn words(self) -> &'static str {
         match self {
-            Self::One => "one rule",
+            Self::One => "one rule that matches 8 flows",
             Self::Nothing => "one rule that matches no flow",
             Self::Many => "one rule that matches 2,048 flows",
         }

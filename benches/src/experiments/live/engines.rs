@@ -61,10 +61,11 @@ fn of_engine(engine: &str, row: Row) -> Row {
 fn why_worse(engine: &str) -> &'static str {
     match engine {
         "visits" => {
-            "adds a step of the circuit to the same search, and wakes the circuit's thread for it"
+            "this engine makes the same search as Direct in a step of a dbsp circuit, and wakes \
+             the thread of the circuit for it"
         }
-        "relational" => "dbsp merges the state of its joins when a step needs it",
-        "iterative" => "translates every entry again",
+        "relational" => "this engine waits while dbsp merges the stored state of its joins",
+        "iterative" => "this engine translates every entry again",
         _ => "",
     }
 }

@@ -20,12 +20,12 @@ use crate::{
 const THREADS: u16 = 3;
 /// Number of cached flows.
 const FLOWS: u32 = 100_000;
-const VIOLATIONS: &str = "packets sent after the barrier reply that followed the old rule";
-const LATEST: &str = "longest time between the reply and such a packet";
-const AFTER_REPLY: &str = "packets sent after a barrier reply and received";
-const LOST: &str = "numbered packets lost";
+const VIOLATIONS: &str = "probe packets sent after a barrier reply that followed the old rule";
+const LATEST: &str = "longest time from a barrier reply to a packet that followed the old rule";
+const AFTER_REPLY: &str = "probe packets sent after a barrier reply and received";
+const LOST: &str = "probe packets lost";
 const FLAPS: &str = "changes of the rule";
-const REPLY: &str = "from the flow-mod to the barrier reply, median";
+const REPLY: &str = "median time from the flow-mod to the barrier reply";
 
 const WHY_REPLY: &str = "the rival's reply waits for its tables only; packets that followed the \
                          old rule after it are counted above";

@@ -41,14 +41,14 @@ const EXCHANGE_ONE_IN: u64 = 5;
 /// Maximum time for the NIC to be synchronised at the end.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-const VIOLATIONS: &str = "packets sent after a barrier reply that followed the old rule";
-const AFTER_REPLY: &str = "packets sent after a barrier reply and received";
+const VIOLATIONS: &str = "probe packets sent after a barrier reply that followed the old rule";
+const AFTER_REPLY: &str = "probe packets sent after a barrier reply and received";
 const FLAPS: &str = "changes of the rule";
 const CONNECTED: &str = "changes with the NIC connected all the time";
 const DISTURBED: &str = "connections cut, and NICs replaced";
 const HITS: &str = "packets that the NIC forwarded alone";
-const REPLY: &str = "from the flow-mod to the barrier reply, median";
-const LOST: &str = "numbered packets lost";
+const REPLY: &str = "median time from the flow-mod to the barrier reply";
+const LOST: &str = "probe packets lost";
 const WRONG_ENTRIES: &str = "final NIC entries that are wrong or missing";
 
 /// The kind of disturbance of the NIC.

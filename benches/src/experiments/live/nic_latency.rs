@@ -31,10 +31,11 @@ const SIZES: &[(&str, u32)] = &[("4K", 4096), ("32K", 32_768)];
 /// Maximum time to wait for counters and the NIC.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-const MISSED: &str = "from the first packet of a flow to the first that the NIC forwarded alone";
-const GAP: &str = "between two packets of a flow";
+const MISSED: &str =
+    "time from a flow's first packet to its first packet that the NIC forwarded alone";
+const GAP: &str = "time between two packets of a flow (the resolution)";
 const NEVER: &str = "flows that the NIC had not learned by their last packet";
-const RESTORED: &str = "from the connection cut until the NIC is synchronised";
+const RESTORED: &str = "time from the connection cut until the NIC is synchronised";
 
 /// Results of one round.
 struct Round {

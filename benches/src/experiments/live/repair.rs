@@ -42,12 +42,12 @@ const AFTER: usize = 120;
 const MARGIN: usize = 10;
 const PRIORITY: u16 = 45_000;
 
-const DEPTH: &str = "dip after the change: worst 10 ms, relative to the mean before";
-const LENGTH: &str = "dip after the change: time until 50 ms are within 10 %";
-const MISSING: &str = "dip after the change: missing packets, as time at the previous rate";
+const DEPTH: &str = "depth of the dip: the worst 10 ms, below the mean before the change";
+const LENGTH: &str = "length of the dip: time until 50 ms stay within 10 % of the mean before";
+const MISSING: &str = "packets missing in the dip, as time at the rate before the change";
 const BUCKETS: &str = "forwarded share of the packets sent, every 10 ms";
 const BEFOREHAND: &str = "forwarded share of the packets sent, before the change";
-const OUTCOMES: &str = "entries in all changes of a round";
+const OUTCOMES: &str = "evicted entries in all changes of a round";
 
 /// Counters of `shuntctl evict` for evicted entries with repair on.
 ///

@@ -19,9 +19,9 @@ use crate::{
 
 /// The indexes: name in a part, and metric.
 const INDEXES: [(&str, &str); 3] = [
-    ("tree", "build with a tree"),
-    ("segments", "build with linear segments"),
-    ("model", "build with a trained RQ-RMI"),
+    ("tree", "CPU to build the classifier with a tree"),
+    ("segments", "CPU to build the classifier with linear segments"),
+    ("model", "CPU to build the classifier with a trained RQ-RMI"),
 ];
 
 const BYTES: &str = "memory of a rule";

@@ -21,9 +21,9 @@ const BATCH: usize = 32;
 
 /// The measured kinds of lookups: name in a part, and metric.
 const KINDS: [(&str, &str); 3] = [
-    ("batch", "lookup in batches of 32"),
-    ("single", "lookup one by one"),
-    ("strangers", "lookup of packets that few rules match"),
+    ("batch", "CPU of a lookup, in batches of 32 packets"),
+    ("single", "CPU of a lookup, one packet at a time"),
+    ("strangers", "CPU of a lookup, for packets that few rules match"),
 ];
 
 const RIVAL: &str = "tuple space search";

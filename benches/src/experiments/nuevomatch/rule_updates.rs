@@ -25,10 +25,15 @@ const BATCH: usize = 32;
 
 /// The measurements: name in a part, metric, unit and better direction.
 const METRICS: [(&str, &str, &str, Better); 4] = [
-    ("rate", "changes per second", "1/s", Better::More),
-    ("coverage", "rules in iSets at the end", "%", Better::More),
-    ("middle", "median of a batch of 32 lookups", "us", Better::Less),
-    ("tail", "p99.9 of a batch of 32 lookups", "us", Better::Less),
+    ("rate", "rule changes per second", "1/s", Better::More),
+    ("coverage", "rules in iSets after the changes", "%", Better::More),
+    ("middle", "median time of a batch of 32 lookups during changes", "us", Better::Less),
+    (
+        "tail",
+        "99.9th percentile of the time of a batch of 32 lookups during changes",
+        "us",
+        Better::Less,
+    ),
 ];
 
 /// Runs all rule sets.

@@ -20,14 +20,14 @@ use crate::experiment::{Better, Row, Run, Samples};
 /// Flows in thousands.
 const FLOWS: usize = 100;
 
-const CHANGE: &str = "one change, by engine";
+const CHANGE: &str = "CPU of the eviction engine for one change, by engine";
 const EVICTED: &str = "entries evicted by a change, by engine";
 const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes, by engine (computed)";
 
-const FASTER: &str = "times faster than the iterative engine, by engine";
-const FEWER: &str =
-    "times fewer stale packets than with the iterative engine, by engine (computed)";
-const MEAN: &str = "one change, mean of P1 to P5, by engine";
+const FASTER: &str = "speed-up over the iterative engine, by engine";
+const FEWER: &str = "stale packets with the iterative engine, divided by those with this engine, \
+                     by engine (computed)";
+const MEAN: &str = "CPU of the eviction engine for one change, mean of P1 to P5, by engine";
 
 /// Name of the published design among the engines.
 const PUBLISHED: &str = "published";
@@ -36,10 +36,12 @@ const WHY_PUBLISHED: &str = "the same design on another machine with other rules
                              circuit step depends on packets per rule and on rule width, and \
                              neither was published";
 
-const WHY_MIRROR: &str = "the published design: a step of its circuit processes every later \
-                          table for all packets of rules that are as wide as a table";
-const WHY_RELATIONAL: &str = "each rule of a change is a query with more results than evictions; \
-                              both are looked up in batched traces";
+const WHY_MIRROR: &str = "the published design: one step of its circuit passes all packets that \
+                          match a changed rule through every later table; these rules match \
+                          nearly all packets";
+const WHY_RELATIONAL: &str = "each changed rule is a query that finds more entries than it \
+                              evicts, in traces (dbsp's sorted batches of rows) that are searched \
+                              one by one";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let pipelines = if run.is_quick { &PIPELINES[..1] } else { PIPELINES };

@@ -42,16 +42,18 @@ const LARGE: [&str; 2] = ["p1", "p2"];
 /// Variants: as published, and without gates and timer.
 const OF_LARGE: [(&str, bool, bool); 2] = [VARIANTS[0], VARIANTS[2]];
 
-const ONE_LARGE: &str = "one large update, by gates and timer";
+const ONE_LARGE: &str = "CPU of the eviction engine for one large update, by gates and timer";
 const EVICTED: &str = "entries evicted by a large update, by gates and timer";
 
-const WHY_SLOWER: &str = "as published without gates and timer: each rule is inserted at each \
-                          tuple, and each change passes through all later tables";
+const WHY_SLOWER: &str = "without gates and timer each rule is inserted at once for each tuple \
+                          (set of matched fields), and each change passes through all later \
+                          tables";
 
 const WHY_FEWER: &str = "without the timer, packets that do not fill a batch are never inserted, \
                          and rules overtake them: this is the race of the published design";
 
-const SECOND: &str = "the second of two updates, by its distance from the first in tables";
+const SECOND: &str =
+    "CPU of the eviction engine for the second of two updates, by the tables between them";
 
 const WHY_ALONE: &str = "the second update pays for what its gates hold since the first. Without \
                          gates the first has paid already. So the second alone does not show the \

@@ -50,13 +50,14 @@ const KINDS: [(&str, Matched); 2] = [
 /// Returns the match of a rule for a mask, which is given as three bytes.
 type Matched = fn([u8; 3]) -> String;
 
-const CHANGE: &str = "one rule";
-const NEW_MASK: &str = "one rule with a new mask";
-const SLICE: &str = "longest slice of deferred work after rules with new masks";
-const EVICTED: &str = "entries evicted by one rule";
-const LOAD: &str = "registration of one entry";
-const LOAD_OF_EIGHT: &str = "registration of eight visits of an entry";
-const MEMORY: &str = "memory of a visit";
+const CHANGE: &str = "CPU of the eviction engine for a change of one rule";
+const NEW_MASK: &str = "CPU of the eviction engine for a new rule with a new mask";
+const SLICE: &str = "longest slice of the engine's deferred work, after rules with new masks";
+const EVICTED: &str = "entries evicted by a change of one rule";
+const LOAD: &str = "CPU to register a cache entry with the eviction engine";
+const LOAD_OF_EIGHT: &str =
+    "CPU to register eight table lookups of an entry with the eviction engine";
+const MEMORY: &str = "memory of the eviction engine for each table lookup of an entry";
 
 pub(super) fn steps() -> usize {
     parts().count()

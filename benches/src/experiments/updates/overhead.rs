@@ -33,12 +33,12 @@ use crate::{
 const WHY_SET_UP: &str = "published is the time to set up a switch and compile circuits; ours is \
                           the CPU of engine and translation for a flow's first packet";
 
-const SET_UP: &str = "extra CPU of flow set-up compared with the iterative engine";
-const MEMORY: &str = "extra memory compared with the iterative engine";
+const SET_UP: &str = "extra CPU of flow set-up over the iterative engine";
+const MEMORY: &str = "extra memory over the iterative engine";
 const OF_RIVAL: &str = "memory of the engine relative to OVS-DPDK with the same flows";
 const ENGINE: &str = "memory of the engine";
 const CPU: &str =
-    "extra CPU of ten cores compared with the iterative engine, one P2 in ten seconds (computed)";
+    "extra CPU of ten cores over the iterative engine, one update P2 every ten seconds (computed)";
 const RESIDENT: &str = "memory of a process with tables and a full cache";
 
 /// Ten seconds of ten cores, in microseconds.

@@ -26,14 +26,16 @@ const LOADS: usize = 3;
 /// Number of rounds with the rival.
 const RIVAL_ROUNDS: usize = 4;
 
-const CHANGE: &str = "one change";
-const MEAN: &str = "times faster than the iterative engine";
-const FEWER: &str = "times fewer stale packets than with the iterative engine (computed)";
+const CHANGE: &str = "CPU of the eviction engine for one change";
+const MEAN: &str = "speed-up over the iterative engine";
+const FEWER: &str =
+    "stale packets with the iterative engine, divided by those with this engine (computed)";
 const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes (computed)";
 const EVICTED: &str = "entries evicted by a change";
-const KEPT: &str = "evicted entries with unchanged actions";
-const LOAD: &str = "registration of one entry, by pipeline";
-const LOAD_OF_EIGHT: &str = "registration of eight visits of an entry, by pipeline";
+const KEPT: &str = "evicted entries with the same actions before and after the change";
+const LOAD: &str = "CPU to register a cache entry with the eviction engine, by pipeline";
+const LOAD_OF_EIGHT: &str =
+    "CPU to register eight table lookups of an entry with the eviction engine, by pipeline";
 
 /// Label of the mean over all kinds of changes except the single rule.
 pub(super) const ALL_KINDS: &str = "P1 to P5";

@@ -32,10 +32,10 @@ use crate::{
 /// Flows in thousands.
 const FLOWS: usize = 100;
 
-const FASTER: &str = "times less CPU than Open vSwitch's revalidators";
-const CHANGE: &str = "CPU of eviction after one change";
+const FASTER: &str = "CPU of Open vSwitch's revalidators divided by that of Shunt's engine";
+const CHANGE: &str = "CPU to find and remove stale entries after one change";
 const MEAN_OF_RIVAL: &str = "CPU of Open vSwitch's revalidators after one change";
-const MEAN_OF_OURS: &str = "CPU of the engine after one change";
+const MEAN_OF_OURS: &str = "CPU of Shunt's eviction engine after one change";
 const ENTRIES: &str = "entries before a change";
 const EVICTED: &str = "entries evicted by a change, with Open vSwitch";
 

@@ -28,17 +28,19 @@ const SHORT_PIPELINES: [&str; 2] = ["ofd", "psc"];
 /// Flows that the published mean covers, in thousands.
 const OF_MEAN: [usize; 2] = [100, 250];
 
-const BY_SHARE: &str = "one change, by share of all rules";
-const BY_ENTRIES: &str = "one change of a tenth of all rules, by entries";
+const BY_SHARE: &str = "CPU of the eviction engine for one change, by share of all rules";
+const BY_ENTRIES: &str =
+    "CPU of the eviction engine for a change of a tenth of all rules, by entries";
 const EVICTED_BY_SHARE: &str = "entries evicted by a change, by share of all rules";
 const EVICTED_BY_ENTRIES: &str = "entries evicted by a change of a tenth of all rules, by entries";
-const FASTER: &str = "times faster than the iterative engine, by share of all rules";
+const FASTER: &str = "speed-up over the iterative engine, by share of all rules";
 const FASTER_BY_FLOWS: &str =
-    "times faster than the iterative engine, a tenth of all rules, by flows";
+    "speed-up over the iterative engine, for a tenth of all rules, by flows";
 
-const LARGEST: &str = "cache entries for at most 1M stale packets, one P2 (computed)";
+const LARGEST: &str =
+    "largest cache in which one update P2 leaves at most 1M stale packets (computed)";
 const LARGER: &str =
-    "times larger a cache than with the iterative engine, mean of the pipelines (computed)";
+    "that cache divided by that of the iterative engine, mean of the pipelines (computed)";
 
 /// Link rates in Gbit/s.
 const RATES: [f64; 5] = [50.0, 100.0, 200.0, 400.0, 800.0];
@@ -49,8 +51,9 @@ const WHY_LARGER: &str = "our change costs less than the published one at any si
                           stale packets need a larger cache. Most of these caches are smaller \
                           than all measured ones, and some are larger";
 
-const WHY: &str = "ours costs what it evicts, the published engine what it reads; how many \
-                   entries the published one evicted is unknown";
+const WHY: &str = "the cost of Shunt's engine grows with the evicted entries, that of the \
+                   published engine with the rules and packets that it reads; the number of its \
+                   evictions is unknown";
 
 /// The metrics in reading order.
 const ORDER: [&str; 8] = [
