@@ -110,13 +110,13 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("policy random", "a traversal is divided at random points"),
     (
         "policy disjoint",
-        "the policy of the paper: the parts share as few masked fields as possible, and the last \
-         part goes to the last stage",
+        "a traversal is divided between tables that match unrelated fields, as in the paper; \
+         the stages are chosen afterwards",
     ),
     (
         "policy joint",
-        "the default: parts and stages are chosen together, with a preference for parts that are \
-         cache entries already",
+        "as policy `disjoint`, but partition points and stages are chosen in one step; the \
+         default",
     ),
     (
         "policy profiled",
