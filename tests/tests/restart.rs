@@ -57,7 +57,25 @@ const HOST: &str = "10.67.1.2";
 impl Service {
     /// Starts the service with rules; `None` without permission to create namespaces.
     fn start(label: &str) -> Option<Self> {
-        let service = Self::launch(label, CONFIGURATION, &["--state", "state.json"])?;
+        Self::start_with(label, CONFIGURATION)
+    }
+
+    /// Starts the service with rules, and an AF_XDP port in front of the host.
+    ///
+    /// `None` if the system does not permit AF_XDP.
+    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    fn start_with_xdp(label: &str) -> Option<Self> {
+        let configuration = CONFIGURATION.replace("\"af_packet\"", "\"af_xdp\"");
+        let service = Self::start_with(label, &configuration)?;
+        if service.log().contains("not permitted to attach an XDP program") {
+            eprintln!("SKIPPED: needs CAP_BPF: {}", service.log());
+            return None;
+        }
+        Some(service)
+    }
+
+    fn start_with(label: &str, configuration: &str) -> Option<Self> {
+        let service = Self::launch(label, configuration, &["--state", "state.json"])?;
         service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
         let socket = format!("unix:{}", service.path("br0.mgmt").display());
         for rule in RULES {
@@ -273,6 +291,63 @@ fn a_killed_daemon_leaves_its_queues() {
     let lost = lost(ping);
     assert!(lost <= 3, "{lost} lost: {}", service.log());
     assert_eq!((service.tap("ifindex"), service.tap("carrier_changes")), before);
+}
+
+/// The XDP program and the rings of its sockets outlive each process.
+#[test]
+fn no_packet_of_an_xdp_port_is_lost() {
+    let Some(mut service) = Service::start_with_xdp("xdp") else { return };
+    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    let ping = service.ping(200);
+    for _ in 0..2 {
+        let messages = service.restart("TERM");
+        assert!(messages.is_empty(), "the next process uses all of them: {messages:?}");
+    }
+    assert_eq!(lost(ping), 0, "{}", service.log());
+    let ping = service.ping(100);
+    let messages = service.restart("KILL");
+    assert!(messages.is_empty(), "{messages:?}");
+    let lost = lost(ping);
+    assert!(lost <= 3, "{lost} lost by a kill: {}", service.log());
+}
+
+/// The service manager closes its copies before the port binds new sockets.
+#[test]
+fn wrong_descriptors_of_an_xdp_port_are_replaced() {
+    let Some(mut service) = Service::start_with_xdp("wrong-xdp") else { return };
+    service.restart("TERM");
+    service.request("put af_xdp/p2/0000/socket");
+    let messages = service.restart("TERM");
+    for part in ["link/best-effort", "promiscuous", "0000/socket", "0000/2048x2048"] {
+        for step in ["remove", "store"] {
+            let message = format!("{step} af_xdp/p2/{part}");
+            assert!(messages.contains(&message), "{message}: {messages:?}: {}", service.log());
+        }
+    }
+    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    let log = service.log();
+    assert!(log.contains("AF_XDP is refused: it is not an AF_XDP socket"), "{log}");
+}
+
+/// A removed port leaves no program on its device.
+#[test]
+fn a_removed_xdp_port_frees_its_device() {
+    let Some(mut service) = Service::start_with_xdp("removed-xdp") else { return };
+    service.restart("TERM");
+    let run_dir = service.folder.path().display().to_string();
+    let shuntctl = |arguments: &[&str]| {
+        let mut command = Command::new(binary("shuntctl"));
+        text(&output(command.arg("--run-dir").arg(&run_dir).args(arguments)))
+    };
+    for _ in 0..3 {
+        shuntctl(&["del-port", "p2"]);
+        let link = service.middle.run("ip", &["link", "show", "p2"]);
+        assert!(!link.contains("xdp"), "{link}");
+        shuntctl(&["add-port", "br0", "p2", "type=af_xdp", "number=2"]);
+        let link = service.middle.run("ip", &["link", "show", "p2"]);
+        assert!(link.contains("xdp"), "{link}: {}", service.log());
+    }
+    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
 }
 
 /// The ports are opened as in a first start.

@@ -135,6 +135,18 @@ pub trait Port: Send {
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
         Vec::new()
     }
+
+    /// Returns whether the store must discard the port's descriptors before [`Self::split`].
+    ///
+    /// True if the port has refused stored descriptors that keep its device in use.
+    fn must_discard_stored(&self) -> bool {
+        false
+    }
+
+    /// Ends the use of the device, although copies of the descriptors may be stored.
+    ///
+    /// Called before the port closes, unless the process ends with the port.
+    fn release_device(&self) {}
 }
 
 /// Work of a port on its device, for a thread that may block.

@@ -126,7 +126,9 @@ pub fn open_inheriting(
         PortSpec::AfPacket { device, mtu, rx_slots } => {
             Box::new(AfPacket::open(device, *mtu, *rx_slots, inherited)?)
         }
-        PortSpec::AfXdp { device, mtu, mode } => Box::new(AfXdp::open(device, *mtu, *mode)?),
+        PortSpec::AfXdp { device, mtu, mode } => {
+            Box::new(AfXdp::open(device, *mtu, *mode, inherited)?)
+        }
         PortSpec::Tap { device, settings } => Box::new(Tap::open(device, *settings, inherited)?),
         PortSpec::VhostUser { path, mode } => Box::new(VhostUser::new(path, *mode, seed)),
         PortSpec::Memif(options) => Box::new(Memif::new(options.clone(), seed)?),

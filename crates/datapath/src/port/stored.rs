@@ -74,17 +74,16 @@ impl DescriptorStore for NoDescriptorStore {
 impl PortSpec {
     /// Returns the prefix of the names of the port's descriptors in the store.
     ///
-    /// `None` for ports without stored descriptors. The XDP program and the frames of an AF_XDP
-    /// port belong to one process. A hypervisor, and the peer of a memif port, send their
-    /// descriptors again. A device of DPDK has no descriptors.
+    /// `None` for ports without stored descriptors. A hypervisor, and the peer of a memif port, send
+    /// their descriptors again. A device of DPDK has no descriptors.
     #[must_use]
     pub fn store_prefix(&self) -> Option<String> {
         match self {
             Self::AfPacket { device, .. } => Some(format!("af_packet/{device}/")),
+            Self::AfXdp { device, .. } => Some(format!("af_xdp/{device}/")),
             Self::Tap { device, .. } => Some(format!("tap/{device}/")),
             Self::Null
             | Self::Pcap { .. }
-            | Self::AfXdp { .. }
             | Self::VhostUser { .. }
             | Self::Memif(_)
             | Self::Dpdk { .. } => None,
@@ -101,6 +100,12 @@ pub(super) enum RefusedDescriptor {
     Device,
     #[error("its queue is laid out in another manner")]
     Layout,
+    #[error("{0} is missing")]
+    Missing(String),
+    #[error("it is of no queue that the port has")]
+    Surplus,
+    #[error("the kernel still sends frames of the earlier process")]
+    Unsettled,
     #[error(transparent)]
     System(#[from] io::Error),
 }

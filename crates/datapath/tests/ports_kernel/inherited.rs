@@ -5,13 +5,17 @@ use std::fs::File;
 use shunt_datapath::{
     Packet, Pool,
     port::{
-        EalOptions, Port, PortSpec, Queues, StoredDescriptor, open, open_inheriting,
-        tap::TapSettings,
+        EalOptions, Port, PortCounters, PortSpec, Queues, StoredDescriptor, af_xdp::XdpMode, open,
+        open_inheriting, tap::TapSettings,
     },
 };
 
 use crate::{
-    close, frames::frame, give_all, in_namespace, ip, one, packet_port, switchovers::make_busy,
+    close,
+    frames::{self, frame},
+    give_all, in_namespace, ip, one, packet_port,
+    switchovers::make_busy,
+    xdp::{cable, with_xdp, xdp_spec},
 };
 
 /// Number of slots of the receive ring, which has one block.
@@ -180,5 +184,143 @@ fn a_descriptor_of_another_device_is_refused() {
         let ring = "af_packet/b0/0000/2x65536x2048";
         assert!(is_refused(&ring_port(), stored(&ring_port(), ring)));
         assert!(!is_refused(&ring_port(), stored(&ring_port(), name)));
+    });
+}
+
+/// Returns the numbers of `count` frames, which may arrive late.
+fn await_frames(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<u8> {
+    let frames = frames::receive(queues, pool, count);
+    frames.iter().filter_map(|frame| frame.last().copied()).collect()
+}
+
+/// Frames wait in both directions during each hand-over.
+///
+/// The rounds use each chunk of the memory several times, so a chunk with two owners or without
+/// an owner would change or lose a frame.
+#[test]
+fn an_xdp_port_keeps_its_frames() {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        with_xdp(move || {
+            cable(1);
+            let spec = xdp_spec(mode);
+            let (mut port, mut peer) = (open(&spec, 0).unwrap(), packet_port("b0"));
+            let (mut queues, mut far) = (one(&mut *port), one(&mut *peer));
+            let mut pool = Pool::new();
+            for round in 0..30 {
+                send(&mut far, &mut pool, 0..200);
+                // The frames are published and not flushed.
+                send(&mut queues, &mut pool, 100..250);
+                (port, queues) = handed_over(port, queues, &spec);
+                let received = await_frames(&mut queues, &mut pool, 200);
+                assert_eq!(received, (0..200).collect::<Vec<_>>(), "{mode}, round {round}");
+                let sent = await_frames(&mut far, &mut pool, 150);
+                assert_eq!(sent, (100..250).collect::<Vec<_>>(), "{mode}, round {round}");
+                frames::crosses(&mut queues, &mut far, &[frame(1, 60), frame(2, 1500)]);
+                frames::crosses(&mut far, &mut queues, &[frame(3, 60), frame(4, 1500)]);
+            }
+            assert_eq!(port.counters(), PortCounters::default(), "{mode}");
+        });
+    }
+}
+
+#[test]
+fn a_full_ring_of_an_xdp_port_is_kept() {
+    with_xdp(|| {
+        cable(1);
+        let spec = xdp_spec(XdpMode::Generic);
+        let (mut port, mut peer) = (open(&spec, 0).unwrap(), packet_port("b0"));
+        let (mut queues, mut far) = (one(&mut *port), one(&mut *peer));
+        let mut pool = Pool::new();
+        for round in 0..3 {
+            let numbers = (0..=u8::MAX).cycle();
+            send(&mut far, &mut pool, numbers.clone().take(1100));
+            (port, queues) = handed_over(port, queues, &spec);
+            let received = await_frames(&mut queues, &mut pool, 1024);
+            assert_eq!(received, numbers.take(1024).collect::<Vec<_>>(), "round {round}");
+            assert!(await_frames(&mut queues, &mut pool, 1).is_empty(), "round {round}");
+        }
+    });
+}
+
+#[test]
+fn the_queues_of_an_xdp_port_get_other_threads() {
+    with_xdp(|| {
+        cable(4);
+        let spec = xdp_spec(XdpMode::Native);
+        let mut port = open(&spec, 0).unwrap();
+        let queues = port.split(4).unwrap();
+        let stored = port.stored_descriptors();
+        assert_eq!(stored.len(), 10, "a link, a packet socket, four sockets with their memory");
+        close((port, queues));
+        let mut port = open_inheriting(&spec, 0, &EalOptions::default(), stored).unwrap();
+        assert!(!port.must_discard_stored());
+        let mut peer = packet_port("b0");
+        let (mut queues, mut far) = (one(&mut *port), one(&mut *peer));
+        let mut pool = Pool::new();
+        let sent: Vec<_> = (0..64).map(|flow| frames::datagram(flow, 0)).collect();
+        let packets = frames::packets(&mut pool, &sent);
+        assert_eq!(far.tx.tx(&packets), sent.len());
+        give_all(&mut pool, packets);
+        let mut received = frames::receive(&mut queues, &mut pool, sent.len());
+        let mut expected = sent;
+        received.sort();
+        expected.sort();
+        assert!(received == expected, "each queue reaches the one thread");
+    });
+}
+
+/// Opens a port with stored descriptors; returns whether it refuses them.
+///
+/// As a service manager does, the test keeps a copy of the link, which alone would keep the program
+/// attached.
+fn xdp_is_refused(spec: &PortSpec, stored: Vec<StoredDescriptor>) -> bool {
+    let links = stored.iter().filter(|own| own.name.contains("/link/"));
+    let _kept: Vec<_> = links.map(|own| own.fd.try_clone().unwrap()).collect();
+    let mut port = open_inheriting(spec, 0, &EalOptions::default(), stored).unwrap();
+    let is_refused = port.must_discard_stored();
+    // The port attaches its own program, or uses the stored one.
+    let mut queues = one(&mut *port);
+    let mut peer = packet_port("b0");
+    let mut far = one(&mut *peer);
+    frames::crosses(&mut far, &mut queues, &[frame(1, 60)]);
+    port.release_device();
+    close((port, queues));
+    is_refused
+}
+
+#[test]
+fn foreign_descriptors_of_an_xdp_port_are_refused() {
+    with_xdp(|| {
+        cable(1);
+        let spec = xdp_spec(XdpMode::Native);
+        let stored = || {
+            let mut port = open(&spec, 0).unwrap();
+            let queues = one(&mut *port);
+            let stored = port.stored_descriptors();
+            close((port, queues));
+            stored
+        };
+        assert!(!xdp_is_refused(&spec, stored()));
+        assert!(!xdp_is_refused(&spec, Vec::new()), "nothing is stored");
+        assert!(xdp_is_refused(&xdp_spec(XdpMode::Generic), stored()), "another mode");
+        for part in ["/socket", "/2048x2048", "/promiscuous"] {
+            let mut wrong = stored();
+            let place = wrong.iter().position(|own| own.name.ends_with(part)).unwrap();
+            wrong[place].fd = File::open("/dev/null").unwrap().into();
+            assert!(xdp_is_refused(&spec, wrong), "a wrong {part}");
+            let mut missing = stored();
+            missing.retain(|own| !own.name.ends_with(part));
+            assert!(xdp_is_refused(&spec, missing), "no {part}");
+        }
+        let mut surplus = stored();
+        let (name, fd) = ("af_xdp/a0/0001/socket".to_owned(), surplus[0].fd.try_clone().unwrap());
+        surplus.push(StoredDescriptor { name, fd, is_inherited: true });
+        assert!(xdp_is_refused(&spec, surplus), "a queue more");
+        // The larger MTU needs larger chunks.
+        let small = stored();
+        for device in ["a0", "b0"] {
+            ip(&format!("link set {device} mtu 3000"));
+        }
+        assert!(xdp_is_refused(&spec, small), "another MTU");
     });
 }

@@ -19,7 +19,7 @@ use crate::{
 
 /// Runs `test` in a new network namespace, if the kernel permits AF_XDP.
 #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-fn with_xdp(test: impl FnOnce() + Send + 'static) {
+pub(crate) fn with_xdp(test: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
         cable(1);
         if let Some(error @ PortError::NotPermitted { .. }) =
@@ -41,7 +41,7 @@ fn attempt(spec: &PortSpec) -> Option<PortError> {
     error
 }
 
-fn xdp_spec(mode: XdpMode) -> PortSpec {
+pub(crate) fn xdp_spec(mode: XdpMode) -> PortSpec {
     PortSpec::AfXdp { device: "a0".to_owned(), mtu: None, mode }
 }
 
@@ -50,7 +50,7 @@ fn error_of(spec: &PortSpec) -> PortError {
 }
 
 /// Creates a veth pair with `queues` queues in each direction.
-fn cable(queues: u8) {
+pub(crate) fn cable(queues: u8) {
     let queues = format!("numtxqueues {queues} numrxqueues {queues}");
     ip(&format!("link add a0 {queues} type veth peer name b0 {queues}"));
     ip("link set a0 up");

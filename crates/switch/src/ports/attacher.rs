@@ -128,8 +128,13 @@ impl PortAttacher {
         Ok(spec.map(|spec| {
             spawn_blocking(move || {
                 let prefix = spec.store_prefix();
-                let inherited = prefix.map_or_else(Vec::new, |prefix| descriptors.take(&prefix));
-                open_inheriting(&spec, seed, &dpdk, inherited)
+                let take = |prefix: &String| descriptors.take(prefix);
+                let inherited = prefix.as_ref().map_or_else(Vec::new, take);
+                let port = open_inheriting(&spec, seed, &dpdk, inherited)?;
+                if let Some(prefix) = prefix.filter(|_| port.must_discard_stored()) {
+                    descriptors.discard(&prefix);
+                }
+                Ok(port)
             })
         }))
     }
@@ -321,6 +326,7 @@ impl PortAttacher {
         let descriptors = Arc::clone(&self.descriptors);
         let close = spawn_blocking(move || {
             if let Some(open) = open {
+                open.release_device();
                 end(open);
             }
             drop((queues, held));

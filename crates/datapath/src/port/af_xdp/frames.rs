@@ -4,25 +4,47 @@
 //! receive queue and the transmit queue of a port share no chunk. A chunk has one owner at a time:
 //! the port or the kernel. The kernel owns a chunk from the time at which the port puts it into a
 //! ring until it comes back in another ring.
+//!
+//! The memory is a file, which a service manager can hold for the next process together with the
+//! socket. That process finds the owners of the chunks in the rings:
+//!
+//! - A receiving chunk that is in no ring is the kernel's, which will put it into the ring of
+//!   received frames. The port has none: it releases received frames and returns their chunks at
+//!   the end of each burst, in this order. A process that is killed between both steps loses the
+//!   chunks of one burst.
+//! - A sending chunk is the kernel's if it is in the ring of frames to send. The others are free, if
+//!   the kernel has returned as many chunks as it has taken out of that ring ([`Sender::inherit`]).
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
 
 use std::{
+    collections::BTreeSet,
     ffi::c_void,
+    fs::File,
     io,
     ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     ptr::{self, NonNull},
     slice,
     sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use nix::{
+    fcntl::{FcntlArg, SealFlag, fcntl},
+    sys::memfd::{MFdFlags, memfd_create},
 };
 
 use super::ring::{ConsumerRing, ProducerRing};
+use crate::port::stored::RefusedDescriptor;
 
 /// Size of a huge page, by which large memory is mapped.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// The memory of a socket.
 pub(super) struct Umem {
+    /// The file that is mapped, which no process can shorten.
+    file: File,
     base: NonNull<u8>,
     chunk: u32,
     chunks: u32,
@@ -35,13 +57,54 @@ unsafe impl Send for Umem {}
 unsafe impl Sync for Umem {}
 
 impl Umem {
-    /// Maps `chunks` chunks of `chunk` bytes, in huge pages if enough are free.
+    /// Creates `chunks` chunks of `chunk` bytes, in huge pages if enough are free.
     pub(super) fn new(chunk: u32, chunks: u32) -> io::Result<Self> {
         let length = chunk as usize * chunks as usize;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let huge = if length.is_multiple_of(HUGE_PAGE) { libc::MAP_HUGETLB } else { 0 };
-        let base = map(length, flags | huge).or_else(|_| map(length, flags))?;
-        Ok(Self { base, chunk, chunks })
+        if length.is_multiple_of(HUGE_PAGE)
+            && let Ok(memory) = Self::create(chunk, chunks, MFdFlags::MFD_HUGETLB)
+        {
+            return Ok(memory);
+        }
+        Self::create(chunk, chunks, MFdFlags::empty())
+    }
+
+    fn create(chunk: u32, chunks: u32, pages: MFdFlags) -> io::Result<Self> {
+        let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING | pages;
+        let file = File::from(memfd_create(c"shunt-frames", flags)?);
+        file.set_len(u64::from(chunk) * u64::from(chunks))?;
+        fcntl(&file, FcntlArg::F_ADD_SEALS(seals()))?;
+        Self::map(file, chunk, chunks)
+    }
+
+    /// Maps the memory that an earlier process stored.
+    ///
+    /// # Errors
+    ///
+    /// If the descriptor is no such memory, or has another length.
+    pub(super) fn inherit(
+        file: OwnedFd,
+        chunk: u32,
+        chunks: u32,
+    ) -> Result<Self, RefusedDescriptor> {
+        let sealed = fcntl(&file, FcntlArg::F_GET_SEALS).map(SealFlag::from_bits_truncate);
+        if !sealed.is_ok_and(|own| own.contains(seals())) {
+            return Err(RefusedDescriptor::Kind("the memory of an AF_XDP socket"));
+        }
+        let file = File::from(file);
+        if file.metadata()?.len() != u64::from(chunk) * u64::from(chunks) {
+            return Err(RefusedDescriptor::Layout);
+        }
+        Ok(Self::map(file, chunk, chunks)?)
+    }
+
+    fn map(file: File, chunk: u32, chunks: u32) -> io::Result<Self> {
+        let base = map(&file, chunk as usize * chunks as usize)?;
+        Ok(Self { file, base, chunk, chunks })
+    }
+
+    /// Returns the file, for a later process.
+    pub(super) const fn file(&self) -> &File {
+        &self.file
     }
 
     /// Returns the description that the kernel registers.
@@ -80,10 +143,17 @@ impl Drop for Umem {
     }
 }
 
-fn map(length: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
-    let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, -1, 0) };
+/// Returns the seals of the file: no process can change its length.
+fn seals() -> SealFlag {
+    SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SEAL
+}
+
+fn map(file: &File, length: usize) -> io::Result<NonNull<u8>> {
+    let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+    let fd = file.as_raw_fd();
+    // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours. The
+    // file keeps its length, so every page of the mapping exists.
+    let base = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, fd, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
@@ -111,13 +181,25 @@ impl Receiver {
         received: ConsumerRing<libc::xdp_desc>,
         free: ProducerRing<u64>,
     ) -> Self {
-        let owned = 0..memory.chunks / 2;
-        let mut receiver = Self { socket, memory, owned, received, free };
+        let mut receiver = Self::inherit(socket, memory, received, free);
         for chunk in receiver.owned.clone() {
             receiver.give(u64::from(chunk) * u64::from(receiver.memory.chunk));
         }
         receiver.free.publish();
         receiver
+    }
+
+    /// Creates the receiving half of a socket of an earlier process.
+    ///
+    /// All of its chunks are in the rings already.
+    pub(super) fn inherit(
+        socket: Arc<OwnedFd>,
+        memory: Arc<Umem>,
+        received: ConsumerRing<libc::xdp_desc>,
+        free: ProducerRing<u64>,
+    ) -> Self {
+        let owned = 0..memory.chunks / 2;
+        Self { socket, memory, owned, received, free }
     }
 
     /// Returns the next received frame, which the port owns until the frame is dropped.
@@ -126,7 +208,9 @@ impl Receiver {
         Some(RxFrame { address: addr, length: len as usize, receiver: self })
     }
 
-    /// Returns the read entries and the free chunks to the kernel.
+    /// Returns the read entries and the free chunks to the kernel, in this order.
+    ///
+    /// In the other order, a chunk could have two owners after a killed process.
     pub(super) fn publish(&self) {
         self.received.release();
         self.free.publish();
@@ -183,6 +267,35 @@ impl Drop for RxFrame<'_> {
     }
 }
 
+/// Returns the numbers of the chunks that send: the second half.
+const fn sending_chunks(memory: &Umem) -> Range<u32> {
+    memory.chunks / 2..memory.chunks
+}
+
+/// Number of checks whether the kernel has returned all chunks, and the pause between two.
+const SETTLE_CHECKS: u32 = 20;
+const SETTLE_PAUSE: Duration = Duration::from_millis(5);
+/// Maximum number of system calls that send the frames of an earlier process.
+///
+/// In copy mode, a call sends at least 32 frames of a ring of 1,024.
+const FLUSHES_MAX: u32 = 64;
+
+/// Returns the number of frames that the kernel has taken, once it has returned all their chunks.
+///
+/// `None` if it does not return them in a tenth of a second.
+fn settled_count(to_send: &ProducerRing<libc::xdp_desc>, sent: &ConsumerRing<u64>) -> Option<u32> {
+    (0..SETTLE_CHECKS).find_map(|check| {
+        if check > 0 {
+            thread::sleep(SETTLE_PAUSE);
+        }
+        // Both counts only grow. If the first count did not change, it was valid together with the
+        // second count.
+        let taken = to_send.taken_count();
+        let is_settled = sent.written_count() == taken && to_send.taken_count() == taken;
+        is_settled.then_some(taken)
+    })
+}
+
 /// The sending half of a socket.
 pub(super) struct Sender {
     socket: Arc<OwnedFd>,
@@ -203,9 +316,41 @@ impl Sender {
         to_send: ProducerRing<libc::xdp_desc>,
         sent: ConsumerRing<u64>,
     ) -> Self {
-        let owned = memory.chunks / 2..memory.chunks;
+        let owned = sending_chunks(&memory);
         let free = owned.clone().map(|chunk| u64::from(chunk) * u64::from(memory.chunk)).collect();
         Self { socket, memory, owned, free, to_send, sent }
+    }
+
+    /// Creates the sending half of a socket of an earlier process.
+    ///
+    /// Frames that the process published, and that the kernel has not sent, are still sent.
+    ///
+    /// # Errors
+    ///
+    /// If the kernel keeps frames that it has taken. Their chunks are unknown.
+    pub(super) fn inherit(
+        socket: Arc<OwnedFd>,
+        memory: Arc<Umem>,
+        to_send: ProducerRing<libc::xdp_desc>,
+        mut sent: ConsumerRing<u64>,
+    ) -> Result<Self, RefusedDescriptor> {
+        let taken = settled_count(&to_send, &sent).ok_or(RefusedDescriptor::Unsettled)?;
+        sent.skip_to(taken);
+        let waiting = to_send.published_since(taken).ok_or(RefusedDescriptor::Layout)?;
+        let chunk = u64::from(memory.chunk);
+        let waiting: BTreeSet<u64> = waiting.map(|frame| frame.addr / chunk).collect();
+        let owned = sending_chunks(&memory);
+        let free = owned.clone().map(u64::from).filter(|number| !waiting.contains(number));
+        let free = free.map(|number| number * chunk).collect();
+        let sender = Self { socket, memory, owned, free, to_send, sent };
+        // The packet thread flushes a queue only after it has sent packets.
+        for _ in 0..FLUSHES_MAX {
+            if !sender.is_pending() {
+                break;
+            }
+            sender.flush();
+        }
+        Ok(sender)
     }
 
     /// Takes back the chunks of frames that were sent.

@@ -6,7 +6,8 @@
 //! (`frames`). Sending a frame costs about two thirds of the time of a packet socket.
 //!
 //! The device uses the best mode that it offers ([`XdpMode`]). The kernel detaches the program when
-//! the daemon ends, even if it is killed.
+//! the daemon ends, even if it is killed. If a service manager keeps program and sockets, the next
+//! process continues with them instead (`handover`).
 //!
 //! AF_XDP does not suit TCP and UDP of hosts on the same machine. The kernel leaves the checksums
 //! of their frames to the device, and an XDP program does not see which frames lack a checksum. So
@@ -15,6 +16,7 @@
 //! Source: Linux `Documentation/networking/af_xdp.rst`, bpf(2).
 
 mod frames;
+mod handover;
 mod holder;
 mod port;
 mod program;

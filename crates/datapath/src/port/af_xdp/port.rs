@@ -2,7 +2,7 @@
 
 use std::{
     fmt, io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -22,6 +22,7 @@ use tracing::{info, warn};
 
 use super::{
     frames::{Receiver, Sender},
+    handover::{AttachedSockets, StoredNames, XdpAttachment},
     holder::attached_program,
     program::{Attachment, XdpProgram},
     socket::{DeviceQueue, FrameTransfer, XdpSocket, statistics},
@@ -30,7 +31,7 @@ use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
     Capabilities, DeviceReading, DeviceWork, HostDevice, HostDeviceSetting, Port, PortCounters,
-    PortError, Queues, RxQueue, RxReport, TxEnd, TxQueue,
+    PortError, Queues, RxQueue, RxReport, StoredDescriptor, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     ethtool,
@@ -125,8 +126,12 @@ pub struct AfXdp {
     _claim: DeviceClaim,
     /// Longest frame that the device sends, updated with the MTU.
     frame_max: Arc<AtomicU32>,
+    /// The sockets of an earlier process, until the queues are created.
+    inherited: Option<AttachedSockets>,
+    /// True if descriptors of an earlier process are refused, and may still be stored.
+    has_refused: bool,
     /// The sockets of the queues, and the program that redirects to them.
-    attached: Option<(Vec<Arc<OwnedFd>>, XdpProgram)>,
+    attached: Option<XdpAttachment>,
 }
 
 impl AfXdp {
@@ -141,13 +146,19 @@ impl AfXdp {
 
     /// Opens the device of this name, and sets its MTU if one is given.
     ///
-    /// If the device refuses the MTU, it keeps its own MTU.
+    /// If the device refuses the MTU, it keeps its own MTU. The port uses the sockets that an earlier
+    /// process stored.
     ///
     /// # Errors
     ///
     /// If there is no such device, if another port uses it, if its MTU is too large for AF_XDP, or
     /// if the daemon lacks a capability.
-    pub fn open(device: &str, mtu: Option<u32>, mode: XdpMode) -> Result<Self, PortError> {
+    pub fn open(
+        device: &str,
+        mtu: Option<u32>,
+        mode: XdpMode,
+        inherited: Vec<StoredDescriptor>,
+    ) -> Result<Self, PortError> {
         let name = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", name.as_str(), NEEDS, source);
         let control = sys::packet_socket().map_err(failed)?;
@@ -162,7 +173,57 @@ impl AfXdp {
         let chunk = chunk_of(&name, mtu)?;
         let frame_max = Arc::new(AtomicU32::new(mtu + HEADER_MAX));
         let device = HostDevice { control, name, index };
-        Ok(Self { device, mac, mode, chunk, _claim: claim, frame_max, attached: None })
+        let mut port = Self {
+            device,
+            mac,
+            mode,
+            chunk,
+            _claim: claim,
+            frame_max,
+            inherited: None,
+            has_refused: false,
+            attached: None,
+        };
+        if !inherited.is_empty() {
+            let names = port.stored_names(port.queue_count());
+            port.inherited = XdpAttachment::inherit(names, &port.device, inherited);
+            port.has_refused = port.inherited.is_none();
+        }
+        Ok(port)
+    }
+
+    /// Returns the number of receive queues of the device.
+    fn queue_count(&self) -> u32 {
+        ethtool::rx_queues(self.device.control.as_fd(), &self.device.name).unwrap_or(1).max(1)
+    }
+
+    fn stored_names(&self, queues: u32) -> StoredNames {
+        StoredNames::new(&self.device, self.mode, self.chunk, queues)
+    }
+
+    /// Attaches the program and opens the sockets.
+    fn attach_new(&self) -> Result<AttachedSockets, PortError> {
+        let queues = self.queue_count();
+        let (sockets, program, mode) = self.attach_best(queues)?;
+        info!(device = self.device.name.as_str(), %mode, queues, "AF_XDP port attached");
+        let promiscuous = self.device.control.try_clone().map_err(|error| self.refused(error))?;
+        let (names, link) = (self.stored_names(queues), program.into_link());
+        let attachment = XdpAttachment::new(names, link, promiscuous, &sockets);
+        Ok((sockets, attachment))
+    }
+
+    /// Warns of a veth device, on which checksums are wrong.
+    fn warn_of_veth(&self) {
+        let name = self.device.name.as_str();
+        let is_veth = ethtool::driver(self.device.control.as_fd(), &self.device.name)
+            .is_ok_and(|driver| driver == "veth");
+        if is_veth {
+            warn!(
+                device = name,
+                "AF_XDP does not see the checksum state of a veth device: TCP and UDP of hosts on this \
+                 machine need `ethtool -K PEER tx off` at the other end, or type af_packet"
+            );
+        }
     }
 
     /// Attaches the program and opens a socket for each receive queue, in one mode.
@@ -258,20 +319,11 @@ impl Port for AfXdp {
             return Err(PortError::AlreadySplit { name: name.to_owned() });
         }
         let failed = |source| PortError::device("receive from", name, NEEDS, source);
-        let queue_count =
-            ethtool::rx_queues(self.device.control.as_fd(), &self.device.name).unwrap_or(1).max(1);
-        let (sockets, program, mode) = self.attach_best(queue_count)?;
-        info!(device = name, %mode, queues = queue_count, "AF_XDP port attached");
-        let is_veth = ethtool::driver(self.device.control.as_fd(), &self.device.name)
-            .is_ok_and(|driver| driver == "veth");
-        if is_veth {
-            warn!(
-                device = name,
-                "AF_XDP does not see the checksum state of a veth device: TCP and UDP of hosts on this \
-                 machine need `ethtool -K PEER tx off` at the other end, or type af_packet"
-            );
-        }
-        let descriptors = sockets.iter().map(|socket| Arc::clone(&socket.fd)).collect();
+        let (sockets, attachment) = match self.inherited.take() {
+            Some(inherited) => inherited,
+            None => self.attach_new()?,
+        };
+        self.warn_of_veth();
         let mut parts: Vec<(Vec<Receiver>, Option<Sender>)> =
             (0..threads).map(|_| (Vec::new(), None)).collect();
         for (number, socket) in sockets.into_iter().enumerate() {
@@ -301,7 +353,7 @@ impl Port for AfXdp {
             };
             queues.push(Queues { rx, tx });
         }
-        self.attached = Some((descriptors, program));
+        self.attached = Some(attachment);
         Ok(queues)
     }
 
@@ -339,12 +391,24 @@ impl Port for AfXdp {
 
     fn counters(&self) -> PortCounters {
         let mut counters = PortCounters::default();
-        for socket in self.attached.iter().flat_map(|(sockets, _)| sockets) {
+        for socket in self.attached.iter().flat_map(XdpAttachment::sockets) {
             let Ok(statistics) = statistics(socket.as_fd()) else { continue };
             counters.rx_dropped += statistics.rx_dropped + statistics.rx_ring_full;
             counters.tx_dropped += statistics.tx_invalid_descs;
         }
         counters
+    }
+
+    fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
+        self.attached.as_ref().map_or_else(Vec::new, XdpAttachment::stored_descriptors)
+    }
+
+    fn must_discard_stored(&self) -> bool {
+        self.has_refused
+    }
+
+    fn release_device(&self) {
+        self.attached.iter().for_each(XdpAttachment::detach);
     }
 }
 
@@ -508,7 +572,7 @@ mod tests {
                     }
                     other => other.unwrap(),
                 };
-                let mut port = AfXdp::open("a0", None, XdpMode::BestEffort).unwrap();
+                let mut port = AfXdp::open("a0", None, XdpMode::BestEffort, Vec::new()).unwrap();
                 let error = port.split(1).err().unwrap().to_string();
                 let expected = "a0 runs the XDP program shunt_redirect of another user";
                 assert!(error.starts_with(expected), "{error}");

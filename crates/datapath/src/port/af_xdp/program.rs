@@ -2,7 +2,8 @@
 //!
 //! The program has five instructions, which are constants in this module, so no compiler and no
 //! library for eBPF is needed. The program is attached by a BPF link, which the kernel removes with
-//! its last descriptor. So the program is detached even if the daemon is killed.
+//! its last descriptor. So the program is detached even if the daemon is killed, unless a service
+//! manager keeps a copy of the descriptor for the next process.
 //!
 //! Source: bpf(2), Linux `include/uapi/linux/bpf.h`.
 #![expect(unsafe_code, reason = "bpf(2) has no wrapper in libc or nix")]
@@ -35,9 +36,13 @@ impl Attachment {
 /// An attached program, and its map from receive queues to sockets.
 pub(super) struct XdpProgram {
     map: OwnedFd,
-    /// The BPF link, which keeps the program attached.
-    _link: OwnedFd,
+    link: XdpLink,
 }
+
+/// The BPF link of a program, which keeps the program attached.
+///
+/// The program keeps its map, with the sockets in it.
+pub(super) struct XdpLink(OwnedFd);
 
 // Commands of bpf(2).
 const MAP_CREATE: c_int = 0;
@@ -46,11 +51,14 @@ const PROG_LOAD: c_int = 5;
 const PROG_GET_FD_BY_ID: c_int = 13;
 const OBJ_GET_INFO_BY_FD: c_int = 15;
 const LINK_CREATE: c_int = 28;
+const LINK_DETACH: c_int = 34;
 
 const MAP_TYPE_XSKMAP: u32 = 17;
 const PROG_TYPE_XDP: u32 = 6;
 /// Attach type of XDP programs.
 const BPF_XDP: u32 = 37;
+/// Type of the links of XDP programs.
+const LINK_TYPE_XDP: u32 = 6;
 /// The name of the program in the kernel (`bpftool prog`), at most 15 bytes.
 const NAME: [u8; 16] = *b"shunt_redirect\0\0";
 
@@ -181,7 +189,7 @@ impl XdpProgram {
         let mut attributes = [number(loaded.as_fd()), device, BPF_XDP, kind.flag()];
         // SAFETY: these are the attributes of the command, and no field is an address.
         let link = unsafe { bpf_fd(LINK_CREATE, &mut attributes) }?;
-        Ok(Self { map, _link: link })
+        Ok(Self { map, link: XdpLink(link) })
     }
 
     /// Redirects the frames of a receive queue to a bound socket.
@@ -198,6 +206,43 @@ impl XdpProgram {
         // have the sizes of the map.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
     }
+
+    /// Returns the link, when all sockets are in the map.
+    pub(super) fn into_link(self) -> XdpLink {
+        self.link
+    }
+}
+
+impl XdpLink {
+    /// Takes the link that an earlier process stored.
+    pub(super) const fn inherit(fd: OwnedFd) -> Self {
+        Self(fd)
+    }
+
+    /// Returns the device to which the program is attached.
+    ///
+    /// `None` for a device that was removed, and for a descriptor that is no link of an XDP program.
+    pub(super) fn device(&self) -> Option<c_uint> {
+        let info = object_info(self.0.as_fd()).ok()?;
+        // Offsets of `type` and `xdp.ifindex` in `struct bpf_link_info`.
+        let word = |offset: usize| {
+            info.get(offset..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
+        };
+        let device = word(16)?;
+        (word(0)? == LINK_TYPE_XDP && device != 0).then_some(device)
+    }
+
+    /// Detaches the program although copies of the descriptor are open.
+    pub(super) fn detach(&self) -> io::Result<()> {
+        let mut attributes = [number(self.0.as_fd())];
+        // SAFETY: these are the attributes of the command, and no field is an address.
+        unsafe { bpf(LINK_DETACH, &mut attributes) }.map(drop)
+    }
+
+    /// Returns the descriptor.
+    pub(super) const fn fd(&self) -> &OwnedFd {
+        &self.0
+    }
 }
 
 /// Returns the name of a loaded program, if the kernel shows it.
@@ -205,14 +250,19 @@ pub(super) fn program_name(id: u32) -> Option<String> {
     let mut attributes = [id, 0, 0];
     // SAFETY: these are the attributes of the command, and no field is an address.
     let program = unsafe { bpf_fd(PROG_GET_FD_BY_ID, &mut attributes) }.ok()?;
-    let mut info = [0u8; 128];
-    let mut attributes =
-        ObjectInfo { fd: number(program.as_fd()), length: 128, info: info.as_mut_ptr() as u64 };
-    // SAFETY: these are the attributes of the command; the kernel writes at most `length` bytes to
-    // `info`.
-    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes) }.ok()?;
+    let info = object_info(program.as_fd()).ok()?;
     // Offset of `name` in `struct bpf_prog_info`.
     let name = info.get(64..80)?;
     let name: Vec<u8> = name.iter().copied().take_while(|byte| *byte != 0).collect();
     String::from_utf8(name).ok().filter(|name| !name.is_empty())
+}
+
+/// Returns the first bytes of the kernel's description of a program or link.
+fn object_info(object: BorrowedFd<'_>) -> io::Result<[u8; 128]> {
+    let mut info = [0u8; 128];
+    let mut attributes =
+        ObjectInfo { fd: number(object), length: 128, info: info.as_mut_ptr() as u64 };
+    // SAFETY: these are the attributes of the command; the kernel writes at most `length` bytes to
+    // `info`.
+    unsafe { bpf(OBJ_GET_INFO_BY_FD, &mut attributes) }.map(|_| info)
 }

@@ -3,6 +3,9 @@
 //! Each ring has one producer and one consumer, of which one is the kernel. Producer and consumer
 //! each count their entries in a word that the other reads. The producer owns an entry until its
 //! word counts the entry, and then the consumer owns it until the consumer's word counts it.
+//!
+//! The words outlive the process while a service manager holds the socket. So a later process maps
+//! the rings of the socket again, and continues at the words.
 #![expect(unsafe_code, reason = "memory shared with the kernel")]
 
 use std::{
@@ -116,6 +119,8 @@ pub(super) struct ProducerRing<T> {
 
 impl<T: RingEntry> ProducerRing<T> {
     /// Maps the ring; see [`Mapping::new`].
+    ///
+    /// Continues after the last entry that an earlier process has published.
     pub(super) fn new(
         socket: BorrowedFd<'_>,
         offsets: libc::xdp_ring_offset,
@@ -123,7 +128,8 @@ impl<T: RingEntry> ProducerRing<T> {
         page_offset: libc::off_t,
     ) -> io::Result<Self> {
         let map = Mapping::new(socket, offsets, entries, page_offset)?;
-        Ok(Self { map, written: 0, taken: 0 })
+        let (written, taken) = (map.producer().load(Acquire), map.consumer().load(Acquire));
+        Ok(Self { map, written, taken })
     }
 
     /// Writes an entry; false if the ring is full.
@@ -155,6 +161,26 @@ impl<T: RingEntry> ProducerRing<T> {
         self.map.consumer().load(Acquire) != self.written
     }
 
+    /// Returns the number of entries that the kernel has taken since the ring exists, modulo 2³².
+    pub(super) fn taken_count(&self) -> u32 {
+        self.map.consumer().load(Acquire)
+    }
+
+    /// Returns the published entries that the kernel had not taken when its count was `taken`.
+    ///
+    /// `None` if this count contradicts the ring.
+    pub(super) fn published_since(&self, taken: u32) -> Option<impl Iterator<Item = T>> {
+        let count = self.written.wrapping_sub(taken);
+        (count <= self.map.entries).then(|| {
+            (0..count).map(move |position| {
+                let entry = self.map.entry(taken.wrapping_add(position));
+                // SAFETY: the entry lies inside the mapping and is aligned. The port has written it,
+                // and the kernel only reads it.
+                unsafe { entry.read() }
+            })
+        })
+    }
+
     /// Returns whether the kernel only continues after a system call.
     pub(super) fn needs_wakeup(&self) -> bool {
         self.map.word(self.map.offsets.flags).load(Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
@@ -172,6 +198,8 @@ pub(super) struct ConsumerRing<T> {
 
 impl<T: RingEntry> ConsumerRing<T> {
     /// Maps the ring; see [`Mapping::new`].
+    ///
+    /// Continues after the last entry that an earlier process has released.
     pub(super) fn new(
         socket: BorrowedFd<'_>,
         offsets: libc::xdp_ring_offset,
@@ -179,7 +207,19 @@ impl<T: RingEntry> ConsumerRing<T> {
         page_offset: libc::off_t,
     ) -> io::Result<Self> {
         let map = Mapping::new(socket, offsets, entries, page_offset)?;
-        Ok(Self { map, read: 0, written: 0 })
+        let read = map.consumer().load(Acquire);
+        Ok(Self { map, read, written: read })
+    }
+
+    /// Returns the number of entries that the kernel has written since the ring exists, modulo 2³².
+    pub(super) fn written_count(&self) -> u32 {
+        self.map.producer().load(Acquire)
+    }
+
+    /// Releases all entries before the one with this number, without reading them.
+    pub(super) fn skip_to(&mut self, number: u32) {
+        (self.read, self.written) = (number, number);
+        self.release();
     }
 
     /// Returns the next entry; the kernel may reuse it after [`Self::release`].

@@ -16,7 +16,7 @@ use super::{
     frames::{Receiver, Sender, Umem},
     ring::{ConsumerRing, ProducerRing},
 };
-use crate::port::sys;
+use crate::port::{stored::RefusedDescriptor, sys};
 
 /// Number of entries of each ring, which hold frames while the thread is busy.
 const RING_ENTRIES: u32 = 1024;
@@ -27,6 +27,9 @@ const RING_ENTRIES: u32 = 1024;
 /// chunk. So the port may return every chunk while the old entries of all chunks are still in the
 /// ring.
 const FREE_ENTRIES: u32 = 2 * RING_ENTRIES;
+
+/// Number of chunks of the memory: half of them receive, and half send.
+const CHUNKS: u32 = 2 * RING_ENTRIES;
 
 /// Number of frames that one system call sends in copy mode; 32 by default.
 ///
@@ -61,6 +64,8 @@ pub(super) enum FrameTransfer {
 pub(super) struct XdpSocket {
     /// The descriptor, for its counters.
     pub(super) fd: Arc<OwnedFd>,
+    /// The memory of the frames.
+    pub(super) memory: Arc<Umem>,
     /// The receiving half.
     pub(super) receiver: Receiver,
     /// The sending half.
@@ -81,7 +86,7 @@ impl XdpSocket {
     ) -> io::Result<Self> {
         let socket = new_socket()?;
         let fd = socket.as_fd();
-        let memory = Umem::new(chunk, 2 * RING_ENTRIES)?;
+        let memory = Umem::new(chunk, CHUNKS)?;
         sys::set_option(fd, libc::SOL_XDP, libc::XDP_UMEM_REG, &memory.registration())?;
         let rings = [
             (libc::XDP_UMEM_FILL_RING, FREE_ENTRIES),
@@ -94,20 +99,72 @@ impl XdpSocket {
         }
         // Older kernels have no such option.
         let _ = sys::set_option(fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SEND_BUDGET);
-        let libc::xdp_mmap_offsets { rx, tx, fr, cr } = get_option(fd, libc::XDP_MMAP_OFFSETS)?;
-        let free = ProducerRing::new(fd, fr, FREE_ENTRIES, FILL_PAGE)?;
-        let sent = ConsumerRing::new(fd, cr, RING_ENTRIES, COMPLETION_PAGE)?;
-        let received = ConsumerRing::new(fd, rx, RING_ENTRIES, libc::XDP_PGOFF_RX_RING)?;
-        let to_send = ProducerRing::new(fd, tx, RING_ENTRIES, libc::XDP_PGOFF_TX_RING)?;
+        let SocketRings { free, sent, received, to_send } = SocketRings::map(fd)?;
         let (socket, memory) = (Arc::new(socket), Arc::new(memory));
         let receiver = Receiver::new(Arc::clone(&socket), Arc::clone(&memory), received, free);
-        let sender = Sender::new(Arc::clone(&socket), memory, to_send, sent);
+        let sender = Sender::new(Arc::clone(&socket), Arc::clone(&memory), to_send, sent);
         let mode = match transfer {
             FrameTransfer::ZeroCopy => libc::XDP_ZEROCOPY,
             FrameTransfer::Copy => libc::XDP_COPY,
         };
         bind(&socket, queue, mode | libc::XDP_USE_NEED_WAKEUP)?;
-        Ok(Self { fd: socket, receiver, sender })
+        Ok(Self { fd: socket, memory, receiver, sender })
+    }
+
+    /// Continues with the bound socket of an earlier process, and with its memory.
+    ///
+    /// Linux maps the rings of a bound socket from 6.4 on.
+    ///
+    /// # Errors
+    ///
+    /// If the descriptors are not those of such a socket, or if the system refuses.
+    pub(super) fn inherit(
+        socket: OwnedFd,
+        memory: OwnedFd,
+        chunk: u32,
+    ) -> Result<Self, RefusedDescriptor> {
+        let domain = sys::socket_option(socket.as_fd(), libc::SO_DOMAIN);
+        if !domain.is_ok_and(|domain| domain == libc::AF_XDP) {
+            return Err(RefusedDescriptor::Kind("an AF_XDP socket"));
+        }
+        // The kernel sets the error when the device is removed.
+        if sys::socket_option(socket.as_fd(), libc::SO_ERROR)? != 0 {
+            return Err(RefusedDescriptor::Device);
+        }
+        let memory = Arc::new(Umem::inherit(memory, chunk, CHUNKS)?);
+        let SocketRings { free, sent, received, to_send } = SocketRings::map(socket.as_fd())?;
+        let socket = Arc::new(socket);
+        let receiver = Receiver::inherit(Arc::clone(&socket), Arc::clone(&memory), received, free);
+        let sender = Sender::inherit(Arc::clone(&socket), Arc::clone(&memory), to_send, sent)?;
+        Ok(Self { fd: socket, memory, receiver, sender })
+    }
+
+    /// Returns the layout of the memory with chunks of this size, for its name in the store.
+    ///
+    /// For example `2048x2048`: the size and the number of the chunks.
+    pub(super) fn memory_layout(chunk: u32) -> String {
+        format!("{chunk}x{CHUNKS}")
+    }
+}
+
+/// The rings of a socket.
+struct SocketRings {
+    free: ProducerRing<u64>,
+    sent: ConsumerRing<u64>,
+    received: ConsumerRing<libc::xdp_desc>,
+    to_send: ProducerRing<libc::xdp_desc>,
+}
+
+impl SocketRings {
+    /// Maps the rings of a socket.
+    fn map(fd: BorrowedFd<'_>) -> io::Result<Self> {
+        let libc::xdp_mmap_offsets { rx, tx, fr, cr } = get_option(fd, libc::XDP_MMAP_OFFSETS)?;
+        Ok(Self {
+            free: ProducerRing::new(fd, fr, FREE_ENTRIES, FILL_PAGE)?,
+            sent: ConsumerRing::new(fd, cr, RING_ENTRIES, COMPLETION_PAGE)?,
+            received: ConsumerRing::new(fd, rx, RING_ENTRIES, libc::XDP_PGOFF_RX_RING)?,
+            to_send: ProducerRing::new(fd, tx, RING_ENTRIES, libc::XDP_PGOFF_TX_RING)?,
+        })
     }
 }
 
