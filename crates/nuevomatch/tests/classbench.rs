@@ -1,26 +1,52 @@
 //! Tests the coverage of iSets and the results of lookups with ClassBench rule-sets.
 //!
 //! `SHUNT_CLASSBENCH` names a folder with `stats.tsv`, and rule-sets in `rules/`, plain or as `.zst`.
-//! Published rule-sets are not in the repository, so the tests are skipped without the variable.
+//! Published rule-sets are not in the repository, so the tests of coverage are skipped without it.
+//!
+//! Lookups are also compared on generated rule-sets. `SHUNT_HEADERS=10000000` compares 10^7 distinct
+//! headers of each rule-set with a linear scan, and 10^9 with TupleMerge. `SHUNT_RULE_SETS` names
+//! the rule-sets, such as `acl_1k,fw1_10k`; the default is all of about 1,000 rules.
 
-#![expect(clippy::unwrap_used, reason = "a test that panics has failed")]
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test that panics has failed")]
 
-use std::{collections::BTreeMap, env, fs, path::PathBuf, process::Command};
+use std::{
+    collections::{BTreeMap, HashSet},
+    env, fs,
+    path::PathBuf,
+    process::Command,
+    time::Duration,
+};
 
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use shunt_nuevomatch::{
-    BestMatch, BucketCapacity, KeySchema, NuevoMatch, NuevoMatchSettings, PartitionSettings,
-    PriorityRule, parse_classbench,
+    BestMatch, BucketCapacity, KeySchema, LinearSegments, NuevoMatch, NuevoMatchSettings,
+    PartitionSettings, PriorityRule, StaticTree, parse_classbench,
+    rqrmi::CertifiedModel,
+    testing::{HeaderStream, SyntheticSet, TupleMerge},
 };
 
 const FOLDER: &str = "SHUNT_CLASSBENCH";
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+/// Variable with the number of headers that are compared with a scan.
+const HEADERS: &str = "SHUNT_HEADERS";
+
+/// The number of headers without the variable.
+const HEADERS_DEFAULT: usize = 1_000;
+
+/// Number of headers for TupleMerge, for each header that is compared with a scan.
+const HEADERS_PER_SCAN: usize = 100;
+
+/// Variable with the names of rule-sets.
+const RULE_SETS: &str = "SHUNT_RULE_SETS";
+
+/// Number of headers that are generated at once.
+const BATCH: usize = 8_192;
+
+/// The widths of the lanes of a 5-tuple.
+const WIDTHS: [u8; 5] = [32, 32, 16, 16, 8];
+
 fn folder() -> Option<PathBuf> {
-    let folder = env::var_os(FOLDER).map(PathBuf::from);
-    if folder.is_none() {
-        eprintln!("skipped: {FOLDER} names no folder of ClassBench rule-sets");
-    }
-    folder
+    env::var_os(FOLDER).map(PathBuf::from)
 }
 
 /// Returns a rule-set, if the folder has it.
@@ -39,7 +65,11 @@ fn rules(name: &str) -> Option<Vec<PriorityRule<5>>> {
 }
 
 /// Returns the rows of `stats.tsv` by rule-set, each with its cells by column.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 fn statistics() -> Option<BTreeMap<String, BTreeMap<String, String>>> {
+    if folder().is_none() {
+        eprintln!("skipped: {FOLDER} names no folder of ClassBench rule-sets");
+    }
     let text = fs::read_to_string(folder()?.join("stats.tsv")).unwrap();
     let mut lines = text.lines().map(|line| line.split('\t').map(str::to_owned));
     let columns: Vec<String> = lines.next().unwrap().collect();
@@ -118,5 +148,136 @@ fn answers_equal_a_scan() {
                 assert_eq!(best, expected, "{name}: {key:?}");
             }
         }
+    }
+}
+
+/// A rule-set with the lookups of every index.
+struct CheckedSet {
+    name: String,
+    rules: Vec<PriorityRule<5>>,
+    tree: NuevoMatch<5, StaticTree>,
+    segments: NuevoMatch<5, LinearSegments>,
+    model: NuevoMatch<5, CertifiedModel>,
+}
+
+/// Returns the names of the rule-sets to compare.
+fn names() -> Vec<String> {
+    if let Ok(names) = env::var(RULE_SETS) {
+        return names.split(',').map(str::to_owned).collect();
+    }
+    let small = SyntheticSet::ALL.map(|set| format!("{}_1k", set.name()));
+    let listed = folder().and_then(|_| statistics()).unwrap_or_default();
+    small.into_iter().chain(listed.into_keys().filter(|name| name.ends_with("_1k"))).collect()
+}
+
+/// Returns the number of headers to compare with a scan.
+fn headers_count() -> usize {
+    let Ok(text) = env::var(HEADERS) else { return HEADERS_DEFAULT };
+    text.parse().unwrap_or_else(|error| panic!("{HEADERS}={text}: {error}: give a whole number"))
+}
+
+/// Returns a progress bar, which [`advance`] shows after two seconds.
+fn progress_bar(name: String, headers: usize) -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(Some(headers as u64), ProgressDrawTarget::hidden());
+    let style = ProgressStyle::with_template("{prefix} {bar:40} {percent}% {eta} left").unwrap();
+    bar.with_style(style).with_prefix(name)
+}
+
+/// Counts compared headers. Long comparisons have a bar on a terminal.
+fn advance(bar: &ProgressBar, compared: usize) {
+    bar.inc(compared as u64);
+    if bar.is_hidden() && bar.elapsed() >= Duration::from_secs(2) {
+        bar.set_draw_target(ProgressDrawTarget::stderr());
+    }
+}
+
+impl CheckedSet {
+    /// Returns a generated rule-set such as `acl_10k`, or one of ClassBench such as `acl1_10k`.
+    fn new(name: &str) -> Self {
+        let (family, size) = name.split_once('_').unwrap_or((name, ""));
+        let generated = SyntheticSet::ALL.into_iter().find(|set| set.name() == family);
+        let rules = match (generated, size.trim_end_matches('k').parse::<u32>()) {
+            (Some(set), Ok(thousands)) => set.rules(thousands * 1_000, 29),
+            _ => rules(name).unwrap_or_else(|| {
+                panic!("{RULE_SETS}: {name} is not a rule-set: name one such as acl_1k")
+            }),
+        };
+        let (schema, settings) = (KeySchema::five_tuple(), NuevoMatchSettings::default());
+        // Learned indexes have small errors over few starts, so buckets are small here.
+        let small = fixed(4);
+        Self {
+            name: name.to_owned(),
+            tree: NuevoMatch::build(&schema, &rules, &settings).unwrap(),
+            segments: NuevoMatch::build(&schema, &rules, &small).unwrap(),
+            model: NuevoMatch::build(&schema, &rules, &small).unwrap(),
+            rules,
+        }
+    }
+
+    /// Looks up headers by each index, and compares the results.
+    fn check(&self, headers: &[[u32; 5]], judge: impl Fn(&[u32; 5]) -> Option<BestMatch>) {
+        let mut found = [(); 3].map(|()| vec![None; headers.len()]);
+        self.tree.lookup_batch(headers, &mut found[0]);
+        self.segments.lookup_batch(headers, &mut found[1]);
+        self.model.lookup_batch(headers, &mut found[2]);
+        for (at, header) in headers.iter().enumerate() {
+            let expected = judge(header);
+            for (found, index) in found.iter().zip(["tree", "segments", "RQ-RMI"]) {
+                assert_eq!(found[at], expected, "{}: {index}: {header:?}", self.name);
+            }
+        }
+    }
+
+    fn scan(&self, header: &[u32; 5]) -> Option<BestMatch> {
+        let rule = self.rules.iter().find(|rule| rule.matches(header))?;
+        Some(BestMatch { priority: rule.priority(), value: rule.value() })
+    }
+}
+
+/// Compares distinct headers with a scan, which finds the first rule that matches.
+#[test]
+#[expect(clippy::print_stderr, reason = "a long comparison says how much it compared")]
+fn distinct_headers_equal_the_linear_scan() {
+    let count = headers_count();
+    for name in names() {
+        let set = CheckedSet::new(&name);
+        let bar = progress_bar(format!("{name}, scan"), count);
+        let mut stream = HeaderStream::new(&set.rules, 7);
+        let (mut seen, mut batch) = (HashSet::with_capacity(count), vec![[0; 5]; BATCH]);
+        while seen.len() < count {
+            batch.resize(BATCH, [0; 5]);
+            stream.fill(&mut batch);
+            batch.retain(|header| seen.len() < count && seen.insert(*header));
+            set.check(&batch, |header| set.scan(header));
+            advance(&bar, batch.len());
+        }
+        bar.finish_and_clear();
+        eprintln!("{name}: {} distinct headers equal the scan", seen.len());
+    }
+}
+
+/// Compares headers with TupleMerge, which itself agrees with a scan in the other test's headers.
+#[test]
+#[expect(clippy::print_stderr, reason = "a long comparison says how much it compared")]
+fn headers_equal_tuple_merge() {
+    let count = headers_count() * HEADERS_PER_SCAN;
+    for name in names() {
+        let set = CheckedSet::new(&name);
+        let rival = TupleMerge::new(&WIDTHS, &set.rules);
+        let bar = progress_bar(format!("{name}, TupleMerge"), count);
+        let mut stream = HeaderStream::new(&set.rules, 8);
+        let (mut compared, mut batch) = (0, vec![[0; 5]; BATCH]);
+        while compared < count {
+            batch.truncate(count - compared);
+            stream.fill(&mut batch);
+            if compared == 0 {
+                set.check(&batch, |header| set.scan(header));
+            }
+            set.check(&batch, |header| rival.lookup(header));
+            compared += batch.len();
+            advance(&bar, batch.len());
+        }
+        bar.finish_and_clear();
+        eprintln!("{name}: {compared} headers equal TupleMerge");
     }
 }

@@ -1,0 +1,11 @@
+//! Kits of tests and benches: generated rule-sets and headers, a rival, and a fuzz target.
+
+mod fuzz;
+mod headers;
+mod synthetic;
+mod tuple_merge;
+
+pub use fuzz::fuzz_classbench;
+pub use headers::HeaderStream;
+pub use synthetic::SyntheticSet;
+pub use tuple_merge::TupleMerge;
