@@ -1,10 +1,22 @@
 //! Tests of the BFD thread: two sessions over a cable between two ports of one switch.
 
-use std::{iter, sync::mpsc, thread, time::Duration};
+use std::{
+    cell::RefCell,
+    iter,
+    sync::mpsc::{self, TryRecvError},
+    thread,
+    time::Duration,
+};
 
 use shunt_bfd::{BfdDiagnostic, BfdState, BfdStatus};
-use shunt_datapath::port::{NoDescriptorStore, pair::pair};
-use shunt_pipeline::{Iterative, Modification};
+use shunt_datapath::{
+    Pool,
+    port::{NoDescriptorStore, Port as _, Queues, pair::pair},
+};
+use shunt_flow::text::NoPortNames;
+use shunt_pipeline::{
+    DatapathPort, FlowMod, FlowModCommand, Iterative, Modification, RuleFilter, text::parse_rule,
+};
 use shunt_tls::TlsIdentity;
 use tokio::time::timeout;
 
@@ -80,6 +92,70 @@ fn is_up(own: &BfdStatus) -> bool {
     own.state == BfdState::Up
 }
 
+/// Returns the number of packets that each session has received since `before`, the least one.
+fn received(all: &[BfdStatus], before: &[BfdStatus]) -> u64 {
+    let counts = all.iter().zip(before);
+    let counts = counts.map(|(now, before)| now.counters.rx_packets - before.counters.rx_packets);
+    counts.min().unwrap_or_default()
+}
+
+fn flaps(all: &[BfdStatus]) -> Vec<u64> {
+    all.iter().map(|own| own.flap_count).collect()
+}
+
+fn flow_mod(command: FlowModCommand, text: &str) -> FlowMod {
+    parse_rule(command, text, &NoPortNames).unwrap()
+}
+
+/// The far end of the port `p3`. The switch has no cache entry for any of its frames.
+struct MissSource {
+    queues: Vec<Queues>,
+    pool: Pool,
+    sent: u16,
+    answered: usize,
+}
+
+impl MissSource {
+    /// Number of destinations; a rule for each returns the frame.
+    const DESTINATIONS: u16 = 4096;
+
+    async fn start(control: &ControlPlane) -> Self {
+        let bridge = control.bridges.id("br0").unwrap();
+        let threads = control.plane.threads_count();
+        let (near, mut far) = pair(threads, 3);
+        control.structure().await.add_own_port("br0", "p3", Box::new(near)).await.unwrap();
+        let rules = (0..Self::DESTINATIONS).map(|own| {
+            let [high, low] = own.to_be_bytes();
+            let rule = format!("dl_dst=02:00:00:00:{high:02x}:{low:02x},actions=in_port");
+            Modification::from(flow_mod(FlowModCommand::Add, &rule))
+        });
+        let publisher = control.plane.publisher();
+        let added = publisher.change(|pipeline| pipeline.modify(bridge, rules, Time::ZERO));
+        control.plane.adopted(added.unwrap()).await;
+        let queues = far.split(threads).unwrap();
+        Self { queues, pool: Pool::new(), sent: 0, answered: 0 }
+    }
+
+    /// Sends a frame to the next destination, and counts the frames that came back.
+    fn exchange(&mut self) {
+        let [high, low] = (self.sent % Self::DESTINATIONS).to_be_bytes();
+        self.sent = self.sent.wrapping_add(1);
+        let mut packet = self.pool.take(60, DatapathPort::new(0)).unwrap();
+        packet.frame_mut().fill(0);
+        packet.frame_mut()[..14]
+            .copy_from_slice(&[2, 0, 0, 0, high, low, 2, 0, 0, 1, 0, 0, 0x88, 0xb5]);
+        let packets = [packet];
+        self.queues[0].tx.tx(&packets);
+        packets.into_iter().for_each(|packet| self.pool.give(packet));
+        for own in &mut self.queues {
+            let mut burst = Vec::new();
+            own.rx.as_mut().unwrap().rx(&mut self.pool, &mut burst).unwrap();
+            self.answered += burst.len();
+            burst.into_iter().for_each(|packet| self.pool.give(packet));
+        }
+    }
+}
+
 /// A change holds the tables for longer than the detection time of the sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_survive_a_long_hold_of_the_tables() {
@@ -101,18 +177,59 @@ async fn sessions_survive_a_long_hold_of_the_tables() {
     held.recv_timeout(WAIT_MAX).unwrap();
     let start = cabled.control.plane.now();
     let is_long = || cabled.control.plane.now().since(start) > DETECTION_TIME * 2;
-    let has_received = |all: &[BfdStatus]| {
-        let counts = all.iter().zip(&before);
-        counts.map(|(now, before)| now.counters.rx_packets - before.counters.rx_packets).min()
-            >= Some(20)
-    };
+    let has_received = |all: &[BfdStatus]| received(all, &before) >= 20;
     cabled.until(|all| !all.iter().all(is_up) || is_long() && has_received(all)).await;
     let after = cabled.sessions();
     drop(release);
     holder.join().unwrap().unwrap();
     cabled.thread.stop();
     assert!(after.iter().all(is_up), "{after:?}");
-    let flaps = |all: &[BfdStatus]| all.iter().map(|own| own.flap_count).collect::<Vec<_>>();
+    assert_eq!(flaps(&after), flaps(&before));
+}
+
+/// A long change and a reader of all rules let packets pass that have no cache entry.
+///
+/// The change lasts twice the detection time. If it held the tables for that long, the first such
+/// packet would stop its packet thread, and so the packets of both sessions.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sessions_survive_a_long_change_with_misses() {
+    let cabled = CabledSessions::start().await;
+    let misses = RefCell::new(MissSource::start(&cabled.control).await);
+    let before = cabled.sessions();
+    let bridge = cabled.control.bridges.id("br0").unwrap();
+    // Both threads end when the test drops its ends of the channels.
+    let (change, is_changing) = mpsc::channel::<()>();
+    let (read, is_reading) = mpsc::channel::<()>();
+    let control = Arc::clone(&cabled.control);
+    let changer = thread::spawn(move || {
+        // Each request searches the tables for a rule that does not exist.
+        let request = flow_mod(FlowModCommand::Delete, "dl_dst=06:00:00:00:00:01");
+        let requests = iter::from_fn(|| {
+            let continues = is_changing.try_recv() == Err(TryRecvError::Empty);
+            continues.then(|| Modification::from(request.clone()))
+        });
+        control.plane.pipeline().modify(bridge, requests, Time::ZERO)
+    });
+    let control = Arc::clone(&cabled.control);
+    let reader = thread::spawn(move || {
+        while is_reading.try_recv() == Err(TryRecvError::Empty) {
+            let rules = control.plane.pipeline().rules(bridge, &RuleFilter::all());
+            assert_eq!(rules.len(), usize::from(MissSource::DESTINATIONS));
+        }
+    });
+    cabled
+        .until(|all| {
+            misses.borrow_mut().exchange();
+            let is_long = received(all, &before) >= 20 && misses.borrow().answered >= 100;
+            !all.iter().all(is_up) || is_long
+        })
+        .await;
+    let after = cabled.sessions();
+    drop((change, read));
+    changer.join().unwrap().unwrap();
+    reader.join().unwrap();
+    cabled.thread.stop();
+    assert!(after.iter().all(is_up), "{after:?}");
     assert_eq!(flaps(&after), flaps(&before));
 }
 
