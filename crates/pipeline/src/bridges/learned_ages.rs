@@ -1,7 +1,8 @@
 //! The order in which a full table of learned entries evicts them: MAC addresses, multicast groups.
 //!
 //! The oldest entry of the port with the most entries goes first. So a port that forges addresses, or
-//! reports many groups, evicts entries of its own, and the other ports keep their entries.
+//! reports many groups, evicts entries of its own, and the other ports keep their entries. Among
+//! equal ports, a multicast group evicts one of its own port ([`LearnedAges::oldest_for`]).
 //!
 //! A packet refreshes its entry without an update of this index. So an entry may be listed with an
 //! old time. The entry moves to its correct position when it becomes the oldest. Every operation is
@@ -63,6 +64,25 @@ impl<K: Copy + Ord> LearnedAges<K> {
     /// returns the current time of an entry.
     pub(crate) fn oldest(&mut self, seen: impl Fn(K) -> Option<Time>) -> Option<K> {
         let (_, port) = *self.by_count.last()?;
+        self.oldest_of(port, seen)
+    }
+
+    /// Returns the entry that must go before a port gets a new entry.
+    ///
+    /// The new entry counts for its port. If no other port has more entries, this is the oldest
+    /// entry of the port itself. Otherwise, or if the port has no entry yet, see [`Self::oldest`].
+    pub(crate) fn oldest_for(
+        &mut self,
+        port: PortNo,
+        seen: impl Fn(K) -> Option<Time>,
+    ) -> Option<K> {
+        let (most, _) = *self.by_count.last()?;
+        let own = self.by_port.get(&port).map_or(0, BTreeSet::len);
+        if own > 0 && own + 1 >= most { self.oldest_of(port, seen) } else { self.oldest(seen) }
+    }
+
+    /// Returns the oldest entry of a port.
+    fn oldest_of(&mut self, port: PortNo, seen: impl Fn(K) -> Option<Time>) -> Option<K> {
         let ages = self.by_port.get_mut(&port)?;
         loop {
             let (known, key) = *ages.first()?;
@@ -92,6 +112,7 @@ mod tests {
         See(u8),
         Remove(u8),
         Forget,
+        ForgetFor(u32),
     }
 
     fn op() -> impl Strategy<Value = AgesOp> {
@@ -100,13 +121,18 @@ mod tests {
             3 => (0..20u8).prop_map(AgesOp::See),
             1 => (0..20u8).prop_map(AgesOp::Remove),
             2 => Just(AgesOp::Forget),
+            2 => (1..5u32).prop_map(AgesOp::ForgetFor),
         ]
     }
 
-    /// Returns the entry that `oldest` must return, by a scan of all entries.
-    fn slow_oldest(seen: &BTreeMap<u8, (u32, Time)>) -> Option<u8> {
+    /// Returns the entry that gives way, by a scan of all entries.
+    ///
+    /// `new` is the port of a new entry.
+    fn slow_oldest(seen: &BTreeMap<u8, (u32, Time)>, new: Option<u32>) -> Option<u8> {
         let count = |port| seen.values().filter(|(own, _)| *own == port).count();
-        let port = seen.values().map(|(port, _)| (count(*port), *port)).max()?.1;
+        let (most, largest) = seen.values().map(|(port, _)| (count(*port), *port)).max()?;
+        let port = new.filter(|new| (1..=most).contains(&count(*new)) && count(*new) + 1 >= most);
+        let port = port.unwrap_or(largest);
         let own = seen.iter().filter(|(_, (own, _))| *own == port);
         own.min_by_key(|(key, (_, seen))| (*seen, **key)).map(|(key, _)| *key)
     }
@@ -133,10 +159,17 @@ mod tests {
                         ages.remove(key);
                         seen.remove(&key);
                     }
-                    AgesOp::Forget => {
+                    AgesOp::Forget | AgesOp::ForgetFor(_) => {
                         let by_key = |key: u8| seen.get(&key).map(|entry| entry.1);
-                        let oldest = ages.oldest(by_key);
-                        prop_assert_eq!(oldest, slow_oldest(&seen));
+                        let new = match op {
+                            AgesOp::ForgetFor(port) => Some(port),
+                            _ => None,
+                        };
+                        let oldest = match new {
+                            Some(port) => ages.oldest_for(PortNo::new(port), by_key),
+                            None => ages.oldest(by_key),
+                        };
+                        prop_assert_eq!(oldest, slow_oldest(&seen, new));
                         if let Some(oldest) = oldest {
                             ages.remove(oldest);
                             seen.remove(&oldest);

@@ -7,8 +7,9 @@
 //!
 //! A group counts for its first port, the port that has been in the group longest. A full table
 //! finds the port with the most such groups, and removes this port from the group that the port
-//! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. So reports of
-//! other hosts end groups of a port only if this port has at least as many groups as theirs.
+//! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. The new group
+//! counts for the port that reports it. Among ports with equally many groups, this port leaves one
+//! of its own. So a host takes a place only from a port with more groups, or for its first group.
 //!
 //! A report of a port that is known prolongs its time, and makes no version.
 
@@ -158,7 +159,7 @@ impl MulticastTable {
         }
         let mut changed = Vec::new();
         if known.is_none() && matches!(key, MulticastKey::Group(..)) {
-            changed = self.limit(groups_max.saturating_sub(1), version);
+            changed = self.make_room(groups_max.saturating_sub(1), Some(port), version);
         }
         let mut ports = known.map(|known| MulticastPorts::clone(&known)).unwrap_or_default();
         ports.ports.push((port, Arc::new(AtomicU64::new(now.nanoseconds()))));
@@ -170,14 +171,29 @@ impl MulticastTable {
 
     /// Removes ports from groups until there are at most `groups_max` groups.
     ///
-    /// Returns the changed keys. The cost is logarithmic in the number of groups for each removed
-    /// port.
+    /// Returns the changed keys.
     pub(crate) fn limit(&mut self, groups_max: usize, version: Version) -> Vec<MulticastKey> {
+        self.make_room(groups_max, None, version)
+    }
+
+    /// Like [`Self::limit`], for a new group of the port `reporter`.
+    ///
+    /// The cost is logarithmic in the number of groups for each removed port.
+    fn make_room(
+        &mut self,
+        groups_max: usize,
+        reporter: Option<PortNo>,
+        version: Version,
+    ) -> Vec<MulticastKey> {
         let mut changed = Vec::new();
         while self.ages.len() > groups_max {
             let entries = &self.entries;
             let first = |key: MulticastKey| entries.get(&key)?.at(version)?.first();
-            let oldest = self.ages.oldest(|key| first(key).map(|(_, seen)| seen));
+            let seen = |key| first(key).map(|(_, seen)| seen);
+            let oldest = match reporter {
+                Some(port) => self.ages.oldest_for(port, seen),
+                None => self.ages.oldest(seen),
+            };
             let place = oldest.and_then(|key| Some((key, first(key)?.0)));
             let Some((key, port)) = place else { break };
             self.totals.evicted += self.retain_in(key, version, |entry| entry.port != port);
@@ -430,6 +446,27 @@ mod tests {
         assert_eq!(groups(&table, 9), [(1, 1), (8, 2)]);
         let totals = LearnedTotals { learned: 8, evicted: 6, ..LearnedTotals::default() };
         assert_eq!(table.totals(), totals);
+    }
+
+    /// The port numbers do not matter, and neither does the order of the reports.
+    #[test]
+    fn no_port_loses_groups_to_an_equal_one() {
+        for (small, large) in [(1, 2), (2, 1)] {
+            let mut table = MulticastTable::default();
+            add(&mut table, key(1), small, 1);
+            for last in 2..9 {
+                add(&mut table, key(last), large, last.into());
+            }
+            assert_eq!(groups(&table, 9), [(1, small), (8, large)]);
+            // The first group of a port takes a place, and its second one does not.
+            add(&mut table, key(9), 3, 9);
+            let after = groups(&table, 10);
+            assert!(after.contains(&(9, 3)), "{after:?}");
+            add(&mut table, key(10), 3, 10);
+            let others = |all: &[(u8, u32)]| all.iter().filter(|own| own.1 != 3).count();
+            let last = groups(&table, 11);
+            assert_eq!((others(&last), others(&after), last.len()), (1, 1, 2), "{last:?}");
+        }
     }
 
     #[test]
