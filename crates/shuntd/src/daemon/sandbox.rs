@@ -18,7 +18,7 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 use nix::libc;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, sock_filter};
 use thiserror::Error;
 
 /// System calls that fail with `EPERM`, because no part of the switch uses them.
@@ -79,6 +79,21 @@ const REFUSED_CALLS: &[libc::c_long] = &[
     libc::SYS_perf_event_open,
 ];
 
+/// The bit of the call numbers of x32, a second set of calls on x86-64 (`__X32_SYSCALL_BIT`).
+///
+/// The numbers in [`REFUSED_CALLS`] lack the bit, so the list would not refuse these calls.
+const X32_CALL: u32 = 0x4000_0000;
+
+/// Instructions of a filter (Linux `linux/bpf_common.h`).
+mod bpf {
+    /// `BPF_LD | BPF_W | BPF_ABS`: loads the word at the offset `k`.
+    pub(super) const LOAD: u16 = 0x20;
+    /// `BPF_JMP | BPF_JSET | BPF_K`: skips `jt` instructions if a bit of `k` is set, else `jf`.
+    pub(super) const SKIP_IF_SET: u16 = 0x45;
+    /// `BPF_RET | BPF_K`: ends with the action `k`.
+    pub(super) const RETURN: u16 = 0x06;
+}
+
 /// Devices that ports open for writing.
 const DEVICES: [&str; 4] = ["/dev/net/tun", "/dev/vfio", "/dev/hugepages", "/dev/null"];
 
@@ -112,7 +127,9 @@ pub(crate) enum WriteRestriction {
     Partial,
 }
 
-/// Refuses the system calls of [`REFUSED_CALLS`] in all threads.
+/// Refuses the system calls of [`REFUSED_CALLS`] and of x32 in all threads.
+///
+/// A call of another architecture (32 bits on x86-64) ends the process.
 ///
 /// # Errors
 ///
@@ -128,7 +145,21 @@ fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let rules = REFUSED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
-    SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()
+    let listed: BpfProgram =
+        SeccompFilter::new(rules, SeccompAction::Allow, refuse, architecture)?.try_into()?;
+    let x32 = cfg!(target_arch = "x86_64").then(without_x32);
+    Ok(x32.into_iter().flatten().chain(listed).collect())
+}
+
+/// Returns the beginning of a filter that refuses all calls of x32.
+const fn without_x32() -> [sock_filter; 3] {
+    let refuse = libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned();
+    [
+        // The number of the call is the first word of `seccomp_data`.
+        sock_filter { code: bpf::LOAD, jt: 0, jf: 0, k: 0 },
+        sock_filter { code: bpf::SKIP_IF_SET, jt: 0, jf: 1, k: X32_CALL },
+        sock_filter { code: bpf::RETURN, jt: 0, jf: 0, k: refuse },
+    ]
 }
 
 /// Permits changes of files only in the given directories.
@@ -176,7 +207,57 @@ pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<WriteRestrictio
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
+
+    /// Takes a filter and a call number; prints the error number of the call, or 0.
+    const CALLER: &str = r#"
+import ctypes, sys
+
+class Program(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("code", ctypes.c_char_p)]
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.syscall.restype = ctypes.c_long
+code = bytes.fromhex(sys.argv[1])
+zero = ctypes.c_ulong(0)
+assert libc.prctl(38, ctypes.c_ulong(1), zero, zero, zero) == 0
+program = Program(len(code) // 8, code)
+assert libc.prctl(22, ctypes.c_ulong(2), ctypes.byref(program), zero, zero) == 0
+result = libc.syscall(ctypes.c_long(int(sys.argv[2])))
+print(ctypes.get_errno() if result < 0 else 0)
+"#;
+
+    /// Returns the error number of a call under the filter, in a child; 0 if the call succeeds.
+    ///
+    /// `None` without Python.
+    fn error_of_call(number: libc::c_long) -> Option<libc::c_int> {
+        let word = |own: &sock_filter| {
+            format!("{:04x}{:02x}{:02x}{:08x}", own.code.to_be(), own.jt, own.jf, own.k.to_be())
+        };
+        let code: String = filter().unwrap().iter().map(word).collect();
+        let arguments = ["-c", CALLER, &code, &number.to_string()];
+        let output = Command::new("python3").args(arguments).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        Some(text.trim().parse().unwrap())
+    }
+
+    #[test]
+    fn listed_calls_and_calls_of_x32_are_refused() {
+        let Some(error) = error_of_call(libc::SYS_getpid) else { return };
+        assert_eq!(error, 0);
+        assert_eq!(error_of_call(libc::SYS_syslog), Some(libc::EPERM));
+        if cfg!(target_arch = "x86_64") {
+            // A kernel without x32 would answer ENOSYS.
+            for number in [libc::SYS_getpid, libc::SYS_syslog] {
+                let refused = error_of_call(number | libc::c_long::from(X32_CALL));
+                assert_eq!(refused, Some(libc::EPERM), "call {number}");
+            }
+        }
+    }
 
     #[test]
     fn the_filter_compiles_on_this_architecture() {
