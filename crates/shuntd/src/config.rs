@@ -6,6 +6,7 @@ use miette::{Diagnostic, NamedSource, SourceSpan};
 use serde::Deserialize;
 use shunt_datapath::port::{DpdkError, DpdkState};
 use shunt_flow::text::nearest_of;
+use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{Config, ConfigStep, config::PortType};
 use thiserror::Error;
 use toml::de::{DeTable, DeValue};
@@ -47,6 +48,17 @@ impl ConfigFile {
             dpdk: self.dpdk.clone(),
             bridges: self.bridge.clone(),
         }
+    }
+
+    /// Returns the options of the database, with the server that the command line names.
+    ///
+    /// # Errors
+    ///
+    /// If two databases are named, or a server with TLS without the section `[tls]`.
+    pub(crate) fn database(&self, remote: Option<&OvsdbRemote>) -> Result<OvsdbOptions, String> {
+        let options = self.ovsdb.with_remote(remote)?;
+        self.tls.check_database(options.remote.as_ref())?;
+        Ok(options)
     }
 }
 
@@ -226,6 +238,9 @@ fn understand(text: &str) -> Result<ConfigFile, Mistake> {
     file.http.addresses().map_err(|error| senseless(error.message, &error.key))?;
     file.http.tls().map_err(|(message, keys)| senseless(message, &keys))?;
     file.tls.check(&file.bridge).map_err(|(message, keys)| senseless(message, &keys))?;
+    let remote = [ConfigStep::Field("ovsdb"), ConfigStep::Field("remote")];
+    let database = file.tls.check_database(file.ovsdb.remote.as_ref());
+    database.map_err(|message| senseless(message, &remote))?;
     Ok(file)
 }
 

@@ -139,8 +139,7 @@ enum DaemonError {
     #[diagnostic(help("stop that daemon, or name another file with --state"))]
     StateTaken(String),
     #[error("{0}")]
-    #[diagnostic(help("remove one of them"))]
-    TwoDatabases(String),
+    Database(String),
     #[error("{0}")]
     Nic(String),
     #[error(transparent)]
@@ -170,7 +169,7 @@ impl DaemonError {
             | Self::Logging(_)
             | Self::State(_)
             | Self::StateNotKept(_)
-            | Self::TwoDatabases(_)
+            | Self::Database(_)
             | Self::Account(_)
             | Self::Sandbox(_) => ExitCode::from(2),
             Self::Running(..) | Self::StateTaken(_) => ExitCode::from(3),
@@ -240,7 +239,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         Some(path) => config::read(path)?,
         None => ConfigFile::default(),
     };
-    let ovsdb = file.ovsdb.with_remote(arguments.db.as_ref()).map_err(DaemonError::TwoDatabases)?;
+    let ovsdb = file.database(arguments.db.as_ref()).map_err(DaemonError::Database)?;
     if arguments.check {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{
     ConfigStep, ControllerEndpoint, ControllerTransport, EndpointError, config::BridgeOptions,
 };
@@ -61,6 +62,20 @@ impl TlsOptions {
                 check_addresses(index, "controllers", &bridge.controllers)?;
                 check_addresses(index, "listen", &bridge.listen)
             }),
+        }
+    }
+
+    /// Checks that the keys are set if the connection to a database needs TLS.
+    ///
+    /// # Errors
+    ///
+    /// The address that needs the section.
+    pub(crate) fn check_database(&self, remote: Option<&OvsdbRemote>) -> Result<(), String> {
+        match remote {
+            Some(remote @ OvsdbRemote::Tls(_)) if self.files().is_none() => Err(format!(
+                "`{remote}` needs TLS: set private_key, certificate and ca_certificate of [tls]"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -138,6 +153,19 @@ mod tests {
         ];
         assert_eq!(steps, place);
         assert!(options(COMPLETE).check(&[bridge]).is_ok());
+    }
+
+    #[test]
+    fn a_database_with_tls_needs_the_section() {
+        let remote = |text: &str| text.parse::<OvsdbRemote>().unwrap();
+        let refused = options("").check_database(Some(&remote("ssl:192.0.2.1"))).unwrap_err();
+        assert!(
+            refused.starts_with("`ssl:192.0.2.1:6640` needs TLS: set private_key"),
+            "{refused}"
+        );
+        assert!(options(COMPLETE).check_database(Some(&remote("ssl:192.0.2.1"))).is_ok());
+        assert!(options("").check_database(Some(&remote("tcp:192.0.2.1"))).is_ok());
+        assert!(options("").check_database(None).is_ok());
     }
 
     #[test]

@@ -196,9 +196,9 @@ fn the_daemon_starts_without_its_server() {
     assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 }
 
-/// A configuration with two databases is refused with an error that names both.
+/// Two databases are refused with an error that names both, and TLS without its files.
 #[test]
-fn two_databases_are_refused() {
+fn databases_without_sense_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("shunt.toml");
     let check = |text: &str, arguments: &[&str]| {
@@ -222,6 +222,14 @@ fn two_databases_are_refused() {
     }
     let (code, message) = check("", &["--db", "pssl:6640"]);
     assert!(code == Some(2) && message.contains("an address to listen on"), "{message}");
+    let files = "[tls]\nprivate_key = 'k'\ncertificate = 'c'\nca_certificate = 'a'\n";
+    assert_eq!(check(files, &["--db", "ssl:192.0.2.1"]).0, Some(0));
+    for (text, arguments) in
+        [("", &["--db", "ssl:192.0.2.1"][..]), ("[ovsdb]\nremote = 'ssl:192.0.2.1'\n", &[])]
+    {
+        let (code, message) = check(text, arguments);
+        assert!(code == Some(2) && message.contains("needs TLS: set private_key"), "{message}");
+    }
 }
 
 /// The daemon shows the certificate of `[tls]`,

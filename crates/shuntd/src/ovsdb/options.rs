@@ -68,7 +68,7 @@ impl OvsdbOptions {
         match other {
             Some(other) => Err(format!(
                 "two databases are configured: --db {remote}, and in the configuration file {other} of \
-                 [ovsdb]"
+                 [ovsdb]: remove one of them"
             )),
             None => Ok(Self { remote: Some(remote.clone()), ..self.clone() }),
         }
