@@ -10,8 +10,11 @@ pub(crate) fn hint(word: &str) -> Option<&'static str> {
 pub(crate) fn command_hint(word: &str) -> Option<String> {
     if OFCTL.contains(&word) {
         let socket = "unix:RUN_DIR/BRIDGE.mgmt";
+        // OpenFlow 1.0, the default of ovs-ofctl, has no groups, meters and table features.
+        let needs_13 = ["group", "meter", "table-features"].iter().any(|own| word.contains(own));
+        let version = if needs_13 { "-O OpenFlow13 " } else { "" };
         return Some(format!(
-            "`{word}` is a command of ovs-ofctl: ovs-ofctl -O OpenFlow13 {word} {socket}"
+            "`{word}` is a command of ovs-ofctl: ovs-ofctl {version}{word} {socket}"
         ));
     }
     let (_, own) = COMMANDS.iter().find(|(words, _)| words.contains(&word))?;
@@ -156,9 +159,12 @@ mod tests {
         assert_eq!(hint("af_packet"), None);
         assert_eq!(
             command_hint("dump-flows").unwrap(),
-            "`dump-flows` is a command of ovs-ofctl: ovs-ofctl -O OpenFlow13 dump-flows \
-             unix:RUN_DIR/BRIDGE.mgmt"
+            "`dump-flows` is a command of ovs-ofctl: ovs-ofctl dump-flows unix:RUN_DIR/BRIDGE.mgmt"
         );
+        for word in ["dump-groups", "add-meter", "meter-stats", "dump-table-features"] {
+            let hint = command_hint(word).unwrap();
+            assert!(hint.contains(&format!("ovs-ofctl -O OpenFlow13 {word} unix:")), "{hint}");
+        }
         assert_eq!(
             command_hint("fdb/show").unwrap(),
             "`fdb/show` is a command of Open vSwitch: run `shuntctl macs BRIDGE`"

@@ -21,7 +21,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
     (&["dpctl/add-if", "dpctl/del-if"], "use `shuntctl add-port` or `del-port`"),
     (
         &["dpctl/add-flow", "dpctl/add-flows", "dpctl/mod-flow", "dpctl/mod-flows"],
-        "the tables make all cache entries: add rules with `ovs-ofctl -O OpenFlow13 add-flow`, or \
+        "the tables make all cache entries: add rules with `ovs-ofctl add-flow`, or \
          announce flows with `shuntctl preload`",
     ),
     (
@@ -104,7 +104,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
     (&["fdb/stats-clear"], "counters only grow: compare two answers of fdb/stats-show"),
     (
         &["ofproto/trace-packet-out"],
-        "use `ofproto/trace`, and for a packet-out `ovs-ofctl -O OpenFlow13 packet-out`",
+        "use `ofproto/trace`, and for a packet-out `ovs-ofctl packet-out`",
     ),
     (
         &["ovs/route/add", "ovs/route/del", "ovs/route/lookup", "ovs/route/show"],

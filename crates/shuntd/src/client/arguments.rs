@@ -6,7 +6,7 @@ use clap::{Parser, Subcommand};
 
 /// Control a running shuntd.
 ///
-/// Rules are changed with OpenFlow: `ovs-ofctl -O OpenFlow13 .. unix:RUN_DIR/BRIDGE.mgmt`.
+/// Rules are changed with OpenFlow: `ovs-ofctl .. unix:RUN_DIR/BRIDGE.mgmt`.
 #[derive(Debug, Parser)]
 #[command(name = "shuntctl", version)]
 pub(super) struct Arguments {

@@ -42,7 +42,7 @@ pub(crate) fn drops(drops: &Value, run_dir: &Path) -> String {
         let _ = writeln!(
             text,
             "\nbridge {bridge} has no rules and drops every packet; to forward as a learning \
-             switch:\n    ovs-ofctl -O OpenFlow13 add-flow unix:{} priority=0,actions=NORMAL",
+             switch:\n    ovs-ofctl add-flow unix:{} priority=0,actions=NORMAL",
             socket.display()
         );
     }
@@ -113,7 +113,7 @@ bridge  port  name  direction  reason        packets
 br0     1     p1    rx         rx_ring_full  540000
 
 bridge br1 has no rules and drops every packet; to forward as a learning switch:
-    ovs-ofctl -O OpenFlow13 add-flow unix:/run/shunt/br1.mgmt priority=0,actions=NORMAL
+    ovs-ofctl add-flow unix:/run/shunt/br1.mgmt priority=0,actions=NORMAL
 ";
         assert_eq!(drops(&value, Path::new("/run/shunt")), expected);
     }

@@ -83,7 +83,7 @@ fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     for (arguments, hint) in [
         (&["del-port", "br0", "a"][..], "shuntctl del-port PORT"),
-        (&["dump-flows", "br0"], "ovs-ofctl -O OpenFlow13 dump-flows unix:RUN_DIR/BRIDGE.mgmt"),
+        (&["dump-flows", "br0"], "ovs-ofctl dump-flows unix:RUN_DIR/BRIDGE.mgmt"),
         (&["list-br"], "run `shuntctl show`"),
         (&["add-port", "br0", "a", "type=vxlan"], "tunnels do not exist yet"),
         (&["add-port", "br0", "a", "tag"], "such as tag=10"),
