@@ -53,7 +53,7 @@ const TARGETS: &[MutationTarget] = &[
     },
     MutationTarget {
         name: "classifier",
-        what: "classifier: lookups, and the bits that prove them",
+        what: "classifier: lookups, and the mask bits on which their results depend",
         paths: &["crates/classifier/src/"],
         packages: &["shunt-classifier", "shunt-pipeline"],
     },

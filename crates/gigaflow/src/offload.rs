@@ -262,7 +262,7 @@ pub enum OffloadError {
 
 /// The device is not connected, or does not reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the device does not reply")]
+#[error("the device did not reply in time")]
 pub struct Lost;
 
 impl Operation {

@@ -107,7 +107,7 @@ error_codes! {
         "table 254 is reserved for the switch: use tables 0 to 253";
     BadLength = standard(1, 6), "OFPBRC_BAD_LEN", "the length is wrong for this message type";
     BufferUnknown = standard(1, 8), "OFPBRC_BUFFER_UNKNOWN", "unknown buffer id: packets are never buffered, send OFP_NO_BUFFER";
-    BadTableId = standard(1, 9), "OFPBRC_BAD_TABLE_ID", "the table does not exist";
+    BadTableId = standard(1, 9), "OFPBRC_BAD_TABLE_ID", "the table does not exist: use tables 0 to 253";
     IsSlave = standard(1, 10), "OFPBRC_IS_SLAVE", "a slave may not change the switch: request role equal or master";
     BadPort = standard(1, 11), "OFPBRC_BAD_PORT", "in_port must be a port, LOCAL, CONTROLLER or ANY";
     MultipartOverflow = standard(1, 13), "OFPBRC_MULTIPART_BUFFER_OVERFLOW",
@@ -126,7 +126,7 @@ error_codes! {
     ActionOutPort = standard(2, 4), "OFPBAC_BAD_OUT_PORT", "the output port is not allowed here";
     ActionArgument = standard(2, 5), "OFPBAC_BAD_ARGUMENT", "an action argument is out of range";
     ActionTooMany = standard(2, 7), "OFPBAC_TOO_MANY", "too many actions, or actions nested too deeply";
-    ActionOutGroup = standard(2, 9), "OFPBAC_BAD_OUT_GROUP", "the group does not exist";
+    ActionOutGroup = standard(2, 9), "OFPBAC_BAD_OUT_GROUP", "the group does not exist: add it first";
     ActionInconsistent = standard(2, 10), "OFPBAC_MATCH_INCONSISTENT",
         "an action needs a field that the match does not require: extend the match";
     ActionOrder = standard(2, 11), "OFPBAC_UNSUPPORTED_ORDER",
@@ -160,7 +160,8 @@ error_codes! {
         "the match lacks a prerequisite of one of its fields";
     MatchDuplicate = standard(4, 10), "OFPBMC_DUP_FIELD", "the field occurs twice in the match: send it once";
     MatchNicira = nicira(2), "NXBRC_NXM_INVALID", "the Nicira match has a wrong length, or a cookie that is not allowed here";
-    FlowUnknown = standard(5, 0), "OFPFMFC_UNKNOWN", "the rule cannot be changed like this";
+    FlowUnknown = standard(5, 0), "OFPFMFC_UNKNOWN", 
+        "the flow-mod cannot be executed in this form, such as one that selects rules by a cookie and sets another";
     FlowTableFull = standard(5, 1), "OFPFMFC_TABLE_FULL", "the table is full: delete rules first";
     FlowTableId = standard(5, 2), "OFPFMFC_BAD_TABLE_ID", "the table cannot hold rules";
     FlowOverlap = standard(5, 3), "OFPFMFC_OVERLAP", "the rule overlaps another rule of the same priority";
@@ -175,7 +176,7 @@ error_codes! {
     GroupWatch = standard(6, 6), "OFPGMFC_WATCH_UNSUPPORTED",
         "a bucket of this group type cannot watch a port or group";
     GroupLoop = standard(6, 7), "OFPGMFC_LOOP", "the group would lead back to itself";
-    GroupUnknown = standard(6, 8), "OFPGMFC_UNKNOWN_GROUP", "the group does not exist";
+    GroupUnknown = standard(6, 8), "OFPGMFC_UNKNOWN_GROUP", "the group does not exist: add it first";
     GroupType = standard(6, 10), "OFPGMFC_BAD_TYPE", "unknown group type";
     GroupCommand = standard(6, 11), "OFPGMFC_BAD_COMMAND", "unknown group-mod command";
     GroupBucket = standard(6, 12), "OFPGMFC_BAD_BUCKET", "a bucket has a wrong length";
@@ -185,7 +186,7 @@ error_codes! {
         "the hardware address is not that of the port";
     PortModAdvertise = standard(7, 3), "OFPPMFC_BAD_ADVERTISE",
         "advertised features cannot be changed";
-    TableModTable = standard(8, 0), "OFPTMFC_BAD_TABLE", "the table does not exist";
+    TableModTable = standard(8, 0), "OFPTMFC_BAD_TABLE", "the table does not exist: use tables 0 to 253";
     QueuePort = standard(9, 0), "OFPQOFC_BAD_PORT", "the port does not exist";
     QueueUnknown = standard(9, 1), "OFPQOFC_BAD_QUEUE", "the port has no such queue";
     ConfigFlags = standard(10, 0), "OFPSCFC_BAD_FLAGS", "unsupported configuration flags: send OFPC_FRAG_NORMAL";
@@ -193,7 +194,7 @@ error_codes! {
     RoleUnknown = standard(11, 2), "OFPRRFC_BAD_ROLE", "unknown role";
     MeterExists = standard(12, 1), "OFPMMFC_METER_EXISTS", "the meter already exists: modify it";
     MeterInvalid = standard(12, 2), "OFPMMFC_INVALID_METER", "invalid meter id: ids run from 1 to 4294901760 (0xffff0000)";
-    MeterUnknown = standard(12, 3), "OFPMMFC_UNKNOWN_METER", "the meter does not exist";
+    MeterUnknown = standard(12, 3), "OFPMMFC_UNKNOWN_METER", "the meter does not exist: add it first";
     MeterCommand = standard(12, 4), "OFPMMFC_BAD_COMMAND", "unknown meter-mod command";
     MeterFlags = standard(12, 5), "OFPMMFC_BAD_FLAGS", "unknown or contradictory meter flags";
     MeterRate = standard(12, 6), "OFPMMFC_BAD_RATE", "the rate of a band is zero: it must be at least 1";

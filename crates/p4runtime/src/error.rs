@@ -32,7 +32,7 @@ pub enum EntityError {
     #[error("this kind of entity is not supported: use table entries or direct counter entries")]
     Unserved,
     /// No table has this id.
-    #[error("table {0:#010x} does not exist")]
+    #[error("table {0:#010x} does not exist: use a table of the P4Info")]
     NoTable(u32),
     /// The id is not that of a table.
     #[error("{0:#010x} is not a table id: table ids start with 0x02")]
@@ -41,13 +41,13 @@ pub enum EntityError {
     #[error("a wildcard table read cannot filter on entry fields: specify table_id")]
     AllTables,
     /// The table has no such match field.
-    #[error("the table has no match field {0}")]
+    #[error("the table has no match field {0}: use its fields in the P4Info")]
     NoField(u32),
     /// A match field occurs twice.
     #[error("match field {0} occurs twice: send it once")]
     FieldTwice(u32),
     /// The match kind is wrong for the field.
-    #[error("match field {0} has another match kind in the P4Info")]
+    #[error("match field {0} has another match kind in the P4Info: use that kind")]
     FieldKind(u32),
     /// A required field is missing.
     #[error("exact match field {0} is missing: every entry must have it")]
@@ -73,14 +73,15 @@ pub enum EntityError {
     },
     /// The priority is invalid.
     #[error(
-        "priority {0} is invalid: it must be positive in tables with ternary, range or optional fields, and zero in others"
+        "priority {0} is invalid: it must be positive in tables with ternary, range or optional \
+         fields, and zero in others"
     )]
     Priority(i32),
     /// The entry has no action.
     #[error("the entry has no action: an insert needs one")]
     NoAction,
     /// The table does not have this action.
-    #[error("the table does not have action {0:#010x}")]
+    #[error("the table does not have action {0:#010x}: use its actions in the P4Info")]
     UnknownAction(u32),
     /// The table does not allow the action for this use: in an entry, or as default.
     #[error("action {0:#010x} is not allowed here: its scope is entries only or default only")]
@@ -89,7 +90,10 @@ pub enum EntityError {
     #[error("the table has no action profile: set a direct action")]
     ActionKind,
     /// The parameters are wrong for the action.
-    #[error("parameter {param} of action {action:#010x} is missing, unknown or duplicate")]
+    #[error(
+        "parameter {param} of action {action:#010x} is missing, unknown or duplicate: send each \
+         one once"
+    )]
     Params {
         /// The action.
         action: u32,
@@ -135,7 +139,7 @@ pub enum EntityError {
     #[error("the entry already exists: modify it")]
     Exists,
     /// The entry does not exist.
-    #[error("the entry does not exist")]
+    #[error("the entry does not exist: insert it first")]
     NotFound,
     /// The table is full.
     #[error("the table is full: delete entries first")]
@@ -147,19 +151,19 @@ pub enum EntityError {
     #[error("the table has no room for another mask: use a mask that it already has")]
     Masks,
     /// The entry matches more bits than the device supports.
-    #[error("the entry matches more bits than a key of the device has")]
+    #[error("the entry matches more bits than a key of the device has: match fewer fields")]
     KeyBits,
     /// The device has lost an entry that the server has stored.
     #[error("the device has lost the entry")]
     Lost,
     /// A negative counter.
-    #[error("a counter must not be negative")]
+    #[error("a counter must not be negative: send 0 or more")]
     Count,
     /// The device failed to roll an update back.
-    #[error("the batch failed, and the device could not roll this update back")]
+    #[error("the batch failed, and the device could not roll this update back: read the entries")]
     NotRestored,
     /// The update was not executed, or was rolled back, because another update failed.
-    #[error("not executed, because another update of the batch failed")]
+    #[error("not executed, because another update of the batch failed: correct that update")]
     Aborted,
 }
 
@@ -211,7 +215,7 @@ impl EntityError {
 #[non_exhaustive]
 pub enum RpcError {
     /// The device id is unknown.
-    #[error("device {0} does not exist")]
+    #[error("device {0} does not exist: use the device id of this server")]
     NoDevice(u64),
     /// Only the primary controller of the role may send this request.
     #[error("only the primary controller may send this request: become primary first")]
@@ -250,10 +254,10 @@ pub enum RpcError {
     #[error("the request has too many parts: the limit is {0}")]
     TooManyParts(usize),
     /// The first arbitration update did not arrive in time.
-    #[error("no arbitration update arrived in time")]
+    #[error("no arbitration update arrived in time: send one when the stream opens")]
     Late,
     /// The server ends the stream.
-    #[error("the server has ended the stream")]
+    #[error("the server has ended the stream: open another one")]
     Ended,
     /// The first message of a stream is not an arbitration update.
     #[error("the first message of a stream must be an arbitration update")]

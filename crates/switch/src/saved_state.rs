@@ -271,7 +271,8 @@ fn report_tables(
             report.refused.extend(refused);
         }
         Err(error) => {
-            let refused = format!("bridge {bridge}: {count} rules, groups and meters: {error}");
+            let refused =
+                format!("bridge {bridge}: {count} rules, groups and meters not restored: {error}");
             report.refused.push(refused);
         }
     }

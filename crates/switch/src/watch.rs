@@ -313,7 +313,8 @@ fn log_differences(plane: &DataPlane, tracer: &Tracer<'_>) {
         tables = answer(&fresh),
         version = fresh.version,
         count,
-        "cache entry: wrong result, entry dropped; please report this bug"
+        "cache entry: wrong result, its actions differ from those of the tables; the entry is \
+         dropped, please report this bug"
     );
 }
 

@@ -27,7 +27,11 @@ pub(super) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     }
     let (base, options) = parsed(arguments)?;
     let commit = git(&["rev-parse", "--verify", "--quiet", &format!("{base}^{{commit}}")])
-        .map_err(|_| TaskError::new(format!("`{base}` is not a commit of this repository")))?;
+        .map_err(|_| {
+            TaskError::new(format!(
+                "`{base}` is not a commit of this repository: name a branch, a tag or a hash"
+            ))
+        })?;
     let short = git(&["rev-parse", "--short", commit.trim()])?;
     let name = match short.trim() {
         short if base.starts_with(short) => short.to_owned(),
@@ -140,7 +144,7 @@ mod tests {
     #[test]
     fn an_invalid_commit_is_refused() {
         let failure = run_command(&words_of("no-such-commit --quick")).unwrap_err().to_string();
-        assert_eq!(failure, "`no-such-commit` is not a commit of this repository");
+        assert!(failure.starts_with("`no-such-commit` is not a commit of this repository"));
     }
 
     #[test]

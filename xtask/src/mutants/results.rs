@@ -179,7 +179,10 @@ pub(super) fn report(
     if survivors.is_empty() {
         return Ok(());
     }
-    Err(TaskError::new(format!("{} survivors are not explained in {PAGE}", survivors.len())))
+    Err(TaskError::new(format!(
+        "{} mutants that no test found are not explained in {PAGE}",
+        survivors.len()
+    )))
 }
 
 /// The page that explains survivors.

@@ -108,7 +108,10 @@ impl StalenessJudge {
             (Some(why), OffloadState::Connected) => {
                 self.stale_count += 1;
                 if has_ports {
-                    warn!(why = why.as_str(), "offload device: stale");
+                    warn!(
+                        why = why.as_str(),
+                        "offload device: stale, it may forward by evicted entries"
+                    );
                 } else {
                     debug!(why = why.as_str(), "offload device: stale, and without ports");
                 }

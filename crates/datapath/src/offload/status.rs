@@ -169,9 +169,9 @@ impl StaleReason {
         match self {
             Self::NotYet => "not connected yet",
             Self::Lost => "lost",
-            Self::Unconfirmed => "does not confirm in time",
+            Self::Unconfirmed => "does not confirm removals in time",
             Self::Repairing => "repairing",
-            Self::Ended => "its agent has ended",
+            Self::Ended => "the offload thread has ended",
         }
     }
 }

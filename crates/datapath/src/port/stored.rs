@@ -98,11 +98,11 @@ pub(super) enum RefusedDescriptor {
     Kind(&'static str),
     #[error("it belongs to another device or network namespace")]
     Device,
-    #[error("its queue is laid out in another manner")]
+    #[error("its receive ring has another layout than this version uses")]
     Layout,
     #[error("{0} is missing")]
     Missing(String),
-    #[error("it is of no queue that the port has")]
+    #[error("it belongs to a queue that the port does not have")]
     Surplus,
     #[error("the kernel still sends frames of the earlier process")]
     Unsettled,

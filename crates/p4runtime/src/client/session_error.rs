@@ -42,7 +42,7 @@ pub enum SessionError {
     #[error("the device refused an update that restores its entries: {0:?}")]
     Repair(Code),
     /// The device still differs from the confirmed rules after the last repair round.
-    #[error("the device does not keep the entries that it confirms")]
+    #[error("the device confirmed entries that it does not return when they are read")]
     Unrepaired,
     /// The file with the device configuration cannot be read.
     #[error("cannot read the device configuration {path}", path = path.display())]
@@ -63,7 +63,7 @@ pub enum SessionError {
         max: usize,
     },
     /// A write must be repeated, but its rule can no longer be encoded.
-    #[error("a rule can no longer be encoded: {0}")]
+    #[error("an entry can no longer be written, for example because its port was removed: {0}")]
     Unencodable(#[from] Refusal),
     /// The number of results differs from that of the updates.
     #[error("the device returned {responses} results for {updates} updates")]

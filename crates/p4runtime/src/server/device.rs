@@ -55,13 +55,13 @@ pub enum ProgramError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacketError {
     /// The payload is empty or too long.
-    #[error("the payload is empty or longer than a frame")]
+    #[error("the payload is empty or longer than a frame: send one Ethernet frame")]
     Frame,
     /// The metadata contains an unknown port.
     #[error("the port does not exist")]
     Port,
     /// Too many packets wait to be sent.
-    #[error("too many packets wait to be sent")]
+    #[error("too many packets wait to be sent: send them more slowly")]
     Busy,
 }
 

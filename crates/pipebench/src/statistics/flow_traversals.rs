@@ -144,7 +144,7 @@ impl FlowTraversals {
             StatisticRow::count("masks of those entries", self.masks()),
             StatisticRow::count("lookups of all flows", self.lookups),
             StatisticRow::new(
-                "lookups that share a table visit",
+                "lookups for each distinct table visit",
                 self.lookups as f64 / self.steps.len().max(1) as f64,
                 "each",
             ),

@@ -46,7 +46,8 @@ const INDEX: &str = concat!(
     "\n\n",
     "/metrics  metrics for Prometheus, also as OpenMetrics\n",
     "/healthz  200 while every thread iterates, else 503 with the reasons\n",
-    "/readyz   200 if the configuration is in force and all ports are open, else 503 with the reasons\n",
+    "/readyz   200 if the configuration is in force and all ports are open, else 503 with the \
+     reasons\n",
 );
 
 /// A page: status code, content type and body.
@@ -145,7 +146,9 @@ impl HttpPages {
         let Some(window) = &self.window else { return window_is_off() };
         match window.subscribe() {
             Some(events) => (StatusCode::OK, "text/event-stream", PageBody::Events(events)),
-            None => plain(StatusCode::SERVICE_UNAVAILABLE, "too many windows are open\n"),
+            None => {
+                plain(StatusCode::SERVICE_UNAVAILABLE, "too many windows are open: close one\n")
+            }
         }
     }
 

@@ -18,7 +18,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     (
         "shunt_eviction_delayed_changes_total",
         "counter",
-        "Changes that waited because the queue was full.",
+        "Changes of the tables that waited because the queue to the eviction thread was full.",
         |own| own.delayed.into(),
     ),
     ("shunt_eviction_changes_total", "counter", "Changes applied to the eviction engine.", |own| {
@@ -69,9 +69,12 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
         "Repairs that became unnecessary because another entry covered the packets.",
         |own| own.repair_covered.into(),
     ),
-    ("shunt_repair_dropped_total", "counter", "Repairs that were dropped.", |own| {
-        own.repair_dropped.into()
-    }),
+    (
+        "shunt_repair_dropped_total",
+        "counter",
+        "Evicted entries that were not re-translated, because they waited too long.",
+        |own| own.repair_dropped.into(),
+    ),
 ];
 
 pub(super) const CACHES: [Metric<CacheStatus>; 16] = [
@@ -222,7 +225,8 @@ pub(super) const RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     (
         "shunt_gigaflow_rule_space_pairwise",
         "gauge",
-        "Estimate of the covered traversals: products of the LTM entries before and after each tag.",
+        "Estimate of the covered traversals: products of the LTM entries before and after each \
+         tag.",
         |own| own.pairwise.into(),
     ),
     (
@@ -289,13 +293,13 @@ pub(super) const NIC: [Metric<NicStatus>; 13] = [
     (
         "shunt_nic_candidates_known_total",
         "counter",
-        "Candidates with entries that were in the NIC already.",
+        "Offload candidates with entries that were in the NIC already.",
         |own| own.candidates_known.into(),
     ),
     (
         "shunt_nic_candidates_dropped_total",
         "counter",
-        "Candidates that did not fit their queue.",
+        "Offload candidates that were dropped because their queue was full.",
         |own| own.candidates_dropped.into(),
     ),
 ];
@@ -310,7 +314,8 @@ pub(super) const NIC_RULE_SPACE: [Metric<RuleSpaceStatus>; 3] = [
     (
         "shunt_nic_rule_space_pairwise",
         "gauge",
-        "Estimate of the covered traversals: products of the LTM entries before and after each tag.",
+        "Estimate of the covered traversals: products of the LTM entries before and after each \
+         tag.",
         |own| own.pairwise.into(),
     ),
     (

@@ -131,7 +131,8 @@ impl Bridges {
         let (bridge, port) = bridges.find_port(name)?;
         let (bridge, number) = (bridge.id, port.number);
         if number == PortNo::LOCAL {
-            let problem = "a local port has no ingress policing and no QoS: limit the other ports of its bridge";
+            let problem = "a local port has no ingress policing and no QoS: limit the other ports \
+                           of its bridge";
             return Err(SwitchError::PortSetting { port: name.to_owned(), problem });
         }
         let changed = change(&port.settings);
@@ -172,7 +173,8 @@ impl Bridges {
             }
             let published = self.publisher.change(|pipeline| pipeline.set_ports(id, ports));
             if let Err(error) = published {
-                warn!(%error, "bridge {}: cannot publish ports", id.number());
+                warn!(%error, "bridge {}: the tables refuse the changed ports, and keep the \
+                               previous ones", id.number());
             }
         }
     }
@@ -263,7 +265,10 @@ impl Bridges {
                 change.version = version;
                 change.deltas.extend(deltas);
             }
-            Some(Err(error)) => warn!(%error, "bridge {}: cannot publish ports", id.number()),
+            Some(Err(error)) => {
+                warn!(%error, "bridge {}: the tables refuse the changed ports, and keep the \
+                               previous ones", id.number());
+            }
             None => {}
         }
         change

@@ -36,6 +36,6 @@ impl CollectorSetsChange {
     }
 
     pub(super) fn description(&self) -> String {
-        format!("bridge {}: sets of collectors set", self.bridge)
+        format!("bridge {}: collector sets changed", self.bridge)
     }
 }

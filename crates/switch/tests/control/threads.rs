@@ -133,7 +133,7 @@ async fn without_the_eviction_thread_a_nic_is_stale() {
 
     doom.store(true, Ordering::Relaxed);
     bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
-    until(|| state() == Some(("stale", Some("its agent has ended")))).await;
+    until(|| state() == Some(("stale", Some("the offload thread has ended")))).await;
     until(|| from.is_closed() && to.is_closed()).await;
     assert!(to.all_received().is_empty());
 }

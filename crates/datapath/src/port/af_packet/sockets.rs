@@ -244,7 +244,8 @@ impl RxSockets {
             RingChange::Leave => match self.switch_to_sockets() {
                 Ok(()) => RxPhase::Returning,
                 Err(error) => {
-                    warn!(%error, "device {device}: the receive rings stay");
+                    warn!(%error, "device {device}: the receive rings cannot be closed, so the \
+                                   port still uses them");
                     RxPhase::OnlyRings
                 }
             },
