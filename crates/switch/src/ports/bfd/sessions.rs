@@ -1,6 +1,7 @@
 //! All BFD sessions of the switch, for the BFD thread.
 
 use std::{
+    collections::HashSet,
     num::NonZeroU32,
     sync::{
         Arc,
@@ -117,11 +118,8 @@ impl BfdSessions {
         if all.current.len() == current.len() && all.current.iter().zip(&current).all(is_same) {
             return false;
         }
-        let before = std::mem::replace(&mut all.current, current.into());
-        let is_current =
-            |own: &&Arc<PortSession>| all.current.iter().any(|other| Arc::ptr_eq(own, other));
-        let (_, ended): (Vec<_>, Vec<_>) = before.iter().partition(is_current);
-        let ended: Vec<_> = ended.into_iter().map(Arc::clone).collect();
+        let ended = missing(&all.current, &current);
+        all.current = current.into();
         for own in &ended {
             own.shut_down(now);
         }
@@ -129,6 +127,14 @@ impl BfdSessions {
         all.ended.extend(ended);
         has_ended
     }
+}
+
+/// Returns the objects of `before` that are not in `current`.
+///
+/// The cost is linear in the number of objects.
+fn missing<T>(before: &[Arc<T>], current: &[Arc<T>]) -> Vec<Arc<T>> {
+    let current: HashSet<*const T> = current.iter().map(Arc::as_ptr).collect();
+    before.iter().filter(|own| !current.contains(&Arc::as_ptr(own))).map(Arc::clone).collect()
 }
 
 impl BridgeRegistry {
@@ -186,6 +192,16 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// With a scan of the current sessions for each earlier one, the test would take minutes.
+    #[test]
+    fn ended_sessions_are_found_among_many() {
+        let before: Vec<_> = (0..400_000).map(Arc::new).collect();
+        let mut current: Vec<_> = before.iter().skip(200_000).map(Arc::clone).collect();
+        current.extend((0..200_000).map(Arc::new));
+        let ended = missing(&before, &current);
+        assert!(ended.iter().map(|own| **own).eq(0..200_000));
+    }
 
     #[test]
     fn numbers_of_sessions_differ() {
