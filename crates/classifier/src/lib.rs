@@ -58,5 +58,5 @@ pub mod testing;
 
 pub use contract::{Classifier, Matches, Priority, Rank};
 pub use linear::Linear;
-pub use tuple_space::TupleSpace;
+pub use tuple_space::{ScanPosition, TupleSpace};
 pub use version::{Lifetime, Version};

@@ -2,12 +2,16 @@
 //!
 //! A change is written into the shared tables under the next version. No translation sees that
 //! version until the whole change is written; then the version is published. Translations name the
-//! version that they see. Changes and reclaims of many rules release the lock on the tables
+//! version that they see. Changes, reclaims and reads of many rules release the lock on the tables
 //! regularly, so packet threads can translate by older versions meanwhile.
 
+mod bridge_changes;
 mod contents;
+mod expiry;
 mod holds;
 mod learned;
+mod scans;
+mod selections;
 mod sub_traversals;
 pub(crate) mod training;
 mod translations;
@@ -15,7 +19,7 @@ mod translations;
 pub use contents::BridgeContents;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -29,28 +33,28 @@ use shunt_classifier::Version;
 use crate::{
     action::Action,
     bridges::{
-        bridge::{VersionedBridge, VersionedBridges, in_order},
+        bridge::{VersionedBridge, VersionedBridges},
         output_counter::OutputCounter,
         port::PortInfo,
         settings::BridgeSettings,
     },
     continuations::continuation::Continuations,
-    error::{NoSuchBridge, RejectedMod},
-    groups::group::Group,
-    id::{BridgeId, GroupId, MeterId, RuleId},
-    learn::{learn_status::LearnStatus, learning::Learning},
-    meters::meter::Meter,
+    error::RejectedMod,
+    id::{BridgeId, RuleId},
+    learn::{
+        learn_status::LearnStatus,
+        learning::{LearnError, Learning},
+    },
     tables::{
         expiry::Deadlines,
         flow_mod::{FlowMod, FlowModError},
-        rule::{Instructions, Rule},
-        rule_filter::RuleFilter,
+        rule::Rule,
         table::TableTotals,
     },
     time::Time,
     traversals::traversal::Traversal,
     update::{batch::UpdateBatch, bundle::own, check::check_actions, modification::Modification},
-    versions::delta::{Delta, Object, RemovedReason},
+    versions::delta::Delta,
 };
 
 /// All bridges of a daemon, with their tables and ports.
@@ -67,9 +71,14 @@ pub struct Pipeline {
     learn_status: LearnStatus,
     /// Rules with timeouts that packets have lowered, not queued again yet.
     lowered: Mutex<Vec<Arc<Rule>>>,
+    /// The versions that readers of many rules retain, with their numbers of readers.
+    retained: Mutex<BTreeMap<Version, usize>>,
     /// Number of times that a change of many rules has released the lock.
     #[cfg(test)]
     releases: AtomicU64,
+    /// Number of times that a read of many rules or objects has released the lock.
+    #[cfg(test)]
+    shared_holds: AtomicU64,
 }
 
 /// The tables, locked to credit hits: see [`Pipeline::crediting`].
@@ -109,8 +118,11 @@ impl Pipeline {
             control: Mutex::new(control),
             learn_status: LearnStatus::default(),
             lowered: Mutex::default(),
+            retained: Mutex::default(),
             #[cfg(test)]
             releases: AtomicU64::new(0),
+            #[cfg(test)]
+            shared_holds: AtomicU64::new(0),
         }
     }
 
@@ -120,76 +132,11 @@ impl Pipeline {
         Version::new(self.published.load(Ordering::Acquire))
     }
 
-    /// Adds a bridge without ports and rules.
-    ///
-    /// If the bridge exists, the call only replaces its settings.
-    pub fn add_bridge(&self, id: BridgeId, settings: BridgeSettings) -> Change {
-        let control = self.control.lock();
-        let before = self.version();
-        let version = before.next();
-        let mut deltas = vec![Delta::Changed(Object::Bridge(id))];
-        let mut bridges = self.bridges.write();
-        let bridge = bridges.entry(id).or_insert_with(|| VersionedBridge::new(self.seed));
-        if bridge.settings(before).is_none() {
-            bridge.begin(version);
-            deltas.push(Delta::Changed(Object::Ports(id)));
-        }
-        bridge.set_settings(settings, version);
-        drop(bridges);
-        self.publish(control, version, deltas)
-    }
-
-    /// Removes a bridge with its ports and rules, if it exists.
-    pub fn remove_bridge(&self, id: BridgeId) -> Change {
-        let control = self.control.lock();
-        let before = self.version();
-        let version = before.next();
-        if self.settings(id).is_none() {
-            return Change { version: before, deltas: Vec::new() };
-        }
-        let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
-        let rules = self.rules(id, &RuleFilter::all()).into_iter();
-        batch.queue_removals(rules.map(|rule| (rule, RemovedReason::Delete)).collect());
-        self.change_rest(&mut batch, id);
-        self.hold(id, |bridge| bridge.end(version));
-        let (mut deltas, _) = batch.finish();
-        deltas.push(Delta::Changed(Object::Ports(id)));
-        deltas.push(Delta::Changed(Object::Bridge(id)));
-        self.publish(control, version, deltas)
-    }
-
-    /// Replaces all ports of a bridge.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no such bridge.
-    pub fn set_ports(&self, id: BridgeId, ports: Vec<PortInfo>) -> Result<Change, NoSuchBridge> {
-        self.change_bridge(id, |bridge, version| bridge.replace_ports(id, ports, version))
-    }
-
     /// Returns the ports of a bridge, by number.
     #[must_use]
     pub fn ports(&self, id: BridgeId) -> Option<Arc<[PortInfo]>> {
         let bridges = self.bridges.read();
         bridges.get(&id)?.ports(self.version()).map(|ports| Arc::clone(ports.ports()))
-    }
-
-    /// Replaces the settings of a bridge.
-    ///
-    /// A limit below the number of rules of a table removes no rule.
-    ///
-    /// # Errors
-    ///
-    /// Fails if there is no such bridge.
-    pub fn set_settings(
-        &self,
-        id: BridgeId,
-        settings: BridgeSettings,
-    ) -> Result<Change, NoSuchBridge> {
-        self.change_bridge(id, |bridge, version| {
-            bridge.set_settings(settings, version);
-            vec![Delta::Changed(Object::Bridge(id))]
-        })
     }
 
     /// Returns the settings of a bridge.
@@ -247,50 +194,6 @@ impl Pipeline {
         bridges.get(&id).map_or(Ok(()), |bridge| check_actions(bridge, &[actions], version))
     }
 
-    /// Returns the groups of a bridge, by number.
-    #[must_use]
-    pub fn groups(&self, id: BridgeId) -> Vec<Arc<Group>> {
-        let version = self.version();
-        let bridges = self.bridges.read();
-        let groups = bridges.get(&id).into_iter().flat_map(|bridge| bridge.groups.iter(version));
-        groups.map(|(_, group)| Arc::clone(group)).collect()
-    }
-
-    /// Returns the groups of all bridges.
-    #[must_use]
-    pub fn all_groups(&self) -> Vec<Arc<Group>> {
-        let version = self.version();
-        let bridges = self.bridges.read();
-        let groups = bridges.values().flat_map(|bridge| bridge.groups.iter(version));
-        groups.map(|(_, group)| Arc::clone(group)).collect()
-    }
-
-    /// Returns the meters of a bridge, by number.
-    #[must_use]
-    pub fn meters(&self, id: BridgeId) -> Vec<Arc<Meter>> {
-        let version = self.version();
-        let bridges = self.bridges.read();
-        let meters = bridges.get(&id).into_iter().flat_map(|bridge| bridge.meters.iter(version));
-        meters.map(|(_, meter)| Arc::clone(meter)).collect()
-    }
-
-    /// Returns the number of rules that name each group (`ref_count`).
-    ///
-    /// Groups that no rule names are left out. The cost is linear in the number of rules of the
-    /// bridge.
-    #[must_use]
-    pub fn group_users(&self, id: BridgeId) -> BTreeMap<GroupId, u32> {
-        self.users(id, Instructions::groups)
-    }
-
-    /// Returns the number of rules that pass each meter (`flow_count`).
-    ///
-    /// See [`Self::group_users`].
-    #[must_use]
-    pub fn meter_users(&self, id: BridgeId) -> BTreeMap<MeterId, u32> {
-        self.users(id, Instructions::meters)
-    }
-
     /// Applies learn requests of packets, in order, as one version.
     ///
     /// A request for an existing rule or address refreshes its timeout, without a new version.
@@ -301,33 +204,53 @@ impl Pipeline {
         let before = self.version();
         let mut batch = UpdateBatch::new(before.next(), now, control.next_rule);
         self.requeue_lowered(&mut control.deadlines, before);
-        let mut bridges = self.bridges.write();
-        for learning in learnings {
-            let learned = match learning {
-                Learning::Rule(rule) => {
-                    let found = bridges.get_mut(&rule.bridge);
-                    let bridge = found.filter(|own| own.settings(before).is_some());
-                    bridge.map_or(Ok(()), |bridge| batch.learn(bridge, rule))
+        let mut learnings = learnings.iter();
+        while !learnings.as_slice().is_empty() {
+            let mut bridges = self.bridges.write();
+            let mut changed = None;
+            for learning in learnings.by_ref().take(holds::CHANGES_PER_HOLD) {
+                if self.learn_one(&mut batch, &mut bridges, learning).is_err() {
+                    self.learn_status.count_refused();
                 }
-                Learning::Mac(sighting) => {
-                    let bridge = bridges.get_mut(&sighting.bridge);
-                    bridge.into_iter().for_each(|bridge| batch.learn_mac(bridge, sighting));
-                    Ok(())
+                if let Learning::Rule(rule) = learning
+                    && batch.must_select()
+                {
+                    changed = Some(rule.bridge);
+                    break;
                 }
-                Learning::Multicast(sighting) => {
-                    let bridge = bridges.get_mut(&sighting.bridge);
-                    bridge.into_iter().for_each(|bridge| batch.learn_multicast(bridge, sighting));
-                    Ok(())
-                }
-            };
-            if learned.is_err() {
-                self.learn_status.count_refused();
             }
+            self.let_go(bridges);
+            changed.into_iter().for_each(|id| self.change_rest(&mut batch, id));
         }
-        drop(bridges);
         let (deltas, next_rule) = batch.finish();
         control.next_rule = next_rule;
         self.publish(control, before.next(), deltas)
+    }
+
+    /// Applies one learn request.
+    fn learn_one(
+        &self,
+        batch: &mut UpdateBatch,
+        bridges: &mut VersionedBridges,
+        learning: &Learning,
+    ) -> Result<(), LearnError> {
+        match learning {
+            Learning::Rule(rule) => {
+                let found = bridges.get_mut(&rule.bridge);
+                let bridge = found.filter(|own| own.settings(self.version()).is_some());
+                bridge.map_or(Ok(()), |bridge| batch.learn(bridge, rule))
+            }
+            Learning::Mac(sighting) => {
+                let bridge = bridges.get_mut(&sighting.bridge);
+                bridge.into_iter().for_each(|bridge| batch.learn_mac(bridge, sighting));
+                Ok(())
+            }
+            Learning::Multicast(sighting) => {
+                let bridge = bridges.get_mut(&sighting.bridge);
+                bridge.into_iter().for_each(|bridge| batch.learn_multicast(bridge, sighting));
+                Ok(())
+            }
+        }
     }
 
     /// Returns whether packets that arrive on a bridge can cause learn requests.
@@ -349,53 +272,6 @@ impl Pipeline {
         self.learn_status.refused_count()
     }
 
-    /// Removes the rules with an expired idle or hard timeout.
-    ///
-    /// Before the call, the caller collects the counters of all threads. So a rule that was hit in
-    /// time stays.
-    pub fn expire(&self, now: Time) -> Change {
-        let mut control = self.control.lock();
-        let before = self.version();
-        let version = before.next();
-        let mut batch = UpdateBatch::new(version, now, control.next_rule);
-        self.requeue_lowered(&mut control.deadlines, before);
-        let mut expired = BTreeMap::<_, Vec<_>>::new();
-        for (rule, reason) in control.deadlines.expired(now) {
-            expired.entry(rule.bridge).or_default().push((rule, reason));
-        }
-        for (id, rules) in expired {
-            batch.queue_removals(rules);
-            self.change_rest(&mut batch, id);
-        }
-        for (id, bridge) in &mut *self.bridges.write() {
-            batch.expire_macs(*id, bridge);
-            batch.expire_multicast(*id, bridge);
-        }
-        let (deltas, _) = batch.finish();
-        self.publish(control, version, deltas)
-    }
-
-    /// Queues rules again after packets have lowered their timeouts.
-    fn requeue_lowered(&self, deadlines: &mut Deadlines, version: Version) {
-        let lowered = std::mem::take(&mut *self.lowered.lock());
-        if lowered.is_empty() {
-            return;
-        }
-        let mut bridges = self.bridges.write();
-        for rule in lowered {
-            let Some(bridge) = bridges.get_mut(&rule.bridge) else { continue };
-            let found = bridge
-                .table(rule.table)
-                .and_then(|existing| existing.find_exact(&rule.matching, rule.priority, version));
-            // The table may have a later revision of the rule. A rule with another id has timeouts
-            // of its own.
-            if let Some(current) = found.filter(|found| found.id == rule.id).cloned() {
-                deadlines.requeue(&current);
-                bridge.requeue(&current);
-            }
-        }
-    }
-
     /// Returns whether all rules and objects of `version` still exist.
     ///
     /// A caller that has not reserved `version` checks this after it has translated several packets
@@ -404,16 +280,6 @@ impl Pipeline {
     pub fn is_retained(&self, version: Version) -> bool {
         let _bridges = self.bridges.read();
         version.number() >= self.oldest.load(Ordering::Relaxed)
-    }
-
-    /// Returns the rules of a bridge that match a filter, by table and then by age.
-    #[must_use]
-    pub fn rules(&self, id: BridgeId, filter: &RuleFilter) -> Vec<Arc<Rule>> {
-        let bridges = self.bridges.read();
-        let version = self.version();
-        let rules = bridges.get(&id).map(|bridge| bridge.unordered_rules(filter, version));
-        drop(bridges);
-        in_order(rules.unwrap_or_default())
     }
 
     /// Returns the counters of every table of a bridge, by number.
@@ -458,39 +324,6 @@ impl Pipeline {
         if !rules.is_empty() {
             self.lowered.lock().extend(rules);
         }
-    }
-
-    fn users<K: Ord>(
-        &self,
-        id: BridgeId,
-        named: impl Fn(&Instructions) -> BTreeSet<K>,
-    ) -> BTreeMap<K, u32> {
-        let version = self.version();
-        let bridges = self.bridges.read();
-        let mut users = BTreeMap::new();
-        let rules = bridges
-            .get(&id)
-            .into_iter()
-            .flat_map(|bridge| bridge.tables().flat_map(|(_, table)| table.rules(version)));
-        for name in rules.flat_map(|rule| named(&rule.instructions)) {
-            *users.entry(name).or_insert(0) += 1;
-        }
-        users
-    }
-
-    fn change_bridge(
-        &self,
-        id: BridgeId,
-        change: impl FnOnce(&mut VersionedBridge, Version) -> Vec<Delta>,
-    ) -> Result<Change, NoSuchBridge> {
-        let control = self.control.lock();
-        let before = self.version();
-        let version = before.next();
-        let mut bridges = self.bridges.write();
-        let found = bridges.get_mut(&id).filter(|own| own.settings(before).is_some());
-        let deltas = change(found.ok_or(NoSuchBridge(id))?, version);
-        drop(bridges);
-        Ok(self.publish(control, version, deltas))
     }
 
     /// Publishes `version` if it changed anything.

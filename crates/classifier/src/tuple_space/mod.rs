@@ -125,6 +125,7 @@ mod gates;
 mod ports;
 mod proof;
 mod region;
+mod scan;
 mod search;
 mod stages;
 mod subtable;
@@ -132,6 +133,7 @@ mod table;
 mod value_set;
 mod words;
 
+pub use scan::ScanPosition;
 pub use table::TupleSpace;
 
 #[cfg(test)]

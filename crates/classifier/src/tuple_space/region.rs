@@ -13,6 +13,16 @@ use super::{
     words::{Hashing, has_words},
 };
 
+/// The rules of a subtable that may overlap a match.
+pub(super) enum RegionCandidates<'a, R> {
+    /// No rule overlaps the match.
+    None,
+    /// Only the rules of this chain overlap the match.
+    One(&'a RuleChain<R>),
+    /// Each rule must be compared with the match.
+    Many,
+}
+
 /// A match with which rules are compared.
 pub(super) struct Region<'a> {
     key: FlowKey,
@@ -36,18 +46,34 @@ impl<'a> Region<'a> {
         &self,
         subtable: &'b RuleSubtable<R>,
     ) -> impl Iterator<Item = &'b RuleChain<R>> + use<'_, 'a, 'b, R> {
-        let is_one = has_words(&self.mask, subtable.words());
-        let one = is_one.then(|| subtable.chain(&self.key, self.hashing)).flatten();
-        let are_many = !is_one && !self.is_excluded(subtable);
-        let many = are_many.then(|| subtable.chains()).into_iter().flatten();
-        let words = subtable.words();
-        let agrees = move |chain: &&'b RuleChain<R>| {
-            words.iter().zip(chain.value()).all(|(word, value)| {
-                let mask = self.mask.words()[word.index];
-                (self.key.words()[word.index] ^ value) & word.bits & mask == 0
-            })
+        let (one, are_many) = match self.candidates(subtable) {
+            RegionCandidates::None => (None, false),
+            RegionCandidates::One(chain) => (Some(chain), false),
+            RegionCandidates::Many => (None, true),
         };
+        let many = are_many.then(|| subtable.chains()).into_iter().flatten();
+        let agrees = move |chain: &&'b RuleChain<R>| self.agrees(subtable, chain);
         one.into_iter().chain(many.filter(agrees))
+    }
+
+    /// Returns the rules of a subtable that may overlap the match.
+    pub(super) fn candidates<'b, R>(
+        &self,
+        subtable: &'b RuleSubtable<R>,
+    ) -> RegionCandidates<'b, R> {
+        if has_words(&self.mask, subtable.words()) {
+            let one = subtable.chain(&self.key, self.hashing);
+            return one.map_or(RegionCandidates::None, RegionCandidates::One);
+        }
+        if self.is_excluded(subtable) { RegionCandidates::None } else { RegionCandidates::Many }
+    }
+
+    /// Returns whether the value of a chain overlaps the match.
+    pub(super) fn agrees<R>(&self, subtable: &RuleSubtable<R>, chain: &RuleChain<R>) -> bool {
+        subtable.words().iter().zip(chain.value()).all(|(word, value)| {
+            let mask = self.mask.words()[word.index];
+            (self.key.words()[word.index] ^ value) & word.bits & mask == 0
+        })
     }
 
     /// Returns whether a stage proves that no rule of a subtable overlaps the match.

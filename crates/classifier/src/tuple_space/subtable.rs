@@ -1,6 +1,6 @@
 //! A subtable: all rules with one mask.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use hashbrown::{HashTable, hash_table::Entry};
 use shunt_flow::{FlowKey, FlowMask, Match, SparseMask};
@@ -16,7 +16,7 @@ use crate::{Lifetime, Priority, Rank, Version};
 
 /// All rules with one mask, by their values under this mask.
 ///
-/// Ports and ranks include every rule of the subtable that is not reclaimed, whichever versions see
+/// Ports and places include every rule of the subtable that is not reclaimed, whichever versions see
 /// it.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSubtable<R> {
@@ -26,9 +26,19 @@ pub(super) struct RuleSubtable<R> {
     stages: SubtableStages,
     gate: Option<GateId>,
     prefix_lengths: PrefixLengths,
-    /// Number of rules per rank; a rank has several rules after a replacement.
-    ranks: BTreeMap<Rank, u32>,
+    /// Number of rules per place; a place has several rules after a replacement.
+    places: BTreeMap<RulePlace, u32>,
     mask: SparseMask,
+}
+
+/// The place of a rule in its subtable.
+///
+/// It is the same until the rule is reclaimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RulePlace {
+    rank: Rank,
+    /// The hash of the value of the rule.
+    hash: u64,
 }
 
 /// The rules with one value, highest rank first. A chain is never empty.
@@ -59,7 +69,7 @@ impl<R> RuleSubtable<R> {
             stages: SubtableStages::new(&mask, hashing),
             gate,
             prefix_lengths: PrefixLengths::of(&mask),
-            ranks: BTreeMap::new(),
+            places: BTreeMap::new(),
             mask,
         }
     }
@@ -86,13 +96,24 @@ impl<R> RuleSubtable<R> {
 
     /// Returns the highest rank of the subtable; `None` if it has no rules.
     pub(super) fn rank_max(&self) -> Option<Rank> {
-        self.ranks.last_key_value().map(|(rank, _)| *rank)
+        self.places.last_key_value().map(|(place, _)| place.rank)
     }
 
     /// Returns whether the subtable has a rule of this priority.
     pub(super) fn has_priority(&self, priority: Priority) -> bool {
-        let (least, most) = (Rank { priority, age: u64::MAX }, Rank { priority, age: 0 });
-        self.ranks.range(least..=most).next().is_some()
+        let place = |age, hash| RulePlace { rank: Rank { priority, age }, hash };
+        self.places.range(place(u64::MAX, 0)..=place(0, u64::MAX)).next().is_some()
+    }
+
+    /// Returns the places of rules after a place, in the order of ranks.
+    pub(super) fn places_after(&self, after: Option<RulePlace>) -> impl Iterator<Item = RulePlace> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.places.range((from, Bound::Unbounded)).map(|(place, _)| *place)
+    }
+
+    /// Returns the chains with the hash of a place.
+    pub(super) fn chains_at(&self, place: RulePlace) -> impl Iterator<Item = &RuleChain<R>> {
+        self.chains.iter_hash(place.hash).filter(move |chain| chain.hash == place.hash)
     }
 
     /// Returns the chains of rules, one per value.
@@ -149,8 +170,8 @@ impl<R> RuleSubtable<R> {
         stored: SubtableRule<R>,
         hashing: &Hashing,
     ) -> bool {
-        *self.ranks.entry(stored.rank).or_insert(0) += 1;
         let hash = hashing.hash(&self.words, key);
+        *self.places.entry(RulePlace { rank: stored.rank, hash }).or_insert(0) += 1;
         let same =
             |chain: &RuleChain<R>| chain.hash == hash && chain.value() == stored.matching.value();
         match self.chains.entry(hash, same, |chain| chain.hash) {
@@ -206,7 +227,9 @@ impl<R> RuleSubtable<R> {
                 values.extend(ended.first().map(|stored| stored.matching.key()));
             }
             count += ended.len();
-            ended.iter().for_each(|stored| self.forget_rank(stored.rank));
+            ended
+                .iter()
+                .for_each(|stored| self.forget_place(RulePlace { rank: stored.rank, hash }));
         }
         values.iter().for_each(|key| self.forget_value(key, hashing));
         (count, values)
@@ -227,11 +250,11 @@ impl<R> RuleSubtable<R> {
         }
     }
 
-    fn forget_rank(&mut self, rank: Rank) {
-        if let Some(count) = self.ranks.get_mut(&rank) {
+    fn forget_place(&mut self, place: RulePlace) {
+        if let Some(count) = self.places.get_mut(&place) {
             *count -= 1;
             if *count == 0 {
-                self.ranks.remove(&rank);
+                self.places.remove(&place);
             }
         }
     }
@@ -251,6 +274,13 @@ impl<R> RuleChain<R> {
     /// Returns the rules of the chain that a version sees, highest rank first.
     pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &SubtableRule<R>> {
         self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))
+    }
+
+    /// Returns every rule of the chain with the rank of a place, newest last.
+    pub(super) fn rules_at(&self, place: RulePlace) -> &[SubtableRule<R>] {
+        let start = self.rules.partition_point(|stored| stored.rank > place.rank);
+        let end = self.rules.partition_point(|stored| stored.rank >= place.rank);
+        &self.rules[start..end]
     }
 
     /// Returns the newest rule of a priority that a version sees.

@@ -12,7 +12,7 @@ use super::{
     gates::{GateId, Gates},
     region::Region,
     search::{Search, TupleMatches},
-    subtable::{RuleChain, RuleSubtable, SubtableRule},
+    subtable::{RuleSubtable, SubtableRule},
     words::Hashing,
 };
 use crate::{Classifier, Lifetime, Matches, Priority, Rank, Version};
@@ -90,14 +90,7 @@ impl<R> TupleSpace<R> {
         self.order.iter().map(|slot| &self.subtables[slot.subtable])
     }
 
-    /// Returns every rule that is not reclaimed, with the versions that see it.
-    pub fn all(&self) -> impl Iterator<Item = (Lifetime, &R)> {
-        let chains = self.subtables().flat_map(RuleSubtable::chains);
-        let stored = chains.flat_map(RuleChain::all);
-        stored.map(|stored| (stored.lifetime, &stored.rule))
-    }
-
-    fn region(&self, matching: &Match) -> Region<'_> {
+    pub(super) fn region(&self, matching: &Match) -> Region<'_> {
         Region::new(matching, &self.hashing)
     }
 

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 
-use super::{TupleSpace, search::Search, words::Hashing};
+use super::{ScanPosition, TupleSpace, search::Search, words::Hashing};
 use crate::{
     Classifier, Lifetime, Linear, Matches, Priority, Rank, Version,
     testing::{
@@ -245,6 +245,47 @@ proptest! {
             expected.sort_by_key(|(id, ..)| **id);
             prop_assert_eq!(listed, expected);
         }
+    }
+
+    #[test]
+    fn a_scan_in_steps_visits_each_rule_once(
+        (before, during) in (testing::ops(60), testing::ops(60)),
+        within in prop::option::of(testing::matching()),
+        steps in 1usize..4,
+        collides in any::<bool>(),
+    ) {
+        let mut table = TupleSpace::new(7);
+        if collides {
+            table.hashing = Hashing::colliding();
+        }
+        let mut tested = TableWithOracle::with(table, &before);
+        let (seen_by, within) = (tested.version, within.unwrap_or_else(Match::any));
+        let rules = tested.oracle.rules_within(&within, seen_by);
+        let mut expected: Vec<u64> = rules.map(|(_, _, rule)| *rule).collect();
+        tested.apply(&TableOp::Publish);
+        // The rules that `seen_by` sees are not reclaimed during the scan.
+        let is_kept = |tested: &TableWithOracle, behind: u64| {
+            tested.version.number().saturating_sub(behind) <= seen_by.number()
+        };
+        let (mut position, mut visited, mut changes) = (ScanPosition::default(), Vec::new(), during.iter());
+        loop {
+            let mut left = steps;
+            let is_complete = tested.table.scan_some(&mut position, &within, &mut left, |lifetime, rule| {
+                visited.extend(lifetime.is_visible(seen_by).then_some(*rule));
+            });
+            if is_complete {
+                break;
+            }
+            prop_assert_eq!(left, 0, "a step was left");
+            match changes.next() {
+                Some(TableOp::Reclaim(behind)) if !is_kept(&tested, *behind) => {}
+                Some(op) => tested.apply(op),
+                None => {}
+            }
+        }
+        expected.sort_unstable();
+        visited.sort_unstable();
+        prop_assert_eq!(visited, expected);
     }
 
     #[test]

@@ -58,8 +58,10 @@ impl TableDecisions {
     }
 
     /// Credits at most `count` of the oldest counts to rules; returns their number.
-    pub(super) fn credit(&mut self, pipeline: &Pipeline, count: usize) -> usize {
-        self.decider.as_mut().map_or(0, |decider| decider.credit(pipeline, count))
+    ///
+    /// Waits at most `wait` for the lock of the tables; see [`PacketDecider::credit`].
+    pub(super) fn credit(&mut self, pipeline: &Pipeline, count: usize, wait: Duration) -> usize {
+        self.decider.as_mut().map_or(0, |decider| decider.credit(pipeline, count, wait))
     }
 
     fn decider(&mut self) -> &mut PacketDecider {

@@ -119,7 +119,8 @@ impl UpkeepJobs {
             count += batch;
         }
         let has_decisions = decisions.dirty() > 0;
-        let decided = if has_decisions { decisions.credit(pipeline, limit) } else { 0 };
+        let decided =
+            if has_decisions { decisions.credit(pipeline, limit, CREDIT_WAIT_MAX) } else { 0 };
         let decided = if decisions.dirty() == 0 { usize::MAX } else { decided };
         let replied = self.reply_to_pulls(DirtyCounts { entries: count, decisions: decided });
         count > 0 || has_decisions || replied

@@ -2,13 +2,13 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use shunt_classifier::Version;
-use shunt_flow::PortNo;
+use shunt_classifier::{Lifetime, Version};
+use shunt_flow::Match;
 
 use super::{
     mac_table::MacTable, mirror::Mirror, mirror_table::MirrorTable,
     multicast_table::MulticastTable, output_counter::OutputCounter, port::PortInfo,
-    port_table::PortTable, settings::BridgeSettings,
+    port_change::PortChange, port_table::PortTable, settings::BridgeSettings,
 };
 use crate::{
     continuations::liveness::Liveness,
@@ -21,10 +21,9 @@ use crate::{
         flow_mod::TableSelector,
         interner::Interner,
         rule::Rule,
-        rule_filter::RuleFilter,
-        table::{RuleTable, TableStats, TableTotals},
+        table::{RuleTable, TableScan, TableStats, TableTotals},
     },
-    versions::{delta::Delta, versioned::Versioned, versioned_map::VersionedMap},
+    versions::{versioned::Versioned, versioned_map::VersionedMap},
 };
 
 /// All bridges of a daemon.
@@ -51,6 +50,33 @@ pub(crate) struct VersionedBridge {
     pub(crate) interner: Interner,
 }
 
+/// The position of a scan of the rules of a bridge.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RuleScan {
+    table: TableId,
+    position: TableScan,
+}
+
+/// The parts of a bridge from which its table of ports is built.
+///
+/// A caller builds the table without the lock of the bridges.
+pub(crate) struct PortTableParts {
+    before: Option<Arc<PortTable>>,
+    settings: Option<Arc<BridgeSettings>>,
+    mirror_counters: BTreeMap<String, Arc<OutputCounter>>,
+}
+
+impl PortTableParts {
+    /// Builds the table of these ports, and compares it with the ports before.
+    pub(crate) fn change_to(self, ports: Vec<PortInfo>) -> PortChange {
+        let Self { before, settings, mirror_counters } = self;
+        let mirrors = settings.as_ref().map_or(&[][..], |own| own.mirrors.as_slice());
+        let ports =
+            PortTable::new(ports, |ports| MirrorTable::new(mirrors, &mirror_counters, ports));
+        PortChange::new(before, Arc::new(ports))
+    }
+}
+
 impl VersionedBridge {
     pub(crate) fn new(seed: u64) -> Self {
         Self {
@@ -75,7 +101,12 @@ impl VersionedBridge {
         self.settings.at(version)
     }
 
-    pub(crate) fn set_settings(&mut self, settings: BridgeSettings, version: Version) {
+    /// Replaces the settings. Returns the change of ports that other mirrors cause.
+    pub(crate) fn set_settings(
+        &mut self,
+        settings: BridgeSettings,
+        version: Version,
+    ) -> Option<PortChange> {
         if !settings.evicts() {
             self.evictable.clear();
         }
@@ -85,18 +116,13 @@ impl VersionedBridge {
             let old = std::mem::take(&mut self.mirror_counters);
             self.mirror_counters = counters(&settings, old);
         }
-        // Every translation reads the settings, so the removal of groups needs no deltas.
-        match settings.multicast {
-            Some(snooping) => drop(self.multicast.limit(snooping.groups_max.max(1), version)),
-            None => drop(self.multicast.retain(version, |_| false)),
-        }
         self.settings.set(Arc::new(settings), version);
-        // A new bridge has no ports yet.
-        if has_new_mirrors
-            && let Some(ports) = self.ports.at(version).map(|own| own.ports().to_vec())
-        {
-            self.set_ports(ports, version);
+        if !has_new_mirrors {
+            return None;
         }
+        // A new bridge has no ports yet.
+        let ports = self.ports.at(version)?.ports().to_vec();
+        Some(self.replace_ports(ports, version))
     }
 
     /// Returns the counters of the mirrors.
@@ -109,54 +135,25 @@ impl VersionedBridge {
         self.ports.at(version).map(AsRef::as_ref)
     }
 
-    /// Replaces the ports of the bridge with number `id`, and returns the deltas.
-    pub(crate) fn replace_ports(
-        &mut self,
-        id: BridgeId,
-        ports: Vec<PortInfo>,
-        version: Version,
-    ) -> Vec<Delta> {
-        let before = self.ports.at(version).cloned();
-        self.set_ports(ports, version);
-        let (before, now) = (before.as_deref(), self.ports.at(version));
-        let objects = now.map(|now| now.changed_from(before, id)).unwrap_or_default();
-        objects.into_iter().map(Delta::Changed).collect()
+    /// Returns the parts from which the next table of ports is built.
+    pub(crate) fn port_table_parts(&self, version: Version) -> PortTableParts {
+        PortTableParts {
+            before: self.ports.at(version).cloned(),
+            settings: self.settings.at(version).cloned(),
+            mirror_counters: self.mirror_counters.clone(),
+        }
     }
 
-    fn set_ports(&mut self, ports: Vec<PortInfo>, version: Version) {
-        let mirrors = self.settings.at(version).map(|own| own.mirrors.as_slice());
-        let ports = PortTable::new(ports, |ports| {
-            MirrorTable::new(mirrors.unwrap_or_default(), &self.mirror_counters, ports)
-        });
-        let before = self.ports.at(version).cloned();
-        // Removes the addresses and groups of a port that has other VLANs, is in another bond, or
-        // is reserved for a mirror. A translation that reads the address or group reads the port
-        // and the bridge too, so the removal needs no delta.
-        let is_changed = |number: PortNo| {
-            let before = before.as_ref().and_then(|before| before.find(number));
-            let is_same = |now: &PortInfo| {
-                before.is_some_and(|before| {
-                    before.vlans == now.vlans && before.bond_name() == now.bond_name()
-                })
-            };
-            !ports.find(number).is_some_and(is_same) || ports.mirrors.is_output(number)
-        };
-        self.macs.forget_if(version, |entry| is_changed(entry.port));
-        // When a port leaves a bond, the entries move to a remaining member, which reaches the same
-        // hosts.
-        let successor = |number: PortNo| {
-            let bond = before.as_ref()?.find(number)?.bond_name()?;
-            let is_in_bond = |port: &PortInfo| port.bond_name() == Some(bond);
-            if ports.find(number).is_some_and(is_in_bond) {
-                return None;
-            }
-            let mut all = ports.ports().iter();
-            let rest = all.find(|port| is_in_bond(port) && !is_changed(port.number));
-            rest.map(|port| port.number)
-        };
-        self.multicast.move_ports(version, successor);
-        self.multicast.retain(version, |entry| !is_changed(entry.port));
-        self.ports.set(Arc::new(ports), version);
+    /// Sets the table of ports.
+    pub(crate) fn set_port_table(&mut self, ports: Arc<PortTable>, version: Version) {
+        self.ports.set(ports, version);
+    }
+
+    /// Replaces the ports; the caller applies the change to learned entries.
+    pub(crate) fn replace_ports(&mut self, ports: Vec<PortInfo>, version: Version) -> PortChange {
+        let change = self.port_table_parts(version).change_to(ports);
+        self.set_port_table(Arc::clone(change.now()), version);
+        change
     }
 
     /// Undoes the changes of `version`, which is not published, to port settings.
@@ -167,18 +164,16 @@ impl VersionedBridge {
     /// Creates the bridge without ports, with counters at zero.
     pub(crate) fn begin(&mut self, version: Version) {
         self.stats = table_ids().map(|_| TableStats::default()).collect();
-        self.set_ports(Vec::new(), version);
+        self.replace_ports(Vec::new(), version);
     }
 
-    /// Ends the bridge; the caller removes its rules.
+    /// Ends the bridge.
+    ///
+    /// The caller removes its rules, groups, meters and learned entries.
     pub(crate) fn end(&mut self, version: Version) {
         self.settings.end(version);
         self.mirror_counters.clear();
         self.ports.end(version);
-        self.groups.end_all(version);
-        self.meters.end_all(version);
-        self.macs.forget_if(version, |_| true);
-        self.multicast.retain(version, |_| false);
     }
 
     /// Returns a table that holds rules or has held some.
@@ -251,32 +246,30 @@ impl VersionedBridge {
         })
     }
 
-    /// Returns the rules that a filter selects, by table and then by age.
-    pub(crate) fn rules(&self, filter: &RuleFilter, version: Version) -> Vec<Arc<Rule>> {
-        in_order(self.unordered_rules(filter, version))
-    }
-
-    /// Returns the rules that a filter selects, in any order.
+    /// Continues a scan of the rules of some tables.
     ///
-    /// Sorting a hundred thousand rules takes longer than their selection, so a caller with a lock
-    /// releases it before [`in_order`].
-    pub(crate) fn unordered_rules(&self, filter: &RuleFilter, version: Version) -> Vec<Arc<Rule>> {
-        let tables = self.tables().filter(|(id, _)| match filter.table {
-            TableSelector::One(table) => *id == table,
-            TableSelector::All => true,
-        });
-        let within = tables.flat_map(|(_, table)| table.rules_within(&filter.matching, version));
-        within.filter(|rule| filter.admits(rule)).cloned().collect()
-    }
-
-    /// Returns the rules for which `is` is true, by table and then by age.
-    pub(crate) fn rules_with(
-        &self,
-        version: Version,
-        is: impl Fn(&Rule) -> bool,
-    ) -> Vec<Arc<Rule>> {
-        let rules = self.tables.values().flat_map(|table| table.rules(version));
-        in_order(rules.filter(|rule| is(rule)).cloned().collect())
+    /// The rules have the match `matching` or a narrower one. See [`RuleTable::scan_some`].
+    pub(crate) fn scan_some<'a>(
+        &'a self,
+        scan: &mut RuleScan,
+        tables: TableSelector,
+        matching: &Match,
+        left: &mut usize,
+        mut visit: impl FnMut(Lifetime, &'a Arc<Rule>),
+    ) -> bool {
+        for (id, table) in self.tables.range(scan.table..) {
+            if scan.table != *id {
+                *scan = RuleScan { table: *id, position: TableScan::default() };
+            }
+            let is_selected = match tables {
+                TableSelector::One(table) => *id == table,
+                TableSelector::All => true,
+            };
+            if is_selected && !table.scan_some(&mut scan.position, matching, left, &mut visit) {
+                return false;
+            }
+        }
+        true
     }
 
     pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &RuleTable)> {
@@ -310,15 +303,18 @@ impl VersionedBridge {
     }
 
     /// Drops groups, meters and other objects that only versions before `oldest` see.
-    pub(crate) fn reclaim_others(&mut self, oldest: Version) {
+    ///
+    /// Visits at most `left` groups, meters, counts and learned entries, and reduces `left` by their
+    /// number. Returns whether no such object is left.
+    pub(crate) fn reclaim_others(&mut self, oldest: Version, left: &mut usize) -> bool {
         self.settings.reclaim(oldest);
         self.ports.reclaim(oldest);
-        self.groups.reclaim(oldest);
-        self.meters.reclaim(oldest);
-        self.learn_index.reclaim(oldest);
-        self.macs.reclaim(oldest);
-        self.multicast.reclaim(oldest);
         self.liveness.reclaim(oldest);
+        self.groups.reclaim(oldest, left)
+            && self.meters.reclaim(oldest, left)
+            && self.learn_index.reclaim(oldest, left)
+            && self.macs.reclaim(oldest, left)
+            && self.multicast.reclaim(oldest, left)
     }
 
     /// Takes the shared masks and instructions; the caller must put them back.

@@ -35,6 +35,16 @@ impl<K: Copy + Ord> LearnedAges<K> {
         self.places.len()
     }
 
+    /// Returns all entries.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = K> {
+        self.places.keys().copied()
+    }
+
+    /// Returns the entries of a port.
+    pub(crate) fn keys_of(&self, port: PortNo) -> impl Iterator<Item = K> {
+        self.by_port.get(&port).into_iter().flatten().map(|(_, key)| *key)
+    }
+
     /// Adds a new entry, seen on a port at this time.
     pub(crate) fn add(&mut self, key: K, port: PortNo, seen: Time) {
         debug_assert!(!self.places.contains_key(&key), "removed before");

@@ -8,7 +8,7 @@
 //! (see [`LearnedAges`]).
 
 use std::{
-    collections::BTreeMap,
+    collections::VecDeque,
     fmt,
     sync::{
         Arc,
@@ -21,8 +21,12 @@ use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
 use super::{
-    bridge::VersionedBridge, learned_ages::LearnedAges, learned_totals::LearnedTotals,
-    port::PortInfo, port_table::PortTable,
+    bridge::VersionedBridge,
+    expiry_queue::{ExpiredEntries, ExpiryQueue},
+    learned_ages::LearnedAges,
+    learned_totals::LearnedTotals,
+    port::PortInfo,
+    port_table::PortTable,
 };
 use crate::{
     id::BridgeId,
@@ -30,7 +34,7 @@ use crate::{
     update::batch::UpdateBatch,
     versions::{
         delta::{Delta, Object},
-        versioned::Versioned,
+        versioned_map::{MapPage, VersionedMap},
     },
 };
 
@@ -120,18 +124,33 @@ impl fmt::Debug for MacSighting {
 pub(crate) type MacKey = (u16, [u8; 6]);
 
 /// The MAC addresses of a bridge, at every retained version.
-#[derive(Default)]
 pub(crate) struct MacTable {
-    entries: BTreeMap<MacKey, Versioned<MacEntry>>,
+    entries: VersionedMap<MacKey, MacEntry>,
     /// The addresses that the newest version sees.
     ages: LearnedAges<MacKey>,
+    /// The same addresses, in the order in which they expire.
+    expiry: ExpiryQueue<MacKey>,
+    /// The announcements, oldest first; some may have ended early.
+    announcements: VecDeque<(Time, MacKey)>,
     totals: LearnedTotals,
+}
+
+impl Default for MacTable {
+    fn default() -> Self {
+        Self {
+            entries: VersionedMap::new(),
+            ages: LearnedAges::default(),
+            expiry: ExpiryQueue::default(),
+            announcements: VecDeque::new(),
+            totals: LearnedTotals::default(),
+        }
+    }
 }
 
 impl MacTable {
     /// Returns the entry of an address.
     pub(crate) fn find(&self, vlan: u16, mac: [u8; 6], version: Version) -> Option<&Arc<MacEntry>> {
-        self.entries.get(&(vlan, mac))?.at(version)
+        self.entries.find((vlan, mac), version)
     }
 
     /// Returns the number of addresses that the newest version sees.
@@ -144,9 +163,14 @@ impl MacTable {
         self.totals
     }
 
-    /// Returns all addresses, by VLAN.
-    pub(crate) fn iter(&self, version: Version) -> impl Iterator<Item = &Arc<MacEntry>> {
-        self.entries.values().filter_map(move |entry| entry.at(version))
+    /// Returns some addresses, by VLAN; see [`VersionedMap::page`].
+    pub(crate) fn page(
+        &self,
+        after: Option<MacKey>,
+        version: Version,
+        visits_max: usize,
+    ) -> MapPage<MacKey, MacEntry> {
+        self.entries.page(after, version, visits_max)
     }
 
     /// Learns the port of an address; a full table evicts another address.
@@ -170,66 +194,106 @@ impl MacTable {
             Some(known) => {
                 self.totals.moved += u64::from(known.port != sighting.port);
                 self.ages.remove(mac_key);
+                self.expiry.remove(mac_key);
             }
             None => self.totals.learned += 1,
         }
         let mut changed = Vec::new();
         while self.ages.len() >= entries_max.max(1) {
             let entries = &self.entries;
-            let seen = |mac_key| entries.get(&mac_key)?.at(version).map(|entry| entry.seen());
+            let seen = |mac_key| entries.find(mac_key, version).map(|entry| entry.seen());
             let Some(oldest) = self.ages.oldest(seen) else { break };
             self.forget(oldest, version);
             self.totals.evicted += 1;
             changed.push(oldest);
         }
-        let entry = Arc::new(MacEntry::new(sighting, now));
-        self.entries.entry(mac_key).or_insert_with(Versioned::new).set(entry, version);
+        self.entries.set(mac_key, Arc::new(MacEntry::new(sighting, now)), version);
         self.ages.add(mac_key, sighting.port, now);
+        self.expiry.insert(mac_key, now);
+        if sighting.is_announcement {
+            self.announcements.push_back((now, mac_key));
+        }
         changed.push(mac_key);
         changed
     }
 
     /// Removes addresses that were not seen for `ageing`, and ends announcements.
     ///
-    /// Returns the changed keys.
-    pub(crate) fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<MacKey> {
-        let mut changed = self.forget_if(version, |entry| entry.seen().after(ageing) <= now);
-        self.totals.expired += changed.len() as u64;
-        let is_over = |entry: &&Arc<MacEntry>| {
-            entry.announced.is_some_and(|time| time.after(ANNOUNCED_FOR) <= now)
-        };
-        let over: Vec<_> = self.iter(version).filter(is_over).cloned().collect();
-        for entry in over {
-            let mac_key = (entry.vlan, entry.mac);
-            let own = self.entries.entry(mac_key).or_insert_with(Versioned::new);
-            own.set(Arc::new(entry.without_announcement()), version);
-            changed.push(mac_key);
+    /// Visits at most `visits_max` addresses, the oldest ones.
+    pub(crate) fn expire_some(
+        &mut self,
+        ageing: Duration,
+        version: Version,
+        now: Time,
+        visits_max: usize,
+    ) -> ExpiredEntries<MacKey> {
+        let mut changed = Vec::new();
+        for _ in 0..visits_max {
+            if let Some(mac_key) = self.expiry.pop_old(|seen| seen.after(ageing) <= now) {
+                let seen = self.entries.find(mac_key, version).map(|entry| entry.seen());
+                match seen.filter(|seen| seen.after(ageing) > now) {
+                    Some(seen) => self.expiry.insert(mac_key, seen),
+                    None => {
+                        self.forget(mac_key, version);
+                        self.totals.expired += 1;
+                        changed.push(mac_key);
+                    }
+                }
+            } else if let Some((time, mac_key)) =
+                self.announcements.pop_front_if(|(time, _)| time.after(ANNOUNCED_FOR) <= now)
+            {
+                changed.extend(self.end_announcement(mac_key, time, version));
+            } else {
+                return ExpiredEntries { changed, is_complete: true };
+            }
         }
-        changed
+        ExpiredEntries { changed, is_complete: false }
     }
 
-    /// Removes the addresses for which `is_gone` is true. Returns the changed keys.
-    pub(crate) fn forget_if(
+    /// Ends the announcement that an address made at a time.
+    ///
+    /// Returns the changed key; `None` if the address was learned again since.
+    fn end_announcement(
         &mut self,
+        mac_key: MacKey,
+        announced: Time,
         version: Version,
-        is_gone: impl Fn(&MacEntry) -> bool,
-    ) -> Vec<MacKey> {
-        let gone = self.iter(version).filter(|entry| is_gone(entry));
-        let gone: Vec<MacKey> = gone.map(|entry| (entry.vlan, entry.mac)).collect();
+    ) -> Option<MacKey> {
+        let entry = self.entries.find(mac_key, version)?;
+        if entry.announced != Some(announced) {
+            return None;
+        }
+        let ended = Arc::new(entry.without_announcement());
+        self.entries.set(mac_key, ended, version);
+        Some(mac_key)
+    }
+
+    /// Removes at most `removals_max` addresses. Returns the changed keys.
+    pub(crate) fn forget_some(&mut self, version: Version, removals_max: usize) -> Vec<MacKey> {
+        let gone: Vec<MacKey> = self.ages.keys().take(removals_max).collect();
         gone.iter().for_each(|mac_key| self.forget(*mac_key, version));
         gone
     }
 
-    fn forget(&mut self, mac_key: MacKey, version: Version) {
-        if let Some(entry) = self.entries.get_mut(&mac_key) {
-            entry.end(version);
-            self.ages.remove(mac_key);
-        }
+    /// Removes addresses of a port, and reduces `left` by their number.
+    ///
+    /// Removes at most `left` addresses; returns whether the port has none any more.
+    pub(crate) fn forget_port(&mut self, port: PortNo, version: Version, left: &mut usize) -> bool {
+        let gone: Vec<MacKey> = self.ages.keys_of(port).take(*left).collect();
+        *left -= gone.len();
+        gone.iter().for_each(|mac_key| self.forget(*mac_key, version));
+        self.ages.keys_of(port).next().is_none()
     }
 
-    pub(crate) fn reclaim(&mut self, oldest: Version) {
-        self.entries.values_mut().for_each(|entry| entry.reclaim(oldest));
-        self.entries.retain(|_, entry| !entry.is_empty());
+    fn forget(&mut self, mac_key: MacKey, version: Version) {
+        self.entries.end(mac_key, version);
+        self.ages.remove(mac_key);
+        self.expiry.remove(mac_key);
+    }
+
+    /// Calls [`VersionedMap::reclaim`] on the addresses.
+    pub(crate) fn reclaim(&mut self, oldest: Version, left: &mut usize) -> bool {
+        self.entries.reclaim(oldest, left)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -260,18 +324,32 @@ impl UpdateBatch {
         self.push_macs(sighting.bridge, changed);
     }
 
-    /// Removes the expired addresses.
-    pub(crate) fn expire_macs(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
-        let Some(settings) = bridge.settings(self.version) else { return };
+    /// Removes expired addresses; returns whether none is left.
+    ///
+    /// Visits at most `visits_max` addresses.
+    pub(crate) fn expire_macs(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut VersionedBridge,
+        visits_max: usize,
+    ) -> bool {
+        let Some(settings) = bridge.settings(self.version) else { return true };
         let ageing = settings.mac_ageing;
-        let changed = bridge.macs.expire(ageing, self.version, self.now);
-        self.push_macs(id, changed);
+        let expired = bridge.macs.expire_some(ageing, self.version, self.now, visits_max);
+        self.push_macs(id, expired.changed);
+        expired.is_complete
     }
 
-    /// Removes all addresses.
-    pub(crate) fn flush_macs(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
-        let changed = bridge.macs.forget_if(self.version, |_| true);
-        self.push_macs(id, changed);
+    /// Removes at most `removals_max` addresses; returns whether none is left.
+    pub(crate) fn flush_macs(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut VersionedBridge,
+        removals_max: usize,
+    ) -> bool {
+        let gone = bridge.macs.forget_some(self.version, removals_max);
+        self.push_macs(id, gone);
+        bridge.macs.len() == 0
     }
 
     fn push_macs(&mut self, bridge: BridgeId, changed: Vec<MacKey>) {
@@ -319,8 +397,15 @@ mod tests {
     }
 
     fn known(table: &MacTable, version: u64) -> Vec<(u8, u32)> {
-        let entries = table.iter(Version::new(version));
-        entries.map(|entry| (entry.mac[5], entry.port.number())).collect()
+        let page = table.page(None, Version::new(version), usize::MAX);
+        page.values.iter().map(|(_, entry)| (entry.mac[5], entry.port.number())).collect()
+    }
+
+    /// Expires addresses at a time, and returns the number of changed ones.
+    fn expire(table: &mut MacTable, ageing: Duration, second: u64) -> usize {
+        let expired = table.expire_some(ageing, Version::new(9), at(second), 10);
+        assert!(expired.is_complete);
+        expired.changed.len()
     }
 
     #[test]
@@ -361,12 +446,78 @@ mod tests {
         let mut table = MacTable::default();
         seen(&mut table, 1, 1, 1);
         let ageing = Duration::from_secs(10);
-        assert!(table.expire(ageing, Version::new(9), at(10)).is_empty());
+        assert_eq!(expire(&mut table, ageing, 10), 0);
         seen(&mut table, 1, 1, 5);
-        assert!(table.expire(ageing, Version::new(9), at(14)).is_empty());
-        assert_eq!(table.expire(ageing, Version::new(9), at(15)).len(), 1);
+        assert_eq!(expire(&mut table, ageing, 14), 0);
+        assert_eq!(expire(&mut table, ageing, 15), 1);
         assert!(known(&table, 9).is_empty());
         let totals = LearnedTotals { learned: 1, expired: 1, ..LearnedTotals::default() };
         assert_eq!((table.len(), table.totals()), (0, totals));
+    }
+
+    #[test]
+    fn expiry_visits_no_young_address() {
+        let mut table = MacTable::default();
+        let learn = |table: &mut MacTable, last: u16, second: u64, is_announcement| {
+            let [high, low] = last.to_be_bytes();
+            let sighting = MacSighting {
+                bridge: BridgeId::new(1),
+                vlan: 0,
+                mac: [2, 0, 0, 0, high, low],
+                port: PortNo::new(1),
+                is_announcement,
+                precedes_packet: false,
+            };
+            table.learn(&sighting, 10_000, Version::new(1), at(second));
+        };
+        (0..7).for_each(|last| learn(&mut table, last, 1, false));
+        (7..1000).for_each(|last| learn(&mut table, last, 50, last == 7));
+        learn(&mut table, 3, 60, false);
+        let ageing = Duration::from_secs(30);
+        let mut expire = |visits_max| {
+            let expired = table.expire_some(ageing, Version::new(2), at(61), visits_max);
+            (expired.changed.len(), expired.is_complete)
+        };
+        // Seven old addresses, of which one was seen again, and one announcement.
+        assert_eq!([expire(4), expire(4), expire(1)], [(3, false), (4, false), (0, true)]);
+        assert_eq!((table.len(), table.totals().expired), (994, 6));
+    }
+
+    #[test]
+    fn an_announcement_ends_after_its_time() {
+        let mut table = MacTable::default();
+        let mac = [2, 0, 0, 0, 0, 1];
+        let announce = MacSighting {
+            bridge: BridgeId::new(1),
+            vlan: 0,
+            mac,
+            port: PortNo::new(1),
+            is_announcement: true,
+            precedes_packet: false,
+        };
+        let moved = MacSighting { port: PortNo::new(2), ..announce };
+        table.learn(&announce, ROOM, Version::new(1), at(1));
+        table.learn(&moved, ROOM, Version::new(2), at(3));
+        let is_announced = |table: &MacTable| {
+            table.find(0, mac, Version::new(9)).is_some_and(|own| own.is_announced())
+        };
+        let ageing = Duration::from_secs(100);
+        assert_eq!((expire(&mut table, ageing, 7), is_announced(&table)), (0, true));
+        assert_eq!((expire(&mut table, ageing, 8), is_announced(&table)), (1, false));
+        assert_eq!(expire(&mut table, ageing, 9), 0);
+    }
+
+    #[test]
+    fn a_port_loses_its_addresses_in_steps() {
+        let mut table = MacTable::default();
+        seen(&mut table, 1, 1, 1);
+        seen(&mut table, 2, 2, 2);
+        let version = Version::new(4);
+        let mut left = 1;
+        assert!(table.forget_port(PortNo::new(1), version, &mut left));
+        assert!(!table.forget_port(PortNo::new(2), version, &mut left), "no removal is left");
+        assert_eq!((left, known(&table, 4)), (0, vec![(2, 2)]));
+        assert_eq!(table.forget_some(version, 5).len(), 1);
+        assert_eq!((table.len(), known(&table, 4)), (0, vec![]));
     }
 }

@@ -14,7 +14,6 @@
 //! A report of a port that is known prolongs its time, and makes no version.
 
 use std::{
-    collections::BTreeMap,
     net::IpAddr,
     sync::{
         Arc,
@@ -28,6 +27,7 @@ use shunt_flow::PortNo;
 
 use super::{
     bridge::VersionedBridge,
+    expiry_queue::{ExpiredEntries, ExpiryQueue},
     learned_ages::LearnedAges,
     learned_totals::LearnedTotals,
     multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
@@ -38,7 +38,7 @@ use crate::{
     update::batch::UpdateBatch,
     versions::{
         delta::{Delta, Object},
-        versioned::Versioned,
+        versioned_map::{MapPage, VersionedMap},
     },
 };
 
@@ -71,13 +71,28 @@ pub(crate) enum MulticastKey {
 }
 
 /// The groups and router ports of a bridge, at every retained version.
-#[derive(Default)]
 pub(crate) struct MulticastTable {
-    entries: BTreeMap<MulticastKey, Versioned<MulticastPorts>>,
+    entries: VersionedMap<MulticastKey, MulticastPorts>,
     /// The groups of the newest version, each with its first port and last report.
     ages: LearnedAges<MulticastKey>,
+    /// The same groups, in the order in which their ports expire.
+    groups_expiry: ExpiryQueue<MulticastKey>,
+    /// The VLANs with router ports, in the order in which these expire.
+    routers_expiry: ExpiryQueue<MulticastKey>,
     /// The totals of changes; each port of a group, and each router port, is an entry.
     totals: LearnedTotals,
+}
+
+impl Default for MulticastTable {
+    fn default() -> Self {
+        Self {
+            entries: VersionedMap::new(),
+            ages: LearnedAges::default(),
+            groups_expiry: ExpiryQueue::default(),
+            routers_expiry: ExpiryQueue::default(),
+            totals: LearnedTotals::default(),
+        }
+    }
 }
 
 impl MulticastPorts {
@@ -91,8 +106,13 @@ impl MulticastPorts {
         self.ports.first().map(|(port, seen)| (*port, Self::seen(seen)))
     }
 
+    /// Returns the time of the oldest last message of a port.
+    fn oldest(&self) -> Option<Time> {
+        self.ports.iter().map(|(_, seen)| Self::seen(seen)).min()
+    }
+
     /// Returns the entries of a group or of router ports, ordered by the last message.
-    fn entries(&self, key: MulticastKey) -> Vec<MulticastEntry> {
+    pub(crate) fn entries(&self, key: MulticastKey) -> Vec<MulticastEntry> {
         let entry = |(port, seen): &(PortNo, Arc<AtomicU64>)| key.entry(*port, Self::seen(seen));
         let mut entries: Vec<_> = self.ports.iter().map(entry).collect();
         entries.sort_by_key(|entry| entry.seen);
@@ -102,6 +122,13 @@ impl MulticastPorts {
     fn seen(seen: &AtomicU64) -> Time {
         Time::from_nanoseconds(seen.load(Ordering::Relaxed))
     }
+}
+
+/// Sorts entries: the groups by their last report, then the router ports.
+pub(crate) fn in_order(mut entries: Vec<Vec<MulticastEntry>>) -> Vec<MulticastEntry> {
+    // The last entry of a group has the newest report of the group.
+    entries.sort_by_key(|entries| entries.last().map(|last| (last.group.is_none(), last.seen)));
+    entries.concat()
 }
 
 impl MulticastKey {
@@ -117,7 +144,7 @@ impl MulticastKey {
 impl MulticastTable {
     /// Returns the ports of a group, or of routers.
     pub(crate) fn find(&self, key: MulticastKey, version: Version) -> Option<&Arc<MulticastPorts>> {
-        self.entries.get(&key)?.at(version)
+        self.entries.find(key, version)
     }
 
     /// Returns the totals of the changes of the table.
@@ -125,15 +152,14 @@ impl MulticastTable {
         self.totals
     }
 
-    /// Returns all entries: the groups by their last report, then the router ports.
-    pub(crate) fn entries(&self, version: Version) -> Vec<MulticastEntry> {
-        let of_key = |(key, own): (&MulticastKey, &Versioned<MulticastPorts>)| {
-            own.at(version).map(|ports| ports.entries(*key))
-        };
-        let mut all: Vec<Vec<MulticastEntry>> = self.entries.iter().filter_map(of_key).collect();
-        // The last entry of a group has the newest report of the group.
-        all.sort_by_key(|entries| entries.last().map(|last| (last.group.is_none(), last.seen)));
-        all.concat()
+    /// Returns some groups and router ports; see [`VersionedMap::page`].
+    pub(crate) fn page(
+        &self,
+        after: Option<MulticastKey>,
+        version: Version,
+        visits_max: usize,
+    ) -> MapPage<MulticastKey, MulticastPorts> {
+        self.entries.page(after, version, visits_max)
     }
 
     /// Adds a port, or prolongs its time. Returns the keys that have got other ports.
@@ -171,14 +197,7 @@ impl MulticastTable {
 
     /// Removes ports from groups until there are at most `groups_max` groups.
     ///
-    /// Returns the changed keys.
-    pub(crate) fn limit(&mut self, groups_max: usize, version: Version) -> Vec<MulticastKey> {
-        self.make_room(groups_max, None, version)
-    }
-
-    /// Like [`Self::limit`], for a new group of the port `reporter`.
-    ///
-    /// The cost is logarithmic in the number of groups for each removed port.
+    /// `reporter` is the port of a new group. Returns the changed keys.
     fn make_room(
         &mut self,
         groups_max: usize,
@@ -186,61 +205,79 @@ impl MulticastTable {
         version: Version,
     ) -> Vec<MulticastKey> {
         let mut changed = Vec::new();
-        while self.ages.len() > groups_max {
-            let entries = &self.entries;
-            let first = |key: MulticastKey| entries.get(&key)?.at(version)?.first();
-            let seen = |key| first(key).map(|(_, seen)| seen);
-            let oldest = match reporter {
-                Some(port) => self.ages.oldest_for(port, seen),
-                None => self.ages.oldest(seen),
-            };
-            let place = oldest.and_then(|key| Some((key, first(key)?.0)));
-            let Some((key, port)) = place else { break };
-            self.totals.evicted += self.retain_in(key, version, |entry| entry.port != port);
+        while let Some(key) = self.evict_over(groups_max, reporter, version) {
             changed.push(key);
         }
         changed
     }
 
-    /// Removes ports without a recent report or query; returns the changed keys.
-    fn expire(&mut self, ageing: Duration, version: Version, now: Time) -> Vec<MulticastKey> {
-        let (changed, removed) = self.retain_counted(version, |entry| {
-            let ageing =
-                if entry.group.is_some() { ageing } else { MulticastSnooping::ROUTER_AGEING };
-            entry.seen.after(ageing) > now
-        });
-        self.totals.expired += removed;
-        changed
-    }
-
-    /// Keeps the ports for which `is_kept` is true. Returns the changed keys.
-    pub(crate) fn retain(
+    /// Removes a port from a group if there are more than `groups_max` groups.
+    ///
+    /// `reporter` is the port of a new group that needs room, if there is one. Returns the changed
+    /// key. The cost is logarithmic in the number of groups.
+    pub(crate) fn evict_over(
         &mut self,
+        groups_max: usize,
+        reporter: Option<PortNo>,
         version: Version,
-        is_kept: impl Fn(&MulticastEntry) -> bool,
-    ) -> Vec<MulticastKey> {
-        self.retain_counted(version, is_kept).0
+    ) -> Option<MulticastKey> {
+        if self.ages.len() <= groups_max {
+            return None;
+        }
+        let entries = &self.entries;
+        let first = |key: MulticastKey| entries.find(key, version)?.first();
+        let seen = |key| first(key).map(|(_, seen)| seen);
+        let key = match reporter {
+            Some(port) => self.ages.oldest_for(port, seen),
+            None => self.ages.oldest(seen),
+        }?;
+        let (port, _) = first(key)?;
+        self.totals.evicted += self.retain_in(key, version, |entry| entry.port != port);
+        Some(key)
     }
 
-    /// Like [`Self::retain`]; also returns the number of removed ports.
-    fn retain_counted(
+    /// Removes ports without a recent report or query.
+    ///
+    /// Visits at most `visits_max` groups and VLANs, the oldest ones.
+    fn expire_some(
         &mut self,
+        ageing: Duration,
         version: Version,
-        is_kept: impl Fn(&MulticastEntry) -> bool,
-    ) -> (Vec<MulticastKey>, u64) {
-        let is_changed = |(key, own): &(&MulticastKey, &Versioned<MulticastPorts>)| {
-            let ports = own.at(version).map(|own| own.ports.as_slice()).unwrap_or_default();
-            let mut entries = ports.iter().map(|(port, seen)| (*port, MulticastPorts::seen(seen)));
-            entries.any(|(port, seen)| !is_kept(&key.entry(port, seen)))
-        };
-        let changed = self.entries.iter().filter(is_changed).map(|(key, _)| *key);
-        let changed: Vec<MulticastKey> = changed.collect();
-        let removed = changed.iter().map(|key| self.retain_in(*key, version, &is_kept)).sum();
-        (changed, removed)
+        now: Time,
+        visits_max: usize,
+    ) -> ExpiredEntries<MulticastKey> {
+        let mut changed = Vec::new();
+        for _ in 0..visits_max {
+            let is_old = |ageing| move |seen: Time| seen.after(ageing) <= now;
+            let group = self.groups_expiry.pop_old(is_old(ageing));
+            let router_ageing = MulticastSnooping::ROUTER_AGEING;
+            let (key, ageing) = match group {
+                Some(key) => (key, ageing),
+                None => match self.routers_expiry.pop_old(is_old(router_ageing)) {
+                    Some(key) => (key, router_ageing),
+                    None => return ExpiredEntries { changed, is_complete: true },
+                },
+            };
+            let removed = self.retain_in(key, version, |entry| entry.seen.after(ageing) > now);
+            self.totals.expired += removed;
+            changed.extend((removed > 0).then_some(key));
+            if let Some(seen) = self.find(key, version).and_then(|ports| ports.oldest()) {
+                self.expiry(key).insert(key, seen);
+            }
+        }
+        ExpiredEntries { changed, is_complete: false }
     }
 
-    /// Like [`Self::retain`], for one key; returns the number of removed ports.
-    fn retain_in(
+    /// Returns the queue in which the ports of a key expire.
+    const fn expiry(&mut self, key: MulticastKey) -> &mut ExpiryQueue<MulticastKey> {
+        match key {
+            MulticastKey::Group(..) => &mut self.groups_expiry,
+            MulticastKey::Routers(_) => &mut self.routers_expiry,
+        }
+    }
+
+    /// Keeps some ports of a key; returns the number of removed ports.
+    pub(crate) fn retain_in(
         &mut self,
         key: MulticastKey,
         version: Version,
@@ -259,38 +296,40 @@ impl MulticastTable {
         removed as u64
     }
 
-    /// Moves ports of a group, and router ports, to their successors.
+    /// Moves ports of a group, or router ports, to their successors.
     ///
-    /// `successor` returns `None` for a port that stays. No entry may have both a port and its
+    /// `successor` returns `None` for a port that stays. The key may not have both a port and its
     /// successor.
     pub(crate) fn move_ports(
         &mut self,
+        key: MulticastKey,
         version: Version,
         successor: impl Fn(PortNo) -> Option<PortNo>,
     ) {
-        let is_moved = |(_, own): &(&MulticastKey, &Versioned<MulticastPorts>)| {
-            own.at(version).is_some_and(|own| own.numbers().any(|port| successor(port).is_some()))
-        };
-        let keys: Vec<_> = self.entries.iter().filter(is_moved).map(|(key, _)| *key).collect();
-        for key in keys {
-            let Some(known) = self.find(key, version) else { continue };
-            let moved = |(port, seen): &(PortNo, Arc<AtomicU64>)| {
-                (successor(*port).unwrap_or(*port), Arc::clone(seen))
-            };
-            let ports = known.ports.iter().map(moved).collect();
-            self.replace(key, MulticastPorts { ports }, version);
-            self.totals.moved += 1;
+        let Some(known) = self.find(key, version) else { return };
+        if !known.numbers().any(|port| successor(port).is_some()) {
+            return;
         }
+        let moved = |(port, seen): &(PortNo, Arc<AtomicU64>)| {
+            (successor(*port).unwrap_or(*port), Arc::clone(seen))
+        };
+        let ports = known.ports.iter().map(moved).collect();
+        self.replace(key, MulticastPorts { ports }, version);
+        self.totals.moved += 1;
     }
 
     /// Sets the ports of a key; without ports, removes the key.
     fn replace(&mut self, key: MulticastKey, ports: MulticastPorts, version: Version) {
         let (before, now) = (self.find(key, version).and_then(|own| own.first()), ports.first());
-        let own = self.entries.entry(key).or_insert_with(Versioned::new);
-        if now.is_some() {
-            own.set(Arc::new(ports), version);
-        } else {
-            own.end(version);
+        match ports.oldest() {
+            Some(oldest) => {
+                self.entries.set(key, Arc::new(ports), version);
+                self.expiry(key).insert(key, oldest);
+            }
+            None => {
+                self.entries.end(key, version);
+                self.expiry(key).remove(key);
+            }
         }
         if matches!(key, MulticastKey::Group(..)) && now != before {
             self.ages.remove(key);
@@ -298,9 +337,9 @@ impl MulticastTable {
         }
     }
 
-    pub(crate) fn reclaim(&mut self, oldest: Version) {
-        self.entries.values_mut().for_each(|entry| entry.reclaim(oldest));
-        self.entries.retain(|_, entry| !entry.is_empty());
+    /// Calls [`VersionedMap::reclaim`] on the groups and router ports.
+    pub(crate) fn reclaim(&mut self, oldest: Version, left: &mut usize) -> bool {
+        self.entries.reclaim(oldest, left)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -359,18 +398,31 @@ impl UpdateBatch {
         self.push_multicast(id, changed);
     }
 
-    /// Removes the ports without a report or query in time.
-    pub(crate) fn expire_multicast(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
+    /// Removes ports without a report or query in time; returns whether none is left.
+    ///
+    /// Visits at most `visits_max` groups and VLANs.
+    pub(crate) fn expire_multicast(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut VersionedBridge,
+        visits_max: usize,
+    ) -> bool {
         let snooping = bridge.settings(self.version).and_then(|own| own.multicast);
-        let Some(MulticastSnooping { ageing, .. }) = snooping else { return };
-        let changed = bridge.multicast.expire(ageing, self.version, self.now);
-        self.push_multicast(id, changed);
+        let Some(MulticastSnooping { ageing, .. }) = snooping else { return true };
+        let expired = bridge.multicast.expire_some(ageing, self.version, self.now, visits_max);
+        self.push_multicast(id, expired.changed);
+        expired.is_complete
     }
 
-    /// Removes all groups and router ports.
-    pub(crate) fn flush_multicast(&mut self, id: BridgeId, bridge: &mut VersionedBridge) {
-        let changed = bridge.multicast.retain(self.version, |_| false);
-        self.push_multicast(id, changed);
+    /// Removes a group, or the router ports of a VLAN.
+    pub(crate) fn forget_multicast(
+        &mut self,
+        id: BridgeId,
+        bridge: &mut VersionedBridge,
+        key: MulticastKey,
+    ) {
+        let removed = bridge.multicast.retain_in(key, self.version, |_| false);
+        self.push_multicast(id, (removed > 0).then_some(key).into_iter().collect());
     }
 
     fn push_multicast(&mut self, bridge: BridgeId, changed: Vec<MulticastKey>) {
@@ -384,156 +436,4 @@ impl UpdateBatch {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::net::Ipv4Addr;
-
-    use super::*;
-
-    const GROUPS_MAX: usize = 2;
-
-    fn key(last: u8) -> MulticastKey {
-        MulticastKey::Group(0, IpAddr::V4(Ipv4Addr::new(239, 0, 0, last)))
-    }
-
-    fn at(second: u64) -> Time {
-        Time::ZERO.after(Duration::from_secs(second))
-    }
-
-    fn add(table: &mut MulticastTable, key: MulticastKey, port: u32, second: u64) -> usize {
-        let (port, version) = (PortNo::new(port), Version::new(second + 1));
-        table.add(key, port, &[port], GROUPS_MAX, version, at(second)).len()
-    }
-
-    fn groups(table: &MulticastTable, version: u64) -> Vec<(u8, u32)> {
-        let entries = table.entries(Version::new(version)).into_iter();
-        let last = |entry: &MulticastEntry| match entry.group {
-            Some(IpAddr::V4(group)) => group.octets()[3],
-            _ => 0,
-        };
-        entries.map(|entry| (last(&entry), entry.port.number())).collect()
-    }
-
-    #[test]
-    fn a_known_port_makes_no_change() {
-        let mut table = MulticastTable::default();
-        assert_eq!(add(&mut table, key(1), 1, 1), 1);
-        assert_eq!(add(&mut table, key(1), 1, 2), 0, "known already");
-        assert_eq!(add(&mut table, key(1), 2, 3), 1);
-        assert_eq!(groups(&table, 4), [(1, 1), (1, 2)]);
-        let old = table.find(key(1), Version::new(2)).unwrap();
-        assert_eq!(old.numbers().collect::<Vec<_>>(), [PortNo::new(1)], "an older version");
-    }
-
-    #[test]
-    fn a_full_table_evicts_the_group_with_the_oldest_report() {
-        let mut table = MulticastTable::default();
-        add(&mut table, key(1), 1, 1);
-        add(&mut table, key(2), 1, 2);
-        add(&mut table, key(1), 1, 3);
-        assert_eq!(add(&mut table, key(3), 1, 4), 2);
-        assert_eq!(groups(&table, 5), [(1, 1), (3, 1)]);
-        assert_eq!(table.limit(1, Version::new(6)), [key(1)]);
-        assert_eq!(groups(&table, 6), [(3, 1)]);
-    }
-
-    #[test]
-    fn a_port_with_many_groups_evicts_its_own() {
-        let mut table = MulticastTable::default();
-        add(&mut table, key(1), 1, 1);
-        for last in 2..9 {
-            add(&mut table, key(last), 2, last.into());
-        }
-        assert_eq!(groups(&table, 9), [(1, 1), (8, 2)]);
-        let totals = LearnedTotals { learned: 8, evicted: 6, ..LearnedTotals::default() };
-        assert_eq!(table.totals(), totals);
-    }
-
-    /// The port numbers do not matter, and neither does the order of the reports.
-    #[test]
-    fn no_port_loses_groups_to_an_equal_one() {
-        for (small, large) in [(1, 2), (2, 1)] {
-            let mut table = MulticastTable::default();
-            add(&mut table, key(1), small, 1);
-            for last in 2..9 {
-                add(&mut table, key(last), large, last.into());
-            }
-            assert_eq!(groups(&table, 9), [(1, small), (8, large)]);
-            // The first group of a port takes a place, and its second one does not.
-            add(&mut table, key(9), 3, 9);
-            let after = groups(&table, 10);
-            assert!(after.contains(&(9, 3)), "{after:?}");
-            add(&mut table, key(10), 3, 10);
-            let others = |all: &[(u8, u32)]| all.iter().filter(|own| own.1 != 3).count();
-            let last = groups(&table, 11);
-            assert_eq!((others(&last), others(&after), last.len()), (1, 1, 2), "{last:?}");
-        }
-    }
-
-    #[test]
-    fn a_shared_group_counts_for_its_first_port() {
-        let mut table = MulticastTable::default();
-        add(&mut table, key(1), 2, 1);
-        add(&mut table, key(1), 1, 2);
-        add(&mut table, key(2), 2, 3);
-        assert_eq!(add(&mut table, key(3), 3, 4), 3, "port 2 loses both, and port 1 stays");
-        assert_eq!(groups(&table, 5), [(1, 1), (3, 3)]);
-        assert_eq!(table.limit(0, Version::new(6)).len(), 2);
-        assert!(groups(&table, 6).is_empty());
-    }
-
-    #[test]
-    fn router_ports_are_not_counted_as_groups() {
-        let mut table = MulticastTable::default();
-        for vlan in 0..3 {
-            add(&mut table, MulticastKey::Routers(vlan), 4, 1);
-        }
-        add(&mut table, key(1), 1, 2);
-        add(&mut table, key(2), 1, 3);
-        assert_eq!(groups(&table, 4), [(1, 1), (2, 1), (0, 4), (0, 4), (0, 4)]);
-    }
-
-    #[test]
-    fn a_moved_port_keeps_its_place_and_its_time() {
-        let mut table = MulticastTable::default();
-        add(&mut table, key(1), 1, 1);
-        add(&mut table, key(1), 2, 2);
-        add(&mut table, MulticastKey::Routers(0), 1, 3);
-        let to_3 = |port: PortNo| (port == PortNo::new(1)).then(|| PortNo::new(3));
-        table.move_ports(Version::new(5), to_3);
-        assert_eq!(groups(&table, 5), [(1, 3), (1, 2), (0, 3)]);
-        assert_eq!((table.entries(Version::new(5))[0].seen, table.totals().moved), (at(1), 2));
-        add(&mut table, key(2), 3, 5);
-        assert_eq!(add(&mut table, key(3), 4, 6), 3, "port 3 has two groups");
-        assert_eq!(groups(&table, 7), [(1, 2), (3, 4), (0, 3)]);
-    }
-
-    #[test]
-    fn ports_that_expire_are_counted() {
-        let mut table = MulticastTable::default();
-        add(&mut table, key(1), 1, 1);
-        add(&mut table, key(1), 2, 2);
-        add(&mut table, key(1), 3, 8);
-        add(&mut table, MulticastKey::Routers(0), 4, 1);
-        let ageing = Duration::from_secs(5);
-        assert_eq!(table.expire(ageing, Version::new(9), at(7)), [key(1)]);
-        assert_eq!(groups(&table, 9), [(1, 3), (0, 4)]);
-        assert_eq!(table.expire(ageing, Version::new(9), at(12)), []);
-        let totals = LearnedTotals { learned: 4, expired: 2, ..LearnedTotals::default() };
-        assert_eq!(table.totals(), totals);
-    }
-
-    #[test]
-    fn a_group_ends_with_its_last_port() {
-        let mut table = MulticastTable::default();
-        add(&mut table, key(1), 1, 1);
-        add(&mut table, key(1), 2, 2);
-        let without = |port: u32| move |entry: &MulticastEntry| entry.port != PortNo::new(port);
-        assert_eq!(table.retain(Version::new(4), without(1)), [key(1)]);
-        assert_eq!(table.retain(Version::new(5), without(1)), []);
-        assert!(table.find(key(1), Version::new(5)).is_some());
-        assert_eq!(table.retain(Version::new(6), without(2)), [key(1)]);
-        assert!(table.find(key(1), Version::new(6)).is_none() && groups(&table, 6).is_empty());
-        table.reclaim(Version::new(6));
-        assert!(table.is_empty());
-    }
-}
+mod tests;

@@ -7,7 +7,7 @@
 //! Most rules only output to ports or lead to another table. `decide::burst` executes these rules
 //! by itself. All other packets take a whole translation, with a recorder that is off.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_classifier::Version;
 use shunt_flow::FlowKey;
@@ -18,7 +18,7 @@ use crate::{
     learn::learning::Learning,
     pipeline::Pipeline,
     time::Time,
-    translate::{TranslationBuffers, decide},
+    translate::{TablesAtVersion, TranslationBuffers, decide},
     traversals::{
         datapath_action::DatapathAction,
         drop_cause::DropCause,
@@ -44,6 +44,8 @@ pub struct PacketDecision {
 /// Decides packets of one thread, and counts their hits until they are credited.
 ///
 /// ```
+/// use std::time::Duration;
+///
 /// use shunt_flow::{FlowKey, PortNo, text::NoPortNames};
 /// use shunt_pipeline::{
 ///     BridgeId, BridgeSettings, DatapathAction, FlowModCommand, PacketDecider, PacketDecision,
@@ -64,7 +66,7 @@ pub struct PacketDecision {
 /// assert!(matches!(decisions[0].actions[..], [DatapathAction::Output { .. }]));
 ///
 /// decider.count(&decisions[0], 64, Time::ZERO);
-/// decider.credit(&pipeline, 10);
+/// decider.credit(&pipeline, 10, Duration::from_millis(1));
 /// let rules = pipeline.rules(bridge, &RuleFilter::all());
 /// assert_eq!(rules[0].stats.totals().packets, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -131,15 +133,29 @@ impl PacketDecider {
 
     /// Credits at most `count` of the oldest counts, and all of replaced objects.
     ///
-    /// Ends the burst. Returns the number of credited counts, without those of replaced objects.
-    pub fn credit(&mut self, pipeline: &Pipeline, count: usize) -> usize {
+    /// Takes the lock of the tables for a few counts at a time, and waits for it at most `wait`
+    /// each time. If a change of the tables holds the lock longer, the remaining counts are left for
+    /// the next call. Ends the burst. Returns the number of credited counts, without those of
+    /// replaced objects.
+    pub fn credit(&mut self, pipeline: &Pipeline, count: usize, wait: Duration) -> usize {
         let hits = &mut self.hits;
-        let (lowered, credited) =
-            pipeline.with_tables(pipeline.version(), |tables| hits.credit(tables.bridges, count));
-        pipeline.note_lowered(lowered);
-        credited
+        let mut credited = 0;
+        loop {
+            let some = (count - credited).min(CREDITS_PER_HOLD);
+            let credit = |tables: TablesAtVersion<'_>| hits.credit(tables.bridges, some);
+            let done = pipeline.try_with_tables(pipeline.version(), wait, credit);
+            let Some((lowered, done)) = done else { return credited };
+            pipeline.note_lowered(lowered);
+            credited += done;
+            if done < some || credited == count {
+                return credited;
+            }
+        }
     }
 }
+
+/// Maximum number of counts that are credited under one lock of the tables.
+const CREDITS_PER_HOLD: usize = 64;
 
 impl Default for PacketDecider {
     fn default() -> Self {

@@ -36,8 +36,7 @@ impl UpdateBatch {
         let Some(group) = request.group else {
             return match request.command {
                 GroupCommand::Delete => {
-                    let all = bridge.groups.iter(version).map(|(group, _)| group).collect();
-                    self.note(RuleSelection::DeleteGroups(id, all));
+                    self.note(RuleSelection::DeleteGroups(None));
                     Ok(())
                 }
                 _ => {
@@ -48,8 +47,9 @@ impl UpdateBatch {
         let old = bridge.groups.find(group, version).map(|old| old.created);
         match request.command {
             GroupCommand::Delete => {
-                let deleted = old.map(|_| group).into_iter().collect();
-                self.note(RuleSelection::DeleteGroups(id, deleted));
+                if old.is_some() {
+                    self.note(RuleSelection::DeleteGroups(Some(group)));
+                }
                 return Ok(());
             }
             GroupCommand::Add if old.is_some() => return Err(GroupModError::Exists(group)),

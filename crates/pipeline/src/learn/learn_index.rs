@@ -25,15 +25,17 @@ use crate::{
     action::{Action, LearnAction},
     id::{BridgeId, Cookie, TableId},
     tables::rule::{Instructions, Rule},
-    versions::{delta::Object, versioned::Versioned},
+    versions::{delta::Object, versioned_map::VersionedMap},
 };
 
 /// The index of the tables that the `learn` actions of a bridge write.
 pub(crate) struct LearnIndex {
     hashing: FixedState,
     tables: BTreeSet<TableId>,
-    /// Number of rules by cookie, for the tables in which a `learn` has a limit.
-    counts: BTreeMap<TableId, BTreeMap<Cookie, Versioned<usize>>>,
+    /// The tables in which a `learn` has a limit.
+    counted: BTreeSet<TableId>,
+    /// Number of rules by cookie, for the counted tables; no entry for 0.
+    counts: VersionedMap<(TableId, Cookie), usize>,
     /// Number of `learn` actions with `delete_learned`, in the newest version.
     owners: BTreeMap<(TableId, Cookie), usize>,
     orphans: BTreeSet<(TableId, Cookie)>,
@@ -44,7 +46,8 @@ impl LearnIndex {
         Self {
             hashing: FixedState::with_seed(seed),
             tables: BTreeSet::new(),
-            counts: BTreeMap::new(),
+            counted: BTreeSet::new(),
+            counts: VersionedMap::new(),
             owners: BTreeMap::new(),
             orphans: BTreeSet::new(),
         }
@@ -57,8 +60,7 @@ impl LearnIndex {
         let mut counted = Vec::new();
         for learn in instructions.learns() {
             self.tables.insert(learn.table);
-            if learn.limit > 0 && !self.counts.contains_key(&learn.table) {
-                self.counts.insert(learn.table, BTreeMap::new());
+            if learn.limit > 0 && self.counted.insert(learn.table) {
                 counted.push(learn.table);
             }
             if learn.delete_learned {
@@ -93,10 +95,12 @@ impl LearnIndex {
     }
 
     fn recount(&mut self, rule: &Rule, version: Version, change: impl Fn(usize) -> usize) {
-        if let Some(cookies) = self.counts.get_mut(&rule.table) {
-            let history = cookies.entry(rule.cookie).or_insert_with(Versioned::new);
-            let count = change(history.at(version).map_or(0, |count| **count));
-            history.set(Arc::new(count), version);
+        if self.counted.contains(&rule.table) {
+            let name = (rule.table, rule.cookie);
+            match change(self.counts.find(name, version).map_or(0, |count| **count)) {
+                0 => self.counts.end(name, version),
+                count => self.counts.set(name, Arc::new(count), version),
+            }
         }
     }
 
@@ -104,8 +108,9 @@ impl LearnIndex {
     ///
     /// `None` if the table is not counted.
     pub(crate) fn count(&self, table: TableId, cookie: Cookie, version: Version) -> Option<usize> {
-        let history = self.counts.get(&table)?.get(&cookie);
-        Some(history.and_then(|history| history.at(version)).map_or(0, |count| **count))
+        let is_counted = self.counted.contains(&table);
+        let count = self.counts.find((table, cookie), version);
+        is_counted.then(|| count.map_or(0, |count| **count))
     }
 
     /// Takes the orphans: the tables and cookies without a `learn` that owns them.
@@ -123,7 +128,7 @@ impl LearnIndex {
             return Vec::new();
         }
         let mut objects = vec![self.rule(rule.bridge, rule.table, &rule.matching, rule.priority)];
-        if self.counts.contains_key(&rule.table) {
+        if self.counted.contains(&rule.table) {
             objects.push(self.cookie(rule.bridge, rule.table, rule.cookie));
         }
         objects
@@ -149,13 +154,9 @@ impl LearnIndex {
         Object::Learned(bridge, table, self.hashing.hash_one(name))
     }
 
-    pub(crate) fn reclaim(&mut self, oldest: Version) {
-        for cookies in self.counts.values_mut() {
-            cookies.retain(|_, history| {
-                history.reclaim(oldest);
-                history.values().any(|count| *count > 0)
-            });
-        }
+    /// Calls [`VersionedMap::reclaim`] on the counts.
+    pub(crate) fn reclaim(&mut self, oldest: Version, left: &mut usize) -> bool {
+        self.counts.reclaim(oldest, left)
     }
 }
 

@@ -146,6 +146,9 @@ impl LearnedRule {
 impl UpdateBatch {
     /// Learns a rule: refreshes an equal one, changes one with its match and priority,
     /// or adds it.
+    ///
+    /// The removal of rules that have lost their learning rule is left to the caller, as of any
+    /// selection of rules ([`Self::must_select`]).
     pub(crate) fn learn(
         &mut self,
         bridge: &mut VersionedBridge,
@@ -174,7 +177,7 @@ impl UpdateBatch {
             }
             None => self.add(learned.bridge, bridge, request)?,
         }
-        self.change_rest(bridge);
+        self.note_orphans(bridge);
         Ok(())
     }
 }

@@ -25,8 +25,7 @@ impl UpdateBatch {
         let Some(meter) = request.meter else {
             return match request.command {
                 MeterCommand::Delete => {
-                    let all = bridge.meters.iter(version).map(|(meter, _)| meter).collect();
-                    self.note(RuleSelection::DeleteMeters(id, all));
+                    self.note(RuleSelection::DeleteMeters(None));
                     Ok(())
                 }
                 MeterCommand::Add | MeterCommand::Modify => {
@@ -37,8 +36,9 @@ impl UpdateBatch {
         let old = bridge.meters.find(meter, version).map(|old| old.created);
         match request.command {
             MeterCommand::Delete => {
-                let deleted = old.map(|_| meter).into_iter().collect();
-                self.note(RuleSelection::DeleteMeters(id, deleted));
+                if old.is_some() {
+                    self.note(RuleSelection::DeleteMeters(Some(meter)));
+                }
                 return Ok(());
             }
             MeterCommand::Add if old.is_some() => return Err(MeterModError::Exists(meter)),

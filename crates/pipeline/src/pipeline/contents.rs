@@ -29,13 +29,12 @@ impl Pipeline {
     /// Empty without such a bridge.
     #[must_use]
     pub fn contents(&self, id: BridgeId) -> BridgeContents {
-        let bridges = self.bridges.read();
-        let version = self.version();
-        let Some(bridge) = bridges.get(&id) else { return BridgeContents::default() };
+        let retained = self.retain_newest();
+        let version = retained.version();
         BridgeContents {
-            rules: bridge.rules(&RuleFilter::all(), version),
-            groups: bridge.groups.iter(version).map(|(_, group)| Arc::clone(group)).collect(),
-            meters: bridge.meters.iter(version).map(|(_, meter)| Arc::clone(meter)).collect(),
+            rules: self.rules_at(id, &RuleFilter::all(), version),
+            groups: self.groups_at(id, version),
+            meters: self.meters_at(id, version),
         }
     }
 }

@@ -15,30 +15,34 @@ use crate::{
     id::BridgeId,
     time::Time,
     update::{batch::UpdateBatch, bundle::own, modification::ModificationError},
+    versions::versioned_map::MapPage,
 };
 
 /// Maximum number of changes under one exclusive lock of the tables.
 ///
-/// A request, a rule that a request changes, and a reclaimed rule each count as one change.
-const CHANGES_PER_HOLD: usize = 64;
+/// A request, a rule that a request changes, and a reclaimed or expired rule each count as one
+/// change. So does an entry of a table of learned addresses or groups that is visited.
+pub(super) const CHANGES_PER_HOLD: usize = 64;
 
 impl Pipeline {
     /// Drops rules and objects that only versions before `oldest` see.
     ///
-    /// After the call, no translation may use a version before `oldest`.
+    /// After the call, no translation may use a version before `oldest`. Readers of many rules may
+    /// still retain earlier versions, and a later call reclaims these.
     pub fn reclaim(&self, oldest: Version) {
         let _control = self.control.lock();
-        let oldest = oldest.min(self.version());
+        let oldest = self.oldest_retained(oldest.min(self.version()));
         let ids: Vec<_> = {
-            let mut bridges = self.bridges.write();
+            let bridges = self.bridges.write();
             self.oldest.fetch_max(oldest.number(), Ordering::Relaxed);
-            bridges.values_mut().for_each(|bridge| bridge.reclaim_others(oldest));
             bridges.keys().copied().collect()
         };
         for id in ids {
-            let reclaim =
-                |bridge: &mut VersionedBridge| bridge.reclaim_rules(oldest, CHANGES_PER_HOLD);
-            while self.hold(id, reclaim) == Some(false) {}
+            self.hold_until_done(id, |bridge| {
+                let mut left = CHANGES_PER_HOLD;
+                bridge.reclaim_others(oldest, &mut left)
+            });
+            self.hold_until_done(id, |bridge| bridge.reclaim_rules(oldest, CHANGES_PER_HOLD));
             if let Some(mut interner) = self.hold(id, VersionedBridge::take_interner) {
                 interner.reclaim();
                 self.hold(id, |bridge| bridge.interner = interner);
@@ -80,19 +84,12 @@ impl Pipeline {
             if applied != Ok(ChangeProgress::Partial) {
                 break applied;
             }
-            // `select` scans the tables, so it takes only the shared lock, which translations can
-            // share.
-            let selected = match self.bridges.read().get(&id) {
-                Some(bridge) if batch.must_select() => batch.select(bridge),
-                _ => Ok(()),
-            };
-            if let Err(error) = selected {
+            if let Err(error) = self.select(&mut batch, id) {
                 break Err(error.into());
             }
         };
         if let Err(error) = applied {
-            while self.hold(id, |bridge| batch.undo_some(bridge, CHANGES_PER_HOLD)) == Some(false) {
-            }
+            self.hold_until_done(id, |bridge| batch.undo_some(bridge, CHANGES_PER_HOLD));
             control.next_rule = batch.finish().1;
             return Err(RejectedMod { index: requests.last.unwrap_or_default(), error });
         }
@@ -116,8 +113,37 @@ impl Pipeline {
         changed
     }
 
+    /// Repeats a step of a change until it returns true.
+    ///
+    /// Each step has one exclusive lock of the tables.
+    pub(super) fn hold_until_done(
+        &self,
+        id: BridgeId,
+        mut step: impl FnMut(&mut VersionedBridge) -> bool,
+    ) {
+        while self.hold(id, &mut step) == Some(false) {}
+    }
+
+    /// Changes all entries of a map of a bridge, a page under each exclusive lock.
+    ///
+    /// `read` returns a page of at most [`CHANGES_PER_HOLD`] entries.
+    pub(super) fn sweep<K: Copy, T>(
+        &self,
+        id: BridgeId,
+        read: impl Fn(&VersionedBridge, Option<K>) -> MapPage<K, T>,
+        mut change: impl FnMut(&mut VersionedBridge, K),
+    ) {
+        let mut after = None;
+        self.hold_until_done(id, |bridge| {
+            let page = read(bridge, after);
+            page.values.iter().for_each(|(key, _)| change(bridge, *key));
+            after = page.last;
+            after.is_none()
+        });
+    }
+
     /// Releases the exclusive lock of the tables to the threads that wait for it.
-    fn let_go(&self, bridges: RwLockWriteGuard<'_, VersionedBridges>) {
+    pub(super) fn let_go(&self, bridges: RwLockWriteGuard<'_, VersionedBridges>) {
         RwLockWriteGuard::unlock_fair(bridges);
         #[cfg(test)]
         self.releases.fetch_add(1, Ordering::Relaxed);
@@ -128,7 +154,8 @@ impl Pipeline {
         loop {
             let mut left = CHANGES_PER_HOLD;
             let is_done = self.hold(id, |bridge| batch.change_some(bridge, &mut left));
-            if is_done != Some(false) {
+            // The selections are removals of learned rules, which are never refused.
+            if is_done != Some(false) || self.select(batch, id).is_err() {
                 return;
             }
         }

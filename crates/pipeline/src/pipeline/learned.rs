@@ -5,13 +5,13 @@ use std::sync::Arc;
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
-use super::{Change, Pipeline};
+use super::{Change, Pipeline, holds::CHANGES_PER_HOLD, scans::VISITS_PER_HOLD};
 use crate::{
     bridges::{
         bridge::VersionedBridge,
         learned_totals::LearnedTotals,
         mac_table::MacEntry,
-        multicast_table::{MulticastEntry, MulticastKey},
+        multicast_table::{MulticastEntry, MulticastKey, in_order},
     },
     id::BridgeId,
     time::Time,
@@ -22,9 +22,11 @@ impl Pipeline {
     /// Returns the MAC addresses that NORMAL has learned in a bridge, by VLAN.
     #[must_use]
     pub fn macs(&self, id: BridgeId) -> Vec<Arc<MacEntry>> {
-        let bridges = self.bridges.read();
-        let version = self.version();
-        bridges.get(&id).map_or_else(Vec::new, |own| own.macs.iter(version).cloned().collect())
+        let retained = self.retain_newest();
+        let page = |bridge: &VersionedBridge, after| {
+            bridge.macs.page(after, retained.version(), VISITS_PER_HOLD)
+        };
+        self.pages(id, page).into_iter().map(|(_, entry)| entry).collect()
     }
 
     /// Returns the number of MAC addresses in the MAC table of a bridge.
@@ -41,7 +43,11 @@ impl Pipeline {
 
     /// Removes all learned MAC addresses of a bridge.
     pub fn flush_macs(&self, id: BridgeId) -> Change {
-        self.flush(id, |batch, bridge| batch.flush_macs(id, bridge))
+        self.flush(|batch| {
+            let flush =
+                |bridge: &mut VersionedBridge| batch.flush_macs(id, bridge, CHANGES_PER_HOLD);
+            self.hold_until_done(id, flush);
+        })
     }
 
     /// Returns the multicast table of a bridge.
@@ -51,9 +57,12 @@ impl Pipeline {
     /// Empty without multicast snooping.
     #[must_use]
     pub fn multicast(&self, id: BridgeId) -> Vec<MulticastEntry> {
-        let bridges = self.bridges.read();
-        let version = self.version();
-        bridges.get(&id).map_or_else(Vec::new, |own| own.multicast.entries(version))
+        let retained = self.retain_newest();
+        let page = |bridge: &VersionedBridge, after| {
+            bridge.multicast.page(after, retained.version(), VISITS_PER_HOLD)
+        };
+        let rows = self.pages(id, page);
+        in_order(rows.iter().map(|(key, ports)| ports.entries(*key)).collect())
     }
 
     /// Returns the totals of the changes of the multicast table of a bridge.
@@ -74,20 +83,31 @@ impl Pipeline {
 
     /// Removes all multicast groups and router ports of a bridge.
     pub fn flush_multicast(&self, id: BridgeId) -> Change {
-        self.flush(id, |batch, bridge| batch.flush_multicast(id, bridge))
+        self.flush(|batch| {
+            self.sweep_multicast(id, |bridge, key| batch.forget_multicast(id, bridge, key));
+        })
     }
 
-    fn flush(
+    /// Applies a change to each multicast group, and to the router ports of each VLAN.
+    ///
+    /// The caller holds the lock of control.
+    pub(super) fn sweep_multicast(
         &self,
         id: BridgeId,
-        flush: impl FnOnce(&mut UpdateBatch, &mut VersionedBridge),
-    ) -> Change {
+        change: impl FnMut(&mut VersionedBridge, MulticastKey),
+    ) {
+        let version = self.version().next();
+        let page = |bridge: &VersionedBridge, after| {
+            bridge.multicast.page(after, version, CHANGES_PER_HOLD)
+        };
+        self.sweep(id, page, change);
+    }
+
+    fn flush(&self, flush: impl FnOnce(&mut UpdateBatch)) -> Change {
         let control = self.control.lock();
         let version = self.version().next();
         let mut batch = UpdateBatch::new(version, Time::ZERO, control.next_rule);
-        if let Some(bridge) = self.bridges.write().get_mut(&id) {
-            flush(&mut batch, bridge);
-        }
+        flush(&mut batch);
         let (deltas, _) = batch.finish();
         self.publish(control, version, deltas)
     }

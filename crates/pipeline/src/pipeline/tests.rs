@@ -1,11 +1,16 @@
 //! Tests that compare a pipeline with a model of plain lists.
 
+mod holds;
+
 use proptest::prelude::*;
 use shunt_flow::{FlowKey, text::NoPortNames};
 
 use super::*;
 use crate::{
-    tables::flow_mod::{FlowModCommand, TableSelector},
+    tables::{
+        flow_mod::{FlowModCommand, TableSelector},
+        rule_filter::RuleFilter,
+    },
     testing::{
         Twin, cases,
         generate::{self, BRIDGES},

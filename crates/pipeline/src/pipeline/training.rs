@@ -1,7 +1,20 @@
 //! The training of learned indexes over tables, in a thread of the caller.
 
+use std::sync::Arc;
+
+use shunt_classifier::Lifetime;
+use shunt_flow::Match;
+
 use super::Pipeline;
-use crate::tables::learned::learned_rules::LearnedRules;
+use crate::{
+    bridges::bridge::VersionedBridge,
+    id::{BridgeId, TableId},
+    tables::{
+        flow_mod::TableSelector,
+        learned::{learned_rules::LearnedRules, learned_table::LearnedTable},
+        rule::Rule,
+    },
+};
 
 impl Pipeline {
     /// Trains the learned indexes of the tables that need a training.
@@ -12,7 +25,7 @@ impl Pipeline {
     pub fn train_tables(&self, rules_min: usize) {
         let tables: Vec<_> = {
             let bridges = self.bridges.read();
-            let of_bridge = |(id, bridge): (&_, &crate::bridges::bridge::VersionedBridge)| {
+            let of_bridge = |(id, bridge): (&BridgeId, &VersionedBridge)| {
                 let id = *id;
                 bridge
                     .tables()
@@ -21,30 +34,82 @@ impl Pipeline {
             };
             bridges.iter().flat_map(of_bridge).collect()
         };
-        for (bridge, table, step) in tables {
+        for (id, table, step) in tables {
             let former = match step {
                 TrainingStep::Keep => continue,
-                TrainingStep::Forget => {
-                    let mut bridges = self.bridges.write();
-                    let found = bridges.get_mut(&bridge).and_then(|own| own.table_mut(table));
-                    found.and_then(|own| own.learned_mut().clear())
-                }
-                TrainingStep::Train => {
-                    let rules = {
-                        let bridges = self.bridges.read();
-                        let found = bridges.get(&bridge).and_then(|own| own.table(table));
-                        found.and_then(|own| own.begin_training())
-                    };
-                    let Some(rules) = rules else { continue };
-                    let trained = LearnedRules::train(rules);
-                    let mut bridges = self.bridges.write();
-                    let found = bridges.get_mut(&bridge).and_then(|own| own.table_mut(table));
-                    found.and_then(|own| own.learned_mut().end_training(trained))
-                }
+                TrainingStep::Forget => self.hold_learned(id, table, LearnedTable::clear),
+                TrainingStep::Train => self.begin_training(id, table).map(|rules| {
+                    let trained = LearnedRules::train(rules).map(Box::new);
+                    self.end_training(id, table, trained)
+                }),
             };
             // Dropped without a lock, because the index may free many rules.
-            drop(former);
+            drop(former.flatten());
         }
+    }
+
+    /// Begins a training. Returns the rules that some published version sees.
+    ///
+    /// Returns `None` if a training of the table is in progress.
+    pub(super) fn begin_training(
+        &self,
+        id: BridgeId,
+        table: TableId,
+    ) -> Option<Vec<(Lifetime, Arc<Rule>)>> {
+        // No change is in progress when the log begins. So the log has all changes of each later
+        // version, and no change of the retained one.
+        let control = self.control.lock();
+        let retained = self.retain_newest();
+        let has_begun = self.hold_learned(id, table, LearnedTable::begin_training);
+        drop(control);
+        if has_begun != Some(true) {
+            return None;
+        }
+        let (newest, mut rules) = (retained.version(), Vec::new());
+        self.scan_lifetimes(id, TableSelector::One(table), &Match::any(), |lifetime, rule| {
+            if lifetime.added <= newest && !rule.instructions.is_clause() {
+                let removed = lifetime.removed().filter(|removed| *removed <= newest);
+                let mut until_newest = Lifetime::since(lifetime.added);
+                until_newest.end(removed);
+                rules.push((until_newest, Arc::clone(rule)));
+            }
+        });
+        Some(rules)
+    }
+
+    /// Ends a training: repeats the changes since its begin, and replaces the index.
+    ///
+    /// Returns an index to be freed without a lock.
+    pub(super) fn end_training(
+        &self,
+        id: BridgeId,
+        table: TableId,
+        mut trained: Option<Box<LearnedRules>>,
+    ) -> Option<Box<LearnedRules>> {
+        let mut repeat = || {
+            let log = self.hold_learned(id, table, LearnedTable::take_log).unwrap_or_default();
+            if trained.as_mut().is_some_and(|index| !log.iter().all(|own| own.apply(index))) {
+                trained = None;
+            }
+        };
+        // Changes wait only while the few changes since the first round are repeated.
+        repeat();
+        let _control = self.control.lock();
+        repeat();
+        self.hold_learned(id, table, |own| own.end_training(trained)).flatten()
+    }
+
+    /// Changes the learned index of a table under one exclusive lock.
+    ///
+    /// Returns `None` without such a table.
+    fn hold_learned<T>(
+        &self,
+        id: BridgeId,
+        table: TableId,
+        change: impl FnOnce(&mut LearnedTable) -> T,
+    ) -> Option<T> {
+        self.hold(id, |bridge| bridge.table_mut(table).map(|own| change(own.learned_mut())))
+            .flatten()
     }
 }
 

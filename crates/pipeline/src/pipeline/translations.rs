@@ -1,6 +1,6 @@
 //! Translations: by a version that the caller holds, or by the newest one.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_classifier::Version;
 use shunt_flow::{FlowKey, Match};
@@ -133,6 +133,19 @@ impl Pipeline {
         run: impl FnOnce(TablesAtVersion<'_>) -> T,
     ) -> T {
         run(self.tables(&self.bridges.read(), version))
+    }
+
+    /// Calls `run` like [`Self::with_tables`], but waits at most `wait` for the lock.
+    ///
+    /// Returns `None` if a change of the tables holds the lock longer.
+    pub(crate) fn try_with_tables<T>(
+        &self,
+        version: Version,
+        wait: Duration,
+        run: impl FnOnce(TablesAtVersion<'_>) -> T,
+    ) -> Option<T> {
+        let bridges = self.bridges.try_read_for(wait)?;
+        Some(run(self.tables(&bridges, version)))
     }
 
     pub(super) const fn tables<'a>(

@@ -8,7 +8,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use shunt_classifier::{Classifier, Lifetime, Matches, Priority, TupleSpace, Version};
+use shunt_classifier::{
+    Classifier, Lifetime, Matches, Priority, ScanPosition, TupleSpace, Version,
+};
 use shunt_flow::{FlowKey, FlowMask, Match};
 
 use super::{
@@ -125,16 +127,6 @@ impl RuleTable {
         }
     }
 
-    /// Begins to train a learned index. Returns the rules that some version sees.
-    ///
-    /// Returns `None` if a training is in progress.
-    pub(crate) fn begin_training(&self) -> Option<Vec<(Lifetime, Arc<Rule>)>> {
-        self.learned.begin_training().then(|| {
-            let all = self.rules.all();
-            all.map(|(lifetime, rule)| (lifetime, Arc::clone(rule))).collect()
-        })
-    }
-
     /// Returns the learned index for changes.
     pub(crate) const fn learned_mut(&mut self) -> &mut LearnedTable {
         &mut self.learned
@@ -145,15 +137,23 @@ impl RuleTable {
         listed.map(|(_, _, rule)| rule)
     }
 
-    /// Returns the rules with the match `matching` or a narrower one.
-    pub(crate) fn rules_within(
-        &self,
+    /// Continues a scan of the rules with the match `matching` or a narrower one.
+    ///
+    /// See [`TupleSpace::scan_some`].
+    pub(crate) fn scan_some<'a>(
+        &'a self,
+        scan: &mut TableScan,
         matching: &Match,
-        version: Version,
-    ) -> impl Iterator<Item = &Arc<Rule>> {
-        let rules = self.rules.rules_within(matching, version);
-        let listed = rules.chain(self.clauses.rules_within(matching, version));
-        listed.map(|(_, _, rule)| rule)
+        left: &mut usize,
+        mut visit: impl FnMut(Lifetime, &'a Arc<Rule>),
+    ) -> bool {
+        if !scan.is_at_clauses {
+            if !self.rules.scan_some(&mut scan.rules, matching, left, &mut visit) {
+                return false;
+            }
+            scan.is_at_clauses = true;
+        }
+        self.clauses.scan_some(&mut scan.clauses, matching, left, visit)
     }
 
     /// Returns whether some rule of this priority overlaps `matching`.
@@ -175,6 +175,14 @@ impl RuleTable {
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.clauses.is_empty()
     }
+}
+
+/// The position of a scan of the rules of a table, and then of the clauses.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TableScan {
+    rules: ScanPosition,
+    is_at_clauses: bool,
+    clauses: ScanPosition,
 }
 
 /// Counters of a table.

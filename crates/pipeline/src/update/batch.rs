@@ -54,8 +54,8 @@ impl UpdateBatch {
 
     /// Applies the part of a request that needs no scan of the tables.
     ///
-    /// A request that fails changes nothing. [`Self::select`], [`Self::add_missing`] and
-    /// [`Self::change_some`] do the rest.
+    /// A request that fails changes nothing. The selection of rules ([`Self::take_selection`]),
+    /// [`Self::add_missing`] and [`Self::change_some`] do the rest.
     pub(crate) fn modify(
         &mut self,
         id: BridgeId,
@@ -278,7 +278,8 @@ impl UpdateBatch {
             if chosen.is_empty() && request.flags.modify_or_add {
                 return self.add(id, bridge, &to_addition(request));
             }
-            return self.queue_revisions(bridge, request, &instructions, chosen);
+            let check = check_instructions(bridge, &request.instructions, self.version);
+            return self.queue_revisions(request, &instructions, chosen, check);
         }
         self.note(RuleSelection::Modify { request: Box::new(request.clone()), instructions });
         Ok(())

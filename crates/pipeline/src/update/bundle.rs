@@ -25,6 +25,7 @@ use crate::{
     pipeline::{Change, Pipeline},
     time::Time,
     traversals::traversal::Traversal,
+    versions::delta::Delta,
 };
 
 /// A request of a bundle.
@@ -91,7 +92,9 @@ impl UpdateBatch {
         let mut ports = ports.ok_or(ModificationError::NoSuchBridge(id))?;
         let own = ports.iter_mut().find(|own| own.number == port);
         own.ok_or(ModificationError::NoSuchPort(port))?.config = config;
-        bridge.replace_ports(id, ports, version).into_iter().for_each(|delta| self.push(delta));
+        let change = bridge.replace_ports(ports, version);
+        debug_assert!(change.cleared().is_empty(), "controllers change no VLANs and no bonds");
+        change.objects(id).into_iter().for_each(|object| self.push(Delta::Changed(object)));
         Ok(())
     }
 }

@@ -1,19 +1,16 @@
 //! Changes the rules that a request selects, a bounded number at a time.
 //!
 //! A request may remove or change any number of rules. So it only notes how to select these rules
-//! ([`RuleSelection`]). The pipeline selects them under the shared lock of the tables
-//! ([`UpdateBatch::select`]), and changes some of them under each exclusive lock
-//! ([`UpdateBatch::change_some`]). The next request of the batch begins when no change is left.
+//! ([`RuleSelection`]). The pipeline selects them in steps under the shared lock of the tables, and
+//! changes some of them under each exclusive lock ([`UpdateBatch::change_some`]). The next request
+//! of the batch begins when no change is left.
 
 use std::{
     collections::{BTreeSet, VecDeque},
     sync::Arc,
 };
 
-use super::{
-    batch::{Revision, UpdateBatch, check_goto, to_addition},
-    check::check_instructions,
-};
+use super::batch::{Revision, UpdateBatch, check_goto, to_addition};
 use crate::{
     bridges::bridge::VersionedBridge,
     id::{BridgeId, Cookie, GroupId, MeterId},
@@ -28,7 +25,7 @@ use crate::{
 /// The pending changes of the last request of a batch.
 #[derive(Default)]
 pub(super) struct PendingRuleChanges {
-    selection: Option<RuleSelection>,
+    selections: VecDeque<RuleSelection>,
     /// The rule to add because a modify command of OpenFlow 1.0 selects none.
     addition: Option<Box<FlowMod>>,
     /// The changes in the order in which the batch makes them.
@@ -46,10 +43,10 @@ pub(crate) enum RuleSelection {
         /// The new instructions, shared with equal instructions of other rules.
         instructions: Arc<Instructions>,
     },
-    /// Remove the rules that refer to any of these groups, and then the groups.
-    DeleteGroups(BridgeId, BTreeSet<GroupId>),
-    /// Remove the rules that refer to any of these meters, and then the meters.
-    DeleteMeters(BridgeId, BTreeSet<MeterId>),
+    /// Remove the rules that refer to a group, or to any group, and then these groups.
+    DeleteGroups(Option<GroupId>),
+    /// Remove the rules that refer to a meter, or to any meter, and then these meters.
+    DeleteMeters(Option<MeterId>),
 }
 
 /// A pending new revision of a rule.
@@ -72,7 +69,7 @@ enum PendingChange {
 impl UpdateBatch {
     /// Notes the selection of the rules that a request changes.
     pub(crate) fn note(&mut self, selection: RuleSelection) {
-        self.pending.selection = Some(selection);
+        self.pending.selections.push_back(selection);
     }
 
     /// Queues the removal of rules.
@@ -81,45 +78,55 @@ impl UpdateBatch {
         self.pending.changes.extend(removals);
     }
 
-    /// Returns whether [`Self::select`] must come before the next change.
-    pub(crate) const fn must_select(&self) -> bool {
-        self.pending.selection.is_some()
+    /// Returns whether rules must be selected before the next change.
+    pub(crate) fn must_select(&self) -> bool {
+        !self.pending.selections.is_empty()
     }
 
-    /// Selects the rules of the last request, and queues their changes.
-    /// An error leaves all rules unchanged.
-    pub(crate) fn select(&mut self, bridge: &VersionedBridge) -> Result<(), FlowModError> {
-        let Some(selection) = self.pending.selection.take() else { return Ok(()) };
-        match selection {
-            RuleSelection::Delete(filter) => {
-                self.queue_all(bridge.rules(&filter, self.version), RemovedReason::Delete);
-            }
-            RuleSelection::Modify { request, instructions } => {
-                let chosen = bridge.rules(&RuleFilter::to_modify(&request), self.version);
-                if chosen.is_empty() && request.flags.modify_or_add {
-                    self.pending.addition = Some(Box::new(to_addition(&request)));
-                } else {
-                    self.queue_revisions(bridge, &request, &instructions, chosen)?;
-                }
-            }
-            RuleSelection::DeleteGroups(_, groups) if groups.is_empty() => {}
-            RuleSelection::DeleteMeters(_, meters) if meters.is_empty() => {}
-            RuleSelection::DeleteGroups(id, groups) => {
-                let names_one = |rule: &Rule| !rule.instructions.groups().is_disjoint(&groups);
-                let rules = bridge.rules_with(self.version, names_one);
-                self.queue_all(rules, RemovedReason::GroupDelete);
-                let ends = groups.into_iter().map(|group| PendingChange::EndGroup(id, group));
-                self.pending.changes.extend(ends);
-            }
-            RuleSelection::DeleteMeters(id, meters) => {
-                let passes_one = |rule: &Rule| !rule.instructions.meters().is_disjoint(&meters);
-                let rules = bridge.rules_with(self.version, passes_one);
-                self.queue_all(rules, RemovedReason::MeterDelete);
-                let ends = meters.into_iter().map(|meter| PendingChange::EndMeter(id, meter));
-                self.pending.changes.extend(ends);
-            }
+    /// Takes the next selection of rules.
+    pub(crate) fn take_selection(&mut self) -> Option<RuleSelection> {
+        self.pending.selections.pop_front()
+    }
+
+    /// Queues the new instructions of the rules that a modify command has selected.
+    ///
+    /// `check` is the result of the check of the instructions. An error leaves all rules unchanged.
+    pub(crate) fn queue_modification(
+        &mut self,
+        request: &FlowMod,
+        instructions: &Arc<Instructions>,
+        chosen: Vec<Arc<Rule>>,
+        check: Result<(), FlowModError>,
+    ) -> Result<(), FlowModError> {
+        if chosen.is_empty() && request.flags.modify_or_add {
+            self.pending.addition = Some(Box::new(to_addition(request)));
+            return Ok(());
         }
-        Ok(())
+        self.queue_revisions(request, instructions, chosen, check)
+    }
+
+    /// Queues the removal of rules that refer to groups, and then of the groups.
+    pub(crate) fn queue_group_removals(
+        &mut self,
+        id: BridgeId,
+        groups: BTreeSet<GroupId>,
+        rules: Vec<Arc<Rule>>,
+    ) {
+        self.queue_all(rules, RemovedReason::GroupDelete);
+        let ends = groups.into_iter().map(|group| PendingChange::EndGroup(id, group));
+        self.pending.changes.extend(ends);
+    }
+
+    /// Queues the removal of rules that refer to meters, and then of the meters.
+    pub(crate) fn queue_meter_removals(
+        &mut self,
+        id: BridgeId,
+        meters: BTreeSet<MeterId>,
+        rules: Vec<Arc<Rule>>,
+    ) {
+        self.queue_all(rules, RemovedReason::MeterDelete);
+        let ends = meters.into_iter().map(|meter| PendingChange::EndMeter(id, meter));
+        self.pending.changes.extend(ends);
     }
 
     /// Adds the rule of a modify command of OpenFlow 1.0 that selects none.
@@ -135,17 +142,18 @@ impl UpdateBatch {
         }
     }
 
-    /// Checks and queues new instructions of rules.
-    /// An error leaves all rules unchanged.
+    /// Queues new instructions of rules.
+    ///
+    /// `check` is the result of the check of the instructions. An error leaves all rules unchanged.
     pub(super) fn queue_revisions(
         &mut self,
-        bridge: &VersionedBridge,
         request: &FlowMod,
         instructions: &Arc<Instructions>,
         chosen: Vec<Arc<Rule>>,
+        check: Result<(), FlowModError>,
     ) -> Result<(), FlowModError> {
         chosen.iter().try_for_each(|rule| check_goto(request, rule.table))?;
-        check_instructions(bridge, &request.instructions, self.version)?;
+        check?;
         let resets_counts = request.flags.reset_counts;
         let cookie = request.flags.modify_or_add.then_some(request.cookie);
         let revision = |old| {
@@ -158,12 +166,13 @@ impl UpdateBatch {
 
     /// Makes at most `left` pending changes, and reduces `left` by their number.
     ///
-    /// Returns whether no change is left. If a removed rule has `delete_learned`, the removals of
-    /// its learned rules are pending changes too.
+    /// Returns whether no change is left. If a removed rule has `delete_learned`, its learned rules
+    /// must be selected, and their removals are pending changes too.
     pub(crate) fn change_some(&mut self, bridge: &mut VersionedBridge, left: &mut usize) -> bool {
         loop {
-            if self.pending.changes.is_empty() && !self.queue_orphans(bridge) {
-                return true;
+            if self.pending.changes.is_empty() {
+                self.note_orphans(bridge);
+                return !self.must_select();
             }
             if *left == 0 {
                 return false;
@@ -173,12 +182,6 @@ impl UpdateBatch {
                 self.change_one(bridge, change);
             }
         }
-    }
-
-    /// Makes all pending changes.
-    pub(crate) fn change_rest(&mut self, bridge: &mut VersionedBridge) {
-        let mut left = usize::MAX;
-        while !self.change_some(bridge, &mut left) {}
     }
 
     fn change_one(&mut self, bridge: &mut VersionedBridge, change: PendingChange) {
@@ -205,22 +208,20 @@ impl UpdateBatch {
         }
     }
 
-    /// Queues the removal of rules learned by removed rules with `delete_learned`.
+    /// Notes the removal of rules learned by removed rules with `delete_learned`.
     ///
-    /// Returns whether any such rule was removed. Learned rules may have learned further rules.
-    /// Each rule is removed once, so the recursion ends.
-    fn queue_orphans(&mut self, bridge: &mut VersionedBridge) -> bool {
-        let orphans = bridge.take_orphans();
-        for (table, cookie) in &orphans {
-            let table = TableSelector::One(*table);
-            let filter =
-                RuleFilter { table, cookie: *cookie, cookie_mask: u64::MAX, ..RuleFilter::all() };
-            self.queue_all(bridge.rules(&filter, self.version), RemovedReason::Delete);
+    /// Learned rules may have learned further rules. Each rule is removed once, so the recursion
+    /// ends.
+    pub(crate) fn note_orphans(&mut self, bridge: &mut VersionedBridge) {
+        for (table, cookie) in bridge.take_orphans() {
+            let table = TableSelector::One(table);
+            let filter = RuleFilter { table, cookie, cookie_mask: u64::MAX, ..RuleFilter::all() };
+            self.note(RuleSelection::Delete(filter));
         }
-        !orphans.is_empty()
     }
 
-    fn queue_all(&mut self, rules: Vec<Arc<Rule>>, reason: RemovedReason) {
+    /// Queues the removal of rules for one reason.
+    pub(crate) fn queue_all(&mut self, rules: Vec<Arc<Rule>>, reason: RemovedReason) {
         let removals = rules.into_iter().map(|rule| PendingChange::Remove(rule, reason));
         self.pending.changes.extend(removals);
     }

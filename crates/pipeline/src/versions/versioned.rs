@@ -21,8 +21,7 @@ impl<T: ?Sized> Versioned<T> {
 
     /// Returns the value that `version` sees.
     ///
-    /// For the newest version, the search ends at the first value. A host may set and end thousands
-    /// of values in one version.
+    /// For the newest version, the search ends at the first value.
     pub(crate) fn at(&self, version: Version) -> Option<&Arc<T>> {
         // Each value ended at the latest when the next value was added, so only the newest
         // candidate matters.
@@ -32,6 +31,9 @@ impl<T: ?Sized> Versioned<T> {
     }
 
     /// Replaces the value from `version` on.
+    ///
+    /// `version` is not published. It keeps only its last value, since no thread can see an earlier
+    /// one.
     pub(crate) fn set(&mut self, value: Arc<T>, version: Version) {
         self.end(version);
         self.values.push((Lifetime::since(version), value));
@@ -44,9 +46,13 @@ impl<T: ?Sized> Versioned<T> {
     }
 
     /// Removes the value from `version` on.
+    ///
+    /// `version` is not published, so a value that it has set is dropped.
     pub(crate) fn end(&mut self, version: Version) {
-        if let Some((lifetime, _)) = self.values.last_mut() {
-            lifetime.end(Some(lifetime.removed().unwrap_or(version)));
+        match self.values.last_mut() {
+            Some((lifetime, _)) if lifetime.added == version => drop(self.values.pop()),
+            Some((lifetime, _)) => lifetime.end(Some(lifetime.removed().unwrap_or(version))),
+            None => {}
         }
     }
 
@@ -71,6 +77,11 @@ impl<T: ?Sized> Versioned<T> {
     /// Returns all retained values, oldest first.
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.values.iter().map(|(_, value)| &**value)
+    }
+
+    /// Returns whether [`Self::reclaim`] will have values to drop.
+    pub(crate) fn has_ended_values(&self) -> bool {
+        self.values.len() > 1 || !self.is_empty() && !self.is_current_value()
     }
 
     /// Returns whether no value is retained.
@@ -102,6 +113,24 @@ mod tests {
         assert_eq!((seen(&history, 3), seen(&history, 4)), (None, b));
         history.reclaim(Version::new(7));
         assert!(history.is_empty());
+    }
+
+    #[test]
+    fn a_version_keeps_its_last_value_alone() {
+        let [old, new] = [1, 2].map(Version::new);
+        let mut history = Versioned::new();
+        history.set(Arc::new(0), old);
+        (1..1000).for_each(|value| history.set(Arc::new(value), new));
+        assert_eq!(history.values().collect::<Vec<_>>(), [&0, &999]);
+        assert_eq!(
+            [old, new].map(|version| history.at(version).map(|v| **v)),
+            [Some(0), Some(999)]
+        );
+        history.end(new);
+        assert_eq!(history.values().collect::<Vec<_>>(), [&0]);
+        assert_eq!([old, new].map(|version| history.at(version).map(|v| **v)), [Some(0), None]);
+        history.undo(new);
+        assert_eq!(history.at(new).map(|v| **v), Some(0));
     }
 
     #[test]

@@ -1,17 +1,11 @@
 //! The learned index of one table, and its training while the table changes.
 //!
-//! A training reads the rules under the shared lock, trains without a lock, and takes the exclusive
-//! lock only to replace the index. Changes during the training are logged, and repeated on the new
-//! index before it is used. The former index gets these changes as well, so lookups are right at
-//! any time.
+//! A training reads the rules in steps under the shared lock, trains without a lock, and takes the
+//! exclusive lock only to begin and to replace the index. Changes during the training are logged,
+//! and repeated on the new index without a lock before it is used. The former index gets these
+//! changes as well, so lookups are right at any time.
 
-use std::{
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{mem, sync::Arc};
 
 use shunt_classifier::Version;
 
@@ -23,12 +17,12 @@ use crate::{id::RuleId, tables::rule::Rule};
 pub(crate) struct LearnedTable {
     current: Option<Box<LearnedRules>>,
     /// True while an index is trained and changes are logged.
-    is_training: AtomicBool,
+    is_training: bool,
     log: Vec<LoggedChange>,
 }
 
 /// A change of the table during a training.
-enum LoggedChange {
+pub(crate) enum LoggedChange {
     Insert(Arc<Rule>, Version),
     Remove(RuleId, Version),
     Reclaim(Version),
@@ -53,7 +47,7 @@ impl LearnedTable {
     pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
         let is_logged =
             matches!(self.log.last(), Some(LoggedChange::Reclaim(own)) if *own == oldest);
-        if self.is_training.load(Ordering::Relaxed) && !is_logged {
+        if self.is_training && !is_logged {
             self.log.push(LoggedChange::Reclaim(oldest));
         }
         self.current.as_mut().map_or(0, |index| index.reclaim(oldest, removals_max))
@@ -66,8 +60,7 @@ impl LearnedTable {
             // The table is searched without an index until the next training.
             self.current = None;
         }
-        // The lock of the tables orders this load with the start of the training.
-        if self.is_training.load(Ordering::Relaxed) {
+        if self.is_training {
             self.log.push(change());
         }
     }
@@ -75,23 +68,27 @@ impl LearnedTable {
     /// Begins a training: changes are logged from now on.
     ///
     /// Returns false if a training is in progress.
-    pub(crate) fn begin_training(&self) -> bool {
-        !self.is_training.swap(true, Ordering::Relaxed)
+    pub(crate) const fn begin_training(&mut self) -> bool {
+        !mem::replace(&mut self.is_training, true)
     }
 
-    /// Ends a training; returns the former index, to be freed without a lock.
+    /// Takes the changes that were logged since the begin, or since the last call.
+    pub(crate) fn take_log(&mut self) -> Vec<LoggedChange> {
+        mem::take(&mut self.log)
+    }
+
+    /// Ends a training; returns an index to be freed without a lock.
+    ///
+    /// `trained` has all logged changes. Without it, the former index stays.
     pub(crate) fn end_training(
         &mut self,
-        trained: Option<LearnedRules>,
+        trained: Option<Box<LearnedRules>>,
     ) -> Option<Box<LearnedRules>> {
-        self.is_training.store(false, Ordering::Relaxed);
-        let log = mem::take(&mut self.log);
-        let mut trained = Box::new(trained?);
-        if log.iter().all(|change| change.apply(&mut trained)) {
-            self.current.replace(trained)
-        } else {
-            Some(trained)
+        if !mem::replace(&mut self.is_training, false) {
+            // The bridge was removed and added again, and this is a new table.
+            return trained;
         }
+        self.current.replace(trained?)
     }
 
     /// Removes the index.
@@ -102,7 +99,7 @@ impl LearnedTable {
 
 impl LoggedChange {
     /// Applies the change to an index; returns false if the index cannot hold it.
-    fn apply(&self, index: &mut LearnedRules) -> bool {
+    pub(crate) fn apply(&self, index: &mut LearnedRules) -> bool {
         match self {
             Self::Insert(rule, added) => index.insert(rule, *added),
             Self::Remove(id, removed) => index.remove(*id, *removed),

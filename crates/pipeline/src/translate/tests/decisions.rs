@@ -1,5 +1,7 @@
 //! Tests that decisions without a record equal recorded translations.
 
+use std::time::Duration;
+
 use proptest::prelude::*;
 use shunt_flow::FlowKey;
 
@@ -73,7 +75,7 @@ proptest! {
                     expected.pipeline.credit(&traversal, 1, 100, Time::from_nanoseconds(7));
                 }
             }
-            decider.credit(&twin.pipeline, usize::MAX);
+            decider.credit(&twin.pipeline, usize::MAX, Duration::from_secs(10));
             prop_assert_eq!(decider.dirty(), 0);
             prop_assert_eq!(counters(&twin), counters(&expected));
             if let Some(op) = ops.get(turn) {

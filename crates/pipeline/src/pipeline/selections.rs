@@ -1,0 +1,82 @@
+//! The selection of the rules that a request changes, in steps under the shared lock.
+//!
+//! The caller holds the lock of control, so no rule changes or is reclaimed between two steps.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::Pipeline;
+use crate::{
+    bridges::bridge::in_order,
+    id::BridgeId,
+    tables::{flow_mod::FlowModError, rule::Rule, rule_filter::RuleFilter},
+    update::{batch::UpdateBatch, check::check_instructions, pending::RuleSelection},
+    versions::delta::RemovedReason,
+};
+
+impl Pipeline {
+    /// Selects the rules of the last request of a batch, and queues their changes.
+    ///
+    /// An error leaves all rules unchanged.
+    pub(super) fn select(&self, batch: &mut UpdateBatch, id: BridgeId) -> Result<(), FlowModError> {
+        while let Some(selection) = batch.take_selection() {
+            self.select_rules(batch, id, selection)?;
+        }
+        Ok(())
+    }
+
+    fn select_rules(
+        &self,
+        batch: &mut UpdateBatch,
+        id: BridgeId,
+        selection: RuleSelection,
+    ) -> Result<(), FlowModError> {
+        let version = batch.version();
+        match selection {
+            RuleSelection::Delete(filter) => {
+                batch.queue_all(self.rules_at(id, &filter, version), RemovedReason::Delete);
+            }
+            RuleSelection::Modify { request, instructions } => {
+                let chosen = self.rules_at(id, &RuleFilter::to_modify(&request), version);
+                let check = self.bridges.read().get(&id).map_or(Ok(()), |bridge| {
+                    check_instructions(bridge, &request.instructions, version)
+                });
+                batch.queue_modification(&request, &instructions, chosen, check)?;
+            }
+            RuleSelection::DeleteGroups(group) => {
+                let groups: BTreeSet<_> = match group {
+                    Some(group) => BTreeSet::from([group]),
+                    None => self.groups_at(id, version).iter().map(|own| own.id).collect(),
+                };
+                let names_one = |rule: &Rule| !rule.instructions.groups().is_disjoint(&groups);
+                let rules = self.rules_with(batch, id, names_one);
+                batch.queue_group_removals(id, groups, rules);
+            }
+            RuleSelection::DeleteMeters(meter) => {
+                let meters: BTreeSet<_> = match meter {
+                    Some(meter) => BTreeSet::from([meter]),
+                    None => self.meters_at(id, version).iter().map(|own| own.id).collect(),
+                };
+                let passes_one = |rule: &Rule| !rule.instructions.meters().is_disjoint(&meters);
+                let rules = self.rules_with(batch, id, passes_one);
+                batch.queue_meter_removals(id, meters, rules);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the rules for which `is` is true, by table and then by age.
+    fn rules_with(
+        &self,
+        batch: &UpdateBatch,
+        id: BridgeId,
+        is: impl Fn(&Rule) -> bool,
+    ) -> Vec<Arc<Rule>> {
+        let mut rules = Vec::new();
+        self.scan(id, &RuleFilter::all(), batch.version(), |rule| {
+            if is(rule) {
+                rules.push(Arc::clone(rule));
+            }
+        });
+        in_order(rules)
+    }
+}

@@ -1,0 +1,255 @@
+//! Tests that long work releases the lock of the tables after a bounded number of objects.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use shunt_flow::{FlowKey, Match, PortNo};
+
+use super::*;
+use crate::{
+    bridges::{
+        mac_table::MacSighting,
+        multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
+    },
+    decisions::packet_decider::{PacketDecider, PacketDecision},
+    groups::group::GroupCommand,
+    id::TableId,
+    pipeline::scans::VISITS_PER_HOLD,
+    tables::learned::learned_rules::LearnedRules,
+    text::parse_group_mod,
+    update::modification::Modification,
+};
+
+const BRIDGE: BridgeId = BridgeId::new(1);
+
+/// Number of rules or entries of a test.
+const MANY: u16 = 2000;
+
+/// Returns a pipeline with a bridge that snoops and has the ports 1 and 2.
+fn pipeline() -> Pipeline {
+    let pipeline = Pipeline::new(1);
+    let snooping = MulticastSnooping { groups_max: MANY.into(), ..MulticastSnooping::default() };
+    let settings = BridgeSettings { multicast: Some(snooping), ..BridgeSettings::default() };
+    pipeline.add_bridge(BRIDGE, settings);
+    pipeline.set_ports(BRIDGE, [1, 2].map(PortInfo::datapath).into()).unwrap();
+    pipeline
+}
+
+fn add_rule(text: &str) -> FlowMod {
+    parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()
+}
+
+fn at(second: u64) -> Time {
+    Time::ZERO.after(Duration::from_secs(second))
+}
+
+/// Returns requests for rules that differ in their TCP port.
+fn many_rules() -> Vec<FlowMod> {
+    (0..MANY).map(|port| add_rule(&format!("tcp,tp_dst={port},actions=drop"))).collect()
+}
+
+/// Learns many addresses and many multicast groups on port 1.
+fn learn_many(pipeline: &Pipeline) {
+    let port = PortNo::new(1);
+    let learnings = (0..MANY).flat_map(|number| {
+        let [high, low] = number.to_be_bytes();
+        let group = IpAddr::V4(Ipv4Addr::new(239, 1, high, low));
+        let mac = MacSighting {
+            bridge: BRIDGE,
+            vlan: 0,
+            mac: [2, 0, 0, 0, high, low],
+            port,
+            is_announcement: false,
+            precedes_packet: false,
+        };
+        let event = MulticastEvent::Join(group);
+        let join = MulticastSighting { bridge: BRIDGE, vlan: 0, port, event };
+        [Learning::Mac(mac), Learning::Multicast(join)]
+    });
+    pipeline.learn(&learnings.collect::<Vec<_>>(), Time::ZERO);
+}
+
+/// Returns the numbers of learned addresses and of multicast groups.
+fn learned(pipeline: &Pipeline) -> (usize, usize) {
+    (pipeline.macs_count(BRIDGE), pipeline.multicast(BRIDGE).len())
+}
+
+/// Does some work, and checks that it has released the exclusive lock many times.
+fn check_releases(pipeline: &Pipeline, work: impl FnOnce()) {
+    let before = pipeline.releases.load(Ordering::Relaxed);
+    work();
+    let releases = pipeline.releases.load(Ordering::Relaxed) - before;
+    assert!(releases >= u64::from(MANY) / 64, "{releases}");
+}
+
+/// Does some work, and checks that it has released the shared lock several times.
+fn check_shared<T>(pipeline: &Pipeline, work: impl FnOnce() -> T) -> T {
+    let before = pipeline.shared_holds.load(Ordering::Relaxed);
+    let result = work();
+    let holds = pipeline.shared_holds.load(Ordering::Relaxed) - before;
+    assert!(holds >= u64::from(MANY) / VISITS_PER_HOLD as u64, "{holds}");
+    result
+}
+
+#[test]
+fn removals_of_learned_entries_are_made_in_steps() {
+    let (pipeline, many) = (pipeline(), usize::from(MANY));
+    let learn = || {
+        check_releases(&pipeline, || learn_many(&pipeline));
+        assert_eq!(learned(&pipeline), (many, many));
+    };
+    let removes = |work: &dyn Fn()| {
+        check_releases(&pipeline, work);
+        assert_eq!(learned(&pipeline), (0, 0));
+        check_releases(&pipeline, || pipeline.reclaim(pipeline.version()));
+    };
+    let set_ports = |ports: &[u32]| {
+        let ports = ports.iter().map(|port| PortInfo::datapath(*port)).collect();
+        pipeline.set_ports(BRIDGE, ports).unwrap();
+    };
+    learn();
+    removes(&|| drop(pipeline.expire(at(1000))));
+    learn();
+    removes(&|| set_ports(&[2]));
+    set_ports(&[1, 2]);
+    learn();
+    removes(&|| {
+        pipeline.flush_macs(BRIDGE);
+        pipeline.flush_multicast(BRIDGE);
+    });
+    learn();
+    removes(&|| drop(pipeline.remove_bridge(BRIDGE)));
+    assert!(pipeline.bridges.read().is_empty());
+}
+
+#[test]
+fn a_lower_limit_of_groups_is_applied_in_steps() {
+    let pipeline = pipeline();
+    learn_many(&pipeline);
+    let snoop = |multicast| {
+        let settings = BridgeSettings { multicast, ..BridgeSettings::default() };
+        pipeline.set_settings(BRIDGE, settings).unwrap();
+    };
+    let few = MulticastSnooping { groups_max: 10, ..MulticastSnooping::default() };
+    check_releases(&pipeline, || snoop(Some(few)));
+    assert_eq!(pipeline.multicast(BRIDGE).len(), 10);
+    snoop(None);
+    assert_eq!(pipeline.multicast(BRIDGE).len(), 0);
+}
+
+#[test]
+fn groups_of_a_bridge_are_removed_in_steps() {
+    let pipeline = pipeline();
+    let group = |number| {
+        let text = format!("group_id={number},type=all,bucket=output:1");
+        let request = parse_group_mod(GroupCommand::Add, &text, &NoPortNames).unwrap();
+        Modification::from(request)
+    };
+    let add = || {
+        pipeline.modify(BRIDGE, (0..u32::from(MANY)).map(group), Time::ZERO).unwrap();
+    };
+    check_releases(&pipeline, add);
+    let groups = check_shared(&pipeline, || pipeline.groups(BRIDGE));
+    assert_eq!(groups.len(), usize::from(MANY));
+    check_releases(&pipeline, || drop(pipeline.remove_bridge(BRIDGE)));
+    assert!(pipeline.groups(BRIDGE).is_empty());
+    check_releases(&pipeline, || pipeline.reclaim(pipeline.version()));
+    assert!(pipeline.bridges.read().is_empty());
+}
+
+#[test]
+fn a_read_of_many_rules_releases_the_lock() {
+    let (pipeline, many) = (pipeline(), usize::from(MANY));
+    pipeline.apply(BRIDGE, &many_rules(), Time::ZERO).unwrap();
+    let rules = check_shared(&pipeline, || pipeline.rules(BRIDGE, &RuleFilter::all()));
+    assert!(rules.iter().map(|rule| rule.id).is_sorted());
+    assert_eq!(rules.len(), many);
+    let contents = check_shared(&pipeline, || pipeline.contents(BRIDGE));
+    assert_eq!(contents.rules.len(), many);
+    assert!(check_shared(&pipeline, || pipeline.group_users(BRIDGE)).is_empty());
+    let matching = add_rule("tcp,actions=drop").matching;
+    let filter = RuleFilter { matching, ..RuleFilter::all() };
+    assert_eq!(check_shared(&pipeline, || pipeline.rules(BRIDGE, &filter)).len(), many);
+    let modify = parse_rule(FlowModCommand::Modify, "tcp,actions=output:1", &NoPortNames).unwrap();
+    check_shared(&pipeline, || pipeline.apply(BRIDGE, &[modify], Time::ZERO).unwrap());
+    let filter = RuleFilter { out_port: PortNo::new(1), ..RuleFilter::all() };
+    assert_eq!(pipeline.rules(BRIDGE, &filter).len(), many);
+    learn_many(&pipeline);
+    assert_eq!(check_shared(&pipeline, || pipeline.macs(BRIDGE)).len(), many);
+    assert_eq!(check_shared(&pipeline, || pipeline.multicast(BRIDGE)).len(), many);
+}
+
+/// Removes and reclaims rules between two steps of a read.
+#[test]
+fn a_read_of_many_rules_sees_one_version() {
+    let (pipeline, many) = (pipeline(), usize::from(MANY));
+    pipeline.apply(BRIDGE, &many_rules(), Time::ZERO).unwrap();
+    let retained = pipeline.retain_newest();
+    let delete = parse_rule(FlowModCommand::Delete, "tcp", &NoPortNames).unwrap();
+    pipeline.apply(BRIDGE, &[delete, add_rule("udp,actions=drop")], Time::ZERO).unwrap();
+    pipeline.reclaim(pipeline.version());
+    let all = RuleFilter::all();
+    assert_eq!(pipeline.rules_at(BRIDGE, &all, retained.version()).len(), many);
+    assert!(pipeline.is_retained(retained.version()));
+    assert_eq!(pipeline.rules(BRIDGE, &all).len(), 1);
+    let version = retained.version();
+    drop(retained);
+    check_releases(&pipeline, || pipeline.reclaim(pipeline.version()));
+    assert!(!pipeline.is_retained(version));
+    assert!(pipeline.rules_at(BRIDGE, &all, version).is_empty());
+}
+
+#[test]
+fn a_training_reads_rules_in_steps_and_repeats_changes() {
+    let (pipeline, table) = (pipeline(), TableId::FIRST);
+    pipeline.apply(BRIDGE, &many_rules(), Time::ZERO).unwrap();
+    let rules = check_shared(&pipeline, || pipeline.begin_training(BRIDGE, table)).unwrap();
+    assert_eq!(rules.len(), usize::from(MANY));
+    assert!(pipeline.begin_training(BRIDGE, table).is_none(), "one training at a time");
+    let strictly = |text| parse_rule(FlowModCommand::DeleteStrict, text, &NoPortNames).unwrap();
+    let changes = [strictly("tcp,tp_dst=7"), add_rule("tcp,tp_dst=5000,actions=drop")];
+    pipeline.apply(BRIDGE, &changes, Time::ZERO).unwrap();
+    let trained = LearnedRules::train(rules).map(Box::new);
+    assert!(pipeline.end_training(BRIDGE, table, trained).is_none(), "there was no index");
+    let finds = |port: u16| {
+        let matching: Match = add_rule(&format!("tcp,tp_dst={port},actions=drop")).matching;
+        let bridges = pipeline.bridges.read();
+        let index = bridges[&BRIDGE].table(table).unwrap().learned().unwrap();
+        index.find(&matching.key(), pipeline.version()).is_some()
+    };
+    assert_eq!([6, 7, 5000, 5001].map(finds), [true, false, true, false]);
+}
+
+#[test]
+fn an_index_of_a_removed_table_is_dropped() {
+    let (pipeline, table) = (pipeline(), TableId::FIRST);
+    pipeline.apply(BRIDGE, &[add_rule("tcp,actions=drop")], Time::ZERO).unwrap();
+    let rules = pipeline.begin_training(BRIDGE, table).unwrap();
+    pipeline.remove_bridge(BRIDGE);
+    pipeline.reclaim(pipeline.version());
+    pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+    pipeline.apply(BRIDGE, &[add_rule("udp,actions=drop")], Time::ZERO).unwrap();
+    let trained = LearnedRules::train(rules).map(Box::new);
+    assert!(pipeline.end_training(BRIDGE, table, trained).is_some());
+    assert!(pipeline.bridges.read()[&BRIDGE].table(table).unwrap().learned().is_none());
+}
+
+#[test]
+fn a_credit_waits_for_no_long_change() {
+    let pipeline = pipeline();
+    pipeline.apply(BRIDGE, &[add_rule("in_port=1,actions=output:2")], Time::ZERO).unwrap();
+    let mut packet = FlowKey::ZERO;
+    packet.set_bridge(BRIDGE.number().into());
+    packet.set_in_port(PortNo::new(1));
+    let (mut decider, mut decisions) = (PacketDecider::new(), [PacketDecision::default()]);
+    decider.decide_burst(&pipeline, &[packet], pipeline.version(), &mut decisions);
+    decider.count(&decisions[0], 64, Time::ZERO);
+    let dirty = decider.dirty();
+    assert!(dirty > 0);
+    let change = pipeline.bridges.write();
+    assert_eq!(decider.credit(&pipeline, 10, Duration::ZERO), 0);
+    assert_eq!(decider.dirty(), dirty, "the counts are left");
+    drop(change);
+    assert_eq!(decider.credit(&pipeline, 10, Duration::ZERO), dirty);
+    let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert_eq!((decider.dirty(), rules[0].stats.totals().packets), (0, 1));
+}
