@@ -275,7 +275,7 @@ fn settings(min_tx_us: u64, min_rx_us: u64) -> BfdSettings {
 
 proptest! {
     #[test]
-    fn a_session_does_what_the_pseudo_code_does(
+    fn a_session_follows_the_rfc_pseudo_code(
         steps in prop::collection::vec((any_step(), 0_u64..2000), 1..80),
     ) {
         let mut plain = PlainReading {

@@ -139,7 +139,7 @@ impl Cable {
 }
 
 #[test]
-fn both_ends_come_up_and_send_as_often_as_the_other_wants() {
+fn both_ends_send_at_agreed_intervals() {
     let mut cable = Cable::new([settings(100, 300, 3), settings(500, 1000, 5)], ms(2));
     cable.run(ms(10_000));
     assert_eq!(cable.states(), [BfdState::Up; 2]);
@@ -211,7 +211,7 @@ fn an_operator_ends_a_session_without_an_expiry() {
 }
 
 #[test]
-fn an_end_that_restarts_is_not_taken_for_the_old_one() {
+fn a_restarted_end_is_a_new_session() {
     let mut cable = Cable::new([settings(100, 100, 3); 2], ms(1));
     cable.run(ms(5000));
     cable.restart(0);

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_set_is_proved_without_a_bit() {
+    fn an_empty_set_needs_no_mask_bit() {
         assert_eq!(
             Trie::<u32>::new().prefixes(ip("10.0.0.1")),
             Prefixes { held_lengths: 0, proof_bits: 0 }

@@ -193,7 +193,7 @@ fn a_longer_prefix_needs_its_own_exclusion() {
 }
 
 #[test]
-fn flags_behind_ports_that_some_rule_has_stay_in_the_mask() {
+fn flags_stay_in_masks_behind_known_ports() {
     let rules: &[&[Item]] = &[&[IP, TCP, (TcpDst, 80, ALL), (TcpFlags, 2, ALL)]];
     let packet = [IP, TCP, (TcpDst, 80, ALL), (TcpFlags, 16, ALL)];
     check(rules, &packet, None, &[IP, TCP, (TcpDst, 0, ALL), (TcpFlags, 0, ALL)]);

@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn buckets_bound_times_to_a_factor_of_two(
+        fn histogram_times_are_right_within_factor_two(
             times in prop::collection::vec(1..1_u64 << 36, 1..50),
         ) {
             let mut histogram = Histogram::default();

@@ -74,7 +74,7 @@ fn a_change_is_reverted_when_the_traffic_changes_back() {
 }
 
 #[test]
-fn each_start_is_decided_by_itself() {
+fn each_start_tag_is_decided_independently() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     part(&mut adaptive, 0, 6 * ROUND);
     recombine(&mut adaptive, 10, (CLEARED_AFTER_ROUNDS + 8) * ROUND);
@@ -83,7 +83,7 @@ fn each_start_is_decided_by_itself() {
 }
 
 #[test]
-fn a_start_without_a_round_is_decided_too() {
+fn a_start_tag_without_samples_is_decided_too() {
     let (starts, mut numbers) = (u64::from(2 * CLEARED_AFTER_ROUNDS), Numbers(3));
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     // The megaflow of each start fits into the cache, and its sub-traversals do not.
@@ -109,7 +109,7 @@ fn misses_never_decide_the_duel() {
 }
 
 #[test]
-fn a_tie_changes_nothing() {
+fn equal_hit_rates_change_no_decision() {
     // All entries fit with both granularities, so both hit equally often in every round.
     let roomy = Capacity { stages_count: 4, stage_entries_max: 10_000 };
     let mut adaptive = Adaptive::new(JointPolicy::default(), roomy);

@@ -284,7 +284,7 @@ fn the_flags_show_the_receive_state() {
 }
 
 #[test]
-fn a_late_lacpdu_comes_after_the_expiry() {
+fn a_late_lacpdu_is_handled_after_the_expiry() {
     let mut bond = Bond::new(settings(), &[member(1)], &[partner(1, 7)]);
     // The aggregator was not called for an hour.
     bond.now += Duration::from_secs(3600);

@@ -19,7 +19,7 @@ fn fuzz_regressions() {
 
 proptest! {
     #[test]
-    fn any_octets_keep_the_promises(data in prop::collection::vec(any::<u8>(), 0..2000)) {
+    fn arbitrary_octets_break_no_invariant(data in prop::collection::vec(any::<u8>(), 0..2000)) {
         fuzz_lacp(&data);
     }
 }

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_cannot_change_a_terminal() {
+    fn control_characters_of_a_peer_are_replaced() {
         let mut bytes = MemifMessage::Connect { name: "a".to_owned() }.encode();
         bytes[2..6].copy_from_slice(b"\x1b[2J");
         let expected = MemifMessage::Connect { name: "?[2J".to_owned() };

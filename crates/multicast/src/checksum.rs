@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_bit_is_found() {
+    fn the_checksum_detects_a_changed_bit() {
         let report = [0x16, 0, 0xf9, 0xfc, 239, 1, 1, 1];
         assert!(is_right(&[&report]));
         for bit in 0..report.len() * 8 {
@@ -33,7 +33,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_odd_octet_counts() {
+    fn the_checksum_includes_a_last_odd_octet() {
         assert!(is_right(&[&[0xff, 0xfe], &[], &[0, 1]]));
         assert!(is_right(&[&[0x0f, 0xff], &[0xf0]]));
         assert!(!is_right(&[&[0x0f, 0xff], &[0xf1]]));

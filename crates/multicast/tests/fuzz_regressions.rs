@@ -29,7 +29,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_octets_keep_the_promises(data in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_octets_break_no_invariant(data in prop::collection::vec(any::<u8>(), 0..400)) {
         fuzz_multicast(&data);
     }
 

@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn chunks_do_not_matter(length in 1..20_usize) {
+        fn a_message_may_arrive_in_any_chunks(length in 1..20_usize) {
             let stream = br#"{"a": "}\"]{"} {"b": [1, {"c": []}]}{"d":"\\"}"#;
             let chunks: Vec<&[u8]> = stream.chunks(length).collect();
             let found = messages(&chunks).unwrap();
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_end_the_stream() {
+    fn exceeding_a_limit_ends_the_stream() {
         assert_eq!(messages(&[b" x"]), Err(FramingError::NotAnObject(b'x')));
         let deep = format!("{{\"a\":{}", "[".repeat(100));
         assert_eq!(messages(&[deep.as_bytes()]), Err(FramingError::TooDeep));

@@ -15,7 +15,7 @@ const COMMANDS: &str = include_str!("data/commands.txt");
 const REQUESTS: &str = include_str!("data/requests.jsonl");
 
 #[test]
-fn operators_see_no_difference() {
+fn ovsdb_tools_print_equal_results() {
     let Some(pair) = Pair::start() else { return };
     for line in COMMANDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let [ours, theirs] = pair.each(|side| side.command(line));
@@ -37,7 +37,7 @@ fn clients_get_equal_answers() {
 }
 
 #[test]
-fn the_log_of_one_is_read_by_the_other() {
+fn each_server_reads_the_log_of_the_other() {
     let Some(mut pair) = Pair::start() else { return };
     for line in COMMANDS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         pair.ours.command(line);

@@ -304,7 +304,7 @@ fn locks_pass_from_client_to_client() {
 }
 
 #[test]
-fn a_wait_ends_with_the_change_or_its_time() {
+fn a_wait_ends_by_a_change_or_timeout() {
     let bench = Bench::new(ServerLimits::default());
     let [mut waiting, mut writer] = [bench.connect(), bench.connect()];
     let wait = |timeout: Value| {

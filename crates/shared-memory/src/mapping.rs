@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_its_own_bounds() {
+    fn mapped_parts_have_bounds_of_their_own() {
         let file = file(0x2800, MFdFlags::MFD_CLOEXEC);
         let (whole, part) = (
             SharedMapping::new(&file, 0, 0x2800).unwrap(),

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn other_failures_stay_as_they_are() {
+    fn other_tls_failures_keep_their_text() {
         let text = shown(Error::PeerSentOversizedRecord);
         assert_eq!(text, Error::PeerSentOversizedRecord.to_string());
         let reset = with_remedy(io::Error::from(io::ErrorKind::ConnectionReset));

@@ -37,12 +37,12 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn any_messages_are_obeyed_or_refused(messages in prop::collection::vec(message(), 0..30)) {
+    fn arbitrary_messages_are_handled_or_refused(messages in prop::collection::vec(message(), 0..30)) {
         fuzz_messages(&messages.concat());
     }
 
     #[test]
-    fn any_memory_is_used_or_refused(data in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_memory_contents_are_handled_or_refused(data in prop::collection::vec(any::<u8>(), 0..400)) {
         fuzz_ring(&data);
         fuzz_packed_ring(&data);
     }

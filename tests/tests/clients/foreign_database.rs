@@ -198,7 +198,7 @@ fn the_daemon_starts_without_its_server() {
 
 /// Two databases are refused with an error that names both, and TLS without its files.
 #[test]
-fn databases_without_sense_are_refused() {
+fn contradictory_database_options_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("shunt.toml");
     let check = |text: &str, arguments: &[&str]| {

@@ -70,7 +70,7 @@ fn a_manager_with_tls_trusts_its_authority() {
 
 /// Settings of managers and controllers without effect are shown with their state.
 #[test]
-fn settings_without_effect_are_beside_the_state() {
+fn status_lists_settings_without_effect() {
     let Some((bench, daemon)) = embedded("mgr-set") else { return };
     bench.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:6699 -- set-manager ptcp:6640");
     bench.done("set Controller br0 inactivity_probe=60000 connection_mode=out-of-band");

@@ -28,7 +28,7 @@ fn show_names_the_switch_and_its_ports() {
 }
 
 #[test]
-fn every_question_has_an_answer() {
+fn every_ofctl_query_gets_a_reply() {
     let daemon = daemon();
     for (verb, expected) in [
         ("dump-desc", "Shunt"),

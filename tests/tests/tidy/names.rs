@@ -84,7 +84,7 @@ fn folder_of_modules(path: &str) -> String {
 }
 
 #[test]
-fn a_type_name_is_one_thing() {
+fn type_names_are_unique() {
     let is_product = |path: &String| path.starts_with("crates/") && path.contains("/src/");
     let sources: BTreeMap<String, Definitions> = files(".rs")
         .into_iter()

@@ -179,7 +179,7 @@ fn has_word(text: &str, word: &str) -> bool {
 }
 
 #[test]
-fn words_are_found_whole() {
+fn banned_words_are_matched_whole() {
     assert!(has_word("it is made anew.", "anew") && has_word("anew", "anew"));
     assert!(!has_word("a canew", "anew") && !has_word("fare-well", "fare"));
     assert_eq!(without_quotes("the word \"anew\" is"), "the word X is");

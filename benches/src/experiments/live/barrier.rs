@@ -293,7 +293,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_are_parts_of_the_difference() {
+    fn shares_are_computed_from_counter_differences() {
         assert_eq!(shares(&[10.0, 5.0, 0.0, 0.0], &[16.0, 7.0, 0.0, 0.0]), [75.0, 25.0, 0.0, 0.0]);
         assert_eq!(shares(&[1.0; 4], &[1.0; 4]), [0.0; 4]);
         assert!(shares(&[], &[]).is_empty());

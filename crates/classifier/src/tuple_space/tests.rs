@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn the_mask_of_the_oracle_is_uniform(ops in testing::ops(40), keys in keys()) {
+    fn packets_under_the_oracle_mask_match_alike(ops in testing::ops(40), keys in keys()) {
         let tested = TableWithOracle::of(&ops);
         for version in tested.versions() {
             for key in &keys {

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_is_found_by_all_of_its_words_and_no_other() {
+    fn only_its_whole_key_finds_a_flow() {
         let hasher = KeyHasher::new(1);
         let mut cache = ExactCache::new(ExactConfig { lines: 64, insert_inverse: 1 }, 1, 1);
         cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), &[entry(9)]);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn all_entries_of_a_flow_are_found_and_none_of_one_before() {
+    fn a_flow_finds_only_its_own_entries() {
         let (hasher, entries) = (KeyHasher::new(1), [7, 8, 9].map(entry));
         let mut cache = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 1 }, 3, 1);
         let all = |cache: &ExactCache, flow| {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn most_flows_stay_while_half_of_the_lines_are_used() {
+    fn a_half_full_exact_cache_keeps_most_flows() {
         let hasher = KeyHasher::new(3);
         let mut cache = ExactCache::new(ExactConfig { lines: 8192, insert_inverse: 1 }, 1, 1);
         for flow in 0..4096_u32 {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn one_miss_of_a_hundred_is_chosen() {
+    fn one_miss_in_a_hundred_is_inserted() {
         let mut cache = ExactCache::new(ExactConfig { lines: 4, insert_inverse: 100 }, 1, 5);
         let chosen = (0..100_000).filter(|_| cache.chooses()).count();
         assert!((850..1150).contains(&chosen), "{chosen}");

@@ -155,7 +155,7 @@ fn set_of(queues: &[Vec<u64>]) -> QueueSet {
 
 proptest! {
     #[test]
-    fn turns_are_those_of_the_oracle(
+    fn service_order_of_queues_equals_the_oracle(
         max_rate in 10_000_u64..50_000_000,
         queues in prop::collection::vec(any_queue(), 1..4),
         moments in prop::collection::vec(any_moment(), 1..40),
@@ -253,7 +253,7 @@ fn check_equal(sent: &[u64], expected: u64) {
 }
 
 #[test]
-fn queues_of_one_priority_share_what_a_minimum_rate_leaves() {
+fn equal_priorities_share_bandwidth_above_minimum_rates() {
     let queue = |min_rate| HtbQueue { min_rate, ..HtbQueue::DEFAULT };
     for first in [0, 3] {
         let mut queues = [queue(0); 4];
@@ -266,7 +266,7 @@ fn queues_of_one_priority_share_what_a_minimum_rate_leaves() {
 }
 
 #[test]
-fn queues_of_one_priority_share_what_a_better_one_leaves() {
+fn equal_priorities_share_bandwidth_left_by_higher_ones() {
     let queue = |priority| HtbQueue { priority, min_rate: 0, ..HtbQueue::DEFAULT };
     for first in [0, 3] {
         let mut queues = [queue(1); 4];
@@ -292,7 +292,7 @@ fn queues_of_several_threads_share_too() {
 }
 
 #[test]
-fn a_queue_that_returns_gets_no_arrears() {
+fn an_idle_queue_saves_up_no_bandwidth() {
     let mut tokens = HtbTokens::new(10_000_000, &[HtbQueue::DEFAULT; 2], Time::ZERO);
     let mut sent = [0; 2];
     for tick in 0..20_000 {
@@ -331,12 +331,12 @@ fn a_burst_of_a_minimum_rate_leaves_at_once() {
 }
 
 #[test]
-fn queues_of_one_priority_share_what_they_borrow() {
+fn equal_priorities_share_borrowed_bandwidth() {
     check_equal(&saturate(10_000_000, &[HtbQueue::DEFAULT; 4]), 2_500_000);
 }
 
 #[test]
-fn a_smaller_priority_borrows_everything() {
+fn the_most_urgent_queue_borrows_all_bandwidth() {
     let queue = |min_rate, priority| HtbQueue { min_rate, priority, ..HtbQueue::DEFAULT };
     let sent = saturate(10_000_000, &[queue(2_000_000, 1), queue(1_000_000, 0)]);
     assert!(sent[0].abs_diff(2_000_000) < 50_000, "{sent:?}");
@@ -344,7 +344,7 @@ fn a_smaller_priority_borrows_everything() {
 }
 
 #[test]
-fn a_queue_leaves_what_exceeds_its_maximum_rate() {
+fn bandwidth_above_a_maximum_rate_goes_to_others() {
     let limited = HtbQueue { max_rate: 3_000_000, ..HtbQueue::DEFAULT };
     let sent = saturate(10_000_000, &[limited, HtbQueue { priority: 9, ..HtbQueue::DEFAULT }]);
     assert!(sent[0].abs_diff(3_000_000) < 50_000, "{sent:?}");
@@ -352,7 +352,7 @@ fn a_queue_leaves_what_exceeds_its_maximum_rate() {
 }
 
 #[test]
-fn a_thread_leaves_its_turn_to_a_more_urgent_queue() {
+fn a_thread_yields_to_a_more_urgent_queue() {
     let queue = |priority| HtbQueue { priority, ..HtbQueue::DEFAULT };
     let mut tokens = HtbTokens::new(1_000_000, &[queue(1), queue(0)], Time::ZERO);
     let set = |indices: &[usize]| indices.iter().copied().collect();

@@ -167,7 +167,7 @@ mod models {
 
     /// Two threads never send more than the tokens permit, and no turn is lost.
     #[test]
-    fn threads_share_tokens_and_leave_turns() {
+    fn threads_share_tokens_and_yield_to_urgent_queues() {
         loom::model(|| {
             let queues = [(QueueId::new(1), HtbQueue { priority: 1, ..HtbQueue::DEFAULT })];
             let options = HtbOptions { max_rate: 1000, queues: queues.into() };

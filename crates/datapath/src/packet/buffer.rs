@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_warm_pool_gives_the_buffer_that_came_back_last() {
+    fn a_pool_reuses_the_last_returned_buffer() {
         let mut pool = Pool::new();
         for length in [60, Pool::SMALL, Pool::SMALL + 1, Pool::LARGE] {
             let (first, second) =

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_longer_than_the_burst_is_paid_later() {
+    fn a_frame_above_the_burst_delays_later_frames() {
         let policer = EgressPolicer::new(EgressPolicing { cir: 1000, cbs: 500 }, Time::ZERO);
         assert!(policer.admit(Time::ZERO, 3014) && !policer.admit(after_ms(2500), 515));
         assert!(policer.admit(after_ms(3000), 514) && !policer.admit(after_ms(3000), 15));

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_longer_than_the_burst_is_paid_later() {
+    fn a_packet_above_the_burst_delays_later_packets() {
         let policer = policer(IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() });
         assert!(policer.admit(Time::ZERO, 3000) && !policer.admit(Time::ZERO, 1));
         // The bucket is full again after the three seconds of the long packet.

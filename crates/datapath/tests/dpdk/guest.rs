@@ -74,7 +74,7 @@ fn pass(
 ///
 /// The device offers no IPv4 checksum, which segments need, so the port makes segments in software.
 #[test]
-fn work_that_the_device_has_is_left_to_it() {
+fn checksums_are_left_to_a_capable_device() {
     let Ends { _folder, _host, mut host_queues, mut guest_queues } = connect(3);
     let (from, to) = (&mut guest_queues[0], &mut host_queues[0]);
     let mut pool = Pool::new();

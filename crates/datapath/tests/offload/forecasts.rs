@@ -168,7 +168,7 @@ fn a_forecast_displaces_no_entry_of_a_packet() {
 }
 
 #[test]
-fn forecasts_are_the_first_to_go() {
+fn forecast_entries_are_evicted_first() {
     let mut rig = small();
     let watches: Vec<_> = (20..26_u8).map(|host| forecast(&mut rig, (1, host), LONG)).collect();
     assert_eq!(rig.held().len(), 6);

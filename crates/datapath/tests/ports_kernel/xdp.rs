@@ -326,7 +326,7 @@ fn a_port_continues_after_its_device_was_down() {
 }
 
 #[test]
-fn a_mode_of_no_use_names_those_that_work() {
+fn an_unusable_mode_names_the_usable_ones() {
     with_xdp(|| {
         cable(1);
         let error = error_of(&xdp_spec(XdpMode::NativeWithZerocopy)).to_string();

@@ -129,7 +129,7 @@ fn no_host_of_many_gets_its_own_broadcast() {
 
 /// A packet from the network waits until its source address is learned.
 #[test]
-fn packets_of_the_network_reach_hosts() {
+fn packets_from_a_bond_reach_hosts() {
     let mut switch = switch();
     assert!(switch.send(0, 1, &broadcast(9)));
     switch.run_iteration(0);

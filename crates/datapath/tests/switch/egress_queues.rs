@@ -119,7 +119,7 @@ fn counts(scheduler: &EgressScheduler) -> Vec<(u32, QueueCounts)> {
 }
 
 #[test]
-fn a_queue_delays_what_exceeds_the_rate() {
+fn a_queue_delays_packets_above_its_rate() {
     let mut switch = forwarding(1);
     let scheduler = set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 1, 0..40);
@@ -195,7 +195,7 @@ fn threads_share_the_rate() {
 }
 
 #[test]
-fn no_queue_stops_under_a_better_one() {
+fn no_queue_starves_behind_a_higher_priority() {
     let mut switch = forwarding(1);
     let lazy = HtbQueue { priority: 9, min_rate: 0, ..HtbQueue::DEFAULT };
     let scheduler = set_queues(&mut switch, lazy);
@@ -208,7 +208,7 @@ fn no_queue_stops_under_a_better_one() {
 }
 
 #[test]
-fn a_dead_thread_holds_nobody_up() {
+fn a_dead_thread_blocks_no_other_thread() {
     let mut switch = forwarding(2);
     let lazy = HtbQueue { priority: 9, ..HtbQueue::DEFAULT };
     set_queues(&mut switch, lazy);
@@ -228,7 +228,7 @@ fn a_dead_thread_holds_nobody_up() {
 }
 
 #[test]
-fn packets_move_to_new_queues_and_leave_without() {
+fn packets_move_when_queues_are_replaced_or_removed() {
     let mut switch = forwarding(1);
     set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 5, 0..40);

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hand_visits_all_entries_in_turn() {
+    fn the_scan_hand_visits_all_entries_in_turn() {
         let mut map = BTreeMap::from([(1, ()), (4, ()), (6, ())]);
         let mut hand = ScanHand::new();
         let mut next = |map: &_| hand.advance(map);

@@ -265,7 +265,7 @@ fn a_predictor_needs_a_hit_for_two_translations() {
 
 /// Tests that a good predictor makes few useless forecasts when traffic changes.
 #[test]
-fn the_tokens_of_a_good_predictor_are_bounded() {
+fn the_budget_of_a_good_predictor_is_bounded() {
     let config = GovernorConfig::default();
     let mut governor = Governor::new(config);
     let counts = OutcomeCounts { received: 1 << 20, hits: 1 << 20, ..OutcomeCounts::default() };

@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn if_most_packets_miss_the_gap_is_the_configured_one() {
+    fn sampling_keeps_its_rate_if_most_miss() {
         let count = sampled(32, 320_000, 1);
         assert!((9_000..11_000).contains(&count), "{count}");
         assert_eq!(sampled(0, 1000, 1), 0);

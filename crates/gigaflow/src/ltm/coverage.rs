@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_count_saturates() {
+    fn rule_space_coverage_saturates() {
         let links: Vec<CoverageLink> = (0..64)
             .flat_map(|stage| (0..16).map(move |_| (stage, (stage < 63).then_some(stage + 1))))
             .map(|(stage, next)| link(stage, stage.into(), next.map(u32::from)))

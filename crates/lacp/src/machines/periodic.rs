@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_active_end_decides_that_and_the_partner_how_often() {
+    fn an_active_end_sends_at_the_partner_rate() {
         let passive = LacpState::default();
         let active = LacpState::ACTIVITY;
         for (actor, partner, expected) in [

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn news_and_needs_are_sent_once() {
+    fn changes_and_requests_are_sent_once() {
         let mut machine = TransmitMachine::default();
         let actor = LacpInfo::default();
         let news = LacpInfo { key: 2, ..actor };

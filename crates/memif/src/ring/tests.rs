@@ -81,13 +81,13 @@ fn check(
 
 proptest! {
     #[test]
-    fn a_ring_to_the_server_is_a_queue(steps in steps()) {
+    fn a_ring_to_the_server_keeps_frame_order(steps in steps()) {
         let mut pair = RingPair::new(2, 100);
         check(&mut pair.client_sends, &mut pair.server_receives, &steps, (4, 100));
     }
 
     #[test]
-    fn a_ring_to_the_client_is_a_queue(steps in steps()) {
+    fn a_ring_to_the_client_keeps_frame_order(steps in steps()) {
         let mut pair = RingPair::new(2, 100);
         check(&mut pair.server_sends, &mut pair.client_receives, &steps, (4, 100));
     }
@@ -227,7 +227,7 @@ fn a_frame_without_end_is_refused_and_a_partial_one_waits() {
 }
 
 #[test]
-fn a_place_that_is_no_ring_is_refused() {
+fn memory_without_a_ring_is_refused() {
     let pair = RingPair::new(3, 64);
     let open = |region, offset, log2_size| {
         let direction = crate::message::RingDirection::ToServer;

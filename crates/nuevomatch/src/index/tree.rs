@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_start_is_found() {
+    fn the_bucket_of_the_largest_start_is_found() {
         check(&[0, u32::MAX], &[0, 1, u32::MAX - 1, u32::MAX]);
         let starts: Vec<u32> = std::iter::once(0).chain(u32::MAX - 40..=u32::MAX).collect();
         check(&starts, &(u32::MAX - 60..=u32::MAX).collect::<Vec<_>>());

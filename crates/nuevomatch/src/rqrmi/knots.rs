@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn corners_become_knots() {
+    fn corners_become_interpolation_points() {
         let points = points(&[0.0, 1.0, 2.0, 10.0, 18.0, 18.0, 18.0, 18.0]);
         let keys: Vec<f64> = knots(&points).iter().map(|knot| knot.key).collect();
         assert_eq!(keys, [0.0, 2.0, 4.0, 7.0]);
     }
 
     #[test]
-    fn knots_are_at_most_nine() {
+    fn a_net_has_at_most_nine_points() {
         let square: Vec<f64> = (0..1000).map(|i| f64::from(i * i)).collect();
         assert_eq!(knots(&points(&square)).len(), 9);
         assert_eq!(knots(&points(&[5.0])).len(), 1);

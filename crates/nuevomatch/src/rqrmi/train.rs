@@ -268,7 +268,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_the_paper() {
+    fn model_sizes_are_those_of_the_paper() {
         let nets = |starts| widths(starts).iter().sum::<usize>();
         assert_eq!(
             [999, 1_000, 10_000, 100_000, 300_000].map(nets),

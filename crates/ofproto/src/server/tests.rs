@@ -90,7 +90,7 @@ async fn garbage_harms_only_the_connection_that_sends_it() {
 
 /// A stream with TLS keeps bytes that the socket does not take, as this buffer.
 #[tokio::test]
-async fn a_reply_leaves_a_stream_that_keeps_bytes() {
+async fn a_reply_is_flushed_through_a_buffering_stream() {
     let (host, server) = bridge();
     let (near, far) = tokio::io::duplex(64);
     let shared = Arc::clone(&server.shared);

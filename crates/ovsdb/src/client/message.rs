@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_decide_the_kind_of_message() {
+    fn json_members_decide_the_kind_of_message() {
         let reply = json!({"id": 1, "result": null, "error": null});
         let expected = ServerMessage::Reply { id: 1.into(), outcome: Ok(Value::Null) };
         assert_eq!(ServerMessage::from_json(reply).unwrap(), expected);

@@ -32,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_parts_are_counted() {
+    fn the_memory_of_nested_json_is_counted() {
         let (value, string) = (size_of::<Value>(), size_of::<String>());
         assert_eq!(json_bytes(&json!([1, [], "abc"])), 4 * value + 3);
         assert_eq!(json_bytes(&json!({"ab": {"c": null}})), 3 * value + 2 * string + 3);

@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_read_back(number: u64, ms: u32, places: u16) {
+        fn printed_numbers_parse_back(number: u64, ms: u32, places: u16) {
             prop_assert_eq!(parse_count(&count(number)), Some(number));
             prop_assert_eq!(parse_count(&count(number % 1000 * 1000)), Some(number % 1000 * 1000));
             prop_assert_eq!(parse_time(&time(ms)), Some(ms));

@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn an_old_version_sees_what_it_saw(
+    fn an_old_version_still_sees_its_rules(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 4),
         ops in prop::collection::vec(generate::change(), 1..8),
@@ -108,7 +108,7 @@ proptest! {
 
 /// A long change releases the lock after a bounded number of requests or rules.
 #[test]
-fn long_changes_let_go_of_the_tables() {
+fn long_changes_release_the_table_lock() {
     const RULES: u64 = 1000;
     let (pipeline, id) = (Pipeline::new(1), BridgeId::new(1));
     pipeline.add_bridge(id, BridgeSettings::default());

@@ -160,7 +160,7 @@ fn a_conjunction_counts_as_one_lookup() {
 }
 
 #[test]
-fn conjunctions_have_a_number() {
+fn conjunctions_have_an_id() {
     let switch = Switch::new(&[]);
     let clauses = (0..64).flat_map(|rule: u32| {
         let of = |clause| (0..100).map(|id| (rule * 100 + id, clause, 2)).collect::<Vec<_>>();

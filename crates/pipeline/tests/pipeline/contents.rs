@@ -12,7 +12,7 @@ use crate::{
 /// A bundle adds a group and a rule that names it.
 /// The deletion of the group removes both.
 #[test]
-fn contents_have_whole_bundles() {
+fn a_listing_contains_whole_bundles() {
     let Switch { pipeline } = Switch::new(&[]);
     let adds = [
         add_group(1, GroupKind::Indirect, vec![bucket(vec![output(2)])]),

@@ -37,7 +37,7 @@ fn a_table_miss_differs_from_a_rule_without_output() {
 }
 
 #[test]
-fn settings_of_ports_are_causes() {
+fn port_settings_are_drop_causes() {
     let switch = Switch::new(&[
         "in_port=1,actions=output:2",
         "in_port=2,actions=output:77",
@@ -52,7 +52,7 @@ fn settings_of_ports_are_causes() {
 }
 
 #[test]
-fn an_expired_ttl_and_a_group_without_bucket_are_causes() {
+fn expired_ttls_and_empty_groups_are_drop_causes() {
     let switch = Switch::new(&[]);
     let rules = [
         add_group(1, GroupKind::FastFailover, Vec::new()),
@@ -80,7 +80,7 @@ fn normal() -> Switch {
 }
 
 #[test]
-fn normal_names_the_cause() {
+fn normal_names_the_drop_cause() {
     let switch = normal();
     let port = shunt_flow::PortNo::new(1);
     let mut tagged = key(A_TO_B);

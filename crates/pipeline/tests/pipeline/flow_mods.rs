@@ -129,7 +129,7 @@ fn strict_commands_look_at_priority_and_the_whole_match() {
 }
 
 #[test]
-fn the_cookie_of_a_modification_chooses_and_never_replaces() {
+fn the_cookie_of_a_modification_only_selects_rules() {
     let switch = Switch::new(&["cookie=1,tcp,actions=output:1", "cookie=2,udp,actions=output:1"]);
     let modify = |cookie, cookie_mask| FlowMod {
         cookie: Cookie::new(cookie),
@@ -145,7 +145,7 @@ fn the_cookie_of_a_modification_chooses_and_never_replaces() {
 }
 
 #[test]
-fn deletions_choose_by_cookie_port_and_table() {
+fn deletions_select_by_cookie_port_and_table() {
     let switch = Switch::new(&[
         "cookie=1,tcp,actions=output:1",
         "cookie=2,udp,actions=clone(output:2)",

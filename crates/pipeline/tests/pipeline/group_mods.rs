@@ -284,7 +284,7 @@ fn a_conjunction_excludes_other_actions() {
 }
 
 #[test]
-fn deletions_choose_by_group() {
+fn deletions_select_by_group() {
     let switch = Switch::new(&[]);
     switch.make([all(1), rule("cookie=1,tcp", vec![group(1)]).into()]);
     switch.make([rule("cookie=2,udp", vec![]).into()]);

@@ -419,7 +419,7 @@ fn change() -> impl Strategy<Value = Op> {
 
 /// Tests that random worlds have full tables, and groups that expire.
 #[test]
-fn random_worlds_evict_and_expire() {
+fn random_snooping_tables_evict_and_expire() {
     let mut runner = TestRunner::deterministic();
     let mut totals = LearnedTotals::default();
     for _world in 0..100 {

@@ -280,7 +280,7 @@ fn a_continuation_outlives_changes_of_its_rule() {
 }
 
 #[test]
-fn each_half_counts_its_own_visits() {
+fn each_side_of_a_recirculation_counts_its_visits() {
     let rules = ["table=1,cookie=5,actions=output:2"];
     let switch = switch(&[POP, resubmit(1)], &rules);
     let traversal = first(&switch);

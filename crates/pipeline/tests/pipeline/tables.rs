@@ -197,7 +197,7 @@ fn resubmits_to_higher_tables_do_not_deepen() {
 }
 
 #[test]
-fn resubmits_have_a_number() {
+fn the_number_of_resubmits_is_limited() {
     let many = |table: u8| vec![format!("resubmit(,{table})"); 16].join(",");
     let rules: Vec<_> =
         (0..4).map(|table| format!("table={table},actions=output:2,{}", many(table + 1))).collect();

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_of_nothing_are_refused() {
+    fn sizes_of_zero_are_refused() {
         let parse = |words: &[&str]| {
             let words = std::iter::once(&"nic").chain(words);
             <Alone as clap::Parser>::try_parse_from(words).map(|own| own.nic)

@@ -143,7 +143,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_count_that_stays_is_a_stall() {
+    fn a_counter_without_progress_is_a_stall() {
         let mut log = ProgressLog::default();
         for second in 0..10 {
             log.note("a", u64::from(second.min(3_u32)), SECOND * second);

@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_delay_is_not_a_short_one() {
+    fn milliseconds_are_limited_to_32_bits() {
         let values = [-5, 0, 7, 4_294_967_295, 4_294_967_296, i64::MAX];
         assert_eq!(values.map(milliseconds), [0, 0, 7, u32::MAX, u32::MAX, u32::MAX]);
     }

@@ -217,7 +217,7 @@ mod tests {
 
     /// Without the task, clients fail immediately instead of waiting for `cur_cfg`.
     #[tokio::test]
-    async fn clients_cannot_connect_without_the_task() {
+    async fn clients_cannot_connect_after_the_ovsdb_task_ended() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("db.sock");
         let switch = switch(None).await;
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_row_of_sflow_begins_no_samples() {
+    async fn an_invalid_sflow_row_starts_no_sampling() {
         let sampling = || ("sampling", Datum::integer(64));
         let rows = ["127.0.0.1:9", "collector"].map(|own| vec![target(own), sampling()]);
         let bridges = bridges_with(("sFlow", "sflow"), rows).await;
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_row_of_ipfix_begins_no_reports() {
+    async fn an_invalid_ipfix_row_starts_no_reports() {
         let number = |column, value| (column, Datum::integer(value));
         let rows = [
             vec![target("127.0.0.1:9"), number("sampling", 1), number("cache_max_flows", 8)],
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_bad_row_of_netflow_begins_no_reports() {
+    async fn an_invalid_netflow_row_starts_no_reports() {
         let rows = [
             vec![target("127.0.0.1:9"), ("active_timeout", Datum::integer(-1))],
             vec![target("127.0.0.1"), ("engine_id", Datum::integer(7))],
@@ -559,7 +559,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn held_packets_are_released_without_the_task() {
+    async fn packets_are_released_after_the_ovsdb_task_ended() {
         let folder = tempfile::tempdir().unwrap();
         let server = Server::open(schema::open_vswitch(), None, ServerConfig::default()).unwrap();
         let handle = server.listen(&folder.path().join("db.sock")).unwrap().start().unwrap();

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_names_the_port() {
+    fn a_mirror_problem_names_the_port() {
         let trouble = |mirror: &MirrorOptions, ports: &[&str]| {
             mirror.trouble(|name| ports.contains(&name)).unwrap_or_default()
         };

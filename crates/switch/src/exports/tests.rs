@@ -59,7 +59,7 @@ fn exports(switch: &Switch) -> BridgeOptions {
 }
 
 #[test]
-fn each_key_of_exports_has_another_value() {
+fn the_test_values_change_every_export_key() {
     let is_export =
         |key: &&str| ["sflow.", "netflow.", "ipfix."].iter().any(|own| key.starts_with(own));
     let keys: BTreeSet<&str> =

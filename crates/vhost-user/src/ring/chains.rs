@@ -323,7 +323,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_chain_may_be_longer_than_its_guest_can_be_told() {
+    fn a_written_length_beyond_32_bits_is_capped() {
         let mut chains = ChainList::new(Arc::default(), VirtioFeatures::default());
         let head = ChainHead { id: 1, descriptors: 5, length: 5 << 30 };
         chains.add(|_| Ok(head)).unwrap();

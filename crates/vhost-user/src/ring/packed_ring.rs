@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_for_kicks_finds_what_was_offered_before() {
+    fn a_kick_request_finds_buffers_offered_before() {
         let mut guest = TestGuest::new(1, 8, TestGuest::PACKED);
         let mut ring = opened(&guest, 0);
         for _ in 0..20 {

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_wrap() {
+    fn ring_positions_wrap_around() {
         let last = RingPosition { slot: 15, wrap: true };
         assert_eq!(last.advanced(1, SIZE), RingPosition { slot: 0, wrap: false });
         assert_eq!(last.advanced(16, SIZE), RingPosition { slot: 15, wrap: false });
@@ -181,7 +181,7 @@ mod tests {
         }
 
         #[test]
-        fn a_position_is_found(returned in 0_u32..100, offered in 0_u32..=16) {
+        fn a_restart_finds_the_ring_position(returned in 0_u32..100, offered in 0_u32..=16) {
             let ring = ring(returned + offered, returned, 0..0);
             let found = find_position(SIZE, |slot| ring[usize::from(slot)]);
             prop_assert_eq!(found, Some(FoundPosition::Whole(at(returned))));
@@ -189,7 +189,7 @@ mod tests {
 
         /// The guest writes a chain from its last descriptor to its first.
         #[test]
-        fn a_chain_that_is_written_is_not_seen(
+        fn a_half_written_chain_is_not_visible(
             returned in 0_u32..100, offered in 0_u32..8, written in 1_u32..8,
         ) {
             let mut ring = ring(returned + offered, returned, 0..0);
@@ -212,7 +212,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bits_have_a_position_inside(bits in prop::collection::vec(any::<(bool, bool)>(), 1..20)) {
+        fn arbitrary_descriptor_bits_give_a_valid_position(bits in prop::collection::vec(any::<(bool, bool)>(), 1..20)) {
             let size = u16::try_from(bits.len()).unwrap();
             let found = find_position(size, |slot| {
                 let (avail, used) = bits[usize::from(slot)];

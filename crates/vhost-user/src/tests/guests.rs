@@ -77,7 +77,7 @@ fn a_guest_kicks_only_a_worker_that_sleeps() {
 }
 
 #[test]
-fn a_guest_that_runs_is_known_without_a_kick() {
+fn a_running_guest_is_detected_without_a_kick() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     send(&mut guest, 0);
     guest.offer_buffer(0, &BufferLayout::whole(2000));
@@ -91,7 +91,7 @@ fn a_guest_that_runs_is_known_without_a_kick() {
 }
 
 #[test]
-fn the_guest_is_called_only_if_it_wants_that() {
+fn a_guest_gets_calls_only_on_request() {
     for features in [PLAIN, PLAIN_PACKED] {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
@@ -111,7 +111,7 @@ fn the_guest_is_called_only_if_it_wants_that() {
 
 /// With event indexes a guest that looks late is called once.
 #[test]
-fn a_guest_is_called_once_until_it_looks() {
+fn a_guest_gets_one_call_until_it_reads() {
     for features in [TestGuest::SPLIT, TestGuest::PACKED] {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
@@ -132,7 +132,7 @@ fn a_guest_is_called_once_until_it_looks() {
 
 /// A guest may request a notification for a later buffer than the next one.
 #[test]
-fn a_guest_is_called_at_the_buffer_that_it_names() {
+fn guests_get_calls_at_requested_buffers() {
     // The event index of the split ring, and the driver area of the packed ring.
     let events =
         [(TestGuest::SPLIT, 0x2014, vec![3, 0]), (TestGuest::PACKED, 0x2000, vec![3, 0x80, 2, 0])];

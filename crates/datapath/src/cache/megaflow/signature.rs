@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_of_zero_is_no_empty_place() {
+    fn a_zero_hash_is_a_valid_signature() {
         let mut cache = SignatureCache::new(8, 1);
         assert_eq!(cache.candidate(0), None);
         cache.insert(0, RowAddress { subtable: 0, row: 0 });
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn nearly_all_flows_stay_while_half_of_the_places_are_used() {
+    fn half_full_signature_caches_keep_nearly_all_flows() {
         let mut cache = SignatureCache::new(65_536, 1);
         for flow in 0..32_768 {
             cache.insert(hash(flow.into()), address(flow));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_stay_until_the_port_was_quiet() {
+    fn receive_rings_stay_until_the_port_is_quiet() {
         let mut meter = LoadMeter::new();
         assert_eq!(after(&mut meter, &[25_000]), Some(WantedSource::Rings));
         assert_eq!(after(&mut meter, &[2_499; 19]), None);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_time_is_not_measured() {
+    fn load_over_a_short_time_is_ignored() {
         let mut meter = LoadMeter::new();
         meter.measure(0, Time::ZERO);
         assert_eq!(meter.measure(5_000, Time::ZERO.after(MEASURED_MIN / 2)), None);

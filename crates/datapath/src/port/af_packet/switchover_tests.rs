@@ -247,7 +247,7 @@ fn a_late_reader_finds_all_frames_in_order() {
 /// A switchover also ends if the thread does not receive from the idle queue.
 #[cfg(not(loom))]
 #[test]
-fn an_idle_reader_settles() {
+fn a_switchover_ends_without_receiving() {
     let (kernel, switchover) = (Kernel::new(), Arc::new(Switchover::new()));
     let mut reader = Reader::new(&kernel, &switchover);
     kernel.deliver(0, frame(0, 0));
@@ -281,7 +281,7 @@ fn a_misdirected_frame_is_received() {
 /// A switchover begins while the reader checks the socket for misdirected frames.
 #[cfg(not(loom))]
 #[test]
-fn a_look_at_the_socket_overtakes_no_frame() {
+fn reading_the_socket_reorders_no_frame() {
     let (kernel, switchover) = (Kernel::new(), Arc::new(Switchover::new()));
     let mut reader = Reader::new(&kernel, &switchover);
     kernel.switch_to_ring(&switchover);
@@ -302,7 +302,7 @@ fn a_look_at_the_socket_overtakes_no_frame() {
 /// A slot that is still being filled hides the frames of later slots.
 #[cfg(not(loom))]
 #[test]
-fn frames_behind_a_slow_slot_come_first() {
+fn frames_behind_an_unfilled_slot_come_first() {
     let (kernel, switchover) = (Kernel::new(), Arc::new(Switchover::new()));
     let mut reader = Reader::new(&kernel, &switchover);
     kernel.switch_to_ring(&switchover);

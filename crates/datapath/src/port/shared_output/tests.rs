@@ -187,7 +187,7 @@ fn segments_of_a_waiting_packet_take_its_place() {
 }
 
 #[test]
-fn a_packet_that_nothing_helps_is_lost_once() {
+fn an_unsendable_packet_is_counted_lost_once() {
     let (state, mut queue, lost) = queue();
     let mut pool = Pool::new();
     let packets = packets(&mut pool);

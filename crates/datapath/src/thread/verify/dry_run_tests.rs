@@ -80,7 +80,7 @@ fn translations(tables: &Pipeline) -> (Vec<Arc<[DatapathAction]>>, Arc<[Datapath
 }
 
 #[test]
-fn parts_that_write_headers_earlier_have_the_same_effects() {
+fn earlier_header_writes_have_the_same_effects() {
     let mut pool = Pool::new();
     let whole = [set(7), output(2), output(3)];
     for (parts, expected) in [

@@ -227,7 +227,7 @@ fn a_flow_sample_has_the_fields_of_open_vswitch() {
 }
 
 #[test]
-fn forgotten_interfaces_begin_again() {
+fn sequence_numbers_of_forgotten_interfaces_restart() {
     let mut exporter =
         SflowExporter::new(SflowAgent { address: [1, 1, 1, 1].into(), sub_agent: 0 });
     let statistics = InterfaceStatistics { index: 9, ..Default::default() };

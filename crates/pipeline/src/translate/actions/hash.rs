@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_knows_its_basis_and_the_order_of_values() {
+    fn the_hash_depends_on_basis_and_value_order() {
         let hash = Hash::of(7).with(1).with(2).whole();
         assert_ne!(hash, Hash::of(8).with(1).with(2).whole());
         assert_ne!(hash, Hash::of(7).with(2).with(1).whole());

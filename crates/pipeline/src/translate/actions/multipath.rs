@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn one_more_link_takes_only_its_own_packets() {
+    fn an_added_link_takes_only_its_own_flows() {
         let algorithm = MultipathAlgorithm::HighestRandomWeight;
         let (few, many) = (action(algorithm, 5, 0), action(algorithm, 6, 0));
         for packet in 0..1000_u64 {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn with_many_links_a_remainder_chooses() {
+    fn many_links_are_chosen_by_modulo() {
         let hashes = || (0..100).map(|packet| Hash::of(7).with(packet));
         let choice = |links_count: u16| {
             [MultipathAlgorithm::HighestRandomWeight, MultipathAlgorithm::ModuloN].map(
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_hash_is_of_the_last_link() {
+    fn the_highest_hash_selects_the_last_link() {
         for link_max in [0, 1, 2, 4, 6, 99] {
             let action = action(MultipathAlgorithm::HashThreshold, link_max, 0);
             assert_eq!(choose(&action, Hash::of(u64::MAX)), u32::from(link_max));

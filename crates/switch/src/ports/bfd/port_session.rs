@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_that_nobody_runs_takes_its_port_out_of_use() {
+    fn an_unserved_bfd_session_disables_its_port() {
         let options = BfdOptions::default();
         let settings = options.settings();
         let session = PortSession {
