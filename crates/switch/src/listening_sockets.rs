@@ -5,7 +5,7 @@
 //! process accepts them. So no client is refused during a restart.
 //!
 //! - A TCP socket is identified by its address. A socket with a port that the kernel has chosen is
-//!   not kept.
+//!   not kept, and one of another network namespace is closed.
 //! - A Unix socket is identified by a key, and by device and inode of its file. So the daemon
 //!   detects that another process has replaced the file. The inode is not reused while the socket
 //!   exists.
@@ -21,7 +21,7 @@ use std::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::{
             fs::{FileTypeExt, MetadataExt},
-            net::UnixListener,
+            net::{UnixDatagram, UnixListener},
         },
     },
     path::{Path, PathBuf},
@@ -30,7 +30,9 @@ use std::{
 
 use nix::sys::socket::{Backlog, Shutdown, getsockopt, listen, shutdown, sockopt::AcceptConn};
 use parking_lot::Mutex;
-use shunt_datapath::port::{DescriptorStore, NoDescriptorStore, StoredDescriptor};
+use shunt_datapath::port::{
+    DescriptorStore, NoDescriptorStore, StoredDescriptor, namespace_of_socket,
+};
 use tracing::{info, warn};
 
 /// Device and inode of the file of a Unix socket.
@@ -92,6 +94,12 @@ impl ListeningSockets {
         let mut sockets = BTreeMap::new();
         for StoredDescriptor { name, fd, .. } in store.take(PREFIX) {
             match read_name(&name) {
+                Some((_, None)) if is_elsewhere(fd.as_fd()) => {
+                    warn!("the stored socket {name} is of another network namespace, closed");
+                    // The store closes its duplicate later.
+                    let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);
+                    store.discard(&name);
+                }
                 Some((key, file)) if getsockopt(&fd, AcceptConn) == Ok(true) => {
                     sockets.insert(key, KeptListener { fd, file, is_used: false });
                 }
@@ -318,6 +326,15 @@ fn read_name(name: &str) -> Option<(String, Option<SocketFile>)> {
     let number_of = |text| u64::from_str_radix(text, 16).ok();
     let inode = (number_of(device)?, number_of(number)?);
     Some((unix_key(key)?, Some(SocketFile { path: PathBuf::from(key), inode })))
+}
+
+/// Returns whether a socket is of another network namespace than new sockets of the process.
+///
+/// False on kernels that cannot tell.
+fn is_elsewhere(socket: BorrowedFd<'_>) -> bool {
+    let own = UnixDatagram::unbound().and_then(|own| namespace_of_socket(own.as_fd()));
+    let both = own.ok().zip(namespace_of_socket(socket).ok());
+    both.is_some_and(|(own, other)| own != other)
 }
 
 /// Returns device and inode of the file of a socket.

@@ -175,7 +175,11 @@ pub(super) fn namespace_of_tun(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
 }
 
 /// Returns the number that identifies the network namespace of a socket.
-pub(super) fn namespace_of_socket(fd: BorrowedFd<'_>) -> io::Result<u64> {
+///
+/// # Errors
+///
+/// If the descriptor is no socket, or the kernel is older than Linux 5.14.
+pub fn namespace_of_socket(fd: BorrowedFd<'_>) -> io::Result<u64> {
     let (mut value, mut length): (u64, _) = (0, length_of::<u64>());
     let target = ptr::from_mut(&mut value).cast();
     let (level, option) = (libc::SOL_SOCKET, SO_NETNS_COOKIE);

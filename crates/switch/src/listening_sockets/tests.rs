@@ -4,7 +4,10 @@ use std::{
     io::{Read as _, Write as _},
     net::TcpStream,
     os::unix::net::UnixStream,
+    thread,
 };
+
+use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 
@@ -120,6 +123,32 @@ fn an_unused_socket_makes_room_for_another_address() {
     let all = SocketAddr::from(([0, 0, 0, 0], address.port()));
     next.listen_tcp(all).unwrap();
     assert_eq!(store.names(), [format!("listen/tcp/0.0.0.0_{}/", address.port())]);
+}
+
+/// A daemon that starts in another network namespace would listen where no client is.
+#[test]
+fn a_socket_of_another_namespace_is_replaced() {
+    let store = Arc::<MemoryStore>::default();
+    let address = free_address();
+    let all = SocketAddr::from(([0, 0, 0, 0], address.port()));
+    let earlier = Arc::clone(&store);
+    let bound = thread::spawn(move || {
+        // Only this thread moves to the new namespace.
+        unshare(CloneFlags::CLONE_NEWNET)
+            .is_ok()
+            .then(|| process(&earlier).listen_tcp(all).unwrap())
+    });
+    let Some(elsewhere) = bound.join().unwrap() else {
+        // Without rights, the test cannot make a namespace.
+        return;
+    };
+    let next = process(&store);
+    assert!(store.names().is_empty());
+    let listener = next.listen_tcp(all).unwrap();
+    TcpStream::connect(address).unwrap();
+    listener.set_nonblocking(false).unwrap();
+    listener.accept().unwrap();
+    assert_eq!(getsockopt(&elsewhere, AcceptConn), Ok(false), "clients there are refused");
 }
 
 #[test]
