@@ -57,15 +57,23 @@ fn rules_of_openflow_10_work_in_all_versions() {
     rig.ofctl("add-flow", &["priority=9,tcp,tp_dst=80,actions=mod_vlan_vid:5,output:2"]);
     rig.ofctl("add-flow", &["table=1,reg0=1,actions=resubmit(,2),enqueue:2:5,mod_nw_tos:4"]);
     rig.ofctl("add-flow", &["priority=8,ip,actions=strip_vlan,mod_tp_dst:7,dec_ttl,NORMAL"]);
+    rig.ofctl("add-flow", &["table=2,actions=set_queue:5,output:2,pop_queue"]);
     let listed = [
+        "table=2, actions=set_queue:5,output:2,pop_queue",
         "priority=9,tcp,tp_dst=80 actions=mod_vlan_vid:5,output:2",
         "table=1, reg0=0x1 actions=resubmit(,2),enqueue:2:5,mod_nw_tos:4",
         "priority=8,ip actions=strip_vlan,mod_tp_dst:7,dec_ttl,NORMAL",
     ];
     let rules = rig.rules(&[], &[]);
     assert!(listed.iter().all(|rule| rules.iter().any(|own| own == rule)), "{rules:?}");
-    let in_13 = rig.rules(&["-O", "OpenFlow13"], &["tcp"]).join("\n");
-    assert!(in_13.contains("tcp,tp_dst=80 actions=set_field:4101->vlan_vid,"), "{in_13}");
+    rig.ofctl("add-flow", &["priority=9,arp,dl_vlan=3,actions=mod_vlan_vid:5,enqueue:2:5"]);
+    let in_13 = rig.rules(&["-O", "OpenFlow13"], &[]).join("\n");
+    for actions in [
+        "tcp,tp_dst=80 actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:2",
+        "arp,dl_vlan=3 actions=set_field:4101->vlan_vid,set_queue:5,output:2,pop_queue",
+    ] {
+        assert!(in_13.contains(actions), "{in_13}");
+    }
     // Only OpenFlow 1.0 accepts actions on headers that the packets of the rule may lack.
     rig.ofctl("add-flow", &["udp,actions=strip_vlan"]);
     let udp = rig.rules(&["-O", "OpenFlow13"], &["udp"]).join("\n");

@@ -195,7 +195,7 @@ impl KnownPacket {
             | Action::Controller(_)
             | Action::Resubmit { .. }
             | Action::SetQueue(_)
-            | Action::PopQueue
+            | Action::PopQueue { .. }
             | Action::Note(_)
             | Action::Exit
             | Action::Clone(_)

@@ -54,7 +54,7 @@ fn to(destination: u16) -> Match {
 /// Returns a switch that forwards to port 3; UDP port 5 goes to queue 5.
 fn forwarding(threads: u16) -> Switch {
     let mut switch = Switch::new(threads, PORT, super::thread_config());
-    let enqueue = vec![Action::SetQueue(5), output(PORT), Action::PopQueue];
+    let enqueue = vec![Action::SetQueue(5), output(PORT), Action::PopQueue { ends_enqueue: false }];
     switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, to(5), enqueue)]);
     switch
 }
@@ -263,7 +263,8 @@ const FAST: u64 = 10_000_000_000;
 fn packets_within_the_rate_leave_in_the_iteration_in_which_they_came() {
     for destination in [1, 5] {
         let mut switch = Switch::new(1, 6, super::thread_config());
-        let enqueue = vec![Action::SetQueue(5), output(PORT), Action::PopQueue];
+        let enqueue =
+            vec![Action::SetQueue(5), output(PORT), Action::PopQueue { ends_enqueue: false }];
         switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, to(5), enqueue)]);
         let queues = [(QueueId::new(5), HtbQueue::DEFAULT)].into();
         set_queues_of(&mut switch, PORT, &HtbOptions { max_rate: FAST, queues });
@@ -286,7 +287,9 @@ fn packets_within_the_rate_leave_in_the_iteration_in_which_they_came() {
 #[test]
 fn a_congested_port_leaves_buffers_to_other_ports() {
     let mut switch = Switch::new(1, 4, super::thread_config());
-    let enqueue = |queue| vec![Action::SetQueue(queue), output(PORT), Action::PopQueue];
+    let enqueue = |queue| {
+        vec![Action::SetQueue(queue), output(PORT), Action::PopQueue { ends_enqueue: false }]
+    };
     let rules = (1..=9_u16).map(|queue| rule(2, to(queue), enqueue(queue.into())));
     switch.apply(&rules.chain([rule(1, Match::any(), vec![output(4)])]).collect::<Vec<_>>());
     let queues = (1..=9).map(|queue| (QueueId::new(queue), HtbQueue::DEFAULT)).collect();

@@ -91,7 +91,7 @@ fn has_wire_form(action: &Action) -> bool {
         | Action::PopVlan
         | Action::DecTtl { .. }
         | Action::SetQueue(_)
-        | Action::PopQueue
+        | Action::PopQueue { .. }
         | Action::Note(_)
         | Action::Exit
         | Action::Group(_)

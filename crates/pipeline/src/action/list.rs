@@ -91,8 +91,13 @@ pub enum Action {
     },
     /// `set_queue:QUEUE` (`OFPAT_SET_QUEUE`): the egress queue of later outputs.
     SetQueue(u32),
-    /// `pop_queue` (`NXAST_POP_QUEUE`).
-    PopQueue,
+    /// `pop_queue` (`NXAST_POP_QUEUE`): the default queue again.
+    PopQueue {
+        /// True for the last of the three actions that `enqueue` of OpenFlow 1.0 means.
+        ///
+        /// OpenFlow 1.0 and saved rules list `enqueue` in place of the three.
+        ends_enqueue: bool,
+    },
     /// `clone(..)`: run actions, then restore the packet (`NXAST_CLONE`).
     Clone(Box<[Self]>),
     /// `note:HEX`: does nothing (`NXAST_NOTE`).
@@ -222,7 +227,7 @@ impl Action {
             Self::OutputField { .. }
             | Self::OutputTruncated { .. }
             | Self::Controller(_)
-            | Self::PopQueue
+            | Self::PopQueue { .. }
             | Self::Clone(_)
             | Self::Note(_)
             | Self::Exit

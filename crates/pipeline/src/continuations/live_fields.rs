@@ -183,7 +183,7 @@ const fn is_plain_write(action: &Action) -> bool {
             | Action::PushVlan { .. }
             | Action::PopVlan
             | Action::SetQueue(_)
-            | Action::PopQueue
+            | Action::PopQueue { .. }
             | Action::SetNwTtl(_)
             | Action::SetTpSrc(_)
             | Action::SetTpDst(_)

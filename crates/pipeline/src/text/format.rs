@@ -5,7 +5,7 @@ use std::fmt::Write;
 use shunt_classifier::Priority;
 use shunt_flow::text::{PortNames, format_match, hex};
 
-use super::action::{format_action, format_list};
+use super::action::{format_each, format_list};
 use crate::{
     tables::rule::{FlowFlags, Instructions, Rule},
     time::Time,
@@ -65,7 +65,7 @@ pub fn format_rule(rule: &Rule, format: RuleFormat<'_>) -> String {
 pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> String {
     let mut items = Vec::new();
     items.extend(instructions.meter.map(|meter| format!("meter:{meter}")));
-    items.extend(instructions.apply.iter().map(|action| format_action(action, ports)));
+    items.extend(format_each(&instructions.apply, ports));
     if instructions.clear {
         items.push("clear_actions".to_owned());
     }

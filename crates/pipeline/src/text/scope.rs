@@ -75,6 +75,11 @@ impl<'a> Scope<'a> {
         !self.refuses
     }
 
+    /// Returns whether the actions are of a rule that the switch had accepted.
+    pub(super) const fn is_saved(&self) -> bool {
+        !self.refuses && self.packet.is_some()
+    }
+
     /// Returns the fields that an action outside `ct` may write.
     pub(super) const fn writes(&self) -> Writes {
         if self.refuses { Writes::Packet } else { Writes::PacketOrNewTag }
@@ -186,7 +191,7 @@ impl KnownHeaders {
             | Action::SetTpSrc(_)
             | Action::SetTpDst(_)
             | Action::SetQueue(_)
-            | Action::PopQueue
+            | Action::PopQueue { .. }
             | Action::Conjunction { .. }
             | Action::CtClear
             | Action::Sample(_)

@@ -223,6 +223,20 @@ fn saved_rules_of_openflow_10_read_back() {
 }
 
 #[test]
+fn a_saved_rule_keeps_its_enqueue() {
+    for text in ["enqueue:2:5", "enqueue:LOCAL:7,set_queue:5,output:2,pop_queue"] {
+        let saved = parse_saved_rule(&format!("actions={text}")).unwrap();
+        assert_eq!(format_actions(&saved.instructions, &NoPortNames), text);
+        let rule = parse_saved_rule(&format!("actions=clone({text})")).unwrap();
+        assert_eq!(format_actions(&rule.instructions, &NoPortNames), format!("clone({text})"));
+    }
+    // As over OpenFlow 1.3, another rule has the three actions.
+    let rule = parsed(FlowModCommand::Add, "actions=enqueue:2:5");
+    let listed = "set_queue:5,output:2,pop_queue";
+    assert_eq!(format_actions(&rule.instructions, &NoPortNames), listed);
+}
+
+#[test]
 fn a_cookie_marks_new_rules_and_selects_old_ones() {
     use FlowModCommand::{Add, Delete, Modify};
     let cookie = |command, text| {

@@ -118,7 +118,7 @@ fn needs_headers(action: &Action, bridge: BridgeView<'_>) -> bool {
         Action::Controller(action) => action.meter.is_some(),
         Action::OutputTruncated { .. }
         | Action::SetQueue(_)
-        | Action::PopQueue
+        | Action::PopQueue { .. }
         | Action::Clone(_)
         | Action::Note(_)
         | Action::Exit

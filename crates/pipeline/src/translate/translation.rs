@@ -321,7 +321,7 @@ impl<'a> Translation<'a> {
             }
             Action::Resubmit { port, table } => self.resubmit(*port, *table)?,
             Action::SetQueue(queue) => packet.set_queue(QueueId::new(*queue)),
-            Action::PopQueue => packet.set_queue(QueueId::DEFAULT),
+            Action::PopQueue { .. } => packet.set_queue(QueueId::DEFAULT),
             Action::Clone(actions) => self.nesting().run_clone(actions),
             Action::Note(_) => {}
             // Ends the steps up to the nearest patch port or bucket.

@@ -103,7 +103,7 @@ fn next_step(action: &Action, here: TableId) -> NextStep {
         | Action::PopVlan
         | Action::DecTtl { .. }
         | Action::SetQueue(_)
-        | Action::PopQueue
+        | Action::PopQueue { .. }
         | Action::Clone(_)
         | Action::Note(_)
         | Action::Group(_)
@@ -161,7 +161,7 @@ impl LookupPacket {
                 return ttl > 1;
             }
             Action::SetQueue(queue) => self.key.set_field(FieldId::SkbPriority, (*queue).into()),
-            Action::PopQueue => self.key.set_field(FieldId::SkbPriority, 0),
+            Action::PopQueue { .. } => self.key.set_field(FieldId::SkbPriority, 0),
             Action::SetNwTtl(ttl) => self.set(FieldId::NwTtl, (*ttl).into(), u128::MAX),
             Action::SetMplsTtl(ttl) => self.set(FieldId::MplsTtl, (*ttl).into(), u128::MAX),
             Action::SetTpSrc(port) => {

@@ -180,7 +180,8 @@ fn a_rule_too_long_for_another_version_is_refused() {
     let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, v10);
     let enqueues = |priority, count| {
         let output = Action::Output { port: PortNo::new(1), max_len: 0 };
-        let enqueue = [Action::SetQueue(1), output, Action::PopQueue];
+        let end = Action::PopQueue { ends_enqueue: true };
+        let enqueue = [Action::SetQueue(1), output, end];
         let apply = std::iter::repeat_n(enqueue, count).flatten().collect();
         let instructions = Instructions { apply, ..Instructions::default() };
         Message::FlowMod(FlowMod { instructions, ..add(priority) })

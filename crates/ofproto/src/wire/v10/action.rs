@@ -5,6 +5,7 @@
 //! * `OFPAT_SET_VLAN_VID` and `OFPAT_SET_VLAN_PCP` add a tag to an untagged packet. They are writes
 //!   to `dl_vlan` and `dl_vlan_pcp`.
 //! * `OFPAT_ENQUEUE` is an output between the choice of a queue and the return to the default one.
+//!   The last of these actions has a mark (`ends_enqueue`), so that the action is listed again.
 
 use bytes::BufMut;
 use shunt_flow::{FieldId, PortNo};
@@ -113,7 +114,8 @@ fn read_enqueue(actions: &mut Vec<Action>, body: &mut ByteReader<'_>) -> Result<
         return Err(ErrorCode::ActionOutPort);
     }
     let output = Action::Output { port, max_len: 0 };
-    actions.extend([Action::SetQueue(queue), output, Action::PopQueue]);
+    let end = Action::PopQueue { ends_enqueue: true };
+    actions.extend([Action::SetQueue(queue), output, end]);
     Ok(())
 }
 
@@ -191,7 +193,7 @@ pub(crate) fn put_actions(out: &mut Vec<u8>, actions: &[Action]) {
             [
                 Action::SetQueue(queue),
                 Action::Output { port, max_len: 0 },
-                Action::PopQueue,
+                Action::PopQueue { ends_enqueue: true },
                 rest @ ..,
             ] if can_enqueue(*port) => {
                 put_enqueue(out, *port, *queue);
@@ -254,7 +256,7 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         | Action::Load { .. }
         | Action::Move { .. }
         | Action::Resubmit { .. }
-        | Action::PopQueue
+        | Action::PopQueue { .. }
         | Action::Clone(_)
         | Action::Note(_)
         | Action::Exit

@@ -205,6 +205,23 @@ fn a_group_is_an_action_of_nicira() {
     assert_eq!(read_actions(&all, ActionFormat::V10), Err(ErrorCode::ActionOutGroup));
 }
 
+/// The three actions that `enqueue` means are no `enqueue` themselves.
+#[test]
+fn only_an_enqueue_is_listed_as_one() {
+    let enqueue: [u8; 16] = [0, 11, 0, 16, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
+    let set_queue: [u8; 16] = [0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 4, 0, 0, 0, 0, 0, 5];
+    let output: [u8; 8] = [0, 0, 0, 8, 0, 2, 0, 0];
+    let pop_queue: [u8; 16] = [0xff, 0xff, 0, 16, 0, 0, 0x23, 0x20, 0, 5, 0, 0, 0, 0, 0, 0];
+    let three = [&set_queue[..], &output, &pop_queue].concat();
+    for bytes in [enqueue.to_vec(), three] {
+        let actions = read_actions(&bytes, ActionFormat::V10).unwrap();
+        assert_eq!(actions.len(), 3);
+        let mut out = Vec::new();
+        put_actions(&mut out, &actions, ActionFormat::V10);
+        assert_eq!(out, bytes);
+    }
+}
+
 /// Returns the text of a match that is read from an `ofp_match`.
 fn text_of(wildcards: u32, change: impl Fn(&mut [u8])) -> String {
     let mut bytes = vec![0; 40];

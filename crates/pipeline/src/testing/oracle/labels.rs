@@ -99,7 +99,7 @@ pub(super) fn looks_at_headers(action: &Action) -> bool {
         Action::Move { source, target } => is_payload(source.field) || is_payload(target.field),
         Action::OutputTruncated { .. }
         | Action::SetQueue(_)
-        | Action::PopQueue
+        | Action::PopQueue { .. }
         | Action::Clone(_)
         | Action::Note(_)
         | Action::Exit

@@ -43,7 +43,7 @@ impl Packet {
     pub(super) fn select_queue(&mut self, action: &Action) {
         match action {
             Action::SetQueue(queue) => self.queue = QueueId::new(*queue),
-            Action::PopQueue => self.queue = QueueId::DEFAULT,
+            Action::PopQueue { .. } => self.queue = QueueId::DEFAULT,
             _ => {}
         }
     }

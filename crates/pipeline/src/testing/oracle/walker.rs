@@ -402,7 +402,7 @@ impl<'w> Walker<'w> {
                 Action::Meter(id) => self.meter(*id),
                 Action::Multipath(action) => self.multipath(action),
                 Action::Bundle(action) => self.bundle(action)?,
-                Action::SetQueue(_) | Action::PopQueue => self.packet.select_queue(action),
+                Action::SetQueue(_) | Action::PopQueue { .. } => self.packet.select_queue(action),
                 Action::Note(_) => {}
                 Action::Exit => self.has_exited = true,
                 Action::Learn(action) => self.learn(action),

@@ -13,7 +13,30 @@ pub(in super::super) fn format_list(actions: &[Action], ports: &dyn PortNames) -
     if actions.is_empty() {
         return "drop".to_owned();
     }
-    actions.iter().map(|action| format_action(action, ports)).collect::<Vec<_>>().join(",")
+    format_each(actions, ports).join(",")
+}
+
+/// Prints each action of a list. The three actions of an `enqueue` are one text.
+pub(in super::super) fn format_each(actions: &[Action], ports: &dyn PortNames) -> Vec<String> {
+    let (mut texts, mut rest) = (Vec::new(), actions);
+    loop {
+        rest = match rest {
+            [
+                Action::SetQueue(queue),
+                Action::Output { port, max_len: 0 },
+                Action::PopQueue { ends_enqueue: true },
+                rest @ ..,
+            ] => {
+                texts.push(format!("enqueue:{}:{queue}", format_port(*port, ports)));
+                rest
+            }
+            [action, rest @ ..] => {
+                texts.push(format_action(action, ports));
+                rest
+            }
+            [] => return texts,
+        };
+    }
 }
 
 /// Prints one action.
@@ -62,7 +85,7 @@ pub fn format_action(action: &Action, ports: &dyn PortNames) -> String {
         Action::SetMplsTtl(ttl) => format!("set_mpls_ttl({ttl})"),
         Action::DecMplsTtl => "dec_mpls_ttl".to_owned(),
         Action::SetQueue(queue) => format!("set_queue:{queue}"),
-        Action::PopQueue => "pop_queue".to_owned(),
+        Action::PopQueue { .. } => "pop_queue".to_owned(),
         Action::Group(group) => format!("group:{group}"),
         Action::Meter(meter) => format!("meter:{meter}"),
         Action::Conjunction { id, clause, clauses_count } => {

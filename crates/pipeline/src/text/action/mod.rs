@@ -20,5 +20,5 @@ mod number;
 mod output;
 
 pub use format::format_action;
-pub(super) use format::format_list;
+pub(super) use format::{format_each, format_list};
 pub(super) use list::{ActionListKind, List};

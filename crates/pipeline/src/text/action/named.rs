@@ -80,7 +80,7 @@ fn single(name: &str, item: Item<'_>, scope: &Scope<'_>) -> Result<Action, RuleT
 /// Actions that take no argument.
 fn alone(name: &str) -> Option<(&'static str, Action)> {
     Some(match name {
-        "pop_queue" => ("pop_queue", Action::PopQueue),
+        "pop_queue" => ("pop_queue", Action::PopQueue { ends_enqueue: false }),
         "exit" => ("exit", Action::Exit),
         "pop_vlan" | "strip_vlan" => ("pop_vlan", Action::PopVlan),
         "dec_mpls_ttl" => ("dec_mpls_ttl", Action::DecMplsTtl),

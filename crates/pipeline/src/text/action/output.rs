@@ -89,7 +89,9 @@ pub(super) fn enqueue(
     let parts = argument.split_once(":").or_else(|| argument.split_once(","));
     let (port, queue) = parts.ok_or_else(|| argument.bad("enqueue", "enqueue:PORT:QUEUE"))?;
     let port = single_port(port, scope, "enqueue")?;
-    Ok(vec![set_queue(queue)?, Action::Output { port, max_len: 0 }, Action::PopQueue])
+    // A saved rule may be one of OpenFlow 1.0, which lists this action again.
+    let end = Action::PopQueue { ends_enqueue: scope.is_saved() };
+    Ok(vec![set_queue(queue)?, Action::Output { port, max_len: 0 }, end])
 }
 
 /// Parses `set_queue:QUEUE`.

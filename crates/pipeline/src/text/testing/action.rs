@@ -67,7 +67,7 @@ pub(super) fn applicable() -> impl Strategy<Value = Action> {
         truncated,
         output_field,
         controller(),
-        select(vec![Action::PopQueue, Action::Exit, Action::CtClear]),
+        select(vec![Action::PopQueue { ends_enqueue: false }, Action::Exit, Action::CtClear]),
         note(),
         meter_id().prop_map(Action::Meter),
         readable(128).prop_map(Action::Push),

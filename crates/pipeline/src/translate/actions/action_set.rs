@@ -109,7 +109,7 @@ const fn kind(action: &Action) -> Option<SetActionKind> {
         Action::OutputField { .. }
         | Action::OutputTruncated { .. }
         | Action::Controller(_)
-        | Action::PopQueue
+        | Action::PopQueue { .. }
         | Action::Clone(_)
         | Action::Note(_)
         | Action::Exit

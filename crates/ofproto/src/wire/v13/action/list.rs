@@ -267,7 +267,7 @@ pub(crate) fn put_action(out: &mut Vec<u8>, action: &Action, format: ActionForma
         Action::Load { target, value } => register::put_load(out, *target, *value),
         Action::Move { source, target } => register::put_move(out, *source, *target),
         Action::Resubmit { port, table } => nicira::put_resubmit(out, *port, *table),
-        Action::PopQueue => experimenter(out, nx::POP_QUEUE, |_| {}),
+        Action::PopQueue { .. } => experimenter(out, nx::POP_QUEUE, |_| {}),
         Action::Clone(actions) => nicira::put_clone(out, actions, format),
         Action::Note(note) => experimenter(out, nx::NOTE, |out| out.extend_from_slice(note)),
         Action::Exit => experimenter(out, nx::EXIT, |_| {}),

@@ -16,9 +16,11 @@ mod register;
 mod sample;
 mod set_field;
 mod subfield;
+mod vlan_push;
 
 pub(crate) use format::ActionFormat;
 pub(crate) use list::{
     find_bad_action, put_action, put_actions, read_actions, read_applied, standard,
 };
 pub(crate) use number::STANDARD;
+pub(super) use vlan_push::{requires_tag, with_vlan_pushes};

@@ -43,7 +43,7 @@ pub(super) fn read(body: &mut ByteReader<'_>, position: Position) -> Result<Acti
             body.skip(6)?;
             set_field::whole(FieldId::TunId, u128::from(body.u64()?))
         }
-        nx::POP_QUEUE => expect_len(body, 6).map(|()| Action::PopQueue)?,
+        nx::POP_QUEUE => expect_len(body, 6).map(|()| Action::PopQueue { ends_enqueue: false })?,
         nx::EXIT => expect_len(body, 6).map(|()| Action::Exit)?,
         nx::REG_MOVE => register::read_move(body).map_err(as_action_error)?,
         nx::REG_LOAD => register::read_load(body)?,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::BufMut;
 use shunt_flow::PortNo;
-use shunt_pipeline::{Cookie, Priority, RuleFilter, TableId};
+use shunt_pipeline::{Cookie, Instructions, Priority, RuleFilter, TableId};
 
 use crate::{
     error::ErrorCode,
@@ -12,6 +12,7 @@ use crate::{
     wire::{
         ByteReader, Short,
         v13::{
+            action::{requires_tag, with_vlan_pushes},
             body::{
                 flow_mod::{flags_bits, read_flags, seconds, table_number, table_selector},
                 flow_removed::{put_duration, read_duration},
@@ -93,7 +94,14 @@ pub(super) fn put(out: &mut Vec<u8>, flow: &FlowStatistics) {
     out.put_u64(flow.packets);
     out.put_u64(flow.bytes);
     put_match(out, &flow.matching);
-    put_instructions(out, &flow.instructions);
+    let instructions = &*flow.instructions;
+    match with_vlan_pushes(&instructions.apply, requires_tag(&flow.matching)) {
+        Some(apply) => {
+            let listed = Instructions { apply: apply.into(), ..instructions.clone() };
+            put_instructions(out, &listed);
+        }
+        None => put_instructions(out, instructions),
+    }
     length::fill(out, length_at, start);
 }
 
