@@ -287,13 +287,27 @@ fn log_bridges_without_rules(control: &ControlPlane, logged: &mut BTreeSet<Bridg
     let has_rules = |id| pipeline.table_stats(id).iter().any(|table| table.rules_count > 0);
     let has_traffic = |bridge: &BridgeState| bridge.ports.values().any(BridgePort::has_received);
     let bridges = control.bridges.lock();
-    logged.retain(|id| bridges.by_id(*id).is_some() && !has_rules(*id));
-    for bridge in bridges.iter().filter(|bridge| has_traffic(bridge) && !has_rules(bridge.id)) {
-        if logged.insert(bridge.id) {
+    let without: Vec<_> = bridges.iter().filter(|bridge| !has_rules(bridge.id)).collect();
+    let all = without.iter().map(|bridge| bridge.id).collect();
+    let busy = without.iter().filter(|bridge| has_traffic(bridge)).map(|bridge| bridge.id);
+    for id in not_logged(logged, &all, busy) {
+        if let Some(bridge) = without.iter().find(|bridge| bridge.id == id) {
             let name = &bridge.settings.name;
             warn!("bridge {name}: no rules, every received packet is dropped; add a rule");
         }
     }
+}
+
+/// Returns the bridges to log, and records them as logged.
+///
+/// `all` has the bridges without rules, and `busy` those of them that receive packets.
+fn not_logged(
+    logged: &mut BTreeSet<BridgeId>,
+    all: &BTreeSet<BridgeId>,
+    busy: impl Iterator<Item = BridgeId>,
+) -> Vec<BridgeId> {
+    logged.retain(|id| all.contains(id));
+    busy.filter(|id| logged.insert(*id)).collect()
 }
 
 /// Logs wrong results of cache entries.
@@ -328,4 +342,27 @@ fn answer(trace: &Trace) -> String {
     };
     let actions = if trace.actions.is_empty() { "drop".into() } else { trace.actions.join(",") };
     trace.visits.iter().map(rule).collect::<String>() + &actions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bridge_without_rules_is_logged_once() {
+        let mut logged = BTreeSet::new();
+        let [one, two] = [1, 2].map(BridgeId::new);
+        let mut next = |all: &[BridgeId], busy: &[BridgeId]| {
+            let all = all.iter().copied().collect();
+            not_logged(&mut logged, &all, busy.iter().copied())
+        };
+        assert_eq!(next(&[one, two], &[]), [], "no packets are lost");
+        assert_eq!(next(&[one, two], &[one]), [one]);
+        for _ in 0..3 {
+            assert_eq!(next(&[one, two], &[one]), [], "nothing has changed");
+        }
+        assert_eq!(next(&[one, two], &[one, two]), [two]);
+        assert_eq!(next(&[one], &[one]), [], "the other bridge has rules");
+        assert_eq!(next(&[one, two], &[one, two]), [two], "its rules are gone again");
+    }
 }
