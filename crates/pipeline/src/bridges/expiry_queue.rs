@@ -31,9 +31,10 @@ impl<K> Default for ExpiryQueue<K> {
 }
 
 impl<K: Copy + Ord> ExpiryQueue<K> {
-    /// Queues an entry; one that is queued keeps its place.
+    /// Queues an entry; one that is queued keeps its place, or moves to an earlier one.
     pub(crate) fn insert(&mut self, key: K, seen: Time) {
-        if !self.times.contains_key(&key) {
+        if self.times.get(&key).is_none_or(|queued| seen < *queued) {
+            self.remove(key);
             self.times.insert(key, seen);
             self.queue.insert((seen, key));
         }
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn the_oldest_entry_expires_first() {
         let mut queue = ExpiryQueue::default();
-        for (key, second) in [('a', 3), ('b', 1), ('c', 2), ('d', 9), ('b', 8)] {
+        for (key, second) in [('a', 4), ('b', 1), ('c', 2), ('d', 9), ('b', 8), ('a', 3)] {
             queue.insert(key, at(second));
         }
         queue.remove('c');

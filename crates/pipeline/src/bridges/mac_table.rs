@@ -8,7 +8,7 @@
 //! (see [`LearnedAges`]).
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeSet,
     fmt,
     sync::{
         Arc,
@@ -130,8 +130,8 @@ pub(crate) struct MacTable {
     ages: LearnedAges<MacKey>,
     /// The same addresses, in the order in which they expire.
     expiry: ExpiryQueue<MacKey>,
-    /// The announcements, oldest first; some may have ended early.
-    announcements: VecDeque<(Time, MacKey)>,
+    /// The announcements by time; some may have ended early.
+    announcements: BTreeSet<(Time, MacKey)>,
     totals: LearnedTotals,
 }
 
@@ -141,7 +141,7 @@ impl Default for MacTable {
             entries: VersionedMap::new(),
             ages: LearnedAges::default(),
             expiry: ExpiryQueue::default(),
-            announcements: VecDeque::new(),
+            announcements: BTreeSet::new(),
             totals: LearnedTotals::default(),
         }
     }
@@ -211,7 +211,7 @@ impl MacTable {
         self.ages.add(mac_key, sighting.port, now);
         self.expiry.insert(mac_key, now);
         if sighting.is_announcement {
-            self.announcements.push_back((now, mac_key));
+            self.announcements.insert((now, mac_key));
         }
         changed.push(mac_key);
         changed
@@ -239,9 +239,10 @@ impl MacTable {
                         changed.push(mac_key);
                     }
                 }
-            } else if let Some((time, mac_key)) =
-                self.announcements.pop_front_if(|(time, _)| time.after(ANNOUNCED_FOR) <= now)
+            } else if let Some((time, mac_key)) = self.announcements.first().copied()
+                && time.after(ANNOUNCED_FOR) <= now
             {
+                self.announcements.pop_first();
                 changed.extend(self.end_announcement(mac_key, time, version));
             } else {
                 return ExpiredEntries { changed, is_complete: true };

@@ -75,6 +75,7 @@ impl<T: ?Sized> Versioned<T> {
     }
 
     /// Returns all retained values, oldest first.
+    #[cfg(test)]
     pub(crate) fn values(&self) -> impl Iterator<Item = &T> {
         self.values.iter().map(|(_, value)| &**value)
     }
