@@ -107,9 +107,6 @@ impl VersionedBridge {
         settings: BridgeSettings,
         version: Version,
     ) -> Option<PortChange> {
-        if !settings.evicts() {
-            self.evictable.clear();
-        }
         let before = self.settings.at(version).map(|before| before.mirrors.as_slice());
         let has_new_mirrors = before.unwrap_or_default() != settings.mirrors;
         if has_new_mirrors {
@@ -214,10 +211,20 @@ impl VersionedBridge {
     }
 
     /// Returns the rules of a table in the order of their eviction.
-    pub(crate) fn evictable(&mut self, table: TableId, version: Version) -> &mut Evictable {
-        let rules =
-            self.tables.get(&table).into_iter().flat_map(|existing| existing.rules(version));
-        self.evictable.entry(table).or_insert_with(|| Evictable::of(rules))
+    ///
+    /// Returns `None` before [`Self::set_evictable`].
+    pub(crate) fn evictable(&mut self, table: TableId) -> Option<&mut Evictable> {
+        self.evictable.get_mut(&table)
+    }
+
+    /// Sets the order in which the rules of a table are evicted.
+    pub(crate) fn set_evictable(&mut self, table: TableId, evictable: Evictable) {
+        self.evictable.insert(table, evictable);
+    }
+
+    /// Takes the orders in which rules are evicted, because the bridge evicts none.
+    pub(crate) fn take_evictable(&mut self) -> BTreeMap<TableId, Evictable> {
+        std::mem::take(&mut self.evictable)
     }
 
     /// Queues a rule again that may expire earlier than before.

@@ -117,6 +117,10 @@ impl Pipeline {
     ///
     /// Every translation reads the settings, so the removal of groups needs no deltas.
     fn replace_settings(&self, id: BridgeId, settings: BridgeSettings, version: Version) {
+        if !settings.evicts() {
+            // Dropped without a lock, because the orders may have many rules.
+            drop(self.hold(id, VersionedBridge::take_evictable));
+        }
         let snooping = settings.multicast;
         let change = self.hold(id, |bridge| bridge.set_settings(settings, version)).flatten();
         if let Some(change) = change {

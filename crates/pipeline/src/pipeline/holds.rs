@@ -153,8 +153,15 @@ impl Pipeline {
     pub(super) fn change_rest(&self, batch: &mut UpdateBatch, id: BridgeId) {
         loop {
             let mut left = CHANGES_PER_HOLD;
-            let is_done = self.hold(id, |bridge| batch.change_some(bridge, &mut left));
-            // The selections are removals of learned rules, which are never refused.
+            let is_done = self.hold(id, |bridge| {
+                // Only learn requests add rules here.
+                if batch.add_missing(id, bridge).is_err() {
+                    self.learn_status.count_refused();
+                }
+                batch.change_some(bridge, &mut left)
+            });
+            // The selections are removals of learned rules, and orders of eviction. They are never
+            // refused.
             if is_done != Some(false) || self.select(batch, id).is_err() {
                 return;
             }

@@ -8,7 +8,12 @@ use super::Pipeline;
 use crate::{
     bridges::bridge::in_order,
     id::BridgeId,
-    tables::{flow_mod::FlowModError, rule::Rule, rule_filter::RuleFilter},
+    tables::{
+        evictable::Evictable,
+        flow_mod::{FlowModError, TableSelector},
+        rule::Rule,
+        rule_filter::RuleFilter,
+    },
     update::{batch::UpdateBatch, check::check_instructions, pending::RuleSelection},
     versions::delta::RemovedReason,
 };
@@ -42,6 +47,10 @@ impl Pipeline {
                 });
                 batch.queue_modification(&request, &instructions, chosen, check)?;
             }
+            RuleSelection::EvictFor(request) => {
+                self.order_for_eviction(batch, id, request.table);
+                batch.queue_addition(request);
+            }
             RuleSelection::DeleteGroups(group) => {
                 let groups: BTreeSet<_> = match group {
                     Some(group) => BTreeSet::from([group]),
@@ -62,6 +71,17 @@ impl Pipeline {
             }
         }
         Ok(())
+    }
+
+    /// Orders the rules of a table for their eviction, unless they are in order.
+    fn order_for_eviction(&self, batch: &UpdateBatch, id: BridgeId, tables: TableSelector) {
+        let TableSelector::One(table) = tables else { return };
+        if self.hold(id, |bridge| bridge.evictable(table).is_some()) == Some(true) {
+            return;
+        }
+        let filter = RuleFilter { table: tables, ..RuleFilter::all() };
+        let evictable = Evictable::of(self.rules_at(id, &filter, batch.version()).iter());
+        self.hold(id, |bridge| bridge.set_evictable(table, evictable));
     }
 
     /// Returns the rules for which `is` is true, by table and then by age.

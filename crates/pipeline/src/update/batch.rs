@@ -27,6 +27,7 @@ use crate::{
     bridges::{bridge::VersionedBridge, settings::OverflowPolicy},
     id::{BridgeId, Cookie, RuleId, TableId},
     tables::{
+        evictable::Evictable,
         flow_mod::{FlowMod, FlowModCommand, FlowModError, TableSelector},
         rule::{FlowFlags, Instructions, Rule, RuleStats, SharedTimers},
         rule_filter::RuleFilter,
@@ -190,7 +191,10 @@ impl UpdateBatch {
             if request.flags.check_overlap && existing.is_some_and(overlaps) {
                 return Err(FlowModError::Overlap(request.priority));
             }
-            self.make_room(bridge, table)?;
+            if !self.make_room(bridge, table)? {
+                self.note(RuleSelection::EvictFor(Box::new(request.clone())));
+                return Ok(());
+            }
         }
         let kept = old.as_ref().filter(|_| !request.flags.reset_counts);
         let stats = kept.map_or_else(Arc::default, |old| Arc::clone(&old.stats));
@@ -208,28 +212,34 @@ impl UpdateBatch {
 
     /// Makes room for one more rule in a table.
     /// If the table is full and the bridge evicts rules, evicts others.
+    ///
+    /// Returns false if more rules must be evicted, or if the rules are not in the order of eviction
+    /// yet. The pipeline then orders them, and the request is repeated.
     fn make_room(
         &mut self,
         bridge: &mut VersionedBridge,
         table: TableId,
-    ) -> Result<(), FlowModError> {
-        let Some(settings) = bridge.settings(self.version) else { return Ok(()) };
+    ) -> Result<bool, FlowModError> {
+        let Some(settings) = bridge.settings(self.version) else { return Ok(true) };
         let (rules_max, overflow) = (settings.rules_max(table), settings.overflow(table));
         let rules_count = bridge.table(table).map_or(0, RuleTable::rules_count);
         let surplus = (rules_count + 1).saturating_sub(rules_max);
         if surplus == 0 {
-            return Ok(());
+            return Ok(true);
         }
-        let evicts = overflow == OverflowPolicy::Evict && rules_max > 0;
-        if !evicts || bridge.evictable(table, self.version).len() < surplus {
+        if overflow != OverflowPolicy::Evict || rules_max == 0 {
             return Err(FlowModError::TableFull(rules_max));
         }
-        for _ in 0..surplus {
-            if let Some(rule) = bridge.evictable(table, self.version).first() {
+        let Some(evictable) = bridge.evictable(table) else { return Ok(false) };
+        if evictable.len() < surplus {
+            return Err(FlowModError::TableFull(rules_max));
+        }
+        for _ in 0..surplus.min(EVICTIONS_PER_STEP) {
+            if let Some(rule) = bridge.evictable(table).and_then(Evictable::first) {
                 self.remove(bridge, rule, RemovedReason::Eviction);
             }
         }
-        Ok(())
+        Ok(surplus <= EVICTIONS_PER_STEP)
     }
 
     fn new_rule(
@@ -335,6 +345,11 @@ impl UpdateBatch {
         self.push(Delta::Rule(RuleDelta { rule, change }));
     }
 }
+
+/// Maximum number of rules that are evicted under one lock of the tables for a new rule.
+///
+/// More than one is evicted only after the limit of the table was lowered.
+const EVICTIONS_PER_STEP: usize = 64;
 
 /// The fields of a new rule that other rules may share.
 struct NewRuleParts {

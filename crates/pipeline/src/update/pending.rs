@@ -26,7 +26,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct PendingRuleChanges {
     selections: VecDeque<RuleSelection>,
-    /// The rule to add because a modify command of OpenFlow 1.0 selects none.
+    /// The rule to add after its selection: [`RuleSelection::EvictFor`], or a modify command of
+    /// OpenFlow 1.0 that selects none.
     addition: Option<Box<FlowMod>>,
     /// The changes in the order in which the batch makes them.
     changes: VecDeque<PendingChange>,
@@ -43,6 +44,8 @@ pub(crate) enum RuleSelection {
         /// The new instructions, shared with equal instructions of other rules.
         instructions: Arc<Instructions>,
     },
+    /// Order the rules of a full table for their eviction, and then add a rule.
+    EvictFor(Box<FlowMod>),
     /// Remove the rules that refer to a group, or to any group, and then these groups.
     DeleteGroups(Option<GroupId>),
     /// Remove the rules that refer to a meter, or to any meter, and then these meters.
@@ -129,7 +132,13 @@ impl UpdateBatch {
         self.pending.changes.extend(ends);
     }
 
-    /// Adds the rule of a modify command of OpenFlow 1.0 that selects none.
+    /// Queues the addition of a rule, for which rules are evicted.
+    pub(crate) fn queue_addition(&mut self, request: Box<FlowMod>) {
+        self.pending.addition = Some(request);
+    }
+
+    /// Adds the rule that waits for its selection, if there is one.
+    ///
     /// An error leaves all rules unchanged.
     pub(crate) fn add_missing(
         &mut self,

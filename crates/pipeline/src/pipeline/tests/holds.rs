@@ -9,6 +9,7 @@ use crate::{
     bridges::{
         mac_table::MacSighting,
         multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
+        settings::OverflowPolicy,
     },
     decisions::packet_decider::{PacketDecider, PacketDecision},
     groups::group::GroupCommand,
@@ -176,6 +177,32 @@ fn a_read_of_many_rules_releases_the_lock() {
     learn_many(&pipeline);
     assert_eq!(check_shared(&pipeline, || pipeline.macs(BRIDGE)).len(), many);
     assert_eq!(check_shared(&pipeline, || pipeline.multicast(BRIDGE)).len(), many);
+}
+
+#[test]
+fn rules_are_ordered_and_evicted_in_steps() {
+    let (pipeline, many) = (pipeline(), usize::from(MANY));
+    let limit = |rules_max: usize| {
+        let settings = BridgeSettings {
+            overflow: OverflowPolicy::Evict,
+            rules_max: BTreeMap::from([(TableId::FIRST, rules_max)]),
+            ..BridgeSettings::default()
+        };
+        pipeline.set_settings(BRIDGE, settings).unwrap();
+    };
+    let add = |port: u16| add_rule(&format!("hard_timeout=9,udp,tp_dst={port},actions=drop"));
+    limit(many);
+    let all: Vec<_> = (0..MANY).map(add).collect();
+    pipeline.apply(BRIDGE, &all, Time::ZERO).unwrap();
+    check_shared(&pipeline, || pipeline.apply(BRIDGE, &[add(MANY)], Time::ZERO).unwrap());
+    limit(10);
+    let evict = || drop(pipeline.apply(BRIDGE, &[add(MANY + 1)], Time::ZERO).unwrap());
+    check_releases(&pipeline, evict);
+    let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
+    assert_eq!(
+        (rules.len(), rules.last().map(|rule| &rule.matching)),
+        (10, Some(&add(MANY + 1).matching))
+    );
 }
 
 /// Removes and reclaims rules between two steps of a read.
