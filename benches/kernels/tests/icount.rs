@@ -140,7 +140,7 @@ fn print_skip(what: &str) {
     ignore = "counts need the release profile: run `cargo xtask test \
                                        icount`"
 )]
-fn no_kernel_needs_more_instructions_than_it_did() {
+fn no_hot_function_needs_more_instructions() {
     if let Some(reason_to_skip) = reason_to_skip() {
         return print_skip(&format!("SKIPPED: {reason_to_skip}"));
     }

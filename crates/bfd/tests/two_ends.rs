@@ -181,7 +181,7 @@ fn a_loss_in_one_direction_takes_both_ends_down() {
 
 /// A stalled end later reads only the newest of the packets that have arrived.
 #[test]
-fn packets_that_were_dropped_unread_prove_no_silence() {
+fn dropped_packets_take_no_session_down() {
     let after = |discriminator: u32| {
         let mut cable = Cable::new([settings(100, 100, 3); 2], ms(1));
         cable.run(ms(5000));

@@ -175,7 +175,7 @@ fn a_mask_with_holes_is_excluded_by_its_leading_ones() {
 }
 
 #[test]
-fn the_cheaper_of_two_proofs_is_used() {
+fn the_exclusion_with_fewest_bits_is_used() {
     let rules: &[&[Item]] =
         &[&[IP, (Ipv4Src, ip([10, 0, 0, 0]), ones(8)), (Ipv4Dst, ip([192, 168, 0, 0]), ones(16))]];
     let packet = [IP, (Ipv4Src, ip([11, 0, 0, 0]), ALL), (Ipv4Dst, ip([10, 0, 0, 1]), ALL)];
@@ -200,7 +200,7 @@ fn flags_stay_in_masks_behind_known_ports() {
 }
 
 #[test]
-fn a_proof_in_the_mask_is_reused() {
+fn bits_already_in_the_mask_exclude_rules() {
     // The mask has the network of the resulting rule, which proves that the second rule does not
     // match. The port of the second rule would be another proof.
     for field in [Ipv4Src, Ipv4Dst] {
@@ -216,7 +216,7 @@ fn a_proof_in_the_mask_is_reused() {
 }
 
 #[test]
-fn one_proof_excludes_several_subtables() {
+fn one_mask_bit_excludes_several_subtables() {
     let host = (Ipv4Dst, ip([192, 168, 7, 1]), ALL);
     let rules: &[&[Item]] = &[&[IP, host], &[(InPort, 1, ALL), IP, host]];
     let packet = [(InPort, 2, ALL), IP, (Ipv4Dst, ip([10, 1, 2, 3]), ALL)];
@@ -224,7 +224,7 @@ fn one_proof_excludes_several_subtables() {
 }
 
 #[test]
-fn an_address_proves_absence_without_other_words() {
+fn an_unmatched_address_excludes_without_other_fields() {
     let rules: &[&[Item]] = &[&[IP, TCP, (Ipv4Dst, ip([192, 168, 7, 1]), ALL), (TcpDst, 80, ALL)]];
     let packet = [IP, TCP, (Ipv4Dst, ip([10, 1, 2, 3]), ALL), (TcpDst, 80, ALL)];
     check(rules, &packet, None, &[IP, (Ipv4Dst, 0, ones(1))]);
@@ -236,7 +236,7 @@ fn other_port_rule(field: FieldId, octets: [u8; 4]) -> [Item; 3] {
 }
 
 #[test]
-fn one_unmatched_address_is_proof_enough() {
+fn one_unmatched_address_excludes_a_rule() {
     let (source, target) = ((Ipv4Src, ip([10, 0, 0, 1]), ALL), (Ipv4Dst, ip([10, 0, 0, 2]), ALL));
     let held = other_port_rule(Ipv4Src, [10, 0, 0, 9]);
     let packet = [(InPort, 2, ALL), IP, TCP, (Ipv4Src, ip([10, 0, 0, 9]), ALL), target];
@@ -248,7 +248,7 @@ fn one_unmatched_address_is_proof_enough() {
 }
 
 #[test]
-fn a_lone_address_is_proved_with_its_layer() {
+fn an_excluding_address_brings_its_layer_only() {
     let rule = [IP, UDP, (Ipv4Dst, ip([10, 0, 0, 2]), ALL), (UdpDst, 53, ALL)];
     let held = other_port_rule(Ipv4Dst, [10, 0, 0, 9]);
     let packet = [(InPort, 2, ALL), IP, UDP, (Ipv4Dst, ip([10, 0, 0, 9]), ALL)];
@@ -257,7 +257,7 @@ fn a_lone_address_is_proved_with_its_layer() {
 }
 
 #[test]
-fn an_address_in_the_mask_is_the_proof() {
+fn an_address_in_the_mask_excludes_rules() {
     let target = (Ipv4Dst, ip([10, 0, 0, 9]), ALL);
     let rules: &[&[Item]] = &[
         &[IP, UDP, target],

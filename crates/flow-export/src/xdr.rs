@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_fill_whole_words() {
+    fn exported_values_fill_whole_words() {
         let mut buffer = XdrBuffer::default();
         buffer.push_nested(|inner| {
             inner.push_u32(1);

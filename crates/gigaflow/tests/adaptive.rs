@@ -100,7 +100,7 @@ fn a_start_tag_without_samples_is_decided_too() {
 }
 
 #[test]
-fn misses_never_decide_the_duel() {
+fn misses_never_decide_set_duelling() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     for number in 0..100 * u64::from(ROUND) {
         adaptive.observe(&outline(0, number, number), ProbeResult::Missed);

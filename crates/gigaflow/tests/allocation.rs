@@ -32,7 +32,7 @@ fn the_allocator_counts_allocations() {
 }
 
 #[test]
-fn no_policy_allocates_once_warm() {
+fn warm_partition_policies_allocate_no_memory() {
     for name in PolicyName::ALL {
         let (mut policy, mut outline) = (name.policy(1), TraversalOutline::new());
         let mut partition = |number: u32| {
@@ -45,7 +45,7 @@ fn no_policy_allocates_once_warm() {
 }
 
 #[test]
-fn a_walk_allocates_nothing_once_warm() {
+fn a_warm_lookup_allocates_no_memory() {
     let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
     pipeline.add_bridge(bridge, BridgeSettings::default());
     let rules = ["table=0,ip,actions=dec_ttl,goto_table:1", "table=1,ip,actions=drop"]
@@ -78,7 +78,7 @@ fn a_walk_allocates_nothing_once_warm() {
 }
 
 #[test]
-fn the_duel_allocates_nothing_once_warm() {
+fn warm_set_duelling_allocates_no_memory() {
     let capacity = Capacity { stages_count: 4, stage_entries_max: 1000 };
     let (mut adaptive, mut outline) =
         (Adaptive::new(JointPolicy::default(), capacity), TraversalOutline::new());

@@ -85,7 +85,7 @@ fn joint_counts_what_the_model_counts() {
 }
 
 #[test]
-fn the_duel_costs_little_where_sub_traversals_win() {
+fn set_duelling_costs_little_where_sub_traversals_win() {
     for (name, text) in WORKLOADS {
         let workload = RecordedWorkload::parse(text).unwrap();
         let capacity = capacity(&workload);

@@ -120,14 +120,14 @@ fn members_with_the_partner_of_the_lead_are_enabled() {
 }
 
 #[test]
-fn a_key_of_the_partner_separates_members() {
+fn members_with_another_partner_key_are_separate() {
     let partners = [partner(1, 7), LacpInfo { key: 6, ..partner(1, 8) }, partner(1, 9)];
     let bond = Bond::new(settings(), &THREE(), &partners);
     assert_eq!(bond.enabled(), [0, 2]);
 }
 
 #[test]
-fn an_own_key_separates_members() {
+fn members_with_another_own_key_are_separate() {
     let own = MemberSettings { key: NonZeroU16::new(9), ..member(1) };
     let partners = [partner(1, 7), partner(1, 8), partner(1, 9)];
     let bond = Bond::new(settings(), &[own, member(2), member(3)], &partners);

@@ -157,7 +157,7 @@ fn no(number: usize) -> EntryNo {
 
 proptest! {
     #[test]
-    fn a_walk_matches_the_best_entry_of_each_stage(
+    fn lookups_match_the_best_entry_of_each_stage(
         drawn in prop::collection::vec(intended_entry(), 0..24),
         gone in prop::collection::vec(any::<prop::sample::Index>(), 0..6),
         again in prop::collection::vec(intended_entry(), 0..6),

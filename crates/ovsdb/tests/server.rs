@@ -177,7 +177,7 @@ fn a_server_connects_to_its_client_again() {
 
 /// A host that loses its power closes no connection.
 #[test]
-fn a_client_that_answers_no_probe_is_left() {
+fn a_client_without_probe_replies_is_disconnected() {
     let bench = Bench::new(ServerLimits::default());
     let listener = TcpListener::bind(SocketAddr::from(ANY_PORT)).unwrap();
     let remote = bench.connect_to(&listener, SHORT_PROBES);

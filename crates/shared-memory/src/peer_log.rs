@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_minute_has_a_limited_number_of_lines() {
+    fn log_lines_are_limited_in_each_minute() {
         let start = Instant::now();
         let mut log = PeerLog::default();
         let mut note = |text: &str, seconds| {

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn files_that_are_left_lead_to_the_socket() {
+    async fn remaining_names_lead_to_the_socket() {
         let folder = tempfile::tempdir().unwrap();
         let mut claimed = RunDir::claim(folder.path(), &BTreeSet::new()).await.unwrap();
         let socket = claimed.socket().to_owned();

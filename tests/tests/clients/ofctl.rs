@@ -54,7 +54,7 @@ fn every_ofctl_query_gets_a_reply() {
 }
 
 #[test]
-fn rules_come_back_as_they_were_given() {
+fn dumped_rules_equal_added_rules() {
     let daemon = daemon();
     for rule in [
         "cookie=0x1,priority=7,tcp,in_port=1,nw_dst=10.0.0.0/8,tp_dst=80,actions=output:2",
@@ -166,7 +166,7 @@ fn missing_objects_are_refused_with_the_right_error() {
 }
 
 #[test]
-fn groups_and_meters_come_back_as_they_were_given() {
+fn dumped_groups_and_meters_equal_added_ones() {
     let daemon = daemon();
     for group in [
         "group_id=7,type=all,bucket=output:1,bucket=push_vlan:0x8100,output:2",

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sender_that_is_down_need_not_know_the_session() {
+    fn a_down_sender_may_omit_the_discriminator() {
         for state in [BfdState::AdminDown, BfdState::Down] {
             let own = packet(state, 1, 0);
             assert_eq!(ControlPacket::parse(&own.emit()), Ok(own));

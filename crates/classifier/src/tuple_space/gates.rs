@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_below_256_are_checked_once() {
+    fn the_first_256_gates_are_checked_once() {
         let mut gate_answers = GateAnswers::default();
         for (id, is_open) in [(0, true), (1, false), (65, true), (66, false), (255, true)] {
             assert_eq!(times_checked(&mut gate_answers, id, is_open), 1, "gate {id}");

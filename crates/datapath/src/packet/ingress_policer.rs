@@ -215,7 +215,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_policer_admits_what_exact_arithmetic_admits(
+        fn a_policer_equals_exact_arithmetic(
             kbps in rate(),
             burst_kb in 0..200_u32,
             kpkts_rate in rate(),

@@ -21,7 +21,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn the_key_of_a_built_packet_has_its_values(packet in packets()) {
+    fn a_built_packet_extracts_to_its_values(packet in packets()) {
         let frame = packet.build();
         for limit in [VlanLimit::One, VlanLimit::Two] {
             let (mut key, _) = key_of(&frame, limit);

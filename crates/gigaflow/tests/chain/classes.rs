@@ -174,7 +174,7 @@ fn an_output_compares_with_the_written_in_port() {
 }
 
 #[test]
-fn no_header_brings_a_tag() {
+fn no_received_header_sets_a_tag() {
     let rules = [
         "table=0,priority=1,dl_src=00:00:00:00:00:0a,actions=resubmit(,1)",
         "table=0,priority=0,actions=drop",

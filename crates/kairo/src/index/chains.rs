@@ -211,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_chains_equal_a_map(
+        fn hash_chains_equal_a_map(
             ops in prop::collection::vec((0u32..200, prop::option::of(0u32..40)), 1..600),
         ) {
             let (mut chains, mut model) = (Chains::new(), BTreeMap::<u32, u32>::new());
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn chains_stay_short() {
+    fn hash_chains_stay_short() {
         let mut chains = Chains::new();
         (0..10_000u32).for_each(|n| chains.insert(n, n.wrapping_mul(0x9e37_79b1).rotate_left(13)));
         let mut lengths = vec![0; chains.heads.len()];

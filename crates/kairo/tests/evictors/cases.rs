@@ -129,7 +129,7 @@ fn disjoint_and_lower_rules_evict_nothing() {
 }
 
 #[test]
-fn a_miss_is_a_visit() {
+fn a_table_miss_counts_as_a_visit() {
     let mut switch = Switch::new(&["ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let entry = switch.install(0x0b00_0001);
     assert_eq!(switch.add(&["priority=0,ip,nw_dst=11.0.0.0/16,actions=output:3"]), [entry]);

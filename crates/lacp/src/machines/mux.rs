@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn states_follow_selection_wait_and_partner() {
+    fn mux_states_follow_selection_wait_and_partner() {
         let none = LacpState::default();
         let sync = LacpState::SYNCHRONIZATION;
         let collects = sync.with(LacpState::COLLECTING);

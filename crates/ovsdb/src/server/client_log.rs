@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_period_has_a_limited_number_of_lines() {
+    fn log_lines_are_limited_in_each_period() {
         let (mut period, start) = (LoggedPeriod::default(), Instant::now());
         let admitted = (0..50).filter(|_| period.admit(start).is_some()).count();
         assert_eq!(admitted, 20);

@@ -80,7 +80,7 @@ mod tests {
 
     /// A client that answers is probed again and again; a silent one once.
     #[tokio::test]
-    async fn only_a_silent_client_is_given_up() {
+    async fn only_silent_clients_are_disconnected() {
         let interval = Duration::from_millis(5);
         let times = RemoteTimes { probe_interval: Some(interval), ..RemoteTimes::default() };
         let (_times, times) = watch::channel(times);

@@ -170,7 +170,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_rule_as_bytes_is_its_encoded_message(rule in rules(), stage in 0u8..4) {
+        fn a_directly_encoded_rule_equals_the_protobuf(rule in rules(), stage in 0u8..4) {
             let program = Program::default();
             let ports = Ports(BTreeMap::from([(DatapathPort::new(1), 7)]));
             let stage = StageId::new(stage).unwrap();

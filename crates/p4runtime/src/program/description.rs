@@ -376,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_are_positions_from_one() {
+    fn ids_of_the_p4_program_count_from_one() {
         for (id, field) in (1..).zip(key_fields()) {
             assert_eq!(field.id, id, "{}", field.name);
         }
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_an_id_and_an_id_a_table() {
+    fn every_table_has_an_id_of_its_own() {
         let program = Program::default();
         for stage in 0..program.stages() {
             assert_eq!(program.stage(program.table_id(stage)), Some(stage));

@@ -317,7 +317,7 @@ mod parking_lot_time {
 }
 
 #[tokio::test]
-async fn packets_go_both_ways() {
+async fn packet_ins_and_packet_outs_pass() {
     let world = World::new().await;
     let mut target = connected(&world).await;
     let field = |metadata_id, value: u8| PacketMetadata { metadata_id, value: vec![value] };

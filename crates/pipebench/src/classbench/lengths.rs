@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_spread_over_its_neighbours() {
+    fn smoothing_spreads_a_prefix_length() {
         let smooth = spike(40, 16).smooth(2);
         let totals: Vec<_> = smooth.rows().map(|(total, share, _)| (total, share)).collect();
         assert_eq!(totals, [(38, 0.0625), (39, 0.25), (40, 0.375), (41, 0.25), (42, 0.0625)]);
@@ -189,12 +189,12 @@ mod tests {
     }
 
     #[test]
-    fn spreading_by_nothing_changes_nothing() {
+    fn smoothing_by_zero_changes_nothing() {
         assert_eq!(spike(40, 16).smooth(0), spike(40, 16));
     }
 
     #[test]
-    fn the_widest_spread_is_accepted() {
+    fn the_maximum_smoothing_is_accepted() {
         assert!(spike(0, 0).smooth(64).rows().count() > 60);
     }
 

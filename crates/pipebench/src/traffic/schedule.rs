@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_alone_decides() {
+    fn the_seed_alone_decides_the_traffic() {
         let packets = |seed| schedule(placed(&[5; 50], None), seed).collect::<Vec<_>>();
         assert_eq!(packets(1), packets(1));
         assert_ne!(packets(1), packets(2));

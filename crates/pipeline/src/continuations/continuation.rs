@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_contents_share_a_number_while_used() {
+    fn equal_continuations_share_an_id_while_used() {
         let continuations = Continuations::new(1);
         let one = continuations.intern(frozen(1), None);
         let two = continuations.intern(frozen(2), None);
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replaced_rule_has_a_new_identity() {
+    fn a_replaced_rule_has_a_new_id() {
         let (bridge, pipeline) = (BridgeId::new(1), crate::Pipeline::new(1));
         pipeline.add_bridge(bridge, crate::BridgeSettings::default());
         let rule_after = |command| {

@@ -154,7 +154,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn an_entry_is_read_as_it_is_written(
+        fn a_printed_entry_id_parses_back(
             owner in any::<u16>(),
             slot in any::<u32>(),
             generation in any::<u32>(),

@@ -155,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_bucket_admits_what_exact_arithmetic_admits(
+        fn a_token_bucket_equals_exact_arithmetic(
             rate in even_rate(),
             burst in 0..20_000_u64,
             packets in packets(6_000),

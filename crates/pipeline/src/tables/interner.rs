@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_values_are_forgotten_and_used_ones_kept() {
+    fn unused_values_are_freed_and_used_ones_kept() {
         let mut interner = Interner::new(1);
         let (mine, my_match) =
             (interner.instructions(&instructions(7)), interner.matching(&matching(3, 3)));

@@ -172,7 +172,7 @@ fn a_command_takes_the_items_that_it_can_use() {
 }
 
 #[test]
-fn without_a_table_a_rule_is_added_to_the_first_and_chosen_from_all() {
+fn a_missing_table_means_the_first_or_all() {
     use FlowModCommand::{Add, Delete, Modify};
     let first = TableSelector::One(TableId::FIRST);
     assert_eq!(parsed(Add, "actions=drop").table, first);

@@ -128,7 +128,7 @@ fn only_clauses_of_one_conjunction_count() {
 }
 
 #[test]
-fn no_packet_brings_a_conj_id() {
+fn a_received_packet_has_no_conj_id() {
     let switch = Switch::new(&["conj_id=7,actions=output:3", "priority=0,actions=output:4"]);
     let mut packet = key("tcp,in_port=1");
     packet.set_field(FieldId::ConjId, 7);

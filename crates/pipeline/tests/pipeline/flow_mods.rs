@@ -255,7 +255,7 @@ fn a_full_table_evicts_by_importance_then_expiry() {
 }
 
 #[test]
-fn a_refused_batch_of_many_holds_changes_nothing() {
+fn a_refused_long_batch_changes_nothing() {
     let switch = Switch::new(&["cookie=1,tcp,actions=output:1"]);
     let version = switch.pipeline.version();
     let mut mods: Vec<_> =

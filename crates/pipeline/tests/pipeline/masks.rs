@@ -142,7 +142,7 @@ fn bits_consulted_after_a_resubmit_belong_to_the_rule() {
 }
 
 #[test]
-fn written_bits_count_for_the_next_visit() {
+fn bits_written_earlier_are_in_visit_masks() {
     let switch = Switch::new(&[
         "table=0,actions=resubmit(,1),resubmit(,2)",
         "table=1,actions=load:5->NXM_OF_ETH_SRC[]",

@@ -172,7 +172,7 @@ fn a_bridge_without_snooping_floods_and_learns_nothing() {
 }
 
 #[test]
-fn the_end_of_snooping_empties_the_table() {
+fn switching_snooping_off_empties_the_table() {
     let switch = strict();
     learn(&switch, 3, join(GROUP));
     learn(&switch, 4, MulticastEvent::Query);
@@ -251,7 +251,7 @@ fn a_flood_port_gets_all_groups_and_learns_nothing() {
 }
 
 #[test]
-fn a_port_with_all_reports_keeps_its_groups() {
+fn a_report_flood_port_keeps_its_groups() {
     let switch = strict();
     flood_on(&switch, 2, MulticastFlooding { packets: false, reports: true });
     learn(&switch, 2, join(GROUP));

@@ -53,7 +53,7 @@ fn a_packet_is_restored_after_a_peer_bridge() {
 }
 
 #[test]
-fn the_action_sets_of_both_bridges_are_apart() {
+fn action_sets_of_patched_bridges_are_separate() {
     let switch = pair(
         &["actions=write_actions(output:3),goto_table:1", "table=1,actions=output:5"],
         &["actions=write_actions(output:2)"],

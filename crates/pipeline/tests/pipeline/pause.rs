@@ -65,7 +65,7 @@ fn a_continuation_keeps_the_old_actions() {
 }
 
 #[test]
-fn pipeline_fields_count_as_they_come_back() {
+fn a_resumed_packet_has_the_returned_fields() {
     let switch = Switch::new(&[
         "actions=set_field:1->reg0,controller(pause),output:NXM_NX_REG0[],output:in_port",
     ]);

@@ -293,7 +293,7 @@ fn each_side_of_a_recirculation_counts_its_visits() {
 }
 
 #[test]
-fn a_resumed_packet_depends_on_its_name_and_not_on_its_hidden_words() {
+fn a_resumed_packet_matches_by_recirculation_id_only() {
     let switch = switch(&[check(1), resubmit(1)], &["table=1,reg0=8,actions=output:2"]);
     let next = continuations(&first(&switch));
     let traversal = resume(&switch, &next[0], "ip");

@@ -129,7 +129,7 @@ fn a_ttl_that_is_used_up_in_a_clone_leaves_the_clone() {
 }
 
 #[test]
-fn the_mask_always_holds_the_bridge_and_the_recirculation() {
+fn the_mask_includes_bridge_and_recirculation_id() {
     let switch = Switch::new(&["actions=output:2"]);
     let traversal = switch.translate("in_port=1");
     let bridge = usize::from(shunt_flow::layout::word::BRIDGE);

@@ -127,7 +127,7 @@ fn a_sub_traversal_lists_the_headers_that_it_wrote() {
 }
 
 #[test]
-fn dead_hidden_bits_split_no_state() {
+fn registers_that_nothing_reads_split_no_state() {
     let moved = "move:NXM_NX_REG0[0..15]->NXM_OF_ETH_SRC[0..15]";
     let readers = [
         ("goto_table:1".to_owned(), "table=1,reg0=1,actions=output:2".to_owned()),
@@ -160,7 +160,7 @@ fn dead_hidden_bits_split_no_state() {
 }
 
 #[test]
-fn a_tail_call_and_a_goto_give_one_state() {
+fn a_last_resubmit_and_goto_give_one_state() {
     let switch = Switch::new(&[
         "table=0,actions=load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],resubmit(,1)",
         "table=1,in_port=1,actions=resubmit(,2)",

@@ -80,7 +80,7 @@ fn clear_actions_empties_the_set_before_more_is_written() {
 }
 
 #[test]
-fn goto_into_an_empty_table_still_runs_the_set() {
+fn goto_an_empty_table_runs_the_action_set() {
     let switch = Switch::new(&["actions=output:2,write_actions(output:3),goto_table:9"]);
     assert_eq!(switch.run("in_port=1"), "2 3");
 }
@@ -97,7 +97,7 @@ fn fields_read_by_the_set_belong_to_the_last_visit() {
 }
 
 #[test]
-fn resubmit_comes_back_and_registers_stay_changed() {
+fn registers_stay_changed_after_a_resubmit() {
     let switch = Switch::new(&[
         "actions=resubmit(,1),output:NXM_NX_REG0[],output:2",
         "table=1,actions=load:3->NXM_NX_REG0[],goto_table:2",
@@ -107,7 +107,7 @@ fn resubmit_comes_back_and_registers_stay_changed() {
 }
 
 #[test]
-fn resubmit_looks_up_with_another_port_and_goes_on_with_its_own() {
+fn resubmit_uses_its_in_port_for_lookup_only() {
     let switch = Switch::new(&[
         "in_port=1,actions=resubmit(2,1),output:3",
         "table=1,in_port=2,actions=output:1,output:4,in_port",
@@ -168,7 +168,7 @@ fn a_restored_field_is_consulted_only_for_an_output() {
 }
 
 #[test]
-fn exit_ends_everything_the_action_set_too() {
+fn exit_also_skips_the_action_set() {
     let switch = Switch::new(&[
         "actions=write_actions(output:4),goto_table:1",
         "table=1,actions=resubmit(,2),output:3",

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_for_the_start_differ_from_unknown_keys() {
+    fn startup_only_keys_differ_from_unknown_keys() {
         for key in ["caches.exact_entries", "caches.megaflow_entries", "threads.packet"] {
             assert!(is_of_start(key), "{key}");
         }

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_decoded() {
+    fn a_query_parameter_is_decoded() {
         let query = "bridge=br0&flow=in_port%3Dp1%2Ctcp+x%C3%a9&flow=second&empty=";
         assert_eq!(parameter(query, "bridge").as_deref(), Some("br0"));
         assert_eq!(parameter(query, "flow").as_deref(), Some("in_port=p1,tcp x\u{e9}"));
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_escapes_do_no_harm() {
+    fn invalid_url_escapes_are_kept_or_refused() {
         for (text, expected) in [
             ("%", Some("%")),
             ("%4", Some("%4")),

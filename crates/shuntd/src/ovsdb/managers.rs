@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn states_differ_apart_from_their_times() {
+    fn states_are_compared_without_their_times() {
         let before = BTreeMap::from([("state", "ACTIVE"), ("sec_since_connect", "1")]);
         let later = BTreeMap::from([("state", "ACTIVE"), ("sec_since_connect", "2")]);
         assert!(!states_differ(&before, &later));

@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_compared_as_a_whole() {
+    fn a_manager_target_is_compared_whole() {
         let bridge = bridge(&["tcp:10.0.0.10:6653", "tcp:10.0.0.1:6653", "ptcp:6653:0.0.0.0"]);
         let check = |target: &str, expected: Option<&str>| {
             let found = find_controller(&bridge, target).map(|other| other.target.as_str());

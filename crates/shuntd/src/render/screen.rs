@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_take_the_place_of_ports() {
+    fn the_flow_list_replaces_the_port_list() {
         let mut screen = TopScreen::default();
         screen.toggle_flows();
         assert_eq!(screen.lower(), LowerPart::Flows);

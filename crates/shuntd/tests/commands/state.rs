@@ -182,7 +182,7 @@ fn the_log_filter_survives_a_restart() {
 
 /// A start applies all keys of the file, so a later reload names no key.
 #[test]
-fn a_start_applies_keys_that_waited() {
+fn a_restart_applies_pending_keys() {
     let host = Host::new(BRIDGE);
     let daemon = host.start();
     host.exit(daemon);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_addresses_of_one_port_are_read() {
+    fn only_unicast_mac_addresses_are_accepted() {
         let read = |text| parse_mac("mac", text).ok();
         assert_eq!(read("02:0a:ff:00:1:2"), Some([2, 0xa, 0xff, 0, 1, 2]));
         let address = [2, 0, 0, 0, 0xab, 1];

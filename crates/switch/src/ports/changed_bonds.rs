@@ -87,7 +87,7 @@ mod tests {
 
     /// No moved bond is lost, however adding and taking interleave.
     #[test]
-    fn each_moved_bond_is_taken() {
+    fn each_moved_bond_is_reported_once() {
         const EACH: usize = 2000;
         let changed = Arc::new(ChangedBonds::default());
         let adders = (1..=3).map(|bridge| {

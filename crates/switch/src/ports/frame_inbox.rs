@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_take_turns() {
+    fn packets_of_ports_are_handled_in_turn() {
         let inbox: FrameInbox<u32, 64> = FrameInbox::default();
         for number in 0..70 {
             inbox.add(BRIDGE, PortNo::new(1), number);

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_that_are_given_back_are_reused_without_end() {
+    fn returned_numbers_are_reused_indefinitely() {
         let mut numbers = NumberPool::new(65_535);
         for round in 0..200_000_u64 {
             let number = numbers.take().unwrap();
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_that_has_rested_longest_comes_first() {
+    fn the_longest_unused_number_is_reused_first() {
         let mut numbers = NumberPool::new(3);
         let taken: Vec<u32> = (0..3).filter_map(|_| numbers.take()).collect();
         for number in taken.iter().rev() {

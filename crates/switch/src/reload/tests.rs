@@ -200,7 +200,7 @@ fn a_bond_leaves_its_bridge_before_another_gets_it() {
 }
 
 #[test]
-fn keys_of_the_start_are_named() {
+fn startup_only_keys_are_named() {
     let before = config(&[bridge("br0", &[])]);
     let mut after = before.clone();
     after.threads.packet = 2;

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_tickets_are_kept() {
+    fn the_newest_preloads_are_kept() {
         let mut tickets = PreloadTickets::default();
         assert!(tickets.find(0).is_none() && tickets.find(1).is_none());
         let first = tickets.start();

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn many_routes_are_no_service() {
+    fn many_routes_are_no_back_ends() {
         let mut world = World::new();
         world.add(&back_ends(0..=u8::MAX, 80));
         assert!(world.sets().is_empty() && world.siblings.set_of.is_empty());

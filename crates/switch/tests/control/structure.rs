@@ -48,7 +48,7 @@ async fn a_removed_bridge_takes_its_new_ports_along() {
 }
 
 #[tokio::test]
-async fn controllers_do_not_hear_of_a_refused_port() {
+async fn controllers_get_no_event_of_a_refused_port() {
     let bench = Bench::start(1).await;
     let mut controller = bench.controller().await;
     let absent = PortOptions {

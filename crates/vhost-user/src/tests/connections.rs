@@ -88,7 +88,7 @@ fn check_client(mut guest: TestGuest) {
 /// A peer that disconnects at once is retried after longer and longer pauses.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread needs a real clock")]
-fn a_peer_that_closes_at_once_is_given_pauses() {
+fn reconnects_to_a_closing_peer_are_delayed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.sock");
     let listener = UnixListener::bind(&path).unwrap();

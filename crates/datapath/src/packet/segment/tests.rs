@@ -221,7 +221,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
     #[test]
-    fn segments_put_together_are_the_packet(sample in samples()) {
+    fn joined_segments_equal_the_packet(sample in samples()) {
         let (mut pool, mut out) = (Pool::new(), Vec::new());
         let packet = sample.packet(&mut pool);
         let count = segment(&packet, &mut pool, &mut out).unwrap();

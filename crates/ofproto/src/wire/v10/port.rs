@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn media_bits_move_between_versions() {
+    fn port_features_convert_between_openflow_versions() {
         // `OFPPF_10GB_FD` and `OFPPF_COPPER`.
         assert_eq!(features_10(1 << 6 | 1 << 11), 1 << 6 | 1 << 7);
         for features in 0..1 << 12 {

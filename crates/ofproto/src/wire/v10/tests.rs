@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1024))]
 
     #[test]
-    fn every_form_decodes_to_itself(
+    fn every_openflow_10_message_decodes_to_itself(
         message in any_message(),
         settings in prop::sample::select(&ALL_SETTINGS[..]),
     ) {

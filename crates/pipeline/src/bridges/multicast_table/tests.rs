@@ -41,7 +41,7 @@ fn groups(table: &MulticastTable, version: u64) -> Vec<(u8, u32)> {
 }
 
 #[test]
-fn a_known_port_makes_no_change() {
+fn a_repeated_report_changes_no_group() {
     let mut table = MulticastTable::default();
     assert_eq!(add(&mut table, key(1), 1, 1), 1);
     assert_eq!(add(&mut table, key(1), 1, 2), 0, "known already");

@@ -174,7 +174,7 @@ mod tests {
         }
 
         #[test]
-        fn the_reads_of_a_tail_are_separate(
+        fn reads_of_each_sub_traversal_are_separate(
             first in prop::collection::vec(object(), 0..100),
             second in prop::collection::vec(object(), 0..300),
         ) {
@@ -203,7 +203,7 @@ mod tests {
         }
 
         #[test]
-        fn taking_the_reads_leaves_none(
+        fn taken_reads_leave_an_empty_list(
             first in prop::collection::vec(object(), 0..300),
             second in prop::collection::vec(object(), 0..300),
         ) {

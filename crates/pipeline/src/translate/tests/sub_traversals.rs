@@ -52,7 +52,7 @@ proptest! {
     }
 
     #[test]
-    fn a_noted_sub_traversal_equals_a_translated_one(
+    fn a_recorded_sub_traversal_equals_a_translated_one(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
@@ -123,7 +123,7 @@ proptest! {
 /// Bits that a tail writes before it reads them are not bits of the packet.
 /// So masks of composed and of translated sub-traversals do not contain these bits.
 #[test]
-fn bits_that_the_tail_wrote_are_not_consulted() -> Result<(), TestCaseError> {
+fn bits_written_before_reading_are_not_consulted() -> Result<(), TestCaseError> {
     let twin = Twin::with_rules(
         BRIDGES[0],
         &[

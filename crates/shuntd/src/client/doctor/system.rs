@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rights_are_the_effective_ones() {
+    fn effective_capabilities_are_checked() {
         let status = "Name:\tshuntd\nUid:\t1000\t998\t998\t998\nCapPrm:\tffffffffffffffff\n\
                       CapEff:\t0000008000002000\n";
         let limits = "Limit        Soft Limit  Hard Limit  Units\n\

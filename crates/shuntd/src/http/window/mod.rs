@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere() {
+    fn the_page_loads_nothing_from_other_hosts() {
         for (path, _, content) in FILES {
             let urls = content.replace("http://www.w3.org/2000/svg", "");
             assert!(!urls.contains("//") || path == "/window.js", "{path}");

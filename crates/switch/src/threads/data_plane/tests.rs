@@ -85,7 +85,7 @@ async fn a_lost_trainer_is_reported_once() {
 }
 
 #[tokio::test]
-async fn without_the_listener_packets_go_on() {
+async fn packets_flow_without_the_listener_thread() {
     let (mut plane, doomed) = plane();
     std::mem::replace(&mut plane.listener.worker, doomed).stop();
     let stopped = stopped(&plane);
