@@ -50,7 +50,7 @@ impl ConfigFile {
         }
     }
 
-    /// Returns the options of the database, with the server that the command line names.
+    /// Returns the options of the database; `remote` is the server of `--db`.
     ///
     /// # Errors
     ///

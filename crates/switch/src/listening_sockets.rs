@@ -328,7 +328,7 @@ fn read_name(name: &str) -> Option<(String, Option<SocketFile>)> {
     Some((unix_key(key)?, Some(SocketFile { path: PathBuf::from(key), inode })))
 }
 
-/// Returns whether a socket is of another network namespace than new sockets of the process.
+/// Returns whether a socket is of another network namespace than the process.
 ///
 /// False on kernels that cannot tell.
 fn is_elsewhere(socket: BorrowedFd<'_>) -> bool {

@@ -342,7 +342,9 @@ fn start_two_bonds(bench: &Bench) {
     bench.done(&lacp_bond("bond1", ["n3", "n4"], ""));
 }
 
-/// Returns the `ovs-vsctl` command for a bond with LACP; the first member has an option.
+/// Returns the `ovs-vsctl` command for a bond with LACP.
+///
+/// `option` is set on the first member.
 fn lacp_bond(name: &str, [one, two]: [&str; 2], option: &str) -> String {
     format!(
         "add-bond br0 {name} {one} {two} lacp=active -- set interface {one} type=null {option} \

@@ -196,7 +196,7 @@ fn the_daemon_starts_without_its_server() {
     assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 }
 
-/// Two databases are refused with an error that names both, and TLS without its files.
+/// Two databases are refused with both names, and TLS without its files.
 #[test]
 fn contradictory_database_options_are_refused() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -79,16 +79,19 @@ const REFUSED_CALLS: &[libc::c_long] = &[
     libc::SYS_perf_event_open,
 ];
 
-/// The bit of the call numbers of x32, a second set of calls on x86-64 (`__X32_SYSCALL_BIT`).
+/// The bit in all call numbers of x32, a second set of calls on x86-64.
 ///
-/// The numbers in [`REFUSED_CALLS`] lack the bit, so the list would not refuse these calls.
+/// Linux names it `__X32_SYSCALL_BIT`. The numbers in [`REFUSED_CALLS`] lack it, so the list does not
+/// refuse these calls.
 const X32_CALL: u32 = 0x4000_0000;
 
 /// Instructions of a filter (Linux `linux/bpf_common.h`).
 mod bpf {
     /// `BPF_LD | BPF_W | BPF_ABS`: loads the word at the offset `k`.
     pub(super) const LOAD: u16 = 0x20;
-    /// `BPF_JMP | BPF_JSET | BPF_K`: skips `jt` instructions if a bit of `k` is set, else `jf`.
+    /// `BPF_JMP | BPF_JSET | BPF_K`: skips instructions.
+    ///
+    /// Skips `jt` of them if a bit of `k` is set, and otherwise `jf`.
     pub(super) const SKIP_IF_SET: u16 = 0x45;
     /// `BPF_RET | BPF_K`: ends with the action `k`.
     pub(super) const RETURN: u16 = 0x06;
@@ -229,9 +232,9 @@ result = libc.syscall(ctypes.c_long(int(sys.argv[2])))
 print(ctypes.get_errno() if result < 0 else 0)
 "#;
 
-    /// Returns the error number of a call under the filter, in a child; 0 if the call succeeds.
+    /// Returns the error number of a call of a child under the filter.
     ///
-    /// `None` without Python.
+    /// The number is 0 if the call succeeds. `None` without Python.
     fn error_of_call(number: libc::c_long) -> Option<libc::c_int> {
         let word = |own: &sock_filter| {
             format!("{:04x}{:02x}{:02x}{:08x}", own.code.to_be(), own.jt, own.jf, own.k.to_be())

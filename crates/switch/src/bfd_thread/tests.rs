@@ -92,7 +92,7 @@ fn is_up(own: &BfdStatus) -> bool {
     own.state == BfdState::Up
 }
 
-/// Returns the number of packets that each session has received since `before`, the least one.
+/// Returns the least number of packets that a session has received since `before`.
 fn received(all: &[BfdStatus], before: &[BfdStatus]) -> u64 {
     let counts = all.iter().zip(before);
     let counts = counts.map(|(now, before)| now.counters.rx_packets - before.counters.rx_packets);
@@ -107,7 +107,7 @@ fn flow_mod(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).unwrap()
 }
 
-/// The far end of the port `p3`. The switch has no cache entry for any of its frames.
+/// The far end of the port `p3`, with frames that no cache entry matches.
 struct MissSource {
     queues: Vec<Queues>,
     pool: Pool,
@@ -187,10 +187,10 @@ async fn sessions_survive_a_long_hold_of_the_tables() {
     assert_eq!(flaps(&after), flaps(&before));
 }
 
-/// A long change and a reader of all rules let packets pass that have no cache entry.
+/// Packets without a cache entry pass during a long change and dumps of all rules.
 ///
-/// The change lasts twice the detection time. If it held the tables for that long, the first such
-/// packet would stop its packet thread, and so the packets of both sessions.
+/// The change lasts twice the detection time. If it held the tables for that long, the first of
+/// these packets would stop its packet thread, and so the packets of both sessions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sessions_survive_a_long_change_with_misses() {
     let cabled = CabledSessions::start().await;

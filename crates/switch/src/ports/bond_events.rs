@@ -39,7 +39,7 @@ pub(crate) enum BondEvent {
     Moved(usize),
     /// Number of buckets that got another member because of their loads.
     Rebalanced(usize),
-    /// LACP has another key, because `lacp_aggregation_key` of another bond has the key.
+    /// LACP has another key, because `lacp_aggregation_key` of a bond has the old one.
     Rekeyed {
         /// The key that the bond had.
         before: NonZeroU16,

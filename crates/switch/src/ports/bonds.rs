@@ -172,7 +172,8 @@ impl BondState {
 
     /// Updates the members of the LACP actor; must be called before [`Self::update`].
     ///
-    /// Returns the change of its key, if any. `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
+    /// `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
+    /// Returns the change of its key, if any.
     pub(crate) fn follow_lacp(
         &mut self,
         options: &BondOptions,

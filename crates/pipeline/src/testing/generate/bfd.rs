@@ -8,7 +8,7 @@ use crate::bridges::port::{PortBfd, PortInfo};
 /// The destination address that some sessions require, and that few packets have.
 const ADDRESS: [u8; 6] = [0x00, 0x23, 0x20, 0x00, 0x00, 0x01];
 
-/// Packets: a few for BFD, and a few with a UDP port or TTL that differs in one bit.
+/// Packets: a few for BFD, and a few with another UDP port or TTL.
 pub(super) fn few_for_bfd(
     packets: impl Strategy<Value = FlowKey>,
 ) -> impl Strategy<Value = FlowKey> {

@@ -50,7 +50,7 @@ fn may_add_tag(action: &Action) -> bool {
     }
 }
 
-/// Returns whether an action writes to the tag, and first adds one to an untagged packet.
+/// Returns whether an action writes to the tag, and adds one if there is none.
 const fn writes_tag(action: &Action) -> bool {
     matches!(action, Action::SetField { field: FieldId::DlVlan | FieldId::DlVlanPcp, .. })
 }
