@@ -346,7 +346,7 @@ impl UpdateBatch {
     }
 }
 
-/// Maximum number of rules that are evicted under one lock of the tables for a new rule.
+/// Maximum number of rules that are evicted for a rule under one lock.
 ///
 /// More than one is evicted only after the limit of the table was lowered.
 const EVICTIONS_PER_STEP: usize = 64;

@@ -44,7 +44,7 @@ impl<K: Copy + Ord, T> VersionedMap<K, T> {
 
     /// Returns the values among the next `visits_max` entries after a number.
     ///
-    /// `None` is before the first number. Entries whose values have ended are visited too.
+    /// `None` is before the first number. Entries without such a value are visited too.
     pub(crate) fn page(
         &self,
         after: Option<K>,

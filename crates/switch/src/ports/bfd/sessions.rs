@@ -193,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// With a scan of the current sessions for each earlier one, the test would take minutes.
+    /// With a scan of a list for each session, the test would take minutes.
     #[test]
     fn ended_sessions_are_found_among_many() {
         let before: Vec<_> = (0..400_000).map(Arc::new).collect();
