@@ -56,6 +56,9 @@ impl Pipeline {
                     Some(group) => BTreeSet::from([group]),
                     None => self.groups_at(id, version).iter().map(|own| own.id).collect(),
                 };
+                if groups.is_empty() {
+                    return Ok(());
+                }
                 let names_one = |rule: &Rule| !rule.instructions.groups().is_disjoint(&groups);
                 let rules = self.rules_with(batch, id, names_one);
                 batch.queue_group_removals(id, groups, rules);
@@ -65,6 +68,9 @@ impl Pipeline {
                     Some(meter) => BTreeSet::from([meter]),
                     None => self.meters_at(id, version).iter().map(|own| own.id).collect(),
                 };
+                if meters.is_empty() {
+                    return Ok(());
+                }
                 let passes_one = |rule: &Rule| !rule.instructions.meters().is_disjoint(&meters);
                 let rules = self.rules_with(batch, id, passes_one);
                 batch.queue_meter_removals(id, meters, rules);
