@@ -187,7 +187,7 @@ enum ChangeProgress {
 impl<I: Iterator> NumberedRequests<I> {
     /// Applies as many requests, and changes of rules, as fit one step.
     ///
-    /// Ends early after a request that must select its rules.
+    /// Ends early after a request that must select its rules, or that has scanned rules.
     fn apply_some(
         &mut self,
         batch: &mut UpdateBatch,
@@ -202,7 +202,10 @@ impl<I: Iterator> NumberedRequests<I> {
         let mut left = CHANGES_PER_HOLD;
         batch.add_missing(id, own(bridges, id)?)?;
         loop {
-            if batch.must_select() || !batch.change_some(own(bridges, id)?, &mut left) || left == 0
+            if batch.must_select()
+                || !batch.change_some(own(bridges, id)?, &mut left)
+                || left == 0
+                || batch.take_scanned()
             {
                 return Ok(ChangeProgress::Partial);
             }

@@ -44,13 +44,15 @@ pub(crate) struct UpdateBatch {
     next_rule: RuleId,
     deltas: Vec<Delta>,
     pub(super) pending: PendingRuleChanges,
+    /// True if the last request has compared its match with many rules.
+    has_scanned: bool,
 }
 
 impl UpdateBatch {
     /// Makes a batch that becomes `version`; its first new rule is `next_rule`.
     pub(crate) fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
         let pending = PendingRuleChanges::default();
-        Self { version, now, next_rule, deltas: Vec::new(), pending }
+        Self { version, now, next_rule, deltas: Vec::new(), pending, has_scanned: false }
     }
 
     /// Applies the part of a request that needs no scan of the tables.
@@ -116,6 +118,13 @@ impl UpdateBatch {
     /// Returns the time of the batch.
     pub(crate) const fn now(&self) -> Time {
         self.now
+    }
+
+    /// Returns whether a request has scanned rules since the last call.
+    ///
+    /// The lock of the tables is then released before the next request.
+    pub(crate) const fn take_scanned(&mut self) -> bool {
+        std::mem::replace(&mut self.has_scanned, false)
     }
 
     /// Adds a delta.
@@ -188,8 +197,11 @@ impl UpdateBatch {
             let overlaps = |existing: &RuleTable| {
                 existing.overlaps(&request.matching, request.priority, self.version)
             };
-            if request.flags.check_overlap && existing.is_some_and(overlaps) {
-                return Err(FlowModError::Overlap(request.priority));
+            if request.flags.check_overlap {
+                self.has_scanned = true;
+                if existing.is_some_and(overlaps) {
+                    return Err(FlowModError::Overlap(request.priority));
+                }
             }
             if !self.make_room(bridge, table)? {
                 self.note(RuleSelection::EvictFor(Box::new(request.clone())));

@@ -179,6 +179,18 @@ fn a_read_of_many_rules_releases_the_lock() {
     assert_eq!(check_shared(&pipeline, || pipeline.multicast(BRIDGE)).len(), many);
 }
 
+/// A check compares the match with many rules, so the lock is released after each check.
+#[test]
+fn each_check_of_overlap_has_its_own_hold() {
+    let pipeline = pipeline();
+    let add = |port: u16| add_rule(&format!("check_overlap,tcp,tp_dst={port},actions=drop"));
+    let some: Vec<_> = (0..60).map(add).collect();
+    check_releases(&pipeline, || drop(pipeline.apply(BRIDGE, &some, Time::ZERO).unwrap()));
+    let wider = add_rule("check_overlap,tcp,actions=drop");
+    let refused = pipeline.apply(BRIDGE, &[add(60), wider], Time::ZERO).unwrap_err();
+    assert_eq!((refused.index, pipeline.rules(BRIDGE, &RuleFilter::all()).len()), (1, 60));
+}
+
 #[test]
 fn rules_are_ordered_and_evicted_in_steps() {
     let (pipeline, many) = (pipeline(), usize::from(MANY));
