@@ -169,7 +169,7 @@ impl Switch {
 }
 
 #[test]
-fn a_guest_that_listens_survives_a_killed_switch() {
+fn a_guest_survives_a_killed_switch() {
     for options in ["", ",packed_vq=1"] {
         check_kills(options);
     }
@@ -196,7 +196,7 @@ fn check_kills(options: &str) {
 }
 
 #[test]
-fn a_switch_that_listens_serves_one_guest_after_the_other() {
+fn a_listening_port_serves_successive_guests() {
     let Some(mut switch) = Switch::start(Listener::Switch, 2) else { return };
     for _ in 0..2 {
         let mut guest = switch.start_guest("");
@@ -210,7 +210,7 @@ fn a_switch_that_listens_serves_one_guest_after_the_other() {
 }
 
 #[test]
-fn rings_of_every_kind_carry_frames() {
+fn split_and_packed_rings_carry_frames() {
     let split = [",mrg_rxbuf=0,in_order=0", ",queue_size=1024", ",queues=2"];
     let packed = [
         ",packed_vq=1,mrg_rxbuf=0,in_order=0",

@@ -127,7 +127,7 @@ mod tests {
     use crate::packet::buffer::Pool;
 
     #[test]
-    fn a_capture_sees_its_point_alone_and_counts_losses() {
+    fn a_capture_has_only_packets_of_its_point() {
         let (packets, mut captured) = RingBuffer::new(2);
         let (mut taps, port) = (Taps::new(), DatapathPort::new(7));
         taps.set_time(Time::from_nanoseconds(5));

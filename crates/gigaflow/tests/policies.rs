@@ -195,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sub_traversal_with_connected_fields_is_coupled(outline in plain::outline(8)) {
+    fn tables_with_related_fields_stay_together(outline in plain::outline(8)) {
         let fields = outline.fields();
         for placement in outline.outline().sub_traversals() {
             let steps = usize::from(placement.steps.start)..usize::from(placement.steps.end);
@@ -205,7 +205,7 @@ proptest! {
 }
 
 #[test]
-fn the_order_of_tables_does_not_decide_what_is_coupled() {
+fn relations_of_fields_ignore_table_order() {
     let [a, b] = [Coupling::EthSrc, Coupling::EthDst];
     let order = |kinds: [&[Coupling]; 3]| PlainOutline::open(&kinds.map(FieldSet::of));
     for outline in [order([&[a], &[b], &[a, b]]), order([&[a], &[a, b], &[b]])] {

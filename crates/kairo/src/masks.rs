@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn bits_that_are_no_prefix_stay() {
+    fn only_prefixes_are_shortened() {
         assert_eq!(whole(0x0fff_ffff, LOW), 0x0fff_ffff);
         assert_eq!(whole(0x1000 << 32, HIGH), 0x1000 << 32);
         assert_eq!(whole(0, LOW), 0);

@@ -367,7 +367,7 @@ fn a_connection_continues_after_the_last_transaction() {
 
 /// An answer to a probe does not count as a reply to another request.
 #[test]
-fn the_reply_to_a_probe_is_none_to_a_request() {
+fn a_probe_reply_answers_no_request() {
     let mut session = session();
     session.connected();
     let _ = session.take_outgoing();
@@ -382,7 +382,7 @@ fn the_reply_to_a_probe_is_none_to_a_request() {
 
 /// A client disconnects from a server without the database, and reports the reason.
 #[test]
-fn a_schema_that_does_not_serve_ends_the_connection() {
+fn an_unsuitable_schema_ends_the_connection() {
     let wrong = |result: Value, error: Value| {
         let mut session = session();
         session.connected();

@@ -71,7 +71,7 @@ proptest! {
 }
 
 #[test]
-fn errors_name_the_mending_tool() {
+fn errors_name_the_repair_tool() {
     let good = written(&vec![(5, vec![0; 60]), (6, vec![0; 60])]);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_as_likely_as_its_weight() {
+    fn sampled_indexes_follow_their_weights() {
         let weighted = WeightedIndices::new([0.0, 1.0, 0.0, 3.0, 0.0]).unwrap();
         let mut stream = Seed::new(1).stream("weights");
         let mut counts = [0; 5];
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn means_are_the_requested_ones() {
+    fn distributions_have_the_requested_means() {
         let gap = Exponential::new(5.0).unwrap();
         let size = LogNormal::with_mean(10.0, 5.0).unwrap();
         let (gaps, sizes) = (mean(|stream| gap.sample(stream)), mean(|stream| size.sample(stream)));

@@ -62,7 +62,7 @@ mod tests {
     use crate::pipeline_file::{BUILTIN, PipelineFile};
 
     #[test]
-    fn every_line_is_a_figure_and_each_stands_once() {
+    fn published_figures_are_valid_and_unique() {
         let lines = TABLE.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(FIGURES.len(), lines);
         for (index, figure) in FIGURES.iter().enumerate() {

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_makes_its_event_block_stops_nobody() {
+    fn a_blocking_peer_event_stops_no_thread() {
         let own = EventFd::from_flags(EfdFlags::EFD_CLOEXEC).unwrap();
         let passed = own.as_fd().try_clone_to_owned().unwrap();
         let event = accept_event(passed).unwrap();

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_waits_for_a_state() {
+    fn a_waiting_thread_sees_a_state_change() {
         let link = LinkState::new(0);
         assert!(!link.wait_for(Duration::ZERO, |state| *state == 2));
         scope(|scope| {

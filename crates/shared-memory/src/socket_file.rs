@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_own_file_is_removed() {
+    fn a_daemon_removes_only_its_own_file() {
         let folder = std::env::temp_dir().join(format!("shunt-socket-file-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         let path = folder.join("a.sock");

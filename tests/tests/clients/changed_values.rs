@@ -232,7 +232,7 @@ fn superfluous_vlan_columns_are_ignored() {
 
 /// A port that returns each frame to the bridge is refused.
 #[test]
-fn loops_are_refused() {
+fn ports_that_return_frames_are_refused() {
     for bench in Bench::both("values") {
         let _daemon = bench.start();
         bench.done("add-br br0");

@@ -96,7 +96,7 @@ fn an_older_schema_is_followed() {
 
 /// After `emer-reset`, bridges and ports remain without controllers.
 #[test]
-fn emer_reset_removes_the_controllers() {
+fn vsctl_emer_reset_removes_the_controllers() {
     let Some(bench) = Bench::foreign("emer") else { return };
     let daemon = bench.start();
     bench.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:1 -- set-fail-mode br0 secure");
@@ -133,7 +133,7 @@ impl Drop for LockOwner {
 
 /// While another client owns the lock, the daemon only reads.
 #[test]
-fn the_owner_of_the_lock_alone_writes() {
+fn only_the_lock_owner_writes() {
     let Some(mut bench) = Bench::foreign("lock") else { return };
     let first = LockOwner::new(&mut bench, "lock");
     let daemon = bench.start();
@@ -164,7 +164,7 @@ fn the_owner_of_the_lock_alone_writes() {
 
 /// Each further port needs a transaction of the same size.
 #[test]
-fn transactions_carry_the_change_alone() {
+fn transactions_contain_only_the_change() {
     let Some(mut bench) = Bench::foreign("many") else { return };
     let _daemon = bench.start();
     bench.done("add-br br0");
@@ -267,7 +267,7 @@ fn the_database_of_a_server_is_followed_over_tls() {
 
 /// A server that sends garbage causes log lines and nothing else.
 #[test]
-fn garbage_of_a_server_harms_no_bridge() {
+fn garbage_from_a_database_harms_no_bridge() {
     let folder = tempfile::tempdir().expect("a folder");
     let socket = folder.path().join("db.sock");
     let listener = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");

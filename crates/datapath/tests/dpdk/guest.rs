@@ -98,7 +98,7 @@ fn checksums_are_left_to_a_capable_device() {
 ///
 /// So the DPDK port requests complete packets from the virtio device.
 #[test]
-fn packets_from_the_device_are_complete() {
+fn a_dpdk_port_requests_complete_packets() {
     let Ends { _folder, _host, mut host_queues, mut guest_queues } = connect(4);
     let (from, to) = (&mut host_queues[0], &mut guest_queues[0]);
     let mut pool = Pool::new();

@@ -102,7 +102,7 @@ fn a_flow_that_the_device_forwards_keeps_its_entries() {
 }
 
 #[test]
-fn a_forecast_that_nobody_hits_is_wrong_with_a_device() {
+fn a_forecast_without_hits_counts_as_wrong() {
     let (mut switch, mut sender, mut agent) = behind_device();
     assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
     switch.settle();

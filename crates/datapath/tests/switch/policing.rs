@@ -60,7 +60,7 @@ fn passed(switch: &mut Switch, thread: usize, port: u32, count: usize) -> usize 
 }
 
 #[test]
-fn a_policed_port_passes_its_burst_and_its_rate() {
+fn policing_passes_the_burst_and_then_the_rate() {
     let mut switch = forwarding(1);
     // The policer passes a burst of ten frames, and then ten frames per second.
     police(&mut switch, 1, IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() });
@@ -98,7 +98,7 @@ fn a_receive_queue_comes_with_its_limit() {
 
 /// A thread that drops all its packets is as busy as a thread that forwards them.
 #[test]
-fn policed_packets_count_as_work() {
+fn an_iteration_with_policed_packets_is_busy() {
     let mut switch = forwarding(1);
     police(&mut switch, 1, IngressPolicing { kpkts_rate: 1, kpkts_burst: 1, ..Default::default() });
     assert_eq!(passed(&mut switch, 0, 1, 1000), 1000);

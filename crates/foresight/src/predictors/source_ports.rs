@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_certain_after_two_flows() {
+    fn a_port_step_is_learned_from_two_flows() {
         let next = |ports: &[u128]| table(ports).next(&flow(1, 0), Duration::ZERO, SOON);
         assert_eq!(next(&[40_000]), None);
         assert_eq!(next(&[40_000, 40_002]), None);

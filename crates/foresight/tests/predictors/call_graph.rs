@@ -125,7 +125,7 @@ fn calls_follow_calls() {
 }
 
 #[test]
-fn replies_and_calls_add_up() {
+fn savings_of_replies_and_calls_add_up() {
     let share =
         share_of_hits(vec![Box::new(Reply::default()), Box::new(SuccessorTable::new(4096))]);
     assert!(share > 0.9, "{share}");

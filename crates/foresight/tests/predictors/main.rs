@@ -52,7 +52,7 @@ fn is_of(forecast: &Forecast, key: &FlowKey) -> bool {
 }
 
 #[test]
-fn a_reply_turns_a_flow_around() {
+fn a_reply_swaps_source_and_destination() {
     let mut reply = Reply::default();
     reply.observe(&FlowEvent::Started(&started(udp(1, (1, 4000), (2, 53)))), SECOND);
     let forecasts = forecasts(&mut reply, SECOND);

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn partitions_with_different_masks_differ() {
+    fn different_masks_give_different_partitions() {
         let [ethernet, long, short] = [
             rule(&[(FieldId::EthSrc, 0xff)]),
             rule(&[(FieldId::Ipv4Dst, 0xffff_ffff)]),
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn only_common_bits_of_coupling_fields_overlap() {
+    fn only_common_bits_of_related_fields_overlap() {
         let kind = (FieldId::EthType, 0xffff);
         let [ethernet, high, low] = [
             rule(&[kind, (FieldId::EthSrc, 0xff)]),

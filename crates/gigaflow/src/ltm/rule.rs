@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn only_rewrites_before_one_output_are_plain() {
+    fn only_rewrites_with_one_output_are_plain() {
         let set = || DatapathAction::SetHeader(Match::any());
         let outputs = |actions| rule(actions).plain().map(|plain| plain.output);
         assert_eq!(outputs(vec![]), Some(None));

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_of_every_protocol_couple_alike() {
+    fn fields_of_all_protocols_relate_alike() {
         let consulted = |field| {
             let mut mask = FlowMask::EMPTY;
             mask.add_field(field);

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loss_that_goes_on_is_logged_all_the_time() {
+    fn a_continuing_loss_is_logged_repeatedly() {
         let rate = WarningRate::default();
         let logged = |second| {
             let now = Time::ZERO.after(Duration::from_secs(second));

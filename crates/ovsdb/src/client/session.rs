@@ -439,7 +439,7 @@ mod tests {
     };
 
     #[test]
-    fn a_result_waits_until_the_rows_are_shown() {
+    fn a_result_waits_for_its_row_updates() {
         let mut session = ReplicaSession::new(Arc::new(client_config()));
         session.connected();
         for _ in 0..2 {

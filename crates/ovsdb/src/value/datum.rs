@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn constraints_are_checked() {
+    fn column_constraints_are_checked() {
         let kind = r#"{"key": {"type": "integer", "minInteger": 0, "maxInteger": 4095}}"#;
         let error = parsed(kind, "4096").unwrap_err();
         assert_eq!(error.details(), "4096 is not in the valid range 0 to 4095 (inclusive)");

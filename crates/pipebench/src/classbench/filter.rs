@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flags_may_be_missing() {
+    fn tcp_flags_of_a_filter_are_optional() {
         let line = LINE.replace("0x1000/0x1000\t", "");
         assert_eq!(read_filters(&line).unwrap()[0].flags, TcpFlags::ANY);
     }

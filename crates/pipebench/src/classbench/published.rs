@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_row_is_read() {
+    fn every_parameter_row_is_read() {
         let rows = TABLE.lines().filter(|line| !line.starts_with('#')).count();
         assert_eq!(PUBLISHED.len(), rows);
         assert!(PUBLISHED.iter().all(|set| set.rules <= set.requested && set.expansion >= 1.0));

@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn defaults_are_omitted() {
+fn default_keys_are_omitted_from_names() {
     let cases = [
         ("psc", "psc:high:100k:seed=1"),
         ("psc:low", "psc:low:100k:seed=1"),

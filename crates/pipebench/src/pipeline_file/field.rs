@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_taken_and_those_of_openflow_kept() {
+    fn other_field_names_map_to_openflow_names() {
         for (other, name) in OTHER_NAMES {
             assert_eq!(Field::new(other).unwrap().name(), *name);
         }

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_batch_changes_no_liveness() {
+    fn a_refused_batch_changes_no_live_bits() {
         let pipeline = pipeline();
         let make = |mods: Vec<Modification>| pipeline.modify(BRIDGE, mods, Time::ZERO);
         make(vec![add_rule("table=1,ip,actions=drop")]).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn each_version_has_its_own_liveness() {
+    fn each_version_has_its_own_live_bits() {
         let rule = |text: &str| {
             let change = pipeline().modify(BRIDGE, [add_rule(text)], Time::ZERO).unwrap();
             let rule = |delta: &Delta| match delta {

@@ -182,7 +182,7 @@ fn a_learn_action_reads_its_rule() {
 }
 
 #[test]
-fn a_partition_point_reads_the_liveness() {
+fn a_partition_point_reads_the_live_bits() {
     let switch = Switch::new(&[
         "table=0,actions=load:5->NXM_NX_REG5[],goto_table:1",
         "table=1,actions=output:2",

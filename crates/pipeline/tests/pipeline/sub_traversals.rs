@@ -315,7 +315,7 @@ fn a_resubmit_keeps_the_states_of_tables_apart() {
 }
 
 #[test]
-fn more_live_bits_make_another_state() {
+fn further_live_bits_make_another_state() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
     let before = next(&switch, "in_port=1");
     // The new rule reads another register, which is zero in the packet.

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_account_is_a_user_and_perhaps_a_group() {
+    fn an_account_is_a_user_with_optional_group() {
         let account = |user: &str, group: Option<&str>| Account {
             user: user.to_owned(),
             group: group.map(str::to_owned),

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_journal_is_known_by_device_and_inode() {
+    fn systemd_journal_is_recognised_by_device_and_inode() {
         let file = tempfile::tempfile().unwrap();
         let data = file.metadata().unwrap();
         assert!(is_stream(&file, &format!("{}:{}", data.dev(), data.ino())));

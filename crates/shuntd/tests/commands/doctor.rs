@@ -26,7 +26,7 @@ fn doctor_by(program: &str, arguments: &[&str]) -> Option<(i32, String)> {
 }
 
 #[test]
-fn a_user_without_rights_gets_commands_that_mend() {
+fn doctor_prints_commands_for_missing_rights() {
     let user = ["--reuid=65534", "--regid=65534", "--clear-groups"];
     let Some((code, report)) = doctor_by("setpriv", &user) else { return };
     assert_eq!(code, 1, "{report}");

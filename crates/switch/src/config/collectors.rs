@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_addresses() {
+    fn collector_targets_must_be_addresses() {
         let key =
             CollectorKey { section: "sflow", setting: "sflow.targets", port: 6343, range: "" };
         let text =

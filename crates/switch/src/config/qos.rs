@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_type_has_its_own_keys() {
+    fn each_qos_type_has_its_own_keys() {
         let check = |kind, cir, cbs| QosOptions { cir, cbs, ..QosOptions::new(kind) }.check();
         assert_eq!(check(QosType::EgressPolicer, 1, 1 << 40), Ok(()));
         assert_eq!(check(QosType::LinuxNoop, 0, 0), Ok(()));
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_queues_are_refused() {
+    fn invalid_qos_queues_are_refused() {
         let queue = |id| QueueOptions { id, ..QueueOptions::default() };
         let check = |queues: Vec<QueueOptions>| {
             QosOptions { queues, ..QosOptions::new(QosType::LinuxHtb) }.check().err()
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn absent_rates_are_those_of_the_port() {
+    fn queues_without_rates_get_the_port_rate() {
         let queue = QueueOptions { id: 3, min_rate: 5, ..QueueOptions::default() };
         let mut options = QosOptions { queues: vec![queue], ..QosOptions::new(QosType::LinuxHtb) };
         for (max_rate, link_bps, expected) in [
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_has_the_same_name_in_a_file() {
+    fn a_qos_type_is_serialised_by_name() {
         for kind in QosType::ALL {
             assert_eq!(serde_json::to_value(kind).unwrap(), kind.name());
         }

@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_read_as_it_is_shown() {
+    fn a_printed_list_parses_back() {
         let setting = SETTINGS.iter().find(|own| own.key.ends_with("offload.ports")).unwrap();
         let mut config = Config::default();
         for (text, ports) in [
@@ -520,7 +520,7 @@ mod tests {
     }
 
     #[test]
-    fn every_word_of_an_error_is_accepted() {
+    fn every_suggested_value_is_accepted() {
         let mut words = 0;
         for setting in SETTINGS {
             let mut config = Config::default();

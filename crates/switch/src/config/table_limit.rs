@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_has_a_table_and_rules() {
+    fn a_table_limit_needs_table_and_rules() {
         let limits = |texts: &[&str]| {
             let table_limits = texts.iter().map(|text| (*text).to_owned()).collect();
             BridgeOptions { table_limits, ..BridgeOptions::default() }.table_limits()

@@ -75,7 +75,7 @@ async fn a_refused_request_takes_no_number() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn settings_that_change_at_the_same_time_all_change() {
+async fn concurrent_changes_of_settings_all_apply() {
     let control = start(1);
     let change = |setting: &'static str, read: fn(&Config) -> u64| {
         let control = Arc::clone(&control);

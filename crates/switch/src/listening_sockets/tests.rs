@@ -78,7 +78,7 @@ fn a_client_between_two_processes_waits_for_the_next() {
 }
 
 #[test]
-fn an_address_has_one_user() {
+fn an_address_has_one_listening_socket() {
     let store = Arc::<MemoryStore>::default();
     let (sockets, address) = (process(&store), free_address());
     let first = sockets.listen_tcp(address).unwrap();

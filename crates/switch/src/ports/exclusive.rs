@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_names_its_file_before_it_exists() {
+    fn a_symbolic_link_claims_its_future_target() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link, other) =
             ["out.pcap", "link", "other"].map(|name| folder.path().join(name)).into();

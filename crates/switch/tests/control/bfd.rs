@@ -114,7 +114,7 @@ async fn a_session_decides_about_its_port() {
 }
 
 #[tokio::test]
-async fn a_session_that_is_switched_off_says_so() {
+async fn a_disabled_session_notifies_the_other_end() {
     let cable = Cable::new().await;
     cable.come_up().await;
     cable.set("p1", Some(BfdOptions { enable: false, ..options() })).await;

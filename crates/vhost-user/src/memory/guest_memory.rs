@@ -323,7 +323,7 @@ mod tests {
 
     /// The files are sparse: they have no pages.
     #[test]
-    fn all_regions_have_a_limit_together() {
+    fn the_memory_of_a_guest_is_limited() {
         let (mut memory, half) = (GuestMemory::default(), 8 << 40);
         let file = file(half);
         let region = |number: u64, length| RegionMessage {

@@ -176,7 +176,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn distances_are_those_of_indexes(before in 0_u32..100, count in 0_u32..31) {
+        fn ring_distances_equal_index_differences(before in 0_u32..100, count in 0_u32..31) {
             prop_assert_eq!(at(before + count).since(at(before), SIZE), count);
         }
 
@@ -202,7 +202,7 @@ mod tests {
         }
 
         #[test]
-        fn an_interrupted_frame_is_found(
+        fn a_restart_finds_an_interrupted_frame(
             returned in 0_u32..100, missing in 1_u32..6, ahead in 1_u32..6, offered in 0_u32..4,
         ) {
             let first = returned + missing;
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_of_another_back_end_is_not_guessed() {
+    fn the_position_in_foreign_rings_is_not_guessed() {
         // Chains of two descriptors, and the second descriptor of each is not changed.
         let bits = |slot: u16| WrapBits { avail: true, used: slot.is_multiple_of(2) };
         assert_eq!(find_position(SIZE, bits), None);

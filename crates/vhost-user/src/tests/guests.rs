@@ -235,7 +235,7 @@ fn a_disabled_queue_discards_what_the_guest_sends() {
 }
 
 #[test]
-fn a_stopped_queue_goes_on_at_its_base() {
+fn a_stopped_queue_resumes_at_its_base() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let mut device = attached(&queues, &guest);
@@ -248,7 +248,7 @@ fn a_stopped_queue_goes_on_at_its_base() {
 
 /// The control thread may handle a message while its back-end is dropped.
 #[test]
-fn closed_queues_start_no_more() {
+fn closed_queues_never_start_again() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let _device = attached(&queues, &guest);
@@ -325,7 +325,7 @@ fn a_buffer_that_has_no_room_for_a_header_is_refused() {
 
 /// A hypervisor may unplug memory and plug it again while frames pass.
 #[test]
-fn a_queue_goes_on_when_its_memory_is_back() {
+fn a_queue_resumes_when_its_memory_returns() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let mut device = attached(&queues, &guest);
@@ -423,7 +423,7 @@ fn a_guest_that_breaks_a_rule_loses_its_queue() {
 }
 
 #[test]
-fn frames_in_front_of_a_broken_chain_pass() {
+fn frames_before_a_broken_chain_pass() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
     let _device = attached(&queues, &guest);

@@ -230,7 +230,7 @@ fn a_chain_that_is_returned_in_part_is_used_again() {
 
 /// Other back-ends change only the used bit of the first descriptor of a chain.
 #[test]
-fn the_position_of_another_back_end_is_that_of_the_front_end() {
+fn a_foreign_ring_continues_at_the_negotiated_position() {
     let mut setup = Setup::new(SIZE, TestGuest::PACKED);
     let mut device = attached(&setup.queues, &setup.guest);
     setup.advance(3);

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn without_its_trainer_an_index_is_off() {
+    fn an_index_without_trainer_is_disabled() {
         let mut model = Model::new(1, Training::Lost);
         for number in 0..64_u8 {
             let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };

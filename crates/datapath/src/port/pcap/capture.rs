@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_are_those_of_the_file(frames in frames()) {
+        fn a_pcap_port_replays_its_file(frames in frames()) {
             let capture = Capture::parse("x", file(&frames)).unwrap();
             let found: Vec<Vec<u8>> =
                 (0..capture.len()).map(|index| capture.frame(index).unwrap().to_vec()).collect();

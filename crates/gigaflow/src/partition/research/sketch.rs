@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_measures_the_new_elements() {
+    fn growth_estimates_the_new_elements() {
         let mut sketch = Sketch::new();
         add(&mut sketch, 0..20_000);
         // Every fourth element of the next 20,000 is new.

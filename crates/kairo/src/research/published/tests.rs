@@ -133,7 +133,7 @@ mod gates {
     }
 
     #[test]
-    fn updates_of_one_table_are_held_at_it() {
+    fn updates_wait_at_the_gate_of_their_table() {
         let mut scene = scene();
         assert_eq!(scene.update(&[(1, 0)]), [0]);
         let held = scene.held();
@@ -256,7 +256,7 @@ fn a_late_install_stays_late() {
 }
 
 #[test]
-fn removed_rules_leave_nothing() {
+fn removed_rules_leave_no_rows() {
     let mut scene = GateScene::new(PublishedSettings::default(), 2);
     for _ in 0..3 {
         assert_eq!(scene.update(&[(1, 0)]), [0]);

@@ -78,7 +78,7 @@ proptest! {
     }
 
     #[test]
-    fn the_nicira_form_keeps_everything_but_instructions(flow_mod in any_flow_mod()) {
+    fn nicira_flow_mods_keep_all_but_instructions(flow_mod in any_flow_mod()) {
         // A modify command with a cookie mask has no new cookie.
         let message = Message::FlowMod(flow_mod.clone());
         let Some(Message::FlowMod(again)) = as_v10(&message, NXM) else { panic!("a flow-mod") };
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rule_returns_from_another_version_without_a_change(flow_mod in any_flow_mod()) {
+    fn rules_convert_between_openflow_versions_without_loss(flow_mod in any_flow_mod()) {
         let table = TableSelector::One(TableId::FIRST);
         let added = FlowMod {
             command: FlowModCommand::Add,

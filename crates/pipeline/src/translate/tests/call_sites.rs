@@ -259,7 +259,7 @@ const EXEMPTIONS: &[Exemption] = &[
     exempt(
         "translate/translation.rs",
         "Object::Live(frozen.bridge)",
-        "a_partition_point_reads_the_liveness",
+        "a_partition_point_reads_the_live_bits",
     ),
     exempt("actions/hash.rs", "FieldId::NwFrag", "a_select_group_consults_the_connection"),
     // A change that affects only a counted rule, and no other visited rule, is rare.
@@ -279,7 +279,7 @@ const EXEMPTIONS: &[Exemption] = &[
     exempt(
         "partition/live_state.rs",
         "Object::Live(state.bridge.id())",
-        "a_partition_point_reads_the_liveness",
+        "a_partition_point_reads_the_live_bits",
     ),
     exempt("working_packet/vlan.rs", "VLAN, INNER", "pushes_and_pops_consult_vlan_tags"),
 ];

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_sessions_differ() {
+    fn bfd_discriminators_are_unique() {
         let sessions = BfdSessions::new(0xffff_ffff_0000_0000);
         let all: Vec<_> =
             std::iter::repeat_with(|| sessions.numbers()).take(SOURCE_PORTS as usize).collect();
