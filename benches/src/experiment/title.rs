@@ -85,6 +85,8 @@ const INNER: &[(&str, &str)] = &[
     ("structure, all", "structure, all predictors"),
     (", none", ", no predictor"),
     (", perfect", ", perfect forecasts"),
+    ("neither, ", "without gates and timer, "),
+    ("gates alone, ", "gates without timer, "),
     ("mean of the pipelines, P2, ", "mean of the pipelines, update P2, "),
 ];
 

@@ -185,7 +185,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     (
         "gates and timer",
         "parts of the published engine: a gate holds rows back behind a table, and a timer opens \
-         it. *Gates alone* has no timer, *neither* has neither of them",
+         it",
     ),
     ("repair on", "the switch translates evicted entries again before their next packets"),
     ("8K of 100K", "the change concerns 8,192 of 100,000 cached flows"),
