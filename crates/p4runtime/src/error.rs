@@ -251,7 +251,7 @@ pub enum RpcError {
     #[error("there are already {0} streams or roles, which is the limit")]
     TooManyStreams(usize),
     /// The request has too many parts.
-    #[error("the request has too many parts: the limit is {0}")]
+    #[error("the request has too many parts: the limit is {0}, so divide it")]
     TooManyParts(usize),
     /// The first arbitration update did not arrive in time.
     #[error("no arbitration update arrived in time: send one when the stream opens")]

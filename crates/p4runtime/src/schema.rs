@@ -28,7 +28,7 @@ const WIDTH_MAX: i32 = 2048;
 #[non_exhaustive]
 pub enum SchemaError {
     /// The bytes are not a P4Info.
-    #[error("the P4Info cannot be decoded")]
+    #[error("the P4Info cannot be decoded: send a message of the type p4.config.v1.P4Info")]
     Undecodable,
     /// The id of an object is missing or has the prefix of another kind.
     #[error("{id:#010x} is not the id of {kind}")]

@@ -54,7 +54,7 @@ pub enum SessionError {
         source: io::Error,
     },
     /// The first tag cannot be set.
-    #[error("the device refused the default action of the start table: {0:?}")]
+    #[error("the device refused the action that gives packets their first tag: {0:?}")]
     StartTag(Code),
     /// The device returned more entries than it can hold.
     #[error("the device returned more than {max} entries, which is more than it can hold")]

@@ -58,7 +58,7 @@ pub enum PacketError {
     #[error("the payload is empty or longer than a frame: send one Ethernet frame")]
     Frame,
     /// The metadata contains an unknown port.
-    #[error("the port does not exist")]
+    #[error("the port does not exist: send to a port of the NIC")]
     Port,
     /// Too many packets wait to be sent.
     #[error("too many packets wait to be sent: send them more slowly")]

@@ -87,7 +87,10 @@ fn packet_out(state: &mut ServiceState, stream: StreamId, mut packet: PacketOut)
     } else if !state.pipeline.is_running() {
         refused(Code::FailedPrecondition, "no forwarding pipeline is set: set one first")
     } else if !is_whole(state, &packet) {
-        refused(Code::InvalidArgument, "the metadata is not that of packet_out in the P4Info")
+        refused(
+            Code::InvalidArgument,
+            "the metadata is not that of packet_out in the P4Info: send its fields only",
+        )
     } else {
         state.device.send(&packet).or_else(|error| refused(code_of(error), &error.to_string()))
     };
