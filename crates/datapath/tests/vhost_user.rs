@@ -100,7 +100,7 @@ fn header(virtio: VirtioHeader) -> NetHeader {
 }
 
 #[test]
-fn offloads_of_a_guest_are_those_of_the_packet() {
+fn guest_offloads_become_packet_offloads() {
     let mut setup = Setup::new(1, TestGuest::SPLIT);
     let frame = tcp();
     let layout = BufferLayout { parts: vec![12, 1000, frame.len() - 1000], is_indirect: true };

@@ -325,7 +325,7 @@ fn two_passive_ends_stay_silent() {
 }
 
 #[test]
-fn a_settled_pair_sends_as_often_as_its_partner_wants() {
+fn a_settled_pair_sends_at_requested_rates() {
     for (time, expected) in [(LacpTime::Fast, 300), (LacpTime::Slow, 10)] {
         let systems =
             [settings(1, LacpMode::Active, LacpTime::Slow), settings(2, LacpMode::Passive, time)];

@@ -171,7 +171,7 @@ proptest! {
     /// Tests that after a break `found` is not called for the same key again.
     /// For the other keys `found` is called with all values.
     #[test]
-    fn a_break_ends_the_search_for_one_key(
+    fn a_search_can_stop_for_one_key(
         rules in vec(rule(), 1..200),
         seeds in seeds(),
     ) {

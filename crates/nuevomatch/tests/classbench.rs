@@ -92,7 +92,7 @@ fn fixed(bucket_rules: usize) -> NuevoMatchSettings {
 ///
 /// Later iSets depend on how ties of the first one are decided, so one percent less is allowed.
 #[test]
-fn coverage_is_as_listed() {
+fn coverage_of_rule_sets_is_as_listed() {
     let Some(statistics) = statistics() else { return };
     let schema = KeySchema::five_tuple();
     let mut sets = 0;

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_message_may_come_without_one() {
+    fn a_kick_message_may_lack_a_descriptor() {
         let request = |number: u64| VhostRequest::parse(12, &number.to_le_bytes()).unwrap();
         let vring = |queue, has_descriptor| {
             VhostRequest::SetVringKick(VringDescriptor { queue, has_descriptor })

@@ -135,7 +135,7 @@ fn a_full_table_is_a_reason_in_the_row() {
 
 /// After an invalid value, the value in force remains, and the row has all reasons.
 #[test]
-fn wrong_values_keep_those_in_force() {
+fn invalid_values_keep_the_old_ones() {
     for bench in Bench::both("values") {
         let daemon = bench.start();
         bench.done("add-br br0 -- add-port br0 t1 tag=5 -- set interface t1 type=internal");
@@ -186,7 +186,7 @@ fn a_device_opens_with_a_refused_mtu() {
 
 /// An invalid value has a reason in the row and in the log, and changes nothing.
 #[test]
-fn wrong_values_stop_no_bridge_and_no_port() {
+fn invalid_values_stop_no_bridge_or_port() {
     for bench in Bench::both("values") {
         let daemon = bench.start();
         bench.done("add-br br0 -- add-port br0 t1 -- set interface t1 type=internal");

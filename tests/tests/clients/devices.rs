@@ -34,7 +34,7 @@ fn description(daemon: &Daemon) -> String {
 
 /// A change by `ip link` does not wait for statistics.
 #[test]
-fn the_columns_of_a_device_follow_it() {
+fn interface_columns_follow_the_device() {
     for (bench, daemon) in with_veth("devices") {
         bench.done("set Open_vSwitch . other_config:stats-update-interval=600000");
         let is = |columns: &str, values: &str| {

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_ins_leave_places_for_protocols() {
+    fn packet_ins_leave_space_for_protocol_packets() {
         let (mut sender, mut receiver) = packet_in_queue(2);
         let packet = Pool::new().take(60, DatapathPort::new(1)).unwrap();
         let controllers = punt(PuntReceiver::Controllers);

@@ -78,7 +78,7 @@ fn a_joining_agent_starts_at_the_current_version_without_entries() {
 }
 
 #[test]
-fn an_owner_is_tuned_while_it_runs() {
+fn settings_of_an_owner_change_at_run_time() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     let OffloadConfig { max_idle, drain, .. } = config();

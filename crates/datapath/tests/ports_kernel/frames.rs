@@ -411,7 +411,7 @@ pub(crate) fn datagram(flow: u8, number: u8) -> Vec<u8> {
 }
 
 #[test]
-fn threads_share_a_device_and_each_flow_has_one() {
+fn each_flow_of_a_device_has_one_thread() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let mut left = one(a.as_mut());
@@ -475,7 +475,7 @@ fn a_created_tap_is_removed_with_its_last_queue() {
 }
 
 #[test]
-fn a_tap_that_vanishes_reports_it() {
+fn a_removed_tap_is_reported() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
         let mut queues = one(tap.as_mut());
@@ -495,7 +495,7 @@ fn a_tap_that_vanishes_reports_it() {
 }
 
 #[test]
-fn a_tap_without_buffers_refuses_and_goes_on() {
+fn a_tap_without_buffers_continues_later() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
         let mut host = packet_port("tap0");

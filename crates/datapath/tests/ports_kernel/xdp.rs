@@ -265,7 +265,7 @@ fn jumbo_frames_are_refused_with_the_limit() {
 }
 
 #[test]
-fn a_device_has_one_user() {
+fn a_device_has_one_port() {
     with_xdp(|| {
         let (mut a, b) = ends(XdpMode::Generic);
         assert!(matches!(error_of(&xdp_spec(XdpMode::BestEffort)), PortError::Claimed { .. }));

@@ -117,7 +117,7 @@ fn a_thread_that_has_ended_gets_no_forecast() {
 
 /// Two simultaneous preloads each count their own flows.
 #[test]
-fn a_ticket_counts_the_flows_of_one_call() {
+fn a_preload_counts_its_own_flows_only() {
     let (mut switch, mut sender) = switch(thread_config());
     let tickets = [(), ()].map(|()| Arc::<ForecastTicket>::default());
     let flows = [(0, [10, 1, 0, 1]), (1, [10, 1, 0, 1]), (1, [10, 2, 0, 1]), (1, [10, 3, 0, 1])];

@@ -58,7 +58,7 @@ fn of(actions: Vec<Action>) -> [FlowMod; 1] {
 }
 
 #[test]
-fn labels_go_between_the_tags_and_the_packet() {
+fn mpls_labels_follow_the_vlan_tags() {
     let plain = packet(9).tag(0x8100, 5);
     let one = plain.clone().mpls(0, 0, 9).build();
     let two = plain.clone().mpls(40, 0, 9).mpls(0, 0, 9).build();
@@ -100,7 +100,7 @@ fn a_ttl_is_copied_between_the_last_label_and_the_packet() {
 }
 
 #[test]
-fn check_pkt_larger_is_true_from_one_byte_more() {
+fn check_pkt_larger_is_true_above_its_length() {
     let frame = packet(9).build();
     let length = u16::try_from(frame.len()).unwrap();
     let port = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };

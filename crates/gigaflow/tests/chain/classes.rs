@@ -227,7 +227,7 @@ fn a_change_of_the_tables_evicts_what_it_makes_stale() {
 }
 
 #[test]
-fn an_output_before_the_end_happens_once_per_packet() {
+fn an_early_output_is_sent_once() {
     let rules = [
         "group_id=1,type=all,bucket=output:4,bucket=dec_ttl,output:4",
         "table=0,dl_src=00:00:00:00:00:0a,actions=output:3,resubmit(,1)",
@@ -238,7 +238,7 @@ fn an_output_before_the_end_happens_once_per_packet() {
 }
 
 #[test]
-fn frames_without_ip_leave_once() {
+fn non_ip_frames_are_sent_once() {
     let rules = ["table=0,actions=resubmit(,1)", "table=1,actions=output:2"];
     let other = packet("dl_type=0x88b5,dl_dst=00:00:00:00:00:02");
     everywhere(&rules, |bench| send_all(bench, &[(other.clone(), &[2])]));

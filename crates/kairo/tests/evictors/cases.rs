@@ -162,7 +162,7 @@ fn a_change_of_an_older_version_gets_the_newest() {
 }
 
 #[test]
-fn equal_priority_follows_translate() {
+fn equal_priorities_are_ordered_as_in_translation() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let entry = switch.install(0x0a01_0203);
     // Of two rules of one priority, the older rule matches.

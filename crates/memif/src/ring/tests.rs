@@ -210,7 +210,7 @@ fn a_server_cannot_move_the_buffers_of_a_client() {
 }
 
 #[test]
-fn a_frame_without_end_is_refused_and_a_partial_one_waits() {
+fn an_endless_frame_is_refused_partial_ones_wait() {
     let mut pair = RingPair::new(3, 64);
     assert_eq!(send(&mut pair.client_sends, &[1; 100]), MemifPut::Done);
     corrupt(&pair, 0, offset_of(RingWord::Head), &1_u16.to_ne_bytes());

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_stay_within_the_wanted_one() {
+    fn segment_errors_stay_within_the_requested_bound() {
         for (name, starts) in patterns() {
             let index = LinearSegments::build(&starts, &SegmentSettings::default());
             // Positions are below 2^17, so rounding errors are far below 0.5.

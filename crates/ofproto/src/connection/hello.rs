@@ -99,7 +99,7 @@ mod tests {
 
     /// For an empty bitmap, Open vSwitch uses the header version (1.3.5, 6.3.1).
     #[test]
-    fn an_empty_bitmap_is_as_no_bitmap() {
+    fn an_empty_version_bitmap_counts_as_absent() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), AGREED);
         let refused = incompatible("1.0");
         assert_eq!(agreement(Hello { version: 1, bitmap: Some(0) }), refused);

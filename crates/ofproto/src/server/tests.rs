@@ -215,7 +215,7 @@ async fn a_lost_controller_is_reconnected() {
 
 /// Clients that send a hello and vanish without a FIN must not fill the listener.
 #[tokio::test(start_paused = true)]
-async fn a_listener_gives_up_silent_clients() {
+async fn a_listener_disconnects_silent_clients() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();

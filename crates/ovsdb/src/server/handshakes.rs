@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_handshake_gives_way() {
+    fn the_oldest_handshake_is_dropped_first() {
         let mut handshakes = RunningHandshakes::default();
         let mut running: VecDeque<_> = (0..HANDSHAKES_MAX).map(|_| handshakes.begin()).collect();
         assert_eq!(running[0].try_recv(), Err(TryRecvError::Empty));

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_are_limited_and_lose_no_entity() {
+    fn response_parts_are_bounded_and_complete() {
         let (mut part, mut lengths) = (ResponsePart::default(), Vec::new());
         let sizes = [3, PART_BYTES_MAX - 16, 40, 2 * PART_BYTES_MAX, 7];
         let mut close = |part: &mut ResponsePart| {

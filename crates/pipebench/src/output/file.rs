@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unfinished_file_leaves_nothing_and_an_old_one_as_it_was() {
+    fn an_unfinished_write_keeps_the_old_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rules.txt");
         fs::write(&path, "old").unwrap();

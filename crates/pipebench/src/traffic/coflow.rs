@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trace_gives_sizes_places_and_racks() {
+    fn coflow_traces_give_sizes_and_racks() {
         let trace =
             CoflowTrace::parse("150 2\n1 0 1 7 3 1:1 2:1 3:1\n2 900 3 10 11 12 3 1:1 2:1 3:1\n");
         let trace = trace.unwrap();

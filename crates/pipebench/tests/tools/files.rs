@@ -147,7 +147,7 @@ fn a_closed_pipe_is_not_an_error() {
 }
 
 #[test]
-fn a_folder_that_had_another_workload_has_only_the_new_one() {
+fn a_new_workload_replaces_the_old_files() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("notes"), "mine").unwrap();
     write("psc:high:100:rules=100", folder.path());

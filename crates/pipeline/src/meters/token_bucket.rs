@@ -234,7 +234,7 @@ mod models {
     use super::*;
 
     #[test]
-    fn threads_pass_what_one_thread_would() {
+    fn threads_together_pass_the_rate_of_one() {
         loom::model(|| {
             let bucket = Arc::new(TokenBucket::of_packets(1, 3, Time::ZERO));
             let take_two =

@@ -203,7 +203,7 @@ fn the_source_address_chooses_the_member() {
 }
 
 #[test]
-fn a_member_takes_what_is_not_a_copy() {
+fn a_bond_member_drops_only_copies() {
     let switch = switch(PortNo::NORMAL, 1);
     switch.set_ports(balanced(&BondCounters::new("b"), false));
     let to_all = "in_port=2,dl_src=02:00:00:00:00:0c,dl_dst=ff:ff:ff:ff:ff:ff";

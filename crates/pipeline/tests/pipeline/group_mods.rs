@@ -165,7 +165,7 @@ fn all_groups_and_meters_are_deleted_at_once() {
 }
 
 #[test]
-fn a_rule_names_groups_and_meters_that_are_there() {
+fn rules_name_only_existing_groups_and_meters() {
     let switch = Switch::new(&[]);
     let refused = |request: FlowMod| match switch.modify([request.into()]) {
         Err(ModificationError::Flow(error)) => error,

@@ -403,7 +403,7 @@ fn ports_without_mirrors_change_no_mirror() {
 }
 
 #[test]
-fn the_mask_has_what_the_copies_depend_on() {
+fn masks_have_the_bits_that_select_copies() {
     let mask = |switch: &Switch, packet: &str| FlowMask::from(&switch.translate(packet).mask);
     let consulted = |switch: &Switch, packet: &str| {
         let mask = mask(switch, packet);

@@ -39,7 +39,7 @@ fn an_output_to_a_missing_port_is_left_out() {
 }
 
 #[test]
-fn a_sample_has_the_packet_as_it_is_there() {
+fn a_sample_has_the_headers_written_before() {
     let switch = Switch::new(&[
         "actions=sample(probability=7,collector_set_id=5),mod_dl_dst:02:00:00:00:00:09,\
          sample(probability=1,collector_set_id=6),output:2",

@@ -178,7 +178,7 @@ fn exit_also_skips_the_action_set() {
 }
 
 #[test]
-fn resubmits_to_the_same_table_have_a_depth() {
+fn the_depth_of_resubmits_is_limited() {
     let switch = Switch::new(&["actions=output:2,resubmit(,0)"]);
     assert_eq!(
         switch.run("in_port=1"),

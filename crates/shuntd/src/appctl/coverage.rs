@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn increases_are_those_of_5_seconds_a_minute_and_an_hour() {
+    fn rates_cover_5_seconds_a_minute_an_hour() {
         let mut samples = CoverageSamples::default();
         // Two events in each second, for the first 10 minutes of the daemon.
         (1..=120).for_each(|sample| samples.add(of(sample * 10)));

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_share_has_the_flows_of_a_smaller_one() {
+    fn a_larger_preload_includes_a_smaller_one() {
         let flows = (0..10_000).map(|at| format!("in_port=1,tp_dst={at}")).collect();
         let shares = [0, 25, 75, 100].map(|percent| share_of(&flows, percent));
         let [none, quarter, most, all] = &shares;

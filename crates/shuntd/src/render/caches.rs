@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interval_has_its_own_shares() {
+    fn cache_shares_are_those_of_the_interval() {
         let before = json!({"received": 100, "exact_hits": 0, "upcalls": 100, "evicted": 6});
         let now = json!({"received": 110, "exact_hits": 10, "upcalls": 100, "entries": 1,
             "evicted": 7});

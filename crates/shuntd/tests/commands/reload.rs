@@ -91,7 +91,7 @@ fn qos_changes_at_run_time() {
 
 /// A reload names a key until the file agrees with the running daemon again.
 #[test]
-fn a_reload_compares_with_what_runs() {
+fn a_reload_compares_with_the_running_configuration() {
     let daemon = Daemon::start(BRIDGE);
     write(&daemon, &format!("[threads]\npacket = 2\n{BRIDGE}"));
     for _ in 0..2 {

@@ -280,7 +280,7 @@ mod tests {
     use crate::config::BridgeOptions;
 
     #[test]
-    fn a_value_out_of_range_has_one_position() {
+    fn an_invalid_value_is_reported_at_one_position() {
         let mut config = Config::default();
         let error_text = |config: &Config| config.check().unwrap_err().to_string();
         config.caches.idle_ms = 0;

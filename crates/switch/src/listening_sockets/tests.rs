@@ -207,7 +207,7 @@ fn names_have_no_character_that_systemd_refuses() {
 }
 
 #[test]
-fn a_name_that_nobody_wrote_is_refused() {
+fn an_unknown_descriptor_name_is_refused() {
     for name in ["listen/", "listen/tcp/x", "listen/unix/a", "listen/unix/a=1", "listen/unix/a=g-1"]
     {
         assert!(read_name(name).is_none(), "{name}");

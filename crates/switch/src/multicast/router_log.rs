@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_router_has_a_line_when_it_comes_and_when_it_goes() {
+    fn arrival_and_expiry_of_routers_are_logged() {
         let (pipeline, log) = (snooping(), RouterLog::default());
         let arrived = |port: u32, second| {
             let change = query(&pipeline, port, [7].into_iter(), at(second));

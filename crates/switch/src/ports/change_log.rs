@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn further_changes_of_an_owner_have_one_line() {
+    fn further_changes_share_one_log_line() {
         let at = |seconds| Time::ZERO.after(Duration::from_secs(seconds));
         let mut log = ChangeLog::default();
         let member = |name: &str| format!("bond b: member {name}: LACP");

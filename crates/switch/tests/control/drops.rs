@@ -59,7 +59,7 @@ async fn a_bridge_without_rules_is_named() {
 }
 
 #[tokio::test]
-async fn every_punted_packet_has_one_end() {
+async fn every_punted_packet_is_delivered_or_counted() {
     let bench = Bench::start(1).await;
     let port = bench.add_port("p1", 0).await;
     bench.switch.add_rules("br0", &["actions=CONTROLLER"]).await.unwrap();

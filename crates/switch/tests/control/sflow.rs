@@ -124,7 +124,7 @@ async fn counters_are_reported_at_once() {
 }
 
 #[tokio::test]
-async fn a_trouble_is_shown_and_logged_once() {
+async fn an_sflow_problem_is_logged_once() {
     let log = Log::capture();
     let bench = Bench::start(1).await;
     let collector = Collector::bind().await;

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn the_largest_address_is_kept_and_a_larger_one_is_not() {
+    fn addresses_beyond_the_largest_are_not_cached() {
         let mut cache = SignatureCache::new(8, 1);
         let largest = RowAddress { subtable: 0xffff, row: u32::MAX };
         cache.insert(hash(1), largest);

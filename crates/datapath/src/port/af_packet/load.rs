@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_port_wants_rings_at_once() {
+    fn a_busy_port_needs_rings_at_once() {
         assert_eq!(after(&mut LoadMeter::new(), &[0, 24_999]), None);
         assert_eq!(after(&mut LoadMeter::new(), &[0, 25_000]), Some(WantedSource::Rings));
     }

@@ -77,7 +77,7 @@ fn a_port_with_many_groups_evicts_its_own() {
 
 /// The port numbers do not matter, and neither does the order of the reports.
 #[test]
-fn no_port_loses_groups_to_an_equal_one() {
+fn equal_ports_take_no_groups_from_another() {
     for (small, large) in [(1, 2), (2, 1)] {
         let mut table = MulticastTable::default();
         add(&mut table, key(1), small, 1);

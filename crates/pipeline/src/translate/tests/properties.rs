@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn each_visit_is_uniform_under_its_own_mask(
+    fn packets_under_a_visit_mask_match_alike(
         world in generate::world(),
         packet in generate::packet(),
     ) {

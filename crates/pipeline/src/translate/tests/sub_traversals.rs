@@ -39,7 +39,7 @@ proptest! {
     }
 
     #[test]
-    fn a_sub_traversal_is_that_of_its_whole_region(
+    fn packets_of_a_region_share_the_sub_traversal(
         world in generate::world(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),

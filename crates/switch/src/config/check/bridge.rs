@@ -220,7 +220,7 @@ mod tests {
     use crate::config::{BondLacp, BondOptions, Config};
 
     #[test]
-    fn a_bridge_without_ids_has_the_same_ones_in_every_run() {
+    fn generated_bridge_ids_are_stable() {
         let bridge = BridgeOptions { name: "br0".into(), ..BridgeOptions::default() };
         assert_eq!(bridge.mac().unwrap(), bridge.mac().unwrap());
         assert_eq!(bridge.mac().unwrap()[0], 2);

@@ -46,7 +46,7 @@ async fn collectors_that_stay_keep_their_sockets() {
 }
 
 #[tokio::test]
-async fn collectors_that_go_get_their_datagrams() {
+async fn removed_collectors_get_their_waiting_datagrams() {
     let (socket, address) = listener().await;
     let mut own = collectors();
     own.set(&[address]);
