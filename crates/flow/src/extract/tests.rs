@@ -154,7 +154,7 @@ fn a_service_header_is_read_as_open_vswitch_reads_it() {
 }
 
 #[test]
-fn reserved_bits_and_first_option_of_neighbour_discovery_are_those_of_open_vswitch() {
+fn neighbour_discovery_is_read_as_in_open_vswitch() {
     // The megaflows of `ofproto/trace BRIDGE in_port=LOCAL FRAME` where rules match on both fields.
     let target = "fe80000000000000 0000000000000001".replace(' ', "");
     for (kind, rest, option) in [

@@ -49,16 +49,16 @@ pub enum ParameterError {
         nearest: Option<&'static str>,
     },
     /// A required section is missing.
-    #[error("the section `-{section}` is missing")]
+    #[error("the section `-{section}` is missing: add it from the original parameter file")]
     Missing {
         /// Name of the section.
         section: &'static str,
     },
     /// No protocol has a positive share.
-    #[error("no protocol in `-prots` has a share")]
+    #[error("no protocol in `-prots` has a share: give one a share above 0")]
     NoProtocol,
     /// A protocol has no port classes.
-    #[error("protocol {protocol} in `-prots` has no class of ports")]
+    #[error("protocol {protocol} in `-prots` has no class of ports: give it the share of a class")]
     NoPorts {
         /// Number of the protocol.
         protocol: u8,

@@ -19,7 +19,9 @@ pub enum PopulateError {
     )]
     NothingForwards,
     /// The pipeline has too many tables.
-    #[error("the traversals use {tables} tables: a switch has at most {max}")]
+    #[error(
+        "the traversals use {tables} tables: a switch has at most {max}, so use fewer traversals"
+    )]
     Tables {
         /// Number of tables.
         tables: usize,

@@ -201,7 +201,7 @@ fn equal_continuations_of_two_learning_rules_differ() {
 }
 
 #[test]
-fn equal_continuations_that_name_no_rule_are_one() {
+fn equal_continuations_without_rules_are_shared() {
     let switch = Switch::new(&["table=1,actions=output:2"]);
     let continuing = |matching| rule(matching, vec![POP, resubmit(1), output(3)]).into();
     switch.make(["in_port=1", "in_port=2"].map(continuing));

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_missing_bridge_has_the_text_of_open_vswitch() {
+    fn a_missing_bridge_gets_the_open_vswitch_text() {
         let missing = SwitchError::NoSuchBridge { name: "br9".to_owned(), known: String::new() };
         assert!(refusal(&missing).starts_with("Unknown bridge: no bridge br9"));
         assert!(refusal(&SwitchError::NoName).starts_with("`name` is missing"));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_matching_argument_is_the_modulus() {
+    fn iter_hash_uses_a_large_argument_as_modulus() {
         for (argument, modulus) in [(4, 8), (5, 5), (6, 6), (10, 10), (11, 11), (12, 8), (0, 8)] {
             let action = action(MultipathAlgorithm::IterativeHash, 4, argument);
             for hash in (0..100).map(|packet| Hash::of(7).with(packet)) {
