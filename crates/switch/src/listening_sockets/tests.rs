@@ -125,7 +125,7 @@ fn an_unused_socket_makes_room_for_another_address() {
     assert_eq!(store.names(), [format!("listen/tcp/0.0.0.0_{}/", address.port())]);
 }
 
-/// A daemon that starts in another network namespace would listen where no client is.
+/// Otherwise a daemon in another network namespace listens where no client is.
 #[test]
 fn a_socket_of_another_namespace_is_replaced() {
     let store = Arc::<MemoryStore>::default();

@@ -179,7 +179,7 @@ fn a_read_of_many_rules_releases_the_lock() {
     assert_eq!(check_shared(&pipeline, || pipeline.multicast(BRIDGE)).len(), many);
 }
 
-/// A check compares the match with many rules, so the lock is released after each check.
+/// A check compares many rules, so the lock is released after each check.
 #[test]
 fn each_check_of_overlap_has_its_own_hold() {
     let pipeline = pipeline();
