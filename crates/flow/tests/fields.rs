@@ -220,7 +220,7 @@ fn every_writable_field_has_a_wire_number() {
 }
 
 #[test]
-fn the_fields_of_the_tos_byte_leave_each_other_alone() {
+fn dscp_and_ecn_are_written_independently() {
     let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     key.set_field(FieldId::IpEcn, 3);
     key.set_field(FieldId::NwTos, 0xff);
@@ -233,7 +233,7 @@ fn the_fields_of_the_tos_byte_leave_each_other_alone() {
 }
 
 #[test]
-fn fields_of_the_packet_lie_in_the_header_words() {
+fn packet_fields_lie_in_the_header_words() {
     for field in FieldId::all() {
         let of_packet = !matches!(
             field.info().prerequisite,

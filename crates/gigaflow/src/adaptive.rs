@@ -450,7 +450,7 @@ mod tests {
     const GRANULARITIES: [Granularity; 2] = [Granularity::SubTraversals, Granularity::Megaflows];
 
     #[test]
-    fn a_steady_deficit_of_one_percent_changes_the_granularity() {
+    fn a_steady_one_percent_deficit_changes_the_decision() {
         for (granularity, used) in GRANULARITIES
             .into_iter()
             .flat_map(|granularity| [0, 10, 50, 150].map(|u| (granularity, u)))
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deficit_without_noise_is_found_soon() {
+    fn a_noiseless_hit_deficit_is_found_soon() {
         // A lead of five hits per round is less than one percent of the samples.
         for granularity in GRANULARITIES {
             let mut duel = Duel { granularity, ..Duel::default() };
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_deficit_is_found_in_one_round() {
+    fn large_hit_deficits_are_found_in_one_round() {
         for granularity in GRANULARITIES {
             let traffic = SimulatedTraffic { used: 0, other: 330, seed: 1 };
             assert_eq!(traffic.changes(granularity, 50), [0]);
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_hit_rates_rarely_change_the_granularity() {
+    fn equal_hit_rates_rarely_change_the_decision() {
         for alone in [10, 50, 150] {
             let changes = (1..=8).map(|seed| {
                 let traffic = SimulatedTraffic { used: alone, other: alone, seed: seed << 32 };

@@ -164,7 +164,7 @@ fn a_pushed_or_popped_tag_is_encoded() {
 }
 
 #[test]
-fn rules_beyond_the_program_are_refused() {
+fn rules_that_the_program_lacks_are_refused() {
     let output = |port, unless_ingress| DatapathAction::Output {
         port: DatapathPort::new(port),
         queue: QueueId::DEFAULT,
@@ -237,7 +237,7 @@ fn an_untagged_rule_matches_only_untagged_packets() {
 }
 
 #[test]
-fn every_key_field_can_be_matched_and_the_tag_must_be() {
+fn every_header_field_can_be_matched() {
     for field in key_fields() {
         let FieldSource::Header(id) = field.source else { continue };
         let bit = matching(&[(id, 1, 1)]);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_request_byte_by_byte_costs_no_more_than_at_once() {
+    fn a_request_in_single_bytes_costs_linear_time() {
         let text =
             "{\"method\":\"\\\\\",\"params\":[\"".to_owned() + &"}\\\"]{".repeat(50_000) + "\"]}";
         let mut objects = Objects::default();

@@ -305,7 +305,7 @@ proptest! {
     }
 
     #[test]
-    fn all_matches_come_in_the_total_order(ops in testing::ops(60), keys in keys()) {
+    fn all_matches_are_listed_in_priority_order(ops in testing::ops(60), keys in keys()) {
         let tested = TableWithOracle::of(&ops);
         let floors = vec![Priority::new(0); tested.rules.len() + 1];
         for version in tested.versions() {

@@ -388,7 +388,7 @@ fn a_candidate_is_translated_under_the_version_of_the_agent() {
 }
 
 #[test]
-fn untested_entries_are_removed_by_the_invalidation() {
+fn entries_unknown_to_the_engine_are_removed() {
     let mut rig = Rig::two_tables();
     rig.offer(&packet(1, 9));
     rig.run_iteration();

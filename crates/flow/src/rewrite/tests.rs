@@ -86,7 +86,7 @@ proptest! {
     }
 
     #[test]
-    fn a_corrupt_packet_stays_as_corrupt_as_it_was(
+    fn rewriting_repairs_no_wrong_checksum(
         (packet, set, after) in header_sets(), error in 1..0xffff_u16,
     ) {
         let mut corrupt = packet.checksums(Checksums::Complete).build();
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn a_corrupt_crc_stays_as_corrupt_as_it_was(ports in any::<[u16; 4]>(), error in any::<u32>()) {
+    fn rewriting_repairs_no_wrong_crc(ports in any::<[u16; 4]>(), error in any::<u32>()) {
         let packet = |a, b| PacketBuilder::ipv4([1; 4], [2; 4]).sctp(a, b).payload([3; 100]).build();
         let mut corrupt = packet(ports[0], ports[1]);
         let mut right = packet(ports[2], ports[3]);

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn few_misses_mean_few_samples() {
+    fn sampling_follows_the_number_of_misses() {
         let count = sampled(32, 1_000_000, 100);
         assert!(count < 10_000 / 4, "{count}");
     }

@@ -152,7 +152,7 @@ fn a_change_that_evicts_many_is_not_quick() {
 }
 
 #[test]
-fn many_changes_that_are_quick_one_by_one_are_not_together() {
+fn many_quick_changes_together_are_not_quick() {
     let mut switch = full(SPREAD);
     let rules = |from: u32| -> Vec<String> {
         let rule = |last| format!("priority=9,ip,nw_dst=10.0.{}.0/24,actions=drop", from + last);

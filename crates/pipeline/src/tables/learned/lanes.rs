@@ -235,7 +235,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_box_contains_every_key_of_its_megaflow(
+        fn an_index_range_contains_its_whole_megaflow(
             own in values(),
             other in values(),
             bits in values(),
