@@ -10,7 +10,7 @@ use super::{
     PacketThread,
     receive::{RxPort, RxPorts, RxState},
     translations::{stall_budget::StallBudget, waiting::WaitingPackets},
-    upkeep::{DirtyCounts, dumped_entry},
+    upkeep::{CREDIT_WAIT_MAX, DirtyCounts, dumped_entry},
 };
 use crate::{
     command::{Command, DumpedEntry, Injection, ThreadPort, ThreadReceiver},
@@ -47,7 +47,7 @@ impl PacketThread {
             Command::Ping(reply) => reply(()),
             Command::Pull(reply) => {
                 // The counts of table decisions are few, and separate from the dirty cache slots.
-                self.decisions.credit(&self.pipeline, 0);
+                self.decisions.credit(&self.pipeline, 0, CREDIT_WAIT_MAX);
                 let (entries, decisions) =
                     (self.caches.owner.entries().dirty(), self.decisions.dirty());
                 self.jobs.pull(DirtyCounts { entries, decisions }, reply);

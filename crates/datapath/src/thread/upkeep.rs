@@ -52,7 +52,7 @@ const CREDITS_PER_HOLD: usize = 64;
 ///
 /// A change of the tables releases the lock far more often, unless the machine has too few
 /// processors.
-const CREDIT_WAIT_MAX: Duration = Duration::from_millis(1);
+pub(super) const CREDIT_WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// Maximum number of slots checked for expiry in a busy, and in an idle, iteration.
 const EXPIRY_CHECKS_PER_ITERATION: u32 = 16;
