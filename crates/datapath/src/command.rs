@@ -14,11 +14,11 @@ use crate::{
     capture::CaptureTap,
     egress::PortQos,
     forecast::ThreadForecasts,
-    metrics::PortTraffic,
+    metrics::{PortTraffic, RxLoad},
     netflow::NetflowCache,
     offload::OffloadCandidates,
     packet::ingress_policer::IngressPolicer,
-    port::{Capabilities, Queues, RxQueue},
+    port::{Capabilities, Queues, RxQueue, TxQueue},
     rule_sample::RuleSampler,
     sample::{PacketSampler, SampleUse},
 };
@@ -38,10 +38,15 @@ pub enum Command {
     AddPort(Box<ThreadPort>),
     /// Take the receive queue of a port that was added without one.
     AddReceiver(Box<ThreadReceiver>),
+    /// Return a receive queue of a port, by its number, for another packet thread.
+    ///
+    /// The thread replies when it has no packet of the queue any more. The reply is `None` if the
+    /// thread has no such queue, or keeps it because a transmit queue stays full.
+    ReleaseReceiver(DatapathPort, u16, Reply<Option<ReleasedReceiver>>),
     /// Return the queues of a port, since a packet thread does not close them.
     ///
     /// `None` if the thread has no queues of the port.
-    RemovePort(DatapathPort, Reply<Option<Queues>>),
+    RemovePort(DatapathPort, Reply<Option<RemovedQueues>>),
     /// Bind a port to a bridge, with its port number there.
     Bind(DatapathPort, BridgeId, PortNo),
     /// Limit the rate of the packets received from a port; `None`: no limit.
@@ -116,6 +121,9 @@ impl fmt::Debug for Command {
         match self {
             Self::AddPort(added) => f.debug_tuple("AddPort").field(&added.port).finish(),
             Self::AddReceiver(added) => f.debug_tuple("AddReceiver").field(&added.port).finish(),
+            Self::ReleaseReceiver(port, number, _) => {
+                f.debug_tuple("ReleaseReceiver").field(port).field(number).finish()
+            }
             Self::RemovePort(port, _) => f.debug_tuple("RemovePort").field(port).finish(),
             Self::Bind(port, bridge, number) => {
                 f.debug_tuple("Bind").field(port).field(bridge).field(number).finish()
@@ -182,6 +190,35 @@ pub struct ThreadReceiver {
     pub traffic: Arc<PortTraffic>,
     /// The rate limit of received packets, if there is one.
     pub policer: Option<Arc<IngressPolicer>>,
+    /// The number and the counters of the queue.
+    pub state: RxQueueState,
+}
+
+/// The part of a receive queue's state that moves with it between packet threads.
+#[derive(Clone, Debug, Default)]
+pub struct RxQueueState {
+    /// Number of the queue among the receive queues of its port.
+    pub number: u16,
+    /// Number of frames that polls have returned so far.
+    pub received: u64,
+    /// The measured load of the queue.
+    pub load: Arc<RxLoad>,
+}
+
+/// A receive queue that a packet thread has released.
+pub struct ReleasedReceiver {
+    /// The queue.
+    pub queue: Box<dyn RxQueue>,
+    /// The number and the counters of the queue.
+    pub state: RxQueueState,
+}
+
+/// The queues of a removed port that a packet thread had.
+pub struct RemovedQueues {
+    /// The receive queues.
+    pub rx: Vec<Box<dyn RxQueue>>,
+    /// The transmit queue.
+    pub tx: Box<dyn TxQueue>,
 }
 
 /// A packet from a controller.

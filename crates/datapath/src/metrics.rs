@@ -358,6 +358,16 @@ pub struct PortTraffic {
     pub tx_dropped: DropCounters,
 }
 
+/// The measured load of a receive queue.
+///
+/// The load moves with the queue between packet threads. Only the thread that has the queue writes.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct RxLoad {
+    /// Time that packet threads took for the packets of the queue, in nanoseconds.
+    pub busy_ns: Counter,
+}
+
 impl PortTraffic {
     /// Counts packets that were dropped at transmission.
     #[inline]

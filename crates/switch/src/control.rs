@@ -27,7 +27,10 @@ use crate::{
     nic::NicSlot,
     openflow::events::{ControlReceivers, EVENTS_MAX},
     ports::{attacher::PortAttacher, bridges::Bridges, capture::Captures},
-    threads::data_plane::{DataPlane, EngineMaker, StartedDataPlane},
+    threads::{
+        data_plane::{DataPlane, EngineMaker, StartedDataPlane},
+        load::balancer::LoadBalancer,
+    },
     trace::{explain::Tracer, why::EntryReader},
 };
 
@@ -75,6 +78,8 @@ pub(crate) struct ControlPlane {
     pub(crate) multicast: MulticastCounters,
     /// Log of multicast routers that appear and disappear.
     pub(crate) router_log: RouterLog,
+    /// Loads of the receive queues, and their moves between packet threads.
+    pub(crate) loads: LoadBalancer,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,
     /// Number of completed runs of the periodic upkeep.
@@ -134,6 +139,7 @@ impl ControlPlane {
             exports,
             multicast: MulticastCounters::default(),
             router_log: RouterLog::default(),
+            loads: LoadBalancer::default(),
             config,
             upkeep_runs: AtomicU64::default(),
             structure,

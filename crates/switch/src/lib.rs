@@ -113,7 +113,7 @@ pub use status::{
     thread::{ThreadState, ThreadStatus},
 };
 pub use switch::Switch;
-pub use threads::data_plane::EngineMaker;
+pub use threads::{data_plane::EngineMaker, load::balancer::RxQueueStatus};
 pub use trace::{
     error::TraceError,
     report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},

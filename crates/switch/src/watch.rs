@@ -29,7 +29,7 @@ use crate::{
         port::BridgePort,
         registry::BridgeState,
     },
-    threads::{data_plane::DataPlane, publisher::log_rules},
+    threads::{data_plane::DataPlane, load::balancer::watch_loads, publisher::log_rules},
     trace::{
         explain::Tracer,
         report::{Trace, TraceVisit},
@@ -59,25 +59,18 @@ const NIC_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// No task waits for another task. Rules must expire while a port is being opened, and a request to
 /// a thread that has ended may wait.
-pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
+pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 8] {
     let (upkeep, threads, ports) = (Arc::clone(control), Arc::clone(control), Arc::clone(control));
     let (bonds, moved) = (Arc::clone(control), Arc::clone(control));
     let (admin, sessions) = (Arc::clone(control), Arc::clone(control));
+    let loads = Arc::clone(control);
     [
+        tokio::spawn(async move { watch_loads(&loads).await }),
         tokio::spawn(async move { watch_bonds(&bonds).await }),
         tokio::spawn(async move { send_for_moved_bonds(&moved).await }),
         tokio::spawn(async move { watch_controllers(&admin).await }),
         tokio::spawn(async move { watch_bfd(&sessions).await }),
-        tokio::spawn(async move {
-            let mut interval = upkeep_interval();
-            let mut without_rules = BTreeSet::new();
-            loop {
-                interval.tick().await;
-                run_upkeep(&upkeep).await;
-                upkeep.upkeep_runs.fetch_add(1, Ordering::Relaxed);
-                log_bridges_without_rules(&upkeep, &mut without_rules);
-            }
-        }),
+        tokio::spawn(async move { watch_upkeep(&upkeep).await }),
         tokio::spawn(async move {
             let mut interval = upkeep_interval();
             loop {
@@ -135,6 +128,18 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 7] {
             }
         }),
     ]
+}
+
+/// Runs the periodic work of the control plane.
+async fn watch_upkeep(control: &ControlPlane) {
+    let mut interval = upkeep_interval();
+    let mut without_rules = BTreeSet::new();
+    loop {
+        interval.tick().await;
+        run_upkeep(control).await;
+        control.upkeep_runs.fetch_add(1, Ordering::Relaxed);
+        log_bridges_without_rules(control, &mut without_rules);
+    }
 }
 
 /// Returns the timer of a periodic task.
@@ -222,7 +227,7 @@ async fn next_change(events: Option<&LinkEvents>) -> io::Result<ChangedDevices> 
     }
 }
 
-/// Runs the periodic work of the control plane.
+/// Does the periodic work of the control plane once.
 ///
 /// The work expires rules, reclaims old versions, ends unread captures, and logs wrong cache
 /// entries.

@@ -279,3 +279,35 @@ fn settings_without_effect_are_named() {
         assert!(show(&daemon).contains(shown), "{}", show(&daemon));
     }
 }
+
+/// Without a key, the setting of the configuration is in force.
+#[test]
+fn load_balancing_follows_the_database() {
+    for bench in Bench::both("balance") {
+        let daemon = bench.start();
+        let has = |line: &str| {
+            let settings = text(&daemon.shuntctl(&["settings"]));
+            assert!(settings.lines().any(|own| own == line), "{line}: {settings}");
+        };
+        has("threads.auto_lb = false");
+        bench.done("set Open_vSwitch . other_config:pmd-auto-lb=true");
+        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-load-threshold=70");
+        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-improvement-threshold=10");
+        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-rebal-interval=5");
+        has("threads.auto_lb = true");
+        has("threads.auto_lb_load_threshold = 70");
+        has("threads.auto_lb_improvement_threshold = 10");
+        has("threads.auto_lb_interval_min = 5");
+        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-load-threshold=101");
+        has("threads.auto_lb_load_threshold = 95");
+        let warning = "other_config:pmd-auto-lb-load-threshold has no effect";
+        assert!(daemon.log().contains(warning), "{}", daemon.log());
+        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-rebal-interval=0");
+        has("threads.auto_lb_interval_min = 1");
+        bench.done("remove Open_vSwitch . other_config pmd-auto-lb");
+        has("threads.auto_lb = false");
+        has("threads.auto_lb_improvement_threshold = 10");
+        let answer = text(&daemon.ovs_appctl(&["dpif-netdev/pmd-rxq-rebalance"]));
+        assert_eq!(answer.trim(), "pmd rxq rebalance: 0 receive queues moved");
+    }
+}

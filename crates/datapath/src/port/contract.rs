@@ -28,6 +28,22 @@ pub trait Port: Send {
     /// If the device refuses, with the system's reason, and if queues were created before.
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError>;
 
+    /// Creates the queues, with each receive queue of the device by itself.
+    ///
+    /// A receive queue can then move to another packet thread. Otherwise like [`Self::split`].
+    ///
+    /// # Errors
+    ///
+    /// Like [`Self::split`].
+    fn split_by_queue(&mut self, threads: u16) -> Result<SplitQueues, PortError> {
+        let (mut rx, mut tx) = (Vec::new(), Vec::new());
+        for (thread, queues) in self.split(threads)?.into_iter().enumerate() {
+            rx.extend(queues.rx.map(|queue| AssignedRxQueue { thread, queue }));
+            tx.push(queues.tx);
+        }
+        Ok(SplitQueues { rx, tx })
+    }
+
     /// Returns whether the link is up.
     fn link_up(&self) -> bool;
 
@@ -136,7 +152,7 @@ pub trait Port: Send {
         Vec::new()
     }
 
-    /// Returns whether the store must discard the port's descriptors before [`Self::split`].
+    /// Returns whether stored descriptors must be discarded before the split.
     ///
     /// True if the port has refused stored descriptors that keep its device in use.
     fn must_discard_stored(&self) -> bool {
@@ -163,6 +179,22 @@ pub struct Queues {
     pub rx: Option<Box<dyn RxQueue>>,
     /// The transmit queue.
     pub tx: Box<dyn TxQueue>,
+}
+
+/// The queues of a port for all packet threads.
+pub struct SplitQueues {
+    /// The receive queues; the position is the number of the queue.
+    pub rx: Vec<AssignedRxQueue>,
+    /// The transmit queue of each packet thread.
+    pub tx: Vec<Box<dyn TxQueue>>,
+}
+
+/// A receive queue, and the packet thread that gets it first.
+pub struct AssignedRxQueue {
+    /// Position of the thread among the threads of the port.
+    pub thread: usize,
+    /// The queue.
+    pub queue: Box<dyn RxQueue>,
 }
 
 /// A receive queue of a port.

@@ -24,7 +24,8 @@ use shunt_pipeline::DatapathPort;
 use shunt_shared_memory::{SendEnd, SentFrames};
 
 use super::{
-    Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
+    AssignedRxQueue, Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
+    SplitQueues, TxQueue,
     shared_output::{SharedOutput, SharedTx},
     spec::local_mac,
 };
@@ -69,6 +70,35 @@ impl Dpdk {
         let mtu = mtu.map(|mtu| u16::try_from(mtu).unwrap_or(u16::MAX));
         Ok(Self { device, rx_queues, mtu, mac, lost: Arc::default() })
     }
+
+    /// Starts the device.
+    fn start(&mut self, threads: u16) -> Result<StartedQueues, PortError> {
+        let settings = DeviceSettings { rx_queues: self.rx_queues, threads, mtu: self.mtu };
+        let DpdkQueues { receivers, senders } = self.device.start(settings)?;
+        let count = usize::from(threads).max(1);
+        // Many devices have one queue, so the first queue of each device goes to another thread.
+        let first = FIRST_THREAD.fetch_add(receivers.len(), Relaxed);
+        let receivers = receivers.into_iter().enumerate();
+        let receivers =
+            receivers.map(|(queue, receiver)| (first.wrapping_add(queue) % count, receiver));
+        let limits = self.device.limits();
+        let senders: Vec<_> = senders.into_iter().map(|own| Arc::new(Mutex::new(own))).collect();
+        let tx = (0..count).map(|thread| {
+            let sender = Arc::clone(&senders[thread % senders.len()]);
+            let output = DpdkOutput { sender, limits };
+            let queue: Box<dyn TxQueue> = Box::new(SharedTx::new(output, Arc::clone(&self.lost)));
+            queue
+        });
+        Ok(StartedQueues { receivers: receivers.collect(), tx: tx.collect() })
+    }
+}
+
+/// The queues of a started device.
+struct StartedQueues {
+    /// The receivers, each with the thread that gets it first.
+    receivers: Vec<(usize, DpdkReceiver)>,
+    /// The transmit queue of each thread.
+    tx: Vec<Box<dyn TxQueue>>,
 }
 
 /// Number of receive queues of all ports so far: gives the next queue its thread.
@@ -87,27 +117,25 @@ impl Port for Dpdk {
     }
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
-        let settings = DeviceSettings { rx_queues: self.rx_queues, threads, mtu: self.mtu };
-        let DpdkQueues { receivers, senders } = self.device.start(settings)?;
-        let mut receiving: Vec<Vec<DpdkReceiver>> = (0..threads).map(|_| Vec::new()).collect();
-        // Many devices have one queue, so the first queue of each device goes to another thread.
-        let first = FIRST_THREAD.fetch_add(receivers.len(), Relaxed);
-        for (queue, receiver) in receivers.into_iter().enumerate() {
-            let thread = first.wrapping_add(queue) % receiving.len().max(1);
+        let StartedQueues { receivers, tx } = self.start(threads)?;
+        let mut receiving: Vec<Vec<DpdkReceiver>> = tx.iter().map(|_| Vec::new()).collect();
+        for (thread, receiver) in receivers {
             receiving[thread].push(receiver);
         }
-        let limits = self.device.limits();
-        let senders: Vec<_> = senders.into_iter().map(|own| Arc::new(Mutex::new(own))).collect();
-        let queues = receiving.into_iter().enumerate().map(|(thread, receivers)| {
-            let rx = (!receivers.is_empty()).then(|| {
-                let rx: Box<dyn RxQueue> = Box::new(DpdkRx { receivers, next: 0, empty: 0 });
-                rx
-            });
-            let sender = Arc::clone(&senders[thread % senders.len()]);
-            let output = DpdkOutput { sender, limits };
-            Queues { rx, tx: Box::new(SharedTx::new(output, Arc::clone(&self.lost))) }
+        let queues = receiving.into_iter().zip(tx).map(|(receivers, tx)| {
+            let rx = (!receivers.is_empty()).then(|| DpdkRx::boxed(receivers));
+            Queues { rx, tx }
         });
         Ok(queues.collect())
+    }
+
+    fn split_by_queue(&mut self, threads: u16) -> Result<SplitQueues, PortError> {
+        let StartedQueues { receivers, tx } = self.start(threads)?;
+        let rx = receivers.into_iter().map(|(thread, receiver)| AssignedRxQueue {
+            thread,
+            queue: DpdkRx::boxed(vec![receiver]),
+        });
+        Ok(SplitQueues { rx: rx.collect(), tx })
     }
 
     fn link_up(&self) -> bool {
@@ -148,6 +176,12 @@ struct DpdkRx {
     next: usize,
     /// Number of consecutive queues that were found empty.
     empty: usize,
+}
+
+impl DpdkRx {
+    fn boxed(receivers: Vec<DpdkReceiver>) -> Box<dyn RxQueue> {
+        Box::new(Self { receivers, next: 0, empty: 0 })
+    }
 }
 
 impl RxQueue for DpdkRx {

@@ -13,9 +13,10 @@ use super::{
     upkeep::{CREDIT_WAIT_MAX, DirtyCounts, dumped_entry},
 };
 use crate::{
-    command::{Command, DumpedEntry, Injection, ThreadPort, ThreadReceiver},
+    command::{
+        Command, DumpedEntry, Injection, RemovedQueues, RxQueueState, ThreadPort, ThreadReceiver,
+    },
     metrics::DropReason,
-    port::Queues,
     thread::{execute::ParsedPacket, tx_port::TxPort},
 };
 
@@ -36,6 +37,9 @@ impl PacketThread {
         match command {
             Command::AddPort(port) => self.add_port(*port),
             Command::AddReceiver(receiver) => self.add_receiver(*receiver),
+            Command::ReleaseReceiver(port, number, reply) => {
+                self.rx_ports.begin_release(port, number, self.now, reply);
+            }
             Command::RemovePort(port, reply) => reply(self.remove_port(port)),
             Command::Bind(port, bridge, number) => {
                 self.port_bindings.set(port, bridge, number);
@@ -95,13 +99,15 @@ impl PacketThread {
         self.outputs.add(tx);
         self.port_bindings.set(port, bridge, number);
         if let Some(queue) = queues.rx {
-            let policer = None;
-            self.add_receiver(ThreadReceiver { port, bridge, number, queue, traffic, policer });
+            let (policer, state) = (None, RxQueueState::default());
+            let added = ThreadReceiver { port, bridge, number, queue, traffic, policer, state };
+            self.add_receiver(added);
         }
     }
 
     fn add_receiver(&mut self, added: ThreadReceiver) {
-        let ThreadReceiver { port, bridge, number, queue, traffic, policer } = added;
+        let ThreadReceiver { port, bridge, number, queue, traffic, policer, state } = added;
+        let RxQueueState { number: number_in_port, received, load } = state;
         self.rx_ports.add(RxPort {
             port,
             bridge,
@@ -112,26 +118,31 @@ impl PacketThread {
             traffic,
             policer,
             waiting: WaitingPackets::new(self.config.waiting_per_port),
-            received: 0,
-            burst_start: 0,
-            finished: 0,
+            received,
+            burst_start: received,
+            finished: received,
             stall_budget: StallBudget::new(self.config.stall_budget, self.now),
+            number_in_port,
+            load,
+            counted: received,
+            release: None,
         });
     }
 
-    fn remove_port(&mut self, port: DatapathPort) -> Option<Queues> {
+    fn remove_port(&mut self, port: DatapathPort) -> Option<RemovedQueues> {
         self.outputs.flush(&mut self.pool);
         let mut removed = self.outputs.remove(port)?;
         self.outputs.drop_queued(&mut self.pool, &mut removed);
         self.port_bindings.remove(port);
         let tx = removed.queue;
-        let rx = self.rx_ports.remove(port).map(|removed| {
+        let mut rx = Vec::new();
+        while let Some(removed) = self.rx_ports.remove(port) {
             for packet in removed.waiting.into_packets() {
                 self.outputs.drop(&mut self.pool, packet, DropReason::PortRemoved);
             }
-            removed.queue
-        });
-        Some(Queues { rx, tx })
+            rx.push(removed.queue);
+        }
+        Some(RemovedQueues { rx, tx })
     }
 
     fn inject(&mut self, injection: &Injection) {
@@ -164,6 +175,7 @@ impl PacketThread {
     pub fn prepare_sleep(&mut self) -> bool {
         if self.config.sleep_max.is_zero()
             || self.held() > 0
+            || self.rx_ports.is_releasing()
             || !self.rx_ports.ready.is_empty()
             || !self.is_upkeep_done()
             || self.outputs.sleep_max().is_none()

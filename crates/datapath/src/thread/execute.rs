@@ -473,6 +473,13 @@ impl Outputs {
         });
     }
 
+    /// Returns whether every device has taken the packets for it.
+    ///
+    /// Valid between two iterations, after [`Self::flush`].
+    pub(super) const fn is_flushed(&self) -> bool {
+        self.unflushed.is_empty()
+    }
+
     #[inline]
     pub(super) fn place(&self, port: DatapathPort) -> Option<TxPortIndex> {
         let place = *self.places.get(port.number() as usize)?;

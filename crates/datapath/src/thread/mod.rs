@@ -37,6 +37,7 @@ mod punt;
 mod qos;
 mod readiness;
 mod receive;
+mod release;
 pub(crate) mod runner;
 mod sample;
 mod tally;

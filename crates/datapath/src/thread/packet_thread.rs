@@ -183,6 +183,7 @@ impl PacketThread {
     /// Processes one burst from each of a bounded number of ready receive queues, and does a
     /// bounded amount of other work.
     pub fn run_iteration(&mut self, now: Time) -> Iteration {
+        self.rx_ports.count_time(now.since(self.now));
         self.now = now;
         self.link.mailbox().begin_iteration();
         self.outputs.now = now;
@@ -201,6 +202,7 @@ impl PacketThread {
         }
         self.slept = false;
         let commands = self.take_commands();
+        self.finish_releases();
         self.take_forecasts();
         let mut repaired = self.repair();
         self.find_ready();

@@ -120,6 +120,15 @@ impl ReadyList {
         }
     }
 
+    /// Lists a closed receive queue again.
+    pub(super) fn open(&mut self, index: usize, source: ReadySource) {
+        if let Some(queue) = self.queues.get_mut(index) {
+            *queue = QueueState { source, is_listed: false };
+            self.descriptors += usize::from(source == ReadySource::Descriptor);
+            self.list(index);
+        }
+    }
+
     /// Removes a receive queue; the last queue gets the index of the removed queue.
     pub(super) fn swap_remove(&mut self, index: usize) {
         self.close(index);

@@ -8,6 +8,7 @@ use shunt_pipeline::{BridgeId, DatapathPort, DropCause, Learning, Time, Traversa
 use super::{
     PacketThread, RxBatch,
     readiness::{PortEvents, ReadyList},
+    release::PendingRelease,
     sample::BurstLookup,
     translations::{
         stall_budget::StallBudget,
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     cache::ActionLists,
     evict::owner::Owner,
-    metrics::{DropReason, PortTraffic},
+    metrics::{DropReason, PortTraffic, RxLoad},
     packet::{
         buffer::{BURST, Packet},
         ingress_policer::IngressPolicer,
@@ -51,6 +52,14 @@ pub(super) struct RxPort {
     pub(super) finished: u64,
     /// The stall of the queue for a learn request, and its time budget.
     pub(super) stall_budget: StallBudget,
+    /// Number of the queue among the receive queues of the port.
+    pub(super) number_in_port: u16,
+    /// The measured load of the queue.
+    pub(super) load: Arc<RxLoad>,
+    /// Value of `received` of which the time was counted in `load`.
+    pub(super) counted: u64,
+    /// The request to release the queue, while its state is [`RxState::Leaving`].
+    pub(super) release: Option<PendingRelease>,
 }
 
 /// The receive queues of a packet thread, with their upcall queues.
@@ -65,6 +74,10 @@ pub(super) struct RxPorts {
     queued: usize,
     /// Indices of receive queues with frames that are not reported as finished.
     unfinished: Vec<u32>,
+    /// Indices of receive queues with frames of which the time is not counted.
+    pub(super) loaded: Vec<u32>,
+    /// Number of receive queues that wait for their release.
+    pub(super) releasing: usize,
     /// Index of the upcall queue to serve next.
     next_served: usize,
     /// Index of the device to check next, and the time of the last checks.
@@ -90,6 +103,8 @@ pub(super) enum RxState {
     Open,
     Exhausted,
     Broken,
+    /// The queue will be released for another packet thread.
+    Leaving,
 }
 
 /// Time between two rounds of checks whether devices were removed.
@@ -108,6 +123,8 @@ impl RxPorts {
             is_changed: false,
             queued: 0,
             unfinished: Vec::new(),
+            loaded: Vec::new(),
+            releasing: 0,
             next_served: 0,
             next_checked: (0, Time::ZERO),
         }
@@ -126,6 +143,7 @@ impl RxPorts {
         self.is_changed = true;
         self.list.push(port);
         self.unfinished.reserve(self.list.len() - self.unfinished.len());
+        self.loaded.reserve(self.list.len() - self.loaded.len());
     }
 
     /// Appends a packet to the upcall queue of a port.
@@ -153,6 +171,10 @@ impl RxPorts {
         if port.received == port.finished {
             #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
             self.unfinished.push(index as u32);
+        }
+        if port.received == port.counted {
+            #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
+            self.loaded.push(index as u32);
         }
         port.received += count;
     }
@@ -238,10 +260,22 @@ impl RxPorts {
         }
     }
 
-    /// Removes the receive queue of a port.
+    /// Removes a receive queue of a port.
+    ///
+    /// A request to release the queue is dropped.
     pub(super) fn remove(&mut self, port: DatapathPort) -> Option<RxPort> {
-        self.next_served = 0;
         let index = self.list.iter().position(|own| own.port == port)?;
+        let mut removed = self.take(index);
+        self.releasing -= usize::from(removed.release.take().is_some());
+        Some(removed)
+    }
+
+    /// Removes the receive queue at an index; the last queue gets this index.
+    ///
+    /// Called between iterations, when the time of the last one is counted.
+    pub(super) fn take(&mut self, index: usize) -> RxPort {
+        debug_assert!(self.loaded.is_empty(), "the indices would be wrong");
+        self.next_served = 0;
         self.events.remove(self.list[index].queue.wait_fd());
         self.ready.swap_remove(index);
         self.is_changed = true;
@@ -259,7 +293,7 @@ impl RxPorts {
                 *unfinished = index as u32;
             }
         }
-        Some(removed)
+        removed
     }
 
     /// Sends a learn request for a packet, and stalls the receive queues of its port.

@@ -29,6 +29,8 @@ mod patches;
 mod policing;
 #[path = "recirculation.rs"]
 mod recirculation;
+#[path = "releases.rs"]
+mod releases;
 #[path = "sampling.rs"]
 mod sampling;
 #[path = "sleep.rs"]

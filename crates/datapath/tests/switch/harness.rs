@@ -16,7 +16,7 @@ use shunt_datapath::{
     BURST, ChangeSender, Command, CoordinatorEndpoint, EvictionCoordinator, LearnSeq,
     LearnedChange, Packet, PacketThread, Pool, PortError, RxQueue, ThreadConfig, ThreadCounters,
     Waker,
-    command::{ThreadPort, ThreadReceiver},
+    command::{RxQueueState, ThreadPort, ThreadReceiver},
     forecast::{ForecastConfig, ForecastRoutes, ForecastSender, forecast_endpoint},
     metrics::PortTraffic,
     offload::{OffloadEndpoint, OffloadHandle, offload_endpoint},
@@ -285,7 +285,8 @@ impl Switch {
         let threads = u16::try_from(self.threads.len()).unwrap();
         let capabilities = opened.capabilities();
         let (mut traffic, mut doorbells) = (Vec::new(), Vec::new());
-        for (control, mut queues) in self.controls.iter_mut().zip(opened.split(threads).unwrap()) {
+        let split = opened.split(threads).unwrap();
+        for (thread, (control, mut queues)) in (0..).zip(self.controls.iter_mut().zip(split)) {
             let doorbell = Arc::new(Waker::new().unwrap());
             // The signal makes the thread poll, because the queue may have packets already.
             doorbell.signal();
@@ -304,8 +305,10 @@ impl Switch {
             control.send(Command::AddPort(Box::new(added))).unwrap();
             if let Some(queue) = queue {
                 let (queue, policer) = (Box::new(DoorbellRx { queue, doorbell }), policer.cloned());
+                // Queue `n` starts at thread `n`.
+                let state = RxQueueState { number: thread, ..RxQueueState::default() };
                 let receiver =
-                    ThreadReceiver { port, bridge, number, queue, traffic: own, policer };
+                    ThreadReceiver { port, bridge, number, queue, traffic: own, policer, state };
                 control.send(Command::AddReceiver(Box::new(receiver))).unwrap();
             }
         }

@@ -36,6 +36,8 @@ mod patches;
 mod policing;
 #[path = "recirculation.rs"]
 mod recirculation;
+#[path = "releases.rs"]
+mod releases;
 #[path = "repair.rs"]
 mod repair;
 #[path = "sampling.rs"]

@@ -1,14 +1,16 @@
 //! Packet threads, printed like the PMD threads of Open vSwitch.
 
-use shunt_switch::{DatapathReader, PacketThreadCounters};
+use shunt_switch::{DatapathReader, PacketThreadCounters, RxQueueStatus};
 
 use super::{command::commands, dpctl::check_datapath, methods::DaemonMethods};
 
 commands! {
     "dpif-netdev/pmd-perf-show" "[-nh] [-it n] [-ms n] [-pmd thread] [dp]", 0..=8, Read, perf,
         "Show the counters of each packet thread, without histories and times";
+    "dpif-netdev/pmd-rxq-rebalance" "[dp]", 0..=1, Change, rebalance,
+        "Move receive queues between packet threads, so that their loads become more equal";
     "dpif-netdev/pmd-rxq-show" "[-pmd thread] [-secs n] [dp]", 0..=5, Read, rxqs,
-        "Show the receive queues of each packet thread";
+        "Show the receive queues of each packet thread, with their loads in the last minute";
     "dpif-netdev/pmd-stats-show" "[-pmd thread] [dp]", 0..=3, Read, stats,
         "Show the hits and misses of each packet thread";
 }
@@ -100,16 +102,28 @@ async fn perf(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
 }
 
 async fn rxqs(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let bridges = methods.switch.bridges();
+    let queues = DatapathReader::new(&methods.switch).rx_queues();
     let text = by_thread(methods, arguments, |number, _| {
-        let ports = bridges.iter().flat_map(|bridge| &bridge.ports);
-        let lines = ports.filter(|port| port.receivers.contains(&number)).map(|port| {
-            let name = &port.name;
-            format!("  port: {name:<16}  queue-id: {number:>2} (enabled)   pmd usage: NOT AVAIL\n")
-        });
-        format!("  isolated : false\n{}", lines.collect::<String>())
+        let own = queues.iter().filter(|queue| queue.thread == number).map(queue_line);
+        format!("  isolated : false\n{}", own.collect::<String>())
     })?;
     Ok(format!("Displaying last 60 seconds pmd usage %\n{text}"))
+}
+
+/// Returns the line of a receive queue.
+fn queue_line(own: &RxQueueStatus) -> String {
+    let RxQueueStatus { port, queue, busy_percent, .. } = own;
+    let usage = match busy_percent {
+        Some(percent) => format!("{percent:>2} %"),
+        None => "NOT AVAIL".to_owned(),
+    };
+    format!("  port: {port:<16}  queue-id: {queue:>2} (enabled)   pmd usage: {usage}\n")
+}
+
+async fn rebalance(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+    arguments.iter().try_for_each(|datapath| check_datapath(datapath))?;
+    let moved = DatapathReader::new(&methods.switch).rebalance().await;
+    Ok(format!("pmd rxq rebalance: {moved} receive queues moved\n"))
 }
 
 /// Returns a ratio with two decimal places.

@@ -85,10 +85,6 @@ const REFUSALS: &[(&[&str], &str)] = &[
         "iterations are not logged: use `shuntctl top`, or metrics over HTTP",
     ),
     (
-        &["dpif-netdev/pmd-rxq-rebalance"],
-        "each packet thread has a receive queue of each port, so there is nothing to rebalance",
-    ),
-    (
         &["dpif-netdev/pmd-stats-clear"],
         "counters only grow: compare two answers, or use `shuntctl top`",
     ),

@@ -106,7 +106,6 @@ mod tests {
             name: name.to_owned(),
             number: 1,
             datapath: Some(1),
-            receivers: Vec::new(),
             kind: "null",
             socket_mode: None,
             link: link.to_owned(),

@@ -53,7 +53,6 @@ fn port_status() -> BridgePortStatus {
         name: "p1".to_owned(),
         number: 1,
         datapath: Some(1),
-        receivers: Vec::new(),
         kind: "null",
         socket_mode: None,
         link: "up".to_owned(),

@@ -17,6 +17,7 @@ use shunt_switch::{
 use shunt_tls::TlsFiles;
 
 use super::{
+    auto_lb::AutoLbRow,
     bfd::bfd as bfd_of,
     bonds::{bond, interfaces, setting_without_effect, wrong_system_id},
     exports::{
@@ -48,6 +49,8 @@ pub(super) struct DesiredBridges {
     vhost_folder: PathBuf,
     /// Set while ports and controllers wait for restored rules (`flow-restore-wait`).
     pub(super) waits_for_rules: bool,
+    /// Moves of receive queues by load.
+    pub(super) auto_lb: AutoLbRow,
     /// Key and certificates of TLS connections.
     pub(super) tls: Option<TlsFiles>,
 }
@@ -181,6 +184,7 @@ impl DesiredBridges {
             let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
             state.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
             state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
+            state.auto_lb = AutoLbRow::of(root);
             state.tls = tls::files(snapshot, root);
             for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
                 state.add_bridge(snapshot, bridge);

@@ -43,6 +43,8 @@ enum KeyEffect {
     Any,
     /// A number that is not negative has an effect, other values do not.
     Number,
+    /// A number from 0 to 100 has an effect, other values do not.
+    Percent,
     /// A value of `priority-tags` has an effect, other values do not.
     PriorityTags,
     /// The key has no effect, for this reason.
@@ -137,10 +139,14 @@ const NO_PACKET_IN_LIMIT: &str = "packet-ins have no rate limit of their own: li
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 
-const KEYS: [KnownKey; 21] = [
+const KEYS: [KnownKey; 25] = [
     // DPDK is initialised when the first DPDK port is opened.
     key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
     key("Open_vSwitch", "flow-restore-wait", KeyEffect::Any),
+    key("Open_vSwitch", "pmd-auto-lb", KeyEffect::Any),
+    key("Open_vSwitch", "pmd-auto-lb-improvement-threshold", KeyEffect::Percent),
+    key("Open_vSwitch", "pmd-auto-lb-load-threshold", KeyEffect::Percent),
+    key("Open_vSwitch", "pmd-auto-lb-rebal-interval", KeyEffect::Number),
     key("Open_vSwitch", "stats-update-interval", KeyEffect::Number),
     key("Open_vSwitch", "vhost-sock-dir", KeyEffect::Any),
     key("Bridge", "datapath-id", KeyEffect::Any),
@@ -199,6 +205,8 @@ impl KeyEffect {
             Self::Any => None,
             Self::Number if value.parse::<u32>().is_ok() => None,
             Self::Number => Some("its value must be a whole number that is not negative"),
+            Self::Percent if value.parse::<u8>().is_ok_and(|percent| percent <= 100) => None,
+            Self::Percent => Some("its value must be a whole number from 0 to 100"),
             Self::PriorityTags if PRIORITY_TAGS.contains(&value) => None,
             Self::PriorityTags => Some("its value must be always, if-nonzero or never"),
             Self::Nothing(reason) => Some(reason),

@@ -17,6 +17,7 @@ use shunt_switch::{
 use tracing::{info, warn};
 
 use super::{
+    auto_lb::AutoLbKeys,
     bonds::keep_active_members,
     desired::{DesiredBridge, DesiredBridges, add_reason},
     exports::{ExportLogs, set_collector_sets, set_exports},
@@ -38,6 +39,7 @@ pub(super) struct Reconciler {
     mirror_log: RowLog,
     /// Logs of rows of sFlow, NetFlow and IPFIX that cannot be applied.
     export_logs: ExportLogs,
+    auto_lb: AutoLbKeys,
     tls: TlsRow,
 }
 
@@ -67,6 +69,7 @@ pub(super) struct ApplyErrors {
 impl Reconciler {
     pub(super) fn new(switch: Arc<Switch>) -> Self {
         Self {
+            auto_lb: AutoLbKeys::new(&switch),
             tls: TlsRow::new(&switch),
             switch,
             applied: BTreeMap::new(),
@@ -93,6 +96,7 @@ impl Reconciler {
             info!("ovsdb: packets of new ports, and controllers: {state}");
             self.switch.hold_packets(self.waits_for_rules).await;
         }
+        self.auto_lb.apply(&self.switch, desired.auto_lb).await;
         self.tls.apply(&self.switch, desired.tls.as_ref());
         let mut mirror_errors = desired.refused_mirrors.clone();
         let mut export_errors = desired.refused_exports.clone();

@@ -11,7 +11,7 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 use crate::{
     config::{
         Config, ConfigError, EalOptions, NAME_BYTES_MAX, PortOptions, PortType, THREADS_MAX,
-        switch::SLEEP_MS_MAX,
+        switch::{AUTO_LB_INTERVAL_MAX, SLEEP_MS_MAX},
     },
     error::SwitchError,
     ports::{exclusive::ExclusiveResource, registry::listed},
@@ -152,6 +152,16 @@ impl Config {
         let sleep = threads.sleep_max_ms;
         let sleep_ok = sleep <= SLEEP_MS_MAX;
         range("threads.sleep_max_ms", sleep.to_string(), sleep_ok, "from 0 to 10000")?;
+        let percents = [
+            ("threads.auto_lb_load_threshold", threads.auto_lb_load_threshold),
+            ("threads.auto_lb_improvement_threshold", threads.auto_lb_improvement_threshold),
+        ];
+        for (key, percent) in percents {
+            range(key, percent.to_string(), percent <= 100, "from 0 to 100")?;
+        }
+        let pause = threads.auto_lb_interval_min;
+        let pause_ok = (1..=AUTO_LB_INTERVAL_MAX).contains(&pause);
+        range("threads.auto_lb_interval_min", pause.to_string(), pause_ok, "from 1 to 20000")?;
         let exact = caches.exact_entries;
         let exact_ok = exact == 0 || exact.is_power_of_two() && exact <= EXACT_ENTRIES_MAX;
         let exact_range = "0, or a power of two up to 16777216";

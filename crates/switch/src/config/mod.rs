@@ -46,6 +46,7 @@ pub use sflow::SflowOptions;
 pub use shunt_datapath::packet::{
     egress_policer::EgressPolicing, ingress_policer::IngressPolicing,
 };
+pub(crate) use switch::AutoLbSettings;
 pub use switch::{
     Config, EvictionEngine, EvictionOptions, PacketOptions, RepairMode, THREADS_MAX, ThreadOptions,
 };

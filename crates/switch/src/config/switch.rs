@@ -43,6 +43,27 @@ pub struct ThreadOptions {
     /// Longest sleep of an idle packet thread, in milliseconds; 0:
     /// the thread never sleeps.
     pub sleep_max_ms: u64,
+    /// If true, receive queues move from busy packet threads to others.
+    pub auto_lb: bool,
+    /// Load of a packet thread, in percent, from which on its receive queues may move.
+    pub auto_lb_load_threshold: u8,
+    /// Least improvement of the variance of the loads, in percent.
+    pub auto_lb_improvement_threshold: u8,
+    /// Least time between two decisions, in minutes.
+    pub auto_lb_interval_min: u16,
+}
+
+/// The settings of moves of receive queues (Open vSwitch: `pmd-auto-lb`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AutoLbSettings {
+    /// True if queues move without a request.
+    pub(crate) is_on: bool,
+    /// Load of a thread, in percent, from which on its queues may move.
+    pub(crate) load_threshold: u8,
+    /// Least improvement of the variance of the loads, in percent.
+    pub(crate) improvement_threshold: u8,
+    /// Least time between two decisions.
+    pub(crate) interval: Duration,
 }
 
 /// The options of cache evictions after a change.
@@ -149,7 +170,16 @@ impl Default for ThreadOptions {
     fn default() -> Self {
         let ThreadConfig { translations_per_iteration, sleep_max, .. } = ThreadConfig::default();
         let sleep_max_ms = u64::try_from(sleep_max.as_millis()).unwrap_or(SLEEP_MS_MAX);
-        Self { packet: 1, cpus: Vec::new(), translations_per_iteration, sleep_max_ms }
+        Self {
+            packet: 1,
+            cpus: Vec::new(),
+            translations_per_iteration,
+            sleep_max_ms,
+            auto_lb: false,
+            auto_lb_load_threshold: 95,
+            auto_lb_improvement_threshold: 25,
+            auto_lb_interval_min: 1,
+        }
     }
 }
 
@@ -157,6 +187,16 @@ impl ThreadOptions {
     /// Returns the longest sleep of an idle packet thread.
     pub(crate) const fn sleep_max(&self) -> Duration {
         Duration::from_millis(self.sleep_max_ms)
+    }
+
+    /// Returns the settings of moves of receive queues.
+    pub(crate) fn auto_lb(&self) -> AutoLbSettings {
+        AutoLbSettings {
+            is_on: self.auto_lb,
+            load_threshold: self.auto_lb_load_threshold,
+            improvement_threshold: self.auto_lb_improvement_threshold,
+            interval: Duration::from_secs(60 * u64::from(self.auto_lb_interval_min)),
+        }
     }
 }
 
@@ -172,6 +212,9 @@ impl Default for PacketOptions {
 
 /// Largest value of `sleep_max_ms`.
 pub(super) const SLEEP_MS_MAX: u64 = 10_000;
+
+/// Largest value of `auto_lb_interval_min`, as in Open vSwitch.
+pub(super) const AUTO_LB_INTERVAL_MAX: u16 = 20_000;
 
 /// Maximum number of packet threads.
 pub const THREADS_MAX: u16 = 64;

@@ -19,7 +19,8 @@ use super::{
     numbering::DatapathPorts,
 };
 use crate::{
-    control::ControlPlane, error::SwitchError, switch::Switch, trace::explain::bridge_name,
+    control::ControlPlane, error::SwitchError, switch::Switch,
+    threads::load::balancer::RxQueueStatus, trace::explain::bridge_name,
 };
 
 /// Selects how cache entries are written.
@@ -294,6 +295,19 @@ impl<'a> DatapathReader<'a> {
     pub fn packet_threads(&self) -> Vec<PacketThreadCounters> {
         let threads = self.control.plane.counters().iter();
         threads.map(|counters| PacketThreadCounters::of(counters)).collect()
+    }
+
+    /// Returns the receive queues of all ports, with their packet threads and loads.
+    #[must_use]
+    pub fn rx_queues(&self) -> Vec<RxQueueStatus> {
+        self.control.loads.status(self.control)
+    }
+
+    /// Moves receive queues between packet threads by their measured loads.
+    ///
+    /// Returns the number of queues that have moved.
+    pub async fn rebalance(&self) -> usize {
+        self.control.loads.rebalance_now(self.control).await
     }
 
     /// Closes the OpenFlow connections of a bridge, then connects again.

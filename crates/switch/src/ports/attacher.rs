@@ -7,6 +7,7 @@
 //! [`check`] finds changes of devices.
 
 pub(crate) mod check;
+mod queue_moves;
 
 use std::sync::{
     Arc,
@@ -15,10 +16,10 @@ use std::sync::{
 
 use shunt_datapath::{
     Command, PortError,
-    command::{ThreadPort, ThreadReceiver},
+    command::{RemovedQueues, RxQueueState, ThreadPort, ThreadReceiver},
     port::{
-        DescriptorStore, EalOptions, LinkMode, Port, Queues, RxQueue, StoredDescriptor,
-        open_inheriting,
+        DescriptorStore, EalOptions, LinkMode, Port, Queues, RxQueue, SplitQueues,
+        StoredDescriptor, open_inheriting,
     },
 };
 use shunt_flow::PortNo;
@@ -29,7 +30,11 @@ use tracing::warn;
 use crate::{
     error::{SwitchError, with_causes},
     nic::{NicFront, NicSlot},
-    ports::{bridges::Bridges, port::BridgePort, registry::BridgeRegistry},
+    ports::{
+        bridges::Bridges,
+        port::{BridgePort, PlacedRxQueue},
+        registry::BridgeRegistry,
+    },
     threads::data_plane::{DataPlane, StoppedThreads},
 };
 
@@ -163,7 +168,7 @@ impl PortAttacher {
             port = nic.in_front_of(id, number, datapath, port);
         }
         let splitting = spawn_blocking(move || {
-            let queues = port.split(count)?;
+            let queues = port.split_by_queue(count)?;
             let link_mode = port.link_mode();
             Ok(SplitPort { port, queues, link_mode })
         });
@@ -195,7 +200,7 @@ impl PortAttacher {
         for AttachedPort { bridge, number, port, link_mode, receivers } in attached {
             self.bridges.with_port(bridge, number, |entered| {
                 let threads = receivers.iter().map(|(thread, _)| *thread);
-                entered.receivers = threads.collect();
+                entered.rx_queues = threads.map(PlacedRxQueue::new).collect();
                 entered.held_queues = receivers;
                 let prefix = entered.spec().and_then(|spec| spec.store_prefix());
                 stored.extend(prefix.map(|prefix| (prefix, port.stored_descriptors())));
@@ -263,10 +268,13 @@ impl PortAttacher {
             (port.traffic.clone(), port.egress_qos.clone())
         };
         let capabilities = port.capabilities();
-        let mut receivers = Vec::new();
-        for (thread, mut queues) in threads.into_iter().zip(queues) {
+        let SplitQueues { rx, tx } = queues;
+        let receivers =
+            rx.into_iter().filter_map(|own| Some((*threads.get(own.thread)?, own.queue)));
+        let receivers = receivers.collect();
+        for (thread, tx) in threads.into_iter().zip(tx) {
             let Some(traffic) = traffic.get(thread).cloned() else { continue };
-            receivers.extend(queues.rx.take().map(|queue| (thread, queue)));
+            let queues = Queues { rx: None, tx };
             let added =
                 ThreadPort { port: datapath, bridge, number, capabilities, queues, traffic };
             self.plane.send(thread, Command::AddPort(Box::new(added))).await;
@@ -315,7 +323,7 @@ impl PortAttacher {
             (id, number, datapath, prefix, held, open)
         };
         self.bridges.publish_ports();
-        let mut queues: Vec<Option<Queues>> = Vec::new();
+        let mut queues: Vec<Option<RemovedQueues>> = Vec::new();
         if let Some(datapath) = datapath.filter(|_| open.is_some()) {
             self.plane.adopted_newest().await;
             let question = |_, reply| Command::RemovePort(datapath, reply);
@@ -448,7 +456,7 @@ struct SplittingPort {
 /// An open port with its queues.
 struct SplitPort {
     port: Box<dyn Port>,
-    queues: Vec<Queues>,
+    queues: SplitQueues,
     link_mode: LinkMode,
 }
 
@@ -470,11 +478,13 @@ fn receivers(
 ) -> impl Iterator<Item = (usize, ThreadReceiver)> {
     let held = std::mem::take(&mut entered.held_queues);
     let (number, traffic, policer) = (entered.number, &entered.traffic, &entered.policer);
-    let port = entered.datapath;
-    held.into_iter().filter_map(move |(thread, queue)| {
+    let (port, places) = (entered.datapath, &entered.rx_queues);
+    (0..).zip(held).filter_map(move |(position, (thread, queue))| {
         let (port, traffic) = (port?, Arc::clone(traffic.get(thread)?));
         let policer = policer.clone();
-        Some((thread, ThreadReceiver { port, bridge, number, queue, traffic, policer }))
+        let load = Arc::clone(&places.get(usize::from(position))?.load);
+        let state = RxQueueState { number: position, received: 0, load };
+        Some((thread, ThreadReceiver { port, bridge, number, queue, traffic, policer, state }))
     })
 }
 
@@ -497,7 +507,7 @@ fn cut_off(bridges: &BridgeRegistry, stopped: &[usize], is_last: bool) -> Vec<(S
     let ports = bridges.iter().flat_map(|bridge| bridge.ports.values());
     let open = ports.filter(|port| port.open.is_some());
     let missed = |port: &BridgePort| {
-        let receiver = stopped.iter().find(|thread| port.receivers.contains(thread));
+        let receiver = stopped.iter().find(|thread| port.has_receiver(**thread));
         receiver
             .filter(|_| !port.spreads_packets())
             .or_else(|| stopped.first().filter(|_| is_last))

@@ -8,7 +8,7 @@ use std::{
 use shunt_datapath::{
     DropReason,
     egress::PortQos,
-    metrics::PortTraffic,
+    metrics::{PortTraffic, RxLoad},
     packet::ingress_policer::IngressPolicer,
     port::{
         DeviceLosses, HostDeviceState, LinkMode, Port, PortCounters, PortSpec, RxQueue,
@@ -38,8 +38,8 @@ pub(crate) struct BridgePort {
     pub(crate) closed: PortCounters,
     /// Reason why the port is not open.
     pub(crate) trouble: Option<String>,
-    /// Packet threads that receive from the port while it is open.
-    pub(crate) receivers: Vec<usize>,
+    /// Receive queues of the port while it is open, by number.
+    pub(crate) rx_queues: Vec<PlacedRxQueue>,
     /// Receive queues that were not sent to packet threads yet, each with its thread.
     pub(crate) held_queues: Vec<(usize, Box<dyn RxQueue>)>,
     /// Counters of each packet thread; the counters stay while the port is closed.
@@ -75,7 +75,28 @@ pub(crate) struct BridgePort {
     pub(crate) added: Time,
 }
 
+/// A receive queue of a port.
+#[derive(Clone, Debug)]
+pub(crate) struct PlacedRxQueue {
+    /// Number of the packet thread that has the queue.
+    pub(crate) thread: usize,
+    /// The measured load of the queue.
+    pub(crate) load: Arc<RxLoad>,
+}
+
+impl PlacedRxQueue {
+    /// Places a new queue at a packet thread.
+    pub(crate) fn new(thread: usize) -> Self {
+        Self { thread, load: Arc::default() }
+    }
+}
+
 impl BridgePort {
+    /// Returns whether a packet thread receives from the port while it is open.
+    pub(crate) fn has_receiver(&self, thread: usize) -> bool {
+        self.rx_queues.iter().any(|queue| queue.thread == thread)
+    }
+
     /// Returns whether the type of the port allows it as a member of a bond.
     pub(crate) fn can_be_member(&self) -> bool {
         self.number != PortNo::LOCAL && self.settings.kind != PortType::Patch
@@ -119,7 +140,7 @@ impl BridgePort {
             open: None,
             closed: PortCounters::default(),
             trouble: None,
-            receivers: Vec::new(),
+            rx_queues: Vec::new(),
             held_queues: Vec::new(),
             traffic,
             policer,

@@ -139,9 +139,6 @@ pub struct BridgePortStatus {
     /// Datapath port number, if packet threads have the port.
     #[serde(skip)]
     pub datapath: Option<u32>,
-    /// Packet threads that receive from the port while it is open.
-    #[serde(skip)]
-    pub receivers: Vec<usize>,
     /// Type of the port.
     #[serde(rename = "type")]
     pub kind: &'static str,
@@ -396,7 +393,6 @@ fn port_status(
         name: port.settings.name.clone(),
         number: port.number.number(),
         datapath: port.datapath.map(|datapath| datapath.number()),
-        receivers: port.open.as_ref().map_or_else(Vec::new, |_| port.receivers.clone()),
         kind: port.settings.kind.name(),
         socket_mode: (port.settings.kind == config::PortType::VhostUser)
             .then_some(port.settings.mode),

@@ -5,6 +5,7 @@ pub(crate) mod data_plane;
 pub(crate) mod foresight;
 pub(crate) mod learner;
 pub(crate) mod listener;
+pub(crate) mod load;
 mod predictor_log;
 pub(crate) mod preload_tickets;
 pub(crate) mod publisher;

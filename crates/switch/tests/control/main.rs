@@ -21,6 +21,7 @@ mod evictions;
 mod expiry;
 mod forecasts;
 mod ipfix;
+mod load;
 mod log;
 mod mirrors;
 mod multicast;

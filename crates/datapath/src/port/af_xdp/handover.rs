@@ -17,7 +17,7 @@ use std::{
 
 use tracing::{info, warn};
 
-use super::{frames::Umem, port::XdpMode, program::XdpLink, socket::XdpSocket};
+use super::{frames::Umem, mode::XdpMode, program::XdpLink, socket::XdpSocket};
 use crate::port::{
     HostDevice,
     stored::{RefusedDescriptor, StoredDescriptor, copy},
@@ -60,9 +60,9 @@ impl XdpAttachment {
         Self { names, link, promiscuous, queues: queues.collect(), is_inherited: false }
     }
 
-    /// Uses the descriptors of an earlier process; `None` if one of them cannot be used.
+    /// Uses the descriptors of an earlier process.
     ///
-    /// The program is then detached.
+    /// Returns `None` if one of them cannot be used. The program is then detached.
     pub(super) fn inherit(
         names: StoredNames,
         device: &HostDevice,
@@ -179,7 +179,7 @@ impl StoredNames {
         format!("af_xdp/{}/{queue:04}/{}", self.device, XdpSocket::memory_layout(self.chunk))
     }
 
-    /// Continues with the packet socket, and with the socket and the memory of each queue.
+    /// Continues with the packet socket, and the socket and memory of each queue.
     fn sockets(
         &self,
         device: &HostDevice,

@@ -18,9 +18,11 @@
 mod frames;
 mod handover;
 mod holder;
+mod mode;
 mod port;
 mod program;
 mod ring;
 mod socket;
 
-pub use port::{AfXdp, XdpMode};
+pub use mode::XdpMode;
+pub use port::AfXdp;

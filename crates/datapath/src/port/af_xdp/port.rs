@@ -1,7 +1,7 @@
 //! The port [`AfXdp`], its receive queue and its transmit queue.
 
 use std::{
-    fmt, io,
+    io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc,
@@ -24,14 +24,16 @@ use super::{
     frames::{Receiver, Sender},
     handover::{AttachedSockets, StoredNames, XdpAttachment},
     holder::attached_program,
-    program::{Attachment, XdpProgram},
-    socket::{DeviceQueue, FrameTransfer, XdpSocket, statistics},
+    mode::XdpMode,
+    program::XdpProgram,
+    socket::{DeviceQueue, XdpSocket, statistics},
 };
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
-    Capabilities, DeviceReading, DeviceWork, HostDevice, HostDeviceSetting, Port, PortCounters,
-    PortError, Queues, RxQueue, RxReport, StoredDescriptor, TxEnd, TxQueue,
+    AssignedRxQueue, Capabilities, DeviceReading, DeviceWork, HostDevice, HostDeviceSetting, Port,
+    PortCounters, PortError, Queues, RxQueue, RxReport, SplitQueues, StoredDescriptor, TxEnd,
+    TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     ethtool,
@@ -47,72 +49,6 @@ const KERNEL_HEADROOM: u32 = 256;
 const CHUNKS: [u32; 2] = [2048, 4096];
 /// Number of bytes of an Ethernet header with two VLAN tags.
 const HEADER_MAX: u32 = 14 + 2 * 4;
-
-/// How frames get from a device to the port (Open vSwitch: `xdp-mode`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Deserialize, serde::Serialize),
-    serde(rename_all = "kebab-case")
-)]
-pub enum XdpMode {
-    /// The first of the modes below that the device supports.
-    #[default]
-    BestEffort,
-    /// The device writes frames into the memory of the port.
-    NativeWithZerocopy,
-    /// The driver of the device runs the XDP program, and the kernel copies frames.
-    Native,
-    /// The network stack runs the XDP program, and the kernel copies the frames.
-    Generic,
-}
-
-impl fmt::Display for XdpMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl XdpMode {
-    /// All modes.
-    pub const ALL: [Self; 4] =
-        [Self::BestEffort, Self::NativeWithZerocopy, Self::Native, Self::Generic];
-
-    /// Returns the name in configuration files and on the command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BestEffort => "best-effort",
-            Self::NativeWithZerocopy => "native-with-zerocopy",
-            Self::Native => "native",
-            Self::Generic => "generic",
-        }
-    }
-
-    /// Returns the modes to try, best first.
-    const fn candidates(self) -> &'static [Self] {
-        match self {
-            Self::BestEffort => &[Self::NativeWithZerocopy, Self::Native, Self::Generic],
-            Self::NativeWithZerocopy => &[Self::NativeWithZerocopy],
-            Self::Native => &[Self::Native],
-            Self::Generic => &[Self::Generic],
-        }
-    }
-
-    const fn attachment(self) -> Attachment {
-        match self {
-            Self::Generic => Attachment::Generic,
-            Self::BestEffort | Self::NativeWithZerocopy | Self::Native => Attachment::Driver,
-        }
-    }
-
-    const fn transfer(self) -> FrameTransfer {
-        match self {
-            Self::NativeWithZerocopy => FrameTransfer::ZeroCopy,
-            Self::BestEffort | Self::Native | Self::Generic => FrameTransfer::Copy,
-        }
-    }
-}
 
 /// A network device of the host, by AF_XDP sockets.
 pub struct AfXdp {
@@ -210,6 +146,51 @@ impl AfXdp {
         let (names, link) = (self.stored_names(queues), program.into_link());
         let attachment = XdpAttachment::new(names, link, promiscuous, &sockets);
         Ok((sockets, attachment))
+    }
+
+    /// Attaches the port.
+    ///
+    /// Returns its receivers by queue, and its transmit queues by thread.
+    fn open_queues(
+        &mut self,
+        threads: u16,
+    ) -> Result<(Vec<Receiver>, Vec<Box<dyn TxQueue>>), PortError> {
+        if self.attached.is_some() {
+            return Err(PortError::AlreadySplit { name: self.device.name.as_str().to_owned() });
+        }
+        let (sockets, attachment) = match self.inherited.take() {
+            Some(inherited) => inherited,
+            None => self.attach_new()?,
+        };
+        self.warn_of_veth();
+        let (mut receivers, mut tx) = (Vec::with_capacity(sockets.len()), Vec::new());
+        for XdpSocket { receiver, sender, .. } in sockets {
+            receivers.push(receiver);
+            // Thread `n` sends by queue `n`.
+            if tx.len() < usize::from(threads) {
+                let frame_max = Arc::clone(&self.frame_max);
+                let queue: Box<dyn TxQueue> =
+                    Box::new(XdpTx { sender, frame_max, end: TxEnd::Full });
+                tx.push(queue);
+            }
+        }
+        // If there are more threads than queues, the other threads send by packet sockets.
+        while tx.len() < usize::from(threads) {
+            let queue = PacketTx::open(self.device.index).map_err(|error| self.failed(error))?;
+            tx.push(Box::new(queue));
+        }
+        self.attached = Some(attachment);
+        Ok((receivers, tx))
+    }
+
+    fn rx_queue(&self, receivers: Vec<Receiver>) -> Result<Box<dyn RxQueue>, PortError> {
+        let name = self.device.name.as_str().to_owned();
+        let queue = XdpRx::new(receivers, name).map_err(|error| self.failed(error))?;
+        Ok(Box::new(queue))
+    }
+
+    fn failed(&self, source: io::Error) -> PortError {
+        PortError::device("receive from", self.device.name.as_str(), NEEDS, source)
     }
 
     /// Warns of a veth device, on which checksums are wrong.
@@ -314,47 +295,30 @@ impl Port for AfXdp {
     }
 
     fn split(&mut self, threads: u16) -> Result<Vec<Queues>, PortError> {
-        let name = self.device.name.as_str();
-        if self.attached.is_some() {
-            return Err(PortError::AlreadySplit { name: name.to_owned() });
-        }
-        let failed = |source| PortError::device("receive from", name, NEEDS, source);
-        let (sockets, attachment) = match self.inherited.take() {
-            Some(inherited) => inherited,
-            None => self.attach_new()?,
-        };
-        self.warn_of_veth();
-        let mut parts: Vec<(Vec<Receiver>, Option<Sender>)> =
-            (0..threads).map(|_| (Vec::new(), None)).collect();
-        for (number, socket) in sockets.into_iter().enumerate() {
-            // Thread `n` has the queues `n`, `n + threads` ..; it sends by the first of its queues.
-            let Some((receivers, sender)) = parts.get_mut(number % usize::from(threads)) else {
-                continue;
-            };
-            receivers.push(socket.receiver);
-            sender.get_or_insert(socket.sender);
+        let (receivers, tx) = self.open_queues(threads)?;
+        let mut parts: Vec<Vec<Receiver>> = (0..threads).map(|_| Vec::new()).collect();
+        for (number, receiver) in receivers.into_iter().enumerate() {
+            // Thread `n` has the queues `n`, `n + threads` ..
+            if let Some(part) = parts.get_mut(number % usize::from(threads)) {
+                part.push(receiver);
+            }
         }
         let mut queues = Vec::with_capacity(parts.len());
-        for (receivers, sender) in parts {
-            let tx: Box<dyn TxQueue> = match sender {
-                Some(sender) => {
-                    let frame_max = Arc::clone(&self.frame_max);
-                    Box::new(XdpTx { sender, frame_max, end: TxEnd::Full })
-                }
-                // If there are more threads than queues, the other threads send by packet sockets.
-                None => Box::new(PacketTx::open(self.device.index).map_err(failed)?),
-            };
-            let rx = match receivers.is_empty() {
-                true => None,
-                false => {
-                    let rx = XdpRx::new(receivers, name.to_owned()).map_err(failed)?;
-                    Some(Box::new(rx) as Box<dyn RxQueue>)
-                }
-            };
+        for (receivers, tx) in parts.into_iter().zip(tx) {
+            let rx = if receivers.is_empty() { None } else { Some(self.rx_queue(receivers)?) };
             queues.push(Queues { rx, tx });
         }
-        self.attached = Some(attachment);
         Ok(queues)
+    }
+
+    fn split_by_queue(&mut self, threads: u16) -> Result<SplitQueues, PortError> {
+        let (receivers, tx) = self.open_queues(threads)?;
+        let mut rx = Vec::with_capacity(receivers.len());
+        for (number, receiver) in receivers.into_iter().enumerate() {
+            let thread = number % usize::from(threads).max(1);
+            rx.push(AssignedRxQueue { thread, queue: self.rx_queue(vec![receiver])? });
+        }
+        Ok(SplitQueues { rx, tx })
     }
 
     fn link_up(&self) -> bool {
@@ -552,6 +516,7 @@ mod tests {
     use nix::sched::{CloneFlags, unshare};
 
     use super::*;
+    use crate::port::af_xdp::program::Attachment;
 
     #[test]
     #[expect(clippy::print_stderr, reason = "a skipped test says so")]

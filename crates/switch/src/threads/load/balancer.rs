@@ -1,0 +1,140 @@
+//! The balancer: samples the loads of receive queues, and moves queues between packet threads.
+//!
+//! Like the automatic load balancing of Open vSwitch (`pmd-auto-lb`), it moves queues only if a
+//! thread was overloaded for a minute, and if the variance of the loads becomes clearly smaller.
+
+use std::collections::BTreeMap;
+
+use parking_lot::Mutex;
+use shunt_pipeline::Time;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::info;
+
+use crate::{
+    config::AutoLbSettings,
+    control::ControlPlane,
+    ports::bridges::Bridges,
+    threads::load::{
+        history::{LoadHistory, LoadSample, RxQueueName, SAMPLE_INTERVAL, SampledQueue},
+        plan::LoadPlan,
+    },
+};
+
+/// The loads of the receive queues, and the time of the last decision.
+#[derive(Debug, Default)]
+pub(crate) struct LoadBalancer(Mutex<LoadHistory>);
+
+/// The load of a receive queue, for `pmd-rxq-show`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RxQueueStatus {
+    /// Name of the port.
+    pub port: String,
+    /// Number of the queue among the receive queues of the port.
+    pub queue: u16,
+    /// Number of the packet thread that has the queue.
+    pub thread: usize,
+    /// Part of the thread's time in the last minute, in percent.
+    ///
+    /// `None` before the second sample.
+    pub busy_percent: Option<u64>,
+}
+
+/// Samples the loads at intervals, and moves queues if the settings allow it.
+pub(crate) async fn watch_loads(control: &ControlPlane) {
+    let mut interval = interval(SAMPLE_INTERVAL);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        interval.tick().await;
+        control.loads.sample(control);
+        let settings = control.config.lock().threads.auto_lb();
+        let is_due = settings.is_on && control.loads.is_due(&settings, control.plane.now());
+        if is_due {
+            control.loads.rebalance(control, settings.improvement_threshold).await;
+        }
+    }
+}
+
+impl LoadBalancer {
+    /// Adds a sample of all receive queues.
+    fn sample(&self, control: &ControlPlane) {
+        let sample = LoadSample { at: control.plane.now(), queues: sampled(&control.bridges) };
+        self.0.lock().add(sample);
+    }
+
+    fn is_due(&self, settings: &AutoLbSettings, now: Time) -> bool {
+        self.0.lock().is_due(settings, now)
+    }
+
+    /// Moves queues if the variance of the loads becomes clearly smaller.
+    ///
+    /// `improvement` is the least improvement in percent. Returns the number of queues that have moved.
+    async fn rebalance(&self, control: &ControlPlane, improvement: u8) -> usize {
+        let loads = self.0.lock().loads();
+        let plan = LoadPlan::new(&loads, &control.plane.living());
+        if plan.moves.is_empty() || plan.improvement() < improvement {
+            return 0;
+        }
+        let mut moved = 0;
+        {
+            let structure = control.structure().await;
+            for own in &plan.moves {
+                moved += usize::from(structure.ports().move_queue(own.queue, own.to).await);
+            }
+        }
+        self.0.lock().clear();
+        self.sample(control);
+        let (planned, improvement) = (plan.moves.len(), plan.improvement());
+        info!(
+            planned,
+            improvement, "packet threads: {moved} receive queues moved to balance the loads"
+        );
+        moved
+    }
+
+    /// Moves queues by the loads until now, however small the improvement.
+    pub(crate) async fn rebalance_now(&self, control: &ControlPlane) -> usize {
+        self.sample(control);
+        self.rebalance(control, 1).await
+    }
+
+    /// Returns the receive queues, in the order of their ports.
+    pub(crate) fn status(&self, control: &ControlPlane) -> Vec<RxQueueStatus> {
+        let (loads, duration) = {
+            let history = self.0.lock();
+            (history.loads(), history.duration())
+        };
+        let percent = |queue| {
+            let load = loads.iter().find(|own| own.queue == queue)?;
+            let total = u64::try_from(duration.as_nanos()).ok().filter(|total| *total > 0)?;
+            u64::try_from(u128::from(load.busy_ns) * 100 / u128::from(total)).ok()
+        };
+        let queues = sampled(&control.bridges);
+        let bridges = control.bridges.lock();
+        let status = queues.into_iter().filter_map(|(queue, own)| {
+            let port = bridges.by_id(queue.bridge)?.ports.get(&queue.port)?;
+            Some(RxQueueStatus {
+                port: port.settings.name.clone(),
+                queue: queue.number,
+                thread: own.thread,
+                busy_percent: percent(queue),
+            })
+        });
+        status.collect()
+    }
+}
+
+/// Returns the state of each receive queue.
+fn sampled(bridges: &Bridges) -> BTreeMap<RxQueueName, SampledQueue> {
+    let bridges = bridges.lock();
+    let ports =
+        bridges.iter().flat_map(|bridge| bridge.ports.values().map(move |port| (bridge.id, port)));
+    let open = ports.filter(|(_, port)| port.open.is_some());
+    let queues = open.flat_map(|(bridge, port)| {
+        let own = (0..).zip(&port.rx_queues);
+        own.map(move |(number, queue)| {
+            let name = RxQueueName { bridge, port: port.number, number };
+            (name, SampledQueue { thread: queue.thread, busy_ns: queue.load.busy_ns.get() })
+        })
+    });
+    queues.collect()
+}

@@ -1,0 +1,197 @@
+//! The measured loads of receive queues in the last minute.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use shunt_flow::PortNo;
+use shunt_pipeline::{BridgeId, Time};
+
+use crate::{config::AutoLbSettings, threads::load::plan::QueueLoad};
+
+/// Time between two samples (Open vSwitch: `PMD_INTERVAL_LEN`).
+pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Number of intervals in the history, which together last a minute.
+const INTERVALS: usize = 6;
+
+/// The name of a receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RxQueueName {
+    pub(crate) bridge: BridgeId,
+    pub(crate) port: PortNo,
+    /// Number of the queue among the receive queues of the port.
+    pub(crate) number: u16,
+}
+
+/// The state of a receive queue in a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SampledQueue {
+    /// Number of the packet thread that has the queue.
+    pub(crate) thread: usize,
+    /// Time that the queue has taken since it was opened, in nanoseconds.
+    pub(crate) busy_ns: u64,
+}
+
+/// The receive queues at a time.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadSample {
+    pub(crate) at: Time,
+    pub(crate) queues: BTreeMap<RxQueueName, SampledQueue>,
+}
+
+/// The samples of the last minute.
+#[derive(Debug, Default)]
+pub(crate) struct LoadHistory {
+    samples: VecDeque<LoadSample>,
+    /// Time of the last decision.
+    decided: Option<Time>,
+}
+
+impl LoadHistory {
+    /// Adds a sample; samples that are older than a minute are removed.
+    pub(crate) fn add(&mut self, sample: LoadSample) {
+        self.samples.push_back(sample);
+        while self.samples.len() > INTERVALS + 1 {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Removes all samples, because queues have moved.
+    pub(crate) fn clear(&mut self) {
+        self.samples.clear();
+    }
+
+    /// Returns the loads of the queues in the history.
+    pub(crate) fn loads(&self) -> Vec<QueueLoad> {
+        let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
+            return Vec::new();
+        };
+        busy_between(first, last).collect()
+    }
+
+    /// Returns the duration of the history.
+    pub(crate) fn duration(&self) -> Duration {
+        let ends = self.samples.front().zip(self.samples.back());
+        ends.map_or(Duration::ZERO, |(first, last)| last.at.since(first.at))
+    }
+
+    /// Returns whether queues should move now; notes this decision.
+    ///
+    /// A thread must have been busy in each interval of the last minute. Two decisions are some
+    /// minutes apart.
+    pub(crate) fn is_due(&mut self, settings: &AutoLbSettings, now: Time) -> bool {
+        let is_early = self.decided.is_some_and(|decided| now.since(decided) < settings.interval);
+        if is_early || !self.is_overloaded(settings.load_threshold) {
+            return false;
+        }
+        self.decided = Some(now);
+        true
+    }
+
+    /// Returns whether a thread had this load in each interval of the last minute.
+    ///
+    /// The threshold is in percent.
+    fn is_overloaded(&self, threshold: u8) -> bool {
+        if self.samples.len() <= INTERVALS {
+            return false;
+        }
+        let mut always: Option<Vec<usize>> = None;
+        for (earlier, later) in self.samples.iter().zip(self.samples.iter().skip(1)) {
+            let mut busy = BTreeMap::<usize, u64>::new();
+            for own in busy_between(earlier, later) {
+                *busy.entry(own.thread).or_default() += own.busy_ns;
+            }
+            let limit = later.at.since(earlier.at).as_nanos() * u128::from(threshold);
+            let is_busy = |thread: &usize| {
+                busy.get(thread).is_some_and(|own| u128::from(*own) * 100 >= limit)
+            };
+            let before = always.unwrap_or_else(|| busy.keys().copied().collect());
+            always = Some(before.into_iter().filter(is_busy).collect());
+        }
+        always.is_some_and(|threads| !threads.is_empty())
+    }
+}
+
+/// Returns the load of each queue between two samples.
+fn busy_between(earlier: &LoadSample, later: &LoadSample) -> impl Iterator<Item = QueueLoad> {
+    later.queues.iter().map(|(queue, own)| {
+        // The counter of a queue begins at zero when its port opens.
+        let before = earlier.queues.get(queue).map_or(0, |before| before.busy_ns);
+        let busy_ns = own.busy_ns.saturating_sub(before);
+        QueueLoad { queue: *queue, thread: own.thread, busy_ns }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::ThreadOptions;
+
+    fn queue(number: u16) -> RxQueueName {
+        RxQueueName { bridge: BridgeId::new(1), port: PortNo::new(1), number }
+    }
+
+    fn at(seconds: u64) -> Time {
+        Time::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    /// Returns the history of a thread, with its load in each interval in percent.
+    fn history(loads: &[u64]) -> LoadHistory {
+        let mut history = LoadHistory::default();
+        let (mut busy_ns, mut seconds) = (5, 100);
+        for percent in [0].iter().chain(loads) {
+            // An interval of ten seconds.
+            busy_ns += percent * 100_000_000;
+            let queues = [
+                (queue(0), SampledQueue { thread: 0, busy_ns }),
+                (queue(1), SampledQueue { thread: 0, busy_ns: 0 }),
+                (queue(2), SampledQueue { thread: 1, busy_ns: 0 }),
+            ];
+            history.add(LoadSample { at: at(seconds), queues: queues.into() });
+            seconds += 10;
+        }
+        history
+    }
+
+    fn settings() -> AutoLbSettings {
+        ThreadOptions { auto_lb: true, ..ThreadOptions::default() }.auto_lb()
+    }
+
+    #[test]
+    fn queues_move_after_a_minute_of_overload() {
+        for (loads, expected) in [
+            (vec![95; 6], true),
+            (vec![100; 20], true),
+            (vec![95; 5], false),
+            (vec![94; 6], false),
+            (vec![100, 100, 100, 94, 100, 100], false),
+            (vec![10, 99, 99, 99, 99, 99, 99], true),
+        ] {
+            let is_due = history(&loads).is_due(&settings(), at(1000));
+            assert_eq!(is_due, expected, "{loads:?}");
+        }
+        let low = AutoLbSettings { load_threshold: 50, ..settings() };
+        assert!(history(&[50; 6]).is_due(&low, at(1000)));
+    }
+
+    #[test]
+    fn two_decisions_have_a_pause() {
+        let mut history = history(&[100; 6]);
+        let slow = AutoLbSettings { interval: Duration::from_secs(120), ..settings() };
+        assert!(history.is_due(&slow, at(1000)));
+        assert!(!history.is_due(&slow, at(1119)));
+        assert!(history.is_due(&slow, at(1120)));
+        history.clear();
+        assert!(!history.is_due(&slow, at(9000)), "the loads of the moved queues are unknown");
+    }
+
+    #[test]
+    fn loads_are_those_of_the_last_minute() {
+        let history = history(&[100, 100, 1, 2, 3, 4, 5, 6]);
+        assert_eq!(history.duration(), Duration::from_secs(60));
+        let loads: Vec<_> = history.loads().iter().map(|own| own.busy_ns).collect();
+        assert_eq!(loads, [21 * 100_000_000, 0, 0]);
+    }
+}

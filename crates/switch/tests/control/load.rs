@@ -1,0 +1,53 @@
+//! Receive queues that move between packet threads while packets flow.
+
+use shunt_switch::DatapathReader;
+
+use crate::bench::{Bench, frame, until};
+
+/// Returns the packet threads of the only receive queues of two ports.
+fn threads(bench: &Bench) -> [usize; 2] {
+    let queues = DatapathReader::new(&bench.switch).rx_queues();
+    ["p1", "p2"].map(|name| {
+        let mut own = queues.iter().filter(|queue| queue.port == name);
+        let queue = own.next().unwrap();
+        assert!(own.next().is_none() && queue.queue == 0, "{queues:?}");
+        queue.thread
+    })
+}
+
+/// Both ports begin at the first packet thread.
+#[tokio::test]
+async fn a_busy_queue_moves_to_an_idle_thread() {
+    let bench = Bench::start(2).await;
+    let (one, two) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let to = bench.add_port("p3", 1).await;
+    bench.switch.add_rules("br0", &["actions=output:p3"]).await.unwrap();
+    let reader = DatapathReader::new(&bench.switch);
+    assert_eq!(reader.rebalance().await, 0, "no queue has a load");
+    assert_eq!(threads(&bench), [0, 0]);
+    for _ in 0..1000 {
+        one.send(&frame(1));
+        two.send(&frame(2));
+    }
+    for _ in 0..2000 {
+        to.next_received().await;
+    }
+    // Packets of one flow are on the way while its queue may move.
+    (0..100).for_each(|number| one.send(&frame(number)));
+    assert_eq!(reader.rebalance().await, 1);
+    (100..200).for_each(|number| one.send(&frame(number)));
+    for number in 0..200 {
+        assert_eq!(to.next_received().await, frame(number));
+    }
+    let [first, second] = threads(&bench);
+    assert_ne!(first, second, "each thread has a busy queue");
+    two.send(&frame(9));
+    assert_eq!(to.next_received().await, frame(9));
+    let received = |name| bench.port(name).rx_packets;
+    until(|| received("p1") == 1200 && received("p2") == 1001).await;
+    // A moved queue is closed with its port.
+    for name in ["p1", "p2"] {
+        bench.switch.remove_port(name).await.unwrap();
+    }
+    assert!(one.is_closed() && two.is_closed());
+}
