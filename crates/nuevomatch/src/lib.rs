@@ -60,7 +60,8 @@ pub use box_rule::BoxRule;
 pub use candidates::{CANDIDATE_BATCH_MAX, CandidateIndex, CandidateStatistics};
 pub use classbench::{ClassBenchError, parse_classbench};
 pub use classifier::{
-    BestMatch, BucketCapacity, NuevoMatch, NuevoMatchSettings, NuevoMatchStatistics, SetStatistics,
+    BestMatch, BucketCapacity, LaneFit, NuevoMatch, NuevoMatchSettings, NuevoMatchStatistics,
+    SetStatistics,
 };
 pub use error::Error;
 pub use index::{LinearSegments, SegmentSettings, StartIndex, StaticTree};

@@ -4,7 +4,7 @@
 
 use proptest::{collection::vec, prelude::*};
 use shunt_nuevomatch::{
-    BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema, NuevoMatch,
+    BestMatch, BoxRule, BucketCapacity, Error, FieldMatch, KeySchema, LaneFit, NuevoMatch,
     NuevoMatchSettings, PartitionSettings, PriorityRule,
 };
 
@@ -91,10 +91,15 @@ fn near(rules: &[Rule], seeds: &[(usize, Key)]) -> Vec<Key> {
     seeds.iter().map(key).collect()
 }
 
+/// Returns a key without the bits above the widths of lanes.
+fn inside(key: &Key) -> Key {
+    let lane_max = [u32::MAX, u32::MAX, 0xff, 7];
+    std::array::from_fn(|lane| key[lane] & lane_max[lane])
+}
+
 /// Returns the matching rule with the least priority, then least value: the oracle.
 fn scan(rules: &[Rule], key: &Key) -> Option<BestMatch> {
-    let lane_max = [u32::MAX, u32::MAX, 0xff, 7];
-    let inside: Key = std::array::from_fn(|lane| key[lane] & lane_max[lane]);
+    let inside = inside(key);
     let matching = rules.iter().filter(|rule| rule.matches(&inside));
     let (priority, value) = matching.map(|rule| (rule.priority(), rule.value())).min()?;
     Some(BestMatch { priority, value })
@@ -126,6 +131,59 @@ fn check_accepted(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
             rules.iter().filter(|rule| accepts(at, rule.value())).copied().collect();
         assert_eq!(best, scan(&accepted, key), "{key:?}");
     }
+}
+
+/// Checks that keys which agree under the mask of a lookup have its result.
+///
+/// The other keys have bits of keys near rules wherever the mask allows them.
+fn check_masks(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
+    for key in keys {
+        let mut mask = [0; 4];
+        let best = classifier.lookup_masked(key, &mut mask);
+        assert_eq!(best, scan(rules, key), "{key:?}");
+        for other in keys {
+            let same =
+                std::array::from_fn(|lane| key[lane] & mask[lane] | other[lane] & !mask[lane]);
+            assert_eq!(scan(rules, &same), best, "{key:?} under {mask:x?} covers {same:?}");
+        }
+    }
+}
+
+/// Checks masks of lookups that do not accept some rules.
+///
+/// Rules with an even value are not seen. Of the others, those with a multiple of 5 are excluded
+/// by the caller, as by bits outside of the lanes.
+fn check_proofs(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
+    let is_seen = |value: u32| !value.is_multiple_of(2);
+    let accepts = |value: u32| is_seen(value) && !value.is_multiple_of(5);
+    let accepted: Vec<Rule> = rules.iter().filter(|rule| accepts(rule.value())).copied().collect();
+    for key in keys {
+        let mut best = [None];
+        classifier.lookup_accepted(&[*key], &mut best, |_, value| accepts(value));
+        let winner = best[0].map_or(u64::MAX, |best| order(best.priority, best.value));
+        let mut mask = if best[0].is_some() { [u32::MAX; 4] } else { [0; 4] };
+        let mut excluded = Vec::new();
+        classifier.prove(key, best[0], &mut mask, |value, fit| {
+            if fit == LaneFit::Same && is_seen(value) {
+                excluded.push(value);
+            }
+            accepts(value)
+        });
+        let matching = rules.iter().filter(|rule| rule.matches(&inside(key)));
+        let rejected = matching.filter(|rule| is_seen(rule.value()) && !accepts(rule.value()));
+        for rule in rejected.filter(|rule| order(rule.priority(), rule.value()) < winner) {
+            assert!(excluded.contains(&rule.value()), "the caller has to exclude {rule:?}");
+        }
+        for other in keys.iter().filter(|_| best[0].is_none()) {
+            let same =
+                std::array::from_fn(|lane| key[lane] & mask[lane] | other[lane] & !mask[lane]);
+            assert_eq!(scan(&accepted, &same), None, "{key:?} under {mask:x?} covers {same:?}");
+        }
+    }
+}
+
+fn order(priority: u32, value: u32) -> u64 {
+    u64::from(priority) << 32 | u64::from(value)
 }
 
 fn build(rules: &[Rule], settings: &NuevoMatchSettings) -> NuevoMatch<4> {
@@ -167,6 +225,23 @@ proptest! {
             }
         }
         check(&classifier, &current, &near(&all, &seeds));
+    }
+
+    #[test]
+    fn keys_under_a_mask_have_one_result(
+        rules in vec(rule(), 0..400),
+        settings in settings(),
+        added in vec(rule(), 0..50),
+        seeds in keys(),
+    ) {
+        let mut classifier = build(&rules, &settings);
+        let removed = rules.len() / 3;
+        prop_assert!(rules[..removed].iter().all(|rule| classifier.remove(rule)));
+        prop_assert!(added.iter().all(|rule| classifier.insert(rule)));
+        let current = [&rules[removed..], &added].concat();
+        let keys = near(&current, &seeds);
+        check_masks(&classifier, &current, &keys);
+        check_proofs(&classifier, &current, &keys);
     }
 }
 

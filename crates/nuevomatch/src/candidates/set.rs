@@ -81,6 +81,30 @@ impl<I: StartIndex> IndexedSet<I> {
         self.runs[position as usize]
     }
 
+    /// Returns the blocks of the bucket of a value of the lane.
+    pub(crate) fn run_of(&self, value: u32) -> BlockRun {
+        self.runs[self.index.find(value)]
+    }
+
+    /// Returns the first and last value of the bucket of a value and of its neighbours.
+    ///
+    /// A neighbour belongs to them if `joins` is true for it, and for all buckets up to it. At most
+    /// `neighbours_max` of each side belong to them.
+    pub(crate) fn interval(
+        &self,
+        value: u32,
+        neighbours_max: usize,
+        joins: impl Fn(BlockRun) -> bool,
+    ) -> (u32, u32) {
+        let bucket = self.index.find(value);
+        let (before, after) = (&self.runs[..bucket], &self.runs[bucket + 1..]);
+        let joined = |run: &&BlockRun| joins(**run);
+        let first = before.iter().rev().take(neighbours_max).take_while(joined).count();
+        let last = after.iter().take(neighbours_max).take_while(joined).count();
+        let next = self.starts.get(bucket + last + 1);
+        (self.starts[bucket - first], next.map_or(self.max, |next| next - 1))
+    }
+
     /// Returns the bucket that contains the range of a box in this lane, if one does.
     pub(crate) fn find_bucket<const N: usize>(&self, rule: &PriorityRule<N>) -> Option<usize> {
         let (low, high) = (rule.low[self.lane], rule.high[self.lane]);

@@ -82,10 +82,10 @@ impl BestMatch {
 pub struct NuevoMatch<const N: usize, I = StaticTree> {
     instructions: InstructionSet,
     /// The last value of each lane.
-    max: [u32; N],
-    sets: Vec<IndexedSet<I>>,
-    arena: RuleArena<N>,
-    remainder: Remainder<N>,
+    pub(super) max: [u32; N],
+    pub(super) sets: Vec<IndexedSet<I>>,
+    pub(super) arena: RuleArena<N>,
+    pub(super) remainder: Remainder<N>,
     bucket_rules: usize,
 }
 

@@ -5,7 +5,7 @@
 
 use super::{list::RuleList, tuples::TupleTables};
 use crate::{
-    blocks::{BlockLayout, LayoutDemand, RuleArena},
+    blocks::{BlockLayout, BlockRun, LayoutDemand, RuleArena},
     rule::PriorityRule,
     simd::{InstructionSet, MatchJob},
 };
@@ -113,6 +113,16 @@ impl<const N: usize> Remainder<N> {
     /// Returns the number of rules of the remainder.
     pub(crate) fn len(&self) -> usize {
         self.rules
+    }
+
+    /// Returns the blocks of the remainder.
+    pub(crate) fn arena(&self) -> &RuleArena<N> {
+        &self.arena
+    }
+
+    /// Returns all sorted runs of the remainder.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = BlockRun> {
+        self.list.runs().iter().copied().chain(self.tuples.runs())
     }
 
     /// Returns the number of hash tables of the remainder.

@@ -12,7 +12,11 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
 use super::list::RuleList;
-use crate::{blocks::RuleArena, rule::PriorityRule, schema::lane_max};
+use crate::{
+    blocks::{BlockRun, RuleArena},
+    rule::PriorityRule,
+    schema::lane_max,
+};
 
 /// Maximum number of tables, including the list of rules that fix no bits.
 const TABLES_MAX: usize = 64;
@@ -189,6 +193,12 @@ impl<const N: usize> TupleTables<N> {
             self.tables.remove(at);
         }
         true
+    }
+
+    /// Returns the runs of all lists.
+    pub(super) fn runs(&self) -> impl Iterator<Item = BlockRun> {
+        let lists = self.tables.iter().flat_map(|table| &table.lists);
+        lists.flat_map(|list| list.list.runs()).copied()
     }
 
     /// Calls `each` with every rule of the tables.
