@@ -91,7 +91,8 @@ class Hosts:
 class Shunt:
     def __init__(self, arguments, hosts, folder, keeps, ending):
         self.folder, self.keeps, self.ending = folder, keeps, ending
-        ports = "".join(f'[[bridge.port]]\nname = "p{n}"\nnumber = {n}\ntype = "af_packet"\n' for n in (1, 2))
+        kind = arguments.port_type
+        ports = "".join(f'[[bridge.port]]\nname = "p{n}"\nnumber = {n}\ntype = "{kind}"\n' for n in (1, 2))
         with open(f"{folder}/shunt.toml", "w") as file:
             file.write(f'[[bridge]]\nname = "br0"\n{ports}')
         command = ["ip", "netns", "exec", hosts.switch, arguments.shuntd, "--run-dir", folder]
@@ -207,6 +208,7 @@ def main():
     parser.add_argument("--shuntd", default=os.path.join(ROOT, "target", "release", "shuntd"))
     parser.add_argument("--times", type=int, default=5, help="restarts of each switch")
     parser.add_argument("--rules", type=int, default=1000)
+    parser.add_argument("--port-type", choices=("af_packet", "af_xdp"), default="af_packet", help="type of the ports of Shunt")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     switches = [

@@ -458,6 +458,9 @@ mod tests {
     fn invalid_values_are_pointed_at() {
         for (text, words, place) in [
             ("[threads]\npacket = 0\n", "from 1 to 64", "0"),
+            ("[threads]\nauto_lb_load_threshold = 101\n", "from 0 to 100", "101"),
+            ("[threads]\nauto_lb_improvement_threshold = 200\n", "from 0 to 100", "200"),
+            ("[threads]\nauto_lb_interval_min = 0\n", "from 1 to 20000", "0"),
             ("[caches]\nexact_entries = 3\n", "power of two", "3"),
             ("[[bridge]]\nname = \"br 0\"\n", "is not a valid name", "\"br 0\""),
             ("[[bridge]]\nname = \"sixteen-bytes-oo\"\n", "1 to 15", "\"sixteen-bytes-oo\""),

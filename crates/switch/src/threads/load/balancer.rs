@@ -1,7 +1,7 @@
 //! The balancer: samples the loads of receive queues, and moves queues between packet threads.
 //!
-//! Like the automatic load balancing of Open vSwitch (`pmd-auto-lb`), it moves queues only if a
-//! thread was overloaded for a minute, and if the variance of the loads becomes clearly smaller.
+//! The conditions are those of Open vSwitch (`pmd-auto-lb`): a thread was overloaded for a minute,
+//! and the variance of the loads becomes clearly smaller.
 
 use std::collections::BTreeMap;
 
