@@ -22,7 +22,7 @@ use shunt_p4runtime::{
     client::{ClientSettings, P4RuntimeDevice},
     codec::Ports,
     program::Program,
-    server::Now,
+    server::ClockReading,
 };
 use shunt_pipeline::DatapathAction;
 use tokio::runtime::Runtime;
@@ -74,9 +74,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Returns the system time. The run is too short for clock steps to matter.
-fn now() -> Now {
+fn now() -> ClockReading {
     let day = SystemTime::UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO);
-    Now { steady: day, day }
+    ClockReading { steady: day, day }
 }
 
 /// Results of one round.

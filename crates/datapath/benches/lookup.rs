@@ -12,7 +12,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use rtrb::RingBuffer;
 use shunt_datapath::{
     BURST, Owner,
-    cache::{KeyHasher, MegaflowCache, Missing},
+    cache::{KeyHasher, MegaflowCache, MissedPackets},
 };
 use shunt_flow::{FieldId, FlowKey, text::NoPortNames};
 use shunt_gigaflow::{
@@ -144,7 +144,7 @@ fn lookup(criterion: &mut Criterion) {
         let mut bursts = packets.chunks_exact(BURST).cycle();
         group.bench_function(BenchmarkId::new("megaflow", &name), |bencher| {
             bencher.iter(|| {
-                let mut missing = Missing::default();
+                let mut missing = MissedPackets::default();
                 (0..BURST).for_each(|place| missing.push(place));
                 let mut found = [0; BURST];
                 let keys = bursts.next().unwrap_or_default();

@@ -14,7 +14,7 @@ use shunt_gigaflow::{
 };
 use shunt_testkit::partition::{
     brute,
-    plain::{self, PlainOutline, PlainStage, PlainStages, Room},
+    plain::{self, PlainOutline, PlainStage, PlainStages, StageRoom},
 };
 
 const SCORES: [Score; 2] = [Score::Length, Score::Joins];
@@ -36,7 +36,7 @@ fn check_legal(
     placements: &[Placement],
 ) {
     if placements.is_empty() {
-        let full = stages.0.iter().all(|stage| stage.room == Room::Full);
+        let full = stages.0.iter().all(|stage| stage.room == StageRoom::Full);
         assert!(full, "no entries for {outline:?} in {stages:?}");
         return;
     }
@@ -149,7 +149,7 @@ proptest! {
         outlines in prop::collection::vec(plain::outline(7), 1..4),
         stages in plain::stages(5, 7),
     ) {
-        let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
+        let has_free = stages.0.iter().any(|stage| stage.room == StageRoom::Free);
         for name in [
             PolicyName::Joint, PolicyName::Profiled, PolicyName::Disjoint, PolicyName::Megaflow,
         ] {
@@ -226,8 +226,8 @@ fn relations_of_fields_ignore_table_order() {
 fn a_full_stage_still_shares_its_entries() {
     let [a, b] = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
     let outline = PlainOutline::open(&[a, a, b, b]);
-    let full = PlainStage { room: Room::Full, held: std::iter::once(0..2).collect() };
-    let free = PlainStage { room: Room::Free, held: Vec::new() };
+    let full = PlainStage { room: StageRoom::Full, held: std::iter::once(0..2).collect() };
+    let free = PlainStage { room: StageRoom::Free, held: Vec::new() };
     let stages = PlainStages(vec![full, free]);
     let stage = |number| StageId::new(number).unwrap();
     let expected =

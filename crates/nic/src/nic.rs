@@ -9,7 +9,7 @@ use shunt_datapath::{
 };
 use shunt_p4runtime::{
     program::Program,
-    server::{GrpcServer, Now, ServerError, ServerSettings, Service},
+    server::{ClockReading, GrpcServer, ServerError, ServerSettings, Service},
 };
 use tracing::info;
 
@@ -105,7 +105,7 @@ impl Nic {
         limits: NicLimits,
         ports: Vec<NicPort>,
         address: SocketAddr,
-        clock: fn() -> Now,
+        clock: fn() -> ClockReading,
         seed: u64,
     ) -> Result<Self, NicError> {
         let rules = RulesGuard(Arc::new(Mutex::new(NicChain::new(program, limits, seed))));

@@ -25,7 +25,7 @@ use shunt_datapath::{BURST, Packet, Pool, packet::virtio::finish, port::Capabili
 use shunt_flow::{FlowKey, PortNo};
 use shunt_p4runtime::{
     program::PACKET_IN,
-    server::{Now, Service},
+    server::{ClockReading, Service},
     value,
     wire::p4::v1::{PacketIn, PacketMetadata},
 };
@@ -66,7 +66,7 @@ pub(crate) struct WorkerShared {
     pub(crate) commands: Arc<CommandQueue>,
     pub(crate) traffic: Arc<NicCounters>,
     pub(crate) service: Service,
-    pub(crate) clock: fn() -> Now,
+    pub(crate) clock: fn() -> ClockReading,
 }
 
 /// The data of the packet thread.

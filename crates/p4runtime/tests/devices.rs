@@ -21,7 +21,7 @@ use shunt_gigaflow::{
 use shunt_p4runtime::{
     client::{ClientSettings, LivePorts, P4RuntimeDevice},
     error::batch_codes,
-    server::{Now, ServerSettings, Service},
+    server::{ClockReading, ServerSettings, Service},
     testing::MemoryDevice,
     wire::p4::v1::{
         CapabilitiesRequest, CapabilitiesResponse, GetForwardingPipelineConfigRequest,
@@ -241,7 +241,7 @@ impl World {
 }
 
 fn service(memory: &MemoryDevice) -> Service {
-    Service::new(ServerSettings::default(), memory.clone(), Now::default)
+    Service::new(ServerSettings::default(), memory.clone(), ClockReading::default)
 }
 
 /// Serves a device until the test ends.

@@ -97,7 +97,7 @@ pub use status::{
         BridgePortStatus, BridgeStatus, ConnectionSummary, ControllerState, ControllerStatus,
         EgressQueueStatus, PacketInTotals, PortDrops,
     },
-    caches::{CacheStatus, DropStatus, PortDropStatus, PuntedTotals},
+    caches::{CacheStatus, DropStatus, PacketInOutcomes, PortDropStatus},
     chain::{GigaflowStatus, NotPartitioned, RuleSpaceStatus, StageStatus},
     collector_set::CollectorSetStatus,
     evictions::{EntryOwnerStatus, EvictionStatus, LatencyStatus, TableEvictions},

@@ -4,7 +4,7 @@ use std::{hint::black_box, sync::Arc};
 
 use shunt_datapath::{
     BURST,
-    cache::{KeyHasher, MegaflowCache, Missing},
+    cache::{KeyHasher, MegaflowCache, MissedPackets},
 };
 use shunt_flow::FlowKey;
 use shunt_gigaflow::{
@@ -201,7 +201,7 @@ impl Megaflow {
     fn look_up(&mut self, keys: &[FlowKey]) -> usize {
         let mut hits = 0;
         for keys in keys.chunks(BURST) {
-            let mut missing = Missing::default();
+            let mut missing = MissedPackets::default();
             (0..keys.len()).for_each(|place| missing.push(place));
             let mut found = [None; BURST];
             self.cache.find_burst(keys, &mut missing, |place, entry, _| {

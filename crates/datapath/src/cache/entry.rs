@@ -1,7 +1,8 @@
 //! The entry store of one owner: the actions and the counts of cached flows.
 //!
 //! An entry lives in a slot of a slab. The fields that a hit uses fill one cache line of the
-//! processor ([`Hot`]). The other fields (traversal, totals) are stored separately ([`Cold`]).
+//! processor ([`HotFields`]). The other fields (traversal, totals) are stored separately
+//! ([`ColdFields`]).
 //!
 //! ```text
 //!   free ──insert──► live ──kill──► dead ──reclaim──► free
@@ -69,8 +70,8 @@ pub struct Hit<'a> {
 /// The store of all entries of one owner.
 #[derive(Debug)]
 pub struct Entries {
-    hot: Vec<Hot>,
-    cold: Vec<Cold>,
+    hot: Vec<HotFields>,
+    cold: Vec<ColdFields>,
     free: Vec<u32>,
     retired: VecDeque<EntryRef>,
     /// Evicted entries that may be re-translated before they are reclaimed.
@@ -86,7 +87,7 @@ pub struct Entries {
 /// The fields of an entry that a hit uses, in one cache line of the processor.
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Hot {
+struct HotFields {
     packets: u64,
     bytes: u64,
     used: Time,
@@ -108,7 +109,7 @@ enum SlotState {
 }
 
 #[derive(Debug)]
-struct Cold {
+struct ColdFields {
     traversal: Option<Arc<Traversal>>,
     number: InstallNo,
     older: u32,
@@ -120,7 +121,7 @@ struct Cold {
 /// The number of no slot, and of no port.
 const NONE: u32 = u32::MAX;
 
-const _: () = assert!(size_of::<Hot>() == 64, "a hit touches one cache line");
+const _: () = assert!(size_of::<HotFields>() == 64, "a hit touches one cache line");
 
 impl Entries {
     /// Creates a store for `limit` entries, dead entries included.
@@ -207,7 +208,7 @@ impl Entries {
         hot.used = now;
         hot.state = SlotState::Live;
         let generation = hot.generation;
-        self.cold[index] = Cold {
+        self.cold[index] = ColdFields {
             traversal: Some(traversal),
             number,
             older: self.newest,
@@ -463,7 +464,7 @@ impl Entries {
     #[expect(clippy::cast_possible_truncation, reason = "the limit of slots is a u32")]
     fn new_slot(&mut self) -> u32 {
         let slot = self.hot.len() as u32;
-        self.hot.push(Hot {
+        self.hot.push(HotFields {
             packets: 0,
             bytes: 0,
             used: Time::ZERO,
@@ -474,7 +475,7 @@ impl Entries {
             is_dirty: false,
             state: SlotState::Free,
         });
-        self.cold.push(Cold {
+        self.cold.push(ColdFields {
             traversal: None,
             number: InstallNo(0),
             older: NONE,

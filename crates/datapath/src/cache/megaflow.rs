@@ -16,7 +16,7 @@
 
 mod learned;
 mod lookup;
-mod missing;
+mod missed_packets;
 mod signature;
 mod tuple_space;
 
@@ -29,7 +29,7 @@ pub(crate) use self::learned::Trainer;
 use self::lookup::{IndexedMegaflows, LookupWork};
 pub use self::{
     learned::Training,
-    missing::Missing,
+    missed_packets::MissedPackets,
     signature::{RowAddress, SignatureCache},
     tuple_space::MegaflowCache,
 };
@@ -233,7 +233,7 @@ impl WildcardIndex for MegaflowIndex {
         } else {
             PositionSet::EMPTY
         };
-        let (mut missing, mut work) = (Missing::default(), LookupWork::default());
+        let (mut missing, mut work) = (MissedPackets::default(), LookupWork::default());
         asked.without(self.signature_hits).positions().for_each(|position| missing.push(position));
         if !missing.is_empty() {
             let entries = owner.entries();

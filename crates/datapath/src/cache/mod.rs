@@ -43,7 +43,9 @@ pub(crate) use hit_slots::{ActionLists, HitSlots, PositionSet};
 #[cfg(not(loom))]
 pub(crate) use megaflow::Trainer;
 #[cfg(not(loom))]
-pub use megaflow::{MegaflowCache, MegaflowConfig, Missing, RowAddress, SignatureCache, Training};
+pub use megaflow::{
+    MegaflowCache, MegaflowConfig, MissedPackets, RowAddress, SignatureCache, Training,
+};
 #[cfg(not(loom))]
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};

@@ -57,13 +57,13 @@ pub struct QueueSet(u64);
 
 /// The decision which queue sends next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum NextQueue {
     /// The queue with this index sends next.
-    Of(usize),
+    Index(usize),
     /// No queue may send before this time has passed.
     After(Duration),
     /// A queue sends next of which only other threads hold packets.
-    OfOtherThread,
+    OtherThread,
 }
 
 /// The token buckets of a port and its queues.
@@ -218,10 +218,10 @@ impl HtbTokens {
     /// queues with packets of other threads. The cost is linear in the number of queues with
     /// packets.
     #[must_use]
-    pub fn next(&mut self, own: QueueSet, others: QueueSet) -> Turn {
+    pub fn next(&mut self, own: QueueSet, others: QueueSet) -> NextQueue {
         let Some(own_first) = self.first_of(own) else {
             let time = own.indices().map(|index| self.time_to_turn(index)).min();
-            return Turn::After(Duration::from_nanos(time.unwrap_or(u64::MAX)));
+            return NextQueue::After(Duration::from_nanos(time.unwrap_or(u64::MAX)));
         };
         let first = self.first_of(others).map_or(own_first, |other| other.min(own_first));
         let (rank, least, index) = first;
@@ -229,9 +229,9 @@ impl HtbTokens {
         self.virtual_times[queue.class][queue.share()] = least;
         let (own_rank, tag, index) = own_first;
         if own_rank == rank && tag - least <= self.port.depth_bits() {
-            Turn::Of(index)
+            NextQueue::Index(index)
         } else {
-            Turn::OfOtherThread
+            NextQueue::OtherThread
         }
     }
 

@@ -76,7 +76,7 @@ impl HtbOracle {
     }
 
     /// Returns whether the decision `turn` obeys the rules.
-    fn permits(&self, turn: Turn, own: QueueSet, waiting: QueueSet, now: u64) -> bool {
+    fn permits(&self, turn: NextQueue, own: QueueSet, waiting: QueueSet, now: u64) -> bool {
         let all = || 0..self.queues.len();
         let is_outranked = |queue: usize| {
             let mut others = all().filter(|other| waiting.contains(*other));
@@ -84,15 +84,15 @@ impl HtbOracle {
         };
         let has_ready = |now| all().any(|queue| own.contains(queue) && self.may_send(queue, now));
         match turn {
-            Turn::Of(queue) => {
+            NextQueue::Index(queue) => {
                 own.contains(queue) && self.may_send(queue, now) && !is_outranked(queue)
             }
-            Turn::After(wait) => {
+            NextQueue::After(wait) => {
                 let ready = Time::from_nanoseconds(now).after(wait).nanoseconds();
                 has_ready(ready) && !has_ready(ready - 1)
             }
             // Another test checks the lead that a queue may have over queues of equal rank.
-            Turn::OfOtherThread => {
+            NextQueue::OtherThread => {
                 let is_first = |queue: usize| self.may_send(queue, now) && !is_outranked(queue);
                 let mut others =
                     all().filter(|queue| waiting.contains(*queue) && !own.contains(*queue));
@@ -180,7 +180,7 @@ proptest! {
                 let all = all.collect();
                 let turn = tokens.next(own, all);
                 prop_assert!(oracle.permits(turn, own, all, now), "{turn:?} at {now}");
-                let Turn::Of(queue) = turn else { break };
+                let NextQueue::Index(queue) = turn else { break };
                 let bits = waiting[thread][queue].remove(0);
                 tokens.take(queue, bits);
                 oracle.send(queue, bits, now);
@@ -238,7 +238,7 @@ fn saturate_by_threads(max_rate: u64, queues: &[HtbQueue], threads: &[QueueSet])
         tokens.fill(Time::from_nanoseconds(tick as u64 * 100_000));
         for turn in 0..2 * threads.len() {
             let own = threads[(tick + turn) % threads.len()];
-            while let Turn::Of(index) = tokens.next(own, all) {
+            while let NextQueue::Index(index) = tokens.next(own, all) {
                 tokens.take(index, FRAME);
                 sent[index] += FRAME;
             }
@@ -299,7 +299,7 @@ fn an_idle_queue_saves_up_no_bandwidth() {
         tokens.fill(Time::from_nanoseconds(tick * 100_000));
         let own: QueueSet =
             if tick < 10_000 { [0].into_iter().collect() } else { [0, 1].into_iter().collect() };
-        while let Turn::Of(index) = tokens.next(own, QueueSet::default()) {
+        while let NextQueue::Index(index) = tokens.next(own, QueueSet::default()) {
             tokens.take(index, FRAME);
             sent[index] += FRAME;
         }
@@ -314,7 +314,7 @@ fn a_burst_of_a_minimum_rate_leaves_at_once() {
     let mut tokens = HtbTokens::new(10_000_000, &[HtbQueue::DEFAULT, bursty], Time::ZERO);
     let all: QueueSet = [0, 1].into_iter().collect();
     let mut sent = [0; 2];
-    while let Turn::Of(index) = tokens.next(all, QueueSet::default()) {
+    while let NextQueue::Index(index) = tokens.next(all, QueueSet::default()) {
         tokens.take(index, FRAME);
         sent[index] += FRAME;
     }
@@ -322,7 +322,7 @@ fn a_burst_of_a_minimum_rate_leaves_at_once() {
     // The bucket of the port owes the burst: for 0.8 s the other queue gets only its minimum rate.
     for tick in 1..=8_000 {
         tokens.fill(Time::from_nanoseconds(tick * 100_000));
-        while let Turn::Of(index) = tokens.next(all, QueueSet::default()) {
+        while let NextQueue::Index(index) = tokens.next(all, QueueSet::default()) {
             tokens.take(index, FRAME);
             sent[index] += FRAME;
         }
@@ -356,7 +356,7 @@ fn a_thread_yields_to_a_more_urgent_queue() {
     let queue = |priority| HtbQueue { priority, ..HtbQueue::DEFAULT };
     let mut tokens = HtbTokens::new(1_000_000, &[queue(1), queue(0)], Time::ZERO);
     let set = |indices: &[usize]| indices.iter().copied().collect();
-    assert_eq!(tokens.next(set(&[0]), set(&[0, 1])), Turn::OfOtherThread);
-    assert_eq!(tokens.next(set(&[0]), set(&[0])), Turn::Of(0));
-    assert_eq!(tokens.next(set(&[0, 1]), set(&[0, 1])), Turn::Of(1));
+    assert_eq!(tokens.next(set(&[0]), set(&[0, 1])), NextQueue::OtherThread);
+    assert_eq!(tokens.next(set(&[0]), set(&[0])), NextQueue::Index(0));
+    assert_eq!(tokens.next(set(&[0, 1]), set(&[0, 1])), NextQueue::Index(1));
 }

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use shunt_pipeline::{QueueId, Time};
 
 use super::{
-    htb::{QueueSet, Turn},
+    htb::{NextQueue, QueueSet},
     scheduler::EgressScheduler,
 };
 use crate::packet::buffer::{BURST, Packet, Pool};
@@ -94,12 +94,12 @@ impl EgressQueues {
         let others = turns.of_others(|index| self.queues[index].packets.len());
         for _ in 0..BURST {
             let index = match turns.next(self.own, others) {
-                Turn::Of(index) => index,
-                Turn::After(wait) => {
+                NextQueue::Index(index) => index,
+                NextQueue::After(wait) => {
                     self.due = now.after(wait);
                     return;
                 }
-                Turn::OfOtherThread => {
+                NextQueue::OtherThread => {
                     self.due = now.after(OTHER_THREAD);
                     return;
                 }

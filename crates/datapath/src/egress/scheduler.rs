@@ -15,7 +15,7 @@ use shunt_pipeline::{QueueId, Time};
 
 use super::{
     counters::{QueueCounters, QueueCounts},
-    htb::{HtbOptions, HtbQueue, HtbTokens, QueueSet, Turn},
+    htb::{HtbOptions, HtbQueue, HtbTokens, NextQueue, QueueSet},
 };
 use crate::sync::{AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -33,7 +33,7 @@ pub struct EgressScheduler {
 }
 
 /// The locked tokens, filled up to the current time.
-pub(crate) struct Turns<'s> {
+pub(crate) struct LockedTokens<'s> {
     scheduler: &'s EgressScheduler,
     tokens: MutexGuard<'s, HtbTokens>,
 }
@@ -97,7 +97,7 @@ impl EgressScheduler {
     }
 
     /// Locks the tokens and fills them up to `now`, unless another thread has the lock.
-    pub(crate) fn try_lock(&self, now: Time) -> Option<Turns<'_>> {
+    pub(crate) fn try_lock(&self, now: Time) -> Option<LockedTokens<'_>> {
         // After a panic of another thread the tokens are still valid, so the poisoned lock stays
         // usable.
         let mut tokens = match self.tokens.try_lock() {
@@ -106,11 +106,11 @@ impl EgressScheduler {
             Err(TryLockError::WouldBlock) => return None,
         };
         tokens.fill(now);
-        Some(Turns { scheduler: self, tokens })
+        Some(LockedTokens { scheduler: self, tokens })
     }
 }
 
-impl Turns<'_> {
+impl LockedTokens<'_> {
     /// Returns the queues of which other threads hold packets.
     ///
     /// `own` returns the number of packets of this thread in a queue.
@@ -126,7 +126,7 @@ impl Turns<'_> {
     ///
     /// `own` are the queues with packets of this thread, and `others` those with packets of other
     /// threads.
-    pub(crate) fn next(&mut self, own: QueueSet, others: QueueSet) -> Turn {
+    pub(crate) fn next(&mut self, own: QueueSet, others: QueueSet) -> NextQueue {
         self.tokens.next(own, others)
     }
 
@@ -148,7 +148,7 @@ mod models {
     const BYTES: usize = 2000;
 
     /// Decides which queue sends next if this thread holds a packet of one queue.
-    fn next(turns: &mut Turns<'_>, index: usize) -> Turn {
+    fn next(turns: &mut LockedTokens<'_>, index: usize) -> NextQueue {
         let others = turns.of_others(|queue| usize::from(queue == index));
         turns.next([index].into_iter().collect(), others)
     }
@@ -157,7 +157,7 @@ mod models {
     fn send(scheduler: &EgressScheduler, index: usize) -> bool {
         scheduler.add_waiting(index);
         let Some(mut turns) = scheduler.try_lock(Time::ZERO) else { return false };
-        let may = next(&mut turns, index) == Turn::Of(index);
+        let may = next(&mut turns, index) == NextQueue::Index(index);
         if may {
             turns.take(index, BYTES);
             scheduler.remove_waiting(index, 1);
@@ -184,8 +184,8 @@ mod models {
             if sent == 0 {
                 // The urgent packet found the lock taken, and is sent next.
                 let mut turns = scheduler.try_lock(Time::ZERO).unwrap();
-                assert_eq!(next(&mut turns, 0), Turn::Of(0));
-                assert_eq!(next(&mut turns, 1), Turn::OfOtherThread);
+                assert_eq!(next(&mut turns, 0), NextQueue::Index(0));
+                assert_eq!(next(&mut turns, 1), NextQueue::OtherThread);
             }
         });
     }

@@ -57,12 +57,12 @@ pub struct Mailbox {
     flagged: AtomicBool,
     /// Iterations that the owner has begun. Only the owner writes it.
     iterations: AtomicU64,
-    pending: Mutex<Option<Posted>>,
+    pending: Mutex<Option<PendingInvalidation>>,
 }
 
 /// A posted invalidation that the owner has not taken yet.
 #[derive(Debug)]
-struct Posted {
+struct PendingInvalidation {
     invalidation: Invalidation,
     /// Iterations that the owner had begun at the first of the merged posts.
     iteration: u64,
@@ -88,7 +88,7 @@ impl Mailbox {
             Some(earlier) => earlier.invalidation.merge(invalidation),
             // Relaxed: the number is a statistic, and may be slightly old.
             None => {
-                *pending = Some(Posted {
+                *pending = Some(PendingInvalidation {
                     invalidation,
                     iteration: self.iterations.load(Ordering::Relaxed),
                 });
@@ -124,7 +124,7 @@ impl Mailbox {
         };
         // Relaxed: the lock is held, so no post comes between the flag and the invalidation.
         self.flagged.store(false, Ordering::Relaxed);
-        let Posted { invalidation, iteration } = pending.take()?;
+        let PendingInvalidation { invalidation, iteration } = pending.take()?;
         Some((invalidation, self.iterations.load(Ordering::Relaxed).wrapping_sub(iteration)))
     }
 

@@ -83,7 +83,7 @@ pub(crate) struct ForecastAccount {
 
 /// The outcome of an installed forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settlement {
+pub(crate) enum ForecastOutcome {
     /// All entries of the forecast were hit, the last entry after this time.
     Hit(Duration),
     /// The offload device forwards the flow by other entries: no hit in software.
@@ -178,18 +178,18 @@ impl ForecastAccount {
     }
 
     /// Counts the outcome of an installed forecast, which got `made` new entries.
-    pub(crate) fn settle(&self, settlement: Settlement, made: usize) {
+    pub(crate) fn settle(&self, settlement: ForecastOutcome, made: usize) {
         let own = self.own();
         match settlement {
-            Settlement::Hit(lead) => {
+            ForecastOutcome::Hit(lead) => {
                 own.hits.add(1);
                 own.lead_ns.add_time(lead);
             }
-            Settlement::DeviceCovered => own.device_covered.add(1),
-            Settlement::Wrong => own.wrong.add(1),
-            Settlement::Evicted => own.evicted.add(1),
+            ForecastOutcome::DeviceCovered => own.device_covered.add(1),
+            ForecastOutcome::Wrong => own.wrong.add(1),
+            ForecastOutcome::Evicted => own.evicted.add(1),
         }
-        if matches!(settlement, Settlement::Wrong | Settlement::Evicted) {
+        if matches!(settlement, ForecastOutcome::Wrong | ForecastOutcome::Evicted) {
             own.unused_entries.add(made as u64);
         }
     }

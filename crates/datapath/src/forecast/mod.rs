@@ -37,7 +37,7 @@ mod speculation;
 mod stopwatch;
 mod ticket;
 
-pub(crate) use counters::{ForecastAccount, Settlement};
+pub(crate) use counters::{ForecastAccount, ForecastOutcome};
 pub use counters::{ForecastCounters, SourceCounters};
 pub(crate) use device::device_forecast;
 pub use device::{DeviceForecast, DeviceOutcome, DeviceWatch, EntryForecast};
@@ -47,7 +47,7 @@ pub(crate) use preload::{Preload, Preloaded, refusal_of};
 pub(crate) use queue::{ForecastQueue, WaitingForecast};
 pub(crate) use routes::ForecastInbox;
 pub use routes::ForecastRoutes;
-pub(crate) use speculation::{Settled, Speculation, SpeculativeFlow};
+pub(crate) use speculation::{SettledForecast, Speculation, SpeculativeFlow};
 pub use stopwatch::Stopwatch;
 pub use ticket::{ForecastTicket, TicketCounts};
 

@@ -19,7 +19,7 @@ use shunt_foresight::ForecastSource;
 use shunt_pipeline::Time;
 
 use super::{
-    ForecastAccount, Settlement,
+    ForecastAccount, ForecastOutcome,
     device::{DeviceOutcome, DeviceWatch},
 };
 use crate::{
@@ -59,7 +59,7 @@ pub(crate) struct SpeculativeFlow {
 struct AwaitedFlow {
     flow: SpeculativeFlow,
     /// The outcome if the device reports no hit.
-    otherwise: Settlement,
+    otherwise: ForecastOutcome,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,9 +71,9 @@ struct EntryOrigin {
 
 /// A forecast with a known outcome.
 #[derive(Debug)]
-pub(crate) struct Settled {
+pub(crate) struct SettledForecast {
     pub(crate) flow: SpeculativeFlow,
-    pub(crate) settlement: Settlement,
+    pub(crate) settlement: ForecastOutcome,
 }
 
 /// The state of all entries of a forecast together.
@@ -143,7 +143,7 @@ impl Speculation {
     ///
     /// Entries of a settled forecast without a hit are dead, and keep their actions until they are
     /// reclaimed.
-    pub(crate) fn settle_next(&mut self, owner: &mut Owner, now: Time) -> Option<Settled> {
+    pub(crate) fn settle_next(&mut self, owner: &mut Owner, now: Time) -> Option<SettledForecast> {
         let flow = self.flows.pop_front()?;
         match flow.settlement(owner.entries(), now) {
             Some(settlement) => self.end(flow, settlement, owner),
@@ -155,11 +155,11 @@ impl Speculation {
     }
 
     /// Examines the next awaited forecast; returns it if its outcome is known.
-    pub(crate) fn settle_awaited(&mut self) -> Option<Settled> {
+    pub(crate) fn settle_awaited(&mut self) -> Option<SettledForecast> {
         let AwaitedFlow { flow, otherwise } = self.awaited.pop_front()?;
         let settlement = match flow.device_outcome() {
-            Some(DeviceOutcome::Hit(used)) => Settlement::Hit(used.since(flow.installed)),
-            Some(DeviceOutcome::Covered) => Settlement::DeviceCovered,
+            Some(DeviceOutcome::Hit(used)) => ForecastOutcome::Hit(used.since(flow.installed)),
+            Some(DeviceOutcome::Covered) => ForecastOutcome::DeviceCovered,
             Some(DeviceOutcome::Unused) => otherwise,
             None if self.awaited.len() >= AWAITED_MAX => otherwise,
             None => {
@@ -167,7 +167,7 @@ impl Speculation {
                 return None;
             }
         };
-        Some(Settled { flow, settlement })
+        Some(SettledForecast { flow, settlement })
     }
 
     /// Evicts the unused entries of one forecast, to make room.
@@ -177,11 +177,14 @@ impl Speculation {
     /// # Errors
     ///
     /// Fails if there is no forecast, or if the ring to the eviction thread is full.
-    pub(crate) fn evict_next(&mut self, owner: &mut Owner) -> Result<Option<Settled>, NotEvicted> {
+    pub(crate) fn evict_next(
+        &mut self,
+        owner: &mut Owner,
+    ) -> Result<Option<SettledForecast>, NotEvicted> {
         let flow = self.flows.pop_front().ok_or(NotEvicted)?;
         let settlement = flow.settlement(owner.entries(), Time::ZERO);
         let before = self.flows.len();
-        let settlement = settlement.unwrap_or_else(|| flow.covered_or(Settlement::Evicted));
+        let settlement = settlement.unwrap_or_else(|| flow.covered_or(ForecastOutcome::Evicted));
         let settled = self.end(flow, settlement, owner);
         if self.flows.len() > before { Err(NotEvicted) } else { Ok(settled) }
     }
@@ -193,9 +196,9 @@ impl Speculation {
     fn end(
         &mut self,
         mut flow: SpeculativeFlow,
-        settlement: Settlement,
+        settlement: ForecastOutcome,
         owner: &mut Owner,
-    ) -> Option<Settled> {
+    ) -> Option<SettledForecast> {
         let is_whole = flow.entries.iter().all(|entry| owner.entries().is_live(*entry));
         if !flow.expire_unused(owner) {
             self.flows.push_front(flow);
@@ -205,14 +208,14 @@ impl Speculation {
             // Other entries may have taken the slots of entries that died before.
             flow.entries = Box::default();
         }
-        let is_unused = matches!(settlement, Settlement::Wrong | Settlement::Evicted);
+        let is_unused = matches!(settlement, ForecastOutcome::Wrong | ForecastOutcome::Evicted);
         if is_unused && flow.device.is_some() && flow.device_outcome().is_none() {
             // When the outcome is known, the slots will have other entries.
             flow.entries = Box::default();
             self.awaited.push_back(AwaitedFlow { flow, otherwise: settlement });
             return None;
         }
-        Some(Settled { flow, settlement })
+        Some(SettledForecast { flow, settlement })
     }
 }
 
@@ -222,13 +225,13 @@ pub(crate) struct NotEvicted;
 
 impl SpeculativeFlow {
     /// Returns the outcome, if it is known at `now`.
-    fn settlement(&self, entries: &Entries, now: Time) -> Option<Settlement> {
+    fn settlement(&self, entries: &Entries, now: Time) -> Option<ForecastOutcome> {
         let unused = match (self.state(entries), self.device_outcome()) {
             (EntryState::Hit(used), _) | (_, Some(DeviceOutcome::Hit(used))) => {
-                return Some(Settlement::Hit(used.since(self.installed)));
+                return Some(ForecastOutcome::Hit(used.since(self.installed)));
             }
-            (EntryState::Dead, _) => Settlement::Evicted,
-            (EntryState::Unused, _) if now > self.expires => Settlement::Wrong,
+            (EntryState::Dead, _) => ForecastOutcome::Evicted,
+            (EntryState::Unused, _) if now > self.expires => ForecastOutcome::Wrong,
             (EntryState::Unused, _) => return None,
         };
         Some(self.covered_or(unused))
@@ -236,9 +239,9 @@ impl SpeculativeFlow {
 
     /// Returns the outcome of a flow without a hit.
     /// The outcome is `unused`, unless entries of the device cover the flow.
-    fn covered_or(&self, unused: Settlement) -> Settlement {
+    fn covered_or(&self, unused: ForecastOutcome) -> ForecastOutcome {
         let is_covered = self.device_outcome() == Some(DeviceOutcome::Covered);
-        if is_covered { Settlement::DeviceCovered } else { unused }
+        if is_covered { ForecastOutcome::DeviceCovered } else { unused }
     }
 
     fn device_outcome(&self) -> Option<DeviceOutcome> {

@@ -20,7 +20,7 @@ use shunt_p4runtime::{
     client::{ClientSettings, P4RuntimeDevice, PacketToSend},
     codec::Ports,
     program::Program,
-    server::Now,
+    server::ClockReading,
 };
 use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
@@ -84,7 +84,7 @@ impl World {
         let ports = vec![port(1, near_1), port(2, near_2)];
         let address = "127.0.0.1:0".parse().unwrap();
         let program = program();
-        let nic = Nic::start(program, limits, ports, address, Now::default, 5).await;
+        let nic = Nic::start(program, limits, ports, address, ClockReading::default, 5).await;
         let nic = nic.unwrap();
         let settings = ClientSettings {
             program,

@@ -10,7 +10,7 @@ use super::{
     assembly::Assemblies,
     bundles::Bundles,
     event::Subscription,
-    hello::{self, Agreement},
+    hello::{self, VersionNegotiation},
     output::Output,
     probe::{Probe, ProbeAction},
     role::RequestedRole,
@@ -402,12 +402,12 @@ impl Connection {
     fn agree(&mut self, header: &Header, frame: &Bytes, now: Time) {
         let Ok((xid, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { return };
         match hello::agree(hello, self.versions()) {
-            Agreement::Agreed(codec) => {
+            VersionNegotiation::Agreed(codec) => {
                 self.codec = codec;
                 self.phase = Phase::Open;
                 tracing::debug!(peer = self.config.peer, "agreed on OpenFlow {codec}");
             }
-            Agreement::Incompatible { offered, own } => {
+            VersionNegotiation::Incompatible { offered, own } => {
                 let reason = CloseReason::Version { offered, own };
                 let refusal = hello::refusal(header.version, xid, &reason.to_string());
                 self.output.send(refusal, now);

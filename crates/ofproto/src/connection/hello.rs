@@ -13,7 +13,7 @@ pub(super) fn ours(versions: u32) -> Hello {
 
 /// The result of version negotiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Agreement {
+pub(super) enum VersionNegotiation {
     /// The newest version that both sides speak.
     Agreed(Codec),
     /// The two sides have no version in common.
@@ -26,11 +26,13 @@ pub(super) enum Agreement {
 }
 
 /// Selects the newest OpenFlow version that the bridge and the peer offer.
-pub(super) fn agree(hello: Hello, own: u32) -> Agreement {
+pub(super) fn agree(hello: Hello, own: u32) -> VersionNegotiation {
     let versions = hello.versions();
-    let incompatible =
-        || Agreement::Incompatible { offered: version_names(versions), own: version_names(own) };
-    Codec::newest_of(versions & own).map_or_else(incompatible, Agreement::Agreed)
+    let incompatible = || VersionNegotiation::Incompatible {
+        offered: version_names(versions),
+        own: version_names(own),
+    };
+    Codec::newest_of(versions & own).map_or_else(incompatible, VersionNegotiation::Agreed)
 }
 
 /// Encodes the error for a peer without a common version.
@@ -53,14 +55,14 @@ mod tests {
     use super::*;
     use crate::wire::{header::Header, v10::V10Settings};
 
-    const AGREED: Agreement = Agreement::Agreed(Codec::V13);
+    const AGREED: VersionNegotiation = VersionNegotiation::Agreed(Codec::V13);
 
-    fn agreement(hello: Hello) -> Agreement {
+    fn agreement(hello: Hello) -> VersionNegotiation {
         let frame = Codec::NEWEST.encode(Xid::NONE, &Message::Hello(hello)).unwrap();
         agreement_on(&frame)
     }
 
-    fn agreement_on(frame: &[u8]) -> Agreement {
+    fn agreement_on(frame: &[u8]) -> VersionNegotiation {
         let Ok((_, Message::Hello(hello))) = Codec::NEWEST.decode(frame) else { panic!("a hello") };
         agree(hello, V13_ONLY)
     }
@@ -68,15 +70,15 @@ mod tests {
     /// OpenFlow 1.3 alone.
     const V13_ONLY: u32 = 1 << 4;
 
-    fn incompatible(offered: &str) -> Agreement {
-        Agreement::Incompatible { offered: offered.to_owned(), own: "1.3".to_owned() }
+    fn incompatible(offered: &str) -> VersionNegotiation {
+        VersionNegotiation::Incompatible { offered: offered.to_owned(), own: "1.3".to_owned() }
     }
 
     #[test]
     fn the_newest_common_version_is_chosen() {
         let hello = Hello { version: 6, bitmap: Some(0x12) };
         assert_eq!(agree(hello, Codec::versions()), AGREED);
-        let oldest = Agreement::Agreed(Codec::V10(V10Settings::INITIAL));
+        let oldest = VersionNegotiation::Agreed(Codec::V10(V10Settings::INITIAL));
         assert_eq!(agree(hello, 1 << 1), oldest);
         assert_eq!(agree(Hello { version: 1, bitmap: None }, Codec::versions()), oldest);
         assert_eq!(ours(1 << 1), Hello { version: 1, bitmap: Some(1 << 1) });

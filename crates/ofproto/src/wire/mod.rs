@@ -21,4 +21,4 @@ pub mod v10;
 pub mod v13;
 
 pub use codec::Codec;
-pub(crate) use reader::{ByteReader, Short};
+pub(crate) use reader::{ByteReader, MessageLengthError};

@@ -8,10 +8,10 @@ pub(crate) struct ByteReader<'a>(&'a [u8]);
 
 /// The error of a message with too few or too many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Short;
+pub(crate) struct MessageLengthError;
 
-impl From<Short> for ErrorCode {
-    fn from(Short: Short) -> Self {
+impl From<MessageLengthError> for ErrorCode {
+    fn from(MessageLengthError: MessageLengthError) -> Self {
         Self::BadLength
     }
 }
@@ -34,35 +34,35 @@ impl<'a> ByteReader<'a> {
         self.0.len()
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Short> {
-        let (array, rest) = self.0.split_first_chunk().ok_or(Short)?;
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], MessageLengthError> {
+        let (array, rest) = self.0.split_first_chunk().ok_or(MessageLengthError)?;
         self.0 = rest;
         Ok(*array)
     }
 
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Short> {
-        let (bytes, rest) = self.0.split_at_checked(count).ok_or(Short)?;
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], MessageLengthError> {
+        let (bytes, rest) = self.0.split_at_checked(count).ok_or(MessageLengthError)?;
         self.0 = rest;
         Ok(bytes)
     }
 
-    pub(crate) fn skip(&mut self, count: usize) -> Result<(), Short> {
+    pub(crate) fn skip(&mut self, count: usize) -> Result<(), MessageLengthError> {
         self.bytes(count).map(|_| ())
     }
 
-    pub(crate) fn u8(&mut self) -> Result<u8, Short> {
+    pub(crate) fn u8(&mut self) -> Result<u8, MessageLengthError> {
         self.array().map(u8::from_be_bytes)
     }
 
-    pub(crate) fn u16(&mut self) -> Result<u16, Short> {
+    pub(crate) fn u16(&mut self) -> Result<u16, MessageLengthError> {
         self.array().map(u16::from_be_bytes)
     }
 
-    pub(crate) fn u32(&mut self) -> Result<u32, Short> {
+    pub(crate) fn u32(&mut self) -> Result<u32, MessageLengthError> {
         self.array().map(u32::from_be_bytes)
     }
 
-    pub(crate) fn u64(&mut self) -> Result<u64, Short> {
+    pub(crate) fn u64(&mut self) -> Result<u64, MessageLengthError> {
         self.array().map(u64::from_be_bytes)
     }
 
@@ -70,7 +70,7 @@ impl<'a> ByteReader<'a> {
     ///
     /// The last byte of the field counts as zero. If the string is not UTF-8, each non-ASCII byte
     /// becomes a question mark.
-    pub(crate) fn text(&mut self, count: usize) -> Result<String, Short> {
+    pub(crate) fn text(&mut self, count: usize) -> Result<String, MessageLengthError> {
         let bytes = self.bytes(count)?;
         let within = bytes.split_last().map_or(bytes, |(_, within)| within);
         let text = within.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -82,8 +82,8 @@ impl<'a> ByteReader<'a> {
     }
 
     /// Checks that all bytes are read.
-    pub(crate) const fn finish(self) -> Result<(), Short> {
-        if self.0.is_empty() { Ok(()) } else { Err(Short) }
+    pub(crate) const fn finish(self) -> Result<(), MessageLengthError> {
+        if self.0.is_empty() { Ok(()) } else { Err(MessageLengthError) }
     }
 }
 

@@ -19,7 +19,7 @@ impl Datum {
     /// Adds the members of `other`; existing keys keep their values.
     pub fn unite(&mut self, other: &Self) {
         for (key, value) in other.pairs() {
-            self.put(key, value, Existing::Keep);
+            self.put(key, value, ExistingKey::Keep);
         }
     }
 
@@ -49,7 +49,7 @@ impl Datum {
         let removed = self.pairs().filter(|(key, _)| !new.has_key(key));
         let added = new.pairs().filter(|pair| !self.has(*pair));
         for (key, value) in removed.chain(added) {
-            difference.put(key, value, Existing::Replace);
+            difference.put(key, value, ExistingKey::Replace);
         }
         difference
     }
@@ -65,7 +65,7 @@ impl Datum {
             if self.has((key, value)) {
                 result.remove(key);
             } else {
-                result.put(key, value, Existing::Replace);
+                result.put(key, value, ExistingKey::Replace);
             }
         }
         result
@@ -96,11 +96,11 @@ impl Datum {
         self.keys.binary_search(key).is_ok()
     }
 
-    fn put(&mut self, key: &Atom, value: Option<&Atom>, existing: Existing) {
+    fn put(&mut self, key: &Atom, value: Option<&Atom>, existing: ExistingKey) {
         match self.keys.binary_search(key) {
             Ok(index) => {
                 let slot = self.values.get_mut(index);
-                if let (Existing::Replace, Some(slot), Some(value)) = (existing, slot, value) {
+                if let (ExistingKey::Replace, Some(slot), Some(value)) = (existing, slot, value) {
                     *slot = value.clone();
                 }
             }
@@ -125,7 +125,7 @@ impl Datum {
 
 /// The treatment of a key that exists already.
 #[derive(Clone, Copy)]
-enum Existing {
+enum ExistingKey {
     Keep,
     Replace,
 }

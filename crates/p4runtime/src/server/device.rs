@@ -21,7 +21,7 @@ pub struct EntryHits {
     pub packets: u64,
     /// Number of bytes in the frames of the packets that hit the entry.
     pub bytes: u64,
-    /// Time of the last hit, by the [steady](super::Now) clock.
+    /// Time of the last hit, by the [steady](super::ClockReading) clock.
     pub last: Option<Duration>,
 }
 
@@ -119,7 +119,7 @@ pub trait Device: Send + 'static {
 
 /// The current time, by two clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Now {
+pub struct ClockReading {
     /// Monotonic time since an arbitrary start, used for idle timeouts.
     pub steady: Duration,
     /// Time since the Unix epoch, used in messages.

@@ -30,7 +30,9 @@ mod stream_queue;
 mod write;
 
 pub use arbiter::{Arbiter, ElectionId, RoleNotice, StreamId, election_id, election_message};
-pub use device::{Device, DeviceError, EntryHits, EntryNo, Now, PacketError, ProgramError};
+pub use device::{
+    ClockReading, Device, DeviceError, EntryHits, EntryNo, PacketError, ProgramError,
+};
 pub use service::{GrpcServer, ServerError, Service};
 pub use state::ServerSettings;
 pub use store::EntryStore;

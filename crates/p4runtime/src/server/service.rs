@@ -17,7 +17,7 @@ use tracing::{debug, info};
 
 use super::{
     arbiter::election_id,
-    device::{Device, Now},
+    device::{ClockReading, Device},
     limited_connection::limit_connections,
     read::ReadQuery,
     response_part::{ENTITIES_MAX, ResponsePart},
@@ -59,7 +59,7 @@ const PACKETS_AT_ONCE: usize = 64;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Returns the current time.
-type ServiceClock = Arc<dyn Fn() -> Now + Send + Sync>;
+type ServiceClock = Arc<dyn Fn() -> ClockReading + Send + Sync>;
 
 /// A P4Runtime service for one device, which clones share.
 #[derive(Clone)]
@@ -82,7 +82,7 @@ impl Service {
     pub fn new(
         settings: ServerSettings,
         device: impl Device,
-        clock: impl Fn() -> Now + Send + Sync + 'static,
+        clock: impl Fn() -> ClockReading + Send + Sync + 'static,
     ) -> Self {
         let state = Arc::new(Mutex::new(ServiceState::new(settings, Box::new(device))));
         let (packets, packet_receiver) = mpsc::channel(PACKETS_MAX);

@@ -10,7 +10,7 @@ use tonic::Code;
 
 use super::{
     arbiter::{Arbiter, ElectionId, RoleNotice, StreamId, election_message},
-    device::{Device, Now},
+    device::{ClockReading, Device},
     pipeline::ForwardingPipeline,
     response_part::PART_BYTES_MAX,
     stream_queue::{StreamQueue, StreamReceiver, stream_queue},
@@ -235,7 +235,7 @@ impl ServiceState {
     }
 
     /// Notifies primaries of idle entries, if they have read the last notification.
-    pub(super) fn tick(&mut self, now: Now) {
+    pub(super) fn tick(&mut self, now: ClockReading) {
         let takes = |id: &StreamId| {
             self.streams.get(id).is_some_and(|stream| stream.stream_queue.accepts_notice())
         };
@@ -334,7 +334,7 @@ mod tests {
 
     fn tick(state: &mut ServiceState, second: u64) {
         let now = Duration::from_secs(second);
-        state.tick(Now { steady: now, day: now });
+        state.tick(ClockReading { steady: now, day: now });
     }
 
     /// Returns the next idle notification; skips other messages.

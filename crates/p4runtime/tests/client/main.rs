@@ -16,7 +16,7 @@ use shunt_gigaflow::{
 use shunt_p4runtime::{
     client::{ClientSettings, P4RuntimeDevice, PacketToSend},
     codec::Ports,
-    server::{EntryHits, GrpcServer, Now, ServerSettings, Service},
+    server::{ClockReading, EntryHits, GrpcServer, ServerSettings, Service},
     testing::MemoryDevice,
     wire::p4::v1::{PacketIn, PacketMetadata, TableEntry, update::Type},
 };
@@ -86,7 +86,7 @@ impl World {
 }
 
 fn service(device: &MemoryDevice) -> Service {
-    Service::new(ServerSettings::default(), device.clone(), Now::default)
+    Service::new(ServerSettings::default(), device.clone(), ClockReading::default)
 }
 
 /// Limit for operations that take milliseconds.
@@ -281,9 +281,8 @@ async fn an_idle_entry_is_reported_by_its_name() {
     let clock = Arc::clone(&time);
     let mut world = world;
     world.stop().await;
-    world.service = Service::new(ServerSettings::default(), world.device.clone(), move || Now {
-        steady: clock.now(),
-        ..Now::default()
+    world.service = Service::new(ServerSettings::default(), world.device.clone(), move || {
+        ClockReading { steady: clock.now(), ..ClockReading::default() }
     });
     world.start().await;
     let mut target = connected(&world).await;

@@ -12,7 +12,7 @@ use prost::Message;
 use shunt_p4runtime::{
     error::batch_codes,
     program::Program,
-    server::{GrpcServer, Now, ServerSettings, Service},
+    server::{ClockReading, GrpcServer, ServerSettings, Service},
     testing::MemoryDevice,
     wire::p4::{
         config::v1::{
@@ -130,7 +130,7 @@ impl World {
         let time = Arc::clone(&clock);
         let service = Service::new(settings, device.clone(), move || {
             let now = Duration::from_nanos(time.load(Ordering::SeqCst));
-            Now { steady: now, day: now }
+            ClockReading { steady: now, day: now }
         });
         tokio::spawn(server.run(service.clone(), std::future::pending()));
         Self { address, device, service, clock }

@@ -23,12 +23,12 @@ pub(super) fn grow_destinations(
 ) {
     let following = (0..drafts.len()).collect();
     let tree = &mut DestinationTree { drafts, branching, correlation, stream };
-    tree.grow(TreeNode::ROOT, Below { following, free: Vec::new() });
+    tree.grow(TreeNode::ROOT, NodeFilters { following, free: Vec::new() });
 }
 
 /// The filters below a node of the tree.
 #[derive(Debug, Default)]
-struct Below {
+struct NodeFilters {
     /// Filters with a destination that is equal to the source up to this node.
     following: Vec<usize>,
     /// Filters with a destination that differs from the source above this node.
@@ -43,7 +43,7 @@ struct DestinationTree<'a> {
 }
 
 impl DestinationTree<'_> {
-    fn grow(&mut self, node: TreeNode, mut below: Below) {
+    fn grow(&mut self, node: TreeNode, mut below: NodeFilters) {
         if let ([], [only]) = (&*below.following, &*below.free) {
             let (only, length) = (*only, self.length(*only));
             let prefix = node.alone(length, self.stream);
@@ -77,8 +77,8 @@ impl DestinationTree<'_> {
     }
 
     /// Distributes the following filters to the children; some become free.
-    fn follow(&mut self, length: u8, nesting: u32, below: &mut Below) -> [Below; 2] {
-        let mut children = [Below::default(), Below::default()];
+    fn follow(&mut self, length: u8, nesting: u32, below: &mut NodeFilters) -> [NodeFilters; 2] {
+        let mut children = [NodeFilters::default(), NodeFilters::default()];
         let following = std::mem::take(&mut below.following);
         let next = length.saturating_add(1);
         if at_nesting_limit(self.branching, nesting, length, following.len())
@@ -111,7 +111,7 @@ impl DestinationTree<'_> {
         length: u8,
         nesting: u32,
         mut free: Vec<usize>,
-        children: &mut [Below; 2],
+        children: &mut [NodeFilters; 2],
     ) {
         if free.is_empty() {
             return;
@@ -165,6 +165,6 @@ impl DestinationTree<'_> {
     }
 }
 
-fn give(side: ChildSide, children: &mut [Below; 2], filters: Vec<usize>) {
+fn give(side: ChildSide, children: &mut [NodeFilters; 2], filters: Vec<usize>) {
     side.of(children).free.splice(0..0, filters);
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 
 use super::{
-    out::Out,
+    out::OutputDestination,
     workload::{NAMES, NamedWorkload},
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct FlowsCommand {
     #[command(flatten)]
     named: NamedWorkload,
     #[command(flatten)]
-    out: Out,
+    out: OutputDestination,
 }
 
 impl FlowsCommand {

@@ -11,13 +11,13 @@ use miette::IntoDiagnostic;
 
 /// The destination of the output.
 #[derive(Debug, Args)]
-pub(crate) struct Out {
+pub(crate) struct OutputDestination {
     /// File to write; standard output by default
     #[arg(long = "out", value_name = "FILE")]
     path: Option<PathBuf>,
 }
 
-impl Out {
+impl OutputDestination {
     /// Checks that the destination can be written, before any work.
     pub(crate) fn check(&self) -> miette::Result<()> {
         self.path.as_deref().map_or(Ok(()), OutputFile::check).into_diagnostic()

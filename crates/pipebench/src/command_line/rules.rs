@@ -13,7 +13,7 @@ use miette::IntoDiagnostic;
 use super::{
     describe::statistics,
     input::{self, FilterSource},
-    out::Out,
+    out::OutputDestination,
     table::TextTable,
 };
 
@@ -61,7 +61,7 @@ pub(crate) struct RulesCommand {
     #[arg(long, value_enum, default_value_t = FormName::Plain, requires = "pipeline")]
     form: FormName,
     #[command(flatten)]
-    out: Out,
+    out: OutputDestination,
 }
 
 /// Default number of filters.

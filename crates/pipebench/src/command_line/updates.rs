@@ -4,7 +4,7 @@ use clap::Args;
 use miette::miette;
 
 use super::{
-    out::Out,
+    out::OutputDestination,
     workload::{NAMES, NamedWorkload, make},
 };
 
@@ -29,7 +29,7 @@ pub(crate) struct UpdatesCommand {
     #[arg(long, value_name = "NUMBER")]
     batch: Option<usize>,
     #[command(flatten)]
-    out: Out,
+    out: OutputDestination,
 }
 
 impl UpdatesCommand {

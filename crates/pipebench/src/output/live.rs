@@ -33,7 +33,7 @@ pub struct LivePort {
 
 /// The counts of a workload that was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Played {
+pub struct SendCounts {
     /// Number of packets sent.
     pub packets: u64,
     /// Number of bytes sent, including check sequences.
@@ -97,8 +97,8 @@ impl LivePort {
         flows: &[Flow],
         packets: impl IntoIterator<Item = ScheduledPacket>,
         mut watch: impl FnMut(),
-    ) -> Result<Played, LiveError> {
-        let mut played = Played::default();
+    ) -> Result<SendCounts, LiveError> {
+        let mut played = SendCounts::default();
         let mut frame = Vec::new();
         let start = Instant::now();
         for packet in packets {

@@ -8,6 +8,6 @@ mod trace;
 
 pub use file::OutputFile;
 pub use folder::OutputFolder;
-pub use live::{LivePort, Played};
+pub use live::{LivePort, SendCounts};
 pub use parts::remove_parts;
 pub use trace::{PacketTrace, TracePacket};

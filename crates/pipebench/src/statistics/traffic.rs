@@ -17,12 +17,12 @@ pub struct TrafficStatistics {
     /// Number of packets with one of their flow among the [`WINDOW`] packets before.
     near: u64,
     /// The flows that arrive later, if any.
-    later: Option<Later>,
+    later: Option<OverlapCounts>,
 }
 
 /// Counts about flows that arrive while others are active.
 #[derive(Clone, Copy, Debug)]
-struct Later {
+struct OverlapCounts {
     /// Number of the first of the later flows.
     flow: u32,
     /// Number of packets of other flows before the first packet of the later flows.
@@ -49,7 +49,7 @@ impl TrafficStatistics {
     /// Creates statistics; the flows with numbers from `flow` on arrive later.
     #[must_use]
     pub fn with_later(flow: Option<u32>) -> Self {
-        let later = |flow| Later { flow, before: 0, others: 0, has_begun: false };
+        let later = |flow| OverlapCounts { flow, before: 0, others: 0, has_begun: false };
         Self { later: flow.map(later), ..Self::default() }
     }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     RuleLine,
-    material::{FilledPipeline, Material},
+    workload_source::{FilledPipeline, WorkloadSource},
 };
 use crate::{
     DumpError, Progress, Seed, TrafficError, WorkloadError,
@@ -179,9 +179,9 @@ impl RulesAndFlows {
         progress: &Progress,
     ) -> Result<Self, WorkloadError> {
         let material = match &name.source {
-            SourceName::ClassBench(filters) => Material::of_filters(filters, name, progress)?,
-            SourceName::Pipeline(word) => Material::of_builtin(word, name, progress)?,
-            SourceName::PipelineFile(path) => Material::of_file(path, name, progress)?,
+            SourceName::ClassBench(filters) => WorkloadSource::of_filters(filters, name, progress)?,
+            SourceName::Pipeline(word) => WorkloadSource::of_builtin(word, name, progress)?,
+            SourceName::PipelineFile(path) => WorkloadSource::of_file(path, name, progress)?,
             SourceName::Coflow => return Ok(Self::of_coflows(name, trace)?),
             SourceName::Collective => return Ok(Self::of_collective(name)),
         };
@@ -189,7 +189,7 @@ impl RulesAndFlows {
         let mut stream = name.seed_of().stream("flows");
         let flows = material.flows.draw(count, name.locality, &mut stream, progress)?;
         let classes = material.classes();
-        let Material { rules, filled, left_out, .. } = material;
+        let WorkloadSource { rules, filled, left_out, .. } = material;
         Ok(Self { rules, classes, filled, left_out, flows })
     }
 

@@ -2,7 +2,7 @@
 
 use shunt_flow::{FieldId, PortNo};
 
-use super::{RuleLine, material::Material};
+use super::{RuleLine, workload_source::WorkloadSource};
 use crate::{
     WorkloadError,
     classbench::{AddressPrefix, Filter, PortRange},
@@ -28,7 +28,7 @@ const OUTPUTS: usize = 4;
 /// The fields that the rules match.
 const FIELDS: [&str; 6] = ["eth_type", "ip_src", "ip_dst", "ip_proto", "tp_src", "tp_dst"];
 
-impl Material {
+impl WorkloadSource {
     /// Creates one table in which the first filter wins, and flows of its filters.
     pub(super) fn one_table(filters: &[Filter]) -> Result<Self, WorkloadError> {
         let fields: Vec<Field> = FIELDS.iter().filter_map(|name| Field::new(name).ok()).collect();

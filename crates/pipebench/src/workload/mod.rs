@@ -4,10 +4,10 @@ mod build;
 mod capture;
 mod filters;
 mod folder;
-mod material;
 mod report;
 mod switch;
 mod text;
+mod workload_source;
 
 pub use build::Workload;
 pub use capture::capture_statistics;

@@ -6,7 +6,7 @@
 
 use shunt_flow::{FieldId, FlowMask, Match, PortNo};
 
-use super::{RuleLine, material::Material};
+use super::{RuleLine, workload_source::WorkloadSource};
 use crate::{
     DumpError,
     populate::SwitchDump,
@@ -31,7 +31,7 @@ const TAG: u128 = 0x8100;
 /// The source ports of flows if no rule matches source ports.
 const CLIENT_PORTS: (u128, u128) = (1024, 65_535);
 
-impl Material {
+impl WorkloadSource {
     /// Creates the rules of a dump, and flows that match its first table.
     pub(super) fn of_switch(text: &str) -> Result<Self, DumpError> {
         let dump = SwitchDump::read(text)?;
@@ -117,7 +117,7 @@ fn span(asked: &Match, field: FieldId) -> Option<Span> {
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn draw_flows_of_dump(text: &str) {
     use crate::{Progress, Seed, traffic::Locality};
-    if let Ok(material) = Material::of_switch(text) {
+    if let Ok(material) = WorkloadSource::of_switch(text) {
         let mut stream = Seed::new(1).stream("flows");
         // Fewer than three distinct flows may exist.
         let _ = material.flows.draw(3, Locality::High, &mut stream, &Progress::hidden());

@@ -50,9 +50,9 @@ pub(super) struct Execution<'p> {
 }
 
 /// The result of a meter: the remaining actions of a list run or are skipped.
-enum Rest {
-    Runs,
-    IsLeft,
+enum RemainingActions {
+    Run,
+    Skip,
 }
 
 impl<'p> Execution<'p> {
@@ -98,13 +98,18 @@ impl<'p> Execution<'p> {
 
     fn list(&mut self, actions: &[DatapathAction], frame: &mut Frame, key: &FlowKey) {
         for action in actions {
-            if let Rest::IsLeft = self.step(action, frame, key) {
+            if let RemainingActions::Skip = self.step(action, frame, key) {
                 return;
             }
         }
     }
 
-    fn step(&mut self, action: &DatapathAction, frame: &mut Frame, key: &FlowKey) -> Rest {
+    fn step(
+        &mut self,
+        action: &DatapathAction,
+        frame: &mut Frame,
+        key: &FlowKey,
+    ) -> RemainingActions {
         match action {
             DatapathAction::Output { port, queue, unless_ingress, max_len } => {
                 if !(*unless_ingress && self.ingress == Some(*port)) {
@@ -124,7 +129,7 @@ impl<'p> Execution<'p> {
                 MeterVerdict::Remark(levels) => remark(frame, levels),
                 MeterVerdict::Drop => {
                     self.effects.was_metered = true;
-                    return Rest::IsLeft;
+                    return RemainingActions::Skip;
                 }
             },
             DatapathAction::Copy(inner) => self.list(inner, &mut frame.clone(), key),
@@ -140,7 +145,7 @@ impl<'p> Execution<'p> {
             | DatapathAction::PopMpls { .. } => change(action, frame),
             DatapathAction::Sample(_) => {}
         }
-        Rest::Runs
+        RemainingActions::Run
     }
 
     fn emit(&mut self, outcome: Outcome) {

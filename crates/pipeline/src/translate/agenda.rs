@@ -35,7 +35,7 @@ use super::{
         normal::NormalFlood,
         output::Flood,
     },
-    nesting::Saved,
+    nesting::SavedContext,
     rule_context::{RuleContext, RunningRule},
     working_packet::SavedPacket,
 };
@@ -93,9 +93,9 @@ pub(super) enum AgendaStep<'a> {
     /// Restore the packet after an output that changed its tag.
     RestorePacket(Box<SavedPacket>),
     /// Restore packet and state after a clone.
-    Restore(Box<Saved<'a>>),
+    Restore(Box<SavedContext<'a>>),
     /// Restore packet and state after the peer bridge, or after a bucket.
-    Leave(Box<Saved<'a>>),
+    Leave(Box<SavedContext<'a>>),
 }
 
 impl<'a> Agenda<'a> {

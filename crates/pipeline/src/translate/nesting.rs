@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// The packet and the state that a clone, a bucket or a patch port restores.
-pub(super) struct Saved<'a> {
+pub(super) struct SavedContext<'a> {
     packet: SavedPacket,
     state: ActionState<'a>,
     depth: u16,
@@ -50,7 +50,7 @@ impl<'a> Nesting<'_, 'a> {
 
     /// Runs a bucket, on a copy of the packet.
     pub(super) fn run_bucket(&mut self, bucket: &'a Bucket) -> Result<(), TraversalError> {
-        let saved = Saved { is_bucket: true, ..self.save() };
+        let saved = SavedContext { is_bucket: true, ..self.save() };
         self.limits.count_lookup(true)?;
         self.agenda.push(AgendaStep::Leave(Box::new(saved)));
         let mut set = ActionSet::default();
@@ -67,7 +67,7 @@ impl<'a> Nesting<'_, 'a> {
         port: PortNo,
     ) -> Result<(), TraversalError> {
         let mirrored = Some(self.packet.mirror.done);
-        let saved = Saved { mirrored, ..self.save() };
+        let saved = SavedContext { mirrored, ..self.save() };
         self.limits.count_lookup(true)?;
         self.agenda.push(AgendaStep::Leave(Box::new(saved)));
         self.state.enter_bridge(peer);
@@ -77,7 +77,10 @@ impl<'a> Nesting<'_, 'a> {
     }
 
     /// Drops all steps up to the end of a patch port or bucket that `ends` accepts.
-    pub(super) fn unwind(&mut self, ends: fn(&Saved<'_>) -> bool) -> Result<(), TraversalError> {
+    pub(super) fn unwind(
+        &mut self,
+        ends: fn(&SavedContext<'_>) -> bool,
+    ) -> Result<(), TraversalError> {
         while let Some(step) = self.agenda.pop() {
             match step {
                 AgendaStep::EndVisit => self.packet.recorder.end_visit(),
@@ -110,7 +113,7 @@ impl<'a> Nesting<'_, 'a> {
     }
 
     /// Restores packet and state.
-    pub(super) fn restore(&mut self, saved: Saved<'a>) -> Result<(), TraversalError> {
+    pub(super) fn restore(&mut self, saved: SavedContext<'a>) -> Result<(), TraversalError> {
         *self.state = saved.state;
         if let Some(mirrored) = saved.mirrored {
             self.packet.mirror.done = mirrored;
@@ -119,8 +122,8 @@ impl<'a> Nesting<'_, 'a> {
         self.packet.restore(saved.packet)
     }
 
-    fn save(&mut self) -> Saved<'a> {
-        Saved {
+    fn save(&mut self) -> SavedContext<'a> {
+        SavedContext {
             packet: self.packet.save(),
             state: self.state.clone(),
             depth: self.limits.depth(),

@@ -15,7 +15,7 @@ use shunt_datapath::port::{PortSpec, Repeat, tap};
 use shunt_nic::{Nic, NicError, NicLimits, NicPort};
 use shunt_p4runtime::{
     program::{Program, UnknownStages},
-    server::Now,
+    server::ClockReading,
 };
 use thiserror::Error;
 
@@ -160,10 +160,10 @@ fn open_ports(arguments: &NicArguments) -> Result<Vec<NicPort>, RunError> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "only the daemon reads clocks")]
-fn now() -> Now {
+fn now() -> ClockReading {
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Now { steady: START.elapsed(), day }
+    ClockReading { steady: START.elapsed(), day }
 }
 
 #[cfg(test)]

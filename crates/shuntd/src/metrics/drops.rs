@@ -1,6 +1,6 @@
 //! The metrics of packets and of lost packets.
 
-use shunt_switch::{DropStatus, PortDropStatus, PuntedTotals};
+use shunt_switch::{DropStatus, PacketInOutcomes, PortDropStatus};
 
 use super::text::{Metric, MetricsText};
 
@@ -45,7 +45,8 @@ pub(crate) fn drops(status: &DropStatus) -> String {
         "Frames lost at a port before a packet thread looked them up, by reason.",
     );
     text.pairs("reason", &status.not_received);
-    let PuntedTotals { handed_over, listener_full, no_connection, no_bridge } = status.packet_ins;
+    let PacketInOutcomes { handed_over, listener_full, no_connection, no_bridge } =
+        status.packet_ins;
     text.family(
         "shunt_packet_ins_total",
         "counter",

@@ -13,7 +13,7 @@ use shunt_nic::{Nic, NicCounters, NicLimits, NicPorts};
 use shunt_p4runtime::{
     client::{ClientSettings, DeviceConfig, LastError, LivePorts, P4RuntimeDevice},
     program::Program,
-    server::Now,
+    server::ClockReading,
 };
 use shunt_pipeline::{BridgeId, DatapathPort};
 use tokio::{
@@ -282,7 +282,7 @@ impl NicFront {
             update_latency: Duration::from_micros(config.update_us),
         };
         let program = program(config);
-        let clock: fn() -> Now = DaemonClock::of_nic;
+        let clock: fn() -> ClockReading = DaemonClock::of_nic;
         let nic = Nic::start(program, limits, Vec::new(), address, clock, self.seed).await;
         let nic = nic.map_err(|error| system(Box::new(error)))?;
         let (stop, stopped) = oneshot::channel::<()>();

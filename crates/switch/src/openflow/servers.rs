@@ -36,7 +36,7 @@ use crate::{
         host::BridgeHost,
     },
     ports::bridges::Bridges,
-    status::{bridge::BridgeStatus, caches::PuntedTotals},
+    status::{bridge::BridgeStatus, caches::PacketInOutcomes},
     threads::data_plane::DataPlane,
 };
 
@@ -215,9 +215,9 @@ impl OpenFlowServers {
     }
 
     /// Returns the counters of packet-ins: handed over or dropped, by reason.
-    pub(crate) fn packet_ins(&self) -> PuntedTotals {
+    pub(crate) fn packet_ins(&self) -> PacketInOutcomes {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        PuntedTotals {
+        PacketInOutcomes {
             handed_over: count(&self.packet_ins.handed_over),
             listener_full: self.plane.packet_ins_dropped(),
             no_connection: count(&self.packet_ins.no_connection),

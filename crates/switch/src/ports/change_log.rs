@@ -20,12 +20,12 @@ pub(crate) struct ChangeLog<E> {
 struct LoggedOwner<E> {
     end: Time,
     lines: u32,
-    left_out: Option<LeftOut<E>>,
+    left_out: Option<UnloggedChanges<E>>,
 }
 
 /// The changes of one owner that have no log line yet.
 #[derive(Debug)]
-struct LeftOut<E> {
+struct UnloggedChanges<E> {
     count: u64,
     last: E,
     /// Times of the first and of the last of these changes.
@@ -61,7 +61,7 @@ impl<E: Display> ChangeLog<E> {
             let before = own.left_out.take();
             let (count, start) = before.map_or((0, now), |own| (own.count, own.times.0));
             let count = count.saturating_add(1);
-            own.left_out = Some(LeftOut { count, last: event, times: (start, now) });
+            own.left_out = Some(UnloggedChanges { count, last: event, times: (start, now) });
             return None;
         }
         own.lines += 1;
@@ -98,7 +98,7 @@ impl<E> LoggedOwner<E> {
     }
 }
 
-impl<E: Display> LeftOut<E> {
+impl<E: Display> UnloggedChanges<E> {
     fn summary(&self, owner: &str) -> String {
         let Self { count, last, times: (start, end) } = self;
         let changes = if *count == 1 { "change" } else { "changes" };

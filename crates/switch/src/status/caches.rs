@@ -93,7 +93,7 @@ pub struct DropStatus {
     /// BFD and multicast snooping.
     pub punted: u64,
     /// The packets for controllers, by their result.
-    pub packet_ins: PuntedTotals,
+    pub packet_ins: PacketInOutcomes,
     /// Messages for multicast snooping that were dropped before they were read.
     ///
     /// A message is dropped when too many newer messages of its port wait.
@@ -121,7 +121,7 @@ pub struct DropStatus {
 /// The sum is the number of packets that were punted for controllers, without packets that still
 /// wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PuntedTotals {
+pub struct PacketInOutcomes {
     /// Packet-ins that were handed to all OpenFlow connections of their bridge.
     pub handed_over: u64,
     /// Packet-ins dropped because the queue after the listener thread was full.

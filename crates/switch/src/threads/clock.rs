@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use shunt_p4runtime::server::Now;
+use shunt_p4runtime::server::ClockReading;
 use shunt_pipeline::Time;
 
 /// A monotonic clock that starts when it is created.
@@ -41,9 +41,9 @@ impl DaemonClock {
 
     /// Returns the monotonic time and the time of day for an embedded NIC.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
-    pub(crate) fn of_nic() -> Now {
+    pub(crate) fn of_nic() -> ClockReading {
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Now { steady: START.elapsed(), day }
+        ClockReading { steady: START.elapsed(), day }
     }
 }

@@ -1,6 +1,6 @@
 //! Every lost packet is counted: by reason, and by port.
 
-use shunt_switch::{DropStatus, PortDrops, PuntedTotals};
+use shunt_switch::{DropStatus, PacketInOutcomes, PortDrops};
 
 use crate::bench::{Bench, frame, until};
 
@@ -65,14 +65,15 @@ async fn every_punted_packet_is_delivered_or_counted() {
     bench.switch.add_rules("br0", &["actions=CONTROLLER"]).await.unwrap();
     let ends = || bench.switch.drops().packet_ins;
     (0..3).for_each(|number| port.send(&frame(number)));
-    let alone = PuntedTotals { no_connection: 3, ..PuntedTotals::default() };
+    let alone = PacketInOutcomes { no_connection: 3, ..PacketInOutcomes::default() };
     until(|| ends() == alone).await;
     assert_eq!(bench.switch.bridges()[0].packet_ins.no_connection, 3);
     let controller = bench.controller().await;
     port.send(&frame(4));
-    until(|| ends() == PuntedTotals { handed_over: 1, ..alone }).await;
+    until(|| ends() == PacketInOutcomes { handed_over: 1, ..alone }).await;
     let status = bench.switch.drops();
-    let PuntedTotals { handed_over, listener_full, no_connection, no_bridge } = status.packet_ins;
+    let PacketInOutcomes { handed_over, listener_full, no_connection, no_bridge } =
+        status.packet_ins;
     assert_eq!(status.punted, handed_over + listener_full + no_connection + no_bridge);
     until(|| bench.switch.bridges()[0].packet_ins.delivered == 1).await;
     drop(controller);

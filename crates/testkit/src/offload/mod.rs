@@ -4,4 +4,4 @@ mod chaos;
 mod software_device;
 
 pub use chaos::{Chaos, ChaosSettings};
-pub use software_device::{SoftEntry, SoftwareDevice};
+pub use software_device::{SoftwareDevice, SoftwareEntry};

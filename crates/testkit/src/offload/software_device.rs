@@ -33,14 +33,14 @@ pub struct SoftwareDevice {
     pub fails_removals: bool,
     /// The submitted operations in order, since this was last cleared.
     pub log: Vec<Operation>,
-    entries: BTreeMap<LtmIndex, SoftEntry>,
+    entries: BTreeMap<LtmIndex, SoftwareEntry>,
     waiting: VecDeque<(Ticket, Operation)>,
     events: Vec<OffloadEvent>,
 }
 
 /// An entry of a [`SoftwareDevice`].
 #[derive(Clone, Debug)]
-pub struct SoftEntry {
+pub struct SoftwareEntry {
     /// Stage of the entry.
     pub stage: StageId,
     /// Rule of the entry.
@@ -95,7 +95,7 @@ impl SoftwareDevice {
 
     /// Returns the entries of the device.
     #[must_use]
-    pub const fn entries(&self) -> &BTreeMap<LtmIndex, SoftEntry> {
+    pub const fn entries(&self) -> &BTreeMap<LtmIndex, SoftwareEntry> {
         &self.entries
     }
 
@@ -105,10 +105,11 @@ impl SoftwareDevice {
         let (mut tag, mut key, mut met) = (start, key.clone(), Vec::new());
         for number in 0..self.capabilities.stages_count() {
             let here = self.entries.iter().filter(|(_, entry)| entry.stage.index() == number);
-            let matching = here.filter(|(_, SoftEntry { rule, .. })| {
+            let matching = here.filter(|(_, SoftwareEntry { rule, .. })| {
                 rule.tag == tag && rule.matching.matches(&key)
             });
-            let Some((index, SoftEntry { rule, .. })) = matching.max_by_key(|(_, e)| e.rule.length)
+            let Some((index, SoftwareEntry { rule, .. })) =
+                matching.max_by_key(|(_, e)| e.rule.length)
             else {
                 continue;
             };
@@ -182,7 +183,7 @@ impl SoftwareDevice {
         rule: Arc<LtmRule>,
     ) -> Result<(), OffloadError> {
         self.capabilities.check(&rule)?;
-        let is_same = |entry: &SoftEntry| {
+        let is_same = |entry: &SoftwareEntry| {
             let own = &entry.rule;
             entry.stage == stage
                 && (own.tag, own.length) == (rule.tag, rule.length)
@@ -194,7 +195,7 @@ impl SoftwareDevice {
         if self.count(stage) >= self.stage_entries {
             return Err(OffloadError::NoRoom);
         }
-        self.entries.insert(index, SoftEntry { stage, rule, counters: Counters::default() });
+        self.entries.insert(index, SoftwareEntry { stage, rule, counters: Counters::default() });
         Ok(())
     }
 

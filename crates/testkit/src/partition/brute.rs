@@ -10,7 +10,7 @@ use shunt_gigaflow::{
     partition::{Placement, Score, StageId, research::Ties},
 };
 
-use super::plain::{PlainOutline, PlainStage, PlainStages, Room};
+use super::plain::{PlainOutline, PlainStage, PlainStages, StageRoom};
 
 /// Returns whether the fields of these steps are connected.
 ///
@@ -47,11 +47,11 @@ pub fn new_entries_count(stages: &PlainStages, placements: &[Placement]) -> usiz
     placements.iter().filter(|placement| is_fresh(stages, placement)).count()
 }
 
-/// Returns the number of new entries in nearly full stages ([`Room::Contended`]).
+/// Returns the number of new entries in nearly full stages ([`StageRoom::Contended`]).
 #[must_use]
 pub fn new_entries_in_nearly_full_stages(stages: &PlainStages, placements: &[Placement]) -> usize {
     let is_contended =
-        |placement: &&Placement| stages.0[placement.stage.index()].room == Room::Contended;
+        |placement: &&Placement| stages.0[placement.stage.index()].room == StageRoom::Contended;
     placements.iter().filter(is_contended).filter(|placement| is_fresh(stages, placement)).count()
 }
 
@@ -82,7 +82,8 @@ pub fn partitions(outline: &PlainOutline, stages: &PlainStages) -> Vec<Vec<Place
             for end in first + 1..bounds.len() {
                 let steps = bounds[first]..bounds[end];
                 let stage = u8::try_from(number).ok().and_then(StageId::new);
-                if let Some(stage) = stage.filter(|_| *room != Room::Full || held.contains(&steps))
+                if let Some(stage) =
+                    stage.filter(|_| *room != StageRoom::Full || held.contains(&steps))
                 {
                     let with =
                         placements.iter().cloned().chain([Placement { steps, stage }]).collect();
@@ -136,8 +137,8 @@ pub fn disjoint(
     score: Score,
     ties: Ties,
 ) -> Vec<Placement> {
-    let has_free = stages.0.iter().any(|stage| stage.room == Room::Free);
-    let usable = if has_free { Room::Free } else { Room::Contended };
+    let has_free = stages.0.iter().any(|stage| stage.room == StageRoom::Free);
+    let usable = if has_free { StageRoom::Free } else { StageRoom::Contended };
     let with_room = stages.0.iter().enumerate().filter(|(_, stage)| stage.room == usable);
     let with_room: Vec<usize> = with_room.map(|(at, _)| at).collect();
     let aligned = |placements: &&Vec<Placement>| {

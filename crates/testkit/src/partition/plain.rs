@@ -59,14 +59,14 @@ pub struct PlainStages(pub Vec<PlainStage>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainStage {
     /// The room for a new entry.
-    pub room: Room,
+    pub room: StageRoom,
     /// The ranges of steps that the stage holds.
     pub held: Vec<Range<u16>>,
 }
 
 /// The room of a stage for a new entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Room {
+pub enum StageRoom {
     /// The stage has free room.
     Free,
     /// A new entry evicts a recently used one.
@@ -79,7 +79,7 @@ impl PlainStages {
     /// Creates empty stages.
     #[must_use]
     pub fn empty(count: u8) -> Self {
-        Self(vec![PlainStage { room: Room::Free, held: Vec::new() }; count.into()])
+        Self(vec![PlainStage { room: StageRoom::Free, held: Vec::new() }; count.into()])
     }
 
     fn stages_where(&self, mut which: impl FnMut(&PlainStage) -> bool) -> StageSet {
@@ -100,7 +100,7 @@ impl StageView for PlainStages {
     }
 
     fn room(&self) -> StageSet {
-        self.stages_where(|stage| stage.room != Room::Full)
+        self.stages_where(|stage| stage.room != StageRoom::Full)
     }
 
     /// Prefers stages that are not contended, as a cache does.
@@ -110,7 +110,7 @@ impl StageView for PlainStages {
     }
 
     fn contended(&self) -> StageSet {
-        self.stages_where(|stage| stage.room == Room::Contended)
+        self.stages_where(|stage| stage.room == StageRoom::Contended)
     }
 }
 
@@ -134,8 +134,7 @@ pub fn outline(steps_max: usize) -> impl Strategy<Value = PlainOutline> {
 pub fn stages(count_max: usize, steps_max: u16) -> impl Strategy<Value = PlainStages> {
     let held = (0..steps_max).prop_flat_map(move |start| (Just(start), start + 1..=steps_max));
     let held = vec(held.prop_map(|(start, end)| start..end), 0..8);
-    let room =
-        prop_oneof![2 => Just(Room::Free), 1 => Just(Room::Contended), 1 => Just(Room::Full)];
+    let room = prop_oneof![2 => Just(StageRoom::Free), 1 => Just(StageRoom::Contended), 1 => Just(StageRoom::Full)];
     let stage = (room, held).prop_map(|(room, held)| PlainStage { room, held });
     vec(stage, 1..=count_max).prop_map(PlainStages)
 }

@@ -32,7 +32,7 @@ pub use self::trainer::Training;
 use self::trainer::{
     BoxChange, BoxesBySlot, NoTraining, PendingTraining, TrainedIndex, TrainingPoll,
 };
-use super::{MegaflowCache, Missing, RowAddress};
+use super::{MegaflowCache, MissedPackets, RowAddress};
 use crate::{cache::EntryRef, packet::buffer::BURST};
 
 /// An index over the entries of a [`MegaflowCache`], and its training.
@@ -113,7 +113,7 @@ impl LearnedIndex {
         &self,
         cache: &mut MegaflowCache,
         keys: &[FlowKey],
-        missing: &mut Missing,
+        missing: &mut MissedPackets,
         mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
     ) {
         let Some(current) = &self.current else { return };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use shunt_flow::{FlowKey, SparseMask};
 
 use super::{
-    MegaflowConfig, Missing, RowAddress, Trainer, learned::LearnedIndex, tuple_space::MaskSet,
-    tuple_space::MegaflowCache,
+    MegaflowConfig, MissedPackets, RowAddress, Trainer, learned::LearnedIndex,
+    tuple_space::MaskSet, tuple_space::MegaflowCache,
 };
 use crate::cache::EntryRef;
 
@@ -92,7 +92,7 @@ impl IndexedMegaflows {
     pub(super) fn find_burst(
         &mut self,
         keys: &[FlowKey],
-        missing: &mut Missing,
+        missing: &mut MissedPackets,
         mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
     ) -> LookupWork {
         let is_slow = self.cache.probes_per_packet() >= self.probes_min;
@@ -200,7 +200,7 @@ mod tests {
                 let own = &entries[entry.slot as usize];
                 own.is_live && own.generation == entry.generation
             };
-            let (mut missing, mut found) = (Missing::default(), vec![None; keys.len()]);
+            let (mut missing, mut found) = (MissedPackets::default(), vec![None; keys.len()]);
             (0..keys.len()).for_each(|position| missing.push(position));
             let work = self.megaflows.find_burst(keys, &mut missing, |position, entry, _| {
                 let is_hit = is_live(entry);
@@ -335,7 +335,7 @@ mod tests {
             (model.megaflows.learned().trainings(), model.megaflows.learned().len()),
             (1, 64)
         );
-        let (mut missing, keys) = (Missing::default(), [key([3, 5, 0])]);
+        let (mut missing, keys) = (MissedPackets::default(), [key([3, 5, 0])]);
         missing.push(0);
         let work = model.megaflows.find_burst(&keys, &mut missing, |_, _, _| true);
         assert_eq!((work.learned_hits, work.probes), (1, 0));

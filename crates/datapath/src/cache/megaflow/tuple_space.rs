@@ -15,7 +15,7 @@ use shunt_flow::{
     masked_table::{MaskedTable, RowCandidate},
 };
 
-use super::{MegaflowConfig, Missing, RowAddress};
+use super::{MegaflowConfig, MissedPackets, RowAddress};
 use crate::{
     cache::{EntryRef, KeyHasher},
     packet::buffer::BURST,
@@ -151,7 +151,7 @@ impl MegaflowCache {
     pub fn find_burst(
         &mut self,
         keys: &[FlowKey],
-        missing: &mut Missing,
+        missing: &mut MissedPackets,
         is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
     ) -> u32 {
         self.find_burst_in(MaskSet::All, keys, missing, is_hit)
@@ -162,7 +162,7 @@ impl MegaflowCache {
         &mut self,
         masks: MaskSet,
         keys: &[FlowKey],
-        missing: &mut Missing,
+        missing: &mut MissedPackets,
         mut is_hit: impl FnMut(usize, EntryRef, RowAddress) -> bool,
     ) -> u32 {
         let mut probes = 0;
@@ -370,7 +370,7 @@ impl MegaflowSubtable {
         &mut self,
         hasher: &KeyHasher,
         keys: &[FlowKey],
-        missing: &mut Missing,
+        missing: &mut MissedPackets,
         mut is_hit: impl FnMut(usize, EntryRef, u32) -> bool,
     ) {
         let table = &self.table;
@@ -498,7 +498,7 @@ mod tests {
             let entries = &self.entries;
             let is_live = |entry: EntryRef| entries[entry.slot as usize].2;
             let single = self.cache.find(key, is_live);
-            let mut missing = Missing::default();
+            let mut missing = MissedPackets::default();
             missing.push(0);
             let (mut found, keys) = (u32::MAX, [key.clone()]);
             self.cache.find_burst(&keys, &mut missing, |_, entry, _| {
@@ -589,7 +589,7 @@ mod tests {
         let keys = vec![key(0, 2); BURST];
         let mut probes = 0;
         for _ in 0..cache.probes_per_ordering / 32 {
-            let mut missing = Missing::default();
+            let mut missing = MissedPackets::default();
             (0..BURST).for_each(|position| missing.push(position));
             probes = cache.find_burst(&keys, &mut missing, |_, _, _| true);
         }

@@ -13,8 +13,8 @@ use shunt_pipeline::Time;
 use crate::{
     cache::{EntryRef, index::Upcall},
     forecast::{
-        EntryForecast, FlowObservation, ForecastAccount, Preloaded, Settled, Settlement,
-        SpeculativeFlow, ThreadForecasts, WaitingForecast,
+        EntryForecast, FlowObservation, ForecastAccount, ForecastOutcome, Preloaded,
+        SettledForecast, SpeculativeFlow, ThreadForecasts, WaitingForecast,
     },
     offload::OffloadCandidates,
     thread::{PacketThread, receive::RxPorts},
@@ -200,10 +200,10 @@ impl PacketThread {
     }
 
     /// Counts the outcome of a forecast; predictors learn from a flow that arrived.
-    fn count_settled(&self, own: &mut ThreadForecasts, settled: &Settled) {
-        let Settled { flow, settlement } = settled;
+    fn count_settled(&self, own: &mut ThreadForecasts, settled: &SettledForecast) {
+        let SettledForecast { flow, settlement } = settled;
         flow.account.settle(*settlement, flow.made);
-        if matches!(settlement, Settlement::Hit(_)) && own.is_learning() {
+        if matches!(settlement, ForecastOutcome::Hit(_)) && own.is_learning() {
             let entries = self.caches.owner.entries();
             let actions = || flow.entries.iter().map(|entry| entries.actions(entry.slot));
             own.observe(FlowObservation {

@@ -44,7 +44,7 @@ const CHECK_OVERLAP: u16 = 1 << 1;
 const EMERGENCY: u16 = 1 << 2;
 
 /// The fields that both forms of a flow-mod have.
-struct Common {
+struct CommonFields {
     matching: Match,
     priority: Priority,
     /// The cookie and its mask that select rules.
@@ -68,7 +68,7 @@ pub(super) fn read(
     let (command, idle_timeout, hard_timeout) = (reader.u16()?, reader.u16()?, reader.u16()?);
     let (priority, buffer) = (Priority::new(reader.u16()?), reader.u32()?);
     let (out_port, flags) = (port_no::widen(reader.u16()?), reader.u16()?);
-    let common = Common {
+    let common = CommonFields {
         matching,
         // A match without wildcards has the highest priority (OpenFlow 1.0.0, 3.4).
         priority: if is_exact { Priority::new(u16::MAX) } else { priority },
@@ -96,7 +96,7 @@ pub(super) fn read_nicira(
     let match_len = reader.u16()?;
     reader.skip(6)?;
     let ReadNxMatch { matching, cookie, cookie_mask } = ofp_match::read_nxm(reader, match_len)?;
-    let common = Common {
+    let common = CommonFields {
         matching,
         priority,
         selected: (cookie, cookie_mask),
@@ -111,7 +111,7 @@ pub(super) fn read_nicira(
     common.finish(reader, settings)
 }
 
-impl Common {
+impl CommonFields {
     /// Reads the actions, and checks the fields in the order of Open vSwitch.
     fn finish(
         self,

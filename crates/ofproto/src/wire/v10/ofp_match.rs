@@ -12,7 +12,7 @@ use super::port::PORT_UNUSED;
 use crate::{
     error::ErrorCode,
     wire::{
-        ByteReader, Short,
+        ByteReader, MessageLengthError,
         v13::{length, oxm::match_error, port_no},
     },
 };
@@ -103,7 +103,7 @@ pub(super) fn put(out: &mut Vec<u8>, matching: &Match) -> bool {
 }
 
 impl StandardMatch {
-    fn read(reader: &mut ByteReader<'_>) -> Result<Self, Short> {
+    fn read(reader: &mut ByteReader<'_>) -> Result<Self, MessageLengthError> {
         let wildcards = reader.u32()?;
         let in_port = reader.u16()?;
         let (dl_src, dl_dst) = (reader.array()?, reader.array()?);
@@ -384,15 +384,17 @@ const NXM_COOKIE_W: u32 = 0x0001_3d10;
 /// Reads an `nx_match` of `length` bytes, and its padding.
 pub(super) fn read_nxm(reader: &mut ByteReader<'_>, length: u16) -> Result<ReadNxMatch, ErrorCode> {
     let length = usize::from(length);
-    let bytes = reader.bytes(length).map_err(|Short| ErrorCode::MatchNicira)?;
-    reader.skip(length::padding(length)).map_err(|Short| ErrorCode::MatchNicira)?;
+    let bytes = reader.bytes(length).map_err(|MessageLengthError| ErrorCode::MatchNicira)?;
+    reader.skip(length::padding(length)).map_err(|MessageLengthError| ErrorCode::MatchNicira)?;
     let mut entries = ByteReader::new(bytes);
     let (mut cookie, mut cookie_mask) = (0, 0);
     let mut fields = Vec::with_capacity(bytes.len());
     while !entries.is_empty() {
         let header = oxm::OxmHeader::read(entries.rest()).map_err(match_error)?;
         let is_cookie = matches!(header.word(), NXM_COOKIE | NXM_COOKIE_W);
-        let entry = entries.bytes(header.entry_len()).map_err(|Short| ErrorCode::MatchLength)?;
+        let entry = entries
+            .bytes(header.entry_len())
+            .map_err(|MessageLengthError| ErrorCode::MatchLength)?;
         if !is_cookie {
             fields.extend_from_slice(entry);
             continue;

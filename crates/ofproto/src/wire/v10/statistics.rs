@@ -21,7 +21,7 @@ use crate::{
         QueueStatistics, TableStatistics, Xid,
     },
     wire::{
-        ByteReader, Short,
+        ByteReader, MessageLengthError,
         part_writer::{PartHeader, ReplyEntry},
         v13::{
             action::{ActionFormat, read_applied},
@@ -362,7 +362,7 @@ fn read_nicira_flow(reader: &mut ByteReader<'_>) -> Result<FlowStatistics, Error
 
 /// Reads the length of an entry, and returns the rest of the entry.
 fn read_entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, ErrorCode> {
-    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
+    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(MessageLengthError)?;
     Ok(ByteReader::new(reader.bytes(length)?))
 }
 

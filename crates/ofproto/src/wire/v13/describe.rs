@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     message::{Message, RoleName},
-    wire::{ByteReader, Short, header::Header},
+    wire::{ByteReader, MessageLengthError, header::Header},
 };
 
 /// Maximum length of a text in bytes.
@@ -208,10 +208,10 @@ fn raw_detail(header: &Header, body: &[u8]) -> Option<String> {
         _ => return None,
     };
     // A message that is too short for these fields is described by its length.
-    Some(text.unwrap_or_else(|Short| format!("of {} bytes", header.length)))
+    Some(text.unwrap_or_else(|MessageLengthError| format!("of {} bytes", header.length)))
 }
 
-fn raw_flow_mod(body: &mut ByteReader<'_>) -> Result<String, Short> {
+fn raw_flow_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     body.skip(16)?;
     let (table, number) = (body.u8()?, body.u8()?);
     body.skip(4)?;
@@ -234,18 +234,18 @@ fn raw_flow_mod(body: &mut ByteReader<'_>) -> Result<String, Short> {
     Ok(text)
 }
 
-fn raw_group_mod(body: &mut ByteReader<'_>) -> Result<String, Short> {
+fn raw_group_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     let (command, kind) = (body.u16()?, body.u8()?);
     body.skip(1)?;
     Ok(format!("command={command} group_id={},type={kind}", body.u32()?))
 }
 
-fn raw_meter_mod(body: &mut ByteReader<'_>) -> Result<String, Short> {
+fn raw_meter_mod(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     let (command, flags) = (body.u16()?, body.u16()?);
     Ok(format!("command={command} meter={},flags={flags:#x}", body.u32()?))
 }
 
-fn raw_packet_out(body: &mut ByteReader<'_>) -> Result<String, Short> {
+fn raw_packet_out(body: &mut ByteReader<'_>) -> Result<String, MessageLengthError> {
     body.skip(4)?;
     let (in_port, length) = (shunt_flow::PortNo::new(body.u32()?), body.u16()?);
     body.skip(6)?;
@@ -259,7 +259,9 @@ fn raw_packet_out(body: &mut ByteReader<'_>) -> Result<String, Short> {
 }
 
 /// Describes a message by its experimenter and the number of that.
-pub(in crate::wire) fn raw_experimenter(body: &mut ByteReader<'_>) -> Result<String, Short> {
+pub(in crate::wire) fn raw_experimenter(
+    body: &mut ByteReader<'_>,
+) -> Result<String, MessageLengthError> {
     Ok(format!("experimenter={:#x},type={}", body.u32()?, body.u32()?))
 }
 

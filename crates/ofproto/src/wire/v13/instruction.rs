@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::ErrorCode,
-    wire::{ByteReader, Short},
+    wire::{ByteReader, MessageLengthError},
 };
 
 /// `ofp_instruction_type`.
@@ -34,7 +34,8 @@ pub(super) fn read_instructions(reader: &mut ByteReader<'_>) -> Result<Instructi
     let mut instructions = Instructions::default();
     let mut seen = 0_u32;
     while !reader.is_empty() {
-        let (kind, mut body) = frame(reader).map_err(|Short| ErrorCode::InstructionLength)?;
+        let (kind, mut body) =
+            frame(reader).map_err(|MessageLengthError| ErrorCode::InstructionLength)?;
         let bit = 1_u32.checked_shl(u32::from(kind)).unwrap_or(0);
         if seen & bit != 0 {
             return Err(ErrorCode::InstructionDuplicate);
@@ -63,11 +64,11 @@ fn set_metadata(instructions: &mut Instructions, metadata: (u64, u64)) -> Result
 }
 
 /// Reads type and body of the next instruction.
-fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
+fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let length = usize::from(length);
     if length < 8 || !length.is_multiple_of(8) {
-        return Err(Short);
+        return Err(MessageLengthError);
     }
     Ok((kind, ByteReader::new(reader.bytes(length.saturating_sub(4))?)))
 }

@@ -13,7 +13,7 @@ use shunt_flow::{
 use super::length;
 use crate::{
     error::ErrorCode,
-    wire::{ByteReader, Short},
+    wire::{ByteReader, MessageLengthError},
 };
 
 /// `OFPMT_OXM`.
@@ -21,16 +21,16 @@ const MATCH_OXM: u16 = 1;
 
 /// Reads an `ofp_match` with its padding.
 pub(crate) fn read_match(reader: &mut ByteReader<'_>) -> Result<Match, ErrorCode> {
-    let (kind, tlvs) = match_frame(reader).map_err(|Short| ErrorCode::MatchLength)?;
+    let (kind, tlvs) = match_frame(reader).map_err(|MessageLengthError| ErrorCode::MatchLength)?;
     if kind != MATCH_OXM {
         return Err(ErrorCode::MatchType);
     }
     oxm::decode_match(tlvs).map_err(match_error)
 }
 
-fn match_frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, &'a [u8]), Short> {
+fn match_frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, &'a [u8]), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
-    let tlvs = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
+    let tlvs = reader.bytes(usize::from(length).checked_sub(4).ok_or(MessageLengthError)?)?;
     reader.skip(length::padding(usize::from(length)))?;
     Ok((kind, tlvs))
 }

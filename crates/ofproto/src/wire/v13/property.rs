@@ -8,35 +8,35 @@ use bytes::BufMut;
 use super::length;
 use crate::{
     error::ErrorCode,
-    wire::{ByteReader, Short},
+    wire::{ByteReader, MessageLengthError},
 };
 
 /// Reads type and value of the next property, and its padding.
 pub(super) fn read<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), ErrorCode> {
-    frame(reader).map_err(|Short| ErrorCode::PropertyLength)
+    frame(reader).map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
-fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
+fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
-    let value = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
+    let value = reader.bytes(usize::from(length).checked_sub(4).ok_or(MessageLengthError)?)?;
     reader.skip(length::padding(usize::from(length)))?;
     Ok((kind, ByteReader::new(value)))
 }
 
 pub(super) fn u8(value: &mut ByteReader<'_>) -> Result<u8, ErrorCode> {
-    value.u8().map_err(|Short| ErrorCode::PropertyLength)
+    value.u8().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
 pub(super) fn u16(value: &mut ByteReader<'_>) -> Result<u16, ErrorCode> {
-    value.u16().map_err(|Short| ErrorCode::PropertyLength)
+    value.u16().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
 pub(super) fn u32(value: &mut ByteReader<'_>) -> Result<u32, ErrorCode> {
-    value.u32().map_err(|Short| ErrorCode::PropertyLength)
+    value.u32().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
 pub(super) fn u64(value: &mut ByteReader<'_>) -> Result<u64, ErrorCode> {
-    value.u64().map_err(|Short| ErrorCode::PropertyLength)
+    value.u64().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
 /// Writes a property.

@@ -24,7 +24,7 @@ impl Walker<'_> {
     pub(super) fn punt_to_bfd(&mut self) {
         let port = self.packet.key.in_port();
         let headers = Outcome::headers(&self.packet.frame().view());
-        self.halves.emit(Outcome::ToBfd(self.id(), port, headers));
+        self.passes.emit(Outcome::ToBfd(self.id(), port, headers));
     }
 
     /// Returns whether link, settings and BFD session let a port carry packets.

@@ -78,7 +78,7 @@ impl Walker<'_> {
     pub(super) fn punt_to_lacp(&mut self) {
         let port = self.packet.key.in_port();
         let headers = Outcome::headers(&self.packet.frame().view());
-        self.halves.emit(Outcome::ToLacp(self.id(), port, headers));
+        self.passes.emit(Outcome::ToLacp(self.id(), port, headers));
     }
 
     /// Returns whether a flood by `FLOOD` leaves on a port.
@@ -114,7 +114,7 @@ impl Walker<'_> {
         let is_sender = balance.members()[usize::from(bucket)] == Some(port.number);
         if is_sender {
             let bond = port.bond.as_ref().map(|member| member.bond.to_string());
-            self.halves.mirrored(&format!("{} {bucket}", bond.unwrap_or_default()));
+            self.passes.mirrored(&format!("{} {bucket}", bond.unwrap_or_default()));
         }
         is_sender
     }

@@ -19,7 +19,7 @@ impl Walker<'_> {
         let Some(group) = self.find_group(id) else { return Ok(()) };
         let chosen = match group.kind {
             GroupKind::All | GroupKind::Indirect => {
-                self.halves.chose(self.id(), id, None);
+                self.passes.chose(self.id(), id, None);
                 for bucket in &group.buckets {
                     self.bucket(bucket)?;
                 }
@@ -29,7 +29,7 @@ impl Walker<'_> {
             GroupKind::Select => self.select(&group),
         };
         let Some(chosen) = chosen else { return Ok(()) };
-        self.halves.chose(self.id(), id, Some(chosen));
+        self.passes.chose(self.id(), id, Some(chosen));
         self.bucket(&group.buckets[chosen])
     }
 
@@ -140,7 +140,7 @@ impl Walker<'_> {
     /// Passes a meter: the packet is dropped, gets another DSCP, or passes unchanged.
     pub(super) fn meter(&mut self, id: MeterId) {
         if self.world.bridges[&self.id()].meters.contains_key(&id) {
-            self.halves.pass_meter();
+            self.passes.pass_meter();
         }
         match self.acting(id) {
             Some(MeterBandKind::Drop) => self.is_muted = true,
@@ -150,7 +150,7 @@ impl Walker<'_> {
             None => {}
         }
         if self.is_muted {
-            self.halves.metered();
+            self.passes.metered();
         }
     }
 

@@ -121,13 +121,13 @@ impl Walker<'_> {
             }
             LearnEffect::Mac(_) | LearnEffect::Multicast(_) => false,
         };
-        let is_overtaken = self.halves.has_learned(is_other);
+        let is_overtaken = self.passes.has_learned(is_other);
         let known = old.filter(|rule| !is_overtaken && learned.changes_nothing(rule));
         let known = known.map(|rule| rule.id);
         let is_learned = known.is_some() || !learned.is_over(rules);
         match known {
-            Some(id) => self.halves.refresh(Refreshed::Rule(id)),
-            None if is_learned => self.halves.add_learned(LearnEffect::Rule(Box::new(learned))),
+            Some(id) => self.passes.refresh(Refreshed::Rule(id)),
+            None if is_learned => self.passes.add_learned(LearnEffect::Rule(Box::new(learned))),
             None => {}
         }
         if let Some(result) = action.result {
@@ -139,7 +139,7 @@ impl Walker<'_> {
         let Some(rule) = self.rule.as_ref().map(|rule| rule.id) else { return };
         let flags = self.packet.key.field(FieldId::TcpFlags);
         if self.packet.has(FieldId::TcpFlags) && (flags & 1 != 0 || flags & 4 != 0) {
-            self.halves.refresh(Refreshed::Lowered(rule, idle, hard));
+            self.passes.refresh(Refreshed::Lowered(rule, idle, hard));
         }
     }
 

@@ -151,7 +151,7 @@ impl Walker<'_> {
             port.kind != PortKind::Unbound && !port.config.no_fwd && !port.config.port_down
         };
         if ports.iter().any(sends) {
-            self.halves.mirrored(&mirror.name);
+            self.passes.mirrored(&mirror.name);
         }
         for port in ports {
             let max_len = mirror.snaplen.filter(|_| matches!(port.kind, PortKind::Datapath(_)));

@@ -7,7 +7,6 @@ mod bond;
 mod conjunction;
 mod effects;
 mod groups;
-mod halves;
 mod hash;
 mod labels;
 mod learn;
@@ -16,6 +15,7 @@ mod multicast;
 mod normal;
 mod packet;
 mod packet_in;
+mod passes;
 mod walker;
 
 pub use conjunction::{Conjunction, LookupStep};

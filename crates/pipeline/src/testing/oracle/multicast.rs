@@ -78,7 +78,7 @@ impl Walker<'_> {
         let entry = self.port(ingress);
         if class.is_read && entry.is_some_and(|port| !port.multicast.packets) && !self.is_muted {
             let headers = Outcome::headers(&self.packet.frame().view());
-            self.halves.emit(Outcome::ToSnooping(self.id(), ingress, vlan, headers));
+            self.passes.emit(Outcome::ToSnooping(self.id(), ingress, vlan, headers));
         }
         let routers = bridge.routers.get(&vlan);
         let mut wanted: BTreeSet<PortNo> = routers.map(numbers).unwrap_or_default();

@@ -67,12 +67,12 @@ impl Walker<'_> {
             if is_flooded {
                 // The address is neither learned nor refreshed.
             } else if is_held_here && !is_announcement {
-                self.halves.refresh(Refreshed::Mac(bridge, vlan, source));
+                self.passes.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
                 let (mac, port) = (source, ingress);
                 let sighting =
                     MacSighting { bridge, vlan, mac, port, is_announcement, precedes_packet };
-                self.halves.add_learned(LearnEffect::Mac(sighting));
+                self.passes.add_learned(LearnEffect::Mac(sighting));
             }
             if target == source {
                 return Ok(());

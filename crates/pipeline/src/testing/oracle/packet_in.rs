@@ -16,16 +16,16 @@ impl Walker<'_> {
     pub(super) fn controller(&mut self, asked: &ControllerAction) -> Result<(), TraversalError> {
         let (packet, was_muted) = (self.packet.clone(), self.is_muted);
         // The packet-in has a copy of the packet.
-        let outer = self.halves.begin_packet_in();
+        let outer = self.passes.begin_packet_in();
         if let Some(meter) = asked.meter.filter(|_| self.reported_reason(asked.reason).is_some()) {
             self.meter(meter);
         }
         self.punt(asked.reason, asked.controller_id, asked.max_len, &asked.userdata);
-        self.halves.end_packet_in(outer);
+        self.passes.end_packet_in(outer);
         (self.packet, self.is_muted) = (packet, was_muted);
         if asked.pause {
             self.mirrored_at_cut.get_or_insert_with(|| self.mirrored.clone());
-            return Err(self.halves.pause(self.resubmits));
+            return Err(self.passes.pause(self.resubmits));
         }
         Ok(())
     }
@@ -67,7 +67,7 @@ impl Walker<'_> {
         };
         if !self.is_muted {
             let headers = Outcome::headers(&self.packet.frame().view());
-            self.halves.emit(Outcome::Punted(punted, headers));
+            self.passes.emit(Outcome::Punted(punted, headers));
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The walk of one packet through tables, by linear scans and recursion.
 //!
-//! Where the switch parses the packet again, a new [`Half`](super::halves::Half) of the walk begins
-//! with the same state. The new half ends with the clone, bucket or bridge in which it began, and
-//! the outer half continues unchanged.
+//! Where the switch parses the packet again, a new [`PacketPass`](super::passes::PacketPass) begins
+//! with the same state. The new pass ends with the clone, bucket or bridge in which it began, and
+//! the outer pass continues unchanged.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 
 use super::{
     effects::{Outcome, PacketEffects},
-    halves::Halves,
     labels::looks_at_headers,
     mirror::Mirrored,
     packet::{Packet, low},
+    passes::PacketPasses,
 };
 use crate::{
     action::{Action, PacketInReason, Subfield},
@@ -75,7 +75,7 @@ pub(super) struct Walker<'w> {
     pub(super) rule: Option<Arc<Rule>>,
     pub(super) set: Vec<Action>,
     pub(super) stack: Vec<u128>,
-    pub(super) halves: Halves,
+    pub(super) passes: PacketPasses,
     pub(super) depth: u16,
     pub(super) resubmits: u16,
     /// Table lookups until the oracle gives up, for all copies together.
@@ -109,7 +109,7 @@ impl<'w> Walker<'w> {
             rule: None,
             set: Vec::new(),
             stack: Vec::new(),
-            halves: Halves::new(Packet::new(key).frame().len(), world.parsed_max),
+            passes: PacketPasses::new(Packet::new(key).frame().len(), world.parsed_max),
             depth: 0,
             resubmits: 0,
             lookups_left: usize::MAX,
@@ -123,7 +123,7 @@ impl<'w> Walker<'w> {
     }
 
     fn effects(self, result: Result<(), TraversalError>) -> PacketEffects {
-        self.halves.effects(result.err())
+        self.passes.effects(result.err())
     }
 
     pub(super) fn id(&self) -> BridgeId {
@@ -175,13 +175,13 @@ impl<'w> Walker<'w> {
         let packet = (self.packet.clone(), self.set.clone(), self.stack.clone(), self.is_muted);
         let place = (self.bridge, self.table, self.rule.clone(), self.takes_table);
         let (role, depth) = (self.role, self.depth);
-        let outer = self.halves.begin();
+        let outer = self.passes.begin();
         let outer_mirrored = self.mirrored_at_cut.take();
         let mut result = run(self);
         if let Some(at_cut) = std::mem::replace(&mut self.mirrored_at_cut, outer_mirrored) {
             self.mirrored = at_cut;
         }
-        if let Some(at_cut) = self.halves.end(outer, result.err()) {
+        if let Some(at_cut) = self.passes.end(outer, result.err()) {
             (result, self.resubmits, self.has_exited) = (Ok(()), at_cut, false);
         }
         (self.packet, self.set, self.stack, self.is_muted) = packet;
@@ -198,16 +198,16 @@ impl<'w> Walker<'w> {
         run: impl FnOnce(&mut Self) -> Result<(), TraversalError>,
     ) -> Result<(), TraversalError> {
         self.copy(run)?;
-        self.halves.bound_copies()
+        self.passes.bound_copies()
     }
 
     /// Parses the packet again, after `change` has changed it.
     pub(super) fn cut(&mut self, change: impl FnOnce(&mut Packet)) -> Result<(), TraversalError> {
         self.mirrored_at_cut.get_or_insert_with(|| self.mirrored.clone());
-        self.halves.cut(self.resubmits, self.is_muted)?;
+        self.passes.cut(self.resubmits, self.is_muted)?;
         change(&mut self.packet);
         self.packet.parse_again();
-        self.halves.set_length(self.packet.frame().len());
+        self.passes.set_length(self.packet.frame().len());
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl<'w> Walker<'w> {
     ) -> Result<Option<Arc<Rule>>, TraversalError> {
         self.need_headers()?;
         let rule = self.find_rule(table, port)?;
-        self.halves.visited((self.id(), table), rule.as_ref().map(|rule| rule.id));
+        self.passes.visited((self.id(), table), rule.as_ref().map(|rule| rule.id));
         let outer = (self.table, self.rule.clone());
         (self.table, self.rule) = (table, rule.clone());
         let takes_table = std::mem::take(&mut self.takes_table);
@@ -524,7 +524,7 @@ impl<'w> Walker<'w> {
     #[inline(never)]
     fn emit(&mut self, port: DatapathPort, max_len: Option<u32>) {
         if !self.is_muted {
-            self.halves.emit(Outcome::sent(port, self.packet.queue, max_len, &self.packet.frame()));
+            self.passes.emit(Outcome::sent(port, self.packet.queue, max_len, &self.packet.frame()));
         }
     }
 

@@ -11,12 +11,12 @@ use crate::{
 /// The pushed values, with the value to pop next at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Stack {
-    values: Vec<Pushed>,
+    values: Vec<PushedValue>,
     bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Pushed {
+struct PushedValue {
     value: u128,
     /// Number of bytes that count against the limit: the bytes of the value, plus one.
     bytes: usize,
@@ -27,7 +27,7 @@ const STACK_MAX: usize = 1 << 16;
 
 impl Stack {
     fn push(&mut self, value: u128, width: u8) -> Result<(), TraversalError> {
-        let pushed = Pushed { value, bytes: usize::from(width.div_ceil(8)) + 1 };
+        let pushed = PushedValue { value, bytes: usize::from(width.div_ceil(8)) + 1 };
         self.bytes += pushed.bytes;
         self.values.push(pushed);
         if self.bytes > STACK_MAX {

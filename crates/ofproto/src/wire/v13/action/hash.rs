@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     error::ErrorCode,
-    wire::{ByteReader, Short, v13::port_no},
+    wire::{ByteReader, MessageLengthError, v13::port_no},
 };
 
 /// Maximum number of members of a bundle (`BUNDLE_MAX_MEMBERS` of Open vSwitch).
@@ -126,7 +126,7 @@ pub(super) fn read_bundle(
         }
     };
     let member = |_| body.u16().map(port_no::widen);
-    let members = (0..members_count).map(member).collect::<Result<_, Short>>()?;
+    let members = (0..members_count).map(member).collect::<Result<_, MessageLengthError>>()?;
     Ok(BundleAction { fields, basis, algorithm, members, target })
 }
 

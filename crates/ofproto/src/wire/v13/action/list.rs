@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    wire::{ByteReader, Short, v10, v13::length},
+    wire::{ByteReader, MessageLengthError, v10, v13::length},
 };
 
 /// Reads an action list to its end.
@@ -95,15 +95,15 @@ fn read_one(
 }
 
 fn next<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), ErrorCode> {
-    frame(reader).map_err(|Short| ErrorCode::ActionLength)
+    frame(reader).map_err(|MessageLengthError| ErrorCode::ActionLength)
 }
 
 /// Reads type and body of the next action.
-fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
+fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
     let length = usize::from(length);
     if length < 8 || !length.is_multiple_of(8) {
-        return Err(Short);
+        return Err(MessageLengthError);
     }
     Ok((kind, ByteReader::new(reader.bytes(length.saturating_sub(4))?)))
 }
@@ -175,7 +175,7 @@ fn bounded(value: impl Into<u128>, max: u128) -> Result<u128, ErrorCode> {
     Some(value.into()).filter(|value| *value <= max).ok_or(ErrorCode::ActionArgument)
 }
 
-fn mac(body: &mut ByteReader<'_>) -> Result<u128, Short> {
+fn mac(body: &mut ByteReader<'_>) -> Result<u128, MessageLengthError> {
     Ok(u128::from(body.u16()?) << 32 | u128::from(body.u32()?))
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn find_bad_action(bytes: &[u8], format: ActionFormat) -> Option<BadA
         let (kind, body) = match frame(&mut reader) {
             Ok(framed) => framed,
             // The list ends, or the rest is too short for an action.
-            Err(Short) => return Some(None),
+            Err(MessageLengthError) => return Some(None),
         };
         let mut id = body.clone();
         let mut experimenter = || Some((id.u32().ok()?, id.u16().ok()?));

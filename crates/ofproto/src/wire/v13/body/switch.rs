@@ -6,7 +6,7 @@ use shunt_pipeline::TableId;
 use crate::{
     error::{ErrorCode, ErrorNumber},
     message::{ErrorMessage, Features, Hello, SwitchConfig, TableMod},
-    wire::{ByteReader, Short, v13::length},
+    wire::{ByteReader, MessageLengthError, v13::length},
 };
 
 /// `OFPHET_VERSIONBITMAP`.
@@ -26,9 +26,11 @@ pub(in crate::wire) fn read_hello(version: u8, reader: &mut ByteReader<'_>) -> H
     Hello { version, bitmap }
 }
 
-fn hello_element<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Short> {
+fn hello_element<'a>(
+    reader: &mut ByteReader<'a>,
+) -> Result<(u16, ByteReader<'a>), MessageLengthError> {
     let (kind, length) = (reader.u16()?, reader.u16()?);
-    let body = reader.bytes(usize::from(length).checked_sub(4).ok_or(Short)?)?;
+    let body = reader.bytes(usize::from(length).checked_sub(4).ok_or(MessageLengthError)?)?;
     // Many peers leave out the padding of the last element.
     let padding = length::padding(usize::from(length)).min(reader.len());
     reader.skip(padding)?;

@@ -10,7 +10,7 @@ use crate::{
     error::ErrorCode,
     message::{AggregateStatistics, FlowStatistics},
     wire::{
-        ByteReader, Short,
+        ByteReader, MessageLengthError,
         v13::{
             action::{requires_tag, with_vlan_pushes},
             body::{
@@ -50,7 +50,7 @@ pub(super) fn put_filter(out: &mut Vec<u8>, filter: &RuleFilter) {
 
 /// Reads an entry of a flow statistics reply.
 pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<FlowStatistics, ErrorCode> {
-    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
+    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(MessageLengthError)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
     let table = TableId::new(entry.u8()?).ok_or(ErrorCode::BadTableId)?;
     entry.skip(1)?;

@@ -7,7 +7,7 @@ use crate::{
     error::ErrorCode,
     message::{GroupDescription, GroupFeatures, GroupStatistics},
     wire::{
-        ByteReader, Short,
+        ByteReader, MessageLengthError,
         v13::{
             body::{
                 flow_removed::{put_duration, read_duration},
@@ -32,8 +32,8 @@ pub(super) fn put_filter(out: &mut Vec<u8>, group: Option<GroupId>) {
 }
 
 /// Returns the rest of an entry that starts with its length.
-fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, Short> {
-    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
+fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, MessageLengthError> {
+    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(MessageLengthError)?;
     reader.bytes(length).map(ByteReader::new)
 }
 
@@ -89,7 +89,8 @@ pub(super) fn put_description(out: &mut Vec<u8>, group: &GroupDescription) {
 /// Reads the body of `OFPMP_GROUP_FEATURES`.
 pub(super) fn read_features(body: &mut ByteReader<'_>) -> Result<GroupFeatures, ErrorCode> {
     let (kinds, capabilities) = (body.u32()?, body.u32()?);
-    let mut each = || Ok::<_, Short>([body.u32()?, body.u32()?, body.u32()?, body.u32()?]);
+    let mut each =
+        || Ok::<_, MessageLengthError>([body.u32()?, body.u32()?, body.u32()?, body.u32()?]);
     Ok(GroupFeatures { kinds, capabilities, groups_max: each()?, actions: each()? })
 }
 
@@ -101,7 +102,7 @@ pub(super) fn put_features(out: &mut Vec<u8>, features: &GroupFeatures) {
 }
 
 /// Reads a packet and a byte count.
-pub(super) fn read_totals(reader: &mut ByteReader<'_>) -> Result<PacketTotals, Short> {
+pub(super) fn read_totals(reader: &mut ByteReader<'_>) -> Result<PacketTotals, MessageLengthError> {
     Ok(PacketTotals { packets: reader.u64()?, bytes: reader.u64()? })
 }
 

@@ -8,7 +8,7 @@ use crate::{
     error::ErrorCode,
     message::{MeterDescription, MeterFeatures, MeterStatistics},
     wire::{
-        ByteReader, Short,
+        ByteReader, MessageLengthError,
         v13::{
             body::{
                 flow_removed::{put_duration, read_duration},
@@ -36,7 +36,7 @@ pub(super) fn put_filter(out: &mut Vec<u8>, meter: Option<MeterId>) {
 pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<MeterStatistics, ErrorCode> {
     let meter = MeterId::new(reader.u32()?);
     // The length includes the meter id before it.
-    let length = usize::from(reader.u16()?).checked_sub(6).ok_or(Short)?;
+    let length = usize::from(reader.u16()?).checked_sub(6).ok_or(MessageLengthError)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
     entry.skip(6)?;
     let flows = entry.u32()?;
@@ -64,7 +64,7 @@ pub(super) fn put(out: &mut Vec<u8>, meter: &MeterStatistics) {
 
 /// Reads an entry of `OFPMP_METER_CONFIG`.
 pub(super) fn read_description(reader: &mut ByteReader<'_>) -> Result<MeterDescription, ErrorCode> {
-    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
+    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(MessageLengthError)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
     let (flags, meter) = (entry.u16()?, MeterId::new(entry.u32()?));
     Ok(MeterDescription { meter, config: read_config(flags, &mut entry)? })

@@ -16,7 +16,7 @@ use crate::{
     error::ErrorCode,
     message::{TableFeatures, TableStatistics},
     wire::{
-        ByteReader, Short,
+        ByteReader, MessageLengthError,
         v13::{action::STANDARD, length, property, text::put_text},
     },
 };
@@ -93,7 +93,7 @@ fn check_property(properties: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
 
 /// Reads a table features entry, without the features that all tables have.
 pub(super) fn read_features(reader: &mut ByteReader<'_>) -> Result<TableFeatures, ErrorCode> {
-    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(Short)?;
+    let length = usize::from(reader.u16()?).checked_sub(2).ok_or(MessageLengthError)?;
     let mut entry = ByteReader::new(reader.bytes(length)?);
     let table = TableId::new(entry.u8()?).ok_or(ErrorCode::BadTableId)?;
     entry.skip(5)?;

@@ -11,29 +11,29 @@ use crate::{
 
 /// The walk of a packet from one parse to the next, or to the end of the walk.
 #[derive(Default)]
-struct Half {
+struct PacketPass {
     visited: Vec<Visited>,
     groups: Vec<(BridgeId, GroupId, Option<usize>)>,
     mirrored: Vec<String>,
     learned: Vec<LearnEffect>,
     refreshed: Vec<Refreshed>,
-    /// Length of the frame at the parse with which the half begins.
+    /// Length of the frame at the parse with which the pass begins.
     length: usize,
     has_emitted: bool,
     was_metered: bool,
-    /// True if the datapath never reaches this half, so its effects do not count.
+    /// True if the datapath never reaches this pass, so its effects do not count.
     is_ghost: bool,
     /// True if the packet is dropped because it was parsed too often.
     is_spent: bool,
-    /// Numbers of outcomes and errors before the half began.
+    /// Numbers of outcomes and errors before the pass began.
     before: (usize, usize),
 }
 
-/// All halves of a packet, in the order in which they began.
-pub(super) struct Halves {
-    all: Vec<Half>,
+/// All passes of a packet, in the order in which they began.
+pub(super) struct PacketPasses {
+    all: Vec<PacketPass>,
     current: usize,
-    /// Number of parses up to the current half.
+    /// Number of parses up to the current pass.
     cuts: u8,
     /// Number of lookups up to the first partition point of the innermost copy.
     /// `None` if there was no partition point since the copy was made.
@@ -58,9 +58,9 @@ struct Copies {
     nesting: u16,
 }
 
-/// The fields of [`Halves`] at the beginning of a copy, restored at its end.
+/// The fields of [`PacketPasses`] at the beginning of a copy, restored at its end.
 #[derive(Clone, Copy)]
-pub(super) struct Outer {
+pub(super) struct OuterPass {
     copies: Copies,
     copies_at_cut: Option<Copies>,
     current: usize,
@@ -74,10 +74,10 @@ pub(super) struct PacketInCopies(Copies);
 const CUTS_MAX: u8 = 6;
 const COPY_DEPTH_MAX: u16 = 64;
 
-impl Halves {
+impl PacketPasses {
     pub(super) fn new(length: usize, parsed_max: usize) -> Self {
         Self {
-            all: vec![Half { length, ..Half::default() }],
+            all: vec![PacketPass { length, ..PacketPass::default() }],
             current: 0,
             cuts: 0,
             resubmits_at_cut: None,
@@ -90,8 +90,8 @@ impl Halves {
     }
 
     /// Begins a copy of the packet.
-    pub(super) fn begin(&mut self) -> Outer {
-        Outer {
+    pub(super) fn begin(&mut self) -> OuterPass {
+        OuterPass {
             copies: std::mem::take(&mut self.copies),
             copies_at_cut: self.copies_at_cut.take(),
             current: self.current,
@@ -104,7 +104,7 @@ impl Halves {
     ///
     /// If the copy was parsed again, returns the number of lookups before the first such parse. An
     /// error then ends only the copy.
-    pub(super) fn end(&mut self, outer: Outer, error: Option<TraversalError>) -> Option<u16> {
+    pub(super) fn end(&mut self, outer: OuterPass, error: Option<TraversalError>) -> Option<u16> {
         let at_cut = self.resubmits_at_cut;
         if let (Some(_), Some(error)) = (at_cut, error) {
             self.undo(self.current);
@@ -112,12 +112,12 @@ impl Halves {
                 self.errors.push(error);
             }
         }
-        let Outer { copies, copies_at_cut, current, cuts, resubmits_at_cut } = outer;
+        let OuterPass { copies, copies_at_cut, current, cuts, resubmits_at_cut } = outer;
         let inner = self.copies_at_cut.unwrap_or(self.copies);
         let nesting = copies.nesting.max(inner.nesting + u16::from(inner.is_metered));
         self.copies = Copies { nesting, ..copies };
         self.copies_at_cut = copies_at_cut;
-        // An error of a copy that was not parsed again belongs to the half in which the copy was
+        // An error of a copy that was not parsed again belongs to the pass in which the copy was
         // made.
         (self.current, self.cuts, self.resubmits_at_cut) = (current, cuts, resubmits_at_cut);
         at_cut
@@ -162,10 +162,10 @@ impl Halves {
         self.all[self.current].has_emitted |= !is_muted;
         self.current = self.all.len();
         let before = (self.outcomes.len(), self.errors.len());
-        let parsed = self.all.iter().skip(1).filter(|half| !half.is_ghost).count();
+        let parsed = self.all.iter().skip(1).filter(|pass| !pass.is_ghost).count();
         let is_spent = !is_muted && parsed == self.parsed_max;
         let is_ghost = is_muted || is_spent;
-        self.all.push(Half { is_ghost, is_spent, before, ..Half::default() });
+        self.all.push(PacketPass { is_ghost, is_spent, before, ..PacketPass::default() });
         if is_ghost { Err(TraversalError::TooManyRecirculations(CUTS_MAX)) } else { Ok(()) }
     }
 
@@ -179,7 +179,7 @@ impl Halves {
         self.copies = Copies::default();
         self.current = self.all.len();
         let before = (self.outcomes.len(), self.errors.len());
-        self.all.push(Half { is_ghost: true, before, ..Half::default() });
+        self.all.push(PacketPass { is_ghost: true, before, ..PacketPass::default() });
         TraversalError::TooManyRecirculations(CUTS_MAX)
     }
 
@@ -188,8 +188,8 @@ impl Halves {
     }
 
     pub(super) fn visited(&mut self, place: (BridgeId, TableId), rule: Option<RuleId>) {
-        let half = self.here();
-        half.visited.push(Visited { place, rule, length: half.length });
+        let pass = self.here();
+        pass.visited.push(Visited { place, rule, length: pass.length });
     }
 
     pub(super) fn chose(&mut self, bridge: BridgeId, group: GroupId, bucket: Option<usize>) {
@@ -201,9 +201,9 @@ impl Halves {
     }
 
     pub(super) fn add_learned(&mut self, learned: LearnEffect) {
-        let half = self.here();
-        if !half.learned.contains(&learned) {
-            half.learned.push(learned);
+        let pass = self.here();
+        if !pass.learned.contains(&learned) {
+            pass.learned.push(learned);
         }
     }
 
@@ -212,9 +212,9 @@ impl Halves {
     }
 
     pub(super) fn refresh(&mut self, refreshed: Refreshed) {
-        let half = self.here();
-        if !half.refreshed.contains(&refreshed) {
-            half.refreshed.push(refreshed);
+        let pass = self.here();
+        if !pass.refreshed.contains(&refreshed) {
+            pass.refreshed.push(refreshed);
         }
     }
 
@@ -237,34 +237,34 @@ impl Halves {
             later_errors: self.errors,
             ..PacketEffects::default()
         };
-        effects.dropped += self.all.iter().filter(|half| half.is_spent).count();
-        for half in self.all.into_iter().filter(|half| !half.is_ghost) {
-            effects.visited.extend(half.visited);
-            effects.groups.extend(half.groups);
-            effects.mirrored.extend(half.mirrored);
-            effects.learned.extend(half.learned);
-            effects.refreshed.extend(half.refreshed);
-            effects.was_metered |= half.was_metered;
-            effects.dropped += usize::from(!half.has_emitted);
+        effects.dropped += self.all.iter().filter(|pass| pass.is_spent).count();
+        for pass in self.all.into_iter().filter(|pass| !pass.is_ghost) {
+            effects.visited.extend(pass.visited);
+            effects.groups.extend(pass.groups);
+            effects.mirrored.extend(pass.mirrored);
+            effects.learned.extend(pass.learned);
+            effects.refreshed.extend(pass.refreshed);
+            effects.was_metered |= pass.was_metered;
+            effects.dropped += usize::from(!pass.has_emitted);
         }
         effects
     }
 
-    fn here(&mut self) -> &mut Half {
+    fn here(&mut self) -> &mut PacketPass {
         &mut self.all[self.current]
     }
 
-    /// Removes the effects of a half and of the halves that began after it.
+    /// Removes the effects of a pass and of the passes that began after it.
     ///
-    /// The table and group statistics of these halves stay.
+    /// The table and group statistics of these passes stay.
     fn undo(&mut self, index: usize) {
-        let half = &mut self.all[index];
-        half.has_emitted = false;
-        half.was_metered = false;
-        half.mirrored.clear();
-        half.learned.clear();
-        half.refreshed.clear();
-        let (outcomes, errors) = half.before;
+        let pass = &mut self.all[index];
+        pass.has_emitted = false;
+        pass.was_metered = false;
+        pass.mirrored.clear();
+        pass.learned.clear();
+        pass.refreshed.clear();
+        let (outcomes, errors) = pass.before;
         self.all.truncate(index + 1);
         self.outcomes.truncate(outcomes);
         self.errors.truncate(errors);

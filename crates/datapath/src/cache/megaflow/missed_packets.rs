@@ -4,12 +4,12 @@ use crate::packet::buffer::BURST;
 
 /// The packets of a burst that have missed so far, by their positions.
 #[derive(Clone, Debug, Default)]
-pub struct Missing {
+pub struct MissedPackets {
     pub(super) positions: [u8; BURST],
     pub(super) count: usize,
 }
 
-impl Missing {
+impl MissedPackets {
     /// Removes all packets.
     pub const fn clear(&mut self) {
         self.count = 0;

@@ -21,7 +21,7 @@ use crate::{
 
 /// Rules, and the source of flows that match them.
 #[derive(Default)]
-pub(super) struct Material {
+pub(super) struct WorkloadSource {
     pub(super) rules: Vec<RuleLine>,
     pub(super) flows: FlowSource,
     /// The intended sequence of tables of each class of flows, if any.
@@ -42,7 +42,7 @@ pub(super) struct FilledPipeline {
     pub(super) published_rules: Option<f64>,
 }
 
-impl Material {
+impl WorkloadSource {
     /// Creates one table of filters, or the rules of a switch if the file is a dump.
     pub(super) fn of_filters(
         filters: &FilterName,
