@@ -197,12 +197,13 @@ impl StoredNames {
         let mut sockets = Vec::new();
         for queue in 0..self.queues {
             let (socket, memory) = (take(self.socket(queue))?, take(self.memory(queue))?);
+            let socket = XdpSocket::inherit(socket, memory, self.chunk)?;
             // Devices of two network namespaces may have the same number.
             let namespace = |fd| sys::namespace_of_socket(fd).ok();
-            if namespace(socket.as_fd()) != namespace(device.control.as_fd()) {
+            if namespace(socket.fd.as_fd()) != namespace(device.control.as_fd()) {
                 return Err(RefusedDescriptor::Device);
             }
-            sockets.push(XdpSocket::inherit(socket, memory, self.chunk)?);
+            sockets.push(socket);
         }
         if stored.is_empty() {
             Ok((promiscuous, sockets))
