@@ -44,6 +44,7 @@ pub(super) fn overview(rows: &[Row]) -> Option<String> {
     Some(text)
 }
 
+/// A measured value in words, with its pipeline and its subject.
 struct Cell {
     pipeline: &'static str,
     what: String,

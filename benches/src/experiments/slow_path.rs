@@ -144,11 +144,12 @@ struct Measured {
     load_us: f64,
     load_bytes: f64,
     /// Results for each number of flows.
-    sizes: Vec<AtSize>,
+    sizes: Vec<SizeMeasurement>,
 }
 
+/// The measured values of one cache size.
 #[derive(Default)]
-struct AtSize {
+struct SizeMeasurement {
     set_up_us: f64,
     bytes: f64,
     entries: f64,
@@ -201,7 +202,7 @@ impl Testbed {
             let run_ns = account.spent().run_ns;
             arrived_in_all += arrived;
             let bytes = cpu::resident_bytes(self.switch.id()) - loaded;
-            measured.sizes.push(AtSize {
+            measured.sizes.push(SizeMeasurement {
                 set_up_us: run_ns / 1e3 / arrived.max(1.0),
                 bytes: bytes / arrived_in_all.max(1.0),
                 entries: self.switch.cached() as f64,
@@ -292,7 +293,7 @@ fn pipeline_rows(
     ];
     for (index, size) in sizes.iter().enumerate() {
         let name = || format!("{pipeline}: {}K flows", size / 1000);
-        let at = |of: fn(&AtSize) -> f64| move |one: &Measured| of(&one.sizes[index]);
+        let at = |of: fn(&SizeMeasurement) -> f64| move |one: &Measured| of(&one.sizes[index]);
         rows.extend([
             row(name(), (SET_UP, "us", Better::Less), &at(|one| one.set_up_us)),
             row(name(), (BYTES, "bytes", Better::Less), &at(|one| one.bytes)),

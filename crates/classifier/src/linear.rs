@@ -14,6 +14,7 @@ pub struct Linear<R> {
     rules: Vec<ListedRule<R>>,
 }
 
+/// A rule of the list, and the versions that contain it.
 #[derive(Clone, Debug)]
 struct ListedRule<R> {
     matching: Match,

@@ -58,6 +58,7 @@ pub(crate) trait PrefixBits: Copy {
     fn value(self) -> u128;
 }
 
+/// A node of the trie: a prefix, and the indices of its two children.
 #[derive(Clone, Debug)]
 struct TrieNode<P> {
     /// The prefix of the node; bits beyond `length` are zero.

@@ -143,6 +143,7 @@ struct NetflowShared {
     lost: Counter,
 }
 
+/// A flow of the cache, in the list of its hash bucket.
 struct CachedFlow {
     key: NetflowKey,
     bucket: u32,

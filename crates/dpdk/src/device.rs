@@ -40,6 +40,7 @@ pub struct DpdkDevice {
     counters: LastCounters,
 }
 
+/// The state of a device: attached, started, or failed.
 #[derive(Debug)]
 enum DeviceState {
     Attached(RawPort),

@@ -300,6 +300,7 @@ struct Directory {
     was_full: bool,
 }
 
+/// The identity of a sub-traversal, and the stages that hold it.
 #[derive(Clone, Copy, Debug)]
 struct DirectoryEntry {
     identity: u64,

@@ -88,6 +88,7 @@ pub struct Gigaflow {
     scratch: FillScratch,
 }
 
+/// The policy in use: a fixed one, or the better of two by set duelling.
 #[derive(Debug)]
 enum ActivePolicy {
     Fixed(Box<AnyPolicy>),

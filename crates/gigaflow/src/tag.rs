@@ -76,6 +76,7 @@ pub enum Reuse {
 #[error("no tag is left: all {0} are in use")]
 pub struct TagsFull(pub usize);
 
+/// A tag number: its name, and the number of entries that hold it.
 #[derive(Debug)]
 struct TagSlot {
     name: Option<TagName>,

@@ -72,6 +72,7 @@ mod models {
 
     use super::*;
 
+    /// The shared words of a ring, as atomics of the model checker.
     #[derive(Default)]
     struct ModelWords {
         flags: AtomicU16,

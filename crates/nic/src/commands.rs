@@ -27,6 +27,7 @@ pub(crate) struct CommandQueue {
     wake: Signal,
 }
 
+/// The queued commands of the NIC thread.
 #[derive(Debug, Default)]
 struct QueueState {
     /// The ports that will exist after all queued commands have run.

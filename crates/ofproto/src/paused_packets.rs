@@ -34,6 +34,7 @@ pub struct PausedPackets {
 #[expect(clippy::disallowed_types, reason = "a secret that is random in every process, not a map")]
 type TokenKey = std::hash::RandomState;
 
+/// The kept continuations, numbered from the oldest.
 #[derive(Debug, Default)]
 struct ContinuationQueue {
     /// Number of the oldest continuation.

@@ -167,6 +167,7 @@ enum ConnectionSource {
     Server(UnixListener),
 }
 
+/// The control thread of a device: its socket, queues and events.
 struct ControlThread {
     path: PathBuf,
     source: ConnectionSource,

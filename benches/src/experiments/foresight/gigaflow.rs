@@ -49,6 +49,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 /// The caches: LTM entries in four stages, and megaflows.
 const CACHES: [PolicyName; 2] = [PolicyName::Joint, PolicyName::Megaflow];
 
+/// The numbers of forecasts and of misses so far.
 #[derive(Clone, Copy)]
 struct Counts {
     forecasts: u64,

@@ -91,13 +91,13 @@ pub(crate) fn begin<F: Flapper>(testbed: &Testbed, flows: u32, start: impl FnOnc
 
 /// Changes the rule repeatedly for some time.
 ///
-/// After each reply, `stands_by` returns whether the switch guarantees the reply. The next
+/// After each reply, `is_guaranteed` returns whether the switch guarantees the reply. The next
 /// guaranteed reply then also covers the changes before it.
 pub(crate) fn flap(
     testbed: &Testbed,
     flapper: &mut impl Flapper,
     flapping: Flapping,
-    mut stands_by: impl FnMut() -> bool,
+    mut is_guaranteed: impl FnMut() -> bool,
 ) -> Window {
     let Flapping { flows, time, seed } = flapping;
     // Half of the other packets are packets of affected flows, so each change has entries to evict.
@@ -113,7 +113,7 @@ pub(crate) fn flap(
             let changed = flapper.install(number);
             let reply = traffic.time(changed.replied);
             number += 1;
-            if stands_by() {
+            if is_guaranteed() {
                 confirmed.resize(number as usize, reply);
                 held += 1.0;
             }

@@ -104,7 +104,7 @@ fn watch(testbed: &Testbed, flapping: Flapping, case: Case) -> WindowResult {
     let Some(control) = testbed.switch.shuntctl() else { panic!("the device is not embedded") };
     let mut controller = begin(testbed, flapping.flows, || testbed.controller());
     let mut before = Nic::of(control);
-    let stands_by = || {
+    let is_guaranteed = || {
         let nic = Nic::of(control);
         let is_held = before.is_connected && nic.is_connected;
         let is_held = is_held && before.stale_count == nic.stale_count;
@@ -116,7 +116,7 @@ fn watch(testbed: &Testbed, flapping: Flapping, case: Case) -> WindowResult {
         if case == Case::Disturbed {
             scope.spawn(|| disturb(control, &stop, &disturbances));
         }
-        let window = flap(testbed, &mut controller, flapping, stands_by);
+        let window = flap(testbed, &mut controller, flapping, is_guaranteed);
         stop.store(true, Ordering::Relaxed);
         window
     });

@@ -94,6 +94,7 @@ pub(crate) fn under_traffic<T>(
     })
 }
 
+/// A stop flag, which is set on drop.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {

@@ -27,6 +27,7 @@ pub(super) struct Gates {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GateId(u32);
 
+/// A set of masked words, with the values that its subtables contain.
 #[derive(Clone, Debug)]
 struct Gate {
     mask: SparseMask,

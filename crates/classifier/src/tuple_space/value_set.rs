@@ -10,6 +10,7 @@ use hashbrown::{HashTable, hash_table::Entry};
 #[derive(Clone, Debug, Default)]
 pub(super) struct ValueSet(HashTable<CountedHash>);
 
+/// One half of a hash, and the number of values with this hash.
 #[derive(Clone, Debug)]
 struct CountedHash {
     half: u32,

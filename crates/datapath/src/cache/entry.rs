@@ -101,6 +101,7 @@ struct HotFields {
     state: SlotState,
 }
 
+/// The state of a slot: free, or with a live or dead entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     Free,
@@ -108,6 +109,7 @@ enum SlotState {
     Dead,
 }
 
+/// The fields of an entry that a hit does not use.
 #[derive(Debug)]
 struct ColdFields {
     traversal: Option<Arc<Traversal>>,

@@ -81,6 +81,7 @@ pub struct HtbTokens {
     virtual_times: Box<[[u64; 2]]>,
 }
 
+/// The token buckets and the scheduling state of one queue.
 #[derive(Debug)]
 struct QueueTokens {
     /// The bucket of the minimum rate.

@@ -51,6 +51,7 @@ enum HandleState {
     Closed,
 }
 
+/// The coordinator, and the last version that all owners acknowledged.
 struct OpenCoordinator {
     coordinator: EvictionCoordinator,
     acked: Version,

@@ -55,6 +55,7 @@ pub(crate) struct SpeculativeFlow {
     pub(crate) device: Option<DeviceWatch>,
 }
 
+/// A flow without an outcome until the device reports its hits.
 #[derive(Debug)]
 struct AwaitedFlow {
     flow: SpeculativeFlow,
@@ -62,6 +63,7 @@ struct AwaitedFlow {
     otherwise: ForecastOutcome,
 }
 
+/// The forecast source of a speculative entry, with the installation time.
 #[derive(Clone, Copy, Debug)]
 struct EntryOrigin {
     generation: u32,

@@ -4,7 +4,7 @@ use shunt_gigaflow::offload::{OffloadDevice, OffloadError, OffloadEvent, Operati
 
 use super::{
     OffloadAgent, OffloadRefusal,
-    ledger::{Confirmed, ResponseOutcome},
+    ledger::{InsertionResult, ResponseOutcome},
 };
 
 impl<T: OffloadDevice> OffloadAgent<T> {
@@ -65,12 +65,14 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             self.pace.answer();
         }
         match traversal_no {
-            Some((traversal_no, Confirmed::Yes)) => {
+            Some((traversal_no, InsertionResult::Confirmed)) => {
                 if let Some(missed) = self.pending_traversals.confirm(traversal_no) {
                     self.status.latency.add(self.now.since(missed));
                 }
             }
-            Some((traversal_no, Confirmed::Never)) => self.pending_traversals.abandon(traversal_no),
+            Some((traversal_no, InsertionResult::Refused)) => {
+                self.pending_traversals.abandon(traversal_no)
+            }
             None => {}
         }
         if let Some(offloaded) = gone {

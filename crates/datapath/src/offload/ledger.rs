@@ -30,7 +30,7 @@ mod speculative;
 
 pub(super) use entry::OffloadEntry;
 
-use self::entry::{EntryKey, State, Unwanted, key};
+use self::entry::{EntryKey, EntryToRemove, State, key};
 use super::{OffloadRefusal, OperationCounts};
 use crate::forecast::EntryForecast;
 
@@ -79,17 +79,18 @@ pub(super) struct NewEntry {
 #[derive(Debug, Default)]
 pub(super) struct ResponseOutcome {
     /// The traversal with an entry that was confirmed, or that will never be confirmed.
-    pub(super) traversal_no: Option<(u64, Confirmed)>,
+    pub(super) traversal_no: Option<(u64, InsertionResult)>,
     /// An entry that is gone.
     pub(super) gone: Option<OffloadEntry>,
     /// An entry that the device has refused, and that the owner must remove.
     pub(super) refused: Option<(LtmEntryRef, OffloadRefusal)>,
 }
 
+/// The response of the device to an insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Confirmed {
-    Yes,
-    Never,
+pub(super) enum InsertionResult {
+    Confirmed,
+    Refused,
 }
 
 /// Operations to send, with their tickets.
@@ -153,7 +154,7 @@ impl Ledger {
     ) -> Option<OffloadEntry> {
         let index = self.by_entry.remove(&entry)?;
         let offloaded = self.offloaded_entries.get_mut(&index)?;
-        offloaded.unwanted = Some(Unwanted { stale_since: None });
+        offloaded.unwanted = Some(EntryToRemove { stale_since: None });
         self.unwanted_count += 1;
         let (state, stage) = (offloaded.state, offloaded.stage);
         match state {
@@ -175,8 +176,9 @@ impl Ledger {
         if self.unwanted_count == self.stale.len() {
             return;
         }
-        let is_new =
-            |offloaded: &OffloadEntry| offloaded.unwanted == Some(Unwanted { stale_since: None });
+        let is_new = |offloaded: &OffloadEntry| {
+            offloaded.unwanted == Some(EntryToRemove { stale_since: None })
+        };
         let unwanted = self.offloaded_entries.iter().filter(|(_, offloaded)| is_new(offloaded));
         let unwanted: Vec<LtmIndex> = unwanted.map(|(index, _)| *index).collect();
         unwanted.into_iter().for_each(|index| self.make_stale(index, now));
@@ -184,7 +186,7 @@ impl Ledger {
 
     fn make_stale(&mut self, index: LtmIndex, since: Time) {
         if let Some(offloaded) = self.offloaded_entries.get_mut(&index) {
-            offloaded.unwanted = Some(Unwanted { stale_since: Some(since) });
+            offloaded.unwanted = Some(EntryToRemove { stale_since: Some(since) });
             self.stale.insert((since, index));
         }
     }
@@ -213,10 +215,10 @@ impl Ledger {
         let mut without_room = Vec::new();
         let left = inserting_max.saturating_sub(self.inserting_count);
         let count = count.min(batch.len() + left);
-        let mut held_up = BTreeSet::new();
+        let mut blocked_tags = BTreeSet::new();
         if self.stale.is_empty() {
             for stage in (0..self.inserts.len()).rev() {
-                if !self.next_inserts(stage, batch, count, &mut without_room, &mut held_up) {
+                if !self.next_inserts(stage, batch, count, &mut without_room, &mut blocked_tags) {
                     break;
                 }
             }
@@ -236,7 +238,7 @@ impl Ledger {
         batch: &mut Batch,
         count: usize,
         without_room: &mut Vec<LtmEntryRef>,
-        held_up: &mut BTreeSet<Tag>,
+        blocked_tags: &mut BTreeSet<Tag>,
     ) -> bool {
         let mut behind = Bound::Unbounded;
         while let Some(index) =
@@ -247,10 +249,11 @@ impl Ledger {
                 return false;
             }
             let Some(offloaded) = self.offloaded_entries.get(&index) else { return false };
-            let is_led_to = matches!(&offloaded.rule.next, Next::Tag(tag) if held_up.contains(tag));
+            let follows_blocked =
+                matches!(&offloaded.rule.next, Next::Tag(tag) if blocked_tags.contains(tag));
             let key = key(offloaded);
-            if is_led_to || self.keys.contains_key(&key) {
-                held_up.insert(offloaded.rule.tag);
+            if follows_blocked || self.keys.contains_key(&key) {
+                blocked_tags.insert(offloaded.rule.tag);
                 continue;
             }
             if self.occupied[stage] >= self.capacity[stage] {
@@ -342,7 +345,7 @@ impl Ledger {
                     self.removals.insert((stage, index));
                 }
                 ResponseOutcome {
-                    traversal_no: Some((traversal_no, Confirmed::Yes)),
+                    traversal_no: Some((traversal_no, InsertionResult::Confirmed)),
                     ..ResponseOutcome::default()
                 }
             }
@@ -356,7 +359,7 @@ impl Ledger {
                 let gone = if is_unwanted { self.end(index) } else { None };
                 let refused = (!is_unwanted).then(|| (entry, error.into()));
                 ResponseOutcome {
-                    traversal_no: Some((traversal_no, Confirmed::Never)),
+                    traversal_no: Some((traversal_no, InsertionResult::Refused)),
                     gone,
                     refused,
                 }
@@ -562,7 +565,7 @@ impl Ledger {
         self.leave(index);
         let offloaded = self.offloaded_entries.remove(&index)?;
         self.inserts[offloaded.stage.index()].remove(&index);
-        if let Some(Unwanted { stale_since }) = offloaded.unwanted {
+        if let Some(EntryToRemove { stale_since }) = offloaded.unwanted {
             self.unwanted_count -= 1;
             stale_since.map(|since| self.stale.remove(&(since, index)));
         }

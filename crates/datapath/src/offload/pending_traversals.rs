@@ -6,12 +6,13 @@ use shunt_pipeline::Time;
 /// Traversals that are not confirmed yet.
 #[derive(Debug, Default)]
 pub(super) struct PendingTraversals {
-    open: HashMap<u64, Open, foldhash::fast::FixedState>,
+    open: HashMap<u64, PendingTraversal, foldhash::fast::FixedState>,
     count: u64,
 }
 
+/// A traversal with entries that are not in the device yet.
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct PendingTraversal {
     missed: Time,
     left: usize,
 }
@@ -21,7 +22,7 @@ impl PendingTraversals {
     pub(super) fn begin(&mut self, missed: Time, entries_count: usize) -> u64 {
         self.count += 1;
         if entries_count > 0 {
-            self.open.insert(self.count, Open { missed, left: entries_count });
+            self.open.insert(self.count, PendingTraversal { missed, left: entries_count });
         }
         self.count
     }

@@ -13,14 +13,15 @@ use crate::command::Reply;
 /// Readings, one after the other.
 #[derive(Default)]
 pub(super) struct Reading {
-    current: Option<Current>,
+    current: Option<CurrentReading>,
     /// Pulls that wait for the next reading.
     waiting: Vec<Reply<()>>,
     /// The time at which the last reading began.
     began_at: Time,
 }
 
-struct Current {
+/// The reading of counters that is in progress.
+struct CurrentReading {
     began_at: Time,
     /// The tickets of operations without a response.
     tickets: BTreeSet<Ticket>,
@@ -50,7 +51,7 @@ impl Reading {
     /// Begins a reading, which ends with the responses to all of `tickets`.
     pub(super) fn begin(&mut self, now: Time, tickets: impl IntoIterator<Item = Ticket>) {
         self.began_at = now;
-        self.current = Some(Current {
+        self.current = Some(CurrentReading {
             began_at: now,
             tickets: tickets.into_iter().collect(),
             is_complete: true,
@@ -70,7 +71,7 @@ impl Reading {
     /// Finishes the pending reading if all of its responses have arrived.
     /// Replies to the pulls of the reading.
     pub(super) fn finish(&mut self) -> Option<FinishedReading> {
-        let Current { began_at, is_complete, replies, .. } =
+        let CurrentReading { began_at, is_complete, replies, .. } =
             self.current.take_if(|current| current.tickets.is_empty())?;
         replies.into_iter().for_each(|reply| reply(()));
         Some(FinishedReading { began_at, is_complete })

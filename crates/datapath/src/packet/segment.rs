@@ -98,12 +98,14 @@ pub(crate) struct Headers {
     end: usize,
 }
 
+/// The network protocol of a packet that will be segmented.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NetworkKind {
     Ipv4,
     Ipv6,
 }
 
+/// The transport protocol of a packet that will be segmented.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SegmentedProtocol {
     Tcp,

@@ -109,6 +109,7 @@ impl Port for Pair {
     }
 }
 
+/// The transmit queue of one end of a pair.
 struct PairTx {
     ring: Producer<Packet>,
     /// Buffers that the receiver returns in exchange for sent buffers.
@@ -142,6 +143,7 @@ impl TxQueue for PairTx {
     fn flush(&mut self) {}
 }
 
+/// The receive queue of one end of a pair.
 struct PairRx {
     ring: Consumer<Packet>,
     back: Producer<Packet>,

@@ -362,6 +362,7 @@ fn check_queue(queue: &OwnedFd, device: &DeviceName) -> Result<(), RefusedDescri
 const QUEUE_FLAGS: c_int =
     libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_MULTI_QUEUE;
 
+/// The receive queue of a TAP port.
 struct TapRx {
     file: Arc<File>,
     device: String,
@@ -501,6 +502,7 @@ impl TapRx {
     }
 }
 
+/// The transmit queue of a TAP port.
 struct TapTx {
     file: Arc<File>,
     end: TxEnd,

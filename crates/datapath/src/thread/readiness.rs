@@ -78,6 +78,7 @@ pub(super) struct ReadyList {
     left: usize,
 }
 
+/// A receive queue: its event source, and if the ready list has it.
 #[derive(Clone, Copy, Debug)]
 struct QueueState {
     source: ReadySource,

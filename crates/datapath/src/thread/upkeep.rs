@@ -32,6 +32,7 @@ pub(super) struct DirtyCounts {
     pub(super) decisions: usize,
 }
 
+/// A dump of cache entries that takes several iterations.
 struct EntryDump {
     next: u32,
     entries: Vec<DumpedEntry>,

@@ -14,6 +14,7 @@ pub(super) struct TemplateShape {
     transport: TransportShape,
 }
 
+/// The network addresses that a template contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NetworkShape {
     None,
@@ -21,6 +22,7 @@ enum NetworkShape {
     V6,
 }
 
+/// The transport fields that a template contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TransportShape {
     None,

@@ -18,6 +18,7 @@ pub(super) struct RowIndex {
     len: usize,
 }
 
+/// A slot of the hash index: the tag of a hash, and its row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexSlot {
     tag: u32,

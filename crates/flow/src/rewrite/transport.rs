@@ -35,6 +35,7 @@ pub(super) struct TransportHeader {
 /// Offset of the options of a neighbour discovery message.
 const OPTIONS: usize = 24;
 
+/// The transport header to rewrite.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TransportKind {
     Tcp,

@@ -31,6 +31,7 @@ pub(super) struct IdentityIndex {
     begins: HashTable<(StateId, u32)>,
 }
 
+/// The identity of an entry, and its slot and stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct IndexedEntry {
     identity: u64,

@@ -77,6 +77,7 @@ pub(super) struct StageEntries {
     orders: Vec<StageOrder>,
 }
 
+/// A slot of the store, in the list of its class by last use.
 #[derive(Debug)]
 struct EntrySlot {
     stage_entry: Option<StageEntry>,

@@ -76,6 +76,7 @@ pub struct VecStore {
     pub gone: Vec<(LtmEntryRef, Arc<Traversal>, Hits)>,
 }
 
+/// A slot of the store: its generation, and its entry if not free.
 #[derive(Debug, Default)]
 struct VecSlot {
     generation: u32,

@@ -67,6 +67,7 @@ pub(super) struct MemifState {
     interfaces: BTreeMap<MemifToken, InterfaceState>,
 }
 
+/// A listening socket, which several interfaces may share.
 #[derive(Debug)]
 struct SocketListener {
     address: MemifAddress,
@@ -79,6 +80,7 @@ struct SocketListener {
     _file: Option<OwnSocketFile>,
 }
 
+/// A connection with a peer.
 #[derive(Debug)]
 struct MemifConnection {
     socket: MemifSocket,
@@ -108,6 +110,7 @@ impl PeerSession {
     }
 }
 
+/// An interface, and the state of its connection.
 #[derive(Debug)]
 struct InterfaceState {
     address: MemifAddress,

@@ -22,6 +22,7 @@ const QUOTE_LEN: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Assemblies(BTreeMap<Xid, Assembly>);
 
+/// An incomplete multipart request.
 #[derive(Debug)]
 struct Assembly {
     kind: u16,

@@ -50,6 +50,7 @@ pub struct Connection {
     probe: Probe,
 }
 
+/// The phase of a connection, from the hello to the close.
 #[derive(Debug)]
 enum Phase {
     /// The peer has not sent its hello.

@@ -46,6 +46,7 @@ const KINDS: usize = WarningKind::Connection as usize + 1;
 #[derive(Debug, Default)]
 pub struct WarningRate([Mutex<RateWindow>; KINDS]);
 
+/// The number of warnings in the current period.
 #[derive(Debug, Default)]
 struct RateWindow {
     began: Time,

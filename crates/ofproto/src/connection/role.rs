@@ -18,6 +18,7 @@ pub struct ConnectionId(u64);
 #[derive(Debug, Default)]
 pub struct RoleRegistry(Mutex<RoleState>);
 
+/// The master of a bridge, and the newest generation id.
 #[derive(Debug, Default)]
 struct RoleState {
     generation: Option<Generation>,

@@ -25,6 +25,7 @@ pub enum ReconnectState {
 #[derive(Debug, Default)]
 pub(super) struct ReconnectAttempts(Mutex<AttemptState>);
 
+/// The state of the connection attempts to one controller.
 #[derive(Debug, Default)]
 struct AttemptState {
     reconnect_state: ReconnectState,

@@ -20,6 +20,7 @@ pub struct ConnectionStatus {
 #[derive(Debug, Default)]
 pub(super) struct Registry(Mutex<ConnectionTable>);
 
+/// The connections of a bridge by number.
 #[derive(Debug, Default)]
 struct ConnectionTable {
     by_number: BTreeMap<u64, ConnectionStatus>,

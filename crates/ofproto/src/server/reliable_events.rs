@@ -31,6 +31,7 @@ struct EventQueue {
     notify: Notify,
 }
 
+/// The events that a connection has not sent yet.
 #[derive(Debug, Default)]
 struct QueuedEvents {
     events: VecDeque<ControllerEvent>,

@@ -25,6 +25,7 @@ pub(super) struct DatabaseState {
     pub(super) tables: Vec<TableState>,
 }
 
+/// The rows of a table, with their references and indexes.
 #[derive(Debug, Default)]
 pub(super) struct TableState {
     pub(super) rows: Arc<Rows>,

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 #[derive(Debug, Default)]
 pub(super) struct ClientLog(Mutex<LoggedPeriod>);
 
+/// The numbers of written and omitted log lines of one period.
 #[derive(Debug, Default)]
 struct LoggedPeriod {
     started: Option<Instant>,

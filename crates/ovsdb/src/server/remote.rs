@@ -65,6 +65,7 @@ pub struct RemoteStatus {
 #[derive(Debug, Default)]
 pub(super) struct RemoteHistory(Mutex<RemoteRecord>);
 
+/// The state of a remote, as the status shows it.
 #[derive(Debug, Default)]
 struct RemoteRecord {
     connections: usize,

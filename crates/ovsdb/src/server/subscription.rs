@@ -28,6 +28,7 @@ pub(super) struct PendingChanges {
     notify: Notify,
 }
 
+/// The changes of several transactions as one change.
 #[derive(Debug, Default)]
 struct MergedChanges {
     change: ChangeSet,

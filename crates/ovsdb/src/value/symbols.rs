@@ -11,6 +11,7 @@ pub struct SymbolTable<'a> {
     names: BTreeMap<String, NamedRow>,
 }
 
+/// The UUID of a name, and if a row was inserted under this name.
 #[derive(Clone, Copy, Debug)]
 struct NamedRow {
     uuid: RowUuid,

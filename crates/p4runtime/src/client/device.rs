@@ -44,6 +44,7 @@ pub struct P4RuntimeDevice {
     packets_dropped: u64,
 }
 
+/// The change of the entries of a stage by an operation.
 #[derive(Clone, Copy, Debug)]
 enum StageEffect {
     Insert(LtmIndex, StageId),

@@ -76,6 +76,7 @@ pub enum DeviceConfig {
 #[derive(Clone, Debug, Default)]
 pub struct LivePorts(Arc<RwLock<PortList>>);
 
+/// The ports of the device, and the number of their changes.
 #[derive(Debug, Default)]
 struct PortList {
     ports: Ports,

@@ -55,6 +55,7 @@ pub struct Arbiter {
     streams: BTreeMap<StreamId, String>,
 }
 
+/// The streams of one role, and the highest election id so far.
 #[derive(Debug, Default)]
 struct ElectionRole {
     highest: Option<ElectionId>,

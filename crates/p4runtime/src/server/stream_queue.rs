@@ -37,6 +37,7 @@ pub struct StreamReceiver {
     load: Arc<QueueLoad>,
 }
 
+/// A message that waits for its stream, with its length in bytes.
 #[derive(Debug)]
 struct QueuedMessage {
     message: StreamResult,

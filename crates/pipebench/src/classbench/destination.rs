@@ -35,6 +35,7 @@ struct NodeFilters {
     free: Vec<usize>,
 }
 
+/// A prefix tree that assigns destination addresses to filters.
 struct DestinationTree<'a> {
     drafts: &'a mut [FilterDraft],
     branching: &'a Branching,

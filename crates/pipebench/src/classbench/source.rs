@@ -77,6 +77,7 @@ pub(super) fn grow_sources(
     SourceTree { drafts, branching, stream }.grow(TreeNode::ROOT, all);
 }
 
+/// A prefix tree that assigns source addresses to filters.
 struct SourceTree<'a> {
     drafts: &'a mut [FilterDraft],
     branching: &'a Branching,

@@ -191,6 +191,7 @@ const PRIORITY: u16 = 100;
 /// A table while it is filled: by match, the index, weight and actions of the rule.
 type FilledTable = BTreeMap<String, (usize, u16, String)>;
 
+/// The state while a pipeline is filled with rules.
 struct Fill<'a> {
     pipeline: &'a PipelineFile,
     /// The registers; `None` in the plain form.

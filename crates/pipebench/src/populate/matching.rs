@@ -90,6 +90,7 @@ pub(crate) fn step_matches(
 /// Weight of one more field.
 const FIELD: u16 = 10;
 
+/// The items of a match as text, and the weight of the match.
 #[derive(Clone, Default)]
 struct MatchText {
     items: Vec<String>,

@@ -33,6 +33,7 @@ struct OverlapCounts {
     has_begun: bool,
 }
 
+/// The number of packets of a flow, and the time of the last packet.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowPackets {
     packets: u32,

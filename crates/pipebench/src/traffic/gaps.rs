@@ -69,6 +69,7 @@ impl Gaps {
 #[derive(Clone, Copy, Debug)]
 pub struct GapSampler(Gap);
 
+/// The distribution of one gap.
 #[derive(Clone, Copy, Debug)]
 enum Gap {
     LogNormal(LogNormal),

@@ -91,6 +91,7 @@ fn foreign_file(folder: &Path, before: &[String]) -> Option<PathBuf> {
 
 /// Returns the files of the workload that the folder contains now.
 fn files_before(folder: &Path) -> Vec<String> {
+    /// The part of an old manifest that lists the files of the folder.
     #[derive(Deserialize)]
     struct PreviousFiles {
         generator: String,

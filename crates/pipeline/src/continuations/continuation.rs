@@ -113,11 +113,12 @@ impl Hash for NamedRule {
 /// The interned continuations: those that some traversal names.
 pub(crate) struct Continuations {
     hasher: foldhash::fast::FixedState,
-    interned: Mutex<Interned>,
+    interned: Mutex<InternedContinuations>,
 }
 
+/// The continuations by id, and the ids by content.
 #[derive(Default)]
-struct Interned {
+struct InternedContinuations {
     by_id: BTreeMap<u32, Weak<Continuation>>,
     /// Ids by hash of the content, possibly of continuations that are gone.
     by_content: BTreeMap<u64, Vec<u32>>,
@@ -126,7 +127,7 @@ struct Interned {
     sweep_at: usize,
 }
 
-/// The least value of [`Interned::sweep_at`].
+/// The least value of [`InternedContinuations::sweep_at`].
 const SWEEP_MIN: usize = 64;
 
 impl Continuation {
@@ -218,7 +219,7 @@ impl Continuations {
     }
 }
 
-impl Interned {
+impl InternedContinuations {
     fn find(&self, hash: u64, frozen: &FrozenState) -> Option<Arc<Continuation>> {
         let ids = self.by_content.get(&hash)?;
         let mut alive = ids.iter().filter_map(|id| self.by_id.get(id)?.upgrade());

@@ -16,6 +16,7 @@ use crate::id::TableId;
 #[derive(Default)]
 pub(crate) struct PlainContinuations(OnceLock<Box<[PlainContinuation]>>);
 
+/// The continuation of the plain state before one table, and its name.
 #[derive(Default)]
 struct PlainContinuation {
     /// The name of the continuation, which may be known before the continuation is

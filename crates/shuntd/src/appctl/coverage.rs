@@ -33,6 +33,7 @@ type CounterTotals = BTreeMap<String, u64>;
 #[derive(Default)]
 pub(super) struct CoverageHistory(Mutex<CoverageSamples>);
 
+/// The recent samples of the counters, to compute rates.
 #[derive(Default)]
 struct CoverageSamples {
     /// Samples of the last minute, oldest first.

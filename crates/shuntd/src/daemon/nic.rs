@@ -170,8 +170,9 @@ fn now() -> ClockReading {
 mod tests {
     use super::*;
 
+    /// A command line with only the arguments of the NIC.
     #[derive(Debug, clap::Parser)]
-    struct Alone {
+    struct NicCommandLine {
         #[command(flatten)]
         nic: NicArguments,
     }
@@ -180,7 +181,7 @@ mod tests {
     fn sizes_of_zero_are_refused() {
         let parse = |words: &[&str]| {
             let words = std::iter::once(&"nic").chain(words);
-            <Alone as clap::Parser>::try_parse_from(words).map(|own| own.nic)
+            <NicCommandLine as clap::Parser>::try_parse_from(words).map(|own| own.nic)
         };
         assert_eq!(parse(&["--size", "9", "--masks", "2"]).map(|nic| nic.size).ok(), Some(9));
         for words in [["--size", "0"], ["--size", "1048577"], ["--masks", "0"], ["--key-bits", "0"]]

@@ -266,6 +266,7 @@ struct AnyStateFile {
     state: StateFormat,
 }
 
+/// The format number of a state file, read before the rest.
 #[derive(Deserialize)]
 struct StateFormat {
     format: u32,

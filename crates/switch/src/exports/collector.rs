@@ -63,6 +63,7 @@ pub(super) struct Collector {
     progress: Arc<Notify>,
 }
 
+/// The waiting datagrams of a collector, and the state of its socket.
 #[derive(Debug, Default)]
 struct CollectorState {
     waiting: VecDeque<Arc<ExportDatagram>>,

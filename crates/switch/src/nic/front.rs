@@ -66,6 +66,7 @@ impl OffloadLayout {
     }
 }
 
+/// The NIC of a bridge, and the ports that use it.
 #[derive(Default)]
 struct NicState {
     /// NIC options in force.

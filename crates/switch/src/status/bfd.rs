@@ -16,6 +16,7 @@ pub struct BfdPortStatus {
 
 impl Serialize for BfdPortStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// The fields in the order of the output.
         #[derive(Serialize)]
         struct Fields {
             state: &'static str,

@@ -62,6 +62,7 @@ impl Serialize for BondLacpStatus {
 
 impl Serialize for BondMemberLacpStatus {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// The fields in the order of the output.
         #[derive(Serialize)]
         struct Fields {
             receive: String,

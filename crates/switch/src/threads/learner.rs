@@ -26,6 +26,7 @@ pub(crate) fn start(
     WorkerThread::start("shunt-learner", waker, SLEEP_MAX_MS, move || taker.take())
 }
 
+/// The receiver of learn requests from the rings of the packet threads.
 struct LearnCollector {
     rings: Vec<Consumer<LearnRequest>>,
     publisher: Arc<Publisher>,

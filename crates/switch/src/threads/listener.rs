@@ -83,6 +83,7 @@ pub(crate) struct PuntReceivers {
     pub(crate) multicast_messages: Arc<SnoopingInbox>,
 }
 
+/// The receiver of punted packets, which passes them to their protocols.
 struct PuntCollector {
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
     clock: DaemonClock,

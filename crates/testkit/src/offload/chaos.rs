@@ -58,6 +58,7 @@ pub struct Chaos<T> {
 /// Restarts a device with its confirmed entries.
 type Restart<T> = fn(&mut T);
 
+/// The state of the connection to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionState {
     There,

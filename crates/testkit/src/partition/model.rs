@@ -58,6 +58,7 @@ pub struct ModelChain {
     counts: Vec<usize>,
 }
 
+/// The result of adding an entry: a new entry, a shared one, or no room.
 #[derive(Clone, Copy)]
 enum ModelPut {
     Fresh,

@@ -24,6 +24,7 @@ pub(crate) struct GuestMemory {
     log: Option<Arc<DirtyLog>>,
 }
 
+/// A memory region of the guest, and its mapping in this process.
 #[derive(Clone, Debug)]
 struct MappedRegion {
     message: RegionMessage,

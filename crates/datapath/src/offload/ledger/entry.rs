@@ -23,7 +23,7 @@ pub(in crate::offload) struct OffloadEntry {
     /// The traversal that the entry was created for.
     pub(in crate::offload) traversal_no: u64,
     pub(super) state: State,
-    pub(super) unwanted: Option<Unwanted>,
+    pub(super) unwanted: Option<EntryToRemove>,
     /// The counters of the device at the last reading.
     pub(super) counted: Counters,
     /// Hits that the device counted before it lost its state.
@@ -34,6 +34,7 @@ pub(in crate::offload) struct OffloadEntry {
     pub(in crate::offload) forecast: Option<EntryForecast>,
 }
 
+/// The state of an entry in the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     Waiting,
@@ -46,8 +47,9 @@ pub(super) enum State {
     Refused,
 }
 
+/// An entry to remove, with the time since which the entry is stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unwanted {
+pub(super) struct EntryToRemove {
     pub(super) stale_since: Option<Time>,
 }
 

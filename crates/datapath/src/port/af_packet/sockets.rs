@@ -57,6 +57,7 @@ pub(super) struct KeptSocket {
     stored_name: Mutex<Option<String>>,
 }
 
+/// The phase and the measured load of the receive rings.
 struct State {
     phase: RxPhase,
     meter: LoadMeter,

@@ -41,6 +41,7 @@ pub enum Checksums {
     Absent,
 }
 
+/// The network layer of a packet under construction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NetworkLayer {
     Raw { ether_type: u16 },
@@ -49,6 +50,7 @@ pub(super) enum NetworkLayer {
     Ipv6(Ipv6),
 }
 
+/// The fields of an ARP packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Arp {
     pub(super) operation: u16,
@@ -56,6 +58,7 @@ pub(super) struct Arp {
     pub(super) target: ([u8; 6], [u8; 4]),
 }
 
+/// The fields of an IPv4 header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ipv4 {
     pub(super) source: [u8; 4],
@@ -67,6 +70,7 @@ pub(super) struct Ipv4 {
     pub(super) options: Vec<u8>,
 }
 
+/// The fields of an IPv6 header and its extension headers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Ipv6 {
     pub(super) source: [u8; 16],
@@ -78,6 +82,7 @@ pub(super) struct Ipv6 {
     pub(super) extensions: Vec<(u8, Vec<u8>)>,
 }
 
+/// The transport layer of a packet under construction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TransportLayer {
     Raw { protocol: u8 },

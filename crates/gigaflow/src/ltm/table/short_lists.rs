@@ -31,6 +31,7 @@ pub(super) struct ShortLists {
     free: Vec<u32>,
 }
 
+/// The groups of one value of the common bits, searched one by one.
 #[derive(Debug, Default)]
 pub(super) struct ShortList {
     /// The groups in the order of search: groups of greater length first.

@@ -46,6 +46,7 @@ struct RuleSlot {
     older: Vec<RuleRevision>,
 }
 
+/// A revision of a rule, and the versions that contain it.
 struct RuleRevision {
     lifetime: Lifetime,
     rule: Arc<Rule>,

@@ -13,6 +13,7 @@ use crate::{
     testing::frame::{Frame, visible},
 };
 
+/// A packet of the oracle: its fields, its VLAN tags and its frame.
 #[derive(Clone)]
 pub(super) struct Packet {
     /// All fields of the last parse, with later writes.

@@ -67,6 +67,7 @@ const fn no_bridge() -> TraversalError {
     TraversalError::NoSuchPort
 }
 
+/// The state of one packet during its walk through the tables.
 pub(super) struct Walker<'w> {
     pub(super) world: &'w World,
     pub(super) packet: Packet,

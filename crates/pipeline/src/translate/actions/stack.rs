@@ -15,6 +15,7 @@ pub(crate) struct Stack {
     bytes: usize,
 }
 
+/// A value on the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PushedValue {
     value: u128,

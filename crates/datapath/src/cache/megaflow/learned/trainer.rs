@@ -35,6 +35,7 @@ pub enum Training {
 #[derive(Debug)]
 pub(crate) struct Trainer(TrainerKind);
 
+/// The thread that trains the indexes.
 #[derive(Debug)]
 enum TrainerKind {
     /// A separate thread trains the indexes; the channel passes jobs to it.

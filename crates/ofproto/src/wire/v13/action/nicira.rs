@@ -65,9 +65,9 @@ pub(super) fn read(body: &mut ByteReader<'_>, position: Position) -> Result<Acti
         nx::BUNDLE_LOAD => Action::Bundle(
             hash::read_bundle(body, BundleResult::Load).map_err(as_action_error)?.into(),
         ),
-        nx::LEARN => Action::Learn(
-            learn::read(body, LearnVersion::Short).map_err(as_action_error)?.into(),
-        ),
+        nx::LEARN => {
+            Action::Learn(learn::read(body, LearnVersion::Short).map_err(as_action_error)?.into())
+        }
         nx::LEARN2 => {
             Action::Learn(learn::read(body, LearnVersion::Long).map_err(as_action_error)?.into())
         }
