@@ -126,6 +126,7 @@ fn an_unused_socket_makes_room_for_another_address() {
 }
 
 /// Otherwise a daemon in another network namespace listens where no client is.
+#[expect(clippy::print_stderr, reason = "a skipped test says so")]
 #[test]
 fn a_socket_of_another_namespace_is_replaced() {
     let store = Arc::<MemoryStore>::default();
@@ -139,7 +140,7 @@ fn a_socket_of_another_namespace_is_replaced() {
             .then(|| process(&earlier).listen_tcp(all).unwrap())
     });
     let Some(elsewhere) = bound.join().unwrap() else {
-        // Without rights, the test cannot make a namespace.
+        eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace");
         return;
     };
     let next = process(&store);
