@@ -16,9 +16,14 @@ pub enum SwitchError {
     Config(#[from] ConfigError),
     /// A name of a bridge or port is not valid.
     #[error(
-        "{0:?} is not a valid name: use 1 to 15 letters, digits, `-`, `_` or `.`, not beginning with `.`"
+        "{name:?} is not a valid name: use 1 to {bytes_max} letters, digits, `-`, `_` or `.`, not beginning with `.`"
     )]
-    BadName(String),
+    BadName {
+        /// Refused name.
+        name: String,
+        /// Maximum length of such a name, in bytes.
+        bytes_max: usize,
+    },
     /// A bridge or port is configured without a name.
     #[error("`name` is missing: give 1 to 15 letters, digits, `-`, `_` or `.`")]
     NoName,

@@ -256,6 +256,26 @@ fn a_vhost_user_port_waits_for_its_hypervisor() {
     }
 }
 
+/// Patch ports have no device, so their names may be longer than 15 bytes.
+#[test]
+fn patch_ports_have_long_names() {
+    let [near, far] = ["patch-br0-to-provnet-1", "patch-provnet-1-to-br0"];
+    for bench in Bench::both("patch") {
+        let daemon = bench.start();
+        bench.done("add-br br0 -- add-br br1");
+        for (bridge, name, peer) in [("br0", near, far), ("br1", far, near)] {
+            let kind = format!("type=patch options:peer={peer}");
+            bench.done(&format!("add-port {bridge} {name} -- set Interface {name} {kind}"));
+        }
+        for name in [near, far] {
+            bench.done(&format!("wait-until Interface {name} error=[] ofport=1 link_state=up"));
+        }
+        // As in Open vSwitch, a name of OpenFlow ends after 15 bytes.
+        let ports = text(&daemon.ovs_ofctl("br0", "show", &[]));
+        assert!(ports.contains(" 1(patch-br0-to-pr):"), "{ports}");
+    }
+}
+
 /// Two memif ports of one switch are connected with each other.
 #[test]
 fn memif_ports_connect_by_socket_and_number() {

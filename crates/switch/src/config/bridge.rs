@@ -401,7 +401,7 @@ const _: () = {
     assert!(PortType::Unbound as usize == index, "ALL has each type before Unbound");
 };
 
-/// Maximum length of the name of a bridge or port.
+/// Maximum length of the name of a bridge, or of a port with a network device.
 ///
-/// A name field of OpenFlow has 16 bytes, and one of them is NUL.
+/// The name of a device has 16 bytes in the kernel, and one of them is NUL.
 pub const NAME_BYTES_MAX: usize = 15;

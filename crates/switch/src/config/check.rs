@@ -10,7 +10,7 @@ use shunt_gigaflow::tag::TAG_BITS_MAX;
 
 use crate::{
     config::{
-        Config, ConfigError, EalOptions, NAME_BYTES_MAX, PortOptions, PortType, THREADS_MAX,
+        Config, ConfigError, EalOptions, PortOptions, PortType, THREADS_MAX,
         switch::{AUTO_LB_INTERVAL_MAX, SLEEP_MS_MAX},
     },
     error::SwitchError,
@@ -270,24 +270,24 @@ fn check_vlan(setting: &'static str, vlan: u16) -> Result<(), ConfigError> {
     ConfigError::check_range(setting, value, vlan <= VLAN_MAX, range)
 }
 
-/// Checks the name of a bridge or port.
-pub(in crate::config) fn check_name(name: &str) -> Result<(), SwitchError> {
+/// Checks the name of a bridge or port, which has at most `bytes_max` bytes.
+pub(in crate::config) fn check_name(name: &str, bytes_max: usize) -> Result<(), SwitchError> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
-    let length = (1..=NAME_BYTES_MAX).contains(&name.len());
+    let length = (1..=bytes_max).contains(&name.len());
     if name.is_empty() {
         return Err(SwitchError::NoName);
     }
     if length && name.bytes().all(legal) && !name.starts_with('.') {
         Ok(())
     } else {
-        Err(SwitchError::BadName(name.to_owned()))
+        Err(SwitchError::BadName { name: name.to_owned(), bytes_max })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::BridgeOptions;
+    use crate::config::{BridgeOptions, NAME_BYTES_MAX};
 
     #[test]
     fn an_invalid_value_is_reported_at_one_position() {
@@ -312,9 +312,11 @@ mod tests {
         for (name, ok) in
             [("br0", true), ("a.b-c_d", true), ("", false), ("sixteen-bytes-oo", false)]
         {
-            assert_eq!(check_name(name).is_ok(), ok, "{name}");
+            assert_eq!(check_name(name, NAME_BYTES_MAX).is_ok(), ok, "{name}");
         }
-        assert!(check_name("br 0").is_err() && check_name("../x").is_err());
+        for name in ["br 0", "../x"] {
+            assert!(check_name(name, NAME_BYTES_MAX).is_err(), "{name}");
+        }
     }
 
     fn bridge(name: &str, ports: &[PortOptions]) -> BridgeOptions {

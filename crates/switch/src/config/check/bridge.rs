@@ -7,8 +7,8 @@ use shunt_ofproto::wire::Codec;
 use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
-        BridgeOptions, CollectorSetOptions, ConfigError, LocalPort, MirrorOptions, PortOptions,
-        PortType, mac::parse_mac,
+        BridgeOptions, CollectorSetOptions, ConfigError, LocalPort, MirrorOptions, NAME_BYTES_MAX,
+        PortOptions, PortType, mac::parse_mac,
     },
     error::SwitchError,
     openflow::endpoint::EndpointList,
@@ -17,7 +17,8 @@ use crate::{
 impl BridgeOptions {
     /// Checks the options that concern this bridge alone, not other bridges.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
-        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        check_name(&self.name, NAME_BYTES_MAX)
+            .map_err(|problem| ConfigError::at("name", problem))?;
         self.check_addresses(EndpointList::Controllers, &self.controllers)?;
         self.check_addresses(EndpointList::Listen, &self.listen)?;
         // The datapath id is derived from the MAC address unless it is given.

@@ -8,14 +8,19 @@ use shunt_datapath::port::{
 use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
-        BondOptions, ConfigError, MemifRole, PortOptions, PortType, PortVlanMode, PriorityTags,
-        Repeat, SocketMode, XdpMode, mac::parse_mac,
+        BondOptions, ConfigError, MemifRole, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode,
+        PriorityTags, Repeat, SocketMode, XdpMode, mac::parse_mac,
     },
     error::SwitchError,
 };
 
 /// The loopback device of every network namespace.
 const LOOPBACK: &str = "lo";
+
+/// Maximum length of the name of a port without a network device.
+///
+/// OpenFlow shows the first 15 bytes.
+const LONG_NAME_BYTES_MAX: usize = 128;
 
 /// Allowed numbers of slots of a receive ring.
 const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
@@ -55,7 +60,8 @@ impl PortOptions {
 
     /// Checks like [`Self::check`], and returns an error with the place of the mistake.
     pub(in crate::config) fn mistake(&self) -> Result<(), ConfigError> {
-        check_name(&self.name).map_err(|problem| ConfigError::at("name", problem))?;
+        check_name(&self.name, self.name_bytes_max())
+            .map_err(|problem| ConfigError::at("name", problem))?;
         if self.number > shunt_flow::PortNo::MAX.number() {
             return Err(ConfigError::at("number", SwitchError::NumberRange(self.number)));
         }
@@ -85,6 +91,23 @@ impl PortOptions {
         };
         let port = self.name.clone();
         Err(ConfigError::at(field, SwitchError::PortSetting { port, problem }))
+    }
+
+    /// Returns the maximum length of the name of this port, in bytes.
+    ///
+    /// The name may also be that of a network device, which the kernel limits.
+    const fn name_bytes_max(&self) -> usize {
+        match self.kind {
+            PortType::AfPacket | PortType::AfXdp | PortType::Tap | PortType::Unbound => {
+                NAME_BYTES_MAX
+            }
+            PortType::Null
+            | PortType::Pcap
+            | PortType::Patch
+            | PortType::VhostUser
+            | PortType::Memif
+            | PortType::Dpdk => LONG_NAME_BYTES_MAX,
+        }
     }
 
     /// Returns the first key that the VLAN mode does not allow, and the reason.
@@ -247,6 +270,19 @@ mod tests {
     fn error_text(port: PortOptions) -> String {
         let port = PortOptions { name: "p1".into(), ..port };
         port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+    }
+
+    /// Open vSwitch limits the names of devices alone, and OVN names patch ports after bridges.
+    #[test]
+    fn ports_without_a_device_have_long_names() {
+        let check = |kind, length| {
+            let port = PortOptions { kind, name: "p".repeat(length), ..PortOptions::default() };
+            port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
+        };
+        assert_eq!(check(PortType::Null, 128), "fine");
+        assert!(check(PortType::Null, 129).contains("use 1 to 128 letters"));
+        assert_eq!(check(PortType::Tap, 15), "fine");
+        assert!(check(PortType::Tap, 16).contains("use 1 to 15 letters"));
     }
 
     #[test]
