@@ -32,13 +32,13 @@ static OPEN_PORTS: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
 /// Maximum number of frames in a burst.
 pub(crate) const BURST: usize = 64;
 
-/// The opaque `struct rte_mbuf`: Rust code has only pointers to it.
+/// The opaque `struct rte_mbuf`: Rust code has only pointers to the structure.
 #[repr(C)]
 struct Mbuf {
     _opaque: [u8; 0],
 }
 
-/// The opaque `struct rte_mempool`: Rust code has only pointers to it.
+/// The opaque `struct rte_mempool`: Rust code has only pointers to the structure.
 #[repr(C)]
 struct Mempool {
     _opaque: [u8; 0],

@@ -161,7 +161,9 @@ impl RuleText<'_> {
 }
 
 /// Returns the traversal of an entry.
-/// It has the packet that arrived, the bits that it depends on, the lookups, and the objects read.
+///
+/// The traversal has the packet that arrived, the bits that it depends on, the lookups, and the
+/// objects read.
 pub(crate) fn traversal(
     version: u64,
     packet: &HeaderWords,

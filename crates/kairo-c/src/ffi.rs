@@ -126,7 +126,7 @@ pub extern "C" fn kairo_new(version: u64, seed: u64) -> *mut Kairo {
 ///
 /// # Safety
 ///
-/// It is from [`kairo_new`], and is not used afterwards.
+/// The engine is from [`kairo_new`], and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn kairo_free(engine: *mut Kairo) {
     if !engine.is_null() {

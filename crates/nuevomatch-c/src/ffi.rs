@@ -120,7 +120,7 @@ pub unsafe extern "C" fn nuevomatch_build(
 ///
 /// # Safety
 ///
-/// It is from [`nuevomatch_build`], and is not used afterwards.
+/// The classifier is from [`nuevomatch_build`], and is not used afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nuevomatch_free(classifier: *mut NuevoMatchHandle) {
     if !classifier.is_null() {

@@ -43,8 +43,8 @@ pub struct SharedMapping {
 
 // SAFETY: the mapping is not bound to the thread that made it.
 unsafe impl Send for SharedMapping {}
-// SAFETY: the value gives no reference to the memory away. It copies bytes, and accesses words that
-// both sides share as atomics.
+// SAFETY: the value gives no reference to the memory away. The mapping copies bytes, and accesses
+// words that both sides share as atomics.
 unsafe impl Sync for SharedMapping {}
 
 /// The reason why a part of a file is not mapped.

@@ -177,8 +177,8 @@ fn put_frame(
         let Some(length) = ring.chain_length(usize::from(count), Direction::ToGuest)? else {
             return Ok(FramePut::Full);
         };
-        // Virtio has this minimum. It limits the number of buffers that a frame takes, and so the time
-        // that a guest can cost.
+        // Virtio has this minimum. The minimum limits the number of buffers that a frame takes, and
+        // so the time that a guest can cost.
         if is_mergeable && length < HEADER_MAX {
             return Err(RingError::ShortBuffer(length));
         }

@@ -174,8 +174,8 @@ impl FrameSender {
 
     /// Sends frames, each with its header; never waits.
     ///
-    /// The queue is full also while the guest does not run. It is busy while another worker sends by it, or
-    /// the control thread changes it.
+    /// The queue is full also while the guest does not run. The queue is busy while another worker
+    /// sends by it, or the control thread changes it.
     ///
     /// The function sets the number of buffers in the headers.
     pub fn send<'a>(

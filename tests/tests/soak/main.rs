@@ -3,7 +3,8 @@
 //! Random worlds of rules, groups, meters and learn actions are built, changed and removed while
 //! packets flow. Every thread compares some of its hits with the tables.
 //!
-//! The test does not determine the expected output of a packet. It checks invariants of the switch:
+//! The test does not determine the expected output of a packet. The test checks invariants of the
+//! switch:
 //!
 //! - No cached result differs from the tables (invariant 1).
 //! - Every packet has exactly one end.

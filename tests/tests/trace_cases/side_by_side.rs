@@ -1,8 +1,8 @@
 //! Unrecorded cases: rules and frames, replayed to a switch and to a private Open vSwitch in
 //! parallel.
 //!
-//! Both must accept and refuse the same requests with the same errors, print the same rules, send
-//! the same frames and packet-ins, and have the same counters.
+//! Both switches must accept and refuse the same requests with the same errors, print the same
+//! rules, send the same frames and packet-ins, and have the same counters.
 
 use std::{
     collections::BTreeSet,

@@ -33,7 +33,7 @@ pub(super) struct RuleSubtable<R> {
 
 /// The place of a rule in its subtable.
 ///
-/// It is the same until the rule is reclaimed.
+/// The place is the same until the rule is reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RulePlace {
     rank: Rank,

@@ -41,9 +41,9 @@ pub(crate) struct Caches {
     trial: ExactTrial,
     /// Number of dead entries that may still be reclaimed in this burst.
     ///
-    /// It is unlimited between bursts. During a burst, only entries that were dead before the burst
-    /// may be reclaimed. Packets of the burst may have hit entries that died later, and still need
-    /// their actions.
+    /// The number is unlimited between bursts. During a burst, only entries that were dead before
+    /// the burst may be reclaimed. Packets of the burst may have hit entries that died later, and
+    /// still need their actions.
     reclaims_left: usize,
     /// The limit of entries once the former index has none left; 0 if it has none.
     limit: usize,

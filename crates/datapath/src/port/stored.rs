@@ -42,7 +42,7 @@ pub trait DescriptorStore: Debug + Send + Sync {
 
     /// Takes the descriptors of an earlier process with names that have this prefix.
     ///
-    /// A descriptor can be taken once. It stays in the store until [`Self::keep`] or
+    /// A descriptor can be taken once. The descriptor stays in the store until [`Self::keep`] or
     /// [`Self::discard`].
     fn take(&self, prefix: &str) -> Vec<StoredDescriptor>;
 

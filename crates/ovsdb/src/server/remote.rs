@@ -32,7 +32,7 @@ pub enum RemoteTransport {
 
 /// A TCP port on which a server listens, or to which it connects.
 ///
-/// It ends when this is dropped.
+/// The task ends when this value is dropped.
 #[derive(Debug)]
 pub struct ServerRemote {
     /// The address of the server or, if it connects, of the client.

@@ -91,7 +91,7 @@ impl DescribeCommand {
 }
 
 /// Returns statistics of filters.
-/// They are next to those of the original generator's sets of similar size.
+/// The statistics are next to those of the original generator's sets of similar size.
 pub(crate) fn statistics(filters: &[Filter]) -> String {
     let statistics = Statistics::of(filters);
     let sizes = PUBLISHED.iter().map(|set| set.requested);

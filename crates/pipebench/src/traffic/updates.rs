@@ -68,7 +68,7 @@ impl UpdateKind {
         }
     }
 
-    /// Returns whether it is a kind of the thesis.
+    /// Returns whether the kind of update is one of the thesis.
     #[must_use]
     pub const fn is_published(self) -> bool {
         !matches!(self, Self::Flapping | Self::Burst)

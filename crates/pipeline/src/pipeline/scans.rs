@@ -1,7 +1,7 @@
 //! Reads of many rules or objects, in steps of bounded length under the lock of the tables.
 //!
 //! A read of all rules sees one version, as if it took no time: it retains the version, so that no
-//! reclaim drops a rule of it ([`RetainedVersion`]). It releases the lock after
+//! reclaim drops a rule of it ([`RetainedVersion`]). The scan releases the lock after
 //! [`VISITS_PER_HOLD`] rules or objects. So changes go on meanwhile, and translations that wait
 //! behind a change wait for at most one step.
 

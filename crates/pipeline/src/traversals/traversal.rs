@@ -137,8 +137,8 @@ impl Traversal {
 
     /// Returns whether `again` decides like this traversal of the same region.
     ///
-    /// Both have the same actions, the same rules, groups, mirrors and refreshes to credit, and no
-    /// learn requests.
+    /// Both traversals have the same actions, the same rules, groups, mirrors and refreshes to
+    /// credit, and no learn requests.
     #[must_use]
     pub fn decides_like(&self, again: &Self) -> bool {
         self.actions == again.actions

@@ -28,8 +28,8 @@ pub(super) struct PendingRuleChanges {
     selections: VecDeque<RuleSelection>,
     /// The rule to add after its selection.
     ///
-    /// It comes from [`RuleSelection::EvictFor`], or from a modify command of OpenFlow 1.0 that
-    /// selects no rule.
+    /// The selection comes from [`RuleSelection::EvictFor`], or from a modify command of OpenFlow
+    /// 1.0 that selects no rule.
     addition: Option<Box<FlowMod>>,
     /// The changes in the order in which the batch makes them.
     changes: VecDeque<PendingChange>,

@@ -36,7 +36,8 @@ pub(super) fn take_inherited() -> Vec<(String, OwnedFd)> {
         }
     };
     // SAFETY: the service manager opened these descriptors for this process alone, as `LISTEN_PID`
-    // says. They are open, since the call before has set a flag of each. They are taken once.
+    // says. They are open, since the call before has set a flag of each. The descriptors are taken
+    // once.
     listed.map(|(fd, name)| (name, unsafe { OwnedFd::from_raw_fd(fd) })).collect()
 }
 

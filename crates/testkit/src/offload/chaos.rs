@@ -1,8 +1,8 @@
 //! An offload device that misbehaves as far as the contract allows: slow, out of order, full or lost.
 //!
-//! It wraps another device and delays operations at random. It keeps the contract: every operation is
-//! completed once, and after `Restored` the device holds exactly the confirmed entries. So before that
-//! it undoes insertions with lost results. A seed determines its behaviour.
+//! `Chaos` wraps another device and delays operations at random. The device keeps the contract:
+//! every operation is completed once, and after `Restored` the device holds exactly the confirmed
+//! entries. So before that it undoes insertions with lost results. A seed determines its behaviour.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

@@ -1,7 +1,8 @@
 //! A brute-force oracle for policies: it enumerates all partitions with all stages.
 //!
-//! It shares no code with the policies except the types of the contract. A test enumerates the
-//! [`partitions`] once, since they are the same for all traversals with the same partition points.
+//! The oracle shares no code with the policies except the types of the contract. A test enumerates
+//! the [`partitions`] once, since they are the same for all traversals with the same partition
+//! points.
 
 use std::cmp::Reverse;
 
@@ -14,7 +15,8 @@ use super::plain::{PlainOutline, PlainStage, PlainStages, StageRoom};
 
 /// Returns whether the fields of these steps are connected.
 ///
-/// It starts with one step, and repeatedly adds steps that share a field with those reached so far.
+/// The search starts with one step, and repeatedly adds steps that share a field with those reached
+/// so far.
 #[must_use]
 pub fn coupled(steps: &[FieldSet]) -> bool {
     let mut left: Vec<FieldSet> = steps.iter().copied().filter(|set| !set.is_empty()).collect();
@@ -61,7 +63,8 @@ fn is_fresh(stages: &PlainStages, placement: &Placement) -> bool {
 
 /// The value that [`JointPolicy`] maximises.
 ///
-/// It prefers few new entries in nearly full stages, then a high score, few new entries and few entries.
+/// The value prefers few new entries in nearly full stages, then a high score, few new entries and
+/// few entries.
 ///
 /// [`JointPolicy`]: shunt_gigaflow::partition::JointPolicy
 pub type JointValue = (Reverse<usize>, u32, Reverse<usize>, Reverse<usize>);
@@ -125,10 +128,10 @@ pub fn joint(
 
 /// Returns the partition that the disjoint policy must find.
 ///
-/// It uses the stages with free room, or the contended ones if there are none. It considers the partitions
-/// that are aligned to the last of these stages. The highest score wins, then the fewest entries, then
-/// the fewest new entries if `ties` asks for it. The last criterion is the longest first sub-traversal,
-/// then the longest second one, and so on.
+/// The policy uses the stages with free room, or the contended ones if there are none. It considers
+/// the partitions that are aligned to the last of these stages. The highest score wins, then the
+/// fewest entries, then the fewest new entries if `ties` asks for it. The last criterion is the
+/// longest first sub-traversal, then the longest second one, and so on.
 #[must_use]
 pub fn disjoint(
     all: &[Vec<Placement>],

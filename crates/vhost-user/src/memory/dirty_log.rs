@@ -46,7 +46,7 @@ impl DirtyLog {
 
 /// Maximum length of a log, in bytes.
 ///
-/// It covers the first 128 TiB of addresses of the guest.
+/// Such a log covers the first 128 TiB of addresses of the guest.
 const LENGTH_MAX: u64 = 4 << 30;
 
 /// Bytes of a page in the log (`VHOST_LOG_PAGE`), for every processor.

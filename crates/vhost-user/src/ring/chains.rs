@@ -111,8 +111,8 @@ impl DescriptorTable {
 impl ChainList {
     /// The maximum sum of the numbers of descriptors and parts of a frame.
     ///
-    /// It limits the time that a guest can cost, as descriptors can be empty. A frame of 64 KiB in buffers
-    /// of 64 bytes takes 2050, and memory regions may divide a few buffers.
+    /// The sum limits the time that a guest can cost, as descriptors can be empty. A frame of 64
+    /// KiB in buffers of 64 bytes takes 2050, and memory regions may divide a few buffers.
     const STEPS_MAX: usize = 2560;
 
     /// The number of parts after which no chain is read ahead.

@@ -75,7 +75,7 @@ pub(super) fn read_messages<const N: usize>(
     let length = count as libc::c_uint;
     let target = messages.as_mut_ptr();
     // SAFETY: the first `length` messages each point to three vectors and a control buffer, and the vectors
-    // to memory that is borrowed for the call. All have their true lengths.
+    // to memory that is borrowed for the call. All vectors have their true lengths.
     let read = unsafe {
         libc::recvmmsg(fd.as_raw_fd(), target, length, libc::MSG_DONTWAIT, ptr::null_mut())
     };

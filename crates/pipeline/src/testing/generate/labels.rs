@@ -14,7 +14,7 @@ use crate::testing::set_secret;
 pub(super) const LABELS: &[u128] = &[16, 17, 40];
 
 /// Lengths of frames.
-/// All are above the burst size of the meters, even without tags and labels.
+/// All lengths are above the burst size of the meters, even without tags and labels.
 const LENGTHS: std::ops::Range<u16> = 152..220;
 
 const MPLS: usize = word::MPLS as usize;

@@ -1,9 +1,9 @@
 //! The decision which receive queues move to which packet threads.
 //!
 //! The plan moves one queue after the other from the thread with the highest load to the one with
-//! the lowest. It ends when no move makes the variance of the loads smaller. Of the queues of the first thread,
-//! the plan takes the one that brings both loads closest together. So few queues move, and a queue
-//! that makes a thread busy by itself stays.
+//! the lowest. The plan ends when no move makes the variance of the loads smaller. Of the queues of
+//! the first thread, the plan takes the one that brings both loads closest together. So few queues
+//! move, and a queue that makes a thread busy by itself stays.
 
 use crate::threads::load::history::RxQueueName;
 
