@@ -229,7 +229,7 @@ impl Drawing {
     /// Draws grid and ticks.
     fn axis(&mut self, axis: Axis, (top, bottom): (f64, f64)) {
         for (number, (tick, word)) in axis.ticks().into_iter().enumerate() {
-            let x = place(tick, axis);
+            let x = x_of(tick, axis);
             self.line((x, top), (x, bottom), if number == 0 { GREY } else { GRID });
             self.text((x, bottom + 15.0), TICK, &word);
         }
@@ -271,9 +271,9 @@ impl Drawing {
     }
 
     fn bar(&mut self, samples: &Samples, axis: Axis, color: &str) {
-        let right = place(samples.median(), axis);
+        let right = x_of(samples.median(), axis);
         self.rectangle((BARS_LEFT, self.y), ((right - BARS_LEFT).max(1.0), BAR_HEIGHT), color);
-        let (least, most) = (place(samples.least(), axis), place(samples.most(), axis));
+        let (least, most) = (x_of(samples.least(), axis), x_of(samples.most(), axis));
         if most - least > 1.0 {
             let middle = self.y + BAR_HEIGHT / 2.0;
             self.line((least, middle), (most, middle), INK);
@@ -325,7 +325,7 @@ fn row_height(row: &Row) -> f64 {
 }
 
 /// Returns the x coordinate of a value.
-fn place(value: f64, axis: Axis) -> f64 {
+fn x_of(value: f64, axis: Axis) -> f64 {
     BARS_LEFT + (BARS_RIGHT - BARS_LEFT) * axis.part(value)
 }
 

@@ -16,7 +16,7 @@ pub const CAPTURE_RING: usize = 1024;
 
 /// The packets that a capture copies: those of a port, or dropped packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CapturePlace {
+pub enum CapturePoint {
     /// A port: packets received and sent.
     Port(DatapathPort),
     /// Drops: by rules, by a limit, or by a full transmit queue.
@@ -40,7 +40,7 @@ pub struct CaptureTap {
     /// Number of the capture.
     pub id: u64,
     /// The packets to copy.
-    pub place: CapturePlace,
+    pub point: CapturePoint,
     /// The ring for copies.
     pub packets: Producer<Captured>,
     /// Number of copies for which the ring was full.
@@ -51,7 +51,7 @@ impl fmt::Debug for CaptureTap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CaptureTap")
             .field("id", &self.id)
-            .field("place", &self.place)
+            .field("point", &self.point)
             .finish_non_exhaustive()
     }
 }
@@ -78,15 +78,15 @@ impl Taps {
 
     /// Ends a capture. Returns the number of copies for which its ring was full.
     pub(crate) fn remove(&mut self, id: u64) -> u64 {
-        let place = self.taps.iter().position(|tap| tap.id == id);
-        place.map_or(0, |place| self.taps.swap_remove(place).lost)
+        let point = self.taps.iter().position(|tap| tap.id == id);
+        point.map_or(0, |point| self.taps.swap_remove(point).lost)
     }
 
     /// Captures packets that were received or sent on a port.
     #[inline]
     pub(crate) fn at_port(&mut self, port: DatapathPort, packets: &[Packet]) {
         if !self.taps.is_empty() {
-            self.copy(CapturePlace::Port(port), packets);
+            self.copy(CapturePoint::Port(port), packets);
         }
     }
 
@@ -94,13 +94,13 @@ impl Taps {
     #[inline]
     pub(crate) fn at_drop(&mut self, packets: &[Packet]) {
         if !self.taps.is_empty() {
-            self.copy(CapturePlace::Drops, packets);
+            self.copy(CapturePoint::Drops, packets);
         }
     }
 
     #[cold]
-    fn copy(&mut self, place: CapturePlace, packets: &[Packet]) {
-        for tap in self.taps.iter_mut().filter(|tap| tap.place == place) {
+    fn copy(&mut self, point: CapturePoint, packets: &[Packet]) {
+        for tap in self.taps.iter_mut().filter(|tap| tap.point == point) {
             for packet in packets {
                 if tap.packets.is_full() {
                     tap.lost += 1;
@@ -131,7 +131,7 @@ mod tests {
         let (packets, mut captured) = RingBuffer::new(2);
         let (mut taps, port) = (Taps::new(), DatapathPort::new(7));
         taps.set_time(Time::from_nanoseconds(5));
-        taps.add(CaptureTap { id: 1, place: CapturePlace::Port(port), packets, lost: 0 });
+        taps.add(CaptureTap { id: 1, point: CapturePoint::Port(port), packets, lost: 0 });
         let packet = Pool::new().take(60, port).unwrap();
         let packet = std::slice::from_ref(&packet);
         taps.at_drop(packet);

@@ -197,7 +197,7 @@ impl Evictor for Engine {
 }
 
 /// The owners, the coordinator, and the messages between them.
-struct World {
+struct ModelWorld {
     model: Model,
     owners: Vec<OwnerModel>,
     coordinator: EvictionCoordinator,
@@ -260,7 +260,7 @@ type OwnerModelState = (
 
 /// A violation of a claim of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fault {
+enum ModelViolation {
     /// An owner can hit an entry that its version made stale.
     StaleHit,
     /// A version is acknowledged, but an owner without it can still forward a packet.
@@ -271,17 +271,17 @@ enum Fault {
     UntrackedEntry,
 }
 
-impl World {
+impl ModelWorld {
     fn new(model: Model) -> Self {
         let rows = Arc::default();
         let engine = Box::new(Engine { broken: model.broken, rows: Arc::clone(&rows) });
-        let (owners, ends): (Vec<_>, Vec<_>) = (0..model.owners).map(Self::place).unzip();
+        let (owners, ends): (Vec<_>, Vec<_>) = (0..model.owners).map(Self::new_owner).unzip();
         let waker = Arc::new(Waker::new().unwrap());
         let (coordinator, _) = EvictionCoordinator::new(engine, Version::ZERO, ends, waker);
         Self { model, owners, coordinator, rows }
     }
 
-    fn place(index: usize) -> (OwnerModel, CoordinatorEndpoint) {
+    fn new_owner(index: usize) -> (OwnerModel, CoordinatorEndpoint) {
         let id = OwnerId(u16::try_from(index).unwrap());
         let (reports, receiver) = RingBuffer::new(16);
         let link = Arc::new(Link::new(Version::ZERO).unwrap());
@@ -290,7 +290,7 @@ impl World {
         let (sent, numbers) = (VecDeque::new(), BTreeMap::new());
         let (installs, translated, pace) = (0, None, Pace::Awake);
         let (found_asleep, acked_when_asleep) = (false, 0);
-        let place = OwnerModel {
+        let owner_model = OwnerModel {
             owner,
             link,
             installs,
@@ -301,7 +301,7 @@ impl World {
             found_asleep,
             acked_when_asleep,
         };
-        (place, ends)
+        (owner_model, ends)
     }
 
     fn replayed(model: Model, steps: &[Step]) -> Self {
@@ -322,8 +322,8 @@ impl World {
                 rows.indexed.append(&mut rows.pending);
             }
             Step::Translate { owner, flow } => {
-                let place = &mut self.owners[owner];
-                place.translated = Some((flow, place.owner.version().number()));
+                let owner_model = &mut self.owners[owner];
+                owner_model.translated = Some((flow, owner_model.owner.version().number()));
             }
             Step::Install { owner, flow } => self.owners[owner].install(flow),
             Step::Expire { owner, slot } => {
@@ -333,11 +333,11 @@ impl World {
             Step::Invalidation { owner } => self.owners[owner].invalidation(),
             Step::PreparePark { owner } => self.owners[owner].prepare_park(),
             Step::Wake { owner } => {
-                let place = &mut self.owners[owner];
-                place.link.waker().unpark();
+                let owner_model = &mut self.owners[owner];
+                owner_model.link.waker().unpark();
                 let is_blind = self.model.broken == Some(Rule::WakesBlindly);
-                place.pace = if is_blind { Pace::Awake } else { Pace::Woken };
-                place.look();
+                owner_model.pace = if is_blind { Pace::Awake } else { Pace::Woken };
+                owner_model.look();
             }
             Step::FindAsleep { owner } => self.owners[owner].found_asleep = true,
         }
@@ -350,14 +350,14 @@ impl World {
         let earlier: Vec<Option<Invalidation>> = self
             .owners
             .iter()
-            .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
+            .map(|owner_model| breaks_merge.then(|| owner_model.link.mailbox().take()).flatten())
             .collect();
         self.coordinator.apply(version, &[delta]);
-        for place in self.owners.iter_mut().filter(|place| place.found_asleep) {
-            (place.found_asleep, place.acked_when_asleep) = (false, version.number());
+        for owner_model in self.owners.iter_mut().filter(|owner_model| owner_model.found_asleep) {
+            (owner_model.found_asleep, owner_model.acked_when_asleep) = (false, version.number());
         }
-        for (place, earlier) in self.owners.iter().zip(earlier) {
-            let mailbox = place.link.mailbox();
+        for (owner_model, earlier) in self.owners.iter().zip(earlier) {
+            let mailbox = owner_model.link.mailbox();
             if let Some(mut merged) = earlier {
                 let later = mailbox.take().unwrap();
                 let seq = later.seq;
@@ -375,37 +375,37 @@ impl World {
         if !self.rows.lock().unwrap().pending.is_empty() {
             steps.push(Step::Index);
         }
-        for (owner, place) in self.owners.iter().enumerate() {
-            if !place.sent.is_empty() {
+        for (owner, owner_model) in self.owners.iter().enumerate() {
+            if !owner_model.sent.is_empty() {
                 steps.push(Step::TakeIn { owner });
             }
-            if place.pace == Pace::Asleep {
+            if owner_model.pace == Pace::Asleep {
                 steps.push(Step::Wake { owner });
                 let is_early = self.model.broken == Some(Rule::LooksBeforeItPosts);
                 steps.extend(
-                    (is_early && !place.found_asleep).then_some(Step::FindAsleep { owner }),
+                    (is_early && !owner_model.found_asleep).then_some(Step::FindAsleep { owner }),
                 );
                 continue;
             }
             if self.model.sleeps {
                 steps.push(Step::PreparePark { owner });
             }
-            if place.link.mailbox().is_flagged() {
+            if owner_model.link.mailbox().is_flagged() {
                 steps.push(Step::Invalidation { owner });
             }
-            if place.pace == Pace::Woken {
+            if owner_model.pace == Pace::Woken {
                 continue;
             }
-            if place.installs < self.model.installs {
+            if owner_model.installs < self.model.installs {
                 let slow = self.model.broken == Some(Rule::OldTranslationIsInstalled);
-                steps.extend((0..FLOWS).filter_map(|flow| match place.translated {
+                steps.extend((0..FLOWS).filter_map(|flow| match owner_model.translated {
                     Some((own, _)) => (own == flow).then_some(Step::Install { owner, flow }),
                     None if slow => Some(Step::Translate { owner, flow }),
                     None => Some(Step::Install { owner, flow }),
                 }));
             }
             if self.model.expires {
-                let live = place.live().into_iter();
+                let live = owner_model.live().into_iter();
                 steps.extend(live.map(|(id, ..)| Step::Expire { owner, slot: id.slot }));
             }
         }
@@ -419,32 +419,32 @@ impl World {
         (version, acked, rows, self.owners.iter().map(OwnerModel::state).collect())
     }
 
-    fn faults(&self) -> Vec<Fault> {
+    fn faults(&self) -> Vec<ModelViolation> {
         let mut faults = Vec::new();
         let live: Vec<_> = self.owners.iter().flat_map(OwnerModel::live).collect();
-        for place in &self.owners {
-            let current = place.owner.version().number();
-            if place.live().iter().any(|(_, _, flow, seen)| is_stale(*flow, *seen, current)) {
-                faults.push(Fault::StaleHit);
+        for owner_model in &self.owners {
+            let current = owner_model.owner.version().number();
+            if owner_model.live().iter().any(|(_, _, flow, seen)| is_stale(*flow, *seen, current)) {
+                faults.push(ModelViolation::StaleHit);
             }
-            let acked = self.coordinator.acked_version().number().max(place.acked_when_asleep);
-            if place.pace == Pace::Awake && current < acked {
-                faults.push(Fault::AckedTooEarly);
+            let acked =
+                self.coordinator.acked_version().number().max(owner_model.acked_when_asleep);
+            if owner_model.pace == Pace::Awake && current < acked {
+                faults.push(ModelViolation::AckedTooEarly);
             }
         }
         let rows = self.rows.lock().unwrap();
         let is_quiet = self.coordinator.version().number() == LAST
             && rows.pending.is_empty()
             && rows.delayed.is_empty()
-            && self
-                .owners
-                .iter()
-                .all(|place| place.sent.is_empty() && !place.link.mailbox().is_flagged());
+            && self.owners.iter().all(|owner_model| {
+                owner_model.sent.is_empty() && !owner_model.link.mailbox().is_flagged()
+            });
         if is_quiet && self.model.broken != Some(Rule::SlotIsReusedTooEarly) {
             let watched: BTreeSet<EntryId> = rows.indexed.keys().copied().collect();
             let exists: BTreeSet<EntryId> = live.iter().map(|(id, ..)| *id).collect();
-            faults.extend((!watched.is_subset(&exists)).then_some(Fault::PhantomRow));
-            faults.extend((!exists.is_subset(&watched)).then_some(Fault::UntrackedEntry));
+            faults.extend((!watched.is_subset(&exists)).then_some(ModelViolation::PhantomRow));
+            faults.extend((!exists.is_subset(&watched)).then_some(ModelViolation::UntrackedEntry));
         }
         faults
     }
@@ -528,16 +528,16 @@ impl OwnerModel {
 /// Tries every interleaving; returns the number of states and the faults found.
 ///
 /// Each fault comes with a shortest sequence of steps that leads to it.
-fn explore(model: Model) -> (usize, BTreeMap<Fault, Vec<Step>>) {
+fn explore(model: Model) -> (usize, BTreeMap<ModelViolation, Vec<Step>>) {
     let mut seen: HashSet<State> = HashSet::new();
     let mut faults = BTreeMap::new();
-    let start = World::new(model);
+    let start = ModelWorld::new(model);
     seen.insert(start.state());
     let mut queue = VecDeque::from([(Vec::new(), start.steps())]);
     while let Some((path, steps)) = queue.pop_front() {
         for step in steps {
             let path: Vec<Step> = path.iter().copied().chain([step]).collect();
-            let world = World::replayed(model, &path);
+            let world = ModelWorld::replayed(model, &path);
             if !seen.insert(world.state()) {
                 continue;
             }

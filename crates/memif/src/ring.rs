@@ -163,7 +163,7 @@ impl RingMemory {
 
     /// Returns the position of a descriptor in the region of the ring.
     #[inline]
-    fn descriptor_place(&self, slot: u16) -> usize {
+    fn descriptor_offset(&self, slot: u16) -> usize {
         let index = usize::from(slot & self.mask());
         let offset = index.saturating_mul(DESCRIPTOR_BYTES).saturating_add(DESCRIPTORS);
         self.start.saturating_add(offset)
@@ -172,7 +172,7 @@ impl RingMemory {
     #[inline]
     fn descriptor(&self, slot: u16) -> MemifDescriptor {
         let mut bytes = [0; DESCRIPTOR_BYTES];
-        let place = self.descriptor_place(slot);
+        let place = self.descriptor_offset(slot);
         let is_read = self.mapping().is_some_and(|mapping| mapping.read(place, &mut bytes));
         debug_assert!(is_read, "the descriptor lies in its region");
         MemifDescriptor::parse(bytes)
@@ -180,7 +180,7 @@ impl RingMemory {
 
     #[inline]
     fn set_descriptor(&self, slot: u16, descriptor: MemifDescriptor) {
-        let place = self.descriptor_place(slot);
+        let place = self.descriptor_offset(slot);
         let bytes = descriptor.encode();
         let is_written = self.mapping().is_some_and(|mapping| mapping.write(place, &bytes));
         debug_assert!(is_written, "the descriptor lies in its region");
@@ -188,7 +188,7 @@ impl RingMemory {
 
     /// Clears the flags of a descriptor.
     fn clear_flags(&self, slot: u16) {
-        let place = self.descriptor_place(slot);
+        let place = self.descriptor_offset(slot);
         let is_written = self.mapping().is_some_and(|mapping| mapping.write(place, &[0; 2]));
         debug_assert!(is_written, "the descriptor lies in its region");
     }

@@ -37,7 +37,7 @@ pub fn fuzz_filters(data: &[u8]) {
             let printed: String = filters.iter().map(|filter| format!("{filter}\n")).collect();
             assert_eq!(read_filters(&printed).expect("printed filters can be parsed"), filters);
         }
-        Err(error) => assert_place(text, &error),
+        Err(error) => assert_position(text, &error),
     }
 }
 
@@ -62,7 +62,7 @@ pub fn fuzz_parameters(data: &[u8]) {
             }
         }
         Err(ParameterError::Text(place) | ParameterError::Section { place, .. }) => {
-            assert_place(text, &place);
+            assert_position(text, &place);
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
@@ -127,7 +127,7 @@ pub fn fuzz_dump(data: &[u8]) {
     }
 }
 
-fn assert_place(text: &str, error: &TextError) {
+fn assert_position(text: &str, error: &TextError) {
     let place = text.get(error.offset..error.offset.saturating_add(error.length));
     assert!(place.is_some_and(|place| place.starts_with(&error.found)), "{error:?}");
     let line = text.split_inclusive('\n').nth(error.line.saturating_sub(1));

@@ -158,13 +158,13 @@ impl SharedMapping {
     /// Returns whether the address of a byte is a multiple of `alignment`.
     #[must_use]
     pub fn is_aligned(&self, offset: usize, alignment: usize) -> bool {
-        let first = self.place(offset, 0);
+        let first = self.address_of(offset, 0);
         first.is_some_and(|first| first.addr().get().is_multiple_of(alignment))
     }
 
     /// Returns the address of a range of bytes; `None` if it exceeds the mapping.
     #[inline]
-    fn place(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
+    fn address_of(&self, offset: usize, length: usize) -> Option<NonNull<u8>> {
         let end = offset.checked_add(length)?;
         if end > self.length {
             return None;
@@ -177,7 +177,7 @@ impl SharedMapping {
     #[inline]
     #[must_use]
     pub fn read(&self, offset: usize, to: &mut [u8]) -> bool {
-        let Some(from) = self.place(offset, to.len()) else { return false };
+        let Some(from) = self.address_of(offset, to.len()) else { return false };
         // SAFETY: `place` has checked that as many bytes are mapped. No reference of this process
         // is into the mapping, so the areas do not overlap. A process that writes meanwhile changes
         // only bytes, for which every value is valid.
@@ -189,7 +189,7 @@ impl SharedMapping {
     #[inline]
     #[must_use]
     pub fn write(&self, offset: usize, from: &[u8]) -> bool {
-        let Some(to) = self.place(offset, from.len()) else { return false };
+        let Some(to) = self.address_of(offset, from.len()) else { return false };
         // SAFETY: as in `read`, and the mapping is writable.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), from.len()) };
         true
@@ -205,7 +205,7 @@ impl SharedMapping {
     #[inline]
     pub fn prefetch_to_read(&self, offset: usize, length: usize) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(first) = self.place(offset, length) {
+        if let Some(first) = self.address_of(offset, length) {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
 
             for line in (0..length).step_by(LINE) {
@@ -225,7 +225,7 @@ impl SharedMapping {
     #[inline]
     pub fn prefetch_to_write(&self, offset: usize, length: usize) {
         #[cfg(target_arch = "x86_64")]
-        if let Some(first) = self.place(offset, length) {
+        if let Some(first) = self.address_of(offset, length) {
             use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
 
             for line in (0..length).step_by(LINE) {
@@ -307,7 +307,7 @@ impl SharedMapping {
     /// Returns the address of an aligned word that both sides access as a whole.
     #[inline]
     fn word<T>(&self, offset: usize) -> Option<NonNull<T>> {
-        let address = self.place(offset, size_of::<T>())?.cast::<T>();
+        let address = self.address_of(offset, size_of::<T>())?.cast::<T>();
         address.is_aligned().then_some(address)
     }
 }

@@ -451,11 +451,11 @@ async fn serve(
 
 /// Serves clients of the control socket until a client stops the daemon.
 async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, stop: &Notify) {
-    let places = Arc::new(Semaphore::new(CLIENTS_MAX));
+    let permits = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                serve_client(accepted.map(|(stream, _)| stream), methods, &places).await;
+                serve_client(accepted.map(|(stream, _)| stream), methods, &permits).await;
             }
             () = stop.notified() => return,
         }
@@ -526,7 +526,7 @@ async fn discard_unused(
 async fn serve_client(
     accepted: io::Result<UnixStream>,
     methods: &Arc<DaemonMethods>,
-    places: &Arc<Semaphore>,
+    permits: &Arc<Semaphore>,
 ) {
     let stream = match accepted {
         Ok(stream) => stream,
@@ -537,14 +537,14 @@ async fn serve_client(
             return;
         }
     };
-    let Ok(place) = Arc::clone(places).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
         warn!(max = CLIENTS_MAX, "control socket: connection refused, too many clients");
         return;
     };
     let methods = Arc::clone(methods);
     tokio::spawn(async move {
         rpc::serve(stream, methods).await;
-        drop(place);
+        drop(permit);
     });
 }
 

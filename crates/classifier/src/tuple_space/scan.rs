@@ -9,7 +9,7 @@ use shunt_flow::Match;
 
 use super::{
     region::{Region, RegionCandidates},
-    subtable::{RulePlace, RuleSubtable, SubtableRule},
+    subtable::{RulePosition, RuleSubtable, SubtableRule},
     table::TupleSpace,
 };
 use crate::Lifetime;
@@ -21,8 +21,8 @@ use crate::Lifetime;
 pub struct ScanPosition {
     /// Index of the current subtable.
     subtable: usize,
-    /// The last visited place of the subtable.
-    after: Option<RulePlace>,
+    /// The last visited position of the subtable.
+    after: Option<RulePosition>,
 }
 
 impl<R> TupleSpace<R> {
@@ -58,7 +58,7 @@ impl<R> TupleSpace<R> {
 fn scan_subtable<'a, R>(
     region: &Region<'_>,
     subtable: &'a RuleSubtable<R>,
-    after: &mut Option<RulePlace>,
+    after: &mut Option<RulePosition>,
     left: &mut usize,
     mut visit: impl FnMut(&'a SubtableRule<R>),
 ) -> bool {
@@ -69,14 +69,15 @@ fn scan_subtable<'a, R>(
         RegionCandidates::None => {}
         RegionCandidates::One(chain) => chain.all().for_each(visit),
         RegionCandidates::Many => {
-            for place in subtable.places_after(*after) {
+            for position in subtable.positions_after(*after) {
                 if *left == 0 {
                     return false;
                 }
                 *left -= 1;
-                *after = Some(place);
-                for chain in subtable.chains_at(place).filter(|own| region.agrees(subtable, own)) {
-                    chain.rules_at(place).iter().for_each(&mut visit);
+                *after = Some(position);
+                for chain in subtable.chains_at(position).filter(|own| region.agrees(subtable, own))
+                {
+                    chain.rules_at(position).iter().for_each(&mut visit);
                 }
             }
         }

@@ -16,8 +16,8 @@ use crate::{Lifetime, Priority, Rank, Version};
 
 /// All rules with one mask, by their values under this mask.
 ///
-/// Ports and places include every rule of the subtable that is not reclaimed, whichever versions see
-/// it.
+/// Ports and positions include every rule of the subtable that is not reclaimed, whichever versions
+/// see it.
 #[derive(Clone, Debug)]
 pub(super) struct RuleSubtable<R> {
     words: Box<[HashedWord]>,
@@ -26,16 +26,16 @@ pub(super) struct RuleSubtable<R> {
     stages: SubtableStages,
     gate: Option<GateId>,
     prefix_lengths: PrefixLengths,
-    /// Number of rules per place; a place has several rules after a replacement.
-    places: BTreeMap<RulePlace, u32>,
+    /// Number of rules per position; a position has several rules after a replacement.
+    positions: BTreeMap<RulePosition, u32>,
     mask: SparseMask,
 }
 
-/// The place of a rule in its subtable.
+/// The position of a rule in its subtable.
 ///
-/// The place is the same until the rule is reclaimed.
+/// The position is the same until the rule is reclaimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct RulePlace {
+pub(super) struct RulePosition {
     rank: Rank,
     /// The hash of the value of the rule.
     hash: u64,
@@ -69,7 +69,7 @@ impl<R> RuleSubtable<R> {
             stages: SubtableStages::new(&mask, hashing),
             gate,
             prefix_lengths: PrefixLengths::of(&mask),
-            places: BTreeMap::new(),
+            positions: BTreeMap::new(),
             mask,
         }
     }
@@ -96,24 +96,27 @@ impl<R> RuleSubtable<R> {
 
     /// Returns the highest rank of the subtable; `None` if it has no rules.
     pub(super) fn rank_max(&self) -> Option<Rank> {
-        self.places.last_key_value().map(|(place, _)| place.rank)
+        self.positions.last_key_value().map(|(position, _)| position.rank)
     }
 
     /// Returns whether the subtable has a rule of this priority.
     pub(super) fn has_priority(&self, priority: Priority) -> bool {
-        let place = |age, hash| RulePlace { rank: Rank { priority, age }, hash };
-        self.places.range(place(u64::MAX, 0)..=place(0, u64::MAX)).next().is_some()
+        let position = |age, hash| RulePosition { rank: Rank { priority, age }, hash };
+        self.positions.range(position(u64::MAX, 0)..=position(0, u64::MAX)).next().is_some()
     }
 
-    /// Returns the places of rules after a place, in the order of ranks.
-    pub(super) fn places_after(&self, after: Option<RulePlace>) -> impl Iterator<Item = RulePlace> {
+    /// Returns the positions of rules after a position, in the order of ranks.
+    pub(super) fn positions_after(
+        &self,
+        after: Option<RulePosition>,
+    ) -> impl Iterator<Item = RulePosition> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.places.range((from, Bound::Unbounded)).map(|(place, _)| *place)
+        self.positions.range((from, Bound::Unbounded)).map(|(position, _)| *position)
     }
 
-    /// Returns the chains with the hash of a place.
-    pub(super) fn chains_at(&self, place: RulePlace) -> impl Iterator<Item = &RuleChain<R>> {
-        self.chains.iter_hash(place.hash).filter(move |chain| chain.hash == place.hash)
+    /// Returns the chains with the hash of a position.
+    pub(super) fn chains_at(&self, position: RulePosition) -> impl Iterator<Item = &RuleChain<R>> {
+        self.chains.iter_hash(position.hash).filter(move |chain| chain.hash == position.hash)
     }
 
     /// Returns the chains of rules, one per value.
@@ -171,7 +174,7 @@ impl<R> RuleSubtable<R> {
         hashing: &Hashing,
     ) -> bool {
         let hash = hashing.hash(&self.words, key);
-        *self.places.entry(RulePlace { rank: stored.rank, hash }).or_insert(0) += 1;
+        *self.positions.entry(RulePosition { rank: stored.rank, hash }).or_insert(0) += 1;
         let same =
             |chain: &RuleChain<R>| chain.hash == hash && chain.value() == stored.matching.value();
         match self.chains.entry(hash, same, |chain| chain.hash) {
@@ -229,7 +232,7 @@ impl<R> RuleSubtable<R> {
             count += ended.len();
             ended
                 .iter()
-                .for_each(|stored| self.forget_place(RulePlace { rank: stored.rank, hash }));
+                .for_each(|stored| self.remove_position(RulePosition { rank: stored.rank, hash }));
         }
         values.iter().for_each(|key| self.forget_value(key, hashing));
         (count, values)
@@ -250,11 +253,11 @@ impl<R> RuleSubtable<R> {
         }
     }
 
-    fn forget_place(&mut self, place: RulePlace) {
-        if let Some(count) = self.places.get_mut(&place) {
+    fn remove_position(&mut self, position: RulePosition) {
+        if let Some(count) = self.positions.get_mut(&position) {
             *count -= 1;
             if *count == 0 {
-                self.places.remove(&place);
+                self.positions.remove(&position);
             }
         }
     }
@@ -276,10 +279,10 @@ impl<R> RuleChain<R> {
         self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))
     }
 
-    /// Returns every rule of the chain with the rank of a place, newest last.
-    pub(super) fn rules_at(&self, place: RulePlace) -> &[SubtableRule<R>] {
-        let start = self.rules.partition_point(|stored| stored.rank > place.rank);
-        let end = self.rules.partition_point(|stored| stored.rank >= place.rank);
+    /// Returns every rule of the chain with the rank of a position, newest last.
+    pub(super) fn rules_at(&self, position: RulePosition) -> &[SubtableRule<R>] {
+        let start = self.rules.partition_point(|stored| stored.rank > position.rank);
+        let end = self.rules.partition_point(|stored| stored.rank >= position.rank);
         &self.rules[start..end]
     }
 

@@ -42,7 +42,7 @@ use crate::{
 pub(crate) struct Outputs {
     pub(super) ports: Vec<TxPort>,
     /// Index into `ports` for each port number; [`ABSENT`] for an unused number.
-    places: Vec<u32>,
+    index_by_port: Vec<u32>,
     /// Indices into `ports` of the ports that must be flushed.
     pub(super) unflushed: Vec<u32>,
     pub(super) packet_ins: PacketInSender,
@@ -121,7 +121,7 @@ impl Outputs {
     pub(crate) const fn new(packet_ins: PacketInSender) -> Self {
         Self {
             ports: Vec::new(),
-            places: Vec::new(),
+            index_by_port: Vec::new(),
             unflushed: Vec::new(),
             packet_ins,
             pending: Vec::new(),
@@ -138,15 +138,15 @@ impl Outputs {
         debug_assert!(port.port.number() <= DATAPATH_PORT_MAX);
         let replaced = self.remove(port.port);
         let number = port.port.number() as usize;
-        if self.places.len() <= number {
-            self.places.resize(number + 1, ABSENT);
+        if self.index_by_port.len() <= number {
+            self.index_by_port.resize(number + 1, ABSENT);
         }
         #[expect(
             clippy::cast_possible_truncation,
             reason = "there are at most DATAPATH_PORT_MAX + 1 ports"
         )]
         {
-            self.places[number] = self.ports.len() as u32;
+            self.index_by_port[number] = self.ports.len() as u32;
         }
         self.ports.push(port);
         // Reserves space for all ports, so that no packet allocates memory.
@@ -156,17 +156,17 @@ impl Outputs {
 
     /// Removes a port; its batch must have been sent.
     pub(crate) fn remove(&mut self, port: DatapathPort) -> Option<TxPort> {
-        let place = self.place(port)?;
-        let removed = self.ports.swap_remove(place.index());
+        let tx_index = self.find_index(port)?;
+        let removed = self.ports.swap_remove(tx_index.index());
         debug_assert!(removed.batch.is_empty(), "flushed before");
-        self.places[port.number() as usize] = ABSENT;
+        self.index_by_port[port.number() as usize] = ABSENT;
         let last = self.ports.len();
-        self.unflushed.retain(|unflushed| *unflushed != place.0);
+        self.unflushed.retain(|unflushed| *unflushed != tx_index.0);
         for unflushed in self.unflushed.iter_mut().filter(|own| **own as usize == last) {
-            *unflushed = place.0;
+            *unflushed = tx_index.0;
         }
-        if let Some(moved) = self.ports.get(place.index()) {
-            self.places[moved.port.number() as usize] = place.0;
+        if let Some(moved) = self.ports.get(tx_index.index()) {
+            self.index_by_port[moved.port.number() as usize] = tx_index.0;
         }
         Some(removed)
     }
@@ -174,8 +174,8 @@ impl Outputs {
     /// Returns the index of a port if the port can send `packet` unchanged.
     #[inline]
     pub(crate) fn ready_port(&self, port: DatapathPort, packet: &Packet) -> Option<TxPortIndex> {
-        let place = self.place(port)?;
-        self.ports[place.index()].can_send_unchanged(packet).then_some(place)
+        let tx_index = self.find_index(port)?;
+        self.ports[tx_index.index()].can_send_unchanged(packet).then_some(tx_index)
     }
 
     /// Adds a packet to the batch of a port, unchanged.
@@ -183,11 +183,11 @@ impl Outputs {
     /// The packet moves from its burst directly to the batch of the port. Each intermediate
     /// variable would copy the packet, and stall the processor until the previous copy is complete.
     #[inline]
-    pub(crate) fn forward(&mut self, pool: &mut Pool, place: TxPortIndex, packet: Packet) {
+    pub(crate) fn forward(&mut self, pool: &mut Pool, tx_index: TxPortIndex, packet: Packet) {
         self.tally.forwarded += 1;
-        let tx = &mut self.ports[place.index()];
+        let tx = &mut self.ports[tx_index.index()];
         if tx.batch.is_empty() {
-            tx.mark(place, &mut self.unflushed);
+            tx.mark(tx_index, &mut self.unflushed);
         }
         tx.batch.push(packet);
         if tx.batch.len() >= BURST {
@@ -199,12 +199,12 @@ impl Outputs {
     pub(crate) fn forward_all(
         &mut self,
         pool: &mut Pool,
-        place: TxPortIndex,
+        tx_index: TxPortIndex,
         packets: &mut Vec<Packet>,
     ) {
         self.tally.forwarded += packets.len() as u64;
-        let tx = &mut self.ports[place.index()];
-        tx.mark(place, &mut self.unflushed);
+        let tx = &mut self.ports[tx_index.index()];
+        tx.mark(tx_index, &mut self.unflushed);
         if tx.batch.is_empty() {
             std::mem::swap(&mut tx.batch, packets);
         } else {
@@ -329,8 +329,8 @@ impl Outputs {
             DatapathAction::OutputIngress { .. } => ingress,
             _ => return self.count_forward_drop(ingress, DropReason::NoBuffer),
         };
-        if let Some(place) = self.place(port) {
-            self.ports[place.index()].traffic.drop_many(DropReason::NoBuffer, 1);
+        if let Some(tx_index) = self.find_index(port) {
+            self.ports[tx_index.index()].traffic.drop_many(DropReason::NoBuffer, 1);
         }
     }
 
@@ -392,12 +392,12 @@ impl Outputs {
     }
 
     fn output(&mut self, pool: &mut Pool, port: DatapathPort, queue: QueueId, packet: Packet) {
-        let Some(place) = self.place(port) else {
+        let Some(tx_index) = self.find_index(port) else {
             return self.drop(pool, packet, DropReason::NoTxQueue);
         };
         self.make_room(pool, &packet);
-        let tx = &mut self.ports[place.index()];
-        tx.mark(place, &mut self.unflushed);
+        let tx = &mut self.ports[tx_index.index()];
+        tx.mark(tx_index, &mut self.unflushed);
         let before = tx.batch.len();
         let finished = virtio::finish(packet, &tx.capabilities, pool, &mut tx.batch);
         if let Some(reason) = self.tally.finish(finished, tx.batch.len() - before) {
@@ -440,8 +440,8 @@ impl Outputs {
     ///
     /// Counts nothing if the port was removed, or if a packet-out names no ingress port.
     pub(super) fn count_forward_drop(&self, ingress: DatapathPort, reason: DropReason) {
-        if let Some(place) = self.place(ingress) {
-            self.ports[place.index()].traffic.forward_dropped[reason as usize].add(1);
+        if let Some(tx_index) = self.find_index(ingress) {
+            self.ports[tx_index.index()].traffic.forward_dropped[reason as usize].add(1);
         }
     }
 
@@ -462,8 +462,8 @@ impl Outputs {
     /// Sends all batches and all due packets of egress queues; flushes transmit queues.
     pub(crate) fn flush(&mut self, pool: &mut Pool) {
         let Self { ports, unflushed, tally, taps, now, .. } = self;
-        unflushed.retain(|place| {
-            let tx = &mut ports[*place as usize];
+        unflushed.retain(|tx_index| {
+            let tx = &mut ports[*tx_index as usize];
             if !tx.batch.is_empty() || tx.qos.is_some() {
                 tx.send(*now, pool, tally, taps);
             }
@@ -481,9 +481,9 @@ impl Outputs {
     }
 
     #[inline]
-    pub(super) fn place(&self, port: DatapathPort) -> Option<TxPortIndex> {
-        let place = *self.places.get(port.number() as usize)?;
-        (place != ABSENT).then_some(TxPortIndex(place))
+    pub(super) fn find_index(&self, port: DatapathPort) -> Option<TxPortIndex> {
+        let tx_index = *self.index_by_port.get(port.number() as usize)?;
+        (tx_index != ABSENT).then_some(TxPortIndex(tx_index))
     }
 }
 

@@ -60,7 +60,7 @@ impl Outputs {
         ingress: DatapathPort,
         takes: impl FnOnce(&mut TxPort, Time) -> bool,
     ) -> bool {
-        let (place, now) = (self.place(ingress), self.now);
-        place.is_none_or(|place| takes(&mut self.ports[place.index()], now))
+        let (tx_index, now) = (self.find_index(ingress), self.now);
+        tx_index.is_none_or(|tx_index| takes(&mut self.ports[tx_index.index()], now))
     }
 }

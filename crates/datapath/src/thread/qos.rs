@@ -137,8 +137,8 @@ impl Outputs {
     /// Waiting packets move to the new queues with the same numbers. If the port no longer has
     /// queues, the packets are sent.
     pub(crate) fn set_qos(&mut self, pool: &mut Pool, port: DatapathPort, qos: Option<PortQos>) {
-        let Some(place) = self.place(port) else { return };
-        let tx = &mut self.ports[place.index()];
+        let Some(tx_index) = self.find_index(port) else { return };
+        let tx = &mut self.ports[tx_index.index()];
         tx.send(self.now, pool, &mut self.tally, &mut self.taps);
         let old = std::mem::replace(&mut tx.qos, qos.map(TxQos::from));
         let Some(TxQos::Queues(mut old)) = old else { return };
@@ -151,7 +151,7 @@ impl Outputs {
             }
         }
         tx.send(self.now, pool, &mut self.tally, &mut self.taps);
-        tx.mark(place, &mut self.unflushed);
+        tx.mark(tx_index, &mut self.unflushed);
     }
 
     /// Drops the packets in the egress queues of a removed port.
@@ -181,6 +181,6 @@ impl Outputs {
 
     /// Returns the ports with packets that a later flush must send.
     fn unflushed_ports(&self) -> impl Iterator<Item = &TxPort> {
-        self.unflushed.iter().map(|place| &self.ports[*place as usize])
+        self.unflushed.iter().map(|tx_index| &self.ports[*tx_index as usize])
     }
 }

@@ -77,10 +77,10 @@ impl TxPort {
 
     /// Puts the port into the list of ports to flush.
     #[inline]
-    pub(super) fn mark(&mut self, place: TxPortIndex, unflushed: &mut Vec<u32>) {
+    pub(super) fn mark(&mut self, tx_index: TxPortIndex, unflushed: &mut Vec<u32>) {
         if !self.is_unflushed {
             self.is_unflushed = true;
-            unflushed.push(place.0);
+            unflushed.push(tx_index.0);
         }
     }
 

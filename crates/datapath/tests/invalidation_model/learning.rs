@@ -23,8 +23,9 @@ enum Broken {
     NothingDropsInstalls,
 }
 
+/// A violation of a claim of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fault {
+enum ModelViolation {
     /// A packet was forwarded without an earlier learn request of its queue.
     Overtaken,
     /// A queue waits although no message is in transit.
@@ -64,7 +65,7 @@ struct Size {
 const ONE: Size = Size { owners: 1, packets: 3, changes: 2 };
 const TWO: Size = Size { owners: 2, packets: 2, changes: 1 };
 
-struct World {
+struct ModelWorld {
     size: Size,
     broken: Option<Broken>,
     owners: Vec<OwnerModel>,
@@ -118,9 +119,9 @@ impl Evictor for Nothing {
     }
 }
 
-impl World {
+impl ModelWorld {
     fn new(size: Size, broken: Option<Broken>) -> Self {
-        let (owners, ends): (Vec<_>, Vec<_>) = (0..size.owners).map(Self::place).unzip();
+        let (owners, ends): (Vec<_>, Vec<_>) = (0..size.owners).map(Self::new_owner).unzip();
         let waker = Arc::new(Waker::new().unwrap());
         let (mut coordinator, _) =
             EvictionCoordinator::new(Box::new(Nothing), Version::ZERO, ends, waker);
@@ -138,7 +139,7 @@ impl World {
         }
     }
 
-    fn place(index: usize) -> (OwnerModel, CoordinatorEndpoint) {
+    fn new_owner(index: usize) -> (OwnerModel, CoordinatorEndpoint) {
         let id = OwnerId(u16::try_from(index).unwrap());
         let (reports, receiver) = RingBuffer::new(2);
         let (learn_requests, requests) = RingBuffer::new(8);
@@ -169,12 +170,14 @@ impl World {
             Step::Coordinator => self.notify_coordinator(),
             Step::Forward(owner) => self.forward(owner),
             Step::Invalidation(owner) => {
-                let place = &mut self.owners[owner];
-                let invalidation = place.link.mailbox().take().unwrap();
-                place.owner.apply(&invalidation);
-                if place.awaited.is_some_and(|learn_request| place.owner.has_learned(learn_request))
+                let owner_model = &mut self.owners[owner];
+                let invalidation = owner_model.link.mailbox().take().unwrap();
+                owner_model.owner.apply(&invalidation);
+                if owner_model
+                    .awaited
+                    .is_some_and(|learn_request| owner_model.owner.has_learned(learn_request))
                 {
-                    place.awaited = None;
+                    owner_model.awaited = None;
                 }
             }
         }
@@ -187,9 +190,9 @@ impl World {
 
     fn collect(&mut self) {
         let mut early = Vec::new();
-        for (index, place) in self.owners.iter_mut().enumerate() {
+        for (index, owner_model) in self.owners.iter_mut().enumerate() {
             let owner = OwnerId(u16::try_from(index).unwrap());
-            while let Ok(learn_request) = place.learn_requests.pop() {
+            while let Ok(learn_request) = owner_model.learn_requests.pop() {
                 let fact = QUEUE[usize::try_from(learn_request.number.0 - 1).unwrap()];
                 self.taken.push((owner, learn_request.number, fact));
                 early.push((owner, learn_request.number));
@@ -220,7 +223,7 @@ impl World {
         let earlier: Vec<Option<Invalidation>> = self
             .owners
             .iter()
-            .map(|place| breaks_merge.then(|| place.link.mailbox().take()).flatten())
+            .map(|owner_model| breaks_merge.then(|| owner_model.link.mailbox().take()).flatten())
             .collect();
         self.coordinator.take_reports();
         if is_new {
@@ -228,8 +231,8 @@ impl World {
         } else {
             self.coordinator.ack_learn_requests(&learn_requests);
         }
-        for (place, earlier) in self.owners.iter().zip(earlier) {
-            let mailbox = place.link.mailbox();
+        for (owner_model, earlier) in self.owners.iter().zip(earlier) {
+            let mailbox = owner_model.link.mailbox();
             if let Some(earlier) = earlier {
                 let learned = earlier.learned;
                 let mut merged = earlier;
@@ -253,17 +256,17 @@ impl World {
     fn forward(&mut self, owner: usize) {
         let at = self.owners[owner].owner.version().number();
         let known = self.known(at);
-        let place = &mut self.owners[owner];
-        let before = &QUEUE[..place.forwarded];
+        let owner_model = &mut self.owners[owner];
+        let before = &QUEUE[..owner_model.forwarded];
         self.overtaken |= before.iter().any(|fact| !known.contains(fact));
-        if known.contains(&QUEUE[place.forwarded]) {
+        if known.contains(&QUEUE[owner_model.forwarded]) {
             // Each packet uses up one number of a learn request, in this model.
-            place.owner.learn(Vec::new()).unwrap();
-            drop(place.learn_requests.pop().unwrap());
+            owner_model.owner.learn(Vec::new()).unwrap();
+            drop(owner_model.learn_requests.pop().unwrap());
         } else {
-            place.awaited = Some(place.owner.learn(Vec::<Learning>::new()).unwrap());
+            owner_model.awaited = Some(owner_model.owner.learn(Vec::<Learning>::new()).unwrap());
         }
-        place.forwarded += 1;
+        owner_model.forwarded += 1;
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -271,7 +274,7 @@ impl World {
         if self.changes < self.size.changes {
             steps.push(Step::Change);
         }
-        if self.owners.iter().any(|place| place.learn_requests.slots() > 0) {
+        if self.owners.iter().any(|owner_model| owner_model.learn_requests.slots() > 0) {
             steps.push(Step::Collect);
         }
         if !self.taken.is_empty() {
@@ -280,12 +283,13 @@ impl World {
         if !self.sent.is_empty() {
             steps.push(Step::Coordinator);
         }
-        for (owner, place) in self.owners.iter().enumerate() {
-            let waits = place.awaited.is_some() && self.broken != Some(Broken::NoPacketIsHeld);
-            if place.forwarded < self.size.packets && !waits {
+        for (owner, owner_model) in self.owners.iter().enumerate() {
+            let waits =
+                owner_model.awaited.is_some() && self.broken != Some(Broken::NoPacketIsHeld);
+            if owner_model.forwarded < self.size.packets && !waits {
                 steps.push(Step::Forward(owner));
             }
-            if place.link.mailbox().is_flagged() {
+            if owner_model.link.mailbox().is_flagged() {
                 steps.push(Step::Invalidation(owner));
             }
         }
@@ -294,35 +298,35 @@ impl World {
 
     fn state(&self) -> State {
         let version = self.coordinator.version().number();
-        let places = self.owners.iter().map(|place| {
-            let pending = place.link.mailbox().take().map(|invalidation| {
+        let owner_models = self.owners.iter().map(|owner_model| {
+            let pending = owner_model.link.mailbox().take().map(|invalidation| {
                 let pending =
                     (invalidation.version.number(), invalidation.seq.0, invalidation.learned);
-                place.link.mailbox().post(invalidation);
+                owner_model.link.mailbox().post(invalidation);
                 pending
             });
             (
-                place.owner.version().number(),
-                place.forwarded,
-                place.awaited,
-                place.owner.entries().is_empty(),
-                place.learn_requests.slots(),
+                owner_model.owner.version().number(),
+                owner_model.forwarded,
+                owner_model.awaited,
+                owner_model.owner.entries().is_empty(),
+                owner_model.learn_requests.slots(),
                 pending,
             )
         });
         let shared =
             (self.changes, self.published.clone(), self.taken.clone(), version, self.overtaken);
-        (shared, self.sent.clone(), places.collect())
+        (shared, self.sent.clone(), owner_models.collect())
     }
 
-    fn fault(&self) -> Option<Fault> {
-        let waits = self.owners.iter().any(|place| place.awaited.is_some());
+    fn fault(&self) -> Option<ModelViolation> {
+        let waits = self.owners.iter().any(|owner_model| owner_model.awaited.is_some());
         if self.overtaken {
-            Some(Fault::Overtaken)
+            Some(ModelViolation::Overtaken)
         } else if waits && self.steps().is_empty() {
-            Some(Fault::WaitsForEver)
-        } else if self.owners.iter().any(|place| place.owner.entries().is_empty()) {
-            Some(Fault::LostEntry)
+            Some(ModelViolation::WaitsForEver)
+        } else if self.owners.iter().any(|owner_model| owner_model.owner.entries().is_empty()) {
+            Some(ModelViolation::LostEntry)
         } else {
             None
         }
@@ -332,15 +336,15 @@ impl World {
 /// Tries every interleaving; returns the number of states and the first fault.
 ///
 /// The fault comes with a shortest sequence of steps that leads to it.
-fn explore(size: Size, broken: Option<Broken>) -> (usize, Option<(Fault, Vec<Step>)>) {
+fn explore(size: Size, broken: Option<Broken>) -> (usize, Option<(ModelViolation, Vec<Step>)>) {
     let mut seen: HashSet<State> = HashSet::new();
-    let start = World::new(size, broken);
+    let start = ModelWorld::new(size, broken);
     seen.insert(start.state());
     let mut queue = VecDeque::from([(Vec::new(), start.steps())]);
     while let Some((path, steps)) = queue.pop_front() {
         for step in steps {
             let path: Vec<Step> = path.iter().copied().chain([step]).collect();
-            let mut world = World::new(size, broken);
+            let mut world = ModelWorld::new(size, broken);
             path.iter().for_each(|step| world.run(*step));
             if !seen.insert(world.state()) {
                 continue;
@@ -360,7 +364,7 @@ fn check(size: Size) -> usize {
     states
 }
 
-fn check_broken(broken: Broken, expected: Fault) {
+fn check_broken(broken: Broken, expected: ModelViolation) {
     let (_, fault) = explore(TWO, Some(broken));
     let found = fault.as_ref().map(|(fault, _)| *fault);
     assert_eq!(found, Some(expected), "breaking {broken:?} leads to {fault:?}");
@@ -380,21 +384,21 @@ fn two_queues_that_learn_the_same_are_safe_in_every_interleaving() {
 
 #[test]
 fn rule_8_packets_behind_a_learning_packet_wait() {
-    check_broken(Broken::NoPacketIsHeld, Fault::Overtaken);
+    check_broken(Broken::NoPacketIsHeld, ModelViolation::Overtaken);
 }
 
 #[test]
 fn rule_9_a_learn_request_is_acknowledged_by_its_version() {
-    check_broken(Broken::AckedTooEarly, Fault::Overtaken);
+    check_broken(Broken::AckedTooEarly, ModelViolation::Overtaken);
 }
 
 #[test]
 fn rule_9_merged_invalidations_carry_the_last_learn_request() {
-    check_broken(Broken::MergeForgetsLearnRequests, Fault::WaitsForEver);
+    check_broken(Broken::MergeForgetsLearnRequests, ModelViolation::WaitsForEver);
 }
 
 #[test]
 fn rule_9_a_learn_request_without_change_is_acknowledged() {
-    check_broken(Broken::NothingDropsInstalls, Fault::LostEntry);
-    check_broken(Broken::NothingIsNotAcked, Fault::WaitsForEver);
+    check_broken(Broken::NothingDropsInstalls, ModelViolation::LostEntry);
+    check_broken(Broken::NothingIsNotAcked, ModelViolation::WaitsForEver);
 }

@@ -11,7 +11,7 @@ fn check(model: Model) -> usize {
     states
 }
 
-fn check_broken(rule: Rule, fault: Fault) {
+fn check_broken(rule: Rule, fault: ModelViolation) {
     let sleeps = matches!(rule, Rule::WakesBlindly | Rule::LooksBeforeItPosts);
     let model = Model { owners: 1, installs: 2, expires: !sleeps, sleeps, broken: Some(rule) };
     let (_, faults) = explore(model);
@@ -42,48 +42,53 @@ fn owners_that_sleep_are_safe_in_every_interleaving() {
 
 #[test]
 fn rule_1_seq_counts_only_indexed_installs() {
-    check_broken(Rule::SeqCoversWhatIsNotIndexed, Fault::StaleHit);
+    check_broken(Rule::SeqCoversWhatIsNotIndexed, ModelViolation::StaleHit);
 }
 
 #[test]
 fn rule_2_an_install_older_than_the_engine_is_dropped() {
-    check_broken(Rule::LateIsRecorded, Fault::PhantomRow);
+    check_broken(Rule::LateIsRecorded, ModelViolation::PhantomRow);
 }
 
 #[test]
 fn rule_3_an_owner_reports_expiries_but_not_evictions() {
     // Every step of every model asserts that owners do not report entries evicted by invalidations.
-    check_broken(Rule::ExpiryIsSilent, Fault::PhantomRow);
+    check_broken(Rule::ExpiryIsSilent, ModelViolation::PhantomRow);
 }
 
 #[test]
 fn rule_4_merged_invalidations_carry_the_least_seq() {
-    check_broken(Rule::MergeTakesNewestSeq, Fault::StaleHit);
+    check_broken(Rule::MergeTakesNewestSeq, ModelViolation::StaleHit);
 }
 
 #[test]
 fn rule_5_an_owner_installs_only_translations_of_its_version() {
-    let mut place = World::place(0).0;
+    let mut owner_model = ModelWorld::new_owner(0).0;
     let invalidation = Invalidation {
         version: Version::new(1),
         evictions: Vec::new(),
         seq: InstallNo(0),
         learned: LearnSeq(0),
     };
-    place.owner.apply(&invalidation);
+    owner_model.owner.apply(&invalidation);
     for other in [Version::ZERO, Version::new(2)] {
-        let refused = place.owner.install(traversal(0, other.number(), other), Time::ZERO);
+        let refused = owner_model.owner.install(traversal(0, other.number(), other), Time::ZERO);
         let current = Version::new(1);
         assert_eq!(refused, Err(InstallError::OtherVersion { seen: other, current }));
     }
-    assert_eq!((place.owner.entries().len(), place.owner.reported()), (0, 0));
-    check_broken(Rule::OldTranslationIsInstalled, Fault::StaleHit);
+    assert_eq!((owner_model.owner.entries().len(), owner_model.owner.reported()), (0, 0));
+    check_broken(Rule::OldTranslationIsInstalled, ModelViolation::StaleHit);
 }
 
 #[test]
 fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
-    let mut world =
-        World::new(Model { owners: 1, installs: 3, expires: false, sleeps: false, broken: None });
+    let mut world = ModelWorld::new(Model {
+        owners: 1,
+        installs: 3,
+        expires: false,
+        sleeps: false,
+        broken: None,
+    });
     for _ in 0..3 {
         world.owners[0].install(1);
     }
@@ -100,20 +105,20 @@ fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
 
 #[test]
 fn rule_7_a_slot_is_reused_after_its_removal_report() {
-    let mut place = World::place(0).0;
-    place.install(0);
-    let first = place.live()[0].0;
-    place.expire(first.slot, false);
-    place.install(0);
-    let second = place.live()[0].0;
+    let mut owner_model = ModelWorld::new_owner(0).0;
+    owner_model.install(0);
+    let first = owner_model.live()[0].0;
+    owner_model.expire(first.slot, false);
+    owner_model.install(0);
+    let second = owner_model.live()[0].0;
     assert_eq!((first.slot, first.generation + 1), (second.slot, second.generation));
-    check_broken(Rule::SlotIsReusedTooEarly, Fault::StaleHit);
+    check_broken(Rule::SlotIsReusedTooEarly, ModelViolation::StaleHit);
 }
 
 #[test]
 fn rule_10_a_woken_owner_reads_its_mailbox_first() {
     let size = Model { owners: 2, installs: 1, expires: false, sleeps: true, broken: None };
-    let mut world = World::new(size);
+    let mut world = ModelWorld::new(size);
     world.owners[0].prepare_park();
     world.change();
     assert_eq!(world.coordinator.acked_version(), Version::ZERO, "one is awake");
@@ -126,8 +131,8 @@ fn rule_10_a_woken_owner_reads_its_mailbox_first() {
     );
     world.run(Step::Invalidation { owner: 1 });
     assert_eq!(world.coordinator.acked_version(), Version::new(2));
-    check_broken(Rule::WakesBlindly, Fault::AckedTooEarly);
-    check_broken(Rule::LooksBeforeItPosts, Fault::AckedTooEarly);
+    check_broken(Rule::WakesBlindly, ModelViolation::AckedTooEarly);
+    check_broken(Rule::LooksBeforeItPosts, ModelViolation::AckedTooEarly);
 }
 
 #[test]

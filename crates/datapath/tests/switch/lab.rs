@@ -12,7 +12,7 @@ use rtrb::{Consumer, RingBuffer};
 use shunt_datapath::{
     Command, DropReason, LearnSeq, LearnedChange, Repair, ThreadConfig,
     cache::{CacheConfig, ExactConfig, Training, Wildcard},
-    capture::{CapturePlace, CaptureTap, Captured},
+    capture::{CapturePoint, CaptureTap, Captured},
     command::Tuning,
     forecast::{ForecastConfig, ForecastSender},
     thread::QueueSizes,
@@ -198,7 +198,7 @@ impl Lab {
         }
         for control in &mut self.switch.controls {
             let (packets, dropped) = RingBuffer::new(DROPS_PER_ITERATION);
-            let tap = CaptureTap { id: 1, place: CapturePlace::Drops, packets, lost: 0 };
+            let tap = CaptureTap { id: 1, point: CapturePoint::Drops, packets, lost: 0 };
             control.send(Command::StartCapture(tap)).unwrap();
             self.dropped.push(dropped);
         }

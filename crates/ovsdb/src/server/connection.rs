@@ -85,8 +85,8 @@ struct TlsClient {
     peer: String,
 }
 
-/// The place of a client among those that may connect, until this is dropped.
-pub(super) struct ClientPlace {
+/// The slot of a client among those that may connect; dropping it frees the slot.
+pub(super) struct ClientSlot {
     origin: ClientOrigin,
     _client: OwnedSemaphorePermit,
     _remote: Option<OwnedSemaphorePermit>,
@@ -220,25 +220,25 @@ impl ClientStream {
 }
 
 impl Connections {
-    /// Returns a place for a new client: a free one, or that of an idle client.
-    pub(super) async fn place(&self, origin: ClientOrigin) -> Option<ClientPlace> {
+    /// Admits a new client to a free slot, or to the slot of an idle client.
+    pub(super) async fn admit(&self, origin: ClientOrigin) -> Option<ClientSlot> {
         let remote = match origin {
             ClientOrigin::Local => None,
             ClientOrigin::Remote => Some(self.permit(&self.remote_clients, origin).await?),
         };
         let client = self.permit(&self.clients, origin).await?;
-        Some(ClientPlace { origin, _client: client, _remote: remote })
+        Some(ClientSlot { origin, _client: client, _remote: remote })
     }
 
-    /// Returns a place as [`Self::place`]. The log has the reason if there is none.
-    async fn place_or_log(
+    /// Admits a client as [`Self::admit`]. The log has the reason of a refusal.
+    async fn admit_or_log(
         &self,
         origin: ClientOrigin,
         name: &str,
         peer: &str,
         log: &ClientLog,
-    ) -> Option<ClientPlace> {
-        let place = self.place(origin).await;
+    ) -> Option<ClientSlot> {
+        let place = self.admit(origin).await;
         if place.is_none() {
             let limit = match origin {
                 ClientOrigin::Local => self.limits.clients,
@@ -295,7 +295,7 @@ async fn accept_all(
     loop {
         match listener.accept().await {
             Ok(AcceptedClient::Open(stream)) => {
-                let place = connections.place_or_log(origin, &name, &stream.peer, &scope.log);
+                let place = connections.admit_or_log(origin, &name, &stream.peer, &scope.log);
                 if let Some(place) = place.await {
                     tokio::spawn(serve(Arc::clone(&connections), stream, place, scope.clone()));
                 }
@@ -333,7 +333,7 @@ async fn serve_tls(
     match opened {
         Ok(stream) => {
             let origin = ClientOrigin::Remote;
-            let place = connections.place_or_log(origin, &name, &peer, &scope.log).await;
+            let place = connections.admit_or_log(origin, &name, &peer, &scope.log).await;
             if let Some(place) = place {
                 serve(connections, stream, place, scope).await;
             }
@@ -346,7 +346,7 @@ async fn serve_tls(
 pub(super) async fn serve(
     connections: Arc<Connections>,
     stream: ClientStream,
-    place: ClientPlace,
+    place: ClientSlot,
     mut scope: RemoteScope,
 ) {
     let client = ClientId(connections.next.fetch_add(1, Ordering::Relaxed));

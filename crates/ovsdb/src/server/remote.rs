@@ -217,7 +217,7 @@ async fn keep_connected(
             _ = scope.closed.changed() => return,
         };
         let place =
-            if connected.is_ok() { connections.place(ClientOrigin::Remote).await } else { None };
+            if connected.is_ok() { connections.admit(ClientOrigin::Remote).await } else { None };
         match (connected, place) {
             (Ok(stream), Some(place)) => {
                 let began = Instant::now();

@@ -205,7 +205,7 @@ mod tests {
 
     const LINE: &str = "@192.0.2.1/24\t0.0.0.0/0\t0 : 65535\t80 : 80\t0x06/0xFF\t0x1000/0x1000\t";
 
-    fn place(text: &str) -> (usize, usize, &'static str, String) {
+    fn error_position(text: &str) -> (usize, usize, &'static str, String) {
         let error = read_filters(text).unwrap_err();
         (error.line, error.column, error.expected, error.found)
     }
@@ -251,7 +251,11 @@ mod tests {
             (format!("{LINE} more"), 68, "the end of the line", "more"),
         ];
         for (line, column, expected, found) in cases {
-            assert_eq!(place(&second(&line)), (2, column, expected, found.to_owned()), "{line}");
+            assert_eq!(
+                error_position(&second(&line)),
+                (2, column, expected, found.to_owned()),
+                "{line}"
+            );
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::OutputError;
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
-    place: Destination,
+    destination: Destination,
     writer: BufWriter<File>,
 }
 
@@ -54,7 +54,7 @@ impl OutputFile {
     /// If `path` is a folder, or its folder is not writable.
     pub fn create_beside(path: &Path, count: usize) -> Result<Self, OutputError> {
         let failed = |error| OutputError::new("write", path, error);
-        let (place, file) = match target(path).map_err(failed)? {
+        let (destination, file) = match target(path).map_err(failed)? {
             Some(target) => {
                 let part = UnfinishedPath::next_to(&target).map_err(failed)?;
                 let file = File::create(part.path()).map_err(failed)?;
@@ -66,7 +66,7 @@ impl OutputFile {
             }
         };
         let writer = BufWriter::with_capacity((BUFFER / count.max(1)).max(BUFFER_MIN), file);
-        Ok(Self { path: path.to_owned(), place, writer })
+        Ok(Self { path: path.to_owned(), destination, writer })
     }
 
     /// Checks before any work that a file with this name can be written.
@@ -90,7 +90,7 @@ impl OutputFile {
     /// If the rest of the file cannot be written, or the rename fails.
     pub fn finish(mut self) -> Result<(), OutputError> {
         self.writer.flush().map_err(|error| self.failed(error))?;
-        if let Destination::OtherMatches { part, target } = &self.place {
+        if let Destination::OtherMatches { part, target } = &self.destination {
             fs::rename(part.path(), target)
                 .map_err(|error| OutputError::new("name", &self.path, error))?;
         }
@@ -100,7 +100,7 @@ impl OutputFile {
     /// Returns an error that names this file.
     #[must_use]
     pub fn failed(&self, error: io::Error) -> OutputError {
-        match self.place {
+        match self.destination {
             Destination::OtherMatches { .. } => OutputError::new("write", &self.path, error),
             Destination::Direct => OutputError::direct(&self.path, error),
         }

@@ -174,7 +174,7 @@ pub fn populate(
     let base = base_rules(filters, seed)?;
     progress.expect(filters.len() as u64);
     for index in 0..base.len() {
-        fill.place(&base, index, &mut stream);
+        fill.assign_traversal(&base, index, &mut stream);
         if index % PROGRESS_STEP == PROGRESS_STEP - 1 {
             progress.advance(PROGRESS_STEP as u64);
         }
@@ -256,7 +256,7 @@ impl<'a> Fill<'a> {
     }
 
     /// Assigns a traversal to a base rule, and adds the rules of the traversal.
-    fn place(&mut self, base: &[BaseRule], index: usize, stream: &mut RandomStream) {
+    fn assign_traversal(&mut self, base: &[BaseRule], index: usize, stream: &mut RandomStream) {
         let Some(rule) = base.get(index) else { return };
         let mut order: Vec<usize> = (0..self.traversals.len()).collect();
         stream.shuffle(&mut order);

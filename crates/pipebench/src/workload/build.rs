@@ -62,7 +62,7 @@ impl Workload {
         progress.advance(1);
         let packets = sizes(name)?;
         let total: u64 = packets.iter().map(|count| u64::from(*count)).sum();
-        let appearances = place(name, trace.as_ref(), &flows, &packets, total);
+        let appearances = choose_intervals(name, trace.as_ref(), &flows, &packets, total);
         progress.advance(1);
         let gaps = name.gaps.sampler(name.rate_wanted()).map_err(TrafficError::from)?;
         let lengths = name.bytes.sampler().map_err(TrafficError::from)?;
@@ -241,7 +241,7 @@ fn sizes(name: &WorkloadName) -> Result<Vec<u32>, TrafficError> {
 }
 
 /// Chooses the interval of each flow in the traffic.
-fn place(
+fn choose_intervals(
     name: &WorkloadName,
     trace: Option<&CoflowTrace>,
     flows: &[Flow],

@@ -17,7 +17,7 @@ use crate::time::Time;
 /// The entries of a table, by port and age.
 pub(crate) struct LearnedAges<K> {
     /// The port and time under which each entry is in `by_port`.
-    places: BTreeMap<K, (PortNo, Time)>,
+    by_key: BTreeMap<K, (PortNo, Time)>,
     by_port: BTreeMap<PortNo, BTreeSet<(Time, K)>>,
     /// Number of entries of each port.
     by_count: BTreeSet<(usize, PortNo)>,
@@ -25,19 +25,19 @@ pub(crate) struct LearnedAges<K> {
 
 impl<K> Default for LearnedAges<K> {
     fn default() -> Self {
-        Self { places: BTreeMap::new(), by_port: BTreeMap::new(), by_count: BTreeSet::new() }
+        Self { by_key: BTreeMap::new(), by_port: BTreeMap::new(), by_count: BTreeSet::new() }
     }
 }
 
 impl<K: Copy + Ord> LearnedAges<K> {
     /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
-        self.places.len()
+        self.by_key.len()
     }
 
     /// Returns all entries.
     pub(crate) fn keys(&self) -> impl Iterator<Item = K> {
-        self.places.keys().copied()
+        self.by_key.keys().copied()
     }
 
     /// Returns the entries of a port.
@@ -47,8 +47,8 @@ impl<K: Copy + Ord> LearnedAges<K> {
 
     /// Adds a new entry, seen on a port at this time.
     pub(crate) fn add(&mut self, key: K, port: PortNo, seen: Time) {
-        debug_assert!(!self.places.contains_key(&key), "removed before");
-        self.places.insert(key, (port, seen));
+        debug_assert!(!self.by_key.contains_key(&key), "removed before");
+        self.by_key.insert(key, (port, seen));
         let ages = self.by_port.entry(port).or_default();
         self.by_count.remove(&(ages.len(), port));
         ages.insert((seen, key));
@@ -57,7 +57,7 @@ impl<K: Copy + Ord> LearnedAges<K> {
 
     /// Removes an entry, if it is listed.
     pub(crate) fn remove(&mut self, key: K) {
-        let Some((port, seen)) = self.places.remove(&key) else { return };
+        let Some((port, seen)) = self.by_key.remove(&key) else { return };
         let Some(ages) = self.by_port.get_mut(&port) else { return };
         self.by_count.remove(&(ages.len(), port));
         ages.remove(&(seen, key));
@@ -102,7 +102,7 @@ impl<K: Copy + Ord> LearnedAges<K> {
             }
             ages.pop_first();
             ages.insert((seen, key));
-            self.places.insert(key, (port, seen));
+            self.by_key.insert(key, (port, seen));
         }
     }
 }

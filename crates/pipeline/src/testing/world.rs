@@ -223,7 +223,7 @@ impl World {
             if one.learner.is_some() && !rules.iter().any(is_learning_rule) {
                 continue;
             }
-            let place = rules.iter().position(|rule| one.is_place_of(rule));
+            let place = rules.iter().position(|rule| one.replaces(rule));
             if let Some(place) = place
                 && one.changes_nothing(&rules[place])
             {

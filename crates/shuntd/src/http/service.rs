@@ -109,7 +109,7 @@ impl HttpService {
         let server = HttpServer {
             pages: Arc::new(pages),
             tls,
-            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             has_token: options.has_token(),
             listening: Arc::clone(switch.listening_sockets()),
         };
@@ -157,7 +157,7 @@ struct HttpServer {
     /// Key and certificate, if the server has TLS.
     tls: Option<TlsIdentity>,
     /// Permits for connections, up to the maximum number.
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     has_token: bool,
     /// The listening sockets that outlive the process.
     listening: Arc<ListeningSockets>,
@@ -200,7 +200,7 @@ impl HttpServer {
                 Some(_) = connections.join_next() => continue,
             };
             match accepted {
-                Ok((stream, peer)) => match Arc::clone(&self.places).try_acquire_owned() {
+                Ok((stream, peer)) => match Arc::clone(&self.permits).try_acquire_owned() {
                     Ok(place) => {
                         let server = self.clone();
                         connections.spawn(async move {

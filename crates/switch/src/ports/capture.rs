@@ -7,7 +7,7 @@ use rtrb::{Consumer, RingBuffer};
 use serde::Serialize;
 use shunt_datapath::{
     Command,
-    capture::{CAPTURE_RING, CapturePlace, CaptureTap, Captured},
+    capture::{CAPTURE_RING, CapturePoint, CaptureTap, Captured},
 };
 use shunt_pipeline::{DatapathPort, Time};
 
@@ -40,7 +40,7 @@ pub(crate) struct Captures {
 
 /// A capture in progress.
 struct RunningCapture {
-    place: CapturePlace,
+    place: CapturePoint,
     readers: Vec<Consumer<Captured>>,
     /// Time of the last read.
     read: Time,
@@ -59,12 +59,12 @@ impl Captures {
     pub(crate) fn place(
         bridges: &BridgeRegistry,
         place: &str,
-    ) -> Result<CapturePlace, SwitchError> {
+    ) -> Result<CapturePoint, SwitchError> {
         if place == "drops" {
-            return Ok(CapturePlace::Drops);
+            return Ok(CapturePoint::Drops);
         }
         let datapath = bridges.find_port(place)?.1.datapath;
-        datapath.map(CapturePlace::Port).ok_or_else(|| SwitchError::PortSetting {
+        datapath.map(CapturePoint::Port).ok_or_else(|| SwitchError::PortSetting {
             port: place.to_owned(),
             problem: "it has no device, so no packet can be captured: capture at a port of another type",
         })
@@ -73,7 +73,7 @@ impl Captures {
     /// Starts a capture; returns its number.
     ///
     /// The port must not be removed before this call returns.
-    pub(crate) async fn start(&self, place: CapturePlace) -> Result<u64, SwitchError> {
+    pub(crate) async fn start(&self, place: CapturePoint) -> Result<u64, SwitchError> {
         if self.running.lock().len() >= CAPTURES_MAX {
             return Err(SwitchError::Range {
                 setting: "captures",
@@ -89,7 +89,7 @@ impl Captures {
         let mut readers = Vec::new();
         for thread in 0..usize::from(self.plane.threads_count()) {
             let (packets, reader) = RingBuffer::new(CAPTURE_RING);
-            let tap = CaptureTap { id, place, packets, lost: 0 };
+            let tap = CaptureTap { id, point: place, packets, lost: 0 };
             self.plane.send(thread, Command::StartCapture(tap)).await;
             readers.push(reader);
         }
@@ -124,7 +124,7 @@ impl Captures {
 
     /// Ends the captures at a removed port, because another port may get its number.
     pub(crate) async fn end_at(&self, port: DatapathPort) {
-        self.end(|capture| capture.place == CapturePlace::Port(port)).await;
+        self.end(|capture| capture.place == CapturePoint::Port(port)).await;
     }
 
     async fn end(&self, is_over: impl Fn(&RunningCapture) -> bool) {

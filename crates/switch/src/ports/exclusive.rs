@@ -46,13 +46,14 @@ impl ExclusiveResource {
                 Some(("device", Self::Device(port.device().to_owned())))
             }
             PortType::Pcap if !port.tx.as_os_str().is_empty() && !is_shared(&port.tx) => {
-                Some(("tx", Self::File(place(&port.tx))))
+                Some(("tx", Self::File(canonical_path(&port.tx))))
             }
-            PortType::VhostUser => Some(("path", Self::File(place(&port.path)))),
+            PortType::VhostUser => Some(("path", Self::File(canonical_path(&port.path)))),
             PortType::Memif => {
                 // An abstract socket has no file.
                 let is_file = port.socket.is_absolute();
-                let socket = if is_file { place(&port.socket) } else { port.socket.clone() };
+                let socket =
+                    if is_file { canonical_path(&port.socket) } else { port.socket.clone() };
                 Some(("id", Self::Memif { socket, id: port.id, role: port.role }))
             }
             PortType::Dpdk => {
@@ -91,7 +92,7 @@ fn is_shared(path: &Path) -> bool {
 /// Returns the canonical path of a file, even if the file does not exist yet.
 ///
 /// Several hard links of a file are not detected.
-fn place(path: &Path) -> PathBuf {
+fn canonical_path(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         if let Ok(found) = path.canonicalize() {

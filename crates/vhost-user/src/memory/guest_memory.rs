@@ -161,7 +161,7 @@ impl GuestMemory {
     ///
     /// `None` if they are not all in the range. The mapping checks its own bounds.
     #[inline]
-    fn place(
+    fn find_mapping(
         &self,
         range: GuestRange,
         offset: usize,
@@ -177,7 +177,7 @@ impl GuestMemory {
     #[inline]
     #[must_use]
     pub(crate) fn read(&self, range: GuestRange, offset: usize, to: &mut [u8]) -> bool {
-        let place = self.place(range, offset, to.len());
+        let place = self.find_mapping(range, offset, to.len());
         place.is_some_and(|(mapping, offset)| mapping.read(offset, to))
     }
 
@@ -197,7 +197,7 @@ impl GuestMemory {
         length: usize,
         change: impl FnOnce(&SharedMapping, usize) -> bool,
     ) -> bool {
-        let Some((mapping, place)) = self.place(range, offset, length) else { return false };
+        let Some((mapping, place)) = self.find_mapping(range, offset, length) else { return false };
         let is_changed = change(mapping, place);
         if let Some(log) = &self.log
             && let Some(region) = self.regions.get(range.region)
@@ -211,7 +211,7 @@ impl GuestMemory {
     #[inline]
     pub(crate) fn prefetch_to_read(&self, range: GuestRange, length: usize) {
         let length = length.min(range.length);
-        if let Some((mapping, offset)) = self.place(range, 0, length) {
+        if let Some((mapping, offset)) = self.find_mapping(range, 0, length) {
             mapping.prefetch_to_read(offset, length);
         }
     }
@@ -220,7 +220,7 @@ impl GuestMemory {
     #[inline]
     pub(crate) fn prefetch_to_write(&self, range: GuestRange, length: usize) {
         let length = length.min(range.length);
-        if let Some((mapping, offset)) = self.place(range, 0, length) {
+        if let Some((mapping, offset)) = self.find_mapping(range, 0, length) {
             mapping.prefetch_to_write(offset, length);
         }
     }
@@ -230,7 +230,7 @@ impl GuestMemory {
     /// The guest stores them after the entries that they announce.
     #[inline]
     pub(crate) fn load_u16(&self, range: GuestRange, offset: usize) -> Option<u16> {
-        let (mapping, offset) = self.place(range, offset, size_of::<u16>())?;
+        let (mapping, offset) = self.find_mapping(range, offset, size_of::<u16>())?;
         mapping.load(offset).map(u16::from_le)
     }
 
@@ -255,7 +255,7 @@ impl GuestMemory {
     /// Loads the half of a descriptor that has its flags (`Acquire`).
     #[inline]
     pub(crate) fn load_u64(&self, range: GuestRange, offset: usize) -> Option<u64> {
-        let (mapping, offset) = self.place(range, offset, size_of::<u64>())?;
+        let (mapping, offset) = self.find_mapping(range, offset, size_of::<u64>())?;
         mapping.load_u64(offset).map(u64::from_le)
     }
 
@@ -270,7 +270,7 @@ impl GuestMemory {
 
     /// Returns whether `alignment` divides the address of a range.
     pub(crate) fn is_aligned(&self, range: GuestRange, alignment: usize) -> bool {
-        let place = self.place(range, 0, 0);
+        let place = self.find_mapping(range, 0, 0);
         place.is_some_and(|(mapping, offset)| mapping.is_aligned(offset, alignment))
     }
 }

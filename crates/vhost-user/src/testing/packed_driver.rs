@@ -14,14 +14,14 @@ const USED_BIT: u16 = 1 << 15;
 
 impl TestGuest {
     /// Returns the place of a descriptor, and its wrap counter.
-    fn place(&self, index: u32) -> (u16, bool) {
+    fn descriptor_position(&self, index: u32) -> (u16, bool) {
         let size = u32::from(self.size);
         (u16::try_from(index % size).unwrap(), (index / size).is_multiple_of(2))
     }
 
     /// Returns a position as event suppression structures have it.
     fn event(&self, index: u32) -> u16 {
-        let (slot, wrap) = self.place(index);
+        let (slot, wrap) = self.descriptor_position(index);
         slot | u16::from(wrap) << 15
     }
 
@@ -33,7 +33,7 @@ impl TestGuest {
         if end - state.seen > self.size.into() {
             return None;
         }
-        Some((state.offered..end).map(|index| self.place(index).0).collect())
+        Some((state.offered..end).map(|index| self.descriptor_position(index).0).collect())
     }
 
     /// Offers a chain; returns whether the device has requested a kick.
@@ -79,7 +79,7 @@ impl TestGuest {
             bytes
         };
         let offer = |index: u32, part, id, flags| {
-            let (slot, wrap) = self.place(index);
+            let (slot, wrap) = self.descriptor_position(index);
             let bits = if wrap { AVAIL_BIT } else { USED_BIT };
             let place = Self::base(queue) + 16 * u64::from(slot);
             self.write(place, &record(part, id, flags | bits));
@@ -107,7 +107,7 @@ impl TestGuest {
     /// Takes the next returned chain, and the number of its written bytes.
     pub(super) fn next_packed(&mut self, queue: u16) -> Option<(DriverChain, u32)> {
         let seen = self.queues[usize::from(queue)].seen;
-        let (slot, wrap) = self.place(seen);
+        let (slot, wrap) = self.descriptor_position(seen);
         let descriptor = Self::base(queue) + 16 * u64::from(slot);
         let flags = self.read_u16(descriptor + 14);
         let has = |bit: u16| flags & bit != 0;

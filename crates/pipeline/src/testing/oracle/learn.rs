@@ -79,7 +79,7 @@ impl LearnEffect {
 
 impl RuleToLearn {
     /// Returns whether `rule` has the match, table and priority of the learned rule.
-    pub(in crate::testing) fn is_place_of(&self, rule: &Rule) -> bool {
+    pub(in crate::testing) fn replaces(&self, rule: &Rule) -> bool {
         TableSelector::One(rule.table) == self.request.table
             && rule.priority == self.request.priority
             && rule.matching == self.request.matching
@@ -109,7 +109,7 @@ impl Walker<'_> {
         let learner = self.rule.as_ref().map(|rule| (rule.id, rule.revision));
         let learned = RuleToLearn { bridge: self.id(), learner, request, limit: action.limit };
         let rules = &self.world.bridges[&self.id()].rules;
-        let old = rules.iter().find(|rule| learned.is_place_of(rule));
+        let old = rules.iter().find(|rule| learned.replaces(rule));
         let place = |learned: &RuleToLearn| {
             (learned.bridge, learned.request.table, learned.request.priority)
         };

@@ -44,7 +44,7 @@ impl WorldBridge {
     /// Returns the ports and the VLAN to which copies go; 0: no VLAN.
     ///
     /// The name may be that of a bond, or of one of its members.
-    fn place(&self, output: &MirrorOutput) -> (Vec<PortNo>, u16) {
+    fn destination(&self, output: &MirrorOutput) -> (Vec<PortNo>, u16) {
         match output {
             MirrorOutput::Port(name) => {
                 (self.outputs(name).iter().map(|port| port.number).collect(), 0)
@@ -114,7 +114,7 @@ impl Walker<'_> {
             if !selects(&mirror.ports) || !is_selected || self.mirrored.contains(&index) {
                 continue;
             }
-            let place = |own: &Mirror| bridge.place(&own.output);
+            let place = |own: &Mirror| bridge.destination(&own.output);
             let same =
                 bridge.active_mirrors().into_iter().filter(|(_, own)| place(own) == place(mirror));
             self.mirrored.extend(same.map(|(index, _)| index));
