@@ -80,7 +80,7 @@ pub use bridges::{
     multicast_table::MulticastEntry,
     output_counter::{OutputCounter, OutputHit},
     port::{PortBfd, PortConfig, PortInfo, PortKind},
-    port_vlans::{PortVlans, PriorityTags, VlanMode},
+    port_vlans::{PortVlans, PriorityTags, QinqEthtype, VlanMode},
     settings::{BridgeSettings, OverflowPolicy},
 };
 pub use continuations::continuation::Continuation;

@@ -45,6 +45,11 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["afxdp"], "the port type is `af_xdp`"),
     (&["vhost-server-path"], "the key is `path`, of a port of type `vhost_user`"),
     (&["xdp-mode"], "the key is `xdp_mode`, with the same values"),
+    (&["qinq-ethtype"], "the key of a port is `qinq_ethtype`, with the same values"),
+    (
+        &["vlan-limit"],
+        "the key is `vlan_limit`, in the section [packets] of the configuration file",
+    ),
     (
         &["fail_mode"],
         "there is no fail mode: add the rule `priority=0,actions=NORMAL` to forward without a \

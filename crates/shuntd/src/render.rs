@@ -199,9 +199,15 @@ fn vlans(port: &Value) -> String {
     if let Some(tag) = port["tag"].as_u64() {
         let _ = write!(text, " tag={tag}");
     }
-    if !trunks.is_empty() {
-        let trunks: Vec<String> = trunks.iter().map(Value::to_string).collect();
-        let _ = write!(text, " trunks={}", trunks.join(","));
+    for (key, vlans) in [("trunks", trunks), ("cvlans", list(&port["cvlans"]))] {
+        if !vlans.is_empty() {
+            let vlans: Vec<String> = vlans.iter().map(Value::to_string).collect();
+            let _ = write!(text, " {key}={}", vlans.join(","));
+        }
+    }
+    let qinq_ethtype = word(&port["qinq_ethtype"]);
+    if mode == "dot1q-tunnel" && qinq_ethtype == "802.1q" {
+        let _ = write!(text, " qinq_ethtype={qinq_ethtype}");
     }
     let priority_tags = word(&port["priority_tags"]);
     if !["", "never"].contains(&priority_tags) {
@@ -502,6 +508,12 @@ eviction thread: panicked; restart the daemon
         assert_eq!(
             line(protected),
             "port 1 p1 (null, up, access tag=10, priority_tags=always, protected)"
+        );
+        let tunnel = json!({"name": "p1", "number": 1, "type": "null", "link": "up",
+            "vlan_mode": "dot1q-tunnel", "tag": 100, "cvlans": [5, 6], "qinq_ethtype": "802.1q"});
+        assert_eq!(
+            line(tunnel),
+            "port 1 p1 (null, up, dot1q-tunnel tag=100 cvlans=5,6 qinq_ethtype=802.1q)"
         );
     }
 

@@ -6,7 +6,7 @@ use shunt_flow::text::nearest_of;
 use shunt_switch::{
     config::{
         BondOptions, BridgeOptions, MemifRole, MirrorOptions, PortOptions, PortType, PortVlanMode,
-        PriorityTags, Repeat, SocketMode, XdpMode,
+        PriorityTags, QinqEthtype, Repeat, SocketMode, XdpMode,
     },
     with_causes,
 };
@@ -46,6 +46,8 @@ const PORT_KEYS: &[&str] = &[
     "vlan_mode",
     "tag",
     "trunks",
+    "cvlans",
+    "qinq_ethtype",
     "priority_tags",
     "protected",
     "mcast_snooping_flood",
@@ -84,6 +86,8 @@ const EXAMPLES: &[&str] = &[
     "vlan_mode=trunk",
     "tag=10",
     "trunks=10,20",
+    "cvlans=10,20",
+    "qinq_ethtype=802.1q",
     "priority_tags=if-nonzero",
     "protected=true",
     "mcast_snooping_flood=true",
@@ -100,6 +104,8 @@ const VLAN_KEYS: &[&str] = &[
     "vlan_mode",
     "tag",
     "trunks",
+    "cvlans",
+    "qinq_ethtype",
     "priority_tags",
     "protected",
     "mcast_snooping_flood",
@@ -268,6 +274,13 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
         }
         "tag" => port.tag = Some(vlan(value)?),
         "trunks" => port.trunks = value.split(',').map(vlan).collect::<Result<_, _>>()?,
+        "cvlans" => port.cvlans = value.split(',').map(vlan).collect::<Result<_, _>>()?,
+        "qinq_ethtype" => {
+            let names = QinqEthtype::ALL.map(QinqEthtype::name);
+            let found = QinqEthtype::ALL.into_iter().find(|own| own.name() == value);
+            port.qinq_ethtype =
+                found.ok_or_else(|| unknown("value of qinq_ethtype", value, &names))?;
+        }
         "priority_tags" => {
             let names = PriorityTags::ALL.map(PriorityTags::name);
             let found = PriorityTags::ALL.into_iter().find(|tags| tags.name() == value);
@@ -506,6 +519,12 @@ mod tests {
         let port = vlans("p", &words("vlan_mode=native-untagged tag=10 trunks=20,30")).unwrap();
         assert_eq!((port.vlan_mode, port.tag), (Some(PortVlanMode::NativeUntagged), Some(10)));
         assert_eq!(port.trunks, [20, 30]);
+        let text = "vlan_mode=dot1q-tunnel tag=100 cvlans=5,6 qinq_ethtype=802.1q";
+        let port = vlans("p", &words(text)).unwrap();
+        assert_eq!((port.vlan_mode, port.tag), (Some(PortVlanMode::Dot1qTunnel), Some(100)));
+        assert_eq!((port.cvlans, port.qinq_ethtype), (vec![5, 6], QinqEthtype::Dot1q));
+        let wrong = vlans("p", &words("qinq_ethtype=802.1x")).unwrap_err();
+        assert!(wrong.contains("did you mean"), "{wrong}");
         assert!(vlans("p", &words("peer=q")).is_err() && vlans("p", &words("tag=x")).is_err());
     }
 

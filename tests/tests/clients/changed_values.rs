@@ -146,7 +146,10 @@ fn invalid_values_keep_the_old_ones() {
         let before = show(&daemon);
         assert!(before.contains("cir=1000"), "{before}");
         bench.done("set bridge br0 other_config:hwaddr=zz -- set interface br0 mtu_request=20");
-        bench.done("set interface t1 mtu_request=20 -- set port t1 vlan_mode=dot1q-tunnel");
+        bench.done(
+            "set interface t1 mtu_request=20 -- clear port t1 tag \
+             -- set port t1 vlan_mode=dot1q-tunnel",
+        );
         let id = bench.done("get port t1 qos");
         bench.done(&format!("set qos {id} type=linux-hfsc"));
         assert_eq!(show(&daemon), before);
@@ -227,6 +230,12 @@ fn superfluous_vlan_columns_are_ignored() {
         assert!(shows("p1 (null, up, access tag=8)"), "{}", show(&daemon));
         bench.done("set port p1 vlan_mode=trunk");
         assert!(shows("p1 (null, up, trunk trunks=9)"), "{}", show(&daemon));
+        bench.done("set port p1 vlan_mode=native-tagged cvlans=6 other_config:qinq-ethtype=802.1q");
+        assert!(shows("p1 (null, up, native-tagged tag=8 trunks=9)"), "{}", show(&daemon));
+        bench.done("set port p1 vlan_mode=dot1q-tunnel");
+        let shown = "p1 (null, up, dot1q-tunnel tag=8 cvlans=6 qinq_ethtype=802.1q)";
+        assert!(shows(shown), "{}", show(&daemon));
+        assert_eq!(bench.done("get port p1 status"), "{}");
     }
 }
 

@@ -138,28 +138,32 @@ impl<'a> Changes<'a> {
         if info.number.number() > PORTS {
             return;
         }
-        let PortVlans { mode, trunks, priority_tags } = &info.vlans;
+        let PortVlans { mode, trunks, cvlans, qinq_ethtype, priority_tags } = &info.vlans;
         let (vlan_mode, tag) = match *mode {
             VlanMode::Trunk => (config::PortVlanMode::Trunk, None),
             VlanMode::Access(vlan) => (config::PortVlanMode::Access, Some(vlan)),
             VlanMode::NativeTagged(vlan) => (config::PortVlanMode::NativeTagged, Some(vlan)),
             VlanMode::NativeUntagged(vlan) => (config::PortVlanMode::NativeUntagged, Some(vlan)),
+            VlanMode::Dot1qTunnel(vlan) => (config::PortVlanMode::Dot1qTunnel, Some(vlan)),
         };
-        let trunks = trunks.iter().flatten().copied().collect();
+        let is_tunnel = matches!(mode, VlanMode::Dot1qTunnel(_));
+        let has_trunks = !is_tunnel && !matches!(mode, VlanMode::Access(_));
+        // A mode refuses the lists of other modes.
+        let list = |vlans: Option<&BTreeSet<u16>>, is_used: bool| {
+            vlans.into_iter().flatten().copied().filter(|_| is_used).collect()
+        };
         let port = config::PortOptions {
             name: port_name(bridge, info.number.number()),
             vlan_mode: Some(vlan_mode),
             tag,
             priority_tags: *priority_tags,
             protected: info.is_protected,
-            trunks: if tag.is_some() && matches!(mode, VlanMode::Access(_)) {
-                Vec::new()
-            } else {
-                trunks
-            },
+            trunks: list(trunks.as_ref(), has_trunks),
+            cvlans: list(cvlans.as_ref(), is_tunnel),
+            qinq_ethtype: if is_tunnel { *qinq_ethtype } else { config::QinqEthtype::default() },
             ..config::PortOptions::default()
         };
-        // A mode may refuse a list of VLANs.
+        // A tunnel to VLAN 0 is refused.
         let _ = self.runtime.block_on(self.switch.set_vlans(&port));
     }
 

@@ -6,7 +6,8 @@ use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
 use shunt_pipeline::{
     BridgeSettings, Change, Evictor, FlowModCommand, Mirror, MirrorOutput, MirroredPorts,
-    PortConfig, PortInfo, PortKind, PortVlans, PriorityTags, Time, VlanMode, text::parse_rule,
+    PortConfig, PortInfo, PortKind, PortVlans, PriorityTags, QinqEthtype, Time, VlanMode,
+    text::parse_rule,
 };
 
 use crate::{BRIDGE, Kind, PEER, Switch, WHOLE, any_packet, packet};
@@ -173,6 +174,7 @@ fn changed_vlans_of_a_normal_flood_evict() {
         carries(VlanMode::Access(VLAN)),
         carries(VlanMode::Access(VLAN + 1)),
         carries(VlanMode::NativeUntagged(VLAN)),
+        carries(VlanMode::Dot1qTunnel(VLAN)),
     ]) {
         if looks_alike(&before, &now) {
             continue;
@@ -220,6 +222,7 @@ fn changed_vlans_of_the_ingress_port_evict() {
         carries(VlanMode::Trunk),
         carries(VlanMode::Access(VLAN)),
         carries(VlanMode::NativeTagged(VLAN)),
+        carries(VlanMode::Dot1qTunnel(VLAN)),
         only(VLAN),
     ]) {
         let switch = Switch::new();
@@ -303,7 +306,13 @@ fn tagged(port: u32, hosts: [u8; 2]) -> FlowKey {
 }
 
 const fn carries(mode: VlanMode) -> PortVlans {
-    PortVlans { mode, trunks: None, priority_tags: PriorityTags::Never }
+    PortVlans {
+        mode,
+        trunks: None,
+        cvlans: None,
+        qinq_ethtype: QinqEthtype::Dot1ad,
+        priority_tags: PriorityTags::Never,
+    }
 }
 
 /// Returns the settings of a trunk of one VLAN.

@@ -123,6 +123,15 @@ pub enum NotedDecision {
         /// The VLAN mode of the port.
         mode: VlanMode,
     },
+    /// NORMAL: the packet arrived on a dot1q-tunnel port, and is in its service VLAN.
+    ServiceVlan {
+        /// The ingress port.
+        port: PortNo,
+        /// The VLAN id of the frame, which is that of the customer; 0 without a tag.
+        vlan: u16,
+        /// The service VLAN.
+        service: u16,
+    },
     /// NORMAL: the ingress port is a member of a bond that is not in use.
     ///
     /// The member is not the active member, or LACP does not use it.
@@ -264,6 +273,7 @@ impl NotedDecision {
             Self::Flood { .. } => DropCause::FloodWithoutPorts,
             Self::Multicast(decision) => return decision.drop_cause(),
             Self::Learned { .. }
+            | Self::ServiceVlan { .. }
             | Self::BondMemberChosen(_)
             | Self::LacpFrame(_)
             | Self::BfdPacket(_)

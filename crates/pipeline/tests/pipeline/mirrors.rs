@@ -351,6 +351,26 @@ fn vlans_select_packets_and_tag_copies() {
 }
 
 #[test]
+fn a_tunnel_port_is_mirrored_in_its_service_vlan() {
+    let vlan_100 = Mirror { vlans: [100].into(), ..mirror(&["p1"], &["p2"]) };
+    let switch = switch(&["actions=output:2"], &[vlan_100]);
+    let tunnel = VlanMode::Dot1qTunnel;
+    with_vlans(&switch, [tunnel(100), tunnel(100), VlanMode::Trunk, VlanMode::Trunk]);
+    let customer = "vlan_tci=0x1005";
+    let received = switch.run(&format!("in_port=1,{customer}"));
+    assert_eq!(received, "push(88a8,1064) 4! pop 2");
+    let sent = switch.run(&format!("in_port=3,{customer}"));
+    assert_eq!(sent, "2 push(88a8,1064) 4!");
+    with_vlans(&switch, [tunnel(7), tunnel(7), VlanMode::Trunk, VlanMode::Trunk]);
+    assert_eq!(switch.run(&format!("in_port=1,{customer}")), "2");
+    let to_99 = Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
+    set(&switch, &[to_99]);
+    with_vlans(&switch, [tunnel(100), VlanMode::Access(99), VlanMode::Trunk, tunnel(99)]);
+    let copied = switch.run(&format!("in_port=1,{customer}"));
+    assert_eq!(copied, "push(88a8,1063) 3! pop 4! push(88a8,1063) 100! pop 2");
+}
+
+#[test]
 fn a_copy_for_a_vlan_is_flooded_in_it() {
     let to_99 = Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
     let switch = switch(&["actions=output:2"], &[to_99]);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, BridgeSettings, DropCause, Object, PortVlans, PriorityTags, Refresh, Time, Traversal,
-    VlanMode,
+    Action, BridgeSettings, DropCause, Object, PortVlans, PriorityTags, QinqEthtype, Refresh, Time,
+    Traversal, VlanMode,
 };
 
 use crate::switch::{BRIDGE, Switch, describe, key, ports};
@@ -252,6 +252,81 @@ fn a_native_vlan_tag_carries_the_priority() {
     ]);
     let out = send(&switch, &tagged(A_TO_B, 0x7005), 1);
     assert_eq!(out, "pop 2 push(8100,7005) 3 4 100");
+}
+
+/// Returns the settings of a dot1q-tunnel port of VLAN 100.
+fn tunnel() -> PortVlans {
+    mode(VlanMode::Dot1qTunnel(100))
+}
+
+/// The expected tags are those of Open vSwitch 3.1.
+#[test]
+fn a_tunnel_adds_and_removes_the_service_tag() {
+    let switch = switch([
+        tunnel(),
+        tunnel(),
+        mode(VlanMode::Access(100)),
+        mode(VlanMode::NativeUntagged(100)),
+    ]);
+    for (tci, expected) in [
+        (None, "2 3 4 push(88a8,1064) 100"),
+        (Some(0x1005), "2 4 push(88a8,1064) 100"),
+        (Some(0x7005), "2 4 push(88a8,1064) 100"),
+        (Some(0x7000), "2 pop 3 push(8100,7000) 4 push(88a8,1064) 100"),
+        (Some(0x1000), "pop 2 3 4 push(88a8,1064) 100"),
+    ] {
+        let packet = tci.map_or_else(|| A_TO_B.to_owned(), |tci| tagged(A_TO_B, tci));
+        assert_eq!(send(&switch, &packet, 1), expected, "{tci:x?}");
+    }
+    assert_eq!(known(&switch), [(100, 0x0a, 1)], "learned in the service VLAN");
+    let answer = B_TO_A.replace("in_port=2", "in_port=100");
+    assert_eq!(send(&switch, &tagged(&answer, 0x1064), 2), "pop 1");
+    assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 3), "push(88a8,1064) 100");
+}
+
+#[test]
+fn a_tunnel_uncovers_the_tag_of_the_customer() {
+    let switch = switch([PortVlans::default(), tunnel(), tunnel(), mode(VlanMode::Access(100))]);
+    let send = |tags: u64| {
+        let mut key = key(A_TO_B);
+        key.words_mut()[usize::from(word::VLAN)] = tags;
+        describe(&switch.pipeline.translate_at_newest_version(&key).actions)
+    };
+    assert_eq!(send(0x88a8_1064_8100_1005), "pop 2 3 push(88a8,1064) 100");
+    assert_eq!(send(0x88a8_1064_8100_1000), "pop pop 2 3 4 push(8100,1000) push(88a8,1064) 100");
+    assert_eq!(send(0x88a8_1007_8100_1005), "100", "another service VLAN");
+}
+
+#[test]
+fn the_service_tag_has_the_type_of_its_port() {
+    let own = PortVlans { qinq_ethtype: QinqEthtype::Dot1q, ..tunnel() };
+    let with_priority =
+        PortVlans { priority_tags: PriorityTags::IfNonzero, ..PortVlans::default() };
+    let switch = switch([own, mode(VlanMode::NativeTagged(7)), with_priority, tunnel()]);
+    assert_eq!(
+        send(&switch, &tagged(A_TO_B, 0x7005), 1),
+        "push(8100,1064) 2 pop push(8100,7064) 3 pop 4 push(8100,1064) 100",
+        "the priority of the customer is copied with priority tags alone"
+    );
+}
+
+#[test]
+fn cvlans_select_the_customer_vlans() {
+    let some = PortVlans { cvlans: Some([5].into()), ..tunnel() };
+    let switch = switch([some.clone(), tunnel(), some, PortVlans::default()]);
+    assert_eq!(send(&switch, A_TO_B, 1), "");
+    assert_eq!(send(&switch, &tagged(A_TO_B, 0x1007), 1), "");
+    assert_eq!(
+        send(&switch, &tagged(A_TO_B, 0x1005), 1),
+        "2 3 push(88a8,1064) 4 pop push(88a8,1064) 100"
+    );
+    assert_eq!(send(&switch, &tagged(B_TO_A, 0x1005), 1), "1");
+    let unknown = "in_port=2,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0c";
+    assert_eq!(
+        send(&switch, &tagged(unknown, 0x1007), 2),
+        "push(88a8,1064) 4 pop push(88a8,1064) 100",
+        "a flood leaves out ports without the customer VLAN"
+    );
 }
 
 #[test]

@@ -84,7 +84,8 @@ pub(super) enum Command {
         /// xdp_mode=best-effort|native-with-zerocopy|native|generic, path=SOCKET, mode=client|server, socket=SOCKET, id=N, role=client|server, secret=WORD, rsize=N, bsize=BYTES, allow_unsealed=true|false, rx=FILE, tx=FILE, repeat=once|endless, peer=PORT.
         /// The default type is af_packet.
         /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
-        /// vlan_mode=access|trunk|native-tagged|native-untagged,
+        /// vlan_mode=access|trunk|native-tagged|native-untagged|dot1q-tunnel,
+        /// cvlans=VLAN,VLAN.., qinq_ethtype=802.1ad|802.1q,
         /// priority_tags=never|if-nonzero|always, protected=true|false,
         /// mcast_snooping_flood=true|false, mcast_snooping_flood_reports=true|false.
         /// Limits of received packets: the keys of set-policing. BFD: bfd.KEY with the keys of set-bfd.
@@ -105,8 +106,9 @@ pub(super) enum Command {
     SetVlans {
         /// Name of the port.
         name: String,
-        /// Set vlan_mode=access|trunk|native-tagged|native-untagged, tag=VLAN,
-        /// trunks=VLAN,VLAN.., priority_tags=never|if-nonzero|always, protected=true|false,
+        /// Set vlan_mode=access|trunk|native-tagged|native-untagged|dot1q-tunnel, tag=VLAN,
+        /// trunks=VLAN,VLAN.., cvlans=VLAN,VLAN.., qinq_ethtype=802.1ad|802.1q,
+        /// priority_tags=never|if-nonzero|always, protected=true|false,
         /// mcast_snooping_flood=true|false, mcast_snooping_flood_reports=true|false
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
@@ -182,7 +184,8 @@ pub(super) enum Command {
         /// lacp_system_id=MAC, lacp_system_priority=NUMBER; for members lacp_port_id=PORT:NUMBER..,
         /// lacp_port_priority=PORT:NUMBER.., lacp_aggregation_key=PORT:NUMBER..
         ///
-        /// VLANs of all members: vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN..
+        /// VLANs of all members: vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN.., cvlans=VLAN,VLAN..,
+        /// qinq_ethtype=802.1ad|802.1q
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

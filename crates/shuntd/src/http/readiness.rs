@@ -95,7 +95,7 @@ mod tests {
     use shunt_datapath::port::LinkMode;
     use shunt_switch::{
         PacketInTotals,
-        config::{PortVlanMode, PriorityTags},
+        config::{PortVlanMode, PriorityTags, QinqEthtype},
     };
 
     use super::*;
@@ -119,6 +119,8 @@ mod tests {
             vlan_mode: PortVlanMode::Trunk,
             tag: None,
             trunks: Vec::new(),
+            cvlans: Vec::new(),
+            qinq_ethtype: QinqEthtype::default(),
             priority_tags: PriorityTags::default(),
             protected: false,
             mcast_snooping_flood: false,

@@ -16,7 +16,7 @@ use shunt_switch::{
     FlowTableStatus, ForecastSourceStatus, ForecastStatus, IpfixStatus, MirrorStatus,
     MulticastMessages, MulticastStatus, NetflowStatus, PacketInTotals, PortDropStatus, PortDrops,
     SflowStatus, TableEvictions, ThreadState, ThreadStatus,
-    config::{BondOptions, MirrorOptions, PortVlanMode, PriorityTags},
+    config::{BondOptions, MirrorOptions, PortVlanMode, PriorityTags, QinqEthtype},
 };
 
 use super::{tests::cache_status, *};
@@ -66,6 +66,8 @@ fn port_status() -> BridgePortStatus {
         vlan_mode: PortVlanMode::Trunk,
         tag: None,
         trunks: Vec::new(),
+        cvlans: Vec::new(),
+        qinq_ethtype: QinqEthtype::default(),
         priority_tags: PriorityTags::default(),
         protected: false,
         mcast_snooping_flood: false,

@@ -58,6 +58,8 @@ pub(super) fn bond(
         vlan_mode: vlans.vlan_mode,
         tag: vlans.tag,
         trunks: vlans.trunks.clone(),
+        cvlans: vlans.cvlans.clone(),
+        qinq_ethtype: vlans.qinq_ethtype,
         ..lacp
     })
 }

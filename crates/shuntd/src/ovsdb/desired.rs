@@ -10,7 +10,8 @@ use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
     config::{
-        BfdOptions, BridgeOptions, LocalPort, PortOptions, PortType, PriorityTags, QosOptions,
+        BfdOptions, BridgeOptions, LocalPort, PortOptions, PortType, PriorityTags, QinqEthtype,
+        QosOptions,
     },
     with_causes,
 };
@@ -368,6 +369,8 @@ impl DesiredBridges {
                 vlans = member.options.clone();
                 (member.options.vlan_mode, member.options.tag) = (None, None);
                 member.options.trunks.clear();
+                member.options.cvlans.clear();
+                member.options.qinq_ethtype = QinqEthtype::Dot1ad;
                 member.options.priority_tags = PriorityTags::Never;
                 members.push(member);
             }

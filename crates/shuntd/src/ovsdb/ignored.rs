@@ -47,6 +47,8 @@ enum KeyEffect {
     Percent,
     /// A value of `priority-tags` has an effect, other values do not.
     PriorityTags,
+    /// A value of `qinq-ethtype` has an effect, other values do not.
+    QinqEthtype,
     /// The key has no effect, for this reason.
     Nothing(&'static str),
     /// The switch always behaves as with this value.
@@ -69,7 +71,7 @@ pub(super) const TABLES: [(&str, &str); 7] = [
 /// The tables of which the column `status` also contains a state.
 pub(super) const TABLES_WITH_STATE: [&str; 2] = ["Controller", "Manager"];
 
-static COLUMNS: [IgnoredColumn; 25] = [
+static COLUMNS: [IgnoredColumn; 24] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
     column(
@@ -93,7 +95,6 @@ static COLUMNS: [IgnoredColumn; 25] = [
         "it must have 1 to 31 ASCII characters without spaces and commas",
     ),
     column("Flow_Table", "prefixes", is_given, "the switch chooses the prefixes itself"),
-    column("Port", "cvlans", is_given, "dot1q-tunnel is not supported"),
     column("Port", "mac", is_given, "set mac of the interface"),
     column(
         "Interface",
@@ -139,7 +140,7 @@ const NO_PACKET_IN_LIMIT: &str = "packet-ins have no rate limit of their own: li
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 
-const KEYS: [KnownKey; 25] = [
+const KEYS: [KnownKey; 27] = [
     // DPDK is initialised when the first DPDK port is opened.
     key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
     key("Open_vSwitch", "flow-restore-wait", KeyEffect::Any),
@@ -149,6 +150,13 @@ const KEYS: [KnownKey; 25] = [
     key("Open_vSwitch", "pmd-auto-lb-rebal-interval", KeyEffect::Number),
     key("Open_vSwitch", "stats-update-interval", KeyEffect::Number),
     key("Open_vSwitch", "vhost-sock-dir", KeyEffect::Any),
+    key(
+        "Open_vSwitch",
+        "vlan-limit",
+        KeyEffect::Nothing(
+            "packets.vlan_limit of the configuration file limits the parsed tags: set it there",
+        ),
+    ),
     key("Bridge", "datapath-id", KeyEffect::Any),
     // Shunt has no in-band control.
     key("Bridge", "disable-in-band", KeyEffect::Any),
@@ -175,6 +183,7 @@ const KEYS: [KnownKey; 25] = [
     key("Port", "mcast-snooping-flood", KeyEffect::Any),
     key("Port", "mcast-snooping-flood-reports", KeyEffect::Any),
     key("Port", "priority-tags", KeyEffect::PriorityTags),
+    key("Port", "qinq-ethtype", KeyEffect::QinqEthtype),
 ];
 
 const ONE_FLOW: &str = "a packet is sampled once, when it is received, with both interfaces";
@@ -209,6 +218,8 @@ impl KeyEffect {
             Self::Percent => Some("its value must be a whole number from 0 to 100"),
             Self::PriorityTags if PRIORITY_TAGS.contains(&value) => None,
             Self::PriorityTags => Some("its value must be always, if-nonzero or never"),
+            Self::QinqEthtype if ["802.1ad", "802.1q"].contains(&value) => None,
+            Self::QinqEthtype => Some("its value must be 802.1ad or 802.1q"),
             Self::Nothing(reason) => Some(reason),
             Self::Always(own, _) if own == value => None,
             Self::Always(_, reason) => Some(reason),

@@ -7,7 +7,7 @@ use std::{
 
 use shunt_ovsdb::RowView;
 use shunt_switch::config::{
-    MemifRole, PortOptions, PortType, PortVlanMode, PriorityTags, SocketMode,
+    MemifRole, PortOptions, PortType, PortVlanMode, PriorityTags, QinqEthtype, SocketMode,
 };
 
 /// Reads the ingress policing of a row of `Interface` into `options`.
@@ -27,9 +27,18 @@ pub(super) fn vlan_mode(port: RowView<'_>) -> Result<Option<PortVlanMode>, Strin
         Some("trunk") => Some(PortVlanMode::Trunk),
         Some("native-tagged") => Some(PortVlanMode::NativeTagged),
         Some("native-untagged") => Some(PortVlanMode::NativeUntagged),
+        Some("dot1q-tunnel") if port.integer("tag").is_some_and(|tag| tag > 0) => {
+            Some(PortVlanMode::Dot1qTunnel)
+        }
+        Some("dot1q-tunnel") => {
+            return Err("vlan_mode dot1q-tunnel needs a tag, its service VLAN: set tag to a VLAN \
+                        from 1 to 4095"
+                .to_owned());
+        }
         Some(other) => {
             return Err(format!(
-                "vlan_mode {other} is not supported: use access, trunk, native-tagged or native-untagged"
+                "vlan_mode {other} is not supported: use access, trunk, native-tagged, \
+                 native-untagged or dot1q-tunnel"
             ));
         }
     })
@@ -37,7 +46,8 @@ pub(super) fn vlan_mode(port: RowView<'_>) -> Result<Option<PortVlanMode>, Strin
 
 /// Reads the VLANs, protection and multicast flooding of a row of `Port`.
 ///
-/// As in Open vSwitch, a trunk port ignores its tag, and an access port ignores its trunks.
+/// As in Open vSwitch, a trunk port ignores its tag, and an access port ignores its trunks. Only
+/// dot1q-tunnel ports use `cvlans` and `qinq-ethtype`.
 pub(super) fn set_vlans(
     options: &mut PortOptions,
     vlan_mode: Option<PortVlanMode>,
@@ -49,7 +59,14 @@ pub(super) fn set_vlans(
     let is_access = vlan_mode == Some(PortVlanMode::Access) || vlan_mode.is_none() && tag.is_some();
     options.vlan_mode = vlan_mode;
     options.tag = tag.filter(|_| vlan_mode != Some(PortVlanMode::Trunk));
-    options.trunks = if is_access { Vec::new() } else { trunks.collect() };
+    let is_tunnel = vlan_mode == Some(PortVlanMode::Dot1qTunnel);
+    options.trunks = if is_access || is_tunnel { Vec::new() } else { trunks.collect() };
+    let cvlans = port.integers("cvlans").filter_map(vlan);
+    options.cvlans = if is_tunnel { cvlans.collect() } else { Vec::new() };
+    options.qinq_ethtype = match port.entry("other_config", "qinq-ethtype") {
+        Some("802.1q") if is_tunnel => QinqEthtype::Dot1q,
+        _ => QinqEthtype::Dot1ad,
+    };
     options.priority_tags = match port.entry("other_config", "priority-tags") {
         // Older versions of Open vSwitch used the value `true`.
         Some("if-nonzero" | "true") => PriorityTags::IfNonzero,

@@ -6,7 +6,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use shunt_pipeline::BondHash;
+use shunt_pipeline::{BondHash, QinqEthtype};
 
 use super::{
     PortOptions, PortVlanMode,
@@ -56,6 +56,10 @@ pub struct BondOptions {
     pub tag: Option<u16>,
     /// VLANs that all members carry, as in the options of a port.
     pub trunks: Vec<u16>,
+    /// Customer VLANs that all members carry, as in the options of a port.
+    pub cvlans: Vec<u16>,
+    /// Ethernet type of the service tag, as in the options of a port.
+    pub qinq_ethtype: QinqEthtype,
     /// LACP port numbers of members, by member name.
     ///
     /// By default the port number in the bridge is used.
@@ -111,6 +115,8 @@ impl Default for BondOptions {
             vlan_mode: None,
             tag: None,
             trunks: Vec::new(),
+            cvlans: Vec::new(),
+            qinq_ethtype: QinqEthtype::default(),
             lacp_port_id: BTreeMap::new(),
             lacp_port_priority: BTreeMap::new(),
             lacp_aggregation_key: BTreeMap::new(),
@@ -207,6 +213,8 @@ impl BondOptions {
             vlan_mode: self.vlan_mode,
             tag: self.tag,
             trunks: self.trunks.clone(),
+            cvlans: self.cvlans.clone(),
+            qinq_ethtype: self.qinq_ethtype,
             ..PortOptions::default()
         }
     }
@@ -256,6 +264,7 @@ mod tests {
             (BondOptions { rebalance_interval_ms: 10, ..bond() }, "rebalance_interval_ms"),
             (BondOptions { tag: Some(5000), ..bond() }, "tag"),
             (BondOptions { tag: Some(5), trunks: vec![6], ..bond() }, "trunks"),
+            (BondOptions { tag: Some(5), cvlans: vec![6], ..bond() }, "cvlans"),
         ] {
             let error = text(&options);
             assert!(

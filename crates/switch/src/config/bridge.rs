@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use shunt_datapath::port::{Repeat, af_xdp::XdpMode, memif::MemifRole, vhost_user::SocketMode};
-use shunt_pipeline::{OverflowPolicy, PriorityTags};
+use shunt_pipeline::{OverflowPolicy, PriorityTags, QinqEthtype};
 
 use crate::config::{
     BfdOptions, BondOptions, CollectorSetOptions, IpfixOptions, MirrorOptions, NetflowOptions,
@@ -149,10 +149,16 @@ pub struct PortOptions {
     pub vlan_mode: Option<PortVlanMode>,
     /// VLAN of the port, for all modes but `trunk`.
     pub tag: Option<u16>,
-    /// VLANs that the port carries, for all modes but `access`.
+    /// VLANs that the port carries, for all modes but `access` and `dot1q-tunnel`.
     ///
     /// 0 means untagged frames; empty: all VLANs.
     pub trunks: Vec<u16>,
+    /// Customer VLANs that the port carries, for the mode `dot1q-tunnel`.
+    ///
+    /// 0 means untagged frames; empty: all VLANs.
+    pub cvlans: Vec<u16>,
+    /// Ethernet type of the service tag, for the mode `dot1q-tunnel`.
+    pub qinq_ethtype: QinqEthtype,
     /// Which frames `NORMAL` sends with a tag of VLAN 0.
     pub priority_tags: PriorityTags,
     /// True if `NORMAL` sends nothing from this port to other protected ports.
@@ -193,12 +199,14 @@ pub enum PortVlanMode {
     NativeTagged,
     /// Like `native-tagged`, but frames of VLAN `tag` leave untagged.
     NativeUntagged,
+    /// Carries all frames, with their tags, in the service VLAN `tag`.
+    Dot1qTunnel,
 }
 
 impl PortVlanMode {
     /// All VLAN modes.
-    pub const ALL: [Self; 4] =
-        [Self::Access, Self::Trunk, Self::NativeTagged, Self::NativeUntagged];
+    pub const ALL: [Self; 5] =
+        [Self::Access, Self::Trunk, Self::NativeTagged, Self::NativeUntagged, Self::Dot1qTunnel];
 
     /// Returns the name of the VLAN mode in a configuration.
     #[must_use]
@@ -208,6 +216,7 @@ impl PortVlanMode {
             Self::Trunk => "trunk",
             Self::NativeTagged => "native-tagged",
             Self::NativeUntagged => "native-untagged",
+            Self::Dot1qTunnel => "dot1q-tunnel",
         }
     }
 }

@@ -55,4 +55,4 @@ pub use shunt_datapath::port::{
     EalOptions, HugePages, Repeat, af_xdp::XdpMode, memif::MemifRole, vhost_user::SocketMode,
 };
 pub use shunt_gigaflow::{ltm::Eviction, partition::PolicyName};
-pub use shunt_pipeline::{OverflowPolicy, PriorityTags};
+pub use shunt_pipeline::{OverflowPolicy, PriorityTags, QinqEthtype};

@@ -94,6 +94,7 @@ settings! {
 settings! {
     /// The settings of a bond.
     BOND_SETTINGS of BondOptions {
+        cvlans: numbers(),
         downdelay_ms: number(),
         hash_basis: number(),
         lacp: word("off, active or passive"),
@@ -107,11 +108,12 @@ settings! {
         members: texts(),
         mode: word("active-backup, balance-slb or balance-tcp"),
         primary: text(),
+        qinq_ethtype: word("802.1ad or 802.1q"),
         rebalance_interval_ms: number(),
         tag: some_number(),
         trunks: numbers(),
         updelay_ms: number(),
-        vlan_mode: some_word("access, trunk, native-tagged or native-untagged"),
+        vlan_mode: some_word("access, trunk, native-tagged, native-untagged or dot1q-tunnel"),
     }
 }
 

@@ -85,6 +85,8 @@ impl PortOptions {
             vlan_mode: other.vlan_mode,
             tag: other.tag,
             trunks: other.trunks.clone(),
+            cvlans: other.cvlans.clone(),
+            qinq_ethtype: other.qinq_ethtype,
             priority_tags: other.priority_tags,
             protected: other.protected,
             mcast_snooping_flood: other.mcast_snooping_flood,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, PortVlans, PriorityTags, VlanMode};
+use shunt_pipeline::{BridgeId, PortVlans, PriorityTags, QinqEthtype, VlanMode};
 
 use crate::{
     config::{self, PortOptions},
@@ -41,9 +41,14 @@ impl PortOptions {
         if let Some(tag) = self.tag {
             text += &format!(" tag={tag}");
         }
-        if !self.trunks.is_empty() {
-            let trunks: Vec<_> = self.trunks.iter().map(u16::to_string).collect();
-            text += &format!(" trunks={}", trunks.join(","));
+        for (key, vlans) in [("trunks", &self.trunks), ("cvlans", &self.cvlans)] {
+            if !vlans.is_empty() {
+                let vlans: Vec<_> = vlans.iter().map(u16::to_string).collect();
+                text += &format!(" {key}={}", vlans.join(","));
+            }
+        }
+        if self.qinq_ethtype != QinqEthtype::default() {
+            text += &format!(" qinq_ethtype={}", self.qinq_ethtype.name());
         }
         if self.priority_tags != PriorityTags::default() {
             text += &format!(" priority_tags={}", self.priority_tags.name());
@@ -69,9 +74,16 @@ impl PortOptions {
             config::PortVlanMode::Trunk => VlanMode::Trunk,
             config::PortVlanMode::NativeTagged => VlanMode::NativeTagged(tag),
             config::PortVlanMode::NativeUntagged => VlanMode::NativeUntagged(tag),
+            config::PortVlanMode::Dot1qTunnel => VlanMode::Dot1qTunnel(tag),
         };
-        let trunks = (!self.trunks.is_empty()).then(|| self.trunks.iter().copied().collect());
-        PortVlans { mode, trunks, priority_tags: self.priority_tags }
+        let some = |vlans: &[u16]| (!vlans.is_empty()).then(|| vlans.iter().copied().collect());
+        PortVlans {
+            mode,
+            trunks: some(&self.trunks),
+            cvlans: some(&self.cvlans),
+            qinq_ethtype: self.qinq_ethtype,
+            priority_tags: self.priority_tags,
+        }
     }
 }
 
@@ -111,6 +123,38 @@ mod tests {
         let port = PortOptions { priority_tags: tags, ..PortOptions::default() };
         assert_eq!(port.vlans().priority_tags, tags);
         assert_eq!(port.vlans_text(), "vlan_mode=trunk priority_tags=if-nonzero");
+    }
+
+    #[test]
+    fn a_tunnel_port_has_customer_vlans() {
+        let port = PortOptions {
+            name: "p1".to_owned(),
+            vlan_mode: Some(config::PortVlanMode::Dot1qTunnel),
+            tag: Some(100),
+            cvlans: vec![5, 6],
+            qinq_ethtype: QinqEthtype::Dot1q,
+            ..PortOptions::default()
+        };
+        assert!(port.check().is_ok());
+        let vlans = port.vlans();
+        assert_eq!(vlans.mode, VlanMode::Dot1qTunnel(100));
+        assert_eq!((vlans.cvlans, vlans.qinq_ethtype), (Some([5, 6].into()), QinqEthtype::Dot1q));
+        let text = "vlan_mode=dot1q-tunnel tag=100 cvlans=5,6 qinq_ethtype=802.1q";
+        assert_eq!(port.vlans_text(), text);
+        let plain = PortOptions { name: "p1".to_owned(), ..PortOptions::default() };
+        assert!(port.has_vlans_of(&plain.with_vlans_of(&port)) && !port.has_vlans_of(&plain));
+        let wrong = [
+            (PortOptions { tag: None, ..port.clone() }, "needs `tag`, its service VLAN"),
+            (PortOptions { tag: Some(0), ..port.clone() }, "needs `tag`, its service VLAN"),
+            (PortOptions { trunks: vec![5], ..port.clone() }, "has no `trunks`"),
+            (PortOptions { cvlans: vec![5000], ..port.clone() }, "cvlans = 5000"),
+            (PortOptions { vlan_mode: None, ..port.clone() }, "only a port of mode"),
+            (PortOptions { qinq_ethtype: QinqEthtype::Dot1q, ..plain }, "only a port of mode"),
+        ];
+        for (port, expected) in wrong {
+            let text = port.check().map_or_else(|error| error.to_string(), |()| "fine".into());
+            assert!(text.contains(expected), "{text}");
+        }
     }
 
     #[test]

@@ -11,7 +11,7 @@ use shunt_datapath::{
 };
 use shunt_flow::PortNo;
 use shunt_ofproto::connection::PacketInCounts;
-use shunt_pipeline::{BridgeId, Pipeline, PriorityTags, QueueId, Time};
+use shunt_pipeline::{BridgeId, Pipeline, PriorityTags, QinqEthtype, QueueId, Time};
 
 use crate::{
     config,
@@ -177,6 +177,10 @@ pub struct BridgePortStatus {
     pub tag: Option<u16>,
     /// Further VLANs of the port; empty: all VLANs that the mode allows.
     pub trunks: Vec<u16>,
+    /// Customer VLANs of a dot1q-tunnel port; empty: all.
+    pub cvlans: Vec<u16>,
+    /// Ethernet type of the service tag of a dot1q-tunnel port.
+    pub qinq_ethtype: QinqEthtype,
     /// Which frames `NORMAL` sends with a tag of VLAN 0.
     pub priority_tags: PriorityTags,
     /// True if `NORMAL` sends nothing from this port to other protected ports.
@@ -407,6 +411,8 @@ fn port_status(
         vlan_mode: port.settings.effective_vlan_mode(),
         tag: port.settings.tag,
         trunks: port.settings.trunks.clone(),
+        cvlans: port.settings.cvlans.clone(),
+        qinq_ethtype: port.settings.qinq_ethtype,
         priority_tags: port.settings.priority_tags,
         protected: port.settings.protected,
         mcast_snooping_flood: port.settings.mcast_snooping_flood,

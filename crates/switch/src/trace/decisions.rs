@@ -59,6 +59,9 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::VlanNotAllowed { port: own, vlan, mode } => {
             vlan_not_allowed(&port(own), vlan, mode)
         }
+        NotedDecision::ServiceVlan { port: own, vlan, service } => {
+            service_vlan(&port(own), vlan, service)
+        }
         NotedDecision::BondMemberInactive(own) => {
             inactive(&port(own), &bond(own)?, names.is_unused_by_lacp(own))
         }
@@ -112,8 +115,20 @@ fn vlan_not_allowed(port: &str, vlan: u16, mode: VlanMode) -> String {
         VlanMode::Trunk | VlanMode::NativeTagged(_) | VlanMode::NativeUntagged(_) => {
             format!("does not carry VLAN {vlan}")
         }
+        VlanMode::Dot1qTunnel(own) => {
+            format!("is a dot1q-tunnel port of VLAN {own} without customer VLAN {vlan}")
+        }
     };
     format!("NORMAL: the packet is {frame}, and {port} {accepts}: dropped")
+}
+
+/// Returns the text for a packet that enters the service VLAN of its port.
+fn service_vlan(port: &str, vlan: u16, service: u16) -> String {
+    let packet = match vlan {
+        0 => "a packet without a customer VLAN".to_owned(),
+        _ => format!("a packet of customer VLAN {vlan}"),
+    };
+    format!("NORMAL: {packet} from dot1q-tunnel {port} is in service VLAN {service}")
 }
 
 /// Returns the text for a destination learned at the ingress port, or at its bond.

@@ -5,7 +5,7 @@ use shunt_ofproto::message::Message;
 use shunt_pipeline::{MeterCommand, text::parse_meter_mod};
 use shunt_switch::{
     Config, Trace, Why,
-    config::{CacheKind, PolicyName, PortOptions},
+    config::{CacheKind, PolicyName, PortOptions, PortVlanMode},
 };
 
 use crate::bench::{Bench, frame, until};
@@ -121,6 +121,28 @@ async fn a_trace_explains_normal() {
             "Drop reason: vlan_not_allowed",
         ]
     );
+    let tunnel = PortOptions {
+        vlan_mode: Some(PortVlanMode::Dot1qTunnel),
+        cvlans: vec![7],
+        ..vlans.clone()
+    };
+    bench.switch.set_vlans(&tunnel).await.unwrap();
+    assert_eq!(
+        lines(&format!("{from_1},dl_vlan=20,dl_dst=02:00:00:00:00:02")),
+        [
+            "-> NORMAL: the packet is tagged with VLAN 20, and port 1 (p1) is a dot1q-tunnel port of VLAN 10 without customer VLAN 20: dropped",
+            "Drop reason: vlan_not_allowed",
+        ]
+    );
+    let flooded = lines(&format!("{from_1},dl_vlan=7,dl_dst=02:00:00:00:00:02"));
+    assert_eq!(
+        flooded[..2],
+        [
+            "-> NORMAL: a packet of customer VLAN 7 from dot1q-tunnel port 1 (p1) is in service VLAN 10",
+            "-> NORMAL: the destination is unknown: flooded in VLAN 10",
+        ]
+    );
+    bench.switch.set_vlans(&vlans).await.unwrap();
     assert_eq!(
         lines(&format!("{from_1},dl_dst=01:80:c2:00:00:00")),
         [

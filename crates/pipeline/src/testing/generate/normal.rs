@@ -3,7 +3,7 @@
 use proptest::{collection::btree_set, option, prelude::*, sample::select};
 
 use super::{BRIDGES, Op};
-use crate::bridges::port_vlans::{PortVlans, PriorityTags, VlanMode};
+use crate::bridges::port_vlans::{PortVlans, PriorityTags, QinqEthtype, VlanMode};
 
 /// No tag (0), a VLAN of generated packets, and a VLAN that no packet has.
 const VLANS: &[u16] = &[0, 5, 7];
@@ -21,14 +21,21 @@ fn vlans() -> impl Strategy<Value = PortVlans> {
         1 => vlan().prop_map(VlanMode::Access),
         1 => vlan().prop_map(VlanMode::NativeTagged),
         1 => vlan().prop_map(VlanMode::NativeUntagged),
+        1 => vlan().prop_map(VlanMode::Dot1qTunnel),
     ];
     let trunks = option::weighted(0.2, btree_set(vlan(), 0..3));
     let tags = prop_oneof![4 => Just(PriorityTags::Never), 1 => select(PriorityTags::ALL.to_vec())];
-    (mode, trunks, tags).prop_map(|(mode, trunks, priority_tags)| PortVlans {
-        mode,
-        trunks,
-        priority_tags,
-    })
+    let cvlans = option::weighted(0.4, btree_set(vlan(), 1..3));
+    let types = select(QinqEthtype::ALL.to_vec());
+    (mode, trunks, tags, cvlans, types).prop_map(
+        |(mode, trunks, priority_tags, cvlans, qinq_ethtype)| PortVlans {
+            mode,
+            trunks,
+            cvlans,
+            qinq_ethtype,
+            priority_tags,
+        },
+    )
 }
 
 /// A change of the VLANs without learning, or of the treatment of misses.

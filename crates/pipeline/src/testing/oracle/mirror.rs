@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 
-use super::{normal::belongs, walker::Walker};
+use super::{
+    normal::{WalkerVlan, arriving, belongs, carries_below},
+    walker::Walker,
+};
 use crate::{
     bridges::{
         mirror::{Mirror, MirrorOutput, MirroredPorts},
         port::{PortInfo, PortKind},
-        port_vlans::VlanMode,
     },
     testing::WorldBridge,
     traversals::traversal::TraversalError,
@@ -98,19 +100,12 @@ impl Walker<'_> {
         selects: impl Fn(&MirroredPorts) -> bool,
     ) -> Result<(), TraversalError> {
         let bridge = &self.world.bridges[&self.id()];
-        let tags: Vec<u16> = self.packet.tags.iter().map(|(_, tci)| tci & 0xfff).collect();
-        let id = tags.first().copied().unwrap_or(0);
-        let vlan = match port.vlans.mode {
-            VlanMode::Access(own) if id == 0 => own,
-            VlanMode::Access(_) => return Ok(()),
-            VlanMode::NativeTagged(own) | VlanMode::NativeUntagged(own) if id == 0 => own,
-            _ if belongs(port, id) => id,
-            _ => return Ok(()),
-        };
+        let id = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
+        let Some(vlan) = arriving(port, id) else { return Ok(()) };
         let [.., a, b, c, d, e, f] = self.packet.key.field(FieldId::EthDst).to_be_bytes();
         let is_reserved = [a, b, c, d, e] == [0x01, 0x80, 0xc2, 0, 0] && f < 16;
         for (index, mirror) in bridge.active_mirrors() {
-            let is_selected = mirror.vlans.is_empty() || mirror.vlans.contains(&vlan);
+            let is_selected = mirror.vlans.is_empty() || mirror.vlans.contains(&vlan.id);
             if !selects(&mirror.ports) || !is_selected || self.mirrored.contains(&index) {
                 continue;
             }
@@ -124,16 +119,16 @@ impl Walker<'_> {
                 MirrorOutput::Port(name) => {
                     self.send_copies(mirror, &bridge.outputs(name), vlan)?;
                 }
-                MirrorOutput::Vlan(output) if vlan != *output && !is_reserved => {
-                    let is_tagged_twice = tags.get(1).is_some_and(|id| *id != 0);
+                MirrorOutput::Vlan(output) if vlan.id != *output && !is_reserved => {
+                    let below = self.id_below(vlan);
                     ports.retain(|port| {
                         port.kind != PortKind::Unbound
                             && bridge.active(port.number) == Some(port.number)
                             && belongs(port, *output)
                             && !bridge.is_mirror_output(port)
-                            && !(is_tagged_twice && matches!(port.vlans.mode, VlanMode::Access(_)))
+                            && carries_below(port, below)
                     });
-                    self.send_copies(mirror, &ports, *output)?;
+                    self.send_copies(mirror, &ports, WalkerVlan { id: *output, ..vlan })?;
                 }
                 MirrorOutput::Vlan(_) => {}
             }
@@ -145,7 +140,7 @@ impl Walker<'_> {
         &mut self,
         mirror: &Mirror,
         ports: &[PortInfo],
-        vlan: u16,
+        vlan: WalkerVlan,
     ) -> Result<(), TraversalError> {
         let sends = |port: &PortInfo| {
             port.kind != PortKind::Unbound && !port.config.no_fwd && !port.config.port_down

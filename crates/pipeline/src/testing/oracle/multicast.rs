@@ -10,15 +10,12 @@ use shunt_flow::{FieldId, PortNo};
 
 use super::{
     effects::Outcome,
-    normal::{belongs, id_on_wire},
+    normal::{WalkerVlan, belongs, carries_below},
     walker::Walker,
 };
 use crate::{
     action::Action,
-    bridges::{
-        multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
-        port_vlans::VlanMode,
-    },
+    bridges::multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
     testing::{SeenPorts, WorldBridge},
     time::Time,
     traversals::traversal::TraversalError,
@@ -71,18 +68,18 @@ impl Walker<'_> {
         &mut self,
         class: &MulticastClass,
         target: [u8; 6],
-        vlan: u16,
+        vlan: WalkerVlan,
     ) -> Result<(), TraversalError> {
         let bridge = &self.world.bridges[&self.id()];
         let ingress = self.packet.key.in_port();
         let entry = self.port(ingress);
         if class.is_read && entry.is_some_and(|port| !port.multicast.packets) && !self.is_muted {
             let headers = Outcome::headers(&self.packet.frame().view());
-            self.passes.emit(Outcome::ToSnooping(self.id(), ingress, vlan, headers));
+            self.passes.emit(Outcome::ToSnooping(self.id(), ingress, vlan.id, headers));
         }
-        let routers = bridge.routers.get(&vlan);
+        let routers = bridge.routers.get(&vlan.id);
         let mut wanted: BTreeSet<PortNo> = routers.map(numbers).unwrap_or_default();
-        let members = class.group.and_then(|group| bridge.members.get(&(vlan, group)));
+        let members = class.group.and_then(|group| bridge.members.get(&(vlan.id, group)));
         let floods = bridge.snooping.is_some_and(|own| own.floods_unregistered);
         if class.is_report {
             let flagged = bridge.ports.iter().filter(|port| port.multicast.reports);
@@ -95,11 +92,11 @@ impl Walker<'_> {
             return self.send_to(target, vlan);
         }
         let mut done = BTreeSet::from([bridge.first_member(ingress)]);
-        let has_second = self.packet.tags.get(1).is_some_and(|(_, tci)| tci & 0xfff != 0);
+        let below = self.id_below(vlan);
         for number in wanted {
             let Some(own) = self.port(number) else { continue };
-            let is_access = matches!(own.vlans.mode, VlanMode::Access(_));
-            if bridge.is_mirror_output(own) || !belongs(own, vlan) || has_second && is_access {
+            let is_carried = belongs(own, vlan.id) && carries_below(own, below);
+            if bridge.is_mirror_output(own) || !is_carried {
                 continue;
             }
             if done.insert(bridge.first_member(number)) {
@@ -110,14 +107,14 @@ impl Walker<'_> {
     }
 
     /// Sends on a port, or on the sending member of its bond.
-    fn send_logical(&mut self, number: PortNo, vlan: u16) -> Result<(), TraversalError> {
+    fn send_logical(&mut self, number: PortNo, vlan: WalkerVlan) -> Result<(), TraversalError> {
         let bridge = &self.world.bridges[&self.id()];
         let is_protected = self.port(self.packet.key.in_port()).is_some_and(|own| own.is_protected);
         for port in bridge.ports.clone() {
             if bridge.first_member(port.number) == bridge.first_member(number)
                 && !(is_protected && port.is_protected)
                 && !self.has_exited
-                && self.is_sender(&port, id_on_wire(&port, vlan))
+                && self.is_sender(&port, self.id_on_port(&port, vlan))
             {
                 self.send_in_vlan(&port, vlan, None)?;
             }

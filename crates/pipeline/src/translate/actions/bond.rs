@@ -4,8 +4,9 @@ use shunt_flow::FieldId;
 
 use super::{
     hash::hash_connection,
-    normal::{BROADCAST, GROUP_ADDRESS, address, bytes, is_at, vlan_id},
+    normal::{BROADCAST, GROUP_ADDRESS, address, bytes, is_at},
     output::Egress,
+    port_tags::vlan_id,
 };
 use crate::{
     bridges::{

@@ -1,9 +1,10 @@
 //! Mirrors: copies of packets that a bridge receives and sends.
 //!
 //! Copies of a received packet are sent before the tables process the packet, and copies of a sent
-//! packet directly after it. A copy has the content of the packet at that moment. The tag of a copy
-//! is the tag that NORMAL would give the packet on the output port of the mirror. Open vSwitch 3.1
-//! does the same, but copies no packet that is sent to a patch port.
+//! packet directly after it. A copy has the content of the packet at that moment. The tags of a copy
+//! are those that NORMAL would give the packet on the output port of the mirror. Open vSwitch 3.1
+//! does the same, but copies no packet that is sent to a patch port. The VLAN of a packet on a
+//! dot1q-tunnel port is the service VLAN.
 //!
 //! A packet gets one copy at each output, also if actions change it and send it again. If a copy
 //! leaves on a port that another mirror selects, that mirror copies the copy. A mirror counts the
@@ -19,11 +20,9 @@ use std::slice;
 use shunt_flow::FieldId;
 
 use super::{
-    normal::{
-        INNER_ID, OUTER_PRESENT, OUTER_PRIORITY, address, is_access, is_reserved, is_tagged_twice,
-        put_tag, vlan_id,
-    },
+    normal::{address, is_reserved},
     output::Egress,
+    port_tags::{INNER_ID, OUTER_ID, OUTER_PRESENT, OUTER_PRIORITY, PacketVlan, put_tags, vlan_id},
 };
 use crate::{
     bridges::{
@@ -49,7 +48,7 @@ pub(in crate::translate) struct MirrorCopies<'a> {
     mirrors: &'a MirrorTable,
     rest: MirrorSet,
     /// The VLAN of the packet.
-    vlan: u16,
+    vlan: PacketVlan,
     /// The drop cause of the packet before its first copy.
     drop_cause: Option<DropCause>,
 }
@@ -59,12 +58,12 @@ pub(in crate::translate) struct MirrorFlood<'a> {
     mirrors: &'a MirrorTable,
     mirror: &'a ActiveMirror,
     rest: slice::Iter<'a, PortInfo>,
-    vlan: u16,
+    vlan: PacketVlan,
     is_counted: bool,
 }
 
 /// The bits that decide the VLAN of a packet.
-const OUTER_VLAN: u64 = OUTER_PRESENT | 0xfff << 32;
+const OUTER_VLAN: u64 = OUTER_PRESENT | OUTER_ID;
 
 /// Copies a packet that arrives, for the mirrors of its ingress port.
 #[inline]
@@ -107,7 +106,7 @@ fn mirror<'a>(
     }
     egress.packet.recorder.consult_word(VLAN, OUTER_VLAN);
     // A packet with a VLAN that the port does not carry is in no VLAN of the bridge.
-    if let Some(vlan) = port.vlans.admit(vlan_id(egress.packet)) {
+    if let Some(vlan) = PacketVlan::on(port, vlan_id(egress.packet)) {
         let copies = MirrorCopies { mirrors, rest, vlan, drop_cause: None };
         egress.agenda.push(AgendaStep::Mirror(copies));
     }
@@ -132,7 +131,7 @@ pub(in crate::translate) fn mirror_copies<'a>(
         return Ok(());
     };
     egress.agenda.push(AgendaStep::Mirror(copies));
-    if !mirror.selects(vlan) {
+    if !mirror.selects(vlan.id) {
         return Ok(());
     }
     egress.packet.mirror.done.insert(mirror.same_output);
@@ -146,9 +145,10 @@ pub(in crate::translate) fn mirror_copies<'a>(
             send_copy(egress, port, vlan, mirror.snaplen)
         }
         ActiveOutput::Vlan(output) => {
-            if vlan != output && !is_reserved(address(egress.packet, FieldId::EthDst)) {
+            if vlan.id != output && !is_reserved(address(egress.packet, FieldId::EthDst)) {
                 let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
-                let flood = MirrorFlood { mirrors, mirror, rest, vlan: output, is_counted: false };
+                let vlan = PacketVlan { id: output, ..vlan };
+                let flood = MirrorFlood { mirrors, mirror, rest, vlan, is_counted: false };
                 egress.agenda.push(AgendaStep::MirrorFlood(Box::new(flood)));
             }
             Ok(())
@@ -166,9 +166,9 @@ pub(in crate::translate) fn mirror_flood<'a>(
     let MirrorFlood { mirrors, mirror, vlan, is_counted, .. } = *flood;
     let is_reached = port.kind != PortKind::Unbound
         && !port.is_backup()
-        && port.vlans.carries(vlan)
+        && port.vlans.carries(vlan.id)
         && !mirrors.is_output(port.number)
-        && !(is_access(port) && has_inner_vlan(egress))
+        && carries_inside(egress, port, vlan)
         && may_have_copy(egress, mirror, port);
     flood.is_counted |= is_reached;
     egress.agenda.push(AgendaStep::MirrorFlood(flood));
@@ -196,21 +196,24 @@ fn count_copy(egress: &mut Egress<'_, '_>, mirror: &ActiveMirror) {
     egress.note(NotedDecision::Mirrored { mirror: mirror.index });
 }
 
-/// Returns whether the packet has a VLAN in a second tag.
-fn has_inner_vlan(egress: &mut Egress<'_, '_>) -> bool {
-    egress.packet.recorder.consult_word(VLAN, INNER_ID);
-    is_tagged_twice(egress.packet)
+/// Returns whether the port sends copies with the packet's VLAN in a second tag.
+fn carries_inside(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: PacketVlan) -> bool {
+    // The outer tag, which is consulted, is below a service tag.
+    if vlan.service_tag.is_none() && port.vlans.selects_inside() {
+        egress.packet.recorder.consult_word(VLAN, INNER_ID);
+    }
+    port.vlans.carries_inside(vlan.id_below(egress.packet))
 }
 
-/// Sends a copy with the tag that frames of its VLAN have on the port.
+/// Sends a copy with the tags that frames of its VLAN have on the port.
 fn send_copy(
     egress: &mut Egress<'_, '_>,
     port: &PortInfo,
-    vlan: u16,
+    vlan: PacketVlan,
     snaplen: Option<u32>,
 ) -> Result<(), TraversalError> {
     egress.packet.recorder.consult_word(VLAN, OUTER_VLAN | OUTER_PRIORITY);
-    put_tag(egress, port, vlan);
+    put_tags(egress, port, vlan);
     egress.output_copy(port, snaplen)
 }
 

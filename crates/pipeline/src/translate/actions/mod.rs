@@ -14,6 +14,7 @@ pub(super) mod normal;
 pub(super) mod output;
 pub(super) mod packet_in;
 pub(super) mod packet_length;
+pub(super) mod port_tags;
 pub(super) mod protocols;
 pub(super) mod sample;
 pub(super) mod stack;

@@ -23,8 +23,9 @@ use std::{
 use shunt_flow::{FieldId, Match, PortNo};
 
 use super::{
-    normal::{flood, is_access, is_tagged_twice, send_on},
+    normal::{flood, send_on},
     output::Egress,
+    port_tags::PacketVlan,
 };
 use crate::{
     action::PacketInReason,
@@ -45,7 +46,7 @@ pub(in crate::translate) struct MulticastOutputs<'a> {
     rest: vec::IntoIter<&'a PortInfo>,
     /// True if the ingress port is protected.
     is_protected: bool,
-    vlan: u16,
+    vlan: PacketVlan,
 }
 
 /// The kind of a multicast packet, by which snooping chooses its ports.
@@ -119,11 +120,11 @@ pub(super) fn forward<'a>(
     egress: &mut Egress<'_, 'a>,
     snooping: MulticastSnooping,
     packet: MulticastPacket,
-    vlan: u16,
+    vlan: PacketVlan,
     arrived: Option<&'a PortInfo>,
 ) -> Result<(), TraversalError> {
     if let MulticastPacket::Report | MulticastPacket::Query = packet {
-        punt(egress, vlan, arrived)?;
+        punt(egress, vlan.id, arrived)?;
     }
     let mut wanted = Vec::new();
     let reason = match packet {
@@ -131,18 +132,19 @@ pub(super) fn forward<'a>(
         MulticastPacket::OtherIgmp => Some(MulticastFloodReason::OtherIgmp),
         MulticastPacket::LinkLocal => Some(MulticastFloodReason::LinkLocal),
         MulticastPacket::Report => {
-            note(egress, MulticastDecision::Report { vlan });
+            note(egress, MulticastDecision::Report { vlan: vlan.id });
             let flooded = egress.bridge.flooded().reports.iter();
             wanted.extend(flooded.map(|port| (*port, MulticastOutputReason::FloodedReports)));
             None
         }
         MulticastPacket::Group(group) => {
-            let members = egress.bridge.multicast_group(vlan, group, &mut egress.packet.recorder);
+            let members =
+                egress.bridge.multicast_group(vlan.id, group, &mut egress.packet.recorder);
             let is_flooded = members.is_none() && snooping.floods_unregistered;
             if !is_flooded {
                 let decision = match members {
-                    Some(_) => MulticastDecision::Group { group, vlan },
-                    None => MulticastDecision::Unregistered { group, vlan },
+                    Some(_) => MulticastDecision::Group { group, vlan: vlan.id },
+                    None => MulticastDecision::Unregistered { group, vlan: vlan.id },
                 };
                 note(egress, decision);
                 let members = members.into_iter().flat_map(|members| members.numbers());
@@ -154,11 +156,11 @@ pub(super) fn forward<'a>(
         }
     };
     if let Some(reason) = reason {
-        note(egress, MulticastDecision::Flood { vlan, reason });
+        note(egress, MulticastDecision::Flood { vlan: vlan.id, reason });
         flood(egress, vlan, arrived);
         return Ok(());
     }
-    let routers = egress.bridge.multicast_routers(vlan, &mut egress.packet.recorder);
+    let routers = egress.bridge.multicast_routers(vlan.id, &mut egress.packet.recorder);
     let routers = routers.into_iter().flat_map(|routers| routers.numbers());
     wanted.extend(routers.map(|port| (port, MulticastOutputReason::Router)));
     let ports = choose(egress, wanted, vlan, arrived);
@@ -176,7 +178,7 @@ pub(super) fn forward<'a>(
 fn choose<'a>(
     egress: &mut Egress<'_, 'a>,
     mut wanted: Vec<(PortNo, MulticastOutputReason)>,
-    vlan: u16,
+    vlan: PacketVlan,
     arrived: Option<&PortInfo>,
 ) -> Vec<&'a PortInfo> {
     // The sort is stable, so the first reason of each port stays first.
@@ -187,9 +189,9 @@ fn choose<'a>(
         let Some(port) = found else { continue };
         let is_left_out = arrived.is_some_and(|own| own.is_one_with(port))
             || ports.iter().any(|chosen| chosen.is_one_with(port))
-            || !port.vlans.carries(vlan)
+            || !port.vlans.carries(vlan.id)
             || egress.bridge.is_mirror_output(number)
-            || is_tagged_twice(egress.packet) && is_access(port);
+            || !port.vlans.carries_inside(vlan.id_below(egress.packet));
         if !is_left_out {
             note(egress, MulticastDecision::Output { port: number, reason });
             ports.push(port);

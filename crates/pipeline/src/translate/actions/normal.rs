@@ -17,9 +17,12 @@
 //! * The members of a bond are one port. One member sends, and some packets that arrive on other
 //!   members are dropped (`bond.rs`). If the network may send copies back, an address is learned
 //!   before its packet is sent.
-//! * On each port the packet has the tag of its VLAN or no tag, as the port requires. A priority
-//!   stays, in a priority tag if necessary. The priority is lost if the port removes the tag of its
-//!   own VLAN and sends no priority tags.
+//! * On each port the packet has the tag of its VLAN or no tag, as the port requires
+//!   (`port_tags.rs`). A priority stays, in a priority tag if necessary. The priority is lost if the
+//!   port removes the tag of its own VLAN and sends no priority tags.
+//! * The VLAN of a packet from a dot1q-tunnel port is the service VLAN of the port. An access port
+//!   gets no packet with another VLAN below its own, and a dot1q-tunnel port only packets of the
+//!   customer VLANs that it carries.
 
 use std::slice;
 
@@ -28,12 +31,12 @@ use shunt_flow::{FieldId, PortNo};
 use super::{
     multicast::{forward, multicast_packet},
     output::Egress,
+    port_tags::{OUTER_PRESENT, PacketVlan, put_tags, vlan_id},
 };
 use crate::{
     bridges::{
         mac_table::MacSighting,
         port::{PortInfo, PortKind},
-        port_vlans::{PriorityTags, VlanMode},
     },
     learn::learning::Learning,
     translate::{
@@ -52,13 +55,9 @@ pub(in crate::translate) struct NormalFlood<'a> {
     ingress: PortNo,
     /// True if the ingress port is protected.
     is_protected: bool,
-    vlan: u16,
+    vlan: PacketVlan,
 }
 
-pub(super) const OUTER_PRESENT: u64 = 0x1000 << 32;
-pub(super) const OUTER_PRIORITY: u64 = 0xe000 << 32;
-/// The VLAN id of the tag below the outer one.
-pub(super) const INNER_ID: u64 = 0xfff;
 /// The Ethernet types of a tag.
 const TAG_TYPES: [u16; 2] = [0x8100, 0x88a8];
 /// The bit of the first byte of a MAC address that marks group addresses.
@@ -81,16 +80,16 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
         return Ok(());
     }
     if let Some(port) = arrived.filter(|port| port.bond.is_some())
-        && !egress.is_admitted(port, vlan, [source, target])
+        && !egress.is_admitted(port, vlan.id, [source, target])
     {
         return Ok(());
     }
-    let is_flooded = egress.bridge.floods_vlan(vlan);
+    let is_flooded = egress.bridge.floods_vlan(vlan.id);
     if let Some(port) = arrived
         && source & GROUP_ADDRESS == 0
     {
         if !is_flooded {
-            learn_source(egress, vlan, [source, target], port)?;
+            learn_source(egress, vlan.id, [source, target], port)?;
         }
         // The address is both source and destination, so its port is the ingress port.
         if source == target {
@@ -107,16 +106,17 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
     }
     let known = match is_flooded {
         true => None,
-        false => egress.bridge.find_mac(vlan, bytes(target), &mut egress.packet.recorder),
+        false => egress.bridge.find_mac(vlan.id, bytes(target), &mut egress.packet.recorder),
     };
     match known.map(|known| known.port) {
         Some(port) if port == ingress => {
-            egress.note(NotedDecision::LearnedOnIngressPort { port, vlan });
+            egress.note(NotedDecision::LearnedOnIngressPort { port, vlan: vlan.id });
             Ok(())
         }
         Some(port) => send_learned(egress, port, vlan, arrived),
         None => {
-            egress.note(NotedDecision::Flood { vlan, is_group: target & GROUP_ADDRESS != 0 });
+            let is_group = target & GROUP_ADDRESS != 0;
+            egress.note(NotedDecision::Flood { vlan: vlan.id, is_group });
             flood(egress, vlan, arrived);
             Ok(())
         }
@@ -124,7 +124,7 @@ pub(super) fn normal(egress: &mut Egress<'_, '_>) -> Result<(), TraversalError> 
 }
 
 /// Floods the packet in its VLAN, except to its ingress port.
-pub(super) fn flood(egress: &mut Egress<'_, '_>, vlan: u16, arrived: Option<&PortInfo>) {
+pub(super) fn flood(egress: &mut Egress<'_, '_>, vlan: PacketVlan, arrived: Option<&PortInfo>) {
     let ingress = egress.packet.in_port();
     let rest = egress.bridge.all_ports(&mut egress.packet.recorder).iter();
     let is_protected = arrived.is_some_and(|port| port.is_protected);
@@ -136,7 +136,7 @@ pub(super) fn flood(egress: &mut Egress<'_, '_>, vlan: u16, arrived: Option<&Por
 fn send_learned(
     egress: &mut Egress<'_, '_>,
     number: PortNo,
-    vlan: u16,
+    vlan: PacketVlan,
     arrived: Option<&PortInfo>,
 ) -> Result<(), TraversalError> {
     let Some(port) = egress.bridge.find_port(number, &mut egress.packet.recorder) else {
@@ -144,10 +144,10 @@ fn send_learned(
         return Ok(());
     };
     if arrived.is_some_and(|own| own.is_one_with(port)) {
-        egress.note(NotedDecision::LearnedOnIngressPort { port: number, vlan });
+        egress.note(NotedDecision::LearnedOnIngressPort { port: number, vlan: vlan.id });
         return Ok(());
     }
-    egress.note(NotedDecision::Learned { port: number, vlan });
+    egress.note(NotedDecision::Learned { port: number, vlan: vlan.id });
     let is_protected = arrived.is_some_and(|own| own.is_protected);
     send_on(egress, is_protected, port, vlan)
 }
@@ -157,12 +157,13 @@ pub(super) fn send_on(
     egress: &mut Egress<'_, '_>,
     is_protected: bool,
     port: &PortInfo,
-    vlan: u16,
+    vlan: PacketVlan,
 ) -> Result<(), TraversalError> {
     let Some(bond) = &port.bond else {
         return send_unless_protected(egress, is_protected, port, vlan);
     };
-    let Some((member, hit)) = egress.bond_sender(bond, port.vlans.id_on_wire(vlan)) else {
+    let id = vlan.id_on_wire(egress.packet, port);
+    let Some((member, hit)) = egress.bond_sender(bond, id) else {
         egress.note(NotedDecision::BondWithoutMember(port.number));
         return Ok(());
     };
@@ -178,7 +179,7 @@ fn send_unless_protected(
     egress: &mut Egress<'_, '_>,
     is_protected: bool,
     port: &PortInfo,
-    vlan: u16,
+    vlan: PacketVlan,
 ) -> Result<(), TraversalError> {
     if is_protected && port.is_protected {
         egress.note(NotedDecision::BothPortsProtected(port.number));
@@ -198,15 +199,16 @@ pub(in crate::translate) fn normal_flood<'a>(
     let is_reached = port.number != ingress
         && !port.config.no_flood
         && port.kind != PortKind::Unbound
-        && port.vlans.carries(vlan)
+        && port.vlans.carries(vlan.id)
         && !(is_protected && port.is_protected)
         && !egress.bridge.is_mirror_output(port.number)
-        && !(is_tagged_twice(egress.packet) && is_access(port));
+        && port.vlans.carries_inside(vlan.id_below(egress.packet));
     if !is_reached {
         return Ok(());
     }
     if let Some(member) = &port.bond {
-        if !egress.floods_on_member(port, member, port.vlans.id_on_wire(vlan)) {
+        let id = vlan.id_on_wire(egress.packet, port);
+        if !egress.floods_on_member(port, member, id) {
             return Ok(());
         }
         egress.note(NotedDecision::BondMemberChosen(port.number));
@@ -224,10 +226,13 @@ fn shares_bond(egress: &mut Egress<'_, '_>, number: PortNo, port: &PortInfo) -> 
 ///
 /// `None` if the ingress port drops the packet. A packet of a controller has no ingress port, and
 /// may have any VLAN.
-fn admit<'a>(egress: &mut Egress<'_, 'a>, ingress: PortNo) -> Option<(u16, Option<&'a PortInfo>)> {
+fn admit<'a>(
+    egress: &mut Egress<'_, 'a>,
+    ingress: PortNo,
+) -> Option<(PacketVlan, Option<&'a PortInfo>)> {
     let id = vlan_id(egress.packet);
     if matches!(ingress, PortNo::CONTROLLER | PortNo::ANY) {
-        return Some((id, None));
+        return Some((PacketVlan { id, service_tag: None }, None));
     }
     let Some(port) = egress.bridge.find_port(ingress, &mut egress.packet.recorder) else {
         egress.note(NotedDecision::UnknownIngressPort(ingress));
@@ -237,12 +242,16 @@ fn admit<'a>(egress: &mut Egress<'_, 'a>, ingress: PortNo) -> Option<(u16, Optio
         egress.note(NotedDecision::MirrorOutputPort(ingress));
         return None;
     }
-    let admitted = port.vlans.admit(id);
-    if admitted.is_none() {
+    let Some(vlan) = PacketVlan::on(port, id) else {
         let (port, mode) = (port.number, port.vlans.mode);
         egress.note(NotedDecision::VlanNotAllowed { port, vlan: id, mode });
+        return None;
+    };
+    if vlan.service_tag.is_some() {
+        let (port, service) = (port.number, vlan.id);
+        egress.note(NotedDecision::ServiceVlan { port, vlan: id, service });
     }
-    admitted.map(|vlan| (vlan, Some(port)))
+    Some((vlan, Some(port)))
 }
 
 fn learn_source(
@@ -277,48 +286,14 @@ pub(super) fn is_at(egress: &mut Egress<'_, '_>, known: PortNo, port: &PortInfo)
     known == port.number || port.bond.is_some() && shares_bond(egress, known, port)
 }
 
-/// Sends the packet with the tag that frames of its VLAN have on the port.
+/// Sends the packet with the tags that frames of its VLAN have on the port.
 fn send_tagged(
     egress: &mut Egress<'_, '_>,
     port: &PortInfo,
-    vlan: u16,
+    vlan: PacketVlan,
 ) -> Result<(), TraversalError> {
-    put_tag(egress, port, vlan);
+    put_tags(egress, port, vlan);
     egress.output_to(port, None)
-}
-
-/// Gives the packet the tag that `port` requires, until the next output is done.
-///
-/// The caller must have consulted the VLAN tags.
-pub(super) fn put_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
-    let (now, then) = (vlan_id(egress.packet), port.vlans.id_on_wire(vlan));
-    let tags = egress.packet.key().words()[VLAN];
-    let (is_tagged, has_priority) = (tags & OUTER_PRESENT != 0, tags & OUTER_PRIORITY != 0);
-    let loses_tag = is_access(port) || port.vlans.mode == VlanMode::NativeUntagged(vlan);
-    let has_priority_tag = match port.vlans.priority_tags {
-        // The priority is removed with the tag.
-        PriorityTags::Never => has_priority && !loses_tag,
-        PriorityTags::IfNonzero => has_priority,
-        PriorityTags::Always => is_tagged,
-    };
-    let is_tagged_then = then != 0 || has_priority_tag;
-    if now == then && is_tagged == is_tagged_then && !(loses_tag && is_tagged) {
-        return;
-    }
-    let saved = egress.packet.save();
-    egress.agenda.push(AgendaStep::RestorePacket(Box::new(saved)));
-    if is_tagged_then && !loses_tag {
-        return egress.packet.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
-    }
-    egress.packet.pop_vlan();
-    if is_access(port) {
-        egress.packet.pop_vlan();
-    }
-    if is_tagged_then {
-        // The new tag has the Ethernet type 0x8100, as in Open vSwitch.
-        let priority = (tags & OUTER_PRIORITY) >> 45;
-        egress.packet.set_tag(FieldId::DlVlanPcp, priority.into(), 0x7);
-    }
 }
 
 /// Returns whether the Ethernet type is that of a tag that was not parsed.
@@ -335,27 +310,10 @@ fn hides_tag(packet: &mut WorkingPacket) -> bool {
     })
 }
 
-/// Returns the VLAN id of the packet; 0 without a tag.
-/// The caller has consulted the tags.
-pub(super) fn vlan_id(packet: &WorkingPacket) -> u16 {
-    u16::try_from(packet.key().words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
-}
-
-/// Returns whether the packet has a VLAN in a second tag.
-///
-/// Such a packet must not lose its first tag alone. The caller has consulted the tags.
-pub(super) fn is_tagged_twice(packet: &WorkingPacket) -> bool {
-    packet.key().words()[VLAN] & INNER_ID != 0
-}
-
 /// Returns an address of the packet, in the low 48 bits.
 pub(super) fn address(packet: &mut WorkingPacket, field: FieldId) -> u64 {
     packet.recorder.consult(field, u128::MAX);
     u64::try_from(packet.key().field(field)).unwrap_or_default()
-}
-
-pub(super) const fn is_access(port: &PortInfo) -> bool {
-    matches!(port.vlans.mode, VlanMode::Access(_))
 }
 
 /// Returns whether a bridge must not forward frames to this address.

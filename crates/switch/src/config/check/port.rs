@@ -9,7 +9,7 @@ use super::{check_mtu, check_name, check_vlan};
 use crate::{
     config::{
         BondOptions, ConfigError, MemifRole, NAME_BYTES_MAX, PortOptions, PortType, PortVlanMode,
-        PriorityTags, Repeat, SocketMode, XdpMode, mac::parse_mac,
+        PriorityTags, QinqEthtype, Repeat, SocketMode, XdpMode, mac::parse_mac,
     },
     error::SwitchError,
 };
@@ -21,6 +21,10 @@ const LOOPBACK: &str = "lo";
 ///
 /// OpenFlow shows the first 15 bytes.
 const LONG_NAME_BYTES_MAX: usize = 128;
+
+/// The reason why a port has no key for service VLANs.
+const NO_TUNNEL: &str =
+    "only a port of mode `dot1q-tunnel` has this key: remove it, or set `vlan_mode`";
 
 /// Allowed numbers of slots of a receive ring.
 const RX_SLOTS: std::ops::RangeInclusive<u32> = 32..=AfPacket::SLOTS_MAX;
@@ -74,9 +78,15 @@ impl PortOptions {
             let problem = SwitchError::Range { setting, value: self.rx_slots.to_string(), range };
             return Err(ConfigError::at(setting, problem));
         }
-        let vlans = self.tag.iter().map(|tag| ("tag", *tag));
-        for (setting, vlan) in vlans.chain(self.trunks.iter().map(|vlan| ("trunks", *vlan))) {
-            check_vlan(setting, vlan)?;
+        let vlans = [
+            ("tag", self.tag.as_slice()),
+            ("trunks", self.trunks.as_slice()),
+            ("cvlans", self.cvlans.as_slice()),
+        ];
+        for (setting, vlans) in vlans {
+            for vlan in vlans {
+                check_vlan(setting, *vlan)?;
+            }
         }
         let problems = [
             self.vlan_problem(),
@@ -114,12 +124,32 @@ impl PortOptions {
     fn vlan_problem(&self) -> Option<(&'static str, &'static str)> {
         let tag = "a port of mode `trunk` has no `tag`: use native-tagged or native-untagged, or remove `tag`";
         match self.effective_vlan_mode() {
+            PortVlanMode::Dot1qTunnel => self.tunnel_problem(),
+            _ if !self.cvlans.is_empty() => Some(("cvlans", NO_TUNNEL)),
+            _ if self.qinq_ethtype != QinqEthtype::default() => Some(("qinq_ethtype", NO_TUNNEL)),
             PortVlanMode::Trunk if self.tag.is_some() => Some(("tag", tag)),
             PortVlanMode::Access if !self.trunks.is_empty() => {
                 Some(("trunks", "an `access` port has no `trunks`: its VLAN is `tag`"))
             }
-            _ => None,
+            PortVlanMode::Trunk
+            | PortVlanMode::Access
+            | PortVlanMode::NativeTagged
+            | PortVlanMode::NativeUntagged => None,
         }
+    }
+
+    /// Returns the first wrong or missing key of a dot1q-tunnel port, and the reason.
+    fn tunnel_problem(&self) -> Option<(&'static str, &'static str)> {
+        if self.tag.is_none_or(|tag| tag == 0) {
+            return Some((
+                "tag",
+                "a `dot1q-tunnel` port needs `tag`, its service VLAN: give a VLAN from 1 to 4095",
+            ));
+        }
+        (!self.trunks.is_empty()).then_some((
+            "trunks",
+            "a `dot1q-tunnel` port has no `trunks`: select the VLANs of the customer by `cvlans`",
+        ))
     }
 
     /// Returns the first key that lacks a value or has an unusable value,
