@@ -10,7 +10,7 @@ use std::{
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shunt_switch::config::{MirrorOptions, PortOptions};
+use shunt_switch::config::{MirrorOptions, PortOptions, PortVlanMode};
 use shunt_tests::{daemon::until, open_vswitch::OpenVSwitch};
 
 use crate::{
@@ -22,6 +22,8 @@ use crate::{
 /// Number of checks for a completed lookup.
 /// A port that is down needs all of these checks.
 const ROUNDS: u32 = 2000;
+/// The columns of a port that contain its VLANs.
+const VLAN_COLUMNS: [&str; 5] = ["tag", "vlan_mode", "trunks", "cvlans", "other_config"];
 /// Bytes of a capture file before its first frame, and before each frame.
 const FILE_HEADER: u64 = 24;
 const FRAME_HEADER: usize = 16;
@@ -88,7 +90,8 @@ impl Rival {
         self.settle();
         for port in std::mem::take(&mut self.odd_ports) {
             self.command("netdev-dummy/set-admin-state", &[&port, "up"]);
-            self.switch.run("ovs-vsctl", &["clear", "port", &port, "tag", "vlan_mode", "trunks"]);
+            let words = [&["clear", "port", &port][..], &VLAN_COLUMNS].concat();
+            self.switch.run("ovs-vsctl", &words);
             for setting in ["flood", "forward", "receive", "packet-in"] {
                 client.set_port(&port, setting);
             }
@@ -112,13 +115,20 @@ impl Rival {
         self.odd_ports.extend(ports.iter().map(|port| port.name.clone()));
         for port in ports {
             // Unset columns return to their defaults. The whole line is one transaction.
-            let words = format!("clear port {0} tag vlan_mode trunks -- set port {0}", port.name);
+            let columns = VLAN_COLUMNS.join(" ");
+            let words = format!("clear port {0} {columns} -- set port {0}", port.name);
             let mut set: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
             set.extend(port.tag.map(|tag| format!("tag={tag}")));
             let mode = port.vlan_mode.and_then(|mode| serde_json::to_value(mode).ok());
             set.extend(mode.as_ref().and_then(Value::as_str).map(|m| format!("vlan_mode={m}")));
             let trunks: Vec<String> = port.trunks.iter().map(u16::to_string).collect();
             set.extend((!trunks.is_empty()).then(|| format!("trunks={}", trunks.join(","))));
+            let cvlans: Vec<String> = port.cvlans.iter().map(u16::to_string).collect();
+            set.extend((!cvlans.is_empty()).then(|| format!("cvlans={}", cvlans.join(","))));
+            if port.vlan_mode == Some(PortVlanMode::Dot1qTunnel) {
+                let qinq_ethtype = port.qinq_ethtype.name();
+                set.push(format!("other_config:qinq-ethtype={qinq_ethtype}"));
+            }
             self.switch.run("ovs-vsctl", &set.iter().map(String::as_str).collect::<Vec<_>>());
         }
     }

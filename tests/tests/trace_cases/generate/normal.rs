@@ -2,7 +2,7 @@
 //! packet-outs.
 
 use shunt_flow::{PortNo, testing::packet::PacketBuilder};
-use shunt_switch::config::{PortOptions, PortVlanMode};
+use shunt_switch::config::{PortOptions, PortVlanMode, QinqEthtype};
 
 use super::dice::Dice;
 use crate::case::{Case, RecordedPacket};
@@ -124,24 +124,30 @@ fn port(dice: &mut Dice, number: usize) -> PortOptions {
         PortVlanMode::Trunk,
         PortVlanMode::NativeTagged,
         PortVlanMode::NativeUntagged,
+        PortVlanMode::Dot1qTunnel,
     ];
     let mode = dice.pick(&modes);
     let tag = (mode != PortVlanMode::Trunk).then(|| dice.pick(VLANS));
     let trunks = match dice.below(5) {
-        _ if mode == PortVlanMode::Access => &[][..],
+        _ if matches!(mode, PortVlanMode::Access | PortVlanMode::Dot1qTunnel) => &[][..],
         0 => &[5],
         1 => &[0, 7],
         2 => &[5, 7],
         3 => &[4000],
         _ => &[],
     };
-    PortOptions {
+    let port = PortOptions {
         name: format!("p{number}"),
         vlan_mode: Some(mode),
         tag,
         trunks: trunks.to_vec(),
         ..PortOptions::default()
+    };
+    if mode != PortVlanMode::Dot1qTunnel {
+        return port;
     }
+    let cvlans = dice.pick(&[&[][..], &[], &[5], &[0, 7], &[5, 100]]).to_vec();
+    PortOptions { cvlans, qinq_ethtype: dice.pick(&QinqEthtype::ALL), ..port }
 }
 
 fn port_mods(dice: &mut Dice) -> Vec<[String; 2]> {
