@@ -11,7 +11,8 @@
 //! endpoint. The sizes of coflows were not published: here the k-th coflow has a share of 1 / k of
 //! the flows.
 //!
-//! With a [`CoflowTrace`], the trace determines sizes, arrivals and machines of the coflows.
+//! With a [`CoflowTrace`], the trace determines sizes, arrivals and machines of the coflows, and the
+//! predictable flows of a coflow are [pairs](CoflowPairs) of its mappers and reducers.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -19,6 +20,7 @@ use shunt_flow::{FieldId, FlowKey, PortNo};
 
 use super::{
     CoflowTrace, RecordedCoflow, TrafficLength,
+    coflow_pairs::CoflowPairs,
     flow::{CoflowRole, Flow},
     published::{Coflows, published},
     schedule::Appearance,
@@ -27,19 +29,21 @@ use super::{
 use crate::{RandomStream, Seed, TrafficError, Zipf, traffic::Locality};
 
 /// Number of sending machines, as in the trace of the published workload.
-const MACHINES: u32 = 3000;
+pub(super) const MACHINES: u32 = 3000;
 /// Number of machines of a rack: the published trace has 150 racks.
-const MACHINES_PER_RACK: u32 = 20;
+pub(super) const MACHINES_PER_RACK: u32 = 20;
 /// The address 10.0.0.0; the first machine has the next address.
-const MACHINES_FROM: u32 = 0x0a00_0000;
+pub(super) const MACHINES_FROM: u32 = 0x0a00_0000;
 /// The address 2.0.0.0; the first service has the next address.
-const SERVICES_FROM: u32 = 0x0200_0000;
+pub(super) const SERVICES_FROM: u32 = 0x0200_0000;
 /// The range of source ports of flows.
-const SOURCE_PORTS: Range<u64> = 1024..65_536;
+pub(super) const SOURCE_PORTS: Range<u64> = 1024..65_536;
 /// A base flow lasts one sixteenth of the duration of its coflow.
 const BASE_SHARE: u64 = 16;
 /// A coflow lasts one eighth of the duration of the traffic.
 const COFLOW_SHARE: u64 = 8;
+/// Greatest number of pairs of a coflow that are tried for one flow.
+const PAIRS_MAX: u32 = 1 << 16;
 /// The switch port of the clients; pods have the following ports.
 const CLIENTS: u32 = 1;
 
@@ -63,7 +67,7 @@ pub fn coflow_rules() -> Vec<String> {
     (1..=pods).flat_map(of_service).collect()
 }
 
-fn published_coflows() -> &'static Coflows {
+pub(super) fn published_coflows() -> &'static Coflows {
     &published().coflows
 }
 
@@ -118,11 +122,11 @@ struct Maker<'a> {
 }
 
 /// A machine, a service, and the port of the service.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Endpoints {
-    machine: u32,
-    service: u32,
-    port: u16,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Endpoints {
+    pub(super) machine: u32,
+    pub(super) service: u32,
+    pub(super) port: u16,
 }
 
 impl Maker<'_> {
@@ -139,12 +143,33 @@ impl Maker<'_> {
         let predicted = rounded(f64::from(associated) * coflowiness);
         let mut roles: Vec<bool> = (0..associated).map(|index| index < predicted).collect();
         self.stream.shuffle(&mut roles);
+        let mut pairs = self.recorded.map(|recorded| CoflowPairs::new(recorded, &mut self.stream));
         for predicted in roles {
+            let role = CoflowRole::Associated { coflow, predicted };
+            if let Some(pairs) = pairs.as_mut().filter(|_| predicted) {
+                all.push(self.pair(pairs, role)?);
+                continue;
+            }
             let endpoints =
                 if predicted { self.common_endpoints(base) } else { self.disjoint_endpoints(base) };
-            all.push(self.flow(endpoints, CoflowRole::Associated { coflow, predicted })?);
+            all.push(self.flow(endpoints, role)?);
         }
         Ok(())
+    }
+
+    /// Returns the flow of the next pair that is distinct from earlier flows.
+    fn pair(
+        &mut self,
+        pairs: &mut CoflowPairs<'_>,
+        role: CoflowRole,
+    ) -> Result<Flow, TrafficError> {
+        for _ in 0..PAIRS_MAX {
+            let (endpoints, port) = pairs.next_pair(&mut self.stream);
+            if self.seen.insert((endpoints, port)) {
+                return Ok(flow_of(endpoints, port, role));
+            }
+        }
+        Err(self.too_few())
     }
 
     /// Returns a machine and a service of the coflow, and a port not of a base flow.
@@ -204,14 +229,22 @@ impl Maker<'_> {
             // The range contains only 16-bit numbers.
             let port = u16::try_from(port).unwrap_or(u16::MAX);
             if self.seen.insert((endpoints, port)) {
-                let mut flow = Flow::new(&key(endpoints, port), 0);
-                flow.role = role;
-                return Ok(flow);
+                return Ok(flow_of(endpoints, port, role));
             }
         }
-        let asked = usize::try_from(self.wanted).unwrap_or(usize::MAX);
-        Err(TrafficError::TooFewFlows { found: self.seen.len(), asked })
+        Err(self.too_few())
     }
+
+    fn too_few(&self) -> TrafficError {
+        let asked = usize::try_from(self.wanted).unwrap_or(usize::MAX);
+        TrafficError::TooFewFlows { found: self.seen.len(), asked }
+    }
+}
+
+fn flow_of(endpoints: Endpoints, source_port: u16, role: CoflowRole) -> Flow {
+    let mut flow = Flow::new(&key(endpoints, source_port), 0);
+    flow.role = role;
+    flow
 }
 
 fn key(endpoints: Endpoints, source_port: u16) -> FlowKey {
@@ -282,7 +315,7 @@ fn chosen(stream: &mut RandomStream, list: &[u32]) -> u32 {
     usize::try_from(index).ok().and_then(|index| list.get(index).copied()).unwrap_or_default()
 }
 
-fn below(stream: &mut RandomStream, bound: u32) -> u32 {
+pub(super) fn below(stream: &mut RandomStream, bound: u32) -> u32 {
     u32::try_from(stream.below(bound.into())).unwrap_or(0)
 }
 
@@ -404,6 +437,31 @@ mod tests {
         let placed = place_coflows(&flows, &[1; 1000], &course, Some(&trace), Seed::new(1));
         let room = course.ticks - course.ticks / COFLOW_SHARE;
         assert_eq!([placed[0].from, placed[200].from], [0, room]);
+    }
+
+    #[test]
+    fn a_recorded_coflow_has_all_pairs_with_common_ports() {
+        let trace = CoflowTrace::parse("150 1\n1 0 3 10 11 12 3 1:1 2:1 9:1\n").unwrap();
+        let flows = coflows(10, 1.0, Locality::Low, Some(&trace), Seed::new(1)).unwrap();
+        let ends = |flow: &Flow, fields: [FieldId; 2]| fields.map(|field| flow.key().field(field));
+        let pairs: HashSet<_> = flows[1..]
+            .iter()
+            .map(|flow| {
+                let source = ends(flow, [FieldId::Ipv4Src, FieldId::UdpSrc]);
+                (source, ends(flow, [FieldId::Ipv4Dst, FieldId::UdpDst]))
+            })
+            .collect();
+        let sources: HashSet<_> = pairs.iter().map(|(source, _)| *source).collect();
+        let destinations: HashSet<_> = pairs.iter().map(|(_, destination)| *destination).collect();
+        // Reducers 1 and 9 are on one service, with two ports.
+        let services: HashSet<_> = destinations.iter().map(|[service, _]| *service).collect();
+        assert_eq!((services.len(), sources.len(), destinations.len()), (2, 3, 3));
+        assert_eq!(pairs.len(), 9);
+        // A coflow with more flows than pairs has more machines in the same racks.
+        let flows = coflows(19, 1.0, Locality::Low, Some(&trace), Seed::new(1)).unwrap();
+        let sources: HashSet<_> =
+            flows[1..].iter().map(|flow| ends(flow, [FieldId::Ipv4Src, FieldId::UdpSrc])).collect();
+        assert_eq!(sources.len(), 6);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Traffic: flows, their sizes, and the order and times of their packets.
 
 mod coflow;
+mod coflow_pairs;
 mod coflow_trace;
 mod collective;
 mod flow;
