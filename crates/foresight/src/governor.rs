@@ -14,8 +14,15 @@
 //!
 //! New flows cost no tokens in a trial, because a predictor must learn before it can make
 //! forecasts. A trial without success fails after [`GovernorConfig::trial_flows`] new flows, or after
-//! [`GovernorConfig::trial_time`]. The time counts only if there were some new flows: the flows of a
+//! [`GovernorConfig::trial_time`]. The number of flows does not count while more than half of the
+//! settled forecasts were hit. The time counts only if there were some new flows: the flows of a
 //! quiet host can be predicted only after some minutes.
+//!
+//! A forecast earns its tokens when its flow arrives, so a predictor with few tokens and late flows
+//! grows slowly. Within [`GovernorConfig::trial_time`] of the start of a trial, the governor lets a
+//! predictor *grow* that has spent all tokens, and more than half of the settled forecasts of which
+//! were hit. New flows cost it nothing, and a hit earns twice as many tokens. The slow start of TCP
+//! has the same purpose.
 
 use std::time::Duration;
 
@@ -88,6 +95,10 @@ pub struct Governor {
     trial_flows: u64,
     /// The time of the first of them.
     trial_since: Option<Duration>,
+    /// True if new flows cost nothing and hits earn more tokens.
+    is_growing: bool,
+    /// The outcomes at the start of the trial.
+    trial_counts: OutcomeCounts,
     /// The time at which the tokens ran out.
     out_since: Option<Duration>,
     /// The outcomes that the last update had.
@@ -103,6 +114,9 @@ const PARTS: u64 = 16;
 /// Number of parts of a token that a late, covered or refused forecast costs.
 const LOOKUP_PARTS: u64 = 4;
 
+/// The factor by which hits earn more tokens while a predictor grows.
+const GROWTH: u64 = 2;
+
 /// Time within which packet threads receive all forecasts that were made.
 const DELIVERY_TIME: Duration = Duration::from_secs(1);
 
@@ -116,6 +130,8 @@ impl Governor {
             parts: config.trial * PARTS,
             trial_flows: 0,
             trial_since: None,
+            is_growing: false,
+            trial_counts: OutcomeCounts::default(),
             out_since: None,
             counts: OutcomeCounts::default(),
             pause: config.pause,
@@ -161,6 +177,7 @@ impl Governor {
     /// Counts a new flow that the predictor observed.
     pub const fn see_flow(&mut self) {
         match self.state {
+            GovernorState::On if self.is_growing => {}
             GovernorState::On => self.parts = self.parts.saturating_sub(1),
             GovernorState::Trial => self.trial_flows += 1,
             GovernorState::Paused { .. } => {}
@@ -169,13 +186,15 @@ impl Governor {
 
     /// Adds earned tokens by the outcomes since the start, and updates the state.
     pub fn update(&mut self, counts: &OutcomeCounts, now: Duration) {
+        let is_trial_time = self
+            .trial_since
+            .is_some_and(|since| now.saturating_sub(since) < self.config.trial_time);
+        self.is_growing = is_trial_time && self.parts < PARTS && self.pays(counts);
         let earned = self.earned(counts);
         self.counts = *counts;
         if let GovernorState::Paused { until } = self.state {
             if until <= now {
-                self.state = GovernorState::Trial;
-                (self.parts, self.out_since) = (self.config.trial * PARTS, None);
-                (self.trial_flows, self.trial_since) = (0, None);
+                self.start_trial();
             }
             return;
         }
@@ -204,8 +223,22 @@ impl Governor {
         }
         let since = *self.trial_since.get_or_insert(now);
         let is_late = now.saturating_sub(since) >= self.config.trial_time;
-        self.trial_flows >= self.config.trial_flows
+        self.trial_flows >= self.config.trial_flows && !self.pays(&self.counts)
             || is_late && self.trial_flows >= self.config.trial_flows_min
+    }
+
+    /// Returns whether more than half of the settled forecasts of the trial were hit.
+    const fn pays(&self, counts: &OutcomeCounts) -> bool {
+        let hits = counts.hits.saturating_sub(self.trial_counts.hits);
+        let settled = counts.settled().saturating_sub(self.trial_counts.settled());
+        hits > 0 && hits * 2 > settled
+    }
+
+    fn start_trial(&mut self) {
+        self.state = GovernorState::Trial;
+        (self.parts, self.out_since) = (self.config.trial * PARTS, None);
+        (self.trial_flows, self.trial_since) = (0, None);
+        self.trial_counts = self.counts;
     }
 
     /// Pauses the predictor.
@@ -219,7 +252,8 @@ impl Governor {
     fn earned(&self, counts: &OutcomeCounts) -> u64 {
         let hits = counts.hits.saturating_sub(self.counts.hits);
         let lookups = lookups(counts).saturating_sub(lookups(&self.counts));
-        hits * self.config.tokens_per_hit * PARTS + lookups * (PARTS - LOOKUP_PARTS)
+        let growth = if self.is_growing { GROWTH } else { 1 };
+        hits * self.config.tokens_per_hit * growth * PARTS + lookups * (PARTS - LOOKUP_PARTS)
     }
 }
 

@@ -18,9 +18,10 @@ pub(crate) struct FlowEnds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct FlowService {
     bridge: u64,
+    pub(crate) is_ipv4: bool,
     protocol: u128,
-    address: u128,
-    port: u128,
+    pub(crate) address: u128,
+    pub(crate) port: u128,
 }
 
 impl FlowEnds {
@@ -69,9 +70,15 @@ impl FlowEnds {
     pub(crate) const fn service(&self) -> FlowService {
         FlowService {
             bridge: self.bridge,
+            is_ipv4: self.is_ipv4,
             protocol: self.protocol,
             address: self.destination,
             port: self.destination_port,
         }
+    }
+
+    /// Returns the source address with its protocol and port, as the service of a reply.
+    pub(crate) const fn source_socket(&self) -> FlowService {
+        self.reverse().service()
     }
 }

@@ -3,6 +3,7 @@
 mod due;
 mod flow_ends;
 pub(crate) mod oracle;
+mod pairs;
 pub(crate) mod periodic;
 pub(crate) mod reply;
 mod scan_hand;

@@ -18,6 +18,9 @@
 //! strength of a relation grows up to [`STRENGTH_MAX`] while flows follow the base flows, and
 //! decreases when a base flow is not followed. A relation makes forecasts from [`STRENGTH_MIN`] on.
 //! A service without a flow for [`AGE_MAX`] is forgotten, with its relations.
+//!
+//! Relations do not describe coflows, in which many sources send to the same destinations in any
+//! order. [`PairTable`] learns them.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -29,6 +32,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, SparseKey, SparseMask};
 use super::{
     due::DueForecasts,
     flow_ends::{FlowEnds, FlowService},
+    pairs::pair_table::PairTable,
     scan_hand::ScanHand,
     source_ports::SourcePortTable,
 };
@@ -45,6 +49,7 @@ pub struct SuccessorTable {
     /// The last flows, each of which a new flow may follow.
     recent: VecDeque<RecentFlow>,
     source_ports: SourcePortTable,
+    pairs: PairTable,
     due: DueForecasts,
     capacity: usize,
     /// The last service that was considered for removal, by age or for room.
@@ -156,6 +161,7 @@ impl SuccessorTable {
             services: BTreeMap::new(),
             recent: VecDeque::with_capacity(RECENT_MAX),
             source_ports: SourcePortTable::new(capacity),
+            pairs: PairTable::new(capacity),
             due: DueForecasts::new(DUE_MAX),
             capacity: capacity.max(1),
             hand: ScanHand::new(),
@@ -168,6 +174,7 @@ impl SuccessorTable {
             return;
         }
         self.source_ports.observe(&ends);
+        self.pairs.observe(&flow.key, &ends, now);
         self.forget_old(now);
         self.learn(flow, &ends, now);
         self.expect_followers(&ends, now);
@@ -424,18 +431,22 @@ impl Predictor for SuccessorTable {
     }
 
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
+        let before = forecasts.len();
         self.due.take(now, budget, forecasts);
+        let made = forecasts.len() - before;
+        self.pairs.forecast(now, budget - made, forecasts);
     }
 
     fn next_due(&self) -> Option<Duration> {
-        self.due.next_due()
+        self.due.next_due().into_iter().chain(self.pairs.next_due()).min()
     }
 
     fn len(&self) -> usize {
-        self.services.len() + self.recent.len() + self.source_ports.len() + self.due.len()
+        let pairs = self.pairs.len();
+        self.services.len() + self.recent.len() + self.source_ports.len() + self.due.len() + pairs
     }
 
     fn capacity(&self) -> usize {
-        2 * self.capacity + RECENT_MAX + self.due.capacity()
+        2 * self.capacity + RECENT_MAX + self.due.capacity() + self.pairs.capacity()
     }
 }

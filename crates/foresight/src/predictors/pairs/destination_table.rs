@@ -1,0 +1,133 @@
+//! The recent destinations of flows, each with a small number.
+//!
+//! The number of a destination that was not used for a while is given to a new destination. Sets of
+//! destinations are then out of date. A set remembers the number of removals that it knows
+//! ([`DestinationTable::removals`]), and catches up when it is used.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use super::{
+    super::flow_ends::FlowService,
+    destination_set::{DestinationId, DestinationSet},
+};
+
+/// The recent destinations of flows.
+#[derive(Debug)]
+pub(super) struct DestinationTable {
+    ids: BTreeMap<FlowService, DestinationId>,
+    destinations: Vec<Destination>,
+    /// The last removed destinations, in order.
+    removed: VecDeque<DestinationId>,
+    /// Number of removals so far.
+    removals: u64,
+    /// The index of the destination that was last considered for removal.
+    hand: usize,
+}
+
+/// A destination of flows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Destination {
+    pub(super) service: FlowService,
+    /// The Ethernet destination of the last flow.
+    pub(super) ethernet: u128,
+    used: Duration,
+}
+
+/// The number of a destination, and the destination that had it before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NumberedDestination {
+    pub(super) id: DestinationId,
+    pub(super) is_reused: bool,
+}
+
+/// Number of destinations that are examined to find one to remove.
+const CANDIDATES_MAX: usize = 8;
+
+/// Number of removals that sets can catch up with.
+const REMOVED_MAX: usize = 256;
+
+impl DestinationTable {
+    pub(super) const fn new() -> Self {
+        Self {
+            ids: BTreeMap::new(),
+            destinations: Vec::new(),
+            removed: VecDeque::new(),
+            removals: 0,
+            hand: 0,
+        }
+    }
+
+    /// Returns the number of destinations.
+    pub(super) fn len(&self) -> usize {
+        self.destinations.len()
+    }
+
+    pub(super) const fn removals(&self) -> u64 {
+        self.removals
+    }
+
+    pub(super) fn find(&self, id: DestinationId) -> Option<&Destination> {
+        self.destinations.get(id.index())
+    }
+
+    /// Returns the number of the destination of a new flow.
+    ///
+    /// `None` means that the table is full of destinations that were used within `age_max`.
+    pub(super) fn number(
+        &mut self,
+        service: FlowService,
+        ethernet: u128,
+        now: Duration,
+        age_max: Duration,
+    ) -> Option<NumberedDestination> {
+        let new = Destination { service, ethernet, used: now };
+        if let Some(id) = self.ids.get(&service).copied() {
+            *self.destinations.get_mut(id.index())? = new;
+            return Some(NumberedDestination { id, is_reused: false });
+        }
+        if let Ok(id) = u8::try_from(self.destinations.len()) {
+            self.destinations.push(new);
+            self.ids.insert(service, DestinationId(id));
+            return Some(NumberedDestination { id: DestinationId(id), is_reused: false });
+        }
+        let id = self.find_old(now, age_max)?;
+        let old = self.destinations.get_mut(id.index())?;
+        self.ids.remove(&old.service);
+        *old = new;
+        self.ids.insert(service, id);
+        if self.removed.len() >= REMOVED_MAX {
+            self.removed.pop_front();
+        }
+        self.removed.push_back(id);
+        self.removals += 1;
+        Some(NumberedDestination { id, is_reused: true })
+    }
+
+    fn find_old(&mut self, now: Duration, age_max: Duration) -> Option<DestinationId> {
+        for _ in 0..CANDIDATES_MAX {
+            self.hand = (self.hand + 1) % DestinationId::COUNT;
+            let used = self.destinations.get(self.hand)?.used;
+            if now.saturating_sub(used) >= age_max {
+                return u8::try_from(self.hand).ok().map(DestinationId);
+            }
+        }
+        None
+    }
+
+    /// Removes from `sets` the destinations that were removed after the first `known` removals.
+    ///
+    /// Too many removals empty the sets.
+    pub(super) fn catch_up(&self, known: u64, sets: [&mut DestinationSet; 2]) {
+        let missed = usize::try_from(self.removals - known).unwrap_or(usize::MAX);
+        for set in sets {
+            if missed > self.removed.len() {
+                *set = DestinationSet::default();
+            } else {
+                self.removed.iter().rev().take(missed).for_each(|id| set.remove(*id));
+            }
+        }
+    }
+}

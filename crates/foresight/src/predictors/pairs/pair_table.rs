@@ -1,0 +1,373 @@
+//! The pair table: learns which sources open flows to the same destinations.
+//!
+//! In a shuffle each mapper sends to each reducer, and in an all-to-all exchange each host sends to
+//! each other one. So two flows of a source and one flow of another source to one of the two
+//! destinations make the fourth flow likely. A source is an address with its port here, and a
+//! destination too. Each flow that is forecast is a pair of a known source and a known destination,
+//! so all of its headers are known. A client with a new source port for each flow has one
+//! destination for each source, and no forecasts.
+//!
+//! Sources are in [groups](SourceGroups). A source joins a group with its second destination. It
+//! joins the group that explains its destinations best, as a mixture model does: the likelihood of
+//! the destinations by the counts of the group is compared with equal chances. A source that opens
+//! a destination that its group does not share may move to another group.
+//!
+//! The table forecasts the flows of a source to all destinations that its group shares. When a
+//! destination becomes shared, the table forecasts the flows of the other sources to it. Each flow
+//! is forecast once, so a wrong forecast is not repeated.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+use shunt_flow::{FieldId, FlowKey, SparseKey};
+
+use super::{
+    super::{
+        flow_ends::{FlowEnds, FlowService},
+        scan_hand::ScanHand,
+    },
+    destination_set::{DestinationId, DestinationSet},
+    destination_table::{Destination, DestinationTable},
+    source_group::{GROUPS_MAX, GroupRef, MEMBERS_MAX, SourceGroups},
+};
+use crate::forecast::{Confidence, Forecast, ForecastSource};
+
+/// Forecasts flows between known sources and known destinations.
+#[derive(Debug)]
+pub(in crate::predictors) struct PairTable {
+    destinations: DestinationTable,
+    sources: BTreeMap<FlowService, PairSource>,
+    groups: SourceGroups,
+    /// The last flows of sources in groups, by which forecasts are due.
+    due: VecDeque<DuePair>,
+    capacity: usize,
+    /// The last source that was considered for removal.
+    hand: ScanHand<FlowService>,
+}
+
+/// A source of flows: an address with its port.
+#[derive(Debug)]
+struct PairSource {
+    /// The destinations of flows that the source opened.
+    opened: DestinationSet,
+    /// The destinations of flows that were forecast.
+    expected: DestinationSet,
+    /// Number of removals of destinations that the sets know.
+    removals: u64,
+    group: Option<GroupRef>,
+    /// The key of the first flow: a template for all other fields.
+    template: SparseKey,
+    used: Duration,
+}
+
+/// A flow of a source in a group.
+#[derive(Clone, Copy, Debug)]
+struct DuePair {
+    time: Duration,
+    source: FlowService,
+    destination: DestinationId,
+    group: GroupRef,
+}
+
+/// Number of destinations with which a source joins a group.
+const JOIN_MIN: u32 = 2;
+
+/// Time after which destinations, sources and groups without a flow are forgotten.
+/// Also the time within which a forecast flow is expected.
+const AGE_MAX: Duration = Duration::from_secs(5);
+
+/// Greatest number of flows whose forecasts wait to be taken.
+const DUE_MAX: usize = 64;
+
+/// Greatest number of members of a group that are examined for one flow.
+const MEMBERS_AT_ONCE: usize = 64;
+
+/// Number of sources that are examined to find a source to remove.
+const CANDIDATES_MAX: usize = 8;
+
+impl PairTable {
+    /// Creates a table that remembers up to `capacity` sources.
+    pub(in crate::predictors) fn new(capacity: usize) -> Self {
+        Self {
+            destinations: DestinationTable::new(),
+            sources: BTreeMap::new(),
+            groups: SourceGroups::default(),
+            due: VecDeque::new(),
+            capacity: capacity.max(1),
+            hand: ScanHand::new(),
+        }
+    }
+
+    /// Learns a new flow.
+    pub(in crate::predictors) fn observe(&mut self, key: &FlowKey, ends: &FlowEnds, now: Duration) {
+        let ethernet = key.field(FieldId::EthDst);
+        let Some(numbered) = self.destinations.number(ends.service(), ethernet, now, AGE_MAX)
+        else {
+            return;
+        };
+        let id = numbered.id;
+        if numbered.is_reused {
+            self.groups.remove_destination(id);
+        }
+        let from = ends.source_socket();
+        if !self.sources.contains_key(&from) {
+            self.make_room();
+            self.sources.insert(from, PairSource::new(key, &self.destinations, now));
+        }
+        let Some(source) = self.sources.get_mut(&from) else { return };
+        source.catch_up(&self.destinations);
+        source.used = now;
+        if source.opened.contains(id) {
+            return;
+        }
+        if let Some(group) = self.group_of(from, id, now) {
+            if self.due.len() >= DUE_MAX {
+                self.due.pop_front();
+            }
+            self.due.push_back(DuePair { time: now, source: from, destination: id, group });
+        }
+    }
+
+    /// Counts a new destination of a source, and returns the group of the source.
+    ///
+    /// The result is `None` if the source has too few destinations.
+    fn group_of(
+        &mut self,
+        from: FlowService,
+        id: DestinationId,
+        now: Duration,
+    ) -> Option<GroupRef> {
+        let source = self.sources.get_mut(&from)?;
+        let before = source.opened;
+        source.opened.insert(id);
+        let current = source.group.filter(|group| self.groups.find(*group).is_some());
+        if let Some(current) = current
+            && let Some(group) = self.groups.find(current)
+        {
+            if group.shared().contains(id) {
+                group.open(id, now);
+                return Some(current);
+            }
+            // The group is chosen without the counts of the source itself.
+            group.leave(from, before);
+        }
+        if source.opened.len() < JOIN_MIN {
+            return None;
+        }
+        let count = self.destinations.len();
+        let chosen = self.groups.choose(source.opened, count, now, AGE_MAX);
+        self.groups.find(chosen)?.join(from, source.opened, now);
+        source.group = Some(chosen);
+        Some(chosen)
+    }
+
+    /// Adds at most `budget` forecasts. The flows of the newest new flow come first.
+    pub(in crate::predictors) fn forecast(
+        &mut self,
+        now: Duration,
+        budget: usize,
+        forecasts: &mut Vec<Forecast>,
+    ) {
+        let end = forecasts.len() + budget;
+        while let Some(due) = self.due.pop_back().filter(|_| forecasts.len() < end) {
+            self.forecast_own(&due, now, end, forecasts);
+            self.forecast_members(&due, now, end, forecasts);
+        }
+        self.due.clear();
+    }
+
+    /// Forecasts the flows of a source to the other destinations of its group.
+    fn forecast_own(
+        &mut self,
+        due: &DuePair,
+        now: Duration,
+        end: usize,
+        forecasts: &mut Vec<Forecast>,
+    ) {
+        let Some(group) = self.groups.find(due.group) else { return };
+        let Some(source) = self.sources.get_mut(&due.source) else { return };
+        let missing = group.shared().without(&source.opened).without(&source.expected);
+        for id in missing.iter().take(end.saturating_sub(forecasts.len())) {
+            forecasts.extend(source.expect(id, &self.destinations, now));
+        }
+    }
+
+    /// Forecasts the flows of other sources of the group to a destination.
+    fn forecast_members(
+        &mut self,
+        due: &DuePair,
+        now: Duration,
+        end: usize,
+        forecasts: &mut Vec<Forecast>,
+    ) {
+        let Some(group) = self.groups.find(due.group) else { return };
+        if !group.shared().contains(due.destination) {
+            return;
+        }
+        for _ in 0..group.len().min(MEMBERS_AT_ONCE) {
+            if forecasts.len() >= end {
+                return;
+            }
+            let Some(member) = group.next_member() else { return };
+            let Some(source) = self.sources.get_mut(&member) else { continue };
+            source.catch_up(&self.destinations);
+            let is_known = source.opened.contains(due.destination)
+                || source.expected.contains(due.destination);
+            if source.group == Some(due.group) && !is_known {
+                forecasts.extend(source.expect(due.destination, &self.destinations, now));
+            }
+        }
+    }
+
+    /// Returns the time of the next forecast; `None` means after the next flow.
+    pub(in crate::predictors) fn next_due(&self) -> Option<Duration> {
+        self.due.front().map(|due| due.time)
+    }
+
+    /// Returns the number of items in the table.
+    pub(in crate::predictors) fn len(&self) -> usize {
+        self.sources.len() + self.destinations.len() + self.groups.members() + self.due.len()
+    }
+
+    /// Returns the maximum of [`Self::len`].
+    pub(in crate::predictors) const fn capacity(&self) -> usize {
+        self.capacity + DestinationId::COUNT + GROUPS_MAX * MEMBERS_MAX + DUE_MAX
+    }
+
+    /// Removes the least recently used of a few sources, if the table is full.
+    fn make_room(&mut self) {
+        if self.sources.len() < self.capacity {
+            return;
+        }
+        let sources = &self.sources;
+        let candidates = (0..CANDIDATES_MAX).filter_map(|_| self.hand.advance(sources));
+        let used = |source: &FlowService| sources.get(source).map(|own| own.used);
+        let Some(oldest) = candidates.min_by_key(used) else { return };
+        let Some(mut removed) = self.sources.remove(&oldest) else { return };
+        removed.catch_up(&self.destinations);
+        if let Some(group) = removed.group.and_then(|group| self.groups.find(group)) {
+            group.leave(oldest, removed.opened);
+        }
+    }
+}
+
+impl PairSource {
+    fn new(key: &FlowKey, destinations: &DestinationTable, now: Duration) -> Self {
+        Self {
+            opened: DestinationSet::default(),
+            expected: DestinationSet::default(),
+            removals: destinations.removals(),
+            group: None,
+            template: SparseKey::from(key),
+            used: now,
+        }
+    }
+
+    /// Removes destinations that are no longer in the table.
+    fn catch_up(&mut self, destinations: &DestinationTable) {
+        destinations.catch_up(self.removals, [&mut self.opened, &mut self.expected]);
+        self.removals = destinations.removals();
+    }
+
+    /// Returns the forecast of the flow to a destination.
+    fn expect(
+        &mut self,
+        id: DestinationId,
+        destinations: &DestinationTable,
+        now: Duration,
+    ) -> Option<Forecast> {
+        self.expected.insert(id);
+        let Destination { service, ethernet, .. } = destinations.find(id)?;
+        let mut key = FlowKey::from(&self.template);
+        let [_, destination] = FlowEnds::address_fields(service.is_ipv4);
+        key.set_field(destination, service.address);
+        // The ports of all protocols are in the same bits of a key.
+        key.set_field(FieldId::UdpDst, service.port);
+        key.set_field(FieldId::EthDst, *ethernet);
+        Some(Forecast {
+            key: SparseKey::from(&key),
+            known: None,
+            confidence: Confidence::of_percent(60),
+            made: now,
+            valid_until: now + AGE_MAX,
+            source: ForecastSource::Successor,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn open(table: &mut PairTable, source: u128, destination: u128, now: Duration) -> Vec<u128> {
+        let mut key = FlowKey::ZERO;
+        for (field, value) in [
+            (FieldId::EthType, 0x0800),
+            (FieldId::EthDst, 0x0200_0000_0000 + destination),
+            (FieldId::IpProto, 17),
+            (FieldId::Ipv4Src, source),
+            (FieldId::Ipv4Dst, destination),
+            (FieldId::UdpSrc, 40_000),
+            (FieldId::UdpDst, 80),
+        ] {
+            key.set_field(field, value);
+        }
+        table.observe(&key, &FlowEnds::of(&key).unwrap(), now);
+        let mut forecasts = Vec::new();
+        table.forecast(now, 1000, &mut forecasts);
+        let keys = forecasts.iter().map(|forecast| FlowKey::from(&forecast.key));
+        keys.filter(|key| key.field(FieldId::Ipv4Src) == source)
+            .map(|key| {
+                let destination = key.field(FieldId::Ipv4Dst);
+                // A forecast has the Ethernet address of its own destination.
+                assert_eq!(key.field(FieldId::EthDst), 0x0200_0000_0000 + destination);
+                destination
+            })
+            .collect()
+    }
+
+    /// Returns a table with two sources that opened flows to destinations 1 to 4.
+    fn table() -> PairTable {
+        let mut table = PairTable::new(16);
+        for source in [100, 101] {
+            (1..=4).for_each(|destination| drop(open(&mut table, source, destination, SECOND)));
+        }
+        table
+    }
+
+    #[test]
+    fn a_source_joins_a_group_with_its_second_destination() {
+        let mut table = table();
+        assert!(open(&mut table, 102, 1, SECOND).is_empty());
+        assert_eq!(open(&mut table, 102, 2, SECOND), [3, 4]);
+        // Each flow is forecast once.
+        assert!(open(&mut table, 102, 3, SECOND).is_empty());
+    }
+
+    #[test]
+    fn old_groups_are_not_joined() {
+        let (mut table, now) = (table(), SECOND * 60);
+        assert!(open(&mut table, 102, 1, now).is_empty());
+        assert!(open(&mut table, 102, 2, now).is_empty());
+    }
+
+    #[test]
+    fn a_removed_destination_is_not_forecast() {
+        let mut table = table();
+        let now = SECOND + AGE_MAX / 2;
+        open(&mut table, 102, 1, now);
+        // The table has room for 252 more destinations, and the first ones are old.
+        for destination in 1000..1300 {
+            open(&mut table, destination, destination, SECOND + AGE_MAX);
+        }
+        assert_eq!(table.destinations.len(), DestinationId::COUNT);
+        assert!(table.destinations.removals() > 0);
+        for source in [100, 101, 102] {
+            assert!(open(&mut table, source, 1, SECOND + AGE_MAX).is_empty());
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Tests the successor table with coflows: sources that all send to the same destinations.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use shunt_flow::{FieldId, FlowKey};
+use shunt_foresight::{
+    FlowEvent, Foresight, Governor, GovernorConfig, GovernorState, OutcomeCounts, Predictor,
+    SuccessorTable,
+};
+
+use crate::{SECOND, started, udp};
+
+/// Addresses and ports of source and destination.
+type Pair = [(u32, u16); 2];
+
+/// The time between two flows.
+const GAP: Duration = Duration::from_millis(1);
+
+fn pair_of(key: &FlowKey) -> Pair {
+    let address = |field| u32::try_from(key.field(field)).unwrap_or_default();
+    let port = |field| u16::try_from(key.field(field)).unwrap_or_default();
+    [
+        (address(FieldId::Ipv4Src), port(FieldId::UdpSrc)),
+        (address(FieldId::Ipv4Dst), port(FieldId::UdpDst)),
+    ]
+}
+
+/// A random number generator (Knuth's MMIX).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from(self.0 >> 33).unwrap_or_default() % bound
+    }
+
+    fn shuffle<T>(&mut self, list: &mut [T]) {
+        for last in (1..list.len()).rev() {
+            list.swap(last, self.below(last + 1));
+        }
+    }
+}
+
+/// Returns all pairs of a coflow with `sources` sources, in random order.
+fn coflow(number: u32, sources: u16, destinations: &[u16], random: &mut Random) -> Vec<Pair> {
+    let source = |index: u16| (number * 1000 + u32::from(index), 40_000 + 7 * index);
+    let all = (0..sources).flat_map(|index| {
+        destinations.iter().map(move |port| [source(index), (9 + u32::from(port % 3), *port)])
+    });
+    let mut pairs: Vec<Pair> = all.collect();
+    random.shuffle(&mut pairs);
+    pairs
+}
+
+/// The number of flows that were forecast before they arrived, and of forecast flows.
+#[derive(Debug)]
+struct Score {
+    hits: usize,
+    made: usize,
+}
+
+/// Passes flows to a table, and takes all forecasts.
+fn score(table: &mut SuccessorTable, flows: &[Pair]) -> Score {
+    let (mut expected, mut score) = (BTreeSet::new(), Score { hits: 0, made: 0 });
+    let mut now = SECOND;
+    for pair in flows {
+        score.hits += usize::from(expected.contains(pair));
+        table.observe(&FlowEvent::Started(&started(udp(1, pair[0], pair[1]))), now);
+        let mut made = Vec::new();
+        table.forecast(now, 1000, &mut made);
+        for forecast in made.iter().filter(|own| own.known.is_none()) {
+            let is_new = expected.insert(pair_of(&FlowKey::from(&forecast.key)));
+            score.made += usize::from(is_new);
+        }
+        now += GAP;
+    }
+    score
+}
+
+#[test]
+fn the_pairs_of_a_coflow_are_forecast() {
+    let flows = coflow(1, 40, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10], &mut Random(1));
+    let Score { hits, made } = score(&mut SuccessorTable::new(256), &flows);
+    // The first two flows of each source cannot be forecast.
+    assert!(hits > 240, "{hits} of 400 flows");
+    assert!(hits * 5 >= made * 4, "{hits} of {made} forecasts");
+}
+
+#[test]
+fn a_new_destination_is_forecast_for_all_sources() {
+    // All sources send to one destination before they send to the next one.
+    let mut flows = coflow(1, 40, &[1, 2, 3, 4, 5, 6], &mut Random(1));
+    flows.sort_unstable_by_key(|[source, destination]| (*destination, *source));
+    let Score { hits, made } = score(&mut SuccessorTable::new(256), &flows);
+    assert!(hits > 120, "{hits} of 240 flows");
+    assert!(hits * 10 >= made * 9, "{hits} of {made} forecasts");
+}
+
+#[test]
+fn coflows_with_common_destinations_are_kept_apart() {
+    let mut random = Random(3);
+    let mut flows = Vec::new();
+    for number in 1..=6_u32 {
+        let first = u16::try_from(number).unwrap() * 4;
+        let destinations: Vec<u16> = (first..first + 12).collect();
+        flows.extend(coflow(number, 30, &destinations, &mut random));
+    }
+    random.shuffle(&mut flows);
+    let Score { hits, made } = score(&mut SuccessorTable::new(1024), &flows);
+    assert!(hits * 2 > flows.len(), "{hits} of {} flows", flows.len());
+    assert!(hits * 5 > made * 3, "{hits} of {made} forecasts");
+}
+
+#[test]
+fn a_source_with_one_destination_is_forecast_nowhere() {
+    let mut random = Random(5);
+    let flows: Vec<Pair> = (0..2000_u16)
+        .map(|flow| {
+            let service = u16::try_from(random.below(10)).unwrap();
+            [(u32::from(flow % 50), 33_000 + 16 * flow), (9, service)]
+        })
+        .collect();
+    assert_eq!(score(&mut SuccessorTable::new(256), &flows).made, 0);
+}
+
+/// A forecast that waits for tokens is made with the next flow of its source.
+#[test]
+fn forecasts_without_a_budget_are_made_later() {
+    let mut table = SuccessorTable::new(256);
+    let flows = coflow(1, 20, &[1, 2, 3, 4, 5, 6, 7, 8], &mut Random(1));
+    let (mut hits, mut expected, mut now) = (0, BTreeSet::new(), SECOND);
+    for (pair, number) in flows.iter().zip(0..) {
+        hits += usize::from(expected.contains(pair));
+        table.observe(&FlowEvent::Started(&started(udp(1, pair[0], pair[1]))), now);
+        let mut made = Vec::new();
+        table.forecast(now, if number < 80 { 0 } else { 1000 }, &mut made);
+        assert!(table.next_due().is_none());
+        expected.extend(made.iter().map(|own| pair_of(&FlowKey::from(&own.key))));
+        now += GAP;
+    }
+    assert!(hits > 40, "{hits} of the last 80 flows");
+}
+
+/// The forecasts of a predictor at a rate of flows, with outcomes after a lead.
+///
+/// Returns the governor, the number of forecasts, and the time of the first pause.
+fn governed(hits_per_cent: u64, time: Duration) -> (Governor, u64, Option<Duration>) {
+    const REPORT: Duration = Duration::from_millis(10);
+    const FLOWS: u64 = 330;
+    let (lead, expiry) = (Duration::from_millis(300), SECOND * 5);
+    let mut governor = Governor::new(GovernorConfig::default());
+    let mut made: Vec<(Duration, u64)> = Vec::new();
+    let (mut now, mut paused) = (Duration::ZERO, None);
+    let total = |made: &[(Duration, u64)], age: Duration, now: Duration| -> u64 {
+        made.iter().filter(|(time, _)| *time + age <= now).map(|(_, count)| count).sum()
+    };
+    while now < time {
+        (0..FLOWS).for_each(|_| governor.see_flow());
+        let count = governor.allowance(1000) as u64;
+        governor.spend(count);
+        made.push((now, count));
+        let installed = total(&made, Duration::ZERO, now);
+        let counts = OutcomeCounts {
+            received: installed,
+            installed,
+            hits: total(&made, lead, now) * hits_per_cent / 100,
+            wrong: total(&made, expiry, now) * (100 - hits_per_cent) / 100,
+            ..OutcomeCounts::default()
+        };
+        governor.update(&counts, now);
+        if paused.is_none() && matches!(governor.state(), GovernorState::Paused { .. }) {
+            paused = Some(now);
+        }
+        now += REPORT;
+    }
+    let made = total(&made, Duration::ZERO, now);
+    (governor, made, paused)
+}
+
+/// At 33,000 flows in a second, observing them costs more than 64 forecasts can earn.
+#[test]
+fn a_predictor_that_pays_grows_within_its_trial() {
+    let (governor, made, paused) = governed(65, SECOND * 4);
+    assert_eq!((governor.state(), paused), (GovernorState::On, None));
+    assert!(made > 20_000, "{made}");
+}
+
+#[test]
+fn a_predictor_that_does_not_pay_grows_no_further_than_its_trial() {
+    let (_, made, paused) = governed(20, SECOND * 12);
+    let paused = paused.unwrap();
+    assert!(paused <= SECOND * 10, "{paused:?}");
+    assert!(made < 1000, "{made}");
+}
+
+/// Random flows between few hosts pause the table within ten seconds, at any rate.
+#[test]
+fn flows_without_structure_pause_the_table_within_ten_seconds() {
+    for flows_per_second in [200_u32, 5000, 50_000] {
+        let mut foresight = Foresight::new(GovernorConfig::default());
+        foresight.add(Box::new(SuccessorTable::new(4096)));
+        let (mut random, mut now, mut counts) =
+            (Random(7), Duration::ZERO, OutcomeCounts::default());
+        while foresight.is_learning() {
+            let mut end = || {
+                let address = u32::try_from(random.below(8)).unwrap();
+                (address, u16::try_from(1024 + random.below(64_000)).unwrap())
+            };
+            let flow = started(udp(1, end(), end()));
+            foresight.observe(&FlowEvent::Started(&flow), now);
+            let mut made = Vec::new();
+            foresight.forecast(now, 32, &mut made);
+            counts.received += made.len() as u64;
+            counts.installed += made.len() as u64;
+            foresight.update(now, |_| counts);
+            now += SECOND / flows_per_second;
+        }
+        assert!(now <= SECOND * 10 + SECOND / 100, "{now:?} at {flows_per_second} flows a second");
+    }
+}
