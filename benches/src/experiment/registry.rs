@@ -319,6 +319,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         ..OWN
     },
     Experiment {
+        name: "foresight-offline",
+        title: "Foresight: predictors without a switch, and the bound",
+        what: "New flows that predictors name in time, and those that can be named at all",
+        source: "workload of E. Stahl et al., On the Benefits of Predictable Traffic in Virtual \
+                 Switches, section 4",
+        run: foresight::offline::run,
+        ..OWN
+    },
+    Experiment {
         name: "foresight-gigaflow",
         title: "Foresight: forecasts as LTM entries",
         what: "Misses that forecasts of some flows save, as LTM entries and as megaflows",

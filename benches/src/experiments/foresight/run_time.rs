@@ -73,7 +73,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Returns the origins of coflows, with the end of the workload names.
-fn traces() -> Vec<(&'static str, String)> {
+pub(super) fn traces() -> Vec<(&'static str, String)> {
     let mut traces = vec![("generated", String::new())];
     match env::var(TRACE) {
         Ok(path) if Path::new(&path).is_file() => {

@@ -68,8 +68,14 @@ impl PlannedFlow {
         Self { answer: Some(RequestAnswer { after_ns: SERVICE_NS }), ..self }
     }
 
+    /// Returns the addresses of source and destination, with their ports.
+    pub(super) const fn socket_addresses(&self) -> [(u32, u16); 2] {
+        let FlowAddresses { source, destination, ports: [from, to] } = self.ends;
+        [(source, from), (destination, to)]
+    }
+
     /// Returns the flow of the replies of a host, which has no further replies.
-    fn reply(&self) -> Self {
+    pub(super) fn reply(&self) -> Self {
         let FlowAddresses { source, destination, ports: [from, to] } = self.ends;
         let ends = FlowAddresses { source: destination, destination: source, ports: [to, from] };
         let device = destination.saturating_sub(address(0)) as usize;
