@@ -5,7 +5,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use shunt_flow::PortNo;
+use shunt_flow::{PortNo, extract::VlanLimit};
 use shunt_foresight::ForecastSource;
 use shunt_pipeline::{BridgeId, DatapathPort, EntryId, Time, Traversal};
 
@@ -102,6 +102,10 @@ pub struct Tuning {
     pub wildcard: Wildcard,
     /// Longest sleep of an idle thread; zero: it never sleeps.
     pub sleep_max: Duration,
+    /// Maximum number of VLAN tags to parse.
+    ///
+    /// Cache entries stay, because they decide by keys, which have the parsed tags.
+    pub vlan_limit: VlanLimit,
 }
 
 /// Selects whether a thread re-translates entries that a change made stale.

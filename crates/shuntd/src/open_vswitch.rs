@@ -48,7 +48,7 @@ const WORDS: &[(&[&str], &str)] = &[
     (&["qinq-ethtype"], "the key of a port is `qinq_ethtype`, with the same values"),
     (
         &["vlan-limit"],
-        "the key is `vlan_limit`, in the section [packets] of the configuration file",
+        "the key is `vlan_limit`, in the section [packets]; at run time, shuntctl set packets.vlan_limit=2",
     ),
     (
         &["fail_mode"],

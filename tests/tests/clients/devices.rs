@@ -280,6 +280,27 @@ fn settings_without_effect_are_named() {
     }
 }
 
+/// As in Open vSwitch, 0 is the largest number of tags.
+#[test]
+fn the_number_of_parsed_tags_follows_the_database() {
+    for bench in Bench::both("tags") {
+        let daemon = bench.start();
+        let tags = || {
+            let settings = text(&daemon.shuntctl(&["settings"]));
+            let line = settings.lines().find(|line| line.starts_with("packets.vlan_limit"));
+            line.unwrap_or_default().to_owned()
+        };
+        assert_eq!(tags(), "packets.vlan_limit = 1");
+        for (limit, expected) in [("2", "2"), ("1", "1"), ("0", "2"), ("soon", "1"), ("9", "2")] {
+            bench.done(&format!("set Open_vSwitch . other_config:vlan-limit={limit}"));
+            assert_eq!(tags(), format!("packets.vlan_limit = {expected}"), "{limit}");
+        }
+        assert!(daemon.log().contains("vlan-limit has no effect"), "{}", daemon.log());
+        bench.done("remove Open_vSwitch . other_config vlan-limit");
+        assert_eq!(tags(), "packets.vlan_limit = 1");
+    }
+}
+
 /// Without a key, the setting of the configuration is in force.
 #[test]
 fn load_balancing_follows_the_database() {

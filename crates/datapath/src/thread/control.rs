@@ -62,6 +62,7 @@ impl PacketThread {
                 self.config.max_idle = tuning.max_idle;
                 self.config.translations_per_iteration = tuning.translations_per_iteration;
                 self.config.sleep_max = tuning.sleep_max;
+                self.config.vlan_limit = tuning.vlan_limit;
                 self.verifier.one_in = tuning.verify_one_in;
                 self.repairer.set(tuning.repair);
                 self.caches.replace(tuning.wildcard);

@@ -1,7 +1,12 @@
 //! Tests actions on packets: outputs, header changes, VLAN tags, punts, offloads.
 
-use shunt_datapath::{Command, DropReason, NO_INGRESS, VirtioHeader, command::Injection};
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, testing::packet::PacketBuilder};
+use shunt_datapath::{
+    Command, DropReason, NO_INGRESS, ThreadConfig, VirtioHeader,
+    command::{Injection, Tuning},
+};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, Match, PortNo, extract::VlanLimit, testing::packet::PacketBuilder,
+};
 use shunt_pipeline::{Action, ControllerAction, PacketInReason, Subfield, TableId};
 
 use crate::harness::{BRIDGE, Switch, output, rule};
@@ -62,6 +67,38 @@ fn tags_are_pushed_set_and_popped() {
     let push = [Action::PushVlan { ethertype: 0x8100 }, set(FieldId::VlanVid, 0x1007), output(2)];
     check(push.to_vec(), &plain, &[(2, tagged.clone())]);
     check(vec![output(3), Action::PopVlan, output(2)], &tagged, &[(3, tagged.clone()), (2, plain)]);
+}
+
+/// Cache entries of the other limit stay, and decide no packet wrongly.
+#[test]
+fn the_limit_of_tags_changes_while_packets_flow() {
+    let config = super::thread_config();
+    let mut switch = Switch::new(1, 3, config);
+    let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
+    key.set_field(FieldId::EthType, 0x0800);
+    mask.add_field(FieldId::EthType);
+    let is_ip = rule(2, Match::new(&key, &mask), vec![output(2)]);
+    switch.apply(&[is_ip, rule(1, Match::any(), vec![output(3)])]);
+    let frame = udp().tag(0x8100, 5).tag(0x8100, 100).build();
+    for (vlan_limit, port) in [(VlanLimit::One, 3), (VlanLimit::Two, 2), (VlanLimit::One, 3)] {
+        let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, .. } = config;
+        let tuning = Tuning {
+            max_idle,
+            translations_per_iteration,
+            verify_one_in,
+            repair: config.repair,
+            wildcard: config.caches.wildcard,
+            sleep_max: config.sleep_max,
+            vlan_limit,
+        };
+        switch.controls[0].send(Command::Tune(tuning)).unwrap();
+        switch.settle();
+        for _ in 0..2 {
+            assert!(switch.send(0, 1, &frame));
+            switch.settle();
+            assert_eq!(switch.receive(0, port).len(), 1, "{vlan_limit:?}");
+        }
+    }
 }
 
 #[test]

@@ -195,6 +195,7 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
             repair,
             wildcard,
             sleep_max: ThreadConfig::default().sleep_max,
+            vlan_limit: ThreadConfig::default().vlan_limit,
         };
         switch.controls[0].send(Command::Tune(tuning)).unwrap();
         switch.settle();
@@ -306,6 +307,7 @@ fn a_small_replacement_of_a_full_cache_is_filled_at_once() {
         repair: Repair::Off,
         wildcard,
         sleep_max: ThreadConfig::default().sleep_max,
+        vlan_limit: ThreadConfig::default().vlan_limit,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     for _ in 0..2 {

@@ -185,6 +185,7 @@ fn waiting_packets_leave_buffers_for_a_flood() {
         repair: Repair::Off,
         wildcard: ThreadConfig::default().caches.wildcard,
         sleep_max: ThreadConfig::default().sleep_max,
+        vlan_limit: ThreadConfig::default().vlan_limit,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     // An iteration takes new settings after its start, so they apply to the next iteration.

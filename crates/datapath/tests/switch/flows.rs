@@ -213,6 +213,7 @@ fn tuning(wildcard: Wildcard) -> Tuning {
         repair,
         wildcard,
         sleep_max: ThreadConfig::default().sleep_max,
+        vlan_limit: ThreadConfig::default().vlan_limit,
     }
 }
 

@@ -429,6 +429,7 @@ impl Lab {
     fn replace_cache(&mut self, thread: usize, wildcard: Wildcard) {
         let ThreadConfig { max_idle, translations_per_iteration, verify_one_in, repair, .. } =
             self.config;
+        let vlan_limit = self.config.vlan_limit;
         let tuning = Tuning {
             max_idle,
             translations_per_iteration,
@@ -436,6 +437,7 @@ impl Lab {
             repair,
             wildcard,
             sleep_max: ThreadConfig::default().sleep_max,
+            vlan_limit,
         };
         self.switch.controls[thread].send(Command::Tune(tuning)).unwrap();
     }

@@ -52,6 +52,7 @@ fn a_thread_that_holds_a_packet_does_not_sleep() {
         repair: Repair::Off,
         wildcard,
         sleep_max: ThreadConfig::default().sleep_max,
+        vlan_limit: ThreadConfig::default().vlan_limit,
     };
     switch.controls[0].send(Command::Tune(tuning)).unwrap();
     switch.settle();
@@ -136,6 +137,7 @@ fn a_busy_polling_thread_never_sleeps() {
         repair: Repair::Off,
         wildcard: super::thread_config().caches.wildcard,
         sleep_max,
+        vlan_limit: ThreadConfig::default().vlan_limit,
     };
     let mut switch = switch(super::thread_config());
     for (sleep_max, may_sleep) in [(Duration::ZERO, false), (Duration::from_millis(1), true)] {

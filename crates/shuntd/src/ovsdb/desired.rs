@@ -29,6 +29,7 @@ use super::{
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
     tls,
+    vlan_limit::vlan_limit,
 };
 
 /// All bridges that the rows describe, and rows that the switch refuses.
@@ -52,6 +53,8 @@ pub(super) struct DesiredBridges {
     pub(super) waits_for_rules: bool,
     /// Moves of receive queues by load.
     pub(super) auto_lb: AutoLbRow,
+    /// The number of VLAN tags that are parsed; `None`: as configured.
+    pub(super) vlan_limit: Option<u8>,
     /// Key and certificates of TLS connections.
     pub(super) tls: Option<TlsFiles>,
 }
@@ -186,6 +189,7 @@ impl DesiredBridges {
             state.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
             state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
             state.auto_lb = AutoLbRow::of(root);
+            state.vlan_limit = vlan_limit(root);
             state.tls = tls::files(snapshot, root);
             for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
                 state.add_bridge(snapshot, bridge);

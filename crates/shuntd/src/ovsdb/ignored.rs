@@ -150,13 +150,7 @@ const KEYS: [KnownKey; 27] = [
     key("Open_vSwitch", "pmd-auto-lb-rebal-interval", KeyEffect::Number),
     key("Open_vSwitch", "stats-update-interval", KeyEffect::Number),
     key("Open_vSwitch", "vhost-sock-dir", KeyEffect::Any),
-    key(
-        "Open_vSwitch",
-        "vlan-limit",
-        KeyEffect::Nothing(
-            "packets.vlan_limit of the configuration file limits the parsed tags: set it there",
-        ),
-    ),
+    key("Open_vSwitch", "vlan-limit", KeyEffect::Number),
     key("Bridge", "datapath-id", KeyEffect::Any),
     // Shunt has no in-band control.
     key("Bridge", "disable-in-band", KeyEffect::Any),

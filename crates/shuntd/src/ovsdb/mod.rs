@@ -31,6 +31,7 @@ mod report;
 mod row_log;
 mod service;
 mod tls;
+mod vlan_limit;
 
 pub(crate) use options::OvsdbOptions;
 pub(crate) use problem::DatabaseProblem;

@@ -25,6 +25,7 @@ use super::{
     port_numbers::PortNumbers,
     row_log::RowLog,
     tls::TlsRow,
+    vlan_limit::VlanLimitKey,
 };
 
 /// The bridges and ports that exist because of rows of the database.
@@ -40,6 +41,7 @@ pub(super) struct Reconciler {
     /// Logs of rows of sFlow, NetFlow and IPFIX that cannot be applied.
     export_logs: ExportLogs,
     auto_lb: AutoLbKeys,
+    vlan_limit: VlanLimitKey,
     tls: TlsRow,
 }
 
@@ -70,6 +72,7 @@ impl Reconciler {
     pub(super) fn new(switch: Arc<Switch>) -> Self {
         Self {
             auto_lb: AutoLbKeys::new(&switch),
+            vlan_limit: VlanLimitKey::new(&switch),
             tls: TlsRow::new(&switch),
             switch,
             applied: BTreeMap::new(),
@@ -97,6 +100,7 @@ impl Reconciler {
             self.switch.hold_packets(self.waits_for_rules).await;
         }
         self.auto_lb.apply(&self.switch, desired.auto_lb).await;
+        self.vlan_limit.apply(&self.switch, desired.vlan_limit).await;
         self.tls.apply(&self.switch, desired.tls.as_ref());
         let mut mirror_errors = desired.refused_mirrors.clone();
         let mut export_errors = desired.refused_exports.clone();

@@ -165,6 +165,7 @@ settings! {
     threads.auto_lb_load_threshold: number(),
     threads.sleep_max_ms: number(),
     threads.translations_per_iteration: number(),
+    packets.vlan_limit: number(),
     eviction.asynchronous: flag(),
     eviction.repair: word("off, on or rate"),
     eviction.repair_rate: number(),
@@ -424,6 +425,8 @@ mod tests {
             | "netflow.add_id_to_interface"
             | "select_all" => "true",
             "eviction.repair" => "on",
+            "packets.vlan_limit" => "2",
+            "qinq_ethtype" => "802.1q",
             "table_overflow" => "evict",
             "local" => "tap",
             _ => "7",

@@ -50,7 +50,7 @@ const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(100);
 pub(crate) struct DataPlane {
     pipeline: Arc<Pipeline>,
     clock: DaemonClock,
-    vlan_limit: VlanLimit,
+    vlan_limit: Mutex<VlanLimit>,
     publisher: Arc<Publisher>,
     /// Command queues of the packet threads; `None` for a stopped thread.
     threads: Arc<Mutex<Vec<Option<ControlEnds>>>>,
@@ -165,7 +165,7 @@ impl DataPlane {
         let plane = Self {
             pipeline,
             clock,
-            vlan_limit: vlan_limit(config),
+            vlan_limit: Mutex::new(vlan_limit(config)),
             publisher,
             counters,
             threads,
@@ -232,6 +232,7 @@ impl DataPlane {
     /// Applies the settings that packet threads can change while they forward.
     pub(crate) async fn tune(&self, config: &Config) {
         let tuning = tuning(config);
+        *self.vlan_limit.lock() = tuning.vlan_limit;
         for thread in 0..usize::from(self.threads_count()) {
             self.send(thread, Command::Tune(tuning)).await;
         }
@@ -268,8 +269,8 @@ impl DataPlane {
     }
 
     /// Returns the number of VLAN tags that are parsed.
-    pub(crate) const fn vlan_limit(&self) -> VlanLimit {
-        self.vlan_limit
+    pub(crate) fn vlan_limit(&self) -> VlanLimit {
+        *self.vlan_limit.lock()
     }
 
     /// Waits until every packet thread has adopted the newest version.
@@ -586,10 +587,11 @@ const fn tuning(config: &Config) -> Tuning {
         sleep_max: config.threads.sleep_max(),
         repair: config.eviction.repair(),
         wildcard: config.caches.wildcard(),
+        vlan_limit: vlan_limit(config),
     }
 }
 
-fn vlan_limit(config: &Config) -> VlanLimit {
+const fn vlan_limit(config: &Config) -> VlanLimit {
     if config.packets.vlan_limit == 2 { VlanLimit::Two } else { VlanLimit::One }
 }
 
