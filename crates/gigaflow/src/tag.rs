@@ -131,7 +131,7 @@ impl TagSpace {
         };
         let tag = match found {
             Some(tag) => *tag,
-            None => self.named(name)?,
+            None => self.allocate(name)?,
         };
         self.hold_again(tag);
         Ok(tag)
@@ -198,7 +198,8 @@ impl TagSpace {
         self.len() == 0
     }
 
-    fn named(&mut self, name: &TagName) -> Result<Tag, TagsFull> {
+    /// Allocates a tag for a state.
+    fn allocate(&mut self, name: &TagName) -> Result<Tag, TagsFull> {
         let tag = match self.free.pop() {
             Some(tag) => tag,
             None if self.slots.len() < self.count_max => {

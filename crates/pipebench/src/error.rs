@@ -103,27 +103,27 @@ pub struct CoflowTraceError {
 
 /// The reason why an output cannot be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {doing} {path}: {cause}{}{left}", advice(cause))]
+#[error("cannot {doing} {path}: {cause}{}{note}", advice(cause))]
 pub struct OutputError {
     doing: &'static str,
     path: String,
     // The message contains the cause; as a source it would be printed twice.
     cause: std::io::Error,
     /// A note about the data written so far.
-    left: &'static str,
+    note: &'static str,
 }
 
 impl OutputError {
     /// Creates an error of a file that is written completely or not at all.
     pub(crate) fn new(doing: &'static str, path: &std::path::Path, cause: std::io::Error) -> Self {
-        let left = if is_full(&cause) { "; nothing was left behind" } else { "" };
-        Self { doing, path: path.display().to_string(), cause, left }
+        let note = if is_full(&cause) { "; nothing was left behind" } else { "" };
+        Self { doing, path: path.display().to_string(), cause, note }
     }
 
     /// Creates an error of an output that was written directly, and is now incomplete.
     pub(crate) fn direct(path: &std::path::Path, cause: std::io::Error) -> Self {
-        let left = "; its content is incomplete";
-        Self { doing: "write to", path: path.display().to_string(), cause, left }
+        let note = "; its content is incomplete";
+        Self { doing: "write to", path: path.display().to_string(), cause, note }
     }
 
     /// Creates an error of standard output.

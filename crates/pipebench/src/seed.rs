@@ -72,13 +72,13 @@ impl RandomStream {
     pub fn below(&mut self, bound: u64) -> u64 {
         // D. Lemire, Fast Random Integer Generation in an Interval, 2019.
         let mut product = u128::from(self.bits()) * u128::from(bound);
-        if low(product) < bound {
+        if low_half(product) < bound {
             let threshold = bound.wrapping_neg().checked_rem(bound).unwrap_or(0);
-            while low(product) < threshold {
+            while low_half(product) < threshold {
                 product = u128::from(self.bits()) * u128::from(bound);
             }
         }
-        high(product)
+        high_half(product)
     }
 
     /// Returns a random index of a list of `length` items; 0 for an empty list.
@@ -135,11 +135,11 @@ const fn mix(value: u64) -> u64 {
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the requested half")]
-const fn low(product: u128) -> u64 {
+const fn low_half(product: u128) -> u64 {
     product as u64
 }
 
-const fn high(product: u128) -> u64 {
+const fn high_half(product: u128) -> u64 {
     (product >> 64) as u64
 }
 

@@ -112,14 +112,12 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
     match &arguments.command {
         Command::Show { json } => show_all(client, *json),
         Command::Ports { json } => show_ports(client, *json),
-        Command::Threads { json } => {
-            shown(client, "shunt/threads", &[], *json, render::thread_list)
-        }
+        Command::Threads { json } => show(client, "shunt/threads", &[], *json, render::thread_list),
         Command::AddBr { name, settings } => change(client, "shunt/add-bridge", name, settings),
         Command::SetBr { name, settings } => change(client, "shunt/set-bridge", name, settings),
-        Command::DelBr { name } => silent(client, "shunt/del-bridge", &[name]),
+        Command::DelBr { name } => call(client, "shunt/del-bridge", &[name]),
         Command::AddPort { bridge, name, settings } => add_port(client, bridge, name, settings),
-        Command::DelPort { name } => silent(client, "shunt/del-port", &[name]),
+        Command::DelPort { name } => call(client, "shunt/del-port", &[name]),
         Command::SetPolicing { name, settings } => {
             change(client, "shunt/set-policing", name, settings)
         }
@@ -127,42 +125,42 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::SetQos { name, settings } => change(client, "shunt/set-qos", name, settings),
         Command::SetVlans { name, settings } => change(client, "shunt/set-vlans", name, settings),
         Command::AddBond { bridge, name, settings } => {
-            silent(client, "shunt/add-bond", &followed_by(&[bridge, name], settings))
+            call(client, "shunt/add-bond", &followed_by(&[bridge, name], settings))
         }
-        Command::DelBond { bridge, name } => silent(client, "shunt/del-bond", &[bridge, name]),
+        Command::DelBond { bridge, name } => call(client, "shunt/del-bond", &[bridge, name]),
         Command::AddMirror { bridge, name, settings } => {
-            silent(client, "shunt/add-mirror", &followed_by(&[bridge, name], settings))
+            call(client, "shunt/add-mirror", &followed_by(&[bridge, name], settings))
         }
-        Command::DelMirror { bridge, name } => silent(client, "shunt/del-mirror", &[bridge, name]),
+        Command::DelMirror { bridge, name } => call(client, "shunt/del-mirror", &[bridge, name]),
         Command::Macs { bridge } => printed(client, "fdb/show", &[bridge]),
         Command::Mdb { bridge } => printed(client, "mdb/show", &[bridge]),
         Command::Reload => reload(client),
         Command::Save { file } => save(client, file.as_deref()),
         Command::Restore { file } => restore(client, file),
-        Command::Set { settings } => silent(client, "shunt/set", &followed_by(&[], settings)),
-        Command::Settings { json } => shown(client, "shunt/settings", &[], *json, render::settings),
+        Command::Set { settings } => call(client, "shunt/set", &followed_by(&[], settings)),
+        Command::Settings { json } => show(client, "shunt/settings", &[], *json, render::settings),
         Command::Metrics => printed(client, "shunt/metrics", &[]),
         Command::Caches { metrics: true, .. } => printed(client, "shunt/metrics", &["caches"]),
         Command::Caches { json, line, metrics: false } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) =
                 if *line { (caches::caches_line, &[]) } else { (caches::caches, &["rule-space"]) };
-            shown(client, "shunt/caches", parameters, *json, table)
+            show(client, "shunt/caches", parameters, *json, table)
         }
         Command::Entries { count, json } => {
-            shown(client, "shunt/entries", &[&count.to_string()], *json, evict::entries)
+            show(client, "shunt/entries", &[&count.to_string()], *json, evict::entries)
         }
         Command::Evict { metrics: true, .. } => printed(client, "shunt/metrics", &["evict"]),
         Command::Evict { json, metrics: false } => {
-            shown(client, "shunt/evict", &[], *json, evict::evict)
+            show(client, "shunt/evict", &[], *json, evict::evict)
         }
-        Command::Why { entry, json } => shown(client, "shunt/why", &[entry], *json, evict::why),
+        Command::Why { entry, json } => show(client, "shunt/why", &[entry], *json, evict::why),
         Command::Trace { bridge, flow, frame, json } => {
             traced(client, [bridge, flow], frame.as_deref(), *json)
         }
         Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
         Command::Drops { json, .. } => {
             let run_dir = path::absolute(&arguments.run_dir).unwrap_or_default();
-            shown(client, "shunt/drops", &[], *json, |value| drops(value, &run_dir))
+            show(client, "shunt/drops", &[], *json, |value| drops(value, &run_dir))
         }
         Command::Forecast { json, metrics } => forecasts(client, *json, *metrics),
         Command::Preload { bridge, file, in_port, seconds, percent } => {
@@ -181,14 +179,14 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
 
 /// Prints bridges, controllers and ports; as text, also the threads.
 fn show_all(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
-    shown(client, "shunt/show", &[], json, render::show)?;
-    if json { Ok(()) } else { shown(client, "shunt/threads", &[], false, render::threads) }
+    show(client, "shunt/show", &[], json, render::show)?;
+    if json { Ok(()) } else { show(client, "shunt/threads", &[], false, render::threads) }
 }
 
 /// Prints the ports of all bridges.
 fn show_ports(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
     let as_json = |bridges: &Value| format!("{}\n", render::ports_of(bridges));
-    shown(client, "shunt/show", &[], false, if json { as_json } else { render::ports })
+    show(client, "shunt/show", &[], false, if json { as_json } else { render::ports })
 }
 
 /// Prints the trace of a packet that is given by bridge, flow and optional frame.
@@ -224,7 +222,7 @@ fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), Ca
     if metrics {
         return printed(client, "shunt/metrics", &["forecast"]);
     }
-    shown(client, "shunt/forecast", &[], json, forecast)
+    show(client, "shunt/forecast", &[], json, forecast)
 }
 
 fn preloaded(client: &mut RpcClient, request: PreloadRequest<'_>) -> Result<(), CallError> {
@@ -238,7 +236,8 @@ fn connect(folder: &Path) -> Result<RpcClient, CallError> {
     RpcClient::connect(&run_dir::find_socket(folder)?)
 }
 
-fn silent(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
+/// Calls a method, and prints nothing.
+fn call(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     client.call(method, parameters).map(|_| ())
 }
 
@@ -249,7 +248,7 @@ fn change(
     name: &str,
     settings: &[String],
 ) -> Result<(), CallError> {
-    silent(client, method, &followed_by(&[name], settings))
+    call(client, method, &followed_by(&[name], settings))
 }
 
 fn add_port(
@@ -260,7 +259,7 @@ fn add_port(
 ) -> Result<(), CallError> {
     let words = settings.iter().map(|word| setting::resolved(word));
     let settings: Vec<_> = words.collect::<Result<_, _>>().map_err(CallError::Refused)?;
-    silent(client, "shunt/add-port", &followed_by(&[bridge, name], &settings))
+    call(client, "shunt/add-port", &followed_by(&[bridge, name], &settings))
 }
 
 /// Saves the state of the daemon to a file, or to standard output.
@@ -288,12 +287,14 @@ fn followed_by<'a>(words: &[&'a str], settings: &'a [String]) -> Vec<&'a str> {
 }
 
 /// Prints an answer that is already text.
+/// Calls a method, and prints its result unchanged.
 fn printed(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     print(&client.call(method, parameters)?);
     Ok(())
 }
 
-fn shown(
+/// Calls a method, and prints its result as JSON or as a table.
+fn show(
     client: &mut RpcClient,
     method: &str,
     parameters: &[&str],

@@ -138,7 +138,7 @@ pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigFileError> {
         let help = advice(source.kind());
         ConfigFileError::Unreadable { path: name.clone(), source, help }
     })?;
-    let checked = understand(&text).and_then(|file| check_build(&text, file));
+    let checked = parse_file(&text).and_then(|file| check_build(&text, file));
     checked.map_err(|mistake| mistake.in_file(&name, text))
 }
 
@@ -187,7 +187,7 @@ fn check_build(text: &str, file: ConfigFile) -> Result<ConfigFile, Mistake> {
 /// If the text is not a valid configuration.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) fn parse(name: &str, text: String) -> Result<ConfigFile, ConfigFileError> {
-    understand(&text).map_err(|mistake| mistake.in_file(name, text))
+    parse_file(&text).map_err(|mistake| mistake.in_file(name, text))
 }
 
 /// Returns the path or address of the page about the configuration file.
@@ -218,7 +218,8 @@ impl Mistake {
     }
 }
 
-fn understand(text: &str) -> Result<ConfigFile, Mistake> {
+/// Parses a configuration file.
+fn parse_file(text: &str) -> Result<ConfigFile, Mistake> {
     let file: ConfigFile = toml::from_str(text).map_err(|error| Mistake {
         message: in_words(error.message().lines().next().unwrap_or_default()),
         help: help(error.message()),

@@ -65,7 +65,7 @@ pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
 fn log_change(stream: &UnixStream, methods: &impl Methods, request: &Value) {
     let method = request["method"].as_str().unwrap_or_default();
     if methods.is_change(method) && tracing::enabled!(tracing::Level::DEBUG) {
-        let parameters = texts(&request["params"]).unwrap_or_default().join(" ");
+        let parameters = parse_texts(&request["params"]).unwrap_or_default().join(" ");
         let peer = stream.peer_cred().ok();
         let pid = peer.and_then(|peer| peer.pid());
         let uid = peer.map(|peer| peer.uid());
@@ -161,7 +161,7 @@ impl Objects {
 /// Returns the reply to a request.
 pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
     let id = &request["id"];
-    let result = match (request["method"].as_str(), texts(&request["params"])) {
+    let result = match (request["method"].as_str(), parse_texts(&request["params"])) {
         (Some(method), Some(parameters)) => methods.call(method, parameters).await,
         _ => Err("a request needs a `method`, and `params` that are strings".to_owned()),
     };
@@ -172,7 +172,7 @@ pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
     }
 }
 
-fn texts(value: &Value) -> Option<Vec<String>> {
+fn parse_texts(value: &Value) -> Option<Vec<String>> {
     if value.is_null() {
         return Some(Vec::new());
     }

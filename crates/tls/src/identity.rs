@@ -66,7 +66,7 @@ impl TlsIdentity {
         // The name is not compared, but the library requires a name.
         let name = ServerName::try_from("switch").map_err(io::Error::other)?;
         let handshake = TlsConnector::from(config).connect(name, stream);
-        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())?;
+        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| handshake_timeout())?;
         let stream = done.map_err(with_remedy)?;
         let Some(path) = authority_file else { return Ok(stream.into()) };
         let chain = stream.get_ref().1.peer_certificates().unwrap_or_default();
@@ -88,7 +88,7 @@ impl TlsIdentity {
     {
         let config = self.load(TlsFiles::server).await?;
         let handshake = TlsAcceptor::from(config).accept(stream);
-        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| late())?;
+        let done = timeout(HANDSHAKE_TIME_MAX, handshake).await.map_err(|_| handshake_timeout())?;
         Ok(done.map_err(with_remedy)?.into())
     }
 
@@ -103,6 +103,7 @@ impl TlsIdentity {
     }
 }
 
-fn late() -> io::Error {
+/// Returns the error of a handshake that takes too long.
+fn handshake_timeout() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, "the TLS handshake timed out")
 }

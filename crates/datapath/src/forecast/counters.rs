@@ -142,44 +142,45 @@ impl ForecastAccount {
         ticket: Option<Arc<ForecastTicket>>,
     ) -> Self {
         let account = Self { counters: Arc::clone(counters), source, ticket };
-        account.own().received.add(1);
+        account.source_counters().received.add(1);
         account
     }
 
-    fn own(&self) -> &SourceCounters {
+    fn source_counters(&self) -> &SourceCounters {
         self.counters.of(self.source)
     }
 
     pub(crate) fn refuse(&self, reason: ForecastRefusal) {
-        self.own().refused[reason as usize].add(1);
+        self.source_counters().refused[reason as usize].add(1);
         self.ticket.iter().for_each(|ticket| ticket.refuse(reason));
     }
 
     /// Counts a flow that a live entry covers.
     /// `is_late` is true if a packet caused this entry after the forecast was received.
     pub(crate) fn cover(&self, is_late: bool) {
-        let outcome = if is_late { &self.own().late } else { &self.own().covered };
+        let outcome =
+            if is_late { &self.source_counters().late } else { &self.source_counters().covered };
         outcome.add(1);
         self.ticket.iter().for_each(|ticket| ticket.cover());
     }
 
     pub(crate) fn install(&self) {
-        self.own().installed.add(1);
+        self.source_counters().installed.add(1);
         self.ticket.iter().for_each(|ticket| ticket.install());
     }
 
     pub(crate) fn translate(&self, translations: u64) {
-        self.own().translations.add(translations);
+        self.source_counters().translations.add(translations);
     }
 
     /// Adds the time of a translation.
     pub(crate) fn spend(&self, time: Duration) {
-        self.own().spent_ns.add_time(time);
+        self.source_counters().spent_ns.add_time(time);
     }
 
     /// Counts the outcome of an installed forecast, which got `made` new entries.
     pub(crate) fn settle(&self, settlement: ForecastOutcome, made: usize) {
-        let own = self.own();
+        let own = self.source_counters();
         match settlement {
             ForecastOutcome::Hit(lead) => {
                 own.hits.add(1);

@@ -53,7 +53,7 @@ pub struct OffloadAgent<T> {
     pub(super) drain: Drain,
     pub(super) pending_traversals: PendingTraversals,
     pub(super) forecasts: PendingForecasts,
-    pub(super) offers: Vec<Consumer<OffloadCandidate>>,
+    pub(super) candidate_rings: Vec<Consumer<OffloadCandidate>>,
     /// The packet thread from which the next iteration takes candidates first.
     pub(super) offered_first: usize,
     /// The ingress ports of the device.
@@ -108,7 +108,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             version,
             reports,
             learn_requests,
-            offers,
+            candidate_rings,
             commands,
             link,
             coordinator,
@@ -124,7 +124,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
             drain: Drain::default(),
             pending_traversals: PendingTraversals::default(),
             forecasts: PendingForecasts::default(),
-            offers,
+            candidate_rings,
             offered_first: 0,
             ports: None,
             to_remove: BTreeSet::new(),
@@ -286,7 +286,7 @@ impl<T> Drop for OffloadAgent<T> {
     /// So no version waits for an acknowledgement of the owner.
     fn drop(&mut self) {
         // Dropping the waiting forecasts sets their outcomes.
-        self.offers.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
+        self.candidate_rings.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
         let (since, why) = (self.now, StaleReason::Ended);
         self.shared.lock().state = OffloadState::Stale { since, why };
         self.link.retire();

@@ -87,7 +87,7 @@ pub struct OffloadEndpoint {
     pub(super) version: Version,
     pub(super) reports: Producer<Report>,
     pub(super) learn_requests: Producer<LearnRequest>,
-    pub(super) offers: Vec<Consumer<OffloadCandidate>>,
+    pub(super) candidate_rings: Vec<Consumer<OffloadCandidate>>,
     pub(super) commands: mpsc::Receiver<OffloadCommand>,
     pub(super) link: Arc<Link>,
     pub(super) coordinator: Arc<Waker>,
@@ -98,7 +98,7 @@ pub struct OffloadEndpoint {
 #[derive(Debug, Default)]
 pub(super) struct SharedStatus {
     status: Mutex<OffloadStatus>,
-    offers: Vec<Arc<CandidateCounters>>,
+    candidate_counters: Vec<Arc<CandidateCounters>>,
 }
 
 /// A command of the control plane.
@@ -153,7 +153,7 @@ pub fn offload_endpoint(
         rings.push(receiver);
         counters.push(own);
     }
-    let shared = Arc::new(SharedStatus { status: Mutex::default(), offers: counters });
+    let shared = Arc::new(SharedStatus { status: Mutex::default(), candidate_counters: counters });
     let handle = OffloadHandle {
         commands: command_sender,
         link: Arc::clone(&link),
@@ -166,7 +166,7 @@ pub fn offload_endpoint(
         version,
         reports,
         learn_requests,
-        offers: rings,
+        candidate_rings: rings,
         commands,
         link,
         coordinator,
@@ -253,7 +253,7 @@ impl OffloadHandle {
     #[must_use]
     pub fn status(&self) -> OffloadStatus {
         let mut status = self.shared.lock().clone();
-        for own in &self.shared.offers {
+        for own in &self.shared.candidate_counters {
             status.candidates_offered += own.made.get();
             status.candidates_dropped += own.dropped.get();
         }
@@ -340,8 +340,9 @@ mod tests {
         let coordinator = Arc::new(Waker::new().unwrap());
         let (.., mut threads) =
             offload_endpoint(OwnerId(1), Version::new(1), 1, coordinator).unwrap();
-        let offers = &mut threads[0];
-        let sampled: BTreeSet<_> = (0..4000).filter_map(|_| offers.next_sample(32)).collect();
+        let candidate_rings = &mut threads[0];
+        let sampled: BTreeSet<_> =
+            (0..4000).filter_map(|_| candidate_rings.next_sample(32)).collect();
         assert_eq!(sampled, (0..32).collect(), "one flow at each place of a burst");
     }
 }

@@ -13,7 +13,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         let mut events = std::mem::take(&mut self.events);
         self.device.poll(&mut events);
         let has_events = !events.is_empty();
-        events.drain(..).for_each(|event| self.note(event));
+        events.drain(..).for_each(|event| self.handle_event(event));
         self.events = events;
         let outputs = &self.device.capabilities().outputs;
         if self.capabilities.outputs != *outputs {
@@ -25,7 +25,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         has_events
     }
 
-    fn note(&mut self, event: OffloadEvent) {
+    fn handle_event(&mut self, event: OffloadEvent) {
         match event {
             OffloadEvent::Completed { ticket, result } => {
                 if matches!(result, Err(OffloadError::Lost(_))) {

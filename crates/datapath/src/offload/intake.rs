@@ -32,11 +32,11 @@ struct OwnerEntries<'a> {
 impl<T: OffloadDevice> OffloadAgent<T> {
     /// Takes candidates from all rings in turn, and partitions their traversals.
     pub(super) fn take_candidates(&mut self) -> bool {
-        let (rings, mut left) = (self.offers.len(), self.config.candidates_per_iteration);
+        let (rings, mut left) = (self.candidate_rings.len(), self.config.candidates_per_iteration);
         for step in 0..rings {
             let ring = (self.offered_first + step) % rings;
             while left > 0
-                && let Ok(offer) = self.offers[ring].pop()
+                && let Ok(offer) = self.candidate_rings[ring].pop()
             {
                 left -= 1;
                 self.take_candidate(offer);

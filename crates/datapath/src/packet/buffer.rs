@@ -216,7 +216,7 @@ impl Pool {
     /// Returns the number of frames of this length for which buffers are left.
     #[must_use]
     pub const fn left(&self, length: usize) -> usize {
-        if length <= Self::SMALL { self.small.left() } else { self.large.left() }
+        if length <= Self::SMALL { self.small.available() } else { self.large.available() }
     }
 
     /// Returns whether a burst may find no buffers.
@@ -224,7 +224,7 @@ impl Pool {
     /// A receive queue may take a buffer of each size for a frame.
     #[inline]
     pub(crate) const fn is_low(&self) -> bool {
-        self.small.left() <= BURST || self.large.left() <= BURST
+        self.small.available() <= BURST || self.large.available() <= BURST
     }
 
     /// Returns whether enough buffers are left for a packet to keep its buffer long.
@@ -235,16 +235,16 @@ impl Pool {
     /// Returns how many more packets of this size may keep their buffers for long.
     pub(crate) const fn left_to_keep(&self, packet: &Packet) -> usize {
         if packet.is_large() {
-            self.large.left().saturating_sub(Self::LARGE_KEPT - 1)
+            self.large.available().saturating_sub(Self::LARGE_KEPT - 1)
         } else {
-            self.small.left().saturating_sub(Self::SMALL_KEPT - 1)
+            self.small.available().saturating_sub(Self::SMALL_KEPT - 1)
         }
     }
 
     /// Returns the buffer of a packet to the pool.
     pub fn give(&mut self, packet: Packet) {
         let list = if packet.is_large() { &mut self.large } else { &mut self.small };
-        list.give(packet.buffer);
+        list.put_back(packet.buffer);
     }
 
     /// Returns the number of buffers in use.
@@ -276,8 +276,9 @@ impl FreeList {
         Self { free: Vec::new(), size: Packet::HEADROOM + frame, out: 0, max }
     }
 
+    /// Returns the number of buffers that can still be taken.
     #[inline]
-    const fn left(&self) -> usize {
+    const fn available(&self) -> usize {
         self.max.saturating_sub(self.out)
     }
 
@@ -289,7 +290,7 @@ impl FreeList {
         Some(self.free.pop().unwrap_or_else(|| vec![0; self.size].into_boxed_slice()))
     }
 
-    fn give(&mut self, buffer: Box<[u8]>) {
+    fn put_back(&mut self, buffer: Box<[u8]>) {
         self.out = self.out.saturating_sub(1);
         if self.free.len() < self.max {
             self.free.push(buffer);

@@ -35,7 +35,7 @@ impl EthtoolRequest for LinkSettings {}
 type DriverInfo = [u32; 49];
 impl EthtoolRequest for DriverInfo {}
 
-fn ask<T: EthtoolRequest>(
+fn run_ioctl<T: EthtoolRequest>(
     fd: BorrowedFd<'_>,
     device: &DeviceName,
     request: &mut T,
@@ -57,7 +57,7 @@ fn ask<T: EthtoolRequest>(
 pub(super) fn rx_queues(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
     let mut channels: Channels = [0; 9];
     channels[0] = ETHTOOL_GCHANNELS;
-    ask(fd, device, &mut channels)?;
+    run_ioctl(fd, device, &mut channels)?;
     let [.., rx, _tx, _other, combined] = channels;
     Ok(rx.saturating_add(combined))
 }
@@ -70,7 +70,7 @@ pub(super) fn rx_queues(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u
 pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String> {
     let mut info: DriverInfo = [0; 49];
     info[0] = ETHTOOL_GDRVINFO;
-    ask(fd, device, &mut info)?;
+    run_ioctl(fd, device, &mut info)?;
     let name = info[1..9].iter().flat_map(|word| word.to_ne_bytes());
     let name: Vec<u8> = name.take_while(|byte| *byte != 0).collect();
     Ok(String::from_utf8_lossy(&name).into_owned())
@@ -84,7 +84,7 @@ pub(super) fn driver(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Stri
 pub(super) fn link_mode(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<LinkMode> {
     let mut settings: LinkSettings = [0; 11];
     settings[0] = ETHTOOL_GSET;
-    ask(fd, device, &mut settings)?;
+    run_ioctl(fd, device, &mut settings)?;
     let [low, high, duplex, _port] = settings[3].to_ne_bytes();
     let [speed_high_0, speed_high_1, ..] = settings[7].to_ne_bytes();
     let [low, high] = [[low, high], [speed_high_0, speed_high_1]].map(u16::from_ne_bytes);

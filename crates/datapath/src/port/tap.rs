@@ -392,7 +392,7 @@ impl ReadBuffers {
         self.small.is_some()
     }
 
-    fn give(self, pool: &mut Pool) {
+    fn return_to(self, pool: &mut Pool) {
         self.small.into_iter().chain(self.large).for_each(|packet| pool.give(packet));
     }
 }
@@ -476,12 +476,12 @@ impl RxQueue for TapRx {
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => break,
                 Err(source) => {
-                    broken = Some(self.broken(source));
+                    broken = Some(self.read_error(source));
                     break;
                 }
             }
         }
-        buffers.give(pool);
+        buffers.return_to(pool);
         broken.map_or(Ok(report), Err)
     }
 
@@ -491,7 +491,8 @@ impl RxQueue for TapRx {
 }
 
 impl TapRx {
-    fn broken(&self, source: io::Error) -> PortError {
+    /// Returns the error of a device that cannot be read.
+    fn read_error(&self, source: io::Error) -> PortError {
         let name = self.device.clone();
         match source.raw_os_error().map(Errno::from_raw) {
             // Errors of a queue without its device: `EBADFD` after the removal, `EFAULT` during the

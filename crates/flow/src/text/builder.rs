@@ -118,10 +118,12 @@ impl<'a> MatchBuilder<'a> {
             let (ready, rest): (Vec<_>, Vec<_>) =
                 waiting.into_iter().partition(|item| item.target_field(&draft).is_some());
             if let Some(item) = rest.first().filter(|_| ready.is_empty()) {
-                return Err(item.unmet());
+                return Err(item.unmet_prerequisite());
             }
             for item in ready {
-                let Some(field) = item.target_field(&draft) else { return Err(item.unmet()) };
+                let Some(field) = item.target_field(&draft) else {
+                    return Err(item.unmet_prerequisite());
+                };
                 let item = item.into_field(field)?;
                 if draft.contradicts(field, item.value, item.mask) {
                     return Err(contradiction(&taken, item));
@@ -132,7 +134,7 @@ impl<'a> MatchBuilder<'a> {
             waiting = rest;
         }
         match taken.iter().find(|item| !draft.has_prerequisite(item.field)) {
-            Some(item) => Err(item.unmet()),
+            Some(item) => Err(item.unmet_prerequisite()),
             None => Ok(draft.finish()),
         }
     }
@@ -178,7 +180,7 @@ impl MatchItem {
         Ok(Self { field, mask, ..self })
     }
 
-    fn unmet(&self) -> MatchError {
+    fn unmet_prerequisite(&self) -> MatchError {
         let name = self.text.clone();
         // An alias such as `tp_dst` means the field of any of these protocols.
         let is_alias = !name.starts_with(self.field.name());

@@ -96,15 +96,19 @@ impl PortMod {
     /// Returns the settings of a port with settings `old` after this change.
     #[must_use]
     pub const fn apply_to(&self, old: PortConfig) -> PortConfig {
-        const fn pick(mask: bool, new: bool, old: bool) -> bool {
+        const fn select_flag(mask: bool, new: bool, old: bool) -> bool {
             if mask { new } else { old }
         }
         PortConfig {
-            port_down: pick(self.mask.port_down, self.config.port_down, old.port_down),
-            no_recv: pick(self.mask.no_recv, self.config.no_recv, old.no_recv),
-            no_fwd: pick(self.mask.no_fwd, self.config.no_fwd, old.no_fwd),
-            no_packet_in: pick(self.mask.no_packet_in, self.config.no_packet_in, old.no_packet_in),
-            no_flood: pick(self.mask.no_flood, self.config.no_flood, old.no_flood),
+            port_down: select_flag(self.mask.port_down, self.config.port_down, old.port_down),
+            no_recv: select_flag(self.mask.no_recv, self.config.no_recv, old.no_recv),
+            no_fwd: select_flag(self.mask.no_fwd, self.config.no_fwd, old.no_fwd),
+            no_packet_in: select_flag(
+                self.mask.no_packet_in,
+                self.config.no_packet_in,
+                old.no_packet_in,
+            ),
+            no_flood: select_flag(self.mask.no_flood, self.config.no_flood, old.no_flood),
         }
     }
 }

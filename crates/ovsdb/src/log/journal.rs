@@ -71,7 +71,7 @@ impl Journal {
             Err(error) => return Err(failed("reading")(error)),
         };
         let mut database = Database::new(schema, seed);
-        let read = replay(&mut database, &bytes).map_err(|error| error.at(path))?;
+        let read = replay(&mut database, &bytes).map_err(|error| error.in_file(path))?;
         let mut storage = FileStorage::open(path).map_err(failed("opening"))?;
         if read.length < size(&bytes) {
             tracing::warn!(
@@ -200,7 +200,7 @@ pub(crate) enum ReplayError {
 }
 
 impl ReplayError {
-    fn at(self, path: &Path) -> LogError {
+    fn in_file(self, path: &Path) -> LogError {
         let path: PathBuf = path.to_owned();
         match self {
             Self::NotALog(reason) => LogError::NotALog { path, reason },

@@ -23,7 +23,7 @@ pub(super) fn grow_destinations(
 ) {
     let following = (0..drafts.len()).collect();
     let tree = &mut DestinationTree { drafts, branching, correlation, stream };
-    tree.grow(TreeNode::ROOT, NodeFilters { following, free: Vec::new() });
+    tree.assign_addresses(TreeNode::ROOT, NodeFilters { following, free: Vec::new() });
 }
 
 /// The filters below a node of the tree.
@@ -44,7 +44,8 @@ struct DestinationTree<'a> {
 }
 
 impl DestinationTree<'_> {
-    fn grow(&mut self, node: TreeNode, mut below: NodeFilters) {
+    /// Assigns addresses to the filters below a node.
+    fn assign_addresses(&mut self, node: TreeNode, mut below: NodeFilters) {
         if let ([], [only]) = (&*below.following, &*below.free) {
             let (only, length) = (*only, self.length(*only));
             let prefix = node.alone(length, self.stream);
@@ -61,7 +62,7 @@ impl DestinationTree<'_> {
         self.spread(node.length, nesting, below.free, &mut children);
         for (side, child) in ChildSide::BOTH.into_iter().zip(children) {
             if !(child.following.is_empty() && child.free.is_empty()) {
-                self.grow(node.child(side, nesting), child);
+                self.assign_addresses(node.child(side, nesting), child);
             }
         }
     }
@@ -131,15 +132,15 @@ impl DestinationTree<'_> {
             let (ending, rest): (Vec<_>, Vec<_>) =
                 free.into_iter().partition(|filter| self.length(*filter) == next);
             let ending_side = if ending.len() > rest.len() { side } else { side.other() };
-            give(ending_side, children, ending);
-            give(ending_side.other(), children, rest);
+            assign(ending_side, children, ending);
+            assign(ending_side.other(), children, rest);
             return;
         }
         let level = self.branching.levels.get(usize::from(length)).copied().unwrap_or_default();
         let both_there = zero > 0 && one > 0;
         if self.stream.chance(level.single) && !both_there {
             // `side` is the only existing child, or a random child.
-            give(side, children, free);
+            assign(side, children, free);
             return;
         }
         let (heavier, lighter) = (zero.max(one), zero.min(one));
@@ -147,11 +148,11 @@ impl DestinationTree<'_> {
         let to_be = heavy(total, level.skew);
         let light = total.saturating_sub(to_be).saturating_sub(lighter);
         if heavier >= to_be && light > 0 {
-            give(side.other(), children, free);
+            assign(side.other(), children, free);
         } else {
             let rest = free.split_off(light.min(free.len()));
-            give(side.other(), children, free);
-            give(side, children, rest);
+            assign(side.other(), children, free);
+            assign(side, children, rest);
         }
     }
 
@@ -166,6 +167,6 @@ impl DestinationTree<'_> {
     }
 }
 
-fn give(side: ChildSide, children: &mut [NodeFilters; 2], filters: Vec<usize>) {
+fn assign(side: ChildSide, children: &mut [NodeFilters; 2], filters: Vec<usize>) {
     side.of(children).free.splice(0..0, filters);
 }

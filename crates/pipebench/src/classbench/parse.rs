@@ -55,7 +55,7 @@ const NAMES: [(&str, Section); 13] = [
 const NEEDED: [&str; 6] = ["scale", "prots", "snest", "sskew", "dnest", "dskew"];
 
 pub(super) fn parse_parameters(text: &str) -> Result<Parameters, ParameterError> {
-    let mut parameters = nothing();
+    let mut parameters = empty_parameters();
     let mut seen = Vec::new();
     let mut section = None;
     for mut scan in Scan::lines(text) {
@@ -82,7 +82,7 @@ const fn branches_nowhere() -> Branching {
     Branching { nesting: 1, levels: [BranchLevel { single: 0.0, double: 0.0, skew: 0.0 }; 33] }
 }
 
-fn nothing() -> Parameters {
+fn empty_parameters() -> Parameters {
     Parameters {
         scale: 1,
         protocols: Vec::new(),

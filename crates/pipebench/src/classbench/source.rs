@@ -74,7 +74,7 @@ pub(super) fn grow_sources(
     stream: &mut RandomStream,
 ) {
     let all = (0..drafts.len()).collect();
-    SourceTree { drafts, branching, stream }.grow(TreeNode::ROOT, all);
+    SourceTree { drafts, branching, stream }.assign_addresses(TreeNode::ROOT, all);
 }
 
 /// A prefix tree that assigns source addresses to filters.
@@ -85,7 +85,8 @@ struct SourceTree<'a> {
 }
 
 impl SourceTree<'_> {
-    fn grow(&mut self, node: TreeNode, filters: Vec<usize>) {
+    /// Assigns addresses to the filters below a node.
+    fn assign_addresses(&mut self, node: TreeNode, filters: Vec<usize>) {
         if let [only] = *filters {
             let length = self.length(only);
             let prefix = node.alone(length, self.stream);
@@ -103,7 +104,7 @@ impl SourceTree<'_> {
         let [zero, one] = self.split(node.length, nesting, rest);
         for (side, filters) in ChildSide::BOTH.into_iter().zip([zero, one]) {
             if !filters.is_empty() {
-                self.grow(node.child(side, nesting), filters);
+                self.assign_addresses(node.child(side, nesting), filters);
             }
         }
     }

@@ -48,11 +48,11 @@ impl OutputFolder {
     ///
     /// If a file cannot be moved.
     pub fn finish(self, manifest: &str, old: &[String]) -> Result<(), OutputError> {
-        self.moved(manifest, old)
+        self.replace_files(manifest, old)
             .map_err(|error| OutputError::new("move files into", &self.path, error))
     }
 
-    fn moved(&self, manifest: &str, old: &[String]) -> io::Result<()> {
+    fn replace_files(&self, manifest: &str, old: &[String]) -> io::Result<()> {
         for name in std::iter::once(manifest).chain(old.iter().map(String::as_str)) {
             if is_name(name) {
                 remove_if_there(&self.path.join(name))?;

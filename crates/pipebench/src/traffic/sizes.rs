@@ -100,7 +100,7 @@ impl Mixture {
                 .get(part.saturating_sub(self.uniform.len()))
                 .map_or(1.0, |part| part.sample(stream)),
         };
-        whole(value.ceil().clamp(1.0, f64::from(self.max)))
+        saturating_u32(value.ceil().clamp(1.0, f64::from(self.max)))
     }
 }
 
@@ -109,7 +109,7 @@ fn zipf(flows: usize, hundredths: u16, stream: &mut RandomStream) -> Vec<u32> {
     let exponent = f64::from(hundredths) / 100.0;
     // Flows are numbered with 32 bits.
     let ranks = 1..=u32::try_from(flows).unwrap_or(u32::MAX);
-    let share = |rank: u32| whole(f64::from(u32::MAX) * pow(f64::from(rank), -exponent));
+    let share = |rank: u32| saturating_u32(f64::from(u32::MAX) * pow(f64::from(rank), -exponent));
     let mut sizes: Vec<u32> = ranks.map(share).collect();
     stream.shuffle(&mut sizes);
     sizes
@@ -121,7 +121,9 @@ fn in_packets(
     stream: &mut RandomStream,
 ) -> Result<Vec<u32>, DistributionError> {
     let sizes = BoundedPareto::with_mean(bytes.least_bytes, bytes.most_bytes, bytes.mean_bytes)?;
-    Ok((0..flows).map(|_| whole((sizes.sample(stream) / PACKET_BYTES).ceil().max(1.0))).collect())
+    Ok((0..flows)
+        .map(|_| saturating_u32((sizes.sample(stream) / PACKET_BYTES).ceil().max(1.0)))
+        .collect())
 }
 
 /// A bounded Pareto distribution.
@@ -256,7 +258,7 @@ impl LengthSampler {
     clippy::cast_sign_loss,
     reason = "such a cast saturates"
 )]
-const fn whole(value: f64) -> u32 {
+const fn saturating_u32(value: f64) -> u32 {
     value as u32
 }
 

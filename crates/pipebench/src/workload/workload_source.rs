@@ -178,7 +178,7 @@ impl Filters {
             FilterName::OpenFlow => BuiltinSet::OpenFlow,
             FilterName::File(path) => return Self::of_file(&Input::read(path)?, name, progress),
         };
-        Self::made(&set.parameters(), name, progress)
+        Self::generate(&set.parameters(), name, progress)
     }
 
     fn of_file(
@@ -191,14 +191,14 @@ impl Filters {
             let wrong = |problem| WorkloadError::Parameters { path: path(), problem };
             let parameters =
                 Parameters::parse(&input.text).map_err(|problem| wrong(Box::new(problem)))?;
-            return Self::made(&parameters, name, progress);
+            return Self::generate(&parameters, name, progress);
         }
         let all = read_filters(&input.text)
             .map_err(|problem| WorkloadError::Filters { path: path(), problem })?;
         Ok(Self { all, are_made: false })
     }
 
-    fn made(
+    fn generate(
         parameters: &Parameters,
         name: &WorkloadName,
         progress: &Progress,

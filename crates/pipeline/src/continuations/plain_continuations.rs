@@ -28,7 +28,7 @@ struct PlainContinuation {
 impl PlainContinuations {
     /// Returns the continuation before a lookup in `table`, if it was stored.
     pub(crate) fn find(&self, table: TableId) -> Option<&Arc<Continuation>> {
-        self.at(table)?.continuation.get()
+        self.entry_of(table)?.continuation.get()
     }
 
     /// Returns whether `continuation` is the stored one before a lookup in `table`.
@@ -38,7 +38,7 @@ impl PlainContinuations {
 
     /// Stores the continuation before a lookup in `table`.
     pub(crate) fn insert(&self, table: TableId, continuation: &Arc<Continuation>) {
-        if let Some(own) = self.at(table) {
+        if let Some(own) = self.entry_of(table) {
             let kept = own.continuation.get_or_init(|| Arc::clone(continuation));
             debug_assert!(Arc::ptr_eq(kept, continuation), "a table has one plain continuation");
         }
@@ -47,13 +47,13 @@ impl PlainContinuations {
     /// Returns the name of the plain state before a lookup in `table`.
     /// `name` computes the name at first use.
     pub(crate) fn name(&self, table: TableId, name: impl FnOnce() -> u64) -> u64 {
-        match self.at(table) {
+        match self.entry_of(table) {
             Some(own) => *own.name.get_or_init(name),
             None => name(),
         }
     }
 
-    fn at(&self, table: TableId) -> Option<&PlainContinuation> {
+    fn entry_of(&self, table: TableId) -> Option<&PlainContinuation> {
         let tables = || (0..TableId::COUNT).map(|_| PlainContinuation::default()).collect();
         self.0.get_or_init(tables).get(table.index())
     }

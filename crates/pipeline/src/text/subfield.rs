@@ -20,7 +20,7 @@ pub(super) fn parse(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
         Some((name, bits)) => (name, Some(bits)),
         None => (slice, None),
     };
-    let field = named(name)?;
+    let field = parse_field(name)?;
     if field.info().oxms.is_empty() {
         return Err(name.error(RuleTextProblem::MatchOnly(field)));
     }
@@ -126,7 +126,7 @@ pub(super) fn format(subfield: Subfield) -> String {
     }
 }
 
-fn named(name: TextSlice<'_>) -> Result<FieldId, RuleTextError> {
+fn parse_field(name: TextSlice<'_>) -> Result<FieldId, RuleTextError> {
     let text = name.text();
     let field = FieldId::find(text).or_else(|| FieldId::find_oxm_name(text));
     field.ok_or_else(|| unknown_field(name))

@@ -30,7 +30,7 @@ impl LearnRequests {
         if !self.learnings.contains(&learning) {
             self.learnings.push(learning);
         }
-        bounded(self.learnings.len())
+        check_count(self.learnings.len())
     }
 
     /// Adds a refresh of a rule or address.
@@ -40,7 +40,7 @@ impl LearnRequests {
         if !self.refreshes.contains(&refresh) {
             self.refreshes.push(refresh);
         }
-        bounded(self.refreshes.len())
+        check_count(self.refreshes.len())
     }
 
     /// Returns whether an earlier request is for another rule with the same match.
@@ -59,7 +59,7 @@ impl LearnRequests {
     }
 }
 
-const fn bounded(count: usize) -> Result<(), TraversalError> {
+const fn check_count(count: usize) -> Result<(), TraversalError> {
     if count > LEARN_REQUESTS_MAX {
         Err(TraversalError::TooManyLearnedRules(LEARN_REQUESTS_MAX))
     } else {

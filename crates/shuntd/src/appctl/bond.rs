@@ -123,7 +123,7 @@ async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, S
             return Err(NO_BOND.to_owned());
         }
     }
-    Ok(bonds.iter().map(shown).collect())
+    Ok(bonds.iter().map(bond_text).collect())
 }
 
 /// Returns the bonds of all bridges, ordered by name.
@@ -134,7 +134,7 @@ fn bonds(methods: &DaemonMethods) -> Vec<BondStatus> {
     bonds
 }
 
-fn shown(bond: &BondStatus) -> String {
+fn bond_text(bond: &BondStatus) -> String {
     let options = &bond.options;
     let active = bond.member_status.iter().find(|member| member.active);
     let address = active.map_or_else(
@@ -226,12 +226,12 @@ mod tests {
             active member mac: 02:00:00:00:00:0a(p2)\n\nmember p1: enabled\n  \
             downdelay expires in 3992 ms\n  may_enable: false\n\nmember p2: enabled\n  \
             active member\n  may_enable: true\n\n";
-        assert_eq!(shown(&bond), expected);
+        assert_eq!(bond_text(&bond), expected);
         bond.options.mode = BondMode::BalanceSlb;
         (bond.options.hash_basis, bond.rebalance_ms) = (5, Some(466));
         let load = |bucket, load_bytes| BondBucketStatus { bucket, load_bytes };
         bond.member_status[0].buckets = vec![load(20, 61_500), load(22, 1023)];
-        let text = shown(&bond);
+        let text = bond_text(&bond);
         assert!(text.contains("\nbond-hash-basis: 5\nlb_output action: disabled, bond-id: -1\nall members active: false\nupdelay: 500 ms\ndowndelay: 5000 ms\nnext rebalance: 466 ms\nlacp_status: off\n"), "{text}");
         assert!(text.ends_with("  may_enable: true\n  hash 20: 60 kB load\n\n"), "{text}");
     }

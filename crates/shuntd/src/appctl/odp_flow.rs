@@ -130,10 +130,10 @@ impl OdpFlow {
         let known = ATTRIBUTES.iter().find(|(own, _)| *own == name);
         let (_, fields) = known.ok_or_else(|| format!("syntax error at {name}("))?;
         for part in inner.split(',').filter(|part| !part.is_empty()) {
-            let (field, own) = part.split_once('=').ok_or_else(|| wrong(part))?;
+            let (field, own) = part.split_once('=').ok_or_else(|| syntax_error(part))?;
             let field = fields.iter().find(|(odp, _)| *odp == field);
-            let (_, field) = field.ok_or_else(|| wrong(part))?;
-            self.set_field(field, value(own)).ok_or_else(|| wrong(part))?;
+            let (_, field) = field.ok_or_else(|| syntax_error(part))?;
+            self.set_field(field, value(own)).ok_or_else(|| syntax_error(part))?;
         }
         Ok(())
     }
@@ -160,7 +160,7 @@ fn attribute(text: &str) -> Result<(&str, &str, &str), String> {
         let (ufid, rest) = rest.split_once([',', ' ']).unwrap_or((rest, ""));
         return Ok(("ufid", ufid, rest.trim_start()));
     }
-    let (name, rest) = text.split_once('(').ok_or_else(|| wrong(text))?;
+    let (name, rest) = text.split_once('(').ok_or_else(|| syntax_error(text))?;
     let mut depth = 1_usize;
     for (at, byte) in rest.bytes().enumerate() {
         match byte {
@@ -174,12 +174,12 @@ fn attribute(text: &str) -> Result<(&str, &str, &str), String> {
             return Ok((name.trim(), rest.get(..at).unwrap_or_default(), after));
         }
     }
-    Err(wrong(text))
+    Err(syntax_error(text))
 }
 
 /// Returns the inner headers; an error if text follows them.
 fn inner_then<'a>(inner: &'a str, after: &str) -> Result<&'a str, String> {
-    if after.is_empty() { Ok(inner) } else { Err(wrong(after)) }
+    if after.is_empty() { Ok(inner) } else { Err(syntax_error(after)) }
 }
 
 /// Returns a value without its mask.
@@ -202,7 +202,7 @@ fn check_zero(name: &str, text: &str) -> Result<(), String> {
     ))
 }
 
-fn wrong(text: &str) -> String {
+fn syntax_error(text: &str) -> String {
     format!("syntax error at {text} (or the bridge name was omitted)")
 }
 

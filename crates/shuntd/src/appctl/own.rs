@@ -77,23 +77,23 @@ commands! {
 
 async fn add_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
-    done(methods.switch.add_bond(bridge, setting::bond(name, words)?).await)
+    to_reply(methods.switch.add_bond(bridge, setting::bond(name, words)?).await)
 }
 
 async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
-    done(methods.switch.add_bridge(&setting::bridge(name, words)?).await)
+    to_reply(methods.switch.add_bridge(&setting::bridge(name, words)?).await)
 }
 
 async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
-    done(methods.switch.add_mirror(bridge, setting::mirror(name, words)?).await)
+    to_reply(methods.switch.add_mirror(bridge, setting::mirror(name, words)?).await)
 }
 
 async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
     let port = setting::port(name, words)?;
-    done(methods.switch.add_port(bridge, port).await)
+    to_reply(methods.switch.add_port(bridge, port).await)
 }
 
 async fn announce(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -143,20 +143,20 @@ async fn capture_stop(methods: &DaemonMethods, arguments: &[String]) -> Result<S
 
 async fn del_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name] = arguments else { return Err(missing()) };
-    done(methods.switch.remove_bond(bridge, name).await)
+    to_reply(methods.switch.remove_bond(bridge, name).await)
 }
 
 async fn del_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    done(methods.switch.remove_bridge(first(arguments)).await)
+    to_reply(methods.switch.remove_bridge(first(arguments)).await)
 }
 
 async fn del_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let [bridge, name] = arguments else { return Err(missing()) };
-    done(methods.switch.remove_mirror(bridge, name).await)
+    to_reply(methods.switch.remove_mirror(bridge, name).await)
 }
 
 async fn del_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    done(methods.switch.remove_port(first(arguments)).await)
+    to_reply(methods.switch.remove_port(first(arguments)).await)
 }
 
 async fn drops(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
@@ -214,27 +214,27 @@ async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
 
 async fn set_bfd(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
-    done(methods.switch.set_bfd(&setting::bfd(name, words)?).await)
+    to_reply(methods.switch.set_bfd(&setting::bfd(name, words)?).await)
 }
 
 async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
-    done(methods.switch.set_bridge(name, &setting::bridge_changes(words)?).await)
+    to_reply(methods.switch.set_bridge(name, &setting::bridge_changes(words)?).await)
 }
 
 async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
-    done(methods.switch.set_ingress_policing(&setting::policing(name, words)?).await)
+    to_reply(methods.switch.set_ingress_policing(&setting::policing(name, words)?).await)
 }
 
 async fn set_qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
-    done(methods.switch.set_qos(&setting::qos(name, words)?).await)
+    to_reply(methods.switch.set_qos(&setting::qos(name, words)?).await)
 }
 
 async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
-    done(methods.switch.set_vlans(&setting::vlans(name, words)?).await)
+    to_reply(methods.switch.set_vlans(&setting::vlans(name, words)?).await)
 }
 
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
@@ -267,7 +267,8 @@ fn missing() -> String {
     "an argument is missing: `list-commands` shows the arguments".to_owned()
 }
 
-fn done(result: Result<(), SwitchError>) -> Result<String, String> {
+/// Returns the reply to a command without output.
+fn to_reply(result: Result<(), SwitchError>) -> Result<String, String> {
     result.map(|()| String::new()).map_err(|error| with_causes(&error))
 }
 

@@ -27,7 +27,7 @@ fn collector_set(set: &Value) -> String {
         counted(count(&set["messages"]), "message"),
         count(&set["active_flows"]),
         losses(set, &[("flows_lost", "flow"), ("messages_lost", "message")]),
-        trouble(set),
+        trouble_suffix(set),
     )
 }
 
@@ -50,7 +50,7 @@ fn sflow(sflow: &Value) -> String {
         counted(count(&sflow["samples"]), "sample"),
         counted(count(&sflow["datagrams"]), "datagram"),
         losses(sflow, &[("samples_dropped", "sample"), ("datagrams_lost", "datagram")]),
-        trouble(sflow),
+        trouble_suffix(sflow),
     )
 }
 
@@ -66,7 +66,7 @@ fn netflow(netflow: &Value) -> String {
         counted(count(&netflow["datagrams"]), "datagram"),
         count(&netflow["active_flows"]),
         losses(netflow, &[("flows_lost", "flow"), ("datagrams_lost", "datagram")]),
-        trouble(netflow),
+        trouble_suffix(netflow),
     )
 }
 
@@ -88,7 +88,7 @@ fn ipfix(ipfix: &Value) -> String {
             ipfix,
             &[("samples_dropped", "sample"), ("flows_lost", "flow"), ("messages_lost", "message")]
         ),
-        trouble(ipfix),
+        trouble_suffix(ipfix),
     )
 }
 
@@ -107,7 +107,7 @@ fn losses(exporter: &Value, counts: &[(&str, &str)]) -> String {
     lost
 }
 
-fn trouble(exporter: &Value) -> String {
+fn trouble_suffix(exporter: &Value) -> String {
     exporter["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}"))
 }
 

@@ -152,7 +152,7 @@ impl TopScreen {
         let [Some(before), Some(now)] = &self.snapshots else {
             return frame.render_widget(Paragraph::new("waits for the first interval"), head);
         };
-        frame.render_widget(Paragraph::new(self.head(before, now)).style(BOLD), head);
+        frame.render_widget(Paragraph::new(self.header_line(before, now)).style(BOLD), head);
         if panel_lines > 0 {
             self.draw_panels(frame, panels, before, now);
         }
@@ -162,7 +162,7 @@ impl TopScreen {
         }
     }
 
-    fn head(&self, before: &TopSnapshot, now: &TopSnapshot) -> String {
+    fn header_line(&self, before: &TopSnapshot, now: &TopSnapshot) -> String {
         let bridges = counted(list(&now.bridges).len() as u64, "bridge");
         let ports = counted(list(&ports_of(&now.bridges)).len() as u64, "port");
         let (received, lost) = (now.received_rate(before), now.loss_rate(before));

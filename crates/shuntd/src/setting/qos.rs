@@ -25,9 +25,9 @@ pub(crate) fn qos(name: &str, words: &[String]) -> Result<PortOptions, String> {
                 let found = QosType::ALL.into_iter().find(|kind| kind.name() == value);
                 options.kind = found.ok_or_else(|| unknown("QoS type", value, &known))?;
             }
-            "cir" => options.cir = amount(key, value, "bytes per second")?,
-            "cbs" => options.cbs = amount(key, value, "bytes")?,
-            "max_rate" => options.max_rate = amount(key, value, "bits per second")?,
+            "cir" => options.cir = parse_amount(key, value, "bytes per second")?,
+            "cbs" => options.cbs = parse_amount(key, value, "bytes")?,
+            "max_rate" => options.max_rate = parse_amount(key, value, "bits per second")?,
             _ => match key.strip_prefix("queue.").and_then(|rest| rest.split_once('.')) {
                 Some((id, of_queue)) => set_queue(&mut options, (id, of_queue), key, value)?,
                 None => return Err(unknown("key", key, &KEYS)),
@@ -52,9 +52,9 @@ fn set_queue(
     });
     let queue = &mut options.queues[position];
     match of_queue {
-        "min_rate" => queue.min_rate = amount(key, value, "bits per second")?,
-        "max_rate" => queue.max_rate = amount(key, value, "bits per second")?,
-        "burst" => queue.burst = amount(key, value, "bits")?,
+        "min_rate" => queue.min_rate = parse_amount(key, value, "bits per second")?,
+        "max_rate" => queue.max_rate = parse_amount(key, value, "bits per second")?,
+        "burst" => queue.burst = parse_amount(key, value, "bits")?,
         "priority" => {
             let problem = |_| format!("{key}={value}: it is a number from 0 to {}", u32::MAX);
             queue.priority = value.parse().map_err(problem)?;
@@ -64,7 +64,8 @@ fn set_queue(
     Ok(())
 }
 
-fn amount(key: &str, value: &str, unit: &str) -> Result<u64, String> {
+/// Parses a rate or a burst size; the error names the unit.
+fn parse_amount(key: &str, value: &str, unit: &str) -> Result<u64, String> {
     value.parse().map_err(|_| format!("{key}={value}: it is a number of {unit}"))
 }
 

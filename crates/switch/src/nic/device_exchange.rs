@@ -207,7 +207,7 @@ impl<T: OffloadDevice> DeviceExchange<T> {
         });
     }
 
-    fn note(&mut self, event: &OffloadEvent) {
+    fn handle_event(&mut self, event: &OffloadEvent) {
         match event {
             OffloadEvent::Completed { ticket, result } => {
                 let is_gone = match self.under_way.remove(ticket).flatten() {
@@ -279,7 +279,7 @@ impl<T: OffloadDevice> OffloadDevice for DeviceExchange<T> {
             inner.poll(&mut device_events);
         }
         for event in device_events {
-            self.note(&event);
+            self.handle_event(&event);
             match event {
                 OffloadEvent::Restored => {}
                 OffloadEvent::Lost(_) if !std::mem::take(&mut self.is_connected) => {}

@@ -56,15 +56,15 @@ impl<T: OffloadDevice> DrainingDevice<T> {
     pub(super) fn poll(&mut self, now: Time) -> bool {
         let mut events = Vec::new();
         self.device.poll(&mut events);
-        events.into_iter().for_each(|event| self.note(event));
+        events.into_iter().for_each(|event| self.handle_event(event));
         if self.is_connected && self.under_way.is_empty() && !self.removals.is_empty() {
-            self.ask();
+            self.request_removals();
         }
         let is_over = self.removals.is_empty() && self.asked.is_empty();
         !is_over && now < self.until
     }
 
-    fn note(&mut self, event: OffloadEvent) {
+    fn handle_event(&mut self, event: OffloadEvent) {
         match event {
             OffloadEvent::Completed { ticket, result } => {
                 if self.under_way.remove(&ticket) {
@@ -83,7 +83,8 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         }
     }
 
-    fn ask(&mut self) {
+    /// Asks the device to remove entries, as many as it accepts now.
+    fn request_removals(&mut self) {
         let removal = |(ticket, operation): &(Ticket, Operation)| match operation {
             Operation::Remove { entry } => Some((*ticket, *entry)),
             Operation::Insert { .. } | Operation::Modify { .. } | Operation::Count { .. } => None,

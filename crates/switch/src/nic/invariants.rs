@@ -268,7 +268,7 @@ impl OffloadWorld {
         self.coordinator.run_iteration();
     }
 
-    fn held(&self) -> Vec<(StageId, LtmRule)> {
+    fn held_rules(&self) -> Vec<(StageId, LtmRule)> {
         let Some(device) = &self.device else { return Vec::new() };
         let mut device = device.lock();
         let entries = device.inner().entries().values();
@@ -317,7 +317,7 @@ impl OffloadWorld {
                 && !self.is_stale()
                 && self.coordinator.acked_version() >= newest;
             if is_quiet
-                && self.held()
+                && self.held_rules()
                     == sorted(
                         self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())),
                     )

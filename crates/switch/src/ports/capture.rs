@@ -111,7 +111,7 @@ impl Captures {
             && let Some(packet) = next_captured(&mut running.readers)
         {
             bytes += packet.frame.len();
-            packets.push(shown(&packet, running.unix_time_at_zero));
+            packets.push(to_captured_packet(&packet, running.unix_time_at_zero));
         }
         Some(packets)
     }
@@ -157,7 +157,8 @@ fn next_captured(readers: &mut [Consumer<Captured>]) -> Option<Captured> {
     full.min_by_key(|(time, _)| *time)?.1.pop().ok()
 }
 
-fn shown(packet: &Captured, unix_time_at_zero: Duration) -> CapturedPacket {
+/// Returns a captured packet in the form for programs.
+fn to_captured_packet(packet: &Captured, unix_time_at_zero: Duration) -> CapturedPacket {
     let frame = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
     let zero = u64::try_from(unix_time_at_zero.as_nanos()).unwrap_or_default();
     CapturedPacket { time_ns: zero.saturating_add(packet.time.nanoseconds()), frame }

@@ -14,7 +14,7 @@ pub(crate) struct ChangedBonds {
     /// Bonds with another active member or with moved buckets.
     moved: Mutex<BTreeSet<(BridgeId, String)>>,
     moved_came: Notify,
-    came: Notify,
+    arrival: Notify,
 }
 
 impl ChangedBonds {
@@ -23,7 +23,7 @@ impl ChangedBonds {
     /// `moved` has the bonds that now send on other members.
     pub(crate) fn add(&self, moved: impl IntoIterator<Item = (BridgeId, String)>) {
         // The time of the next delayed change may have changed.
-        self.came.notify_one();
+        self.arrival.notify_one();
         let mut waiting = self.moved.lock();
         waiting.extend(moved);
         if !waiting.is_empty() {
@@ -33,7 +33,7 @@ impl ChangedBonds {
 
     /// Waits for the next call of [`Self::add`].
     pub(crate) async fn changed(&self) {
-        self.came.notified().await;
+        self.arrival.notified().await;
     }
 
     /// Waits until bonds have moved, and takes these bonds.

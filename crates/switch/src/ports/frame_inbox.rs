@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 #[derive(Debug)]
 pub(crate) struct FrameInbox<F = ArrivedFrame, const FRAMES_MAX: usize = PARTNER_FRAMES_MAX> {
     ports: Mutex<WaitingFrames<F>>,
-    came: Notify,
+    arrival: Notify,
 }
 
 /// Waiting frames by bridge and port.
@@ -51,7 +51,7 @@ const PARTNER_FRAMES_MAX: usize = 8;
 
 impl<F, const FRAMES_MAX: usize> Default for FrameInbox<F, FRAMES_MAX> {
     fn default() -> Self {
-        Self { ports: Mutex::default(), came: Notify::new() }
+        Self { ports: Mutex::default(), arrival: Notify::new() }
     }
 }
 
@@ -72,13 +72,13 @@ impl<F, const FRAMES_MAX: usize> FrameInbox<F, FRAMES_MAX> {
         }
         own.frames.push_back(frame);
         drop(ports);
-        self.came.notify_one();
+        self.arrival.notify_one();
     }
 
     /// Waits until there are frames.
     pub(crate) async fn wait(&self) {
         while self.ports.lock().is_empty() {
-            self.came.notified().await;
+            self.arrival.notified().await;
         }
     }
 

@@ -122,14 +122,15 @@ impl<T: OffloadDevice> Chaos<T> {
         self.random >> 8
     }
 
-    fn happens(&mut self, often: u8) -> bool {
+    /// Returns whether an event happens, which it does `often` times in 256.
+    fn draw_event(&mut self, often: u8) -> bool {
         self.draw() % 256 < u64::from(often)
     }
 
     /// Restarts the device, if that happens now; returns whether it did.
     fn restarts(&mut self, events: &mut Vec<OffloadEvent>) -> bool {
         let Some((often, restart)) = self.restart else { return false };
-        let happens = self.happens(often);
+        let happens = self.draw_event(often);
         if happens {
             self.cut_off(events);
             restart(&mut self.inner);
@@ -188,7 +189,7 @@ impl<T: OffloadDevice> Chaos<T> {
         let came: Vec<OffloadEvent> = events.drain(start..).collect();
         for event in std::mem::take(&mut self.held_back).into_iter().chain(came) {
             let is_answer = matches!(event, OffloadEvent::Completed { .. });
-            if is_answer && self.happens(self.settings.hold_back) {
+            if is_answer && self.draw_event(self.settings.hold_back) {
                 self.held_back.push(event);
             } else {
                 events.push(event);
@@ -200,7 +201,7 @@ impl<T: OffloadDevice> Chaos<T> {
         let mut batch = Vec::new();
         while let Some((ticket, operation)) = self.waiting.pop_front() {
             let is_insert = matches!(operation, Operation::Insert { .. });
-            if is_insert && self.happens(self.settings.reject) {
+            if is_insert && self.draw_event(self.settings.reject) {
                 let result = Err(OffloadError::NoRoom);
                 events.push(OffloadEvent::Completed { ticket, result });
             } else {
@@ -242,7 +243,7 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
     }
 
     fn poll(&mut self, events: &mut Vec<OffloadEvent>) {
-        if self.happens(self.settings.delay) {
+        if self.draw_event(self.settings.delay) {
             return;
         }
         if self.state == ConnectionState::There && self.restarts(events) {
@@ -251,14 +252,14 @@ impl<T: OffloadDevice> OffloadDevice for Chaos<T> {
         match self.state {
             ConnectionState::There => {
                 self.poll_inner(events);
-                if self.happens(self.settings.disconnect) {
+                if self.draw_event(self.settings.disconnect) {
                     self.state = ConnectionState::Leaving;
                 } else {
                     self.deliver(events);
                 }
             }
             ConnectionState::Leaving => {
-                let is_cut = self.happens(64);
+                let is_cut = self.draw_event(64);
                 if !is_cut {
                     self.poll_inner(events);
                 }

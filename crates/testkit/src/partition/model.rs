@@ -39,7 +39,7 @@ impl ReplayCounts {
         self.hits.iter().filter(|hit| !**hit).count()
     }
 
-    fn note(&mut self, put: ModelPut) {
+    fn count(&mut self, put: ModelPut) {
         match put {
             ModelPut::Fresh => self.written += 1,
             ModelPut::Shared => self.shared += 1,
@@ -186,7 +186,7 @@ fn install(
     counts: &mut ReplayCounts,
 ) {
     for placement in placements {
-        counts.note(chain.put(slice(path, &placement.steps), placement.stage));
+        counts.count(chain.put(slice(path, &placement.steps), placement.stage));
     }
 }
 

@@ -73,7 +73,7 @@ impl SocketQueue {
         let mut read = 0;
         for buffers in buffers.into_iter().flatten() {
             let Some(message) = messages.as_mut().and_then(Iterator::next) else {
-                buffers.give(pool);
+                buffers.return_to(pool);
                 continue;
             };
             read += 1;
@@ -193,7 +193,7 @@ impl MessageBuffers {
         MessageRoom { front: self.small.frame_mut().get_mut(TAG..).unwrap_or_default(), rest }
     }
 
-    fn give(self, pool: &mut Pool) {
+    fn return_to(self, pool: &mut Pool) {
         self.large.into_iter().chain([self.small]).for_each(|packet| pool.give(packet));
     }
 
@@ -202,7 +202,7 @@ impl MessageBuffers {
         let ReadMessage { virtio_header, length, tag, is_truncated } = message;
         if is_truncated {
             let reason = if self.large.is_some() { RxLoss::Refused } else { RxLoss::NoBuffer };
-            self.give(pool);
+            self.return_to(pool);
             return Err(reason);
         }
         let mut packet = self.packet_of(TAG + length, pool);

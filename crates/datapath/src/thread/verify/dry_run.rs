@@ -116,12 +116,12 @@ impl<'a> DryRun<'a> {
         let mut key = parsed.key.clone();
         let mut state = ParsedPacket { key: &mut key, layers: parsed.layers };
         let mut effects = Vec::new();
-        let end = self.note(&mut effects, actions, &mut copy, &mut state);
+        let end = self.record_actions(&mut effects, actions, &mut copy, &mut state);
         self.pool.give(copy);
         end.map(|()| effects)
     }
 
-    fn note(
+    fn record_actions(
         &mut self,
         effects: &mut Vec<ActionEffect>,
         actions: &mut dyn Iterator<Item = &DatapathAction>,

@@ -148,24 +148,25 @@ impl StandardMatch {
         out.put_u16(self.tp_dst);
     }
 
-    const fn asks(&self, wildcard: u32) -> bool {
+    /// Returns whether the field of a wildcard bit is matched.
+    const fn is_matched(&self, wildcard: u32) -> bool {
         self.wildcards & wildcard == 0
     }
 
     /// Returns the match that the fields with their prerequisites mean.
     fn to_match(self) -> Match {
         let mut built = AskedFields::default();
-        if self.asks(wildcard::IN_PORT) {
+        if self.is_matched(wildcard::IN_PORT) {
             built.set(FieldId::InPort, port_no::widen(self.in_port).number().into());
         }
-        if self.asks(wildcard::DL_SRC) {
+        if self.is_matched(wildcard::DL_SRC) {
             built.set(FieldId::EthSrc, mac_number(self.dl_src));
         }
-        if self.asks(wildcard::DL_DST) {
+        if self.is_matched(wildcard::DL_DST) {
             built.set(FieldId::EthDst, mac_number(self.dl_dst));
         }
         self.add_tag(&mut built);
-        if self.asks(wildcard::DL_TYPE) {
+        if self.is_matched(wildcard::DL_TYPE) {
             built.set(FieldId::EthType, self.dl_type.into());
             match self.dl_type {
                 ethertype::IPV4 => {
@@ -175,7 +176,7 @@ impl StandardMatch {
                 ethertype::IPV6 => self.add_protocol(&mut built),
                 ethertype::ARP | ethertype::RARP => {
                     self.add_addresses(&mut built, [FieldId::ArpSpa, FieldId::ArpTpa]);
-                    if self.asks(wildcard::NW_PROTO) {
+                    if self.is_matched(wildcard::NW_PROTO) {
                         built.set(FieldId::ArpOp, self.nw_proto.into());
                     }
                 }
@@ -186,14 +187,14 @@ impl StandardMatch {
     }
 
     fn add_tag(&self, built: &mut AskedFields) {
-        if self.asks(wildcard::DL_VLAN) {
+        if self.is_matched(wildcard::DL_VLAN) {
             if self.dl_vlan == VLAN_NONE {
                 // A packet without a tag has no priority, so the priority is ignored.
                 return built.set(FieldId::VlanVid, 0);
             }
             built.set(FieldId::VlanVid, VLAN_PRESENT | u128::from(self.dl_vlan & 0xfff));
         }
-        if self.asks(wildcard::DL_VLAN_PCP) {
+        if self.is_matched(wildcard::DL_VLAN_PCP) {
             built.set(FieldId::VlanPcp, u128::from(self.dl_vlan_pcp & 7));
             built.add(FieldId::VlanTci, VLAN_PRESENT, VLAN_PRESENT);
         }
@@ -209,10 +210,10 @@ impl StandardMatch {
     }
 
     fn add_protocol(&self, built: &mut AskedFields) {
-        if self.asks(wildcard::NW_TOS) {
+        if self.is_matched(wildcard::NW_TOS) {
             built.set(FieldId::IpDscp, u128::from(self.nw_tos >> 2));
         }
-        if !self.asks(wildcard::NW_PROTO) {
+        if !self.is_matched(wildcard::NW_PROTO) {
             return;
         }
         built.set(FieldId::IpProto, self.nw_proto.into());
@@ -221,7 +222,7 @@ impl StandardMatch {
         for ((field, wildcard), value) in
             ports.into_iter().zip(asked).zip([self.tp_src, self.tp_dst])
         {
-            if self.asks(wildcard) {
+            if self.is_matched(wildcard) {
                 // The upper byte of an ICMP type or code is ignored.
                 built.set(field, u128::from(value) & field.value_max());
             }

@@ -123,11 +123,11 @@ impl ActionBuilder {
     pub(super) fn wrote_word(&mut self, word: usize, bits: u64) {
         if word >= FIRST_PACKET_WORD {
             self.pending.words_mut()[word] |= bits;
-            self.wrote();
+            self.mark_written();
         }
     }
 
-    const fn wrote(&mut self) {
+    const fn mark_written(&mut self) {
         self.writes += 1;
         self.is_behind = true;
     }
@@ -153,14 +153,14 @@ impl ActionBuilder {
         }
         let tag = self.new_identity();
         self.key_tags.pushed.push(tag);
-        self.wrote();
+        self.mark_written();
     }
 
     /// Notes a pop of the key's outermost tag.
     pub(super) fn popped_tag(&mut self) {
         self.take_pending_tag();
         self.key_tags.pop();
-        self.wrote();
+        self.mark_written();
     }
 
     /// Notes a push of a label onto the key's labels; the Ethernet type was `before`.
@@ -381,7 +381,7 @@ impl ActionBuilder {
     /// Before the first change, the datapath's packet has the Ethernet type of the key.
     fn change_labels(&mut self, before: u16) {
         self.wire_type.get_or_insert(before);
-        self.wrote();
+        self.mark_written();
     }
 
     /// Gives the key's outermost label a new identity.

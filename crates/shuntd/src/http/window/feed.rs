@@ -43,7 +43,7 @@ impl WindowFeed {
 
     /// Adds a viewer and returns its events; `None` if there are too many viewers.
     pub(in crate::http) fn subscribe(&self) -> Option<mpsc::Receiver<Bytes>> {
-        let mut viewers = self.viewers();
+        let mut viewers = self.lock_viewers();
         viewers.retain(|viewer| !viewer.is_closed());
         if viewers.len() >= VIEWERS_MAX {
             return None;
@@ -65,7 +65,7 @@ impl WindowFeed {
         let mut ticks = interval(EVENT_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            while self.viewers().is_empty() {
+            while self.lock_viewers().is_empty() {
                 self.has_subscribed.notified().await;
             }
             ticks.tick().await;
@@ -81,13 +81,13 @@ impl WindowFeed {
     ///
     /// Viewers that have disconnected are removed.
     fn publish(&self, event: &Bytes) {
-        self.viewers().retain(|viewer| {
+        self.lock_viewers().retain(|viewer| {
             let sent = viewer.try_send(event.clone());
             !matches!(sent, Err(mpsc::error::TrySendError::Closed(_)))
         });
     }
 
-    fn viewers(&self) -> MutexGuard<'_, Vec<mpsc::Sender<Bytes>>> {
+    fn lock_viewers(&self) -> MutexGuard<'_, Vec<mpsc::Sender<Bytes>>> {
         self.viewers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -125,7 +125,7 @@ mod tests {
         assert!(slow.try_recv().is_err());
         drop(quick);
         feed.publish(&Bytes::new());
-        assert_eq!(feed.viewers().len(), 1);
+        assert_eq!(feed.lock_viewers().len(), 1);
     }
 
     #[test]

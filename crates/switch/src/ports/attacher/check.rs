@@ -70,7 +70,7 @@ impl CheckScope {
 }
 
 impl PortsToCheck {
-    fn note(&mut self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
+    fn add(&mut self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
         match change {
             DeviceChange::None => {}
             DeviceChange::Status => self.has_news = true,
@@ -137,7 +137,7 @@ impl PortAttacher {
                         found.broken.push((port.settings.name.clone(), reason));
                     } else if is_asked {
                         let change = port.refresh_device(*scope == CheckScope::Drivers);
-                        found.note(id, number, change);
+                        found.add(id, number, change);
                     }
                 } else if port.trouble.is_some()
                     && port.is_reopened()
@@ -168,7 +168,7 @@ impl PortAttacher {
                 Some(reason) => ports.broken.push((port.settings.name.clone(), reason)),
                 None => {
                     let change = port.note_device(&reading);
-                    ports.note(bridge, number, change);
+                    ports.add(bridge, number, change);
                 }
             }
         }

@@ -150,8 +150,8 @@ fn read_standard(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCo
 /// Reads an action of OpenFlow 1.1.
 fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, ErrorCode> {
     let (field, value) = match kind {
-        at::SET_VLAN_VID => (FieldId::VlanVid, bounded(body.u16()?, 0xfff)? | VLAN_PRESENT),
-        at::SET_VLAN_PCP => (FieldId::VlanPcp, bounded(body.u8()?, 7)?),
+        at::SET_VLAN_VID => (FieldId::VlanVid, check_max(body.u16()?, 0xfff)? | VLAN_PRESENT),
+        at::SET_VLAN_PCP => (FieldId::VlanPcp, check_max(body.u8()?, 7)?),
         at::SET_DL_SRC => (FieldId::EthSrc, mac(body)?),
         at::SET_DL_DST => (FieldId::EthDst, mac(body)?),
         at::SET_NW_SRC => (FieldId::Ipv4Src, body.u32()?.into()),
@@ -160,7 +160,7 @@ fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, Error
             tos if tos & ECN_BITS == 0 => (FieldId::IpDscp, u128::from(tos >> 2)),
             _ => return Err(ErrorCode::ActionArgument),
         },
-        at::SET_NW_ECN => (FieldId::IpEcn, bounded(body.u8()?, ECN_BITS.into())?),
+        at::SET_NW_ECN => (FieldId::IpEcn, check_max(body.u8()?, ECN_BITS.into())?),
         // Open vSwitch ignores excess bits of an MPLS label or traffic class.
         at::SET_MPLS_LABEL => (FieldId::MplsLabel, u128::from(body.u32()? & 0xf_ffff)),
         at::SET_MPLS_TC => (FieldId::MplsTc, u128::from(body.u8()? & 7)),
@@ -171,7 +171,7 @@ fn read_openflow11(kind: u16, body: &mut ByteReader<'_>) -> Result<Action, Error
     Ok(set_field::whole(field, value))
 }
 
-fn bounded(value: impl Into<u128>, max: u128) -> Result<u128, ErrorCode> {
+fn check_max(value: impl Into<u128>, max: u128) -> Result<u128, ErrorCode> {
     Some(value.into()).filter(|value| *value <= max).ok_or(ErrorCode::ActionArgument)
 }
 
