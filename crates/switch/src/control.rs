@@ -40,6 +40,7 @@ mod collector_sets;
 mod limits;
 mod mirror_log;
 mod mirrors;
+pub(crate) mod settings;
 pub(crate) mod structure;
 
 /// A change of bridges, ports and settings in progress.

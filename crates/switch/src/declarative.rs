@@ -9,10 +9,7 @@ use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, text::parse_rule};
 use crate::{
     Switch,
     config::{BridgeOptions, PortOptions},
-    control::{
-        ControlPlane,
-        structure::{OpenPolicy, SettingOrigin},
-    },
+    control::{ControlPlane, settings::SettingOrigin, structure::OpenPolicy},
     error::SwitchError,
     ports::names::BridgeNames,
 };
@@ -90,7 +87,7 @@ impl DeclarativeChanges<'_> {
         if self.has_rule(bridge, &wanted, RulePart::Place)? {
             return Ok(false);
         }
-        self.switch.apply(bridge, &[wanted]).await.map(|_| true)
+        self.switch.apply_flow_mods(bridge, &[wanted]).await.map(|_| true)
     }
 
     /// Removes a rule if it is equal to a text in the syntax of `ovs-ofctl add-flow`.
@@ -111,7 +108,7 @@ impl DeclarativeChanges<'_> {
         }
         let removal =
             FlowMod { command: FlowModCommand::DeleteStrict, cookie_mask: u64::MAX, ..wanted };
-        self.switch.apply(bridge, &[removal]).await.map(|_| true)
+        self.switch.apply_flow_mods(bridge, &[removal]).await.map(|_| true)
     }
 
     fn parse(&self, bridge: &str, rule: &str) -> Result<FlowMod, SwitchError> {

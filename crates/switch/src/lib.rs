@@ -47,6 +47,7 @@ pub mod config;
 mod control;
 mod datapath_flows;
 mod declarative;
+mod desired;
 mod error;
 mod exports;
 mod lacp_task;
@@ -76,6 +77,10 @@ pub use datapath_flows::{
     RuleStatus,
 };
 pub use declarative::DeclarativeChanges;
+pub use desired::{
+    ApplyPolicy, ApplyReport, DeclaredBridge, DeclaredPort, DesiredState, ObjectId, ObjectOutcome,
+    ObjectReport, PresentState,
+};
 pub use error::{SwitchError, with_causes};
 pub use learned::{LearnedTableTotals, LearnedTotals, MacTableStatus};
 pub use listening_sockets::{ListeningSockets, SocketInode};

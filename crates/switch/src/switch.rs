@@ -21,10 +21,7 @@ use tokio::task::JoinHandle;
 use crate::{
     bfd_thread::{BfdThread, end_sessions},
     config::{self, Config, EvictionEngine},
-    control::{
-        ControlPlane,
-        structure::{OpenPolicy, SettingOrigin},
-    },
+    control::{ControlPlane, settings::SettingOrigin, structure::OpenPolicy},
     declarative::DeclarativeChanges,
     error::SwitchError,
     lacp_task::{leave_partners, run_lacp},
@@ -32,7 +29,6 @@ use crate::{
     multicast::task::run_multicast,
     openflow::{events::ControlReceivers, servers::OpenFlowServers},
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
-    reload::{self, ReloadReport},
     saved_state,
     status::{
         bridge::BridgeStatus,
@@ -268,7 +264,7 @@ impl Switch {
         let names = BridgeNames::new(self.control.plane.pipeline(), id);
         let parsed: Result<Vec<FlowMod>, _> =
             rules.iter().map(|rule| parse_rule(FlowModCommand::Add, rule, &names)).collect();
-        self.apply(bridge, &parsed?).await
+        self.apply_flow_mods(bridge, &parsed?).await
     }
 
     /// Applies flow-mods as one version.
@@ -278,7 +274,11 @@ impl Switch {
     /// # Errors
     ///
     /// If the bridge does not exist or a flow-mod is refused; then no flow-mod was applied.
-    pub async fn apply(&self, bridge: &str, mods: &[FlowMod]) -> Result<Version, SwitchError> {
+    pub async fn apply_flow_mods(
+        &self,
+        bridge: &str,
+        mods: &[FlowMod],
+    ) -> Result<Version, SwitchError> {
         self.modify(bridge, mods.iter().cloned().map(Modification::Flow).collect()).await
     }
 
@@ -375,17 +375,6 @@ impl Switch {
     #[must_use]
     pub fn config(&self) -> Config {
         self.control.config.lock().clone()
-    }
-
-    /// Applies the differences between two configurations.
-    ///
-    /// The report names keys that need a restart. Ports and listeners that cannot be opened are
-    /// retried.
-    ///
-    /// `before` is the configuration that was loaded last. Bridges, ports and settings that are
-    /// equal in both stay as they are, even if they were changed at run time.
-    pub async fn reload(&self, before: &Config, after: &Config) -> ReloadReport {
-        reload::reload(&*self.control.structure().await, before, after, &mut |_| ()).await
     }
 
     /// Returns the configuration in force.

@@ -24,7 +24,7 @@ const ROUNDS_MAX: usize = 3;
 
 /// The rules that the device should hold.
 #[derive(Debug, Default)]
-pub(super) struct DesiredState {
+pub(super) struct DesiredRules {
     /// The rules that the device has confirmed.
     pub(super) confirmed: ConfirmedRules,
     /// Confirmed rules that the device did not accept again.
@@ -44,7 +44,7 @@ pub(super) async fn restore(
     requests: &mut Requests,
     settings: &ClientSettings,
     batch: usize,
-    DesiredState { confirmed, lost }: &mut DesiredState,
+    DesiredRules { confirmed, lost }: &mut DesiredRules,
     mut found: Vec<TableEntry>,
 ) -> Result<(), SessionError> {
     let schema = Schema::read(&settings.program.p4info()).unwrap_or_default();

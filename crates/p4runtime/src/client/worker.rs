@@ -30,7 +30,7 @@ use super::{
     },
     encoded::{EntryCount, counter_request},
     notifications::{Notification, NotificationSender},
-    repair::{DesiredState, restore},
+    repair::{DesiredRules, restore},
     session::{Session, packet_of, probed_when_idle},
 };
 use crate::wire::p4::v1::{TableEntry, stream_message_response, update::Type};
@@ -49,7 +49,7 @@ pub(super) struct SessionWorker {
     settings: Arc<ClientSettings>,
     tasks: mpsc::Receiver<Vec<Task>>,
     notifications: NotificationSender,
-    desired: DesiredState,
+    desired: DesiredRules,
     election: u128,
     /// Election id of the current or last session.
     last_election: Option<u128>,
@@ -120,7 +120,7 @@ impl SessionWorker {
         notifications: NotificationSender,
     ) -> Self {
         let (election, batch) = (settings.election_id, settings.batch.max(1));
-        let desired = DesiredState::default();
+        let desired = DesiredRules::default();
         Self {
             settings,
             tasks,

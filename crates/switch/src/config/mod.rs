@@ -7,6 +7,7 @@ mod bfd;
 mod bond;
 mod bridge;
 mod caches;
+pub(crate) mod changed_settings;
 mod check;
 mod collector_set;
 mod collectors;

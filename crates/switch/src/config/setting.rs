@@ -3,24 +3,67 @@
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
 
 use serde::{
-    Deserialize,
+    Deserialize, Serialize,
     de::{IntoDeserializer as _, value::Error},
 };
+use serde_json::Value;
 
 use crate::{
     config::{
         BondOptions, BridgeOptions, Config, MirrorOptions,
+        changed_settings::ChangedSettings,
         multicast::{AGEING_RANGE, ENTRIES_RANGE},
     },
     error::SwitchError,
 };
 
-/// A setting in the options type `T`, identified by its key.
-pub(crate) struct KeyedSetting<T> {
+/// A field of the options type `T`, identified by its key.
+pub(crate) struct SettingField<T> {
     /// Key in the configuration file.
-    key: &'static str,
-    /// Parses a value and writes it to the field that the key names.
+    pub(crate) key: &'static str,
+    /// The part of the options with which the field is set and refused.
+    pub(crate) section: SettingSection,
+    /// Returns whether both options have the same value.
+    pub(crate) is_equal: fn(&T, &T) -> bool,
+    /// Copies the value of the first options into the second.
+    pub(crate) copy: fn(&T, &mut T),
+    /// Returns the value as `set` takes it.
+    pub(crate) text: fn(&T) -> String,
+}
+
+/// The part of the options of a bridge that is set and refused as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SettingSection {
+    /// Any other setting, which is refused by itself.
+    Separate,
+    /// The addresses of controllers, and the addresses to listen on.
+    Controllers,
+    /// sFlow.
+    Sflow,
+    /// NetFlow.
+    Netflow,
+    /// IPFIX.
+    Ipfix,
+}
+
+/// A setting in the options type `T`, identified by the key of its field.
+pub(crate) struct KeyedSetting<T> {
+    pub(crate) field: SettingField<T>,
+    /// Parses a value and writes it to the field.
     write: fn(&mut T, SettingValue<'_>) -> Result<(), SwitchError>,
+}
+
+/// Declares a field by its path, which is also its key.
+macro_rules! field {
+    ($section:ident, $first:ident $(.$field:ident)*) => {
+        SettingField {
+            key: concat!(stringify!($first) $(, ".", stringify!($field))*),
+            section: SettingSection::$section,
+            is_equal: |one, two| one.$first$(.$field)* == two.$first$(.$field)*,
+            copy: |from, to| to.$first$(.$field)*.clone_from(&from.$first$(.$field)*),
+            text: |options| setting_text(&options.$first$(.$field)*),
+        }
+    };
 }
 
 /// Declares settings by the path of their field and the parser of their values.
@@ -30,56 +73,69 @@ macro_rules! settings {
     (
         $(#[$doc:meta])*
         $name:ident of $options:ty {
-            $($first:ident $(.$field:ident)*: $parse:ident($($range:expr)?),)+
+            $($first:ident $(.$field:ident)*: $parse:ident($($range:expr)?) in $section:ident,)+
         }
     ) => {
         $(#[$doc])*
-        const $name: &[KeyedSetting<$options>] = &[$(KeyedSetting {
-            key: concat!(stringify!($first) $(, ".", stringify!($field))*),
+        pub(crate) const $name: &[KeyedSetting<$options>] = &[$(KeyedSetting {
+            field: field!($section, $first $(.$field)*),
             write: |options, value| {
                 options.$first$(.$field)* = value.$parse($($range)?)?;
                 Ok(())
             },
         }),+];
     };
+    (
+        $(#[$doc:meta])*
+        $name:ident of $options:ty {
+            $($first:ident $(.$field:ident)*: $parse:ident($($range:expr)?),)+
+        }
+    ) => {
+        settings! {
+            $(#[$doc])*
+            $name of $options {
+                $($first $(.$field)*: $parse($($range)?) in Separate,)+
+            }
+        }
+    };
 }
 
 settings! {
     /// The settings of a bridge that can change at run time.
     BRIDGE_SETTINGS of BridgeOptions {
-        controllers: texts(),
-        datapath_id: text(),
-        flood_vlans: numbers(),
-        ipfix.cache_active_timeout: number(),
-        ipfix.cache_max_flows: number(),
-        ipfix.obs_domain_id: number(),
-        ipfix.obs_point_id: number(),
-        ipfix.sampling: number(),
-        ipfix.targets: texts(),
-        ipfix.virtual_obs_id: text(),
-        listen: texts(),
-        mac: text(),
-        mac_ageing_s: number(),
-        mac_entries: number(),
-        mcast_snooping_ageing_s: number_in(AGEING_RANGE),
-        mcast_snooping_disable_flood_unregistered: flag(),
-        mcast_snooping_enable: flag(),
-        mcast_snooping_entries: number_in(ENTRIES_RANGE),
-        netflow.active_timeout: number(),
-        netflow.add_id_to_interface: flag(),
-        netflow.engine_id: number(),
-        netflow.engine_type: number(),
-        netflow.targets: texts(),
-        protocols: texts(),
-        sflow.agent: text(),
-        sflow.header: number(),
-        sflow.polling: number(),
-        sflow.sampling: number(),
-        sflow.targets: texts(),
-        table_limits: texts(),
-        table_names: texts(),
-        table_overflow: word("refuse or evict"),
-        table_rules: number(),
+        controllers: texts() in Controllers,
+        datapath_id: text() in Separate,
+        flood_vlans: numbers() in Separate,
+        ipfix.cache_active_timeout: number() in Ipfix,
+        ipfix.cache_max_flows: number() in Ipfix,
+        ipfix.obs_domain_id: number() in Ipfix,
+        ipfix.obs_point_id: number() in Ipfix,
+        ipfix.sampling: number() in Ipfix,
+        ipfix.targets: texts() in Ipfix,
+        ipfix.virtual_obs_id: text() in Ipfix,
+        listen: texts() in Controllers,
+        mac: text() in Separate,
+        mac_ageing_s: number() in Separate,
+        mac_entries: number() in Separate,
+        mcast_snooping_ageing_s: number_in(AGEING_RANGE) in Separate,
+        mcast_snooping_disable_flood_unregistered: flag() in Separate,
+        mcast_snooping_enable: flag() in Separate,
+        mcast_snooping_entries: number_in(ENTRIES_RANGE) in Separate,
+        netflow.active_timeout: number() in Netflow,
+        netflow.add_id_to_interface: flag() in Netflow,
+        netflow.engine_id: number() in Netflow,
+        netflow.engine_type: number() in Netflow,
+        netflow.targets: texts() in Netflow,
+        protocols: texts() in Separate,
+        sflow.agent: text() in Sflow,
+        sflow.header: number() in Sflow,
+        sflow.polling: number() in Sflow,
+        sflow.sampling: number() in Sflow,
+        sflow.targets: texts() in Sflow,
+        table_limits: texts() in Separate,
+        table_names: texts() in Separate,
+        table_overflow: word("refuse or evict") in Separate,
+        table_rules: number() in Separate,
     }
 }
 
@@ -172,6 +228,23 @@ settings! {
     }
 }
 
+/// The fields of the switch that only take effect when it starts.
+pub(crate) const START_FIELDS: &[SettingField<Config>] = &[
+    field!(Separate, caches.exact_entries),
+    field!(Separate, caches.exact_insert_one_in),
+    field!(Separate, caches.megaflow_entries),
+    field!(Separate, dpdk.extra_args),
+    field!(Separate, dpdk.huge_pages),
+    field!(Separate, dpdk.memory_mib),
+    field!(Separate, eviction.engine),
+    field!(Separate, foresight.entries),
+    field!(Separate, foresight.forecasts_per_iteration),
+    field!(Separate, foresight.idle_ms),
+    field!(Separate, foresight.predictors),
+    field!(Separate, threads.cpus),
+    field!(Separate, threads.packet),
+];
+
 /// The keys of switch settings that can change at run time.
 pub(crate) const KEYS: &[&str] = &keys::<_, { SETTINGS.len() }>(SETTINGS);
 
@@ -193,28 +266,61 @@ const fn keys<T, const N: usize>(settings: &[KeyedSetting<T>]) -> [&'static str;
     let mut keys = [""; N];
     let mut index = 0;
     while index < N {
-        keys[index] = settings[index].key;
+        keys[index] = settings[index].field.key;
         index += 1;
     }
     keys
 }
 
-/// Returns the configuration with new values of `settings`.
+/// Returns a value as `set` takes it: a list has commas between its values.
+fn setting_text(value: &impl Serialize) -> String {
+    let bare = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    // The options are plain values with text keys, so the conversion to JSON never fails.
+    match serde_json::to_value(value).unwrap_or_default() {
+        Value::Array(items) => items.iter().map(bare).collect::<Vec<_>>().join(","),
+        value => bare(&value),
+    }
+}
+
+/// Returns the changes that texts describe, each a key of the switch and a value.
 ///
 /// # Errors
 ///
-/// If a setting does not exist, or the new configuration is not valid.
-pub(crate) fn with_settings(
+/// If a setting does not exist, or a value does not have the type of its key.
+pub(crate) fn changed_settings(
     config: &Config,
     settings: &[(&str, &str)],
-) -> Result<Config, SwitchError> {
-    let mut changed = config.clone();
+) -> Result<ChangedSettings<Config>, SwitchError> {
+    let range = "a setting that can change while the switch runs";
+    changed(config, SETTINGS, settings, range)
+}
+
+/// Returns the changes that texts describe, each a key of a bridge and a value.
+///
+/// # Errors
+///
+/// If a key does not exist or cannot change, or a value does not have the type of its key.
+pub(crate) fn changed_bridge_settings(
+    bridge: &BridgeOptions,
+    settings: &[(&str, &str)],
+) -> Result<ChangedSettings<BridgeOptions>, SwitchError> {
+    let range = "a key of a bridge that can change while it forwards";
+    changed(bridge, BRIDGE_SETTINGS, settings, range)
+}
+
+fn changed<T: Clone + 'static>(
+    options: &T,
+    known: &'static [KeyedSetting<T>],
+    settings: &[(&str, &str)],
+    range: &'static str,
+) -> Result<ChangedSettings<T>, SwitchError> {
+    let (mut values, mut fields) = (options.clone(), Vec::new());
     for (key, value) in settings {
-        let range = "a setting that can change while the switch runs";
-        find(&[SETTINGS], key, range)?.write(&mut changed, value)?;
+        let setting = find(&[known], key, range)?;
+        setting.write(&mut values, value)?;
+        fields.push(&setting.field);
     }
-    changed.check()?;
-    Ok(changed)
+    Ok(ChangedSettings::new(fields, values))
 }
 
 impl BridgeOptions {
@@ -238,21 +344,6 @@ impl BridgeOptions {
         }
         options.check().map_err(|error| *error.problem)?;
         Ok(options)
-    }
-
-    /// Returns these bridge options with new values of runtime keys.
-    ///
-    /// # Errors
-    ///
-    /// If a key does not exist or cannot change, or a value is not valid.
-    pub(crate) fn with_settings(&self, settings: &[(&str, &str)]) -> Result<Self, SwitchError> {
-        let mut changed = self.clone();
-        for (key, value) in settings {
-            let range = "a key of a bridge that can change while it forwards";
-            find(&[BRIDGE_SETTINGS], key, range)?.write(&mut changed, value)?;
-        }
-        changed.check().map_err(|error| *error.problem)?;
-        Ok(changed)
     }
 }
 
@@ -298,14 +389,14 @@ fn find<T>(
     key: &str,
     range: &'static str,
 ) -> Result<&'static KeyedSetting<T>, SwitchError> {
-    let setting = lists.iter().copied().flatten().find(|setting| setting.key == key);
+    let setting = lists.iter().copied().flatten().find(|setting| setting.field.key == key);
     setting.ok_or_else(|| SwitchError::Range { setting: "key", value: key.to_owned(), range })
 }
 
 impl<T> KeyedSetting<T> {
     /// Parses a value and writes it into `options`.
     fn write(&self, options: &mut T, value: &str) -> Result<(), SwitchError> {
-        (self.write)(options, SettingValue { setting: self.key, value })
+        (self.write)(options, SettingValue { setting: self.field.key, value })
     }
 }
 
@@ -395,155 +486,4 @@ impl<'a> SettingValue<'a> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use serde::Serialize;
-    use serde_json::Value;
-
-    use super::*;
-    use crate::config::OffloadKind;
-
-    /// Returns a value for the key that differs from the default.
-    fn value(key: &str) -> &'static str {
-        match key {
-            "caches.kind" => "gigaflow",
-            "caches.index" => "learned",
-            "caches.gigaflow.policy" => "one-to-one",
-            "caches.gigaflow.eviction" => "never",
-            "caches.gigaflow.offload.kind" => "embedded",
-            "caches.gigaflow.offload.stale" => "ports-down",
-            "mode" => "balance-slb",
-            "lacp" => "passive",
-            "lacp_time" => "fast",
-            "lacp_port_id" | "lacp_port_priority" | "lacp_aggregation_key" => "p1:7",
-            "vlan_mode" => "access",
-            "eviction.asynchronous"
-            | "lacp_fallback_ab"
-            | "mcast_snooping_disable_flood_unregistered"
-            | "mcast_snooping_enable"
-            | "netflow.add_id_to_interface"
-            | "select_all" => "true",
-            "eviction.repair" => "on",
-            "packets.vlan_limit" => "2",
-            "qinq_ethtype" => "802.1q",
-            "table_overflow" => "evict",
-            "local" => "tap",
-            _ => "7",
-        }
-    }
-
-    /// Collects the keys with values that differ between `before` and `after`.
-    fn differing(key: &str, before: &Value, after: &Value, keys: &mut BTreeSet<String>) {
-        match (before, after) {
-            (Value::Object(before), Value::Object(after)) => {
-                for name in before.keys().chain(after.keys()) {
-                    let key = if key.is_empty() { name.clone() } else { format!("{key}.{name}") };
-                    let of = |values: &serde_json::Map<String, Value>| {
-                        values.get(name).cloned().unwrap_or_default()
-                    };
-                    differing(&key, &of(before), &of(after), keys);
-                }
-            }
-            _ if before != after => {
-                keys.insert(key.to_owned());
-            }
-            _ => {}
-        }
-    }
-
-    /// Checks that each setting's key is also the key that serde reads from the file.
-    fn check_keys<T: Clone + Default + Serialize>(settings: &[KeyedSetting<T>]) {
-        let before = T::default();
-        for setting in settings {
-            let mut after = before.clone();
-            setting.write(&mut after, value(setting.key)).unwrap();
-            let [old, new] = [&before, &after].map(|config| serde_json::to_value(config).unwrap());
-            let mut keys = BTreeSet::new();
-            differing("", &old, &new, &mut keys);
-            // A key with numbers by member ends with the name of the member, such as `.p1`.
-            let keys: Vec<_> = keys.iter().map(|key| key.trim_end_matches(".p1")).collect();
-            assert_eq!(keys, [setting.key]);
-        }
-    }
-
-    #[test]
-    fn every_setting_changes_its_own_key_only() {
-        check_keys(SETTINGS);
-        check_keys(BRIDGE_SETTINGS);
-        check_keys(BRIDGE_START_SETTINGS);
-        check_keys(BOND_SETTINGS);
-        check_keys(MIRROR_SETTINGS);
-        assert_eq!(KEYS.len(), KEYS.iter().collect::<BTreeSet<_>>().len());
-    }
-
-    #[test]
-    fn every_key_of_a_bridge_can_be_set() {
-        let options = serde_json::to_value(BridgeOptions::default()).unwrap();
-        let known: BTreeSet<_> = options.as_object().unwrap().keys().map(String::as_str).collect();
-        let keys = BRIDGE_KEYS.iter().chain(BRIDGE_START_KEYS);
-        let fields = keys.map(|key| key.split('.').next().unwrap());
-        let own = ["name", "port", "bond", "mirror", "collector_set"].into_iter().chain(fields);
-        assert_eq!(own.collect::<BTreeSet<_>>(), known);
-    }
-
-    #[test]
-    fn a_bridge_is_read_from_settings() {
-        let settings = [("listen", "ptcp:6653,ptcp:6654"), ("table_rules", "5"), ("mtu", "0")];
-        let bridge = BridgeOptions::of_settings("br0", &settings).unwrap();
-        assert_eq!(bridge.listen, ["ptcp:6653", "ptcp:6654"]);
-        assert_eq!((bridge.name.as_str(), bridge.table_rules), ("br0", 5));
-        let wrong = BridgeOptions::of_settings("br0", &[("mtu", "1500")]).unwrap_err();
-        assert!(wrong.to_string().contains("absent unless `local"), "{wrong}");
-    }
-
-    #[test]
-    fn every_setting_refuses_a_wrong_value() {
-        for setting in SETTINGS {
-            let mut config = Config::default();
-            setting.write(&mut config, value(setting.key)).unwrap();
-            let is_refused = setting.write(&mut config, "seven").is_err() || {
-                config.caches.gigaflow.offload.kind = OffloadKind::P4runtime;
-                config.bridges = vec![BridgeOptions { name: "br0".into(), ..Default::default() }];
-                config.check().is_err()
-            };
-            assert!(is_refused, "{}", setting.key);
-        }
-    }
-
-    #[test]
-    fn a_printed_list_parses_back() {
-        let setting = SETTINGS.iter().find(|own| own.key.ends_with("offload.ports")).unwrap();
-        let mut config = Config::default();
-        for (text, ports) in [
-            ("7, 8", vec![7, 8]),
-            ("[]", vec![]),
-            ("[1,2]", vec![1, 2]),
-            ("", vec![]),
-            ("3", vec![3]),
-        ] {
-            setting.write(&mut config, text).unwrap();
-            assert_eq!(config.caches.gigaflow.offload.ports, ports, "{text}");
-        }
-        assert!(setting.write(&mut config, "[1").is_err());
-    }
-
-    #[test]
-    fn every_suggested_value_is_accepted() {
-        let mut words = 0;
-        for setting in SETTINGS {
-            let mut config = Config::default();
-            let Err(SwitchError::Range { range, .. }) = setting.write(&mut config, "seven") else {
-                continue;
-            };
-            if !range.contains(" or ") {
-                continue;
-            }
-            for word in range.replace(" or ", ", ").split(", ") {
-                setting.write(&mut config, word).unwrap();
-                words += 1;
-            }
-        }
-        assert_eq!(words, 3 + 3 + 7 + 4 + 3 + 2 + 2 + 3);
-    }
-}
+mod tests;

@@ -5,7 +5,8 @@ use tracing::info;
 
 use super::{
     mirror_log::MirrorChange,
-    structure::{Structure, bridge_settings, set_tables},
+    settings::{bridge_settings, set_tables},
+    structure::Structure,
 };
 use crate::{
     config::{BridgeOptions, MirrorOptions},

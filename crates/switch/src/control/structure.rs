@@ -5,19 +5,19 @@
 //! several steps, such as the difference between two configurations, is one more method of
 //! [`Structure`].
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use shunt_datapath::port::Port;
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, BridgeSettings, Change, NoSuchBridge, Pipeline, PortKind, TableId};
+use shunt_pipeline::{BridgeId, PortKind};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
-use super::mirror_log::MirrorLog;
+use super::{mirror_log::MirrorLog, settings::bridge_settings};
 use crate::{
     bfd_thread::end_sessions,
-    config::{self, Config, OffloadOptions, PortType, setting::with_settings},
+    config::{self, Config, PortType},
     error::{SwitchError, with_causes},
     exports::Exporters,
     lacp_task::leave_partners,
@@ -53,25 +53,6 @@ pub(crate) enum OpenPolicy {
     Retried,
 }
 
-/// The origin of new settings, for the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SettingOrigin {
-    /// An operator set them, by a command or a reload.
-    Operator,
-    /// A program set them that declares the state of the switch,
-    /// such as an OVSDB database.
-    Database,
-}
-
-impl SettingOrigin {
-    const fn set(self) -> &'static str {
-        match self {
-            Self::Operator => "set",
-            Self::Database => "set by the database:",
-        }
-    }
-}
-
 /// A function that fills the tables of a new bridge, given the name of the bridge.
 pub(crate) type TableFiller<'a> = dyn FnMut(&str) + Send + 'a;
 
@@ -91,39 +72,15 @@ impl Structure {
         &self.ports
     }
 
+    /// Returns the bridges and ports that exist.
+    pub(crate) fn bridges(&self) -> &Bridges {
+        &self.bridges
+    }
+
     /// Returns the configuration in force.
     pub(crate) fn running_config(&self) -> Config {
         let settings = self.config.lock().clone();
         config_in_force(&settings, &self.bridges.lock())
-    }
-
-    /// Changes several settings in one step, or no setting if one value is refused.
-    pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
-        let before = self.config.lock().clone();
-        let changed = with_settings(&before, settings)?;
-        self.check_offload(&before.caches.gigaflow.offload, &changed.caches.gigaflow.offload)?;
-        *self.config.lock() = changed.clone();
-        if let Err(error) = self.apply_nic().await {
-            *self.config.lock() = before;
-            return Err(error);
-        }
-        self.plane.tune(&changed).await;
-        Ok(())
-    }
-
-    /// Refuses a new NIC for a bridge that does not exist.
-    ///
-    /// The bridge of an existing NIC may be deleted and added again.
-    fn check_offload(
-        &self,
-        before: &OffloadOptions,
-        offload: &OffloadOptions,
-    ) -> Result<(), SwitchError> {
-        let is_to_come = before.kind != offload.kind && !offload.is_none();
-        if is_to_come || before.bridge != offload.bridge {
-            self.bridges.id(&offload.bridge)?;
-        }
-        Ok(())
     }
 
     /// Applies the configured NIC.
@@ -229,61 +186,6 @@ impl Structure {
         self.notify(ControlEvent::BridgeAdded(id, policy, ready)).await;
         // The reply is missing only while the switch stops.
         opened.await.unwrap_or(Ok(()))
-    }
-
-    /// Changes several settings of a bridge in one step.
-    ///
-    /// Returns when no packet uses the old values.
-    pub(crate) async fn set_bridge(
-        &self,
-        name: &str,
-        settings: &[(&str, &str)],
-        policy: OpenPolicy,
-        origin: SettingOrigin,
-    ) -> Result<(), SwitchError> {
-        let (id, before) = {
-            let bridges = self.bridges.lock();
-            let bridge = bridges.find(name)?;
-            (bridge.id, bridge.settings.clone())
-        };
-        let after = before.with_settings(settings)?;
-        let mac = after.mac()?;
-        let names_mac = settings.iter().any(|(key, _)| *key == "mac");
-        let sets_mac = mac != before.mac()? || (names_mac && self.bridges.has_other_mac(name));
-        if after == before && !sets_mac {
-            return Ok(());
-        }
-        let is_other_switch = after.datapath_id()? != before.datapath_id()?;
-        if sets_mac {
-            self.bridges.set_local_mac(id, mac).await?;
-        }
-        self.bridges.lock().set_options(id, after.clone())?;
-        let closes_all = is_other_switch || after.versions()? != before.versions()?;
-        if closes_all || after.endpoints()? != before.endpoints()? {
-            let (ready, changed) = oneshot::channel();
-            let closing = if closes_all { SocketsToClose::All } else { SocketsToClose::Removed };
-            self.notify(ControlEvent::BridgeChanged { id, closing, policy, ready }).await;
-            // The reply is missing only while the switch stops.
-            if let Err(error) = changed.await.unwrap_or(Ok(())) {
-                if mac != before.mac()? {
-                    self.bridges.set_local_mac(id, before.mac()?).await?;
-                }
-                self.bridges.lock().set_options(id, before)?;
-                return Err(error);
-            }
-        }
-        let tables = bridge_settings(&after);
-        if tables != bridge_settings(&before) {
-            let publisher = self.plane.publisher();
-            // The bridge still exists, because only this task changes bridges.
-            let _ = publisher.change(|pipeline| set_tables(pipeline, id, tables));
-            self.plane.adopted_newest().await;
-        }
-        self.exports.apply(id, &before, &after).await;
-        let changed: Vec<_> =
-            settings.iter().map(|(key, value)| format!("{key}={value}")).collect();
-        info!("bridge {name}: {} {}", origin.set(), changed.join(" "));
-        Ok(())
     }
 
     /// Closes all OpenFlow sockets of a bridge and opens them again.
@@ -549,49 +451,8 @@ impl Structure {
         }
     }
 
-    async fn notify(&self, event: ControlEvent) {
+    pub(super) async fn notify(&self, event: ControlEvent) {
         // The receiver is closed only while the switch is being dropped.
         let _ = self.events.send(event).await;
     }
-}
-
-pub(super) fn bridge_settings(settings: &config::BridgeOptions) -> BridgeSettings {
-    let defaults = BridgeSettings::default();
-    let limit = settings.table_rules;
-    let tables = (0..TableId::COUNT).filter_map(TableId::new).filter(|_| limit > 0);
-    let tables = tables.map(|table| (table, limit));
-    // The limits were checked before.
-    let limits = settings.table_limits().unwrap_or_default();
-    let own = limits.iter().map(|(table, own)| (*table, own.rules));
-    BridgeSettings {
-        name: settings.name.clone(),
-        rules_max: tables.chain(own).collect(),
-        overflow: settings.table_overflow,
-        table_overflow: limits
-            .iter()
-            .filter_map(|(table, own)| Some((*table, own.overflow?)))
-            .collect(),
-        mac_ageing: match settings.mac_ageing_s {
-            0 => defaults.mac_ageing,
-            seconds => Duration::from_secs(seconds.into()),
-        },
-        macs_max: match settings.mac_entries {
-            0 => defaults.macs_max,
-            entries => entries,
-        },
-        flood_vlans: settings.flood_vlans.iter().copied().collect(),
-        mirrors: settings.mirrors.iter().map(config::MirrorOptions::mirror).collect(),
-        multicast: settings.snooping(),
-        sends_misses: defaults.sends_misses,
-    }
-}
-
-/// Replaces the settings of a bridge, except settings of its OpenFlow connections.
-pub(super) fn set_tables(
-    pipeline: &Pipeline,
-    id: BridgeId,
-    tables: BridgeSettings,
-) -> Result<Change, NoSuchBridge> {
-    let sends_misses = pipeline.settings(id).is_some_and(|own| own.sends_misses);
-    pipeline.set_settings(id, BridgeSettings { sends_misses, ..tables })
 }

@@ -100,7 +100,29 @@ impl PortOptions {
     /// Their protection and their multicast flooding are compared too.
     #[must_use]
     pub fn has_vlans_of(&self, other: &Self) -> bool {
-        *self == self.with_vlans_of(other)
+        let is_equal = self.vlan_mode == other.vlan_mode
+            && self.tag == other.tag
+            && self.trunks == other.trunks
+            && self.cvlans == other.cvlans
+            && self.qinq_ethtype == other.qinq_ethtype
+            && self.priority_tags == other.priority_tags
+            && self.protected == other.protected
+            && self.mcast_snooping_flood == other.mcast_snooping_flood
+            && self.mcast_snooping_flood_reports == other.mcast_snooping_flood_reports;
+        debug_assert_eq!(is_equal, *self == self.with_vlans_of(other), "each key is compared");
+        is_equal
+    }
+
+    /// Returns whether the runtime options of both ports are equal.
+    ///
+    /// These are the options that [`Self::with_runtime_keys_of`] copies.
+    pub(crate) fn has_runtime_keys_of(&self, other: &Self) -> bool {
+        self.has_vlans_of(other)
+            && self.ingress_policing() == other.ingress_policing()
+            && self.qos == other.qos
+            && self.bfd == other.bfd
+            && self.mac == other.mac
+            && (self.mtu == other.mtu || !self.has_runtime_mtu())
     }
 
     /// Returns the key of ingress policing that a patch port may not have,

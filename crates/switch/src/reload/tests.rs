@@ -1,11 +1,14 @@
 //! Tests of [`crate::reload`].
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::{
     config::{
-        BfdOptions, CacheKind, LocalPort, OffloadKind, PortType, PortVlanMode, QosOptions, QosType,
+        BfdOptions, BondOptions, CacheKind, LocalPort, MirrorOptions, OffloadKind, PortOptions,
+        PortType, PortVlanMode, QosOptions, QosType,
     },
-    switch::Switch,
+    desired::{Difference, StateChange, difference},
 };
 
 fn port(name: &str) -> PortOptions {
@@ -20,32 +23,60 @@ fn config(bridges: &[BridgeOptions]) -> Config {
     Config { bridges: bridges.to_vec(), ..Config::default() }
 }
 
+/// Returns the differences between two configurations.
+fn plan(before: &Config, after: &Config) -> Difference {
+    let [before, after] = [before, after].map(DesiredState::of);
+    difference(&before, &after, ApplyPolicy::Once)
+}
+
+/// Returns `after` without the changes `refused`.
+fn without(refused: &[StateChange], before: &Config, after: &Config) -> Config {
+    let [before, mut state] = [before, after].map(DesiredState::of);
+    refused.iter().for_each(|change| change.undo(&before, &mut state));
+    state.config()
+}
+
+/// Returns the change that removes a bridge.
+fn remove_bridge(name: &str) -> StateChange {
+    StateChange::RemoveBridge { name: name.into(), replacement: None }
+}
+
+/// Returns the change that adds a port.
+fn add_port(bridge: &str, port: PortOptions) -> StateChange {
+    StateChange::AddPort { bridge: bridge.into(), port: port.into(), last_number: 0 }
+}
+
+/// Returns the changes as texts.
+fn texts(changes: &[StateChange]) -> Vec<String> {
+    changes.iter().map(StateChange::description).collect()
+}
+
 #[test]
 fn equal_configurations_need_no_step() {
     let config = config(&[bridge("br0", &[port("p1")])]);
-    assert_eq!(plan(&config, &config), ReloadPlan::default());
+    assert_eq!(plan(&config, &config), Difference::default());
 }
 
 #[test]
 fn bridges_and_ports_come_and_go() {
     let before = config(&[bridge("br0", &[port("p1"), port("p2")]), bridge("br1", &[port("q")])]);
     let after = config(&[bridge("br0", &[port("p2"), port("p3")]), bridge("br2", &[])]);
-    let add = ReloadStep::AddPort { bridge: "br0".into(), port: port("p3") };
+    let add = add_port("br0", port("p3"));
     let steps = [
-        ReloadStep::RemovePort("p1".into()),
-        ReloadStep::RemoveBridge("br1".into()),
-        ReloadStep::AddBridge(bridge("br2", &[])),
+        StateChange::RemovePort("p1".into()),
+        remove_bridge("br1"),
+        StateChange::AddBridge(bridge("br2", &[]).into()),
         add,
     ];
-    assert_eq!(plan(&before, &after).steps, steps);
+    assert_eq!(plan(&before, &after).changes, steps);
 }
 
 #[test]
 fn a_port_that_moves_is_removed_and_added() {
     let before = config(&[bridge("br0", &[port("p1")]), bridge("br1", &[])]);
     let after = config(&[bridge("br0", &[]), bridge("br1", &[port("p1")])]);
-    let add = ReloadStep::AddPort { bridge: "br1".into(), port: port("p1") };
-    assert_eq!(plan(&before, &after).steps, [ReloadStep::RemovePort("p1".into()), add]);
+    let add = add_port("br1", port("p1"));
+    assert_eq!(plan(&before, &after).changes, [StateChange::RemovePort("p1".into()), add]);
 }
 
 #[test]
@@ -53,7 +84,7 @@ fn vlans_change_without_a_new_port() {
     let tagged = PortOptions { vlan_mode: Some(PortVlanMode::Access), tag: Some(10), ..port("p1") };
     let before = config(&[bridge("br0", &[port("p1")])]);
     let after = config(&[bridge("br0", std::slice::from_ref(&tagged))]);
-    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetVlans(tagged)]);
+    assert_eq!(plan(&before, &after).changes, [StateChange::SetVlans(tagged.into())]);
 }
 
 #[test]
@@ -62,9 +93,8 @@ fn sflow_changes_without_a_new_bridge() {
     let mut after = before.clone();
     after.bridges[0].sflow.targets = vec!["192.0.2.1".into(), "192.0.2.2:99".into()];
     after.bridges[0].sflow.sampling = 64;
-    let settings =
-        vec![("sflow.sampling", "64".into()), ("sflow.targets", "192.0.2.1,192.0.2.2:99".into())];
-    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetBridge("br0".into(), settings)]);
+    let text = "bridge br0: sflow.sampling=64 sflow.targets=192.0.2.1,192.0.2.2:99";
+    assert_eq!(texts(&plan(&before, &after).changes), [text]);
     let changed = before.bridges[0]
         .with_settings(&[("sflow.sampling", "64"), ("sflow.targets", "192.0.2.1,192.0.2.2:99")]);
     assert_eq!(changed.unwrap(), after.bridges[0]);
@@ -83,8 +113,8 @@ fn netflow_changes_without_a_new_bridge() {
         ("netflow.engine_id", "7"),
         ("netflow.targets", "192.0.2.1"),
     ];
-    let steps = settings.map(|(key, value)| (key, value.to_owned())).to_vec();
-    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetBridge("br0".into(), steps)]);
+    let words = settings.map(|(key, value)| format!("{key}={value}")).join(" ");
+    assert_eq!(texts(&plan(&before, &after).changes), [format!("bridge br0: {words}")]);
     assert_eq!(before.bridges[0].with_settings(&settings).unwrap(), after.bridges[0]);
     assert!(before.bridges[0].with_settings(&[("netflow.engine_id", "256")]).is_err());
 }
@@ -96,8 +126,8 @@ fn ipfix_changes_without_a_new_bridge() {
     after.bridges[0].ipfix.targets = vec!["192.0.2.1".into()];
     after.bridges[0].ipfix.obs_domain_id = 7;
     let settings = [("ipfix.obs_domain_id", "7"), ("ipfix.targets", "192.0.2.1")];
-    let steps = settings.map(|(key, value)| (key, value.to_owned())).to_vec();
-    assert_eq!(plan(&before, &after).steps, [ReloadStep::SetBridge("br0".into(), steps)]);
+    let words = settings.map(|(key, value)| format!("{key}={value}")).join(" ");
+    assert_eq!(texts(&plan(&before, &after).changes), [format!("bridge br0: {words}")]);
     assert_eq!(before.bridges[0].with_settings(&settings).unwrap(), after.bridges[0]);
     assert!(before.bridges[0].with_settings(&[("ipfix.sampling", "0")]).is_err());
 }
@@ -109,14 +139,12 @@ fn limits_change_without_a_new_port() {
     let limited = PortOptions { ingress_policing_rate: 1000, qos, bfd, ..port("p1") };
     let before = config(&[bridge("br0", &[port("p1")])]);
     let after = config(&[bridge("br0", std::slice::from_ref(&limited))]);
-    let steps = plan(&before, &after).steps;
-    let [policing, qos] = [limited.clone(), limited.clone()];
+    let steps = plan(&before, &after).changes;
+    let own = || limited.clone().into();
     let expected =
-        [ReloadStep::SetPolicing(policing), ReloadStep::SetQos(qos), ReloadStep::SetBfd(limited)];
+        [StateChange::SetPolicing(own()), StateChange::SetQos(own()), StateChange::SetBfd(own())];
     assert_eq!(steps, expected);
-    let mut undone = after;
-    steps.iter().for_each(|step| step.undo(&before, &mut undone));
-    assert_eq!(undone, before);
+    assert_eq!(without(&steps, &before, &after), before);
 }
 
 #[test]
@@ -131,16 +159,15 @@ fn mirrors_come_and_go() {
     };
     let before = with(&[mirror("m1", 1), mirror("m2", 2), mirror("m3", 3)]);
     let after = with(&[mirror("m2", 20), mirror("m3", 3), mirror("m4", 4)]);
-    let set = |mirror| ReloadStep::SetMirror { bridge: "br0".into(), mirror };
+    let set = |mirror| StateChange::SetMirror { bridge: "br0".into(), mirror };
     let steps = [
-        ReloadStep::RemoveMirror { bridge: "br0".into(), name: "m1".into() },
+        StateChange::RemoveMirror { bridge: "br0".into(), name: "m1".into() },
         set(mirror("m2", 20)),
         set(mirror("m4", 4)),
     ];
     let plan = plan(&before, &after);
-    assert_eq!((&*plan.steps, plan.at_restart.len()), (&steps[..], 0));
-    let mut undone = after;
-    plan.steps.iter().for_each(|step| step.undo(&before, &mut undone));
+    assert_eq!((&*plan.changes, plan.at_restart.len()), (&steps[..], 0));
+    let undone = without(&plan.changes, &before, &after);
     let names: BTreeSet<_> = undone.bridges[0].mirrors.iter().map(|own| &*own.name).collect();
     assert_eq!(names, BTreeSet::from(["m1", "m2", "m3"]));
 }
@@ -158,17 +185,16 @@ fn bonds_change_before_the_vlans_of_their_members() {
         config(&[BridgeOptions { bonds: bonds.to_vec(), ..bridge("br0", &ports) }])
     };
     let (before, after) = (with(&[], Some(5)), with(&[bond(Some(5))], None));
-    let set = |bonds: &[BondOptions]| ReloadStep::SetBonds {
+    let set = |bonds: &[BondOptions]| StateChange::SetBonds {
         bridge: "br0".into(),
         bonds: bonds.to_vec(),
     };
     let joined = plan(&before, &after);
-    let steps = [set(&[bond(Some(5))]), ReloadStep::SetVlans(port("p1"))];
-    assert_eq!((&*joined.steps, joined.at_restart.len()), (&steps[..], 0));
-    let left = plan(&after, &before).steps;
+    let steps = [set(&[bond(Some(5))]), StateChange::SetVlans(port("p1").into())];
+    assert_eq!((&*joined.changes, joined.at_restart.len()), (&steps[..], 0));
+    let left = plan(&after, &before).changes;
     assert_eq!(left.first(), Some(&set(&[])), "a member cannot have VLANs");
-    let mut undone = after;
-    joined.steps.iter().for_each(|step| step.undo(&before, &mut undone));
+    let undone = without(&joined.changes, &before, &after);
     assert!(undone.bridges[0].bonds.is_empty());
 }
 
@@ -183,20 +209,20 @@ fn a_bond_leaves_its_bridge_before_another_gets_it() {
     let with = |name: &str| BridgeOptions { bonds: vec![bond.clone()], ..bridge(name, &ports) };
     let before = config(&[bridge("br1", &[]), with("br2")]);
     let after = config(&[with("br1"), bridge("br2", &[])]);
-    let set = |name: &str, bonds: &[BondOptions]| ReloadStep::SetBonds {
+    let set = |name: &str, bonds: &[BondOptions]| StateChange::SetBonds {
         bridge: name.into(),
         bonds: bonds.to_vec(),
     };
-    let add = |own: &PortOptions| ReloadStep::AddPort { bridge: "br1".into(), port: own.clone() };
+    let add = |own: &PortOptions| add_port("br1", own.clone());
     let expected = [
-        ReloadStep::RemovePort("p1".into()),
-        ReloadStep::RemovePort("p2".into()),
+        StateChange::RemovePort("p1".into()),
+        StateChange::RemovePort("p2".into()),
         set("br2", &[]),
         set("br1", std::slice::from_ref(&bond)),
         add(&ports[0]),
         add(&ports[1]),
     ];
-    assert_eq!(plan(&before, &after).steps, expected);
+    assert_eq!(plan(&before, &after).changes, expected);
 }
 
 #[test]
@@ -208,24 +234,18 @@ fn startup_only_keys_are_named() {
     after.caches.gigaflow.offload.ports = vec![1, 2];
     after.bridges[0].listen = vec!["ptcp:6653".into(), "ptcp:6654".into()];
     after.bridges[0].local = LocalPort::Tap;
-    let ReloadPlan { steps, at_restart } = plan(&before, &after);
-    let set = [("caches.gigaflow.offload.ports", "1,2"), ("caches.kind", "gigaflow")];
-    let listen = vec![("listen", "ptcp:6653,ptcp:6654".into())];
-    assert_eq!(
-        steps,
-        [
-            ReloadStep::SetBridge("br0".into(), listen),
-            ReloadStep::Set(set.map(|(key, value)| (key, value.into())).into())
-        ]
-    );
+    let Difference { changes, at_restart } = plan(&before, &after);
+    let set = "caches.gigaflow.offload.ports=1,2 caches.kind=gigaflow";
+    assert_eq!(texts(&changes), ["bridge br0: listen=ptcp:6653,ptcp:6654", set]);
     let named: Vec<String> = at_restart.iter().map(ToString::to_string).collect();
     assert_eq!(named, ["bridge br0: local", "threads.packet"]);
     // The next reload compares with the running configuration, so it names the same keys again.
-    let report = ReloadReport { keys_at_restart: at_restart, ..ReloadReport::default() };
+    let report = ApplyReport { at_restart, ..ApplyReport::default() };
+    let report = ReloadReport { report, ..ReloadReport::default() };
     let running = report.in_force(&before, &after);
     assert_eq!(running.threads.packet, before.threads.packet);
     let again = plan(&running, &after);
-    assert_eq!((again.steps, again.at_restart), (Vec::new(), report.keys_at_restart));
+    assert_eq!((again.changes, again.at_restart), (Vec::new(), report.report.at_restart));
     let back = plan(&running, &before);
     assert!(back.at_restart.is_empty(), "{back:?}");
 }
@@ -244,8 +264,8 @@ fn the_nic_follows_a_renamed_bridge() {
     saved.caches.gigaflow.offload.bridge = "br0".into();
     assert_eq!(resumed(&saved, &old, &new).caches.gigaflow.offload.bridge, "br1");
     assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br0");
-    let set = ReloadStep::Set(vec![("caches.gigaflow.offload.bridge", "br1".into())]);
-    assert_eq!(plan(&old, &new).steps.last(), Some(&set));
+    let set = "caches.gigaflow.offload.bridge=br1";
+    assert_eq!(texts(&plan(&old, &new).changes).last().unwrap(), set);
     // The bridge of the NIC that the operator chose at run time stays.
     saved.caches.gigaflow.offload.bridge = "br9".into();
     assert_eq!(resumed(&saved, &old, &old).caches.gigaflow.offload.bridge, "br9");
@@ -259,8 +279,9 @@ fn refused_changes_are_not_part_of_the_result() {
     let mut after = config(&[bridge("br0", &[tagged, port("p3")]), bridge("br2", &[])]);
     after.bridges[0].mac_entries = 9;
     after.threads.packet = 2;
-    let steps = plan(&before, &after).steps;
-    let all = ReloadReport { refused_steps: steps, ..ReloadReport::default() };
+    let steps = plan(&before, &after).changes;
+    let report = ApplyReport { refused: steps, ..ApplyReport::default() };
+    let all = ReloadReport { report, ..ReloadReport::default() };
     let mut rest = all.in_force(&before, &after);
     // Keys that take effect at the next start are then in force.
     assert_eq!(rest.threads.packet, 2);

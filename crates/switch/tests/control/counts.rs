@@ -123,7 +123,7 @@ async fn check(kind: CacheKind, threads: u16) {
             *bytes += packet.len() as u64;
             sent += 1;
             if step % 30 == 7 {
-                bench.switch.apply("br0", &changes(round * 3 + step / 30)).await.unwrap();
+                bench.switch.apply_flow_mods("br0", &changes(round * 3 + step / 30)).await.unwrap();
             }
             if step % 40 == 21 {
                 // A controller requests statistics while packets flow.

@@ -37,8 +37,8 @@ async fn a_slow_controller_receives_every_flow_removed() {
     let bench = Bench::start(1).await;
     let (mut early, mut late) = (bench.controller().await, bench.controller().await);
     for _ in 0..2 {
-        bench.switch.apply("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
-        bench.switch.apply("br0", &[all()]).await.unwrap();
+        bench.switch.apply_flow_mods("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
+        bench.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
     }
     let expected: BTreeSet<u64> = (0..COUNT).collect();
     // The first controller cannot read everything before the second one reads, so they take turns.
@@ -72,8 +72,8 @@ async fn a_controller_that_does_not_read_blocks_nobody() {
     let (_deaf, mut reader) = (bench.controller().await, bench.controller().await);
     let mut other = bench.controller().await;
     other.send(&Message::SetConfig(SwitchConfig { miss_send_len: 0 })).await;
-    bench.switch.apply("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
-    bench.switch.apply("br0", &[all()]).await.unwrap();
+    bench.switch.apply_flow_mods("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
+    bench.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
     bench.switch.add_rules("br0", &["hard_timeout=1,actions=drop"]).await.unwrap();
     let echo = other.ask(&Message::EchoRequest(vec![7])).await;
     assert_eq!(echo, Message::EchoReply(vec![7]));
@@ -112,6 +112,6 @@ async fn a_replaced_learned_rule_sends_flow_removed() {
     }
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
     // The last two rules are removed together with the rule that learned them.
-    bench.switch.apply("br0", &[all()]).await.unwrap();
+    bench.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
 }

@@ -15,6 +15,7 @@ mod captures;
 #[cfg(feature = "dbsp")]
 mod circuits;
 mod counts;
+mod desired;
 mod drops;
 mod events;
 mod evictions;

@@ -1,0 +1,234 @@
+//! Desired states that are applied to a running switch, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use shunt_switch::{
+    ApplyPolicy, Config, DeclaredBridge, DesiredState, ObjectId, ObjectOutcome, Switch,
+    config::{
+        BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, QosOptions, QosType,
+    },
+};
+
+/// Returns a port that needs no device.
+fn port(name: &str) -> PortOptions {
+    PortOptions { name: name.to_owned(), kind: PortType::Null, ..PortOptions::default() }
+}
+
+fn bridge(name: &str, ports: Vec<PortOptions>) -> BridgeOptions {
+    BridgeOptions { name: name.to_owned(), ports, ..BridgeOptions::default() }
+}
+
+fn state(bridges: &[BridgeOptions]) -> DesiredState {
+    DesiredState { settings: None, bridges: bridges.iter().map(DeclaredBridge::of).collect() }
+}
+
+/// Returns a port, and the place of its bridge; `None` if the state lacks the port.
+fn any_port(index: u32) -> impl Strategy<Value = Option<(usize, PortOptions)>> {
+    // Numbers of different ports never conflict.
+    let number = prop_oneof![Just(0), Just(100 + index), Just(200 + index)];
+    let options = (number, prop::option::of(1..4_u16), 0..2_u32, any::<bool>());
+    prop::option::weighted(0.7, (0..3_usize, options)).prop_map(move |own| {
+        let (place, (number, tag, policing, has_qos)) = own?;
+        let limit = QosOptions { cir: 1000, cbs: 100, ..QosOptions::new(QosType::EgressPolicer) };
+        let options = PortOptions {
+            number,
+            tag,
+            ingress_policing_rate: policing * 800,
+            qos: has_qos.then_some(limit),
+            ..port(&format!("p{index}"))
+        };
+        Some((place, options))
+    })
+}
+
+/// Returns a bridge without ports; `None` if the state lacks the bridge.
+fn any_bridge(index: usize) -> impl Strategy<Value = Option<BridgeOptions>> {
+    let own = (0..3_u32, 0..2_usize, prop::option::of(1..3_u16), prop::option::of(0..2_u16));
+    prop::option::weighted(0.8, own).prop_map(move |own| {
+        let (mac_ageing, table_rules, vlan, mirror) = own?;
+        let mirror = mirror.map(|kind| MirrorOptions {
+            name: format!("m{kind}"),
+            select_all: true,
+            output_vlan: 7 + kind,
+            ..MirrorOptions::default()
+        });
+        Some(BridgeOptions {
+            mac_ageing_s: mac_ageing * 60,
+            table_rules: table_rules * 1000,
+            flood_vlans: vlan.into_iter().collect(),
+            mirrors: mirror.into_iter().collect(),
+            ..bridge(&format!("br{index}"), Vec::new())
+        })
+    })
+}
+
+/// Returns a state of up to three bridges, and up to five ports on them.
+fn any_state() -> impl Strategy<Value = DesiredState> {
+    let bridges = (any_bridge(0), any_bridge(1), any_bridge(2)).prop_map(<[_; 3]>::from);
+    let ports = (0..5).map(any_port).collect::<Vec<_>>();
+    (bridges, ports, any::<bool>(), 0..2_u64).prop_map(|(mut bridges, ports, has_bonds, idle)| {
+        for (place, port) in ports.into_iter().flatten() {
+            if let Some(bridge) = &mut bridges[place] {
+                bridge.ports.push(port);
+            }
+        }
+        for bridge in bridges.iter_mut().flatten().filter(|_| has_bonds) {
+            let name = format!("bond-{}", bridge.name);
+            if let [one, two, ..] = bridge.ports.as_mut_slice() {
+                // A member has the VLANs of its bond.
+                (one.tag, two.tag) = (None, None);
+                let members = vec![one.name.clone(), two.name.clone()];
+                bridge.bonds = vec![BondOptions { name, members, ..BondOptions::default() }];
+            }
+        }
+        let mut config = Config::default();
+        config.caches.idle_ms += idle;
+        config.bridges = bridges.into_iter().flatten().collect();
+        DesiredState::of(&config)
+    })
+}
+
+/// Returns the configuration in force, with the numbers that `desired` requests.
+fn in_force(switch: &Switch, desired: &DesiredState) -> Config {
+    let mut config = switch.running_config();
+    for bridge in &mut config.bridges {
+        let wanted = desired.bridge(&bridge.name);
+        for port in &mut bridge.ports {
+            let own = wanted.and_then(|own| own.port(&port.name));
+            if own.is_none_or(|own| own.options.number == 0) {
+                port.number = 0;
+            }
+        }
+        bridge.ports.sort_by(|one, two| one.name.cmp(&two.name));
+    }
+    config
+}
+
+/// Returns the ports of the datapath, by name.
+///
+/// A port that is removed and added gets another one.
+fn datapath_ports(switch: &Switch) -> BTreeMap<String, Option<u32>> {
+    let ports = switch.bridges().into_iter().flat_map(|bridge| bridge.ports);
+    ports.map(|port| (port.name, port.datapath)).collect()
+}
+
+/// Returns the bridges and ports that are equal in both states.
+fn equal_objects(one: &DesiredState, two: &DesiredState) -> BTreeSet<ObjectId> {
+    let mut equal = BTreeSet::new();
+    for bridge in &one.bridges {
+        let name = &bridge.options.name;
+        let Some(other) = two.bridge(name) else { continue };
+        if bridge.options == other.options {
+            equal.insert(ObjectId::Bridge(name.clone()));
+        }
+        for port in &bridge.ports {
+            let name = &port.options.name;
+            if other.port(name).is_some_and(|own| own.options == port.options) {
+                equal.insert(ObjectId::Port(name.clone()));
+            }
+        }
+    }
+    equal
+}
+
+async fn start() -> Switch {
+    Switch::start(&Config::default(), None, 1).await.unwrap()
+}
+
+async fn check_two_states(one: &DesiredState, two: &DesiredState) {
+    let (switch, fresh) = (start().await, start().await);
+    assert_eq!(switch.apply(one).await.refused().count(), 0);
+    let ports = datapath_ports(&switch);
+    let report = switch.apply(two).await;
+    assert_eq!(report.refused().count(), 0, "{report:?}");
+    let equal = equal_objects(one, two);
+    for own in &report.objects {
+        assert!(!equal.contains(&own.object), "{own:?} is equal in both states");
+    }
+    let after = datapath_ports(&switch);
+    for object in &equal {
+        if let ObjectId::Port(name) = object {
+            assert_eq!(after.get(name), ports.get(name), "port {name} stays open");
+        }
+    }
+    fresh.apply(two).await;
+    assert_eq!(in_force(&switch, two), in_force(&fresh, two));
+    let again = switch.apply(two).await;
+    assert!(again.is_empty(), "{again:?}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The second state has the effect that it has in a new switch.
+    ///
+    /// It touches no object that is equal in both states.
+    #[test]
+    fn the_last_state_alone_counts(one in any_state(), two in any_state()) {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(check_two_states(&one, &two));
+    }
+}
+
+#[tokio::test]
+async fn a_refused_object_is_reported_by_itself() {
+    let switch = start().await;
+    let wrong = PortOptions { peer: "p9".to_owned(), ..port("p1") };
+    let limits = vec!["0:x".to_owned()];
+    let desired = state(&[BridgeOptions {
+        table_limits: limits,
+        table_rules: 7,
+        ..bridge("br0", vec![wrong, port("p2")])
+    }]);
+    // The bridge exists before, so that its settings change.
+    switch.apply(&state(&[bridge("br0", Vec::new())])).await;
+    let report = switch.apply(&desired).await;
+    let refused: Vec<_> = report.refused().map(|(own, _)| own.object.clone()).collect();
+    let bridge = ObjectId::Bridge("br0".to_owned());
+    assert_eq!(refused, [bridge.clone(), ObjectId::Port("p1".to_owned())]);
+    let added = report.objects.iter().filter(|own| own.outcome == ObjectOutcome::Added);
+    assert_eq!(added.map(|own| own.change.as_str()).collect::<Vec<_>>(), ["port p2: added to br0"]);
+    assert_eq!(switch.bridge_options("br0").unwrap().table_rules, 7, "the other setting is set");
+    // The report gives the state from which the next call retries the refused changes.
+    let before = state(&[self::bridge("br0", Vec::new())]);
+    let base = report.in_force(&before, &desired);
+    assert!(base.bridge("br0").unwrap().port("p1").is_none());
+    let again = switch.apply_difference(&base, &desired, ApplyPolicy::Once, &mut |_| ()).await;
+    let tried: Vec<_> = again.objects.iter().map(|own| own.object.clone()).collect();
+    assert_eq!(tried, [bridge, ObjectId::Port("p1".to_owned())]);
+}
+
+/// Objects that only another owner has declared are not in the compared states.
+#[tokio::test]
+async fn a_difference_leaves_other_objects() {
+    let switch = start().await;
+    switch.add_bridge(&bridge("br9", vec![port("q")])).await.unwrap();
+    let (none, own) = (DesiredState::default(), state(&[bridge("br0", vec![port("p")])]));
+    let mut filled = Vec::new();
+    let mut fill = |name: &str| filled.push(name.to_owned());
+    switch.apply_difference(&none, &own, ApplyPolicy::Continuous, &mut fill).await;
+    switch.apply_difference(&own, &none, ApplyPolicy::Continuous, &mut fill).await;
+    assert_eq!(filled, ["br0"]);
+    let config = switch.running_config();
+    let names: Vec<_> = config.bridges.iter().map(|own| own.name.as_str()).collect();
+    assert_eq!(names, ["br9"]);
+}
+
+/// A requested number has precedence over the number that another port had before.
+#[tokio::test]
+async fn numbers_do_not_depend_on_the_order_of_names() {
+    let switch = start().await;
+    let mut desired =
+        state(&[bridge("br0", vec![port("a"), port("b"), PortOptions { number: 5, ..port("c") }])]);
+    desired.bridges[0].ports[0].last_number = 5;
+    desired.bridges[0].ports[1].last_number = 9;
+    assert_eq!(switch.apply(&desired).await.refused().count(), 0);
+    let ports = switch.running_config().bridges.remove(0).ports;
+    let numbers: Vec<_> = ports.iter().map(|own| (own.name.as_str(), own.number)).collect();
+    assert_eq!(numbers, [("a", 1), ("c", 5), ("b", 9)]);
+}
