@@ -2,13 +2,13 @@
 //!
 //! If a mask lacks a consulted bit, a cache entry covers packets that need another result.
 
-use std::net::Ipv6Addr;
+use std::{collections::BTreeSet, net::Ipv6Addr};
 
 use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 use shunt_pipeline::{
     Action, BondCounters, ControllerAction, GroupCommand, GroupKind, HashFields, LacpAdmission,
     MeterId, Mirror, MirrorOutput, MulticastSnooping, MultipathAction, MultipathAlgorithm, Object,
-    PacketInReason, PortConfig, Selection, Subfield, Time, Traversal, VlanMode,
+    PacketInReason, PortConfig, PortVlans, Selection, Subfield, Time, Traversal, VlanMode,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     learn::learn,
     mirrors::{mirror, set as set_mirrors, with_vlans},
     multicast,
-    switch::{BRIDGE, Switch, key},
+    switch::{BRIDGE, Switch, key, ports},
 };
 
 fn set(field: FieldId, value: u128) -> Action {
@@ -396,6 +396,23 @@ fn a_copy_for_a_vlan_consults_the_inner_tag() {
     let traversal = switch.translate("in_port=1");
     // An access port sends no copy of a packet with a second tag.
     assert_eq!(traversal.mask.word(usize::from(word::VLAN)) & 0xfff, 0xfff);
+}
+
+#[test]
+fn a_copy_for_cvlans_consults_the_inner_tag() {
+    let switch = Switch::of_actions(&[output(2)]);
+    let to_9 = Mirror { output: MirrorOutput::Vlan(9), ..mirror(&["p1"], &[]) };
+    set_mirrors(&switch, &[to_9]);
+    let consulted = |cvlans: Option<BTreeSet<u16>>| {
+        let mut all = ports();
+        let mode = VlanMode::Dot1qTunnel(9);
+        all[2].vlans = PortVlans { mode, cvlans, ..PortVlans::default() };
+        switch.set_ports(all);
+        let traversal = switch.translate("in_port=1,vlan_tci=0x1005");
+        traversal.mask.word(usize::from(word::VLAN)) & 0xfff
+    };
+    assert_eq!(consulted(None), 0, "the port sends all customer VLANs");
+    assert_eq!(consulted(Some([5].into())), 0xfff);
 }
 
 #[test]

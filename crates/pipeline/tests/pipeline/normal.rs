@@ -279,7 +279,7 @@ fn a_tunnel_adds_and_removes_the_service_tag() {
         assert_eq!(send(&switch, &packet, 1), expected, "{tci:x?}");
     }
     assert_eq!(known(&switch), [(100, 0x0a, 1)], "learned in the service VLAN");
-    let answer = B_TO_A.replace("in_port=2", "in_port=100");
+    let answer = B_TO_A.replace("in_port=2", "in_port=LOCAL");
     assert_eq!(send(&switch, &tagged(&answer, 0x1064), 2), "pop 1");
     assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 3), "push(88a8,1064) 100");
 }
