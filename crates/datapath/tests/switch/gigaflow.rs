@@ -18,6 +18,8 @@ mod counts;
 mod device_forecasts;
 #[path = "egress_queues.rs"]
 mod egress_queues;
+#[path = "forecast_refusals.rs"]
+mod forecast_refusals;
 #[path = "forecast_routes.rs"]
 mod forecast_routes;
 #[path = "forecasts.rs"]

@@ -252,3 +252,68 @@ async fn bad_announcements_are_refused() {
     assert!(unknown.to_string().contains("preload 2 is not known: start one first"), "{unknown}");
     assert!(bench.switch.preload_status(id).is_err());
 }
+
+/// Returns the number of forecasts of announced flows with an outcome.
+fn ended(own: &ForecastSourceStatus) -> u64 {
+    let refused: u64 = own.refused.iter().map(|(_, count)| count).sum();
+    own.installed + own.late + own.covered + refused
+}
+
+/// Returns flows from `p1` to that many hosts.
+fn flows_to(hosts: u32) -> Vec<String> {
+    let flow = |host: u32| {
+        let [_, high, middle, low] = host.to_be_bytes();
+        format!("in_port=p1,udp,nw_src=10.0.0.1,nw_dst=20.{high}.{middle}.{low},tp_dst=53")
+    };
+    (0..hosts).map(flow).collect()
+}
+
+/// The queue of announced flows is bounded, and each flow has an outcome.
+#[tokio::test]
+async fn announced_flows_beyond_the_queue_are_counted() {
+    let bench = bench().await;
+    let _far_end = bench.add_port("p1", 0).await;
+    let flows = flows_to(70_000);
+    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
+    let announced = bench.switch.announce("br0", &flows, MINUTE).unwrap();
+    assert_eq!((announced.accepted, announced.refused), (65_536, 4_464));
+    until(|| {
+        let own = source(&bench, "announced");
+        own.received >= 65_536 && own.received == ended(&own)
+    })
+    .await;
+    let own = source(&bench, "announced");
+    assert!(own.refused.iter().any(|(reason, _)| *reason == "queue_full"), "{own:?}");
+}
+
+#[tokio::test]
+async fn an_announced_flow_of_the_past_is_refused() {
+    let bench = bench().await;
+    let _far_end = bench.add_port("p1", 0).await;
+    let announced = bench.switch.announce("br0", &["in_port=p1,ip"], Duration::ZERO).unwrap();
+    assert_eq!(announced.accepted, 1);
+    until(|| source(&bench, "announced").refused == [("expired", 1)]).await;
+}
+
+/// Announced flows wait while their bridge is deleted.
+#[tokio::test]
+async fn flows_of_a_deleted_bridge_get_no_entries() {
+    let bench = bench().await;
+    let _far_end = bench.add_port("p1", 0).await;
+    let rules: Vec<String> =
+        (0..200_u8).map(|host| format!("udp,nw_dst=20.0.0.{host},actions=drop")).collect();
+    let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
+    bench.switch.add_rules("br0", &rules).await.unwrap();
+    let flows = flows_to(20_000);
+    let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
+    bench.switch.announce("br0", &flows, MINUTE).unwrap();
+    bench.switch.remove_bridge("br0").await.unwrap();
+    until(|| {
+        let own = source(&bench, "announced");
+        let settled = own.hits + own.wrong + own.evicted;
+        own.received >= 20_000 && own.received == ended(&own) && own.installed == settled
+    })
+    .await;
+    assert!(bench.switch.entries(0).await.entries.is_empty());
+    assert!(bench.switch.announce("br0", &flows[..1], MINUTE).is_err());
+}
