@@ -90,7 +90,7 @@ impl Rival {
         self.settle();
         for port in std::mem::take(&mut self.odd_ports) {
             self.command("netdev-dummy/set-admin-state", &[&port, "up"]);
-            let words = [&["clear", "port", &port][..], &VLAN_COLUMNS].concat();
+            let words = [&["clear", "port", port.as_str()][..], &VLAN_COLUMNS].concat();
             self.switch.run("ovs-vsctl", &words);
             for setting in ["flood", "forward", "receive", "packet-in"] {
                 client.set_port(&port, setting);

@@ -78,10 +78,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::UnparsedVlanTag => {
             "NORMAL: the packet has a VLAN tag that was not parsed: dropped".to_owned()
         }
-        NotedDecision::ReservedDestination(address) => {
-            let mac = mac(address);
-            format!("NORMAL: destination {mac} is reserved, bridges do not forward it: dropped")
-        }
+        NotedDecision::ReservedDestination(address) => reserved_destination(address),
         NotedDecision::SourceIsDestination(address) => source_is_destination(address),
         NotedDecision::LearnedOnIngressPort { port: own, vlan } => {
             learned_on_ingress(&port(own), bond(own), vlan)
@@ -95,6 +92,12 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         }
         NotedDecision::Multicast(own) => multicast(own, port),
     })
+}
+
+/// Returns the text for a packet to an address that bridges do not forward.
+fn reserved_destination(address: [u8; 6]) -> String {
+    let mac = mac(address);
+    format!("NORMAL: destination {mac} is reserved, bridges do not forward it: dropped")
 }
 
 /// Returns the text for a packet with equal source and destination addresses.
