@@ -1,4 +1,4 @@
-//! Row names as readers see them: `ofd high gigaflow-lru` becomes "pipeline OFD, high locality,
+//! The names of rows in pages: `ofd high gigaflow-lru` becomes "pipeline OFD, high locality,
 //! Gigaflow with LRU eviction".
 //!
 //! The JSON files and the plots keep the short names.

@@ -50,7 +50,7 @@ impl fmt::Display for BfdError {
         match self {
             Self::NotBfd => f.write_str("not BFD: it needs IPv4 and the UDP port 3784"),
             Self::Short { length, needed } => {
-                write!(f, "{length} bytes are too short: it needs {needed} bytes")
+                write!(f, "{length} bytes are too short: a packet needs {needed} bytes")
             }
             Self::HeaderChecksum => f.write_str("the checksum of the IPv4 header is wrong"),
             Self::Ttl(ttl) => write!(f, "the TTL is {ttl}: packets of a neighbor have 255"),

@@ -9,7 +9,8 @@
 //! the version of its thread as an argument. [`Classifier::reclaim`] drops the rules that no
 //! version sees any more.
 //!
-//! [`TupleSpace`] is the classifier of the switch. Tests compare it with the oracle [`Linear`].
+//! [`TupleSpace`] is the classifier of the switch. Tests compare each classifier with the oracle
+//! [`Linear`].
 //!
 //! ```
 //! use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};

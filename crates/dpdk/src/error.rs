@@ -157,7 +157,7 @@ pub enum DpdkError {
         reason: String,
     },
     /// The queues of a device are created once.
-    #[error("the queues of DPDK device {device} were created before")]
+    #[error("the queues of DPDK device {device} exist already: a port creates them only once")]
     AlreadyStarted {
         /// The device.
         device: String,

@@ -213,7 +213,8 @@ impl Gigaflow {
 
     /// Returns whether the next packet is sampled for set duelling.
     ///
-    /// Call it once for each packet. Pass a sampled packet to [`Self::observe`] even if it hits.
+    /// Call this function once for each packet. Pass a sampled packet to [`Self::observe`] even if
+    /// it hits.
     #[inline]
     pub fn is_next_sampled(&mut self) -> bool {
         self.sampler.next(self.counts.misses)

@@ -87,7 +87,7 @@ pub(crate) enum MemifProtocolError {
     RegionsBytes(u64),
     #[error("ring {index} does not exist, or was added before: there are at most {max}")]
     Ring { index: u16, max: u16 },
-    #[error("the rings that were added have no number {0}")]
+    #[error("ring {0} was not added: rings are numbered from 0 without a gap")]
     MissingRing(u16),
     #[error(transparent)]
     Map(#[from] MapError),

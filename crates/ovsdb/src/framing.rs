@@ -19,7 +19,7 @@ pub struct JsonFramer {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FramingError {
     /// A message does not start with a brace.
-    #[error("byte 0x{0:02x} does not start a JSON object: which every JSON-RPC 1.0 message is")]
+    #[error("a message starts with byte 0x{0:02x}: a JSON-RPC 1.0 message is a JSON object")]
     NotAnObject(u8),
     /// A message is longer than the limit.
     #[error("a message is longer than the limit of {0} bytes")]

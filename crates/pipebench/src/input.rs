@@ -27,7 +27,7 @@ pub struct Input {
 pub enum InputKind {
     /// A pipeline, as JSON.
     Pipeline,
-    /// Filters, as ClassBench writes them.
+    /// Filters in the format of ClassBench.
     Filters,
     /// Parameters of ClassBench.
     Parameters,

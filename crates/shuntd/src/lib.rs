@@ -2,7 +2,7 @@
 //!
 //! The daemon reads its configuration (`config`) and starts a [`shunt_switch::Switch`]. The daemon
 //! serves `ovs-appctl` and `shuntctl` on a control socket (`rpc`, `appctl`) in its run directory
-//! (`run_dir`), and metrics over HTTP (`http`). On SIGHUP it reloads the configuration
+//! (`run_dir`), and metrics over HTTP (`http`). On SIGHUP the daemon reloads the configuration
 //! (`daemon::reload`).
 
 mod appctl;

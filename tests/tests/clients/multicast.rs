@@ -333,7 +333,7 @@ fn hosts_join_groups_as_at_open_vswitch() {
         assert!(!status.contains("no effect"), "{status}");
         assert!(!show(daemon).contains("multicast snooping"), "{}", show(daemon));
         let log = daemon.log();
-        assert!(log.contains("bridge br0: port p3: a multicast router is there vlan=0"), "{log}");
+        assert!(log.contains("bridge br0: port p3: a multicast router was found vlan=0"), "{log}");
     });
 }
 

@@ -156,8 +156,8 @@ mod tests {
         for (changes, expected) in [
             (&[(0, 0)][..], "the version is 0: it must be 1"),
             (&[(0, 0x5f)], "the version is 2: it must be 1"),
-            (&[(3, 23)], "23 bytes are too short: it needs 24 bytes"),
-            (&[(1, 0xc4), (3, 25)], "25 bytes are too short: it needs 26 bytes"),
+            (&[(3, 23)], "23 bytes are too short: a packet needs 24 bytes"),
+            (&[(1, 0xc4), (3, 25)], "25 bytes are too short: a packet needs 26 bytes"),
             (&[(3, 25)], "the packet has a length of 25 bytes in a payload of 24"),
             (&[(2, 0)], "the detection multiplier is zero"),
             (&[(1, 0xc1)], "the multipoint bit is set"),

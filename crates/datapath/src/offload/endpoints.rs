@@ -291,7 +291,7 @@ impl OffloadHandle {
         let _ = self.send(OffloadCommand::Tune { max_idle, drain });
     }
 
-    /// Wakes the agent: the device has events. Any thread may call it.
+    /// Wakes the agent: the device has events. Any thread may call this function.
     pub fn wake(&self) {
         self.link.waker().wake();
     }

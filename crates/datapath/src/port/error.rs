@@ -149,13 +149,13 @@ pub enum PortError {
         name: String,
     },
     /// The queues of a port can be created only once.
-    #[error("the queues of {name} were created before")]
+    #[error("the queues of {name} exist already: a port creates them only once")]
     AlreadySplit {
         /// The port.
         name: String,
     },
     /// Both ends of a pair must have the same number of threads.
-    #[error("{name} was created for {made} threads, not for {wanted}")]
+    #[error("{name} has queues for {made} packet threads, not for {wanted}: use equal numbers")]
     OtherThreads {
         /// The name of the port.
         name: String,

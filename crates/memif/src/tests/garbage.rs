@@ -145,7 +145,7 @@ fn a_server_refuses_messages_that_break_the_protocol() {
             peer.start();
             peer.send(&ring(RingMessage { index: 64, ..RING }), Some(event().as_fd()));
         }),
-        ("the rings that were added have no number 0", &|peer| {
+        ("ring 0 was not added: rings are numbered from 0 without a gap", &|peer| {
             peer.start();
             peer.send(&ring(RingMessage { index: 1, ..RING }), Some(event().as_fd()));
             peer.send(&connect, None);

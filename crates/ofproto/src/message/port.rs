@@ -88,7 +88,7 @@ pub struct PortMod {
     pub config: PortConfig,
     /// The settings to change.
     pub mask: PortConfig,
-    /// Features to advertise; 0 keeps them.
+    /// Features to advertise; 0 keeps the current features.
     pub advertise: u32,
 }
 

@@ -45,7 +45,7 @@ impl RowTransaction {
         Self { uuids, comment: comment.to_owned(), operations: Vec::new() }
     }
 
-    /// Inserts a row, and returns its UUID. Later operations may refer to it.
+    /// Inserts a row, and returns its UUID. Later operations may refer to the row.
     ///
     /// A foreign server chooses another UUID, so the returned UUID is valid in this transaction
     /// only.

@@ -107,7 +107,7 @@ impl Service {
         }
     }
 
-    /// Notifies controllers of idle entries. Call it several times a second.
+    /// Notifies controllers of idle entries. Call this function several times a second.
     pub fn tick(&self) {
         self.state.lock().tick((self.clock)());
     }

@@ -1,4 +1,4 @@
-//! Packet-ins, as actions request them.
+//! The packet-ins that actions request.
 
 use crate::id::MeterId;
 

@@ -1,4 +1,4 @@
-//! Bits of fields, as actions name them.
+//! The bits of a field that an action names.
 
 use shunt_flow::FieldId;
 

@@ -1,4 +1,4 @@
-//! Commands of Shunt itself, which `shuntctl` calls. Most of them answer in JSON.
+//! Commands of Shunt itself, which `shuntctl` calls. Most of these commands answer in JSON.
 
 use std::{path::Path, time::Duration};
 

@@ -349,7 +349,7 @@ pub(super) enum Command {
     /// Print all metrics in the text format of Prometheus.
     ///
     /// The HTTP server of the daemon has the same text at `/metrics`. The metrics of rule-space
-    /// coverage are only in `caches --metrics`, because packet threads work for them.
+    /// coverage are only in `caches --metrics`, because they cost time of the packet threads.
     Metrics,
     /// Show forecasts of flows by predictor, with their outcomes.
     Forecast {

@@ -81,8 +81,8 @@ const REFUSED_CALLS: &[libc::c_long] = &[
 
 /// The bit in all call numbers of x32, a second set of calls on x86-64.
 ///
-/// Linux names it `__X32_SYSCALL_BIT`. The numbers in [`REFUSED_CALLS`] lack it, so the list does not
-/// refuse these calls.
+/// Linux names this bit `__X32_SYSCALL_BIT`. The numbers in [`REFUSED_CALLS`] lack it, so the list
+/// does not refuse these calls.
 const X32_CALL: u32 = 0x4000_0000;
 
 /// Instructions of a filter (Linux `linux/bpf_common.h`).

@@ -95,8 +95,8 @@ impl Reconciler {
         let waited_for_rules = self.waits_for_rules;
         if desired.waits_for_rules != self.waits_for_rules {
             self.waits_for_rules = desired.waits_for_rules;
-            let state = if self.waits_for_rules { "wait for flow-restore-wait" } else { "flow" };
-            info!("ovsdb: packets of new ports, and controllers: {state}");
+            let state = if self.waits_for_rules { "wait" } else { "no longer wait" };
+            info!("ovsdb: new ports and controllers {state} for the end of flow-restore-wait");
             self.switch.hold_packets(self.waits_for_rules).await;
         }
         self.auto_lb.apply(&self.switch, desired.auto_lb).await;

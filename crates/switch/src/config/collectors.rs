@@ -8,7 +8,7 @@ use crate::{config::ConfigError, error::SwitchError};
 pub(super) struct CollectorKey {
     /// Section of the bridge; empty: the key belongs to an element of a list.
     pub(super) section: &'static str,
-    /// Section and key, as errors name them.
+    /// The section and the key in error messages.
     pub(super) setting: &'static str,
     /// UDP port of collectors that are configured without a port.
     pub(super) port: u16,

@@ -96,7 +96,7 @@ impl RouterLog {
 impl Display for RouterEvent {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Arrived { vlan } => write!(f, "a multicast router is there vlan={vlan}"),
+            Self::Arrived { vlan } => write!(f, "a multicast router was found vlan={vlan}"),
             Self::Expired { vlan } => {
                 write!(f, "the multicast router sent no query in time vlan={vlan}")
             }
@@ -156,9 +156,9 @@ mod tests {
             let change = query(&pipeline, port, [7].into_iter(), at(second));
             lines(&log, &pipeline, &change, at(second))
         };
-        assert_eq!(arrived(1, 0), ["bridge br0: port p1: a multicast router is there vlan=7"]);
+        assert_eq!(arrived(1, 0), ["bridge br0: port p1: a multicast router was found vlan=7"]);
         assert_eq!(arrived(1, 5), [""; 0], "known already");
-        assert_eq!(arrived(2, 10), ["bridge br0: port p2: a multicast router is there vlan=7"]);
+        assert_eq!(arrived(2, 10), ["bridge br0: port p2: a multicast router was found vlan=7"]);
         let expired = |second| lines(&log, &pipeline, &pipeline.expire(at(second)), at(second));
         let line = "bridge br0: port p1: the multicast router sent no query in time vlan=7";
         assert_eq!(expired(185), [line]);
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(lines(&log, &pipeline, &change, at(0)).len(), 40);
         let change = query(&pipeline, 2, 1..2, at(1));
         assert_eq!(lines(&log, &pipeline, &change, at(1)).len(), 1, "another port has its own");
-        let summary = "bridge br0: port p1: a multicast router is there vlan=4094 after 4054 more \
+        let summary = "bridge br0: port p1: a multicast router was found vlan=4094 after 4054 more \
                        changes in 1 s";
         assert_eq!(log.0.lock().summaries(at(60)), [summary]);
     }

@@ -41,7 +41,7 @@ const fn flooded(reason: MulticastFloodReason) -> &'static str {
 const fn wanted(reason: MulticastOutputReason) -> &'static str {
     match reason {
         MulticastOutputReason::Member => "a host there has reported the group",
-        MulticastOutputReason::Router => "a multicast router is there",
+        MulticastOutputReason::Router => "a multicast router was found",
         MulticastOutputReason::Flooded => "it gets all groups by mcast_snooping_flood",
         MulticastOutputReason::FloodedReports => {
             "it gets all reports by mcast_snooping_flood_reports"

@@ -230,7 +230,7 @@ async fn a_trace_shows_why_a_port_gets_a_group() {
     let expected = [
         "NORMAL: hosts have reported multicast group 239.1.1.1 in VLAN 0",
         "NORMAL: sent to port 2 (p2): a host there has reported the group",
-        "NORMAL: sent to port 3 (p3): a multicast router is there",
+        "NORMAL: sent to port 3 (p3): a multicast router was found",
     ];
     assert_eq!(decisions(), expected);
 }

@@ -36,7 +36,7 @@ mod wildcard {
     pub(super) const ADDRESS_BITS: u32 = 32;
 }
 
-/// All wildcards, as table statistics list them.
+/// All wildcards in table statistics.
 pub(super) const WILDCARDS_ALL: u32 = wildcard::ALL;
 
 /// `OFP_VLAN_NONE`: matches packets without a tag.

@@ -79,7 +79,7 @@ impl LearnedTable {
 
     /// Ends a training; returns an index to be freed without a lock.
     ///
-    /// `trained` has all logged changes. Without it, the former index stays.
+    /// `trained` has all logged changes. Without a trained index, the former index stays.
     pub(crate) fn end_training(
         &mut self,
         trained: Option<Box<LearnedRules>>,
