@@ -1,20 +1,12 @@
-//! Changes for a program that keeps the switch equal to a declared state, such as a database.
+//! Rules of a program that keeps the switch equal to a declared state, such as a database.
 //!
-//! Such a program repeats its changes until they are in force. A missing device or address must
-//! therefore not refuse a change. Otherwise the switch would add and remove a port again and again,
-//! and controllers would get a notification each time.
+//! Such a program changes bridges and ports by [`Switch::apply_difference`].
 
-use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, text::parse_rule};
+use shunt_pipeline::{FlowMod, FlowModCommand, Modification, RuleFilter, text::parse_rule};
 
-use crate::{
-    Switch,
-    config::{BridgeOptions, PortOptions},
-    control::{ControlPlane, settings::SettingOrigin, structure::OpenPolicy},
-    error::SwitchError,
-    ports::names::BridgeNames,
-};
+use crate::{Switch, control::ControlPlane, error::SwitchError, ports::names::BridgeNames};
 
-/// Changes that do not fail because of a missing device or address.
+/// Changes of single rules that a program declares.
 #[derive(Clone, Copy)]
 pub struct DeclarativeChanges<'a> {
     pub(crate) switch: &'a Switch,
@@ -22,56 +14,21 @@ pub struct DeclarativeChanges<'a> {
 }
 
 impl DeclarativeChanges<'_> {
-    /// Adds a bridge and its ports; opening a device is retried until it succeeds.
+    /// Adds a rule to a new bridge, without waiting for the packet threads.
+    ///
+    /// The function can be called while the bridge is added, as by
+    /// [`Switch::apply_difference`]. The rule has the syntax of `ovs-ofctl add-flow`.
     ///
     /// # Errors
     ///
-    /// If a name or number is in use, or a value is not valid.
-    pub async fn add_bridge(&self, bridge: &BridgeOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.create_bridge(bridge, OpenPolicy::Retried, &mut |_| ()).await
-    }
-
-    /// Checks whether a bridge could replace the bridge of the same name.
-    ///
-    /// # Errors
-    ///
-    /// If no bridge has this name, a value is not valid, or another bridge has the device or the
-    /// name of a bond.
-    pub async fn check_replacement(&self, bridge: &BridgeOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.check_replacement(bridge)
-    }
-
-    /// Changes several settings of a bridge in one step,
-    /// as [`Switch::set_bridge`] does.
-    ///
-    /// Opening an address that cannot be used is retried.
-    ///
-    /// # Errors
-    ///
-    /// If the bridge does not exist, a key cannot change, or a value is not valid. After an error,
-    /// no setting has changed.
-    pub async fn set_bridge(
-        &self,
-        name: &str,
-        settings: &[(&str, &str)],
-    ) -> Result<(), SwitchError> {
-        let structure = self.control.structure().await;
-        let (policy, origin) = (OpenPolicy::Retried, SettingOrigin::Database);
-        structure.set_bridge(name, settings, policy, origin).await
-    }
-
-    /// Adds a port to a bridge.
-    ///
-    /// A port that cannot be opened is down, and opening is retried.
-    /// [`BridgePortStatus::trouble`](crate::BridgePortStatus::trouble) has the reason.
-    ///
-    /// # Errors
-    ///
-    /// If a name or number is in use, or a value is not valid.
-    pub async fn add_port(&self, bridge: &str, port: PortOptions) -> Result<(), SwitchError> {
-        port.check()?;
-        let structure = self.control.structure().await;
-        structure.add_configured_port(bridge, port, None, OpenPolicy::Retried).await.map(|_| ())
+    /// If the bridge does not exist, the text is not a rule, or the rule is refused.
+    pub fn add_first_rule(&self, bridge: &str, rule: &str) -> Result<(), SwitchError> {
+        let id = self.control.bridges.id(bridge)?;
+        let mods = vec![Modification::Flow(self.parse(bridge, rule)?)];
+        let plane = &self.control.plane;
+        let now = plane.now();
+        plane.publisher().change(|pipeline| pipeline.modify(id, mods, now))?;
+        Ok(())
     }
 
     /// Adds a rule unless the bridge has a rule with the same table,

@@ -31,7 +31,6 @@ use crate::{
     ports::{capture::CapturedPacket, names::BridgeNames, vlans::MacStatus},
     saved_state,
     status::{
-        bridge::BridgeStatus,
         caches::{CacheStatus, DropStatus},
         chain::RuleSpaceStatus,
         evictions::EvictionStatus,
@@ -53,7 +52,7 @@ use crate::{
 /// A running switch; dropping the value stops it.
 pub struct Switch {
     pub(crate) control: Arc<ControlPlane>,
-    openflow: Arc<OpenFlowServers>,
+    pub(crate) openflow: Arc<OpenFlowServers>,
     tasks: Vec<JoinHandle<()>>,
     bfd: BfdThread,
 }
@@ -450,19 +449,6 @@ impl Switch {
         let nic = self.control.nic.front();
         let caches = TracedCaches { threads: &caches, nic: nic.as_deref() };
         self.control.tracer().trace(bridge, flow, caches)
-    }
-
-    /// Returns the status of the bridges and their ports.
-    #[must_use]
-    pub fn bridges(&self) -> Vec<BridgeStatus> {
-        let mut bridges = self.openflow.bridge_status(self.control.nic.status().as_ref());
-        for bridge in &mut bridges {
-            // The bridge may have been removed meanwhile.
-            if let Ok(id) = self.control.bridges.id(&bridge.name) {
-                self.control.exports.add_status(id, bridge);
-            }
-        }
-        bridges
     }
 
     /// Returns the status of the threads.

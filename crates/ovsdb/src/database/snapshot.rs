@@ -1,6 +1,6 @@
 //! Rows as they were at one moment, for the owner of a server.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 use super::{Row, store::Rows};
 use crate::{
@@ -43,9 +43,52 @@ impl DatabaseSnapshot {
         Some(RowView { row: rows.get(&uuid)?, table })
     }
 
+    /// Returns the rows that differ from an earlier snapshot.
+    ///
+    /// Each row has the name of its table. Deleted rows are included. The result is `None` if the snapshots are of different databases.
+    /// Rows are compared by identity, so the cost of an unchanged row is a few instructions.
+    #[must_use]
+    pub fn changed_rows<'a>(&'a self, earlier: &'a Self) -> Option<Vec<(&'a str, RowUuid)>> {
+        if !Arc::ptr_eq(&self.schema, &earlier.schema) {
+            return None;
+        }
+        let mut changed = Vec::new();
+        let tables = self.tables.iter().zip(&earlier.tables);
+        for (definition, (new, old)) in self.schema.tables().iter().zip(tables) {
+            if !Arc::ptr_eq(new, old) {
+                let rows = changed_keys(old, new).into_iter();
+                changed.extend(rows.map(|uuid| (definition.name(), uuid)));
+            }
+        }
+        Some(changed)
+    }
+
     fn find(&self, table: &str) -> Option<(&TableDefinition, &Rows)> {
         let (index, definition) = self.schema.find_table(table)?;
         Some((definition, self.tables.get(index)?))
+    }
+}
+
+/// Returns the keys of rows that were inserted, deleted or replaced.
+fn changed_keys(old: &Rows, new: &Rows) -> Vec<RowUuid> {
+    let mut changed = Vec::new();
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    loop {
+        let order = match (old.peek(), new.peek()) {
+            (None, None) => return changed,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((two, _))) => one.cmp(two),
+        };
+        let before = if order == Ordering::Greater { None } else { old.next() };
+        let after = if order == Ordering::Less { None } else { new.next() };
+        let is_same = match (before, after) {
+            (Some((_, before)), Some((_, after))) => Arc::ptr_eq(before, after),
+            _ => false,
+        };
+        if !is_same {
+            changed.extend(before.or(after).map(|(uuid, _)| *uuid));
+        }
     }
 }
 
@@ -152,5 +195,45 @@ impl<'a> RowView<'a> {
 
     fn atoms(&self, column: &str) -> impl Iterator<Item = &'a Atom> + use<'a> {
         self.value(column).into_iter().flat_map(Datum::keys)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{database::Database, schema};
+
+    /// Inserts or renames the interfaces `put`, and deletes the interfaces `deleted`.
+    fn change(database: &mut Database, name: &str, put: &[RowUuid], deleted: &[RowUuid]) {
+        let (table, _) = database.schema().find_table("Interface").unwrap();
+        let (mut set, _) = database.begin();
+        let definition = set.definition(table).unwrap();
+        let (column, _) = definition.find_column("name").unwrap();
+        for uuid in put {
+            let mut row = Row::new(*uuid, definition);
+            row.set(column, Datum::string(name));
+            set.put(table, row);
+        }
+        deleted.iter().for_each(|uuid| set.delete(table, *uuid));
+        let change = set.finish_replay();
+        database.apply(&change);
+    }
+
+    #[test]
+    fn changed_rows_are_new_replaced_or_deleted() {
+        let mut database = Database::new(schema::open_vswitch(), [7; 20]);
+        let uuids: Vec<RowUuid> = (0..6)
+            .map(|number| format!("00000000-0000-4000-8000-00000000000{number}").parse().unwrap())
+            .collect();
+        change(&mut database, "old", &uuids[1..5], &[]);
+        let before = database.snapshot();
+        assert_eq!(database.snapshot().changed_rows(&before), Some(Vec::new()));
+        change(&mut database, "new", &[uuids[0], uuids[2], uuids[5]], &[uuids[1], uuids[4]]);
+        let after = database.snapshot();
+        let changed = [0, 1, 2, 4, 5].map(|number| ("Interface", uuids[number]));
+        assert_eq!(after.changed_rows(&before), Some(changed.to_vec()));
+        assert_eq!(before.changed_rows(&after), Some(changed.to_vec()));
+        let other = Database::new(schema::open_vswitch(), [7; 20]).snapshot();
+        assert_eq!(after.changed_rows(&other), None);
     }
 }

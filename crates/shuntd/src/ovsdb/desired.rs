@@ -1,9 +1,9 @@
 //! Bridges and ports from the rows of an OVSDB database.
 
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
@@ -21,11 +21,13 @@ use super::{
     auto_lb::AutoLbRow,
     bfd::bfd as bfd_of,
     bonds::{bond, interfaces, setting_without_effect, wrong_system_id},
+    bridge_rows::{is_protocol, set_mac_table, set_snooping, table_limits, table_names},
     exports::{
         DesiredCollectorSets, ExportRows, RefusedExports, collector_sets as collector_sets_of,
         exports as exports_of,
     },
     mirrors::{DesiredMirrors, mirrors as mirrors_of},
+    port_readings::{PortReading, PortReadings},
     port_rows::{has_mtu, port_options, set_ingress_policing, set_vlans, unsigned, vlan_mode},
     qos::qos as qos_of,
     tls,
@@ -49,6 +51,8 @@ pub(super) struct DesiredBridges {
     pub(super) refused_exports: RefusedExports,
     /// Directory for the sockets of `dpdkvhostuser` ports.
     vhost_folder: PathBuf,
+    /// The ports that this pass has read or taken over.
+    pub(super) readings: PortReadings,
     /// Set while ports and controllers wait for restored rules (`flow-restore-wait`).
     pub(super) waits_for_rules: bool,
     /// Moves of receive queues by load.
@@ -94,9 +98,9 @@ pub(super) enum NormalRule {
 }
 
 /// A port of a bridge.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct DesiredPort {
-    pub(super) options: PortOptions,
+    pub(super) options: Arc<PortOptions>,
     /// Settings of the port with a wrong value, which stay as they are.
     kept: KeptSettings,
     /// Reason why the VLAN settings are wrong.
@@ -120,9 +124,16 @@ struct KeptSettings {
 
 impl DesiredBridge {
     /// Returns the options to set on the bridge that runs with the options `running`.
+    ///
+    /// Settings of rows with a wrong value are those of the running bridge.
     pub(super) fn options_for(&self, running: &BridgeOptions) -> BridgeOptions {
         let KeptSettings { mac, mtu, .. } = self.kept;
         let mut options = self.options.clone();
+        self.exports.keep_wrong(&mut options, running);
+        options.collector_sets = self.collector_sets.options(&running.collector_sets);
+        // The database has no columns for these settings.
+        options.table_rules = running.table_rules;
+        options.table_overflow = running.table_overflow;
         if mac {
             options.mac.clone_from(&running.mac);
         }
@@ -135,13 +146,13 @@ impl DesiredBridge {
 
 impl DesiredPort {
     /// Returns the options for a port that runs with other options.
-    pub(super) fn options_for(&self, running: &PortOptions) -> Cow<'_, PortOptions> {
+    pub(super) fn options_for(&self, running: &PortOptions) -> Arc<PortOptions> {
         let KeptSettings { mac, mtu, qos } = self.kept;
         if self.refused_vlans.is_none() && !(mac || mtu || qos) {
-            return Cow::Borrowed(&self.options);
+            return Arc::clone(&self.options);
         }
         let mut options = match &self.refused_vlans {
-            None => self.options.clone(),
+            None => (*self.options).clone(),
             Some(_) => self.options.with_vlans_of(running),
         };
         if mac {
@@ -153,7 +164,7 @@ impl DesiredPort {
         if qos {
             options.qos.clone_from(&running.qos);
         }
-        Cow::Owned(options)
+        Arc::new(options)
     }
 }
 
@@ -179,7 +190,9 @@ const RUN_FOLDER: &str = "/var/run/openvswitch";
 
 impl DesiredBridges {
     /// Reads the rows that the row of `Open_vSwitch` references.
-    pub(super) fn of(snapshot: &DatabaseSnapshot) -> Self {
+    ///
+    /// `earlier` has ports that were read from rows that have not changed.
+    pub(super) fn of(snapshot: &DatabaseSnapshot, mut earlier: PortReadings) -> Self {
         let mut state = Self::default();
         for root in snapshot.rows("Open_vSwitch") {
             let folder = root.entry("other_config", "vhost-sock-dir").unwrap_or_default();
@@ -187,18 +200,30 @@ impl DesiredBridges {
             let parts = Path::new(folder).components();
             let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
             state.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
+            state.readings = PortReadings::new(state.vhost_folder.clone());
             state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
             state.auto_lb = AutoLbRow::of(root);
             state.vlan_limit = vlan_limit(root);
             state.tls = tls::files(snapshot, root);
             for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
-                state.add_bridge(snapshot, bridge);
+                state.add_bridge(snapshot, bridge, &mut earlier);
             }
         }
         state
     }
 
-    fn add_bridge(&mut self, snapshot: &DatabaseSnapshot, row: RowView<'_>) {
+    /// Returns the MAC addresses of active members as last reported, by bond name.
+    pub(super) fn last_active(&self) -> BTreeMap<String, String> {
+        let bonds = self.bridges.values().flat_map(|bridge| &bridge.last_active);
+        bonds.map(|(bond, address)| (bond.clone(), address.clone())).collect()
+    }
+
+    fn add_bridge(
+        &mut self,
+        snapshot: &DatabaseSnapshot,
+        row: RowView<'_>,
+        earlier: &mut PortReadings,
+    ) {
         let name = row.string("name").unwrap_or_default();
         let text = |key| row.entry("other_config", key).unwrap_or_default().to_owned();
         let mut options = BridgeOptions {
@@ -251,7 +276,7 @@ impl DesiredBridges {
             last_active: BTreeMap::new(),
         };
         for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
-            self.add_port(snapshot, &mut bridge, port);
+            self.add_port(snapshot, &mut bridge, port, earlier);
         }
         if let (Some(local), Some(reason)) = (bridge.local, wrong_mac) {
             self.refuse_setting(local, &reason);
@@ -267,7 +292,7 @@ impl DesiredBridges {
         for bond in std::mem::take(&mut bridge.options.bonds) {
             let members = bond.members.clone();
             bridge.options.bonds.push(bond);
-            let ports = bridge.ports.values().map(|port| port.options.clone()).collect();
+            let ports = bridge.ports.values().map(|port| (*port.options).clone()).collect();
             let whole = BridgeOptions { ports, ..bridge.options.clone() };
             if let Err(error) = whole.check_bonds() {
                 bridge.options.bonds.pop();
@@ -319,6 +344,7 @@ impl DesiredBridges {
         snapshot: &DatabaseSnapshot,
         bridge: &mut DesiredBridge,
         port: RowView<'_>,
+        earlier: &mut PortReadings,
     ) {
         let interfaces = interfaces(snapshot, port);
         let [interface] = interfaces.as_slice() else {
@@ -344,13 +370,39 @@ impl DesiredBridges {
             }
             return;
         }
-        if let Some(mode @ ("active" | "passive")) = port.string("lacp") {
+        let uuid = interface.uuid();
+        let reading = match earlier.take(&self.vhost_folder, port.uuid(), uuid) {
+            Some(reading) => {
+                self.refused_interfaces.extend(reading.refused.clone().map(|own| (uuid, own)));
+                self.refused_settings.extend(reading.settings.clone().map(|own| (uuid, own)));
+                reading
+            }
+            None => self.read_port(snapshot, port, *interface),
+        };
+        let own = reading.port.clone();
+        bridge.ports.extend(own.map(|port| (name.to_owned(), port)));
+        self.readings.insert(uuid, reading);
+    }
+
+    /// Reads a row in `Port` with one interface.
+    fn read_port(
+        &mut self,
+        snapshot: &DatabaseSnapshot,
+        row: RowView<'_>,
+        interface: RowView<'_>,
+    ) -> PortReading {
+        let uuid = interface.uuid();
+        if let Some(mode @ ("active" | "passive")) = row.string("lacp") {
             let reason =
                 format!("lacp {mode} has no effect: it needs a port with several interfaces");
-            self.refuse_setting(interface.uuid(), &reason);
+            self.refuse_setting(uuid, &reason);
         }
-        if let Some(port) = self.desired_port(snapshot, port, *interface) {
-            bridge.ports.insert(name.to_owned(), port);
+        let port = self.desired_port(snapshot, row, interface);
+        PortReading {
+            row: row.uuid(),
+            port,
+            refused: self.refused_interfaces.get(&uuid).cloned(),
+            settings: self.refused_settings.get(&uuid).cloned(),
         }
     }
 
@@ -370,12 +422,13 @@ impl DesiredBridges {
                     self.refused_interfaces.insert(interface.uuid(), reason);
                     continue;
                 }
-                vlans = member.options.clone();
-                (member.options.vlan_mode, member.options.tag) = (None, None);
-                member.options.trunks.clear();
-                member.options.cvlans.clear();
-                member.options.qinq_ethtype = QinqEthtype::Dot1ad;
-                member.options.priority_tags = PriorityTags::Never;
+                vlans = (*member.options).clone();
+                let options = Arc::make_mut(&mut member.options);
+                (options.vlan_mode, options.tag) = (None, None);
+                options.trunks.clear();
+                options.cvlans.clear();
+                options.qinq_ethtype = QinqEthtype::Dot1ad;
+                options.priority_tags = PriorityTags::Never;
                 members.push(member);
             }
         }
@@ -437,6 +490,7 @@ impl DesiredBridges {
             Err(reason) => Some(reason),
         };
         let last_number = unsigned(interface.integer("ofport"));
+        let options = Arc::new(options);
         Some(DesiredPort { options, kept, refused_vlans, last_number, interface: interface.uuid() })
     }
 
@@ -518,69 +572,4 @@ impl DesiredBridges {
             self.refuse_setting(interface.uuid(), reason);
         }
     }
-}
-
-/// Returns the rule limits of the tables of a bridge.
-fn table_limits(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> {
-    let limit = |(table, row): (i64, RowUuid)| {
-        let row = snapshot.row("Flow_Table", row)?;
-        // Tables above 253 are hidden in Open vSwitch, and do not exist in Shunt.
-        let rules = row.integer("flow_limit").filter(|_| (0..=TABLE_MAX).contains(&table))?;
-        // Without a policy a full table refuses rules.
-        let policy = row.string("overflow_policy").unwrap_or("refuse");
-        Some(format!("{table}:{rules}:{policy}"))
-    };
-    bridge.numbered_uuids("flow_tables").filter_map(limit).collect()
-}
-
-/// Returns the names of the tables of a bridge; wrong names are left out.
-fn table_names(snapshot: &DatabaseSnapshot, bridge: RowView<'_>) -> Vec<String> {
-    let name = |(table, row): (i64, RowUuid)| {
-        let name = snapshot.row("Flow_Table", row)?.string("name")?;
-        let is_name = (0..=TABLE_MAX).contains(&table) && is_table_name(name);
-        is_name.then(|| format!("{table}:{name}"))
-    };
-    bridge.numbered_uuids("flow_tables").filter_map(name).collect()
-}
-
-/// Returns whether the switch accepts the name of a table.
-pub(super) fn is_table_name(name: &str) -> bool {
-    let table_names = vec![format!("0:{name}")];
-    BridgeOptions { table_names, ..BridgeOptions::default() }.table_names().is_ok()
-}
-
-/// Returns whether the switch supports an OpenFlow version that `protocols` names.
-pub(super) fn is_protocol(name: &str) -> bool {
-    let protocols = vec![name.to_owned()];
-    BridgeOptions { protocols, ..BridgeOptions::default() }.versions().is_ok()
-}
-
-/// The largest number of a table.
-pub(super) const TABLE_MAX: i64 = 253;
-
-/// Reads the settings of the MAC table.
-///
-/// As in Open vSwitch, values that are out of range are replaced by the nearest valid values.
-fn set_mac_table(options: &mut BridgeOptions, bridge: RowView<'_>) {
-    let number = |key| bridge.entry("other_config", key)?.parse::<u32>().ok().filter(|n| *n > 0);
-    let seconds = number("mac-aging-time").map(|seconds| seconds.clamp(15, 3600));
-    options.mac_ageing_s = seconds.unwrap_or_default();
-    let entries = number("mac-table-size").map(|entries| entries.clamp(10, 1_000_000));
-    let vlan = |id: i64| u16::try_from(id).ok();
-    options.flood_vlans = bridge.integers("flood_vlans").filter_map(vlan).collect();
-    options.mac_entries =
-        entries.and_then(|entries| usize::try_from(entries).ok()).unwrap_or_default();
-}
-
-/// Reads the settings of multicast snooping, like [`set_mac_table`].
-fn set_snooping(options: &mut BridgeOptions, bridge: RowView<'_>) {
-    let number = |key| bridge.entry("other_config", key)?.parse::<u32>().ok().filter(|n| *n > 0);
-    options.mcast_snooping_enable = bridge.boolean("mcast_snooping_enable") == Some(true);
-    let seconds = number("mcast-snooping-aging-time").map(|seconds| seconds.clamp(15, 3600));
-    options.mcast_snooping_ageing_s = seconds.unwrap_or_default();
-    let entries = number("mcast-snooping-table-size").map(|entries| entries.clamp(10, 1_000_000));
-    options.mcast_snooping_entries =
-        entries.and_then(|entries| usize::try_from(entries).ok()).unwrap_or_default();
-    let strict = bridge.entry("other_config", "mcast-snooping-disable-flood-unregistered");
-    options.mcast_snooping_disable_flood_unregistered = strict == Some("true");
 }

@@ -1,9 +1,14 @@
 //! The task that makes the switch follow the database, and reports the results in its rows.
 
-use std::{collections::BTreeMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    convert::Infallible,
+    sync::Arc,
+    time::Duration,
+};
 
 use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError, value::RowUuid};
-use shunt_switch::{PortChanges, Switch};
+use shunt_switch::{ObjectId, PortChanges, Switch, config::PortType};
 use tokio::{
     sync::oneshot,
     time::{Instant, MissedTickBehavior, interval_at, sleep_until},
@@ -11,12 +16,15 @@ use tokio::{
 use tracing::warn;
 
 use super::{
+    apply_errors::ApplyErrors,
+    changed_rows::ChangedRows,
     database::{DatabaseRows, SwitchDatabase},
     desired::DesiredBridges,
-    ignored::{IgnoredLog, ignored_settings},
+    ignored::{IgnoredLog, IgnoredSettings, ignored_settings},
     managers::Managers,
+    port_readings::PortReadings,
     problem::DatabaseProblem,
-    reconciler::{ApplyErrors, Reconciler},
+    reconciler::Reconciler,
     report::{RowReport, StatisticsColumns},
 };
 
@@ -31,6 +39,8 @@ pub(super) struct Follower {
     port_changes: PortChanges,
     /// The time of the last report of changed ports.
     ports_reported: Instant,
+    /// The time of the next report of changed ports; `None` while no port has changed.
+    ports_due: Option<Instant>,
     /// The time at which all statistics are written next.
     statistics_due: Instant,
     /// The reason why the last report was refused; empty if it was accepted.
@@ -38,6 +48,24 @@ pub(super) struct Follower {
     /// The logged reasons why interfaces, or some of their columns, have no effect.
     refused: BTreeMap<RowUuid, String>,
     ignored_log: IgnoredLog,
+    /// The last pass; `None` before the first.
+    last: Option<LastPass>,
+}
+
+/// The rows of the last pass, and what was read from them.
+struct LastPass {
+    rows: DatabaseSnapshot,
+    readings: PortReadings,
+    ignored: IgnoredSettings,
+    errors: ApplyErrors,
+}
+
+/// The ports that a pass reports in their rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ReportedPorts {
+    All,
+    /// Ports of changed rows, and ports that the pass has changed.
+    Changed,
 }
 
 /// Time between two attempts to apply rows that could not be applied.
@@ -73,10 +101,12 @@ impl Follower {
             problem,
             port_changes,
             ports_reported: Instant::now(),
+            ports_due: None,
             statistics_due: Instant::now(),
             refusal: String::new(),
             refused: BTreeMap::new(),
             ignored_log: IgnoredLog::default(),
+            last: None,
         }
     }
 
@@ -94,11 +124,12 @@ impl Follower {
         let mut applied = Some(applied);
         let mut ticks = interval_at(Instant::now() + REFRESH_PERIOD, REFRESH_PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reported = ReportedPorts::All;
         loop {
             let rows = self.database.rows().await?;
             self.problem.set(self.database.problem(&rows));
             match &rows {
-                DatabaseRows::Current(rows) => self.update(rows).await?,
+                DatabaseRows::Current(rows) => self.update(rows, reported).await?,
                 DatabaseRows::Away | DatabaseRows::OfOtherSwitch => {
                     self.statistics_due = Instant::now() + STATISTICS_PERIOD_MIN;
                 }
@@ -107,32 +138,64 @@ impl Follower {
                 // The receiver is dropped if the start was cancelled.
                 let _ = applied.send(());
             }
-            // Each of these events causes a report of all results. So no event is lost if another
-            // is handled first.
-            tokio::select! {
-                changed = self.database.changed() => changed?,
-                _ = ticks.tick() => {}
-                () = sleep_until(self.statistics_due) => {}
-                () = ports_changed(&mut self.port_changes, self.ports_reported) => {
-                    self.ports_reported = Instant::now();
+            // Changed rows cause a report of their ports, and each other event a report of all
+            // ports. An event that is not handled first is still there in the next iteration.
+            reported = tokio::select! {
+                changed = self.database.changed() => {
+                    changed?;
+                    ReportedPorts::Changed
                 }
-            }
+                _ = ticks.tick() => ReportedPorts::All,
+                () = sleep_until(self.statistics_due) => ReportedPorts::All,
+                () = ports_changed(
+                    &mut self.port_changes,
+                    &mut self.ports_due,
+                    self.ports_reported,
+                ) => {
+                    self.ports_reported = Instant::now();
+                    self.ports_due = None;
+                    ReportedPorts::All
+                }
+            };
         }
     }
 
     /// Applies the rows, and writes the results into the rows.
-    async fn update(&mut self, rows: &DatabaseSnapshot) -> Result<(), OvsdbServerError> {
-        let desired = DesiredBridges::of(rows);
-        let errors = self.reconciler.apply(&desired).await;
+    ///
+    /// Without other events, the cost depends on the changed rows. An unchanged port costs a few
+    /// comparisons of pointers.
+    async fn update(
+        &mut self,
+        rows: &DatabaseSnapshot,
+        reported: ReportedPorts,
+    ) -> Result<(), OvsdbServerError> {
+        let last = self.last.take();
+        let changed =
+            last.as_ref().map_or(ChangedRows::All, |last| ChangedRows::between(&last.rows, rows));
+        let (readings, ignored, last_errors) = last
+            .map(|last| (last.readings.without(&changed), last.ignored, last.errors))
+            .unwrap_or_default();
+        let mut desired = DesiredBridges::of(rows, readings);
+        let (errors, objects) = self.reconciler.apply(&desired).await;
         // The reconciler has applied the row of `SSL`, which managers need.
         self.managers.update(rows).await;
         self.log_refused(rows, &errors);
-        let ignored = ignored_settings(rows);
+        let ignored = ignored_settings(rows, &changed, ignored);
         self.ignored_log.update(rows, &ignored);
+        let is_statistics_due = Instant::now() >= self.statistics_due;
+        let scope = match (changed, reported) {
+            (ChangedRows::Ports(changed), ReportedPorts::Changed) if !is_statistics_due => {
+                Some(report_scope(changed, &desired, &objects, [&last_errors, &errors]))
+            }
+            _ => None,
+        };
         let own = self.reconciler.bridges();
-        let mut bridges = self.switch.bridges();
+        let mut bridges = match &scope {
+            None => self.switch.bridges(),
+            Some(scope) => self.switch.bridges_with_ports(&port_names(rows, scope)),
+        };
         bridges.retain(|bridge| own.contains(bridge.name.as_str()));
-        let statistics = if Instant::now() >= self.statistics_due {
+        let statistics = if is_statistics_due {
             self.statistics_due = Instant::now() + statistics_period(rows);
             StatisticsColumns::All
         } else {
@@ -146,10 +209,13 @@ impl Follower {
             ignored: &ignored,
             managers: &self.managers,
             statistics,
+            scope: scope.as_ref(),
             transaction: &mut transaction,
         };
         report.write();
         report.finish();
+        let (rows, readings) = (rows.clone(), std::mem::take(&mut desired.readings));
+        self.last = Some(LastPass { rows, readings, ignored, errors });
         if transaction.is_empty() {
             return Ok(());
         }
@@ -175,10 +241,57 @@ impl Follower {
 }
 
 /// Waits for the change of a port, and then a short time for further changes.
-async fn ports_changed(changes: &mut PortChanges, last_report: Instant) {
-    changes.changed().await;
-    let soon = Instant::now() + REPORT_PAUSE;
-    sleep_until(soon.max(last_report + PORT_REPORT_PERIOD)).await;
+///
+/// Cancelling the call loses no change: `due` then has the time of the report.
+async fn ports_changed(changes: &mut PortChanges, due: &mut Option<Instant>, last_report: Instant) {
+    let at = match *due {
+        Some(at) => at,
+        None => {
+            changes.changed().await;
+            let soon = Instant::now() + REPORT_PAUSE;
+            *due.insert(soon.max(last_report + PORT_REPORT_PERIOD))
+        }
+    };
+    sleep_until(at).await;
+}
+
+/// Returns the rows in `Port` and `Interface` that a pass reports.
+///
+/// These are the changed rows, and the rows of ports with a new result. If any object has changed,
+/// all patch ports are included, because the peer of a patch port may be new or gone.
+fn report_scope(
+    mut scope: BTreeSet<RowUuid>,
+    desired: &DesiredBridges,
+    objects: &BTreeSet<ObjectId>,
+    [last_errors, errors]: [&ApplyErrors; 2],
+) -> BTreeSet<RowUuid> {
+    scope.extend(changed_keys(&last_errors.interfaces, &errors.interfaces));
+    scope.extend(changed_keys(&last_errors.settings, &errors.settings));
+    if objects.is_empty() {
+        return scope;
+    }
+    for (name, port) in desired.bridges.values().flat_map(|bridge| &bridge.ports) {
+        let is_patch = port.options.kind == PortType::Patch;
+        if is_patch || objects.contains(&ObjectId::Port(name.clone())) {
+            scope.insert(port.interface);
+        }
+    }
+    scope
+}
+
+/// Returns the rows with different reasons.
+fn changed_keys(
+    old: &BTreeMap<RowUuid, String>,
+    new: &BTreeMap<RowUuid, String>,
+) -> BTreeSet<RowUuid> {
+    let is_changed = |uuid: &&RowUuid| old.get(*uuid) != new.get(*uuid);
+    old.keys().chain(new.keys()).filter(is_changed).copied().collect()
+}
+
+/// Returns the names of the ports of rows in `Interface`.
+fn port_names(rows: &DatabaseSnapshot, scope: &BTreeSet<RowUuid>) -> BTreeSet<String> {
+    let rows = scope.iter().filter_map(|uuid| rows.row("Interface", *uuid));
+    rows.filter_map(|row| row.string("name")).map(str::to_owned).collect()
 }
 
 /// Returns the time between two reports of statistics.

@@ -11,7 +11,10 @@ use shunt_ovsdb::{
 };
 use tracing::warn;
 
-use super::desired::{TABLE_MAX, is_protocol, is_table_name};
+use super::{
+    bridge_rows::{TABLE_MAX, is_protocol, is_table_name},
+    changed_rows::ChangedRows,
+};
 
 /// The settings without effect of each row, with their reasons.
 pub(super) type IgnoredSettings = BTreeMap<RowUuid, BTreeMap<String, &'static str>>;
@@ -268,11 +271,25 @@ fn is_other_datapath(value: &Datum) -> bool {
 }
 
 /// Returns the settings that have no effect, for each row that has some.
-pub(super) fn ignored_settings(snapshot: &DatabaseSnapshot) -> IgnoredSettings {
+///
+/// Rows in `Port` and `Interface` that have not changed keep their settings in `earlier`.
+pub(super) fn ignored_settings(
+    snapshot: &DatabaseSnapshot,
+    changed: &ChangedRows,
+    mut earlier: IgnoredSettings,
+) -> IgnoredSettings {
     let mut found = IgnoredSettings::new();
+    if let ChangedRows::Ports(changed) = changed {
+        earlier.retain(|uuid, _| {
+            let is_port =
+                ["Port", "Interface"].iter().any(|own| snapshot.row(own, *uuid).is_some());
+            is_port && !changed.contains(uuid)
+        });
+        found = earlier;
+    }
     for (table, _) in TABLES {
         let columns = columns_of(table);
-        for row in snapshot.rows(table) {
+        for row in changed.rows_to_read(snapshot, table) {
             let mut settings = settings_of(table, &columns, row);
             if table == "Bridge" {
                 settings.extend(settings_of_tables(snapshot, row));
@@ -336,17 +353,17 @@ impl IgnoredLog {
     /// Logs the settings that were not logged since they were last set.
     pub(super) fn update(&mut self, snapshot: &DatabaseSnapshot, ignored: &IgnoredSettings) {
         let mut now = BTreeSet::new();
-        for (table, word) in TABLES {
-            for row in snapshot.rows(table) {
-                for (setting, reason) in ignored.get(&row.uuid()).into_iter().flatten() {
-                    let own = (row.uuid(), setting.clone());
-                    if !self.0.contains(&own) {
-                        let name = row.string("name").or_else(|| row.string("target"));
-                        let name = name.unwrap_or(".");
-                        warn!("{word} {name}: {setting} has no effect: {reason}");
-                    }
-                    now.insert(own);
+        for (uuid, settings) in ignored {
+            let found = |(table, word)| Some((word, snapshot.row(table, *uuid)?));
+            let Some((word, row)) = TABLES.into_iter().find_map(found) else { continue };
+            for (setting, reason) in settings {
+                let own = (*uuid, setting.clone());
+                if !self.0.contains(&own) {
+                    let name = row.string("name").or_else(|| row.string("target"));
+                    let name = name.unwrap_or(".");
+                    warn!("{word} {name}: {setting} has no effect: {reason}");
                 }
+                now.insert(own);
             }
         }
         self.0 = now;

@@ -8,9 +8,12 @@
 //! possible. [`report`] writes the results into the rows. `cur_cfg` is written in the same
 //! transaction as `ofport` and `error`, because clients wait for `cur_cfg`.
 
+mod apply_errors;
 mod auto_lb;
 mod bfd;
 mod bonds;
+mod bridge_rows;
+mod changed_rows;
 mod columns;
 mod database;
 mod desired;
@@ -22,7 +25,7 @@ mod managers;
 mod mirrors;
 mod normal_rule;
 mod options;
-mod port_numbers;
+mod port_readings;
 mod port_rows;
 mod problem;
 mod qos;

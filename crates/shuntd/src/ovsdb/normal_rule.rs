@@ -20,20 +20,34 @@ pub(super) struct NormalRuleState {
 const NORMAL_RULE: &str = "priority=0,actions=NORMAL";
 
 impl NormalRuleState {
-    /// Returns the state of a new bridge, which does not have the rule.
-    pub(super) const fn new() -> Self {
-        Self { handling: NormalRule::Kept, is_own: false, refusal: None }
+    /// Adds the rule to a new bridge if its rows request it.
+    ///
+    /// If the rule is refused, the next call of [`Self::apply`] retries.
+    pub(super) fn of_new_bridge(switch: &Switch, bridge: &DesiredBridge) -> Self {
+        let new = Self { handling: NormalRule::Kept, is_own: false, refusal: None };
+        if bridge.normal_rule != NormalRule::Added {
+            return Self { handling: bridge.normal_rule, ..new };
+        }
+        match switch.declarative().add_first_rule(&bridge.options.name, NORMAL_RULE) {
+            Ok(()) => Self { handling: NormalRule::Added, is_own: true, refusal: None },
+            Err(error) => {
+                let reason =
+                    format!("{NORMAL_RULE} cannot be added, retrying: {}", with_causes(&error));
+                warn!("bridge {}: {reason}", bridge.options.name);
+                Self { refusal: Some(reason), ..new }
+            }
+        }
     }
 
     /// Adds or removes the rule when its handling has changed.
     ///
-    /// Between such changes, operators and controllers may change the rule. Returns the reason if
-    /// the rule cannot be changed; the reason is logged once. The next call retries the change.
-    pub(super) async fn apply(&mut self, switch: &Switch, bridge: &DesiredBridge) -> Option<&str> {
+    /// Between such changes, operators and controllers may change the rule. If the rule cannot be
+    /// changed, the reason is logged once, and the next call retries the change.
+    pub(super) async fn apply(&mut self, switch: &Switch, bridge: &DesiredBridge) {
         let name = &bridge.options.name;
         if self.handling == bridge.normal_rule {
             self.refusal = None;
-            return None;
+            return;
         }
         let changes = switch.declarative();
         let (verb, done) = match bridge.normal_rule {
@@ -56,6 +70,10 @@ impl NormalRuleState {
             Some(reason) => warn!("bridge {name}: {reason}"),
         }
         self.refusal = refusal;
+    }
+
+    /// Returns the reason why the rule cannot be changed; `None` if it can.
+    pub(super) fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 }

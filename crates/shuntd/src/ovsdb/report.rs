@@ -1,11 +1,11 @@
 //! The state of the switch, as columns of database rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_datapath::port::DpdkState;
 use shunt_ovsdb::{
     DatabaseSnapshot, RowTransaction, RowView,
-    value::{Atom, Datum},
+    value::{Atom, Datum, RowUuid},
 };
 use shunt_switch::{
     BondMemberStatus, BondStatus, BridgePortStatus, BridgeStatus, ControllerEndpoint,
@@ -13,13 +13,13 @@ use shunt_switch::{
 };
 
 use super::{
+    apply_errors::ApplyErrors,
     bfd::bfd_status,
     bonds::interfaces,
     ignored::{self, IgnoredSettings},
     managers::{Managers, manager_rows, states_differ},
     mirrors::mirrors,
     port_rows::interface_types,
-    reconciler::ApplyErrors,
 };
 
 /// The columns that differ from the database, as a transaction.
@@ -30,6 +30,8 @@ pub(super) struct RowReport<'a> {
     pub(super) ignored: &'a IgnoredSettings,
     pub(super) managers: &'a Managers,
     pub(super) statistics: StatisticsColumns,
+    /// The rows in `Port` and `Interface` that are written; `None`: all.
+    pub(super) scope: Option<&'a BTreeSet<RowUuid>>,
     pub(super) transaction: &'a mut RowTransaction,
 }
 
@@ -60,7 +62,7 @@ impl<'a> RowReport<'a> {
             bridges.insert(bridge.name.as_str(), bridge);
             ports.extend(bridge.ports.iter().map(|port| (port.name.as_str(), port)));
         }
-        for row in snapshot.rows("Interface") {
+        for row in self.rows("Interface") {
             let port = row.string("name").and_then(|name| ports.get(name)).copied();
             self.interface(row, port);
         }
@@ -68,7 +70,7 @@ impl<'a> RowReport<'a> {
             if ignored::TABLES_WITH_STATE.contains(&table) {
                 continue;
             }
-            for row in snapshot.rows(table) {
+            for row in self.rows(table) {
                 self.ignored(table, row);
             }
         }
@@ -82,6 +84,16 @@ impl<'a> RowReport<'a> {
                 self.bonds(row, bridge);
                 self.mirrors(row, bridge);
             }
+        }
+    }
+
+    /// Returns the rows of a table that are written.
+    fn rows(&self, table: &str) -> Vec<RowView<'a>> {
+        match self.scope {
+            Some(scope) if table == "Port" || table == "Interface" => {
+                scope.iter().filter_map(|uuid| self.snapshot.row(table, *uuid)).collect()
+            }
+            Some(_) | None => self.snapshot.rows(table).collect(),
         }
     }
 
@@ -223,7 +235,10 @@ impl<'a> RowReport<'a> {
     /// For other ports both columns are empty.
     fn bonds(&mut self, bridge: RowView<'_>, status: &BridgeStatus) {
         let snapshot = self.snapshot;
-        for row in bridge.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
+        let scope = self.scope;
+        let ports = bridge.uuids("ports");
+        let ports = ports.filter(|uuid| scope.is_none_or(|scope| scope.contains(uuid)));
+        for row in ports.filter_map(|uuid| snapshot.row("Port", uuid)) {
             let is_own =
                 |bond: &&BondStatus| row.string("name") == Some(bond.options.name.as_str());
             let bond = status.bonds.iter().find(is_own);

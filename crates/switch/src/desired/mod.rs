@@ -3,7 +3,7 @@
 //! [`DesiredState`] describes what a switch is to have. [`difference`] returns the ordered changes
 //! that lead from one state to another, and compares no device. [`Application`](apply::Application)
 //! makes these changes, and reports each object in an [`ApplyReport`]. The reload of the
-//! configuration file uses this module.
+//! configuration file and the rows of an OVSDB database are two users of this module.
 //!
 //! An object is identified by its name ([`ObjectId`]), so an object whose number changes is still
 //! the same object in reports.

@@ -1,7 +1,7 @@
 //! The OpenFlow servers of all bridges, and the asynchronous messages to their controllers.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     path::PathBuf,
     sync::{
         Arc,
@@ -190,14 +190,18 @@ impl OpenFlowServers {
     }
 
     /// Returns the status of all bridges, with the states of their controllers.
-    pub(crate) fn bridge_status(&self, nic: Option<&NicStatus>) -> Vec<BridgeStatus> {
+    pub(crate) fn bridge_status(
+        &self,
+        nic: Option<&NicStatus>,
+        ports: Option<&BTreeSet<String>>,
+    ) -> Vec<BridgeStatus> {
         let now = self.plane.now();
-        let bridges = BridgeStatus::of_all(
-            &self.bridges.lock_counted(),
-            self.plane.pipeline(),
-            nic,
-            self.plane.now(),
-        );
+        let bridges = match ports {
+            None => self.bridges.lock_counted(),
+            Some(_) => self.bridges.lock(),
+        };
+        let status = BridgeStatus::of_all(&bridges, self.plane.pipeline(), nic, now, ports);
+        drop(bridges);
         let with_controllers = |(id, mut status): (BridgeId, BridgeStatus)| {
             if let Some(side) = self.servers.lock().get(&id) {
                 for controller in &mut status.controllers {
@@ -211,7 +215,7 @@ impl OpenFlowServers {
             }
             status
         };
-        bridges.into_iter().map(with_controllers).collect()
+        status.into_iter().map(with_controllers).collect()
     }
 
     /// Returns the counters of packet-ins: handed over or dropped, by reason.

@@ -1,6 +1,9 @@
 //! The status of bridges, ports and controllers.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use serde::Serialize;
 use shunt_datapath::{
@@ -25,6 +28,7 @@ use crate::{
         ipfix::IpfixStatus, mirror::MirrorStatus, multicast::MulticastStatus,
         netflow::NetflowStatus, sflow::SflowStatus,
     },
+    switch::Switch,
 };
 
 /// The status of a bridge.
@@ -240,16 +244,47 @@ pub struct PortDrops {
     pub packets: u64,
 }
 
+impl Switch {
+    /// Returns the status of the bridges and their ports.
+    #[must_use]
+    pub fn bridges(&self) -> Vec<BridgeStatus> {
+        self.bridges_where(None)
+    }
+
+    /// Returns the status of the bridges, with that of the ports in `names` alone.
+    ///
+    /// Counters of devices may be some seconds old.
+    #[must_use]
+    pub fn bridges_with_ports(&self, names: &BTreeSet<String>) -> Vec<BridgeStatus> {
+        self.bridges_where(Some(names))
+    }
+
+    fn bridges_where(&self, names: Option<&BTreeSet<String>>) -> Vec<BridgeStatus> {
+        let mut bridges = self.openflow.bridge_status(self.control.nic.status().as_ref(), names);
+        for bridge in &mut bridges {
+            // The bridge may have been removed meanwhile.
+            if let Ok(id) = self.control.bridges.id(&bridge.name) {
+                self.control.exports.add_status(id, bridge);
+            }
+        }
+        bridges
+    }
+}
+
 impl BridgeStatus {
     /// Returns the status of all bridges and their ports.
     ///
-    /// The states of controllers and of exporters are filled in later.
+    /// The states of controllers and of exporters are filled in later. If `names` is given, other
+    /// ports are left out.
     pub(crate) fn of_all(
         bridges: &BridgeRegistry,
         pipeline: &Pipeline,
         nic: Option<&NicStatus>,
         now: Time,
+        names: Option<&BTreeSet<String>>,
     ) -> Vec<(BridgeId, Self)> {
+        let is_named =
+            |port: &&BridgePort| names.is_none_or(|names| names.contains(&port.settings.name));
         let of = |bridge: &BridgeState| {
             let tables = pipeline.table_stats(bridge.id);
             let status = Self {
@@ -263,6 +298,7 @@ impl BridgeStatus {
                 ports: bridge
                     .ports
                     .values()
+                    .filter(is_named)
                     .map(|port| port_status(bridges, &bridge.settings.name, port, now))
                     .collect(),
                 bonds: BondStatus::of_bridge(bridge, now),

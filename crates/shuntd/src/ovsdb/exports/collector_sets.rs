@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
-use shunt_switch::{
-    Switch,
-    config::{BridgeOptions, CollectorSetOptions},
-    with_causes,
-};
+use shunt_switch::config::CollectorSetOptions;
 
 use super::rows::{RefusedRows, WORDS, checked, number};
 
@@ -69,24 +65,19 @@ fn options(row: RowView<'_>, id: u32) -> Result<CollectorSetOptions, String> {
     checked(options, CollectorSetOptions::check)
 }
 
-/// Sets the sets of collectors of a bridge if they have changed.
-///
-/// If the switch refuses them, the reason is recorded for their rows.
-pub(in crate::ovsdb) async fn set_collector_sets(
-    switch: &Switch,
-    running: &BridgeOptions,
-    desired: &DesiredCollectorSets,
-    refused: &mut RefusedRows,
-) {
-    let in_force = |id: u32| running.collector_sets.iter().find(|own| own.id == id).cloned();
-    let sets = desired.0.iter();
-    let sets: Vec<_> =
-        sets.filter_map(|(id, own)| own.options.clone().or_else(|| in_force(*id))).collect();
-    if sets == running.collector_sets {
-        return;
+impl DesiredCollectorSets {
+    /// Returns the sets; a set with a wrong row keeps its options in force.
+    pub(in crate::ovsdb) fn options(
+        &self,
+        in_force: &[CollectorSetOptions],
+    ) -> Vec<CollectorSetOptions> {
+        let kept = |id: u32| in_force.iter().find(|own| own.id == id).cloned();
+        let sets = self.0.iter();
+        sets.filter_map(|(id, own)| own.options.clone().or_else(|| kept(*id))).collect()
     }
-    if let Err(error) = switch.set_collector_sets(&running.name, sets).await {
-        let rows = desired.0.values().map(|own| (own.row, with_causes(&error)));
-        refused.extend(rows);
+
+    /// Returns the rows of the sets.
+    pub(in crate::ovsdb) fn rows(&self) -> impl Iterator<Item = RowUuid> {
+        self.0.values().map(|own| own.row)
     }
 }

@@ -20,25 +20,3 @@ pub(super) fn options(row: RowView<'_>) -> Result<IpfixOptions, String> {
     };
     checked(options, IpfixOptions::check)
 }
-
-/// Returns the IPFIX options as settings of a bridge, by key.
-pub(super) fn settings(options: &IpfixOptions) -> Vec<(&'static str, String)> {
-    let IpfixOptions {
-        targets,
-        sampling,
-        obs_domain_id,
-        obs_point_id,
-        virtual_obs_id,
-        cache_active_timeout,
-        cache_max_flows,
-    } = options;
-    vec![
-        ("ipfix.targets", targets.join(",")),
-        ("ipfix.sampling", sampling.to_string()),
-        ("ipfix.obs_domain_id", obs_domain_id.to_string()),
-        ("ipfix.obs_point_id", obs_point_id.to_string()),
-        ("ipfix.virtual_obs_id", virtual_obs_id.clone()),
-        ("ipfix.cache_active_timeout", cache_active_timeout.to_string()),
-        ("ipfix.cache_max_flows", cache_max_flows.to_string()),
-    ]
-}

@@ -6,5 +6,5 @@ mod netflow;
 mod rows;
 mod sflow;
 
-pub(super) use collector_sets::{DesiredCollectorSets, collector_sets, set_collector_sets};
-pub(super) use rows::{ExportLogs, ExportRows, RefusedExports, exports, set_exports};
+pub(super) use collector_sets::{DesiredCollectorSets, collector_sets};
+pub(super) use rows::{ExportLogs, ExportRows, RefusedExports, exports};

@@ -18,16 +18,3 @@ pub(super) fn options(row: RowView<'_>) -> Result<NetflowOptions, String> {
     };
     checked(options, NetflowOptions::check)
 }
-
-/// Returns the NetFlow options as settings of a bridge, by key.
-pub(super) fn settings(options: &NetflowOptions) -> Vec<(&'static str, String)> {
-    let NetflowOptions { targets, active_timeout, engine_type, engine_id, add_id_to_interface } =
-        options;
-    vec![
-        ("netflow.targets", targets.join(",")),
-        ("netflow.active_timeout", active_timeout.to_string()),
-        ("netflow.engine_type", engine_type.to_string()),
-        ("netflow.engine_id", engine_id.to_string()),
-        ("netflow.add_id_to_interface", add_id_to_interface.to_string()),
-    ]
-}

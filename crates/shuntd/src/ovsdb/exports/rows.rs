@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
-use shunt_switch::{
-    Switch,
-    config::{BridgeOptions, ConfigError},
-    with_causes,
-};
+use shunt_switch::config::{BridgeOptions, ConfigError};
 
 use super::{ipfix, netflow, sflow};
 use crate::ovsdb::row_log::RowLog;
@@ -132,37 +128,45 @@ pub(super) fn number<T: TryFrom<i64>>(
 /// The range of a 32-bit number, for errors.
 pub(super) const WORDS: &str = "from 0 to 4294967295";
 
-/// Sets the changed sFlow, NetFlow and IPFIX options of a bridge.
-///
-/// Options that another client has changed on the switch are set again.
-///
-/// Rows that cannot be applied are recorded with the reason.
-pub(in crate::ovsdb) async fn set_exports(
-    switch: &Switch,
-    running: &BridgeOptions,
-    desired: &BridgeOptions,
-    rows: ExportRows,
-    refused: &mut RefusedExports,
-) {
-    let sflow = [&running.sflow, &desired.sflow].map(sflow::settings);
-    let netflow = [&running.netflow, &desired.netflow].map(netflow::settings);
-    let ipfix = [&running.ipfix, &desired.ipfix].map(ipfix::settings);
-    let exports = [
-        (sflow, rows.sflow, &mut refused.sflow),
-        (netflow, rows.netflow, &mut refused.netflow),
-        (ipfix, rows.ipfix, &mut refused.ipfix),
-    ];
-    for ([old, new], row, refused) in exports {
-        let differ = new.iter().zip(&old).filter(|(new, old)| new != old);
-        let settings: Vec<_> = differ.map(|((key, value), _)| (*key, value.as_str())).collect();
-        if matches!(row, ExportRow::Wrong) || settings.is_empty() {
-            continue;
+impl ExportRows {
+    /// Copies the options in force into `desired` for each protocol with a wrong row.
+    pub(in crate::ovsdb) fn keep_wrong(
+        &self,
+        desired: &mut BridgeOptions,
+        in_force: &BridgeOptions,
+    ) {
+        if matches!(self.sflow, ExportRow::Wrong) {
+            desired.sflow.clone_from(&in_force.sflow);
         }
-        if let Err(error) = switch.declarative().set_bridge(&desired.name, &settings).await
-            && let ExportRow::Valid(row) = row
-        {
-            refused.insert(row, with_causes(&error));
+        if matches!(self.netflow, ExportRow::Wrong) {
+            desired.netflow.clone_from(&in_force.netflow);
         }
+        if matches!(self.ipfix, ExportRow::Wrong) {
+            desired.ipfix.clone_from(&in_force.ipfix);
+        }
+    }
+}
+
+impl RefusedExports {
+    /// Records that the switch refuses the sFlow options of a bridge.
+    pub(in crate::ovsdb) fn refuse_sflow(&mut self, rows: ExportRows, reason: &str) {
+        refuse(&mut self.sflow, rows.sflow, reason);
+    }
+
+    /// Records that the switch refuses the NetFlow options of a bridge.
+    pub(in crate::ovsdb) fn refuse_netflow(&mut self, rows: ExportRows, reason: &str) {
+        refuse(&mut self.netflow, rows.netflow, reason);
+    }
+
+    /// Records that the switch refuses the IPFIX options of a bridge.
+    pub(in crate::ovsdb) fn refuse_ipfix(&mut self, rows: ExportRows, reason: &str) {
+        refuse(&mut self.ipfix, rows.ipfix, reason);
+    }
+}
+
+fn refuse(refused: &mut RefusedRows, row: ExportRow, reason: &str) {
+    if let ExportRow::Valid(row) = row {
+        refused.insert(row, reason.to_owned());
     }
 }
 

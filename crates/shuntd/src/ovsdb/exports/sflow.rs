@@ -17,15 +17,3 @@ pub(super) fn options(row: RowView<'_>) -> Result<SflowOptions, String> {
     };
     checked(options, SflowOptions::check)
 }
-
-/// Returns the sFlow options as settings of a bridge, by key.
-pub(super) fn settings(options: &SflowOptions) -> Vec<(&'static str, String)> {
-    let SflowOptions { targets, agent, sampling, polling, header } = options;
-    vec![
-        ("sflow.targets", targets.join(",")),
-        ("sflow.agent", agent.clone()),
-        ("sflow.sampling", sampling.to_string()),
-        ("sflow.polling", polling.to_string()),
-        ("sflow.header", header.to_string()),
-    ]
-}

@@ -1,0 +1,187 @@
+//! The rows that have changed since the last pass.
+//!
+//! A pass reads only these rows of `Port` and `Interface`, of which a switch may have thousands. All
+//! other tables are small, and are read as a whole.
+
+use std::collections::BTreeSet;
+
+use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
+
+use super::columns::TABLES;
+
+/// The rows that have changed since the last pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ChangedRows {
+    /// Any row may have changed.
+    All,
+    /// Only these rows have changed.
+    ///
+    /// None of them describes a part of several ports.
+    Ports(BTreeSet<RowUuid>),
+}
+
+/// The tables of which a row describes only itself and rows that reference it.
+///
+/// A row of any other table, such as `Queue`, is part of several ports.
+const SEPARATE_TABLES: [&str; 4] = ["Bridge", "Interface", "Open_vSwitch", "Port"];
+
+/// Returns whether two rows are equal in all columns that the daemon reads.
+fn is_equal(table: &str, old: RowView<'_>, new: RowView<'_>) -> bool {
+    let followed = TABLES.iter().find(|own| own.name == table);
+    // A new port gets the number in `ofport` if it is free.
+    let mut columns = followed.into_iter().flat_map(|own| own.read).chain(&["ofport"]);
+    columns.all(|column| old.value(column) == new.value(column))
+}
+
+impl ChangedRows {
+    /// Compares two snapshots.
+    ///
+    /// Columns that the daemon only writes, such as `statistics`, are not compared.
+    pub(super) fn between(earlier: &DatabaseSnapshot, rows: &DatabaseSnapshot) -> Self {
+        let Some(mut changed) = rows.changed_rows(earlier) else { return Self::All };
+        changed.retain(|(table, uuid)| {
+            let [old, new] = [earlier, rows].map(|rows| rows.row(table, *uuid));
+            !matches!((old, new), (Some(old), Some(new)) if is_equal(table, old, new))
+        });
+        if changed.iter().any(|(table, _)| !SEPARATE_TABLES.contains(table)) {
+            return Self::All;
+        }
+        Self::Ports(changed.into_iter().map(|(_, uuid)| uuid).collect())
+    }
+
+    /// Returns the rows of a table that must be read again.
+    pub(super) fn rows_to_read<'a>(
+        &self,
+        rows: &'a DatabaseSnapshot,
+        table: &'a str,
+    ) -> Vec<RowView<'a>> {
+        match self {
+            Self::Ports(changed) if table == "Port" || table == "Interface" => {
+                changed.iter().filter_map(|uuid| rows.row(table, *uuid)).collect()
+            }
+            Self::Ports(_) | Self::All => rows.rows(table).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shunt_ovsdb::{
+        Server, ServerConfig, schema,
+        value::{Atom, Datum},
+    };
+
+    use super::*;
+    use crate::ovsdb::{
+        desired::DesiredBridges,
+        ignored::{IgnoredSettings, ignored_settings},
+        port_readings::PortReadings,
+    };
+
+    /// A database with the bridge `br0` and the ports `p1` and `p2`.
+    struct TwoPorts {
+        handle: shunt_ovsdb::OvsdbHandle,
+        interface: RowUuid,
+        port: RowUuid,
+    }
+
+    impl TwoPorts {
+        async fn start() -> Self {
+            let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+            let handle = server.unwrap().start().unwrap();
+            let mut rows = handle.transaction("two ports");
+            let [one, two] = ["p1", "p2"].map(|name| {
+                let kind = ("type", Datum::string("null"));
+                let interface = rows.insert("Interface", [("name", Datum::string(name)), kind]);
+                let columns =
+                    [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
+                (interface, rows.insert("Port", columns))
+            });
+            let ports = Datum::set([one.1, two.1].map(Atom::Uuid));
+            let bridge = rows.insert("Bridge", [("name", Datum::string("br0")), ("ports", ports)]);
+            rows.insert("Open_vSwitch", [("bridges", Datum::uuid(bridge))]);
+            handle.transact(rows).await.unwrap();
+            Self { handle, interface: one.0, port: one.1 }
+        }
+
+        async fn rows(&self) -> DatabaseSnapshot {
+            self.handle.snapshot().await.unwrap()
+        }
+
+        /// Changes a column of a row, and returns the snapshots before and after.
+        async fn set(
+            &self,
+            table: &'static str,
+            row: RowUuid,
+            column: (&'static str, Datum),
+        ) -> [DatabaseSnapshot; 2] {
+            let before = self.rows().await;
+            let mut rows = self.handle.transaction("a change");
+            rows.update(table, row, [column]);
+            self.handle.transact(rows).await.unwrap();
+            [before, self.rows().await]
+        }
+    }
+
+    /// Checks that a pass over changed rows has the result of a pass over all rows.
+    fn check_pass([before, after]: &[DatabaseSnapshot; 2]) -> [DesiredBridges; 2] {
+        let mut old = DesiredBridges::of(before, PortReadings::default());
+        let changed = ChangedRows::between(before, after);
+        let readings = std::mem::take(&mut old.readings).without(&changed);
+        let new = DesiredBridges::of(after, readings);
+        let whole = DesiredBridges::of(after, PortReadings::default());
+        let ports = |state: &DesiredBridges| {
+            let ports = state.bridges.values().flat_map(|bridge| bridge.ports.values());
+            ports.map(|port| (Arc::clone(&port.options), port.last_number)).collect::<Vec<_>>()
+        };
+        assert_eq!(ports(&new), ports(&whole));
+        assert_eq!(new.refused_settings, whole.refused_settings);
+        assert_eq!(new.refused_interfaces, whole.refused_interfaces);
+        let all = |rows| ignored_settings(rows, &ChangedRows::All, IgnoredSettings::new());
+        assert_eq!(ignored_settings(after, &changed, all(before)), all(after));
+        [old, new]
+    }
+
+    fn options(state: &DesiredBridges, name: &str) -> Arc<shunt_switch::config::PortOptions> {
+        Arc::clone(&state.bridges["br0"].ports[name].options)
+    }
+
+    #[tokio::test]
+    async fn only_changed_ports_are_read_again() {
+        let database = TwoPorts::start().await;
+        let rows = database.set("Port", database.port, ("tag", Datum::integer(7))).await;
+        let [old, new] = check_pass(&rows);
+        assert_eq!(options(&new, "p1").tag, Some(7));
+        assert!(Arc::ptr_eq(&options(&old, "p2"), &options(&new, "p2")));
+        for column in [
+            ("type", Datum::string("gre")),
+            ("mtu_request", Datum::integer(1)),
+            ("ofport", Datum::integer(9)),
+            ("other_config", Datum::string_map([("no-such-key", "1")])),
+            ("other_config", Datum::string_map([])),
+            ("type", Datum::string("null")),
+        ] {
+            check_pass(&database.set("Interface", database.interface, column).await);
+        }
+        database.handle.stop().await;
+    }
+
+    #[tokio::test]
+    async fn written_columns_are_no_changes() {
+        let database = TwoPorts::start().await;
+        let state = ("link_state", Datum::string("up"));
+        let [before, after] = database.set("Interface", database.interface, state).await;
+        assert_eq!(ChangedRows::between(&before, &after), ChangedRows::Ports(BTreeSet::new()));
+        // A queue may be part of several ports.
+        let mut rows = database.handle.transaction("a QoS");
+        let qos = rows.insert("QoS", [("type", Datum::string("linux-noop"))]);
+        rows.update("Port", database.port, [("qos", Datum::uuid(qos))]);
+        database.handle.transact(rows).await.unwrap();
+        let whole = database.rows().await;
+        assert_eq!(ChangedRows::between(&after, &whole), ChangedRows::All);
+        check_pass(&[after, whole]);
+        database.handle.stop().await;
+    }
+}
