@@ -1,9 +1,9 @@
 //! Predictors without a switch: the share of new flows that they name in time, and the bound.
 //!
-//! A model of one packet thread passes the first packet of each flow to the predictors. It makes an
-//! entry for each forecast while no packet waits, in the time of [`TRANSLATION`]. Each flow needs a
-//! separate entry, as with rules that hash all headers. No clock is read, so every run gives the
-//! same counts.
+//! A model of one packet thread passes the first packet of each flow to the predictors. The model
+//! makes an entry for each forecast while no packet waits, in the time of [`TRANSLATION`]. Each flow
+//! needs a separate entry, as with rules that hash all headers. No clock is read, so every run gives
+//! the same counts.
 //!
 //! The bound counts flows that can be named at all. A flow can be named if both of its ends occurred
 //! in earlier flows: an address with its port. A random port of 16 bits that no earlier packet had
@@ -317,7 +317,7 @@ impl ModelThread {
                 self.predict(self.free);
             }
             let Some(forecast) = self.waiting.pop_front() else { return };
-            self.install(forecast);
+            self.install(&forecast);
         }
     }
 
@@ -335,7 +335,7 @@ impl ModelThread {
         }
     }
 
-    fn install(&mut self, forecast: Forecast) {
+    fn install(&mut self, forecast: &Forecast) {
         let id = FlowId::of(&FlowKey::from(&forecast.key));
         let own = self.counts.entry(forecast.source).or_default();
         if !forecast.is_valid(self.free) {
