@@ -29,6 +29,7 @@ const FEW: usize = 200;
 /// Rules that are added and removed.
 const RULES: usize = 256;
 
+/// A pipeline with keys to translate, and rules to add and remove.
 struct Scene {
     pipeline: Pipeline,
     keys: Vec<FlowKey>,

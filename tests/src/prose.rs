@@ -100,7 +100,7 @@ pub fn of_page(page: &str) -> Vec<Passage> {
     passages
 }
 
-/// Returns the comments of a file in C, P4, Protocol Buffers, Python, shell or TOML.
+/// Returns the comments of a file in C, P4, protobuf, Python, shell or TOML.
 ///
 /// Docstrings of Python are comments, too.
 #[must_use]

@@ -33,6 +33,7 @@ fn configuration(threads: u16, ports: &[(&str, &str)]) -> String {
     text
 }
 
+/// A daemon, and two hosts at its ports.
 struct Hosts {
     daemon: Daemon,
     host_a: Namespace,

@@ -123,6 +123,7 @@ struct Engine {
     rows: Arc<Mutex<Rows>>,
 }
 
+/// The entries that the model engine tracks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Rows {
     version: u64,
@@ -204,6 +205,7 @@ struct ModelWorld {
     rows: Arc<Mutex<Rows>>,
 }
 
+/// An owner of the model, with its link to the coordinator.
 struct OwnerModel {
     owner: Owner,
     link: Arc<Link>,
@@ -232,6 +234,7 @@ enum Pace {
     Woken,
 }
 
+/// A step of one thread of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Change,

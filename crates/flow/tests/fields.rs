@@ -10,6 +10,7 @@ use shunt_flow::{
     layout::{FieldSlot, HEADER_WORDS, word},
 };
 
+/// The recorded properties of a field in Open vSwitch.
 struct Fact {
     names: Vec<&'static str>,
     width: u16,

@@ -25,6 +25,7 @@ use shunt_testkit::partition::{model, workload};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
+/// A pipeline with flows, and the packets to replay as indices of flows.
 struct Testbed {
     pipeline: Pipeline,
     flows: Vec<FlowKey>,

@@ -23,6 +23,7 @@ struct Network {
     random: u64,
 }
 
+/// A system with its bond.
 struct End {
     settings: AggregatorSettings,
     aggregator: Aggregator,

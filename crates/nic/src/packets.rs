@@ -221,12 +221,14 @@ mod tests {
         ports: [u16; 2],
     }
 
+    /// The source and destination address of a test packet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum AddressPair {
         V4([[u8; 4]; 2]),
         V6([[u8; 16]; 2]),
     }
 
+    /// The transport protocol of a test packet.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum TestProtocol {
         Tcp,

@@ -192,7 +192,7 @@ fn advance(bar: &ProgressBar, compared: usize) {
 }
 
 impl CheckedSet {
-    /// Returns a generated rule-set such as `acl_10k`, or one of ClassBench such as `acl1_10k`.
+    /// Returns a generated rule set (`acl_10k`), or one of ClassBench (`acl1_10k`).
     fn new(name: &str) -> Self {
         let (family, size) = name.split_once('_').unwrap_or((name, ""));
         let generated = SyntheticSet::ALL.into_iter().find(|set| set.name() == family);
@@ -256,7 +256,9 @@ fn distinct_headers_equal_the_linear_scan() {
     }
 }
 
-/// Compares headers with TupleMerge, which itself agrees with a scan in the other test's headers.
+/// Compares headers with TupleMerge.
+///
+/// TupleMerge agrees with a scan for the headers of the other test.
 #[test]
 #[expect(clippy::print_stderr, reason = "a long comparison says how much it compared")]
 fn headers_equal_tuple_merge() {

@@ -77,6 +77,7 @@ fn open(path: &Path) -> Result<(Journal, Database), LogError> {
 #[derive(Clone, Default)]
 struct SmallDisk(Arc<Mutex<Disk>>);
 
+/// A storage in memory with a limited size.
 #[derive(Default)]
 struct Disk {
     bytes: Vec<u8>,

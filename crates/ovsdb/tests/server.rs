@@ -54,6 +54,7 @@ impl Drop for Bench {
     }
 }
 
+/// A client that sends JSON-RPC by hand.
 struct Client<S = UnixStream> {
     stream: S,
     received: Vec<u8>,

@@ -34,6 +34,7 @@ const SCHEMA: &str = r#"{
 
 type Ids = BTreeSet<u8>;
 
+/// An operation of a random transaction.
 #[derive(Clone, Debug)]
 enum Step {
     InsertRoot { id: u8, name: u8, count: u8, strong: Ids, weak: Ids },
@@ -48,12 +49,14 @@ enum Step {
     DeleteKept { id: u8 },
 }
 
+/// The rows that the database must have.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
     roots: BTreeMap<u8, Root>,
     kept: BTreeMap<u8, Option<u8>>,
 }
 
+/// A row of the root table.
 #[derive(Clone, Debug, PartialEq)]
 struct Root {
     name: u8,

@@ -52,6 +52,7 @@ struct Device {
     habits: Arc<Behavior>,
 }
 
+/// The configurable behaviour of a device.
 #[derive(Default)]
 struct Behavior {
     /// Set if the device does not report which updates of a batch failed.

@@ -294,6 +294,7 @@ impl RpcClient {
 mod tests {
     use super::*;
 
+    /// Methods that reply with their parameters.
     struct Echo;
 
     impl Methods for Echo {

@@ -20,6 +20,7 @@ pub(crate) struct Expected {
     need_not_pass: BTreeMap<String, BTreeSet<String>>,
 }
 
+/// The file with the expected results.
 #[derive(Deserialize)]
 struct File {
     kinds: BTreeMap<String, Expected>,

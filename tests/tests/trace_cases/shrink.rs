@@ -22,6 +22,7 @@ pub(crate) fn shrink(case: Case, found: Vec<String>, rival: &mut Rival) -> (Case
     (search.case, search.found)
 }
 
+/// A search for a smaller case with the same kind of difference.
 struct Search<'a> {
     kind: String,
     case: Case,
@@ -32,7 +33,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Applies `change` if the changed case has a difference, too.
-    /// Returns whether it has.
+    ///
+    /// Returns whether the change is applied.
     fn takes(&mut self, change: impl FnOnce(&mut Case)) -> bool {
         if self.tries == 0 {
             return false;

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples, quantile};
 
-/// A number of entries.
+/// A number of entries: its label, and the number of flows that create the entries.
 ///
-/// A size has a label, thousands of flows, and thousands of flows in a quick run.
+/// The second number is for quick runs. Both count thousands of flows.
 type Size = (&'static str, usize, usize);
 
 /// Numbers of entries. Flows may share an entry,

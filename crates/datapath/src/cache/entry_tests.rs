@@ -35,6 +35,7 @@ fn number_of(traversal: &Traversal) -> u64 {
     u64::try_from(traversal.key.field(FieldId::Metadata)).unwrap()
 }
 
+/// An operation on the store and on its model.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     Insert,

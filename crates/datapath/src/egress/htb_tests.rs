@@ -14,6 +14,7 @@ struct SentPacket {
     is_assured: bool,
 }
 
+/// The sent packets, from which the oracle decides if a queue may send.
 struct HtbOracle {
     max_rate: u64,
     queues: Vec<HtbQueue>,

@@ -34,6 +34,7 @@ enum ModelViolation {
     LostEntry,
 }
 
+/// A step of one thread of the model.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A change that is unrelated to learn requests.
@@ -65,6 +66,7 @@ struct Size {
 const ONE: Size = Size { owners: 1, packets: 3, changes: 2 };
 const TWO: Size = Size { owners: 2, packets: 2, changes: 1 };
 
+/// The owners, the coordinator, and the learn requests between them.
 struct ModelWorld {
     size: Size,
     broken: Option<Broken>,
@@ -78,6 +80,7 @@ struct ModelWorld {
     overtaken: bool,
 }
 
+/// An owner of the model, with its queue of packets that learn.
 struct OwnerModel {
     owner: Owner,
     link: Arc<Link>,

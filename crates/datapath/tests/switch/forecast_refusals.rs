@@ -32,7 +32,7 @@ fn a_forecast_with_a_translation_error_is_refused() {
     assert_eq!(counts(&sender).installed, 0);
 }
 
-/// A ring and a queue limit the forecasts that wait; all others are refused at once.
+/// A ring and a queue limit the forecasts that wait; others are refused at once.
 #[test]
 fn a_million_forecasts_at_once_are_counted() {
     let (mut switch, mut sender) = switch(thread_config());

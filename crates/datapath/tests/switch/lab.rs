@@ -104,6 +104,7 @@ enum RequiredLearning {
     Since(Version),
 }
 
+/// A packet that a thread has received and not forwarded yet.
 struct PacketInFlight {
     thread: usize,
     /// The flow key of the packet for the oracle.

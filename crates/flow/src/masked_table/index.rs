@@ -139,6 +139,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// An operation on the index and on its model.
     #[derive(Clone, Copy, Debug)]
     enum IndexOp {
         Insert(u32),

@@ -8,6 +8,7 @@ use crate::{
     testing::{any_match, field_bits, fuzz_match_text, matching::assert_survives},
 };
 
+/// Port names of which one has spaces.
 struct TwoPorts;
 
 impl PortNames for TwoPorts {

@@ -26,6 +26,7 @@ pub(crate) struct Side {
     process: Option<Child>,
 }
 
+/// The kind of a server: the server under test, or `ovsdb-server`.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Ours,

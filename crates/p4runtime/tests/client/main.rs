@@ -301,6 +301,7 @@ mod parking_lot_time {
         time::Duration,
     };
 
+    /// A clock that tests advance, in milliseconds.
     #[derive(Default)]
     pub(super) struct Time(AtomicU64);
 
@@ -464,6 +465,7 @@ mod rival {
     };
     use tonic::{Code, Streaming, transport::Channel};
 
+    /// A second controller, which competes for the primary role.
     pub(super) struct RivalController {
         client: P4RuntimeClient<Channel>,
         election: u64,

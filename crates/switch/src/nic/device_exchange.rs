@@ -340,6 +340,7 @@ mod tests {
         is_lost: bool,
     }
 
+    /// A handle of a fake device, which the test also sees.
     struct FakeHandle(Arc<Mutex<FakeDevice>>, OffloadCapabilities);
 
     fn fake() -> (FakeHandle, Arc<Mutex<FakeDevice>>) {

@@ -232,6 +232,7 @@ impl FarEnd {
     }
 }
 
+/// A port with queues in memory.
 struct Wire {
     receiver: usize,
     frames: Option<Receiver<Vec<u8>>>,
@@ -241,6 +242,7 @@ struct Wire {
     lost: Arc<[AtomicU64; 2]>,
 }
 
+/// The receive queue of a [`Wire`].
 struct WireRx {
     frames: Receiver<Vec<u8>>,
     gate: Arc<Gate>,
@@ -249,6 +251,7 @@ struct WireRx {
     _part: Arc<()>,
 }
 
+/// The transmit queue of a [`Wire`].
 struct WireTx {
     sent: Sender<Vec<u8>>,
     _part: Arc<()>,

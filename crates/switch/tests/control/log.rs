@@ -13,6 +13,7 @@ pub(crate) struct Log {
     _guard: DefaultGuard,
 }
 
+/// The text of a captured log.
 #[derive(Clone, Default)]
 struct Text(Arc<Mutex<Vec<u8>>>);
 

@@ -49,7 +49,7 @@ pub fn new_entries_count(stages: &PlainStages, placements: &[Placement]) -> usiz
     placements.iter().filter(|placement| is_fresh(stages, placement)).count()
 }
 
-/// Returns the number of new entries in nearly full stages ([`StageRoom::Contended`]).
+/// Returns the number of new entries in stages with [`StageRoom::Contended`].
 #[must_use]
 pub fn new_entries_in_nearly_full_stages(stages: &PlainStages, placements: &[Placement]) -> usize {
     let is_contended =

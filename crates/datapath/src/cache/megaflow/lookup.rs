@@ -118,6 +118,7 @@ mod tests {
     use super::*;
     use crate::{cache::megaflow::Training, packet::buffer::BURST};
 
+    /// An operation on the cache and on its model.
     #[derive(Clone, Debug)]
     enum Op {
         Insert { key: [u8; 3], mask: [u8; 3] },
@@ -159,6 +160,7 @@ mod tests {
         prop::collection::vec(op, 1..300)
     }
 
+    /// An entry of the model.
     struct ModelEntry {
         key: FlowKey,
         mask: FlowMask,
@@ -166,6 +168,7 @@ mod tests {
         is_live: bool,
     }
 
+    /// A cache with an index, and a list of the entries that it must hold.
     struct Model {
         megaflows: IndexedMegaflows,
         /// The newest entry of each slot.

@@ -457,6 +457,7 @@ mod tests {
         mask
     }
 
+    /// An operation on the cache and on its model.
     #[derive(Clone, Debug)]
     enum Op {
         Insert { key: (u8, u8), mask: (u8, u8) },
@@ -477,6 +478,7 @@ mod tests {
         prop::collection::vec(op, 1..120)
     }
 
+    /// A cache, and a list of the entries that it must hold.
     struct Model {
         cache: MegaflowCache,
         /// Every entry so far: key, mask, and true while the entry is live.

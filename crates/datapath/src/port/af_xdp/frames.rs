@@ -272,7 +272,7 @@ const fn sending_chunks(memory: &Umem) -> Range<u32> {
     memory.chunks / 2..memory.chunks
 }
 
-/// Number of checks whether the kernel has returned all chunks, and the pause between two.
+/// Number of checks for returned chunks, and the pause between two checks.
 const SETTLE_CHECKS: u32 = 20;
 const SETTLE_PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of system calls that send the frames of an earlier process.
@@ -280,9 +280,9 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(5);
 /// In copy mode, a call sends at least 32 frames of a ring of 1,024.
 const FLUSHES_MAX: u32 = 64;
 
-/// Returns the number of frames that the kernel has taken, once it has returned all their chunks.
+/// Returns the number of frames that the kernel has taken and sent.
 ///
-/// `None` if it does not return them in a tenth of a second.
+/// `None` if the kernel does not return all their chunks in a tenth of a second.
 fn settled_count(to_send: &ProducerRing<libc::xdp_desc>, sent: &ConsumerRing<u64>) -> Option<u32> {
     (0..SETTLE_CHECKS).find_map(|check| {
         if check > 0 {

@@ -161,12 +161,12 @@ impl<T: RingEntry> ProducerRing<T> {
         self.map.consumer().load(Acquire) != self.written
     }
 
-    /// Returns the number of entries that the kernel has taken since the ring exists, modulo 2³².
+    /// Returns the number of entries that the kernel has taken so far, modulo 2³².
     pub(super) fn taken_count(&self) -> u32 {
         self.map.consumer().load(Acquire)
     }
 
-    /// Returns the published entries that the kernel had not taken when its count was `taken`.
+    /// Returns the entries that were published after the first `taken` ones.
     ///
     /// `None` if this count contradicts the ring.
     pub(super) fn published_since(&self, taken: u32) -> Option<impl Iterator<Item = T>> {
@@ -211,7 +211,7 @@ impl<T: RingEntry> ConsumerRing<T> {
         Ok(Self { map, read, written: read })
     }
 
-    /// Returns the number of entries that the kernel has written since the ring exists, modulo 2³².
+    /// Returns the number of entries that the kernel has written so far, modulo 2³².
     pub(super) fn written_count(&self) -> u32 {
         self.map.producer().load(Acquire)
     }

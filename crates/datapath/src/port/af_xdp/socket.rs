@@ -139,7 +139,7 @@ impl XdpSocket {
         Ok(Self { fd: socket, memory, receiver, sender })
     }
 
-    /// Returns the layout of the memory with chunks of this size, for its name in the store.
+    /// Returns the memory layout for chunks of this size, as the store names it.
     ///
     /// For example `2048x2048`: the size and the number of the chunks.
     pub(super) fn memory_layout(chunk: u32) -> String {

@@ -11,6 +11,7 @@ use crate::ltm::{Tag, Walk};
 /// Two small fields of a key or of a mask.
 type FieldPair = (u8, u8);
 
+/// An operation on the rules of a tag.
 #[derive(Clone, Debug)]
 enum RuleOp {
     Insert { key: FieldPair, mask: FieldPair, length: u16 },

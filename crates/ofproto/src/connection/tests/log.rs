@@ -28,6 +28,7 @@ use crate::{
     wire::v13,
 };
 
+/// A log subscriber that stores the lines of a level.
 struct LogCapture {
     level: Level,
     lines: Arc<Mutex<Vec<String>>>,

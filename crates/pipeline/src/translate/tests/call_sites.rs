@@ -30,6 +30,7 @@ thread_local! {
     static CALLS: RefCell<Calls> = RefCell::default();
 }
 
+/// The recording calls that were made, and the disabled one.
 #[derive(Default)]
 struct Calls {
     /// The source positions of the recording calls since the set was cleared.

@@ -302,7 +302,7 @@ mod tests {
         port.check().map_or_else(|error| error.to_string(), |()| "fine".into())
     }
 
-    /// Open vSwitch limits the names of devices alone, and OVN names patch ports after bridges.
+    /// Open vSwitch limits device names alone, and OVN names patch ports after bridges.
     #[test]
     fn ports_without_a_device_have_long_names() {
         let check = |kind, length| {
