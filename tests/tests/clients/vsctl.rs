@@ -9,9 +9,13 @@ use shunt_tests::{
     daemon::{Daemon, output, text, until},
     namespace::{Namespace, namespace_or_skip, skipped},
     ovsdb_server::OvsdbServer,
+    repository::root,
     traffic::ping_once,
 };
 use tempfile::TempDir;
+
+/// The Python of the system, which has the packages of Debian.
+const PYTHON: &str = "/usr/bin/python3";
 
 /// A daemon in a namespace, with a database.
 pub(crate) struct Bench {
@@ -253,6 +257,30 @@ fn a_vhost_user_port_waits_for_its_hypervisor() {
         let shown = text(&daemon.ovs_appctl(&["dpif/show"]));
         assert!(shown.contains("(dpdkvhostuserclient)"), "{shown}");
         assert!(shown.contains("(dpdkvhostuser)"), "{shown}");
+    }
+}
+
+/// Programs such as Neutron and ovsdbapp use this client.
+#[test]
+fn the_python_idl_configures_a_bridge() {
+    let found = Command::new(PYTHON).args(["-c", "import ovs.db.idl"]).output();
+    if !found.is_ok_and(|found| found.status.success()) {
+        skipped("the Python module ovs is missing: apt-get install python3-openvswitch");
+        return;
+    }
+    for bench in Bench::both("idl") {
+        let _daemon = bench.start();
+        // `ovs-vsctl` adds the row of `Open_vSwitch` to an empty database.
+        bench.done("init");
+        let database = format!("unix:{}", bench.socket().display());
+        let mut client = Command::new("ovsdb-client");
+        let schema = text(&output(client.args(["get-schema", &database, "Open_vSwitch"])));
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("schema.json");
+        std::fs::write(&path, schema).expect("a file");
+        let tool = root().join("tests/tools/ovs_idl.py");
+        let shown = text(&output(Command::new(PYTHON).arg(tool).arg(&database).arg(&path)));
+        assert!(shown.contains("40 checks passed, 0 failed"), "{shown}");
     }
 }
 
