@@ -7,13 +7,13 @@ use crate::config::setting::{KeyedSetting, SettingField, SettingSection};
 /// Other fields of `values` have no meaning.
 pub(crate) struct ChangedSettings<T: 'static> {
     fields: Vec<&'static SettingField<T>>,
-    values: T,
+    values: Box<T>,
 }
 
 impl<T: Clone + 'static> ChangedSettings<T> {
     /// Creates the change of `fields` to the values that they have in `values`.
-    pub(crate) const fn new(fields: Vec<&'static SettingField<T>>, values: T) -> Self {
-        Self { fields, values }
+    pub(crate) fn new(fields: Vec<&'static SettingField<T>>, values: T) -> Self {
+        Self { fields, values: Box::new(values) }
     }
 
     /// Returns the settings in `known` with different values, ordered by key.
@@ -60,7 +60,10 @@ impl<T: Clone + 'static> ChangedSettings<T> {
             });
             match own {
                 Some((_, part)) => part.fields.push(field),
-                None => parts.push((field.section, Self::new(vec![field], self.values.clone()))),
+                None => {
+                    let part = Self { fields: vec![field], values: self.values.clone() };
+                    parts.push((field.section, part));
+                }
             }
         }
         parts
@@ -87,7 +90,7 @@ pub(crate) fn with_saved<T: Clone + 'static>(
 // Derived implementations would need them for the values, which are compared as text.
 impl<T: Clone + 'static> Clone for ChangedSettings<T> {
     fn clone(&self) -> Self {
-        Self::new(self.fields.clone(), self.values.clone())
+        Self { fields: self.fields.clone(), values: self.values.clone() }
     }
 }
 

@@ -139,9 +139,9 @@ impl Application<'_> {
             StateChange::AddPort { bridge, port, last_number } => {
                 self.add_port(bridge, port, last_number).await;
             }
-            StateChange::SetBonds { bridge, bonds } => self.set_bonds(bridge, bonds).await,
+            StateChange::SetBonds { bridge, bonds } => self.set_bonds(&bridge, bonds).await,
             StateChange::SetBridge { bridge, object, settings } => {
-                self.set_bridge(bridge, object, settings).await;
+                self.set_bridge(&bridge, object, settings).await;
             }
             StateChange::RemovePort(name) => self.remove_port(name).await,
             StateChange::RemoveBridge { .. }
@@ -435,18 +435,18 @@ impl Application<'_> {
     /// If one value is refused, the others are set nevertheless.
     async fn set_bridge(
         &mut self,
-        bridge: String,
+        bridge: &str,
         object: ObjectId,
         settings: ChangedSettings<BridgeOptions>,
     ) {
         let parts = settings.parts();
-        let whole = StateChange::SetBridge { bridge: bridge.clone(), object, settings };
+        let whole = StateChange::SetBridge { bridge: bridge.to_owned(), object, settings };
         match self.run(&whole, &mut |_| ()).await {
             Ok(()) => self.applied(&whole, ObjectOutcome::Changed),
             Err(_) if parts.len() > 1 => {
                 for (section, settings) in parts {
-                    let object = section.object(&bridge);
-                    let bridge = bridge.clone();
+                    let object = section.object(bridge);
+                    let bridge = bridge.to_owned();
                     let part = StateChange::SetBridge { bridge, object, settings };
                     let done = self.run(&part, &mut |_| ()).await;
                     self.finish(part, done);
@@ -465,9 +465,9 @@ impl Application<'_> {
     /// Replaces the bonds of a bridge.
     ///
     /// With `Continuous`, a refused bond does not prevent the others, and its members are removed.
-    async fn set_bonds(&mut self, bridge: String, bonds: Vec<BondOptions>) {
-        let running = self.bonds(&bridge);
-        let whole = StateChange::SetBonds { bridge: bridge.clone(), bonds: bonds.clone() };
+    async fn set_bonds(&mut self, bridge: &str, bonds: Vec<BondOptions>) {
+        let running = self.bonds(bridge);
+        let whole = StateChange::SetBonds { bridge: bridge.to_owned(), bonds: bonds.clone() };
         let Err(error) = self.run(&whole, &mut |_| ()).await else {
             return self.applied(&whole, ObjectOutcome::Changed);
         };
@@ -475,7 +475,7 @@ impl Application<'_> {
         match self.policy {
             ApplyPolicy::Continuous if !is_removal => {
                 for bond in bonds.into_iter().filter(|bond| !running.contains(bond)) {
-                    self.set_bond(&bridge, bond).await;
+                    self.set_bond(bridge, bond).await;
                 }
             }
             ApplyPolicy::Continuous => self.refuse(whole, with_causes(&error)),

@@ -164,6 +164,7 @@ mod tests {
         assert_eq!((merged.mtu, merged.tag, merged.ingress_policing().kbps), (9000, Some(5), 8));
         assert!(merged.has_vlans_of(&new) && !old.has_vlans_of(&new));
         assert_eq!(merged, new);
+        assert!(merged.has_runtime_keys_of(&new) && !old.has_runtime_keys_of(&new));
         let xdp = |mtu| PortOptions { kind: PortType::AfXdp, mtu, ..old.clone() };
         assert_eq!(xdp(1500).with_runtime_keys_of(&xdp(3000)).mtu, 1500);
     }
