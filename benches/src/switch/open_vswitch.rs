@@ -256,8 +256,8 @@ impl Switch for OpenVSwitch {
     }
 
     fn await_revalidation(&self) {
-        // `revalidator/wait` returns when a round ends. That round may have begun before the
-        // change, and the next round before all threads had the change.
+        // `revalidator/wait` returns when a round ends. The first round may have begun
+        // before the change, and the second round before all threads had the change.
         for _ in 0..3 {
             self.await_revalidation_round();
         }

@@ -103,7 +103,7 @@ fn evicted_entries_under_traffic_are_repaired() {
         text(&daemon.ovs_ofctl("br0", "add-flow", &[&rule]));
     };
     for (metric, actions) in [
-        ("shunt_repair_same_total", ["output:2", "output:2"]),
+        ("shunt_repair_unchanged_total", ["output:2", "output:2"]),
         ("shunt_repair_changed_total", ["output:3", "output:2"]),
     ] {
         let mut turns = actions.iter().cycle();

@@ -124,7 +124,8 @@ pub struct Schedule {
     waiting: Peekable<IntoIter<Appearance>>,
     /// Active flows, by the tick of their next packet.
     active: BinaryHeap<Reverse<Active>>,
-    places: RandomStream,
+    /// The stream that chooses the tick of a packet in its slot.
+    tick_stream: RandomStream,
     gaps: (GapSampler, RandomStream),
     lengths: (LengthSampler, RandomStream),
     time_ns: f64,
@@ -161,7 +162,7 @@ impl Schedule {
         Self {
             waiting: appearances.into_iter().peekable(),
             active: BinaryHeap::new(),
-            places: seed.stream("places"),
+            tick_stream: seed.stream("places"),
             gaps: (gaps, seed.stream(STREAM)),
             lengths: (lengths, seed.stream("lengths")),
             time_ns: 0.0,
@@ -191,7 +192,7 @@ impl Schedule {
                 break;
             };
             let slot = begun.slot();
-            let tick = begun.from.saturating_add(self.places.below(slot));
+            let tick = begun.from.saturating_add(self.tick_stream.below(slot));
             let from = begun.from.saturating_add(slot);
             let left = begun.packets;
             self.active.push(Reverse(Active { tick, flow: begun.flow, left, from, slot }));
@@ -210,7 +211,7 @@ impl Iterator for Schedule {
         let flow = active.flow;
         if active.left > 1 {
             active.left -= 1;
-            active.tick = active.from.saturating_add(self.places.below(active.slot));
+            active.tick = active.from.saturating_add(self.tick_stream.below(active.slot));
             active.from = active.from.saturating_add(active.slot);
         } else {
             PeekMut::pop(top);

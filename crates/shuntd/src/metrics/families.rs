@@ -52,7 +52,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
         |own| own.removed.into(),
     ),
     (
-        "shunt_repair_same_total",
+        "shunt_repair_unchanged_total",
         "counter",
         "Evicted entries that were re-translated with the same actions.",
         |own| own.repaired_same.into(),
@@ -179,7 +179,7 @@ pub(super) const CHAIN: [Metric<GigaflowStatus>; 9] = [
     ),
     ("shunt_gigaflow_created_total", "counter", "LTM entries created.", |own| own.created.into()),
     (
-        "shunt_gigaflow_shared_total",
+        "shunt_gigaflow_reused_entries_total",
         "counter",
         "Sub-traversals that matched an existing LTM entry.",
         |own| own.shared.into(),
@@ -273,7 +273,7 @@ pub(super) const NIC: [Metric<NicStatus>; 13] = [
         own.created.into()
     }),
     (
-        "shunt_nic_shared_total",
+        "shunt_nic_reused_entries_total",
         "counter",
         "Sub-traversals that matched an LTM entry of the NIC.",
         |own| own.shared.into(),

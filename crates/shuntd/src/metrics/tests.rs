@@ -130,7 +130,7 @@ fn gigaflow_metrics_have_thread_and_stage_labels() {
         "shunt_nic_connected 1",
         "shunt_nic_inserts_total 6",
         "shunt_nic_created_total 8",
-        "shunt_nic_shared_total 3",
+        "shunt_nic_reused_entries_total 3",
         "shunt_nic_rule_space 6",
         "shunt_nic_rule_space_pairwise 5",
         "shunt_nic_rule_space_published 4",

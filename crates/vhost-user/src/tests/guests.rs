@@ -109,7 +109,7 @@ fn a_guest_gets_calls_only_on_request() {
     }
 }
 
-/// With event indexes a guest that looks late is called once.
+/// With event indexes, a guest that does not read its queue is called once.
 #[test]
 fn a_guest_gets_one_call_until_it_reads() {
     for features in [TestGuest::SPLIT, TestGuest::PACKED] {
