@@ -276,8 +276,12 @@ impl Application<'_> {
 
     /// Returns whether the switch already has the bridge or port of a refused change.
     ///
-    /// All options must be equal. An operator, or an earlier call, has then added the object.
+    /// All options must be equal. An operator, or an earlier call, has then added the object. With
+    /// `Continuous`, such an object belongs to another owner, and the change is refused.
     fn is_done(&self, change: &StateChange) -> bool {
+        if self.policy == ApplyPolicy::Continuous {
+            return false;
+        }
         let running = || self.structure.running_config().bridges.into_iter();
         match change {
             StateChange::AddBridge(bridge) => {

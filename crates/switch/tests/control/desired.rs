@@ -219,6 +219,20 @@ async fn a_difference_leaves_other_objects() {
     assert_eq!(names, ["br9"]);
 }
 
+/// Otherwise the next difference of this owner could remove it.
+#[tokio::test]
+async fn a_bridge_of_another_owner_is_refused() {
+    let switch = start().await;
+    let other = bridge("br0", vec![port("p")]);
+    switch.add_bridge(&other).await.unwrap();
+    let (none, own) = (DesiredState::default(), state(&[other]));
+    let policy = ApplyPolicy::Continuous;
+    let report = switch.apply_difference(&none, &own, policy, &mut |_| ()).await;
+    let refused: Vec<_> = report.refused().map(|(own, _)| own.object.clone()).collect();
+    assert_eq!(refused, [ObjectId::Bridge("br0".to_owned())]);
+    assert_eq!(report.in_force(&none, &own), none);
+}
+
 /// A requested number has precedence over the number that another port had before.
 #[tokio::test]
 async fn numbers_do_not_depend_on_the_order_of_names() {
