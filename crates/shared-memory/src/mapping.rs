@@ -178,7 +178,7 @@ impl SharedMapping {
     #[must_use]
     pub fn read(&self, offset: usize, to: &mut [u8]) -> bool {
         let Some(from) = self.address_of(offset, to.len()) else { return false };
-        // SAFETY: `place` has checked that as many bytes are mapped. No reference of this process
+        // SAFETY: `address_of` has checked that as many bytes are mapped. No reference of this process
         // is into the mapping, so the areas do not overlap. A process that writes meanwhile changes
         // only bytes, for which every value is valid.
         unsafe { ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len()) };
