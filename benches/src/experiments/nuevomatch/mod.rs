@@ -2,6 +2,7 @@
 
 pub(crate) mod building;
 pub(crate) mod forwarding;
+mod lookup_rivals;
 pub(crate) mod lookups;
 mod rule_sets;
 pub(crate) mod rule_updates;

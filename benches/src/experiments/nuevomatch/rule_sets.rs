@@ -11,7 +11,7 @@ use shunt_classifier::{
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_nuevomatch::{PriorityRule, parse_classbench};
 use shunt_pipebench::{
-    Progress, Seed,
+    Progress, Seed, Zipf,
     classbench::{BuiltinSet, FilterRequest, generate},
 };
 
@@ -25,6 +25,12 @@ const SIZES: [(&str, u32); 4] =
 /// Fields of a rule in the order of lanes.
 const FIELDS: [FieldId; 5] =
     [FieldId::Ipv4Src, FieldId::Ipv4Dst, FieldId::TcpSrc, FieldId::TcpDst, FieldId::IpProto];
+
+/// The greatest value of each lane.
+const LANE_MAX: [u32; 5] = [u32::MAX, u32::MAX, 0xffff, 0xffff, 0xff];
+
+/// The exponent of the distribution of packets over flows.
+const ZIPF_EXPONENT: f64 = 1.1;
 
 /// A protocol number that no rule names.
 const UNUSED_PROTOCOL: u32 = 253;
@@ -89,6 +95,34 @@ impl RuleSet {
                 let values = u64::from(rule.high[lane] - rule.low[lane]) + 1;
                 let offset = u32::try_from(random.draw() % values).unwrap_or_default();
                 rule.low[lane] + offset
+            })
+        };
+        std::iter::repeat_with(&mut packet).take(count).collect()
+    }
+
+    /// Returns packets of `count` flows, of which a few have most packets (Zipf 1.1).
+    ///
+    /// # Panics
+    ///
+    /// If there are no packets or more than 2^32.
+    pub(super) fn zipf_packets(&self, count: usize) -> Vec<[u32; 5]> {
+        let flows = self.packets(count);
+        let ranks = u32::try_from(count).unwrap_or_default();
+        let zipf = Zipf::new(ranks, ZIPF_EXPONENT).unwrap_or_else(|error| panic!("{error}"));
+        let mut stream = Seed::new(3).stream("flows");
+        let packet = || flows[zipf.sample(&mut stream)];
+        std::iter::repeat_with(packet).take(count).collect()
+    }
+
+    /// Returns packets at the ends of the ranges of random rules, or one value outside.
+    pub(super) fn border_packets(&self, count: usize) -> Vec<[u32; 5]> {
+        let mut random = SplitMix64(4);
+        let mut packet = || {
+            let rule = self.rules[random.below(self.rules.len())].as_box();
+            std::array::from_fn(|lane| {
+                let (low, high) = (rule.low[lane], rule.high[lane]);
+                let ends = [low, low, high, high, low.wrapping_sub(1), high.wrapping_add(1)];
+                random.pick(&ends) & LANE_MAX[lane]
             })
         };
         std::iter::repeat_with(&mut packet).take(count).collect()
@@ -210,7 +244,8 @@ mod tests {
         let table = set.tuple_space();
         let (schema, settings) = (KeySchema::five_tuple(), NuevoMatchSettings::default());
         let ours = NuevoMatch::<5>::build(&schema, &set.rules, &settings).unwrap();
-        for packet in set.packets(2000).into_iter().chain(set.strangers(500)) {
+        let inside = set.packets(2000).into_iter().chain(set.zipf_packets(500));
+        for packet in inside.chain(set.border_packets(2000)).chain(set.strangers(500)) {
             let expected = table.lookup(&key(&packet), Version::ZERO).copied();
             assert_eq!(ours.lookup(&packet).map(|best| best.value), expected, "{packet:?}");
         }

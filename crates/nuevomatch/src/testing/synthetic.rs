@@ -18,7 +18,7 @@ pub enum SyntheticSet {
 }
 
 /// The lengths of the prefixes of addresses, one of which is chosen at random.
-struct PrefixLengths {
+struct AddressLengths {
     source: &'static [u32],
     destination: &'static [u32],
 }
@@ -68,13 +68,13 @@ impl SyntheticSet {
         BoxRule { low: lanes.map(|(low, _)| low), high: lanes.map(|(_, high)| high), value }
     }
 
-    const fn lengths(self) -> PrefixLengths {
+    const fn lengths(self) -> AddressLengths {
         let (source, destination): (&[u32], &[u32]) = match self {
             Self::AccessList => (&[0, 16, 24, 24, 28, 32], &[21, 24, 28, 30, 32, 32, 32]),
             Self::Firewall => (&[0, 0, 0, 16, 24, 32], &[0, 0, 16, 24, 29, 32, 32]),
             Self::FilterChain => (&[0, 8, 15, 20, 24, 27, 32, 32], &[0, 9, 16, 22, 24, 31, 32, 32]),
         };
-        PrefixLengths { source, destination }
+        AddressLengths { source, destination }
     }
 
     fn ports(self, random: &mut RandomWords) -> [(u32, u32); 2] {
