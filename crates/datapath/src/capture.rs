@@ -78,8 +78,8 @@ impl Taps {
 
     /// Ends a capture. Returns the number of copies for which its ring was full.
     pub(crate) fn remove(&mut self, id: u64) -> u64 {
-        let point = self.taps.iter().position(|tap| tap.id == id);
-        point.map_or(0, |point| self.taps.swap_remove(point).lost)
+        let index = self.taps.iter().position(|tap| tap.id == id);
+        index.map_or(0, |index| self.taps.swap_remove(index).lost)
     }
 
     /// Captures packets that were received or sent on a port.

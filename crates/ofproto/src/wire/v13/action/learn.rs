@@ -53,7 +53,7 @@ const PLACE_LEN: usize = 6;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum LearnVersion {
     /// `NXAST_LEARN`.
-    MessageLengthError,
+    Short,
     /// `NXAST_LEARN2`, with a limit and a result bit.
     Long,
 }
