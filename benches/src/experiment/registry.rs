@@ -543,7 +543,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistyped_name_gets_the_nearest() {
+    fn a_mistyped_name_gets_a_suggestion() {
         assert!(find("piepline").unwrap_err().contains("`pipeline`"));
         assert!(find("spines").unwrap_err().contains("`spine`"));
         assert!(find("xyzzyplugh").unwrap_err().contains("--list"));

@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn disjoint_is_the_best_of_its_partitions(
+    fn the_disjoint_policy_finds_its_best_partition(
         outline in plain::outline(8),
         stages in plain::stages(5, 8),
     ) {

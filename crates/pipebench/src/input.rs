@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_gets_the_nearest_source() {
+    fn a_missing_file_error_suggests_a_source() {
         let message = |path| Input::read(path).unwrap_err().to_string();
         assert_eq!(message("ols.high:100k"), "there is no file ols.high:100k; did you mean `ols`?");
         assert_eq!(message("./nothing.here"), "there is no file ./nothing.here");

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn only_its_whole_key_finds_a_flow() {
+    fn a_flow_is_found_only_by_its_key() {
         let hasher = KeyHasher::new(1);
         let mut cache = ExactCache::new(ExactConfig { lines: 64, insert_inverse: 1 }, 1, 1);
         cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), &[entry(9)]);

@@ -260,7 +260,7 @@ fn a_removed_port_drops_its_waiting_packets() {
 const FAST: u64 = 10_000_000_000;
 
 #[test]
-fn packets_within_the_rate_leave_in_the_iteration_in_which_they_came() {
+fn packets_within_the_rate_leave_in_their_iteration() {
     for destination in [1, 5] {
         let mut switch = Switch::new(1, 6, super::thread_config());
         let enqueue =

@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_cut_short_keeps_the_layers_that_are_whole(
+    fn a_truncated_frame_keeps_its_complete_layers(
         packet in packets(), cut in any::<prop::sample::Index>(),
     ) {
         let frame = packet.build();

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_section_gets_the_nearest() {
+    fn a_misspelled_section_gets_a_suggestion() {
         let ParameterError::Section { place, nearest } = broken("-sskew", "-skew") else {
             panic!()
         };

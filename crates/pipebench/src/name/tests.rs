@@ -127,7 +127,7 @@ fn default_keys_are_omitted_from_names() {
 }
 
 #[test]
-fn a_mistake_gets_the_nearest_name() {
+fn a_mistake_gets_a_suggestion() {
     let cases = [
         ("pcs:high:100k", "there is no source `pcs`", Some("psc:high:100k:seed=1")),
         ("psc:hgih:100k", "there is no locality `hgih`", Some("psc:high:100k:seed=1")),

@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_key_gets_position_and_nearest_name() {
+    fn a_misspelled_key_gets_its_position_and_a_suggestion() {
         let text = BUILTIN[1].json.replacen("\"tables\": [", "\"tabels\": [", 1);
         let error = PipelineFile::parse(&text).unwrap_err();
         let PipelineError::Json { line, column, offset, nearest, .. } = &error else {

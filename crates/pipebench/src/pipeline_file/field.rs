@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelled_field_gets_the_nearest() {
+    fn a_misspelled_field_gets_a_suggestion() {
         let error = Field::new("ip_scr").unwrap_err();
         assert_eq!(error.nearest.as_deref(), Some("ip_src"));
         assert!(Field::new("reg:role").is_ok() && Field::new("reg:").is_err());

@@ -271,7 +271,7 @@ fn a_file_without_line_breaks_does_not_fill_the_screen() {
 }
 
 #[test]
-fn any_misspelled_word_gets_the_nearest() {
+fn any_misspelled_word_gets_a_suggestion() {
     for (name, nearest) in [
         ("pcs:high:1k", "psc:high:1k"),
         ("psc:hihg:1k", "psc:high:1k"),

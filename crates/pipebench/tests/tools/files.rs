@@ -256,7 +256,7 @@ fn dumped_rules_are_a_workload() {
 }
 
 #[test]
-fn a_misspelled_name_gets_the_nearest() {
+fn a_misspelled_name_gets_a_suggestion() {
     let output = pipebench(&["flows", "psc:hihg:100k"]);
     assert!(!output.status.success());
     let message = errors(&output);

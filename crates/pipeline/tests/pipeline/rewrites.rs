@@ -152,7 +152,7 @@ fn bits_are_moved_from_and_to_any_place_of_their_fields() {
 }
 
 #[test]
-fn nothing_is_moved_from_a_field_that_the_packet_lacks_or_to_one() {
+fn moves_of_missing_fields_do_nothing() {
     for (source, target) in [(FieldId::Ipv4Src, FieldId::Reg0), (FieldId::Reg0, FieldId::Ipv4Src)] {
         let whole = Subfield::whole;
         let moved = Action::Move { source: whole(source), target: whole(target) };

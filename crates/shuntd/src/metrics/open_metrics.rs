@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counters_lose_their_suffix_in_headings_alone() {
+    fn only_headings_omit_the_suffix_of_counters() {
         let text = "# HELP a_total Packets.\n# TYPE a_total counter\na_total{b=\"c_total\"} 1\n\
                     # HELP d Entries.\n# TYPE d gauge\nd 2\n";
         let expected = "# HELP a Packets.\n# TYPE a counter\na_total{b=\"c_total\"} 1\n\

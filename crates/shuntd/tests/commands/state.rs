@@ -196,7 +196,7 @@ fn a_restart_applies_pending_keys() {
 }
 
 #[test]
-fn a_changed_configuration_file_wins() {
+fn a_changed_configuration_file_overrides_the_state() {
     let host = Host::new(&format!("{BRIDGE}{PORT}"));
     let daemon = host.start();
     host.answer(&["add-port", "br0", "q1", "type=null"]);
