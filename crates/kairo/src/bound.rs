@@ -49,6 +49,11 @@ pub(crate) struct RemainingDeltas<'d> {
 
 #[cfg(feature = "dbsp")]
 impl<'d> RemainingDeltas<'d> {
+    /// Returns all deltas of a change.
+    pub(crate) const fn all(deltas: &'d [Delta]) -> Self {
+        RemainingDeltas { deltas: Cow::Borrowed(deltas), delta_numbers: None }
+    }
+
     /// Returns the deltas of a change that are objects, without the rules.
     pub(crate) fn without_rules(deltas: &'d [Delta]) -> Self {
         let rest = deltas.iter().enumerate().filter(|(_, delta)| table(delta).is_none());
@@ -93,7 +98,7 @@ impl ChangeBound {
         evict_visitors: impl FnMut(TableKey),
     ) -> RemainingDeltas<'d> {
         if !self.is_exceeded_by(deltas) {
-            return RemainingDeltas { deltas: Cow::Borrowed(deltas), delta_numbers: None };
+            return RemainingDeltas::all(deltas);
         }
         self.flush_tables(deltas, evict_visitors);
         RemainingDeltas::without_rules(deltas)

@@ -42,14 +42,6 @@ const RESULTS_CAPACITY: usize = 2048;
 /// One unit is a reclaimed entry, or a visit that is added to a projection.
 const MAINTENANCE_BUDGET: usize = 256;
 
-/// Greatest number of visits and entries that a quick change examines.
-/// A quick change takes microseconds.
-const QUICK_EXAMINED_MAX: usize = 1024;
-
-/// Greatest number of retired entries without a backlog.
-/// With more, [`Evictor::has_backlog`] returns true, so that `run_maintenance` is called.
-const RETIRED_USUAL: usize = 1024;
-
 /// Number of retired entries above which each install reclaims two of them.
 const RETIRED_MAX: usize = 4096;
 
@@ -106,23 +98,6 @@ impl Direct {
     #[must_use]
     pub fn size(&self) -> IndexSize {
         self.index.size()
-    }
-
-    /// Returns an estimate of how many visits and entries the engine examines.
-    ///
-    /// If the estimate is more than `max`, any number above `max` is returned.
-    fn cost(&self, delta: &Delta, max: usize) -> usize {
-        let RuleDelta { rule, change } = match delta {
-            Delta::Changed(object) => return self.index.cost_of_readers(*object),
-            Delta::Rule(delta) => delta,
-        };
-        let decided = || self.index.cost_of_decided(rule, max);
-        let overlapped = || self.index.cost_of_overlapped(rule, max);
-        match change {
-            RuleChange::Added => overlapped(),
-            RuleChange::Removed(_) => decided(),
-            RuleChange::Modified(_) => decided() + overlapped(),
-        }
     }
 
     fn reserve_results(&mut self) {
@@ -239,15 +214,11 @@ impl Evictor for Direct {
     }
 
     fn is_quick(&self, deltas: &[Delta]) -> bool {
-        let mut examined = 0;
-        deltas.iter().all(|delta| {
-            examined += self.cost(delta, QUICK_EXAMINED_MAX - examined);
-            examined <= QUICK_EXAMINED_MAX
-        })
+        self.index.is_quick(deltas, 0)
     }
 
     fn has_backlog(&self) -> bool {
-        self.index.retired() > RETIRED_USUAL || self.index.has_unfilled_projections()
+        self.index.has_much_backlog()
     }
 
     fn run_maintenance(&mut self) -> bool {

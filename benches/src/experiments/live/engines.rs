@@ -60,10 +60,7 @@ fn of_engine(engine: &str, row: Row) -> Row {
 
 fn why_worse(engine: &str) -> &'static str {
     match engine {
-        "visits" => {
-            "this engine makes the same search as Direct in a step of a dbsp circuit, and wakes \
-             the thread of the circuit for it"
-        }
+        "visits" => "this engine makes the same search as Direct in a step of a dbsp circuit",
         "relational" => "this engine waits while dbsp merges the stored state of its joins",
         "iterative" => "this engine translates every entry again",
         _ => "",

@@ -17,6 +17,7 @@
 mod chains;
 mod columns;
 mod group;
+mod quick;
 mod ranks;
 mod readers;
 mod region_index;

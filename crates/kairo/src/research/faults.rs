@@ -130,6 +130,31 @@ fn an_engine_can_move_to_another_thread<E: InCircuit>() {
     assert_eq!(evicted.join().unwrap(), [entry(0), entry(1), entry(2)]);
 }
 
+fn an_engine_can_return_to_a_thread<E: InCircuit>() {
+    let mut scene = FaultScene::<E>::new(99);
+    while scene.engine.run_maintenance() {}
+    let moved = std::thread::spawn(move || {
+        let change = scene.new_rule();
+        assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+        let traversal = scene.traversal();
+        assert_eq!(scene.engine.installed(entry(3), &traversal), Installed::Recorded);
+        scene
+    });
+    let mut scene = moved.join().unwrap();
+    let change = scene.last_change();
+    assert_eq!((scene.evicted(&change), scene.engine.stats().errors), (vec![entry(3)], 0));
+}
+
+fn a_fault_does_not_affect_other_engines<E: InCircuit>() {
+    let [mut scene, mut other] = [(); 2].map(|()| FaultScene::<E>::new(99));
+    scene.engine.fail_after(0);
+    for (scene, errors) in [(&mut scene, 1), (&mut other, 0)] {
+        let change = scene.last_change();
+        assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+        assert_eq!(scene.engine.stats().errors, errors);
+    }
+}
+
 fn a_fault_also_evicts_pending_evictions<E: InCircuit>() {
     let mut scene = FaultScene::<E>::new(99);
     scene.engine.fail_after(1);
@@ -241,5 +266,7 @@ of_each!(
     a_fault_before_a_change_of_too_many_rules_evicts_every_entry,
     beyond_the_bound_only_objects_are_examined,
     beyond_the_bound_objects_keep_their_delta_number,
-    an_engine_can_move_to_another_thread
+    a_fault_does_not_affect_other_engines,
+    an_engine_can_move_to_another_thread,
+    an_engine_can_return_to_a_thread
 );

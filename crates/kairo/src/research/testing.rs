@@ -51,6 +51,14 @@ impl<E: Fail, W: FnMut() -> Option<usize> + Send> Evictor for Failing<E, W> {
         self.engine.forget(owner);
     }
 
+    fn is_quick(&self, deltas: &[Delta]) -> bool {
+        self.engine.is_quick(deltas)
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.engine.has_backlog()
+    }
+
     fn run_maintenance(&mut self) -> bool {
         self.engine.run_maintenance()
     }

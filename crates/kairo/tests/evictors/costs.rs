@@ -2,6 +2,10 @@
 
 use shunt_flow::FieldId;
 use shunt_kairo::Direct;
+#[cfg(feature = "dbsp")]
+use shunt_kairo::Visits;
+#[cfg(feature = "dbsp")]
+use shunt_pipeline::Version;
 use shunt_pipeline::{
     Cause, CauseRun, Change, Delta, Evictor, FlowModCommand, PortConfig, PortInfo, TableId,
 };
@@ -201,4 +205,38 @@ fn a_rule_added_again_keeps_the_visit_order() {
     let (is_quick, ended) = change(&mut switch, ADD, rule);
     assert_eq!((is_quick, ended), (true, 16));
     assert_eq!(switch.engine.size().projections, 0, "of its own mask, which is new");
+}
+
+/// Applies changes, and returns which of them the engine called quick.
+/// After each change, also returns whether work was deferred.
+#[cfg(feature = "dbsp")]
+fn quick_changes<E: Evictor>(engine: impl FnOnce(Version) -> E) -> [(bool, bool); 4] {
+    let mut switch = Switch::with(engine, &[SPREAD]);
+    for destination in 0..MANY {
+        switch.install(0x0a00_0000 | destination);
+    }
+    [
+        "priority=9,ip,nw_dst=10.0.0.1,actions=output:3",
+        "priority=9,ip,nw_dst=10.0.0.2,actions=output:3",
+        "priority=9,ip,actions=output:3",
+        "priority=9,arp,actions=output:3",
+    ]
+    .map(|rule| {
+        while switch.engine.run_maintenance() {}
+        // An entry that waits for a step does not make a change slow.
+        switch.install(0x0a80_0001);
+        let change = switch.publish(ADD, &[rule]);
+        let is_quick = switch.engine.is_quick(&change.deltas);
+        switch.apply(&change);
+        (is_quick, switch.engine.has_backlog())
+    })
+}
+
+#[cfg(feature = "dbsp")]
+#[test]
+fn the_engine_in_a_circuit_has_the_same_quick_changes() {
+    // The first rule of a mask defers a projection. The third rule evicts all entries.
+    let expected = [(true, true), (true, false), (false, true), (true, true)];
+    assert_eq!(quick_changes(direct), expected);
+    assert_eq!(quick_changes(|version| Visits::new(version, 1)), expected);
 }

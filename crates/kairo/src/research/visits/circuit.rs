@@ -1,120 +1,161 @@
-//! The circuit of a visits engine, which the thread that steps it keeps.
+//! The circuit of the visits engines of a thread, and its steps.
 //!
-//! A circuit cannot move between threads, but an engine can. Each thread keeps the circuits that it
-//! has stepped, by number. An engine that moves to another thread builds a new circuit there. The
-//! new circuit needs no data of the old one, because the state of its operator is the
-//! [`VisitRelation`], which moves with the engine. No operator of this circuit keeps traces, so it
-//! needs no runtime and no threads of dbsp.
+//! A circuit cannot move between threads, but an engine can. So each thread builds one circuit when
+//! it first steps an engine, and uses this circuit for all its engines. The circuit has no data of
+//! its own: the state of its operator is the [`VisitRelation`], which moves with the engine. A step
+//! borrows the relation of its engine. No operator of this circuit keeps traces, so it needs no
+//! runtime and no threads of dbsp.
+//!
+//! # Steps without a scheduler
+//!
+//! The scheduler of dbsp spawns an async task for each operator, and reads the CPU clock of the
+//! thread before and after each. This circuit has five small operators, so both cost more than the
+//! operators. A step here makes the same calls of each operator in the calling thread: start of the
+//! transaction, flush, evaluation. The order is that in which the operators were added. Each
+//! operator reads only streams of earlier ones, because the circuit has no feedback. None of them
+//! waits, so one poll completes each.
+//!
+//! The step enters no async runtime either, so the engine may be called inside another one.
 
 use std::{
     cell::RefCell,
-    mem::ManuallyDrop,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
-    },
+    rc::Rc,
+    task::{Context, Poll, Waker},
 };
 
 use dbsp::{
-    CircuitHandle, Error, IndexedZSetReader, OrdZSet, RootCircuit, ZSetHandle, utils::Tup2,
+    Circuit, CircuitBase, CircuitHandle, DBData, Error, RootCircuit, Stream, ZWeight,
+    circuit::NodeId, operator::Generator, utils::Tup2,
 };
-
-use crate::research::lock::locked;
 
 use super::{
     error::StepError,
-    relation::{ChangedRuleRow, EvictedRange, ObjectRow, VisitRelation, VisitRow, VisitStepRows},
+    relation::{VisitRelation, VisitStepRows},
+    z_sets::{SINGLES_MAX, SharedZSet, ZSets},
 };
 
-/// The circuit of a visits engine, and its inputs.
+/// The relation of the current step.
+/// Between steps it is an empty relation.
+type StepRelation = Rc<RefCell<Box<VisitRelation>>>;
+
+/// A circuit, which joins the visits of a relation with changes.
 struct VisitCircuit {
-    handle: CircuitHandle,
-    visits: ZSetHandle<VisitRow>,
-    rules: ZSetHandle<ChangedRuleRow>,
-    objects: ZSetHandle<ObjectRow>,
+    circuit: RootCircuit,
+    /// The operators, in the order of the data.
+    operators: Vec<NodeId>,
+    relation: StepRelation,
+    /// The owner of the operators.
+    _handle: CircuitHandle,
 }
 
-/// The number of a circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct CircuitNo(u64);
+/// The circuit of a thread.
+struct ThreadCircuit(Option<Box<VisitCircuit>>);
 
 thread_local! {
-    /// The circuits of this thread.
-    ///
-    /// The circuits are not dropped at the end of the thread, because other thread-local data may
-    /// be dropped before them.
-    static CIRCUITS: RefCell<Vec<(CircuitNo, ManuallyDrop<VisitCircuit>)>> = const { RefCell::new(Vec::new()) };
+    static CIRCUIT: RefCell<ThreadCircuit> = const { RefCell::new(ThreadCircuit(None)) };
 }
 
-impl CircuitNo {
-    /// Returns a number that no other circuit of the process has.
-    pub(super) fn new() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        Self(LAST.fetch_add(1, Ordering::Relaxed))
-    }
+/// Runs a step with the rows of the relation, in the circuit of this thread.
+///
+/// # Errors
+///
+/// If the step failed. The relation must not be used then, and the thread has no circuit.
+pub(super) fn step(relation: &mut Box<VisitRelation>) -> Result<(), StepError> {
+    CIRCUIT.with_borrow_mut(|own| own.step(relation))
+}
 
-    /// Runs a step with these rows in the circuit that this thread has for the number.
-    pub(super) fn step(
-        self,
-        relation: &Arc<Mutex<VisitRelation>>,
-        rows: &mut VisitStepRows,
-    ) -> Result<(), StepError> {
-        let made = catch_unwind(AssertUnwindSafe(|| {
-            CIRCUITS.with_borrow_mut(|all| {
-                let own = all.iter().position(|(number, _)| *number == self);
-                let own = match own {
-                    Some(own) => own,
-                    None => {
-                        all.push((self, ManuallyDrop::new(VisitCircuit::build(relation)?)));
-                        all.len() - 1
-                    }
-                };
-                all[own].1.step(rows)
-            })
+impl ThreadCircuit {
+    fn step(&mut self, relation: &mut Box<VisitRelation>) -> Result<(), StepError> {
+        // A failed circuit is dropped while the panic unwinds. dbsp and its async runtime then skip
+        // the parts of the drop that could panic again.
+        let circuit = self.0.take();
+        let stepped = catch_unwind(AssertUnwindSafe(move || {
+            let circuit = match circuit {
+                Some(circuit) => circuit,
+                None => Box::new(VisitCircuit::build()?),
+            };
+            circuit.step(relation)?;
+            Ok(circuit)
         }));
-        Ok(made.map_err(|payload| StepError::panicked(&*payload))??)
+        let circuit = stepped.map_err(|payload| StepError::panicked(&*payload)).flatten()?;
+        self.0 = Some(circuit);
+        Ok(())
     }
+}
 
-    /// Drops the circuit that this thread has for the number.
-    pub(super) fn drop_here(self) {
-        let taken = CIRCUITS.try_with(|all| {
-            let mut all = all.try_borrow_mut().ok()?;
-            let own = all.iter().position(|(number, _)| *number == self)?;
-            Some(all.swap_remove(own).1)
-        });
-        if let Ok(Some(circuit)) = taken {
-            // A failed circuit may panic again when it is dropped.
-            let _ = catch_unwind(AssertUnwindSafe(|| drop(ManuallyDrop::into_inner(circuit))));
-        }
+impl Drop for ThreadCircuit {
+    /// Drops the circuit at the end of the thread.
+    ///
+    /// Other thread-local data may be dropped before, so a panic is possible here.
+    fn drop(&mut self) {
+        let circuit = self.0.take();
+        let _ = catch_unwind(AssertUnwindSafe(move || drop(circuit)));
     }
 }
 
 impl VisitCircuit {
-    fn build(relation: &Arc<Mutex<VisitRelation>>) -> Result<Self, Error> {
-        let (joined, output) = (Arc::clone(relation), Arc::clone(relation));
-        let (handle, (visits, rules, objects)) = RootCircuit::build(move |circuit| {
-            let (visits, visits_input) = circuit.add_input_zset::<VisitRow>();
-            let (rules, rules_input) = circuit.add_input_zset::<ChangedRuleRow>();
-            let (objects, objects_input) = circuit.add_input_zset::<ObjectRow>();
+    fn build() -> Result<Self, Error> {
+        let relation = StepRelation::new(RefCell::new(Box::new(VisitRelation::new(0))));
+        let own = Rc::clone(&relation);
+        let (handle, circuit) = RootCircuit::build(move |circuit| {
+            let visits = add_source(circuit, &own, 0, |rows| &mut rows.visits);
+            let rules = add_source(circuit, &own, SINGLES_MAX, |rows| &mut rows.rules);
+            let objects = add_source(circuit, &own, SINGLES_MAX, |rows| &mut rows.objects);
+            let (joined, output) = (Rc::clone(&own), own);
+            let ranges = RefCell::new(ZSets::new(SINGLES_MAX));
             let evictions = visits.apply3(&rules, &objects, move |visits, rules, objects| {
-                let mut relation = locked(&joined);
-                let evictions = relation.join(&visits, &rules, &objects);
-                OrdZSet::from_keys((), evictions.map(|row| Tup2(row, 1)).into_iter().collect())
+                let evicted = joined.borrow_mut().join(&visits, &rules, &objects);
+                ranges.borrow_mut().of_row(evicted)
             });
-            evictions.inspect(move |rows: &OrdZSet<EvictedRange>| {
-                let mut relation = locked(&output);
-                relation.output.extend(rows.iter().map(|(row, (), _)| row));
-            });
-            Ok((visits_input, rules_input, objects_input))
+            evictions.inspect(move |rows| output.borrow_mut().record_evictions(rows));
+            Ok(circuit.clone())
         })?;
-        Ok(Self { handle, visits, rules, objects })
+        let operators = circuit.node_ids();
+        Ok(Self { circuit, operators, relation, _handle: handle })
     }
 
-    fn step(&self, rows: &mut VisitStepRows) -> Result<(), Error> {
-        self.visits.append(&mut rows.visits);
-        self.rules.append(&mut rows.rules);
-        self.objects.append(&mut rows.objects);
-        self.handle.transaction()
+    /// Runs a step with the rows of `relation`.
+    fn step(&self, relation: &mut Box<VisitRelation>) -> Result<(), StepError> {
+        mem::swap(relation, &mut *self.relation.borrow_mut());
+        let stepped = catch_unwind(AssertUnwindSafe(|| self.evaluate()));
+        mem::swap(relation, &mut *self.relation.borrow_mut());
+        match stepped {
+            Ok(evaluated) => evaluated,
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
     }
+
+    /// Evaluates each operator once.
+    fn evaluate(&self) -> Result<(), StepError> {
+        let mut context = Context::from_waker(Waker::noop());
+        for operator in &self.operators {
+            let evaluated = self.circuit.map_local_node_mut(*operator, &mut |node| {
+                node.start_transaction();
+                node.flush();
+                let evaluated = node.eval().as_mut().poll(&mut context);
+                evaluated.map(|result| result.map(|_| node.is_flush_complete()))
+            });
+            match evaluated {
+                Poll::Ready(Ok(true)) => {}
+                Poll::Ready(Ok(false)) | Poll::Pending => return Err(StepError::Incomplete),
+                Poll::Ready(Err(error)) => return Err(Error::Scheduler(error).into()),
+            }
+        }
+        self.circuit.tick();
+        Ok(())
+    }
+}
+
+/// Adds a source of the rows that `rows_of` selects from those of the relation.
+/// Up to `singles_max` Z-sets with one row are kept for later steps.
+fn add_source<R: DBData>(
+    circuit: &RootCircuit,
+    relation: &StepRelation,
+    singles_max: usize,
+    rows_of: fn(&mut VisitStepRows) -> &mut Vec<Tup2<R, ZWeight>>,
+) -> Stream<RootCircuit, SharedZSet<R>> {
+    let (relation, mut z_sets) = (Rc::clone(relation), ZSets::new(singles_max));
+    circuit.add_source(Generator::new(move || z_sets.of(rows_of(&mut relation.borrow_mut().rows))))
 }

@@ -1,24 +1,17 @@
 //! The visits engine: the rows that it adds to the circuit, and its handling of faults.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
 use shunt_pipeline::{
     Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
 
-use super::{
-    circuit::CircuitNo,
-    error::StepError,
-    relation::{StepResult, VisitRelation, VisitStepRows},
-};
+use super::{circuit, error::StepError, relation::VisitRelation};
 use crate::{
-    bound::{ChangeBound, DELTAS_MAX, EXAMINED_MAX},
+    bound::{ChangeBound, DELTAS_MAX, EXAMINED_MAX, RemainingDeltas},
     deltas::record_cause,
     index::{IndexSize, state, visits_count},
-    research::{CircuitStats, lock::locked},
+    research::CircuitStats,
 };
 
 /// An eviction engine that finds entries by a circuit over their visits.
@@ -29,11 +22,9 @@ use crate::{
 pub struct Visits {
     version: Version,
     seed: u64,
-    circuit: CircuitNo,
-    relation: Arc<Mutex<VisitRelation>>,
-    /// The rows for the next step of the circuit.
-    rows: VisitStepRows,
-    /// Number of entries with visits in `rows`.
+    /// The relation over visits, with the rows of the next step.
+    relation: Box<VisitRelation>,
+    /// Number of entries with visits in these rows.
     installs: usize,
     /// Entries that a failed circuit watched: the next change evicts them.
     lost: BTreeSet<EntryId>,
@@ -45,7 +36,10 @@ pub struct Visits {
 }
 
 /// Number of entries that one step adds, unless a change comes first.
-const INSTALLS_PER_STEP: usize = 64;
+///
+/// A change waits for the step of the last installs, which costs as much as their registration. With
+/// eight entries, the fixed cost of a step is a small part of their registration.
+const INSTALLS_PER_STEP: usize = 8;
 
 /// Amount of work per call of `run_maintenance`.
 /// One unit is a reclaimed entry, or a visit that is added to a projection.
@@ -61,9 +55,7 @@ impl Visits {
         Self {
             version,
             seed,
-            circuit: CircuitNo::new(),
-            relation: Arc::new(Mutex::new(VisitRelation::new(seed))),
-            rows: VisitStepRows::default(),
+            relation: Box::new(VisitRelation::new(seed)),
             installs: 0,
             lost: BTreeSet::new(),
             bound: ChangeBound::new(DELTAS_MAX),
@@ -99,7 +91,7 @@ impl Visits {
     /// Returns the size of the region index, in time linear in the number of groups.
     #[must_use]
     pub fn size(&self) -> IndexSize {
-        self.relation().index.size()
+        self.relation.index.size()
     }
 
     /// Runs a step with the collected rows.
@@ -108,11 +100,8 @@ impl Visits {
         let retired = self.retract(retired_max);
         self.installs = 0;
         self.stats.steps += 1;
-        match self.circuit.step(&self.relation, &mut self.rows) {
-            Ok(()) => {
-                let mut relation = self.relation();
-                retired.into_iter().for_each(|slot| relation.index.release(slot));
-            }
+        match circuit::step(&mut self.relation) {
+            Ok(()) => retired.into_iter().for_each(|slot| self.relation.index.release(slot)),
             Err(error) => self.fail(&error),
         }
     }
@@ -120,11 +109,11 @@ impl Visits {
     /// Adds retractions of the rows of up to `retired_max` retired entries.
     /// Returns the slots of the retracted entries.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
-        let mut relation = locked(&self.relation);
-        let next = || relation.index.next_retired();
+        let VisitRelation { index, rows, .. } = &mut *self.relation;
+        let next = || index.next_retired();
         let slots: Vec<u32> = std::iter::from_fn(next).take(retired_max).collect();
         for slot in &slots {
-            self.rows.push_visits(*slot, relation.index.visits_count(*slot), -1);
+            rows.push_visits(*slot, index.visits_count(*slot), -1);
         }
         slots
     }
@@ -133,24 +122,25 @@ impl Visits {
     fn fail(&mut self, error: &StepError) {
         self.stats.errors += 1;
         tracing::warn!(reason = %error, "eviction engine: dbsp circuit failed, all entries are evicted");
-        let relation = Arc::new(Mutex::new(VisitRelation::new(self.seed)));
-        let relation = std::mem::replace(&mut self.relation, relation);
-        let relation = locked(&relation);
+        let relation = mem::replace(&mut *self.relation, VisitRelation::new(self.seed));
         self.lost.extend(relation.index.watched_ids().chain(relation.evicted.iter().copied()));
-        self.circuit.drop_here();
-        self.circuit = CircuitNo::new();
-        self.rows = VisitStepRows::default();
     }
 
-    pub(crate) fn relation(&self) -> MutexGuard<'_, VisitRelation> {
-        locked(&self.relation)
+    /// Evicts all entries that visit a table of the rules of `deltas`.
+    fn evict_tables(&mut self, deltas: &[Delta], evicted: &mut Vec<EntryId>) {
+        let Self { relation, bound, causes, .. } = self;
+        bound.flush_tables(deltas, |(bridge, table)| {
+            let before = evicted.len();
+            relation.index.evict_visitors((bridge, table), evicted);
+            record_cause(causes, Cause::Bound(bridge, table), evicted.len() - before);
+        });
     }
 }
 
 #[cfg(any(test, feature = "testing"))]
 impl crate::testing::Fail for Visits {
     fn fail_after(&mut self, places: usize) {
-        locked(&self.relation).fault.fail_after(places);
+        self.relation.fault.fail_after(places);
     }
 }
 
@@ -160,14 +150,12 @@ impl Evictor for Visits {
             return Installed::Late;
         }
         self.lost.remove(&entry);
-        let (slot, retired) = {
-            let index = &mut self.relation().index;
-            (index.insert_unlinked(entry, traversal), index.retired())
-        };
-        self.rows.push_visits(slot, visits_count(traversal), 1);
+        let slot = self.relation.index.insert_unlinked(entry, traversal);
+        self.relation.rows.push_visits(slot, visits_count(traversal), 1);
+        self.relation.reserve_results();
         self.installs += 1;
         if self.installs >= INSTALLS_PER_STEP {
-            let is_late = retired > RETIRED_MAX;
+            let is_late = self.relation.index.retired() > RETIRED_MAX;
             self.step(if is_late { 2 * INSTALLS_PER_STEP } else { 0 });
         }
         Installed::Recorded
@@ -175,7 +163,7 @@ impl Evictor for Visits {
 
     fn removed(&mut self, entry: EntryId) {
         self.lost.remove(&entry);
-        self.relation().index.remove(entry);
+        self.relation.index.remove(entry);
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
@@ -186,39 +174,34 @@ impl Evictor for Visits {
             self.step(0);
         }
         self.causes.clear();
-        let mut evicted: Vec<EntryId> = std::mem::take(&mut self.lost).into_iter().collect();
+        let mut evicted: Vec<EntryId> = mem::take(&mut self.lost).into_iter().collect();
         record_cause(&mut self.causes, Cause::Fault, evicted.len());
-        let remaining = {
-            let mut relation = locked(&self.relation);
-            let remaining = self.bound.flush_if_exceeded(deltas, |(bridge, table)| {
-                let before = evicted.len();
-                relation.index.evict_visitors((bridge, table), &mut evicted);
-                let cause = Cause::Bound(bridge, table);
-                record_cause(&mut self.causes, cause, evicted.len() - before);
-            });
-            relation.begin(&remaining.deltas, version, self.examined_max, &mut self.rows);
-            remaining
+        let remaining = if self.bound.is_exceeded_by(deltas) {
+            self.evict_tables(deltas, &mut evicted);
+            RemainingDeltas::without_rules(deltas)
+        } else {
+            RemainingDeltas::all(deltas)
         };
+        self.relation.begin(&remaining.deltas, version, self.examined_max);
         self.step(0);
         // After a fault the circuit has no output, and `lost` has all entries.
-        let lost = std::mem::take(&mut self.lost);
+        let lost = mem::take(&mut self.lost);
         record_cause(&mut self.causes, Cause::Fault, lost.len());
         evicted.extend(lost);
-        let mut relation = locked(&self.relation);
-        let StepResult { evicted: by_circuit, evicted_by, first_unsearched } = relation.finish();
-        evicted.extend(by_circuit);
-        for (position, count) in evicted_by {
+        let by_circuit = self.relation.finish();
+        if evicted.is_empty() {
+            evicted = by_circuit;
+        } else {
+            evicted.extend(by_circuit);
+        }
+        for (position, count) in self.relation.evicted_by.drain(..) {
             record_cause(&mut self.causes, remaining.cause(position as usize), count);
         }
-        if let Some(first_unsearched) =
+        let first_unsearched = self.relation.first_unsearched.take();
+        if let Some(unsearched) =
             first_unsearched.and_then(|position| remaining.deltas.get(position as usize..))
         {
-            self.bound.flush_tables(first_unsearched, |(bridge, table)| {
-                let before = evicted.len();
-                relation.index.evict_visitors((bridge, table), &mut evicted);
-                let cause = Cause::Bound(bridge, table);
-                record_cause(&mut self.causes, cause, evicted.len() - before);
-            });
+            self.evict_tables(unsearched, &mut evicted);
         }
         evicted
     }
@@ -229,15 +212,24 @@ impl Evictor for Visits {
 
     fn forget(&mut self, owner: OwnerId) {
         self.lost.retain(|entry| entry.owner != owner);
-        self.relation().index.remove_owner(owner);
+        self.relation.index.remove_owner(owner);
+    }
+
+    fn is_quick(&self, deltas: &[Delta]) -> bool {
+        self.relation.index.is_quick(deltas, self.relation.rows.visits.len())
+    }
+
+    fn has_backlog(&self) -> bool {
+        self.relation.index.has_much_backlog()
     }
 
     fn run_maintenance(&mut self) -> bool {
-        let is_full = self.relation().index.fill_projections(MAINTENANCE_BUDGET) == 0;
-        if !is_full && (self.installs > 0 || self.relation().index.retired() > 0) {
+        self.relation.reserve_results();
+        let is_full = self.relation.index.fill_projections(MAINTENANCE_BUDGET) == 0;
+        if !is_full && (self.installs > 0 || self.relation.index.retired() > 0) {
             self.step(MAINTENANCE_BUDGET);
         }
-        self.installs > 0 || self.relation().index.has_backlog()
+        self.installs > 0 || self.relation.index.has_backlog()
     }
 
     fn state(&self) -> EngineState {
@@ -246,14 +238,6 @@ impl Evictor for Visits {
     }
 
     fn len(&self) -> usize {
-        self.relation().index.len() + self.lost.len()
-    }
-}
-
-impl Drop for Visits {
-    fn drop(&mut self) {
-        self.circuit.drop_here();
-        // A circuit in another thread may outlive the engine, and keeps the relation alive.
-        *self.relation() = VisitRelation::new(self.seed);
+        self.relation.index.len() + self.lost.len()
     }
 }

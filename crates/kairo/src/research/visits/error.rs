@@ -9,6 +9,9 @@ pub(super) enum StepError {
     /// dbsp returned an error.
     #[error(transparent)]
     Refused(#[from] dbsp::Error),
+    /// An operator needs more than one evaluation.
+    #[error("an operator of the circuit is not complete after one evaluation")]
+    Incomplete,
     /// The step panicked with this message.
     #[error("a step of the circuit panicked: {0}")]
     Panicked(String),

@@ -11,15 +11,16 @@
 //! sort single rows of entries, which is not needed. The rows of a retired entry are retracted when
 //! there is no other work.
 //!
-//! dbsp steps a circuit inside its own async runtime, so the engine must not be called from inside
-//! another runtime.
+//! The thread that makes a change steps its own circuit, without the scheduler of dbsp
+//! ([`circuit`]). The Z-sets of most steps are those of earlier steps ([`z_sets`]).
 //!
-//! The fault of a circuit affects no other thread: all its entries are evicted, and a new circuit
-//! is built.
+//! The fault of a circuit affects no other engine: all entries of the engine are evicted, and the
+//! next step builds a new circuit.
 
 mod circuit;
 mod engine;
 mod error;
 mod relation;
+mod z_sets;
 
 pub use engine::Visits;

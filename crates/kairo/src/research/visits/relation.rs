@@ -1,5 +1,7 @@
 //! The state of the operator of the circuit, and the join that it computes.
 
+use std::mem;
+
 use dbsp::{IndexedZSetReader, OrdZSet, ZWeight, utils::Tup2};
 use shunt_pipeline::{Delta, EntryId, RuleChange, RuleDelta, Version};
 
@@ -35,6 +37,8 @@ const OVERLAPPED: u8 = 1;
 /// The relation over visits, and the change of the current step.
 pub(crate) struct VisitRelation {
     pub(super) index: RegionIndex,
+    /// The rows of the next step.
+    pub(super) rows: VisitStepRows,
     /// The deltas that rows of rules and objects refer to.
     deltas: Vec<Delta>,
     version: Version,
@@ -42,29 +46,25 @@ pub(crate) struct VisitRelation {
     examined_max: usize,
     /// The position of the first rule for which no search ran.
     /// The search stopped at this rule because the bound was exceeded.
-    first_unsearched: Option<u32>,
+    pub(super) first_unsearched: Option<u32>,
     /// The entries that the step has evicted so far.
+    ///
+    /// The list is allocated before the change: an allocation of its size may take longer than the
+    /// search, because the allocator first consolidates its free lists.
     pub(super) evicted: Vec<EntryId>,
     /// Number of entries that each delta evicted, by the position of the delta.
-    evicted_by: Vec<(u32, usize)>,
+    pub(super) evicted_by: Vec<(u32, usize)>,
     /// The output of the circuit.
-    pub(super) output: Vec<EvictedRange>,
+    output: Vec<EvictedRange>,
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fault: crate::testing::FaultTimer,
 }
 
-/// The result of a step.
-pub(super) struct StepResult {
-    /// The entries that the deltas make stale.
-    pub(super) evicted: Vec<EntryId>,
-    /// Number of entries that each delta evicts, by the position of the delta.
-    pub(super) evicted_by: Vec<(u32, usize)>,
-    /// The position of the first rule for which no search ran.
-    pub(super) first_unsearched: Option<u32>,
-}
-
-/// Number of evicted entries for which memory is kept between steps.
+/// Number of evicted entries for which memory is reserved before a step.
 const RESULTS_CAPACITY: usize = 2048;
+
+/// Number of deltas for which memory is kept between steps.
+const DELTAS_CAPACITY: usize = 64;
 
 /// Rows for the next step of the circuit, each with its weight.
 #[derive(Default)]
@@ -86,6 +86,7 @@ impl VisitRelation {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             index: RegionIndex::new(seed),
+            rows: VisitStepRows::default(),
             deltas: Vec::new(),
             version: Version::default(),
             examined_max: EXAMINED_MAX,
@@ -98,18 +99,20 @@ impl VisitRelation {
         }
     }
 
-    /// Starts a step with these deltas, and adds their rows to `rows`.
-    pub(super) fn begin(
-        &mut self,
-        deltas: &[Delta],
-        version: Version,
-        examined_max: usize,
-        rows: &mut VisitStepRows,
-    ) {
+    /// Reserves memory for the entries that the next change evicts.
+    pub(super) fn reserve_results(&mut self) {
+        if self.evicted.capacity() < RESULTS_CAPACITY {
+            self.evicted.reserve_exact(RESULTS_CAPACITY);
+        }
+    }
+
+    /// Starts a step with these deltas, and adds the rows of the deltas.
+    pub(super) fn begin(&mut self, deltas: &[Delta], version: Version, examined_max: usize) {
         // A rule that the same change removes again decides no lookup.
         let removed_rules_of_change = removed_rules(deltas);
-        self.deltas = deltas.to_vec();
+        self.deltas.extend_from_slice(deltas);
         (self.version, self.examined_max) = (version, examined_max);
+        let rows = &mut self.rows;
         for (delta, position) in deltas.iter().zip(0..) {
             let mut rule = |effect| rows.rules.push(Tup2(Tup2(position, effect), 1));
             match delta {
@@ -129,17 +132,32 @@ impl VisitRelation {
         }
     }
 
-    /// Ends a step and returns its result.
-    pub(super) fn finish(&mut self) -> StepResult {
-        self.deltas = Vec::new();
-        let rows = std::mem::take(&mut self.output);
-        let evicted = |Tup2(from, to)| self.evicted.get(from as usize..to as usize);
-        let evicted = rows.into_iter().filter_map(evicted).flatten().copied().collect();
-        self.evicted.clear();
-        self.evicted.shrink_to(RESULTS_CAPACITY);
-        let (evicted_by, first_unsearched) =
-            (std::mem::take(&mut self.evicted_by), self.first_unsearched.take());
-        StepResult { evicted, evicted_by, first_unsearched }
+    /// Records the output of a step: ranges in the list of evicted entries.
+    pub(super) fn record_evictions(&mut self, rows: &OrdZSet<EvictedRange>) {
+        self.output.extend(rows.iter().map(|(row, (), _)| row));
+    }
+
+    /// Ends a step with deltas.
+    ///
+    /// Returns the entries that the deltas make stale. [`Self::evicted_by`] and
+    /// [`Self::first_unsearched`] keep the other results until the next step.
+    pub(super) fn finish(&mut self) -> Vec<EntryId> {
+        self.deltas.clear();
+        self.deltas.shrink_to(DELTAS_CAPACITY);
+        if self.evicted.is_empty() {
+            return Vec::new();
+        }
+        let mut evicted = mem::take(&mut self.evicted);
+        match self.output.as_slice() {
+            // A step with one change has one range, which has all entries.
+            [Tup2(0, to)] if *to as usize == evicted.len() => self.output.clear(),
+            _ => {
+                let ranges = self.output.drain(..);
+                let range = |Tup2(from, to)| evicted.get(from as usize..to as usize);
+                evicted = ranges.filter_map(range).flatten().copied().collect();
+            }
+        }
+        evicted
     }
 
     /// Computes the output of the operator of the circuit.
