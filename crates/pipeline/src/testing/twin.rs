@@ -161,7 +161,7 @@ impl Twin {
                 bridge.snooping = *snooping;
                 settings.multicast = *snooping;
                 match snooping {
-                    Some(snooping) => bridge.limit_groups(snooping.groups_max.max(1)),
+                    Some(snooping) => bridge.limit_groups(snooping.groups_max.max(1), None),
                     None => bridge.keep_multicast_ports(|_| false),
                 }
             }),

@@ -151,7 +151,8 @@ impl WorldBridge {
             MulticastEvent::Join(group) if !is_router => {
                 let key = (seen.vlan, group);
                 if !self.members.contains_key(&key) {
-                    self.limit_groups(snooping.groups_max.saturating_sub(1));
+                    let max = snooping.groups_max.saturating_sub(1);
+                    self.limit_groups(max, Some(seen.port));
                 }
                 see(self.members.entry(key).or_default(), seen.port, &own, now);
             }
@@ -168,13 +169,16 @@ impl WorldBridge {
     /// Removes ports from groups until there are at most `max` groups.
     ///
     /// A group counts for the port that has been in it longest. The port with the most such groups
-    /// leaves the group that it reported longest ago.
-    pub(in crate::testing) fn limit_groups(&mut self, max: usize) {
+    /// leaves the group that it reported longest ago. `reporter` is the port of a new group: it
+    /// leaves a group of its own if, with the new group, it has as many as any other port.
+    pub(in crate::testing) fn limit_groups(&mut self, max: usize, reporter: Option<PortNo>) {
         while self.members.len() > max {
             let first = |ports: &SeenPorts| ports[0].0;
             let count = |port| self.members.values().filter(|own| first(own) == port).count();
             let counts = self.members.values().map(|own| (count(first(own)), first(own)));
-            let Some((_, largest)) = counts.max() else { return };
+            let Some((most, last)) = counts.max() else { return };
+            let gives_way = |port: &PortNo| count(*port) > 0 && count(*port) + 1 >= most;
+            let largest = reporter.filter(gives_way).unwrap_or(last);
             let own = self.members.iter().filter(|(_, own)| first(own) == largest);
             let oldest = own.min_by_key(|(key, own)| (own[0].1, **key)).map(|(key, _)| *key);
             if let Some(own) = oldest.and_then(|key| self.members.get_mut(&key)) {
