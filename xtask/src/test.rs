@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_that_failed_are_tests() {
+    fn failed_tests_are_counted_as_tests() {
         assert_eq!(closing("test result: FAILED. 2 passed; 3 failed; 1 ignored"), "5 tests");
     }
 

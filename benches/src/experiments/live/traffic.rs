@@ -148,6 +148,7 @@ fn receive(receiver: &WireReceiver, exit: Exit, arrived: &Sender<Arrival>, stop:
 
 /// Computes how many packets of a constant rate are due.
 struct Due {
+    /// The time between two packets.
     every: Duration,
     until: Duration,
 }

@@ -47,9 +47,9 @@ pub enum LacpAdmission {
     Off,
     /// The bond works without a partner (`lacp-fallback-ab`): the mode decides.
     Fallback,
-    /// The partner uses this member: NORMAL takes every packet.
+    /// The partner uses this member: `NORMAL` accepts its packets.
     All,
-    /// The partner does not use this member: NORMAL takes none.
+    /// The partner does not use this member: `NORMAL` drops its packets.
     None,
 }
 
