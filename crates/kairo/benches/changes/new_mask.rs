@@ -8,22 +8,21 @@
 //! The most expensive rule matches bits that no visit of its table consulted, but that every entry
 //! consulted in the table before. So the engine compares the rule with every visit.
 
-#![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
-#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
-
 use std::{
     hint::black_box,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{Criterion, Throughput};
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_kairo::Direct;
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, EntryId, Evictor, FlowModCommand, OwnerId, Pipeline,
     PortInfo, Time, text::parse_rule,
 };
+
+use crate::is_trial;
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
@@ -101,10 +100,8 @@ fn packet(slot: u32) -> FlowKey {
     key
 }
 
-fn new_mask(criterion: &mut Criterion) {
-    // Only `cargo bench` passes the argument `--bench`.
-    let is_trial = !std::env::args().any(|argument| argument == "--bench");
-    let entries = ENTRIES[usize::from(is_trial)];
+pub(crate) fn new_mask(criterion: &mut Criterion) {
+    let entries = ENTRIES[usize::from(is_trial())];
     let mut group = criterion.benchmark_group(format!("{entries} entries"));
     group.throughput(Throughput::Elements(entries.into()));
     let mut scene = Scene::new(entries);
@@ -121,6 +118,3 @@ fn new_mask(criterion: &mut Criterion) {
     });
     group.finish();
 }
-
-criterion_group!(benches, new_mask);
-criterion_main!(benches);
