@@ -2,8 +2,8 @@
 //!
 //! The control plane asks a thread to release a queue, and gives the queue to another thread. The
 //! first thread stops to poll the queue. The thread releases the queue between two iterations, when
-//! it has no packet of the queue any more: none waits for a translation, and no transmit queue has
-//! packets that the device has not taken. The kernel queues the packets that arrive meanwhile. So
+//! it has no packet of the queue any more. Then none waits for a translation, and no transmit queue
+//! has packets that the device has not taken. The kernel queues the packets that arrive meanwhile. So
 //! the other thread sends the next packet of each flow after all earlier ones.
 //!
 //! A thread with a transmit queue that stays full would never release the queue. So it polls the

@@ -29,7 +29,7 @@ const ADDRESS_BITS: u32 = 8;
 /// Widest lane of which a proof takes all bits that a rule fixes.
 const WHOLE_WIDTH_MAX: u32 = 16;
 
-/// Whether a rule matches a key in the lanes of a classifier.
+/// The agreement of a rule and a key in the lanes of a classifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneFit {
     /// The rule matches the key in every lane, but the lookup did not accept it.

@@ -350,7 +350,7 @@ impl UpdateBatch {
     ) -> bool {
         let gone = bridge.macs.forget_some(self.version, removals_max);
         self.push_macs(id, gone);
-        bridge.macs.len() == 0
+        bridge.macs.is_empty()
     }
 
     fn push_macs(&mut self, bridge: BridgeId, changed: Vec<MacKey>) {

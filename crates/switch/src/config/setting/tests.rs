@@ -24,7 +24,8 @@ fn value(key: &str) -> &'static str {
         | "mcast_snooping_disable_flood_unregistered"
         | "mcast_snooping_enable"
         | "netflow.add_id_to_interface"
-        | "select_all" => "true",
+        | "select_all"
+        | "threads.auto_lb" => "true",
         "eviction.repair" => "on",
         "packets.vlan_limit" => "2",
         "qinq_ethtype" => "802.1q",
@@ -166,5 +167,5 @@ fn every_suggested_value_is_accepted() {
             words += 1;
         }
     }
-    assert_eq!(words, 3 + 3 + 7 + 4 + 3 + 2 + 2 + 3);
+    assert_eq!(words, 3 + 3 + 7 + 4 + 3 + 2 + 2 + 3 + 2);
 }

@@ -8,7 +8,7 @@ use std::{
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, Time};
 
-use crate::{config::AutoLbSettings, threads::load::plan::QueueLoad};
+use crate::{config::AutoLbSettings, threads::load::plan::ReceiveQueueLoad};
 
 /// Time between two samples (Open vSwitch: `PMD_INTERVAL_LEN`).
 pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
@@ -64,7 +64,7 @@ impl LoadHistory {
     }
 
     /// Returns the loads of the queues in the history.
-    pub(crate) fn loads(&self) -> Vec<QueueLoad> {
+    pub(crate) fn loads(&self) -> Vec<ReceiveQueueLoad> {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
             return Vec::new();
         };
@@ -115,12 +115,15 @@ impl LoadHistory {
 }
 
 /// Returns the load of each queue between two samples.
-fn busy_between(earlier: &LoadSample, later: &LoadSample) -> impl Iterator<Item = QueueLoad> {
+fn busy_between(
+    earlier: &LoadSample,
+    later: &LoadSample,
+) -> impl Iterator<Item = ReceiveQueueLoad> {
     later.queues.iter().map(|(queue, own)| {
         // The counter of a queue begins at zero when its port opens.
         let before = earlier.queues.get(queue).map_or(0, |before| before.busy_ns);
         let busy_ns = own.busy_ns.saturating_sub(before);
-        QueueLoad { queue: *queue, thread: own.thread, busy_ns }
+        ReceiveQueueLoad { queue: *queue, thread: own.thread, busy_ns }
     })
 }
 

@@ -9,7 +9,7 @@ use crate::threads::load::history::RxQueueName;
 
 /// A receive queue, its packet thread, and its load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct QueueLoad {
+pub(crate) struct ReceiveQueueLoad {
     pub(crate) queue: RxQueueName,
     /// Number of the packet thread that has the queue.
     pub(crate) thread: usize,
@@ -34,8 +34,8 @@ pub(crate) struct LoadPlan {
 
 impl LoadPlan {
     /// Plans moves of `queues` between the running packet threads `threads`.
-    pub(crate) fn new(queues: &[QueueLoad], threads: &[usize]) -> Self {
-        let mut left: Vec<QueueLoad> =
+    pub(crate) fn new(queues: &[ReceiveQueueLoad], threads: &[usize]) -> Self {
+        let mut left: Vec<ReceiveQueueLoad> =
             queues.iter().filter(|own| threads.contains(&own.thread)).copied().collect();
         let mut loads = vec![0; threads.len()];
         for own in &left {
@@ -75,10 +75,10 @@ fn extremes(loads: &[u64]) -> Option<(usize, usize)> {
 ///
 /// `gap` is the difference of the loads of both threads. Any queue with a smaller load brings them
 /// closer together.
-fn best(queues: &[QueueLoad], thread: usize, gap: u64) -> Option<usize> {
-    let moves = |own: &QueueLoad| own.thread == thread && (1..gap).contains(&own.busy_ns);
+fn best(queues: &[ReceiveQueueLoad], thread: usize, gap: u64) -> Option<usize> {
+    let moves = |own: &ReceiveQueueLoad| own.thread == thread && (1..gap).contains(&own.busy_ns);
     let all = queues.iter().enumerate().filter(|(_, own)| moves(own));
-    let gap_after = |own: &QueueLoad| (own.busy_ns * 2).abs_diff(gap);
+    let gap_after = |own: &ReceiveQueueLoad| (own.busy_ns * 2).abs_diff(gap);
     all.min_by_key(|(_, own)| gap_after(own)).map(|(position, _)| position)
 }
 
@@ -98,9 +98,9 @@ mod tests {
     use super::*;
 
     /// Returns queues of one port with these threads and loads.
-    fn queues(loads: &[(usize, u64)]) -> Vec<QueueLoad> {
+    fn queues(loads: &[(usize, u64)]) -> Vec<ReceiveQueueLoad> {
         let (bridge, port) = (BridgeId::new(1), PortNo::new(1));
-        let queue = |(number, (thread, busy_ns)): (u16, &(usize, u64))| QueueLoad {
+        let queue = |(number, (thread, busy_ns)): (u16, &(usize, u64))| ReceiveQueueLoad {
             queue: RxQueueName { bridge, port, number },
             thread: *thread,
             busy_ns: *busy_ns,
@@ -160,10 +160,10 @@ mod tests {
                 prop_assert_ne!(queue.thread, own.to);
                 queue.thread = own.to;
             }
-            let load = |queues: &[QueueLoad], thread| -> u64 {
+            let load = |queues: &[ReceiveQueueLoad], thread| -> u64 {
                 queues.iter().filter(|own| own.thread == thread).map(|own| own.busy_ns).sum()
             };
-            let loads_of = |queues: &[QueueLoad]| threads.map(|thread| load(queues, thread));
+            let loads_of = |queues: &[ReceiveQueueLoad]| threads.map(|thread| load(queues, thread));
             prop_assert_eq!(variance(&loads_of(&before)), plan.before);
             prop_assert_eq!(variance(&loads_of(&after)), plan.after);
             prop_assert!(plan.after <= plan.before);
