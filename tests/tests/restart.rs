@@ -342,10 +342,10 @@ fn a_removed_xdp_port_frees_its_device() {
     for _ in 0..3 {
         shuntctl(&["del-port", "p2"]);
         let link = service.middle.run("ip", &["link", "show", "p2"]);
-        assert!(!link.contains("xdp"), "{link}");
+        assert!(!link.contains("prog/xdp"), "{link}");
         shuntctl(&["add-port", "br0", "p2", "type=af_xdp", "number=2"]);
         let link = service.middle.run("ip", &["link", "show", "p2"]);
-        assert!(link.contains("xdp"), "{link}: {}", service.log());
+        assert!(link.contains("prog/xdp"), "{link}: {}", service.log());
     }
     assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
 }
