@@ -71,7 +71,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
                 }
             }
             Some((traversal_no, InsertionResult::Refused)) => {
-                self.pending_traversals.abandon(traversal_no)
+                self.pending_traversals.abandon(traversal_no);
             }
             None => {}
         }

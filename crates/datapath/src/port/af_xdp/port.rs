@@ -50,6 +50,9 @@ const CHUNKS: [u32; 2] = [2048, 4096];
 /// Number of bytes of an Ethernet header with two VLAN tags.
 const HEADER_MAX: u32 = 14 + 2 * 4;
 
+/// The transmit queues of a port, by packet thread.
+type ThreadTxQueues = Vec<Box<dyn TxQueue>>;
+
 /// A network device of the host, by AF_XDP sockets.
 pub struct AfXdp {
     /// The device; its socket keeps the device in promiscuous mode.
@@ -154,7 +157,7 @@ impl AfXdp {
     fn open_queues(
         &mut self,
         threads: u16,
-    ) -> Result<(Vec<Receiver>, Vec<Box<dyn TxQueue>>), PortError> {
+    ) -> Result<(Vec<Receiver>, ThreadTxQueues), PortError> {
         if self.attached.is_some() {
             return Err(PortError::AlreadySplit { name: self.device.name.as_str().to_owned() });
         }
