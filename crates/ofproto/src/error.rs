@@ -160,7 +160,7 @@ error_codes! {
         "the match lacks a prerequisite of one of its fields";
     MatchDuplicate = standard(4, 10), "OFPBMC_DUP_FIELD", "the field occurs twice in the match: send it once";
     MatchNicira = nicira(2), "NXBRC_NXM_INVALID", "the Nicira match has a wrong length, or a cookie that is not allowed here";
-    FlowUnknown = standard(5, 0), "OFPFMFC_UNKNOWN", 
+    FlowUnknown = standard(5, 0), "OFPFMFC_UNKNOWN",
         "the flow-mod cannot be executed in this form, such as one that selects rules by a cookie and sets another";
     FlowTableFull = standard(5, 1), "OFPFMFC_TABLE_FULL", "the table is full: delete rules first";
     FlowTableId = standard(5, 2), "OFPFMFC_BAD_TABLE_ID", "the table cannot hold rules";

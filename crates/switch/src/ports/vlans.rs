@@ -148,7 +148,7 @@ mod tests {
             (PortOptions { tag: Some(0), ..port.clone() }, "needs `tag`, its service VLAN"),
             (PortOptions { trunks: vec![5], ..port.clone() }, "has no `trunks`"),
             (PortOptions { cvlans: vec![5000], ..port.clone() }, "cvlans = 5000"),
-            (PortOptions { vlan_mode: None, ..port.clone() }, "only a port of mode"),
+            (PortOptions { vlan_mode: None, ..port }, "only a port of mode"),
             (PortOptions { qinq_ethtype: QinqEthtype::Dot1q, ..plain }, "only a port of mode"),
         ];
         for (port, expected) in wrong {

@@ -154,10 +154,7 @@ impl AfXdp {
     /// Attaches the port.
     ///
     /// Returns its receivers by queue, and its transmit queues by thread.
-    fn open_queues(
-        &mut self,
-        threads: u16,
-    ) -> Result<(Vec<Receiver>, ThreadTxQueues), PortError> {
+    fn open_queues(&mut self, threads: u16) -> Result<(Vec<Receiver>, ThreadTxQueues), PortError> {
         if self.attached.is_some() {
             return Err(PortError::AlreadySplit { name: self.device.name.as_str().to_owned() });
         }
