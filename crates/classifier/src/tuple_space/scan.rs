@@ -43,11 +43,12 @@ impl<R> TupleSpace<R> {
             if *left == 0 {
                 return false;
             }
-            *left -= 1;
             let visit = |stored: &'a SubtableRule<R>| visit(stored.lifetime, &stored.rule);
             if !scan_subtable(&region, subtable, &mut position.after, left, visit) {
                 return false;
             }
+            // The step of a subtable is counted at its end, so each call visits something.
+            *left = left.saturating_sub(1);
             *position = ScanPosition { subtable: position.subtable + 1, after: None };
         }
         true
