@@ -50,6 +50,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("foresight-coflows", "How much faster are flows that have a cache entry before they start?"),
     ("foresight-predictors", "How many misses do predictors save, and what do they cost?"),
     ("foresight-run-time", "How near do predictors come to a perfect forecast of coflows?"),
+    ("foresight-offline", "Which new flows can predictors know, without the time of a switch?"),
     (
         "foresight-gigaflow",
         "How many misses does a forecast save with Gigaflow, and with megaflows?",

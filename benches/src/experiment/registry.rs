@@ -265,7 +265,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "nuevomatch-lookup",
         title: "NuevoMatch: lookups of the classifier alone",
-        what: "CPU of a lookup in rule sets, beside tuple space search, TupleMerge and rte_acl",
+        what: "CPU of a lookup in rule sets of ClassBench, beside other classifiers",
         source: "A. Rashelbach et al., A Computational Approach to Packet Classification, Fig 9, \
                  compared with tuple space search",
         run: nuevomatch::lookups::run,

@@ -68,7 +68,16 @@ fn scan_subtable<'a, R>(
     }
     match region.candidates(subtable) {
         RegionCandidates::None => {}
-        RegionCandidates::One(chain) => chain.all().for_each(visit),
+        RegionCandidates::One(chain) => {
+            for (position, rules) in chain.after(*after) {
+                if *left == 0 {
+                    return false;
+                }
+                *left -= 1;
+                *after = Some(position);
+                rules.iter().for_each(&mut visit);
+            }
+        }
         RegionCandidates::Many => {
             for position in subtable.positions_after(*after) {
                 if *left == 0 {

@@ -269,11 +269,6 @@ impl<R> RuleChain<R> {
         self.rules.first().map_or(&[], |stored| stored.matching.value())
     }
 
-    /// Returns every rule of the chain that is not reclaimed, highest rank first.
-    pub(super) fn all(&self) -> impl Iterator<Item = &SubtableRule<R>> {
-        self.rules.iter()
-    }
-
     /// Returns the rules of the chain that a version sees, highest rank first.
     pub(super) fn visible(&self, version: Version) -> impl Iterator<Item = &SubtableRule<R>> {
         self.rules.iter().filter(move |stored| stored.lifetime.is_visible(version))
@@ -284,6 +279,19 @@ impl<R> RuleChain<R> {
         let start = self.rules.partition_point(|stored| stored.rank > position.rank);
         let end = self.rules.partition_point(|stored| stored.rank >= position.rank);
         &self.rules[start..end]
+    }
+
+    /// Returns the rules after a position by their ranks, highest rank first.
+    pub(super) fn after(
+        &self,
+        after: Option<RulePosition>,
+    ) -> impl Iterator<Item = (RulePosition, &[SubtableRule<R>])> {
+        let start =
+            after.map_or(0, |after| self.rules.partition_point(|stored| stored.rank >= after.rank));
+        let of_one_rank = self.rules[start..].chunk_by(|one, next| one.rank == next.rank);
+        of_one_rank.filter_map(|rules| {
+            Some((RulePosition { rank: rules.first()?.rank, hash: self.hash }, rules))
+        })
     }
 
     /// Returns the newest rule of a priority that a version sees.

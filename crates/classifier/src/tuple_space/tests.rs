@@ -459,3 +459,26 @@ fn removed_rules_leave_no_values_or_subtables() {
     assert_eq!(table.subtables.len(), 2, "one is used, and one again and again");
     assert_eq!(table.subtables[0].chains().count(), 1);
 }
+
+#[test]
+fn a_scan_of_one_match_makes_few_steps_at_once() {
+    let mut table = TupleSpace::new(5);
+    let matching = behind_port(1, FieldId::IpProto).1;
+    for age in 0..1000 {
+        let rank = Rank { priority: Priority::DEFAULT, age };
+        table.insert(matching.clone(), rank, Version::ZERO, age);
+    }
+    let (mut position, mut visited) = (ScanPosition::default(), Vec::new());
+    loop {
+        let (mut left, before) = (10, visited.len());
+        let is_complete = table.scan_some(&mut position, &matching, &mut left, |_, rule| {
+            visited.push(*rule);
+        });
+        assert!(visited.len() - before <= 10);
+        if is_complete {
+            break;
+        }
+    }
+    visited.sort_unstable();
+    assert_eq!(visited, (0..1000).collect::<Vec<_>>());
+}

@@ -223,6 +223,7 @@ impl UpdateBatch {
     }
 
     /// Makes room for one more rule in a table.
+    ///
     /// If the table is full and the bridge evicts rules, evicts others.
     ///
     /// Returns false if more rules must be evicted, or if the rules are not in the order of eviction

@@ -160,6 +160,7 @@ fn has_empty_tag(packet: &WorkingPacket) -> bool {
 }
 
 /// Returns the VLAN id of the packet; 0 without a tag.
+///
 /// The caller has consulted the tags.
 pub(super) fn vlan_id(packet: &WorkingPacket) -> u16 {
     u16::try_from(packet.key().words()[VLAN] >> 32 & 0xfff).unwrap_or_default()
