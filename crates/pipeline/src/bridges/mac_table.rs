@@ -341,7 +341,7 @@ impl UpdateBatch {
         expired.is_complete
     }
 
-    /// Removes at most `removals_max` addresses; returns whether none is left.
+    /// Removes at most `removals_max` addresses; returns false if some may be left.
     pub(crate) fn flush_macs(
         &mut self,
         id: BridgeId,
@@ -349,8 +349,9 @@ impl UpdateBatch {
         removals_max: usize,
     ) -> bool {
         let gone = bridge.macs.forget_some(self.version, removals_max);
+        let is_complete = gone.len() < removals_max;
         self.push_macs(id, gone);
-        bridge.macs.is_empty()
+        is_complete
     }
 
     fn push_macs(&mut self, bridge: BridgeId, changed: Vec<MacKey>) {
