@@ -72,7 +72,7 @@ impl BridgeHost {
         let port = ports.iter().find(|port| port.number == number);
         match port.map(|port| port.kind) {
             Some(PortKind::Datapath(datapath)) => datapath,
-            _ => NO_INGRESS,
+            Some(PortKind::Patch { .. } | PortKind::Unbound) | None => NO_INGRESS,
         }
     }
 }
