@@ -124,7 +124,7 @@ pub enum MemifRingError {
         offset: u32,
     },
     /// The first word of the ring is not the memif cookie.
-    #[error("a ring begins with {0:#x} instead of the number of memif rings")]
+    #[error("a ring begins with {0:#x} instead of the memif cookie 0x3e31f20")]
     Cookie(u32),
     /// The peer moved an index by more than the size of the ring.
     #[error("the peer announced {announced} descriptors of a ring that has {size}")]

@@ -77,7 +77,7 @@ pub fn capabilities(program: &Program, features: &DeviceFeatures) -> OffloadCapa
     let mut writes = FlowMask::EMPTY;
     let all = |mask: &mut FlowMask, field| add(mask, field, u128::MAX);
     key_fields().iter().filter_map(flow_field).for_each(|field| all(&mut matches, field));
-    IMPLIED.iter().for_each(|field| matches.add_field(*field));
+    IMPLIED_FIELDS.iter().for_each(|field| matches.add_field(*field));
     for spec in actions() {
         spec.writes().filter_map(flow_field).for_each(|field| all(&mut writes, field));
     }
@@ -105,8 +105,8 @@ const LOOKUPS_MAX: u16 = 4096;
 const TAG_BITS: u8 = 16;
 const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "the widths of tags are equal");
 
-/// Fields that a rule may match although the program does not match them.
-const IMPLIED: &[FieldId] =
+/// Fields that a rule may match although the program has no key for them.
+const IMPLIED_FIELDS: &[FieldId] =
     &[FieldId::PacketType, FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::VlanTci1];
 
 /// Tag fields that the program writes implicitly when it adds or removes a tag.

@@ -83,7 +83,7 @@ impl LockFile {
                 Err(TryLockError::Error(error)) => return Err(error.into()),
             }
             let process = fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-            let is_ending = has_lost_memory(&process) || is_ending(&process);
+            let is_ending = has_freed_memory(&process) || is_ending(&process);
             if attempts >= if is_ending { ATTEMPTS_MAX_ENDING } else { ATTEMPTS_MAX } {
                 let is_known = !process.is_empty();
                 let process = if is_known { process } else { "with unknown id".to_owned() };
@@ -168,10 +168,10 @@ const fn whole_file() -> libc::flock {
     }
 }
 
-/// Returns whether a process was killed and has already lost its memory.
+/// Returns whether the kernel has already freed the memory of an exiting process.
 ///
 /// Such a process may still have open files.
-fn has_lost_memory(process: &str) -> bool {
+fn has_freed_memory(process: &str) -> bool {
     let is_number = !process.is_empty() && process.bytes().all(|byte| byte.is_ascii_digit());
     is_number
         && fs::read_link(format!("/proc/{process}/exe"))

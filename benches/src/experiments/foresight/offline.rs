@@ -47,7 +47,7 @@ const REMEMBERED_MAX: usize = 4096;
 /// Largest number that a client adds to its source port.
 const STEP_MAX: u16 = 16;
 
-const GAIN: &str = "share of the gain of perfect forecasts";
+const GAIN: &str = "share of the gain of perfect forecasts that the predictor reaches";
 const BOUND: &str = "share of that gain that can be named at all";
 const HITS: &str = "new flows that hit a forecast";
 const PRECISION: &str = "forecasts that were hit, of those settled";

@@ -23,7 +23,7 @@ pub(crate) fn with_xdp(test: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
         cable(1);
         if let Some(error @ PortError::NotPermitted { .. }) =
-            attempt(&xdp_spec(XdpMode::BestEffort))
+            try_open(&xdp_spec(XdpMode::BestEffort))
         {
             eprintln!("SKIPPED: {error}");
             return;
@@ -34,7 +34,7 @@ pub(crate) fn with_xdp(test: impl FnOnce() + Send + 'static) {
 }
 
 /// Opens and closes a port with queues for one thread; returns the error.
-fn attempt(spec: &PortSpec) -> Option<PortError> {
+fn try_open(spec: &PortSpec) -> Option<PortError> {
     let error = open(spec, 0).and_then(|mut port| port.split(1)).err();
     // Waits for child processes that have copies of the closed port's descriptors.
     close(());
@@ -45,8 +45,9 @@ pub(crate) fn xdp_spec(mode: XdpMode) -> PortSpec {
     PortSpec::AfXdp { device: "a0".to_owned(), mtu: None, mode }
 }
 
-fn error_of(spec: &PortSpec) -> PortError {
-    attempt(spec).unwrap()
+/// Returns the error of opening a port that must not open.
+fn opening_error(spec: &PortSpec) -> PortError {
+    try_open(spec).unwrap()
 }
 
 /// Creates a veth pair with `queues` queues in each direction.
@@ -247,7 +248,7 @@ fn jumbo_frames_are_refused_with_the_limit() {
     with_xdp(|| {
         cable(1);
         ip("link set a0 mtu 9000");
-        let text = error_of(&xdp_spec(XdpMode::BestEffort)).to_string();
+        let text = opening_error(&xdp_spec(XdpMode::BestEffort)).to_string();
         assert!(
             text.starts_with("the MTU of a0 is 9000, and an af_xdp port takes at most 3818"),
             "{text}"
@@ -268,9 +269,9 @@ fn jumbo_frames_are_refused_with_the_limit() {
 fn a_device_has_one_port() {
     with_xdp(|| {
         let (mut a, b) = ends(XdpMode::Generic);
-        assert!(matches!(error_of(&xdp_spec(XdpMode::BestEffort)), PortError::Claimed { .. }));
+        assert!(matches!(opening_error(&xdp_spec(XdpMode::BestEffort)), PortError::Claimed { .. }));
         let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: None };
-        assert!(matches!(error_of(&spec), PortError::Claimed { .. }));
+        assert!(matches!(opening_error(&spec), PortError::Claimed { .. }));
         let _queues = a.split(1).unwrap();
         drop(b);
     });
@@ -291,7 +292,10 @@ fn a_removed_device_is_reported() {
         let sent = packets(&mut pool, &[frame(1, 60)]);
         xdp.tx.tx(&sent);
         xdp.tx.flush();
-        assert!(matches!(error_of(&xdp_spec(XdpMode::BestEffort)), PortError::NoDevice { .. }));
+        assert!(matches!(
+            opening_error(&xdp_spec(XdpMode::BestEffort)),
+            PortError::NoDevice { .. }
+        ));
     });
 }
 
@@ -329,7 +333,7 @@ fn a_port_continues_after_its_device_was_down() {
 fn an_unusable_mode_names_the_usable_ones() {
     with_xdp(|| {
         cable(1);
-        let error = error_of(&xdp_spec(XdpMode::NativeWithZerocopy)).to_string();
+        let error = opening_error(&xdp_spec(XdpMode::NativeWithZerocopy)).to_string();
         let expected = "a0 with the driver veth does not support xdp_mode native-with-zerocopy: set \
                         xdp_mode to native or generic or best-effort";
         assert_eq!(error, expected);

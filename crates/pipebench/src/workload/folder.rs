@@ -32,7 +32,7 @@ const PLAYER: &str = include_str!("play-updates.sh");
 /// Number of packets between two progress updates.
 const STEP: u64 = 1000;
 
-/// The content of a workload folder, for programs.
+/// The machine-readable list of what is in a workload folder.
 #[derive(Serialize)]
 struct Manifest<'a> {
     name: String,

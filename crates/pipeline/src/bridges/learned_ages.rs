@@ -79,7 +79,7 @@ impl<K: Copy + Ord> LearnedAges<K> {
 
     /// Returns the entry that must go before a port gets a new entry.
     ///
-    /// The new entry counts for its port. If no other port has more entries, this is the oldest
+    /// The new entry is charged to its port. If no other port has more entries, this is the oldest
     /// entry of the port itself. Otherwise, or if the port has no entry yet, see [`Self::oldest`].
     pub(crate) fn oldest_for(
         &mut self,

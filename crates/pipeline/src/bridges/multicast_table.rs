@@ -5,11 +5,11 @@
 //! router port until [`MulticastSnooping::ROUTER_AGEING`] has passed. The entries of a port are
 //! removed when the port is removed or its VLANs change.
 //!
-//! A group counts for its first port, the port that has been in the group longest. A full table
-//! finds the port with the most such groups, and removes this port from the group that the port
+//! Each group is charged to one port: the one that has been in it longest. A full table finds the
+//! port that is charged with the most groups, and removes this port from the group that the port
 //! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. The new group
-//! counts for the port that reports it. Among ports with equally many groups, this port leaves one
-//! of its own. So a host takes a place only from a port with more groups, or for its first group.
+//! is charged to the port that reports it. Among ports with equally many groups, this port leaves
+//! one of its own. So a host takes a place only from a port with more groups, or for its first group.
 //!
 //! A report of a port that is known prolongs its time, and makes no version.
 

@@ -28,7 +28,10 @@ const PAGE: isize = 10;
 ///
 /// The full screen needs standard output and standard input to be a terminal.
 pub(super) fn run(client: &mut RpcClient, interval: u64, count: u64) -> Result<(), CallError> {
-    #[expect(clippy::disallowed_methods, reason = "the time of a person at a terminal")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "rates on a screen are measured by wall-clock time"
+    )]
     let start = Instant::now();
     if count == 0 && io::stdout().is_terminal() && io::stdin().is_terminal() {
         return on_screen(client, Duration::from_secs(interval), start);

@@ -72,7 +72,11 @@ const TIMES: &[SourceMetric] = &[
 /// Returns the metrics of forecasts, by origin.
 pub(crate) fn forecast(status: &ForecastStatus) -> String {
     let mut text = MetricsText::default();
-    text.family("shunt_forecast_speculative", "gauge", "Predicted flows without a hit so far.");
+    text.family(
+        "shunt_forecast_speculative",
+        "gauge",
+        "Forecasts with cache entries that no packet has hit so far.",
+    );
     text.value(&[], status.speculative);
     text.family("shunt_forecast_observed_total", "counter", "New flows that the predictors saw.");
     text.value(&[], status.observed);

@@ -73,7 +73,7 @@ fn another_user_keeps_the_capabilities_of_ports_alone() {
     assert!(of_each_thread(&daemon, "CapInh").iter().all(|held| held.trim_matches('0').is_empty()));
     daemon.answer(&["add-br", "br0"]);
     assert_eq!(fs::metadata(daemon.socket()).unwrap().uid(), NOBODY);
-    // A packet socket needs CAP_NET_RAW, which only the last set of capabilities has.
+    // A packet socket needs CAP_NET_RAW in the effective set.
     let added = daemon.shuntctl(&["add-port", "br0", "lo", "type=af_packet"]);
     assert!(!errors(&added).contains("not permitted"), "{}", errors(&added));
 }

@@ -45,7 +45,7 @@ const COLLECTORS: CollectorKey = CollectorKey {
 /// The least `header`: the length of the Ethernet header.
 const HEADER_MIN: u32 = 14;
 
-const _: () = assert!(SAMPLE_HEADER_MAX == 256, "the range of `header` says so");
+const _: () = assert!(SAMPLE_HEADER_MAX == 256, "the documented range of `header` ends at 256");
 
 impl SflowOptions {
     /// Returns whether sFlow is on.
