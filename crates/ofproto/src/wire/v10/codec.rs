@@ -1,9 +1,9 @@
 //! Encoding and decoding of a message by its type.
 
 use super::{
-    VERSION, flow_mod, flow_removed, kind, packet, port,
+    VERSION, flow_mod, flow_removed, kind, packet, port, session,
     settings::{FlowFormat, V10Settings},
-    statistics, switch, vendor,
+    statistics, vendor,
 };
 use crate::{
     error::{EncodeError, ErrorCode},
@@ -11,7 +11,7 @@ use crate::{
     wire::{
         ByteReader,
         header::Header,
-        v13::{body::switch as common, length},
+        v13::{body::session as common, length},
     },
 };
 
@@ -46,13 +46,13 @@ fn read_body(
     };
     Ok(match header.kind {
         kind::HELLO => Message::Hello(common::read_hello(header.version, body)),
-        kind::ERROR => Message::Error(switch::read_error(body)?),
+        kind::ERROR => Message::Error(session::read_error(body)?),
         kind::ECHO_REQUEST => Message::EchoRequest(take_all()),
         kind::ECHO_REPLY => Message::EchoReply(take_all()),
         kind::VENDOR => vendor::read(header.xid, body, settings)?,
         kind::FEATURES_REQUEST => Message::FeaturesRequest,
         kind::FEATURES_REPLY => {
-            let (features, ports) = switch::read_features(body)?;
+            let (features, ports) = session::read_features(body)?;
             Message::FeaturesReply { features, ports }
         }
         kind::GET_CONFIG_REQUEST => Message::GetConfigRequest,
@@ -151,11 +151,11 @@ fn put_body(out: &mut Vec<u8>, message: &Message, settings: V10Settings) {
     let is_nxm = settings.flow_format == FlowFormat::Nxm;
     match message {
         Message::Hello(hello) => common::put_hello(out, *hello),
-        Message::Error(error) => switch::put_error(out, error),
+        Message::Error(error) => session::put_error(out, error),
         Message::EchoRequest(payload) | Message::EchoReply(payload) => {
             out.extend_from_slice(payload);
         }
-        Message::FeaturesReply { features, ports } => switch::put_features(out, features, ports),
+        Message::FeaturesReply { features, ports } => session::put_features(out, features, ports),
         Message::GetConfigReply(config) | Message::SetConfig(config) => {
             common::put_config(out, *config);
         }

@@ -38,9 +38,9 @@ mod kind;
 mod ofp_match;
 mod packet;
 mod port;
+mod session;
 mod settings;
 mod statistics;
-mod switch;
 #[cfg(test)]
 mod tests;
 mod vendor;

@@ -2,7 +2,9 @@
 
 use super::{
     VERSION,
-    body::{experimenter, flow_mod, flow_removed, group, meter, packet, port, queue, role, switch},
+    body::{
+        experimenter, flow_mod, flow_removed, group, meter, packet, port, queue, role, session,
+    },
     kind, length, multipart,
 };
 use crate::{
@@ -39,19 +41,19 @@ fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, Erro
         bytes
     };
     Ok(match header.kind {
-        kind::HELLO => Message::Hello(switch::read_hello(header.version, body)),
-        kind::ERROR => Message::Error(switch::read_error(body)?),
+        kind::HELLO => Message::Hello(session::read_hello(header.version, body)),
+        kind::ERROR => Message::Error(session::read_error(body)?),
         kind::ECHO_REQUEST => Message::EchoRequest(take_all()),
         kind::ECHO_REPLY => Message::EchoReply(take_all()),
         kind::EXPERIMENTER => experimenter::read(header.xid, body)?,
         kind::FEATURES_REQUEST => Message::FeaturesRequest,
         kind::FEATURES_REPLY => {
-            let features = switch::read_features(body)?;
+            let features = session::read_features(body)?;
             Message::FeaturesReply { features, ports: Vec::new() }
         }
         kind::GET_CONFIG_REQUEST => Message::GetConfigRequest,
-        kind::GET_CONFIG_REPLY => Message::GetConfigReply(switch::read_config(body)?),
-        kind::SET_CONFIG => Message::SetConfig(switch::read_config(body)?),
+        kind::GET_CONFIG_REPLY => Message::GetConfigReply(session::read_config(body)?),
+        kind::SET_CONFIG => Message::SetConfig(session::read_config(body)?),
         kind::PACKET_IN => Message::PacketIn(packet::read_in(body)?),
         kind::FLOW_REMOVED => Message::FlowRemoved(flow_removed::read(body)?),
         kind::PORT_STATUS => Message::PortStatus(port::read_status(body)?),
@@ -59,7 +61,7 @@ fn read_body(header: &Header, body: &mut ByteReader<'_>) -> Result<Message, Erro
         kind::FLOW_MOD => Message::FlowMod(flow_mod::read(body)?),
         kind::GROUP_MOD => Message::GroupMod(group::read(body)?),
         kind::PORT_MOD => Message::PortMod(port::read_mod(body)?),
-        kind::TABLE_MOD => Message::TableMod(switch::read_table_mod(body)?),
+        kind::TABLE_MOD => Message::TableMod(session::read_table_mod(body)?),
         kind::MULTIPART_REQUEST => multipart::read_request_message(body)?,
         kind::MULTIPART_REPLY => multipart::read_reply_message(body)?,
         kind::BARRIER_REQUEST => Message::BarrierRequest,
@@ -153,14 +155,14 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         | Message::GetAsyncRequest
         | Message::SetFlowFormat(_)
         | Message::FlowModTableId(_) => {}
-        Message::Hello(hello) => switch::put_hello(out, *hello),
-        Message::Error(error) => switch::put_error(out, error),
+        Message::Hello(hello) => session::put_hello(out, *hello),
+        Message::Error(error) => session::put_error(out, error),
         Message::EchoRequest(payload) | Message::EchoReply(payload) => {
             out.extend_from_slice(payload);
         }
-        Message::FeaturesReply { features, ports: _ } => switch::put_features(out, features),
+        Message::FeaturesReply { features, ports: _ } => session::put_features(out, features),
         Message::GetConfigReply(config) | Message::SetConfig(config) => {
-            switch::put_config(out, *config);
+            session::put_config(out, *config);
         }
         Message::PacketIn(packet) => packet::put_in(out, packet),
         Message::FlowRemoved(removed) => flow_removed::put(out, removed),
@@ -169,7 +171,7 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         Message::FlowMod(flow_mod) => flow_mod::put(out, flow_mod),
         Message::GroupMod(group_mod) => group::put(out, group_mod),
         Message::PortMod(port_mod) => port::put_mod(out, port_mod),
-        Message::TableMod(table_mod) => switch::put_table_mod(out, *table_mod),
+        Message::TableMod(table_mod) => session::put_table_mod(out, *table_mod),
         Message::MultipartRequest(request) => multipart::put_request(out, request),
         Message::MultipartReply { more, reply } => multipart::put_reply(out, *more, reply),
         Message::QueueConfigRequest(port) => queue::put_request(out, *port),

@@ -12,4 +12,4 @@ pub(in crate::wire) mod packet;
 pub(in crate::wire) mod port;
 pub(in crate::wire) mod queue;
 pub(in crate::wire) mod role;
-pub(in crate::wire) mod switch;
+pub(in crate::wire) mod session;
