@@ -63,7 +63,7 @@ impl Service {
     /// Starts the service with rules, and an AF_XDP port in front of the host.
     ///
     /// `None` if the system does not permit AF_XDP.
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     fn start_with_xdp(label: &str) -> Option<Self> {
         let configuration = CONFIGURATION.replace("\"af_packet\"", "\"af_xdp\"");
         let service = Self::start_with(label, &configuration)?;

@@ -65,7 +65,7 @@ fn rules(name: &str) -> Option<Vec<PriorityRule<5>>> {
 }
 
 /// Returns the rows of `stats.tsv` by rule-set, each with its cells by column.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn statistics() -> Option<BTreeMap<String, BTreeMap<String, String>>> {
     if folder().is_none() {
         eprintln!("skipped: {FOLDER} names no folder of ClassBench rule-sets");

@@ -407,7 +407,7 @@ mod tests {
     }
 
     /// While no process maps the file, it needs no free huge page.
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     #[test]
     fn a_file_of_huge_pages_keeps_no_pages() {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING | MFdFlags::MFD_HUGETLB;

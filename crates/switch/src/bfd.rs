@@ -1,4 +1,4 @@
-//! The BFD sessions of a switch, for programs.
+//! The BFD sessions of a switch, for programs that embed it.
 
 use crate::{config::PortOptions, error::SwitchError, switch::Switch};
 

@@ -1,4 +1,4 @@
-//! The bonds of a switch, for programs.
+//! The bonds of a switch, for programs that embed it.
 
 use shunt_pipeline::BondBalance;
 

@@ -1,4 +1,4 @@
-//! Sets of IPFIX collectors for the packets that rules sample, for programs.
+//! Sets of IPFIX collectors of sampled packets, for programs with a switch.
 
 use crate::{config::CollectorSetOptions, error::SwitchError, switch::Switch};
 

@@ -1,4 +1,4 @@
-//! The mirrors of a switch, for programs.
+//! The mirrors of a switch, for programs that embed it.
 
 use crate::{config::MirrorOptions, error::SwitchError, switch::Switch};
 

@@ -255,7 +255,7 @@ mod tests {
 
     /// The state is that of `ip link`, and changes of the state take effect.
     #[test]
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     fn a_device_is_read_and_set() {
         let test = thread::spawn(|| {
             if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {

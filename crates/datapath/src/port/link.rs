@@ -249,7 +249,7 @@ mod tests {
         assert!(take_statistics(&[0; 64], &mut losses));
     }
 
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     #[test]
     fn one_answer_has_all_devices() {
         let test = std::thread::spawn(|| {

@@ -86,7 +86,7 @@ fn a_device_belongs_to_one_switch() {
     });
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 #[test]
 fn a_member_of_a_bridge_is_refused() {
     in_namespace(|| {

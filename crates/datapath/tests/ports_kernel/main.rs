@@ -41,7 +41,7 @@ fn in_namespace(test: impl FnOnce() + Send + 'static) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn enter_namespace() -> bool {
     if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
         eprintln!("skipped: needs CAP_SYS_ADMIN and CAP_NET_ADMIN to make a namespace: {error}");

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Runs `test` in a new network namespace, if the kernel permits AF_XDP.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 pub(crate) fn with_xdp(test: impl FnOnce() + Send + 'static) {
     in_namespace(|| {
         cable(1);

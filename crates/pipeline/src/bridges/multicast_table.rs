@@ -9,7 +9,8 @@
 //! port that is charged with the most groups, and removes this port from the group that the port
 //! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. The new group
 //! is charged to the port that reports it. Among ports with equally many groups, this port leaves
-//! one of its own. So a host takes a place only from a port with more groups, or for its first group.
+//! one of its own. So a host takes a place only from a port with more groups, or for its first
+//! group.
 //!
 //! A report of a port that is known prolongs its time, and makes no version.
 

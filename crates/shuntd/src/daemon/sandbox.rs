@@ -248,7 +248,7 @@ print(ctypes.get_errno() if result < 0 else 0)
         Some(text.trim().parse().unwrap())
     }
 
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     #[test]
     fn listed_calls_and_calls_of_x32_are_refused() {
         let Some(error) = error_of_call(libc::SYS_getpid) else {

@@ -234,7 +234,7 @@ mod tests {
         let panic = async { unreachable!("a fault of the task") };
         let problem = DatabaseProblem::default();
         supervise(Some(start()), switch, problem.clone(), panic).await;
-        assert!(problem.reason().is_some(), "/readyz says so");
+        assert!(problem.reason().is_some(), "/readyz reports the problem");
         assert!(UnixStream::connect(&socket).is_err() && !socket.exists());
     }
 

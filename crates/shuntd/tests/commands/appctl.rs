@@ -15,7 +15,7 @@ const BRIDGE: &str =
     "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
 
 /// Runs `ovs-appctl`; `None` if it is not installed.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 pub(crate) fn ovs_appctl(run_dir: &Path, arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new("ovs-appctl");
     command.env("OVS_RUNDIR", run_dir).args(arguments).stdin(Stdio::null());

@@ -9,7 +9,7 @@ use crate::{Daemon, errors};
 /// Runs `shuntctl doctor` by a program that changes the rights of its process.
 ///
 /// `None` if the change of rights is not permitted.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn doctor_by(program: &str, arguments: &[&str]) -> Option<(i32, String)> {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(program);

@@ -11,7 +11,7 @@ use crate::{Daemon, errors, until};
 /// The user id of `nobody`.
 const NOBODY: u32 = 65_534;
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 #[test]
 fn another_user_is_told_that_permission_is_denied() {
     let daemon = Daemon::start("");

@@ -144,7 +144,7 @@ fn a_writable_directory_that_does_not_exist_is_named() {
     assert!(errors(&refused).contains("--writable /nonexistent"), "{}", errors(&refused));
 }
 
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn skipped(why: &str) {
     eprintln!("SKIPPED: {why}");
 }

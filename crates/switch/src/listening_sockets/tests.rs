@@ -126,7 +126,7 @@ fn an_unused_socket_makes_room_for_another_address() {
 }
 
 /// Otherwise a daemon in another network namespace listens where no client is.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 #[test]
 fn a_socket_of_another_namespace_is_replaced() {
     let store = Arc::<MemoryStore>::default();

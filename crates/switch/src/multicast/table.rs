@@ -1,4 +1,4 @@
-//! The multicast tables of a switch, for programs.
+//! The multicast tables of a switch, for programs that embed it.
 
 use std::{net::IpAddr, time::Duration};
 

@@ -16,7 +16,7 @@ use crate::{error::SwitchError, ports::registry::BridgeRegistry, threads::data_p
 /// Maximum number of captures at a time.
 const CAPTURES_MAX: usize = 16;
 
-/// A captured packet, for programs.
+/// A captured packet in machine-readable form.
 #[derive(Clone, Debug, Serialize)]
 pub struct CapturedPacket {
     /// Unix time in nanoseconds of the poll loop iteration that processed the packet.
@@ -157,7 +157,7 @@ fn next_captured(readers: &mut [Consumer<Captured>]) -> Option<Captured> {
     full.min_by_key(|(time, _)| *time)?.1.pop().ok()
 }
 
-/// Returns a captured packet in the form for programs.
+/// Returns a captured packet in machine-readable form.
 fn to_captured_packet(packet: &Captured, unix_time_at_zero: Duration) -> CapturedPacket {
     let frame = packet.frame.iter().map(|byte| format!("{byte:02x}")).collect();
     let zero = u64::try_from(unix_time_at_zero.as_nanos()).unwrap_or_default();

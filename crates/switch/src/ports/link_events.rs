@@ -153,7 +153,7 @@ mod tests {
         assert!(any.contains(7) && !named(&[3]).contains(7));
     }
 
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     #[test]
     fn a_change_of_a_device_is_an_event() {
         // The new thread enters a network namespace, which is removed when the thread ends.

@@ -519,7 +519,7 @@ mod tests {
     use crate::port::af_xdp::program::Attachment;
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "a skipped test says so")]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     fn a_device_with_another_program_is_refused_by_its_name() {
         let thread = thread::spawn(|| {
             if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {

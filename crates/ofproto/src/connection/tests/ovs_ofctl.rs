@@ -63,7 +63,7 @@ fn unread(messages: &[u8]) -> Option<String> {
 /// Sends each request to a new switch, and reads the replies to `dumps`.
 ///
 /// Returns the requests that were accepted.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn check<T: Clone + std::fmt::Debug>(
     requests: Vec<T>,
     message: fn(T) -> Message,

@@ -169,8 +169,8 @@ impl WorldBridge {
     /// Removes ports from groups until there are at most `max` groups.
     ///
     /// Each group is charged to the port that has been in it longest. The port with the most such
-    /// groups leaves the group that it reported longest ago. `reporter` is the port of a new group: it
-    /// leaves a group of its own if, with the new group, it has as many as any other port.
+    /// groups leaves the group that it reported longest ago. `reporter` is the port of a new group:
+    /// it leaves a group of its own if, with the new group, it has as many as any other port.
     pub(in crate::testing) fn limit_groups(&mut self, max: usize, reporter: Option<PortNo>) {
         while self.members.len() > max {
             let first = |ports: &SeenPorts| ports[0].0;

@@ -12,7 +12,7 @@ use crate::exports::{
 };
 
 /// Runs a test in its own network namespace, with the device `d0`.
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn in_namespace<T: Future<Output = ()>>(test: impl FnOnce() -> T + Send + 'static) {
     let thread = std::thread::spawn(|| {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
@@ -252,7 +252,7 @@ fn an_overflow_ends_when_nothing_is_lost() {
 
 /// Sends more datagrams than the send buffer holds, faster than the link.
 #[test]
-#[expect(clippy::print_stderr, reason = "a skipped test says so")]
+#[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 fn a_slow_link_loses_no_datagram() {
     const DATAGRAMS: usize = 2000;
     in_namespace(|| async {
