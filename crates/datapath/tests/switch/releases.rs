@@ -241,10 +241,11 @@ fn a_full_transmit_queue_keeps_the_queue() {
     assert!((1..90).contains(&sent), "{sent} frames fill the bucket");
     let answer = release(&mut switch, 0, 1, 0);
     switch.settle();
-    switch.wait(Duration::from_millis(49));
+    switch.wait(Duration::from_micros(499));
     switch.settle();
     assert!(answer.try_recv().is_err(), "packets are in the egress queue");
-    switch.wait(Duration::from_millis(1));
+    // In a longer pause, the ring of the device would overflow.
+    switch.wait(Duration::from_micros(1));
     switch.settle();
     assert!(answer.try_recv().unwrap().is_none());
     assert!(switch.send(0, 1, &frame(2, 0)));

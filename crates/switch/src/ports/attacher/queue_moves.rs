@@ -1,16 +1,23 @@
 //! Moves of receive queues between packet threads, while packets flow.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use shunt_datapath::{
     Command,
     command::{ReleasedReceiver, ThreadReceiver},
 };
-use tokio::task::spawn_blocking;
+use shunt_pipeline::DatapathPort;
+use tokio::{task::spawn_blocking, time::sleep};
 use tracing::debug;
 
 use super::PortAttacher;
 use crate::threads::load::history::RxQueueName;
+
+/// Number of requests to release a queue.
+const RELEASE_ATTEMPTS: usize = 8;
+
+/// Time between two requests, in which the thread empties the ring of the queue.
+const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 
 impl PortAttacher {
     /// Moves a receive queue to another packet thread; returns whether it has moved.
@@ -28,8 +35,7 @@ impl PortAttacher {
         let Some((from, datapath)) = found.flatten().filter(|(from, _)| *from != to) else {
             return false;
         };
-        let release = |reply| Command::ReleaseReceiver(datapath, number, reply);
-        let Some(Some(released)) = self.plane.ask_one(from, release).await else {
+        let Some(released) = self.release_queue(from, datapath, number).await else {
             debug!("packet thread {from}: keeps a receive queue, since its packets are not sent");
             return false;
         };
@@ -53,5 +59,27 @@ impl PortAttacher {
                 false
             }
         }
+    }
+
+    /// Asks a packet thread for a receive queue; `None` if the thread keeps the queue.
+    ///
+    /// The thread polls the queue between two requests.
+    async fn release_queue(
+        &self,
+        from: usize,
+        port: DatapathPort,
+        number: u16,
+    ) -> Option<ReleasedReceiver> {
+        for attempt in 0..RELEASE_ATTEMPTS {
+            if attempt > 0 {
+                sleep(RELEASE_PAUSE).await;
+            }
+            let release = |reply| Command::ReleaseReceiver(port, number, reply);
+            let released = self.plane.ask_one(from, release).await?;
+            if released.is_some() {
+                return released;
+            }
+        }
+        None
     }
 }
