@@ -1,6 +1,6 @@
 //! Packet threads, printed like the PMD threads of Open vSwitch.
 
-use shunt_switch::{DatapathReader, PacketThreadCounters, RxQueueStatus};
+use shunt_switch::{DatapathReader, PacketThreadCounters, QueueMoves, RxQueueStatus};
 
 use super::{command::commands, dpctl::check_datapath, methods::DaemonMethods};
 
@@ -122,8 +122,19 @@ fn queue_line(own: &RxQueueStatus) -> String {
 
 async fn rebalance(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     arguments.iter().try_for_each(|datapath| check_datapath(datapath))?;
-    let moved = DatapathReader::new(&methods.switch).rebalance().await;
-    Ok(format!("pmd rxq rebalance: {moved} receive queues moved\n"))
+    let moves = DatapathReader::new(&methods.switch).rebalance().await;
+    Ok(format!("pmd rxq rebalance: {}\n", moves_text(moves)))
+}
+
+/// Returns the number of moved queues, and the number of planned moves if it is another.
+fn moves_text(moves: QueueMoves) -> String {
+    let QueueMoves { planned, moved } = moves;
+    if planned == moved {
+        return format!("{moved} receive queues moved");
+    }
+    format!(
+        "{moved} of {planned} receive queues moved: the threads of the others have unsent packets"
+    )
 }
 
 /// Returns a ratio with two decimal places.
@@ -136,4 +147,16 @@ fn ratio(part: u64, whole: u64) -> String {
 fn percent(part: u64, whole: u64) -> String {
     let tenths = u128::from(part) * 1000 / u128::from(whole.max(1));
     format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queues_that_stay_are_counted() {
+        let text = |planned, moved| moves_text(QueueMoves { planned, moved });
+        assert_eq!(text(2, 2), "2 receive queues moved");
+        assert!(text(2, 0).starts_with("0 of 2 receive queues moved: "));
+    }
 }

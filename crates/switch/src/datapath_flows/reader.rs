@@ -19,8 +19,11 @@ use super::{
     numbering::DatapathPorts,
 };
 use crate::{
-    control::ControlPlane, error::SwitchError, switch::Switch,
-    threads::load::balancer::RxQueueStatus, trace::explain::bridge_name,
+    control::ControlPlane,
+    error::SwitchError,
+    switch::Switch,
+    threads::load::balancer::{QueueMoves, RxQueueStatus},
+    trace::explain::bridge_name,
 };
 
 /// Selects how cache entries are written.
@@ -304,9 +307,7 @@ impl<'a> DatapathReader<'a> {
     }
 
     /// Moves receive queues between packet threads by their measured loads.
-    ///
-    /// Returns the number of queues that have moved.
-    pub async fn rebalance(&self) -> usize {
+    pub async fn rebalance(&self) -> QueueMoves {
         self.control.loads.rebalance_now(self.control).await
     }
 

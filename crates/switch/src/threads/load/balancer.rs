@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use parking_lot::Mutex;
 use shunt_pipeline::Time;
 use tokio::time::{MissedTickBehavior, interval};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::{
     config::AutoLbSettings,
@@ -16,7 +16,7 @@ use crate::{
     ports::bridges::Bridges,
     threads::load::{
         history::{LoadHistory, LoadSample, RxQueueName, SAMPLE_INTERVAL, SampledQueue},
-        plan::LoadPlan,
+        plan::{LoadPlan, ReceiveQueueLoad},
     },
 };
 
@@ -39,6 +39,17 @@ pub struct RxQueueStatus {
     pub busy_percent: Option<u64>,
 }
 
+/// The receive queues of a plan, and those that have moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueMoves {
+    /// Number of planned moves.
+    pub planned: usize,
+    /// Number of queues that have moved.
+    ///
+    /// The other queues stay, because their packet threads have unsent packets.
+    pub moved: usize,
+}
+
 /// Samples the loads at intervals, and moves queues if the settings allow it.
 pub(crate) async fn watch_loads(control: &ControlPlane) {
     let mut interval = interval(SAMPLE_INTERVAL);
@@ -49,7 +60,8 @@ pub(crate) async fn watch_loads(control: &ControlPlane) {
         let settings = control.config.lock().threads.auto_lb();
         let is_due = settings.is_on && control.loads.is_due(&settings, control.plane.now());
         if is_due {
-            control.loads.rebalance(control, settings.improvement_threshold).await;
+            let loads = control.loads.0.lock().loads();
+            control.loads.rebalance(control, &loads, settings.improvement_threshold).await;
         }
     }
 }
@@ -67,34 +79,56 @@ impl LoadBalancer {
 
     /// Moves queues if the variance of the loads becomes clearly smaller.
     ///
-    /// `improvement` is the least improvement in percent. Returns the number of queues that have moved.
-    async fn rebalance(&self, control: &ControlPlane, improvement: u8) -> usize {
-        let loads = self.0.lock().loads();
-        let plan = LoadPlan::new(&loads, &control.plane.living());
+    /// `improvement` is the least improvement in percent.
+    async fn rebalance(
+        &self,
+        control: &ControlPlane,
+        loads: &[ReceiveQueueLoad],
+        improvement: u8,
+    ) -> QueueMoves {
+        let plan = LoadPlan::new(loads, &control.plane.living());
         if plan.moves.is_empty() || plan.improvement() < improvement {
-            return 0;
+            return QueueMoves::default();
         }
-        let mut moved = 0;
+        let (planned, mut moved) = (plan.moves.len(), 0);
         {
             let structure = control.structure().await;
             for own in &plan.moves {
                 moved += usize::from(structure.ports().move_queue(own.queue, own.to).await);
             }
         }
-        self.0.lock().clear();
-        self.sample(control);
-        let (planned, improvement) = (plan.moves.len(), plan.improvement());
-        info!(
-            planned,
-            improvement, "packet threads: {moved} receive queues moved to balance the loads"
-        );
-        moved
+        self.0.lock().note_moves(moved);
+        if moved > 0 {
+            self.sample(control);
+        }
+        let improvement = plan.improvement();
+        if moved == planned {
+            info!(improvement, "packet threads: {moved} receive queues moved to balance the loads");
+        } else {
+            warn!(
+                planned,
+                moved,
+                "packet threads: receive queues stay, because their threads have unsent packets"
+            );
+        }
+        QueueMoves { planned, moved }
     }
 
     /// Moves queues by the loads until now, however small the improvement.
-    pub(crate) async fn rebalance_now(&self, control: &ControlPlane) -> usize {
-        self.sample(control);
-        self.rebalance(control, 1).await
+    pub(crate) async fn rebalance_now(&self, control: &ControlPlane) -> QueueMoves {
+        let now = LoadSample { at: control.plane.now(), queues: sampled(&control.bridges) };
+        let loads = self.loads_until(now);
+        self.rebalance(control, &loads, 1).await
+    }
+
+    /// Returns the loads until a sample; the history keeps only its first sample.
+    fn loads_until(&self, last: LoadSample) -> Vec<ReceiveQueueLoad> {
+        let mut history = self.0.lock();
+        let loads = history.loads_until(&last);
+        if history.is_empty() {
+            history.add(last);
+        }
+        loads
     }
 
     /// Returns the receive queues, in the order of their ports.

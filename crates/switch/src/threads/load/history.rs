@@ -16,6 +16,9 @@ pub(crate) const SAMPLE_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of intervals in the history, which together last a minute.
 const INTERVALS: usize = 6;
 
+/// Maximum number of times that the time between two decisions doubles.
+const FAILURES_MAX: u32 = 6;
+
 /// The name of a receive queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RxQueueName {
@@ -47,6 +50,8 @@ pub(crate) struct LoadHistory {
     samples: VecDeque<LoadSample>,
     /// Time of the last decision.
     decided: Option<Time>,
+    /// Number of plans in a row of which no queue has moved.
+    failures: u32,
 }
 
 impl LoadHistory {
@@ -58,9 +63,30 @@ impl LoadHistory {
         }
     }
 
-    /// Removes all samples, because queues have moved.
-    pub(crate) fn clear(&mut self) {
-        self.samples.clear();
+    /// Notes the number of queues that a plan has moved.
+    ///
+    /// Moved queues make all samples void. After a plan without a moved queue, the samples stay, and
+    /// the time until the next decision doubles.
+    pub(crate) fn note_moves(&mut self, moved: usize) {
+        if moved == 0 {
+            self.failures = self.failures.saturating_add(1);
+        } else {
+            self.failures = 0;
+            self.samples.clear();
+        }
+    }
+
+    /// Returns whether there is no sample.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Returns the loads of the queues from the first sample until `last`.
+    ///
+    /// The history does not keep `last`, since its intervals have equal durations.
+    pub(crate) fn loads_until(&self, last: &LoadSample) -> Vec<ReceiveQueueLoad> {
+        let first = self.samples.front();
+        first.map_or_else(Vec::new, |first| busy_between(first, last).collect())
     }
 
     /// Returns the loads of the queues in the history.
@@ -82,7 +108,8 @@ impl LoadHistory {
     /// A thread must have been busy in each interval of the last minute. Two decisions are some
     /// minutes apart.
     pub(crate) fn is_due(&mut self, settings: &AutoLbSettings, now: Time) -> bool {
-        let is_early = self.decided.is_some_and(|decided| now.since(decided) < settings.interval);
+        let interval = settings.interval.saturating_mul(1 << self.failures.min(FAILURES_MAX));
+        let is_early = self.decided.is_some_and(|decided| now.since(decided) < interval);
         if is_early || !self.is_overloaded(settings.load_threshold) {
             return false;
         }
@@ -186,8 +213,36 @@ mod tests {
         assert!(history.is_due(&slow, at(1000)));
         assert!(!history.is_due(&slow, at(1119)));
         assert!(history.is_due(&slow, at(1120)));
-        history.clear();
+        history.note_moves(1);
         assert!(!history.is_due(&slow, at(9000)), "the loads of the moved queues are unknown");
+    }
+
+    #[test]
+    fn the_pause_doubles_if_no_queue_moves() {
+        let mut history = history(&[100; 6]);
+        let settings = AutoLbSettings { interval: Duration::from_secs(60), ..settings() };
+        assert!(history.is_due(&settings, at(1000)));
+        history.note_moves(0);
+        assert_eq!(history.duration(), Duration::from_secs(60), "the samples stay");
+        assert!(!history.is_due(&settings, at(1119)));
+        assert!(history.is_due(&settings, at(1120)));
+        history.note_moves(0);
+        assert!(!history.is_due(&settings, at(1359)));
+        assert!(history.is_due(&settings, at(1360)));
+        history.note_moves(1);
+        assert_eq!(history.duration(), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_last_sample_of_a_command_is_not_kept() {
+        let mut history = history(&[100; 5]);
+        for _ in 0..10 {
+            let own = SampledQueue { thread: 0, busy_ns: 5 + 51_000_000_000 };
+            let last = LoadSample { at: at(151), queues: [(queue(0), own)].into() };
+            let loads: Vec<_> = history.loads_until(&last).iter().map(|own| own.busy_ns).collect();
+            assert_eq!(loads, [51_000_000_000]);
+        }
+        assert!(!history.is_due(&settings(), at(1000)), "less than a minute of samples");
     }
 
     #[test]
