@@ -105,7 +105,9 @@ const LOOKUPS_MAX: u16 = 4096;
 const TAG_BITS: u8 = 16;
 const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "the widths of tags are equal");
 
-/// Fields that a rule may match although the program has no key for them.
+/// Fields without a key in the program, with values that other fields imply.
+///
+/// A rule may match these values; see [`drop_implied`].
 const IMPLIED_FIELDS: &[FieldId] =
     &[FieldId::PacketType, FieldId::VlanTpid, FieldId::VlanTpid1, FieldId::VlanTci1];
 

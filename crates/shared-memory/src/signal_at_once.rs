@@ -7,7 +7,7 @@
 //! bytes.
 //!
 //! Source: io_submit(2), eventfd(2).
-#![expect(unsafe_code, reason = "asynchronous requests, which std does not have")]
+#![expect(unsafe_code, reason = "asynchronous I/O requests, which std does not have")]
 
 use std::{
     fs::File,
@@ -62,11 +62,11 @@ const RESULTS: u16 = 64;
 const ROOM: u16 = 2 * RESULTS;
 
 impl EventSignaller {
-    /// Creates a signaller with its own context for asynchronous requests.
+    /// Creates a signaller with its own context for asynchronous I/O requests.
     ///
     /// # Errors
     ///
-    /// If the kernel has no asynchronous requests, or its limit is reached (`fs.aio-max-nr`).
+    /// If the kernel has no asynchronous I/O requests, or its limit is reached (`fs.aio-max-nr`).
     pub(crate) fn new() -> io::Result<Self> {
         let file = File::from(memfd_create(c"empty", MFdFlags::MFD_CLOEXEC)?);
         let mut context: libc::c_ulong = 0;

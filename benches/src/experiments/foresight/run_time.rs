@@ -1,5 +1,6 @@
-//! Predictors at run time on coflows: the share of the gain of perfect forecasts for each
-//! predictor.
+//! Predictors at run time on coflows: their shares of the perfect gain.
+//!
+//! The perfect gain is the number of misses that perfect forecasts save.
 //!
 //! The coflows are the coflows of `foresight-coflows`. With a recorded trace, each distribution
 //! runs once more with the sizes, arrivals and racks of the trace. This repository does not contain
