@@ -42,7 +42,10 @@ impl VlanLimitKey {
                 self.applied = limit;
             }
             Err(error) => {
-                warn!(error = with_causes(&error), "ovsdb: vlan-limit cannot be set");
+                warn!(
+                    error = with_causes(&error),
+                    "ovsdb: vlan-limit cannot be set: the former limit stays in force"
+                );
             }
         }
     }
