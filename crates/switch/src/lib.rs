@@ -118,7 +118,10 @@ pub use status::{
     thread::{ThreadState, ThreadStatus},
 };
 pub use switch::Switch;
-pub use threads::{data_plane::EngineMaker, load::balancer::{QueueMoves, RxQueueStatus}};
+pub use threads::{
+    data_plane::EngineMaker,
+    load::balancer::{QueueMoves, RxQueueStatus},
+};
 pub use trace::{
     error::TraceError,
     report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},
