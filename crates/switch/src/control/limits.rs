@@ -93,13 +93,6 @@ impl Structure {
         }
     }
 
-    /// Sets the MTU and the MAC address of a port's device to the values in `port`.
-    pub(crate) async fn set_device(&self, port: &PortOptions) -> Result<(), SwitchError> {
-        // If one value is refused, the other is set nevertheless.
-        let mtu = self.set_mtu(&port.name, port.mtu).await;
-        self.set_mac(&port.name, &port.mac).await.and(mtu)
-    }
-
     /// Sets the MAC address of the device of a port.
     pub(crate) async fn set_mac(&self, port: &str, mac: &str) -> Result<(), SwitchError> {
         if self.bridges.set_mac(port, mac).await? {

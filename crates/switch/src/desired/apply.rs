@@ -151,7 +151,8 @@ impl Application<'_> {
             | StateChange::SetQos(_)
             | StateChange::SetBfd(_)
             | StateChange::SetBond { .. }
-            | StateChange::SetDevice(_)
+            | StateChange::SetMtu(_)
+            | StateChange::SetMac(_)
             | StateChange::RemoveMirror { .. }
             | StateChange::SetMirror { .. }
             | StateChange::SetCollectorSets { .. }
@@ -195,7 +196,8 @@ impl Application<'_> {
             StateChange::SetPolicing(port) => structure.set_ingress_policing(port).await,
             StateChange::SetQos(port) => structure.set_qos(port).await,
             StateChange::SetBfd(port) => structure.set_bfd(port),
-            StateChange::SetDevice(port) => structure.set_device(port).await,
+            StateChange::SetMtu(port) => structure.set_mtu(&port.name, port.mtu).await,
+            StateChange::SetMac(port) => structure.set_mac(&port.name, &port.mac).await,
             StateChange::RemoveMirror { bridge, name } => {
                 match structure.remove_mirror(bridge, name).await {
                     Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
@@ -303,7 +305,8 @@ impl Application<'_> {
             | StateChange::SetBfd(_)
             | StateChange::SetBonds { .. }
             | StateChange::SetBond { .. }
-            | StateChange::SetDevice(_)
+            | StateChange::SetMtu(_)
+            | StateChange::SetMac(_)
             | StateChange::RemoveMirror { .. }
             | StateChange::SetMirror { .. }
             | StateChange::SetCollectorSets { .. }

@@ -37,7 +37,8 @@ pub(crate) enum StateChange {
         bridge: String,
         bond: BondOptions,
     },
-    SetDevice(Arc<PortOptions>),
+    SetMtu(Arc<PortOptions>),
+    SetMac(Arc<PortOptions>),
     RemoveMirror {
         bridge: String,
         name: String,
@@ -75,7 +76,8 @@ impl StateChange {
             | Self::SetPolicing(port)
             | Self::SetQos(port)
             | Self::SetBfd(port)
-            | Self::SetDevice(port) => ObjectId::Port(port.name.clone()),
+            | Self::SetMtu(port)
+            | Self::SetMac(port) => ObjectId::Port(port.name.clone()),
             Self::SetBonds { bridge, .. } => ObjectId::Bonds(bridge.clone()),
             Self::SetBond { bond, .. } => ObjectId::Bond(bond.name.clone()),
             Self::RemoveMirror { bridge, name }
@@ -102,7 +104,8 @@ impl StateChange {
             | Self::SetBfd(_)
             | Self::SetBonds { .. }
             | Self::SetBond { .. }
-            | Self::SetDevice(_)
+            | Self::SetMtu(_)
+            | Self::SetMac(_)
             | Self::SetMirror { .. }
             | Self::SetCollectorSets { .. }
             | Self::SetBridgeMtu { .. }
@@ -142,7 +145,8 @@ impl StateChange {
             | Self::SetPolicing(_)
             | Self::SetQos(_)
             | Self::SetBfd(_)
-            | Self::SetDevice(_)
+            | Self::SetMtu(_)
+            | Self::SetMac(_)
             | Self::Set(_) => None,
         }
     }
@@ -161,7 +165,8 @@ impl StateChange {
             | Self::SetPolicing(port)
             | Self::SetQos(port)
             | Self::SetBfd(port)
-            | Self::SetDevice(port) => undo_port(&port.name, present, state),
+            | Self::SetMtu(port)
+            | Self::SetMac(port) => self.undo_key(&port.name, present, state),
             Self::SetBonds { bridge, .. } => with_both(bridge, present, state, |old, own| {
                 own.bonds = kept_bonds(&old.bonds, &own.bonds);
             }),
@@ -198,6 +203,25 @@ impl StateChange {
         }
     }
 
+    /// Undoes the change of a port; the other options of the port stay.
+    fn undo_key(&self, name: &str, present: &DesiredState, state: &mut DesiredState) {
+        let Some((bridge, old)) = present.port(name) else { return };
+        let Some(bridge) = state.bridge_mut(bridge) else { return };
+        let Some(own) = bridge.ports.iter_mut().find(|own| own.options.name == name) else {
+            return;
+        };
+        let (old, own) = (&*old.options, Arc::make_mut(&mut own.options));
+        match self {
+            Self::SetVlans(_) => *own = own.with_vlans_of(old),
+            Self::SetPolicing(_) => *own = own.with_ingress_policing_of(old),
+            Self::SetQos(_) => own.qos.clone_from(&old.qos),
+            Self::SetBfd(_) => own.bfd.clone_from(&old.bfd),
+            Self::SetMtu(_) => own.mtu = old.mtu,
+            Self::SetMac(_) => own.mac.clone_from(&old.mac),
+            _ => {}
+        }
+    }
+
     /// Returns the change as text, such as `port eth1: removed`.
     pub(crate) fn description(&self) -> String {
         match self {
@@ -211,7 +235,8 @@ impl StateChange {
             Self::SetBfd(port) => format!("port {}: BFD set", port.name),
             Self::SetBonds { bridge, .. } => format!("bridge {bridge}: bonds set"),
             Self::SetBond { bridge, bond } => format!("bond {}: set on {bridge}", bond.name),
-            Self::SetDevice(port) => format!("port {}: MTU and MAC address set", port.name),
+            Self::SetMtu(port) => format!("port {}: MTU set", port.name),
+            Self::SetMac(port) => format!("port {}: MAC address set", port.name),
             Self::RemoveMirror { bridge, name } => format!("mirror {name}: removed from {bridge}"),
             Self::SetMirror { bridge, mirror } => {
                 format!("mirror {}: set on {bridge}", mirror.name)

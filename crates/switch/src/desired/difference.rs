@@ -305,7 +305,8 @@ fn port_changes(old: &PortOptions, new: &Arc<PortOptions>) -> impl Iterator<Item
         (old.ingress_policing() != new.ingress_policing()).then(|| StateChange::SetPolicing(of())),
         (old.qos != new.qos).then(|| StateChange::SetQos(of())),
         (old.bfd != new.bfd).then(|| StateChange::SetBfd(of())),
-        ((old.mtu, &old.mac) != (new.mtu, &new.mac)).then(|| StateChange::SetDevice(of())),
+        (old.mtu != new.mtu).then(|| StateChange::SetMtu(of())),
+        (old.mac != new.mac).then(|| StateChange::SetMac(of())),
     ];
     changes.into_iter().flatten()
 }

@@ -148,6 +148,29 @@ fn limits_change_without_a_new_port() {
 }
 
 #[test]
+fn a_refused_option_leaves_the_others_of_its_port() {
+    let qos = Some(QosOptions { cir: 1000, cbs: 100, ..QosOptions::new(QosType::EgressPolicer) });
+    let old = PortOptions { kind: PortType::Tap, mtu: 1500, ..port("p1") };
+    let new = PortOptions {
+        tag: Some(5),
+        ingress_policing_rate: 1000,
+        qos,
+        bfd: Some(BfdOptions::default()),
+        mtu: 9000,
+        mac: "02:00:00:00:00:01".into(),
+        ..old.clone()
+    };
+    let [before, after] = [old, new].map(|own| config(&[bridge("br0", &[own])]));
+    let changes = plan(&before, &after).changes;
+    assert_eq!(changes.len(), 6);
+    for refused in &changes {
+        let in_force = without(std::slice::from_ref(refused), &before, &after);
+        assert_eq!(plan(&in_force, &after).changes, std::slice::from_ref(refused), "retried");
+        assert_eq!(plan(&in_force, &before).changes.len(), 5, "{refused:?}: the others go back");
+    }
+}
+
+#[test]
 fn mirrors_come_and_go() {
     let mirror = |name: &str, output_vlan| MirrorOptions {
         name: name.into(),
