@@ -1,8 +1,10 @@
 //! The keys `pmd-auto-lb` of `Open_vSwitch`: moves of receive queues by load.
 
 use shunt_ovsdb::RowView;
-use shunt_switch::{Switch, config::ThreadOptions, with_causes};
+use shunt_switch::{Switch, with_causes};
 use tracing::{info, warn};
+
+use super::file_setting::FileSetting;
 
 /// The values of the keys.
 ///
@@ -18,12 +20,12 @@ pub(super) struct AutoLbRow {
     interval: Option<u16>,
 }
 
-/// The settings in force, and those that are used without a key.
+/// The settings of the configuration file, which the keys replace.
 pub(super) struct AutoLbKeys {
-    /// The settings of the configuration file.
-    configured: ThreadOptions,
-    /// The values that were applied last.
-    applied: AutoLbRow,
+    is_on: FileSetting<bool>,
+    load_threshold: FileSetting<u8>,
+    improvement_threshold: FileSetting<u8>,
+    interval: FileSetting<u16>,
 }
 
 impl AutoLbRow {
@@ -45,33 +47,48 @@ impl AutoLbRow {
 impl AutoLbKeys {
     /// Stores the settings of the configuration file.
     pub(super) fn new(switch: &Switch) -> Self {
-        Self { configured: switch.config().threads, applied: AutoLbRow::default() }
+        let own = switch.config().threads;
+        Self {
+            is_on: FileSetting::new(own.auto_lb),
+            load_threshold: FileSetting::new(own.auto_lb_load_threshold),
+            improvement_threshold: FileSetting::new(own.auto_lb_improvement_threshold),
+            interval: FileSetting::new(own.auto_lb_interval_min),
+        }
     }
 
     /// Applies the keys; without a key, the setting of the configuration file.
     pub(super) async fn apply(&mut self, switch: &Switch, row: AutoLbRow) {
-        if row == self.applied {
-            return;
+        let own = switch.config().threads;
+        apply_one(switch, "threads.auto_lb", &mut self.is_on, own.auto_lb, row.is_on).await;
+        let (present, key) = (own.auto_lb_load_threshold, row.load_threshold);
+        let name = "threads.auto_lb_load_threshold";
+        apply_one(switch, name, &mut self.load_threshold, present, key).await;
+        let (present, key) = (own.auto_lb_improvement_threshold, row.improvement_threshold);
+        let name = "threads.auto_lb_improvement_threshold";
+        apply_one(switch, name, &mut self.improvement_threshold, present, key).await;
+        let (present, key) = (own.auto_lb_interval_min, row.interval);
+        let name = "threads.auto_lb_interval_min";
+        apply_one(switch, name, &mut self.interval, present, key).await;
+    }
+}
+
+/// Sets a setting if the value `present` in force is not the wanted one.
+async fn apply_one<T: Copy + PartialEq + ToString>(
+    switch: &Switch,
+    name: &str,
+    setting: &mut FileSetting<T>,
+    present: T,
+    key: Option<T>,
+) {
+    let Some(value) = setting.missing(present, key) else { return };
+    let text = value.to_string();
+    match switch.set(&[(name, text.as_str())]).await {
+        Ok(()) => {
+            info!("ovsdb: pmd-auto-lb: {name} set to {text}");
+            setting.note(value);
         }
-        let own = &self.configured;
-        let is_on = row.is_on.unwrap_or(own.auto_lb).to_string();
-        let load = row.load_threshold.unwrap_or(own.auto_lb_load_threshold).to_string();
-        let improvement = row.improvement_threshold.unwrap_or(own.auto_lb_improvement_threshold);
-        let interval = row.interval.unwrap_or(own.auto_lb_interval_min).to_string();
-        let settings = [
-            ("threads.auto_lb", is_on.as_str()),
-            ("threads.auto_lb_load_threshold", &load),
-            ("threads.auto_lb_improvement_threshold", &improvement.to_string()),
-            ("threads.auto_lb_interval_min", &interval),
-        ];
-        match switch.set(&settings).await {
-            Ok(()) => {
-                info!(is_on, load, improvement, interval, "ovsdb: pmd-auto-lb set");
-                self.applied = row;
-            }
-            Err(error) => {
-                warn!(error = with_causes(&error), "ovsdb: pmd-auto-lb cannot be set");
-            }
+        Err(error) => {
+            warn!(error = with_causes(&error), "ovsdb: pmd-auto-lb: {name} cannot be set");
         }
     }
 }

@@ -4,16 +4,13 @@ use shunt_ovsdb::RowView;
 use shunt_switch::{Switch, with_causes};
 use tracing::{info, warn};
 
+use super::file_setting::FileSetting;
+
 /// The most VLAN tags that the switch parses.
 const TAGS_MAX: u8 = 2;
 
-/// The limit in force, and the limit that is used without the key.
-pub(super) struct VlanLimitKey {
-    /// The limit of the configuration file.
-    configured: u8,
-    /// The value of the key that was applied last.
-    applied: Option<u8>,
-}
+/// The limit of the configuration file, which the key replaces.
+pub(super) struct VlanLimitKey(FileSetting<u8>);
 
 /// Reads the key of a row of `Open_vSwitch`; `None` if it has no effect.
 ///
@@ -27,25 +24,19 @@ pub(super) fn vlan_limit(root: RowView<'_>) -> Option<u8> {
 impl VlanLimitKey {
     /// Stores the limit of the configuration file.
     pub(super) fn new(switch: &Switch) -> Self {
-        Self { configured: switch.config().packets.vlan_limit, applied: None }
+        Self(FileSetting::new(switch.config().packets.vlan_limit))
     }
 
     /// Applies the key; without it, the limit of the configuration file.
     pub(super) async fn apply(&mut self, switch: &Switch, limit: Option<u8>) {
-        if limit == self.applied {
-            return;
-        }
-        let tags = limit.unwrap_or(self.configured).to_string();
-        match switch.set(&[("packets.vlan_limit", tags.as_str())]).await {
+        let Some(tags) = self.0.missing(switch.config().packets.vlan_limit, limit) else { return };
+        match switch.set(&[("packets.vlan_limit", tags.to_string().as_str())]).await {
             Ok(()) => {
                 info!(tags, "ovsdb: vlan-limit set");
-                self.applied = limit;
+                self.0.note(tags);
             }
             Err(error) => {
-                warn!(
-                    error = with_causes(&error),
-                    "ovsdb: vlan-limit cannot be set: the former limit stays in force"
-                );
+                warn!(error = with_causes(&error), "ovsdb: vlan-limit cannot be set");
             }
         }
     }
