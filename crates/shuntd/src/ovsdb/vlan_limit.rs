@@ -36,7 +36,10 @@ impl VlanLimitKey {
                 self.0.note(tags);
             }
             Err(error) => {
-                warn!(error = with_causes(&error), "ovsdb: vlan-limit cannot be set");
+                warn!(
+                    error = with_causes(&error),
+                    "ovsdb: vlan-limit cannot be set: the former limit stays in force"
+                );
             }
         }
     }
