@@ -8,7 +8,8 @@
 //!
 //! A thread with a transmit queue that stays full would never release the queue. So it polls the
 //! queue again after [`RELEASE_MAX`]. This includes a transmit queue that never gets packets of the
-//! released queue: the thread does not count the packets of each pair. The control plane repeats the request.
+//! released queue: the thread does not count the packets of each pair. The control plane repeats
+//! the request.
 //!
 //! The load of a queue is the time of the iterations that returned packets of it. An iteration with
 //! packets of several queues counts for each queue by its part of the packets. So no clock is read

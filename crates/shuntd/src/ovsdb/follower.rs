@@ -163,7 +163,7 @@ impl Follower {
     /// Applies the rows, and writes the results into the rows.
     ///
     /// Without other events, the cost depends on the changed rows. An unchanged port costs a few
-    /// comparisons of pointers.
+    /// comparisons of its options. Each bond of a bridge costs a copy of all ports of the bridge.
     async fn update(
         &mut self,
         rows: &DatabaseSnapshot,
