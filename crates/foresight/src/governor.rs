@@ -20,9 +20,10 @@
 //!
 //! A forecast earns its tokens when its flow arrives, so a predictor with few tokens and late flows
 //! grows slowly. Within [`GovernorConfig::trial_time`] of the start of a trial, the governor lets a
-//! predictor *grow* that has spent all tokens, and more than half of the settled forecasts of which
-//! were hit. New flows cost it nothing, and a hit earns twice as many tokens. The slow start of TCP
-//! has the same purpose.
+//! predictor *grow* that has spent all tokens, if more than half of its forecasts were hit. A
+//! forecast without an outcome counts as wrong here, because hits settle earlier than wrong
+//! forecasts. New flows cost a growing predictor nothing, and a hit earns twice as many tokens. The
+//! slow start of TCP has the same purpose.
 
 use std::time::Duration;
 
@@ -189,7 +190,7 @@ impl Governor {
         let is_trial_time = self
             .trial_since
             .is_some_and(|since| now.saturating_sub(since) < self.config.trial_time);
-        self.is_growing = is_trial_time && self.parts < PARTS && self.pays(counts);
+        self.is_growing = is_trial_time && self.parts < PARTS && self.grows(counts);
         let earned = self.earned(counts);
         self.counts = *counts;
         if let GovernorState::Paused { until } = self.state {
@@ -232,6 +233,15 @@ impl Governor {
         let hits = counts.hits.saturating_sub(self.trial_counts.hits);
         let settled = counts.settled().saturating_sub(self.trial_counts.settled());
         hits > 0 && hits * 2 > settled
+    }
+
+    /// Returns whether more than half of the forecasts of the trial were hit.
+    ///
+    /// A wrong forecast settles later than a hit. So each forecast without an outcome counts as wrong.
+    fn grows(&self, counts: &OutcomeCounts) -> bool {
+        let hits = counts.hits.saturating_sub(self.trial_counts.hits);
+        let settled = counts.settled().saturating_sub(self.trial_counts.settled());
+        hits * 2 > settled + pending(counts)
     }
 
     fn start_trial(&mut self) {

@@ -100,5 +100,7 @@ fn one_thread_treats_every_packet_as_the_oracle_of_its_version() {
 
 #[test]
 fn three_threads_treat_every_packet_as_the_oracle_of_their_versions() {
-    check(3, packets() / 2);
+    // Without a cache, each packet makes all lookups of its world, in the switch and in the oracle.
+    // A few worlds make thousands for each packet, so fewer packets take the same time.
+    check(3, packets() / if super::HAS_CACHE { 2 } else { 4 });
 }

@@ -25,8 +25,13 @@ async fn bench() -> Bench {
 }
 
 fn source(bench: &Bench, name: &str) -> ForecastSourceStatus {
+    known_source(bench, name).unwrap()
+}
+
+/// Returns a source; `None` before its first forecast arrives.
+fn known_source(bench: &Bench, name: &str) -> Option<ForecastSourceStatus> {
     let sources = bench.switch.forecasts().sources;
-    sources.into_iter().find(|own| own.source == name).unwrap()
+    sources.into_iter().find(|own| own.source == name)
 }
 
 fn packet([from, to]: [u8; 2], [source, target]: [u16; 2]) -> Vec<u8> {
@@ -278,8 +283,8 @@ async fn announced_flows_beyond_the_queue_are_counted() {
     let announced = bench.switch.announce("br0", &flows, MINUTE).unwrap();
     assert_eq!((announced.accepted, announced.refused), (65_536, 4_464));
     until(|| {
-        let own = source(&bench, "announced");
-        own.received >= 65_536 && own.received == ended(&own)
+        known_source(&bench, "announced")
+            .is_some_and(|own| own.received >= 65_536 && own.received == ended(&own))
     })
     .await;
     let own = source(&bench, "announced");
@@ -292,7 +297,8 @@ async fn an_announced_flow_of_the_past_is_refused() {
     let _far_end = bench.add_port("p1", 0).await;
     let announced = bench.switch.announce("br0", &["in_port=p1,ip"], Duration::ZERO).unwrap();
     assert_eq!(announced.accepted, 1);
-    until(|| source(&bench, "announced").refused == [("expired", 1)]).await;
+    until(|| known_source(&bench, "announced").is_some_and(|own| own.refused == [("expired", 1)]))
+        .await;
 }
 
 /// Announced flows wait while their bridge is deleted.
