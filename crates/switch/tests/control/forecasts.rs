@@ -315,9 +315,10 @@ async fn flows_of_a_deleted_bridge_get_no_entries() {
     bench.switch.announce("br0", &flows, MINUTE).unwrap();
     bench.switch.remove_bridge("br0").await.unwrap();
     until(|| {
-        let own = source(&bench, "announced");
-        let settled = own.hits + own.wrong + own.evicted;
-        own.received >= 20_000 && own.received == ended(&own) && own.installed == settled
+        known_source(&bench, "announced").is_some_and(|own| {
+            let settled = own.hits + own.wrong + own.evicted;
+            own.received >= 20_000 && own.received == ended(&own) && own.installed == settled
+        })
     })
     .await;
     assert!(bench.switch.entries(0).await.entries.is_empty());
