@@ -165,7 +165,7 @@ fn matching(words: &[(u32, u32); 5]) -> Match {
     Match::new(&key(&words.map(|(value, _)| value)), &mask)
 }
 
-/// Returns the rules of prefixes that match the same headers as a rule: values and masks.
+/// Returns the prefixes that match the same headers as a rule: values and masks.
 fn prefix_rules_of(rule: &PriorityRule<5>) -> Vec<[(u32, u32); 5]> {
     let bounds = rule.as_box();
     let prefix = |lane: usize| (bounds.low[lane], !(bounds.low[lane] ^ bounds.high[lane]));

@@ -282,7 +282,9 @@ fn garbage_from_a_database_harms_no_bridge() {
     let text = format!("[ovsdb]\nremote = 'unix:{}'\n[[bridge]]\nname = 'br0'\n", socket.display());
     let daemon = Daemon::start(&text);
     garbage.join().expect("the server ends");
-    let is_logged = || daemon.log().contains("the server does not speak OVSDB: byte 0x48");
+    let is_logged = || {
+        daemon.log().contains("the server does not speak OVSDB: a message starts with byte 0x48")
+    };
     assert!(until(is_logged), "{}", daemon.log());
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
 }

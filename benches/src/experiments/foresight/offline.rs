@@ -37,7 +37,7 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Interval at which the governors receive the outcomes.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of forecasts that wait, and of those that predictors make at once.
+/// Maximum number of waiting forecasts, and of those made at once.
 const WAITING_MAX: usize = 256;
 const FORECASTS_AT_ONCE: usize = 32;
 

@@ -66,7 +66,7 @@ pub(super) struct AclRival {
 /// Variable with the path of the program.
 const PROGRAM: &str = "SHUNT_RTE_ACL";
 
-/// Number of rules from which on rte_acl takes minutes and gigabytes to build its table.
+/// Number of rules from which on rte_acl takes minutes to build its table.
 const ACL_RULES_MAX: usize = 100_000;
 
 /// The widths of the lanes of a 5-tuple.
@@ -124,7 +124,7 @@ impl LookupRival for TupleMergeRival<'_> {
 }
 
 impl AclRival {
-    /// Starts the program of the variable, with the rules and traces as files in a folder.
+    /// Starts the program of the variable with files of rules and traces.
     ///
     /// Returns `None` without the variable, or for more rules than rte_acl can hold.
     pub(super) fn start(set: &RuleSet, traces: &[LookupTrace], folder: &Path) -> Option<Self> {

@@ -141,7 +141,7 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     println!("{}", json!({ "name": set.name, "rivals": rivals, "times": times }));
 }
 
-/// Returns the measured traces: uniform, by Zipf's law, at borders, and without a specific rule.
+/// Returns the traces: uniform, Zipf, at borders, and without a specific rule.
 fn traces(set: &RuleSet, count: usize) -> [LookupTrace; METRICS.len()] {
     [
         set.packets(count),

@@ -77,7 +77,7 @@ impl FlowEnds {
         }
     }
 
-    /// Returns the source address with its protocol and port, as the service of a reply.
+    /// Returns the source with its protocol and port, as the service of a reply.
     pub(crate) const fn source_socket(&self) -> FlowService {
         self.reverse().service()
     }

@@ -52,7 +52,7 @@ fn coflow(number: u32, sources: u16, destinations: &[u16], random: &mut Random) 
     pairs
 }
 
-/// The number of flows that were forecast before they arrived, and of forecast flows.
+/// The number of flows that were forecast in time, and of forecast flows.
 #[derive(Debug)]
 struct Score {
     hits: usize,
@@ -177,7 +177,7 @@ fn governed(hits_per_cent: u64, time: Duration) -> (Governor, u64, Option<Durati
     (governor, made, paused)
 }
 
-/// At 33,000 flows in a second, observing them costs more than 64 forecasts can earn.
+/// Observing 33,000 flows in a second costs more than 64 forecasts can earn.
 #[test]
 fn a_predictor_that_pays_grows_within_its_trial() {
     let (governor, made, paused) = governed(65, SECOND * 4);

@@ -32,7 +32,7 @@ impl RegionIndex {
         self.retired() > RETIRED_USUAL || self.has_unfilled_projections()
     }
 
-    /// Returns an estimate of how many visits and entries the search for a delta examines.
+    /// Returns an estimate of the visits and entries that a search examines.
     ///
     /// If the estimate is more than `max`, any number above `max` is returned.
     fn cost(&self, delta: &Delta, max: usize) -> usize {

@@ -56,7 +56,7 @@ struct Exclusion {
 }
 
 impl<const N: usize> LaneProof<'_, N> {
-    /// Adds the bits that all keys of a rule have, and those that keep a key in its ranges.
+    /// Adds the bits that keep a key in the ranges of a rule.
     pub(super) fn keep_in(&mut self, rule: &PriorityRule<N>) {
         for lane in 0..N {
             self.mask[lane] |= rule.fixed_bits(lane) & self.max[lane];
@@ -94,7 +94,7 @@ impl<const N: usize> LaneProof<'_, N> {
         }
     }
 
-    /// Returns the bits of a lane that exclude a rule, if the rule differs in this lane.
+    /// Returns the bits of a lane that exclude a rule, if the rule differs there.
     fn exclusion(&self, rule: &PriorityRule<N>, lane: usize) -> Option<Exclusion> {
         let (key, low, high) = (self.key[lane], rule.low[lane], rule.high[lane]);
         let fixed = rule.fixed_bits(lane) & self.max[lane];
@@ -122,7 +122,7 @@ impl<const N: usize> LaneProof<'_, N> {
     }
 }
 
-/// Returns the leading bits up to the highest bit that differs; `differing` is not 0.
+/// Returns the bits down to the highest one that differs; `differing` is not 0.
 const fn leading_bits(differing: u32) -> u32 {
     !(u32::MAX >> differing.leading_zeros() >> 1)
 }

@@ -13,7 +13,7 @@ pub enum SyntheticSet {
     AccessList,
     /// A firewall: one address is often a wildcard, and ports are often ranges.
     Firewall,
-    /// A chain of filters: both addresses are prefixes of any length, and both ports are used.
+    /// A chain of filters: address prefixes of any length, and both ports.
     FilterChain,
 }
 

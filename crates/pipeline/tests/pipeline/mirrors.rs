@@ -358,7 +358,7 @@ fn a_tunnel_port_is_mirrored_in_its_service_vlan() {
     with_vlans(&switch, [tunnel(100), tunnel(100), VlanMode::Trunk, VlanMode::Trunk]);
     let customer = "vlan_tci=0x1005";
     let received = switch.run(&format!("in_port=1,{customer}"));
-    assert_eq!(received, "push(88a8,1064) 4! pop 2");
+    assert_eq!(received, "push(88a8,1064) 4! pop 2!");
     let sent = switch.run(&format!("in_port=3,{customer}"));
     assert_eq!(sent, "2 push(88a8,1064) 4!");
     with_vlans(&switch, [tunnel(7), tunnel(7), VlanMode::Trunk, VlanMode::Trunk]);

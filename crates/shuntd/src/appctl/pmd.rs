@@ -126,7 +126,7 @@ async fn rebalance(methods: &DaemonMethods, arguments: &[String]) -> Result<Stri
     Ok(format!("pmd rxq rebalance: {}\n", moves_text(moves)))
 }
 
-/// Returns the number of moved queues, and the number of planned moves if it is another.
+/// Returns the number of moved queues, and of planned moves if it differs.
 fn moves_text(moves: QueueMoves) -> String {
     let QueueMoves { planned, moved } = moves;
     if planned == moved {

@@ -17,7 +17,7 @@ impl<T: Copy + PartialEq> FileSetting<T> {
         Self { configured, in_force: configured }
     }
 
-    /// Returns the value to set, if it differs from the value `present` that is in force.
+    /// Returns the value to set, if it differs from the value in force, `present`.
     ///
     /// `key` is the value of the key in the database.
     pub(super) fn missing(&mut self, present: T, key: Option<T>) -> Option<T> {

@@ -34,7 +34,7 @@ pub enum ApplyPolicy {
     /// The state comes from an operator, who reads the report.
     ///
     /// An object with refused options keeps its old options. A port gets exactly the number that it
-    /// requests. A bridge whose device changes is reported, and keeps its device.
+    /// requests. A bridge with another device than before is reported, and keeps its device.
     Once,
     /// The state comes from a program that applies it until it is in force.
     ///

@@ -5,7 +5,7 @@
 //! makes these changes, and reports each object in an [`ApplyReport`]. The reload of the
 //! configuration file and the rows of an OVSDB database are two users of this module.
 //!
-//! An object is identified by its name ([`ObjectId`]), so an object whose number changes is still
+//! An object is identified by its name ([`ObjectId`]), so an object with a new number is still
 //! the same object in reports.
 
 pub(crate) mod apply;

@@ -1,6 +1,6 @@
 //! Sets of destinations, as bits.
 
-/// The number of a destination in a [`DestinationTable`](super::destination_table::DestinationTable).
+/// The number of a destination in its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DestinationId(pub(super) u8);
 

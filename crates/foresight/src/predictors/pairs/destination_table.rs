@@ -18,7 +18,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct DestinationTable {
     ids: BTreeMap<FlowService, DestinationId>,
-    destinations: Vec<Destination>,
+    destinations: Vec<KnownDestination>,
     /// The last removed destinations, in order.
     removed: VecDeque<DestinationId>,
     /// Number of removals so far.
@@ -29,7 +29,7 @@ pub(super) struct DestinationTable {
 
 /// A destination of flows.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Destination {
+pub(super) struct KnownDestination {
     pub(super) service: FlowService,
     /// The Ethernet destination of the last flow.
     pub(super) ethernet: u128,
@@ -69,7 +69,7 @@ impl DestinationTable {
         self.removals
     }
 
-    pub(super) fn find(&self, id: DestinationId) -> Option<&Destination> {
+    pub(super) fn find(&self, id: DestinationId) -> Option<&KnownDestination> {
         self.destinations.get(id.index())
     }
 
@@ -83,7 +83,7 @@ impl DestinationTable {
         now: Duration,
         age_max: Duration,
     ) -> Option<NumberedDestination> {
-        let new = Destination { service, ethernet, used: now };
+        let new = KnownDestination { service, ethernet, used: now };
         if let Some(id) = self.ids.get(&service).copied() {
             *self.destinations.get_mut(id.index())? = new;
             return Some(NumberedDestination { id, is_reused: false });
@@ -117,7 +117,7 @@ impl DestinationTable {
         None
     }
 
-    /// Removes from `sets` the destinations that were removed after the first `known` removals.
+    /// Removes from `sets` the destinations of the removals after the first `known`.
     ///
     /// Too many removals empty the sets.
     pub(super) fn catch_up(&self, known: u64, sets: [&mut DestinationSet; 2]) {

@@ -29,7 +29,7 @@ use super::{
         scan_hand::ScanHand,
     },
     destination_set::{DestinationId, DestinationSet},
-    destination_table::{Destination, DestinationTable},
+    destination_table::{DestinationTable, KnownDestination},
     source_group::{GROUPS_MAX, GroupRef, MEMBERS_MAX, SourceGroups},
 };
 use crate::forecast::{Confidence, Forecast, ForecastSource};
@@ -78,7 +78,7 @@ const JOIN_MIN: u32 = 2;
 /// Also the time within which a forecast flow is expected.
 const AGE_MAX: Duration = Duration::from_secs(5);
 
-/// Greatest number of flows whose forecasts wait to be taken.
+/// Greatest number of flows with forecasts that wait to be taken.
 const DUE_MAX: usize = 64;
 
 /// Greatest number of members of a group that are examined for one flow.
@@ -279,7 +279,7 @@ impl PairSource {
         now: Duration,
     ) -> Option<Forecast> {
         self.expected.insert(id);
-        let Destination { service, ethernet, .. } = destinations.find(id)?;
+        let KnownDestination { service, ethernet, .. } = destinations.find(id)?;
         let mut key = FlowKey::from(&self.template);
         let [_, destination] = FlowEnds::address_fields(service.is_ipv4);
         key.set_field(destination, service.address);

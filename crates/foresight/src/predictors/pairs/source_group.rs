@@ -99,7 +99,7 @@ impl SourceGroups {
         self.create(now)
     }
 
-    /// Creates a group. If there are too many groups, it replaces the least recently used one.
+    /// Creates a group; replaces the least recently used one of too many.
     fn create(&mut self, now: Duration) -> GroupRef {
         self.created += 1;
         let (new, number) = (SourceGroup::new(self.created, now), self.created);
@@ -178,7 +178,7 @@ impl SourceGroup {
         self.members.len()
     }
 
-    /// Returns how much better the group explains the destinations of a source than chance does.
+    /// Returns how much better than chance the group explains destinations.
     ///
     /// The result is the ratio of two likelihoods. A source of this group opens each destination
     /// with the share that it has in the group. A source without a group opens any of the
