@@ -360,9 +360,9 @@ fn a_tunnel_port_is_mirrored_in_its_service_vlan() {
     let received = switch.run(&format!("in_port=1,{customer}"));
     assert_eq!(received, "push(88a8,1064) 4! pop 2!");
     let sent = switch.run(&format!("in_port=3,{customer}"));
-    assert_eq!(sent, "2 push(88a8,1064) 4!");
+    assert_eq!(sent, "2! push(88a8,1064) 4!");
     with_vlans(&switch, [tunnel(7), tunnel(7), VlanMode::Trunk, VlanMode::Trunk]);
-    assert_eq!(switch.run(&format!("in_port=1,{customer}")), "2");
+    assert_eq!(switch.run(&format!("in_port=1,{customer}")), "2!");
     let to_99 = Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
     set(&switch, &[to_99]);
     with_vlans(&switch, [tunnel(100), VlanMode::Access(99), VlanMode::Trunk, tunnel(99)]);
