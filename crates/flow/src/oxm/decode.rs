@@ -9,6 +9,9 @@ use crate::{
     field::{Maskable, OxmClass},
 };
 
+/// Highest port of a switch; in 16 bits, all higher numbers are reserved.
+const PORT_MAX: u128 = PortNo::MAX.number() as u128;
+
 /// One entry: a field, its value and its mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OxmField {
@@ -97,12 +100,10 @@ fn checked_value(
     value: u128,
     mask: u128,
 ) -> Result<u128, OxmError> {
-    // The NXM port has 16 bits; its reserved values are the highest 16-bit numbers.
+    // The NXM port has 16 bits; its reserved values are those from 0xff00.
     let short_port = header.word() >> 16 == u32::from(OxmClass::Nxm0.number());
-    let value = match (field, u32::try_from(value)) {
-        (FieldId::InPort, Ok(port)) if short_port => u128::from(PortNo::widened(port).number()),
-        _ => value,
-    };
+    let is_reserved = field == FieldId::InPort && short_port && value > PORT_MAX;
+    let value = if is_reserved { value | 0xffff_0000 } else { value };
     if draft::is_legal(field, value, mask) {
         Ok(value)
     } else {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    FieldId, Match,
+    FieldId, Match, PortNo,
     testing::{any_match, field_bits, fuzz_oxm, matching::assert_survives},
 };
 
@@ -128,6 +128,21 @@ fn the_absence_of_a_tag_has_no_mask_in_nxm() {
     let mut out = Vec::new();
     encode_nxm_match(&any_priority.unwrap(), &mut out);
     assert_eq!(out, [0x00, 0x00, 0x09, 0x04, 0, 0, 0x10, 0]);
+}
+
+#[test]
+fn each_port_of_16_bits_survives_nxm() {
+    for number in 0..=u16::MAX {
+        let [high, low] = number.to_be_bytes();
+        let bytes = [0x00, 0x00, 0x00, 0x02, high, low];
+        let matching = decode_match(&bytes).unwrap();
+        let reserved = if number >= 0xff00 { 0xffff_0000 } else { 0 };
+        let port = PortNo::new(u32::from(number) | reserved);
+        assert_eq!(matching.key().in_port(), port, "{number:#x}");
+        let mut out = Vec::new();
+        encode_nxm_match(&matching, &mut out);
+        assert_eq!(out, bytes, "{number:#x}");
+    }
 }
 
 #[test]
