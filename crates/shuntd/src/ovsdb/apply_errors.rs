@@ -90,7 +90,17 @@ impl ApplyErrors {
                     add_reason(&mut self.settings, local, reason);
                 }
             }
-            _ => {}
+            // The row was deleted while the change was made.
+            (ObjectOutcome::NotAdded(_) | ObjectOutcome::NotChanged(_), None)
+            // These outcomes are no refusals.
+            | (
+                ObjectOutcome::Added
+                | ObjectOutcome::AddedDown(_)
+                | ObjectOutcome::Removed
+                | ObjectOutcome::Changed
+                | ObjectOutcome::AtRestart,
+                _,
+            ) => {}
         }
     }
 
@@ -109,7 +119,17 @@ impl ApplyErrors {
             (ObjectOutcome::NotChanged(reason), Some(row)) => {
                 add_reason(&mut self.settings, row, reason);
             }
-            _ => {}
+            // A member of a removed bond, or another port without a row, has nowhere to report.
+            (ObjectOutcome::NotAdded(_) | ObjectOutcome::NotChanged(_), None)
+            // These outcomes are no refusals.
+            | (
+                ObjectOutcome::Added
+                | ObjectOutcome::AddedDown(_)
+                | ObjectOutcome::Removed
+                | ObjectOutcome::Changed
+                | ObjectOutcome::AtRestart,
+                _,
+            ) => {}
         }
     }
 
