@@ -98,13 +98,14 @@ impl Measured {
         1e9 * self.packets as f64 / self.last_ns.max(1) as f64
     }
 
-    /// Returns the time that packet threads spend on forecasts.
+    /// Returns the time that packet threads spend on predictors and their forecasts.
     ///
     /// The unit is nanoseconds for each new flow.
     pub(super) fn spent(&self) -> f64 {
         let sources = self.forecasts["sources"].as_array().into_iter().flatten();
         let us: f64 = sources.filter_map(|own| own["spent_us"].as_f64()).sum();
-        1e3 * us / self.first.len().max(1) as f64
+        let predictors = self.forecasts["predictors_us"].as_f64().unwrap_or_default();
+        1e3 * (predictors + us) / self.first.len().max(1) as f64
     }
 
     /// Returns the share of packets that did not arrive.

@@ -25,6 +25,10 @@ pub struct ForecastCounters {
     pub observations_dropped: Counter,
     /// Number of forecasts with speculative entries.
     pub speculative: Counter,
+    /// Nanoseconds that the predictors took to learn from new flows and to make forecasts.
+    ///
+    /// The translations of these forecasts are counted by origin, in [`OutcomeCounts::spent`].
+    pub predictor_ns: Counter,
     /// The predictors of the packet thread.
     ///
     /// The thread skips an update while a reader holds the lock.
@@ -66,10 +70,14 @@ impl SharedCounter {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Adds a time in nanoseconds; 64 bits suffice for 584 years.
     fn add_time(&self, time: Duration) {
-        self.add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+        self.add(nanoseconds(time));
     }
+}
+
+/// Returns a time in nanoseconds; 64 bits suffice for 584 years.
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// The counters to which the outcome of a forecast will be added.

@@ -13,7 +13,7 @@ use shunt_pipeline::{InstallNo, Time};
 
 use super::{
     FlowObservation, ForecastAccount, ForecastCounters, ForecastInbox, ForecastQueue,
-    ForecastRoutes, ForecastTicket, Speculation, Stopwatch, WaitingForecast,
+    ForecastRoutes, ForecastTicket, Speculation, Stopwatch, WaitingForecast, counters::nanoseconds,
 };
 use crate::{evict::link::Link, thread::ControlEnds};
 
@@ -192,7 +192,7 @@ impl ThreadForecasts {
         if count == 0 && self.time_to_forecast(now) > Duration::ZERO {
             return;
         }
-        let now = since_start(now);
+        let (now, start) = (since_start(now), self.stopwatch.now());
         for observation in self.observed.drain(..count) {
             let flow = observation.new_flow();
             self.predictors.observe(&FlowEvent::Started(&flow), now);
@@ -203,6 +203,7 @@ impl ThreadForecasts {
             let account = ForecastAccount::open(&self.counters, forecast.source, None);
             self.waiting.push(WaitingForecast { forecast, last, account });
         }
+        self.counters.predictor_ns.add(nanoseconds(self.stopwatch.since(start)));
     }
 
     /// Passes outcomes of forecasts to the governors of the predictors, at intervals.

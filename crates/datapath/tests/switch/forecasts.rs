@@ -14,19 +14,23 @@ use shunt_datapath::{
     forecast::{ForecastConfig, ForecastRoutes, ForecastSender, Stopwatch, forecast_endpoint},
 };
 use shunt_flow::{
-    FieldId, FlowKey, FlowMask, PortNo, SparseKey, SparseMask, testing::packet::PacketBuilder,
+    FieldId, FlowKey, FlowMask, Match, PortNo, SparseKey, SparseMask,
+    testing::packet::PacketBuilder,
 };
 use shunt_foresight::{
     Confidence, FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, GovernorConfig,
     GovernorState, NewFlow, Oracle, OutcomeCounts, Predictor, Reply, SiblingSet, SiblingSets,
     Siblings,
 };
-use shunt_pipeline::{FlowModCommand, Modification, Time};
+use shunt_pipeline::{
+    Action, FlowModCommand, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod,
+    MeterUnit, Modification, Time,
+};
 
-use super::{caches, thread_config, tiny};
+use super::{caches, counts::controller, thread_config, tiny};
 use crate::{
     frames::key_of,
-    harness::{BRIDGE, Switch, added, request},
+    harness::{BRIDGE, Switch, added, output, request, rule},
 };
 
 pub(super) const IDLE: Duration = Duration::from_secs(3);
@@ -307,21 +311,43 @@ fn predictors_take_turns_with_announced_flows() {
     assert!(announced.received < 1000, "many still wait: {announced:?}");
 }
 
-#[test]
-fn the_time_of_translations_is_counted() {
+/// Returns a switch with a clock that advances by a microsecond at each call.
+fn clocked(predictors: Foresight) -> (Switch, ForecastSender) {
     let mut switch = Switch::new(1, 3, thread_config());
-    let (config, predictors) =
-        (ForecastConfig::default(), Foresight::new(GovernorConfig::default()));
+    let config = ForecastConfig::default();
     let control = &mut switch.controls[0];
     let routes = ForecastRoutes::default();
-    let (thread, mut sender) = forecast_endpoint(config, predictors, &routes, control);
-    // The clock advances by a microsecond at each call.
+    let (thread, sender) = forecast_endpoint(config, predictors, &routes, control);
     let calls = AtomicU64::new(0);
     let clock =
         move || Time::ZERO.after(Duration::from_micros(calls.fetch_add(1, Ordering::Relaxed)));
     let thread = thread.with_stopwatch(Stopwatch::new(clock));
     control.send(Command::Forecasts(Some(Box::new(thread)))).unwrap();
     switch.apply(&added(&["udp,nw_dst=10.1.0.1,actions=output:2"]));
+    (switch, sender)
+}
+
+/// Predictors take no time before the first new flow, and then none until the next one.
+#[test]
+fn the_time_of_predictors_is_counted() {
+    let mut predictors = Foresight::new(GovernorConfig::default());
+    predictors.add(Box::new(Reply::default()));
+    let (mut switch, sender) = clocked(predictors);
+    let taken = || sender.counters().predictor_ns.get();
+    switch.settle();
+    assert_eq!(taken(), 0);
+    assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+    switch.settle();
+    switch.wait(Duration::from_secs(1));
+    switch.settle();
+    assert_eq!(taken(), 1000);
+    // The translation of the forecast is counted by origin.
+    assert_eq!(replies(&sender).spent, Duration::from_micros(1));
+}
+
+#[test]
+fn the_time_of_translations_is_counted() {
+    let (mut switch, mut sender) = clocked(Foresight::new(GovernorConfig::default()));
     sender.send(forecast(&switch, [10, 1, 0, 1]));
     switch.settle();
     assert_eq!(counts(&sender).spent, Duration::from_micros(1));
@@ -331,6 +357,32 @@ fn the_time_of_translations_is_counted() {
     switch.settle();
     // One hit of a forecast flow saves the mean time of a translation.
     assert_eq!(counts(&sender).saved(), Some(Duration::from_micros(1)));
+}
+
+/// Both take effect when a packet hits the entry.
+#[test]
+fn a_forecast_uses_no_meter_or_packet_in() {
+    let (mut switch, mut sender) = switch(thread_config());
+    let bands = [MeterBand { kind: MeterBandKind::Drop, rate: 1, burst_size: 0 }].into();
+    let config = MeterConfig { unit: MeterUnit::Packets, burst: false, stats: true, bands };
+    let meter = Some(MeterId::new(1));
+    let meter = MeterMod { command: MeterCommand::Add, meter, config };
+    let actions = vec![Action::Meter(MeterId::new(1)), controller(None), output(2)];
+    switch.modify([meter.into(), rule(20, Match::any(), actions).into()]);
+    for host in 1..=5 {
+        sender.send(forecast(&switch, [10, 1, 0, host]));
+    }
+    switch.settle();
+    assert!(counts(&sender).installed > 0, "{:?}", counts(&sender));
+    let metered = |switch: &Switch| switch.pipeline.meters(BRIDGE)[0].totals().packets;
+    assert_eq!((metered(&switch), switch.counters(0).punted.get()), (0, 0));
+    assert!(switch.controls[0].packet_ins.pop().is_none());
+    assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
+    switch.settle();
+    // The meter still passes its first packet.
+    assert_eq!((switch.receive(0, 2).len(), switch.counters(0).punted.get()), (1, 1));
+    assert!(switch.controls[0].packet_ins.pop().is_some());
+    assert_eq!((metered(&switch), switch.counters(0).upcalls.get()), (1, 0));
 }
 
 /// In this test, both caches are full of entries with traffic.

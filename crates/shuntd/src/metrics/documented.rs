@@ -136,6 +136,7 @@ fn forecast_status() -> ForecastStatus {
         observed: 0,
         not_observed: 0,
         speculative: 0,
+        predictors_us: 0,
         upcalls: 0,
         sources: vec![source],
     }

@@ -86,6 +86,12 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
         "New flows that did not fit the queue to the predictors.",
     );
     text.value(&[], status.not_observed);
+    text.family(
+        "shunt_forecast_predictor_seconds_total",
+        "counter",
+        "Time of packet threads that the predictors took, without translations.",
+    );
+    text.value(&[], seconds(status.predictors_us.saturating_mul(1000)));
     outcomes(&mut text, status);
     for (name, kind, help, value) in COUNTS {
         text.family(name, kind, help);

@@ -58,6 +58,7 @@ pub(crate) fn forecast(status: &Value) -> String {
         "{observed} new flows observed, {missed} not observed, {} predicted flows without a hit",
         count(&status["speculative"])
     );
+    let _ = writeln!(text, "time of predictors: {}", time(count(&status["predictors_us"])));
     text
 }
 
@@ -82,7 +83,8 @@ mod tests {
 
     #[test]
     fn each_source_has_one_row_and_a_line_of_refusals() {
-        let status = json!({ "observed": 4, "not_observed": 0, "speculative": 1, "sources": [
+        let status = json!({ "observed": 4, "not_observed": 0, "speculative": 1,
+            "predictors_us": 1500, "sources": [
             { "source": "reply", "state": "on", "received": 4, "installed": 3, "hits": 2,
               "late": 0, "covered": 0, "wrong": 0, "evicted": 0, "precision": 1.0,
               "coverage": 0.5, "lead_us": 40, "spent_us": 30, "saved_us": 20_000,
@@ -91,6 +93,7 @@ mod tests {
         let expected = ["100.0 %", "50.0 %", "40 us", "30 us", "20 ms", "7"];
         assert!(expected.iter().all(|word| text.contains(word)), "{text}");
         assert!(text.contains("refused: reply, learns: 1\n"), "{text}");
+        assert!(text.ends_with("time of predictors: 1500 us\n"), "{text}");
         assert!(text.contains("covered by the NIC after the installation: reply: 5\n"), "{text}");
     }
 }

@@ -16,6 +16,10 @@ pub struct ForecastStatus {
     pub not_observed: u64,
     /// Predicted flows that have entries but no hit yet.
     pub speculative: u64,
+    /// Time of packet threads that the predictors took, in microseconds.
+    ///
+    /// The time of translations for forecasts is in [`ForecastSourceStatus::spent_us`].
+    pub predictors_us: u64,
     /// Packets that missed all caches and were translated.
     pub upcalls: u64,
     /// Origins that have made forecasts, and running predictors.
@@ -93,7 +97,9 @@ impl ForecastStatus {
             })
         });
         let sources = sources.collect();
-        Self { observed, not_observed, speculative: foresight.speculative(), upcalls, sources }
+        let predictors_us = microseconds(foresight.predictor_time());
+        let speculative = foresight.speculative();
+        Self { observed, not_observed, speculative, predictors_us, upcalls, sources }
     }
 }
 

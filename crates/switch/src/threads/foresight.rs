@@ -237,6 +237,11 @@ impl ForesightWorker {
         (seen, self.counters.iter().map(|own| own.observations_dropped.get()).sum())
     }
 
+    /// Returns the time that the predictors took of all packet threads, without translations.
+    pub(crate) fn predictor_time(&self) -> Duration {
+        Duration::from_nanos(self.counters.iter().map(|own| own.predictor_ns.get()).sum())
+    }
+
     /// Returns the states of the predictors of all packet threads.
     pub(crate) fn predictors(&self) -> Vec<PredictorStatus> {
         self.counters.iter().flat_map(|own| own.predictors.lock().clone()).collect()
