@@ -145,9 +145,9 @@ fn mirror(mirror: &Value) -> String {
         counted(count(&mirror["tx_packets"]), "packet"),
         counted(count(&mirror["tx_bytes"]), "byte")
     );
-    let trouble = mirror["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}"));
+    let problem = mirror["problem"].as_str().map_or_else(String::new, |own| format!("; {own}"));
     let (name, parts) = (word(&mirror["name"]), parts.join(" "));
-    format!("    mirror {name} ({parts}, copied {copied}{trouble})\n")
+    format!("    mirror {name} ({parts}, copied {copied}{problem})\n")
 }
 
 /// Returns multicast snooping as a line; empty if it is disabled.

@@ -45,8 +45,8 @@ impl ReloadReport {
                 ObjectOutcome::Added | ObjectOutcome::Removed | ObjectOutcome::Changed => {
                     texts.applied.push(change.clone());
                 }
-                ObjectOutcome::AddedDown(trouble) => {
-                    texts.applied.push(format!("{change}, but down: {trouble}"));
+                ObjectOutcome::AddedDown(problem) => {
+                    texts.applied.push(format!("{change}, but down: {problem}"));
                 }
                 ObjectOutcome::NotAdded(reason)
                 | ObjectOutcome::NotRemoved(reason)

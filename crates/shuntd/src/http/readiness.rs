@@ -69,7 +69,7 @@ fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {
 
 /// Returns a description of a port that is not open, with the reason.
 fn closed_port(port: &BridgePortStatus) -> Option<String> {
-    let why = port.trouble.as_deref().or_else(|| (port.link == NO_PEER).then_some(NO_PEER))?;
+    let why = port.problem.as_deref().or_else(|| (port.link == NO_PEER).then_some(NO_PEER))?;
     let own = format!("port {}: ", port.name);
     let why = why.strip_prefix(&own).unwrap_or(why);
     Some(format!("port {} of bridge {}: {why}", port.name, port.bridge))
@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
 
-    fn port(name: &str, link: &str, trouble: Option<&str>) -> BridgePortStatus {
+    fn port(name: &str, link: &str, problem: Option<&str>) -> BridgePortStatus {
         BridgePortStatus {
             bridge: "br0".to_owned(),
             name: name.to_owned(),
@@ -109,7 +109,7 @@ mod tests {
             kind: "null",
             socket_mode: None,
             link: link.to_owned(),
-            trouble: trouble.map(str::to_owned),
+            problem: problem.map(str::to_owned),
             peer_problem: None,
             mtu_problem: None,
             mac_problem: None,

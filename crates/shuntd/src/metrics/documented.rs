@@ -56,7 +56,7 @@ fn port_status() -> BridgePortStatus {
         kind: "null",
         socket_mode: None,
         link: "up".to_owned(),
-        trouble: None,
+        problem: None,
         peer_problem: None,
         mtu_problem: None,
         mac_problem: None,
@@ -104,7 +104,7 @@ fn bridge_status() -> BridgeStatus {
     let bond =
         BondStatus { options, lacp_status: None, rebalance_ms: None, member_status: vec![member] };
     let options = MirrorOptions { name: "m1".to_owned(), ..MirrorOptions::default() };
-    let mirror = MirrorStatus { options, tx_packets: 12, tx_bytes: 13, trouble: None };
+    let mirror = MirrorStatus { options, tx_packets: 12, tx_bytes: 13, problem: None };
     let controller = |target: &str, state| ControllerStatus { target: target.to_owned(), state };
     BridgeStatus {
         name: "br0".to_owned(),

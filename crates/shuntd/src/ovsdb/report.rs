@@ -125,8 +125,8 @@ impl<'a> RowReport<'a> {
         // A refused interface has no port: a port with its name belongs to another interface.
         let port = port.filter(|_| refused.is_none());
         let settings = self.errors.settings.get(&uuid);
-        let trouble = port.and_then(|port| port.trouble.as_ref());
-        let error = refused.or(settings).or(trouble);
+        let problem = port.and_then(|port| port.problem.as_ref());
+        let error = refused.or(settings).or(problem);
         let reasons = match refused {
             Some(refused) => vec![refused.as_str()],
             None => reasons(settings, port),
@@ -135,7 +135,7 @@ impl<'a> RowReport<'a> {
         let error_column = if text.is_empty() { Datum::empty() } else { Datum::string(&text) };
         self.set("Interface", row, "error", error_column);
         let number = match (port, row.integer("ofport")) {
-            (Some(port), _) if trouble.is_none() => Some(open_vswitch_number(port.number)),
+            (Some(port), _) if problem.is_none() => Some(open_vswitch_number(port.number)),
             // The port gets its previous number again when it can be added, and keeps it without a
             // device.
             (_, Some(last)) if last > 0 => Some(last),
@@ -305,7 +305,7 @@ fn open_vswitch_number(number: u32) -> i64 {
 fn reasons<'a>(settings: Option<&'a String>, port: Option<&'a BridgePortStatus>) -> Vec<&'a str> {
     let mut reasons: Vec<_> = settings.into_iter().map(String::as_str).collect();
     let of_port = port.into_iter().flat_map(|port| {
-        [&port.trouble, &port.peer_problem, &port.mtu_problem, &port.mac_problem]
+        [&port.problem, &port.peer_problem, &port.mtu_problem, &port.mac_problem]
             .map(Option::as_deref)
     });
     reasons.extend(of_port.flatten());

@@ -27,7 +27,7 @@ fn collector_set(set: &Value) -> String {
         counted(count(&set["messages"]), "message"),
         count(&set["active_flows"]),
         losses(set, &[("flows_lost", "flow"), ("messages_lost", "message")]),
-        trouble_suffix(set),
+        problem_suffix(set),
     )
 }
 
@@ -50,7 +50,7 @@ fn sflow(sflow: &Value) -> String {
         counted(count(&sflow["samples"]), "sample"),
         counted(count(&sflow["datagrams"]), "datagram"),
         losses(sflow, &[("samples_dropped", "sample"), ("datagrams_lost", "datagram")]),
-        trouble_suffix(sflow),
+        problem_suffix(sflow),
     )
 }
 
@@ -66,7 +66,7 @@ fn netflow(netflow: &Value) -> String {
         counted(count(&netflow["datagrams"]), "datagram"),
         count(&netflow["active_flows"]),
         losses(netflow, &[("flows_lost", "flow"), ("datagrams_lost", "datagram")]),
-        trouble_suffix(netflow),
+        problem_suffix(netflow),
     )
 }
 
@@ -88,7 +88,7 @@ fn ipfix(ipfix: &Value) -> String {
             ipfix,
             &[("samples_dropped", "sample"), ("flows_lost", "flow"), ("messages_lost", "message")]
         ),
-        trouble_suffix(ipfix),
+        problem_suffix(ipfix),
     )
 }
 
@@ -107,8 +107,8 @@ fn losses(exporter: &Value, counts: &[(&str, &str)]) -> String {
     lost
 }
 
-fn trouble_suffix(exporter: &Value) -> String {
-    exporter["trouble"].as_str().map_or_else(String::new, |own| format!("; {own}"))
+fn problem_suffix(exporter: &Value) -> String {
+    exporter["problem"].as_str().map_or_else(String::new, |own| format!("; {own}"))
 }
 
 #[cfg(test)]
@@ -121,14 +121,14 @@ mod tests {
     fn an_sflow_agent_is_shown_with_its_losses() {
         let mut agent = json!({"targets": ["192.0.2.1", "192.0.2.2:99"], "agent_address": "192.0.2.7",
             "sampling": 64, "polling": 10, "header": 128, "samples": 1, "samples_dropped": 0,
-            "datagrams": 2, "datagrams_lost": 0, "trouble": null});
+            "datagrams": 2, "datagrams_lost": 0, "problem": null});
         let shown = exports(&json!({"sflow": agent, "netflow": null}));
         let options =
             "targets=192.0.2.1,192.0.2.2:99 agent=192.0.2.7 sampling=64 polling=10 header=128";
         assert_eq!(shown, format!("    sflow ({options}, sent 1 sample in 2 datagrams)\n"));
         agent["samples_dropped"] = json!(3);
         agent["datagrams_lost"] = json!(1);
-        agent["trouble"] = json!("no route");
+        agent["problem"] = json!("no route");
         let shown = exports(&json!({"sflow": agent}));
         let expected = "in 2 datagrams, lost 3 samples, lost 1 datagram; no route)\n";
         assert!(shown.ends_with(expected), "{shown}");
@@ -138,7 +138,7 @@ mod tests {
     fn a_netflow_exporter_is_shown_with_its_flows() {
         let mut exporter = json!({"targets": ["192.0.2.1"], "active_timeout": -1, "engine_type": 2,
             "engine_id": -1, "engine": 1, "add_id_to_interface": false, "active_flows": 7,
-            "flows": 1, "flows_lost": 0, "datagrams": 1, "datagrams_lost": 0, "trouble": null});
+            "flows": 1, "flows_lost": 0, "datagrams": 1, "datagrams_lost": 0, "problem": null});
         let shown = exports(&json!({"netflow": exporter}));
         let options = "targets=192.0.2.1 active_timeout=-1 engine_type=2 engine_id=1";
         let expected = format!("    netflow ({options}, sent 1 flow in 1 datagram, 7 active)\n");
@@ -154,7 +154,7 @@ mod tests {
     fn a_set_of_collectors_is_shown_with_its_samples() {
         let set = json!({"id": 7, "targets": ["192.0.2.1"], "virtual_obs_id": "", "flows": 1,
             "cache_active_timeout": 60, "cache_max_flows": 9, "samples": 5, "flows_lost": 0,
-            "messages": 3, "messages_lost": 1, "active_flows": 4, "trouble": null});
+            "messages": 3, "messages_lost": 1, "active_flows": 4, "problem": null});
         let shown = exports(&json!({"collector_sets": [set]}));
         let options = "targets=192.0.2.1 cache_active_timeout=60 cache_max_flows=9";
         let sent = "sent 1 flow of 5 samples in 3 messages, 4 active, lost 1 message";
@@ -166,7 +166,7 @@ mod tests {
         let mut exporter = json!({"targets": ["192.0.2.1"], "sampling": 64, "obs_domain_id": 1,
             "obs_point_id": 2, "cache_active_timeout": 60, "cache_max_flows": 1000, "flows": 1,
             "samples": 5, "samples_dropped": 2, "flows_lost": 7, "messages": 3, "messages_lost": 1,
-            "active_flows": 4, "trouble": null});
+            "active_flows": 4, "problem": null});
         let shown = exports(&json!({"ipfix": exporter}));
         let options = "targets=192.0.2.1 sampling=64 obs_domain_id=1 obs_point_id=2 \
                        cache_active_timeout=60 cache_max_flows=1000";

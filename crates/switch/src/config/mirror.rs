@@ -98,7 +98,7 @@ impl MirrorOptions {
     /// Returns the reason why the mirror copies no packets, or fewer than configured.
     ///
     /// `has_port` returns whether the bridge has a port with a name.
-    pub(crate) fn trouble(&self, has_port: impl Fn(&str) -> bool) -> Option<String> {
+    pub(crate) fn problem(&self, has_port: impl Fn(&str) -> bool) -> Option<String> {
         let is_missing = |name: &&String| !has_port(name);
         if Some(&self.output_port)
             .filter(|name| !name.is_empty())
@@ -175,13 +175,13 @@ mod tests {
 
     #[test]
     fn a_mirror_problem_names_the_port() {
-        let trouble = |mirror: &MirrorOptions, ports: &[&str]| {
-            mirror.trouble(|name| ports.contains(&name)).unwrap_or_default()
+        let problem = |mirror: &MirrorOptions, ports: &[&str]| {
+            mirror.problem(|name| ports.contains(&name)).unwrap_or_default()
         };
-        assert_eq!(trouble(&mirror(), &["p1", "p9"]), "");
-        assert_eq!(trouble(&mirror(), &["p9"]), "the bridge has no port p1");
-        assert!(trouble(&mirror(), &["p1"]).contains("until output_port p9 is added"));
+        assert_eq!(problem(&mirror(), &["p1", "p9"]), "");
+        assert_eq!(problem(&mirror(), &["p9"]), "the bridge has no port p1");
+        assert!(problem(&mirror(), &["p1"]).contains("until output_port p9 is added"));
         let idle = MirrorOptions { select_src_port: Vec::new(), ..mirror() };
-        assert!(trouble(&idle, &["p9"]).contains("set select_all"));
+        assert!(problem(&idle, &["p9"]).contains("set select_all"));
     }
 }

@@ -1,7 +1,7 @@
 //! Log lines about mirrors that copy no packets, or fewer than configured.
 //!
-//! A mirror depends on ports that are added and removed. Each change compares the trouble of a
-//! mirror with the trouble in the last log line. So the log has one line when a port is removed,
+//! A mirror depends on ports that are added and removed. Each change compares the problem of a
+//! mirror with the problem in the last log line. So the log has one line when a port is removed,
 //! and one when it is added again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,28 +13,28 @@ use crate::{
     ports::registry::{BridgeRegistry, BridgeState},
 };
 
-/// The logged troubles of mirrors, by bridge and mirror.
+/// The logged problems of mirrors, by the names of bridge and mirror.
 #[derive(Debug, Default)]
-pub(crate) struct MirrorLog(BTreeMap<(String, String), LoggedTrouble>);
+pub(crate) struct MirrorLog(BTreeMap<(String, String), LoggedProblem>);
 
 /// The logged reason why a mirror copies no packets, or fewer than configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct LoggedTrouble {
+struct LoggedProblem {
     text: String,
     /// Ports of the mirror that the bridge does not have,
     /// and bonds without an enabled member.
     missing: BTreeSet<String>,
 }
 
-/// A change of the trouble of a mirror, to be logged.
+/// A change of the state of a mirror, to be logged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MirrorChange {
     /// The mirror copies no packets, or fewer than configured.
-    Troubled {
+    Incomplete {
         /// The mirror and its bridge, such as `mirror m1 of br0`.
         mirror: String,
-        /// The reason for the trouble.
-        trouble: String,
+        /// The reason why the mirror copies no packets, or fewer than configured.
+        problem: String,
     },
     /// All ports and members of bonds exist again, so the mirror copies as configured.
     Complete {
@@ -46,14 +46,14 @@ pub(crate) enum MirrorChange {
 }
 
 impl MirrorLog {
-    /// Returns the changes of troubles since the last call.
+    /// Returns the mirrors with a new or a solved problem since the last call.
     pub(super) fn update(&mut self, bridges: &BridgeRegistry) -> Vec<MirrorChange> {
         let (mut now, mut changes) = (BTreeMap::new(), Vec::new());
         for bridge in bridges.iter().filter(|bridge| !bridge.settings.mirrors.is_empty()) {
             let ports = bridge.port_names();
             for mirror in &bridge.settings.mirrors {
                 let key = (bridge.settings.name.clone(), mirror.name.clone());
-                let (before, after) = (self.0.remove(&key), LoggedTrouble::of(mirror, bridge));
+                let (before, after) = (self.0.remove(&key), LoggedProblem::of(mirror, bridge));
                 changes.extend(change(&key, before.as_ref(), after.as_ref(), &ports));
                 now.extend(after.map(|after| (key, after)));
             }
@@ -63,9 +63,9 @@ impl MirrorLog {
     }
 }
 
-impl LoggedTrouble {
+impl LoggedProblem {
     fn of(mirror: &MirrorOptions, bridge: &BridgeState) -> Option<Self> {
-        let text = bridge.mirror_trouble(mirror)?;
+        let text = bridge.mirror_problem(mirror)?;
         let (names, ports) = (mirror.mirror(), bridge.port_names());
         let is_missing = |name: &&str| {
             !ports.contains(name) || **name == mirror.output_port && bridge.lacks_member(name)
@@ -75,17 +75,17 @@ impl LoggedTrouble {
     }
 }
 
-/// Returns the change between two troubles of a mirror, if it is to be logged.
+/// Returns the log line for a new or a solved problem of a mirror, if it needs one.
 fn change(
     (bridge, mirror): &(String, String),
-    before: Option<&LoggedTrouble>,
-    after: Option<&LoggedTrouble>,
+    before: Option<&LoggedProblem>,
+    after: Option<&LoggedProblem>,
     ports: &BTreeSet<&str>,
 ) -> Option<MirrorChange> {
     let mirror = format!("mirror {mirror} of {bridge}");
     match (before, after) {
         (before, Some(after)) if before.is_none_or(|before| before.text != after.text) => {
-            Some(MirrorChange::Troubled { mirror, trouble: after.text.clone() })
+            Some(MirrorChange::Incomplete { mirror, problem: after.text.clone() })
         }
         (Some(before), None) => {
             let added = before.missing.iter().map(String::as_str);
@@ -101,7 +101,7 @@ impl MirrorChange {
     /// Logs the change.
     pub(super) fn log(&self) {
         match self {
-            Self::Troubled { mirror, trouble } => warn!("{mirror}: {trouble}"),
+            Self::Incomplete { mirror, problem } => warn!("{mirror}: {problem}"),
             Self::Complete { mirror, ports } => {
                 info!("{mirror}: copies as configured again; ports ready: {ports}");
             }

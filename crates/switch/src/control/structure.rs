@@ -63,7 +63,7 @@ struct PortInsertion {
     bridge: BridgeId,
     number: PortNo,
     /// Reason why the port could not be opened.
-    trouble: Option<SwitchError>,
+    error: Option<SwitchError>,
 }
 
 impl Structure {
@@ -131,9 +131,9 @@ impl Structure {
         fill(&name);
         if let Err(error) = self.fill_bridge(id, settings, policy).await {
             // A bridge is removed again if one of its ports could not be added.
-            if let Err(trouble) = self.remove_bridge(&name).await {
+            if let Err(refused) = self.remove_bridge(&name).await {
                 warn!(
-                    error = with_causes(&trouble),
+                    error = with_causes(&refused),
                     "bridge {name}: incomplete, and cannot be removed"
                 );
             }
@@ -258,19 +258,19 @@ impl Structure {
         let has_other_mtu = self
             .bridges
             .with_port(entered.bridge, entered.number, |port| port.mtu_problem().is_some());
-        let trouble = entered.trouble.take().or_else(|| {
+        let error = entered.error.take().or_else(|| {
             let problem = "the device refuses this `mtu`: omit it, or give a smaller one";
             let refused = SwitchError::PortSetting { port: name.to_owned(), problem };
             (has_other_mtu == Some(true)).then_some(refused)
         });
-        let Some(trouble) = trouble else {
+        let Some(error) = error else {
             self.announce_port(bridge, name, &entered).await;
             return Ok(entered.number);
         };
-        warn!(error = with_causes(&trouble), "port {name}: cannot be added");
+        warn!(error = with_causes(&error), "port {name}: cannot be added");
         // The port was not announced to controllers, so its removal is not announced either.
         drop(self.take_port_out(name).await?);
-        Err(trouble)
+        Err(error)
     }
 
     /// Adds a port of the configuration.
@@ -284,8 +284,8 @@ impl Structure {
         number: Option<PortNo>,
         policy: OpenPolicy,
     ) -> Result<Option<String>, SwitchError> {
-        let troubles = self.add_configured_ports(bridge, vec![(settings, number)], policy).await?;
-        Ok(troubles.into_iter().next().flatten())
+        let problems = self.add_configured_ports(bridge, vec![(settings, number)], policy).await?;
+        Ok(problems.into_iter().next().flatten())
     }
 
     /// Adds ports of the configuration, each with its number if one is given.
@@ -304,28 +304,28 @@ impl Structure {
         }
         let names: Vec<_> = kinds.iter().map(|(name, _)| name.clone()).collect();
         let opened = self.ports.open_all(&names).await;
-        let mut troubles = Vec::with_capacity(opened.len());
+        let mut problems = Vec::with_capacity(opened.len());
         for ((name, kind), opened) in kinds.iter().zip(opened) {
             let may_wait = policy == OpenPolicy::Retried || kind.may_wait_for_device();
             let entered = self.note_opened(name, opened)?;
-            if entered.trouble.is_none() || may_wait {
+            if entered.error.is_none() || may_wait {
                 self.announce_port(bridge, name, &entered).await;
             }
-            match entered.trouble {
-                Some(trouble) if may_wait => {
-                    let trouble = with_causes(&trouble);
+            match entered.error {
+                Some(error) if may_wait => {
+                    let error = with_causes(&error);
                     if kind.is_reopened() {
-                        warn!(error = trouble, "port {name}: down until it can be opened");
+                        warn!(error, "port {name}: down until it can be opened");
                     } else {
-                        warn!(error = trouble, "port {name}: down until the daemon starts again");
+                        warn!(error, "port {name}: down until the daemon starts again");
                     }
-                    troubles.push(Some(trouble));
+                    problems.push(Some(error));
                 }
-                Some(trouble) => return Err(trouble),
-                None => troubles.push(None),
+                Some(error) => return Err(error),
+                None => problems.push(None),
             }
         }
-        Ok(troubles)
+        Ok(problems)
     }
 
     /// Registers a port in its bridge and opens it;
@@ -371,12 +371,12 @@ impl Structure {
             let (bridge, port) = bridges.find_port(name)?;
             (bridge.id, port.number)
         };
-        let trouble = opened.err();
-        if let Some(error) = &trouble {
-            self.bridges.with_port(bridge, number, |port| port.trouble = Some(with_causes(error)));
+        let error = opened.err();
+        if let Some(error) = &error {
+            self.bridges.with_port(bridge, number, |port| port.problem = Some(with_causes(error)));
             self.bridges.publish_ports();
         }
-        Ok(PortInsertion { bridge, number, trouble })
+        Ok(PortInsertion { bridge, number, error })
     }
 
     /// Logs a port that stays in its bridge, and announces it to the controllers.

@@ -216,9 +216,9 @@ async fn another_member_than_an_enabled_primary_is_refused() {
 /// A mirror to a bond needs an enabled member,
 /// and a member cannot replace its bond as output.
 #[tokio::test]
-async fn a_mirror_to_a_bond_has_its_trouble() {
+async fn a_mirror_to_a_bond_has_its_problem() {
     let control = start_bonded().await;
-    let trouble = |output: &str| {
+    let problem = |output: &str| {
         let mirror = MirrorOptions {
             name: "m1".to_owned(),
             select_all: true,
@@ -226,13 +226,13 @@ async fn a_mirror_to_a_bond_has_its_trouble() {
             ..MirrorOptions::default()
         };
         let bridges = control.bridges.lock();
-        bridges.find("br0").unwrap().mirror_trouble(&mirror).unwrap_or_default()
+        bridges.find("br0").unwrap().mirror_problem(&mirror).unwrap_or_default()
     };
-    assert_eq!([trouble("bond0"), trouble("p3")], ["", ""]);
-    assert!(trouble("p2").ends_with("set output_port to bond0"), "{}", trouble("p2"));
+    assert_eq!([problem("bond0"), problem("p3")], ["", ""]);
+    assert!(problem("p2").ends_with("set output_port to bond0"), "{}", problem("p2"));
     for member in ["p1", "p2"] {
         let change = BondMemberChange::Disable;
         control.structure().await.change_bond_member("bond0", member, change).await.unwrap();
     }
-    assert!(trouble("bond0").contains("until a member of bond bond0"), "{}", trouble("bond0"));
+    assert!(problem("bond0").contains("until a member of bond bond0"), "{}", problem("bond0"));
 }

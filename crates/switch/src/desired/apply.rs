@@ -355,7 +355,7 @@ impl Application<'_> {
         let change = StateChange::AddPort { bridge, port, last_number };
         match added {
             Ok(None) => self.applied(&change, ObjectOutcome::Added),
-            Ok(Some(trouble)) => self.applied(&change, ObjectOutcome::AddedDown(trouble)),
+            Ok(Some(problem)) => self.applied(&change, ObjectOutcome::AddedDown(problem)),
             Err(_) if !self.without_bond.contains_key(&name) && self.is_done(&change) => {}
             Err(reason) => {
                 self.refuse(change, reason);

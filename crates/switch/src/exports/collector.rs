@@ -346,7 +346,7 @@ impl Collector {
     }
 
     /// Returns the reason why the collector does not get all datagrams, if it does not.
-    pub(super) fn trouble(&self) -> Option<String> {
+    pub(super) fn problem(&self) -> Option<String> {
         let (overflow, is_refused) = {
             let state = self.state.lock();
             (state.overflow, state.refusal.is_current)

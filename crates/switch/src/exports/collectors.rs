@@ -116,8 +116,8 @@ impl ExportCollectors {
     }
 
     /// Returns a reason for each collector that does not get all datagrams.
-    pub(super) fn troubles(&self) -> Vec<String> {
-        self.list.iter().filter_map(|own| own.collector.trouble()).collect()
+    pub(super) fn problems(&self) -> Vec<String> {
+        self.list.iter().filter_map(|own| own.collector.problem()).collect()
     }
 
     /// Closes the collectors, and returns when their waiting datagrams are sent.

@@ -5,7 +5,7 @@
 //! datagrams over UDP, as fast as the socket accepts them. No packet thread sends a datagram. When
 //! datagrams wait for a slow collector, flows wait in their caches.
 //!
-//! Every lost sample, flow and datagram is counted. The log and the `trouble` of the status have
+//! Every lost sample, flow and datagram is counted. The log and the `problem` of the status have
 //! the reason.
 
 mod collector;

@@ -350,12 +350,12 @@ impl PortAttacher {
     }
 
     /// Closes a port and records the reason; the port keeps its number.
-    async fn take_down(&self, name: &str, trouble: &str) {
+    async fn take_down(&self, name: &str, problem: &str) {
         let place = self.bridges.lock().find_port(name).map(|(own, port)| (own.id, port.number));
         let Ok((id, number)) = place else { return };
         if self.detach(name).await.is_ok() {
             self.bridges.with_port(id, number, |port| {
-                port.trouble = Some(trouble.to_owned());
+                port.problem = Some(problem.to_owned());
                 // No thread has a queue of this port, so this task is the only writer of the
                 // counter.
                 port.traffic.iter().for_each(|traffic| traffic.rx_broken.set(0));
@@ -369,12 +369,12 @@ impl PortAttacher {
         let is_last = self.plane.living().is_empty();
         let cut_off = cut_off(&self.bridges.lock(), &stopped.packet, is_last);
         for (name, thread) in cut_off {
-            let trouble = match stopped.vital {
+            let problem = match stopped.vital {
                 Some(thread) => format!("the {thread} panicked"),
                 None => format!("packet thread {thread} panicked"),
             };
-            warn!(reason = trouble, "port {name}: down");
-            self.take_down(&name, &trouble).await;
+            warn!(reason = problem, "port {name}: down");
+            self.take_down(&name, &problem).await;
         }
     }
 
@@ -403,9 +403,9 @@ impl PortAttacher {
                 continue;
             }
             if let Err(error) = self.open(&name).await {
-                let trouble = with_causes(&error);
-                warn!(error = trouble, "port {name}: cannot be reopened at the new NIC");
-                self.bridges.with_port(id, number, |port| port.trouble = Some(trouble));
+                let problem = with_causes(&error);
+                warn!(error = problem, "port {name}: cannot be reopened at the new NIC");
+                self.bridges.with_port(id, number, |port| port.problem = Some(problem));
             }
             self.bridges.changed().add(id, number);
         }

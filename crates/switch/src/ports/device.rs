@@ -108,7 +108,7 @@ impl BridgePort {
         (self.device, self.link_mode) = (port.device_state(), link_mode);
         let own = if self.number == PortNo::LOCAL { self.mac } else { port.mac() };
         self.mac = self.device.map_or(own, |device| device.mac);
-        self.trouble = None;
+        self.problem = None;
         self.open = Some(port);
         let Some(device) = self.device else { return false };
         let (name, device_name) = (&self.settings.name, self.settings.device());

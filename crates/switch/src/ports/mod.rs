@@ -19,7 +19,7 @@ pub(crate) mod lacp;
 pub(crate) mod lacp_actors;
 pub(crate) mod learning_packets;
 pub(crate) mod link_events;
-pub(crate) mod mirror_trouble;
+pub(crate) mod mirror_problem;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod own_frames;

@@ -37,7 +37,7 @@ pub(crate) struct BridgePort {
     /// Sum of the counters of devices that were open earlier.
     pub(crate) closed: PortCounters,
     /// Reason why the port is not open.
-    pub(crate) trouble: Option<String>,
+    pub(crate) problem: Option<String>,
     /// Receive queues of the port while it is open, by number.
     pub(crate) rx_queues: Vec<PlacedRxQueue>,
     /// Receive queues that were not sent to packet threads yet, each with its thread.
@@ -139,7 +139,7 @@ impl BridgePort {
             datapath: None,
             open: None,
             closed: PortCounters::default(),
-            trouble: None,
+            problem: None,
             rx_queues: Vec::new(),
             held_queues: Vec::new(),
             traffic,

@@ -155,7 +155,7 @@ pub struct BridgePortStatus {
     pub link: String,
     /// Reason why the port is not open.
     #[serde(skip)]
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
     /// Reason why a patch port has no peer.
     #[serde(skip)]
     pub peer_problem: Option<String>,
@@ -418,8 +418,8 @@ fn port_status(
 ) -> BridgePortStatus {
     let drops = port_drops(port);
     let totals = PortTotals::with_drops(port, &drops);
-    let link = match &port.trouble {
-        Some(trouble) => format!("down: {trouble}"),
+    let link = match &port.problem {
+        Some(problem) => format!("down: {problem}"),
         None if port.config.port_down => "down: by a controller".to_owned(),
         None if bridges.peer_problem(port).is_some() => "no peer".to_owned(),
         None if port.link_up => "up".to_owned(),
@@ -437,7 +437,7 @@ fn port_status(
         socket_mode: (port.settings.kind == config::PortType::VhostUser)
             .then_some(port.settings.mode),
         link,
-        trouble: port.trouble.clone(),
+        problem: port.problem.clone(),
         peer_problem: bridges.peer_problem(port),
         mtu_problem: port.mtu_problem(),
         mac_problem: bridges.find(bridge).ok().and_then(|own| port.mac_problem(own)),

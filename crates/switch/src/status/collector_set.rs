@@ -23,5 +23,5 @@ pub struct CollectorSetStatus {
     /// Number of messages that could not be sent.
     pub messages_lost: u64,
     /// Reason why collectors do not get all messages.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }

@@ -18,7 +18,7 @@ pub struct MirrorStatus {
     /// Bytes of the copied packets, before they were truncated.
     pub tx_bytes: u64,
     /// Reason why the mirror copies no packets, or fewer than configured.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }
 
 impl MirrorStatus {
@@ -37,7 +37,7 @@ impl MirrorStatus {
                 options: options.clone(),
                 tx_packets: packets,
                 tx_bytes: bytes,
-                trouble: bridge.mirror_trouble(options),
+                problem: bridge.mirror_problem(options),
             }
         };
         mirrors.iter().map(status).collect()

@@ -26,5 +26,5 @@ pub struct NetflowStatus {
     /// Number of datagrams that could not be sent.
     pub datagrams_lost: u64,
     /// Reason why collectors do not get all datagrams.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }

@@ -21,5 +21,5 @@ pub struct SflowStatus {
     /// Number of datagrams that could not be sent.
     pub datagrams_lost: u64,
     /// Reasons why datagrams are lost, or have no configured agent address.
-    pub trouble: Option<String>,
+    pub problem: Option<String>,
 }

@@ -70,7 +70,7 @@ async fn flows_of_all_threads_reach_every_collector() {
         assert_eq!(by_ports, BTreeMap::from(expected));
     }
     let shown = status(&bench).unwrap();
-    assert_eq!((shown.flows, shown.flows_lost, shown.trouble), (4, 0, None));
+    assert_eq!((shown.flows, shown.flows_lost, shown.problem), (4, 0, None));
     bench.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
     assert_eq!(status(&bench), None);
     until(|| log.lines_with("bridge br0: NetFlow").len() == 3).await;

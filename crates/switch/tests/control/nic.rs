@@ -352,9 +352,9 @@ async fn a_missing_nic_is_stale_and_blocks_nobody() {
     in_time(bench.switch.add_rules("br0", &["udp,actions=output:1"])).await.unwrap();
     let nic = bench.switch.caches().nic.unwrap();
     assert_eq!((nic.state, nic.bridge.as_str()), ("stale", "br0"));
-    let trouble = || bench.switch.caches().nic.unwrap().error.unwrap_or_default();
-    until(|| trouble().starts_with("cannot connect to the device: ")).await;
-    assert!(trouble().contains("refused"), "{}", trouble());
+    let problem = || bench.switch.caches().nic.unwrap().error.unwrap_or_default();
+    until(|| problem().starts_with("cannot connect to the device: ")).await;
+    assert!(problem().contains("refused"), "{}", problem());
     let error = set(&bench, "address", "127.0.0.1:0").await;
     assert!(error.unwrap_err().to_string().contains("needs the `address` of the NIC"));
     let error = set(&bench, "stale", "ports-down").await;

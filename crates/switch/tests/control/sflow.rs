@@ -74,7 +74,7 @@ async fn samples_of_all_threads_reach_every_collector() {
         assert_eq!(dropped.count(), 3, "{inputs:?}");
     }
     let shown = status(&bench).unwrap();
-    assert_eq!((shown.samples, shown.samples_dropped, shown.trouble), (6, 0, None));
+    assert_eq!((shown.samples, shown.samples_dropped, shown.problem), (6, 0, None));
     bench.switch.set_bridge("br0", &[("sflow.targets", "")]).await.unwrap();
     assert_eq!(status(&bench), None);
     let lines = log.lines_with("bridge br0: sFlow st");
@@ -130,12 +130,12 @@ async fn an_sflow_problem_is_logged_once() {
     let collector = Collector::bind().await;
     let settings = [("sflow.targets", collector.target.as_str()), ("sflow.agent", "nosuch0")];
     bench.switch.set_bridge("br0", &settings).await.unwrap();
-    let trouble = "agent nosuch0 is no network device";
-    until(|| status(&bench).unwrap().trouble.as_deref() == Some(trouble)).await;
+    let problem = "agent nosuch0 is no network device";
+    until(|| status(&bench).unwrap().problem.as_deref() == Some(problem)).await;
     bench.switch.set_bridge("br0", &[("sflow.agent", "127.0.0.9")]).await.unwrap();
     until(|| status(&bench).unwrap().agent_address == "127.0.0.9").await;
-    assert_eq!(status(&bench).unwrap().trouble, None);
-    assert_eq!(log.lines_with(trouble).len(), 1);
+    assert_eq!(status(&bench).unwrap().problem, None);
+    assert_eq!(log.lines_with(problem).len(), 1);
     bench.switch.remove_bridge("br0").await.unwrap();
     bench.add_bridge("br0").await;
     assert_eq!(status(&bench), None, "a new bridge of the same name sends nothing");

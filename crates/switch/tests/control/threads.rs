@@ -154,8 +154,8 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     from.send(&frame(2));
-    let trouble = "down: the eviction thread panicked";
-    until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link == trouble)).await;
+    let problem = "down: the eviction thread panicked";
+    until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link == problem)).await;
     assert!(from.is_closed() && to.all_received().is_empty());
     assert_eq!(bench.threads(), [Stopped, Stopped, Panicked, Running, Running, Running, Running]);
 

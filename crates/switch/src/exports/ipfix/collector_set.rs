@@ -100,7 +100,7 @@ impl CollectorSetIpfix {
     /// Returns the state of the exporter.
     pub(super) fn status(&self) -> CollectorSetStatus {
         let counts = self.collectors.totals().counts();
-        let troubles = self.collectors.troubles();
+        let problems = self.collectors.problems();
         CollectorSetStatus {
             options: self.options.clone(),
             active_flows: self.cache.len() as u64,
@@ -109,7 +109,7 @@ impl CollectorSetIpfix {
             flows_lost: counts.records_lost,
             messages: counts.sent,
             messages_lost: counts.lost,
-            trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
+            problem: (!problems.is_empty()).then(|| problems.join("; ")),
         }
     }
 

@@ -117,9 +117,9 @@ impl BridgeIpfix {
     /// Returns the state of the exporter.
     pub(super) fn status(&self, now: Time) -> IpfixStatus {
         let counts = self.collectors.totals().counts();
-        let mut troubles = self.collectors.troubles();
+        let mut problems = self.collectors.problems();
         if self.losses.is_recent(now) {
-            troubles.push(format!("samples are lost, because {TOO_MANY_SAMPLES}"));
+            problems.push(format!("samples are lost, because {TOO_MANY_SAMPLES}"));
         }
         IpfixStatus {
             options: self.options.clone(),
@@ -130,7 +130,7 @@ impl BridgeIpfix {
             flows_lost: counts.records_lost,
             messages: counts.sent,
             messages_lost: counts.lost,
-            trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
+            problem: (!problems.is_empty()).then(|| problems.join("; ")),
         }
     }
 

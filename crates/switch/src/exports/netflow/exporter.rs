@@ -100,9 +100,9 @@ impl BridgeNetflow {
     /// Returns the state of the exporter.
     pub(super) fn status(&self, now: Time) -> NetflowStatus {
         let counts = self.collectors.totals().counts();
-        let mut troubles = self.collectors.troubles();
+        let mut problems = self.collectors.problems();
         if self.losses.is_recent(now) {
-            troubles.push(format!("flows are lost, because {TOO_MANY_FLOWS}"));
+            problems.push(format!("flows are lost, because {TOO_MANY_FLOWS}"));
         }
         NetflowStatus {
             options: self.options.clone(),
@@ -112,7 +112,7 @@ impl BridgeNetflow {
             flows_lost: self.lost_by_threads() + counts.records_lost,
             datagrams: counts.sent,
             datagrams_lost: counts.lost,
-            trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
+            problem: (!problems.is_empty()).then(|| problems.join("; ")),
         }
     }
 

@@ -79,11 +79,11 @@ impl Bench {
     }
 
     /// Returns the numbers of sent and lost datagrams,
-    /// and whether the collector has a trouble.
+    /// and whether the collector has a problem.
     fn state(&self) -> (u64, u64, bool) {
         let ExportCounts { sent, lost, records_lost, .. } = self.totals.counts();
         assert_eq!(records_lost, 3 * lost);
-        (sent, lost, self.collector.trouble().is_some())
+        (sent, lost, self.collector.problem().is_some())
     }
 
     fn local(&self) -> String {
@@ -128,7 +128,7 @@ fn a_refused_datagram_opens_the_socket_again() {
         own.push(0);
         assert!(own.sender.send_some().await);
         assert_eq!((own.local().as_str(), own.state()), ("10.9.0.11", (0, 1, true)));
-        let fault = own.collector.trouble().unwrap();
+        let fault = own.collector.problem().unwrap();
         assert!(fault.starts_with("collector 10.9.0.2:6343 cannot be reached: "), "{fault}");
         // The fault ends only when a datagram was sent.
         assert!(own.sender.send_some().await);
@@ -145,7 +145,7 @@ fn a_collector_without_a_route_is_tried_again() {
             own.send().await;
             assert_eq!((own.state(), own.collector.local()), ((0, lost, true), None));
         }
-        let fault = own.collector.trouble().unwrap();
+        let fault = own.collector.problem().unwrap();
         assert!(fault.contains("Network is unreachable"), "{fault}");
         ip("addr add 10.9.0.1/24 dev d0");
         own.sender.refresh();
@@ -182,14 +182,14 @@ fn a_collector_that_starts_later_gets_templates() {
         ip("link set lo up");
         let mut own = Bench::new(LOCAL, TemplateUse::EachSocket);
         own.collector.push_templates(&[datagram(8)]);
-        while own.collector.trouble().is_none() {
+        while own.collector.problem().is_none() {
             own.send().await;
         }
-        let trouble = own.collector.trouble().unwrap();
-        assert!(trouble.contains("refuses datagrams"), "{trouble}");
+        let problem = own.collector.problem().unwrap();
+        assert!(problem.contains("refuses datagrams"), "{problem}");
         let _listener = StdUdpSocket::bind(LOCAL).unwrap();
         let mut templates = 0;
-        while own.collector.trouble().is_some() {
+        while own.collector.problem().is_some() {
             own.send().await;
             own.collector.check_refusal();
             if own.collector.needs_templates() {
@@ -214,17 +214,17 @@ fn a_refusal_stays_while_some_datagrams_are_refused() {
             own.collector.note_accepted();
             assert!(!own.collector.needs_templates(), "once a second");
             own.collector.check_refusal();
-            assert!(own.collector.trouble().is_some() && own.collector.needs_templates());
+            assert!(own.collector.problem().is_some() && own.collector.needs_templates());
             own.collector.push_templates(&[datagram(8)]);
         }
         // A check without sent datagrams proves nothing.
         (0..20).for_each(|_| own.collector.check_refusal());
-        assert!(own.collector.trouble().is_some());
+        assert!(own.collector.problem().is_some());
         for _ in 0..3 {
             own.collector.note_accepted();
             own.collector.check_refusal();
         }
-        assert_eq!(own.collector.trouble(), None);
+        assert_eq!(own.collector.problem(), None);
     });
 }
 
@@ -238,15 +238,15 @@ fn an_overflow_ends_when_nothing_is_lost() {
             own.push(0);
         }
         own.collector.log_overflow();
-        assert!(own.collector.trouble().is_some());
+        assert!(own.collector.problem().is_some());
         own.collector.take().unwrap();
         for _ in 0..9 {
             own.collector.log_overflow();
         }
-        assert!(own.collector.trouble().is_some());
+        assert!(own.collector.problem().is_some());
         own.push(0);
         own.collector.log_overflow();
-        assert_eq!(own.collector.trouble(), None);
+        assert_eq!(own.collector.problem(), None);
     });
 }
 
@@ -294,8 +294,8 @@ fn waiting_datagrams_are_bounded_and_sent_at_the_end() {
             own.push(0);
         }
         assert_eq!((own.collector.has_room(), own.state()), (Some(false), (0, 3, true)));
-        let trouble = own.collector.trouble().unwrap();
-        assert!(trouble.contains("the send buffer is full"), "{trouble}");
+        let problem = own.collector.problem().unwrap();
+        assert!(problem.contains("the send buffer is full"), "{problem}");
         own.collector.close();
         let Bench { sender, collector, totals } = own;
         sender.run().await;

@@ -88,8 +88,8 @@ impl BridgeSflow {
 
     /// Returns the state of the agent.
     pub(super) fn status(&self) -> SflowStatus {
-        let troubles = self.agent_fault.iter().cloned().chain(self.collectors.troubles());
-        let troubles: Vec<String> = troubles.collect();
+        let problems = self.agent_fault.iter().cloned().chain(self.collectors.problems());
+        let problems: Vec<String> = problems.collect();
         let counts = self.collectors.totals().counts();
         SflowStatus {
             options: self.options.clone(),
@@ -98,7 +98,7 @@ impl BridgeSflow {
             samples_dropped: counts.samples_dropped + self.dropped(),
             datagrams: counts.sent,
             datagrams_lost: counts.lost,
-            trouble: (!troubles.is_empty()).then(|| troubles.join("; ")),
+            problem: (!problems.is_empty()).then(|| problems.join("; ")),
         }
     }
 

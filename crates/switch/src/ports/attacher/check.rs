@@ -139,7 +139,7 @@ impl PortAttacher {
                         let change = port.refresh_device(*scope == CheckScope::Drivers);
                         found.add(id, number, change);
                     }
-                } else if port.trouble.is_some()
+                } else if port.problem.is_some()
                     && port.is_reopened()
                     && has_threads
                     && !nic.as_ref().is_some_and(|nic| nic.is_nic_port(id, number))

@@ -5,16 +5,16 @@ use crate::config::MirrorOptions;
 
 impl BridgeState {
     /// Returns the reason why a mirror copies no packets, or fewer than configured.
-    pub(crate) fn mirror_trouble(&self, mirror: &MirrorOptions) -> Option<String> {
+    pub(crate) fn mirror_problem(&self, mirror: &MirrorOptions) -> Option<String> {
         let ports = self.port_names();
         mirror
-            .trouble(|name| ports.contains(name))
-            .or_else(|| self.bond_trouble(&mirror.output_port))
+            .problem(|name| ports.contains(name))
+            .or_else(|| self.bond_problem(&mirror.output_port))
     }
 
     /// Returns the reason why the output, a bond or a member of a bond,
     /// sends no copies.
-    fn bond_trouble(&self, output: &str) -> Option<String> {
+    fn bond_problem(&self, output: &str) -> Option<String> {
         if self.lacks_member(output) {
             return Some(format!("copies nothing until a member of bond {output} is enabled"));
         }
