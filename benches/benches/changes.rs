@@ -30,7 +30,7 @@ const FEW: usize = 200;
 const RULES: usize = 256;
 
 /// A pipeline with keys to translate, and rules to add and remove.
-struct Scene {
+struct ChangeFixture {
     pipeline: Pipeline,
     keys: Vec<FlowKey>,
     rules: Vec<String>,
@@ -42,7 +42,7 @@ struct Watched {
     generations: Vec<u32>,
 }
 
-impl Scene {
+impl ChangeFixture {
     fn of(name: &str) -> Self {
         let name = name.parse().expect("the name of a workload");
         let workload = Workload::of(&name, &Progress::hidden()).expect("a valid workload");
@@ -84,25 +84,25 @@ fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
 }
 
 impl Watched {
-    fn of(scene: &Scene) -> Self {
-        let engine = Direct::new(scene.pipeline.version(), 1);
-        let mut watched = Self { engine, generations: vec![0; scene.keys.len()] };
-        (0..scene.keys.len()).for_each(|slot| watched.install(scene, slot));
+    fn of(fixture: &ChangeFixture) -> Self {
+        let engine = Direct::new(fixture.pipeline.version(), 1);
+        let mut watched = Self { engine, generations: vec![0; fixture.keys.len()] };
+        (0..fixture.keys.len()).for_each(|slot| watched.install(fixture, slot));
         watched
     }
 
-    fn install(&mut self, scene: &Scene, slot: usize) {
-        let traversal = scene.traversal(&scene.keys[slot]);
+    fn install(&mut self, fixture: &ChangeFixture, slot: usize) {
+        let traversal = fixture.traversal(&fixture.keys[slot]);
         self.engine.installed(entry(slot, self.generations[slot]), &traversal);
     }
 
     /// Adds and removes a rule.
     ///
     /// Returns the time of both steps and the number of evicted entries, which are installed again.
-    fn flap(&mut self, scene: &Scene, rule: &str) -> (Duration, usize) {
+    fn flap(&mut self, fixture: &ChangeFixture, rule: &str) -> (Duration, usize) {
         let (mut spent, mut gone) = (Duration::ZERO, 0);
         for command in [FlowModCommand::DeleteStrict, FlowModCommand::Add] {
-            let change = scene.change(command, rule);
+            let change = fixture.change(command, rule);
             let start = Instant::now();
             let evicted = black_box(self.engine.apply(&change.deltas, change.version));
             spent += start.elapsed();
@@ -110,7 +110,7 @@ impl Watched {
             for id in evicted {
                 let slot = id.slot as usize;
                 self.generations[slot] += 1;
-                self.install(scene, slot);
+                self.install(fixture, slot);
             }
             while self.engine.run_maintenance() {}
         }
@@ -124,24 +124,24 @@ fn entry(slot: usize, generation: u32) -> EntryId {
 }
 
 fn one_rule(criterion: &mut Criterion) {
-    let mut scene = Scene::of(WORKLOAD);
-    let mut watched = Watched::of(&scene);
-    let rules = std::mem::take(&mut scene.rules);
-    let is_small = |rule: &String| watched.flap(&scene, rule).1 <= FEW;
+    let mut fixture = ChangeFixture::of(WORKLOAD);
+    let mut watched = Watched::of(&fixture);
+    let rules = std::mem::take(&mut fixture.rules);
+    let is_small = |rule: &String| watched.flap(&fixture, rule).1 <= FEW;
     let small: Vec<_> = rules.into_iter().filter(is_small).collect();
     let mut all = small.iter().cycle();
     criterion.bench_function("add and remove a rule", |bencher| {
         bencher.iter_custom(|rounds| {
             let rules = all.by_ref().take(usize::try_from(rounds).unwrap_or(usize::MAX));
-            rules.map(|rule| watched.flap(&scene, rule).0).sum()
+            rules.map(|rule| watched.flap(&fixture, rule).0).sum()
         });
     });
 }
 
 fn one_entry(criterion: &mut Criterion) {
-    let scene = Scene::of(WORKLOAD);
-    let traversals: Vec<_> = scene.keys.iter().map(|key| scene.traversal(key)).collect();
-    let mut engine = Direct::new(scene.pipeline.version(), 1);
+    let fixture = ChangeFixture::of(WORKLOAD);
+    let traversals: Vec<_> = fixture.keys.iter().map(|key| fixture.traversal(key)).collect();
+    let mut engine = Direct::new(fixture.pipeline.version(), 1);
     let mut all = (0..).zip(traversals.iter().cycle());
     criterion.bench_function("add and remove an entry", |bencher| {
         bencher.iter(|| {

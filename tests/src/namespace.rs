@@ -65,7 +65,7 @@ impl Namespace {
     }
 
     /// Moves a device to another namespace.
-    pub fn give(&self, device: &str, other: &Self) {
+    pub fn move_device(&self, device: &str, other: &Self) {
         self.run("ip", &["link", "set", device, "netns", &other.name]);
     }
 

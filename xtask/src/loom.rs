@@ -8,7 +8,7 @@ pub(crate) fn run_command(_: &[String]) -> Result<(), TaskError> {
     // The other tests of nuevomatch, pipeline and memif have no models.
     let models = [
         &["shunt-datapath", "--lib"][..],
-        &["shunt-nuevomatch", "--lib", "live::twins"],
+        &["shunt-nuevomatch", "--lib", "live::double_buffer"],
         &["shunt-pipeline", "--lib", "token_bucket::models"],
         &["shunt-memif", "--lib", "doorbell::models"],
     ];

@@ -30,13 +30,13 @@ const RATES: [u32; 2] = [400, 16];
 const HEADER: usize = 128;
 
 /// A packet thread with a cached rule, and the readers of its exports.
-struct Bench {
+struct ExportFixture {
     thread: WiredThread,
     samples: Option<SampleReceiver>,
     flows: Option<NetflowReceiver>,
 }
 
-impl Bench {
+impl ExportFixture {
     fn new() -> Self {
         let mut thread = WiredThread::new(ThreadConfig::default());
         thread.add_rule("udp,actions=output:2");
@@ -80,12 +80,16 @@ fn exports(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("exports");
     for flows in SIZES {
         group.throughput(Throughput::Elements(u64::from(flows)));
-        let samples =
-            RATES.map(|rate| (format!("samples, one in {rate}"), Bench::new().with_samples(rate)));
+        let samples = RATES.map(|rate| {
+            (format!("samples, one in {rate}"), ExportFixture::new().with_samples(rate))
+        });
         let others = [
-            ("nothing".to_owned(), Bench::new()),
-            ("flows".to_owned(), Bench::new().with_flows()),
-            ("flows, and samples".to_owned(), Bench::new().with_flows().with_samples(RATES[0])),
+            ("nothing".to_owned(), ExportFixture::new()),
+            ("flows".to_owned(), ExportFixture::new().with_flows()),
+            (
+                "flows, and samples".to_owned(),
+                ExportFixture::new().with_flows().with_samples(RATES[0]),
+            ),
         ];
         for (name, mut bench) in others.into_iter().chain(samples) {
             // The first rounds fill the caches.

@@ -21,13 +21,13 @@ use crate::wired::packet_thread::WiredThread;
 const SIZES: [(&str, u16); 2] = [("few", 16), ("many", 2048)];
 
 /// A packet thread with cache entries of some flows.
-struct Bench {
+struct RepairFixture {
     thread: WiredThread,
     flows: u16,
     changes: u32,
 }
 
-impl Bench {
+impl RepairFixture {
     fn new(flows: u16, repair: Repair) -> Self {
         let config =
             ThreadConfig { repair, translations_per_iteration: 64, ..ThreadConfig::default() };
@@ -55,7 +55,7 @@ fn repair(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(u64::from(flows)));
         let ways = [("off", Repair::Off, true), ("on", Repair::On, true)];
         for (name, repair, changes) in ways.into_iter().chain([("before", Repair::Off, false)]) {
-            let mut bench = Bench::new(flows, repair);
+            let mut bench = RepairFixture::new(flows, repair);
             group.bench_function(BenchmarkId::new(name, size), |bencher| {
                 bencher.iter_custom(|count| {
                     let mut sum = Duration::ZERO;

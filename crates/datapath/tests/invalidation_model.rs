@@ -198,7 +198,7 @@ impl Evictor for Engine {
 }
 
 /// The owners, the coordinator, and the messages between them.
-struct ModelWorld {
+struct ModelSystem {
     model: Model,
     owners: Vec<OwnerModel>,
     coordinator: EvictionCoordinator,
@@ -274,7 +274,7 @@ enum ModelViolation {
     UntrackedEntry,
 }
 
-impl ModelWorld {
+impl ModelSystem {
     fn new(model: Model) -> Self {
         let rows = Arc::default();
         let engine = Box::new(Engine { broken: model.broken, rows: Arc::clone(&rows) });
@@ -308,9 +308,9 @@ impl ModelWorld {
     }
 
     fn replayed(model: Model, steps: &[Step]) -> Self {
-        let mut world = Self::new(model);
-        steps.iter().for_each(|step| world.run(*step));
-        world
+        let mut system = Self::new(model);
+        steps.iter().for_each(|step| system.run(*step));
+        system
     }
 
     fn run(&mut self, step: Step) {
@@ -534,20 +534,20 @@ impl OwnerModel {
 fn explore(model: Model) -> (usize, BTreeMap<ModelViolation, Vec<Step>>) {
     let mut seen: HashSet<State> = HashSet::new();
     let mut faults = BTreeMap::new();
-    let start = ModelWorld::new(model);
+    let start = ModelSystem::new(model);
     seen.insert(start.state());
     let mut queue = VecDeque::from([(Vec::new(), start.steps())]);
     while let Some((path, steps)) = queue.pop_front() {
         for step in steps {
             let path: Vec<Step> = path.iter().copied().chain([step]).collect();
-            let world = ModelWorld::replayed(model, &path);
-            if !seen.insert(world.state()) {
+            let system = ModelSystem::replayed(model, &path);
+            if !seen.insert(system.state()) {
                 continue;
             }
-            for fault in world.faults() {
+            for fault in system.faults() {
                 faults.entry(fault).or_insert_with(|| path.clone());
             }
-            queue.push_back((path, world.steps()));
+            queue.push_back((path, system.steps()));
         }
     }
     (seen.len(), faults)

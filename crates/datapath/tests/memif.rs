@@ -56,7 +56,7 @@ impl MemifEnds {
         let report = rx.rx(&mut self.pool, &mut burst).unwrap();
         assert_eq!((report.refused, report.must_poll), (0, true));
         let frames = burst.iter().map(|packet| packet.frame().to_vec()).collect();
-        burst.into_iter().for_each(|packet| self.pool.give(packet));
+        burst.into_iter().for_each(|packet| self.pool.put_back(packet));
         frames
     }
 }
@@ -80,7 +80,7 @@ fn frames_of_all_lengths_pass_both_ways() {
             let frame = vec![u8::try_from(length % 251).unwrap(); length];
             let packet = ends.packet(&frame, VirtioHeader::default());
             assert_eq!(ends.queues[from].tx.tx(std::slice::from_ref(&packet)), 1);
-            ends.pool.give(packet);
+            ends.pool.put_back(packet);
             assert_eq!(ends.receive(to), [frame]);
         }
     }

@@ -42,15 +42,15 @@ fn drain(rx: &mut dyn RxQueue, pool: &mut Pool) -> (Vec<Vec<u8>>, u32, bool) {
         refused += report.refused;
         frames.extend(burst.iter().map(|packet| packet.frame().to_vec()));
         let received = burst.len();
-        burst.into_iter().for_each(|packet| pool.give(packet));
+        burst.into_iter().for_each(|packet| pool.put_back(packet));
         if received == 0 && report.refused == 0 {
             return (frames, refused, report.exhausted);
         }
     }
 }
 
-fn give_all(pool: &mut Pool, packets: Vec<Packet>) {
-    packets.into_iter().for_each(|packet| pool.give(packet));
+fn put_all_back(pool: &mut Pool, packets: Vec<Packet>) {
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_null_port_takes_everything_and_gives_nothing() {
         assert_eq!(queues.tx.tx(&sent), 100);
         queues.tx.flush();
     }
-    give_all(&mut pool, sent);
+    put_all_back(&mut pool, sent);
     assert_eq!(pool.out(), 0);
 }
 
@@ -88,8 +88,8 @@ fn a_pair_carries_frames_and_virtio_headers_in_both_directions() {
     assert_eq!(right.tx.tx(&burst), 3);
     let (back, refused, _) = drain(left.rx.as_mut().unwrap().as_mut(), &mut pool);
     assert_eq!((back.len(), refused), (3, 0));
-    give_all(&mut pool, sent);
-    give_all(&mut pool, burst);
+    put_all_back(&mut pool, sent);
+    put_all_back(&mut pool, burst);
     assert_eq!(pool.out(), 0, "every pool gets back what it gave");
 }
 
@@ -126,7 +126,7 @@ fn a_receiver_without_buffers_counts_refused_frames() {
     assert_eq!(left.tx.tx(&sent), 10);
     let (frames, refused, _) = drain(right.rx.as_mut().unwrap().as_mut(), &mut receiver);
     assert_eq!((frames.len(), refused), (0, 10));
-    give_all(&mut receiver, held);
+    put_all_back(&mut receiver, held);
     assert_eq!(left.tx.tx(&sent), 10, "the sender has its buffers back");
     assert_eq!(drain(right.rx.as_mut().unwrap().as_mut(), &mut receiver).0.len(), 10);
 }
@@ -158,7 +158,7 @@ fn a_pair_runs_across_two_threads_without_losing_a_packet() {
         while sent < COUNT {
             let burst = packets(&mut pool, (COUNT - sent).min(BURST));
             let taken = left.tx.tx(&burst);
-            give_all(&mut pool, burst);
+            put_all_back(&mut pool, burst);
             sent += taken;
             if taken == 0 {
                 std::thread::yield_now();
@@ -227,7 +227,7 @@ fn an_endless_file_begins_again() {
         let report = reader.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
         assert_eq!((burst.len(), report), (BURST, RxReport::default()));
         assert_eq!(burst[7].len(), burst[2].len());
-        give_all(&mut pool, burst);
+        put_all_back(&mut pool, burst);
     }
 }
 

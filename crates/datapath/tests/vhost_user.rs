@@ -176,7 +176,7 @@ fn threads_that_share_a_queue_lose_nothing() {
                         std::thread::yield_now();
                     }
                     queue.flush();
-                    pool.give(packet);
+                    pool.put_back(packet);
                 }
                 while queue.is_pending() {
                     queue.flush();

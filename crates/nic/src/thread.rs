@@ -327,7 +327,7 @@ impl NicWorker {
         let mut port = self.ports.remove(&number)?;
         while let Some(packet) = port.order.as_mut().and_then(FlowOrder::take_any) {
             self.shared.traffic.count_drop(NicDropReason::NoPort);
-            self.pool.give(packet);
+            self.pool.put_back(packet);
         }
         port.sides().for_each(|side| side.unregister(&self.epoll));
         self.update_ports();
@@ -464,7 +464,7 @@ impl NicWorker {
                 NicVerdict::Drop => {
                     self.shared.traffic.count_hit();
                     self.shared.traffic.count_drop(NicDropReason::Rule);
-                    self.pool.give(packet);
+                    self.pool.put_back(packet);
                 }
                 NicVerdict::Punt { reason, miss_tag: tag, last_stage } => {
                     if reason == REASON_MISS && last_stage > 0 {
@@ -487,7 +487,7 @@ impl NicWorker {
                         self.outgoing.push((port, packet));
                     } else {
                         self.shared.traffic.count_drop(NicDropReason::Unsendable);
-                        self.pool.give(packet);
+                        self.pool.put_back(packet);
                     }
                 }
             }
@@ -528,7 +528,7 @@ impl NicWorker {
                 PacketMetadata { metadata_id: field.id, value: value::encode(number.into()) }
             });
             let payload = packet.frame().to_vec();
-            self.pool.give(packet);
+            self.pool.put_back(packet);
             is_taken &=
                 self.shared.service.packet_in(PacketIn { payload, metadata: metadata.collect() });
         }
@@ -543,7 +543,7 @@ impl NicWorker {
     fn send(&mut self, number: u16, packet: Packet) {
         let Some(port) = self.ports.get_mut(&number) else {
             self.shared.traffic.count_drop(NicDropReason::NoPort);
-            return self.pool.give(packet);
+            return self.pool.put_back(packet);
         };
         let sent = port.port.send(0, packet, &mut self.pool, &mut self.frames);
         self.shared.traffic.count_sent(sent);

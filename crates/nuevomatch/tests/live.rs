@@ -230,22 +230,26 @@ fn a_trainer_makes_delayed_rules_visible() {
 
 /// An index with builds that panic or wait when a test requests it.
 #[derive(Clone, Debug)]
-struct Fragile(StaticTree);
+struct ControlledIndex(StaticTree);
 
+/// The requests of a test for the builds of its index.
 #[derive(Clone, Debug, Default)]
-struct Fuse {
-    burns: Arc<AtomicBool>,
+struct BuildControl {
+    /// True if the next builds panic.
+    panics: Arc<AtomicBool>,
+    /// A build waits while the test holds this lock.
     gate: Arc<Mutex<()>>,
-    waits: Arc<AtomicBool>,
+    /// True from the first build on, until the test resets it.
+    is_waiting: Arc<AtomicBool>,
 }
 
-impl StartIndex for Fragile {
-    type Settings = Fuse;
+impl StartIndex for ControlledIndex {
+    type Settings = BuildControl;
 
-    fn build(starts: &[u32], fuse: &Fuse) -> Self {
-        assert!(!fuse.burns.load(Ordering::Acquire), "the trainer is killed");
-        fuse.waits.store(true, Ordering::Release);
-        drop(fuse.gate.lock());
+    fn build(starts: &[u32], control: &BuildControl) -> Self {
+        assert!(!control.panics.load(Ordering::Acquire), "the trainer is killed");
+        control.is_waiting.store(true, Ordering::Release);
+        drop(control.gate.lock());
         Self(StaticTree::build(starts, &()))
     }
 
@@ -258,19 +262,20 @@ impl StartIndex for Fragile {
     }
 }
 
-fn fragile(policy: UpdatePolicy) -> (Fuse, LiveNuevoMatch<2, Fragile>) {
-    let fuse = Fuse::default();
+fn controlled(policy: UpdatePolicy) -> (BuildControl, LiveNuevoMatch<2, ControlledIndex>) {
+    let control = BuildControl::default();
     let LiveSettings { nuevomatch, remainder_permille_max, .. } = settings(policy);
-    let settings = LiveSettings { nuevomatch, index: fuse.clone(), policy, remainder_permille_max };
+    let settings =
+        LiveSettings { nuevomatch, index: control.clone(), policy, remainder_permille_max };
     let rules: Vec<Rule> = (0..50).map(|i| rule(i, 32, None, 1, i)).collect();
-    (fuse, LiveNuevoMatch::new(&schema(), &rules, settings).unwrap())
+    (control, LiveNuevoMatch::new(&schema(), &rules, settings).unwrap())
 }
 
 #[test]
 fn a_dead_trainer_is_reported_and_changes_nothing() {
-    let (fuse, live) = fragile(UpdatePolicy::Delayed);
+    let (control, live) = controlled(UpdatePolicy::Delayed);
     let trainer = live.spawn_trainer().unwrap();
-    fuse.burns.store(true, Ordering::Release);
+    control.panics.store(true, Ordering::Release);
     live.apply(&[RuleUpdate::Insert(rule(100, 32, None, 1, 100))]);
     wait_until(|| live.statistics().trainer == TrainerState::Died);
     let reader = live.reader();
@@ -282,7 +287,7 @@ fn a_dead_trainer_is_reported_and_changes_nothing() {
     assert_eq!((statistics.pending, statistics.rebuilds, statistics.rebuild_errors), (1, 0, 1));
     drop(trainer);
     // After the panic, another trainer is started.
-    fuse.burns.store(false, Ordering::Release);
+    control.panics.store(false, Ordering::Release);
     let _trainer = live.spawn_trainer().unwrap();
     live.apply(&[]);
     wait_until(|| reader.lookup(&[100, 0]).is_some());
@@ -292,14 +297,14 @@ fn a_dead_trainer_is_reported_and_changes_nothing() {
 #[test]
 fn changes_during_a_rebuild_are_replayed() {
     for policy in [UpdatePolicy::Instant, UpdatePolicy::Delayed] {
-        let (fuse, live) = fragile(policy);
+        let (control, live) = controlled(policy);
         live.apply(&[100, 101].map(|i| RuleUpdate::Insert(rule(i, 32, None, 1, i))));
-        fuse.waits.store(false, Ordering::Release);
+        control.is_waiting.store(false, Ordering::Release);
         let reader = live.reader();
         thread::scope(|scope| {
-            let gate = fuse.gate.lock().unwrap();
+            let gate = control.gate.lock().unwrap();
             let rebuild = scope.spawn(|| live.rebuild());
-            wait_until(|| fuse.waits.load(Ordering::Acquire));
+            wait_until(|| control.is_waiting.load(Ordering::Acquire));
             let changes = [
                 RuleUpdate::Remove(rule(7, 32, None, 1, 7)),
                 RuleUpdate::Remove(rule(100, 32, None, 1, 100)),

@@ -1,6 +1,6 @@
 //! Tests a client with a server without a socket: both must have the same rows.
 
-#![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
+#![expect(clippy::unwrap_used, reason = "a failure of the fixture ends the test")]
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -34,7 +34,7 @@ const SESSION: ClientId = ClientId(1);
 const WRITER: ClientId = ClientId(2);
 
 /// A server, a session that follows it, and a client that writes.
-struct Bench {
+struct ReplicaFixture {
     core: ServerCore,
     session: ReplicaSession,
     /// The newest monitor method of the server.
@@ -49,12 +49,13 @@ fn session() -> ReplicaSession {
     ReplicaSession::new(Arc::new(config))
 }
 
-impl Bench {
+impl ReplicaFixture {
     fn new(newest: MonitorVersion) -> Self {
-        let mut bench = Self { core: core(), session: session(), newest, queues: BTreeMap::new() };
-        bench.open(WRITER);
-        bench.connect();
-        bench
+        let mut fixture =
+            Self { core: core(), session: session(), newest, queues: BTreeMap::new() };
+        fixture.open(WRITER);
+        fixture.connect();
+        fixture
     }
 
     fn open(&mut self, client: ClientId) {
@@ -255,24 +256,24 @@ proptest! {
             Just(MonitorVersion::One), Just(MonitorVersion::Two), Just(MonitorVersion::Three)
         ],
     ) {
-        let mut bench = Bench::new(newest);
-        bench.transact(&json!([{"op": "insert", "table": "Open_vSwitch", "row": {}}]));
+        let mut fixture = ReplicaFixture::new(newest);
+        fixture.transact(&json!([{"op": "insert", "table": "Open_vSwitch", "row": {}}]));
         for step in &steps {
-            let before = bench.session.state().changes;
-            let rows = bench.followed();
-            bench.transact(&operations(step));
+            let before = fixture.session.state().changes;
+            let rows = fixture.followed();
+            fixture.transact(&operations(step));
             match step {
-                Step::Reconnect => bench.reconnect(&OvsdbClientError::Closed),
+                Step::Reconnect => fixture.reconnect(&OvsdbClientError::Closed),
                 Step::ReconnectAfterError => {
-                    bench.reconnect(&OvsdbClientError::Update(String::new()));
+                    fixture.reconnect(&OvsdbClientError::Update(String::new()));
                 }
-                _ => bench.exchange(),
+                _ => fixture.exchange(),
             }
-            let expected = bench.selected();
-            prop_assert_eq!(bench.followed(), expected, "{:?}", step);
+            let expected = fixture.selected();
+            prop_assert_eq!(fixture.followed(), expected, "{:?}", step);
             // The client is notified of each change of a column that it reads.
-            let is_notified = bench.session.state().changes != before;
-            prop_assert!(is_notified || bench.followed() == rows, "{:?}", step);
+            let is_notified = fixture.session.state().changes != before;
+            prop_assert!(is_notified || fixture.followed() == rows, "{:?}", step);
         }
     }
 }
@@ -280,32 +281,32 @@ proptest! {
 /// Columns that the client writes reach its rows without a notification.
 #[test]
 fn own_columns_are_followed_and_not_notified() {
-    let mut bench = Bench::new(MonitorVersion::Three);
-    bench.transact(&json!([{"op": "insert", "table": "Open_vSwitch", "row": {}}]));
-    bench.exchange();
-    let before = bench.session.state().changes;
+    let mut fixture = ReplicaFixture::new(MonitorVersion::Three);
+    fixture.transact(&json!([{"op": "insert", "table": "Open_vSwitch", "row": {}}]));
+    fixture.exchange();
+    let before = fixture.session.state().changes;
     let update =
         |row: Value| json!([{"op": "update", "table": "Open_vSwitch", "where": [], "row": row}]);
-    bench.transact(&update(json!({"cur_cfg": 3})));
-    bench.exchange();
-    let state = bench.session.state();
+    fixture.transact(&update(json!({"cur_cfg": 3})));
+    fixture.exchange();
+    let state = fixture.session.state();
     let root = state.rows.as_ref().unwrap().rows("Open_vSwitch").next().unwrap();
     assert_eq!((root.integer("cur_cfg"), state.changes), (Some(3), before));
-    bench.transact(&update(json!({"cur_cfg": 4, "next_cfg": 4})));
-    bench.exchange();
-    assert_eq!(bench.session.state().changes, before + 1);
+    fixture.transact(&update(json!({"cur_cfg": 4, "next_cfg": 4})));
+    fixture.exchange();
+    assert_eq!(fixture.session.state().changes, before + 1);
 }
 
 /// Without the lock the client only reads.
 #[test]
 fn a_session_writes_only_with_its_lock() {
-    let mut bench = Bench::new(MonitorVersion::Three);
-    bench.core.receive(WRITER, json!({"id": 1, "method": "steal", "params": ["lock"]}));
-    bench.exchange();
-    assert!(bench.session.state().is_current && !bench.session.state().is_writable());
-    bench.core.receive(WRITER, json!({"id": 1, "method": "unlock", "params": ["lock"]}));
-    bench.exchange();
-    assert!(bench.session.state().is_writable());
+    let mut fixture = ReplicaFixture::new(MonitorVersion::Three);
+    fixture.core.receive(WRITER, json!({"id": 1, "method": "steal", "params": ["lock"]}));
+    fixture.exchange();
+    assert!(fixture.session.state().is_current && !fixture.session.state().is_writable());
+    fixture.core.receive(WRITER, json!({"id": 1, "method": "unlock", "params": ["lock"]}));
+    fixture.exchange();
+    assert!(fixture.session.state().is_writable());
 }
 
 const ROW: &str = "00000000-0000-4000-8000-000000000001";

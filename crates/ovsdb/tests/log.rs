@@ -1,6 +1,6 @@
 //! Tests of the log file after crashes, with damaged records, and on a full disk.
 
-#![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
+#![expect(clippy::unwrap_used, reason = "a failure of the fixture ends the test")]
 
 use std::{
     io,
@@ -26,13 +26,13 @@ const CLOCK: ServerClock = ServerClock { monotonic: || Duration::ZERO, date: || 
 const CLIENT: ClientId = ClientId(1);
 
 /// A server with one client.
-struct Bench {
+struct LogFixture {
     core: ServerCore,
     queue: shunt_ovsdb::server::ClientQueue,
     _ended: oneshot::Receiver<()>,
 }
 
-impl Bench {
+impl LogFixture {
     fn new(database: Database, journal: Journal) -> Self {
         let limits = ServerConfig::default().limits;
         let mut core = ServerCore::new(database, Some(journal), limits, CLOCK, [5; 20]);
@@ -127,13 +127,15 @@ fn a_full_disk_loses_nothing_acknowledged() {
         disk.0.lock().unwrap().size = usize::MAX;
         let journal = Journal::create_on(Box::new(disk.clone()), &open_vswitch()).unwrap();
         let length = usize::try_from(journal.length()).unwrap();
-        let mut bench = Bench::new(Database::new(open_vswitch(), [9; 20]), journal);
+        let mut fixture = LogFixture::new(Database::new(open_vswitch(), [9; 20]), journal);
         disk.0.lock().unwrap().size = length + 400 + step * 3;
         disk.0.lock().unwrap().refuses_cuts = refuses_cuts;
-        let mut acknowledged: Vec<String> =
-            (0..6).map(|number| format!("row{number}")).filter(|name| bench.insert(name)).collect();
+        let mut acknowledged: Vec<String> = (0..6)
+            .map(|number| format!("row{number}"))
+            .filter(|name| fixture.insert(name))
+            .collect();
         assert!((1..6).contains(&acknowledged.len()), "{acknowledged:?}");
-        assert_eq!(bench.names(), acknowledged);
+        assert_eq!(fixture.names(), acknowledged);
         // The bytes on disk at this point, as after a crash, have the acknowledged rows.
         let path = folder.path().join(format!("log{step}{refuses_cuts}"));
         std::fs::write(&path, &disk.0.lock().unwrap().bytes).unwrap();
@@ -141,7 +143,7 @@ fn a_full_disk_loses_nothing_acknowledged() {
         // When the disk has room again, the server accepts transactions.
         disk.0.lock().unwrap().size = usize::MAX;
         disk.0.lock().unwrap().refuses_cuts = false;
-        assert!(bench.insert("row9"));
+        assert!(fixture.insert("row9"));
         acknowledged.push("row9".to_owned());
         std::fs::write(&path, &disk.0.lock().unwrap().bytes).unwrap();
         assert_eq!(names(&open(&path).unwrap().1.snapshot()), acknowledged);
@@ -153,18 +155,18 @@ fn a_torn_last_record_is_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("conf.db");
     let (journal, database) = open(&path).unwrap();
-    let mut bench = Bench::new(database, journal);
-    assert!(bench.insert("one"));
+    let mut fixture = LogFixture::new(database, journal);
+    assert!(fixture.insert("one"));
     let whole = std::fs::read(&path).unwrap().len();
-    assert!(bench.insert("two"));
-    drop(bench);
+    assert!(fixture.insert("two"));
+    drop(fixture);
     let bytes = std::fs::read(&path).unwrap();
     for length in whole..bytes.len() {
         std::fs::write(&path, &bytes[..length]).unwrap();
         let (journal, database) = open(&path).unwrap();
         assert_eq!(names(&database.snapshot()), ["one"], "cut at {length}");
-        let mut bench = Bench::new(database, journal);
-        assert!(bench.insert("three"));
+        let mut fixture = LogFixture::new(database, journal);
+        assert!(fixture.insert("three"));
         assert_eq!(names(&open(&path).unwrap().1.snapshot()), ["one", "three"]);
     }
 }
@@ -175,11 +177,11 @@ fn damage_in_the_middle_is_refused() {
     let path = folder.path().join("conf.db");
     let (journal, database) = open(&path).unwrap();
     let start = std::fs::read(&path).unwrap().len();
-    let mut bench = Bench::new(database, journal);
-    assert!(bench.insert("one"));
+    let mut fixture = LogFixture::new(database, journal);
+    assert!(fixture.insert("one"));
     let end = std::fs::read(&path).unwrap().len();
-    assert!(bench.insert("two"));
-    drop(bench);
+    assert!(fixture.insert("two"));
+    drop(fixture);
     let bytes = std::fs::read(&path).unwrap();
     for place in start..end {
         let mut damaged = bytes.clone();
@@ -215,16 +217,16 @@ fn a_long_log_becomes_a_snapshot() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("conf.db");
     let (journal, database) = open(&path).unwrap();
-    let mut bench = Bench::new(database, journal);
-    assert!(bench.insert("kept"));
+    let mut fixture = LogFixture::new(database, journal);
+    assert!(fixture.insert("kept"));
     let mut longest = 0;
     let text = "x".repeat(2000);
     for number in 0..300 {
         let row = json!({"other_config": ["map", [["key", format!("{number}{text}")]]]});
         let operation = json!({"op": "update", "table": "QoS", "where": [], "row": row});
         let params = json!(["Open_vSwitch", operation]);
-        bench.core.receive(CLIENT, json!({"id": 1, "method": "transact", "params": params}));
-        bench.queue.try_next().unwrap();
+        fixture.core.receive(CLIENT, json!({"id": 1, "method": "transact", "params": params}));
+        fixture.queue.try_next().unwrap();
         longest = longest.max(std::fs::metadata(&path).unwrap().len());
     }
     let length = std::fs::metadata(&path).unwrap().len();

@@ -4,7 +4,7 @@
 //! ones are added to the requests as `uuid` of `insert`. Another client makes the changes of
 //! `ovs-vswitchd` and `ovs-vsctl`, which the recorded updates describe.
 
-#![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
+#![expect(clippy::unwrap_used, reason = "a failure of the fixture ends the test")]
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,7 +34,7 @@ struct RecordedMessage {
 }
 
 /// A server with two clients.
-struct Bench {
+struct OvnFixture {
     core: ServerCore,
     controller: (ClientQueue, oneshot::Receiver<()>),
     switch: (ClientQueue, oneshot::Receiver<()>),
@@ -65,7 +65,7 @@ fn next(queue: &mut ClientQueue) -> Option<Value> {
     queue.try_next().map(|bytes| serde_json::from_slice(&bytes).unwrap())
 }
 
-impl Bench {
+impl OvnFixture {
     fn new() -> Self {
         let mut core = core();
         let controller = open(&mut core, CONTROLLER);
@@ -197,20 +197,20 @@ fn ovn_controller_gets_the_recorded_answers() {
         let mut replies = recorded.iter().filter(|other| !other.is_request);
         &replies.find(|reply| reply.message["id"] == request["id"]).unwrap().message
     };
-    let mut bench = Bench::new();
-    bench.write(operations(&reply_to(&json!({"id": MONITOR_ID}))["result"][2]));
+    let mut fixture = OvnFixture::new();
+    fixture.write(operations(&reply_to(&json!({"id": MONITOR_ID}))["result"][2]));
     for RecordedMessage { is_request, message } in &recorded {
         if *is_request {
-            bench.request(with_uuids(message, reply_to(message)));
+            fixture.request(with_uuids(message, reply_to(message)));
             continue;
         }
         // Messages that the controller did not cause are the changes of others.
-        if bench.received.is_empty() {
-            bench.write(operations(&message["params"][2]));
+        if fixture.received.is_empty() {
+            fixture.write(operations(&message["params"][2]));
         }
-        let answer = bench.received.pop_front().unwrap_or_default();
+        let answer = fixture.received.pop_front().unwrap_or_default();
         assert_eq!(comparable(&answer), comparable(message));
     }
-    assert_eq!(bench.received, [] as [Value; 0]);
+    assert_eq!(fixture.received, [] as [Value; 0]);
     assert_eq!(recorded.len(), 55);
 }

@@ -1,6 +1,6 @@
 //! Tests of the server over its socket: limits, locks, waits, and the handle of the owner.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the bench ends the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the fixture ends the test")]
 
 use std::{
     io::{Read, Write},
@@ -21,14 +21,14 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// A server in memory with its socket.
-struct Bench {
+struct ServerFixture {
     runtime: Runtime,
     handle: OvsdbHandle,
     socket: PathBuf,
     _folder: TempDir,
 }
 
-impl Bench {
+impl ServerFixture {
     fn new(limits: ServerLimits) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -47,7 +47,7 @@ impl Bench {
     }
 }
 
-impl Drop for Bench {
+impl Drop for ServerFixture {
     fn drop(&mut self) {
         self.runtime.block_on(self.handle.stop());
         assert!(!self.socket.exists(), "the socket is removed");
@@ -96,12 +96,13 @@ impl<S: Read + Write> Client<S> {
 
 #[test]
 fn garbage_ends_only_its_connection() {
-    let bench = Bench::new(ServerLimits { message_bytes: 1000, ..ServerLimits::default() });
-    let mut healthy = bench.connect();
+    let fixture =
+        ServerFixture::new(ServerLimits { message_bytes: 1000, ..ServerLimits::default() });
+    let mut healthy = fixture.connect();
     let deep = format!("{{\"a\":{}", "[".repeat(200));
     let long = format!("{{\"a\":\"{}", "x".repeat(2000));
     for garbage in ["x", "{]", "[]", "{}", "{\"id\":1,\"method\":1,\"params\":[]}", &deep, &long] {
-        let mut client = bench.connect();
+        let mut client = fixture.connect();
         client.stream.write_all(garbage.as_bytes()).unwrap();
         assert_eq!(client.receive(), None, "{garbage}");
         assert_eq!(healthy.call("echo", &json!([1]))["result"], json!([1]));
@@ -117,7 +118,7 @@ const SHORT_PROBES: RemoteTimes = RemoteTimes {
     backoff_max: Duration::from_millis(5),
 };
 
-impl Bench {
+impl ServerFixture {
     fn listen(&self, address: SocketAddr, times: RemoteTimes) -> std::io::Result<ServerRemote> {
         let _runtime = self.runtime.enter();
         self.handle.listen_tcp(TcpListener::bind(address)?, RemoteTransport::Tcp, times)
@@ -131,28 +132,28 @@ impl Bench {
 
 #[test]
 fn a_tcp_port_serves_clients_until_it_is_closed() {
-    let bench = Bench::new(ServerLimits::default());
-    let remote = bench.listen(ANY_PORT.into(), RemoteTimes::default()).unwrap();
+    let fixture = ServerFixture::new(ServerLimits::default());
+    let remote = fixture.listen(ANY_PORT.into(), RemoteTimes::default()).unwrap();
     let address = remote.address();
-    assert!(bench.listen(address, RemoteTimes::default()).is_err(), "the port is in use");
+    assert!(fixture.listen(address, RemoteTimes::default()).is_err(), "the port is in use");
     let stream = TcpStream::connect(address).unwrap();
     let mut client = Client { stream, received: Vec::new() };
     assert_eq!(client.call("list_dbs", &json!([]))["result"], json!(["Open_vSwitch", "_Server"]));
     assert_eq!(remote.status().connections, 1);
-    bench.runtime.block_on(remote.close());
+    fixture.runtime.block_on(remote.close());
     // The port is free at once, though the session may end a moment later.
-    let next = bench.listen(address, RemoteTimes::default()).unwrap();
+    let next = fixture.listen(address, RemoteTimes::default()).unwrap();
     assert_eq!(client.receive(), None, "the session has ended");
     assert_eq!(next.status().connections, 0);
     // Other sockets go on.
-    assert_eq!(bench.connect().call("echo", &json!([1]))["result"], json!([1]));
+    assert_eq!(fixture.connect().call("echo", &json!([1]))["result"], json!([1]));
 }
 
 #[test]
 fn a_server_connects_to_its_client_again() {
-    let bench = Bench::new(ServerLimits::default());
+    let fixture = ServerFixture::new(ServerLimits::default());
     let listener = TcpListener::bind(SocketAddr::from(ANY_PORT)).unwrap();
-    let remote = bench.connect_to(&listener, SHORT_PROBES);
+    let remote = fixture.connect_to(&listener, SHORT_PROBES);
     remote.set_times(RemoteTimes { probe_interval: None, ..SHORT_PROBES });
     for number in 0..3 {
         let (stream, _) = listener.accept().unwrap();
@@ -179,9 +180,9 @@ fn a_server_connects_to_its_client_again() {
 /// A host that loses its power closes no connection.
 #[test]
 fn a_client_without_probe_replies_is_disconnected() {
-    let bench = Bench::new(ServerLimits::default());
+    let fixture = ServerFixture::new(ServerLimits::default());
     let listener = TcpListener::bind(SocketAddr::from(ANY_PORT)).unwrap();
-    let remote = bench.connect_to(&listener, SHORT_PROBES);
+    let remote = fixture.connect_to(&listener, SHORT_PROBES);
     let (stream, _) = listener.accept().unwrap();
     let mut silent = Client { stream, received: Vec::new() };
     let probe = silent.receive().unwrap();
@@ -190,7 +191,7 @@ fn a_client_without_probe_replies_is_disconnected() {
     // It connects again, and has the reason meanwhile.
     let (stream, _) = listener.accept().unwrap();
     drop(stream);
-    let listening = bench.listen(ANY_PORT.into(), SHORT_PROBES).unwrap();
+    let listening = fixture.listen(ANY_PORT.into(), SHORT_PROBES).unwrap();
     let stream = TcpStream::connect(listening.address()).unwrap();
     let mut silent = Client { stream, received: Vec::new() };
     assert_eq!(silent.receive().unwrap()["method"], "echo");
@@ -205,9 +206,10 @@ fn a_client_without_probe_replies_is_disconnected() {
 
 #[test]
 fn a_slow_reader_is_disconnected() {
-    let bench = Bench::new(ServerLimits { queued_bytes: 100_000, ..ServerLimits::default() });
-    let mut healthy = bench.connect();
-    let mut slow = bench.connect();
+    let fixture =
+        ServerFixture::new(ServerLimits { queued_bytes: 100_000, ..ServerLimits::default() });
+    let mut healthy = fixture.connect();
+    let mut slow = fixture.connect();
     slow.call("monitor", &json!(["Open_vSwitch", 1, {"QoS": {}}]));
     healthy.transact(json!([{"op": "insert", "table": "QoS", "row": {"type": "a"}}]));
     let text = "x".repeat(10_000);
@@ -226,18 +228,19 @@ fn a_slow_reader_is_disconnected() {
 
 #[test]
 fn a_new_client_gets_the_place_of_an_idle_one() {
-    let bench = Bench::new(ServerLimits { clients: 3, ..ServerLimits::default() });
-    let [mut locker, mut older, mut newer] = [bench.connect(), bench.connect(), bench.connect()];
+    let fixture = ServerFixture::new(ServerLimits { clients: 3, ..ServerLimits::default() });
+    let [mut locker, mut older, mut newer] =
+        [fixture.connect(), fixture.connect(), fixture.connect()];
     locker.call("lock", &json!(["l"]));
     older.call("echo", &json!([]));
     newer.call("echo", &json!([]));
-    let mut monitoring = bench.connect();
+    let mut monitoring = fixture.connect();
     monitoring.call("monitor", &json!(["Open_vSwitch", 1, {"QoS": {}}]));
     assert_eq!(older.receive(), None);
     newer.call("lock", &json!(["other"]));
 
     // No client is idle now, so the new client is refused.
-    assert_eq!(bench.connect().receive(), None);
+    assert_eq!(fixture.connect().receive(), None);
     for client in [&mut locker, &mut newer, &mut monitoring] {
         assert_eq!(client.call("echo", &json!([1]))["result"], json!([1]));
     }
@@ -245,8 +248,8 @@ fn a_new_client_gets_the_place_of_an_idle_one() {
 
 #[test]
 fn clients_over_tcp_leave_room_for_local_ones() {
-    let bench = Bench::new(ServerLimits { clients: 8, ..ServerLimits::default() });
-    let remote = bench.listen(ANY_PORT.into(), RemoteTimes::WITHOUT_PROBES).unwrap();
+    let fixture = ServerFixture::new(ServerLimits { clients: 8, ..ServerLimits::default() });
+    let remote = fixture.listen(ANY_PORT.into(), RemoteTimes::WITHOUT_PROBES).unwrap();
     let connect = || {
         let stream = TcpStream::connect(remote.address()).unwrap();
         Client { stream, received: Vec::new() }
@@ -255,7 +258,7 @@ fn clients_over_tcp_leave_room_for_local_ones() {
     for client in &mut clients {
         client.call("monitor", &json!(["Open_vSwitch", 1, {"QoS": {}}]));
     }
-    let mut local = bench.connect();
+    let mut local = fixture.connect();
     assert_eq!(local.call("echo", &json!([1]))["result"], json!([1]));
     assert_eq!(connect().receive(), None, "a local client keeps its place");
     // Among the clients over TCP, an idle one gives its place to a new one.
@@ -268,8 +271,8 @@ fn clients_over_tcp_leave_room_for_local_ones() {
 #[test]
 fn locks_and_waiting_bytes_of_a_client_are_limited() {
     let limits = ServerLimits { locks: 2, blocked_bytes: 10_000, ..ServerLimits::default() };
-    let bench = Bench::new(limits);
-    let mut client = bench.connect();
+    let fixture = ServerFixture::new(limits);
+    let mut client = fixture.connect();
     client.call("lock", &json!(["a"]));
     client.call("steal", &json!(["b"]));
     assert_eq!(client.call("lock", &json!(["c"]))["error"]["error"], "resources exhausted");
@@ -289,8 +292,8 @@ fn locks_and_waiting_bytes_of_a_client_are_limited() {
 
 #[test]
 fn locks_pass_from_client_to_client() {
-    let bench = Bench::new(ServerLimits::default());
-    let [mut one, mut two, mut three] = [bench.connect(), bench.connect(), bench.connect()];
+    let fixture = ServerFixture::new(ServerLimits::default());
+    let [mut one, mut two, mut three] = [fixture.connect(), fixture.connect(), fixture.connect()];
     assert_eq!(one.call("lock", &json!(["l"]))["result"]["locked"], true);
     assert_eq!(two.call("lock", &json!(["l"]))["result"]["locked"], false);
     assert_eq!(three.call("steal", &json!(["l"]))["result"]["locked"], true);
@@ -306,8 +309,8 @@ fn locks_pass_from_client_to_client() {
 
 #[test]
 fn a_wait_ends_by_a_change_or_timeout() {
-    let bench = Bench::new(ServerLimits::default());
-    let [mut waiting, mut writer] = [bench.connect(), bench.connect()];
+    let fixture = ServerFixture::new(ServerLimits::default());
+    let [mut waiting, mut writer] = [fixture.connect(), fixture.connect()];
     let wait = |timeout: Value| {
         let mut wait = json!({"op": "wait", "table": "QoS", "where": [], "columns": ["type"],
             "until": "==", "rows": [{"type": "a"}]});
@@ -324,31 +327,31 @@ fn a_wait_ends_by_a_change_or_timeout() {
 
 #[test]
 fn the_owner_follows_and_answers_clients() {
-    let bench = Bench::new(ServerLimits::default());
-    let mut client = bench.connect();
-    let mut changes = bench.runtime.block_on(bench.handle.subscribe()).unwrap();
+    let fixture = ServerFixture::new(ServerLimits::default());
+    let mut client = fixture.connect();
+    let mut changes = fixture.runtime.block_on(fixture.handle.subscribe()).unwrap();
     let insert = json!({"op": "insert", "table": "Open_vSwitch", "row": {"next_cfg": 1}});
     client.transact(json!([insert]));
     let monitor = json!({"Open_vSwitch": {"columns": ["cur_cfg"], "select": {"initial": false}}});
     client.call("monitor", &json!(["Open_vSwitch", 1, monitor]));
-    bench.runtime.block_on(async {
+    fixture.runtime.block_on(async {
         let change = changes.next().await.unwrap();
         let root = change.snapshot.rows("Open_vSwitch").next().unwrap();
         assert_eq!(change.rows[0].uuid, root.uuid());
-        let mut transaction = bench.handle.transaction("applied");
+        let mut transaction = fixture.handle.transaction("applied");
         transaction.update("Open_vSwitch", root.uuid(), [("cur_cfg", Datum::integer(1))]);
         let key = |key: &str| Atom::String(key.into());
         let entry = Datum::map([(key("a"), key("b"))]);
         transaction.insert_members("Open_vSwitch", root.uuid(), [("statistics", entry)]);
-        bench.handle.transact(transaction).await.unwrap();
+        fixture.handle.transact(transaction).await.unwrap();
     });
     let update = client.receive().unwrap();
     assert_eq!(update["method"], "update");
     assert!(update.to_string().contains("\"cur_cfg\":1"), "{update}");
     // A transaction with a value of another type is refused as a whole.
-    let snapshot = bench.runtime.block_on(bench.handle.snapshot()).unwrap();
+    let snapshot = fixture.runtime.block_on(fixture.handle.snapshot()).unwrap();
     let root = snapshot.rows("Open_vSwitch").next().unwrap().uuid();
-    let mut transaction = bench.handle.transaction("wrong");
+    let mut transaction = fixture.handle.transaction("wrong");
     transaction.update("Open_vSwitch", root, [("cur_cfg", Datum::string("x"))]);
-    bench.runtime.block_on(bench.handle.transact(transaction)).unwrap_err();
+    fixture.runtime.block_on(fixture.handle.transact(transaction)).unwrap_err();
 }

@@ -160,7 +160,7 @@ impl P4Runtime for Device {
 }
 
 /// A served device, and a client that has connected to it.
-struct World {
+struct DeviceFixture {
     device: Device,
     ports: LivePorts,
     target: P4RuntimeDevice,
@@ -172,7 +172,7 @@ struct World {
 /// Limit for operations that take milliseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-impl World {
+impl DeviceFixture {
     async fn new() -> Self {
         let memory = MemoryDevice::default();
         let service = Arc::new(Mutex::new(service(&memory)));
@@ -189,9 +189,9 @@ impl World {
         let notified = Arc::clone(&news);
         let target =
             P4RuntimeDevice::new(settings, &Handle::current(), move || notified.notify_one());
-        let mut world = Self { device, ports, target, events: Vec::new(), news };
-        world.until(is_restored).await;
-        world
+        let mut fixture = Self { device, ports, target, events: Vec::new(), news };
+        fixture.until(is_restored).await;
+        fixture
     }
 
     async fn until(&mut self, condition: impl Fn(&[OffloadEvent]) -> bool) {
@@ -299,13 +299,13 @@ fn remove(number: u64) -> (Ticket, Operation) {
 
 #[tokio::test]
 async fn inserts_before_a_batch_failure_are_found_by_name() {
-    let mut world = World::new().await;
-    world.device.habits.is_terse.store(true, Ordering::SeqCst);
-    world.device.memory.0.lock().capacity_left = Some(2);
-    let results = world.submit(inserts(0..3)).await;
+    let mut fixture = DeviceFixture::new().await;
+    fixture.device.habits.is_terse.store(true, Ordering::SeqCst);
+    fixture.device.memory.0.lock().capacity_left = Some(2);
+    let results = fixture.submit(inserts(0..3)).await;
     assert_eq!(results, [Ok(()), Ok(()), Err(OffloadError::NoRoom)]);
     // An entry under another name is not the requested one.
-    world.device.memory.0.lock().capacity_left = None;
+    fixture.device.memory.0.lock().capacity_left = None;
     let mut again = insert(1, Vec::new());
     again.1 = match again.1 {
         Operation::Insert { stage, rule, .. } => {
@@ -313,69 +313,69 @@ async fn inserts_before_a_batch_failure_are_found_by_name() {
         }
         other => other,
     };
-    let results = world.submit(vec![insert(0, Vec::new()), again, insert(4, Vec::new())]).await;
+    let results = fixture.submit(vec![insert(0, Vec::new()), again, insert(4, Vec::new())]).await;
     assert_eq!(results, [Ok(()), Err(OffloadError::Exists), Ok(())]);
-    let results = world.submit(vec![remove(0), remove(1), remove(2), remove(4)]).await;
+    let results = fixture.submit(vec![remove(0), remove(1), remove(2), remove(4)]).await;
     assert_eq!(results, [Ok(()), Ok(()), Err(OffloadError::NoSuchEntry), Ok(())]);
-    assert!(world.entry_names().is_empty());
+    assert!(fixture.entry_names().is_empty());
 }
 
 #[tokio::test]
 async fn a_lost_rule_is_reported_after_a_second_loss() {
-    let mut world = World::new().await;
-    world.submit(inserts(0..30)).await;
-    world.disconnect().await;
+    let mut fixture = DeviceFixture::new().await;
+    fixture.submit(inserts(0..30)).await;
+    fixture.disconnect().await;
     {
-        let memory = &mut *world.device.memory.0.lock();
+        let memory = &mut *fixture.device.memory.0.lock();
         memory.entries.clear();
         memory.capacity_left = Some(10);
     }
     // The repair reads all entries.
-    world.device.habits.fails_at.store(1, Ordering::SeqCst);
-    world.reconnect().await;
+    fixture.device.habits.fails_at.store(1, Ordering::SeqCst);
+    fixture.reconnect().await;
     let idle =
-        world.events.iter().filter(|event| matches!(event, OffloadEvent::Idle { .. })).count();
-    assert_eq!((idle, world.entry_names().len()), (20, 10));
+        fixture.events.iter().filter(|event| matches!(event, OffloadEvent::Idle { .. })).count();
+    assert_eq!((idle, fixture.entry_names().len()), (20, 10));
 }
 
 #[tokio::test]
 async fn an_endless_read_loses_the_device() {
-    let mut world = World::new().await;
-    world.submit(inserts(0..3)).await;
-    world.device.habits.is_endless.store(true, Ordering::SeqCst);
+    let mut fixture = DeviceFixture::new().await;
+    fixture.submit(inserts(0..3)).await;
+    fixture.device.habits.is_endless.store(true, Ordering::SeqCst);
     let entries = (0..3).map(LtmIndex).collect();
     let mut batch = vec![(Ticket(5), Operation::Count { entries })];
-    world.target.submit(&mut batch).unwrap();
-    world.until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))).await;
+    fixture.target.submit(&mut batch).unwrap();
+    fixture.until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))).await;
 }
 
 #[tokio::test]
 async fn entries_removed_during_a_disconnect_stay_removed() {
-    let mut world = World::new().await;
-    world.submit(inserts(0..4)).await;
-    let room = world.target.room(StageId::new(0).unwrap());
-    world.disconnect().await;
-    world.device.memory.0.lock().entries.clear();
-    world.target.forget(LtmIndex(2));
-    world.reconnect().await;
-    assert_eq!(world.entry_names(), [0, 1, 3]);
-    assert_eq!(world.submit(vec![remove(2)]).await, [Err(OffloadError::NoSuchEntry)]);
-    assert_eq!(world.target.room(StageId::new(0).unwrap()), room + 1);
+    let mut fixture = DeviceFixture::new().await;
+    fixture.submit(inserts(0..4)).await;
+    let room = fixture.target.room(StageId::new(0).unwrap());
+    fixture.disconnect().await;
+    fixture.device.memory.0.lock().entries.clear();
+    fixture.target.forget(LtmIndex(2));
+    fixture.reconnect().await;
+    assert_eq!(fixture.entry_names(), [0, 1, 3]);
+    assert_eq!(fixture.submit(vec![remove(2)]).await, [Err(OffloadError::NoSuchEntry)]);
+    assert_eq!(fixture.target.room(StageId::new(0).unwrap()), room + 1);
 }
 
 #[tokio::test]
 async fn counting_a_missing_entry_reports_it_idle() {
-    let mut world = World::new().await;
-    world.submit(inserts(0..2)).await;
+    let mut fixture = DeviceFixture::new().await;
+    fixture.submit(inserts(0..2)).await;
     let entries = vec![LtmIndex(0), LtmIndex(8)];
-    let results = world.submit(vec![(Ticket(5), Operation::Count { entries })]).await;
+    let results = fixture.submit(vec![(Ticket(5), Operation::Count { entries })]).await;
     assert_eq!(results, [Err(OffloadError::NoSuchEntry)]);
-    assert!(world.events.contains(&OffloadEvent::Idle { entry: LtmIndex(8) }));
+    assert!(fixture.events.contains(&OffloadEvent::Idle { entry: LtmIndex(8) }));
 }
 
 #[tokio::test]
 async fn a_removed_port_keeps_old_rules_and_refuses_new_ones() {
-    let mut world = World::new().await;
+    let mut fixture = DeviceFixture::new().await;
     let output = |port| {
         let port = DatapathPort::new(port);
         vec![DatapathAction::Output {
@@ -386,19 +386,19 @@ async fn a_removed_port_keeps_old_rules_and_refuses_new_ones() {
         }]
     };
     assert_eq!(
-        world.submit(vec![insert(0, output(7)), insert(1, output(7))]).await,
+        fixture.submit(vec![insert(0, output(7)), insert(1, output(7))]).await,
         [Ok(()), Ok(())]
     );
-    world.ports.remove(DatapathPort::new(7));
-    world.target.poll(&mut Vec::new());
-    assert!(world.target.capabilities().outputs.as_ref().unwrap().is_empty());
-    let refused = world.submit(vec![insert(2, output(7))]).await;
+    fixture.ports.remove(DatapathPort::new(7));
+    fixture.target.poll(&mut Vec::new());
+    assert!(fixture.target.capabilities().outputs.as_ref().unwrap().is_empty());
+    let refused = fixture.submit(vec![insert(2, output(7))]).await;
     assert!(matches!(refused[..], [Err(OffloadError::Refused(_))]), "{refused:?}");
-    assert_eq!(world.submit(vec![remove(0)]).await, [Ok(())]);
-    assert_eq!(world.entry_names(), [1]);
+    assert_eq!(fixture.submit(vec![remove(0)]).await, [Ok(())]);
+    assert_eq!(fixture.entry_names(), [1]);
     // A rule that can no longer be encoded is not restored, and its owner is notified.
-    world.disconnect().await;
-    world.reconnect().await;
-    assert!(world.entry_names().is_empty());
-    assert!(world.events.contains(&OffloadEvent::Idle { entry: LtmIndex(1) }));
+    fixture.disconnect().await;
+    fixture.reconnect().await;
+    assert!(fixture.entry_names().is_empty());
+    assert!(fixture.events.contains(&OffloadEvent::Idle { entry: LtmIndex(1) }));
 }

@@ -1,31 +1,31 @@
 //! Generators, a model of bridges, and the oracle of translation, for property tests.
 //!
 //! * [`generate`]: rules, flow-mods, ports and packets over few values, so that rules collide.
-//! * [`World`]: the model of bridges as plain lists, which applies requests one by one.
-//! * [`World::translate`]: the effects of one concrete packet, by linear scans and recursion. The
-//!   oracle shares no code with the translation under test.
+//! * [`NetworkModel`]: the model of bridges as plain lists, which applies requests one by one.
+//! * [`NetworkModel::translate`]: the effects of one concrete packet, by linear scans and
+//!   recursion. The oracle shares no code with the translation under test.
 //! * [`execute`]: executes datapath actions on one concrete packet.
 //! * [`merged`]: a traversal from its sub-traversals.
-//! * [`Twin`]: a pipeline and a [`World`] that get the same changes, random or built by
-//!   [`bridge_with_rules`].
+//! * [`CheckedPipeline`]: a pipeline and a [`NetworkModel`] that get the same changes, random or
+//!   built by [`bridge_with_rules`].
 
+mod checked_pipeline;
 mod execute;
 mod frame;
 pub mod generate;
+mod network_model;
 mod oracle;
 mod sub_traversals;
-mod twin;
-mod world;
 
+pub use checked_pipeline::{CheckedPipeline, bridge_with_rules};
 pub use execute::execute;
 pub use frame::{set_secret, visible};
+pub use network_model::{BridgeModel, NetworkModel, SeenPorts};
 pub use oracle::{
     Conjunction, LearnEffect, LookupStep, Outcome, PacketEffects, Punted, Refreshed, RuleToLearn,
     Visited,
 };
 pub use sub_traversals::{merged, traversals};
-pub use twin::{Twin, bridge_with_rules};
-pub use world::{SeenPorts, World, WorldBridge};
 
 #[cfg(test)]
 pub(crate) use drawing::{cases, draw, runner};

@@ -31,7 +31,7 @@ use crate::{
         data_plane::{DataPlane, EngineMaker, StartedDataPlane},
         load::balancer::LoadBalancer,
     },
-    trace::{explain::Tracer, why::EntryReader},
+    trace::{entry_explanation::EntryReader, explain::Tracer},
 };
 
 mod bfd;

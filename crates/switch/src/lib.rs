@@ -123,8 +123,8 @@ pub use threads::{
     load::balancer::{QueueMoves, RxQueueStatus},
 };
 pub use trace::{
+    entry_explanation::{EntryExplanation, EntryList, EntryStatus, EvictedEntry, LiveEntry},
     error::TraceError,
     report::{Trace, TraceConjunction, TraceGroup, TraceRecirculation, TraceRule, TraceVisit},
     sub_traversals::{TraceStep, TraceSubTraversal, TraceSubTraversals},
-    why::{EntryList, EntryStatus, EvictedEntry, LiveEntry, Why},
 };

@@ -41,10 +41,10 @@ use crate::{
     },
     threads::{data_plane::EngineMaker, listener::PuntReceivers},
     trace::{
+        entry_explanation::{EntryExplanation, EntryList},
         error::TraceError,
         explain::TracedCaches,
         report::Trace,
-        why::{EntryList, Why},
     },
     watch,
 };
@@ -533,8 +533,8 @@ impl Switch {
     /// # Errors
     ///
     /// If the text is not the name of an entry, or the entry neither exists nor was evicted lately.
-    pub async fn why(&self, entry: &str) -> Result<Why, SwitchError> {
-        self.control.entries().why(entry).await
+    pub async fn explain_entry(&self, entry: &str) -> Result<EntryExplanation, SwitchError> {
+        self.control.entries().explain(entry).await
     }
 
     /// Returns the packet counters of the switch, and every loss by reason and by port.

@@ -14,7 +14,7 @@ use shunt_tests::{
 };
 use tempfile::TempDir;
 
-use crate::vsctl::{Bench, show};
+use crate::vsctl::{DaemonFixture, show};
 
 /// The session of a port of Open vSwitch, which expires after 600 ms.
 const SESSION: &str = "bfd:enable=true bfd:min_tx=200 bfd:min_rx=200";
@@ -43,9 +43,9 @@ fn far_status(partner: &OpenVSwitch<'_>, link: &str, key: &str) -> String {
 }
 
 /// Returns an entry of `bfd_status` of a port.
-fn status(bench: &Bench, port: &str, key: &str) -> String {
+fn status(fixture: &DaemonFixture, port: &str, key: &str) -> String {
     let line = format!("--if-exists get interface {port} bfd_status:{key}");
-    bench.done(&line).trim_matches('"').to_owned()
+    fixture.done(&line).trim_matches('"').to_owned()
 }
 
 fn bond_line(daemon: &Daemon) -> String {
@@ -54,10 +54,10 @@ fn bond_line(daemon: &Daemon) -> String {
 }
 
 /// Checks that both sessions are up at both ends, and that the bond uses `p1`.
-fn both_are_up(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
+fn both_are_up(fixture: &DaemonFixture, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     for (port, link) in [("p1", "x1"), ("p2", "x2")] {
         let is_up = || {
-            let own = ["state", "remote_state", "forwarding"].map(|key| status(bench, port, key));
+            let own = ["state", "remote_state", "forwarding"].map(|key| status(fixture, port, key));
             own == ["up", "up", "true"] && far_status(partner, link, "state") == "up"
         };
         assert!(until(is_up), "{port}: {}\n{}", show(daemon), daemon.log());
@@ -68,7 +68,7 @@ fn both_are_up(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
 
 /// Checks that a session that ends at the other end moves the bond.
 fn a_session_without_a_partner_leaves_the_bond(
-    bench: &Bench,
+    fixture: &DaemonFixture,
     daemon: &Daemon,
     partner: &OpenVSwitch<'_>,
 ) {
@@ -77,18 +77,22 @@ fn a_session_without_a_partner_leaves_the_bond(
     assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
     let expired = "port p1: BFD state up -> down, Control Detection Time Expired";
     assert!(daemon.log().contains(expired), "{}", daemon.log());
-    let reason = || status(bench, "p1", "diagnostic");
+    let reason = || status(fixture, "p1", "diagnostic");
     assert!(until(|| reason() == "Control Detection Time Expired"), "{}", reason());
-    assert_eq!(bench.done("get interface p1 link_state"), "up");
+    assert_eq!(fixture.done("get interface p1 link_state"), "up");
     let shown = show(daemon);
     assert!(shown.contains("bfd down (Control Detection Time Expired)"), "{shown}");
     partner.vsctl("set interface x1 bfd:enable=true");
     // The primary member is active again.
-    both_are_up(bench, daemon, partner);
+    both_are_up(fixture, daemon, partner);
 }
 
 /// Checks that a silent partner takes both sessions down, while the links stay up.
-fn a_silent_partner_takes_sessions_down(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
+fn a_silent_partner_takes_sessions_down(
+    fixture: &DaemonFixture,
+    daemon: &Daemon,
+    partner: &OpenVSwitch<'_>,
+) {
     let live = || text(&daemon.ovs_ofctl("br0", "dump-ports-desc", &[])).matches("LIVE").count();
     let before = live();
     partner.signal("-STOP");
@@ -96,22 +100,22 @@ fn a_silent_partner_takes_sessions_down(bench: &Bench, daemon: &Daemon, partner:
     assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
     assert!(until(|| live() + 2 == before), "{before} ports were live, and now {}", live());
     partner.signal("-CONT");
-    both_are_up(bench, daemon, partner);
+    both_are_up(fixture, daemon, partner);
     assert!(until(|| live() == before), "{before} ports were live, and now {}", live());
 }
 
 /// Checks the states that an operator sets at either end.
-fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
+fn operators_decide(fixture: &DaemonFixture, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     partner.vsctl("set interface x1 bfd:cpath_down=true");
-    let cause = || status(bench, "p1", "remote_diagnostic");
+    let cause = || status(fixture, "p1", "remote_diagnostic");
     assert!(until(|| cause() == "Concatenated Path Down"), "{}", cause());
-    assert!(until(|| status(bench, "p1", "forwarding") == "false"), "{}", show(daemon));
-    assert_eq!(status(bench, "p1", "state"), "up");
+    assert!(until(|| status(fixture, "p1", "forwarding") == "false"), "{}", show(daemon));
+    assert_eq!(status(fixture, "p1", "state"), "up");
     partner.vsctl("set interface x1 bfd:cpath_down=false");
-    assert!(until(|| status(bench, "p1", "forwarding") == "true"), "{}", show(daemon));
-    bench.done("set interface p1 bfd:cpath_down=true");
+    assert!(until(|| status(fixture, "p1", "forwarding") == "true"), "{}", show(daemon));
+    fixture.done("set interface p1 bfd:cpath_down=true");
     assert!(until(|| far_status(partner, "x1", "forwarding") == "false"), "{}", show(daemon));
-    bench.done("remove interface p1 bfd cpath_down");
+    fixture.done("remove interface p1 bfd cpath_down");
     assert!(until(|| far_status(partner, "x1", "forwarding") == "true"), "{}", show(daemon));
     let appctl = |arguments: &[&str]| text(&daemon.ovs_appctl(arguments));
     assert_eq!(appctl(&["bfd/set-forwarding", "p2", "false"]), "OK\n");
@@ -119,26 +123,26 @@ fn operators_decide(bench: &Bench, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     assert_eq!(appctl(&["bfd/set-forwarding", "normal"]), "OK\n");
     assert!(until(|| bond_line(daemon).contains("p2 enabled")), "{}", show(daemon));
     // When the switch ends a session, the session sends a last packet.
-    bench.done("set interface p2 bfd:enable=false");
+    fixture.done("set interface p2 bfd:enable=false");
     let reason = || far_status(partner, "x2", "diagnostic");
     assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
-    assert!(until(|| bench.done("get interface p2 bfd_status") == "{}"), "{}", show(daemon));
-    bench.done("set interface p2 bfd:enable=true");
-    both_are_up(bench, daemon, partner);
+    assert!(until(|| fixture.done("get interface p2 bfd_status") == "{}"), "{}", show(daemon));
+    fixture.done("set interface p2 bfd:enable=true");
+    both_are_up(fixture, daemon, partner);
 }
 
 #[test]
 fn sessions_with_open_vswitch_decide_about_a_bond() {
-    for bench in Bench::both("bfd") {
+    for fixture in DaemonFixture::both("bfd") {
         let Some(far) = namespace_or_skip("bfd") else { return };
-        let Some(partner) = start_partner(&bench.namespace, &far) else { return };
-        let daemon = bench.start();
-        bench.done(&format!(
+        let Some(partner) = start_partner(&fixture.namespace, &far) else { return };
+        let daemon = fixture.start();
+        fixture.done(&format!(
             "add-br br0 -- add-bond br0 bond0 p1 p2 bond_mode=active-backup \
              other_config:bond-primary=p1 \
              -- set interface p1 {SESSION} -- set interface p2 {SESSION}"
         ));
-        both_are_up(&bench, &daemon, &partner);
+        both_are_up(&fixture, &daemon, &partner);
         let trace = text(&daemon.ovs_appctl(&[
             "ofproto/trace",
             "br0",
@@ -157,12 +161,12 @@ fn sessions_with_open_vswitch_decide_about_a_bond() {
         ] {
             assert!(shown.contains(part), "{part}: {shown}");
         }
-        a_session_without_a_partner_leaves_the_bond(&bench, &daemon, &partner);
-        a_silent_partner_takes_sessions_down(&bench, &daemon, &partner);
-        operators_decide(&bench, &daemon, &partner);
+        a_session_without_a_partner_leaves_the_bond(&fixture, &daemon, &partner);
+        a_silent_partner_takes_sessions_down(&fixture, &daemon, &partner);
+        operators_decide(&fixture, &daemon, &partner);
         // If the intervals change, the session remains up.
-        let flaps = status(&bench, "p1", "flap_count");
-        bench.done("set interface p1 bfd:min_tx=300 bfd:min_rx=400 bfd:mult=5");
+        let flaps = status(&fixture, "p1", "flap_count");
+        fixture.done("set interface p1 bfd:min_tx=300 bfd:min_rx=400 bfd:mult=5");
         partner.vsctl("set interface x1 bfd:min_tx=500 bfd:min_rx=600");
         let shown = || text(&daemon.ovs_appctl(&["bfd/show", "p1"]));
         let is_new = || {
@@ -170,9 +174,9 @@ fn sessions_with_open_vswitch_decide_about_a_bond() {
                 && shown().contains("Local Flags: none")
         };
         assert!(until(is_new), "{}", shown());
-        assert_eq!(status(&bench, "p1", "flap_count"), flaps, "{}", daemon.log());
-        bench.done("set interface p1 bfd:mult=many bfd:nosuch=1");
-        let error = || bench.done("get interface p1 error");
+        assert_eq!(status(&fixture, "p1", "flap_count"), flaps, "{}", daemon.log());
+        fixture.done("set interface p1 bfd:mult=many bfd:nosuch=1");
+        let error = || fixture.done("get interface p1 error");
         let is_named = || {
             error().contains("bfd:mult has no effect: mult = many: it must be 1 to 255")
                 && error().contains("bfd:nosuch has no effect")
@@ -181,7 +185,7 @@ fn sessions_with_open_vswitch_decide_about_a_bond() {
         let unknown = daemon.ovs_appctl(&["bfd/show", "nosuch"]);
         assert!(error_text(&unknown).contains("no such bfd object"));
         // The sessions of removed ports end with a last packet.
-        bench.done("del-port br0 bond0");
+        fixture.done("del-port br0 bond0");
         for link in ["x1", "x2"] {
             let reason = || far_status(&partner, link, "diagnostic");
             assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());

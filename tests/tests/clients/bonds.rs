@@ -6,7 +6,7 @@ use shunt_tests::{
     traffic::ping_once,
 };
 
-use crate::vsctl::{Bench, bond_line, show};
+use crate::vsctl::{DaemonFixture, bond_line, show};
 
 /// A host at the port `p3`, and a Linux bridge behind the ports `p1` and `p2`.
 struct Hosts {
@@ -80,14 +80,14 @@ fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
 /// Checks that a bond that the switch refuses does not change another bond.
 ///
 /// The members were ports before. Without the bond, the ports are a loop, so the ports are removed.
-fn a_refused_bond_has_no_ports(bench: &Bench, daemon: &Daemon, hosts: &Hosts) {
+fn a_refused_bond_has_no_ports(fixture: &DaemonFixture, daemon: &Daemon, hosts: &Hosts) {
     let ports = "-- set interface n1 type=null -- set interface n2 type=null";
-    bench.done(&format!("add-port br0 n1 -- add-port br0 n2 {ports}"));
+    fixture.done(&format!("add-port br0 n1 -- add-port br0 n2 {ports}"));
     assert!(show(daemon).contains("n2"), "{}", show(daemon));
     let plain = "del-port br0 n1 -- del-port br0 n2";
-    bench.done(&format!("--no-wait {plain} -- add-bond br0 n1 n1 n2 {ports}"));
+    fixture.done(&format!("--no-wait {plain} -- add-bond br0 n1 n1 n2 {ports}"));
     for name in ["n1", "n2"] {
-        let error = || bench.done(&format!("get interface {name} error"));
+        let error = || fixture.done(&format!("get interface {name} error"));
         let is_named = || error().contains("bond n1: a member has the same name");
         assert!(until(is_named), "{}", error());
         let removed = format!("port {name}: removed by OVSDB");
@@ -96,26 +96,26 @@ fn a_refused_bond_has_no_ports(bench: &Bench, daemon: &Daemon, hosts: &Hosts) {
     assert!(!show(daemon).contains("n2"), "{}", show(daemon));
     assert!(bond_line(daemon).contains("bond0"), "{}", show(daemon));
     assert!(hosts.reaches(), "{}", show(daemon));
-    bench.done("del-port br0 n1");
+    fixture.done("del-port br0 n1");
     // No device has the name of a bond, so the name may be long.
-    bench.done(&format!("add-bond br0 bond-mgmt-uplink n1 n2 {ports}"));
+    fixture.done(&format!("add-bond br0 bond-mgmt-uplink n1 n2 {ports}"));
     assert!(until(|| show(daemon).contains("bond bond-mgmt-uplink (")), "{}", show(daemon));
-    bench.done("del-port br0 bond-mgmt-uplink");
+    fixture.done("del-port br0 bond-mgmt-uplink");
 }
 
 #[test]
 fn vsctl_adds_a_bond_that_survives_a_lost_link() {
-    for bench in Bench::both("bond") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p3");
-        bench.done("add-bond br0 bond0 p1 p2 bond_mode=active-backup");
+    for fixture in DaemonFixture::both("bond") {
+        let Some(hosts) = hosts(&fixture.namespace) else { return };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p3");
+        fixture.done("add-bond br0 bond0 p1 p2 bond_mode=active-backup");
         pings_survive_a_lost_link(&daemon, &hosts);
         let address = |port: &str| {
             let path = format!("/sys/class/net/{port}/address");
-            bench.namespace.run("cat", &[&path]).trim().to_owned()
+            fixture.namespace.run("cat", &[&path]).trim().to_owned()
         };
-        let active = || bench.done("get port bond0 bond_active_slave").replace(['"', '\n'], "");
+        let active = || fixture.done("get port bond0 bond_active_slave").replace(['"', '\n'], "");
         assert!(until(|| active() == address("p2")), "{}", active());
         let appctl = |arguments: &[&str]| text(&daemon.ovs_appctl(arguments));
         assert_eq!(
@@ -131,25 +131,25 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         assert!(trace.contains("(p1) is the active member of bond bond0"), "{trace}");
         let trace = appctl(&["ofproto/trace", "br0", "in_port=p2"]);
         assert!(trace.contains("(p2) is not the active member of bond bond0: dropped"), "{trace}");
-        bench.done("set port bond0 other_config:bond-primary=p2");
+        fixture.done("set port bond0 other_config:bond-primary=p2");
         assert!(until(|| active() == address("p2")), "{}", active());
         let refused = daemon.ovs_appctl(&["bond/set-active-member", "bond0", "p1"]);
         let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(reason.contains("while the primary member p2 is enabled"), "{reason}");
-        bench.done("set port bond0 bond_mode=balance-tcp");
-        let error = || bench.done("get interface p1 error");
+        fixture.done("set port bond0 bond_mode=balance-tcp");
+        let error = || fixture.done("get interface p1 error");
         assert!(until(|| error().contains("`balance-tcp` needs LACP")), "{}", error());
-        bench.done("set port bond0 bond_mode=balance-slb");
+        fixture.done("set port bond0 bond_mode=balance-slb");
         assert!(until(|| hosts.reaches()), "{}", show(&daemon));
         assert!(bond_line(&daemon).contains("bond0 (balance-slb: "), "{}", bond_line(&daemon));
         hosts.each_member_carries_the_host(&daemon);
-        bench.done("set port bond0 bond_mode=active-backup");
+        fixture.done("set port bond0 bond_mode=active-backup");
         assert!(until(|| hosts.reaches()), "{}", show(&daemon));
-        a_refused_bond_has_no_ports(&bench, &daemon, &hosts);
+        a_refused_bond_has_no_ports(&fixture, &daemon, &hosts);
         // The delay applies to links, and not to a device that has disappeared.
-        bench.done("set port bond0 bond_downdelay=600000");
+        fixture.done("set port bond0 bond_downdelay=600000");
         assert!(until(|| active() == address("p2")), "{}", active());
-        bench.namespace.run("ip", &["link", "del", "p2"]);
+        fixture.namespace.run("ip", &["link", "del", "p2"]);
         assert!(until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
         // A Linux bridge changes its address when the bridge loses a port.
         hosts.host.run("ip", &["neigh", "flush", "all"]);
@@ -157,7 +157,7 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         let refused = daemon.ovs_appctl(&["bond/enable-member", "bond0", "p2"]);
         let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(reason.contains("member p2 has no port that is open"), "{reason}");
-        bench.done("del-port br0 bond0");
+        fixture.done("del-port br0 bond0");
         assert!(until(|| bond_line(&daemon).is_empty()), "{}", show(&daemon));
     }
 }
@@ -165,21 +165,21 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
 /// The database has the active member, which a restarted daemon keeps.
 #[test]
 fn the_active_member_survives_a_restart() {
-    for bench in Bench::both("bond") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p3");
-        bench.done("add-bond br0 bond0 p1 p2");
+    for fixture in DaemonFixture::both("bond") {
+        let Some(hosts) = hosts(&fixture.namespace) else { return };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p3");
+        fixture.done("add-bond br0 bond0 p1 p2");
         assert!(until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
         text(&daemon.ovs_appctl(&["bond/set-active-member", "bond0", "p2"]));
-        let address = bench.namespace.run("cat", &["/sys/class/net/p2/address"]);
-        let reported = || bench.done("get port bond0 bond_active_slave");
+        let address = fixture.namespace.run("cat", &["/sys/class/net/p2/address"]);
+        let reported = || fixture.done("get port bond0 bond_active_slave");
         assert!(until(|| reported().contains(address.trim())), "{}", reported());
-        bench.done("set port bond0 other_config:bond-detect-mode=miimon");
-        let error = || bench.done("get interface p1 error");
+        fixture.done("set port bond0 other_config:bond-detect-mode=miimon");
+        let error = || fixture.done("get interface p1 error");
         assert!(until(|| error().contains("bond-detect-mode miimon")), "{}", error());
         drop(daemon);
-        let daemon = bench.start();
+        let daemon = fixture.start();
         assert!(until(|| bond_line(&daemon).contains("p2 active")), "{}", daemon.log());
         assert!(until(|| hosts.reaches()), "{}", show(&daemon));
         assert!(bond_line(&daemon).contains("p2 active"), "{}", daemon.log());
@@ -282,28 +282,29 @@ fn shuntctl_adds_and_deletes_bonds() {
 /// The rows of members have the error of a bond that the running switch refuses.
 #[test]
 fn a_bond_with_a_port_number_of_another_is_refused() {
-    for bench in Bench::both("bond") {
-        let daemon = bench.start();
-        start_two_bonds(&bench);
-        let number = bench.done("get interface n1 ofport");
+    for fixture in DaemonFixture::both("bond") {
+        let daemon = fixture.start();
+        start_two_bonds(&fixture);
+        let number = fixture.done("get interface n1 ofport");
         let wrong = format!("other_config:lacp-port-id={number}");
-        let error = |name: &str| bench.done(&format!("get interface {name} error"));
+        let error = |name: &str| fixture.done(&format!("get interface {name} error"));
         let is_refused = |name: &str| {
             error(name)
                 .contains("port n1: another member of a bond has its number as `lacp_port_id`")
         };
         // The running bond remains unchanged.
-        bench.done(&format!("set interface n3 {wrong}"));
+        fixture.done(&format!("set interface n3 {wrong}"));
         assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
         assert!(show(&daemon).contains("bond bond1 ("), "{}", show(&daemon));
-        bench.done("set interface n3 other_config:lacp-port-id=77");
+        fixture.done("set interface n3 other_config:lacp-port-id=77");
         assert!(until(|| error("n3") == "[]"), "{}", error("n3"));
         // Ports that become members are removed: without the bond, the ports are a loop.
         let ports = "-- set interface n3 type=null -- set interface n4 type=null";
-        bench.done(&format!("del-port br0 bond1 -- add-port br0 n3 -- add-port br0 n4 {ports}"));
+        fixture.done(&format!("del-port br0 bond1 -- add-port br0 n3 -- add-port br0 n4 {ports}"));
         assert!(show(&daemon).contains("n4"), "{}", show(&daemon));
         let removed = "del-port br0 n3 -- del-port br0 n4";
-        bench.done(&format!("--no-wait {removed} -- {}", lacp_bond("bond1", ["n3", "n4"], &wrong)));
+        fixture
+            .done(&format!("--no-wait {removed} -- {}", lacp_bond("bond1", ["n3", "n4"], &wrong)));
         assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
         for name in ["n3", "n4"] {
             let removed = format!("port {name}: removed, because its bond was refused: port n1");
@@ -317,29 +318,29 @@ fn a_bond_with_a_port_number_of_another_is_refused() {
 /// A bond with a chosen key takes another one when an operator configures its key.
 #[test]
 fn a_bond_leaves_its_key_to_a_configured_one() {
-    for bench in Bench::both("bond") {
-        let daemon = bench.start();
-        start_two_bonds(&bench);
+    for fixture in DaemonFixture::both("bond") {
+        let daemon = fixture.start();
+        start_two_bonds(&fixture);
         let key = || {
             let shown = text(&daemon.ovs_appctl(&["lacp/show", "bond0"]));
             let key = shown.lines().find_map(|line| line.trim().strip_prefix("aggregation key: "));
             key.expect("a key").to_owned()
         };
         let before = key();
-        bench.done(&format!("set interface n3 other_config:lacp-aggregation-key={before}"));
+        fixture.done(&format!("set interface n3 other_config:lacp-aggregation-key={before}"));
         let other = || text(&daemon.ovs_appctl(&["lacp/show", "bond1"]));
         assert!(until(|| other().contains(&format!("actor key: {before}\n"))), "{}", other());
         assert!(until(|| key() != before), "{}", daemon.log());
-        assert_eq!(bench.done("get interface n3 error"), "[]");
+        assert_eq!(fixture.done("get interface n3 error"), "[]");
         let line = format!("bond bond0: LACP key is now {}, because", key());
         assert!(daemon.log().contains(&line), "{}", daemon.log());
     }
 }
 
 /// Adds a bridge with two bonds that use LACP: `n1` with `n2`, and `n3` with `n4`.
-fn start_two_bonds(bench: &Bench) {
-    bench.done(&format!("add-br br0 -- {}", lacp_bond("bond0", ["n1", "n2"], "")));
-    bench.done(&lacp_bond("bond1", ["n3", "n4"], ""));
+fn start_two_bonds(fixture: &DaemonFixture) {
+    fixture.done(&format!("add-br br0 -- {}", lacp_bond("bond0", ["n1", "n2"], "")));
+    fixture.done(&lacp_bond("bond1", ["n3", "n4"], ""));
 }
 
 /// Returns the `ovs-vsctl` command for a bond with LACP.

@@ -6,26 +6,26 @@ use shunt_tests::{
     traffic::ping,
 };
 
-use crate::vsctl::{Bench, show};
+use crate::vsctl::{DaemonFixture, show};
 
-/// Returns benches with a bridge and the port `v1`.
+/// Returns fixtures with a bridge and the port `v1`.
 ///
 /// The port is a veth device, and `e1` is the other end.
-fn with_veth(label: &str) -> impl Iterator<Item = (Bench, Daemon)> {
-    Bench::both(label).into_iter().map(|bench| {
-        let daemon = bench.start();
-        ip(&bench, "link add v1 type veth peer name e1");
-        ip(&bench, "link set v1 up");
-        ip(&bench, "link set e1 up");
-        bench.done("add-br br0 -- add-port br0 v1");
-        let is_up = || bench.done("get interface v1 link_state admin_state") == "up\nup";
+fn with_veth(label: &str) -> impl Iterator<Item = (DaemonFixture, Daemon)> {
+    DaemonFixture::both(label).into_iter().map(|fixture| {
+        let daemon = fixture.start();
+        ip(&fixture, "link add v1 type veth peer name e1");
+        ip(&fixture, "link set v1 up");
+        ip(&fixture, "link set e1 up");
+        fixture.done("add-br br0 -- add-port br0 v1");
+        let is_up = || fixture.done("get interface v1 link_state admin_state") == "up\nup";
         assert!(until(is_up), "{}", show(&daemon));
-        (bench, daemon)
+        (fixture, daemon)
     })
 }
 
-fn ip(bench: &Bench, line: &str) -> String {
-    bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>())
+fn ip(fixture: &DaemonFixture, line: &str) -> String {
+    fixture.namespace.run("ip", &line.split(' ').collect::<Vec<_>>())
 }
 
 fn description(daemon: &Daemon) -> String {
@@ -35,25 +35,25 @@ fn description(daemon: &Daemon) -> String {
 /// A change by `ip link` does not wait for statistics.
 #[test]
 fn interface_columns_follow_the_device() {
-    for (bench, daemon) in with_veth("devices") {
-        bench.done("set Open_vSwitch . other_config:stats-update-interval=600000");
+    for (fixture, daemon) in with_veth("devices") {
+        fixture.done("set Open_vSwitch . other_config:stats-update-interval=600000");
         let is = |columns: &str, values: &str| {
-            until(|| bench.done(&format!("get interface v1 {columns}")) == values)
+            until(|| fixture.done(&format!("get interface v1 {columns}")) == values)
         };
-        ip(&bench, "link set v1 mtu 1400");
+        ip(&fixture, "link set v1 mtu 1400");
         assert!(is("mtu", "1400"));
-        ip(&bench, "link set v1 address 02:00:00:00:00:55");
+        ip(&fixture, "link set v1 address 02:00:00:00:00:55");
         assert!(is("mac_in_use", "\"02:00:00:00:00:55\""));
         assert!(description(&daemon).contains("(v1): addr:02:00:00:00:00:55"));
-        let resets: u32 = bench.done("get interface v1 link_resets").parse().expect("a number");
-        ip(&bench, "link set e1 down");
+        let resets: u32 = fixture.done("get interface v1 link_resets").parse().expect("a number");
+        ip(&fixture, "link set e1 down");
         let down = format!("down\nup\n{}", resets + 1);
         assert!(is("link_state admin_state link_resets", &down));
-        ip(&bench, "link set e1 up");
+        ip(&fixture, "link set e1 up");
         assert!(is("link_state link_resets", &format!("up\n{}", resets + 2)));
-        ip(&bench, "link set v1 down");
+        ip(&fixture, "link set v1 down");
         assert!(is("link_state admin_state", "down\ndown"));
-        assert_eq!(bench.done("get interface v1 link_speed duplex"), "10000000000\nfull");
+        assert_eq!(fixture.done("get interface v1 link_speed duplex"), "10000000000\nfull");
     }
 }
 
@@ -61,43 +61,43 @@ fn interface_columns_follow_the_device() {
 /// and sets up only a device that `mod-port` has set down.
 #[test]
 fn a_device_follows_the_port_of_a_controller() {
-    for (bench, daemon) in with_veth("devices") {
+    for (fixture, daemon) in with_veth("devices") {
         let set = |state: &str| {
             text(&daemon.ovs_ofctl("br0", "mod-port", &["v1", state]));
         };
-        let is = |flag: bool| until(|| ip(&bench, "link show v1").contains(",UP") == flag);
+        let is = |flag: bool| until(|| ip(&fixture, "link show v1").contains(",UP") == flag);
         set("down");
-        assert!(is(false), "{}", ip(&bench, "link show v1"));
-        let columns = || bench.done("get interface v1 admin_state link_state");
+        assert!(is(false), "{}", ip(&fixture, "link show v1"));
+        let columns = || fixture.done("get interface v1 admin_state link_state");
         assert!(until(|| columns() == "down\ndown"), "{}", columns());
         set("up");
-        assert!(is(true), "{}", ip(&bench, "link show v1"));
+        assert!(is(true), "{}", ip(&fixture, "link show v1"));
         assert!(until(|| columns() == "up\nup"), "{}", columns());
 
-        ip(&bench, "link set v1 down");
+        ip(&fixture, "link set v1 down");
         assert!(until(|| columns() == "down\ndown"), "{}", columns());
         set("down");
         set("up");
         // This change is made after the previous changes.
-        bench.done("add-port br0 t1 -- set interface t1 type=internal");
+        fixture.done("add-port br0 t1 -- set interface t1 type=internal");
         text(&daemon.ovs_ofctl("br0", "mod-port", &["t1", "down"]));
-        let is_down = || !ip(&bench, "link show t1").contains(",UP");
-        assert!(until(is_down), "{}", ip(&bench, "link show t1"));
+        let is_down = || !ip(&fixture, "link show t1").contains(",UP");
+        assert!(until(is_down), "{}", ip(&fixture, "link show t1"));
         assert!(is(false), "the operator has set it down");
 
         // The end of a port, and the end of the daemon, set up the devices that the switch has set
         // down.
-        ip(&bench, "link set v1 up");
+        ip(&fixture, "link set v1 up");
         assert!(until(|| columns() == "up\nup"), "{}", columns());
         set("down");
-        assert!(is(false), "{}", ip(&bench, "link show v1"));
-        bench.done("del-port v1");
-        assert!(is(true), "{}", ip(&bench, "link show v1"));
-        bench.done("add-port br0 v1");
+        assert!(is(false), "{}", ip(&fixture, "link show v1"));
+        fixture.done("del-port v1");
+        assert!(is(true), "{}", ip(&fixture, "link show v1"));
+        fixture.done("add-port br0 v1");
         set("down");
-        assert!(is(false), "{}", ip(&bench, "link show v1"));
+        assert!(is(false), "{}", ip(&fixture, "link show v1"));
         text(&daemon.shuntctl(&["exit"]));
-        assert!(is(true), "{}", ip(&bench, "link show v1"));
+        assert!(is(true), "{}", ip(&fixture, "link show v1"));
     }
 }
 
@@ -105,15 +105,15 @@ fn a_device_follows_the_port_of_a_controller() {
 /// and no others.
 #[test]
 fn a_device_comes_up_after_a_killed_daemon() {
-    for (bench, mut daemon) in with_veth("devices") {
-        let is_up = |device: &str| ip(&bench, &format!("link show {device}")).contains(",UP");
-        ip(&bench, "link add v2 type veth peer name e2");
-        bench.done("add-port br0 v2");
+    for (fixture, mut daemon) in with_veth("devices") {
+        let is_up = |device: &str| ip(&fixture, &format!("link show {device}")).contains(",UP");
+        ip(&fixture, "link add v2 type veth peer name e2");
+        fixture.done("add-port br0 v2");
         let hint = "port v2: the device v2 is down, use `ip link set v2 up`";
         assert!(until(|| daemon.log().contains(hint)), "{}", daemon.log());
         text(&daemon.ovs_ofctl("br0", "mod-port", &["v1", "down"]));
-        assert!(until(|| !is_up("v1")), "{}", ip(&bench, "link show v1"));
-        bench.start_next(&mut daemon, "-KILL");
+        assert!(until(|| !is_up("v1")), "{}", ip(&fixture, "link show v1"));
+        fixture.start_next(&mut daemon, "-KILL");
         assert!(until(|| is_up("v1")), "{}", daemon.log());
         assert!(until(|| description(&daemon).contains("(v1)")), "{}", show(&daemon));
         assert!(!daemon.log().contains("port v1: the device v1 is down"), "{}", daemon.log());
@@ -121,8 +121,8 @@ fn a_device_comes_up_after_a_killed_daemon() {
         assert!(!is_up("v2"), "the operator has set it down");
 
         // The daemon after the next leaves the device to the operator.
-        ip(&bench, "link set v1 down");
-        bench.start_next(&mut daemon, "-KILL");
+        ip(&fixture, "link set v1 down");
+        fixture.start_next(&mut daemon, "-KILL");
         let down = "port v1: the device v1 is down";
         assert!(until(|| daemon.log().contains(down)), "{}", daemon.log());
         assert!(!is_up("v1"), "the operator has set it down");
@@ -134,77 +134,77 @@ fn a_device_comes_up_after_a_killed_daemon() {
 /// The device may be in the namespace of a container, or of an agent of Neutron.
 #[test]
 fn an_internal_port_forwards_in_another_namespace() {
-    for bench in Bench::both("devices") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("devices") {
+        let daemon = fixture.start();
         let Some(container) = namespace_or_skip("container") else { return };
-        bench.done("add-br br0 -- add-port br0 t1 -- set interface t1 type=internal");
-        ip(&bench, "addr add 10.69.9.1/24 dev br0");
-        bench.namespace.give("t1", &container);
+        fixture.done("add-br br0 -- add-port br0 t1 -- set interface t1 type=internal");
+        ip(&fixture, "addr add 10.69.9.1/24 dev br0");
+        fixture.namespace.move_device("t1", &container);
         container.run("ip", &["link", "set", "t1", "address", "02:00:00:00:00:59"]);
         container.run("ip", &["addr", "add", "10.69.9.2/24", "dev", "t1"]);
         container.run("ip", &["link", "set", "t1", "up"]);
         assert!(ping(&container, "10.69.9.1"), "{}", daemon.log());
         // A check of all devices leaves the device in the other namespace.
-        ip(&bench, "link add v1 type veth peer name e1");
-        bench.done("add-port br0 v1");
-        assert!(ping(&bench.namespace, "10.69.9.2"), "{}", daemon.log());
-        assert_eq!(bench.done("get interface t1 error ofport"), "[]\n1");
+        ip(&fixture, "link add v1 type veth peer name e1");
+        fixture.done("add-port br0 v1");
+        assert!(ping(&fixture.namespace, "10.69.9.2"), "{}", daemon.log());
+        assert_eq!(fixture.done("get interface t1 error ofport"), "[]\n1");
         assert!(!daemon.log().contains("vanished"), "{}", daemon.log());
 
         // The device ends with the namespace, and the switch creates another device.
         drop(container);
-        let is_back = || ip(&bench, "link").contains(" t1: ");
+        let is_back = || ip(&fixture, "link").contains(" t1: ");
         assert!(until(is_back), "{}", daemon.log());
-        assert_eq!(bench.done("get interface t1 ofport"), "1");
+        assert_eq!(fixture.done("get interface t1 ofport"), "1");
     }
 }
 
 /// An address in a row is set again when another program changes it.
 #[test]
 fn an_address_of_the_database_stays_in_force() {
-    for (bench, daemon) in with_veth("devices") {
-        bench.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:77");
-        bench.done("add-port br0 t1 -- set interface t1 type=internal mac=\"02:00:00:00:00:78\"");
+    for (fixture, daemon) in with_veth("devices") {
+        fixture.done("set bridge br0 other_config:hwaddr=02:00:00:00:00:77");
+        fixture.done("add-port br0 t1 -- set interface t1 type=internal mac=\"02:00:00:00:00:78\"");
         for (device, address) in [("br0", "02:00:00:00:00:77"), ("t1", "02:00:00:00:00:78")] {
-            let in_use = || bench.done(&format!("get interface {device} mac_in_use"));
+            let in_use = || fixture.done(&format!("get interface {device} mac_in_use"));
             let expected = format!("\"{address}\"");
             assert!(until(|| in_use() == expected), "{device}: {}", in_use());
-            ip(&bench, &format!("link set {device} address 02:00:00:00:00:55"));
+            ip(&fixture, &format!("link set {device} address 02:00:00:00:00:55"));
             let log = format!("port {device}: the device has another MAC address");
             assert!(until(|| daemon.log().contains(&log)), "{}", daemon.log());
-            let is_set = || ip(&bench, &format!("link show {device}")).contains(address);
+            let is_set = || ip(&fixture, &format!("link show {device}")).contains(address);
             assert!(until(|| is_set() && in_use() == expected), "{device}: {}", in_use());
-            assert_eq!(bench.done(&format!("get interface {device} error")), "[]");
+            assert_eq!(fixture.done(&format!("get interface {device} error")), "[]");
         }
         // A bridge without an address in the row has the address that the host sets.
-        bench.done("add-br br1");
-        ip(&bench, "link set br1 address 02:00:00:00:00:56");
-        let in_use = || bench.done("get interface br1 mac_in_use");
+        fixture.done("add-br br1");
+        ip(&fixture, "link set br1 address 02:00:00:00:00:56");
+        let in_use = || fixture.done("get interface br1 mac_in_use");
         assert!(until(|| in_use() == "\"02:00:00:00:00:56\""), "{}", in_use());
-        assert!(ip(&bench, "link show br1").contains("02:00:00:00:00:56"));
+        assert!(ip(&fixture, "link show br1").contains("02:00:00:00:00:56"));
     }
 }
 
 /// A bridge that gets a local port is replaced only if the new bridge can be added.
 #[test]
 fn a_bridge_stays_if_its_replacement_is_refused() {
-    for bench in Bench::both("devices") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("devices") {
+        let daemon = fixture.start();
         text(&daemon.shuntctl(&["add-br", "other"]));
         text(&daemon.shuntctl(&["add-port", "other", "t1", "type=tap", "device=br0"]));
-        bench.done("-- --id=@b create bridge name=br0 -- add Open_vSwitch . bridges @b");
+        fixture.done("-- --id=@b create bridge name=br0 -- add Open_vSwitch . bridges @b");
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=NORMAL"]));
-        bench.done(
+        fixture.done(
             "-- --id=@i create interface name=br0 type=internal \
              -- --id=@p create port name=br0 interfaces=@i -- add bridge br0 ports @p",
         );
-        let error = || bench.done("get interface br0 error");
+        let error = || fixture.done("get interface br0 error");
         assert!(error().contains("device br0 belongs to port t1"), "{}", error());
         let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
         assert!(rules.contains("priority=5,icmp"), "{rules}");
         text(&daemon.shuntctl(&["del-port", "t1"]));
         assert!(until(|| error() == "[]"), "{}", error());
-        assert_eq!(bench.done("get interface br0 ofport"), "65534");
+        assert_eq!(fixture.done("get interface br0 ofport"), "65534");
     }
 }
 
@@ -212,23 +212,23 @@ fn a_bridge_stays_if_its_replacement_is_refused() {
 /// With a peer, it is up.
 #[test]
 fn a_patch_port_without_a_peer_has_an_error() {
-    for bench in Bench::both("devices") {
-        let _daemon = bench.start();
-        bench.done("add-br br0 -- add-br br1");
+    for fixture in DaemonFixture::both("devices") {
+        let _daemon = fixture.start();
+        fixture.done("add-br br0 -- add-br br1");
         let add = |bridge: &str, name: &str, peer: &str| {
-            bench.done(&format!(
+            fixture.done(&format!(
                 "add-port {bridge} {name} -- set interface {name} type=patch options:peer={peer}"
             ))
         };
-        let error = |name: &str| bench.done(&format!("get interface {name} error"));
+        let error = |name: &str| fixture.done(&format!("get interface {name} error"));
         add("br0", "ga", "gb");
         assert!(error("ga").contains("the peer gb does not exist: add"), "{}", error("ga"));
         add("br1", "gb", "ga");
         assert_eq!([error("ga"), error("gb")], ["[]", "[]"]);
-        assert_eq!(bench.done("get interface ga link_state ofport"), "up\n1");
-        bench.done("set interface gb options:peer=gc");
+        assert_eq!(fixture.done("get interface ga link_state ofport"), "up\n1");
+        fixture.done("set interface gb options:peer=gc");
         assert!(error("ga").contains("the peer gb has the peer gc"), "{}", error("ga"));
-        bench.done("del-port gb -- add-port br1 gb -- set interface gb type=internal");
+        fixture.done("del-port gb -- add-port br1 gb -- set interface gb type=internal");
         assert!(error("ga").contains("the peer gb is not a patch port"), "{}", error("ga"));
     }
 }
@@ -236,12 +236,13 @@ fn a_patch_port_without_a_peer_has_an_error() {
 /// Each setting without effect is in its row, and in the log once for each object.
 #[test]
 fn settings_without_effect_are_named() {
-    for bench in Bench::both("devices") {
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p1 -- set interface p1 type=null");
-        bench.done("set bridge br0 stp_enable=true protocols=OpenFlow11 other_config:dp-sn=7");
-        bench.done("set port p1 other_config:x=1 -- set interface p1 cfm_mpid=3 lldp:enable=true");
-        let status = |row: &str| bench.done(&format!("get {row} status"));
+    for fixture in DaemonFixture::both("devices") {
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p1 -- set interface p1 type=null");
+        fixture.done("set bridge br0 stp_enable=true protocols=OpenFlow11 other_config:dp-sn=7");
+        fixture
+            .done("set port p1 other_config:x=1 -- set interface p1 cfm_mpid=3 lldp:enable=true");
+        let status = |row: &str| fixture.done(&format!("get {row} status"));
         for (row, settings) in [
             ("bridge br0", &["stp_enable", "protocols", "other_config:dp-sn"][..]),
             ("port p1", &["other_config:x"]),
@@ -253,27 +254,27 @@ fn settings_without_effect_are_named() {
                 assert_eq!(daemon.log().matches(&line).count(), 1, "{line}: {}", daemon.log());
             }
         }
-        bench.done("set bridge br0 other_config:mac-aging-time=soon");
+        fixture.done("set bridge br0 other_config:mac-aging-time=soon");
         let setting = "mac-aging-time";
         assert!(status("bridge br0").contains(setting), "{}", status("bridge br0"));
-        bench.done("remove bridge br0 other_config mac-aging-time");
-        bench.done("set Open_vSwitch . other_config:max-idle=7");
+        fixture.done("remove bridge br0 other_config mac-aging-time");
+        fixture.done("set Open_vSwitch . other_config:max-idle=7");
         assert!(daemon.log().contains("other_config:max-idle has no effect"), "{}", daemon.log());
-        bench.done("set bridge br0 stp_enable=false protocols=OpenFlow13");
-        bench.done("remove bridge br0 other_config dp-sn");
+        fixture.done("set bridge br0 stp_enable=false protocols=OpenFlow13");
+        fixture.done("remove bridge br0 other_config dp-sn");
         assert_eq!(status("bridge br0"), "{}");
         // Settings that have an effect are not named.
-        bench.done("set bridge br0 flood_vlans=9 other_config:mac-table-size=100");
-        bench.done("set bridge br0 other_config:mac-aging-time=60 -- set port p1 protected=true");
+        fixture.done("set bridge br0 flood_vlans=9 other_config:mac-table-size=100");
+        fixture.done("set bridge br0 other_config:mac-aging-time=60 -- set port p1 protected=true");
         assert_eq!(status("bridge br0"), "{}");
-        bench.done("clear port p1 other_config");
-        bench.done("set port p1 tag=7 other_config:priority-tags=if-nonzero");
+        fixture.done("clear port p1 other_config");
+        fixture.done("set port p1 tag=7 other_config:priority-tags=if-nonzero");
         assert_eq!(status("port p1"), "{}");
         let stats = text(&daemon.ovs_appctl(&["fdb/stats-show", "br0"]));
         assert!(stats.contains("/100"), "{stats}");
         let shown = "p1 (null, up, access tag=7, priority_tags=if-nonzero, protected)";
         assert!(show(&daemon).contains(shown), "{}", show(&daemon));
-        bench.done("set port p1 other_config:priority-tags=sometimes");
+        fixture.done("set port p1 other_config:priority-tags=sometimes");
         assert!(status("port p1").contains("priority-tags"), "{}", status("port p1"));
         let shown = "p1 (null, up, access tag=7, protected)";
         assert!(show(&daemon).contains(shown), "{}", show(&daemon));
@@ -283,8 +284,8 @@ fn settings_without_effect_are_named() {
 /// As in Open vSwitch, 0 is the largest number of tags.
 #[test]
 fn the_number_of_parsed_tags_follows_the_database() {
-    for bench in Bench::both("tags") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("tags") {
+        let daemon = fixture.start();
         let tags = || {
             let settings = text(&daemon.shuntctl(&["settings"]));
             let line = settings.lines().find(|line| line.starts_with("packets.vlan_limit"));
@@ -292,11 +293,11 @@ fn the_number_of_parsed_tags_follows_the_database() {
         };
         assert_eq!(tags(), "packets.vlan_limit = 1");
         for (limit, expected) in [("2", "2"), ("1", "1"), ("0", "2"), ("soon", "1"), ("9", "2")] {
-            bench.done(&format!("set Open_vSwitch . other_config:vlan-limit={limit}"));
+            fixture.done(&format!("set Open_vSwitch . other_config:vlan-limit={limit}"));
             assert_eq!(tags(), format!("packets.vlan_limit = {expected}"), "{limit}");
         }
         assert!(daemon.log().contains("vlan-limit has no effect"), "{}", daemon.log());
-        bench.done("remove Open_vSwitch . other_config vlan-limit");
+        fixture.done("remove Open_vSwitch . other_config vlan-limit");
         assert_eq!(tags(), "packets.vlan_limit = 1");
     }
 }
@@ -304,28 +305,28 @@ fn the_number_of_parsed_tags_follows_the_database() {
 /// Without a key, the setting of the configuration is in force.
 #[test]
 fn load_balancing_follows_the_database() {
-    for bench in Bench::both("balance") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("balance") {
+        let daemon = fixture.start();
         let has = |line: &str| {
             let settings = text(&daemon.shuntctl(&["settings"]));
             assert!(settings.lines().any(|own| own == line), "{line}: {settings}");
         };
         has("threads.auto_lb = false");
-        bench.done("set Open_vSwitch . other_config:pmd-auto-lb=true");
-        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-load-threshold=70");
-        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-improvement-threshold=10");
-        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-rebal-interval=5");
+        fixture.done("set Open_vSwitch . other_config:pmd-auto-lb=true");
+        fixture.done("set Open_vSwitch . other_config:pmd-auto-lb-load-threshold=70");
+        fixture.done("set Open_vSwitch . other_config:pmd-auto-lb-improvement-threshold=10");
+        fixture.done("set Open_vSwitch . other_config:pmd-auto-lb-rebal-interval=5");
         has("threads.auto_lb = true");
         has("threads.auto_lb_load_threshold = 70");
         has("threads.auto_lb_improvement_threshold = 10");
         has("threads.auto_lb_interval_min = 5");
-        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-load-threshold=101");
+        fixture.done("set Open_vSwitch . other_config:pmd-auto-lb-load-threshold=101");
         has("threads.auto_lb_load_threshold = 95");
         let warning = "other_config:pmd-auto-lb-load-threshold has no effect";
         assert!(daemon.log().contains(warning), "{}", daemon.log());
-        bench.done("set Open_vSwitch . other_config:pmd-auto-lb-rebal-interval=0");
+        fixture.done("set Open_vSwitch . other_config:pmd-auto-lb-rebal-interval=0");
         has("threads.auto_lb_interval_min = 1");
-        bench.done("remove Open_vSwitch . other_config pmd-auto-lb");
+        fixture.done("remove Open_vSwitch . other_config pmd-auto-lb");
         has("threads.auto_lb = false");
         has("threads.auto_lb_improvement_threshold = 10");
         let answer = text(&daemon.ovs_appctl(&["dpif-netdev/pmd-rxq-rebalance"]));

@@ -15,23 +15,23 @@ use shunt_tests::{
 
 use crate::{
     tls::Authority,
-    vsctl::{Bench, show},
+    vsctl::{DaemonFixture, show},
 };
 
 /// Bridges, rules and port numbers remain while the server is unavailable.
 #[test]
 fn a_killed_server_changes_nothing() {
-    let Some(mut bench) = Bench::foreign("kill") else { return };
-    let daemon = bench.start();
-    bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null ofport_request=9");
+    let Some(mut fixture) = DaemonFixture::foreign("kill") else { return };
+    let daemon = fixture.start();
+    fixture.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null ofport_request=9");
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=7,actions=drop"]));
-    bench.server().kill();
+    fixture.server().kill();
     assert!(until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
     assert!(show(&daemon).contains("port 9 p1 (null, up)"), "{}", show(&daemon));
 
-    bench.server().restart();
-    bench.done("add-port br0 p2 -- set Interface p2 type=null");
-    assert_eq!(bench.done("get Interface p1 ofport"), "9");
+    fixture.server().restart();
+    fixture.done("add-port br0 p2 -- set Interface p2 type=null");
+    assert_eq!(fixture.done("get Interface p1 ofport"), "9");
     let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
     assert!(rules.contains("priority=7 actions=drop"), "{rules}");
     assert!(!daemon.log().contains("removed by OVSDB"), "{}", daemon.log());
@@ -40,13 +40,13 @@ fn a_killed_server_changes_nothing() {
 /// Bridges that the new database lacks are removed, as in Open vSwitch.
 #[test]
 fn an_empty_database_removes_the_bridges() {
-    let Some(mut bench) = Bench::foreign("lost") else { return };
-    let daemon = bench.start();
-    bench.done("add-br br0 -- add-br br1");
-    bench.server().lose_database();
+    let Some(mut fixture) = DaemonFixture::foreign("lost") else { return };
+    let daemon = fixture.start();
+    fixture.done("add-br br0 -- add-br br1");
+    fixture.server().lose_database();
     assert!(until(|| !show(&daemon).contains("bridge br")), "{}", show(&daemon));
     assert!(daemon.log().contains("bridge br1: removed by OVSDB"), "{}", daemon.log());
-    bench.done("add-br br2");
+    fixture.done("add-br br2");
     assert!(show(&daemon).contains("bridge br2"), "{}", show(&daemon));
 }
 
@@ -54,23 +54,23 @@ fn an_empty_database_removes_the_bridges() {
 /// and the columns of the daemon have the daemon's state.
 #[test]
 fn the_daemon_writes_its_columns_alone() {
-    let Some(bench) = Bench::foreign("cols") else { return };
-    let _daemon = bench.start();
-    bench.done(
+    let Some(fixture) = DaemonFixture::foreign("cols") else { return };
+    let _daemon = fixture.start();
+    fixture.done(
         "add-br br0 -- set Bridge br0 external_ids:a=b -- add-port br0 p1 \
          -- set Interface p1 type=null external_ids:iface-id=x -- set Open_vSwitch . external_ids:c=d \
          ovs_version=3.1",
     );
-    assert_eq!(bench.done("get Bridge br0 external_ids"), "{a=b}");
-    assert_eq!(bench.done("get Interface p1 external_ids:iface-id"), "x");
-    assert_eq!(bench.done("get Open_vSwitch . external_ids"), "{c=d}");
-    assert_eq!(bench.done("get Bridge br0 datapath_id").len(), "\"00000000000000ab\"".len());
-    let types = bench.done("get Open_vSwitch . iface_types datapath_types");
+    assert_eq!(fixture.done("get Bridge br0 external_ids"), "{a=b}");
+    assert_eq!(fixture.done("get Interface p1 external_ids:iface-id"), "x");
+    assert_eq!(fixture.done("get Open_vSwitch . external_ids"), "{c=d}");
+    assert_eq!(fixture.done("get Bridge br0 datapath_id").len(), "\"00000000000000ab\"".len());
+    let types = fixture.done("get Open_vSwitch . iface_types datapath_types");
     for name in ["patch", "dpdkvhostuserclient", "netdev"] {
         assert!(types.contains(name), "{types}");
     }
-    assert!(bench.done("get Interface p1 statistics").contains("rx_packets=0"));
-    let versions = bench.done("get Open_vSwitch . ovs_version db_version dpdk_initialized");
+    assert!(fixture.done("get Interface p1 statistics").contains("rx_packets=0"));
+    let versions = fixture.done("get Open_vSwitch . ovs_version db_version dpdk_initialized");
     assert_eq!(versions, "\"3.1\"\n[]\nfalse", "the first two belong to others");
 }
 
@@ -87,21 +87,21 @@ fn an_older_schema_is_followed() {
         ("Interface", "mtu_request"),
     ];
     let Some(server) = OvsdbServer::start_without(&missing) else { return };
-    let Some(bench) = Bench::with_server("old", server) else { return };
-    let daemon = bench.start();
-    bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
-    assert_eq!(bench.done("get Interface p1 ofport error"), "1\n[]");
+    let Some(fixture) = DaemonFixture::with_server("old", server) else { return };
+    let daemon = fixture.start();
+    fixture.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
+    assert_eq!(fixture.done("get Interface p1 ofport error"), "1\n[]");
     assert!(!daemon.log().contains("not written"), "{}", daemon.log());
 }
 
 /// After `emer-reset`, bridges and ports remain without controllers.
 #[test]
 fn vsctl_emer_reset_removes_the_controllers() {
-    let Some(bench) = Bench::foreign("emer") else { return };
-    let daemon = bench.start();
-    bench.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:1 -- set-fail-mode br0 secure");
+    let Some(fixture) = DaemonFixture::foreign("emer") else { return };
+    let daemon = fixture.start();
+    fixture.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:1 -- set-fail-mode br0 secure");
     assert!(show(&daemon).contains("tcp:127.0.0.1:1"), "{}", show(&daemon));
-    bench.done("emer-reset");
+    fixture.done("emer-reset");
     assert!(!show(&daemon).contains("tcp:127.0.0.1:1"), "{}", show(&daemon));
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
 }
@@ -111,8 +111,8 @@ struct LockOwner(Child);
 
 impl LockOwner {
     /// Returns when the server has granted the lock.
-    fn new(bench: &mut Bench, verb: &str) -> Self {
-        let socket = format!("unix:{}", bench.server().socket().display());
+    fn new(fixture: &mut DaemonFixture, verb: &str) -> Self {
+        let socket = format!("unix:{}", fixture.server().socket().display());
         let mut command = Command::new("ovsdb-client");
         command.args([verb, &socket, "ovs_vswitchd"]).stdin(Stdio::null()).stdout(Stdio::piped());
         let mut owner = Self(command.spawn().expect("ovsdb-client starts"));
@@ -134,27 +134,27 @@ impl Drop for LockOwner {
 /// While another client owns the lock, the daemon only reads.
 #[test]
 fn only_the_lock_owner_writes() {
-    let Some(mut bench) = Bench::foreign("lock") else { return };
-    let first = LockOwner::new(&mut bench, "lock");
-    let daemon = bench.start();
+    let Some(mut fixture) = DaemonFixture::foreign("lock") else { return };
+    let first = LockOwner::new(&mut fixture, "lock");
+    let daemon = fixture.start();
     let waits = || daemon.log().contains("another switch owns the lock ovs_vswitchd");
     assert!(until(waits), "{}", daemon.log());
     // The daemon does not follow the database, and does not write that it has followed.
-    let times_out = |bench: &Bench, line: &str| {
-        let error = bench.vsctl(&format!("--timeout=3 {line}")).stderr;
+    let times_out = |fixture: &DaemonFixture, line: &str| {
+        let error = fixture.vsctl(&format!("--timeout=3 {line}")).stderr;
         let error = String::from_utf8_lossy(&error).into_owned();
         assert!(error.contains("Alarm clock") || error.contains("timed out"), "{line}: {error}");
     };
-    times_out(&bench, "add-br br0");
+    times_out(&fixture, "add-br br0");
     assert!(!show(&daemon).contains("bridge br0"), "{}", show(&daemon));
     drop(first);
     assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 
     // Bridges remain when the lock is taken away, and follow the database when the lock is back.
-    let second = LockOwner::new(&mut bench, "steal");
+    let second = LockOwner::new(&mut fixture, "steal");
     let stolen = || daemon.log().contains("another client has taken the lock ovs_vswitchd");
     assert!(until(stolen), "{}", daemon.log());
-    times_out(&bench, "del-br br0 -- add-br br1");
+    times_out(&fixture, "del-br br0 -- add-br br1");
     let shown = show(&daemon);
     assert!(shown.contains("bridge br0") && !shown.contains("bridge br1"), "{shown}");
     drop(second);
@@ -165,14 +165,14 @@ fn only_the_lock_owner_writes() {
 /// Each further port needs a transaction of the same size.
 #[test]
 fn transactions_contain_only_the_change() {
-    let Some(mut bench) = Bench::foreign("many") else { return };
-    let _daemon = bench.start();
-    bench.done("add-br br0");
-    let before = bench.server().transaction_lengths("shuntd").len();
+    let Some(mut fixture) = DaemonFixture::foreign("many") else { return };
+    let _daemon = fixture.start();
+    fixture.done("add-br br0");
+    let before = fixture.server().transaction_lengths("shuntd").len();
     for number in 1..=PORTS {
-        bench.done(&format!("add-port br0 n{number} -- set Interface n{number} type=null"));
+        fixture.done(&format!("add-port br0 n{number} -- set Interface n{number} type=null"));
     }
-    let lengths = bench.server().transaction_lengths("shuntd").split_off(before);
+    let lengths = fixture.server().transaction_lengths("shuntd").split_off(before);
     assert!(lengths.len() >= PORTS, "{}", lengths.len());
     let longest = lengths.iter().max().expect("there are some");
     assert!(*longest < 500, "{lengths:?}");
@@ -184,15 +184,15 @@ const PORTS: usize = 200;
 /// A daemon that starts before the server gets its bridges when the server starts.
 #[test]
 fn the_daemon_starts_without_its_server() {
-    let Some(mut bench) = Bench::foreign("late") else { return };
+    let Some(mut fixture) = DaemonFixture::foreign("late") else { return };
     {
-        let _daemon = bench.start();
-        bench.done("add-br br0");
+        let _daemon = fixture.start();
+        fixture.done("add-br br0");
     }
-    bench.server().kill();
-    let daemon = bench.start();
+    fixture.server().kill();
+    let daemon = fixture.start();
     assert!(daemon.log().contains("no rows yet"), "{}", daemon.log());
-    bench.server().restart();
+    fixture.server().restart();
     assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 }
 
@@ -236,15 +236,15 @@ fn contradictory_database_options_are_refused() {
 /// and trusts the authority of that section.
 #[test]
 fn the_database_of_a_server_is_followed_over_tls() {
-    let Some(bench) = Bench::foreign("db-tls") else { return };
-    bench.namespace.run("ip", &["link", "set", "lo", "up"]);
+    let Some(fixture) = DaemonFixture::foreign("db-tls") else { return };
+    fixture.namespace.run("ip", &["link", "set", "lo", "up"]);
     let authority = Authority::new();
     let folder = tempfile::tempdir().expect("a folder");
     let database = folder.path().join("conf.db");
     text(&output(Command::new("ovsdb-tool").arg("create").arg(&database).arg(SCHEMA)));
     let option = |name: &str, file: &str| format!("--{name}={}", authority.path(file).display());
     let socket = folder.path().join("db.sock");
-    let mut server = bench.namespace.command("ovsdb-server");
+    let mut server = fixture.namespace.command("ovsdb-server");
     server.arg(&database).args(["--remote=pssl:6640:127.0.0.1", "-vconsole:off", "-vsyslog:off"]);
     server.arg(format!("--remote=punix:{}", socket.display()));
     server.arg(format!("--unixctl={}", folder.path().join("ctl").display()));
@@ -252,7 +252,7 @@ fn the_database_of_a_server_is_followed_over_tls() {
     server.arg(option("certificate", "controller.pem"));
     let mut server = server.spawn().expect("ovsdb-server is installed");
     let daemon = Daemon::start_with(&authority.section(), |program| {
-        let mut command = bench.namespace.command(program.to_str().expect("a path in UTF-8"));
+        let mut command = fixture.namespace.command(program.to_str().expect("a path in UTF-8"));
         command.arg("--db=ssl:127.0.0.1:6640");
         command
     });

@@ -5,7 +5,7 @@ use shunt_tests::daemon::{text, until};
 
 use crate::{
     exports::{CollectorProgram, Collectors, PING_BYTES, PINGS, connect_ports, hosts, index_of},
-    vsctl::{Bench, show},
+    vsctl::{DaemonFixture, show},
 };
 
 /// The collector of IPFIX.
@@ -28,14 +28,16 @@ fn flows(collectors: &Collectors) -> Vec<DecodedIpfixRecord> {
 
 #[test]
 fn collectors_get_the_flows_of_sampled_packets() {
-    for bench in Bench::both("ipfix") {
-        let Some(hosts) = hosts(&bench.namespace, "ipfix") else { return };
-        let Some(collectors) = Collectors::start_or_skip(&bench.namespace, &NFCAPD) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
-        bench.done("add-port br0 p1 -- add-port br0 p2");
+    for fixture in DaemonFixture::both("ipfix") {
+        let Some(hosts) = hosts(&fixture.namespace, "ipfix") else { return };
+        let Some(collectors) = Collectors::start_or_skip(&fixture.namespace, &NFCAPD) else {
+            return;
+        };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- set bridge br0 fail_mode=secure");
+        fixture.done("add-port br0 p1 -- add-port br0 p2");
         connect_ports(&daemon);
-        bench.done(
+        fixture.done(
             "-- --id=@i create ipfix targets=\"127.0.0.1:4739\" sampling=1 obs_domain_id=11 \
              obs_point_id=22 cache_active_timeout=2 cache_max_flows=100 -- set bridge br0 ipfix=@i",
         );
@@ -45,10 +47,10 @@ fn collectors_get_the_flows_of_sampled_packets() {
         };
         let all = 2 * PINGS as u128;
         assert!(until(|| packets(&flows(&collectors)) == all), "{}", show(&daemon));
-        let ports = ["p1", "p2"].map(|port| index_of(&bench.namespace, port));
+        let ports = ["p1", "p2"].map(|port| index_of(&fixture.namespace, port));
         check_flows(&flows(&collectors), ports);
         check_by_tshark(&collectors);
-        bench.done("clear bridge br0 ipfix");
+        fixture.done("clear bridge br0 ipfix");
         assert!(!show(&daemon).contains("ipfix"), "{}", show(&daemon));
         let stopped = "bridge br0: IPFIX stopped";
         assert!(until(|| daemon.log().contains(stopped)), "{}", daemon.log());
@@ -116,13 +118,15 @@ fn check_stored(stored: &[String], [p1, p2]: [u32; 2]) {
 
 #[test]
 fn collectors_get_the_packets_that_rules_sample() {
-    for bench in Bench::both("sample") {
-        let Some(hosts) = hosts(&bench.namespace, "sample") else { return };
-        let Some(collectors) = Collectors::start_or_skip(&bench.namespace, &NFCAPD) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
-        bench.done("add-port br0 p1 -- add-port br0 p2");
-        bench.done(
+    for fixture in DaemonFixture::both("sample") {
+        let Some(hosts) = hosts(&fixture.namespace, "sample") else { return };
+        let Some(collectors) = Collectors::start_or_skip(&fixture.namespace, &NFCAPD) else {
+            return;
+        };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- set bridge br0 fail_mode=secure");
+        fixture.done("add-port br0 p1 -- add-port br0 p2");
+        fixture.done(
             "-- --id=@b get bridge br0 -- --id=@i create ipfix targets=\"127.0.0.1:4739\" -- create \
              Flow_Sample_Collector_Set id=5 bridge=@b ipfix=@i",
         );
@@ -136,7 +140,7 @@ fn collectors_get_the_packets_that_rules_sample() {
         }
         hosts.ping(PINGS, "0.02");
         assert!(until(|| flows(&collectors).len() == PINGS), "{}", show(&daemon));
-        let p1 = index_of(&bench.namespace, "p1");
+        let p1 = index_of(&fixture.namespace, "p1");
         for flow in flows(&collectors) {
             let value = |element| flow.value(element).expect("the element");
             assert_eq!((value(138), value(2), value(61)), (22, 1, 0));

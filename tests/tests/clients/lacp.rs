@@ -7,7 +7,7 @@ use shunt_tests::{
     traffic::ping_once,
 };
 
-use crate::vsctl::{Bench, bond_line, show};
+use crate::vsctl::{DaemonFixture, bond_line, show};
 
 /// A host at the port `p3`, and Open vSwitch behind the ports `p1` and `p2`.
 struct Peers<'a> {
@@ -94,17 +94,17 @@ fn a_disabled_port_leaves_the_other_member(daemon: &Daemon, peers: &Peers<'_>) {
 }
 
 /// Checks that a silent partner disables the bond, with and without the fallback.
-fn a_silent_partner_disables_the_bond(bench: &Bench, daemon: &Daemon, peers: &Peers<'_>) {
+fn a_silent_partner_disables_the_bond(fixture: &DaemonFixture, daemon: &Daemon, peers: &Peers<'_>) {
     peers.switch.signal("-STOP");
     let both = "p1 disabled (LACP: no partner has sent LACPDUs), p2 disabled (LACP: no partner has sent LACPDUs)";
     let line = format!("bond bond0 (balance-tcp, LACP configured: {both})");
     assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
-    let current = || bench.done("get interface p1 lacp_current");
+    let current = || fixture.done("get interface p1 lacp_current");
     assert!(until(|| current() == "false"), "{}", current());
     let trace = text(&daemon.ovs_appctl(&["ofproto/trace", "br0", "in_port=p2"]));
     let reason = "the LACP partner of bond bond0 does not use port ";
     assert!(trace.contains(reason) && trace.contains("(p2): dropped"), "{trace}");
-    bench.done("set port bond0 other_config:lacp-fallback-ab=true");
+    fixture.done("set port bond0 other_config:lacp-fallback-ab=true");
     let line = "bond bond0 (balance-tcp, LACP configured: p1 active, p2 enabled)";
     assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
     let shown = text(&daemon.ovs_appctl(&["bond/show", "bond0"]));
@@ -116,15 +116,15 @@ fn a_silent_partner_disables_the_bond(bench: &Bench, daemon: &Daemon, peers: &Pe
 
 #[test]
 fn a_bond_negotiates_with_open_vswitch() {
-    for bench in Bench::both("lacp") {
+    for fixture in DaemonFixture::both("lacp") {
         let (Some(host), Some(network)) = (namespace_or_skip("lacp"), namespace_or_skip("lacp"))
         else {
             return;
         };
-        let Some(peers) = peers(&bench.namespace, &host, &network) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p3");
-        bench.done(
+        let Some(peers) = peers(&fixture.namespace, &host, &network) else { return };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p3");
+        fixture.done(
             "add-bond br0 bond0 p1 p2 bond_mode=balance-tcp lacp=active \
              other_config:lacp-time=fast -- set interface p2 other_config:lacp-port-id=77",
         );
@@ -133,7 +133,7 @@ fn a_bond_negotiates_with_open_vswitch() {
         let far = || peers.switch.run("ovs-appctl", &["lacp/show", "bond1"]);
         let knows = || far().contains("status: active negotiated") && far().contains("port_id: 77");
         assert!(until(knows), "{}", far());
-        let current = || bench.done("get interface p1 lacp_current");
+        let current = || fixture.done("get interface p1 lacp_current");
         assert!(until(|| current() == "true"), "{}", current());
         assert!(daemon.log().contains("bond bond0: member p1: LACP current"), "{}", daemon.log());
         assert!(until(|| peers.reaches()), "{}", show(&daemon));
@@ -146,15 +146,15 @@ fn a_bond_negotiates_with_open_vswitch() {
         assert!(until(|| more() >= 50), "both members send: {}", more());
         a_pulled_link_leaves_the_bond(&daemon, &peers);
         a_disabled_port_leaves_the_other_member(&daemon, &peers);
-        a_silent_partner_disables_the_bond(&bench, &daemon, &peers);
-        bench.done("set port bond0 other_config:lacp-time=slow");
+        a_silent_partner_disables_the_bond(&fixture, &daemon, &peers);
+        fixture.done("set port bond0 other_config:lacp-time=slow");
         assert!(until(|| lacp(&daemon).contains("  lacp_time: slow\n")), "{}", lacp(&daemon));
         let slow = "partner state: activity aggregation synchronized collecting distributing";
         assert!(until(|| far().matches(slow).count() == 2), "{}", far());
         assert!(peers.reaches(), "{}", show(&daemon));
         let stats = text(&daemon.ovs_appctl(&["lacp/show-stats", "bond0"]));
         assert!(stats.contains("  RX Bad PDUs: 0\n") && stats.contains("Expired: 1\n"), "{stats}");
-        bench.done("set port bond0 lacp=off bond_mode=active-backup");
+        fixture.done("set port bond0 lacp=off bond_mode=active-backup");
         assert!(until(|| bond_line(&daemon).contains("(active-backup: ")), "{}", show(&daemon));
         let gone = daemon.ovs_appctl(&["lacp/show", "bond0"]);
         assert!(String::from_utf8_lossy(&gone.stderr).contains("no such lacp object"));

@@ -9,77 +9,77 @@ use shunt_tests::daemon::{Daemon, until};
 
 use crate::{
     tls::Authority,
-    vsctl::{Bench, Database},
+    vsctl::{DaemonFixture, Database},
 };
 
-/// Returns a bench with the embedded server.
+/// Returns a fixture with the embedded server.
 ///
-/// `ovsdb-server` handles its managers itself, so there is no bench with that server.
-fn embedded(label: &str) -> Option<(Bench, Daemon)> {
-    let mut benches = Bench::both(label).into_iter();
-    let bench = benches.find(|bench| matches!(bench.database, Database::Embedded(_)))?;
-    let daemon = bench.start();
-    bench.namespace.run("ip", &["link", "set", "lo", "up"]);
-    Some((bench, daemon))
+/// `ovsdb-server` handles its managers itself, so there is no fixture with that server.
+fn embedded(label: &str) -> Option<(DaemonFixture, Daemon)> {
+    let mut fixtures = DaemonFixture::both(label).into_iter();
+    let fixture = fixtures.find(|fixture| matches!(fixture.database, Database::Embedded(_)))?;
+    let daemon = fixture.start();
+    fixture.namespace.run("ip", &["link", "set", "lo", "up"]);
+    Some((fixture, daemon))
 }
 
-fn managers(bench: &Bench) -> String {
-    bench.done("--columns=status,is_connected list Manager")
+fn managers(fixture: &DaemonFixture) -> String {
+    fixture.done("--columns=status,is_connected list Manager")
 }
 
 /// Clients such as `OpenStack` Neutron connect over TCP.
 #[test]
 fn a_manager_lets_clients_connect_over_tcp() {
-    let Some((bench, daemon)) = embedded("manager") else { return };
-    bench.done("add-br br0 -- set-manager ptcp:6640:127.0.0.1");
-    let names = bench.namespace.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "list-br"]);
+    let Some((fixture, daemon)) = embedded("manager") else { return };
+    fixture.done("add-br br0 -- set-manager ptcp:6640:127.0.0.1");
+    let names = fixture.namespace.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "list-br"]);
     assert_eq!(names.trim(), "br0");
-    assert!(managers(&bench).contains("bound_port=\"6640\""), "{}", managers(&bench));
+    assert!(managers(&fixture).contains("bound_port=\"6640\""), "{}", managers(&fixture));
     // Another address can use the same port immediately.
     for target in ["ptcp:6640", "ptcp:6640:127.0.0.1", "ptcp:6640"] {
-        bench.done(&format!("set-manager {target}"));
-        assert!(managers(&bench).contains("bound_port=\"6640\""), "{}", managers(&bench));
+        fixture.done(&format!("set-manager {target}"));
+        assert!(managers(&fixture).contains("bound_port=\"6640\""), "{}", managers(&fixture));
     }
     assert!(!daemon.log().contains("cannot listen"), "{}", daemon.log());
-    bench.done("set-manager punix:/tmp/db.sock");
+    fixture.done("set-manager punix:/tmp/db.sock");
     let reason = "is no target of the embedded server";
-    assert!(managers(&bench).contains(reason), "{}", managers(&bench));
+    assert!(managers(&fixture).contains(reason), "{}", managers(&fixture));
 }
 
 #[test]
 fn a_manager_with_tls_trusts_its_authority() {
-    let Some((bench, daemon)) = embedded("mgr-tls") else { return };
+    let Some((fixture, daemon)) = embedded("mgr-tls") else { return };
     let [ours, theirs] = [Authority::new(), Authority::new()];
     let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| ours.path(name));
     let files = files.map(|file| file.display().to_string()).join(" ");
-    bench.done(&format!("set-ssl {files} -- add-br br0 -- set-manager pssl:6640:127.0.0.1"));
-    let listed = tls_list(&bench, &ours, "ssl:127.0.0.1:6640");
+    fixture.done(&format!("set-ssl {files} -- add-br br0 -- set-manager pssl:6640:127.0.0.1"));
+    let listed = tls_list(&fixture, &ours, "ssl:127.0.0.1:6640");
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
-    assert!(!tls_list(&bench, &theirs, "ssl:127.0.0.1:6640").status.success());
+    assert!(!tls_list(&fixture, &theirs, "ssl:127.0.0.1:6640").status.success());
     let failed = "pssl:6640:127.0.0.1: TLS with ssl:127.0.0.1:";
     assert!(until(|| daemon.log().contains(failed)), "{}", daemon.log());
     // The server connects to a client that listens.
-    bench.done("set-manager ssl:127.0.0.1:6641");
-    bench.done("set Manager ssl:127.0.0.1:6641 max_backoff=1000");
-    assert!(until(|| managers(&bench).contains("state=BACKOFF")), "{}", managers(&bench));
-    let listed = tls_list(&bench, &ours, "pssl:6641:127.0.0.1");
+    fixture.done("set-manager ssl:127.0.0.1:6641");
+    fixture.done("set Manager ssl:127.0.0.1:6641 max_backoff=1000");
+    assert!(until(|| managers(&fixture).contains("state=BACKOFF")), "{}", managers(&fixture));
+    let listed = tls_list(&fixture, &ours, "pssl:6641:127.0.0.1");
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
-    let has_times = || managers(&bench).contains("sec_since_connect");
-    assert!(until(has_times), "{}", managers(&bench));
+    let has_times = || managers(&fixture).contains("sec_since_connect");
+    assert!(until(has_times), "{}", managers(&fixture));
 }
 
 /// Settings of managers and controllers without effect are shown with their state.
 #[test]
 fn status_lists_settings_without_effect() {
-    let Some((bench, daemon)) = embedded("mgr-set") else { return };
-    bench.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:6699 -- set-manager ptcp:6640");
-    bench.done("set Controller br0 inactivity_probe=60000 connection_mode=out-of-band");
-    bench.done("set Manager ptcp:6640 connection_mode=in-band");
-    let status = bench.done("get Controller br0 status");
+    let Some((fixture, daemon)) = embedded("mgr-set") else { return };
+    fixture.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:6699 -- set-manager ptcp:6640");
+    fixture.done("set Controller br0 inactivity_probe=60000 connection_mode=out-of-band");
+    fixture.done("set Manager ptcp:6640 connection_mode=in-band");
+    let status = fixture.done("get Controller br0 status");
     assert!(status.contains("inactivity_probe=\"no effect"), "{status}");
     assert!(status.contains("state=") && !status.contains("connection_mode"), "{status}");
-    let has_reason = || managers(&bench).contains("connection_mode=\"no effect");
-    assert!(until(has_reason), "{}", managers(&bench));
+    let has_reason = || managers(&fixture).contains("connection_mode=\"no effect");
+    assert!(until(has_reason), "{}", managers(&fixture));
     let line = "controller tcp:127.0.0.1:6699: inactivity_probe has no effect";
     assert_eq!(daemon.log().matches(line).count(), 1, "{}", daemon.log());
 }
@@ -87,12 +87,12 @@ fn status_lists_settings_without_effect() {
 /// Peers without a certificate take no place of clients that have one.
 #[test]
 fn silent_peers_leave_a_manager_with_tls_free() {
-    let Some((bench, daemon)) = embedded("mgr-full") else { return };
+    let Some((fixture, daemon)) = embedded("mgr-full") else { return };
     let authority = Authority::new();
     let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
     let files = files.map(|file| file.display().to_string()).join(" ");
-    bench.done(&format!("set-ssl {files} -- add-br br0 -- set-manager pssl:6640:127.0.0.1"));
-    let mut peers = bench.namespace.command("bash");
+    fixture.done(&format!("set-ssl {files} -- add-br br0 -- set-manager pssl:6640:127.0.0.1"));
+    let mut peers = fixture.namespace.command("bash");
     let connect = "for i in {1..950}; do exec {fd}<>/dev/tcp/127.0.0.1/6640; done; echo; read";
     peers.args(["-c", connect]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut peers = peers.spawn().expect("bash runs");
@@ -100,7 +100,7 @@ fn silent_peers_leave_a_manager_with_tls_free() {
     let output = peers.stdout.take().expect("it is piped");
     BufReader::new(output).read_line(&mut line).expect("all are connected");
     assert_eq!(line, "\n");
-    let listed = tls_list(&bench, &authority, "ssl:127.0.0.1:6640");
+    let listed = tls_list(&fixture, &authority, "ssl:127.0.0.1:6640");
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
     let lines = daemon.log().matches("TLS with ssl:").count();
     assert!((1..=20).contains(&lines), "{}", daemon.log());
@@ -109,9 +109,9 @@ fn silent_peers_leave_a_manager_with_tls_free() {
 }
 
 /// Lists the bridges as a controller of an authority.
-fn tls_list(bench: &Bench, authority: &Authority, database: &str) -> Output {
+fn tls_list(fixture: &DaemonFixture, authority: &Authority, database: &str) -> Output {
     let option = |name: &str, file: &str| format!("--{name}={}", authority.path(file).display());
-    let mut command = bench.namespace.command("ovs-vsctl");
+    let mut command = fixture.namespace.command("ovs-vsctl");
     command.arg(option("private-key", "controller.key"));
     command.arg(option("certificate", "controller.pem"));
     command.arg(option("ca-cert", "ca.pem"));

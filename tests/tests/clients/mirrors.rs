@@ -5,7 +5,7 @@ use shunt_tests::{
     namespace::{Namespace, namespace_or_skip},
 };
 
-use crate::vsctl::{Bench, show};
+use crate::vsctl::{DaemonFixture, show};
 
 /// Number of pings in a round.
 const PINGS: u64 = 5;
@@ -78,19 +78,19 @@ fn drops(daemon: &Daemon) -> String {
 
 #[test]
 fn vsctl_mirrors_pings_to_a_probe() {
-    for bench in Bench::both("mirror") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- add-port br0 p3 tag=8");
+    for fixture in DaemonFixture::both("mirror") {
+        let Some(hosts) = hosts(&fixture.namespace) else { return };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- add-port br0 p3 tag=8");
         assert_eq!(hosts.copied_pings(&daemon), 0);
-        bench.done(
+        fixture.done(
             "--id=@p1 get port p1 -- --id=@m create mirror name=m1 select_src_port=@p1 \
              output_vlan=9 -- set bridge br0 mirrors=@m",
         );
         assert_eq!(hosts.copied_pings(&daemon), 0, "the port of the probe has another VLAN");
-        bench.done("set port p3 tag=9");
+        fixture.done("set port p3 tag=9");
         assert_eq!(hosts.copied_pings(&daemon), PINGS, "{}", show(&daemon));
-        bench.done(
+        fixture.done(
             "--id=@p3 get port p3 -- set mirror m1 output_port=@p3 -- clear mirror m1 output_vlan",
         );
         assert_eq!(hosts.copied_pings(&daemon), PINGS, "{}", show(&daemon));
@@ -99,17 +99,17 @@ fn vsctl_mirrors_pings_to_a_probe() {
         // The answers of the probe are dropped.
         assert!(drops(&daemon).contains("mirror_output_port"), "{}", drops(&daemon));
         assert!(
-            until(|| bench.done("get mirror m1 statistics").contains("tx_packets=")),
+            until(|| fixture.done("get mirror m1 statistics").contains("tx_packets=")),
             "{}",
-            bench.done("list mirror")
+            fixture.done("list mirror")
         );
         let trace = text(&daemon.ovs_appctl(&["ofproto/trace", "br0", "in_port=p1,ip"]));
         assert!(trace.contains("-> mirror m1: copied to port p3"), "{trace}");
-        bench.done("--id=@m create mirror name=m2 select_all=true -- add bridge br0 mirrors @m");
+        fixture.done("--id=@m create mirror name=m2 select_all=true -- add bridge br0 mirrors @m");
         let reason = "mirror m2 copies nothing: set output_port or output_vlan";
         assert!(until(|| daemon.log().contains(reason)), "{}", daemon.log());
         assert_eq!(hosts.copied_pings(&daemon), PINGS, "m1 is not affected");
-        bench.done("clear bridge br0 mirrors");
+        fixture.done("clear bridge br0 mirrors");
         assert!(!show(&daemon).contains("mirror"), "{}", show(&daemon));
         assert_eq!(hosts.copied_pings(&daemon), 0);
     }

@@ -11,7 +11,7 @@ use shunt_tests::{
     open_vswitch::OpenVSwitch,
 };
 
-use crate::vsctl::{Bench, show};
+use crate::vsctl::{DaemonFixture, show};
 
 /// Joins a group at an address until the end of standard input.
 const JOIN: &str = "
@@ -186,7 +186,7 @@ impl Drop for Member {
     }
 }
 
-impl Middle for (&Bench, &Daemon) {
+impl Middle for (&DaemonFixture, &Daemon) {
     fn vsctl(&self, line: &str) {
         self.0.done(line);
     }
@@ -308,7 +308,7 @@ fn snoop_v6(middle: &dyn Middle, hosts: &Hosts) {
 /// Runs hosts at Open vSwitch, then at the daemon with each kind of database.
 ///
 /// `check` tests the daemon afterwards.
-fn at_both(run: fn(&dyn Middle, &Hosts), check: fn(&Bench, &Daemon)) {
+fn at_both(run: fn(&dyn Middle, &Hosts), check: fn(&DaemonFixture, &Daemon)) {
     if Command::new("python3").arg("--version").output().is_err() {
         return skipped("python3 is missing: apt-get install python3");
     }
@@ -318,18 +318,18 @@ fn at_both(run: fn(&dyn Middle, &Hosts), check: fn(&Bench, &Daemon)) {
         return;
     };
     run(&rival, &hosts);
-    for bench in Bench::both("mcast") {
-        let Some(hosts) = Hosts::connect(&bench.namespace) else { continue };
-        let daemon = bench.start();
-        run(&(&bench, &daemon), &hosts);
-        check(&bench, &daemon);
+    for fixture in DaemonFixture::both("mcast") {
+        let Some(hosts) = Hosts::connect(&fixture.namespace) else { continue };
+        let daemon = fixture.start();
+        run(&(&fixture, &daemon), &hosts);
+        check(&fixture, &daemon);
     }
 }
 
 #[test]
 fn hosts_join_groups_as_at_open_vswitch() {
-    at_both(snoop, |bench, daemon| {
-        let status = bench.done("get bridge br0 status");
+    at_both(snoop, |fixture, daemon| {
+        let status = fixture.done("get bridge br0 status");
         assert!(!status.contains("no effect"), "{status}");
         assert!(!show(daemon).contains("multicast snooping"), "{}", show(daemon));
         let log = daemon.log();

@@ -13,7 +13,7 @@ use shunt_tests::{
 
 use crate::{
     exports::{CollectorProgram, Collectors, PING_BYTES, PINGS, connect_ports, hosts},
-    vsctl::{Bench, show},
+    vsctl::{DaemonFixture, show},
 };
 
 /// The collector of NetFlow.
@@ -50,14 +50,16 @@ fn pings(count: u64) -> BTreeMap<(String, u16, u16), (u64, u64)> {
 
 #[test]
 fn collectors_get_each_flow_of_a_bridge() {
-    for bench in Bench::both("netflow") {
-        let Some(hosts) = hosts(&bench.namespace, "netflow") else { return };
-        let Some(collectors) = Collectors::start_or_skip(&bench.namespace, &NFCAPD) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
-        bench.done("add-port br0 p1 -- add-port br0 p2");
+    for fixture in DaemonFixture::both("netflow") {
+        let Some(hosts) = hosts(&fixture.namespace, "netflow") else { return };
+        let Some(collectors) = Collectors::start_or_skip(&fixture.namespace, &NFCAPD) else {
+            return;
+        };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- set bridge br0 fail_mode=secure");
+        fixture.done("add-port br0 p1 -- add-port br0 p2");
         connect_ports(&daemon);
-        bench.done(
+        fixture.done(
             "-- --id=@n create netflow targets=\"127.0.0.1:2055\" active_timeout=1 engine_id=3 \
              engine_type=4 -- set bridge br0 netflow=@n",
         );
@@ -67,16 +69,16 @@ fn collectors_get_each_flow_of_a_bridge() {
         check_records(&collectors);
         check_by_tshark(&collectors);
         // An invalid value changes nothing.
-        bench.done("set netflow . targets=collector");
+        fixture.done("set netflow . targets=collector");
         let kept = "bridge br0 keeps the options in force: netflow.targets[0] = collector";
         assert!(until(|| daemon.log().contains(kept)), "{}", daemon.log());
         assert!(show(&daemon).contains("netflow (targets=127.0.0.1:2055"), "{}", show(&daemon));
-        bench.done("set netflow . targets=\"127.0.0.1:2055\"");
+        fixture.done("set netflow . targets=\"127.0.0.1:2055\"");
         // Flows that are still active are reported when NetFlow is disabled.
-        bench.done("set netflow . active_timeout=600");
+        fixture.done("set netflow . active_timeout=600");
         assert!(until(|| show(&daemon).contains("active_timeout=600")), "{}", show(&daemon));
         hosts.ping(PINGS, "0.02");
-        bench.done("clear bridge br0 netflow");
+        fixture.done("clear bridge br0 netflow");
         assert!(until(|| totals(&records(&collectors)) == pings(2 * PINGS as u64)));
         assert!(!show(&daemon).contains("netflow"), "{}", show(&daemon));
         let stopped = "bridge br0: NetFlow stopped";

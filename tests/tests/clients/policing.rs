@@ -7,7 +7,7 @@ use shunt_tests::{
     namespace::{Namespace, namespace_or_skip},
 };
 
-use crate::vsctl::{Bench, show};
+use crate::vsctl::{DaemonFixture, show};
 
 /// Number of pings in a round.
 const PINGS: u64 = 50;
@@ -82,34 +82,34 @@ fn dropped(daemon: &Daemon, reason: &str) -> u64 {
 
 #[test]
 fn vsctl_limits_the_pings_of_a_port() {
-    for bench in Bench::both("police") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
+    for fixture in DaemonFixture::both("police") {
+        let Some(hosts) = hosts(&fixture.namespace) else { return };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
         assert_eq!(hosts.arrived_pings(&daemon), PINGS);
         // A burst of twenty frames passes, and one frame in eight seconds.
-        bench.done("set interface p1 ingress_policing_rate=1 ingress_policing_burst=160");
+        fixture.done("set interface p1 ingress_policing_rate=1 ingress_policing_burst=160");
         let limits = "up, ingress_policing_burst=160 ingress_policing_rate=1)";
         assert!(show(&daemon).contains(limits), "{}", show(&daemon));
         let arrived = hosts.arrived_pings(&daemon);
         assert!(PASSED.contains(&arrived), "{arrived} frames passed");
         let dropped = (PINGS - arrived).to_string();
         assert!(
-            until(|| bench.done("get interface p1 statistics:rx_dropped") == dropped),
+            until(|| fixture.done("get interface p1 statistics:rx_dropped") == dropped),
             "{}",
-            bench.done("get interface p1 statistics")
+            fixture.done("get interface p1 statistics")
         );
-        bench.done("set interface p1 ingress_policing_rate=0");
+        fixture.done("set interface p1 ingress_policing_rate=0");
         assert_eq!(hosts.arrived_pings(&daemon), PINGS);
     }
 }
 
 #[test]
 fn a_port_that_is_opened_has_its_limit() {
-    for bench in Bench::both("police") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let daemon = bench.start();
-        bench.done(
+    for fixture in DaemonFixture::both("police") {
+        let Some(hosts) = hosts(&fixture.namespace) else { return };
+        let daemon = fixture.start();
+        fixture.done(
             "add-br br0 -- add-port br0 p2 -- add-port br0 p1 \
              -- set interface p1 ingress_policing_rate=1 ingress_policing_burst=160",
         );
@@ -119,7 +119,7 @@ fn a_port_that_is_opened_has_its_limit() {
         let is_open = || show(&daemon).contains("up, ingress_policing_burst=160");
         hosts.unplug_first();
         assert!(until(|| !is_open()), "{}", show(&daemon));
-        hosts.connect_first(&bench.namespace);
+        hosts.connect_first(&fixture.namespace);
         assert!(until(is_open), "{}", show(&daemon));
         let arrived = hosts.arrived_pings(&daemon);
         assert!(arrived < PINGS, "{arrived} frames passed");
@@ -128,45 +128,45 @@ fn a_port_that_is_opened_has_its_limit() {
 
 #[test]
 fn vsctl_shows_why_a_port_cannot_be_limited() {
-    for bench in Bench::both("police") {
-        let _daemon = bench.start();
-        bench.done("add-br br0 -- set interface br0 ingress_policing_rate=5");
-        let error = || bench.done("get interface br0 error");
+    for fixture in DaemonFixture::both("police") {
+        let _daemon = fixture.start();
+        fixture.done("add-br br0 -- set interface br0 ingress_policing_rate=5");
+        let error = || fixture.done("get interface br0 error");
         assert!(error().contains("have no ingress policing"), "{}", error());
-        bench.done("set interface br0 ingress_policing_rate=0");
+        fixture.done("set interface br0 ingress_policing_rate=0");
         assert_eq!(error(), "[]");
     }
 }
 
 #[test]
 fn vsctl_sets_an_egress_policer() {
-    for bench in Bench::both("police") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("police") {
+        let Some(hosts) = hosts(&fixture.namespace) else { return };
+        let daemon = fixture.start();
         // A burst of twenty frames without their Ethernet headers passes, and one frame in eight
         // seconds.
-        bench.done(
+        fixture.done(
             "add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- set port p2 qos=@q \
              -- --id=@q create qos type=egress-policer other_config:cir=123 other_config:cbs=19720",
         );
-        let qos = bench.done("get port p2 qos");
+        let qos = fixture.done("get port p2 qos");
         let shown = text(&daemon.ovs_appctl(&["qos/show", "p2"]));
         assert_eq!(shown, "QoS: p2 egress-policer\ncbs: 19720\ncir: 123\n");
         let arrived = hosts.arrived_pings(&daemon);
         assert!(PASSED.contains(&arrived), "{arrived} frames passed");
         let lost = (PINGS - arrived).to_string();
         assert!(
-            until(|| bench.done("get interface p2 statistics:tx_dropped") == lost),
+            until(|| fixture.done("get interface p2 statistics:tx_dropped") == lost),
             "{}",
-            bench.done("get interface p2 statistics")
+            fixture.done("get interface p2 statistics")
         );
-        bench.done(&format!("set qos {qos} type=linux-hfsc"));
-        let error = || bench.done("get interface p2 error");
+        fixture.done(&format!("set qos {qos} type=linux-hfsc"));
+        let error = || fixture.done("get interface p2 error");
         assert!(error().contains("QoS type linux-hfsc is not supported"), "{}", error());
-        bench.done("clear port p2 qos");
+        fixture.done("clear port p2 qos");
         assert_eq!(error(), "[]");
         assert_eq!(hosts.arrived_pings(&daemon), PINGS);
-        bench.done(&format!("set qos {qos} type=egress-policer -- set port p2 qos={qos}"));
+        fixture.done(&format!("set qos {qos} type=egress-policer -- set port p2 qos={qos}"));
         let arrived = hosts.arrived_pings(&daemon);
         assert!(PASSED.contains(&arrived), "{arrived} frames passed by a limit set at run time");
     }
@@ -175,12 +175,12 @@ fn vsctl_sets_an_egress_policer() {
 /// A queue of eight seconds for each frame delays most pings, and loses none.
 #[test]
 fn vsctl_sets_queues() {
-    for bench in Bench::both("police") {
-        let Some(hosts) = hosts(&bench.namespace) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
+    for fixture in DaemonFixture::both("police") {
+        let Some(hosts) = hosts(&fixture.namespace) else { return };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p1 -- add-port br0 p2");
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=5,icmp,actions=set_queue:5,normal"]));
-        bench.done(
+        fixture.done(
             "--id=@q create qos type=linux-htb other_config:max-rate=100000 queues:5=@five \
              -- --id=@five create queue other_config:max-rate=1000 other_config:burst=160000 \
              other_config:priority=3 -- set port p2 qos=@q",
@@ -200,7 +200,7 @@ fn vsctl_sets_queues() {
         assert!(until(|| sent() >= 2), "{}", shown());
         assert!(sent() <= *PASSED.end(), "{}", shown());
         assert_eq!(dropped(&daemon, "egress_queue_full"), 0);
-        bench.done("clear port p2 qos");
+        fixture.done("clear port p2 qos");
         let arrived = || hosts.b.echo_requests() - before;
         assert!(until(|| arrived() == PINGS), "{} pings arrived", arrived());
     }
@@ -209,15 +209,15 @@ fn vsctl_sets_queues() {
 /// An invalid value has a reason in the row and in the log, and the limit remains.
 #[test]
 fn a_wrong_qos_row_keeps_the_limit_in_force() {
-    for bench in Bench::both("police") {
-        let daemon = bench.start();
-        bench.done(
+    for fixture in DaemonFixture::both("police") {
+        let daemon = fixture.start();
+        fixture.done(
             "add-br br0 -- add-port br0 p1 -- set interface p1 type=null -- set port p1 qos=@q \
              -- --id=@q create qos type=linux-htb other_config:max-rate=50000000 queues:5=@five \
              -- --id=@five create queue other_config:min-rate=20000000",
         );
-        let qos = bench.done("get port p1 qos");
-        let queue = bench.done("--bare --columns=_uuid list queue");
+        let qos = fixture.done("get port p1 qos");
+        let queue = fixture.done("--bare --columns=_uuid list queue");
         let shown = || text(&daemon.ovs_appctl(&["qos/show", "p1"]));
         let before = shown();
         assert!(before.contains("max-rate: 50000000\n"), "{before}");
@@ -237,14 +237,14 @@ fn a_wrong_qos_row_keeps_the_limit_in_force() {
             ),
             (format!("queue {queue}"), "dscp=10", "dscp=[]", "dscp is not supported"),
         ] {
-            bench.done(&format!("set {row} {wrong}"));
-            let error = bench.done("get interface p1 error");
+            fixture.done(&format!("set {row} {wrong}"));
+            let error = fixture.done("get interface p1 error");
             assert!(error.contains(reason), "{error}");
             assert_eq!(shown(), before);
             let log = daemon.log();
             assert_eq!(log.lines().filter(|line| line.contains(reason)).count(), 1, "{log}");
-            bench.done(&format!("set {row} {right}"));
-            assert_eq!(bench.done("get interface p1 error"), "[]");
+            fixture.done(&format!("set {row} {right}"));
+            assert_eq!(fixture.done("get interface p1 error"), "[]");
             assert_eq!(shown(), before);
         }
     }
@@ -254,17 +254,18 @@ fn a_wrong_qos_row_keeps_the_limit_in_force() {
 /// queues have the rate of the link.
 #[test]
 fn a_port_without_a_rate_has_that_of_its_link() {
-    for bench in Bench::both("police") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("police") {
+        let daemon = fixture.start();
         let run = |program: &str, line: &str| {
-            bench.namespace.run(program, &line.split(' ').collect::<Vec<_>>());
+            fixture.namespace.run(program, &line.split(' ').collect::<Vec<_>>());
         };
         run("ip", "tuntap add p1 mode tap");
         run("ip", "link set p1 up");
         run("ethtool", "-s p1 speed 1000 duplex full");
-        bench
+        fixture
             .done("add-br br0 -- add-port br0 p1 -- add-port br0 p2 -- set interface p2 type=null");
-        bench.done("--id=@q create qos type=linux-htb -- set port p1 qos=@q -- set port p2 qos=@q");
+        fixture
+            .done("--id=@q create qos type=linux-htb -- set port p1 qos=@q -- set port p2 qos=@q");
         let rate = |port: &str| {
             let shown = text(&daemon.ovs_appctl(&["qos/show", port]));
             shown.lines().nth(1).unwrap_or_default().to_owned()

@@ -8,7 +8,7 @@ use shunt_tests::{
 
 use crate::{
     exports::{CollectorProgram, Collectors, PING_BYTES, PINGS, connect_ports, hosts, index_of},
-    vsctl::{Bench, show},
+    vsctl::{DaemonFixture, show},
 };
 
 /// Bytes of the frame check sequence, which the switch does not receive.
@@ -32,14 +32,16 @@ fn samples(collectors: &Collectors, format: u32) -> Vec<DecodedSample> {
 
 #[test]
 fn collectors_get_each_frame_of_a_bridge() {
-    for bench in Bench::both("sflow") {
-        let Some(hosts) = hosts(&bench.namespace, "sflow") else { return };
-        let Some(collectors) = Collectors::start_or_skip(&bench.namespace, &SFCAPD) else { return };
-        let daemon = bench.start();
-        bench.done("add-br br0 -- set bridge br0 fail_mode=secure");
-        bench.done("add-port br0 p1 -- add-port br0 p2");
+    for fixture in DaemonFixture::both("sflow") {
+        let Some(hosts) = hosts(&fixture.namespace, "sflow") else { return };
+        let Some(collectors) = Collectors::start_or_skip(&fixture.namespace, &SFCAPD) else {
+            return;
+        };
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- set bridge br0 fail_mode=secure");
+        fixture.done("add-port br0 p1 -- add-port br0 p2");
         connect_ports(&daemon);
-        bench.done(
+        fixture.done(
             "-- --id=@s create sflow agent=lo target=\"127.0.0.1:6343\" sampling=1 polling=1 \
              header=64 -- set bridge br0 sflow=@s",
         );
@@ -47,7 +49,7 @@ fn collectors_get_each_frame_of_a_bridge() {
         let sent = format!("sent {} samples", 2 * PINGS);
         assert!(until(|| show(&daemon).contains(&sent)), "{}", show(&daemon));
         assert!(until(|| samples(&collectors, 1).len() == 2 * PINGS), "{}", show(&daemon));
-        let ports = ["p1", "p2"].map(|port| index_of(&bench.namespace, port));
+        let ports = ["p1", "p2"].map(|port| index_of(&fixture.namespace, port));
         check_flow_samples(&collectors, ports);
         check_by_tshark(&collectors, ports);
         let counted = || counters_of(&collectors, "p1").is_some_and(|own| own[8] == 5);
@@ -57,10 +59,10 @@ fn collectors_get_each_frame_of_a_bridge() {
         assert_eq!((counters[0], counters[5]), (ports[0], 3), "its index, and both up");
         assert_eq!((counters[7], counters[15], counters[16]), (bytes, bytes, pings));
         // For the collector, a device that is set down is down; its link has no fault.
-        bench.namespace.run("ip", &["link", "set", "p2", "down"]);
+        fixture.namespace.run("ip", &["link", "set", "p2", "down"]);
         let status = || counters_of(&collectors, "p2").map(|own| own[5]);
         assert!(until(|| status() == Some(0)), "{:?}", counters_of(&collectors, "p2"));
-        bench.done("clear bridge br0 sflow");
+        fixture.done("clear bridge br0 sflow");
         assert!(!show(&daemon).contains("sflow"), "{}", show(&daemon));
         assert!(daemon.log().contains("bridge br0: sFlow stopped"), "{}", daemon.log());
         check_flows(&collectors.end(), ports);

@@ -11,7 +11,7 @@ use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, 
 use shunt_tests::daemon::{Daemon, error_text, output, text, until};
 use tempfile::TempDir;
 
-use crate::vsctl::Bench;
+use crate::vsctl::DaemonFixture;
 
 /// A folder with a CA certificate, and keys and certificates of this CA.
 pub(crate) struct Authority(TempDir);
@@ -107,23 +107,23 @@ fn a_switch_trusts_only_controllers_of_its_authority() {
 
 #[test]
 fn set_ssl_of_ovs_vsctl_takes_effect_at_the_next_attempt() {
-    for bench in Bench::both("tls") {
-        let (authority, daemon) = (Authority::new(), bench.start());
-        bench.namespace.run("ip", &["link", "set", "lo", "up"]);
-        bench.done("add-br br0");
-        bench.done("set-controller br0 pssl:6699:127.0.0.1 -- add-br br1");
-        bench.done("set-controller br1 ssl:127.0.0.1:6699");
+    for fixture in DaemonFixture::both("tls") {
+        let (authority, daemon) = (Authority::new(), fixture.start());
+        fixture.namespace.run("ip", &["link", "set", "lo", "up"]);
+        fixture.done("add-br br0");
+        fixture.done("set-controller br0 pssl:6699:127.0.0.1 -- add-br br1");
+        fixture.done("set-controller br1 ssl:127.0.0.1:6699");
         let state = || {
-            bench
+            fixture
                 .done("--columns=status,is_connected find Controller target=\"ssl:127.0.0.1:6699\"")
         };
         assert!(until(|| state().contains("no private key")), "{}", state());
         let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
         let files = files.map(|file| file.display().to_string()).join(" ");
-        bench.done(&format!("set-ssl {files}"));
+        fixture.done(&format!("set-ssl {files}"));
         assert!(until(|| daemon.log().contains("ovsdb: SSL set")), "{}", daemon.log());
         assert!(until(|| state().contains("is_connected        : true")), "{}", state());
-        bench.done("del-ssl");
+        fixture.done("del-ssl");
         assert!(until(|| daemon.log().contains("ovsdb: SSL removed")), "{}", daemon.log());
     }
 }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const PYTHON: &str = "/usr/bin/python3";
 
 /// A daemon in a namespace, with a database.
-pub(crate) struct Bench {
+pub(crate) struct DaemonFixture {
     pub(crate) namespace: Namespace,
     pub(crate) database: Database,
 }
@@ -31,8 +31,8 @@ pub(crate) enum Database {
     Foreign(OvsdbServer),
 }
 
-impl Bench {
-    /// Returns a bench for each kind of database.
+impl DaemonFixture {
+    /// Returns a fixture for each kind of database.
     ///
     /// A part that is not installed is skipped with a message.
     pub(crate) fn both(label: &str) -> Vec<Self> {
@@ -43,12 +43,12 @@ impl Bench {
         embedded.into_iter().chain(Self::foreign(label)).collect()
     }
 
-    /// Returns a bench with `ovsdb-server`.
+    /// Returns a fixture with `ovsdb-server`.
     pub(crate) fn foreign(label: &str) -> Option<Self> {
         Self::with_server(label, OvsdbServer::start_or_skip()?)
     }
 
-    /// Returns a bench with a server.
+    /// Returns a fixture with a server.
     pub(crate) fn with_server(label: &str, server: OvsdbServer) -> Option<Self> {
         let namespace = Self::parts(label)?;
         Some(Self { namespace, database: Database::Foreign(server) })
@@ -128,63 +128,63 @@ pub(crate) fn bond_line(daemon: &Daemon) -> String {
 /// Each command returns when the switch has made the change.
 #[test]
 fn vsctl_configures_bridges_and_ports() {
-    for bench in Bench::both("conf") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("conf") {
+        let daemon = fixture.start();
         let show = || show(&daemon);
-        bench.done("add-br br0");
+        fixture.done("add-br br0");
         assert!(show().contains("bridge br0"), "{}", show());
-        assert_eq!(bench.done("get Interface br0 ofport"), "65534");
-        bench.done("add-port br0 p1 tag=10 -- set Interface p1 type=null");
-        bench.done("add-port br0 p2 -- set Interface p2 type=null ofport_request=7");
-        assert_eq!(bench.done("get Interface p2 ofport error link_state"), "7\n[]\nup");
+        assert_eq!(fixture.done("get Interface br0 ofport"), "65534");
+        fixture.done("add-port br0 p1 tag=10 -- set Interface p1 type=null");
+        fixture.done("add-port br0 p2 -- set Interface p2 type=null ofport_request=7");
+        assert_eq!(fixture.done("get Interface p2 ofport error link_state"), "7\n[]\nup");
         assert!(show().contains("p1 (null, up, access tag=10)"), "{}", show());
-        bench.done("set Port p1 tag=20");
+        fixture.done("set Port p1 tag=20");
         assert!(show().contains("p1 (null, up, access tag=20)"), "{}", show());
 
         // An impossible port has a reason in its row, and does not affect other ports.
-        let added = bench.vsctl("add-port br0 nosuch0");
+        let added = fixture.vsctl("add-port br0 nosuch0");
         let message = String::from_utf8_lossy(&added.stderr);
         assert!(message.contains("Error detected while setting up 'nosuch0'"), "{message}");
-        let error = bench.done("get Interface nosuch0 error");
+        let error = fixture.done("get Interface nosuch0 error");
         assert!(error.contains("no device nosuch0"), "{error}");
-        bench.done("add-port br0 vx0 -- set Interface vx0 type=vxlan");
-        let error = bench.done("get Interface vx0 error");
+        fixture.done("add-port br0 vx0 -- set Interface vx0 type=vxlan");
+        let error = fixture.done("get Interface vx0 error");
         assert!(error.contains("interface type vxlan is not supported"), "{error}");
-        bench.done("del-port nosuch0 -- del-port vx0");
+        fixture.done("del-port nosuch0 -- del-port vx0");
 
-        bench.done("set-controller br0 ptcp:0:127.0.0.1 udp:192.0.2.1");
-        let listed = bench.done("--columns=status find Controller target=\"udp:192.0.2.1\"");
+        fixture.done("set-controller br0 ptcp:0:127.0.0.1 udp:192.0.2.1");
+        let listed = fixture.done("--columns=status find Controller target=\"udp:192.0.2.1\"");
         assert!(listed.contains("udp:192.0.2.1` begins with none of"), "{listed}");
-        assert!(bench.done("show").contains("Bridge br0"));
+        assert!(fixture.done("show").contains("Bridge br0"));
         assert_eq!(
-            bench.done("get Open_vSwitch . next_cfg"),
-            bench.done("get Open_vSwitch . cur_cfg")
+            fixture.done("get Open_vSwitch . next_cfg"),
+            fixture.done("get Open_vSwitch . cur_cfg")
         );
-        bench.done("del-br br0");
+        fixture.done("del-br br0");
         assert!(!show().contains("br0"), "{}", show());
-        bench.done("add-br br0");
+        fixture.done("add-br br0");
     }
 }
 
 /// Packets and controllers wait until the rules are restored.
 #[test]
 fn flow_restore_wait_holds_packets_and_controllers() {
-    for bench in Bench::both("hold") {
+    for fixture in DaemonFixture::both("hold") {
         let Some(host) = namespace_or_skip("wait") else { continue };
-        host.connect("eth0", &bench.namespace, "p1");
+        host.connect("eth0", &fixture.namespace, "p1");
         host.run("ip", &["addr", "add", "10.68.1.1/24", "dev", "eth0"]);
         let ping = || ping_once(&host, "10.68.1.2");
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-port br0 p1 -- set-controller br0 tcp:127.0.0.1:1");
-        bench.namespace.run("ip", &["addr", "add", "10.68.1.2/24", "dev", "br0"]);
-        bench.done("set Open_vSwitch . other_config:flow-restore-wait=true");
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-port br0 p1 -- set-controller br0 tcp:127.0.0.1:1");
+        fixture.namespace.run("ip", &["addr", "add", "10.68.1.2/24", "dev", "br0"]);
+        fixture.done("set Open_vSwitch . other_config:flow-restore-wait=true");
         drop(daemon);
-        let daemon = bench.start();
+        let daemon = fixture.start();
         let show = || show(&daemon);
         text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
         assert!(!ping(), "{}", daemon.log());
         assert!(!show().contains("tcp:127.0.0.1:1"), "{}", show());
-        bench.done("remove Open_vSwitch . other_config flow-restore-wait");
+        fixture.done("remove Open_vSwitch . other_config flow-restore-wait");
         assert!(show().contains("tcp:127.0.0.1:1"), "{}", show());
         assert!(until(ping), "{}", daemon.log());
     }
@@ -193,19 +193,19 @@ fn flow_restore_wait_holds_packets_and_controllers() {
 /// Bridges, ports and port numbers are the same after a restart.
 #[test]
 fn the_configuration_survives_a_restart() {
-    for bench in Bench::both("rest") {
-        let daemon = bench.start();
-        bench.done("add-br br0");
+    for fixture in DaemonFixture::both("rest") {
+        let daemon = fixture.start();
+        fixture.done("add-br br0");
         for port in ["z", "y", "x"] {
-            bench.done(&format!("add-port br0 {port} -- set Interface {port} type=null"));
+            fixture.done(&format!("add-port br0 {port} -- set Interface {port} type=null"));
         }
         let numbers = "get Interface x ofport -- get Interface y ofport -- get Interface z ofport";
-        let before = bench.done(numbers);
+        let before = fixture.done(numbers);
         drop(daemon);
-        let daemon = bench.start();
+        let daemon = fixture.start();
         // Waits until the rows are applied.
-        bench.done("set Bridge br0 external_ids:a=b");
-        assert_eq!(bench.done(numbers), before);
+        fixture.done("set Bridge br0 external_ids:a=b");
+        assert_eq!(fixture.done(numbers), before);
         let show = show(&daemon);
         assert!(show.contains("port 3 x (null, up)"), "{show}");
     }
@@ -214,45 +214,45 @@ fn the_configuration_survives_a_restart() {
 /// A port of a missing device keeps its number until the device appears.
 #[test]
 fn a_missing_device_keeps_its_port() {
-    for bench in Bench::both("miss") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("miss") {
+        let daemon = fixture.start();
         let show = || show(&daemon);
-        bench.done("add-br br0");
-        bench.vsctl("add-port br0 late0");
-        assert_eq!(bench.done("get Interface late0 ofport"), "-1");
+        fixture.done("add-br br0");
+        fixture.vsctl("add-port br0 late0");
+        assert_eq!(fixture.done("get Interface late0 ofport"), "-1");
         assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
-        assert_eq!(bench.done("get Interface late0 admin_state"), "[]");
+        assert_eq!(fixture.done("get Interface late0 admin_state"), "[]");
 
         // Later updates leave the port unchanged.
-        bench.done("set Bridge br0 external_ids:a=b");
+        fixture.done("set Bridge br0 external_ids:a=b");
         assert!(show().contains("port 1 late0 (af_packet, down"), "{}", show());
-        let ip = |line: &str| bench.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
+        let ip = |line: &str| fixture.namespace.run("ip", &line.split(' ').collect::<Vec<_>>());
         ip("link add late0 type veth peer name late1");
-        bench.done("wait-until Interface late0 error=[] ofport=1");
+        fixture.done("wait-until Interface late0 error=[] ofport=1");
         ip("link del late0");
-        bench.done("wait-until Interface late0 error!=[]");
-        assert_eq!(bench.done("get Interface late0 ofport"), "1");
+        fixture.done("wait-until Interface late0 error!=[]");
+        assert_eq!(fixture.done("get Interface late0 ofport"), "1");
     }
 }
 
 /// A vhost-user port needs the path of its socket, and no hypervisor.
 #[test]
 fn a_vhost_user_port_waits_for_its_hypervisor() {
-    for bench in Bench::both("vhost") {
-        let daemon = bench.start();
-        bench.done("add-br br0");
-        bench.vsctl("add-port br0 vm1 -- set Interface vm1 type=dpdkvhostuserclient");
-        let error = bench.done("get Interface vm1 error");
+    for fixture in DaemonFixture::both("vhost") {
+        let daemon = fixture.start();
+        fixture.done("add-br br0");
+        fixture.vsctl("add-port br0 vm1 -- set Interface vm1 type=dpdkvhostuserclient");
+        let error = fixture.done("get Interface vm1 error");
         assert!(error.contains("needs options:vhost-server-path"), "{error}");
         let path = daemon.run_dir().join("vm1.sock");
-        bench.done(&format!("set Interface vm1 options:vhost-server-path={}", path.display()));
-        bench.done("wait-until Interface vm1 error=[]");
-        assert_eq!(bench.done("get Interface vm1 link_state"), "down");
+        fixture.done(&format!("set Interface vm1 options:vhost-server-path={}", path.display()));
+        fixture.done("wait-until Interface vm1 error=[]");
+        assert_eq!(fixture.done("get Interface vm1 link_state"), "down");
         let shown = show(&daemon);
         assert!(shown.contains("vm1 (vhost_user, down: no hypervisor is connected"), "{shown}");
-        bench.done("set Open_vSwitch . other_config:vhost-sock-dir=../no-such-folder");
-        bench.vsctl("add-port br0 vm2 -- set Interface vm2 type=dpdkvhostuser");
-        let error = bench.done("get Interface vm2 error");
+        fixture.done("set Open_vSwitch . other_config:vhost-sock-dir=../no-such-folder");
+        fixture.vsctl("add-port br0 vm2 -- set Interface vm2 type=dpdkvhostuser");
+        let error = fixture.done("get Interface vm2 error");
         assert!(error.contains("/var/run/openvswitch/no-such-folder/vm2"), "{error}");
         let shown = text(&daemon.ovs_appctl(&["dpif/show"]));
         assert!(shown.contains("(dpdkvhostuserclient)"), "{shown}");
@@ -268,11 +268,11 @@ fn the_python_idl_configures_a_bridge() {
         skipped("the Python module ovs is missing: apt-get install python3-openvswitch");
         return;
     }
-    for bench in Bench::both("idl") {
-        let _daemon = bench.start();
+    for fixture in DaemonFixture::both("idl") {
+        let _daemon = fixture.start();
         // `ovs-vsctl` adds the row of `Open_vSwitch` to an empty database.
-        bench.done("init");
-        let database = format!("unix:{}", bench.socket().display());
+        fixture.done("init");
+        let database = format!("unix:{}", fixture.socket().display());
         let mut client = Command::new("ovsdb-client");
         let schema = text(&output(client.args(["get-schema", &database, "Open_vSwitch"])));
         let folder = tempfile::tempdir().expect("a folder");
@@ -288,15 +288,15 @@ fn the_python_idl_configures_a_bridge() {
 #[test]
 fn patch_ports_have_long_names() {
     let [near, far] = ["patch-br0-to-provnet-1", "patch-provnet-1-to-br0"];
-    for bench in Bench::both("patch") {
-        let daemon = bench.start();
-        bench.done("add-br br0 -- add-br br1");
+    for fixture in DaemonFixture::both("patch") {
+        let daemon = fixture.start();
+        fixture.done("add-br br0 -- add-br br1");
         for (bridge, name, peer) in [("br0", near, far), ("br1", far, near)] {
             let kind = format!("type=patch options:peer={peer}");
-            bench.done(&format!("add-port {bridge} {name} -- set Interface {name} {kind}"));
+            fixture.done(&format!("add-port {bridge} {name} -- set Interface {name} {kind}"));
         }
         for name in [near, far] {
-            bench.done(&format!("wait-until Interface {name} error=[] ofport=1 link_state=up"));
+            fixture.done(&format!("wait-until Interface {name} error=[] ofport=1 link_state=up"));
         }
         // As in Open vSwitch, a name of OpenFlow ends after 15 bytes.
         let ports = text(&daemon.ovs_ofctl("br0", "show", &[]));
@@ -307,28 +307,28 @@ fn patch_ports_have_long_names() {
 /// Two memif ports of one switch are connected with each other.
 #[test]
 fn memif_ports_connect_by_socket_and_number() {
-    for bench in Bench::both("memif") {
-        let daemon = bench.start();
-        bench.done("add-br br0");
-        bench.vsctl("add-port br0 m1 -- set Interface m1 type=memif");
-        let error = bench.done("get Interface m1 error");
+    for fixture in DaemonFixture::both("memif") {
+        let daemon = fixture.start();
+        fixture.done("add-br br0");
+        fixture.vsctl("add-port br0 m1 -- set Interface m1 type=memif");
+        let error = fixture.done("get Interface m1 error");
         assert!(error.contains("a memif port needs options:socket"), "{error}");
         let socket = daemon.run_dir().join("memif.sock");
         let socket = format!("options:socket={} options:id=4", socket.display());
-        bench.done(&format!("set Interface m1 {socket} options:rsize=9"));
-        bench.done("wait-until Interface m1 error=[]");
-        assert_eq!(bench.done("get Interface m1 link_state"), "down");
-        bench.vsctl("add-port br0 m2 -- set Interface m2 type=memif options:role=master");
-        bench.done(&format!("set Interface m2 {socket}"));
-        let error = bench.done("get Interface m2 error");
+        fixture.done(&format!("set Interface m1 {socket} options:rsize=9"));
+        fixture.done("wait-until Interface m1 error=[]");
+        assert_eq!(fixture.done("get Interface m1 link_state"), "down");
+        fixture.vsctl("add-port br0 m2 -- set Interface m2 type=memif options:role=master");
+        fixture.done(&format!("set Interface m2 {socket}"));
+        let error = fixture.done("get Interface m2 error");
         assert!(error.contains("options:role master is unknown: use client or server"), "{error}");
-        bench.done("set Interface m2 options:role=server");
+        fixture.done("set Interface m2 options:role=server");
         for port in ["m1", "m2"] {
-            bench.done(&format!("wait-until Interface {port} link_state=up"));
+            fixture.done(&format!("wait-until Interface {port} link_state=up"));
         }
         let shown = text(&daemon.ovs_appctl(&["dpif/show"]));
         assert_eq!(shown.matches("(memif)").count(), 2, "{shown}");
-        let types = bench.done("get Open_vSwitch . iface_types");
+        let types = fixture.done("get Open_vSwitch . iface_types");
         assert!(types.contains("memif"), "{types}");
     }
 }
@@ -336,36 +336,36 @@ fn memif_ports_connect_by_socket_and_number() {
 /// Requested numbers come first, then the previous numbers, and then free numbers.
 #[test]
 fn port_numbers_do_not_depend_on_names() {
-    for bench in Bench::both("numb") {
-        let _daemon = bench.start();
-        bench.done(
+    for fixture in DaemonFixture::both("numb") {
+        let _daemon = fixture.start();
+        fixture.done(
             "add-br br0 -- add-port br0 a -- set Interface a type=null \
              -- add-port br0 b -- set Interface b type=null ofport_request=1 \
              -- add-port br0 c -- set Interface c type=null ofport_request=1",
         );
-        assert_eq!(bench.done("get Interface b ofport"), "1");
-        assert_eq!(bench.done("get Interface c ofport error"), "2\n[]");
-        assert_eq!(bench.done("get Interface a ofport"), "3");
+        assert_eq!(fixture.done("get Interface b ofport"), "1");
+        assert_eq!(fixture.done("get Interface c ofport error"), "2\n[]");
+        assert_eq!(fixture.done("get Interface a ofport"), "3");
         // An interface that cannot be a port temporarily does not lose its number.
-        bench.vsctl("set Interface c type=vxlan");
-        assert_eq!(bench.done("get Interface c ofport"), "2");
-        bench.done("set Interface c type=null ofport_request=[]");
-        assert_eq!(bench.done("get Interface c ofport"), "2");
+        fixture.vsctl("set Interface c type=vxlan");
+        assert_eq!(fixture.done("get Interface c ofport"), "2");
+        fixture.done("set Interface c type=null ofport_request=[]");
+        assert_eq!(fixture.done("get Interface c ofport"), "2");
     }
 }
 
 /// The database determines its bridges and ports.
 #[test]
 fn changes_of_other_clients_are_undone() {
-    for bench in Bench::both("undo") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("undo") {
+        let daemon = fixture.start();
         let show = || show(&daemon);
-        bench.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
+        fixture.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null");
         assert!(daemon.shuntctl(&["del-port", "p1"]).status.success());
-        bench.done("set Bridge br0 external_ids:a=b");
+        fixture.done("set Bridge br0 external_ids:a=b");
         assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
         assert!(daemon.shuntctl(&["del-br", "br0"]).status.success());
-        bench.done("set Bridge br0 external_ids:a=c");
+        fixture.done("set Bridge br0 external_ids:a=c");
         assert!(show().contains("port 1 p1 (null, up)"), "{}", show());
     }
 }
@@ -373,15 +373,15 @@ fn changes_of_other_clients_are_undone() {
 /// A controller that cannot be used does not affect other controllers.
 #[test]
 fn a_bad_controller_blocks_no_other() {
-    for bench in Bench::both("badc") {
-        let _daemon = bench.start();
-        bench.done("add-br br0");
+    for fixture in DaemonFixture::both("badc") {
+        let _daemon = fixture.start();
+        fixture.done("add-br br0");
         let status = |target: &str| {
-            bench.done(&format!("--columns=status find Controller target=\"{target}\""))
+            fixture.done(&format!("--columns=status find Controller target=\"{target}\""))
         };
         let targets = ["tcp:localhost", "ptcp:6699:192.0.2.77", "ptcp:6699:127.0.0.1"];
-        bench.done(&format!("set-controller br0 {}", targets.join(" ")));
-        bench.done("set Bridge br0 external_ids:a=b");
+        fixture.done(&format!("set-controller br0 {}", targets.join(" ")));
+        fixture.done("set Bridge br0 external_ids:a=b");
         assert!(
             status(targets[0]).contains("tcp:localhost` is not an address"),
             "{}",
@@ -399,23 +399,23 @@ fn a_bad_controller_blocks_no_other() {
 /// `fail_mode` adds and removes the rule of the daemon, and no other rules.
 #[test]
 fn fail_mode_decides_about_the_normal_rule() {
-    for bench in Bench::both("fail") {
-        let daemon = bench.start();
+    for fixture in DaemonFixture::both("fail") {
+        let daemon = fixture.start();
         let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
-        bench.done("add-br br0");
+        fixture.done("add-br br0");
         assert!(rules().contains("actions=NORMAL"), "{}", rules());
         // A new datapath id removes no rule.
-        bench.done("set Bridge br0 other_config:datapath-id=00000000000000ab");
-        assert_eq!(bench.done("get Bridge br0 datapath_id"), "\"00000000000000ab\"");
+        fixture.done("set Bridge br0 other_config:datapath-id=00000000000000ab");
+        assert_eq!(fixture.done("get Bridge br0 datapath_id"), "\"00000000000000ab\"");
         assert!(rules().contains("actions=NORMAL"), "{}", rules());
-        bench.done("set-fail-mode br0 secure");
+        fixture.done("set-fail-mode br0 secure");
         assert!(!rules().contains("actions="), "{}", rules());
-        bench.done("del-fail-mode br0");
+        fixture.done("del-fail-mode br0");
         assert!(rules().contains("actions=NORMAL"), "{}", rules());
         text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=0,actions=drop"]));
-        bench.done("set-fail-mode br0 secure");
+        fixture.done("set-fail-mode br0 secure");
         assert!(rules().contains("actions=drop"), "{}", rules());
-        bench.done("set-fail-mode br0 standalone");
+        fixture.done("set-fail-mode br0 standalone");
         assert!(rules().contains("actions=drop"), "{}", rules());
     }
 }

@@ -1,4 +1,4 @@
-//! The changes of a world: the world is built, changed until stopped, and removed.
+//! The changes of a network: the network is built, changed until stopped, and removed.
 
 use std::{
     collections::BTreeSet,
@@ -48,12 +48,12 @@ impl<'a> Changes<'a> {
         Self { switch, runtime, is_over, versions }
     }
 
-    /// Builds a world.
+    /// Builds a network.
     pub(crate) fn build(&self, runner: &mut TestRunner) {
-        draw(runner, generate::world()).into_iter().for_each(|op| self.apply(op));
+        draw(runner, generate::network()).into_iter().for_each(|op| self.apply(op));
     }
 
-    /// Makes changes until the world is stopped, and removes it.
+    /// Makes changes until the network is stopped, and removes it.
     pub(crate) fn make(&self, runner: &mut TestRunner) {
         while !self.is_over.load(Ordering::Relaxed) {
             self.apply(draw(runner, generate::op()));

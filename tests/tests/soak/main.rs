@@ -1,6 +1,6 @@
 //! A whole switch with real threads under continuous rule changes.
 //!
-//! Random worlds of rules, groups, meters and learn actions are built, changed and removed while
+//! Random networks of rules, groups, meters and learn actions are built, changed and removed while
 //! packets flow. Every thread compares some of its hits with the tables.
 //!
 //! The test does not determine the expected output of a packet. The test checks invariants of the
@@ -9,10 +9,10 @@
 //! - No cached result differs from the tables (invariant 1).
 //! - Every packet has exactly one end.
 //! - Port counters equal the numbers of packets that the far ends sent and received.
-//! - A removed world leaves no memory behind.
+//! - A removed network leaves no memory behind.
 //!
 //! `SHUNT_SOAK_PACKETS` sets the number of packets for each kind of cache, and `SHUNT_SEED` the
-//! worlds. `cargo xtask soak` sets both variables. Then the test shows its progress.
+//! networks. `cargo xtask soak` sets both variables. Then the test shows its progress.
 
 #![expect(clippy::expect_used, reason = "a soak that cannot be set up has failed")]
 #![expect(clippy::print_stderr, reason = "a long test shows its progress")]
@@ -41,16 +41,16 @@ use crate::{changes::Changes, memory::resident_bytes, progress::Progress, rig::R
 /// Default number of packets.
 const PACKETS: u64 = 200_000;
 
-/// Number of worlds built one after the other, in the gate and in a soak.
-const WORLDS: u64 = 5;
-const WORLDS_OF_SOAK: u64 = 25;
+/// Number of networks built one after the other, in the gate and in a soak.
+const NETWORKS: u64 = 5;
+const NETWORKS_OF_SOAK: u64 = 25;
 
-/// Minimum number of changes of a world, even if its packets are sent very fast.
+/// Minimum number of changes of a network, even if its packets are sent very fast.
 const CHANGES_MIN: u64 = 50;
 
 /// Maximum growth of memory in bytes, in addition to a tenth.
 ///
-/// The maximum applies to the last worlds compared with the maximum of the first half. Allocators
+/// The maximum applies to the last networks compared with the maximum of the first half. Allocators
 /// do not return all memory.
 const GROWTH_MAX_BYTES: u64 = 16 << 20;
 
@@ -73,10 +73,10 @@ fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
     let mut rig = Rig::new(kind);
     let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
     let mut progress = Progress::new(packets, is_asked_for);
-    let worlds = if is_asked_for { WORLDS_OF_SOAK } else { WORLDS };
+    let networks = if is_asked_for { NETWORKS_OF_SOAK } else { NETWORKS };
     let mut at_rest = Vec::new();
-    for world in 0..worlds {
-        let until = packets * (world + 1) / worlds;
+    for network in 0..networks {
+        let until = packets * (network + 1) / networks;
         let is_over = AtomicBool::new(false);
         let versions = AtomicU64::new(0);
         let changes = Changes::new(&rig.switch, rig.runtime.handle(), &is_over, &versions);
@@ -103,7 +103,7 @@ fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
     let (caches, drops, sent) = (rig.switch.caches(), rig.switch.drops(), rig.hosts.sent);
     let mebibytes: Vec<u64> = at_rest.iter().map(|bytes| bytes >> 20).collect();
     eprintln!("{sent} packets, {} changes", progress.versions);
-    eprintln!("{caches:?}\n{drops:?}\nMiB after each world: {mebibytes:?}");
+    eprintln!("{caches:?}\n{drops:?}\nMiB after each network: {mebibytes:?}");
     let is_used = match kind {
         CacheKind::Flows => caches.decided > 0,
         CacheKind::Megaflow | CacheKind::Gigaflow => caches.upcalls > 0 && caches.evicted > 0,
@@ -116,8 +116,8 @@ fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
 
 /// Asserts that the memory of an idle switch does not grow.
 ///
-/// One world may need more memory than all previous worlds, and freed memory is not always
-/// returned. But a leak also shows after every later world.
+/// One network may need more memory than all previous networks, and freed memory is not always
+/// returned. But a leak also shows after every later network.
 fn assert_does_not_grow(at_rest: &[u64]) {
     let (early, late) = at_rest.split_at(at_rest.len() / 2);
     let most = early.iter().max().copied().unwrap_or_default();

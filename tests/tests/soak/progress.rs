@@ -18,7 +18,7 @@ pub(crate) struct Progress {
     is_shown: bool,
     start: Instant,
     shown: Duration,
-    /// Number of changes in the finished worlds.
+    /// Number of changes in the finished networks.
     pub(crate) versions: u64,
 }
 

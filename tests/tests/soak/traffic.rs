@@ -7,7 +7,7 @@ use shunt_pipeline::DatapathPort;
 
 use crate::draw;
 
-/// Number of flows in one world.
+/// Number of flows in one network.
 const FLOWS: usize = 400;
 
 /// Number of bursts sent between two receptions.
@@ -36,7 +36,7 @@ impl Hosts {
                 packet.frame_mut().copy_from_slice(frame);
                 let took = self.far_ends[far_end].tx.tx(std::slice::from_ref(&packet));
                 self.sent += took as u64;
-                self.pool.give(packet);
+                self.pool.put_back(packet);
             }
             self.far_ends[far_end].tx.flush();
         }
@@ -54,13 +54,13 @@ impl Hosts {
                     break;
                 }
                 self.received += burst.len() as u64;
-                burst.drain(..).for_each(|packet| self.pool.give(packet));
+                burst.drain(..).for_each(|packet| self.pool.put_back(packet));
             }
         }
     }
 }
 
-/// Returns the flows of a world, with header values that generated rules use.
+/// Returns the flows of a network, with header values that generated rules use.
 pub(crate) fn flows(runner: &mut TestRunner) -> Vec<Vec<u8>> {
     draw(runner, vec(frame(), FLOWS))
 }

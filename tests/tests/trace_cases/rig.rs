@@ -123,7 +123,7 @@ impl Rig {
         let tx = &mut cable.expect("packets arrive on ports that are up").tx;
         assert_eq!(tx.tx(std::slice::from_ref(&packet)), 1, "the cable accepts a frame");
         tx.flush();
-        self.pool.give(packet);
+        self.pool.put_back(packet);
         self.received += 1;
         self.outcome()
     }
@@ -199,7 +199,7 @@ impl Rig {
             cable.rx.rx(&mut self.pool, &mut burst).expect("a virtual cable does not fail");
             for packet in burst {
                 frames.entry(number).or_default().push(hex(&packet));
-                self.pool.give(packet);
+                self.pool.put_back(packet);
             }
         }
         frames

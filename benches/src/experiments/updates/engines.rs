@@ -8,8 +8,8 @@ use shunt_pipeline::Time;
 use shunt_pipeline::{Evictor, Pipeline};
 
 #[cfg(feature = "dbsp")]
-use super::scene::BRIDGE;
-use super::scene::Clock;
+use super::workload::BRIDGE;
+use super::workload::Clock;
 
 pub(super) const PIPELINES: &[&str] = &["ofd", "psc", "ols", "ant"];
 pub(super) const RIVAL: &str = "the iterative engine";

@@ -13,7 +13,7 @@ use shunt_pipeline::{Evictor, FlowModCommand, Iterative};
 use super::{
     engines::{ENGINES, PIPELINES, RIVAL},
     patterns::{ALL_KINDS, PACKETS_PER_US, PATTERNS},
-    scene::{Clock, Scene, Watched},
+    workload::{Clock, UpdateWorkload, Watched},
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
@@ -54,19 +54,19 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         for update in PATTERNS {
             let name = format!("{pipeline}:low:{thousands}k:updates={update}@100ms");
             let title = format!("{pipeline} {update}");
-            let (scene, rival) = run.step(&format!("{title} iterative"), |_| {
-                let scene = Scene::of(&name);
-                let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
-                let rival = measure(&scene, iterative, Clock::Thread, rounds);
-                (scene, rival)
+            let (workload, rival) = run.step(&format!("{title} iterative"), |_| {
+                let workload = UpdateWorkload::of(&name);
+                let iterative = Box::new(Iterative::new(Arc::clone(&workload.pipeline)));
+                let rival = measure(&workload, iterative, Clock::Thread, rounds);
+                (workload, rival)
             });
             for engine in ENGINES {
                 let title = format!("{title} {}", engine.name);
                 let ours = run.step(&title, |_| {
-                    measure(&scene, (engine.new)(&scene.pipeline), engine.clock, rounds)
+                    measure(&workload, (engine.new)(&workload.pipeline), engine.clock, rounds)
                 });
                 let [change, stale, evicted] =
-                    rows_of(&title, &ours, &rival, scene.keys.len() as f64);
+                    rows_of(&title, &ours, &rival, workload.keys.len() as f64);
                 outcomes.push(Outcome {
                     engine: engine.name,
                     us: [&ours, &rival].map(|watched| watched.spent.in_pairs().median()),
@@ -138,18 +138,18 @@ fn means(pipeline: &str, engine: &str, outcomes: &[Outcome], is_quick: bool) -> 
     ]
 }
 
-/// Number of times that the rules of a scene are added and removed.
+/// Number of times that the rules of a workload are added and removed.
 pub(super) fn measure(
-    scene: &Scene,
+    workload: &UpdateWorkload,
     engine: Box<dyn Evictor>,
     clock: Clock,
     rounds: usize,
 ) -> Watched {
-    let mut watched = Watched::new(engine, scene.keys.len(), clock);
-    watched.load(scene);
+    let mut watched = Watched::new(engine, workload.keys.len(), clock);
+    watched.load(workload);
     for _ in 0..rounds {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
-            watched.apply_and_restore(&scene.change(command, &scene.changing), scene);
+            watched.apply_and_restore(&workload.change(command, &workload.changing), workload);
         }
     }
     watched

@@ -25,7 +25,7 @@ use shunt_pipeline::{FlowModCommand, Iterative, Time};
 use super::{
     engines::{RIVAL, published_kairo},
     every_engine::measure,
-    scene::{BRIDGE, Clock, Scene, Watched},
+    workload::{BRIDGE, Clock, UpdateWorkload, Watched},
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
@@ -76,8 +76,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 fn second_rows(run: &mut Run) -> Vec<Row> {
     let (flows, rounds) = (run.either(10, 2), run.either(3, 1));
-    let scene = Scene::of(&format!("ols:low:{flows}k:updates=p1@100ms"));
-    let (mut tables, visited) = (tables(&scene.base), visited(&scene));
+    let workload = UpdateWorkload::of(&format!("ols:low:{flows}k:updates=p1@100ms"));
+    let (mut tables, visited) = (tables(&workload.base), visited(&workload));
     tables.retain(|table, _| visited.contains(table));
     let tables: Vec<Vec<String>> = tables.into_values().collect();
     let mut rows = Vec::new();
@@ -88,7 +88,7 @@ fn second_rows(run: &mut Run) -> Vec<Row> {
             let settings = settings(has_gates, has_timer);
             let title = format!("ols {variant}, distance in tables: {distance}");
             let spent = run.step(&title, |_| {
-                let rounds = (0..rounds).map(|_| second(&scene, settings, updates));
+                let rounds = (0..rounds).map(|_| second(&workload, settings, updates));
                 Samples(rounds.collect())
             });
             let why = if has_gates && !has_timer { WHY_ALONE } else { "" };
@@ -113,21 +113,21 @@ fn large_rows(run: &mut Run) -> Vec<Row> {
     for (pipeline, update) in LARGE_OF.iter().flat_map(|own| LARGE.map(|update| (own, update))) {
         let name = format!("{pipeline}:low:{flows}k:updates={update}@100ms");
         let title = format!("{pipeline} {update}");
-        let (scene, theirs) = run.step(&format!("{title} iterative"), |_| {
-            let scene = Scene::of(&name);
-            let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
-            let theirs = measure(&scene, iterative, Clock::Thread, rounds);
-            (scene, theirs)
+        let (workload, theirs) = run.step(&format!("{title} iterative"), |_| {
+            let workload = UpdateWorkload::of(&name);
+            let iterative = Box::new(Iterative::new(Arc::clone(&workload.pipeline)));
+            let theirs = measure(&workload, iterative, Clock::Thread, rounds);
+            (workload, theirs)
         });
-        let entries = scene.keys.len();
+        let entries = workload.keys.len();
         for (variant, has_gates, has_timer) in OF_LARGE {
             let ours = run.step(&format!("{title} {variant}"), |_| {
                 let published_kairo =
-                    published_kairo(&scene.pipeline, settings(has_gates, has_timer));
-                measure(&scene, Box::new(published_kairo), Clock::Circuit, rounds)
+                    published_kairo(&workload.pipeline, settings(has_gates, has_timer));
+                measure(&workload, Box::new(published_kairo), Clock::Circuit, rounds)
             });
             let title =
-                format!("{title} {variant}, {} rules, {entries} entries", scene.changing.len());
+                format!("{title} {variant}, {} rules, {entries} entries", workload.changing.len());
             rows.extend(large([&ours, &theirs], &title, entries as f64));
         }
     }
@@ -154,13 +154,13 @@ fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
 }
 
 /// Returns the tables in which at least one packet is looked up.
-fn visited(scene: &Scene) -> BTreeSet<u8> {
-    let version = scene.pipeline.version();
+fn visited(workload: &UpdateWorkload) -> BTreeSet<u8> {
+    let version = workload.pipeline.version();
     let tables = |key| {
-        let visits = scene.pipeline.translate(key, version).visits;
+        let visits = workload.pipeline.translate(key, version).visits;
         visits.into_iter().map(|visit| visit.table.number())
     };
-    scene.keys.iter().flat_map(tables).collect()
+    workload.keys.iter().flat_map(tables).collect()
 }
 
 /// Returns 6 % of all rules from each table, or as many rules as the table has.
@@ -177,9 +177,13 @@ fn tables(rules: &[String]) -> BTreeMap<u8, Vec<String>> {
 }
 
 /// Returns the CPU microseconds of the second of two updates.
-fn second(scene: &Scene, settings: PublishedSettings, updates: [&Vec<String>; 2]) -> f64 {
+fn second(
+    workload: &UpdateWorkload,
+    settings: PublishedSettings,
+    updates: [&Vec<String>; 2],
+) -> f64 {
     for rules in updates {
-        scene.change(FlowModCommand::DeleteStrict, rules);
+        workload.change(FlowModCommand::DeleteStrict, rules);
     }
     let now = Arc::new(AtomicU64::new(0));
     let clock = Arc::clone(&now);
@@ -188,13 +192,13 @@ fn second(scene: &Scene, settings: PublishedSettings, updates: [&Vec<String>; 2]
         now.fetch_add(ns, Ordering::Relaxed);
     };
     let read = move || Time::from_nanoseconds(clock.load(Ordering::Relaxed));
-    let published_kairo = PublishedKairo::new(&scene.pipeline, &[BRIDGE], settings, read);
-    let mut watched = Watched::new(Box::new(published_kairo), scene.keys.len(), Clock::Circuit);
-    watched.load(scene);
+    let published_kairo = PublishedKairo::new(&workload.pipeline, &[BRIDGE], settings, read);
+    let mut watched = Watched::new(Box::new(published_kairo), workload.keys.len(), Clock::Circuit);
+    watched.load(workload);
     for rules in updates {
         pass(UPDATE_GAP);
         watched.run_maintenance();
-        let change = scene.change(FlowModCommand::Add, rules);
+        let change = workload.change(FlowModCommand::Add, rules);
         watched.apply(&change);
     }
     watched.spent.0.last().copied().unwrap_or_default()

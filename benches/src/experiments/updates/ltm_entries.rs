@@ -18,7 +18,7 @@ use shunt_pipeline::{Evictor, FlowModCommand, Iterative, Time};
 use super::{
     engines::{PIPELINES, RIVAL},
     patterns::{ALL_KINDS, PACKETS_PER_US, PATTERNS},
-    scene::{Scene, entry},
+    workload::{UpdateWorkload, entry},
 };
 use crate::{
     cpu,
@@ -76,42 +76,42 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 fn measure(name: &str, rounds: usize, entries: usize) -> Outcome {
-    let scene = Scene::of(name);
+    let workload = UpdateWorkload::of(name);
     let mut outcome = Outcome::default();
     for _ in 0..rounds {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
-            let chain = Chain::of(&scene, entries);
-            let version = scene.pipeline.version();
+            let chain = Chain::of(&workload, entries);
+            let version = workload.pipeline.version();
             let mut ours = Direct::new(version, 1);
-            let mut theirs = Iterative::new(Arc::clone(&scene.pipeline));
+            let mut theirs = Iterative::new(Arc::clone(&workload.pipeline));
             chain.load(&mut ours);
             chain.load(&mut theirs);
             while ours.run_maintenance() {}
-            let change = scene.change(command, &scene.changing);
+            let change = workload.change(command, &workload.changing);
             let mut evicted = Vec::new();
             let ns = cpu::timed(|| evicted = ours.apply(&change.deltas, change.version));
             outcome.ours.0.push(ns as f64 / 1e3);
             let ns = cpu::timed(|| drop(theirs.apply(&change.deltas, change.version)));
             outcome.theirs.0.push(ns as f64 / 1e3);
             let gone = evicted.iter().map(|id| id.slot).collect();
-            outcome.share.0.push(chain.share_of(&scene, &gone));
+            outcome.share.0.push(chain.share_of(&workload, &gone));
         }
     }
     outcome
 }
 
-/// A chain that the flows of a scene have filled.
+/// A chain that the flows of a workload have filled.
 struct Chain {
     cache: Gigaflow,
     store: VecStore,
 }
 
 impl Chain {
-    fn of(scene: &Scene, entries: usize) -> Self {
+    fn of(workload: &UpdateWorkload, entries: usize) -> Self {
         let mut cache = Gigaflow::new(config(4, entries, PolicyName::Joint));
         let (mut store, mut walk) = (VecStore::default(), Walk::default());
-        let (pipeline, version) = (&*scene.pipeline, scene.pipeline.version());
-        for key in &scene.keys {
+        let (pipeline, version) = (&*workload.pipeline, workload.pipeline.version());
+        for key in &workload.keys {
             if !cache.find(&store, key, &mut walk) {
                 let miss = Miss { pipeline, key, start: None, version, now: Time::ZERO };
                 cache.handle_miss(&mut store, miss, ProbeResult::Missed);
@@ -128,10 +128,10 @@ impl Chain {
     }
 
     /// Returns the share of hitting flows with an LTM entry of `gone` on their path.
-    fn share_of(&self, scene: &Scene, gone: &BTreeSet<u32>) -> f64 {
+    fn share_of(&self, workload: &UpdateWorkload, gone: &BTreeSet<u32>) -> f64 {
         let mut walk = Walk::default();
         let (mut hits, mut stale) = (0_u32, 0_u32);
-        for key in &scene.keys {
+        for key in &workload.keys {
             if self.cache.find(&self.store, key, &mut walk) {
                 hits += 1;
                 stale += u32::from(walk.slots().iter().any(|slot| gone.contains(slot)));

@@ -13,8 +13,8 @@ mod one_rule;
 pub(crate) mod overhead;
 mod patterns;
 pub(crate) mod revalidation;
-mod scene;
 pub(crate) mod sizes;
+mod workload;
 
 pub(crate) use one_rule::run_part;
 pub(crate) use patterns::run;

@@ -17,7 +17,7 @@ use shunt_pipeline::{Change, FlowModCommand};
 
 use super::{
     engines::{ENGINES, Engine, PIPELINES},
-    scene::{Scene, Watched},
+    workload::{UpdateWorkload, Watched},
 };
 use crate::experiment::{Better, Row, Run, Samples, quantile};
 
@@ -93,28 +93,28 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     println!("{}", measure(engine, &name, run.either(200, 20)));
 }
 
-fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
-    let scene = Scene::of(workload);
-    let apart = (scene.base.len() / rounds).max(1);
-    let empty = (engine.new)(&scene.pipeline);
-    let mut watched = Watched::new(empty, scene.keys.len(), engine.clock);
-    let load = watched.load(&scene);
-    let mut go_and_come = |apply_and_restore: fn(&mut Watched, &Change, &Scene)| {
+fn measure(engine: &Engine, workload_name: &str, rounds: usize) -> Value {
+    let workload = UpdateWorkload::of(workload_name);
+    let apart = (workload.base.len() / rounds).max(1);
+    let empty = (engine.new)(&workload.pipeline);
+    let mut watched = Watched::new(empty, workload.keys.len(), engine.clock);
+    let load = watched.load(&workload);
+    let mut go_and_come = |apply_and_restore: fn(&mut Watched, &Change, &UpdateWorkload)| {
         (watched.spent, watched.evicted) = Default::default();
-        for rule in scene.base.iter().step_by(apart) {
+        for rule in workload.base.iter().step_by(apart) {
             for command in [FlowModCommand::DeleteStrict, FlowModCommand::Add] {
-                let change = scene.change(command, std::slice::from_ref(rule));
-                apply_and_restore(&mut watched, &change, &scene);
+                let change = workload.change(command, std::slice::from_ref(rule));
+                apply_and_restore(&mut watched, &change, &workload);
             }
         }
         (watched.spent.0.clone(), watched.evicted.0.clone())
     };
     let (spent, evicted) = go_and_come(Watched::apply_and_restore);
     let (spent_untidy, evicted_untidy) = go_and_come(Watched::apply_without_maintenance);
-    let new_masks = KINDS.map(|(_, matched)| apply_new_masks(&mut watched, &scene, matched));
+    let new_masks = KINDS.map(|(_, matched)| apply_new_masks(&mut watched, &workload, matched));
     json!({
         "new masks": new_masks,
-        "entries": scene.keys.len(),
+        "entries": workload.keys.len(),
         "spent": spent,
         "evicted": evicted,
         "spent without maintenance": spent_untidy,
@@ -128,9 +128,13 @@ fn measure(engine: &Engine, workload: &str, rounds: usize) -> Value {
 /// Returns the microseconds of each rule with a new mask, and of the longest slice.
 ///
 /// A slice is a part of the deferred work.
-fn apply_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (Vec<f64>, f64) {
+fn apply_new_masks(
+    watched: &mut Watched,
+    workload: &UpdateWorkload,
+    matched: Matched,
+) -> (Vec<f64>, f64) {
     watched.run_maintenance();
-    let table = scene.base.iter().find(|rule| rule.contains("nw_dst=")).map_or("0", |rule| {
+    let table = workload.base.iter().find(|rule| rule.contains("nw_dst=")).map_or("0", |rule| {
         let table = rule.split(',').find_map(|word| word.strip_prefix("table="));
         table.unwrap_or("0")
     });
@@ -142,7 +146,7 @@ fn apply_new_masks(watched: &mut Watched, scene: &Scene, matched: Matched) -> (V
         let [_, address @ ..] = bits.to_be_bytes();
         let rule = format!("table={table},priority=65000,{},actions=drop", matched(address));
         watched.spent.0.clear();
-        watched.apply_without_maintenance(&scene.change(FlowModCommand::Add, &[rule]), scene);
+        watched.apply_without_maintenance(&workload.change(FlowModCommand::Add, &[rule]), workload);
         slice = slice.max(watched.longest_slice_us());
         watched.spent.0[0]
     });

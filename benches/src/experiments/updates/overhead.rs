@@ -18,7 +18,7 @@ use shunt_pipeline::{Evictor, FlowModCommand, Iterative, Time};
 
 use super::{
     engines::PIPELINES,
-    scene::{Clock, Scene, Watched, entry},
+    workload::{Clock, UpdateWorkload, Watched, entry},
 };
 use crate::{
     cpu,
@@ -169,25 +169,25 @@ pub(crate) fn run_part(run: &mut Run, part: &str) {
     let words: Vec<&str> = part.split(' ').collect();
     let [pipeline, engine, flows] = words[..] else { panic!("there is no part {part}") };
     let name = format!("{pipeline}:low:{flows}k:updates=p2@100ms");
-    let scene = Scene::of(&name);
+    let workload = UpdateWorkload::of(&name);
     let new = || -> Box<dyn Evictor> {
         match engine {
-            "direct" => Box::new(shunt_kairo::Direct::new(scene.pipeline.version(), 1)),
-            _ => Box::new(Iterative::new(Arc::clone(&scene.pipeline))),
+            "direct" => Box::new(shunt_kairo::Direct::new(workload.pipeline.version(), 1)),
+            _ => Box::new(Iterative::new(Arc::clone(&workload.pipeline))),
         }
     };
-    let set_up = (0..run.either(5, 3)).map(|_| Cache::default().fill(&scene, &mut *new()));
+    let set_up = (0..run.either(5, 3)).map(|_| Cache::default().fill(&workload, &mut *new()));
     let set_up: Vec<f64> = set_up.collect();
     let (mut cache, mut kept) = (Cache::default(), new());
-    cache.fill(&scene, &mut *kept);
+    cache.fill(&workload, &mut *kept);
     while kept.run_maintenance() {}
     let resident = cpu::resident_bytes(std::process::id());
     drop((cache, kept));
-    let mut watched = Watched::new(new(), scene.keys.len(), Clock::Thread);
-    watched.load(&scene);
+    let mut watched = Watched::new(new(), workload.keys.len(), Clock::Thread);
+    watched.load(&workload);
     for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
-        let change = scene.change(command, &scene.changing);
-        watched.apply_and_restore(&change, &scene);
+        let change = workload.change(command, &workload.changing);
+        watched.apply_and_restore(&change, &workload);
     }
     let change = watched.spent.0.iter().sum::<f64>() / watched.spent.0.len().max(1) as f64;
     println!("{}", json!({ "set_up": set_up, "resident": resident, "change": change }));
@@ -207,10 +207,10 @@ impl Default for Cache {
 
 impl Cache {
     /// Sets up every flow; returns the CPU microseconds per flow.
-    fn fill(&mut self, scene: &Scene, engine: &mut dyn Evictor) -> f64 {
-        let (pipeline, version) = (&scene.pipeline, scene.pipeline.version());
+    fn fill(&mut self, workload: &UpdateWorkload, engine: &mut dyn Evictor) -> f64 {
+        let (pipeline, version) = (&workload.pipeline, workload.pipeline.version());
         let ns = cpu::timed(|| {
-            for key in &scene.keys {
+            for key in &workload.keys {
                 let traversal = Arc::new(pipeline.translate(key, version));
                 if let Some(made) = self.store.make(&traversal, Time::ZERO) {
                     self.cache.insert(key, &traversal.mask, made.into());
@@ -219,6 +219,6 @@ impl Cache {
                 self.store.clear_notes();
             }
         });
-        ns as f64 / 1e3 / scene.keys.len().max(1) as f64
+        ns as f64 / 1e3 / workload.keys.len().max(1) as f64
     }
 }

@@ -13,7 +13,7 @@ use shunt_pipeline::{Evictor, FlowModCommand, Iterative};
 use super::{
     engines::{PIPELINES, RIVAL},
     one_rule,
-    scene::{Clock, Scene, Watched},
+    workload::{Clock, UpdateWorkload, Watched},
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
@@ -139,16 +139,16 @@ fn compared(
     row.beside_published(published.map(|figure| figure.value), WHY_MEAN)
 }
 
-fn measure(workload: &str, pipeline: &str, update: &str, rounds: usize) -> Outcome {
-    let scene = Scene::of(workload);
+fn measure(workload_name: &str, pipeline: &str, update: &str, rounds: usize) -> Outcome {
+    let workload = UpdateWorkload::of(workload_name);
     let mut visits = 0.0;
     let mut loaded = |load: &mut [Samples; 2]| {
-        let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
-        let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
+        let direct = Box::new(Direct::new(workload.pipeline.version(), 1));
+        let iterative = Box::new(Iterative::new(Arc::clone(&workload.pipeline)));
         let both = [direct as Box<dyn Evictor>, iterative];
-        let mut both = both.map(|one| Watched::new(one, scene.keys.len(), Clock::Thread));
+        let mut both = both.map(|one| Watched::new(one, workload.keys.len(), Clock::Thread));
         for (watched, samples) in both.iter_mut().zip(load) {
-            let load = watched.load(&scene);
+            let load = watched.load(&workload);
             visits = load.visits;
             samples.0.push(load.us);
         }
@@ -161,15 +161,15 @@ fn measure(workload: &str, pipeline: &str, update: &str, rounds: usize) -> Outco
     let [mut ours, mut theirs] = loaded(&mut load);
     for round in 0..rounds {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
-            let change = scene.change(command, &scene.changing);
-            ours.apply_and_restore(&change, &scene);
+            let change = workload.change(command, &workload.changing);
+            ours.apply_and_restore(&change, &workload);
             // The iterative engine takes most of a second, with little variation.
             if round < RIVAL_ROUNDS {
-                theirs.apply_and_restore(&change, &scene);
+                theirs.apply_and_restore(&change, &workload);
             }
         }
     }
-    let (rules, entries) = (scene.changing.len(), scene.keys.len());
+    let (rules, entries) = (workload.changing.len(), workload.keys.len());
     let name = format!("{pipeline} {update}, {rules} rules, {entries} entries");
     let entries = entries as f64;
     Outcome { name, entries, ours, theirs, load, visits, published_stale: None }

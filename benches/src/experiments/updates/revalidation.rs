@@ -18,7 +18,7 @@ use shunt_pipeline::FlowModCommand;
 use super::{
     engines::PIPELINES,
     patterns::{ALL_KINDS, PATTERNS},
-    scene::{Clock, Scene, Watched, match_of},
+    workload::{Clock, UpdateWorkload, Watched, match_of},
 };
 use crate::{
     experiment::{Better, Row, Run, Samples},
@@ -83,30 +83,30 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 fn measure(
     rival: &Contender,
-    workload: &str,
+    workload_name: &str,
     title: &str,
     rounds: usize,
     folder: &Path,
 ) -> Outcome {
-    let scene = Scene::of(workload);
-    let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
-    let mut ours = Watched::new(direct, scene.keys.len(), Clock::Thread);
-    ours.load(&scene);
+    let workload = UpdateWorkload::of(workload_name);
+    let direct = Box::new(Direct::new(workload.pipeline.version(), 1));
+    let mut ours = Watched::new(direct, workload.keys.len(), Clock::Thread);
+    ours.load(&workload);
     let commands = [FlowModCommand::Add, FlowModCommand::DeleteStrict];
     for command in (0..rounds).flat_map(|_| commands) {
-        ours.apply_and_restore(&scene.change(command, &scene.changing), &scene);
+        ours.apply_and_restore(&workload.change(command, &workload.changing), &workload);
     }
-    let files = Files::of(workload, folder);
+    let files = Files::of(workload_name, folder);
     let (ports, cpu) = (files.ports, Some(FORWARDING_CPU));
     let setup = Setup { ports, cpu, keeps_entries: true, ..Setup::default() };
     let switch = rival.start(folder, &setup);
     switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
     let mut theirs = RivalResults::default();
     for command in (0..rounds).flat_map(|_| commands) {
-        theirs.apply_and_restore(&*switch, &written(command, &scene.changing, folder));
+        theirs.apply_and_restore(&*switch, &written(command, &workload.changing, folder));
     }
-    let title = format!("{title}, {} rules", scene.changing.len());
-    Outcome { title, entries: scene.keys.len() as f64, ours, theirs }
+    let title = format!("{title}, {} rules", workload.changing.len());
+    Outcome { title, entries: workload.keys.len() as f64, ours, theirs }
 }
 
 /// Writes a file with the changes to some rules in the syntax of `ovs-ofctl`.

@@ -14,7 +14,7 @@ use shunt_pipeline::{FlowModCommand, Iterative};
 use super::{
     engines::{PIPELINES, RIVAL},
     patterns::PACKETS_PER_US,
-    scene::{Clock, Scene, Watched},
+    workload::{Clock, UpdateWorkload, Watched},
 };
 use crate::experiment::{Better, Row, Run};
 
@@ -83,24 +83,24 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     for pipeline in pipelines {
         let flows = 100 / scale;
         let name = format!("{pipeline}:low:{flows}k:updates=p2@100ms");
-        let scene = run.step(&name, |_| Scene::of(&name));
+        let workload = run.step(&name, |_| UpdateWorkload::of(&name));
         for share in SHARES {
             let title = format!("{pipeline} {share} %");
             // P2 changes a tenth of all rules.
-            let rules = (scene.changing.len() * share / 10).max(1);
-            let measured = run.step(&title, |_| measure(&scene, rules));
+            let rules = (workload.changing.len() * share / 10).max(1);
+            let measured = run.step(&title, |_| measure(&workload, rules));
             let published = published(pipeline, &format!("{share} % of the rules"));
             rows.push(faster(title.clone(), FASTER, times_faster(&measured), published));
             let metrics = [BY_SHARE, EVICTED_BY_SHARE];
-            rows.extend(rows_of(title, metrics, measured, scene.keys.len() as f64));
+            rows.extend(rows_of(title, metrics, measured, workload.keys.len() as f64));
         }
-        drop(scene);
+        drop(workload);
         let mut curves = [Curve::default(), Curve::default()];
         for thousands in FLOWS.into_iter().chain(std::iter::repeat_n(MANY_FLOWS, many(pipeline))) {
             let name = format!("{pipeline}:low:{}k:updates=p2@100ms", thousands / scale);
             let (entries, measured) = run.step(&name, |_| {
-                let scene = Scene::of(&name);
-                (scene.keys.len(), measure(&scene, scene.changing.len()))
+                let workload = UpdateWorkload::of(&name);
+                (workload.keys.len(), measure(&workload, workload.changing.len()))
             });
             for ((curve, watched), part) in curves.iter_mut().zip(&measured).zip([1.0, 0.5]) {
                 curve.add(
@@ -188,22 +188,22 @@ fn rows_of(
 
 /// Adds and removes `rules` rules three times:
 /// with our engine, then with the rival.
-fn measure(scene: &Scene, rules: usize) -> [Watched; 2] {
-    let direct = Box::new(Direct::new(scene.pipeline.version(), 1));
-    let iterative = Box::new(Iterative::new(Arc::clone(&scene.pipeline)));
+fn measure(workload: &UpdateWorkload, rules: usize) -> [Watched; 2] {
+    let direct = Box::new(Direct::new(workload.pipeline.version(), 1));
+    let iterative = Box::new(Iterative::new(Arc::clone(&workload.pipeline)));
     let mut both = [
-        Watched::new(direct, scene.keys.len(), Clock::Thread),
-        Watched::new(iterative, scene.keys.len(), Clock::Thread),
+        Watched::new(direct, workload.keys.len(), Clock::Thread),
+        Watched::new(iterative, workload.keys.len(), Clock::Thread),
     ];
     for watched in &mut both {
-        watched.load(scene);
+        watched.load(workload);
     }
-    let changing = scene.changing.get(..rules).unwrap_or(&scene.changing);
+    let changing = workload.changing.get(..rules).unwrap_or(&workload.changing);
     for _ in 0..3 {
         for command in [FlowModCommand::Add, FlowModCommand::DeleteStrict] {
-            let change = scene.change(command, changing);
+            let change = workload.change(command, changing);
             for watched in &mut both {
-                watched.apply_and_restore(&change, scene);
+                watched.apply_and_restore(&change, workload);
             }
         }
     }

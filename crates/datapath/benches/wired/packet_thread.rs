@@ -107,7 +107,7 @@ impl WiredThread {
             if let Some(rx) = &mut self.ends[1].rx {
                 while rx.rx(&mut self.pool, &mut burst).is_ok() && !burst.is_empty() {
                     came += u16::try_from(burst.len()).unwrap_or_default();
-                    burst.drain(..).for_each(|packet| self.pool.give(packet));
+                    burst.drain(..).for_each(|packet| self.pool.put_back(packet));
                 }
             }
         }
@@ -132,7 +132,7 @@ impl WiredThread {
         packet.frame_mut().copy_from_slice(&frame);
         let packets: [Packet; 1] = [packet];
         let is_sent = self.ends[0].tx.tx(&packets) == 1;
-        packets.into_iter().for_each(|packet| self.pool.give(packet));
+        packets.into_iter().for_each(|packet| self.pool.put_back(packet));
         is_sent
     }
 }

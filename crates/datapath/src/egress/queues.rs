@@ -221,7 +221,7 @@ mod tests {
                 for (id, length) in packets {
                     let id = QueueId::new(id);
                     if let Err(refused) = threads[thread].push(id, packet(&mut pool, length, entered), &pool) {
-                        pool.give(refused);
+                        pool.put_back(refused);
                     } else {
                         let index = scheduler.index_of(id);
                         expected[thread].entry(index).or_default().push_back(entered);
@@ -236,7 +236,7 @@ mod tests {
                     let first = |queue: &VecDeque<u64>| queue.front() == Some(&number);
                     let queue = expected[thread].values_mut().find(|queue| first(queue));
                     prop_assert!(queue.and_then(VecDeque::pop_front).is_some(), "out of order");
-                    pool.give(packet);
+                    pool.put_back(packet);
                 }
                 let left: usize = expected[thread].values().map(VecDeque::len).sum();
                 prop_assert_eq!(threads[thread].len(), left);
@@ -249,7 +249,7 @@ mod tests {
                 let numbers: Vec<_> = left.iter().map(number).collect();
                 let expected: Vec<_> = expected.values().flatten().copied().collect();
                 prop_assert_eq!(numbers, expected);
-                left.into_iter().for_each(|packet| pool.give(packet));
+                left.into_iter().for_each(|packet| pool.put_back(packet));
             }
             prop_assert_eq!(pool.out(), 0);
             let (_, counts): (Vec<_>, Vec<_>) = scheduler.counts().unzip();

@@ -69,13 +69,13 @@ mod acting_thread {
     use crate::evict::coordinator::{CHANGES_MAX, LearnedChange};
 
     /// A coordinator, and its eviction thread, which is parked.
-    struct Scene {
+    struct CoordinatorFixture {
         waker: Arc<Waker>,
         handle: Arc<CoordinatorHandle>,
         changes: ChangeSender,
     }
 
-    impl Scene {
+    impl CoordinatorFixture {
         fn of(engine: Engine) -> Self {
             let waker = Arc::new(Waker::new().unwrap());
             waker.prepare_park();
@@ -100,10 +100,10 @@ mod acting_thread {
 
     #[test]
     fn the_sender_applies_a_small_change() {
-        let scene = Scene::of(Engine::default());
-        scene.send(change(1, 1));
-        assert!(!scene.is_woken());
-        assert_eq!(scene.version(), Version::new(1));
+        let fixture = CoordinatorFixture::of(Engine::default());
+        fixture.send(change(1, 1));
+        assert!(!fixture.is_woken());
+        assert_eq!(fixture.version(), Version::new(1));
     }
 
     /// Sends more changes than can wait, in another thread.
@@ -121,78 +121,78 @@ mod acting_thread {
 
     #[test]
     fn a_full_queue_takes_a_change_once_there_is_room() {
-        let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
-        let sender = overfill(scene.changes.clone());
+        let fixture = CoordinatorFixture::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
+        let sender = overfill(fixture.changes.clone());
         let all = Version::new(CHANGES_MAX as u64 + 3);
-        while scene.handle.inspect(EvictionCoordinator::version) != Some(all) {
-            scene.handle.run_iteration();
+        while fixture.handle.inspect(EvictionCoordinator::version) != Some(all) {
+            fixture.handle.run_iteration();
         }
         sender.join().unwrap();
-        assert!(scene.is_woken());
-        assert_eq!(scene.handle.inspect(EvictionCoordinator::waiting), Some(0));
+        assert!(fixture.is_woken());
+        assert_eq!(fixture.handle.inspect(EvictionCoordinator::waiting), Some(0));
     }
 
     #[test]
     fn a_full_queue_that_is_closed_delays_nobody() {
-        let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
-        let sender = overfill(scene.changes.clone());
-        while scene.handle.inspect(EvictionCoordinator::waiting).unwrap() < CHANGES_MAX {
+        let fixture = CoordinatorFixture::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
+        let sender = overfill(fixture.changes.clone());
+        while fixture.handle.inspect(EvictionCoordinator::waiting).unwrap() < CHANGES_MAX {
             std::thread::yield_now();
         }
-        drop(scene.handle.close());
+        drop(fixture.handle.close());
         sender.join().unwrap();
     }
 
     #[test]
     fn a_waiting_large_change_wakes_the_thread() {
-        let scene = Scene::of(Engine::default());
-        scene.send(change(1, 1000));
-        assert!(scene.is_woken());
-        scene.send(change(2, 1));
-        assert_eq!(scene.version(), Version::ZERO);
+        let fixture = CoordinatorFixture::of(Engine::default());
+        fixture.send(change(1, 1000));
+        assert!(fixture.is_woken());
+        fixture.send(change(2, 1));
+        assert_eq!(fixture.version(), Version::ZERO);
 
-        let scene = Scene::of(Engine::default());
-        (1..=3).for_each(|version| scene.send(change(version, 1000)));
-        while scene.handle.run_iteration() {}
-        assert_eq!(scene.version(), Version::new(3));
+        let fixture = CoordinatorFixture::of(Engine::default());
+        (1..=3).for_each(|version| fixture.send(change(version, 1000)));
+        while fixture.handle.run_iteration() {}
+        assert_eq!(fixture.version(), Version::new(3));
     }
 
     #[test]
     fn many_small_changes_wake_the_thread() {
-        let scene = Scene::of(Engine::default());
-        let place = scene.handle.state.lock().unwrap();
-        (1..=100).for_each(|version| scene.send(change(version, 1)));
+        let fixture = CoordinatorFixture::of(Engine::default());
+        let place = fixture.handle.state.lock().unwrap();
+        (1..=100).for_each(|version| fixture.send(change(version, 1)));
         drop(place);
-        scene.send(change(101, 1));
-        assert_eq!(scene.version(), Version::ZERO);
+        fixture.send(change(101, 1));
+        assert_eq!(fixture.version(), Version::ZERO);
     }
 
     #[test]
     fn slow_changes_wake_the_thread() {
-        let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
-        scene.send(change(1, 1));
-        assert!(scene.is_woken());
-        assert!(scene.handle.run_iteration());
-        assert_eq!(scene.version(), Version::new(1));
+        let fixture = CoordinatorFixture::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
+        fixture.send(change(1, 1));
+        assert!(fixture.is_woken());
+        assert!(fixture.handle.run_iteration());
+        assert_eq!(fixture.version(), Version::new(1));
     }
 
     #[test]
     fn deferred_work_wakes_the_thread() {
-        let scene = Scene::of(Engine { has_backlog: true, ..Engine::default() });
-        scene.send(change(1, 1));
-        assert!(scene.is_woken());
-        assert_eq!(scene.version(), Version::new(1));
+        let fixture = CoordinatorFixture::of(Engine { has_backlog: true, ..Engine::default() });
+        fixture.send(change(1, 1));
+        assert!(fixture.is_woken());
+        assert_eq!(fixture.version(), Version::new(1));
     }
 
     #[test]
     fn an_unmerged_batch_does_not_grow() {
-        let scene = Scene::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
+        let fixture = CoordinatorFixture::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
         for version in 1..=u64::try_from(CHANGES_MAX).unwrap() {
-            scene.send(change(version, 1));
+            fixture.send(change(version, 1));
         }
         // One change is in the batch, and all other changes are in the queue.
-        scene.send(change(1 << 32, 1));
-        assert!(scene.changes.send(change(1 << 33, 1)).is_err());
+        fixture.send(change(1 << 32, 1));
+        assert!(fixture.changes.send(change(1 << 33, 1)).is_err());
     }
 }
 

@@ -242,7 +242,7 @@ impl Pool {
     }
 
     /// Returns the buffer of a packet to the pool.
-    pub fn give(&mut self, packet: Packet) {
+    pub fn put_back(&mut self, packet: Packet) {
         let list = if packet.is_large() { &mut self.large } else { &mut self.small };
         list.put_back(packet.buffer);
     }
@@ -336,12 +336,12 @@ mod tests {
             let (first, second) =
                 (pool.take(length, PORT).unwrap(), pool.take(length, PORT).unwrap());
             let address = second.buffer.as_ptr();
-            pool.give(first);
-            pool.give(second);
+            pool.put_back(first);
+            pool.put_back(second);
             let warm = pool.take(length, PORT).unwrap();
             assert_eq!(warm.buffer.as_ptr(), address);
             assert_eq!(warm.len(), length);
-            pool.give(warm);
+            pool.put_back(warm);
         }
         assert_eq!(pool.out(), 0);
     }
@@ -353,7 +353,7 @@ mod tests {
             (0..Pool::LARGE_MAX).map(|_| pool.take(Pool::LARGE, PORT).unwrap()).collect();
         assert!(pool.take(Pool::LARGE, PORT).is_none());
         assert!(pool.take(60, PORT).is_some(), "the other size has a maximum of its own");
-        pool.give(out.pop().unwrap());
+        pool.put_back(out.pop().unwrap());
         assert!(pool.take(Pool::LARGE, PORT).is_some());
         assert!(pool.take(Pool::LARGE + 1, PORT).is_none());
     }

@@ -64,7 +64,7 @@ pub fn segment(
     for (index, chunk) in payload.chunks(size).enumerate() {
         let Some(mut made) = pool.take(repeated.len().saturating_add(chunk.len()), packet.ingress)
         else {
-            out.drain(first..).for_each(|made| pool.give(made));
+            out.drain(first..).for_each(|made| pool.put_back(made));
             return Err(SegmentError::PoolEmpty);
         };
         let segment = made.frame_mut();

@@ -266,13 +266,13 @@ pub fn finish(
 ) -> Result<(), Unsendable> {
     let length = packet.wire_len();
     if length > port.frame_max {
-        pool.give(packet);
+        pool.put_back(packet);
         return Err(Unsendable::MtuExceeded { length, max: port.frame_max });
     }
     let is_made_here = !port.tx_segmentation || segment::is_labelled(packet.frame());
     if packet.virtio.is_segmented() && is_made_here {
         let made = segment::segment(&packet, pool, out);
-        pool.give(packet);
+        pool.put_back(packet);
         made?;
         return Ok(());
     }

@@ -198,7 +198,7 @@ impl RxQueue for DpdkRx {
                 continue;
             };
             if !frames.read(position, packet.frame_mut()) {
-                pool.give(packet);
+                pool.put_back(packet);
                 report.refuse(RxLoss::Refused);
                 continue;
             }

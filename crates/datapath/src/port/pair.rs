@@ -123,7 +123,7 @@ impl TxQueue for PairTx {
         let mut taken = 0;
         for burst in packets.chunks(BURST) {
             while let Ok(buffer) = self.back.pop() {
-                self.pool.give(buffer);
+                self.pool.put_back(buffer);
             }
             for packet in burst {
                 if self.ring.slots() == 0 || self.ring.is_abandoned() {
@@ -131,7 +131,7 @@ impl TxQueue for PairTx {
                 }
                 let Some(copy) = self.pool.copy(packet, None) else { return taken };
                 if let Err(rtrb::PushError::Full(copy)) = self.ring.push(copy) {
-                    self.pool.give(copy);
+                    self.pool.put_back(copy);
                     return taken;
                 }
                 taken += 1;

@@ -198,7 +198,7 @@ impl TakenFrames<'_> {
 
     /// Refuses the frame of a packet.
     pub(super) fn refuse(&mut self, packet: Packet) {
-        self.pool.give(packet);
+        self.pool.put_back(packet);
         self.report.refuse(RxLoss::Refused);
     }
 }

@@ -105,7 +105,7 @@ impl<O: SharedOutput> SharedTx<O> {
             Ok(()) => self.send_run(&made),
             Err(_) => (0, Err(TxEnd::Refused)),
         };
-        made.drain(..).for_each(|packet| self.pool.give(packet));
+        made.drain(..).for_each(|packet| self.pool.put_back(packet));
         self.made = made;
         result
     }
@@ -119,7 +119,7 @@ impl<O: SharedOutput> SharedTx<O> {
             };
             let SentFrames { frames, end } = self.output.send(oldest.iter());
             for packet in oldest.drain(..frames) {
-                self.pool.give(packet);
+                self.pool.put_back(packet);
             }
             match end {
                 SendEnd::Busy => return,
@@ -157,7 +157,7 @@ impl<O: SharedOutput> SharedTx<O> {
         let count = count.min(self.waiting());
         let oldest = self.completed.drain(..count.min(self.completed.len()));
         let further = count - oldest.len();
-        oldest.chain(self.backlog.drain(..further)).for_each(|packet| self.pool.give(packet));
+        oldest.chain(self.backlog.drain(..further)).for_each(|packet| self.pool.put_back(packet));
         self.lost.fetch_add(count as u64, Relaxed);
     }
 }

@@ -393,7 +393,7 @@ impl ReadBuffers {
     }
 
     fn return_to(self, pool: &mut Pool) {
-        self.small.into_iter().chain(self.large).for_each(|packet| pool.give(packet));
+        self.small.into_iter().chain(self.large).for_each(|packet| pool.put_back(packet));
     }
 }
 
@@ -455,7 +455,7 @@ fn checked_packet(
             Received::Packet(packet)
         }
         Err(_) => {
-            pool.give(packet);
+            pool.put_back(packet);
             Received::Refused(RxLoss::Refused)
         }
     }

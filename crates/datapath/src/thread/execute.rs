@@ -449,7 +449,7 @@ impl Outputs {
     pub(super) fn drop_counted(&mut self, pool: &mut Pool, packet: Packet, reason: DropReason) {
         self.tally.dropped[reason as usize] += 1;
         self.taps.at_drop(std::slice::from_ref(&packet));
-        pool.give(packet);
+        pool.put_back(packet);
     }
 
     /// Sends all batches, so that their buffers return to the pool.

@@ -28,7 +28,7 @@ impl PacketThread {
         let exceeding = packets.extract_if(.., |packet| !policer.admit(self.now, packet.len()));
         for packet in exceeding {
             self.outputs.taps.at_drop(slice::from_ref(&packet));
-            self.pool.give(packet);
+            self.pool.put_back(packet);
         }
         let dropped = (received - packets.len()) as u64;
         if dropped > 0 {

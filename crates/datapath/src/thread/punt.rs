@@ -49,7 +49,7 @@ impl Outputs {
                 self.tally.dropped[reason as usize] += 1;
                 self.count_forward_drop(ingress, reason);
             }
-            pool.give(packet);
+            pool.put_back(packet);
         }
         self.wire = wire;
     }

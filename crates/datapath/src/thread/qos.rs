@@ -90,7 +90,7 @@ impl TxPort {
                 traffic.drop_many(DropReason::EgressQueueFull, 1);
                 tally.dropped[DropReason::EgressQueueFull as usize] += 1;
                 taps.at_drop(slice::from_ref(&packet));
-                pool.give(packet);
+                pool.put_back(packet);
             }
         }
     }
@@ -101,7 +101,7 @@ impl TxPort {
         let packets = self.batch.len();
         for packet in self.batch.extract_if(.., |packet| !policer.admit(now, packet.len())) {
             taps.at_drop(slice::from_ref(&packet));
-            pool.give(packet);
+            pool.put_back(packet);
         }
         let dropped = (packets - self.batch.len()) as u64;
         self.traffic.drop_many(DropReason::EgressPoliced, dropped);

@@ -132,6 +132,6 @@ impl TxPort {
             taps.at_drop(dropped);
             rest = behind;
         }
-        self.batch.drain(..).for_each(|packet| pool.give(packet));
+        self.batch.drain(..).for_each(|packet| pool.put_back(packet));
     }
 }

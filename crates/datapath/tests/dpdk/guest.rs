@@ -59,7 +59,7 @@ fn pass(
 ) -> Vec<Packet> {
     assert_eq!(from.tx.tx(std::slice::from_ref(&sent)), 1);
     from.tx.flush();
-    pool.give(sent);
+    pool.put_back(sent);
     let rx = to.rx.as_mut().unwrap();
     let mut received = Vec::new();
     until(|| {

@@ -32,7 +32,7 @@ fn received(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
     while !rx.rx(pool, &mut burst).unwrap().is_drained {}
     for packet in burst {
         frames.push(packet.frame().to_vec());
-        pool.give(packet);
+        pool.put_back(packet);
     }
     frames
 }
@@ -100,7 +100,7 @@ fn packets_come_back_in_order_unchanged() {
         sent.iter().map(|frame| packet(&mut pool, frame, VirtioHeader::default())).collect();
     assert_eq!(queues[0].tx.tx(&packets), 100);
     queues[0].tx.flush();
-    packets.into_iter().for_each(|packet| pool.give(packet));
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
     assert_eq!(received(&mut queues, &mut pool), sent);
     assert_eq!(port.counters(), PortCounters::default());
     assert_eq!(pool.out(), 0);
@@ -116,7 +116,7 @@ fn checksums_and_segments_are_made_where_the_device_has_none() {
         let (frame, virtio) = partial(protocol, 700);
         let whole = packet(&mut pool, &frame, virtio);
         assert_eq!(queues[0].tx.tx(std::slice::from_ref(&whole)), 1);
-        pool.give(whole);
+        pool.put_back(whole);
         let frames = received(&mut queues, &mut pool);
         assert_eq!(frames.len(), 1);
         assert!(is_complete(&frames[0]), "protocol {protocol}");
@@ -126,7 +126,7 @@ fn checksums_and_segments_are_made_where_the_device_has_none() {
     let virtio = VirtioHeader { gso_type, gso_size: 1000, header_length: 54, ..virtio };
     let whole = packet(&mut pool, &frame, virtio);
     assert_eq!(queues[0].tx.tx(std::slice::from_ref(&whole)), 1);
-    pool.give(whole);
+    pool.put_back(whole);
     let frames = received(&mut queues, &mut pool);
     assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [1054; 4]);
     assert!(frames.iter().all(|frame| is_complete(frame)));
@@ -151,7 +151,7 @@ fn threads_share_a_queue_without_losing_count() {
                     frame[4..8].copy_from_slice(&number.to_be_bytes());
                     let whole = packet(&mut pool, &frame, VirtioHeader::default());
                     taken += own.tx.tx(std::slice::from_ref(&whole)) as u64;
-                    pool.give(whole);
+                    pool.put_back(whole);
                     own.tx.flush();
                 }
                 while own.tx.is_pending() {
@@ -198,13 +198,13 @@ fn counters_add_up_after_a_full_queue() {
         (0..1500).map(|_| packet(&mut pool, &[7; 60], VirtioHeader::default())).collect();
     let taken = queues[0].tx.tx(&packets);
     assert_eq!(queues[0].tx.tx_end(), TxEnd::Full);
-    packets.into_iter().for_each(|packet| pool.give(packet));
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
     assert_eq!(received(&mut queues, &mut pool).len(), taken);
     assert_eq!(port.counters(), PortCounters::default());
     // The ring has room again.
     let packets: Vec<_> =
         (0..1000).map(|_| packet(&mut pool, &[8; 60], VirtioHeader::default())).collect();
     assert_eq!(queues[0].tx.tx(&packets), 1000);
-    packets.into_iter().for_each(|packet| pool.give(packet));
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
     assert_eq!(received(&mut queues, &mut pool).len(), 1000);
 }

@@ -67,7 +67,7 @@ const ONE: Size = Size { owners: 1, packets: 3, changes: 2 };
 const TWO: Size = Size { owners: 2, packets: 2, changes: 1 };
 
 /// The owners, the coordinator, and the learn requests between them.
-struct ModelWorld {
+struct ModelSystem {
     size: Size,
     broken: Option<Broken>,
     owners: Vec<OwnerModel>,
@@ -122,7 +122,7 @@ impl Evictor for Nothing {
     }
 }
 
-impl ModelWorld {
+impl ModelSystem {
     fn new(size: Size, broken: Option<Broken>) -> Self {
         let (owners, ends): (Vec<_>, Vec<_>) = (0..size.owners).map(Self::new_owner).unzip();
         let waker = Arc::new(Waker::new().unwrap());
@@ -341,21 +341,21 @@ impl ModelWorld {
 /// The fault comes with a shortest sequence of steps that leads to it.
 fn explore(size: Size, broken: Option<Broken>) -> (usize, Option<(ModelViolation, Vec<Step>)>) {
     let mut seen: HashSet<State> = HashSet::new();
-    let start = ModelWorld::new(size, broken);
+    let start = ModelSystem::new(size, broken);
     seen.insert(start.state());
     let mut queue = VecDeque::from([(Vec::new(), start.steps())]);
     while let Some((path, steps)) = queue.pop_front() {
         for step in steps {
             let path: Vec<Step> = path.iter().copied().chain([step]).collect();
-            let mut world = ModelWorld::new(size, broken);
-            path.iter().for_each(|step| world.run(*step));
-            if !seen.insert(world.state()) {
+            let mut system = ModelSystem::new(size, broken);
+            path.iter().for_each(|step| system.run(*step));
+            if !seen.insert(system.state()) {
                 continue;
             }
-            if let Some(fault) = world.fault() {
+            if let Some(fault) = system.fault() {
                 return (seen.len(), Some((fault, path)));
             }
-            queue.push_back((path, world.steps()));
+            queue.push_back((path, system.steps()));
         }
     }
     (seen.len(), None)

@@ -63,7 +63,7 @@ fn rule_4_merged_invalidations_carry_the_least_seq() {
 
 #[test]
 fn rule_5_an_owner_installs_only_translations_of_its_version() {
-    let mut owner_model = ModelWorld::new_owner(0).0;
+    let mut owner_model = ModelSystem::new_owner(0).0;
     let invalidation = Invalidation {
         version: Version::new(1),
         evictions: Vec::new(),
@@ -82,7 +82,7 @@ fn rule_5_an_owner_installs_only_translations_of_its_version() {
 
 #[test]
 fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
-    let mut world = ModelWorld::new(Model {
+    let mut system = ModelSystem::new(Model {
         owners: 1,
         installs: 3,
         expires: false,
@@ -90,22 +90,22 @@ fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
         broken: None,
     });
     for _ in 0..3 {
-        world.owners[0].install(1);
+        system.owners[0].install(1);
     }
-    world.coordinator.take_reports();
-    world.change();
-    world.owners[0].invalidation();
-    assert_eq!(world.owners[0].live().len(), 3, "version 1 does not concern flow 1");
+    system.coordinator.take_reports();
+    system.change();
+    system.owners[0].invalidation();
+    assert_eq!(system.owners[0].live().len(), 3, "version 1 does not concern flow 1");
     // The coordinator does not take the report of this install, so the invalidation evicts it too.
-    world.owners[0].install(0);
-    world.change();
-    world.owners[0].invalidation();
-    assert!(world.owners[0].live().is_empty());
+    system.owners[0].install(0);
+    system.change();
+    system.owners[0].invalidation();
+    assert!(system.owners[0].live().is_empty());
 }
 
 #[test]
 fn rule_7_a_slot_is_reused_after_its_removal_report() {
-    let mut owner_model = ModelWorld::new_owner(0).0;
+    let mut owner_model = ModelSystem::new_owner(0).0;
     owner_model.install(0);
     let first = owner_model.live()[0].0;
     owner_model.expire(first.slot, false);
@@ -118,19 +118,19 @@ fn rule_7_a_slot_is_reused_after_its_removal_report() {
 #[test]
 fn rule_10_a_woken_owner_reads_its_mailbox_first() {
     let size = Model { owners: 2, installs: 1, expires: false, sleeps: true, broken: None };
-    let mut world = ModelWorld::new(size);
-    world.owners[0].prepare_park();
-    world.change();
-    assert_eq!(world.coordinator.acked_version(), Version::ZERO, "one is awake");
-    world.owners[1].prepare_park();
-    world.change();
+    let mut system = ModelSystem::new(size);
+    system.owners[0].prepare_park();
+    system.change();
+    assert_eq!(system.coordinator.acked_version(), Version::ZERO, "one is awake");
+    system.owners[1].prepare_park();
+    system.change();
     assert_eq!(
-        world.coordinator.acked_version(),
+        system.coordinator.acked_version(),
         Version::ZERO,
         "one was awake, and has not acknowledged"
     );
-    world.run(Step::Invalidation { owner: 1 });
-    assert_eq!(world.coordinator.acked_version(), Version::new(2));
+    system.run(Step::Invalidation { owner: 1 });
+    assert_eq!(system.coordinator.acked_version(), Version::new(2));
     check_broken(Rule::WakesBlindly, ModelViolation::AckedTooEarly);
     check_broken(Rule::LooksBeforeItPosts, ModelViolation::AckedTooEarly);
 }

@@ -10,7 +10,7 @@ use crate::harness::{BRIDGE, Rig, START, config, packet, request};
 
 /// Returns the sum of the packet counters of all rules.
 fn counted(rig: &Rig<SoftwareDevice>) -> u64 {
-    let rules = rig.twin.pipeline.rules(BRIDGE, &RuleFilter::all());
+    let rules = rig.checked.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).sum()
 }
 

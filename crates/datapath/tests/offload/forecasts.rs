@@ -11,7 +11,7 @@ use shunt_foresight::ForecastSource;
 use shunt_pipeline::{FlowModCommand, testing::visible};
 use shunt_testkit::offload::SoftwareDevice;
 
-use crate::harness::{Rig, START, TWO_TABLES, config, packet, request, world};
+use crate::harness::{Rig, START, TWO_TABLES, config, network, packet, request};
 
 /// A time shorter than the idle timeout of entries with traffic, and a longer time.
 const SHORT: Duration = Duration::from_secs(3);
@@ -133,7 +133,7 @@ fn a_changed_rule_removes_a_forecast() {
 #[test]
 fn a_device_without_counters_gets_no_forecast() {
     let device = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
-    let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
+    let mut rig = Rig::new(&network(TWO_TABLES), config(), device);
     let watch = forecast(&mut rig, (1, 9), SHORT);
     assert_eq!((watch.outcome(), rig.held().len()), (Some(DeviceOutcome::Unused), 0));
 }
@@ -154,7 +154,7 @@ fn small() -> Rig<SoftwareDevice> {
         .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
         .collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    Rig::new(&world(&hosts), config(), SoftwareDevice::new(1, 8))
+    Rig::new(&network(&hosts), config(), SoftwareDevice::new(1, 8))
 }
 
 #[test]

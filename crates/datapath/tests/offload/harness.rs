@@ -21,7 +21,7 @@ use shunt_gigaflow::{
 use shunt_pipeline::{
     BridgeId, Change, FlowModCommand, Iterative, OwnerId, Time,
     testing::{
-        Twin, bridge_with_rules,
+        CheckedPipeline, bridge_with_rules,
         generate::{self, Op},
         set_secret, visible,
     },
@@ -37,7 +37,7 @@ pub(crate) const START: Tag = Tag::new(0);
 
 /// A switch with the agent of an offload device as its only owner.
 pub(crate) struct Rig<T: OffloadDevice> {
-    pub(crate) twin: Twin,
+    pub(crate) checked: CheckedPipeline,
     pub(crate) coordinator: EvictionCoordinator,
     pub(crate) handle: OffloadHandle,
     pub(crate) offers: OffloadCandidates,
@@ -50,10 +50,10 @@ pub(crate) fn config() -> OffloadConfig {
 }
 
 /// Returns the operations that create a bridge with ports 1 to 4 and these rules.
-pub(crate) fn world(rules: &[&str]) -> Vec<Op> {
+pub(crate) fn network(rules: &[&str]) -> Vec<Op> {
     let ops = bridge_with_rules(BRIDGE, rules);
     // Panics if the tables refuse a rule, because the tests would then test nothing.
-    drop(Twin::taking(&ops));
+    drop(CheckedPipeline::taking(&ops));
     ops
 }
 
@@ -86,30 +86,30 @@ pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
 
 impl<T: OffloadDevice> Rig<T> {
     pub(crate) fn new(ops: &[Op], config: OffloadConfig, device: T) -> Self {
-        let twin = Twin::new(ops);
-        let version = twin.pipeline.version();
+        let checked = CheckedPipeline::new(ops);
+        let version = checked.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
         let (handle, ends, coordinator_endpoint, mut offers) =
             offload_endpoint(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
-        let mut engine = Box::new(Iterative::new(Arc::clone(&twin.pipeline)));
+        let mut engine = Box::new(Iterative::new(Arc::clone(&checked.pipeline)));
         let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
         let (coordinator, _) =
             EvictionCoordinator::new(engine, version, vec![coordinator_endpoint], waker);
-        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), device, ends);
+        let owner = OffloadAgent::new(config, Arc::clone(&checked.pipeline), device, ends);
         let now = Time::ZERO.after(Duration::from_secs(1));
-        Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
+        Self { checked, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
     /// Replaces the agent by another agent with the same owner number and a new device.
     pub(crate) fn succeed(self, config: OffloadConfig, device: T) -> Self {
-        let Self { twin, mut coordinator, owner, now, .. } = self;
+        let Self { checked, mut coordinator, owner, now, .. } = self;
         drop(owner);
         let waker = Arc::clone(coordinator.waker());
         let made = offload_endpoint(OwnerId(0), coordinator.version(), 1, waker);
         let (handle, ends, coordinator_endpoint, mut offers) = made.unwrap();
         coordinator.join(coordinator_endpoint);
-        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), device, ends);
-        Self { twin, coordinator, handle, offers: offers.remove(0), owner, now }
+        let owner = OffloadAgent::new(config, Arc::clone(&checked.pipeline), device, ends);
+        Self { checked, coordinator, handle, offers: offers.remove(0), owner, now }
     }
 
     /// Offers the flow of a packet that missed as a candidate.
@@ -138,7 +138,7 @@ impl<T: OffloadDevice> Rig<T> {
 
     /// Changes the tables, and sends the change to the coordinator.
     pub(crate) fn change(&mut self, op: &Op) -> Version {
-        let change = self.twin.apply(op).expect("it changes something");
+        let change = self.checked.apply(op).expect("it changes something");
         self.send_change(&change);
         change.version
     }
@@ -167,7 +167,7 @@ impl<T: OffloadDevice> Rig<T> {
 impl Rig<SoftwareDevice> {
     /// Creates a rig with the rules [`TWO_TABLES`] and a device of four stages.
     pub(crate) fn two_tables() -> Self {
-        Self::new(&world(TWO_TABLES), config(), SoftwareDevice::new(4, 100))
+        Self::new(&network(TWO_TABLES), config(), SoftwareDevice::new(4, 100))
     }
 
     pub(crate) fn device(&mut self) -> &mut SoftwareDevice {
@@ -184,9 +184,9 @@ impl Rig<SoftwareDevice> {
     /// Checks that a hit has the effects of the tables.
     pub(crate) fn hits(&mut self, key: &FlowKey) -> bool {
         let Some(actions) = self.device().actions(START, &visible(key)) else { return false };
-        let right = self.twin.translate(key);
+        let right = self.checked.translate(key);
         let own = shunt_pipeline::Traversal { actions: actions.into(), ..right.clone() };
-        assert_eq!(self.twin.effects(&own, key), self.twin.effects(&right, key));
+        assert_eq!(self.checked.effects(&own, key), self.checked.effects(&right, key));
         true
     }
 

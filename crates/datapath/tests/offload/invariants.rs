@@ -166,7 +166,7 @@ impl Run {
                     return;
                 }
                 let key: &FlowKey = which.get(&self.seen);
-                let mask = (&rig.twin.translate(key).mask).into();
+                let mask = (&rig.checked.translate(key).mask).into();
                 let sibling = generate::sibling(key, &mask).new_tree(&mut self.runner).unwrap();
                 let mut sibling = sibling.current();
                 clear_hidden_state(&mut sibling);
@@ -178,7 +178,7 @@ impl Run {
                 drop(rig.offer_forecast(&key, Duration::from_millis(milliseconds)));
                 self.seen.push(*key);
             }
-            Event::Change(op) => self.changes.extend(rig.twin.apply(&op)),
+            Event::Change(op) => self.changes.extend(rig.checked.apply(&op)),
             Event::Apply => {
                 // The device stays correct even if this change is not yet queued (rule 6).
                 if let Some(change) = self.changes.pop_front()
@@ -191,7 +191,7 @@ impl Run {
             Event::Turn => drop(rig.run_iteration()),
             Event::Wait(milliseconds) => rig.wait(Duration::from_millis(milliseconds)),
             Event::Restart => rig.owner.device().inner().restart(),
-            Event::Reclaim => rig.twin.pipeline.reclaim(rig.acked_version()),
+            Event::Reclaim => rig.checked.pipeline.reclaim(rig.acked_version()),
         }
     }
 
@@ -208,10 +208,10 @@ impl Run {
                 continue;
             };
             self.hits += 1;
-            let right = self.rig.twin.pipeline.translate(&shown, version);
+            let right = self.rig.checked.pipeline.translate(&shown, version);
             let own = Traversal { actions: actions.clone().into(), ..right.clone() };
             let (own, right) =
-                (self.rig.twin.effects(&own, key), self.rig.twin.effects(&right, key));
+                (self.rig.checked.effects(&own, key), self.rig.checked.effects(&right, key));
             prop_assert_eq!(
                 own,
                 right,
@@ -237,7 +237,7 @@ impl Run {
             self.rig.coordinator.run_iteration();
             self.rig.wait(Duration::from_millis(10));
         }
-        let newest = self.rig.twin.pipeline.version();
+        let newest = self.rig.checked.pipeline.version();
         let mut iterations = 0;
         while self.rig.status().state.is_stale()
             || self.rig.acked_version() < newest
@@ -276,32 +276,33 @@ fn a_confirming_device_forwards_as_the_acknowledged_version() {
     };
     let events = prop::collection::vec(event(), 1..120);
     let targets = (plan(), chaos(), restarts(), any::<u64>());
-    let worlds = (generate::world(), settings(), targets, events);
+    let networks = (generate::network(), settings(), targets, events);
     let [hits, stale, restarted, forgotten] = [const { std::cell::Cell::new(0) }; 4];
     let mut runner = TestRunner::new(config);
-    let result = runner.run(&worlds, |(world, settings, (plan, chaos, restarts, seed), events)| {
-        let device = Chaos::new(plan.build(), chaos, seed);
-        let device = device.restarting(restarts, SoftwareDevice::restart);
-        let rig = Rig::new(&world, settings, device);
-        let mut run = Run {
-            rig,
-            changes: VecDeque::new(),
-            seen: Vec::new(),
-            runner: TestRunner::deterministic(),
-            hits: 0,
-        };
-        for event in events {
-            run.happen(event);
-            run.check()?;
-        }
-        run.rest()?;
-        hits.set(hits.get() + run.hits);
-        stale.set(stale.get() + run.rig.status().stale_count);
-        let device = run.rig.owner.device();
-        restarted.set(restarted.get() + device.restarts_count());
-        forgotten.set(forgotten.get() + device.forgotten_count());
-        Ok(())
-    });
+    let result =
+        runner.run(&networks, |(network, settings, (plan, chaos, restarts, seed), events)| {
+            let device = Chaos::new(plan.build(), chaos, seed);
+            let device = device.restarting(restarts, SoftwareDevice::restart);
+            let rig = Rig::new(&network, settings, device);
+            let mut run = Run {
+                rig,
+                changes: VecDeque::new(),
+                seen: Vec::new(),
+                runner: TestRunner::deterministic(),
+                hits: 0,
+            };
+            for event in events {
+                run.happen(event);
+                run.check()?;
+            }
+            run.rest()?;
+            hits.set(hits.get() + run.hits);
+            stale.set(stale.get() + run.rig.status().stale_count);
+            let device = run.rig.owner.device();
+            restarted.set(restarted.get() + device.restarts_count());
+            forgotten.set(forgotten.get() + device.forgotten_count());
+            Ok(())
+        });
     if let Err(TestError::Fail(why, case)) = &result {
         panic!("{why}\n{case:#?}");
     }

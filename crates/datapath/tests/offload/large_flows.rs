@@ -3,7 +3,7 @@
 use shunt_pipeline::testing::visible;
 use shunt_testkit::offload::SoftwareDevice;
 
-use crate::harness::{Rig, START, config, packet, world};
+use crate::harness::{Rig, START, config, network, packet};
 
 /// Returns a rig with a rule for each of 60 hosts, and a device with eight entries.
 fn small() -> Rig<SoftwareDevice> {
@@ -11,7 +11,7 @@ fn small() -> Rig<SoftwareDevice> {
         .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
         .collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    Rig::new(&world(&hosts), config(), SoftwareDevice::new(1, 8))
+    Rig::new(&network(&hosts), config(), SoftwareDevice::new(1, 8))
 }
 
 /// Sends `to_first` packets to host 0, one to each other host; reads the counters.

@@ -8,10 +8,10 @@ use shunt_gigaflow::offload::Effects;
 use shunt_pipeline::DatapathPort;
 use shunt_testkit::offload::SoftwareDevice;
 
-use crate::harness::{Rig, START, TWO_TABLES, config, packet, world};
+use crate::harness::{Rig, START, TWO_TABLES, config, network, packet};
 
 fn rig(device: SoftwareDevice) -> Rig<SoftwareDevice> {
-    Rig::new(&world(TWO_TABLES), config(), device)
+    Rig::new(&network(TWO_TABLES), config(), device)
 }
 
 fn refused(rig: &Rig<SoftwareDevice>) -> Vec<(OffloadRefusal, u64)> {
@@ -55,7 +55,7 @@ fn a_traversal_refused_in_parts_is_inserted_as_one_entry() {
         "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",
     ];
     let device = SoftwareDevice::new(4, 100).with(|own| own.effects = Effects::Plain);
-    let mut rig = Rig::new(&world(&rules), config(), device);
+    let mut rig = Rig::new(&network(&rules), config(), device);
     rig.fill(&[(1, 8)]);
     assert_eq!((rig.held().len(), refused(&rig)), (1, vec![]));
     assert!(rig.hits(&packet(1, 8)));

@@ -14,7 +14,7 @@ use shunt_pipeline::{FlowModCommand, Iterative, OwnerId, Pipeline};
 use shunt_testkit::offload::SoftwareDevice;
 use std::sync::Arc;
 
-use crate::harness::{Rig, TWO_TABLES, config, packet, request, world};
+use crate::harness::{Rig, TWO_TABLES, config, network, packet, request};
 
 /// A rule that changes the output port of host 9.
 const MODIFY: &str = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:2";
@@ -272,7 +272,7 @@ fn insertions_in_transit_at_a_loss_are_sent_again() {
 fn an_absent_device_is_stale_and_is_filled_when_it_appears() {
     let mut device = SoftwareDevice::new(4, 100);
     device.is_connected = false;
-    let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
+    let mut rig = Rig::new(&network(TWO_TABLES), config(), device);
     rig.fill(&[(1, 9)]);
     let version = modify(&mut rig);
     rig.fill(&[(1, 9)]);
@@ -328,7 +328,7 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
 fn a_tag_number_is_reused_after_its_entries_are_drained() {
     // One tag bit gives two tags: one for arriving packets, and one between the two tables.
     let device = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
-    let mut rig = Rig::new(&world(TWO_TABLES), config(), device);
+    let mut rig = Rig::new(&network(TWO_TABLES), config(), device);
     let OffloadConfig { max_idle, drain: shorter, .. } = config();
     let drain = shorter * 5;
     rig.handle.tune(max_idle, drain);
@@ -377,7 +377,7 @@ fn a_candidate_is_translated_under_the_version_of_the_agent() {
     assert!(rig.hits(&packet(1, 9)), "and not under that which it missed under");
     // The tables have a newer version than the engine and the agent.
     let delete = request(FlowModCommand::Delete, "table=0,ip,nw_src=10.0.0.2");
-    let change = rig.twin.apply(&delete).unwrap();
+    let change = rig.checked.apply(&delete).unwrap();
     rig.offer(&packet(2, 9));
     rig.run_iteration();
     rig.run_iteration();
@@ -395,7 +395,7 @@ fn entries_unknown_to_the_engine_are_removed() {
     rig.run_iteration();
     assert_eq!(rig.held().len(), 2);
     // The engine adopts the new version before it receives the reports of the entries.
-    let change = rig.twin.apply(&request(FlowModCommand::ModifyStrict, MODIFY)).unwrap();
+    let change = rig.checked.apply(&request(FlowModCommand::ModifyStrict, MODIFY)).unwrap();
     rig.coordinator.apply(change.version, &change.deltas);
     rig.settle();
     assert_eq!((rig.acked_version(), rig.held().len()), (change.version, 0));
@@ -503,7 +503,7 @@ fn a_removal_waits_for_at_most_one_batch_of_insertions() {
         |host| format!("priority=1,ip,nw_src=10.0.{}.{},actions=output:2", host / 200, host % 200);
     let rules: Vec<String> = (0..600).map(rule).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let mut rig = Rig::new(&world(&rules), config(), SoftwareDevice::new(4, 1000));
+    let mut rig = Rig::new(&network(&rules), config(), SoftwareDevice::new(4, 1000));
     rig.device().is_silent = true;
     for host in 0..600_u32 {
         let mut key = packet(1, 9);

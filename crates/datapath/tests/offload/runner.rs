@@ -10,16 +10,16 @@ use crate::harness::{Rig, packet, request};
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
 fn a_sleeping_agent_takes_candidates_versions_and_commands() {
-    let Rig { twin, mut coordinator, handle, mut offers, owner, now } = Rig::two_tables();
+    let Rig { checked, mut coordinator, handle, mut offers, owner, now } = Rig::two_tables();
     let running = spawn_offload_thread(owner, Instant::now()).unwrap();
     offers.offer(&shunt_pipeline::testing::visible(&packet(1, 9)), now);
     offers.notify();
     while handle.status().operations.done < 2 {
         std::thread::yield_now();
     }
-    let mut twin = twin;
+    let mut checked = checked;
     let delete = request(FlowModCommand::Delete, "table=1,ip,nw_dst=10.0.0.9");
-    let change = twin.apply(&delete).unwrap();
+    let change = checked.apply(&delete).unwrap();
     coordinator.take_reports();
     coordinator.apply(change.version, &change.deltas);
     while coordinator.acked_version() < change.version {

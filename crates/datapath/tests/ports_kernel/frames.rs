@@ -16,7 +16,7 @@ use shunt_datapath::{
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    close, give_all, in_namespace, ip, one, packet_port, switchovers::make_busy, tap_port,
+    close, in_namespace, ip, one, packet_port, put_all_back, switchovers::make_busy, tap_port,
 };
 
 fn has_device(name: &str) -> bool {
@@ -92,7 +92,7 @@ pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec
             thread::yield_now();
         }
         frames.extend(burst.iter().map(|packet| packet.frame().to_vec()));
-        give_all(pool, burst);
+        put_all_back(pool, burst);
     }
     frames
 }
@@ -118,7 +118,7 @@ pub(crate) fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
     from.tx.flush();
     assert_eq!(receive(to, &mut pool, frames.len()), frames);
     assert_eq!(receive(from, &mut pool, 1), Vec::<Vec<u8>>::new(), "no port hears itself");
-    give_all(&mut pool, sent);
+    put_all_back(&mut pool, sent);
     assert_eq!(pool.out(), 0);
 }
 
@@ -193,7 +193,7 @@ fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
             full += report.ring_full;
             received += u32::try_from(burst.len()).unwrap();
             last = burst.last().map_or(last, |packet| packet.frame().to_vec());
-            give_all(&mut pool, burst);
+            put_all_back(&mut pool, burst);
         }
         assert!(full > 0 && received > 100, "{received} received, {full} lost");
         assert_eq!(last, frame(2, 60), "slots without a frame in the queue are skipped");
@@ -293,7 +293,7 @@ fn frames_that_find_a_tap_full_are_counted_by_the_port() {
                     break;
                 }
                 received += burst.len() as u64;
-                give_all(&mut pool, burst);
+                put_all_back(&mut pool, burst);
             }
             assert_eq!(received + lost, FLOOD);
             assert!(lost > 0 && received > 0, "{lost} {received}");
@@ -328,7 +328,7 @@ fn frames_without_a_buffer_are_refused() {
             refused += report.refused;
         }
         assert_eq!(refused, 2);
-        give_all(&mut empty, held);
+        put_all_back(&mut empty, held);
         crosses(&mut left, &mut right, &[frame(3, 60)]);
     });
 }
@@ -344,7 +344,7 @@ fn a_port_reports_a_removed_device() {
         for (port, queues) in [(&a, &mut left), (&b, &mut right)] {
             let sent = packets(&mut pool, &[frame(1, 60)]);
             assert_eq!(queues.tx.tx(&sent), 0);
-            give_all(&mut pool, sent);
+            put_all_back(&mut pool, sent);
             let rx = queues.rx.as_mut().unwrap();
             let error = (0..1000).find_map(|_| rx.rx(&mut pool, &mut Vec::new()).err());
             assert!(matches!(error, Some(PortError::DeviceGone { .. })), "{error:?}");
@@ -365,7 +365,7 @@ fn a_port_continues_after_its_device_was_down() {
         assert_eq!(right.tx.tx(&sent), 0, "it is down");
         left.tx.tx(&sent);
         left.tx.flush();
-        give_all(&mut pool, sent);
+        put_all_back(&mut pool, sent);
         assert_eq!(receive(&mut right, &mut pool, 1).len(), 0);
         ip("link set b0 up");
         assert!(settles(|| a.link_up() && b.link_up()));
@@ -487,7 +487,7 @@ fn a_removed_tap_is_reported() {
         assert_eq!(receive(&mut queues, &mut pool, 1).len(), 0);
         ip("link del tap0");
         assert_eq!(queues.tx.tx(&sent), 0);
-        give_all(&mut pool, sent);
+        put_all_back(&mut pool, sent);
         let error = queues.rx.as_mut().unwrap().rx(&mut pool, &mut Vec::new()).err();
         assert!(matches!(error, Some(PortError::DeviceGone { .. })), "{error:?}");
         assert_eq!(pool.out(), 0);
@@ -507,7 +507,7 @@ fn a_tap_without_buffers_continues_later() {
         let mut burst = Vec::new();
         let report = switch.rx.as_mut().unwrap().rx(&mut empty, &mut burst).unwrap();
         assert_eq!((burst.len(), report.refused), (0, 2));
-        give_all(&mut empty, held);
+        put_all_back(&mut empty, held);
         crosses(&mut host, &mut switch, &[frame(3, 60)]);
     });
 }
@@ -565,8 +565,8 @@ fn a_tagged_packet_still_to_be_segmented_crosses_a_veth_and_a_tap() {
             assert_eq!(from.tx.tx(&sent), 1);
             let burst = first_burst(&mut to, &mut pool);
             assert_eq!((burst[0].frame(), burst[0].virtio), (sent[0].frame(), sent[0].virtio));
-            give_all(&mut pool, burst);
-            give_all(&mut pool, sent.into());
+            put_all_back(&mut pool, burst);
+            put_all_back(&mut pool, sent.into());
         }
     });
 }

@@ -13,7 +13,7 @@ use shunt_datapath::{
 use crate::{
     close,
     frames::{self, frame},
-    give_all, in_namespace, ip, one, packet_port,
+    in_namespace, ip, one, packet_port, put_all_back,
     switchovers::make_busy,
     xdp::{cable, with_xdp, xdp_spec},
 };
@@ -33,7 +33,7 @@ fn send(queues: &mut Queues, pool: &mut Pool, numbers: impl IntoIterator<Item = 
         let mut packet = pool.take(bytes.len(), shunt_pipeline::DatapathPort::default()).unwrap();
         packet.frame_mut().copy_from_slice(&bytes);
         assert_eq!(queues.tx.tx(std::slice::from_ref(&packet)), 1);
-        pool.give(packet);
+        pool.put_back(packet);
     }
 }
 
@@ -48,7 +48,7 @@ fn receive(queues: &mut Queues, pool: &mut Pool) -> Vec<u8> {
             return numbers;
         }
         numbers.extend(burst.iter().filter_map(|packet| packet.frame().last().copied()));
-        give_all(pool, burst);
+        put_all_back(pool, burst);
     }
 }
 
@@ -260,7 +260,7 @@ fn the_queues_of_an_xdp_port_get_other_threads() {
         let sent: Vec<_> = (0..64).map(|flow| frames::datagram(flow, 0)).collect();
         let packets = frames::packets(&mut pool, &sent);
         assert_eq!(far.tx.tx(&packets), sent.len());
-        give_all(&mut pool, packets);
+        put_all_back(&mut pool, packets);
         let mut received = frames::receive(&mut queues, &mut pool, sent.len());
         let mut expected = sent;
         received.sort();

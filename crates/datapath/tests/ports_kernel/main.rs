@@ -93,6 +93,6 @@ fn one(port: &mut dyn Port) -> Queues {
     port.split(1).unwrap().remove(0)
 }
 
-fn give_all(pool: &mut Pool, packets: Vec<Packet>) {
-    packets.into_iter().for_each(|packet| pool.give(packet));
+fn put_all_back(pool: &mut Pool, packets: Vec<Packet>) {
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
 }

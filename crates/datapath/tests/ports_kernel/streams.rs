@@ -19,7 +19,7 @@ use shunt_datapath::{
     port::{Capabilities, Port, Queues},
 };
 
-use crate::{enter_namespace, give_all, in_namespace, ip, one, packet_port, tap_port};
+use crate::{enter_namespace, in_namespace, ip, one, packet_port, put_all_back, tap_port};
 
 /// Number of bytes of a stream.
 const STREAM: usize = 8 << 20;
@@ -163,7 +163,7 @@ fn forward(
     }
     queues[to].tx.tx(&out);
     queues[to].tx.flush();
-    give_all(pool, out);
+    put_all_back(pool, out);
 }
 
 fn on_a_cable(device: &'static str, port: &'static str) -> impl FnOnce(&str) {

@@ -19,7 +19,7 @@ use shunt_pipeline::Time;
 
 use crate::{
     frames::{datagram, frame, packets, receive, ring_bytes, settles},
-    give_all, in_namespace, ip, one, packet_port,
+    in_namespace, ip, one, packet_port, put_all_back,
 };
 
 /// Time over which maintenance measures the load of a port.
@@ -38,7 +38,7 @@ pub(crate) fn make_busy(port: &mut dyn Port, queues: &mut Queues, sender: &mut Q
         assert_eq!(sender.tx.tx(&sent), sent.len());
         assert_eq!(receive(queues, &mut pool, sent.len()).len(), sent.len());
     }
-    give_all(&mut pool, sent);
+    put_all_back(&mut pool, sent);
     port.maintenance(Time::ZERO.after(MEASURED)).unwrap()();
     assert!(has_rings(port));
 }
@@ -84,7 +84,7 @@ fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
         // Counted before the send, so that `received` never exceeds `sent`.
         progress.sent.fetch_add(burst.len() as u64, SeqCst);
         assert_eq!(queues.tx.tx(&burst), burst.len());
-        give_all(&mut pool, burst);
+        put_all_back(&mut pool, burst);
         number += 1;
     }
     number
@@ -116,7 +116,7 @@ fn receive_in_order(queues: &mut Queues, progress: &Progress) -> HashMap<u8, u64
             *expected += 1;
         }
         progress.received.fetch_add(burst.len() as u64, SeqCst);
-        give_all(&mut pool, burst);
+        put_all_back(&mut pool, burst);
     }
     next
 }
@@ -237,7 +237,7 @@ fn a_busy_port_continues_after_its_device_was_down() {
             let sent = packets(&mut pool, &[frame(number, 60)]);
             assert_eq!(sending.tx.tx(&sent), 1);
             assert_eq!(receive(&mut queues, &mut pool, 1), [frame(number, 60)]);
-            give_all(&mut pool, sent);
+            put_all_back(&mut pool, sent);
         }
     });
 }

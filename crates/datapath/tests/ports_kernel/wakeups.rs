@@ -25,7 +25,7 @@ use shunt_pipeline::{
 use crate::{
     close,
     frames::{frame, packets, settles},
-    give_all, in_namespace, ip, one, packet_port, tap_port,
+    in_namespace, ip, one, packet_port, put_all_back, tap_port,
 };
 
 const BRIDGE: BridgeId = BridgeId::new(1);
@@ -98,7 +98,7 @@ fn await_frames(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u
             assert!(is_readable, "{} of {count} frames arrived", frames.len());
         }
         frames.extend(burst.iter().map(|packet| packet.frame().to_vec()));
-        give_all(pool, burst);
+        put_all_back(pool, burst);
     }
     frames
 }
@@ -129,7 +129,7 @@ fn no_frame_is_lost(mut ports: Vec<Box<dyn Port>>, hosts: Vec<Box<dyn Port>>) {
         let sent: Vec<_> = (0..count).map(|number| frame(number, 60 + index)).collect();
         let burst = packets(&mut pool, &sent);
         assert_eq!(hosts[index].1.tx.tx(&burst), burst.len());
-        give_all(&mut pool, burst);
+        put_all_back(&mut pool, burst);
         assert_eq!(await_frames(&mut collector, &mut pool, sent.len()), sent, "round {round}");
     }
     assert!(thread.running.stop().is_some());
@@ -228,6 +228,6 @@ fn a_frame_makes_the_thread_readable() {
             stopped.unpark();
             assert_eq!(stopped.run_iteration(Time::ZERO).received, 1);
         }
-        give_all(&mut pool, sent);
+        put_all_back(&mut pool, sent);
     });
 }

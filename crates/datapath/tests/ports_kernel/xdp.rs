@@ -14,7 +14,7 @@ use shunt_datapath::{
 use crate::{
     close,
     frames::{crosses, datagram, every_kind_of_frame, frame, packets, receive, settles},
-    give_all, in_namespace, ip, one, packet_port,
+    in_namespace, ip, one, packet_port, put_all_back,
 };
 
 /// Runs `test` in a new network namespace, if the kernel permits AF_XDP.
@@ -123,7 +123,7 @@ fn more_threads_than_queues_all_send() {
             let sent = packets(&mut pool, &[frame(number, 60)]);
             assert_eq!(queues.tx.tx(&sent), 1);
             queues.tx.flush();
-            give_all(&mut pool, sent);
+            put_all_back(&mut pool, sent);
             assert_eq!(receive(&mut peer, &mut pool, 1), [frame(number, 60)]);
         }
         crosses(&mut peer, &mut threads[0], &[frame(9, 60)]);
@@ -141,7 +141,7 @@ fn one_thread_serves_several_queues() {
         let frames: Vec<_> = (0..64).map(|flow| datagram(flow, 0)).collect();
         let sent = packets(&mut pool, &frames);
         assert_eq!(peer.tx.tx(&sent), frames.len());
-        give_all(&mut pool, sent);
+        put_all_back(&mut pool, sent);
         assert!(is_readable(&xdp), "a thread that waits is woken");
         let mut received: HashMap<_, usize> = HashMap::new();
         for frame in receive(&mut xdp, &mut pool, frames.len()) {

@@ -81,7 +81,7 @@ fn replacement() -> impl Strategy<Value = Wildcard> {
     prop_oneof![3 => wildcard(), 1 => Just(tiny())]
 }
 
-/// The sums of cache counters over many random worlds.
+/// The sums of cache counters over many random networks.
 #[derive(Debug, Default)]
 struct CacheTotals {
     decided: u64,
@@ -104,8 +104,8 @@ impl CacheTotals {
 
     /// Checks that the tables decided most packets, and caches some packets.
     ///
-    /// In one of four worlds, a cache replaces the tables for long and has many hits. A few such
-    /// worlds have most of the hits, so the check counts threads, not packets.
+    /// In one of four networks, a cache replaces the tables for long and has many hits. A few such
+    /// networks have most of the hits, so the check counts threads, not packets.
     fn judge(&self) {
         let Self { decided, hits, verified, threads, by_tables } = *self;
         assert!(decided > hits && hits > 100 && verified > 1000, "{self:?}");

@@ -97,7 +97,7 @@ fn wildcard() -> impl Strategy<Value = Wildcard> {
     let fallback = prop_oneof![4 => Just(Fallback::Off), 1 => Just(Fallback::OneIn(3))];
     let tag_bits = prop_oneof![1 => 1..=8_u8, 2 => Just(16)];
     let rest = (prop::sample::select(&Eviction::ALL[..]), fallback, tag_bits);
-    // In most worlds, the other policies have too few tables to partition much.
+    // In most networks, the other policies have too few tables to partition much.
     let policy = prop_oneof![
         prop::sample::select(&PolicyName::ALL[..]),
         Just(PolicyName::OneToOne),
@@ -115,7 +115,7 @@ fn replacement() -> impl Strategy<Value = Wildcard> {
     prop_oneof![1 => Just(Wildcard::default()), 4 => wildcard()]
 }
 
-/// The sums of cache counters over many random worlds.
+/// The sums of cache counters over many random networks.
 #[derive(Debug, Default)]
 struct CacheTotals {
     hits: u64,

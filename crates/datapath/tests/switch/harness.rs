@@ -418,7 +418,7 @@ impl Switch {
         change(&mut packet);
         let packets = [packet];
         let sent = self.hosts.get_mut(&port).unwrap()[thread].tx.tx(&packets);
-        packets.into_iter().for_each(|packet| self.pool.give(packet));
+        packets.into_iter().for_each(|packet| self.pool.put_back(packet));
         self.doorbells[&port][thread].signal();
         sent == 1
     }
@@ -435,7 +435,7 @@ impl Switch {
             }
             for packet in burst {
                 frames.push(packet.frame().to_vec());
-                self.pool.give(packet);
+                self.pool.put_back(packet);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Tests invariants 1, 5 and 7 in random worlds.
+//! Tests invariants 1, 5 and 7 in random networks.
 //!
 //! In any order of updates, installs and evictions, and with every cache:
 //!
@@ -8,10 +8,10 @@
 //!   queue.
 //!
 //! The oracle is a linear scan over plain lists of rules (`shunt_pipeline::testing`), with one
-//! world for each version. Each frame contains a number after its headers, by which the test
+//! network for each version. Each frame contains a number after its headers, by which the test
 //! recognizes all copies of the packet: sent, punted or dropped.
 //!
-//! The variable `SHUNT_PACKETS` sets the number of packets, and `SHUNT_SEED` the random worlds; a
+//! The variable `SHUNT_PACKETS` sets the number of packets, and `SHUNT_SEED` the random networks; a
 //! soak test sets both.
 
 use proptest::{
@@ -23,7 +23,7 @@ use shunt_pipeline::testing::generate;
 
 use crate::lab::{CacheDraws, Lab, draw};
 
-/// The strategies that draw the caches of the worlds.
+/// The strategies that draw the caches of the networks.
 const CACHES: CacheDraws = CacheDraws {
     first: |runner| draw(runner, super::wildcard()),
     replacement: |runner| draw(runner, super::replacement()),
@@ -31,12 +31,12 @@ const CACHES: CacheDraws = CacheDraws {
 
 fn check(threads: u16, packets: u32) {
     let (mut sent, mut refreshes, mut slept) = (0, 0, 0);
-    let (mut worlds, mut counted, mut mirrored) = (0, 0, 0);
+    let (mut networks, mut counted, mut mirrored) = (0, 0, 0);
     let mut met = super::CacheTotals::default();
     let mut forecasts = OutcomeCounts::default();
-    for world in environment("SHUNT_SEED", 0_u64) << 32.. {
+    for network in environment("SHUNT_SEED", 0_u64) << 32.. {
         let mut seed = [0; 32];
-        seed[..8].copy_from_slice(&world.to_le_bytes());
+        seed[..8].copy_from_slice(&network.to_le_bytes());
         seed[8] = u8::try_from(threads).unwrap();
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
@@ -56,7 +56,7 @@ fn check(threads: u16, packets: u32) {
         }
         slept += lab.slept;
         mirrored += lab.mirrored();
-        worlds += 1;
+        networks += 1;
         counted += usize::from(lab.is_counted);
         if sent >= packets {
             met.judge();
@@ -64,13 +64,13 @@ fn check(threads: u16, packets: u32) {
             assert!(refreshes > 100, "{refreshes} packets refreshed addresses");
             assert!(slept > 100, "threads slept {slept} times");
             assert!(mirrored > 0, "no packet was mirrored");
-            assert!(counted * 10 >= worlds * 9, "{counted} of {worlds} worlds were counted");
+            assert!(counted * 10 >= networks * 9, "{counted} of {networks} networks were counted");
             return;
         }
     }
 }
 
-/// Checks that forecasts had every outcome that the worlds allow.
+/// Checks that forecasts had every outcome that the networks allow.
 fn judge_forecasts(counts: &OutcomeCounts) {
     let OutcomeCounts { hits, late, covered, wrong, evicted, refused, .. } = *counts;
     let refused = |reason: ForecastRefusal| refused[reason as usize];
@@ -100,7 +100,7 @@ fn one_thread_treats_every_packet_as_the_oracle_of_its_version() {
 
 #[test]
 fn three_threads_treat_every_packet_as_the_oracle_of_their_versions() {
-    // Without a cache, each packet makes all lookups of its world, in the switch and in the oracle.
-    // A few worlds make thousands for each packet, so fewer packets take the same time.
+    // Without a cache, each packet makes all lookups of its network, in the switch and in the
+    // oracle. A few networks make thousands for each packet, so fewer packets take the same time.
     check(3, packets() / if super::HAS_CACHE { 2 } else { 4 });
 }

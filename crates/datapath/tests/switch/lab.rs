@@ -1,4 +1,4 @@
-//! Random operations on a switch, compared with the worlds of the oracle for all its versions.
+//! Random operations on a switch, compared with the models of the oracle for all its versions.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,7 +23,7 @@ use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, DatapathPort, Delta, Learning, MacSighting, OwnerId,
     PortKind, Rule, RuleFilter, RuleId, Time, Version,
     testing::{
-        PacketEffects, Refreshed, Twin, World,
+        CheckedPipeline, NetworkModel, PacketEffects, Refreshed,
         generate::{self, BRIDGES, Op},
     },
 };
@@ -64,12 +64,12 @@ pub(crate) struct CacheDraws {
     pub(crate) replacement: fn(&mut TestRunner) -> Wildcard,
 }
 
-/// A switch, and the worlds of the oracle for all its versions.
+/// A switch, and the models of the oracle for all its versions.
 pub(crate) struct Lab {
     pub(crate) switch: Switch,
     config: ThreadConfig,
     caches: CacheDraws,
-    twin: Twin,
+    checked: CheckedPipeline,
     pub(crate) results: Results,
     /// Published changes that the coordinator has not received.
     /// Each change has the learn requests that it acknowledges.
@@ -118,11 +118,11 @@ pub(crate) fn draw<T: Debug>(runner: &mut TestRunner, strategy: impl Strategy<Va
 
 impl Lab {
     pub(crate) fn new(runner: &mut TestRunner, threads: u16, caches: CacheDraws) -> Self {
-        let mut ops = draw(runner, generate::world());
+        let mut ops = draw(runner, generate::network());
         ops.iter_mut().for_each(normalize);
-        let mut twin = Twin::new(&ops);
+        let mut checked = CheckedPipeline::new(&ops);
         // Packet threads have the same limit of recirculations.
-        twin.world.parsed_max = 256;
+        checked.model.parsed_max = 256;
         let config = ThreadConfig {
             caches: CacheConfig {
                 entries_max: draw(runner, prop::sample::select(vec![8, 4096])),
@@ -141,15 +141,15 @@ impl Lab {
             ..ThreadConfig::default()
         };
         let sizes = QueueSizes { reports: 64, packet_ins: 16_384, ..QueueSizes::default() };
-        let pipeline = Arc::clone(&twin.pipeline);
+        let pipeline = Arc::clone(&checked.pipeline);
         let engines: Vec<&Engine> = ENGINES.iter().chain(STOPPING_EARLY).collect();
         let engine = *engines[draw(runner, 0..engines.len())];
         let mut lab = Self {
             switch: Switch::with_pipeline(pipeline, threads, config, sizes, engine),
             config,
             caches,
-            results: Results::new(twin.pipeline.version(), twin.world.clone()),
-            twin,
+            results: Results::new(checked.pipeline.version(), checked.model.clone()),
+            checked,
             pending: VecDeque::new(),
             required: BTreeMap::new(),
             dropped: Vec::new(),
@@ -181,7 +181,7 @@ impl Lab {
         });
         lab.add_ports();
         for id in BRIDGES {
-            let rules = lab.twin.pipeline.rules(id, &RuleFilter::all());
+            let rules = lab.checked.pipeline.rules(id, &RuleFilter::all());
             lab.rules.extend(rules.into_iter().map(|rule| (rule.id, rule)));
         }
         lab.note_expected();
@@ -189,7 +189,7 @@ impl Lab {
     }
 
     fn add_ports(&mut self) {
-        for (bridge, own) in &self.twin.world.bridges {
+        for (bridge, own) in &self.checked.model.bridges {
             for info in &own.ports {
                 if let PortKind::Datapath(port) = info.kind {
                     self.switch.add_port(port.number(), *bridge, info.number);
@@ -206,11 +206,11 @@ impl Lab {
     }
 
     fn note_expected(&mut self) {
-        let rules = self.twin.world.bridges.values().flat_map(|bridge| &bridge.rules);
+        let rules = self.checked.model.bridges.values().flat_map(|bridge| &bridge.rules);
         self.expected.extend(rules.map(|rule| (rule.id, Arc::clone(rule))));
     }
 
-    /// Changes the tables and the world; the coordinator receives the change later.
+    /// Changes the tables and the model; the coordinator receives the change later.
     fn change(&mut self, mut op: Op) {
         normalize(&mut op);
         if matches!(op, Op::Reclaim) {
@@ -218,7 +218,7 @@ impl Lab {
             // acknowledged one on.
             return;
         }
-        if let Some(change) = self.twin.apply(&op) {
+        if let Some(change) = self.checked.apply(&op) {
             self.note(change, Vec::new());
         }
     }
@@ -229,14 +229,14 @@ impl Lab {
         if learn_requests.is_empty() {
             return false;
         }
-        let change = self.twin.learn(&learnings, self.switch.now);
+        let change = self.checked.learn(&learnings, self.switch.now);
         for learning in &learnings {
             // If the port has left the VLAN, the tables refuse the sighting, which then refreshes
             // no address.
             if let Learning::Mac(MacSighting { bridge, vlan, mac, port, .. }) = *learning
-                && self.twin.world.mac_port(bridge, vlan, mac) == Some(port)
+                && self.checked.model.mac_port(bridge, vlan, mac) == Some(port)
             {
-                see(&mut self.seen, &self.twin.world, (bridge, vlan, mac), self.switch.now);
+                see(&mut self.seen, &self.checked.model, (bridge, vlan, mac), self.switch.now);
             }
         }
         for required in self.required.values_mut() {
@@ -255,7 +255,7 @@ impl Lab {
             }
         }
         self.note_expected();
-        self.results.worlds.insert(change.version, self.twin.world.clone());
+        self.results.models.insert(change.version, self.checked.model.clone());
         self.pending.push_back((change, learn_requests));
     }
 
@@ -376,8 +376,8 @@ impl Lab {
                     self.expected[rule].timers().lower(*idle, *hard);
                 }
                 Refreshed::Mac(bridge, vlan, mac) => {
-                    let (world, place) = (&self.results.worlds[&version], (*bridge, *vlan, *mac));
-                    see(&mut self.seen, world, place, self.switch.now);
+                    let (model, place) = (&self.results.models[&version], (*bridge, *vlan, *mac));
+                    see(&mut self.seen, model, place, self.switch.now);
                     self.refreshes += 1;
                 }
             }
@@ -389,7 +389,7 @@ impl Lab {
     fn judge_ageing(&self) {
         let ageing = BridgeSettings::default().mac_ageing;
         let macs = |id: BridgeId| {
-            let own = &self.twin.world.bridges[&id].macs;
+            let own = &self.checked.model.bridges[&id].macs;
             let seen = |number| self.seen.get(number).copied().unwrap_or(Time::ZERO);
             own.iter().map(move |(place, (_, number))| (*place, seen(number)))
         };
@@ -398,11 +398,11 @@ impl Lab {
         let Some((_, seen)) = ends.get(ends.len() / 2) else { return };
         let moments = [Time::ZERO, seen.after(ageing)];
         for now in moments {
-            self.twin.pipeline.expire(now);
+            self.checked.pipeline.expire(now);
             for id in BRIDGES {
                 let left: BTreeMap<_, _> =
                     macs(id).filter(|(_, seen)| seen.after(ageing) > now).collect();
-                let known = self.twin.pipeline.macs(id);
+                let known = self.checked.pipeline.macs(id);
                 let known = known.iter().map(|entry| ((entry.vlan, entry.mac), entry.seen()));
                 assert_eq!(known.collect::<BTreeMap<_, _>>(), left, "at {now:?}");
             }
@@ -454,7 +454,7 @@ impl Lab {
             }
         }
         assert!(self.flying.is_empty(), "nothing is lost");
-        assert_eq!(self.switch.coordinator.acked_version(), self.twin.pipeline.version());
+        assert_eq!(self.switch.coordinator.acked_version(), self.checked.pipeline.version());
         let entries = |thread| self.switch.counters(thread).entries.get();
         let entries: u64 = (0..self.switch.threads.len()).map(entries).sum();
         assert_eq!(
@@ -483,7 +483,7 @@ impl Lab {
 
     /// Returns the number of packets that the mirrors of the last version have copied.
     pub(crate) fn mirrored(&self) -> u64 {
-        let counters = BRIDGES.iter().flat_map(|id| self.twin.pipeline.mirror_counters(*id));
+        let counters = BRIDGES.iter().flat_map(|id| self.checked.pipeline.mirror_counters(*id));
         counters.map(|counter| counter.totals().packets).sum()
     }
 
@@ -517,7 +517,7 @@ impl Lab {
             }
             97 => self.coordinator_iterations(draw(runner, 1..5_usize)),
             98 => {
-                self.twin.pipeline.reclaim(self.switch.coordinator.acked_version());
+                self.checked.pipeline.reclaim(self.switch.coordinator.acked_version());
                 let oldest = self.switch.coordinator.acked_version();
                 self.results.reclaim(oldest);
             }
@@ -526,8 +526,8 @@ impl Lab {
                     let key = &keys[draw(runner, 0..keys.len())];
                     self.send_forecast(runner, thread, key);
                 }
-                // Many packets of a world are alike, so most of these forecasts are for flows with
-                // entries.
+                // Many packets of a network are alike, so most of these forecasts are for flows
+                // with entries.
                 let fresh = draw(runner, generate::packet());
                 self.send_forecast(runner, thread, &fresh);
                 if draw(runner, 0..2) == 0 {
@@ -556,14 +556,14 @@ fn known_bits(runner: &mut TestRunner) -> Option<SparseMask> {
     Some(SparseMask::from(&known))
 }
 
-/// Notes that a MAC address was seen now, at its port in a version of the world.
+/// Notes that a MAC address was seen now, at its port in a version of the model.
 fn see(
     seen: &mut BTreeMap<u64, Time>,
-    world: &World,
+    model: &NetworkModel,
     (bridge, vlan, mac): (BridgeId, u16, [u8; 6]),
     now: Time,
 ) {
-    let found = world.bridges.get(&bridge).and_then(|own| own.macs.get(&(vlan, mac)));
+    let found = model.bridges.get(&bridge).and_then(|own| own.macs.get(&(vlan, mac)));
     if let Some((_, number)) = found {
         let last = seen.entry(*number).or_insert(now);
         *last = now.max(*last);

@@ -93,7 +93,7 @@ fn replacement() -> impl Strategy<Value = Wildcard> {
     wildcard()
 }
 
-/// The sums of cache counters over many random worlds.
+/// The sums of cache counters over many random networks.
 #[derive(Debug, Default)]
 struct CacheTotals {
     hits: u64,

@@ -31,8 +31,8 @@ fn release(switch: &mut Switch, thread: usize, port: u32, queue: u16) -> Release
     answer
 }
 
-/// Gives a released queue to a thread.
-fn give(switch: &mut Switch, thread: usize, port: u32, released: ReleasedReceiver) {
+/// Attaches a released queue to a thread.
+fn attach_released(switch: &mut Switch, thread: usize, port: u32, released: ReleasedReceiver) {
     let ReleasedReceiver { queue, state } = released;
     let receiver = ThreadReceiver {
         port: DatapathPort::new(port),
@@ -133,7 +133,7 @@ impl MovingQueues {
             }
             // No time passes, so the thread never keeps the queue.
             let released = answered.unwrap().unwrap();
-            give(switch, *to, own.port, released);
+            attach_released(switch, *to, own.port, released);
             (own.thread, own.pending) = (*to, None);
             *moves += 1;
         }
@@ -216,7 +216,7 @@ fn a_queue_is_released_when_none_of_its_packets_waits() {
     assert_eq!((released.state.number, released.state.received), (0, 5));
     switch.settle();
     assert_eq!(switch.receive(0, OUT).len(), 5, "the thread does not poll the queue");
-    give(&mut switch, 1, 1, released);
+    attach_released(&mut switch, 1, 1, released);
     switch.settle();
     assert_eq!(switch.receive(1, OUT), [frame(0, 1)]);
     // The thread that has released the queue has it no more.
@@ -279,7 +279,7 @@ fn a_removed_port_returns_all_queues_of_a_thread() {
     let mut switch = Switch::new(2, OUT, super::thread_config());
     let answer = release(&mut switch, 0, 1, 0);
     switch.settle();
-    give(&mut switch, 1, 1, answer.try_recv().unwrap().unwrap());
+    attach_released(&mut switch, 1, 1, answer.try_recv().unwrap().unwrap());
     switch.settle();
     let (sender, removed) = mpsc::channel();
     let reply = Box::new(move |queues| sender.send(queues).unwrap());

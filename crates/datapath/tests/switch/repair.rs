@@ -13,7 +13,7 @@ use shunt_datapath::{
 use shunt_flow::{FlowKey, Match, PortNo, testing::PacketBuilder, text::NoPortNames};
 use shunt_pipeline::{
     BridgeId, FlowModCommand, PortKind, RuleFilter,
-    testing::{Twin, generate},
+    testing::{CheckedPipeline, generate},
     text::parse_rule,
 };
 
@@ -268,36 +268,36 @@ fn a_match_all_rule_gives_one_entry() {
 
 #[test]
 fn a_repaired_entry_equals_a_translation() {
-    let worlds = (
-        generate::world(),
+    let networks = (
+        generate::network(),
         prop::collection::vec(generate::packet(), 12),
         prop::collection::vec(generate::op(), 1..4),
     );
     let repaired_count = Cell::new(0);
-    let result = TestRunner::new(ProptestConfig::with_cases(100)).run(&worlds, |case| {
-        let (world, packets, ops) = case;
-        let mut twin = Twin::new(&world);
-        let pipeline = Arc::clone(&twin.pipeline);
+    let result = TestRunner::new(ProptestConfig::with_cases(100)).run(&networks, |case| {
+        let (network, packets, ops) = case;
+        let mut checked = CheckedPipeline::new(&network);
+        let pipeline = Arc::clone(&checked.pipeline);
         let (config, sizes) = (config(Repair::On), QueueSizes::default());
         let mut switch = Switch::with_pipeline(pipeline, 1, config, sizes, ENGINES[1]);
-        for (port, bridge, number) in ports(&twin) {
+        for (port, bridge, number) in ports(&checked) {
             switch.add_port(port, bridge, number);
         }
         for key in &packets {
             let port = u32::try_from(key.bridge()).unwrap() * 100 + key.in_port().number();
             switch.send(0, port, &frame_of(key));
         }
-        settle(&mut switch, &mut twin);
+        settle(&mut switch, &mut checked);
         for op in &ops {
-            let before = twin.pipeline.version();
-            let Some(change) = twin.apply(op) else { continue };
+            let before = checked.pipeline.version();
+            let Some(change) = checked.apply(op) else { continue };
             switch.change(&change);
-            settle(&mut switch, &mut twin);
+            settle(&mut switch, &mut checked);
             let version = switch.threads[0].version();
             let all = entries(&mut switch);
             prop_assert_eq!(switch.coordinator.watched(), all.len());
             for DumpedEntry { traversal, .. } in all {
-                let again = twin.pipeline.translate_again(&traversal, version);
+                let again = checked.pipeline.translate_again(&traversal, version);
                 prop_assert!(traversal.decides_like(&again), "{:?}", FlowKey::from(&traversal.key));
                 // The mask of an older entry may have bits for rules that were deleted at its
                 // version and are reclaimed now.
@@ -315,9 +315,9 @@ fn a_repaired_entry_equals_a_translation() {
 }
 
 /// Returns the ports of all bridges, with bridge and OpenFlow number.
-fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
+fn ports(checked: &CheckedPipeline) -> Vec<(u32, BridgeId, PortNo)> {
     let mut ports = Vec::new();
-    for (bridge, own) in &twin.world.bridges {
+    for (bridge, own) in &checked.model.bridges {
         for info in &own.ports {
             if let PortKind::Datapath(port) = info.kind {
                 ports.push((port.number(), *bridge, info.number));
@@ -328,13 +328,13 @@ fn ports(twin: &Twin) -> Vec<(u32, BridgeId, PortNo)> {
 }
 
 /// Runs the switch until no work is left; switch and oracle apply learn requests.
-fn settle(switch: &mut Switch, twin: &mut Twin) {
+fn settle(switch: &mut Switch, checked: &mut CheckedPipeline) {
     let mut worked = true;
     while worked {
         worked = switch.coordinator.run_iteration() | switch.run_iteration(0);
         let (learnings, learn_requests) = switch.take_learn_requests();
         if !learn_requests.is_empty() {
-            let change = twin.learn(&learnings, switch.now);
+            let change = checked.learn(&learnings, switch.now);
             switch.coordinator.take_reports();
             switch.send_change(&change, &learn_requests);
             worked = true;

@@ -8,7 +8,7 @@ use shunt_flow::FlowKey;
 use shunt_gigaflow::{ltm::Coverage, partition::PolicyName};
 use shunt_pipeline::{FlowModCommand, testing::generate::Op};
 
-use super::harness::{Bench, config, packet, request};
+use super::harness::{ChainFixture, config, packet, request};
 
 /// A packet, and the ports that it leaves by.
 type Flow = (FlowKey, &'static [u32]);
@@ -16,31 +16,31 @@ type Flow = (FlowKey, &'static [u32]);
 /// Runs a test with every policy and with one to five stages.
 ///
 /// `everywhere` checks that packets hit, and with `one-to-one` that packets hit several entries.
-fn everywhere(lines: &[&str], mut check: impl FnMut(&mut Bench)) {
+fn everywhere(lines: &[&str], mut check: impl FnMut(&mut ChainFixture)) {
     for policy in PolicyName::ALL {
         for (stages_count, resumes) in (1..=5).flat_map(|count| [(count, false), (count, true)]) {
             let config = config(policy, stages_count, 100);
-            let mut bench = Bench { resumes, ..Bench::with_rules(lines, config) };
-            check(&mut bench);
-            let tally = bench.tally;
+            let mut fixture = ChainFixture { resumes, ..ChainFixture::with_rules(lines, config) };
+            check(&mut fixture);
+            let tally = fixture.tally;
             assert!(tally.hits > 0, "{policy}, {stages_count} stages: {tally:?}");
             if policy == PolicyName::OneToOne && stages_count > 1 {
                 assert!(tally.chains > 0, "{stages_count} stages: {tally:?}");
-                assert!(bench.cache.counts().made >= 2);
+                assert!(fixture.cache.counts().made >= 2);
             }
         }
     }
 }
 
 /// Sends all packets three times. At the last time, all packets must hit.
-fn send_all(bench: &mut Bench, flows: &[Flow]) {
+fn send_all(fixture: &mut ChainFixture, flows: &[Flow]) {
     for _ in 0..2 {
         for (packet, ports) in flows {
-            assert_eq!(bench.send(packet).ports, *ports, "{packet:?}");
+            assert_eq!(fixture.send(packet).ports, *ports, "{packet:?}");
         }
     }
     for (packet, ports) in flows {
-        let sent = bench.send(packet);
+        let sent = fixture.send(packet);
         assert!(sent.is_hit, "{packet:?}");
         assert_eq!(sent.ports, *ports, "{packet:?}");
     }
@@ -64,7 +64,7 @@ fn a_register_that_a_later_table_reads_is_in_the_tag() {
         "table=3,actions=output:2",
         "table=4,actions=output:3",
     ];
-    everywhere(&rules, |bench| send_all(bench, &[(tcp(A), &[2]), (tcp(B), &[3])]));
+    everywhere(&rules, |fixture| send_all(fixture, &[(tcp(A), &[2]), (tcp(B), &[3])]));
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn the_actions_after_a_resubmit_are_in_the_tag() {
         "table=2,actions=output:2",
         "table=3,actions=output:3",
     ];
-    everywhere(&rules, |bench| {
-        send_all(bench, &[(tcp(A), &[2]), (tcp(A), &[2]), (tcp(B), &[3])]);
+    everywhere(&rules, |fixture| {
+        send_all(fixture, &[(tcp(A), &[2]), (tcp(A), &[2]), (tcp(B), &[3])]);
     });
 }
 
@@ -91,7 +91,7 @@ fn the_action_set_is_in_the_tag() {
         "table=3,tcp,nw_dst=10.0.0.0/16,actions=write_metadata:1",
     ];
     let to = |mac: &str| tcp(&format!("dl_dst=00:00:00:00:00:0{mac},nw_dst=10.0.0.1"));
-    everywhere(&rules, |bench| send_all(bench, &[(to("2"), &[2]), (to("3"), &[3])]));
+    everywhere(&rules, |fixture| send_all(fixture, &[(to("2"), &[2]), (to("3"), &[3])]));
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn the_match_has_bits_that_actions_read() {
         "table=1,reg0=2,actions=output:3",
     ];
     let from = |source: u8| tcp(&format!("nw_src=10.1.0.{source},nw_dst=10.0.0.1"));
-    everywhere(&rules, |bench| send_all(bench, &[(from(1), &[2]), (from(2), &[3])]));
+    everywhere(&rules, |fixture| send_all(fixture, &[(from(1), &[2]), (from(2), &[3])]));
 }
 
 #[test]
@@ -115,8 +115,8 @@ fn a_later_fragment_matches_no_entry_of_whole_packets() {
     let whole = tcp("nw_dst=10.0.0.1,tp_dst=80,nw_frag=no");
     let later = tcp("nw_dst=10.0.0.1,nw_frag=later");
     let first = tcp("nw_dst=10.0.0.1,tp_dst=80,nw_frag=first");
-    everywhere(&rules, |bench| {
-        send_all(bench, &[(whole.clone(), &[2]), (later.clone(), &[3]), (first.clone(), &[3])]);
+    everywhere(&rules, |fixture| {
+        send_all(fixture, &[(whole.clone(), &[2]), (later.clone(), &[3]), (first.clone(), &[3])]);
     });
 }
 
@@ -134,7 +134,7 @@ fn every_packet_of_an_entry_is_rewritten() {
         (plain("dl_src=00:00:00:00:00:0a"), &[2]),
         (plain("dl_src=00:00:00:00:00:0b,nw_ttl=1"), &[]),
     ];
-    everywhere(&rules, |bench| send_all(bench, &packets));
+    everywhere(&rules, |fixture| send_all(fixture, &packets));
 }
 
 #[test]
@@ -144,10 +144,10 @@ fn an_entry_matches_headers_before_its_rewrite() {
         "table=1,tcp,nw_dst=10.0.0.0/8,actions=output:2",
     ];
     let to = |target: &str| tcp(&format!("nw_dst={target}"));
-    everywhere(&rules, |bench| {
+    everywhere(&rules, |fixture| {
         let written = ["10.0.0.1", "10.0.0.2"].map(|target| (to(target), &[2][..]));
         let others = ["10.9.9.9", "10.8.0.1"].map(|target| (to(target), &[][..]));
-        send_all(bench, &[written, others].concat());
+        send_all(fixture, &[written, others].concat());
     });
 }
 
@@ -170,7 +170,7 @@ fn an_output_compares_with_the_written_in_port() {
         (by(4, A), &[1, 3]),
         (by(4, B), &[1, 3, 4]),
     ];
-    everywhere(&rules, |bench| send_all(bench, &packets));
+    everywhere(&rules, |fixture| send_all(fixture, &packets));
 }
 
 #[test]
@@ -182,14 +182,14 @@ fn no_received_header_sets_a_tag() {
         "table=2,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,3)",
         "table=3,actions=output:2",
     ];
-    everywhere(&rules, |bench| {
-        send_all(bench, &[(tcp(A), &[2])]);
+    everywhere(&rules, |fixture| {
+        send_all(fixture, &[(tcp(A), &[2])]);
         for number in 0..64 {
             let forged =
                 [format!("nw_tos={}", number << 2), format!("vlan_tci={}", 0x1000 | number)];
             for tag in forged {
                 let packet = tcp(&format!("dl_src=00:00:00:00:00:0c,nw_dst=10.0.0.1,{tag}"));
-                assert_eq!(bench.send(&packet).ports, []);
+                assert_eq!(fixture.send(&packet).ports, []);
             }
         }
     });
@@ -204,25 +204,25 @@ fn no_tag_leaves_in_a_header() {
     // The oracle compares all headers of sent packets. Packets of every traffic class hit.
     let of_class = |class: u8| tcp(&format!("{A},nw_tos={}", class << 2));
     let packets: Vec<Flow> = (0..64).map(|class| (of_class(class), &[2][..])).collect();
-    everywhere(&rules, |bench| send_all(bench, &packets));
+    everywhere(&rules, |fixture| send_all(fixture, &packets));
 }
 
 #[test]
 fn a_change_of_the_tables_evicts_what_it_makes_stale() {
     let rules = ["table=0,actions=resubmit(,1)", "table=1,priority=1,tcp,actions=output:2"];
-    everywhere(&rules, |bench| {
-        send_all(bench, &[(tcp(A), &[2])]);
-        bench.change(&request(FlowModCommand::Modify, "table=1,tcp,actions=output:3"));
-        send_all(bench, &[(tcp(A), &[3])]);
-        bench.change(&request(
+    everywhere(&rules, |fixture| {
+        send_all(fixture, &[(tcp(A), &[2])]);
+        fixture.change(&request(FlowModCommand::Modify, "table=1,tcp,actions=output:3"));
+        send_all(fixture, &[(tcp(A), &[3])]);
+        fixture.change(&request(
             FlowModCommand::Add,
             "table=1,priority=9,tcp,nw_dst=10.0.0.0/8,actions=output:4",
         ));
-        send_all(bench, &[(tcp(A), &[4]), (tcp(B), &[4])]);
-        bench.change(&request(FlowModCommand::Delete, "table=1"));
-        send_all(bench, &[(tcp(A), &[]), (tcp(B), &[])]);
-        assert_eq!(bench.tally.changes, 3);
-        assert!(bench.tally.stale >= 3, "{:?}", bench.tally);
+        send_all(fixture, &[(tcp(A), &[4]), (tcp(B), &[4])]);
+        fixture.change(&request(FlowModCommand::Delete, "table=1"));
+        send_all(fixture, &[(tcp(A), &[]), (tcp(B), &[])]);
+        assert_eq!(fixture.tally.changes, 3);
+        assert!(fixture.tally.stale >= 3, "{:?}", fixture.tally);
     });
 }
 
@@ -234,21 +234,21 @@ fn an_early_output_is_sent_once() {
         "table=1,tcp,nw_dst=10.0.0.0/24,actions=group:1,resubmit(,2)",
         "table=2,actions=output:2",
     ];
-    everywhere(&rules, |bench| send_all(bench, &[(tcp(A), &[3, 4, 4, 2])]));
+    everywhere(&rules, |fixture| send_all(fixture, &[(tcp(A), &[3, 4, 4, 2])]));
 }
 
 #[test]
 fn non_ip_frames_are_sent_once() {
     let rules = ["table=0,actions=resubmit(,1)", "table=1,actions=output:2"];
     let other = packet("dl_type=0x88b5,dl_dst=00:00:00:00:00:02");
-    everywhere(&rules, |bench| send_all(bench, &[(other.clone(), &[2])]));
+    everywhere(&rules, |fixture| send_all(fixture, &[(other.clone(), &[2])]));
 }
 
 #[test]
 fn drops_are_cached() {
     let rules = ["table=0,tcp,nw_dst=10.0.0.0/24,actions=resubmit(,1)", "table=1,actions=drop"];
-    everywhere(&rules, |bench| {
-        send_all(bench, &[(tcp(A), &[]), (tcp(B), &[]), (packet("arp"), &[])]);
+    everywhere(&rules, |fixture| {
+        send_all(fixture, &[(tcp(A), &[]), (tcp(B), &[]), (packet("arp"), &[])]);
     });
 }
 
@@ -269,12 +269,12 @@ fn floods_controllers_and_the_ingress_port_are_cached() {
     };
     let ports: [&[u32]; 4] = [&[2, 3, 4], &[2, 3, 4], &[1], &[2, 3, 4, 2]];
     let packets: Vec<Flow> = ["a", "b", "c", "d"].map(from).into_iter().zip(ports).collect();
-    everywhere(&rules, |bench| {
+    everywhere(&rules, |fixture| {
         for (packet, _) in &packets {
-            bench.send(packet);
+            fixture.send(packet);
         }
-        bench.change(&Op::LearnFrom(Box::new(packets[0].0.clone())));
-        send_all(bench, &packets);
+        fixture.change(&Op::LearnFrom(Box::new(packets[0].0.clone())));
+        send_all(fixture, &packets);
     });
 }
 
@@ -288,15 +288,15 @@ fn unseen_flows_hit_entries_of_other_flows() {
     ];
     let flow =
         |mac: &str, host: u8| tcp(&format!("dl_src=00:00:00:00:00:0{mac},nw_dst=10.0.0.{host}"));
-    let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 100));
-    assert!(!bench.send(&flow("a", 1)).is_hit);
-    assert!(!bench.send(&flow("b", 2)).is_hit);
+    let mut fixture = ChainFixture::with_rules(&rules, config(PolicyName::Joint, 4, 100));
+    assert!(!fixture.send(&flow("a", 1)).is_hit);
+    assert!(!fixture.send(&flow("b", 2)).is_hit);
     for crossed in [flow("a", 2), flow("b", 1)] {
-        let sent = bench.send(&crossed);
+        let sent = fixture.send(&crossed);
         assert_eq!((sent.is_hit, sent.entries), (true, 2));
     }
     let four = Coverage { chains: 4, pairs: 4, published: 4 };
-    assert_eq!(bench.cache.ltm().coverage(), four);
+    assert_eq!(fixture.cache.ltm().coverage(), four);
 }
 
 #[test]
@@ -307,11 +307,15 @@ fn a_partial_hit_resumes_with_rewritten_headers() {
         "table=1,tcp,nw_dst=10.0.0.2,nw_src=10.7.7.7,reg3=5,actions=output:3",
     ];
     let config = config(PolicyName::OneToOne, 4, 100);
-    let mut bench = Bench { resumes: true, ..Bench::with_rules(&rules, config) };
-    bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.1"));
-    let before = bench.cache.counts().visits;
-    assert!(!bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
-    assert_eq!(bench.resumed, 1);
-    assert_eq!(bench.cache.counts().visits, before + 1, "the first table was not looked up again");
-    assert!(bench.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
+    let mut fixture = ChainFixture { resumes: true, ..ChainFixture::with_rules(&rules, config) };
+    fixture.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.1"));
+    let before = fixture.cache.counts().visits;
+    assert!(!fixture.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
+    assert_eq!(fixture.resumed, 1);
+    assert_eq!(
+        fixture.cache.counts().visits,
+        before + 1,
+        "the first table was not looked up again"
+    );
+    assert!(fixture.send(&tcp("nw_src=1.1.1.1,nw_dst=10.0.0.2")).is_hit);
 }

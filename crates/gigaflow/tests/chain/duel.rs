@@ -1,4 +1,5 @@
-//! Set duelling in the cache: megaflows and sub-traversals replace each other without a wrong packet.
+//! Set duelling in the cache: megaflows and sub-traversals replace each other without a wrong
+//! packet.
 
 use shunt_gigaflow::{
     adaptive::{Granularity, ROUND},
@@ -6,7 +7,7 @@ use shunt_gigaflow::{
     partition::PolicyName,
 };
 
-use super::harness::{Bench, config, packet};
+use super::harness::{ChainFixture, config, packet};
 
 #[test]
 fn flows_that_share_nothing_become_correct_megaflows() {
@@ -24,7 +25,7 @@ fn become_megaflows(resumes: bool) {
     }
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     let config = Config { fallback: Fallback::OneIn(2), ..config(PolicyName::Disjoint, 2, 25) };
-    let mut bench = Bench { resumes, ..Bench::with_rules(&rules, config) };
+    let mut fixture = ChainFixture { resumes, ..ChainFixture::with_rules(&rules, config) };
     let packets: Vec<_> = (0..hosts)
         .map(|host| {
             packet(&format!("tcp,nw_src=10.1.0.{host},nw_dst=10.0.0.1,tp_dst={}", 1000 + host))
@@ -33,16 +34,16 @@ fn become_megaflows(resumes: bool) {
     let rounds = ROUND as usize * 8 * 6 / packets.len();
     for _ in 0..rounds {
         for packet in &packets {
-            bench.send(packet);
+            fixture.send(packet);
         }
     }
-    assert_eq!(bench.cache.granularity(&packets[0], None), Granularity::Megaflows);
+    assert_eq!(fixture.cache.granularity(&packets[0], None), Granularity::Megaflows);
     // Further packets evict the remaining sub-traversals.
     for _ in 0..4 {
         for packet in &packets {
-            bench.send(packet);
+            fixture.send(packet);
         }
     }
-    let hits = packets.iter().filter(|packet| bench.send(packet).is_hit).count();
+    let hits = packets.iter().filter(|packet| fixture.send(packet).is_hit).count();
     assert!(hits > 30, "{hits} of {hosts} fit as megaflows");
 }

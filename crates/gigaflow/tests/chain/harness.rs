@@ -1,4 +1,4 @@
-//! A test bench: a Gigaflow cache in front of the pipeline, and an oracle for each packet.
+//! A test fixture: a Gigaflow cache in front of the pipeline, and an oracle for each packet.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use shunt_gigaflow::{
 use shunt_pipeline::{
     BridgeId, EntryId, Evictor, FlowModCommand, Iterative, OwnerId, Time, Traversal,
     testing::{
-        Outcome, PacketEffects, Twin,
+        CheckedPipeline, Outcome, PacketEffects,
         generate::{self, Op},
         merged, set_secret, visible,
     },
@@ -24,8 +24,8 @@ use shunt_pipeline::{
 };
 
 /// A Gigaflow cache before the pipeline, and an engine that evicts stale entries.
-pub(crate) struct Bench {
-    pub(crate) twin: Twin,
+pub(crate) struct ChainFixture {
+    pub(crate) checked: CheckedPipeline,
     pub(crate) cache: Gigaflow,
     pub(crate) store: VecStore,
     /// If set, the cache is not notified of ended entries, and must detect them.
@@ -75,15 +75,15 @@ pub(crate) fn config(policy: PolicyName, stages_count: u8, stage_entries_max: us
     }
 }
 
-impl Bench {
+impl ChainFixture {
     pub(crate) fn new(ops: &[Op], config: Config) -> Self {
-        Self::of(Twin::new(ops), config)
+        Self::of(CheckedPipeline::new(ops), config)
     }
 
-    fn of(twin: Twin, config: Config) -> Self {
-        let engine = Iterative::new(Arc::clone(&twin.pipeline));
-        let mut bench = Self {
-            twin,
+    fn of(checked: CheckedPipeline, config: Config) -> Self {
+        let engine = Iterative::new(Arc::clone(&checked.pipeline));
+        let mut fixture = Self {
+            checked,
             cache: Gigaflow::new(config),
             store: VecStore::default(),
             finds_dead: false,
@@ -95,18 +95,18 @@ impl Bench {
             now: 0,
         };
         // The engine begins at the current version of the tables.
-        let _ = bench.engine.apply(&[], bench.twin.pipeline.version());
-        bench
+        let _ = fixture.engine.apply(&[], fixture.checked.pipeline.version());
+        fixture
     }
 
     /// Creates a bridge with the ports 1 to 4 and these rules and groups.
     pub(crate) fn with_rules(rules: &[&str], config: Config) -> Self {
-        Self::of(Twin::with_rules(BRIDGE, rules), config)
+        Self::of(CheckedPipeline::with_rules(BRIDGE, rules), config)
     }
 
     /// Sends a packet, and compares its outcome with the oracle.
     pub(crate) fn send(&mut self, key: &FlowKey) -> Sent {
-        let expected = self.twin.world.translate(key);
+        let expected = self.checked.model.translate(key);
         let (is_hit, effects) = self.effects(key);
         assert_eq!(effects, expected, "hit: {is_hit}, packet {key:?}");
         let entries = self.walk.slots().len();
@@ -128,7 +128,7 @@ impl Bench {
         self.now += 1;
         let (visible_key, now) = (visible(key), Time::from_nanoseconds(self.now));
         let is_sampled = self.cache.is_next_sampled();
-        let pipeline = Arc::clone(&self.twin.pipeline);
+        let pipeline = Arc::clone(&self.checked.pipeline);
         let version = pipeline.version();
         let miss = Miss { pipeline: &pipeline, key: &visible_key, start: None, version, now };
         let is_hit = self.cache.find(&self.store, &visible_key, &mut self.walk);
@@ -143,7 +143,7 @@ impl Bench {
             self.missed(miss, if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed })
         };
         self.notify_engine();
-        (is_hit, self.twin.effects(&traversal, key))
+        (is_hit, self.checked.effects(&traversal, key))
     }
 
     fn missed(&mut self, miss: Miss<'_>, probe: ProbeResult) -> Arc<Traversal> {
@@ -171,7 +171,7 @@ impl Bench {
 
     /// Changes the pipeline, and evicts the entries that the change makes stale.
     pub(crate) fn change(&mut self, op: &Op) {
-        let Some(change) = self.twin.apply(op) else { return };
+        let Some(change) = self.checked.apply(op) else { return };
         self.tally.changes += 1;
         for stale in self.engine.apply(&change.deltas, change.version) {
             self.tally.stale += 1;

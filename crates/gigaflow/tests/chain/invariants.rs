@@ -14,7 +14,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::testing::generate::{self, Op};
 
-use super::harness::{Bench, Tally, config, draw};
+use super::harness::{ChainFixture, Tally, config, draw};
 
 fn any_config() -> impl Strategy<Value = Config> {
     let capacity = (1u8..=5, prop_oneof![1usize..=4, Just(1000)]);
@@ -64,19 +64,19 @@ struct LawTally {
 }
 
 impl LawTally {
-    fn add(&mut self, bench: &Bench) {
-        let Tally { hits, chains, left, changes, stale } = bench.tally;
+    fn add(&mut self, fixture: &ChainFixture) {
+        let Tally { hits, chains, left, changes, stale } = fixture.tally;
         for (sum, count) in [
             (&mut self.tally.hits, hits),
             (&mut self.tally.chains, chains),
             (&mut self.tally.left, left),
             (&mut self.tally.changes, changes),
             (&mut self.tally.stale, stale),
-            (&mut self.resumed, bench.resumed),
+            (&mut self.resumed, fixture.resumed),
         ] {
             *sum += count;
         }
-        self.evicted += bench.cache.counts().evicted;
+        self.evicted += fixture.cache.counts().evicted;
     }
 
     /// Checks that the cases had enough hits, changes, evictions and resumed packets.
@@ -91,9 +91,9 @@ impl LawTally {
 #[test]
 fn a_chain_of_entries_does_what_the_tables_do() {
     // A traversal of one table is one sub-traversal, so half of the pipelines have several tables.
-    let world = prop_oneof![generate::world().boxed(), generate::goto_world().boxed()];
+    let network = prop_oneof![generate::network().boxed(), generate::goto_network().boxed()];
     let any_case =
-        (world, any_config(), any::<(bool, bool)>(), prop::collection::vec(event(), 1..40));
+        (network, any_config(), any::<(bool, bool)>(), prop::collection::vec(event(), 1..40));
     let sum = Cell::new(LawTally::default());
     // The default seed is fixed, so that the counts of all runs are equal.
     let seed = std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok());
@@ -110,15 +110,15 @@ fn a_chain_of_entries_does_what_the_tables_do() {
     sum.get().check();
 }
 
-/// Runs the events of a test case. The bench compares every packet with the oracle.
-fn after((world, config, (resumes, finds_dead), events): Case) -> Bench {
-    let mut bench = Bench { resumes, finds_dead, ..Bench::new(&world, config) };
+/// Runs the events of a test case. The fixture compares every packet with the oracle.
+fn after((network, config, (resumes, finds_dead), events): Case) -> ChainFixture {
+    let mut fixture = ChainFixture { resumes, finds_dead, ..ChainFixture::new(&network, config) };
     let mut runner = TestRunner::deterministic();
     let mut sent = Vec::new();
     for event in events {
         match event {
             Event::Packet(key) => {
-                bench.send(&key);
+                fixture.send(&key);
                 sent.push(*key);
             }
             Event::Sibling(which) => {
@@ -126,16 +126,16 @@ fn after((world, config, (resumes, finds_dead), events): Case) -> Bench {
                     continue;
                 }
                 let key: &shunt_flow::FlowKey = which.get(&sent);
-                let mask = (&bench.twin.translate(key).mask).into();
+                let mask = (&fixture.checked.translate(key).mask).into();
                 let mut sibling = draw(&mut runner, &generate::sibling(key, &mask));
                 // The traversal of a packet that arrives with hidden state is never cached.
                 let hidden = ..HEADER_START;
                 sibling.words_mut()[hidden].copy_from_slice(&key.words()[hidden]);
-                bench.send(&sibling);
+                fixture.send(&sibling);
             }
-            Event::Change(op) => bench.change(&op),
-            Event::Lose(choice) => bench.lose(choice),
+            Event::Change(op) => fixture.change(&op),
+            Event::Lose(choice) => fixture.lose(choice),
         }
     }
-    bench
+    fixture
 }

@@ -10,7 +10,7 @@ use shunt_gigaflow::{
 };
 use shunt_pipeline::{Time, testing::generate};
 
-use super::harness::{Bench, config, packet};
+use super::harness::{ChainFixture, config, packet};
 
 proptest! {
     #![proptest_config(ProptestConfig {
@@ -19,28 +19,28 @@ proptest! {
 
     #[test]
     fn a_packet_hits_when_it_is_sent_again(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 1..12),
         policy in prop::sample::select(&PolicyName::ALL[..]),
         (stages, eviction) in (1_u8..=5, 0..Eviction::ALL.len()),
         order in any::<prop::sample::Index>(),
     ) {
         let config = Config { eviction: Eviction::ALL[eviction], ..config(policy, stages, 1000) };
-        let mut bench = Bench { resumes: true, ..Bench::new(&world, config) };
+        let mut fixture = ChainFixture { resumes: true, ..ChainFixture::new(&network, config) };
         // Packets with learn requests are never cached. New entries of one packet may change the
         // entries that another packet matches, for as many rounds as there are stages.
         let packets: Vec<_> = packets
             .into_iter()
-            .filter(|key| bench.twin.translate(key).learnings.is_empty())
+            .filter(|key| fixture.checked.translate(key).learnings.is_empty())
             .collect();
         let first = if packets.is_empty() { 0 } else { order.index(packets.len()) };
         for _ in 0..=stages {
             for at in 0..packets.len() {
-                bench.send(&packets[(first + at) % packets.len()]);
+                fixture.send(&packets[(first + at) % packets.len()]);
             }
         }
         for (at, key) in packets.iter().enumerate() {
-            prop_assert!(bench.send(key).is_hit, "packet {at}");
+            prop_assert!(fixture.send(key).is_hit, "packet {at}");
         }
     }
 }
@@ -55,17 +55,18 @@ fn a_recirculated_flow_hits_beside_one_with_the_same_first_table() {
             "table=1,ip,nw_dst=10.0.0.2,actions=check_pkt_larger(1000)->reg0[0],resubmit(,2)",
             "table=2,actions=output:3",
         ];
-        let mut bench = Bench { resumes: true, ..Bench::with_rules(&rules, config) };
+        let mut fixture =
+            ChainFixture { resumes: true, ..ChainFixture::with_rules(&rules, config) };
         let to = |host| packet(&format!("udp,dl_src=00:00:00:00:00:0a,nw_dst=10.0.0.{host}"));
         // The flow that is partitioned installs an entry that the other flow also matches.
         for key in [to(1), to(2), to(1), to(2)] {
-            bench.send(&key);
+            fixture.send(&key);
         }
-        let made = bench.cache.counts().made;
+        let made = fixture.cache.counts().made;
         for key in [to(1), to(2), to(1), to(2)] {
-            assert!(bench.send(&key).is_hit);
+            assert!(fixture.send(&key).is_hit);
         }
-        assert_eq!(bench.cache.counts().made, made);
+        assert_eq!(fixture.cache.counts().made, made);
     }
 }
 
@@ -83,17 +84,17 @@ fn all_stages_fill_before_an_entry_is_evicted() {
     for eviction in Eviction::ALL {
         for resumes in [false, true] {
             let config = Config { eviction, ..config(PolicyName::Joint, 4, 50) };
-            let mut bench = Bench { resumes, ..Bench::with_rules(&rules, config) };
+            let mut fixture = ChainFixture { resumes, ..ChainFixture::with_rules(&rules, config) };
             let flow = |number: usize| {
                 let (source, target) = (number % 4, 1000 + number % 120);
                 packet(&format!("tcp,nw_src=10.1.0.{source},tp_dst={target}"))
             };
             for number in 0..480 {
-                bench.send(&flow(number));
+                fixture.send(&flow(number));
             }
-            let hits = (0..480).filter(|number| bench.send(&flow(*number)).is_hit).count();
+            let hits = (0..480).filter(|number| fixture.send(&flow(*number)).is_hit).count();
             assert_eq!(hits, 480, "{eviction:?}, resumes: {resumes}");
-            assert_eq!(bench.cache.counts().evicted, 0);
+            assert_eq!(fixture.cache.counts().evicted, 0);
         }
     }
 }
@@ -102,31 +103,33 @@ fn all_stages_fill_before_an_entry_is_evicted() {
 fn a_resumed_miss_shares_entries_of_whole_traversals() {
     let rules = sources_and_targets(8);
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let mut bench =
-        Bench { resumes: true, ..Bench::with_rules(&rules, config(PolicyName::OneToOne, 4, 50)) };
+    let mut fixture = ChainFixture {
+        resumes: true,
+        ..ChainFixture::with_rules(&rules, config(PolicyName::OneToOne, 4, 50))
+    };
     // A packet that resumes installs the entry of the target. A packet that does not resume shares
     // it.
     for (source, target) in [(0, 1000), (0, 1001), (1, 1001)] {
-        bench.send(&packet(&format!("tcp,nw_src=10.1.0.{source},tp_dst={target}")));
+        fixture.send(&packet(&format!("tcp,nw_src=10.1.0.{source},tp_dst={target}")));
     }
-    assert_eq!((bench.resumed, bench.cache.ltm().entries_count()), (1, 4));
+    assert_eq!((fixture.resumed, fixture.cache.ltm().entries_count()), (1, 4));
     // The resumed packet shares the entry of the source, and the last packet the entry of the
     // target.
-    assert_eq!(bench.cache.counts().shared, 2);
+    assert_eq!(fixture.cache.counts().shared, 2);
 }
 
 #[test]
 fn a_miss_without_partition_is_translated_once() {
     let rules = ["table=0,ip,actions=output:2"];
-    let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 50));
-    bench.send(&packet("udp,nw_dst=10.0.0.1"));
-    assert_eq!(bench.cache.counts().translations, 1);
+    let mut fixture = ChainFixture::with_rules(&rules, config(PolicyName::Joint, 4, 50));
+    fixture.send(&packet("udp,nw_dst=10.0.0.1"));
+    assert_eq!(fixture.cache.counts().translations, 1);
     let rules = sources_and_targets(1);
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    let mut bench = Bench::with_rules(&rules, config(PolicyName::Joint, 4, 50));
-    bench.send(&packet("tcp,nw_src=10.1.0.0,tp_dst=1000"));
+    let mut fixture = ChainFixture::with_rules(&rules, config(PolicyName::Joint, 4, 50));
+    fixture.send(&packet("tcp,nw_src=10.1.0.0,tp_dst=1000"));
     assert_eq!(
-        bench.cache.counts().translations,
+        fixture.cache.counts().translations,
         2,
         "the whole traversal, then its sub-traversals"
     );
@@ -134,27 +137,29 @@ fn a_miss_without_partition_is_translated_once() {
 
 #[test]
 fn a_packet_with_hidden_state_leaves_no_entry() {
-    let mut bench =
-        Bench::with_rules(&["table=0,actions=output:2"], config(PolicyName::Joint, 4, 50));
+    let mut fixture =
+        ChainFixture::with_rules(&["table=0,actions=output:2"], config(PolicyName::Joint, 4, 50));
     let mut key = packet("udp");
     key.set_field(FieldId::Reg0, 5);
-    let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
+    let pipeline = std::sync::Arc::clone(&fixture.checked.pipeline);
     let (version, now) = (pipeline.version(), Time::ZERO);
     let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-    let traversal = bench.cache.handle_miss(&mut bench.store, miss, ProbeResult::Missed);
-    assert_eq!((traversal.actions.len(), bench.cache.ltm().entries_count()), (1, 0));
+    let traversal = fixture.cache.handle_miss(&mut fixture.store, miss, ProbeResult::Missed);
+    assert_eq!((traversal.actions.len(), fixture.cache.ltm().entries_count()), (1, 0));
 }
 
 #[test]
 fn a_retranslation_counts_as_no_miss() {
-    let mut bench =
-        Bench::with_rules(&["table=0,ip,actions=output:2"], config(PolicyName::Joint, 4, 50));
+    let mut fixture = ChainFixture::with_rules(
+        &["table=0,ip,actions=output:2"],
+        config(PolicyName::Joint, 4, 50),
+    );
     let key = packet("udp,nw_dst=10.0.0.1");
-    let pipeline = std::sync::Arc::clone(&bench.twin.pipeline);
+    let pipeline = std::sync::Arc::clone(&fixture.checked.pipeline);
     let (version, now) = (pipeline.version(), Time::ZERO);
     let miss = Miss { pipeline: &pipeline, key: &key, start: None, version, now };
-    bench.cache.handle_miss(&mut bench.store, miss, ProbeResult::Retranslated);
-    assert_eq!((bench.cache.counts().misses, bench.cache.ltm().entries_count()), (0, 1));
+    fixture.cache.handle_miss(&mut fixture.store, miss, ProbeResult::Retranslated);
+    assert_eq!((fixture.cache.counts().misses, fixture.cache.ltm().entries_count()), (0, 1));
 }
 
 /// Returns rules that resubmit a packet 4,094 times plus `more`.
@@ -177,14 +182,14 @@ fn a_traversal_of_four_thousand_visits_is_one_entry() {
         for (more, is_sent) in [(2, true), (3, false)] {
             let rules = resubmitting(more);
             let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-            let mut bench = Bench::with_rules(&rules, config(policy, 4, 100));
+            let mut fixture = ChainFixture::with_rules(&rules, config(policy, 4, 100));
             let packet = packet("udp,nw_dst=10.0.0.1");
-            let traversal = bench.twin.translate(&packet);
+            let traversal = fixture.checked.translate(&packet);
             let outcome = (traversal.error.is_none(), traversal.actions.is_empty());
             assert_eq!(outcome, (is_sent, !is_sent), "{more} more");
             assert!(traversal.visits.len() > 4000, "{}", traversal.visits.len());
-            bench.send(&packet);
-            let sent = bench.send(&packet);
+            fixture.send(&packet);
+            let sent = fixture.send(&packet);
             assert!(sent.is_hit && sent.entries == 1, "{policy}, {more} more: {}", sent.entries);
         }
     }

@@ -3,10 +3,10 @@
 use shunt_gigaflow::{cache::Config, ltm::Eviction, partition::PolicyName};
 use shunt_pipeline::FlowModCommand;
 
-use super::harness::{Bench, config, packet, request};
+use super::harness::{ChainFixture, config, packet, request};
 
-/// Returns a bench in which each source has its own tag.
-fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
+/// Returns a fixture in which each source has its own tag.
+fn many_tags(count: u32, config: Config) -> (ChainFixture, Vec<shunt_flow::FlowKey>) {
     let source = |number: u32| format!("10.1.{}.{}", number >> 8, number & 0xff);
     let mut rules: Vec<String> = (0..count)
         .map(|number| {
@@ -25,19 +25,19 @@ fn many_tags(count: u32, config: Config) -> (Bench, Vec<shunt_flow::FlowKey>) {
     let packets = (0..count)
         .map(|number| packet(&format!("tcp,nw_src={},nw_dst=10.0.0.1", source(number))))
         .collect();
-    (Bench::with_rules(&rules, config), packets)
+    (ChainFixture::with_rules(&rules, config), packets)
 }
 
 #[test]
 fn without_tags_flows_become_megaflows() {
     let config = Config { tag_bits: 3, ..config(PolicyName::Joint, 4, 1000) };
-    let (mut bench, packets) = many_tags(40, config);
+    let (mut fixture, packets) = many_tags(40, config);
     for packet in &packets {
-        bench.send(packet);
-        assert!(bench.send(packet).is_hit, "as a megaflow, if not as sub-traversals");
+        fixture.send(packet);
+        assert!(fixture.send(packet).is_hit, "as a megaflow, if not as sub-traversals");
     }
-    let counts = bench.cache.counts();
-    assert_eq!(bench.cache.ltm().tags().len(), 8);
+    let counts = fixture.cache.counts();
+    assert_eq!(fixture.cache.ltm().tags().len(), 8);
     assert_eq!(counts.without_tags, 40 - 7);
 }
 
@@ -46,17 +46,17 @@ fn tags_that_no_entry_has_are_free_again() {
     // Three entries before and three after a partition point use at most seven tags, with the tag
     // of the bridge.
     let config = Config { tag_bits: 3, ..config(PolicyName::Disjoint, 2, 3) };
-    let (mut bench, packets) = many_tags(100, config);
+    let (mut fixture, packets) = many_tags(100, config);
     for some in packets.chunks(25) {
         for packet in some {
-            bench.send(packet);
-            let sent = bench.send(packet);
+            fixture.send(packet);
+            let sent = fixture.send(packet);
             assert_eq!((sent.is_hit, sent.entries), (true, 2), "as sub-traversals");
         }
-        bench.lose(u64::MAX);
-        assert!(bench.cache.ltm().tags().is_empty(), "no entry, no tag");
+        fixture.lose(u64::MAX);
+        assert!(fixture.cache.ltm().tags().is_empty(), "no entry, no tag");
     }
-    let counts = bench.cache.counts();
+    let counts = fixture.cache.counts();
     assert_eq!(counts.without_tags, 0, "100 states use 8 tags one after the other");
     assert!(counts.evicted >= 100, "{} entries evicted", counts.evicted);
 }
@@ -65,10 +65,10 @@ fn tags_that_no_entry_has_are_free_again() {
 fn the_entries_of_a_flow_stay_while_it_is_installed() {
     for eviction in [Eviction::LeastRecent, Eviction::LeastShared] {
         let config = Config { eviction, ..config(PolicyName::Disjoint, 2, 1) };
-        let (mut bench, packets) = many_tags(6, config);
+        let (mut fixture, packets) = many_tags(6, config);
         for packet in &packets {
-            bench.send(packet);
-            assert!(bench.send(packet).is_hit, "{eviction:?}: the newest flow is never lost");
+            fixture.send(packet);
+            assert!(fixture.send(packet).is_hit, "{eviction:?}: the newest flow is never lost");
         }
     }
 }
@@ -83,17 +83,17 @@ fn state_that_nothing_reads_is_not_in_a_tag() {
     ];
     let flow =
         |source, target| packet(&format!("tcp,nw_src=10.1.0.{source},nw_dst=10.0.0.{target}"));
-    let mut bench = Bench::with_rules(&rules, config(PolicyName::OneToOne, 4, 100));
+    let mut fixture = ChainFixture::with_rules(&rules, config(PolicyName::OneToOne, 4, 100));
     for (source, target) in [(1, 1), (2, 2)] {
-        assert!(!bench.send(&flow(source, target)).is_hit);
+        assert!(!fixture.send(&flow(source, target)).is_hit);
     }
-    assert_eq!(bench.cache.ltm().tags().len(), 2, "the bridge, and table 1");
-    assert!(bench.send(&flow(1, 2)).is_hit);
+    assert_eq!(fixture.cache.ltm().tags().len(), 2, "the bridge, and table 1");
+    assert!(fixture.send(&flow(1, 2)).is_hit);
     // From now on table 1 reads the register, so entries of tags without the register become stale.
     let reads = "table=1,priority=9,tcp,reg5=2,nw_dst=10.0.0.1,actions=output:4";
-    bench.change(&request(FlowModCommand::Add, reads));
+    fixture.change(&request(FlowModCommand::Add, reads));
     for (source, target) in [(1, 1), (2, 1), (1, 2), (2, 2), (1, 1), (2, 1)] {
-        bench.send(&flow(source, target));
+        fixture.send(&flow(source, target));
     }
-    assert!(bench.send(&flow(2, 1)).is_hit && bench.send(&flow(1, 1)).is_hit);
+    assert!(fixture.send(&flow(2, 1)).is_hit && fixture.send(&flow(1, 1)).is_hit);
 }

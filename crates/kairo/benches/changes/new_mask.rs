@@ -38,13 +38,13 @@ const MASKS_BEFORE: usize = 20;
 /// Number of entries in a benchmark, and in a trial run.
 const ENTRIES: [u32; 2] = [1 << 20, 1 << 12];
 
-struct Scene {
+struct NewMaskFixture {
     pipeline: Pipeline,
     engine: Direct,
     masks: Box<dyn Iterator<Item = u32>>,
 }
 
-impl Scene {
+impl NewMaskFixture {
     /// Creates entries that differ in the lower bits of both addresses.
     /// All projections of the index are filled.
     fn new(entries: u32) -> Self {
@@ -54,18 +54,20 @@ impl Scene {
         let engine = Direct::new(pipeline.version(), 1);
         // All masks have the same number of bits, so that no mask contains another one.
         let masks = (0..1 << 24).filter(|bits: &u32| bits.count_ones() == 12);
-        let mut scene = Self { pipeline, engine, masks: Box::new(masks) };
-        RULES.iter().for_each(|rule| drop(scene.change(rule)));
-        let version = scene.pipeline.version();
+        let mut fixture = Self { pipeline, engine, masks: Box::new(masks) };
+        RULES.iter().for_each(|rule| drop(fixture.change(rule)));
+        let version = fixture.pipeline.version();
         for slot in 0..entries {
-            let traversal = Arc::new(scene.pipeline.translate(&packet(slot), version));
-            scene.engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
+            let traversal = Arc::new(fixture.pipeline.translate(&packet(slot), version));
+            fixture
+                .engine
+                .installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
         }
         for _ in 0..MASKS_BEFORE {
-            scene.apply_rule("nw_dst");
-            while scene.engine.run_maintenance() {}
+            fixture.apply_rule("nw_dst");
+            while fixture.engine.run_maintenance() {}
         }
-        scene
+        fixture
     }
 
     fn change(&self, rule: &str) -> Change {
@@ -104,9 +106,9 @@ pub(crate) fn new_mask(criterion: &mut Criterion) {
     let entries = ENTRIES[usize::from(is_trial())];
     let mut group = criterion.benchmark_group(format!("{entries} entries"));
     group.throughput(Throughput::Elements(entries.into()));
-    let mut scene = Scene::new(entries);
+    let mut fixture = NewMaskFixture::new(entries);
     group.bench_function("a rule of a new mask", |bencher| {
-        bencher.iter_custom(|rounds| (0..rounds).map(|_| scene.apply_rule("nw_dst")).sum());
+        bencher.iter_custom(|rounds| (0..rounds).map(|_| fixture.apply_rule("nw_dst")).sum());
     });
     let column: Vec<u32> = (0..entries).collect();
     group.bench_function("a sweep over four bytes of each", |bencher| {
@@ -114,7 +116,7 @@ pub(crate) fn new_mask(criterion: &mut Criterion) {
     });
     group.sample_size(10);
     group.bench_function("a rule for what another table has fixed", |bencher| {
-        bencher.iter_custom(|rounds| (0..rounds).map(|_| scene.apply_rule("nw_src")).sum());
+        bencher.iter_custom(|rounds| (0..rounds).map(|_| fixture.apply_rule("nw_src")).sum());
     });
     group.finish();
 }

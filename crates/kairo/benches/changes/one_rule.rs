@@ -36,10 +36,10 @@ const TABLES: u32 = 5;
 /// Number of networks with a rule in each table.
 const NETWORKS: u32 = 64;
 
-/// The compared engines, by their index in [`Scene::engines`].
+/// The compared engines, by their index in [`OneRuleFixture::engines`].
 const ENGINES: [&str; 2] = ["direct", "visits"];
 
-struct Scene {
+struct OneRuleFixture {
     pipeline: Pipeline,
     engines: [Box<dyn Evictor>; 2],
     generations: Vec<u32>,
@@ -47,7 +47,7 @@ struct Scene {
     changes: u32,
 }
 
-impl Scene {
+impl OneRuleFixture {
     fn new(entries: u32) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -71,13 +71,13 @@ impl Scene {
         let engines: [Box<dyn Evictor>; 2] =
             [Box::new(Direct::new(version, 1)), Box::new(Visits::new(version, 1))];
         let generations = vec![0; entries as usize];
-        let mut scene = Self { pipeline, engines, generations, changes: 0 };
-        (0..entries).for_each(|slot| scene.install(slot));
+        let mut fixture = Self { pipeline, engines, generations, changes: 0 };
+        (0..entries).for_each(|slot| fixture.install(slot));
         // Afterwards the mask of the rules is known.
         (0..4).for_each(|_| {
-            scene.turn();
+            fixture.turn();
         });
-        scene
+        fixture
     }
 
     fn install(&mut self, slot: u32) {
@@ -139,10 +139,10 @@ pub(crate) fn one_rule(criterion: &mut Criterion) {
     let sizes = if is_trial() { vec![TRIAL_ENTRIES] } else { ENTRIES.to_vec() };
     for entries in sizes {
         let mut group = criterion.benchmark_group(format!("one rule, {entries} entries"));
-        let mut scene = Scene::new(entries);
+        let mut fixture = OneRuleFixture::new(entries);
         for (number, engine) in ENGINES.iter().enumerate() {
             group.bench_function(*engine, |bencher| {
-                bencher.iter_custom(|rounds| (0..rounds).map(|_| scene.turn()[number]).sum());
+                bencher.iter_custom(|rounds| (0..rounds).map(|_| fixture.turn()[number]).sum());
             });
         }
         group.finish();

@@ -7,7 +7,7 @@ use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_pipeline::{
     Cause, CauseRun, Change, Delta, EntryId, FlowModCommand, Installed, Object, OwnerId, TableId,
     Time, Traversal, Version,
-    testing::{Twin, generate},
+    testing::{CheckedPipeline, generate},
     text::parse_rule,
 };
 
@@ -53,30 +53,30 @@ const fn entry(slot: u32) -> EntryId {
 }
 
 /// An engine with three entries of one packet, before their bridge is removed.
-struct FaultScene<E> {
-    twin: Twin,
+struct FaultFixture<E> {
+    checked: CheckedPipeline,
     engine: E,
 }
 
-impl<E: InCircuit> FaultScene<E> {
+impl<E: InCircuit> FaultFixture<E> {
     fn new(deltas_max: usize) -> Self {
-        Self::with(Twin::new(&[]), deltas_max, |engine| engine)
+        Self::with(CheckedPipeline::new(&[]), deltas_max, |engine| engine)
     }
 
-    fn with(twin: Twin, deltas_max: usize, settings: impl Fn(E) -> E) -> Self {
-        let engine = settings(E::new(twin.pipeline.version(), deltas_max));
-        let mut scene = Self { twin, engine };
-        let traversal = scene.traversal();
+    fn with(checked: CheckedPipeline, deltas_max: usize, settings: impl Fn(E) -> E) -> Self {
+        let engine = settings(E::new(checked.pipeline.version(), deltas_max));
+        let mut fixture = Self { checked, engine };
+        let traversal = fixture.traversal();
         for slot in 0..3 {
-            assert_eq!(scene.engine.installed(entry(slot), &traversal), Installed::Recorded);
+            assert_eq!(fixture.engine.installed(entry(slot), &traversal), Installed::Recorded);
         }
-        scene
+        fixture
     }
 
     fn traversal(&self) -> Arc<Traversal> {
         let mut key = FlowKey::ZERO;
         key.set_bridge(generate::BRIDGES[0].number().into());
-        Arc::new(self.twin.translate(&key))
+        Arc::new(self.checked.translate(&key))
     }
 
     /// Adds a rule to the table that all entries visit.
@@ -86,11 +86,11 @@ impl<E: InCircuit> FaultScene<E> {
 
     fn rule(&self, rule: &str) -> Change {
         let rule = parse_rule(FlowModCommand::Add, rule, &NoPortNames).unwrap();
-        self.twin.pipeline.apply(generate::BRIDGES[0], &[rule], Time::ZERO).unwrap()
+        self.checked.pipeline.apply(generate::BRIDGES[0], &[rule], Time::ZERO).unwrap()
     }
 
     fn last_change(&self) -> Change {
-        self.twin.pipeline.remove_bridge(generate::BRIDGES[0])
+        self.checked.pipeline.remove_bridge(generate::BRIDGES[0])
     }
 
     fn evicted(&mut self, change: &Change) -> Vec<EntryId> {
@@ -101,132 +101,133 @@ impl<E: InCircuit> FaultScene<E> {
 }
 
 fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(99);
-    scene.engine.fail_after(0);
-    let change = scene.last_change();
-    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
-    assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 0));
-    assert_eq!(scene.engine.causes(), [CauseRun { cause: Cause::Fault, count: 3 }]);
-    assert_eq!(scene.engine.state().faults, 1);
-    assert!(scene.evicted(&change).is_empty());
-    assert_eq!(scene.engine.stats().errors, 1);
+    let mut fixture = FaultFixture::<E>::new(99);
+    fixture.engine.fail_after(0);
+    let change = fixture.last_change();
+    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!((fixture.engine.stats().errors, fixture.engine.len()), (1, 0));
+    assert_eq!(fixture.engine.causes(), [CauseRun { cause: Cause::Fault, count: 3 }]);
+    assert_eq!(fixture.engine.state().faults, 1);
+    assert!(fixture.evicted(&change).is_empty());
+    assert_eq!(fixture.engine.stats().errors, 1);
 }
 
 fn the_change_after_a_fault_evicts_lost_entries<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(99);
-    scene.engine.fail_after(0);
-    while scene.engine.run_maintenance() {}
-    assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
-    scene.engine.removed(entry(1));
-    let change = Change { deltas: Vec::new(), ..scene.last_change() };
-    assert_eq!(scene.evicted(&change), [entry(0), entry(2)]);
+    let mut fixture = FaultFixture::<E>::new(99);
+    fixture.engine.fail_after(0);
+    while fixture.engine.run_maintenance() {}
+    assert_eq!((fixture.engine.stats().errors, fixture.engine.len()), (1, 3));
+    fixture.engine.removed(entry(1));
+    let change = Change { deltas: Vec::new(), ..fixture.last_change() };
+    assert_eq!(fixture.evicted(&change), [entry(0), entry(2)]);
 }
 
 fn an_engine_can_move_to_another_thread<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(99);
-    while scene.engine.run_maintenance() {}
-    let change = scene.last_change();
-    let evicted = std::thread::spawn(move || scene.evicted(&change));
+    let mut fixture = FaultFixture::<E>::new(99);
+    while fixture.engine.run_maintenance() {}
+    let change = fixture.last_change();
+    let evicted = std::thread::spawn(move || fixture.evicted(&change));
     assert_eq!(evicted.join().unwrap(), [entry(0), entry(1), entry(2)]);
 }
 
 fn an_engine_can_return_to_a_thread<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(99);
-    while scene.engine.run_maintenance() {}
+    let mut fixture = FaultFixture::<E>::new(99);
+    while fixture.engine.run_maintenance() {}
     let moved = std::thread::spawn(move || {
-        let change = scene.new_rule();
-        assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
-        let traversal = scene.traversal();
-        assert_eq!(scene.engine.installed(entry(3), &traversal), Installed::Recorded);
-        scene
+        let change = fixture.new_rule();
+        assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+        let traversal = fixture.traversal();
+        assert_eq!(fixture.engine.installed(entry(3), &traversal), Installed::Recorded);
+        fixture
     });
-    let mut scene = moved.join().unwrap();
-    let change = scene.last_change();
-    assert_eq!((scene.evicted(&change), scene.engine.stats().errors), (vec![entry(3)], 0));
+    let mut fixture = moved.join().unwrap();
+    let change = fixture.last_change();
+    assert_eq!((fixture.evicted(&change), fixture.engine.stats().errors), (vec![entry(3)], 0));
 }
 
 fn a_fault_does_not_affect_other_engines<E: InCircuit>() {
-    let [mut scene, mut other] = [(); 2].map(|()| FaultScene::<E>::new(99));
-    scene.engine.fail_after(0);
-    for (scene, errors) in [(&mut scene, 1), (&mut other, 0)] {
-        let change = scene.last_change();
-        assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
-        assert_eq!(scene.engine.stats().errors, errors);
+    let [mut fixture, mut other] = [(); 2].map(|()| FaultFixture::<E>::new(99));
+    fixture.engine.fail_after(0);
+    for (fixture, errors) in [(&mut fixture, 1), (&mut other, 0)] {
+        let change = fixture.last_change();
+        assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+        assert_eq!(fixture.engine.stats().errors, errors);
     }
 }
 
 fn a_fault_also_evicts_pending_evictions<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(99);
-    scene.engine.fail_after(1);
-    let Change { version, deltas } = scene.last_change();
+    let mut fixture = FaultFixture::<E>::new(99);
+    fixture.engine.fail_after(1);
+    let Change { version, deltas } = fixture.last_change();
     let change = Change { version, deltas: deltas.into_iter().rev().collect() };
-    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
-    assert_eq!(scene.engine.len(), 0);
+    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.engine.len(), 0);
 }
 
 fn a_fault_while_entries_are_added_loses_none<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(99);
-    scene.engine.fail_after(0);
-    let traversal = scene.traversal();
+    let mut fixture = FaultFixture::<E>::new(99);
+    fixture.engine.fail_after(0);
+    let traversal = fixture.traversal();
     for slot in 3..300 {
-        assert_eq!(scene.engine.installed(entry(slot), &traversal), Installed::Recorded);
+        assert_eq!(fixture.engine.installed(entry(slot), &traversal), Installed::Recorded);
     }
-    assert_eq!(scene.engine.len(), 300);
-    let change = scene.last_change();
-    assert_eq!(scene.evicted(&change), (0..300).map(entry).collect::<Vec<_>>());
-    assert_eq!(scene.engine.len(), 0);
+    assert_eq!(fixture.engine.len(), 300);
+    let change = fixture.last_change();
+    assert_eq!(fixture.evicted(&change), (0..300).map(entry).collect::<Vec<_>>());
+    assert_eq!(fixture.engine.len(), 0);
 }
 
 fn a_too_large_change_evicts_pending_entries<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(0);
-    let change = scene.new_rule();
-    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
-    assert_eq!((scene.engine.stats().overflows, scene.engine.stats().errors), (1, 0));
+    let mut fixture = FaultFixture::<E>::new(0);
+    let change = fixture.new_rule();
+    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!((fixture.engine.stats().overflows, fixture.engine.stats().errors), (1, 0));
     let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
-    assert_eq!(scene.engine.causes(), [CauseRun { cause, count: 3 }]);
+    assert_eq!(fixture.engine.causes(), [CauseRun { cause, count: 3 }]);
 }
 
 fn beyond_the_bound_objects_keep_their_delta_number<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(0);
+    let mut fixture = FaultFixture::<E>::new(0);
     // No entry visits table 1.
-    let rule = scene.rule("table=1,arp,actions=drop");
-    let Change { version, deltas } = scene.last_change();
+    let rule = fixture.rule("table=1,arp,actions=drop");
+    let Change { version, deltas } = fixture.last_change();
     let deltas = rule.deltas.into_iter().chain(deltas).collect();
     let change = Change { version, deltas };
-    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
     let of_bridge = Object::Bridge(generate::BRIDGES[0]);
     let is_read = |delta: &Delta| matches!(delta, Delta::Changed(own) if *own == of_bridge);
     let cause = Cause::Delta(change.deltas.iter().position(is_read).unwrap());
-    assert_eq!(scene.engine.causes(), [CauseRun { cause, count: 3 }]);
-    assert_eq!(scene.engine.stats().overflows, 1);
+    assert_eq!(fixture.engine.causes(), [CauseRun { cause, count: 3 }]);
+    assert_eq!(fixture.engine.stats().overflows, 1);
 }
 
 fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
     let evict_with = |examined_max, is_bridge_changed| {
         // Because of this rule every lookup consults the Ethernet type, so that no entry covers
         // ARP.
-        let twin = Twin::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
+        let checked =
+            CheckedPipeline::with_rules(generate::BRIDGES[0], &["priority=1,ip,actions=drop"]);
         let set = |engine: E| engine.with_examined_max(examined_max);
-        let mut scene = FaultScene::<E>::with(twin, 99, set);
-        while scene.engine.run_maintenance() {}
+        let mut fixture = FaultFixture::<E>::with(checked, 99, set);
+        while fixture.engine.run_maintenance() {}
         // The circuit has three of the four entries. The fourth entry still waits for a step.
-        let traversal = scene.traversal();
-        assert_eq!(scene.engine.installed(entry(3), &traversal), Installed::Recorded);
+        let traversal = fixture.traversal();
+        assert_eq!(fixture.engine.installed(entry(3), &traversal), Installed::Recorded);
         let rules = ["priority=9,arp,actions=drop", "priority=8,arp,actions=drop"];
         let mut change = Change { version: Version::default(), deltas: Vec::new() };
-        for next in rules.map(|rule| scene.rule(rule)) {
+        for next in rules.map(|rule| fixture.rule(rule)) {
             change.version = next.version;
             change.deltas.extend(next.deltas);
         }
         if is_bridge_changed {
-            let Change { version, deltas } = scene.last_change();
+            let Change { version, deltas } = fixture.last_change();
             change.version = version;
             let objects = deltas.into_iter().filter(|own| matches!(own, Delta::Changed(_)));
             change.deltas.extend(objects);
         }
-        let evicted = scene.evicted(&change).len();
-        assert_eq!(scene.engine.stats().errors, 0);
-        (evicted, scene.engine.causes().to_vec(), scene.engine.stats().overflows)
+        let evicted = fixture.evicted(&change).len();
+        assert_eq!(fixture.engine.stats().errors, 0);
+        (evicted, fixture.engine.causes().to_vec(), fixture.engine.stats().overflows)
     };
     assert_eq!(evict_with(1000, false), (0, Vec::new(), 0), "no entry is of the rules");
     let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
@@ -239,11 +240,11 @@ fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
 }
 
 fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() {
-    let mut scene = FaultScene::<E>::new(0);
-    scene.engine.fail_after(0);
-    let change = scene.new_rule();
-    assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
-    assert_eq!(scene.engine.len(), 0);
+    let mut fixture = FaultFixture::<E>::new(0);
+    fixture.engine.fail_after(0);
+    let change = fixture.new_rule();
+    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.engine.len(), 0);
 }
 
 macro_rules! of_each {

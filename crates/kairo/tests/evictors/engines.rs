@@ -10,7 +10,7 @@ use shunt_flow::FlowKey;
 use shunt_pipeline::{
     EntryId, Evictor, Installed, OwnerId, Traversal,
     testing::{
-        Twin,
+        CheckedPipeline,
         generate::{self, Op},
         visible,
     },
@@ -60,19 +60,19 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 /// A pipeline with all engines.
-struct Scene {
-    twin: Twin,
+struct EngineFixture {
+    checked: CheckedPipeline,
     engines: All,
     live: BTreeSet<EntryId>,
     installed: u32,
     met: EventCounts,
 }
 
-impl Scene {
-    fn new(world: &[Op]) -> Self {
-        let twin = Twin::new(world);
-        let engines = All::new(twin.pipeline.version());
-        Self { twin, engines, live: BTreeSet::new(), installed: 0, met: EventCounts::default() }
+impl EngineFixture {
+    fn new(network: &[Op]) -> Self {
+        let checked = CheckedPipeline::new(network);
+        let engines = All::new(checked.pipeline.version());
+        Self { checked, engines, live: BTreeSet::new(), installed: 0, met: EventCounts::default() }
     }
 
     fn install(&mut self, traversals: Vec<Traversal>) {
@@ -97,7 +97,7 @@ impl Scene {
     /// Returns the sub-traversals of a packet.
     /// The bits of `choice` select the partition points.
     fn sub_traversals_of(&self, key: &FlowKey, choice: u64) -> Vec<Traversal> {
-        let (pipeline, key) = (&self.twin.pipeline, visible(key));
+        let (pipeline, key) = (&self.checked.pipeline, visible(key));
         let version = pipeline.version();
         let points = pipeline.translate_noted(&key, None, version).points;
         let chosen = points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
@@ -107,9 +107,9 @@ impl Scene {
     }
 
     fn change(&mut self, ops: &[Op]) {
-        let (mut deltas, mut newest) = (Vec::new(), self.twin.pipeline.version());
+        let (mut deltas, mut newest) = (Vec::new(), self.checked.pipeline.version());
         for op in ops {
-            let Some(change) = self.twin.apply(op) else { continue };
+            let Some(change) = self.checked.apply(op) else { continue };
             newest = newest.max(change.version);
             deltas.extend(change.deltas);
             self.met.add(CHANGES, 1);
@@ -127,12 +127,12 @@ impl Scene {
 
     fn happens(&mut self, event: &Event) {
         match event {
-            Event::Install(key) => self.install(self.twin.traversals(key)),
+            Event::Install(key) => self.install(self.checked.traversals(key)),
             Event::InstallSubTraversals(key, choice) => {
                 self.install(self.sub_traversals_of(key, *choice));
             }
             Event::InstallLate(key, op) => {
-                let late = self.twin.traversals(key);
+                let late = self.checked.traversals(key);
                 self.change(std::slice::from_ref(op));
                 self.install(late);
             }
@@ -185,11 +185,11 @@ const fn name_of(op: &Op) -> &'static str {
 /// `SHUNT_CHANGES` sets the number of changes.
 #[test]
 fn every_engine_equals_the_definition_over_long_sequences() {
-    let sequences = || (generate::world(), prop::collection::vec(event(), 100..400));
-    let met = run_sequences(1, sequences, |(world, events), met| {
-        let mut scene = Scene::new(&world);
-        events.iter().for_each(|event| scene.happens(event));
-        *met = scene.met;
+    let sequences = || (generate::network(), prop::collection::vec(event(), 100..400));
+    let met = run_sequences(1, sequences, |(network, events), met| {
+        let mut fixture = EngineFixture::new(&network);
+        events.iter().for_each(|event| fixture.happens(event));
+        *met = fixture.met;
     });
     met.assert_often(&[
         ("installed", 500),
@@ -216,11 +216,11 @@ proptest! {
 
     #[test]
     fn every_engine_evicts_what_the_definition_does(
-        world in generate::world(),
+        network in generate::network(),
         events in prop::collection::vec(event(), 1..24),
     ) {
-        let mut scene = Scene::new(&world);
-        events.iter().for_each(|event| scene.happens(event));
+        let mut fixture = EngineFixture::new(&network);
+        events.iter().for_each(|event| fixture.happens(event));
     }
 }
 
@@ -228,22 +228,22 @@ proptest! {
 fn entries_that_remain_are_right_for_their_region() {
     let sequences = || {
         let packets = prop::collection::vec(generate::packet(), 8);
-        (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))
+        (generate::network(), packets, prop::collection::vec(generate::change(), 1..6))
     };
-    let met = run_sequences(200, sequences, |(world, packets, ops), met| {
+    let met = run_sequences(200, sequences, |(network, packets, ops), met| {
         let mut runner = TestRunner::deterministic();
-        let mut twin = Twin::new(&world);
-        let mut engine = All::new(twin.pipeline.version());
+        let mut checked = CheckedPipeline::new(&network);
+        let mut engine = All::new(checked.pipeline.version());
         let mut entries = BTreeMap::new();
         for (slot, key) in (0..).zip(&packets) {
-            let traversal = Arc::new(twin.translate(key));
+            let traversal = Arc::new(checked.translate(key));
             if traversal.learnings.is_empty() {
                 engine.installed(entry(slot, 0), &traversal);
                 entries.insert(entry(slot, 0), (key, traversal));
             }
         }
         for op in &ops {
-            let Some(change) = twin.apply(op) else { continue };
+            let Some(change) = checked.apply(op) else { continue };
             met.add(CHANGES, 1);
             for evicted in engine.apply(&change.deltas, change.version) {
                 assert!(entries.remove(&evicted).is_some());
@@ -252,8 +252,8 @@ fn entries_that_remain_are_right_for_their_region() {
             for (packet, traversal) in entries.values() {
                 let sibling = generate::sibling(packet, &(&traversal.mask).into());
                 let key = sibling.new_tree(&mut runner).unwrap().current();
-                let effects = twin.effects(traversal, &key);
-                assert_eq!(effects, twin.world.translate(&key));
+                let effects = checked.effects(traversal, &key);
+                assert_eq!(effects, checked.model.translate(&key));
                 met.add("survived", 1);
                 met.add("siblings", (key != **packet).into());
                 met.add("left", effects.outcomes.len());

@@ -15,7 +15,7 @@ use shunt_kairo::{Direct, PublishedKairo, PublishedSettings, Visits};
 use shunt_pipeline::{
     BridgeId, BridgeSettings, Change, EntryId, Evictor, FlowModCommand, GroupCommand, OwnerId,
     Pipeline, PortInfo, Time, Traversal,
-    testing::{Twin, generate},
+    testing::{CheckedPipeline, generate},
     text::{parse_group_mod, parse_rule},
 };
 
@@ -52,7 +52,7 @@ fn packet(destination: u32) -> FlowKey {
 }
 
 /// A pipeline with the published engine, and two engines without its errors.
-struct Scene {
+struct PublishedFixture {
     pipeline: Pipeline,
     published: PublishedKairo,
     direct: Direct,
@@ -60,7 +60,7 @@ struct Scene {
     seconds: Arc<AtomicU64>,
 }
 
-impl Scene {
+impl PublishedFixture {
     fn new(settings: PublishedSettings, rules: &[&str]) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -128,39 +128,39 @@ impl Scene {
 #[test]
 fn a_sample_packet_does_not_stand_for_its_region() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
-    let mut scene = Scene::new(AT_ONCE, &[rule]);
-    let made = scene.install(0, 0x0a01_0203);
+    let mut fixture = PublishedFixture::new(AT_ONCE, &[rule]);
+    let made = fixture.install(0, 0x0a01_0203);
     let within = "priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3";
-    assert_eq!(scene.add(within), [vec![], vec![0], vec![0]]);
-    assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
+    assert_eq!(fixture.add(within), [vec![], vec![0], vec![0]]);
+    assert!(fixture.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
 }
 
 #[test]
 fn a_rule_may_overtake_a_packet_in_a_batch() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
     let of_the_packet = "priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3";
-    let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
-    scene.install(1, 0x0a01_0203);
-    scene.wait();
-    let made = scene.install(0, 0x0a01_6307);
-    assert_eq!(scene.published.stats().waiting, 1);
-    assert_eq!(scene.add(of_the_packet), [vec![], vec![0, 1], vec![0, 1]]);
+    let mut fixture = PublishedFixture::new(PublishedSettings::default(), &[rule]);
+    fixture.install(1, 0x0a01_0203);
+    fixture.wait();
+    let made = fixture.install(0, 0x0a01_6307);
+    assert_eq!(fixture.published.stats().waiting, 1);
+    assert_eq!(fixture.add(of_the_packet), [vec![], vec![0, 1], vec![0, 1]]);
     // The packet enters the circuit after the new rule and matches it at once. So its match never
     // changes, and its entry is not evicted.
-    scene.wait();
-    assert!(scene.published.apply(&[], scene.pipeline.version()).is_empty());
-    assert_eq!(scene.published.len(), 2);
-    assert!(scene.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
+    fixture.wait();
+    assert!(fixture.published.apply(&[], fixture.pipeline.version()).is_empty());
+    assert_eq!(fixture.published.len(), 2);
+    assert!(fixture.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
     // If the packet entered the circuit before the new rule, its entry is evicted.
-    let mut scene = Scene::new(PublishedSettings::default(), &[rule]);
-    scene.install(0, 0x0a01_6307);
-    scene.wait();
-    assert_eq!(scene.add(of_the_packet), [vec![0], vec![0], vec![0]]);
+    let mut fixture = PublishedFixture::new(PublishedSettings::default(), &[rule]);
+    fixture.install(0, 0x0a01_6307);
+    fixture.wait();
+    assert_eq!(fixture.add(of_the_packet), [vec![0], vec![0], vec![0]]);
 }
 
 #[test]
 fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
-    let mut scene = Scene::new(
+    let mut fixture = PublishedFixture::new(
         AT_ONCE,
         &[
             "ip,actions=goto_table:1",
@@ -168,28 +168,28 @@ fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
             "table=1,ip,nw_dst=10.0.0.2,actions=output:3",
         ],
     );
-    let sub_traversals_of = |scene: &Scene, destination| {
-        let version = scene.pipeline.version();
+    let sub_traversals_of = |fixture: &PublishedFixture, destination| {
+        let version = fixture.pipeline.version();
         let cut =
-            scene.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
+            fixture.pipeline.translate_sub_traversals(&packet(destination), None, version, &[1]);
         cut.into_iter().map(|part| Arc::new(part.traversal)).collect::<Vec<_>>()
     };
     // Both flows start with the same sub-traversal, and the first packet made its entry.
     for (destination, slots) in [(0x0a00_0001, [0, 1]), (0x0a00_0002, [0, 2])] {
-        let sub_traversals_of = sub_traversals_of(&scene, destination);
+        let sub_traversals_of = sub_traversals_of(&fixture, destination);
         let list: Vec<_> = slots.map(entry).into_iter().zip(sub_traversals_of).collect();
-        scene.published.installed_sub_traversals(&list);
+        fixture.published.installed_sub_traversals(&list);
         for (id, traversal) in &list {
-            scene.direct.installed(*id, traversal);
-            scene.visits.installed(*id, traversal);
+            fixture.direct.installed(*id, traversal);
+            fixture.visits.installed(*id, traversal);
         }
     }
-    assert_eq!(scene.published.stats().untracked, 0, "the published engine has these entries");
-    assert_eq!(scene.published.len(), 3);
+    assert_eq!(fixture.published.stats().untracked, 0, "the published engine has these entries");
+    assert_eq!(fixture.published.len(), 3);
     // The first flow is idle, and its last entry expires. The second flow still uses the first
     // entry.
-    scene.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
-    let stale = scene.change(FlowModCommand::DeleteStrict, "ip");
+    fixture.engines().into_iter().for_each(|engine| engine.removed(entry(1)));
+    let stale = fixture.change(FlowModCommand::DeleteStrict, "ip");
     assert_eq!(stale, [vec![2], vec![0], vec![0]], "entry 0 stays, and 2 goes for nothing");
 }
 
@@ -200,17 +200,17 @@ fn a_stale_table_evicts_its_sub_traversal_and_later_ones() {
         "table=1,ip,actions=set_field:7->reg1,goto_table:2",
         "table=2,reg1=7,actions=output:2",
     ];
-    let mut scene = Scene::new(AT_ONCE, &rules);
-    let version = scene.pipeline.version();
-    let cut = scene.pipeline.translate_sub_traversals(&packet(1), None, version, &[1, 2]);
+    let mut fixture = PublishedFixture::new(AT_ONCE, &rules);
+    let version = fixture.pipeline.version();
+    let cut = fixture.pipeline.translate_sub_traversals(&packet(1), None, version, &[1, 2]);
     let sub_traversals_of: Vec<_> =
         (0..).map(entry).zip(cut.into_iter().map(|part| Arc::new(part.traversal))).collect();
     assert_eq!(sub_traversals_of.len(), 3);
-    scene.published.installed_sub_traversals(&sub_traversals_of);
-    assert_eq!(scene.published.stats().untracked, 0);
-    let [ended, ..] = scene.add("table=1,priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
+    fixture.published.installed_sub_traversals(&sub_traversals_of);
+    assert_eq!(fixture.published.stats().untracked, 0);
+    let [ended, ..] = fixture.add("table=1,priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
     assert_eq!(ended, [1, 2]);
-    let [ended, ..] = scene.add("priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
+    let [ended, ..] = fixture.add("priority=40000,ip,nw_dst=0.0.0.1,actions=drop");
     assert_eq!(ended, [0]);
 }
 
@@ -223,40 +223,42 @@ fn the_published_engine_evicts_unmodelled_entries_by_table() {
         "table=1,actions=set_field:1->reg0",
         "table=2,actions=output:2",
     ];
-    let mut scene = Scene::new(AT_ONCE, &rules);
-    scene.install(0, 0x0a00_0001);
-    scene.install(1, 0x0a00_0002);
-    assert_eq!(scene.published.stats().untracked, 1);
-    let [ended, others, _] = scene.add("table=2,ip,nw_dst=10.9.9.9,actions=output:3");
+    let mut fixture = PublishedFixture::new(AT_ONCE, &rules);
+    fixture.install(0, 0x0a00_0001);
+    fixture.install(1, 0x0a00_0002);
+    assert_eq!(fixture.published.stats().untracked, 1);
+    let [ended, others, _] = fixture.add("table=2,ip,nw_dst=10.9.9.9,actions=output:3");
     assert_eq!((ended, others), (vec![0], vec![]));
 }
 
 #[test]
 fn a_clause_evicts_the_entries_of_its_table() {
-    let mut scene = Scene::new(AT_ONCE, &["ip,actions=output:2"]);
-    scene.install(0, 0x0a00_0001);
+    let mut fixture = PublishedFixture::new(AT_ONCE, &["ip,actions=output:2"]);
+    fixture.install(0, 0x0a00_0001);
     let clause = "priority=40000,ip,nw_dst=10.0.0.1,actions=conjunction(1,1/2)";
-    let [ended, ..] = scene.add(clause);
+    let [ended, ..] = fixture.add(clause);
     assert_eq!(ended, [0]);
-    scene.install(1, 0x0a00_0001);
-    scene.add("priority=40000,ip,in_port=1,actions=conjunction(1,2/2)");
-    scene.install(2, 0x0a00_0001);
-    let [ended, ..] = scene.add("priority=40000,ip,conj_id=1,actions=output:3");
+    fixture.install(1, 0x0a00_0001);
+    fixture.add("priority=40000,ip,in_port=1,actions=conjunction(1,2/2)");
+    fixture.install(2, 0x0a00_0001);
+    let [ended, ..] = fixture.add("priority=40000,ip,conj_id=1,actions=output:3");
     assert_eq!(ended, [2]);
 }
 
 #[test]
 fn a_changed_object_evicts_its_readers() {
-    let mut scene = Scene::new(AT_ONCE, &[]);
+    let mut fixture = PublishedFixture::new(AT_ONCE, &[]);
     let group = |command, text| parse_group_mod(command, text, &NoPortNames).unwrap().into();
-    let modify =
-        |scene: &Scene, request| scene.pipeline.modify(BRIDGE, [request], Time::ZERO).unwrap();
-    modify(&scene, group(GroupCommand::Add, "group_id=1,type=all,bucket=output:2"));
-    scene.add("ip,nw_dst=10.0.0.1,actions=group:1");
-    scene.install(0, 0x0a00_0001);
-    scene.install(1, 0x0a00_0002);
-    let change = modify(&scene, group(GroupCommand::Modify, "group_id=1,type=all,bucket=output:3"));
-    assert_eq!(scene.apply(&change), [[0], [0], [0]]);
+    let modify = |fixture: &PublishedFixture, request| {
+        fixture.pipeline.modify(BRIDGE, [request], Time::ZERO).unwrap()
+    };
+    modify(&fixture, group(GroupCommand::Add, "group_id=1,type=all,bucket=output:2"));
+    fixture.add("ip,nw_dst=10.0.0.1,actions=group:1");
+    fixture.install(0, 0x0a00_0001);
+    fixture.install(1, 0x0a00_0002);
+    let change =
+        modify(&fixture, group(GroupCommand::Modify, "group_id=1,type=all,bucket=output:3"));
+    assert_eq!(fixture.apply(&change), [[0], [0], [0]]);
 }
 
 /// Returns the traversal with a mask of all bits: its entry covers one packet.
@@ -329,7 +331,7 @@ fn event() -> impl Strategy<Value = Event> {
 
 /// The published and the direct engine, with entries that cover one packet each.
 struct Exact {
-    scene: Scene,
+    fixture: PublishedFixture,
     rules: Vec<String>,
     live: Vec<u32>,
     installed: u32,
@@ -338,26 +340,26 @@ struct Exact {
 
 impl Exact {
     fn new(has_gates: bool) -> Self {
-        let scene = Scene::new(PublishedSettings { has_gates, ..AT_ONCE }, &[]);
+        let fixture = PublishedFixture::new(PublishedSettings { has_gates, ..AT_ONCE }, &[]);
         let (rules, live, met) = (Vec::new(), Vec::new(), EventCounts::default());
-        Self { scene, rules, live, installed: 0, met }
+        Self { fixture, rules, live, installed: 0, met }
     }
 
     fn happens(&mut self, event: &Event) {
         match event {
             Event::Install(destination) => {
-                let version = self.scene.pipeline.version();
+                let version = self.fixture.pipeline.version();
                 let traversal =
-                    exact(self.scene.pipeline.translate(&packet(*destination), version));
-                self.scene.published.installed(entry(self.installed), &traversal);
-                self.scene.direct.installed(entry(self.installed), &traversal);
+                    exact(self.fixture.pipeline.translate(&packet(*destination), version));
+                self.fixture.published.installed(entry(self.installed), &traversal);
+                self.fixture.direct.installed(entry(self.installed), &traversal);
                 self.live.push(self.installed);
                 self.installed += 1;
             }
             Event::Remove(index) if !self.live.is_empty() => {
                 let slot = self.live.remove(index.index(self.live.len()));
-                self.scene.published.removed(entry(slot));
-                self.scene.direct.removed(entry(slot));
+                self.fixture.published.removed(entry(slot));
+                self.fixture.direct.removed(entry(slot));
             }
             Event::Add(rules) => {
                 self.rules.extend(rules.iter().cloned());
@@ -368,17 +370,17 @@ impl Exact {
                 let rule = rule.split(",actions=").next().unwrap_or_default().to_owned();
                 self.change(FlowModCommand::DeleteStrict, &[rule]);
             }
-            Event::Wait => self.scene.wait(),
+            Event::Wait => self.fixture.wait(),
             Event::Remove(_) | Event::Delete(_) => {}
         }
-        assert_eq!(self.scene.published.len(), self.live.len());
+        assert_eq!(self.fixture.published.len(), self.live.len());
     }
 
     fn change(&mut self, command: FlowModCommand, rules: &[String]) {
         let mods: Vec<_> = rules.iter().map(|rule| parsed(command, rule)).collect();
-        let change = self.scene.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap();
-        let before = self.scene.published.stats().untracked;
-        let [published, direct, _] = self.scene.apply(&change);
+        let change = self.fixture.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap();
+        let before = self.fixture.published.stats().untracked;
+        let [published, direct, _] = self.fixture.apply(&change);
         self.met.add(CHANGES, 1);
         self.met.add("evicted", published.len());
         if before == 0 {
@@ -392,7 +394,7 @@ impl Exact {
             );
         }
         let surplus = published.iter().filter(|slot| !direct.contains(slot));
-        surplus.for_each(|slot| self.scene.direct.removed(entry(*slot)));
+        surplus.for_each(|slot| self.fixture.direct.removed(entry(*slot)));
         self.live.retain(|slot| !published.contains(slot));
     }
 }
@@ -419,21 +421,21 @@ fn one_packet_entries_are_evicted_exactly_when_stale() {
 fn no_stale_one_packet_entry_stays() {
     let sequences = || {
         let packets = prop::collection::vec(generate::packet(), 8);
-        (generate::world(), packets, prop::collection::vec(generate::change(), 1..6))
+        (generate::network(), packets, prop::collection::vec(generate::change(), 1..6))
     };
-    let met = run_sequences(500, sequences, |(world, packets, ops), met| {
-        let mut twin = Twin::new(&world);
+    let met = run_sequences(500, sequences, |(network, packets, ops), met| {
+        let mut checked = CheckedPipeline::new(&network);
         let mut published =
-            PublishedKairo::new(&twin.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
-        let mut direct = Direct::new(twin.pipeline.version(), 1);
-        let all = packets.iter().flat_map(|key| twin.traversals(key));
+            PublishedKairo::new(&checked.pipeline, &generate::BRIDGES, AT_ONCE, || Time::ZERO);
+        let mut direct = Direct::new(checked.pipeline.version(), 1);
+        let all = packets.iter().flat_map(|key| checked.traversals(key));
         for (slot, traversal) in (0..).zip(all.filter(|own| own.learnings.is_empty())) {
             let traversal = exact(traversal);
             published.installed(entry(slot), &traversal);
             direct.installed(entry(slot), &traversal);
         }
         for op in &ops {
-            let Some(change) = twin.apply(op) else { continue };
+            let Some(change) = checked.apply(op) else { continue };
             met.add(CHANGES, 1);
             let evicted = published.apply(&change.deltas, change.version);
             let stale = direct.apply(&change.deltas, change.version);

@@ -157,7 +157,7 @@ impl PortSide {
         frames: &mut Vec<Packet>,
     ) -> Result<(), NicDropReason> {
         let Some(tx) = self.tx.get_mut(queue) else {
-            pool.give(packet);
+            pool.put_back(packet);
             return Err(NicDropReason::NoPort);
         };
         if finish(packet, &self.capabilities, pool, frames).is_err() {
@@ -172,7 +172,7 @@ impl PortSide {
         }
         self.sent[queue] += sent as u64;
         let is_sent = sent == frames.len();
-        frames.drain(..).for_each(|packet| pool.give(packet));
+        frames.drain(..).for_each(|packet| pool.put_back(packet));
         if is_sent { Ok(()) } else { Err(NicDropReason::Refused) }
     }
 }

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a NIC that does not answer fails the test")]
 
 mod controller;
+mod fixture;
 mod order;
 mod representor;
 mod second_controller;
-mod world;

@@ -4,11 +4,11 @@ use shunt_datapath::port::{Port, pair::pair};
 use shunt_flow::{FieldId, testing::PacketBuilder};
 use shunt_gigaflow::ltm::Next;
 
-use crate::world::{World, rule, to};
+use crate::fixture::{NicFixture, rule, to};
 
 /// A NIC with ports 7 and 8 of a switch; the test acts as the switch.
 struct Ordered {
-    world: World,
+    fixture: NicFixture,
     /// The ports, which are open until they are dropped.
     ports: Vec<Box<dyn Port>>,
     /// The numbers of the far ends of the ports.
@@ -19,60 +19,60 @@ struct Ordered {
 
 impl Ordered {
     async fn new() -> Self {
-        let mut world = World::new().await;
+        let mut fixture = NicFixture::new().await;
         let (mut ports, mut ends, mut representors) = (Vec::new(), [0; 2], [0; 2]);
         for (index, number) in [7, 8].into_iter().enumerate() {
             let (near, mut far) = pair(1, 50 + 10 * u64::from(number));
-            let mut port = world.ports.represent(number, Box::new(near), 60);
-            representors[index] = world.add_end(port.split(1).unwrap().remove(0));
-            ends[index] = world.add_end(far.split(1).unwrap().remove(0));
+            let mut port = fixture.ports.represent(number, Box::new(near), 60);
+            representors[index] = fixture.add_end(port.split(1).unwrap().remove(0));
+            ends[index] = fixture.add_end(far.split(1).unwrap().remove(0));
             ports.push(port);
         }
-        Self { world, ports, ends, representors }
+        Self { fixture, ports, ends, representors }
     }
 
     fn send(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            self.world.send(self.ends[0], &numbered(number));
+            self.fixture.send(self.ends[0], &numbered(number));
         }
     }
 
     /// Receives frames of the flow that missed, from the representor of port 7.
     async fn missed(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            assert_eq!(self.world.receive(self.representors[0]).await, numbered(number));
+            assert_eq!(self.fixture.receive(self.representors[0]).await, numbered(number));
         }
     }
 
     /// Receives frames of the flow that left by port 8.
     async fn left(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            assert_eq!(self.world.receive(self.ends[1]).await, numbered(number));
+            assert_eq!(self.fixture.receive(self.ends[1]).await, numbered(number));
         }
     }
 
     /// Sends frames of the flow as the switch does.
     fn forward(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            self.world.send(self.representors[1], &numbered(number));
+            self.fixture.send(self.representors[1], &numbered(number));
         }
     }
 
     /// Reports the number of finished frames as the switch does.
     fn finish(&mut self, count: u64) {
-        self.world.ends[self.representors[0]].rx.as_mut().unwrap().finished(count);
+        self.fixture.ends[self.representors[0]].rx.as_mut().unwrap().finished(count);
     }
 
     /// Inserts an entry for all packets of port 7.
     async fn insert(&mut self) {
-        self.world.insert(0, to(8, rule(0, &[(FieldId::InPort, 7)], &[], Next::End))).await;
+        self.fixture.insert(0, to(8, rule(0, &[(FieldId::InPort, 7)], &[], Next::End))).await;
     }
 
     /// Waits until a packet of another flow has left.
     async fn other_flow_leaves(&mut self) {
         let other = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 9]).udp(1000, 2000).build();
-        self.world.send(self.ends[0], &other);
-        assert_eq!(self.world.receive(self.ends[1]).await, other);
+        self.fixture.send(self.ends[0], &other);
+        assert_eq!(self.fixture.receive(self.ends[1]).await, other);
     }
 }
 
@@ -98,8 +98,8 @@ async fn a_hit_waits_for_earlier_packets_of_its_flow() {
     nic.finish(3);
     nic.send(6..8);
     nic.left(2..8).await;
-    assert_eq!(nic.world.traffic.hits(), 7);
-    assert_eq!(nic.world.traffic.represented(), 3);
+    assert_eq!(nic.fixture.traffic.hits(), 7);
+    assert_eq!(nic.fixture.traffic.represented(), 3);
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn held_packets_end_with_their_port() {
     nic.other_flow_leaves().await;
     // The switch never finishes the first packet. Only the end of the port frees the held packets.
     nic.ports.clear();
-    let traffic = &nic.world.traffic;
+    let traffic = &nic.fixture.traffic;
     let ended: u64 =
         shunt_nic::NicDropReason::ALL.iter().map(|reason| traffic.dropped(*reason)).sum();
     assert_eq!(traffic.received(), traffic.sent() + traffic.represented() + ended);

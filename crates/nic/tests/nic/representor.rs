@@ -13,48 +13,48 @@ use shunt_datapath::{
 use shunt_flow::{FieldId, testing::PacketBuilder};
 use shunt_gigaflow::ltm::{Next, Tag};
 
-use crate::world::{REPRESENTORS, World, frame, rule, to};
+use crate::fixture::{NicFixture, REPRESENTORS, frame, rule, to};
 
 #[tokio::test]
 async fn a_miss_leaves_unchanged_by_the_representor_of_its_port() {
-    let mut world = World::represented().await;
+    let mut fixture = NicFixture::represented().await;
     let ttl = (FieldId::NwTtl, 9);
-    world.insert(0, rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)))).await;
+    fixture.insert(0, rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)))).await;
     let unparsed = vec![0; 60];
     for (end, representor) in REPRESENTORS.into_iter().enumerate() {
         for frame in [frame(), unparsed.clone()] {
-            world.send(end, &frame);
-            assert_eq!(world.receive(representor).await, frame);
+            fixture.send(end, &frame);
+            assert_eq!(fixture.receive(representor).await, frame);
         }
     }
-    assert_eq!((world.traffic.represented(), world.traffic.handed_over()), (4, 0));
-    assert_eq!(world.target.take_packets(), []);
+    assert_eq!((fixture.traffic.represented(), fixture.traffic.handed_over()), (4, 0));
+    assert_eq!(fixture.target.take_packets(), []);
 }
 
 #[tokio::test]
 async fn a_packet_from_a_representor_bypasses_the_stages() {
-    let mut world = World::represented().await;
-    world.insert(0, to(1, rule(0, &[], &[(FieldId::NwTtl, 9)], Next::End))).await;
+    let mut fixture = NicFixture::represented().await;
+    fixture.insert(0, to(1, rule(0, &[], &[(FieldId::NwTtl, 9)], Next::End))).await;
     let [first, second] = REPRESENTORS;
-    world.send(second, &frame());
-    assert_eq!(world.receive(1).await, frame());
-    world.send(first, &frame());
-    assert_eq!(world.receive(0).await, frame());
-    assert_eq!((world.traffic.hits(), world.traffic.sent()), (0, 2));
+    fixture.send(second, &frame());
+    assert_eq!(fixture.receive(1).await, frame());
+    fixture.send(first, &frame());
+    assert_eq!(fixture.receive(0).await, frame());
+    assert_eq!((fixture.traffic.hits(), fixture.traffic.sent()), (0, 2));
 }
 
 #[tokio::test]
 async fn a_hit_never_reaches_the_switch() {
-    let mut world = World::represented().await;
-    world.send(0, &frame());
-    world.receive(REPRESENTORS[0]).await;
-    world.insert(0, to(2, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
+    let mut fixture = NicFixture::represented().await;
+    fixture.send(0, &frame());
+    fixture.receive(REPRESENTORS[0]).await;
+    fixture.insert(0, to(2, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
     for _ in 0..3 {
-        world.send(0, &frame());
-        assert_eq!(world.receive(1).await, frame());
+        fixture.send(0, &frame());
+        assert_eq!(fixture.receive(1).await, frame());
     }
-    assert_eq!((world.traffic.hits(), world.traffic.represented()), (3, 1));
-    assert_eq!(world.traffic.received(), 4);
+    assert_eq!((fixture.traffic.hits(), fixture.traffic.represented()), (3, 1));
+    assert_eq!(fixture.traffic.received(), 4);
 }
 
 /// Returns a frame of the flow with this number.
@@ -65,32 +65,32 @@ fn flow(number: u8) -> Vec<u8> {
 /// Adds a port to the NIC.
 ///
 /// Returns the representor of the port with its queues, and the far end of the port.
-fn added(world: &World, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
+fn added(fixture: &NicFixture, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
     let (near, far) = pair(1, 50);
-    let mut port = world.ports.represent(number, Box::new(near), 60);
+    let mut port = fixture.ports.represent(number, Box::new(near), 60);
     let queues = port.split(threads).unwrap();
     (port, queues, far)
 }
 
 #[tokio::test]
 async fn a_port_is_added_and_removed_while_the_nic_runs() {
-    let mut world = World::new().await;
+    let mut fixture = NicFixture::new().await;
     for round in 0..3 {
-        let (port, queues, mut far) = added(&world, 7, 1);
+        let (port, queues, mut far) = added(&fixture, 7, 1);
         assert!(port.link_up());
-        let representor = world.add_end(queues.into_iter().next().unwrap());
-        let end = world.add_end(far.split(1).unwrap().remove(0));
-        world.send(end, &frame());
-        assert_eq!(world.receive(representor).await, frame());
-        world.send(representor, &frame());
-        assert_eq!(world.receive(end).await, frame());
+        let representor = fixture.add_end(queues.into_iter().next().unwrap());
+        let end = fixture.add_end(far.split(1).unwrap().remove(0));
+        fixture.send(end, &frame());
+        assert_eq!(fixture.receive(representor).await, frame());
+        fixture.send(representor, &frame());
+        assert_eq!(fixture.receive(end).await, frame());
         if round == 0 {
-            world.insert(0, to(7, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
+            fixture.insert(0, to(7, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
         }
-        world.send(0, &frame());
-        assert_eq!(world.receive(end).await, frame(), "others reach it");
+        fixture.send(0, &frame());
+        assert_eq!(fixture.receive(end).await, frame(), "others reach it");
         // The number 7 is taken while its port exists.
-        let mut other = world.ports.represent(7, Box::new(pair(1, 80).0), 80);
+        let mut other = fixture.ports.represent(7, Box::new(pair(1, 80).0), 80);
         assert!(other.split(1).is_err());
         drop(port);
         assert!(!far.link_up(), "the NIC has closed it");
@@ -99,11 +99,11 @@ async fn a_port_is_added_and_removed_while_the_nic_runs() {
 
 #[tokio::test]
 async fn each_flow_stays_on_one_queue_and_flows_are_spread() {
-    let mut world = World::new().await;
-    let (_port, queues, mut far) = added(&world, 7, 4);
-    let end = world.add_end(far.split(1).unwrap().remove(0));
+    let mut fixture = NicFixture::new().await;
+    let (_port, queues, mut far) = added(&fixture, 7, 4);
+    let end = fixture.add_end(far.split(1).unwrap().remove(0));
     for number in (0..32).chain(0..32) {
-        world.send(end, &flow(number));
+        fixture.send(end, &flow(number));
     }
     let mut queues_of = vec![BTreeSet::new(); 32];
     let (mut came, mut burst) = (0, Vec::new());
@@ -111,12 +111,12 @@ async fn each_flow_stays_on_one_queue_and_flows_are_spread() {
     while came < 64 {
         for (at, queue) in queues.iter_mut().enumerate() {
             let rx = queue.rx.as_mut().unwrap();
-            rx.rx(&mut world.pool, &mut burst).unwrap();
+            rx.rx(&mut fixture.pool, &mut burst).unwrap();
             for packet in burst.drain(..) {
                 let number = (0..32).find(|number| packet.frame() == flow(*number)).unwrap();
                 queues_of[usize::from(number)].insert(at);
                 came += 1;
-                world.pool.give(packet);
+                fixture.pool.put_back(packet);
             }
         }
         tokio::task::yield_now().await;
@@ -173,42 +173,42 @@ fn wait(rx: &dyn RxQueue) {
 
 #[tokio::test]
 async fn a_failed_port_fails_only_its_representor() {
-    let mut world = World::new().await;
-    let mut port = world.ports.represent(7, Box::new(FailingPort), 60);
+    let mut fixture = NicFixture::new().await;
+    let mut port = fixture.ports.represent(7, Box::new(FailingPort), 60);
     let own = (port.link_up(), port.mac(), port.counters());
     assert_eq!(own, (false, [2, 0, 0, 0, 0, 9], FailingPort.counters()), "those of the port");
     let mut queues = port.split(1).unwrap().remove(0);
     let (rx, mut burst) = (queues.rx.as_mut().unwrap(), Vec::new());
-    while rx.rx(&mut world.pool, &mut burst).is_ok() {
+    while rx.rx(&mut fixture.pool, &mut burst).is_ok() {
         wait(&**rx);
     }
-    assert_eq!(world.traffic.ports_broken(), 1);
-    world.send(0, &frame());
-    assert_eq!(world.punted().await.payload, frame());
+    assert_eq!(fixture.traffic.ports_broken(), 1);
+    fixture.send(0, &frame());
+    assert_eq!(fixture.punted().await.payload, frame());
     drop(port);
-    let (_port, queues, mut far) = added(&world, 7, 1);
-    let representor = world.add_end(queues.into_iter().next().unwrap());
-    let end = world.add_end(far.split(1).unwrap().remove(0));
-    world.send(end, &frame());
-    assert_eq!(world.receive(representor).await, frame(), "it is reopened");
+    let (_port, queues, mut far) = added(&fixture, 7, 1);
+    let representor = fixture.add_end(queues.into_iter().next().unwrap());
+    let end = fixture.add_end(far.split(1).unwrap().remove(0));
+    fixture.send(end, &frame());
+    assert_eq!(fixture.receive(representor).await, frame(), "it is reopened");
 }
 
 #[tokio::test]
 async fn without_a_server_the_nic_runs_without_rules() {
-    let mut world = World::represented().await;
-    world.insert(0, to(2, rule(0, &[], &[], Next::End))).await;
-    world.send(0, &frame());
-    assert_eq!(world.receive(1).await, frame());
-    world.stop_server().await;
-    world.send(0, &frame());
-    assert_eq!(world.receive(REPRESENTORS[0]).await, frame());
+    let mut fixture = NicFixture::represented().await;
+    fixture.insert(0, to(2, rule(0, &[], &[], Next::End))).await;
+    fixture.send(0, &frame());
+    assert_eq!(fixture.receive(1).await, frame());
+    fixture.stop_server().await;
+    fixture.send(0, &frame());
+    assert_eq!(fixture.receive(REPRESENTORS[0]).await, frame());
 }
 
 /// Tests that the threads of the NIC and of the switch wait for notifications.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_packet_wakes_the_waiting_thread() {
-    let world = World::new().await;
-    let (port, queues, mut far) = added(&world, 7, 1);
+    let fixture = NicFixture::new().await;
+    let (port, queues, mut far) = added(&fixture, 7, 1);
     let mut far = far.split(1).unwrap().remove(0);
     let mut near = queues.into_iter().next().unwrap();
     tokio::task::spawn_blocking(move || {
@@ -219,13 +219,13 @@ async fn a_packet_wakes_the_waiting_thread() {
             packet.frame_mut().fill(number);
             assert_eq!(far.tx.tx(std::slice::from_ref(&packet)), 1);
             far.tx.flush();
-            pool.give(packet);
+            pool.put_back(packet);
             let rx = near.rx.as_mut().unwrap();
             loop {
                 rx.rx(&mut pool, &mut burst).unwrap();
                 if let Some(packet) = burst.pop() {
                     assert!(packet.frame().iter().all(|byte| *byte == number));
-                    pool.give(packet);
+                    pool.put_back(packet);
                     break;
                 }
                 wait(&**rx);
@@ -235,5 +235,5 @@ async fn a_packet_wakes_the_waiting_thread() {
     .await
     .unwrap();
     drop(port);
-    drop(world);
+    drop(fixture);
 }

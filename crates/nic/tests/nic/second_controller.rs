@@ -34,7 +34,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming, transport::Channel};
 
-use crate::world::{World, frame, program, rule, to};
+use crate::fixture::{NicFixture, frame, program, rule, to};
 
 /// Greatest time until a reply of the NIC.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -44,16 +44,16 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 
 /// Creates a NIC that forwards the packets of its first port.
-async fn forwarding() -> World {
-    let mut world = World::new().await;
-    world.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
-    forwards(&mut world).await;
-    world
+async fn forwarding() -> NicFixture {
+    let mut fixture = NicFixture::new().await;
+    fixture.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
+    forwards(&mut fixture).await;
+    fixture
 }
 
-async fn forwards(world: &mut World) {
-    world.send(0, &frame());
-    assert_eq!(world.receive(1).await, frame());
+async fn forwards(fixture: &mut NicFixture) {
+    fixture.send(0, &frame());
+    assert_eq!(fixture.receive(1).await, frame());
 }
 
 /// A second controller of the NIC.
@@ -126,7 +126,7 @@ impl SecondController {
 
 #[tokio::test]
 async fn garbage_ends_only_its_own_connection() {
-    let mut world = forwarding().await;
+    let mut fixture = forwarding().await;
     let framed = |frame: &[u8]| [PREFACE, SETTINGS, frame].concat();
     let noise: Vec<u8> =
         (0..100_000u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
@@ -142,37 +142,37 @@ async fn garbage_ends_only_its_own_connection() {
         ),
     ];
     for (name, bytes) in cases {
-        let mut socket = TcpStream::connect(world.address).await.unwrap();
+        let mut socket = TcpStream::connect(fixture.address).await.unwrap();
         // The connection may be closed before all bytes are written.
         let _ = socket.write_all(&bytes).await;
         let mut answer = Vec::new();
         // The read ends with the end of the stream or with a reset.
         let end = timeout(ANSWER_TIMEOUT, socket.read_to_end(&mut answer)).await;
         assert!(end.is_ok(), "{name}: the connection stays");
-        forwards(&mut world).await;
+        forwards(&mut fixture).await;
     }
-    assert!(events(&mut world).is_empty(), "its controller noticed");
-    world.insert(2, to(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
+    assert!(events(&mut fixture).is_empty(), "its controller noticed");
+    fixture.insert(2, to(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
 }
 
 /// Returns the events of the device of the first controller.
-fn events(world: &mut World) -> Vec<OffloadEvent> {
+fn events(fixture: &mut NicFixture) -> Vec<OffloadEvent> {
     let mut events = Vec::new();
-    world.target.poll(&mut events);
+    fixture.target.poll(&mut events);
     events
 }
 
 #[tokio::test]
 async fn a_message_beyond_eight_mebibytes_is_refused() {
-    let mut world = forwarding().await;
-    let mut stranger = SecondController::new(world.address).await;
+    let mut fixture = forwarding().await;
+    let mut stranger = SecondController::new(fixture.address).await;
     // The server reads the message, and refuses it because the sender is not the primary
     // controller.
     assert_eq!(stranger.write(4 << 20).await, Code::PermissionDenied);
     assert_eq!(stranger.write(7 << 20).await, Code::PermissionDenied);
     assert_eq!(stranger.write(8 << 20).await, Code::OutOfRange);
-    forwards(&mut world).await;
-    assert!(events(&mut world).is_empty());
+    forwards(&mut fixture).await;
+    assert!(events(&mut fixture).is_empty());
     // An oversized packet-out gets an error on the stream, and the stream stays open.
     let (sender, mut replies) = stranger.take_over().await;
     let fields = PACKET_OUT.fields.iter().zip([2, 0, 0]);
@@ -189,13 +189,13 @@ async fn a_message_beyond_eight_mebibytes_is_refused() {
     }
     packet.payload = frame();
     sender.send(send(packet)).await.unwrap();
-    assert_eq!(world.receive(1).await, frame());
+    assert_eq!(fixture.receive(1).await, frame());
 }
 
 #[tokio::test]
 async fn another_program_is_refused_and_the_entries_stay() {
-    let mut world = forwarding().await;
-    let mut stranger = SecondController::new(world.address).await;
+    let mut fixture = forwarding().await;
+    let mut stranger = SecondController::new(fixture.address).await;
     let (sender, mut replies) = stranger.take_over().await;
     let ours = program();
     let [more_stages, more_room] =
@@ -221,16 +221,16 @@ async fn another_program_is_refused_and_the_entries_stay() {
         let refused = stranger.set(&info, &device_config).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{name}");
         assert!(refused.message().ends_with(message), "{name}: {}", refused.message());
-        forwards(&mut world).await;
+        forwards(&mut fixture).await;
     }
     // The current program is accepted, and clears all entries.
     stranger.set(&ours.p4info(), &json(&ours)).await.unwrap();
-    world.send(0, &frame());
+    fixture.send(0, &frame());
     match replies.message().await.unwrap().unwrap().update {
         Some(Reply::Packet(packet)) => assert_eq!(packet.payload, frame()),
         other => panic!("{other:?}"),
     }
     drop((sender, replies));
-    world.restored().await;
-    forwards(&mut world).await;
+    fixture.restored().await;
+    forwards(&mut fixture).await;
 }

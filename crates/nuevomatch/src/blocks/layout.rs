@@ -42,18 +42,18 @@ pub(crate) enum LaneKind {
 
 /// The position of an array in a block, in units of 16 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Quarter(u16);
+pub(crate) struct ArrayOffset(u16);
 
 /// The positions of the arrays of one lane in a block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LaneSlot {
     pub(crate) kind: LaneKind,
     /// The array of low ends, or of the values of prefixes.
-    pub(crate) low: Quarter,
+    pub(crate) low: ArrayOffset,
     /// The array of high ends, or of the numbers of ignored bits of prefixes.
-    pub(crate) high: Quarter,
+    pub(crate) high: ArrayOffset,
     /// The array of bits that must agree with the low ends, if a rule has a mask.
-    pub(crate) mask: Option<Quarter>,
+    pub(crate) mask: Option<ArrayOffset>,
     /// Last value of the lane.
     pub(crate) max: u32,
 }
@@ -104,9 +104,9 @@ impl<const N: usize> LayoutDemand<N> {
 pub(crate) struct BlockLayout<const N: usize> {
     slots: [LaneSlot; N],
     /// The array of the values of the rules.
-    values: Quarter,
+    values: ArrayOffset,
     /// The array of the priorities of the rules, which may be that of the values.
-    priorities: Quarter,
+    priorities: ArrayOffset,
     form: PriorityForm,
     lines: usize,
     is_five_tuple: bool,
@@ -125,15 +125,15 @@ impl<const N: usize> BlockLayout<N> {
                 _ if demand.has_ranges[lane] => LaneKind::Word,
                 _ => LaneKind::Prefix,
             },
-            low: Quarter(0),
-            high: Quarter(0),
+            low: ArrayOffset(0),
+            high: ArrayOffset(0),
             mask: None,
             max: lane_max(widths[lane]),
         });
         let mut next = 0;
         let mut take = |quarters: u16| {
             next += quarters;
-            Quarter(next - quarters)
+            ArrayOffset(next - quarters)
         };
         for (slot, has_mask) in slots.iter_mut().zip(demand.has_masks) {
             if matches!(slot.kind, LaneKind::Prefix | LaneKind::Word) {
@@ -164,13 +164,13 @@ impl<const N: usize> BlockLayout<N> {
         let mut lines = usize::from(next).div_ceil(4);
         let is_five_tuple = widths[..] == [32, 32, 16, 16, 8]
             && slots.iter().all(|slot| slot.mask.is_none() && slot.kind != LaneKind::Word);
-        let values = if is_five_tuple { Quarter::of_line(VALUES_LINE) } else { values };
+        let values = if is_five_tuple { ArrayOffset::of_line(VALUES_LINE) } else { values };
         if is_five_tuple {
             lines = FIVE_TUPLE_LINES;
         }
         let form = demand.priorities;
         let has_line = form == PriorityForm::Words;
-        let priorities = if has_line { Quarter::of_line(lines) } else { values };
+        let priorities = if has_line { ArrayOffset::of_line(lines) } else { values };
         lines += usize::from(has_line);
         Self { slots, values, priorities, form, lines, is_five_tuple }
     }
@@ -330,7 +330,7 @@ fn prefix(low: u32, high: u32) -> Option<u32> {
     is_prefix.then(|| u32::BITS - differ.leading_zeros())
 }
 
-impl Quarter {
+impl ArrayOffset {
     #[expect(clippy::cast_possible_truncation, reason = "a block has few lines")]
     const fn of_line(line: usize) -> Self {
         Self(line as u16 * 4)
@@ -342,13 +342,13 @@ impl Quarter {
         &block[usize::from(self.0 >> 2)]
     }
 
-    /// Returns the two quarters of an array of half words.
+    /// Returns the words of an array of half words: half of a line.
     #[inline]
     pub(crate) fn pair(self, block: &[Line]) -> &[u32; 8] {
         Self::halves(self.line(block))[usize::from(self.0 >> 1 & 1)]
     }
 
-    /// Returns the quarter of an array of bytes.
+    /// Returns the words of an array of bytes: a quarter of a line.
     #[inline]
     pub(crate) fn quarter(self, block: &[Line]) -> &[u32; 4] {
         Self::quarters(self.line(block))[usize::from(self.0 & 3)]

@@ -8,4 +8,4 @@ pub(crate) use arena::{BUCKET_RULES_MAX, BlockRun, RuleArena};
 pub(crate) use five_tuple::{
     FiveTupleBlock, five_tuple_rank, match_block as match_five_tuples, packed_key,
 };
-pub(crate) use layout::{BlockLayout, LaneKind, LayoutDemand, Quarter};
+pub(crate) use layout::{ArrayOffset, BlockLayout, LaneKind, LayoutDemand};

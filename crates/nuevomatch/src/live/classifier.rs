@@ -7,10 +7,10 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::{
+    double_buffer::DoubleBuffer,
     reader::LiveReader,
     statistics::{LiveStatistics, TrainerState},
     trainer::Trainer,
-    twins::Twins,
 };
 use crate::{
     Error, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule, StartIndex, StaticTree,
@@ -87,7 +87,7 @@ pub struct LiveNuevoMatch<const N: usize, I: StartIndex = StaticTree> {
 pub(super) struct Shared<const N: usize, I: StartIndex> {
     schema: KeySchema,
     settings: LiveSettings<I::Settings>,
-    twins: Arc<Twins<NuevoMatch<N, I>>>,
+    copies: Arc<DoubleBuffer<NuevoMatch<N, I>>>,
     writer: Mutex<LiveWriter<N>>,
     /// Signals that a rebuild may be due, or that the trainer must stop.
     pub(super) due: Condvar,
@@ -129,7 +129,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
         let shared = Shared {
             schema: schema.clone(),
             settings,
-            twins: Arc::new(Twins::new(first)),
+            copies: Arc::new(DoubleBuffer::new(first)),
             writer: Mutex::new(LiveWriter { remainder_built, ..LiveWriter::default() }),
             due: Condvar::new(),
             rebuilding: Mutex::new(()),
@@ -140,7 +140,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
     /// Returns a reader for another thread.
     #[must_use]
     pub fn reader(&self) -> LiveReader<N, I> {
-        LiveReader::new(Arc::clone(&self.shared.twins))
+        LiveReader::new(Arc::clone(&self.shared.copies))
     }
 
     /// Applies changes in order, and returns the number of changes with an effect.
@@ -179,7 +179,7 @@ impl<const N: usize, I: StartIndex + Clone> LiveNuevoMatch<N, I> {
     pub fn statistics(&self) -> LiveStatistics {
         let writer = self.shared.lock();
         LiveStatistics {
-            current: self.shared.twins.read(NuevoMatch::statistics),
+            current: self.shared.copies.read(NuevoMatch::statistics),
             pending: writer.pending.len() + writer.training.len(),
             rebuilds: writer.rebuilds,
             rebuild_errors: writer.rebuild_errors,
@@ -206,7 +206,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
         };
         let visible = visible.as_deref().unwrap_or(changes);
         if !visible.is_empty() {
-            effects += self.twins.update(|classifier| {
+            effects += self.copies.update(|classifier| {
                 visible.iter().filter(|change| change.apply(classifier)).count()
             });
             if let Some(log) = &mut writer.log {
@@ -221,7 +221,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
     /// Returns whether a rebuild is due.
     pub(super) fn is_due(&self, writer: &LiveWriter<N>) -> bool {
         let (remainder, rules) =
-            self.twins.read(|classifier| (classifier.remainder_len(), classifier.len()));
+            self.copies.read(|classifier| (classifier.remainder_len(), classifier.len()));
         // Rules that no iSet can hold remain after a rebuild, and do not make another rebuild due.
         let is_new = remainder > writer.remainder_built + writer.remainder_built / 2;
         let is_large = remainder * 1000 > rules * self.settings.remainder_permille_max;
@@ -234,7 +234,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
             let mut writer = self.lock();
             writer.training = std::mem::take(&mut writer.pending);
             writer.log = Some(Vec::new());
-            let mut rules = self.twins.read(NuevoMatch::rules);
+            let mut rules = self.copies.read(NuevoMatch::rules);
             rules.extend_from_slice(&writer.training);
             rules
         };
@@ -252,7 +252,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
         }
         writer.remainder_built = copies[0].remainder_len();
         let mut copies = copies.into_iter();
-        self.twins.update(|classifier| {
+        self.copies.update(|classifier| {
             // `copies` has one copy for each of the two classifiers.
             if let Some(copy) = copies.next() {
                 *classifier = copy;

@@ -1,10 +1,10 @@
 //! A live classifier: its rules change while other threads look up keys.
 
 mod classifier;
+mod double_buffer;
 mod reader;
 mod statistics;
 mod trainer;
-mod twins;
 
 pub use classifier::{LiveNuevoMatch, LiveSettings, RuleUpdate, UpdatePolicy};
 pub use reader::LiveReader;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::twins::Twins;
+use super::double_buffer::DoubleBuffer;
 use crate::{BestMatch, NuevoMatch, StartIndex, StaticTree};
 
 /// A reader of a [`LiveNuevoMatch`](crate::LiveNuevoMatch).
@@ -12,24 +12,24 @@ use crate::{BestMatch, NuevoMatch, StartIndex, StaticTree};
 /// A lookup never waits for a change. All keys of a batch are looked up in the same rules.
 #[derive(Debug)]
 pub struct LiveReader<const N: usize, I = StaticTree> {
-    twins: Arc<Twins<NuevoMatch<N, I>>>,
+    copies: Arc<DoubleBuffer<NuevoMatch<N, I>>>,
 }
 
 impl<const N: usize, I> Clone for LiveReader<N, I> {
     fn clone(&self) -> Self {
-        Self { twins: Arc::clone(&self.twins) }
+        Self { copies: Arc::clone(&self.copies) }
     }
 }
 
 impl<const N: usize, I: StartIndex + Clone> LiveReader<N, I> {
-    pub(super) fn new(twins: Arc<Twins<NuevoMatch<N, I>>>) -> Self {
-        Self { twins }
+    pub(super) fn new(copies: Arc<DoubleBuffer<NuevoMatch<N, I>>>) -> Self {
+        Self { copies }
     }
 
     /// Returns the rule that wins for a key.
     #[must_use]
     pub fn lookup(&self, key: &[u32; N]) -> Option<BestMatch> {
-        self.twins.read(|classifier| classifier.lookup(key))
+        self.copies.read(|classifier| classifier.lookup(key))
     }
 
     /// Writes the rule that wins for each key, looked up in the same rules.
@@ -40,6 +40,6 @@ impl<const N: usize, I: StartIndex + Clone> LiveReader<N, I> {
     ///
     /// If `best` is shorter than `keys`.
     pub fn lookup_batch(&self, keys: &[[u32; N]], best: &mut [Option<BestMatch>]) {
-        self.twins.read(|classifier| classifier.lookup_batch(keys, best));
+        self.copies.read(|classifier| classifier.lookup_batch(keys, best));
     }
 }

@@ -25,7 +25,9 @@ use super::{
     scalar::{best_rank, for_best, for_blocks, step},
     vector::{Vector, VectorWork},
 };
-use crate::blocks::{BlockLayout, FiveTupleBlock, LaneKind, Quarter, five_tuple_rank, packed_key};
+use crate::blocks::{
+    ArrayOffset, BlockLayout, FiveTupleBlock, LaneKind, five_tuple_rank, packed_key,
+};
 
 /// Proof that the processor has AVX2, FMA and POPCNT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +76,7 @@ fn truncate(value: f32) -> u32 {
 #[target_feature(enable = "avx2,popcnt")]
 fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
     for (key, position) in keys.iter().zip(positions) {
-        let [low, high] = Quarter::halves(&nodes[*position as usize]);
+        let [low, high] = ArrayOffset::halves(&nodes[*position as usize]);
         let key = _mm256_set1_epi32(key.cast_signed());
         let below = |starts| word_mask(_mm256_cmpeq_epi32(_mm256_max_epu32(starts, key), key));
         let below = below(load_half(low)).count_ones() + below(load_half(high)).count_ones();
@@ -86,7 +88,7 @@ fn descend(nodes: &[Line], last: u32, keys: &[u32], positions: &mut [u32]) {
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
-    let halves = block.each_ref().map(Quarter::halves);
+    let halves = block.each_ref().map(ArrayOffset::halves);
     match_eight_tuples(&halves, 0, key) | match_eight_tuples(&halves, 1, key) << 8
 }
 
@@ -117,7 +119,7 @@ fn match_eight_tuples(block: &[[&[u32; 8]; 2]; 6], half: usize, key: &[u32; 4]) 
 fn prefixes(values: &Line, shifts: &[u32; 4], key: u32) -> u16 {
     let shifts = load_quarter(shifts);
     let key = _mm256_set1_epi32(key.cast_signed());
-    let [first, second] = Quarter::halves(values);
+    let [first, second] = ArrayOffset::halves(values);
     let equal = |values, shifts| {
         let differ = _mm256_xor_si256(key, values);
         let differ = _mm256_srlv_epi32(differ, _mm256_cvtepu8_epi32(shifts));
@@ -135,7 +137,8 @@ fn words(low: &Line, high: &Line, key: u32) -> u16 {
         let to = _mm256_cmpeq_epi32(_mm256_min_epu32(high, key), key);
         word_mask(_mm256_and_si256(from, to))
     };
-    let ([low, more_low], [high, more_high]) = (Quarter::halves(low), Quarter::halves(high));
+    let ([low, more_low], [high, more_high]) =
+        (ArrayOffset::halves(low), ArrayOffset::halves(high));
     contains(load_half(low), load_half(high))
         | contains(load_half(more_low), load_half(more_high)) << 8
 }
@@ -171,7 +174,7 @@ fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
         word_mask(_mm256_cmpeq_epi32(differ, _mm256_setzero_si256()))
     };
     let ([values, more_values], [masks, more_masks]) =
-        (Quarter::halves(values), Quarter::halves(masks));
+        (ArrayOffset::halves(values), ArrayOffset::halves(masks));
     agree(load_half(values), load_half(masks))
         | agree(load_half(more_values), load_half(more_masks)) << 8
 }

@@ -14,11 +14,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{TEST_TIMEOUT, World, is_restored, until};
+use super::{RestartableServer, TEST_TIMEOUT, is_restored, until};
 
 /// Reads the device configuration that the server has.
-async fn device_config(world: &World) -> Vec<u8> {
-    let address = format!("http://{}", world.address);
+async fn device_config(server: &RestartableServer) -> Vec<u8> {
+    let address = format!("http://{}", server.address);
     let mut client = P4RuntimeClient::connect(address).await.unwrap();
     let request = GetForwardingPipelineConfigRequest {
         device_id: 1,
@@ -30,12 +30,12 @@ async fn device_config(world: &World) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_device_configuration_is_read_from_its_file() {
-    let world = World::new().await;
+    let server = RestartableServer::new().await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("gigaflow.bin");
     let settings =
-        ClientSettings { device_config: DeviceConfig::File(path.clone()), ..world.settings() };
-    let (last_error, news) = (settings.last_error.clone(), Arc::clone(&world.news));
+        ClientSettings { device_config: DeviceConfig::File(path.clone()), ..server.settings() };
+    let (last_error, news) = (settings.last_error.clone(), Arc::clone(&server.news));
     let mut target = P4RuntimeDevice::new(settings, &Handle::current(), move || news.notify_one());
     // The client sends no event for an error before its first session.
     let is_missing = async {
@@ -49,6 +49,6 @@ async fn the_device_configuration_is_read_from_its_file() {
     assert!(text.starts_with(&expected), "{text}");
 
     fs::write(&path, b"compiled").unwrap();
-    until(&world, &mut target, &mut Vec::new(), is_restored).await;
-    assert_eq!(device_config(&world).await, b"compiled");
+    until(&server, &mut target, &mut Vec::new(), is_restored).await;
+    assert_eq!(device_config(&server).await, b"compiled");
 }

@@ -31,7 +31,7 @@ use tokio::{
 use tonic::Code;
 
 /// A device with a server that can be stopped and restarted.
-struct World {
+struct RestartableServer {
     device: MemoryDevice,
     address: SocketAddr,
     service: Service,
@@ -40,14 +40,14 @@ struct World {
     news: Arc<Notify>,
 }
 
-impl World {
+impl RestartableServer {
     async fn new() -> Self {
         let device = MemoryDevice::default();
         let service = service(&device);
         let (address, news) = ("127.0.0.1:0".parse().unwrap(), Arc::new(Notify::new()));
-        let mut world = Self { device, address, service, running: None, news };
-        world.start().await;
-        world
+        let mut server = Self { device, address, service, running: None, news };
+        server.start().await;
+        server
     }
 
     async fn start(&mut self) {
@@ -94,7 +94,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Polls the client on each wake-up until a condition holds.
 async fn until(
-    world: &World,
+    server: &RestartableServer,
     target: &mut impl OffloadDevice,
     events: &mut Vec<OffloadEvent>,
     condition: impl Fn(&[OffloadEvent]) -> bool,
@@ -102,7 +102,7 @@ async fn until(
     let wait = async {
         target.poll(events);
         while !condition(events) {
-            world.news.notified().await;
+            server.news.notified().await;
             target.poll(events);
         }
     };
@@ -110,14 +110,14 @@ async fn until(
     assert!(with_timeout.is_ok(), "the condition did not hold in time: {events:?}");
 }
 
-async fn connected(world: &World) -> P4RuntimeDevice {
-    connected_by(world, world.settings()).await
+async fn connected(server: &RestartableServer) -> P4RuntimeDevice {
+    connected_by(server, server.settings()).await
 }
 
-async fn connected_by(world: &World, settings: ClientSettings) -> P4RuntimeDevice {
-    let news = Arc::clone(&world.news);
+async fn connected_by(server: &RestartableServer, settings: ClientSettings) -> P4RuntimeDevice {
+    let news = Arc::clone(&server.news);
     let mut target = P4RuntimeDevice::new(settings, &Handle::current(), move || news.notify_one());
-    until(world, &mut target, &mut Vec::new(), is_restored).await;
+    until(server, &mut target, &mut Vec::new(), is_restored).await;
     target
 }
 
@@ -146,7 +146,7 @@ fn insert(number: u64) -> (Ticket, Operation) {
 }
 
 async fn done(
-    world: &World,
+    server: &RestartableServer,
     target: &mut impl OffloadDevice,
     mut batch: Vec<(Ticket, Operation)>,
 ) -> Vec<OffloadEvent> {
@@ -159,7 +159,7 @@ async fn done(
     let count_completed = |events: &[OffloadEvent]| {
         events.iter().filter(|event| matches!(event, OffloadEvent::Completed { .. })).count()
     };
-    until(world, target, &mut events, |events| count_completed(events) == count).await;
+    until(server, target, &mut events, |events| count_completed(events) == count).await;
     events
 }
 
@@ -169,21 +169,21 @@ fn completed(ticket: u64, result: Result<(), OffloadError>) -> OffloadEvent {
 
 #[tokio::test]
 async fn an_inserted_entry_has_its_name() {
-    let world = World::new().await;
-    let mut target = connected(&world).await;
+    let server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
     let stage = StageId::new(0).unwrap();
     let room = target.room(stage);
-    let events = done(&world, &mut target, (0..1000).map(insert).collect()).await;
+    let events = done(&server, &mut target, (0..1000).map(insert).collect()).await;
     assert_eq!(events, (0..1000).map(|ticket| completed(ticket, Ok(()))).collect::<Vec<_>>());
-    assert_eq!(world.entry_names(), (0..1000).collect::<Vec<_>>());
+    assert_eq!(server.entry_names(), (0..1000).collect::<Vec<_>>());
     assert_eq!(target.room(stage), room - 1000);
 }
 
 #[tokio::test]
 async fn each_operation_has_its_own_result() {
-    let world = World::new().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, vec![insert(1)]).await;
+    let server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, vec![insert(1)]).await;
     let remove = |entry| Operation::Remove { entry: LtmIndex(entry) };
     let mut again = insert(1);
     again.0 = Ticket(2);
@@ -193,7 +193,7 @@ async fn each_operation_has_its_own_result() {
     let nowhere =
         Operation::Insert { entry: LtmIndex(9), stage: StageId::new(9).unwrap(), rule: rule(1) };
     let mut events = done(
-        &world,
+        &server,
         &mut target,
         vec![
             again,
@@ -217,35 +217,35 @@ async fn each_operation_has_its_own_result() {
     ));
     assert_eq!(events[3], completed(5, Err(OffloadError::NoSuchStage(9))));
     assert_eq!(events[4], completed(6, Ok(())));
-    assert!(world.entry_names().is_empty());
+    assert!(server.entry_names().is_empty());
 }
 
 #[tokio::test]
 async fn a_modify_replaces_the_actions_of_an_entry() {
-    let world = World::new().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, vec![insert(1)]).await;
-    let before = world.device.0.lock().entries.values().next().unwrap().clone();
+    let server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, vec![insert(1)]).await;
+    let before = server.device.0.lock().entries.values().next().unwrap().clone();
     let rule = Arc::new(LtmRule { next: Next::Tag(Tag::new(5)), ..(*rule(2)).clone() });
     let modify = Operation::Modify { entry: LtmIndex(1), rule };
-    assert_eq!(done(&world, &mut target, vec![(Ticket(2), modify)]).await, [completed(2, Ok(()))]);
-    let after = world.device.0.lock().entries.values().next().unwrap().clone();
+    assert_eq!(done(&server, &mut target, vec![(Ticket(2), modify)]).await, [completed(2, Ok(()))]);
+    let after = server.device.0.lock().entries.values().next().unwrap().clone();
     assert_ne!(after.action, before.action);
     assert_eq!((after.r#match, after.controller_metadata), (before.r#match, 1));
 }
 
 #[tokio::test]
 async fn a_removal_returns_the_hits() {
-    let world = World::new().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, (0..3).map(insert).collect()).await;
-    let numbers: Vec<_> = world.device.0.lock().entries.keys().copied().collect();
+    let server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, (0..3).map(insert).collect()).await;
+    let numbers: Vec<_> = server.device.0.lock().entries.keys().copied().collect();
     for (no, packets) in numbers.into_iter().zip([5, 6, 7]) {
         let hits = EntryHits { packets, bytes: packets * 100, last: None };
-        world.device.0.lock().hits.insert(no, hits);
+        server.device.0.lock().hits.insert(no, hits);
     }
     let entries = vec![LtmIndex(0), LtmIndex(2)];
-    let events = done(&world, &mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
+    let events = done(&server, &mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
     let counted = |events: &[OffloadEvent]| {
         let mut list: Vec<_> = events
             .iter()
@@ -259,16 +259,16 @@ async fn a_removal_returns_the_hits() {
     };
     assert_eq!(counted(&events), [(0, 5), (2, 7)]);
     let remove = Operation::Remove { entry: LtmIndex(1) };
-    let events = done(&world, &mut target, vec![(Ticket(10), remove)]).await;
+    let events = done(&server, &mut target, vec![(Ticket(10), remove)]).await;
     assert_eq!(counted(&events), [(1, 6)]);
 }
 
 #[tokio::test]
 async fn a_full_stage_refuses_inserts() {
-    let world = World::new().await;
-    let mut target = connected(&world).await;
-    world.device.0.lock().capacity_left = Some(1);
-    let events = done(&world, &mut target, vec![insert(1), insert(2)]).await;
+    let server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    server.device.0.lock().capacity_left = Some(1);
+    let events = done(&server, &mut target, vec![insert(1), insert(2)]).await;
     assert_eq!(events, [completed(1, Ok(())), completed(2, Err(OffloadError::NoRoom))]);
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 1);
@@ -276,19 +276,19 @@ async fn a_full_stage_refuses_inserts() {
 
 #[tokio::test]
 async fn an_idle_entry_is_reported_by_its_name() {
-    let world = World::new().await;
+    let server = RestartableServer::new().await;
     let time = Arc::new(parking_lot_time::Time::default());
     let clock = Arc::clone(&time);
-    let mut world = world;
-    world.stop().await;
-    world.service = Service::new(ServerSettings::default(), world.device.clone(), move || {
+    let mut server = server;
+    server.stop().await;
+    server.service = Service::new(ServerSettings::default(), server.device.clone(), move || {
         ClockReading { steady: clock.now(), ..ClockReading::default() }
     });
-    world.start().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, vec![insert(4)]).await;
+    server.start().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, vec![insert(4)]).await;
     time.pass(Duration::from_secs(2));
-    until(&world, &mut target, &mut Vec::new(), |events| {
+    until(&server, &mut target, &mut Vec::new(), |events| {
         events.contains(&OffloadEvent::Idle { entry: LtmIndex(4) })
     })
     .await;
@@ -318,16 +318,16 @@ mod parking_lot_time {
 
 #[tokio::test]
 async fn packet_ins_and_packet_outs_pass() {
-    let world = World::new().await;
-    let mut target = connected(&world).await;
+    let server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
     let field = |metadata_id, value: u8| PacketMetadata { metadata_id, value: vec![value] };
     let metadata = vec![field(1, 3), field(2, 0), field(3, 9), field(4, 1)];
-    assert!(world.service.packet_in(PacketIn { payload: b"frame".to_vec(), metadata }));
+    assert!(server.service.packet_in(PacketIn { payload: b"frame".to_vec(), metadata }));
     let mut packets = Vec::new();
     let wait = async {
         packets.extend(target.take_packets());
         while packets.is_empty() {
-            world.news.notified().await;
+            server.news.notified().await;
             packets.extend(target.take_packets());
         }
     };
@@ -336,77 +336,77 @@ async fn packet_ins_and_packet_outs_pass() {
     assert_eq!((packet.ingress_port, packet.miss_tag, packet.last_stage), (3, 9, 1));
     assert_eq!(packet.payload, b"frame");
     target.send(PacketToSend::Direct { port: 2, payload: b"back".to_vec() }).unwrap();
-    let sent = Arc::clone(&world.device.0.lock().news);
+    let sent = Arc::clone(&server.device.0.lock().news);
     timeout(TEST_TIMEOUT, sent.notified()).await.unwrap();
-    assert_eq!(world.device.0.lock().sent.pop().unwrap().payload, b"back");
+    assert_eq!(server.device.0.lock().sent.pop().unwrap().payload, b"back");
 }
 
 #[tokio::test]
 async fn a_restored_session_has_all_confirmed_entries() {
-    let mut world = World::new().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, (0..300).map(insert).collect()).await;
-    world.stop().await;
+    let mut server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, (0..300).map(insert).collect()).await;
+    server.stop().await;
     let mut events = Vec::new();
-    until(&world, &mut target, &mut events, is_lost).await;
+    until(&server, &mut target, &mut events, is_lost).await;
     assert!(target.submit(&mut vec![insert(999)]).is_err());
     // The device loses all entries, and its server with it.
-    world.device.0.lock().entries.clear();
-    world.service = service(&world.device);
-    world.start().await;
-    until(&world, &mut target, &mut events, is_restored).await;
-    assert_eq!(world.entry_names(), (0..300).collect::<Vec<_>>());
+    server.device.0.lock().entries.clear();
+    server.service = service(&server.device);
+    server.start().await;
+    until(&server, &mut target, &mut events, is_restored).await;
+    assert_eq!(server.entry_names(), (0..300).collect::<Vec<_>>());
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 300);
-    assert_eq!(done(&world, &mut target, vec![insert(500)]).await, [completed(500, Ok(()))]);
+    assert_eq!(done(&server, &mut target, vec![insert(500)]).await, [completed(500, Ok(()))]);
 }
 
 #[tokio::test]
 async fn an_emptied_device_gets_thousands_of_entries_back() {
-    let mut world = World::new().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, (0..5000).map(insert).collect()).await;
-    let before = entries(&world);
+    let mut server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, (0..5000).map(insert).collect()).await;
+    let before = entries(&server);
     assert_eq!(before.len(), 5000);
-    world.stop().await;
+    server.stop().await;
     let mut events = Vec::new();
-    until(&world, &mut target, &mut events, is_lost).await;
-    world.device.0.lock().entries.clear();
-    world.service = service(&world.device);
-    world.start().await;
-    until(&world, &mut target, &mut events, is_restored).await;
-    assert_eq!(entries(&world), before);
+    until(&server, &mut target, &mut events, is_lost).await;
+    server.device.0.lock().entries.clear();
+    server.service = service(&server.device);
+    server.start().await;
+    until(&server, &mut target, &mut events, is_restored).await;
+    assert_eq!(entries(&server), before);
 }
 
 #[tokio::test]
 async fn a_client_takes_over_from_another_controller() {
-    let world = World::new().await;
-    let mut first = connected(&world).await;
-    done(&world, &mut first, vec![insert(1)]).await;
+    let server = RestartableServer::new().await;
+    let mut first = connected(&server).await;
+    done(&server, &mut first, vec![insert(1)]).await;
     // The second client tries the same election id, finds it taken, and raises it.
-    let mut second = connected(&world).await;
+    let mut second = connected(&server).await;
     let mut events = Vec::new();
-    until(&world, &mut first, &mut events, |events| {
+    until(&server, &mut first, &mut events, |events| {
         events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))
     })
     .await;
     drop(first);
     // Entries of the first client are no entries of the second client.
-    done(&world, &mut second, vec![insert(2)]).await;
-    assert_eq!(world.entry_names(), [2]);
+    done(&server, &mut second, vec![insert(2)]).await;
+    assert_eq!(server.entry_names(), [2]);
 }
 
 /// Waits a moment for events.
 ///
 /// Only a moment, because [`Chaos`] delays events by a number of polls.
-async fn next_poll(world: &World) {
-    let _ = timeout(Duration::from_millis(1), world.news.notified()).await;
+async fn next_poll(server: &RestartableServer) {
+    let _ = timeout(Duration::from_millis(1), server.news.notified()).await;
 }
 
 #[tokio::test]
 async fn a_faulty_connection_loses_no_result_or_entry() {
-    let world = World::new().await;
-    let inner = connected(&world).await;
+    let server = RestartableServer::new().await;
+    let inner = connected(&server).await;
     let settings = ChaosSettings {
         delay: 64,
         hold_back: 64,
@@ -427,12 +427,12 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
             batch.splice(..0, part);
         }
         target.poll(&mut events);
-        next_poll(&world).await;
+        next_poll(&server).await;
     }
     // An update with a lost result is undone before the device is restored.
     while !target.is_connected() {
         target.poll(&mut events);
-        next_poll(&world).await;
+        next_poll(&server).await;
     }
     let mut confirmed: Vec<u64> = events
         .iter()
@@ -442,16 +442,16 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
         })
         .collect();
     confirmed.sort_unstable();
-    assert_eq!(world.entry_names(), confirmed);
+    assert_eq!(server.entry_names(), confirmed);
     assert!(confirmed.len() < 200, "some entries found no room");
 }
 
 #[tokio::test]
 async fn the_first_tag_is_set_with_every_session() {
-    let world = World::new().await;
-    let settings = ClientSettings { start_tag: 12, ..world.settings() };
-    let _target = connected_by(&world, settings).await;
-    let defaults = world.device.0.lock().defaults.clone();
+    let server = RestartableServer::new().await;
+    let settings = ClientSettings { start_tag: 12, ..server.settings() };
+    let _target = connected_by(&server, settings).await;
+    let defaults = server.device.0.lock().defaults.clone();
     let start = &defaults[&shunt_p4runtime::program::START_TABLE];
     assert_eq!(start.as_ref().unwrap().params[0].value[..], [12]);
 }
@@ -519,8 +519,8 @@ fn is_lost(events: &[OffloadEvent]) -> bool {
 }
 
 /// Returns the entries of the device without their numbers.
-fn entries(world: &World) -> Vec<TableEntry> {
-    let memory = world.device.0.lock();
+fn entries(server: &RestartableServer) -> Vec<TableEntry> {
+    let memory = server.device.0.lock();
     let mut entries: Vec<TableEntry> = memory.entries.values().cloned().collect();
     entries.sort_by_key(|entry| (entry.controller_metadata, entry.priority));
     entries
@@ -528,14 +528,14 @@ fn entries(world: &World) -> Vec<TableEntry> {
 
 #[tokio::test]
 async fn changes_of_another_controller_are_repaired() {
-    let world = World::new().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, (0..300).map(insert).collect()).await;
-    let before = entries(&world);
-    let mut rival = rival::RivalController::new(world.address, 1000).await;
+    let server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, (0..300).map(insert).collect()).await;
+    let before = entries(&server);
+    let mut rival = rival::RivalController::new(server.address, 1000).await;
     rival.become_primary().await;
     let mut events = Vec::new();
-    until(&world, &mut target, &mut events, is_lost).await;
+    until(&server, &mut target, &mut events, is_lost).await;
     for (number, entry) in before.iter().enumerate() {
         match number % 4 {
             0 => rival.write(Type::Delete, entry.clone()).await.unwrap(),
@@ -551,41 +551,41 @@ async fn changes_of_another_controller_are_repaired() {
             _ => {}
         }
     }
-    assert_ne!(entries(&world), before);
+    assert_ne!(entries(&server), before);
     drop(rival);
-    until(&world, &mut target, &mut events, is_restored).await;
-    assert_eq!(entries(&world), before);
+    until(&server, &mut target, &mut events, is_restored).await;
+    assert_eq!(entries(&server), before);
 }
 
 #[tokio::test]
 async fn a_late_write_of_an_old_session_is_refused() {
-    let mut world = World::new().await;
-    let mut target = connected(&world).await;
-    done(&world, &mut target, vec![insert(1)]).await;
-    let unknown = TableEntry { priority: 77, ..entries(&world)[0].clone() };
-    world.stop().await;
+    let mut server = RestartableServer::new().await;
+    let mut target = connected(&server).await;
+    done(&server, &mut target, vec![insert(1)]).await;
+    let unknown = TableEntry { priority: 77, ..entries(&server)[0].clone() };
+    server.stop().await;
     let mut events = Vec::new();
-    until(&world, &mut target, &mut events, is_lost).await;
-    world.start().await;
-    until(&world, &mut target, &mut events, is_restored).await;
+    until(&server, &mut target, &mut events, is_lost).await;
+    server.start().await;
+    until(&server, &mut target, &mut events, is_restored).await;
     // The late write of the first session arrives now.
-    let mut late = rival::RivalController::new(world.address, 1).await;
+    let mut late = rival::RivalController::new(server.address, 1).await;
     assert_eq!(late.write(Type::Insert, unknown).await, Err(Code::PermissionDenied));
-    assert_eq!(world.entry_names(), [1]);
+    assert_eq!(server.entry_names(), [1]);
 }
 
 #[tokio::test]
 async fn concurrent_writes_each_get_a_result() {
-    let world = World::new().await;
-    let settings = ClientSettings { batch: 3, ..world.settings() };
-    let mut target = connected_by(&world, settings).await;
+    let server = RestartableServer::new().await;
+    let settings = ClientSettings { batch: 3, ..server.settings() };
+    let mut target = connected_by(&server, settings).await;
     let remove = |number| (Ticket(number + 100), Operation::Remove { entry: LtmIndex(number) });
     // Removals wait for the results of earlier insertions.
     let batch: Vec<_> = (0..50).map(insert).chain((0..50).step_by(2).map(remove)).collect();
-    let events = done(&world, &mut target, batch).await;
+    let events = done(&server, &mut target, batch).await;
     let failed = events
         .iter()
         .filter(|event| matches!(event, OffloadEvent::Completed { result: Err(_), .. }));
     assert_eq!(failed.count(), 0);
-    assert_eq!(world.entry_names(), (1..50).step_by(2).collect::<Vec<_>>());
+    assert_eq!(server.entry_names(), (1..50).step_by(2).collect::<Vec<_>>());
 }

@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{TEST_TIMEOUT, World, connected_by, done, insert, until};
+use super::{RestartableServer, TEST_TIMEOUT, connected_by, done, insert, until};
 
 /// Counts of the HTTP/2 frames that a client sent through a proxy.
 #[derive(Debug, Default)]
@@ -31,13 +31,13 @@ struct FrameCounts {
 }
 
 /// Forwards one connection to a server, and counts the frames of the client.
-async fn proxied(world: &World, counts: &Arc<FrameCounts>) -> ClientSettings {
+async fn proxied(server: &RestartableServer, counts: &Arc<FrameCounts>) -> ClientSettings {
     /// Length of the connection preface, and of a frame header (RFC 9113, 3.4 and 4.1).
     const PREFACE: usize = 24;
     const HEADER: usize = 9;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (server, counts) = (world.address, Arc::clone(counts));
+    let (server, counts) = (server.address, Arc::clone(counts));
     tokio::spawn(async move {
         let (client, _) = listener.accept().await.unwrap();
         let server = TcpStream::connect(server).await.unwrap();
@@ -72,16 +72,16 @@ async fn proxied(world: &World, counts: &Arc<FrameCounts>) -> ClientSettings {
             to_server.write_all(&[&header[..], &payload].concat()).await.unwrap();
         }
     });
-    ClientSettings { address: format!("http://{address}"), ..world.settings() }
+    ClientSettings { address: format!("http://{address}"), ..server.settings() }
 }
 
 /// Servers end a connection with many pings, so an idle client sends requests.
 #[tokio::test]
 async fn an_idle_client_probes_without_pings() {
-    let (world, counts) = (World::new().await, Arc::new(FrameCounts::default()));
-    let settings = proxied(&world, &counts).await;
+    let (server, counts) = (RestartableServer::new().await, Arc::new(FrameCounts::default()));
+    let settings = proxied(&server, &counts).await;
     let probe = Duration::from_millis(5);
-    let mut target = connected_by(&world, ClientSettings { probe, ..settings }).await;
+    let mut target = connected_by(&server, ClientSettings { probe, ..settings }).await;
     let before = counts.requests.load(Ordering::Relaxed);
     let probed = async {
         while counts.requests.load(Ordering::Relaxed) < before + 10 {
@@ -90,21 +90,21 @@ async fn an_idle_client_probes_without_pings() {
     };
     assert!(timeout(TEST_TIMEOUT, probed).await.is_ok(), "{counts:?}");
     assert_eq!(counts.pings.load(Ordering::Relaxed), 0);
-    assert_eq!(done(&world, &mut target, vec![insert(1)]).await.len(), 1);
+    assert_eq!(done(&server, &mut target, vec![insert(1)]).await.len(), 1);
 }
 
 #[tokio::test]
 async fn a_device_that_stops_to_answer_is_lost() {
-    let (world, counts) = (World::new().await, Arc::new(FrameCounts::default()));
+    let (server, counts) = (RestartableServer::new().await, Arc::new(FrameCounts::default()));
     let settings = ClientSettings {
         probe: Duration::from_millis(5),
         request_timeout: Duration::from_millis(500),
-        ..proxied(&world, &counts).await
+        ..proxied(&server, &counts).await
     };
-    let mut target = connected_by(&world, settings).await;
+    let mut target = connected_by(&server, settings).await;
     counts.is_cut.store(true, Ordering::Relaxed);
     let mut events = Vec::new();
-    until(&world, &mut target, &mut events, |events| {
+    until(&server, &mut target, &mut events, |events| {
         events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))
     })
     .await;

@@ -5,19 +5,23 @@ use shunt_p4runtime::wire::p4::v1::{
 };
 use tonic::Code;
 
-use crate::peer::{DEVICE, Peer, Stream, World, config, id, ltm, status, update};
+use crate::peer::{DEVICE, Peer, ServerFixture, Stream, config, id, ltm, status, update};
 use shunt_p4runtime::wire::p4::v1::{set_forwarding_pipeline_config_request::Action, update::Type};
 
-async fn joined(world: &World, role: &str, election: Option<u64>) -> (Peer, Stream, Code) {
-    let mut peer = world.peer().await;
+async fn joined(
+    fixture: &ServerFixture,
+    role: &str,
+    election: Option<u64>,
+) -> (Peer, Stream, Code) {
+    let mut peer = fixture.peer().await;
     let (stream, reply) = peer.join(role, election).await;
     (peer, stream, status(&reply))
 }
 
 #[tokio::test]
 async fn the_first_controller_becomes_primary() {
-    let world = World::new().await;
-    let mut peer = world.peer().await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = fixture.peer().await;
     let (_stream, reply) = peer.join("", Some(5)).await;
     assert_eq!(status(&reply), Code::Ok);
     assert_eq!((reply.device_id, reply.election_id), (DEVICE, Some(id(5))));
@@ -25,16 +29,16 @@ async fn the_first_controller_becomes_primary() {
 
 #[tokio::test]
 async fn an_election_id_of_zero_is_one() {
-    let world = World::new().await;
-    let (mut peer, _stream, code) = joined(&world, "", Some(0)).await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream, code) = joined(&fixture, "", Some(0)).await;
     assert_eq!(code, Code::Ok);
     assert_eq!(peer.set(Action::VerifyAndCommit, Some(config(1))).await, Ok(()));
 }
 
 #[tokio::test]
 async fn without_an_election_id_nobody_is_primary() {
-    let world = World::new().await;
-    let mut peer = world.peer().await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = fixture.peer().await;
     let (_stream, reply) = peer.join("", None).await;
     assert_eq!((status(&reply), reply.election_id), (Code::NotFound, None));
     assert_eq!(
@@ -45,9 +49,9 @@ async fn without_an_election_id_nobody_is_primary() {
 
 #[tokio::test]
 async fn a_lower_id_is_a_backup_and_may_not_write() {
-    let world = World::new().await;
-    let (_first, _stream) = world.ready().await;
-    let (mut second, _other, code) = joined(&world, "", Some(0)).await;
+    let fixture = ServerFixture::new().await;
+    let (_first, _stream) = fixture.ready().await;
+    let (mut second, _other, code) = joined(&fixture, "", Some(0)).await;
     assert_eq!(code, Code::AlreadyExists);
     let denied = second.write(vec![update(Type::Insert, ltm(1, 1))]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
@@ -56,9 +60,9 @@ async fn a_lower_id_is_a_backup_and_may_not_write() {
 
 #[tokio::test]
 async fn a_higher_id_takes_over_and_notifies_the_old_primary() {
-    let world = World::new().await;
-    let (mut first, mut stream) = world.ready().await;
-    let (mut second, _other, code) = joined(&world, "", Some(9)).await;
+    let fixture = ServerFixture::new().await;
+    let (mut first, mut stream) = fixture.ready().await;
+    let (mut second, _other, code) = joined(&fixture, "", Some(9)).await;
     assert_eq!(code, Code::Ok);
     let received = stream.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::AlreadyExists, Some(id(9))));
@@ -69,19 +73,19 @@ async fn a_higher_id_takes_over_and_notifies_the_old_primary() {
 
 #[tokio::test]
 async fn a_backup_is_notified_of_a_new_primary() {
-    let world = World::new().await;
-    let (_first, _stream) = world.primary().await;
-    let (_backup, mut backup, _) = joined(&world, "", Some(0)).await;
-    let (_third, _other, _) = joined(&world, "", Some(9)).await;
+    let fixture = ServerFixture::new().await;
+    let (_first, _stream) = fixture.primary().await;
+    let (_backup, mut backup, _) = joined(&fixture, "", Some(0)).await;
+    let (_third, _other, _) = joined(&fixture, "", Some(9)).await;
     let received = backup.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::AlreadyExists, Some(id(9))));
 }
 
 #[tokio::test]
 async fn no_stream_is_promoted_when_the_primary_leaves() {
-    let world = World::new().await;
-    let (first, stream, _) = joined(&world, "", Some(5)).await;
-    let (mut second, mut backup, _) = joined(&world, "", Some(3)).await;
+    let fixture = ServerFixture::new().await;
+    let (first, stream, _) = joined(&fixture, "", Some(5)).await;
+    let (mut second, mut backup, _) = joined(&fixture, "", Some(3)).await;
     drop((first, stream));
     let received = backup.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::NotFound, Some(id(5))));
@@ -98,8 +102,8 @@ async fn no_stream_is_promoted_when_the_primary_leaves() {
 
 #[tokio::test]
 async fn a_primary_steps_down_by_a_lower_id() {
-    let world = World::new().await;
-    let (mut peer, mut stream, _) = joined(&world, "", Some(5)).await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, mut stream, _) = joined(&fixture, "", Some(5)).await;
     stream.arbitrate(DEVICE, "", Some(4)).await;
     let received = stream.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::NotFound, Some(id(5))));
@@ -111,9 +115,9 @@ async fn a_primary_steps_down_by_a_lower_id() {
 
 #[tokio::test]
 async fn the_high_word_of_an_election_id_comes_first() {
-    let world = World::new().await;
-    let (_low, _stream, _) = joined(&world, "", Some(u64::MAX)).await;
-    let mut peer = world.peer().await;
+    let fixture = ServerFixture::new().await;
+    let (_low, _stream, _) = joined(&fixture, "", Some(u64::MAX)).await;
+    let mut peer = fixture.peer().await;
     let mut stream = peer.stream().await;
     let update = MasterArbitrationUpdate {
         device_id: DEVICE,
@@ -126,51 +130,51 @@ async fn the_high_word_of_an_election_id_comes_first() {
 
 #[tokio::test]
 async fn an_unknown_device_ends_the_stream() {
-    let world = World::new().await;
-    let mut stream = world.peer().await.stream().await;
+    let fixture = ServerFixture::new().await;
+    let mut stream = fixture.peer().await.stream().await;
     stream.arbitrate(DEVICE + 1, "", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::NotFound));
 }
 
 #[tokio::test]
 async fn a_live_election_id_cannot_be_had_twice() {
-    let world = World::new().await;
-    let (_first, _stream) = world.primary().await;
-    let mut stream = world.peer().await.stream().await;
+    let fixture = ServerFixture::new().await;
+    let (_first, _stream) = fixture.primary().await;
+    let mut stream = fixture.peer().await.stream().await;
     stream.arbitrate(DEVICE, "", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::InvalidArgument));
 }
 
 #[tokio::test]
 async fn a_later_message_may_not_take_a_live_election_id() {
-    let world = World::new().await;
-    let (_first, _stream) = world.primary().await;
-    let (_second, mut backup, _) = joined(&world, "", Some(0)).await;
+    let fixture = ServerFixture::new().await;
+    let (_first, _stream) = fixture.primary().await;
+    let (_second, mut backup, _) = joined(&fixture, "", Some(0)).await;
     backup.arbitrate(DEVICE, "", Some(1)).await;
     assert_eq!(backup.next().await, Err(Code::InvalidArgument));
 }
 
 #[tokio::test]
 async fn a_stream_keeps_its_device() {
-    let world = World::new().await;
-    let (_peer, mut stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (_peer, mut stream) = fixture.primary().await;
     stream.arbitrate(DEVICE + 1, "", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::FailedPrecondition));
 }
 
 #[tokio::test]
 async fn a_stream_keeps_its_role() {
-    let world = World::new().await;
-    let (_peer, mut stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (_peer, mut stream) = fixture.primary().await;
     stream.arbitrate(DEVICE, "other", Some(1)).await;
     assert_eq!(stream.next().await, Err(Code::FailedPrecondition));
 }
 
 #[tokio::test]
 async fn each_role_has_a_primary_of_its_own() {
-    let world = World::new().await;
-    let (_first, _stream) = world.ready().await;
-    let mut peer = world.peer().await;
+    let fixture = ServerFixture::new().await;
+    let (_first, _stream) = fixture.ready().await;
+    let mut peer = fixture.peer().await;
     let (_other, reply) = peer.join("monitor", Some(1)).await;
     assert_eq!(status(&reply), Code::Ok);
     assert_eq!(reply.role, Some(Role { name: "monitor".to_owned(), ..Role::default() }));
@@ -188,8 +192,8 @@ async fn each_role_has_a_primary_of_its_own() {
 
 #[tokio::test]
 async fn the_configuration_of_a_role_is_refused_and_not_ignored() {
-    let world = World::new().await;
-    let mut stream = world.peer().await.stream().await;
+    let fixture = ServerFixture::new().await;
+    let mut stream = fixture.peer().await.stream().await;
     let role = Role { config: Some(prost_types::Any::default()), name: "a".to_owned() };
     let update = MasterArbitrationUpdate {
         device_id: DEVICE,
@@ -203,12 +207,12 @@ async fn the_configuration_of_a_role_is_refused_and_not_ignored() {
 
 #[tokio::test]
 async fn streams_beyond_the_most_are_refused() {
-    let world = World::new().await;
+    let fixture = ServerFixture::new().await;
     let mut held = Vec::new();
     for election in 1..=4 {
-        held.push(joined(&world, "", Some(election)).await);
+        held.push(joined(&fixture, "", Some(election)).await);
     }
-    let mut peer = world.peer().await;
+    let mut peer = fixture.peer().await;
     let (_sender, receiver) = tokio::sync::mpsc::channel::<StreamMessageRequest>(1);
     let stream = tokio_stream::wrappers::ReceiverStream::new(receiver);
     let refused = peer.client.stream_channel(stream).await.unwrap_err();
@@ -217,30 +221,30 @@ async fn streams_beyond_the_most_are_refused() {
 
 #[tokio::test]
 async fn a_stream_begins_with_arbitration() {
-    let world = World::new().await;
-    let mut stream = world.peer().await.stream().await;
+    let fixture = ServerFixture::new().await;
+    let mut stream = fixture.peer().await.stream().await;
     stream.send(stream_message_request::Update::Packet(PacketOut::default())).await;
     assert_eq!(stream.next().await, Err(Code::FailedPrecondition));
 }
 
 #[tokio::test]
 async fn a_repeated_arbitration_gets_the_same_response() {
-    let world = World::new().await;
-    let (_peer, mut stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (_peer, mut stream) = fixture.primary().await;
     stream.arbitrate(DEVICE, "", Some(1)).await;
     assert_eq!(status(&stream.arbitration().await), Code::Ok);
 }
 
 #[tokio::test]
 async fn silent_streams_do_not_block_others() {
-    let world = World::new().await;
+    let fixture = ServerFixture::new().await;
     let mut silent = Vec::new();
     // The server accepts four streams.
     for _ in 0..6 {
-        let mut peer = world.peer().await;
+        let mut peer = fixture.peer().await;
         silent.push((peer.stream().await, peer));
     }
-    let (_peer, _stream, code) = joined(&world, "", Some(1)).await;
+    let (_peer, _stream, code) = joined(&fixture, "", Some(1)).await;
     assert_eq!(code, Code::Ok);
     assert_eq!(silent[0].0.next().await, Err(Code::Unavailable));
 }

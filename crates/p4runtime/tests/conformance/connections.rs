@@ -11,11 +11,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use crate::peer::{DEVICE, World};
+use crate::peer::{DEVICE, ServerFixture};
 
 /// Returns whether a new connection is served.
-async fn is_served(world: &World) -> bool {
-    let Ok(mut client) = P4RuntimeClient::connect(world.address.clone()).await else {
+async fn is_served(fixture: &ServerFixture) -> bool {
+    let Ok(mut client) = P4RuntimeClient::connect(fixture.address.clone()).await else {
         return false;
     };
     client.capabilities(CapabilitiesRequest { device_id: DEVICE }).await.is_ok()
@@ -25,22 +25,22 @@ async fn is_served(world: &World) -> bool {
 async fn connections_above_the_limit_are_closed() {
     let settings =
         ServerSettings { device_id: DEVICE, connections_max: 2, ..ServerSettings::default() };
-    let world = World::with(settings).await;
-    let mut first = world.peer().await;
-    let second = world.peer().await;
+    let fixture = ServerFixture::with(settings).await;
+    let mut first = fixture.peer().await;
+    let second = fixture.peer().await;
     assert!(first.client.capabilities(CapabilitiesRequest { device_id: DEVICE }).await.is_ok());
-    let address = world.address.trim_start_matches("http://");
+    let address = fixture.address.trim_start_matches("http://");
     let third = TcpStream::connect(address).await.unwrap();
     let limit = Duration::from_secs(10);
     timeout(limit, third.readable()).await.unwrap().unwrap();
     // The connection is closed without a response.
     assert!(!third.try_read(&mut [0; 64]).is_ok_and(|count| count > 0));
-    assert!(!is_served(&world).await);
+    assert!(!is_served(&fixture).await);
     assert!(first.client.capabilities(CapabilitiesRequest { device_id: DEVICE }).await.is_ok());
     drop(second);
     // No event tells a client that the server has room again.
     let freed = async {
-        while !is_served(&world).await {
+        while !is_served(&fixture).await {
             sleep(Duration::from_millis(5)).await;
         }
     };

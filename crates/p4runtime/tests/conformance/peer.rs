@@ -106,14 +106,14 @@ pub(crate) fn config(cookie: u64) -> ForwardingPipelineConfig {
 }
 
 /// A server, its device and its clock.
-pub(crate) struct World {
+pub(crate) struct ServerFixture {
     pub(crate) address: String,
     pub(crate) device: MemoryDevice,
     pub(crate) service: Service,
     clock: Arc<AtomicU64>,
 }
 
-impl World {
+impl ServerFixture {
     pub(crate) async fn new() -> Self {
         Self::with(ServerSettings {
             device_id: DEVICE,

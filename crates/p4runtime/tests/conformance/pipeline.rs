@@ -10,7 +10,7 @@ use shunt_p4runtime::{
 };
 use tonic::Code;
 
-use crate::peer::{DEVICE, LTM, Peer, World, config, id, ltm};
+use crate::peer::{DEVICE, LTM, Peer, ServerFixture, config, id, ltm};
 
 async fn get(peer: &mut Peer, kind: ResponseType) -> Option<ForwardingPipelineConfig> {
     let request =
@@ -20,8 +20,8 @@ async fn get(peer: &mut Peer, kind: ResponseType) -> Option<ForwardingPipelineCo
 
 #[tokio::test]
 async fn capabilities_name_a_version() {
-    let world = World::new().await;
-    let mut peer = world.peer().await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = fixture.peer().await;
     let reply = peer.client.capabilities(v1::CapabilitiesRequest { device_id: DEVICE }).await;
     let version = reply.unwrap().into_inner().p4runtime_api_version;
     let numbers: Vec<u32> = version.split('.').map(|number| number.parse().unwrap()).collect();
@@ -30,14 +30,14 @@ async fn capabilities_name_a_version() {
 
 #[tokio::test]
 async fn without_a_pipeline_get_fails() {
-    let world = World::new().await;
-    assert_eq!(get(&mut world.peer().await, ResponseType::All).await, None);
+    let fixture = ServerFixture::new().await;
+    assert_eq!(get(&mut fixture.peer().await, ResponseType::All).await, None);
 }
 
 #[tokio::test]
 async fn without_a_pipeline_writes_and_reads_are_refused() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     let refused = peer.write(Vec::new()).await.unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     let query = v1::entity::Entity::TableEntry(Box::default());
@@ -46,8 +46,8 @@ async fn without_a_pipeline_writes_and_reads_are_refused() {
 
 #[tokio::test]
 async fn a_set_pipeline_is_returned() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     let mut sent = config(7);
     // A P4Info field that this server does not know: number 2047, a varint.
     sent.p4info.as_mut().unwrap().extend([0xf8, 0x7f, 0x05]);
@@ -65,8 +65,8 @@ async fn a_set_pipeline_is_returned() {
 
 #[tokio::test]
 async fn requests_of_another_device_find_nothing() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let request = v1::SetForwardingPipelineConfigRequest {
         device_id: 9,
         election_id: Some(id(1)),
@@ -87,13 +87,13 @@ async fn requests_of_another_device_find_nothing() {
 
 #[tokio::test]
 async fn only_the_primary_sets_a_pipeline_and_writes() {
-    let world = World::new().await;
-    let mut peer = world.peer().await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = fixture.peer().await;
     let refused = peer.set(Action::VerifyAndCommit, Some(config(1))).await;
     assert_eq!(refused, Err(Code::PermissionDenied));
     peer.election = None;
     assert_eq!(peer.write(Vec::new()).await.unwrap_err().code(), Code::PermissionDenied);
-    let (_primary, _stream) = world.primary().await;
+    let (_primary, _stream) = fixture.primary().await;
     peer.election = Some(id(9));
     let refused = peer.set(Action::VerifyAndCommit, Some(config(1))).await;
     assert_eq!(refused, Err(Code::PermissionDenied));
@@ -101,16 +101,16 @@ async fn only_the_primary_sets_a_pipeline_and_writes() {
 
 #[tokio::test]
 async fn a_verify_changes_nothing() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     assert_eq!(peer.set(Action::Verify, Some(config(1))).await, Ok(()));
     assert_eq!(get(&mut peer, ResponseType::All).await, None);
 }
 
 #[tokio::test]
 async fn a_saved_program_is_active_after_its_commit() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     assert_eq!(peer.set(Action::VerifyAndSave, Some(config(3))).await, Ok(()));
     assert_eq!(get(&mut peer, ResponseType::All).await, None);
     assert_eq!(peer.set(Action::Commit, None).await, Ok(()));
@@ -120,16 +120,16 @@ async fn a_saved_program_is_active_after_its_commit() {
 
 #[tokio::test]
 async fn a_commit_needs_a_saved_configuration() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     assert_eq!(peer.set(Action::Commit, None).await, Err(Code::NotFound));
     assert_eq!(peer.set(Action::Commit, Some(config(1))).await, Err(Code::InvalidArgument));
 }
 
 #[tokio::test]
 async fn a_verify_needs_a_configuration() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     for action in
         [Action::Verify, Action::VerifyAndSave, Action::VerifyAndCommit, Action::ReconcileAndCommit]
     {
@@ -140,8 +140,8 @@ async fn a_verify_needs_a_configuration() {
 
 #[tokio::test]
 async fn a_broken_program_does_not_block_a_later_one() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     let broken =
         ForwardingPipelineConfig { p4_device_config: BROKEN_PROGRAM.to_vec(), ..config(1) };
     let refused = peer.set(Action::VerifyAndCommit, Some(broken)).await;
@@ -152,8 +152,8 @@ async fn a_broken_program_does_not_block_a_later_one() {
 
 #[tokio::test]
 async fn an_inconsistent_p4info_is_refused() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.primary().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.primary().await;
     let garbage = ForwardingPipelineConfig { p4info: Some(vec![0xff; 9]), ..config(1) };
     let refused = peer.set(Action::VerifyAndCommit, Some(garbage)).await;
     assert_eq!(refused, Err(Code::InvalidArgument));
@@ -164,19 +164,19 @@ async fn an_inconsistent_p4info_is_refused() {
 
 #[tokio::test]
 async fn a_commit_clears_all_entries() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, Code::Ok);
     assert_eq!(peer.set(Action::VerifyAndCommit, Some(config(2))).await, Ok(()));
     let all = TableEntry { table_id: LTM, ..TableEntry::default() };
     assert_eq!(peer.entries(all).await, []);
-    assert!(world.device.0.lock().entries.is_empty());
+    assert!(fixture.device.0.lock().entries.is_empty());
 }
 
 #[tokio::test]
 async fn a_reconcile_keeps_entries_of_the_same_program() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, Code::Ok);
     assert_eq!(peer.set(Action::ReconcileAndCommit, Some(config(2))).await, Ok(()));
     let all = TableEntry { table_id: LTM, ..TableEntry::default() };

@@ -14,7 +14,7 @@ use shunt_p4runtime::{
 use tonic::Code;
 
 use crate::peer::{
-    DEVICE, LTM, NEXT, Peer, ROUTES, World, action, exact, ltm, route, ternary, update,
+    DEVICE, LTM, NEXT, Peer, ROUTES, ServerFixture, action, exact, ltm, route, ternary, update,
 };
 
 fn all(table_id: u32) -> TableEntry {
@@ -33,8 +33,8 @@ fn entries() -> Vec<TableEntry> {
     vec![first, second, third, route(1)]
 }
 
-async fn filled(world: &World) -> Peer {
-    let (mut peer, stream) = world.ready().await;
+async fn filled(fixture: &ServerFixture) -> Peer {
+    let (mut peer, stream) = fixture.ready().await;
     let updates = entries().into_iter().map(|entry| update(Type::Insert, entry)).collect();
     assert!(peer.write(updates).await.is_ok());
     // The stream must live as long as the test.
@@ -44,8 +44,8 @@ async fn filled(world: &World) -> Peer {
 
 #[tokio::test]
 async fn queries_select_matching_entries() {
-    let world = World::new().await;
-    let mut peer = filled(&world).await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = filled(&fixture).await;
     let [first, second, third, route] = &entries()[..] else { panic!("four entries") };
     let selecting = |change: fn(&mut TableEntry)| {
         let mut query = all(LTM);
@@ -81,8 +81,8 @@ async fn queries_select_matching_entries() {
 
 #[tokio::test]
 async fn read_entries_are_canonical() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let mut padded = ltm(1, 1);
     padded.r#match =
         vec![ternary(8, &[0, 10, 0, 0, 1], &[0, 255, 255, 255, 255]), exact(1, &[0, 1])];
@@ -93,8 +93,8 @@ async fn read_entries_are_canonical() {
 
 #[tokio::test]
 async fn an_entry_keeps_its_metadata() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let mut entry = ltm(1, 1);
     entry.controller_metadata = u64::MAX;
     entry.metadata = vec![0, 1, 2];
@@ -105,8 +105,8 @@ async fn an_entry_keeps_its_metadata() {
 
 #[tokio::test]
 async fn default_entries_are_read_on_request() {
-    let world = World::new().await;
-    let mut peer = filled(&world).await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = filled(&fixture).await;
     let default = |table_id| TableEntry { is_default_action: true, ..all(table_id) };
     let miss = TableEntry { action: action(MISS_ACTION.id, &[]), ..default(LTM) };
     assert_eq!(peer.entries(default(LTM)).await, [miss]);
@@ -118,11 +118,11 @@ async fn default_entries_are_read_on_request() {
 
 #[tokio::test]
 async fn counters_and_times_are_returned_on_request() {
-    let world = World::new().await;
-    let mut peer = filled(&world).await;
-    let now = world.pass(Duration::from_secs(3));
+    let fixture = ServerFixture::new().await;
+    let mut peer = filled(&fixture).await;
+    let now = fixture.pass(Duration::from_secs(3));
     let hit = {
-        let memory = &mut *world.device.0.lock();
+        let memory = &mut *fixture.device.0.lock();
         let (no, _) = memory.entries.iter().find(|(_, e)| e.controller_metadata == 11).unwrap();
         let last = Some(now - Duration::from_secs(1));
         memory.hits.insert(*no, EntryHits { packets: 2, bytes: 128, last });
@@ -136,13 +136,13 @@ async fn counters_and_times_are_returned_on_request() {
     let received = peer.entries(query).await;
     assert_eq!(received[0].counter_data, Some(CounterData { byte_count: 128, packet_count: 2 }));
     assert_eq!(received[0].time_since_last_hit.unwrap().elapsed_ns, 1_000_000_000);
-    world.device.0.lock().hits.remove(&hit);
+    fixture.device.0.lock().hits.remove(&hit);
 }
 
 #[tokio::test]
 async fn direct_counters_are_read_one_or_all() {
-    let world = World::new().await;
-    let mut peer = filled(&world).await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = filled(&fixture).await;
     let request = |table_entry| {
         entity::Entity::DirectCounterEntry(Box::new(DirectCounterEntry { table_entry, data: None }))
     };
@@ -166,14 +166,14 @@ async fn direct_counters_are_read_one_or_all() {
 
 #[tokio::test]
 async fn a_counter_continues_from_a_written_value() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let mut entry = ltm(1, 1);
     entry.counter_data = Some(CounterData { byte_count: 1000, packet_count: 10 });
     peer.code(Type::Insert, entry).await;
-    let no = *world.device.0.lock().entries.keys().next().unwrap();
+    let no = *fixture.device.0.lock().entries.keys().next().unwrap();
     let hits = |packets| EntryHits { packets, bytes: packets * 100, last: None };
-    world.device.0.lock().hits.insert(no, hits(1));
+    fixture.device.0.lock().hits.insert(no, hits(1));
     let query = TableEntry { counter_data: Some(CounterData::default()), ..all(LTM) };
     let received = peer.entries(query.clone()).await;
     assert_eq!(received[0].counter_data, Some(CounterData { byte_count: 1100, packet_count: 11 }));
@@ -184,7 +184,7 @@ async fn a_counter_continues_from_a_written_value() {
     let entity = Entity { entity: Some(entity::Entity::DirectCounterEntry(Box::new(counter))) };
     let reset = Update { r#type: Type::Modify.into(), entity: Some(entity) };
     assert_eq!(peer.codes(vec![reset]).await, [Code::Ok]);
-    world.device.0.lock().hits.insert(no, hits(3));
+    fixture.device.0.lock().hits.insert(no, hits(3));
     let received = peer.entries(query).await;
     assert_eq!(received[0].counter_data, Some(CounterData { byte_count: 200, packet_count: 2 }));
 }
@@ -200,8 +200,8 @@ async fn failure(peer: &mut Peer, query: entity::Entity) -> Code {
 
 #[tokio::test]
 async fn an_invalid_query_returns_its_error() {
-    let world = World::new().await;
-    let mut peer = filled(&world).await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = filled(&fixture).await;
     let entry = |entry: TableEntry| entity::Entity::TableEntry(Box::new(entry));
     for (name, query, expected) in [
         ("unknown table", entry(all(0x02ff_ffff)), Code::NotFound),
@@ -234,15 +234,15 @@ async fn an_invalid_query_returns_its_error() {
 
 #[tokio::test]
 async fn reading_needs_no_stream_and_no_election_id() {
-    let world = World::new().await;
-    let _primary = filled(&world).await;
-    assert_eq!(world.peer().await.entries(all(LTM)).await.len(), 3);
+    let fixture = ServerFixture::new().await;
+    let _primary = filled(&fixture).await;
+    assert_eq!(fixture.peer().await.entries(all(LTM)).await.len(), 3);
 }
 
 #[tokio::test]
 async fn a_long_response_has_several_messages() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let count = 5000u32;
     for batch in (0..count).collect::<Vec<_>>().chunks(1000) {
         let entry = |number: &u32| {
@@ -266,8 +266,8 @@ async fn a_long_response_has_several_messages() {
 
 #[tokio::test]
 async fn a_query_with_an_invalid_filter_is_refused() {
-    let world = World::new().await;
-    let mut peer = filled(&world).await;
+    let fixture = ServerFixture::new().await;
+    let mut peer = filled(&fixture).await;
     let member = v1::table_action::Type::ActionProfileMemberId(1);
     for (name, query) in [
         (
@@ -285,8 +285,8 @@ async fn a_query_with_an_invalid_filter_is_refused() {
 
 #[tokio::test]
 async fn a_response_in_parts_has_each_entry_once() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let entry = |priority| TableEntry { priority, ..ltm(1, 1) };
     let updates = (1..=5000).map(|priority| update(Type::Insert, entry(priority)));
     assert!(peer.write(updates.collect()).await.is_ok());
@@ -298,8 +298,8 @@ async fn a_response_in_parts_has_each_entry_once() {
 
 #[tokio::test]
 async fn response_messages_fit_the_default_client_limit() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     for batch in (1..=6000).collect::<Vec<i32>>().chunks(1000) {
         let recorded = |priority: &i32| {
             let entry = TableEntry { metadata: vec![9; 1024], priority: *priority, ..ltm(1, 1) };

@@ -11,8 +11,8 @@ use shunt_p4runtime::{
 use tonic::Code;
 
 use crate::peer::{
-    DEVICE, FIXED, LTM, NEXT, ONLY_DEFAULT, ONLY_ENTRY, RANGES, ROUTES, SEND, SMALL, World, action,
-    exact, id, lpm, ltm, optional, range, route, ternary, update,
+    DEVICE, FIXED, LTM, NEXT, ONLY_DEFAULT, ONLY_ENTRY, RANGES, ROUTES, SEND, SMALL, ServerFixture,
+    action, exact, id, lpm, ltm, optional, range, route, ternary, update,
 };
 
 fn with(change: impl FnOnce(&mut TableEntry)) -> TableEntry {
@@ -172,21 +172,21 @@ fn inserts() -> Vec<(&'static str, TableEntry, Code)> {
 
 #[tokio::test]
 async fn an_invalid_insert_returns_its_error() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     for (name, entry, expected) in inserts() {
         assert_eq!(peer.code(Type::Insert, entry.clone()).await, expected, "{name}");
         if expected == OK {
             assert_eq!(peer.code(Type::Delete, entry).await, OK, "{name}");
         }
     }
-    assert!(world.device.0.lock().entries.is_empty());
+    assert!(fixture.device.0.lock().entries.is_empty());
 }
 
 #[tokio::test]
 async fn an_entry_is_identified_by_match_and_priority() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let shorter = with(|entry| entry.priority = 2);
     let padded = matching(vec![ternary(8, &[10, 0, 0, 1], &[255; 4]), exact(1, &[0, 1])]);
     for (name, kind, entry, expected) in [
@@ -209,8 +209,8 @@ async fn an_entry_is_identified_by_match_and_priority() {
 
 #[tokio::test]
 async fn a_modify_without_an_action_keeps_the_action() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     peer.code(Type::Insert, ltm(1, 1)).await;
     let renamed = with(|entry| {
         entry.action = None;
@@ -224,8 +224,8 @@ async fn a_modify_without_an_action_keeps_the_action() {
 
 #[tokio::test]
 async fn a_default_is_modified_and_reset_within_its_bounds() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let start = |tag: u8| default_entry(START_TABLE, action(START_ACTION.id, &[(1, &[tag])]));
     let only = |id| default_entry(ROUTES, action(id, &[]));
     for (name, kind, entry, expected) in [
@@ -251,15 +251,15 @@ async fn a_default_is_modified_and_reset_within_its_bounds() {
     ] {
         assert_eq!(peer.code(kind, entry).await, expected, "{name}");
     }
-    let defaults = world.device.0.lock().defaults.clone();
+    let defaults = fixture.device.0.lock().defaults.clone();
     assert_eq!(defaults[&START_TABLE].as_ref().unwrap().params[0].value[..], [0]);
     assert_eq!(peer.entries(start(0)).await, [start(0)]);
 }
 
 #[tokio::test]
 async fn a_full_table_refuses_inserts() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let small = |key: u8| TableEntry {
         table_id: SMALL,
         r#match: vec![exact(1, &[key])],
@@ -272,7 +272,7 @@ async fn a_full_table_refuses_inserts() {
     assert_eq!(peer.code(Type::Delete, small(1)).await, OK);
     assert_eq!(peer.code(Type::Insert, small(3)).await, OK);
     // The device may hold fewer entries than the program promises.
-    world.device.0.lock().capacity_left = Some(1);
+    fixture.device.0.lock().capacity_left = Some(1);
     assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, OK);
     assert_eq!(peer.code(Type::Insert, ltm(1, 2)).await, Code::ResourceExhausted);
     assert_eq!(peer.entries(ltm(1, 2)).await, []);
@@ -280,8 +280,8 @@ async fn a_full_table_refuses_inserts() {
 
 #[tokio::test]
 async fn unsupported_entities_are_refused() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let insert = |entity| Update {
         r#type: Type::Insert.into(),
         entity: Some(Entity { entity: Some(entity) }),
@@ -307,8 +307,8 @@ async fn unsupported_entities_are_refused() {
 
 #[tokio::test]
 async fn a_counter_can_only_be_modified() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let counter = |kind: Type, entry| Update {
         r#type: kind.into(),
         entity: Some(Entity {
@@ -333,8 +333,8 @@ async fn a_counter_can_only_be_modified() {
 
 #[tokio::test]
 async fn each_update_of_a_batch_has_its_own_result() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let batch = vec![
         update(Type::Insert, ltm(1, 1)),
         update(Type::Insert, ltm(1, 1)),
@@ -348,15 +348,15 @@ async fn each_update_of_a_batch_has_its_own_result() {
 
 #[tokio::test]
 async fn a_batch_without_updates_is_fine() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     assert!(peer.write(Vec::new()).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_thousand_results_fit_into_a_status() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let batch = (0..1000).map(|_| update(Type::Delete, ltm(1, 1))).collect();
     assert_eq!(peer.codes(batch).await, vec![Code::NotFound; 1000]);
     assert_eq!(peer.code(Type::Insert, ltm(1, 1)).await, OK);
@@ -364,8 +364,8 @@ async fn a_thousand_results_fit_into_a_status() {
 
 #[tokio::test]
 async fn an_atomic_batch_succeeds_or_is_rolled_back() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     peer.code(Type::Insert, ltm(1, 1)).await;
     peer.code(Type::Insert, ltm(1, 2)).await;
     let changed = with(|entry| entry.action = action(NEXT, &[(1, &[99])]));
@@ -388,19 +388,19 @@ async fn an_atomic_batch_succeeds_or_is_rolled_back() {
     assert_eq!(codes, [aborted, aborted, aborted, Code::AlreadyExists, aborted]);
     let all = TableEntry { table_id: LTM, ..TableEntry::default() };
     assert_eq!(peer.entries(all.clone()).await, [ltm(1, 1), ltm(1, 2)]);
-    let held: Vec<_> = world.device.0.lock().entries.values().cloned().collect();
+    let held: Vec<_> = fixture.device.0.lock().entries.values().cloned().collect();
     assert_eq!(held, [ltm(1, 1), ltm(1, 2)]);
     let refused = peer.client.write(request(ltm(1, 4), Atomicity::DataplaneAtomic)).await;
     assert_eq!(refused.unwrap_err().code(), Code::Unimplemented);
-    world.device.0.lock().is_atomic = true;
+    fixture.device.0.lock().is_atomic = true;
     assert!(peer.client.write(request(ltm(1, 4), Atomicity::DataplaneAtomic)).await.is_ok());
     assert_eq!(peer.entries(all).await.len(), 4);
 }
 
 #[tokio::test]
 async fn an_unknown_atomicity_is_refused() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let request = WriteRequest {
         device_id: DEVICE,
         election_id: Some(id(1)),
@@ -412,12 +412,12 @@ async fn an_unknown_atomicity_is_refused() {
 
 #[tokio::test]
 async fn a_rolled_back_delete_keeps_the_count() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     peer.code(Type::Insert, ltm(1, 1)).await;
-    let no = *world.device.0.lock().entries.keys().next().unwrap();
+    let no = *fixture.device.0.lock().entries.keys().next().unwrap();
     let hits = |packets| EntryHits { packets, bytes: packets * 100, last: None };
-    world.device.0.lock().hits.insert(no, hits(7));
+    fixture.device.0.lock().hits.insert(no, hits(7));
     let request = WriteRequest {
         device_id: DEVICE,
         election_id: peer.election,
@@ -427,9 +427,9 @@ async fn a_rolled_back_delete_keeps_the_count() {
         ..Default::default()
     };
     peer.client.write(request).await.unwrap_err();
-    let again = *world.device.0.lock().entries.keys().next().unwrap();
+    let again = *fixture.device.0.lock().entries.keys().next().unwrap();
     assert_ne!(no, again, "numbers are never reused");
-    world.device.0.lock().hits.insert(again, hits(1));
+    fixture.device.0.lock().hits.insert(again, hits(1));
     let selecting = TableEntry { counter_data: Some(CounterData::default()), ..ltm(1, 1) };
     let counted = peer.entries(selecting).await[0].counter_data.unwrap();
     assert_eq!((counted.packet_count, counted.byte_count), (8, 800));
@@ -437,10 +437,10 @@ async fn a_rolled_back_delete_keeps_the_count() {
 
 #[tokio::test]
 async fn a_failed_rollback_is_reported() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     peer.code(Type::Insert, ltm(1, 1)).await;
-    world.device.0.lock().capacity_left = Some(0);
+    fixture.device.0.lock().capacity_left = Some(0);
     let request = WriteRequest {
         device_id: DEVICE,
         election_id: peer.election,
@@ -454,24 +454,24 @@ async fn a_failed_rollback_is_reported() {
 
 #[tokio::test]
 async fn a_counter_is_not_negative() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let counter_data = Some(CounterData { byte_count: 0, packet_count: -5 });
     assert_eq!(peer.code(Type::Insert, TableEntry { counter_data, ..ltm(1, 1) }).await, BAD);
 }
 
 #[tokio::test]
 async fn a_batch_with_too_many_updates_is_refused() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let status = peer.write(vec![Update::default(); 16385]).await.unwrap_err();
     assert_eq!(status.code(), Code::ResourceExhausted);
 }
 
 #[tokio::test]
 async fn the_details_of_150_updates_fit_into_client_headers() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let updates = (0..150).map(|number| update(Type::Delete, ltm(1, number + 1))).collect();
     let status = peer.write(updates).await.unwrap_err();
     // The details are sent in base64, with the rest of the trailer, and clients accept 8 KiB.
@@ -480,8 +480,8 @@ async fn the_details_of_150_updates_fit_into_client_headers() {
 
 #[tokio::test]
 async fn too_long_metadata_is_refused_with_the_limit() {
-    let world = World::new().await;
-    let (mut peer, _stream) = world.ready().await;
+    let fixture = ServerFixture::new().await;
+    let (mut peer, _stream) = fixture.ready().await;
     let recorded = |bytes| TableEntry { metadata: vec![1; bytes], ..ltm(1, 1) };
     let status = peer.write(vec![update(Type::Insert, recorded(1025))]).await.unwrap_err();
     assert_eq!(crate::peer::codes_of(&status), [Code::ResourceExhausted]);

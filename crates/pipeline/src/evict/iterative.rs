@@ -86,7 +86,7 @@ mod tests {
     use shunt_flow::FlowKey;
 
     use super::*;
-    use crate::testing::{Twin, cases, draw, generate, runner, visible};
+    use crate::testing::{CheckedPipeline, cases, draw, generate, runner, visible};
 
     fn entry(slot: usize) -> EntryId {
         let slot = u32::try_from(slot).expect("few entries");
@@ -97,11 +97,14 @@ mod tests {
     type InstalledEntries<'p> = BTreeMap<EntryId, (&'p FlowKey, Arc<Traversal>)>;
 
     /// Makes an engine with an entry for each packet without learn requests.
-    fn install<'p>(twin: &Twin, packets: &'p [FlowKey]) -> (Iterative, InstalledEntries<'p>) {
-        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+    fn install<'p>(
+        checked: &CheckedPipeline,
+        packets: &'p [FlowKey],
+    ) -> (Iterative, InstalledEntries<'p>) {
+        let mut engine = Iterative::new(Arc::clone(&checked.pipeline));
         let mut entries = BTreeMap::new();
         for (slot, key) in packets.iter().enumerate() {
-            let traversal = Arc::new(twin.translate(key));
+            let traversal = Arc::new(checked.translate(key));
             if !traversal.learnings.is_empty() {
                 continue;
             }
@@ -116,15 +119,15 @@ mod tests {
 
         #[test]
         fn surviving_entries_are_right_for_their_whole_region(
-            world in generate::world(),
+            network in generate::network(),
             packets in prop::collection::vec(generate::packet(), 8),
             ops in prop::collection::vec(generate::op(), 1..6),
         ) {
-            let mut twin = Twin::new(&world);
-            let (mut engine, mut entries) = install(&twin, &packets);
+            let mut checked = CheckedPipeline::new(&network);
+            let (mut engine, mut entries) = install(&checked, &packets);
             let mut runner = runner();
             for op in &ops {
-                let Some(change) = twin.apply(op) else { continue };
+                let Some(change) = checked.apply(op) else { continue };
                 for evicted in engine.apply(&change.deltas, change.version) {
                     prop_assert!(entries.remove(&evicted).is_some());
                 }
@@ -132,21 +135,21 @@ mod tests {
                 for (packet, traversal) in entries.values() {
                     let sibling = generate::sibling(packet, &(&traversal.mask).into());
                     let key = draw(&mut runner, &sibling);
-                    prop_assert_eq!(twin.effects(traversal, &key), twin.world.translate(&key));
+                    prop_assert_eq!(checked.effects(traversal, &key), checked.model.translate(&key));
                 }
             }
         }
 
         #[test]
         fn surviving_recirculated_entries_equal_new_ones(
-            world in generate::world(),
+            network in generate::network(),
             packets in prop::collection::vec(generate::packet(), 8),
             ops in prop::collection::vec(generate::op(), 1..4),
         ) {
-            let mut twin = Twin::new(&world);
-            let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
+            let mut checked = CheckedPipeline::new(&network);
+            let mut engine = Iterative::new(Arc::clone(&checked.pipeline));
             let mut entries = BTreeMap::new();
-            let again = packets.iter().flat_map(|key| twin.traversals(key));
+            let again = packets.iter().flat_map(|key| checked.traversals(key));
             let again = again.filter(|again| again.continuation.is_some());
             for (slot, traversal) in again.filter(|again| again.learnings.is_empty()).enumerate() {
                 let traversal = Arc::new(traversal);
@@ -155,7 +158,7 @@ mod tests {
             }
             let mut runner = runner();
             for op in &ops {
-                let Some(change) = twin.apply(op) else { continue };
+                let Some(change) = checked.apply(op) else { continue };
                 for evicted in engine.apply(&change.deltas, change.version) {
                     prop_assert!(entries.remove(&evicted).is_some());
                 }
@@ -163,7 +166,7 @@ mod tests {
                     let Some(continuation) = &traversal.continuation else { continue };
                     let sibling = generate::sibling(&(&traversal.key).into(), &(&traversal.mask).into());
                     let key = visible(&draw(&mut runner, &sibling));
-                    let now = twin.pipeline.resume(&key, continuation, change.version);
+                    let now = checked.pipeline.resume(&key, continuation, change.version);
                     prop_assert_eq!(&now.actions, &traversal.actions);
                     prop_assert_eq!(&now.refreshes, &traversal.refreshes);
                     prop_assert!(now.learnings.is_empty());
@@ -173,21 +176,21 @@ mod tests {
 
         #[test]
         fn an_empty_change_evicts_nothing(
-            world in generate::world(),
+            network in generate::network(),
             packets in prop::collection::vec(generate::packet(), 4),
         ) {
-            let twin = Twin::new(&world);
-            let (mut engine, entries) = install(&twin, &packets);
-            prop_assert!(engine.apply(&[], twin.pipeline.version()).is_empty());
+            let checked = CheckedPipeline::new(&network);
+            let (mut engine, entries) = install(&checked, &packets);
+            prop_assert!(engine.apply(&[], checked.pipeline.version()).is_empty());
             prop_assert_eq!(engine.len(), entries.len());
         }
     }
 
     #[test]
     fn an_install_of_an_older_version_is_late() {
-        let twin = Twin::new(&[]);
-        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
-        let late = Arc::new(twin.translate(&FlowKey::ZERO));
+        let checked = CheckedPipeline::new(&[]);
+        let mut engine = Iterative::new(Arc::clone(&checked.pipeline));
+        let late = Arc::new(checked.translate(&FlowKey::ZERO));
         engine.apply(&[], late.version.next());
         assert_eq!(engine.installed(entry(0), &late), Installed::Late);
         // A change of an older version does not make the late install valid.
@@ -198,20 +201,20 @@ mod tests {
 
     #[test]
     fn an_entry_that_its_owner_removed_is_not_evicted() {
-        let twin = Twin::new(&[]);
+        let checked = CheckedPipeline::new(&[]);
         let mut key = FlowKey::ZERO;
         key.set_bridge(1);
-        let (mut engine, _) = install(&twin, &[key]);
+        let (mut engine, _) = install(&checked, &[key]);
         engine.removed(entry(0));
-        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        let change = checked.pipeline.remove_bridge(generate::BRIDGES[0]);
         assert!(engine.apply(&change.deltas, change.version).is_empty());
     }
 
     #[test]
     fn a_forgotten_owner_has_no_watched_entries() {
-        let twin = Twin::new(&[]);
-        let mut engine = Iterative::new(Arc::clone(&twin.pipeline));
-        let traversal = Arc::new(twin.translate(&FlowKey::ZERO));
+        let checked = CheckedPipeline::new(&[]);
+        let mut engine = Iterative::new(Arc::clone(&checked.pipeline));
+        let traversal = Arc::new(checked.translate(&FlowKey::ZERO));
         for owner in 0..3 {
             for (slot, generation) in [(0, 0), (7, 1), (u32::MAX, u32::MAX)] {
                 let entry = EntryId { owner: OwnerId(owner), slot, generation };
@@ -227,14 +230,14 @@ mod tests {
 
     #[test]
     fn removing_a_bridge_evicts_its_entries() {
-        let twin = Twin::new(&[]);
+        let checked = CheckedPipeline::new(&[]);
         let keys = generate::BRIDGES.map(|id| {
             let mut key = FlowKey::ZERO;
             key.set_bridge(id.number().into());
             key
         });
-        let (mut engine, _) = install(&twin, &keys);
-        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        let (mut engine, _) = install(&checked, &keys);
+        let change = checked.pipeline.remove_bridge(generate::BRIDGES[0]);
         assert_eq!(engine.apply(&change.deltas, change.version), [entry(0)]);
     }
 }

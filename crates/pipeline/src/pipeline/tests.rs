@@ -12,7 +12,7 @@ use crate::{
         rule_filter::RuleFilter,
     },
     testing::{
-        Twin, cases,
+        CheckedPipeline, cases,
         generate::{self, BRIDGES},
     },
     text::parse_rule,
@@ -30,21 +30,21 @@ proptest! {
 
     #[test]
     fn flow_mods_have_the_effect_of_list_operations(
-        world in generate::world(),
+        network in generate::network(),
         ops in prop::collection::vec(generate::change(), 0..16),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         for op in &ops {
-            twin.apply(op);
+            checked.apply(op);
             for id in BRIDGES {
-                let mut expected = twin.world.bridges[&id].rules.clone();
+                let mut expected = checked.model.bridges[&id].rules.clone();
                 expected.sort_by_key(|rule| (rule.table, rule.id));
-                let rules = twin.pipeline.rules(id, &RuleFilter::all());
+                let rules = checked.pipeline.rules(id, &RuleFilter::all());
                 prop_assert_eq!(
                     rules.iter().map(|rule| seen(rule)).collect::<Vec<_>>(),
                     expected.iter().map(|rule| seen(rule)).collect::<Vec<_>>()
                 );
-                let counted = twin.pipeline.table_stats(id);
+                let counted = checked.pipeline.table_stats(id);
                 prop_assert_eq!(
                     counted.iter().map(|table| table.rules_count).sum::<usize>(),
                     expected.len()
@@ -55,17 +55,17 @@ proptest! {
 
     #[test]
     fn deltas_turn_the_rules_of_one_version_into_those_of_the_next(
-        world in generate::world(),
+        network in generate::network(),
         ops in prop::collection::vec(generate::change(), 0..16),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         let rules = |pipeline: &Pipeline| -> BTreeMap<_, _> {
             let rules = BRIDGES.map(|id| pipeline.rules(id, &RuleFilter::all()));
             rules.iter().flatten().map(|rule| (rule.id, seen(rule))).collect()
         };
-        let mut followed = rules(&twin.pipeline);
+        let mut followed = rules(&checked.pipeline);
         for op in &ops {
-            let Some(change) = twin.apply(op) else { continue };
+            let Some(change) = checked.apply(op) else { continue };
             for delta in change.deltas {
                 let Delta::Rule(delta) = delta else { continue };
                 let (id, now) = (delta.rule.id, seen(&delta.rule));
@@ -79,26 +79,26 @@ proptest! {
                     }
                 }
             }
-            prop_assert_eq!(&followed, &rules(&twin.pipeline));
+            prop_assert_eq!(&followed, &rules(&checked.pipeline));
         }
     }
 
     #[test]
     fn an_old_version_still_sees_its_rules(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 4),
         ops in prop::collection::vec(generate::change(), 1..8),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         let mut known = Vec::new();
         for op in &ops {
-            let version = twin.pipeline.version();
-            known.extend(packets.iter().map(|key| twin.pipeline.translate(key, version)));
-            if twin.apply(op).is_none() && matches!(op, generate::Op::Reclaim) {
-                known.retain(|traversal| traversal.version == twin.pipeline.version());
+            let version = checked.pipeline.version();
+            known.extend(packets.iter().map(|key| checked.pipeline.translate(key, version)));
+            if checked.apply(op).is_none() && matches!(op, generate::Op::Reclaim) {
+                known.retain(|traversal| traversal.version == checked.pipeline.version());
             }
             for old in &known {
-                let again = twin.pipeline.translate(&FlowKey::from(&old.key), old.version);
+                let again = checked.pipeline.translate(&FlowKey::from(&old.key), old.version);
                 prop_assert_eq!(&again.actions, &old.actions);
                 prop_assert_eq!(again.error, old.error);
             }

@@ -42,29 +42,29 @@ use crate::{
     versions::delta::Object,
 };
 
-/// The bridges of generated worlds: both have ports, and patch ports to each other.
+/// The bridges of generated networks: both have ports, and patch ports to each other.
 pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
-/// Generates the operations that build a world.
+/// Generates the operations that build a network.
 ///
-/// First come the ports of both bridges, then groups and meters, then rules, mirrors, and the packets
-/// that learn actions process.
-pub fn world() -> impl Strategy<Value = Vec<Op>> {
-    let built = prop_oneof![2 => plain_world(), 2 => labels::world(), 1 => goto_world()];
+/// First come the ports of both bridges, then groups and meters, then rules, mirrors, and the
+/// packets that learn actions process.
+pub fn network() -> impl Strategy<Value = Vec<Op>> {
+    let built = prop_oneof![2 => plain_network(), 2 => labels::network(), 1 => goto_network()];
     // Boxed, because the value would be on the stack of each test.
     let [one, two] = BRIDGES.map(mirror::first);
     let snooping = BRIDGES.map(multicast::initial_ops);
     (built.boxed(), one, two, snooping, vec(packet(), 0..6)).prop_map(
-        |(mut world, one, two, snooping, learning_keys)| {
-            world.extend([one, two].concat());
-            world.extend(snooping.concat());
-            world.extend(learning_keys.into_iter().map(|key| Op::LearnFrom(Box::new(key))));
-            world
+        |(mut network, one, two, snooping, learning_keys)| {
+            network.extend([one, two].concat());
+            network.extend(snooping.concat());
+            network.extend(learning_keys.into_iter().map(|key| Op::LearnFrom(Box::new(key))));
+            network
         },
     )
 }
 
-fn plain_world() -> impl Strategy<Value = Vec<Op>> {
+fn plain_network() -> impl Strategy<Value = Vec<Op>> {
     let built = |id| {
         let families = vec(conjunction::family(), 0..2);
         let floors = (floor_of(TableId::FIRST), vec(floor(), 0..4));
@@ -79,20 +79,20 @@ fn plain_world() -> impl Strategy<Value = Vec<Op>> {
     (built(one), built(two)).prop_map(|(first, second)| [first, second].concat())
 }
 
-/// A world in which the rules of the first tables only go to the next table.
+/// A network in which the rules of the first tables only go to the next table.
 ///
 /// There are no action sets, so the sub-traversals of a packet can be combined.
-pub fn goto_world() -> impl Strategy<Value = Vec<Op>> {
+pub fn goto_network() -> impl Strategy<Value = Vec<Op>> {
     let floors = |id| {
         let all = (0..4).filter_map(TableId::new).map(floor_of).collect::<Vec<_>>();
         all.prop_map(move |floors| Op::Apply(id, floors))
     };
     let [one, two] = BRIDGES.map(floors);
     let mirrors = BRIDGES.map(mirror::first);
-    let parts = (plain_world().boxed(), one, two, 1_u8..4, mirrors);
-    parts.prop_map(|(mut world, one, two, tables, mirrors)| {
-        world.extend([one, two]);
-        world.extend(mirrors.into_iter().flatten());
+    let parts = (plain_network().boxed(), one, two, 1_u8..4, mirrors);
+    parts.prop_map(|(mut network, one, two, tables, mirrors)| {
+        network.extend([one, two]);
+        network.extend(mirrors.into_iter().flatten());
         let led = |op| match op {
             Op::Apply(id, rules) => {
                 let rules = rules.into_iter().map(|rule| leading(rule, tables));
@@ -101,7 +101,7 @@ pub fn goto_world() -> impl Strategy<Value = Vec<Op>> {
             Op::Modify(..) => None,
             op => Some(op),
         };
-        world.into_iter().filter_map(led).collect()
+        network.into_iter().filter_map(led).collect()
     })
 }
 
@@ -119,7 +119,7 @@ fn leading(rule: FlowMod, tables: u8) -> FlowMod {
     FlowMod { instructions, ..rule }
 }
 
-/// A random change of a world.
+/// A random change of a network.
 pub fn op() -> impl Strategy<Value = Op> {
     let mods = (select(&BRIDGES[..]), vec(flow_mod(), 1..4));
     let new_ports = select(&BRIDGES[..]).prop_flat_map(|id| (Just(id), ports(id)));

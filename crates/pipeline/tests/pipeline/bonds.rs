@@ -9,7 +9,7 @@ use shunt_pipeline::{
     DropCause, LacpAdmission, Learning, Mirror, MirrorOutput, MirroredPorts, Object, PortInfo,
     PuntReceiver, Time, Traversal,
     testing::{
-        Twin, bridge_with_rules,
+        CheckedPipeline, bridge_with_rules,
         generate::{self, Op},
     },
 };
@@ -354,12 +354,12 @@ proptest! {
         let id = generate::BRIDGES[0];
         let rule = if is_flood { "in_port=1,actions=FLOOD" } else { "actions=NORMAL" };
         let rules = bridge_with_rules(id, &["priority=0,actions=NORMAL", rule]);
-        let mut twin = Twin::taking(&rules);
+        let mut checked = CheckedPipeline::taking(&rules);
         for ports in all {
-            twin.apply(&Op::SetPorts(id, ports));
+            checked.apply(&Op::SetPorts(id, ports));
             for mut packet in packets.clone() {
                 packet.set_bridge(id.number().into());
-                twin.apply(&Op::LearnFrom(Box::new(packet)));
+                checked.apply(&Op::LearnFrom(Box::new(packet)));
             }
         }
     }
@@ -371,18 +371,18 @@ proptest! {
         rounds in vec(vec(generate::packet(), 6), 1..4),
     ) {
         let id = generate::BRIDGES[0];
-        let mut twin = Twin::taking(&bridge_with_rules(id, &["actions=NORMAL"]));
-        twin.apply(&Op::SetPorts(id, ports));
+        let mut checked = CheckedPipeline::taking(&bridge_with_rules(id, &["actions=NORMAL"]));
+        checked.apply(&Op::SetPorts(id, ports));
         for mut packets in rounds {
             packets.iter_mut().for_each(|packet| packet.set_bridge(id.number().into()));
-            let traversals = packets.iter().flat_map(|packet| twin.traversals(packet));
+            let traversals = packets.iter().flat_map(|packet| checked.traversals(packet));
             let learnings: Vec<_> = traversals.flat_map(|own| own.learnings).collect();
-            twin.learn(&learnings, Time::ZERO);
-            let macs = twin.pipeline.macs(id);
+            checked.learn(&learnings, Time::ZERO);
+            let macs = checked.pipeline.macs(id);
             let known = macs.iter().map(|entry| ((entry.vlan, entry.mac), entry.port));
-            let expected = twin.world.bridges[&id].macs.iter();
+            let expected = checked.model.bridges[&id].macs.iter();
             let expected = expected.map(|(place, (port, _))| (*place, *port));
-            prop_assert!(known.eq(expected), "{macs:?}, {:?}", twin.world.bridges[&id].macs);
+            prop_assert!(known.eq(expected), "{macs:?}, {:?}", checked.model.bridges[&id].macs);
         }
     }
 

@@ -9,7 +9,7 @@ use shunt_pipeline::{
     MirroredPorts, Object, PortConfig, PortInfo, PortKind, PortVlans, Time, TraversalError,
     VlanMode,
     testing::{
-        Twin,
+        CheckedPipeline,
         generate::{self, Op},
     },
 };
@@ -69,23 +69,23 @@ proptest! {
 
     /// Outputs, and the counters of mirrors, are those of the oracle.
     ///
-    /// The worlds have rules, groups, patch ports and mirrors.
+    /// The networks have rules, groups, patch ports and mirrors.
     #[test]
     fn every_copy_is_that_of_the_oracle(
-        world in generate::world(),
+        network in generate::network(),
         ops in vec(generate::op(), 0..4),
         mirrors in vec(generate::mirrors(), 2),
         packets in vec(generate::packet(), 4),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         for (id, mirrors) in generate::BRIDGES.into_iter().zip(mirrors) {
-            twin.apply(&Op::SetMirrors(id, mirrors));
+            checked.apply(&Op::SetMirrors(id, mirrors));
         }
         for op in [None].into_iter().chain(ops.iter().map(Some)) {
-            op.into_iter().for_each(|op| drop(twin.apply(op)));
+            op.into_iter().for_each(|op| drop(checked.apply(op)));
             for key in &packets {
-                let Some(expected) = twin.world.translate_within(key, 20_000) else { continue };
-                let effects = twin.effects(&twin.translate(key), key);
+                let Some(expected) = checked.model.translate_within(key, 20_000) else { continue };
+                let effects = checked.effects(&checked.translate(key), key);
                 let is_deep = |error: &TraversalError| matches!(error, TraversalError::TooDeep(_));
                 if !effects.error.iter().chain(&effects.later_errors).any(is_deep) {
                     prop_assert_eq!(effects, expected);

@@ -12,7 +12,7 @@ use shunt_pipeline::{
     MulticastEntry, MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping,
     PortVlans, Punt, PuntReceiver, Time, Traversal, VlanMode,
     testing::{
-        Twin, bridge_with_rules,
+        CheckedPipeline, bridge_with_rules,
         generate::{self, BRIDGES, Op},
     },
 };
@@ -388,7 +388,7 @@ fn is_named(change: &Change, traversal: &Traversal) -> bool {
 }
 
 /// Generates two bridges with random ports that snoop, and messages for them.
-fn world() -> impl Strategy<Value = Vec<Op>> {
+fn network() -> impl Strategy<Value = Vec<Op>> {
     let built = BRIDGES.map(|id| {
         let messages = vec(generate::message(id), 0..10);
         (generate::bonded_ports(id), generate::snooping(), messages).prop_map(
@@ -417,18 +417,18 @@ fn change() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// Tests that random worlds have full tables, and groups that expire.
+/// Tests that random networks have full tables, and groups that expire.
 #[test]
 fn random_snooping_tables_evict_and_expire() {
     let mut runner = TestRunner::deterministic();
     let mut totals = LearnedTotals::default();
     for _world in 0..100 {
-        let drawn = (world(), vec(change(), 1..12)).new_tree(&mut runner).expect("a world");
-        let (world, changes) = drawn.current();
-        let mut twin = Twin::new(&world);
-        changes.iter().for_each(|op| drop(twin.apply(op)));
+        let drawn = (network(), vec(change(), 1..12)).new_tree(&mut runner).expect("a network");
+        let (network, changes) = drawn.current();
+        let mut checked = CheckedPipeline::new(&network);
+        changes.iter().for_each(|op| drop(checked.apply(op)));
         for id in BRIDGES {
-            totals = totals.plus(twin.pipeline.multicast_totals(id));
+            totals = totals.plus(checked.pipeline.multicast_totals(id));
         }
     }
     assert!(totals.evicted > 20 && totals.expired > 5, "{totals:?}");
@@ -439,28 +439,28 @@ proptest! {
 
     #[test]
     fn a_snooping_bridge_equals_the_oracle(
-        world in world(),
+        network in network(),
         packets in vec(generate::multicast_packet(), 1..12),
     ) {
-        let twin = Twin::new(&world);
+        let checked = CheckedPipeline::new(&network);
         for key in &packets {
-            prop_assert_eq!(twin.effects(&twin.translate(key), key), twin.world.translate(key));
+            prop_assert_eq!(checked.effects(&checked.translate(key), key), checked.model.translate(key));
         }
     }
 
     /// A change leaves every traversal unchanged that its deltas do not name.
     #[test]
     fn a_stale_traversal_is_named(
-        world in world(),
+        network in network(),
         packets in vec(generate::multicast_packet(), 1..8),
         changes in vec(change(), 1..12),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         for op in changes {
-            let before: Vec<Traversal> = packets.iter().map(|key| twin.translate(key)).collect();
-            let change = twin.apply(&op);
+            let before: Vec<Traversal> = packets.iter().map(|key| checked.translate(key)).collect();
+            let change = checked.apply(&op);
             for (key, before) in packets.iter().zip(before) {
-                let after = twin.translate(key);
+                let after = checked.translate(key);
                 let is_same = after.actions == before.actions && after.reads == before.reads;
                 let is_evicted = change.as_ref().is_some_and(|change| is_named(change, &before));
                 prop_assert!(is_same || is_evicted, "{:?} becomes {:?}", before, after);

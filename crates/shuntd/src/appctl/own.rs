@@ -252,7 +252,7 @@ async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
 }
 
 async fn why(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let why = methods.switch.why(first(arguments)).await;
+    let why = methods.switch.explain_entry(first(arguments)).await;
     json(&why.map_err(|error| with_entries(&error))?)
 }
 

@@ -146,12 +146,12 @@ impl MissSource {
             .copy_from_slice(&[2, 0, 0, 0, high, low, 2, 0, 0, 1, 0, 0, 0x88, 0xb5]);
         let packets = [packet];
         self.queues[0].tx.tx(&packets);
-        packets.into_iter().for_each(|packet| self.pool.give(packet));
+        packets.into_iter().for_each(|packet| self.pool.put_back(packet));
         for own in &mut self.queues {
             let mut burst = Vec::new();
             own.rx.as_mut().unwrap().rx(&mut self.pool, &mut burst).unwrap();
             self.answered += burst.len();
-            burst.into_iter().for_each(|packet| self.pool.give(packet));
+            burst.into_iter().for_each(|packet| self.pool.put_back(packet));
         }
     }
 }

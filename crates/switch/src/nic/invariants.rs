@@ -28,7 +28,7 @@ use shunt_gigaflow::{
 use shunt_pipeline::{
     BridgeId, Change, Iterative, OwnerId, Time, Traversal,
     testing::{
-        Twin,
+        CheckedPipeline,
         generate::{self, Op},
         visible,
     },
@@ -144,8 +144,8 @@ fn restarts() -> impl Strategy<Value = u8> {
 }
 
 /// A switch with an offload agent and exchangeable devices as its only cache owner.
-struct OffloadWorld {
-    twin: Twin,
+struct OffloadFixture {
+    checked: CheckedPipeline,
     coordinator: EvictionCoordinator,
     handle: OffloadHandle,
     candidates: OffloadCandidates,
@@ -176,14 +176,14 @@ fn software_device() -> SoftwareDevice {
     SoftwareDevice::new(4, 20)
 }
 
-impl OffloadWorld {
+impl OffloadFixture {
     fn new(ops: &[Op], chaos: ChaosSettings, restarts: u8) -> Self {
-        let twin = Twin::new(ops);
-        let version = twin.pipeline.version();
+        let checked = CheckedPipeline::new(ops);
+        let version = checked.pipeline.version();
         let waker = Arc::new(Waker::new().unwrap());
         let (handle, ends, coordinator_endpoint, mut candidates) =
             offload_endpoint(OwnerId(0), version, 1, Arc::clone(&waker)).unwrap();
-        let mut engine = Box::new(Iterative::new(Arc::clone(&twin.pipeline)));
+        let mut engine = Box::new(Iterative::new(Arc::clone(&checked.pipeline)));
         let _ = shunt_pipeline::Evictor::apply(&mut *engine, &[], version);
         let (coordinator, _) =
             EvictionCoordinator::new(engine, version, vec![coordinator_endpoint], waker);
@@ -192,11 +192,11 @@ impl OffloadWorld {
         let nothing = software_device().capabilities().clone();
         let (exchange, successors) = DeviceExchange::new(nothing, || Time::ZERO);
         let config = OffloadConfig::new(BRIDGE);
-        let owner = OffloadAgent::new(config, Arc::clone(&twin.pipeline), exchange, ends);
+        let owner = OffloadAgent::new(config, Arc::clone(&checked.pipeline), exchange, ends);
         let now = Time::ZERO.after(Duration::from_secs(1));
         let candidates = candidates.remove(0);
-        let mut world = Self {
-            twin,
+        let mut fixture = Self {
+            checked,
             coordinator,
             handle,
             candidates,
@@ -211,8 +211,8 @@ impl OffloadWorld {
             seen: Vec::new(),
             hits: 0,
         };
-        world.exchange(PredecessorState::Runs, Some(1));
-        world
+        fixture.exchange(PredecessorState::Runs, Some(1));
+        fixture
     }
 
     fn exchange(&mut self, before: PredecessorState, seed: Option<u64>) {
@@ -242,7 +242,7 @@ impl OffloadWorld {
                 self.seen.push(*key);
             }
             NicEvent::Change(op) => {
-                if let Some(change) = self.twin.apply(&op) {
+                if let Some(change) = self.checked.apply(&op) {
                     self.send_change(&change);
                 }
             }
@@ -287,9 +287,9 @@ impl OffloadWorld {
             let shown = visible(key);
             let Some(actions) = device.lock().inner().actions(START, &shown) else { continue };
             self.hits += 1;
-            let right = self.twin.pipeline.translate(&shown, version);
+            let right = self.checked.pipeline.translate(&shown, version);
             let own = Traversal { actions: actions.into(), ..right.clone() };
-            let (own, right) = (self.twin.effects(&own, key), self.twin.effects(&right, key));
+            let (own, right) = (self.checked.effects(&own, key), self.checked.effects(&right, key));
             prop_assert_eq!(own, right, "at version {:?}: {:?}", version, key);
         }
         Ok(())
@@ -300,7 +300,7 @@ impl OffloadWorld {
         if self.device.is_none() {
             self.exchange(PredecessorState::Runs, Some(5));
         }
-        let newest = self.twin.pipeline.version();
+        let newest = self.checked.pipeline.version();
         let mut waiting: VecDeque<FlowKey> = self.seen.iter().cloned().collect();
         let mut turns = 0;
         loop {
@@ -358,18 +358,18 @@ fn exchanged_devices_forward_by_the_acknowledged_version() {
     let events = prop::collection::vec(event(), 1..120);
     let (hits, exchanges, restarted) = (Cell::new(0), Cell::new(0), Cell::new(0));
     let result = TestRunner::new(config).run(
-        &(generate::world(), chaos(), restarts(), events),
+        &(generate::network(), chaos(), restarts(), events),
         |(ops, chaos, restarts, events)| {
-            let mut world = OffloadWorld::new(&ops, chaos, restarts);
+            let mut fixture = OffloadFixture::new(&ops, chaos, restarts);
             for event in events {
                 let is_exchange = matches!(event, NicEvent::DeviceExchange { .. });
                 exchanges.set(exchanges.get() + u32::from(is_exchange));
-                world.apply(event);
-                world.check()?;
+                fixture.apply(event);
+                fixture.check()?;
             }
-            world.rest()?;
-            hits.set(hits.get() + world.hits);
-            let restarts = world.devices.iter().map(|device| device.lock().restarts_count());
+            fixture.rest()?;
+            hits.set(hits.get() + fixture.hits);
+            let restarts = fixture.devices.iter().map(|device| device.lock().restarts_count());
             restarted.set(restarted.get() + restarts.sum::<u64>());
             Ok(())
         },

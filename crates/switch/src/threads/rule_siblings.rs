@@ -187,13 +187,13 @@ mod tests {
     const BRIDGE: BridgeId = BridgeId::new(1);
 
     /// A pipeline for tests, and the sets that its changes form.
-    struct World {
+    struct SiblingFixture {
         pipeline: Pipeline,
         siblings: RuleSiblings,
         now: Time,
     }
 
-    impl World {
+    impl SiblingFixture {
         fn new() -> Self {
             let pipeline = Pipeline::new(7);
             pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -225,54 +225,57 @@ mod tests {
 
     #[test]
     fn rules_added_together_that_differ_in_an_address_are_siblings() {
-        let mut world = World::new();
-        world.add(&[back_ends(1..=2, 80), back_ends(7..=8, 443), back_ends([9], 22)].concat());
+        let mut fixture = SiblingFixture::new();
+        fixture.add(&[back_ends(1..=2, 80), back_ends(7..=8, 443), back_ends([9], 22)].concat());
         // The next flow-mod is a separate change, some milliseconds later.
-        world.now = world.now.after(Duration::from_millis(20));
-        world.add(&back_ends([3], 80));
-        world.now = world.now.after(GATHER_TIME);
-        world.add(&back_ends([4], 80));
-        assert_eq!(world.sets(), [vec![1, 2, 3], vec![7, 8]]);
+        fixture.now = fixture.now.after(Duration::from_millis(20));
+        fixture.add(&back_ends([3], 80));
+        fixture.now = fixture.now.after(GATHER_TIME);
+        fixture.add(&back_ends([4], 80));
+        assert_eq!(fixture.sets(), [vec![1, 2, 3], vec![7, 8]]);
         // Rules with prefixes, or with other priorities, form no set.
         let prefixes = (1..=3).map(|net| format!("ip,nw_dst=10.{net}.0.0/16,actions=output:1"));
-        world.add(&prefixes.collect::<Vec<_>>());
+        fixture.add(&prefixes.collect::<Vec<_>>());
         let ranks = (1..=3).map(|at| format!("priority={at},ip,nw_dst=9.0.0.{at},actions=drop"));
-        world.add(&ranks.collect::<Vec<_>>());
-        assert_eq!(world.sets().len(), 2);
+        fixture.add(&ranks.collect::<Vec<_>>());
+        assert_eq!(fixture.sets().len(), 2);
     }
 
     #[test]
     fn a_removed_rule_leaves_its_set() {
-        let mut world = World::new();
-        world.add(&back_ends(1..=3, 80));
+        let mut fixture = SiblingFixture::new();
+        fixture.add(&back_ends(1..=3, 80));
         let remove = |host| vec![format!("tcp,nw_dst=0.0.0.{host},tp_dst=80")];
-        world.apply(FlowModCommand::DeleteStrict, &remove(2));
-        assert_eq!(world.sets(), [[1, 3]]);
-        let changes = world.siblings.changes();
-        world.apply(FlowModCommand::DeleteStrict, &remove(1));
-        assert!(world.sets().is_empty() && world.siblings.changes() > changes);
-        assert!(world.siblings.set_of.is_empty());
+        fixture.apply(FlowModCommand::DeleteStrict, &remove(2));
+        assert_eq!(fixture.sets(), [[1, 3]]);
+        let changes = fixture.siblings.changes();
+        fixture.apply(FlowModCommand::DeleteStrict, &remove(1));
+        assert!(fixture.sets().is_empty() && fixture.siblings.changes() > changes);
+        assert!(fixture.siblings.set_of.is_empty());
         // A removed rule forms no set with a later rule.
-        world.add(&back_ends([4], 443));
-        world.apply(FlowModCommand::DeleteStrict, &["tcp,nw_dst=0.0.0.4,tp_dst=443".to_owned()]);
-        world.add(&back_ends([5], 443));
-        assert!(world.sets().is_empty());
+        fixture.add(&back_ends([4], 443));
+        fixture.apply(FlowModCommand::DeleteStrict, &["tcp,nw_dst=0.0.0.4,tp_dst=443".to_owned()]);
+        fixture.add(&back_ends([5], 443));
+        assert!(fixture.sets().is_empty());
     }
 
     #[test]
     fn many_routes_are_no_back_ends() {
-        let mut world = World::new();
-        world.add(&back_ends(0..=u8::MAX, 80));
-        assert!(world.sets().is_empty() && world.siblings.set_of.is_empty());
+        let mut fixture = SiblingFixture::new();
+        fixture.add(&back_ends(0..=u8::MAX, 80));
+        assert!(fixture.sets().is_empty() && fixture.siblings.set_of.is_empty());
     }
 
     #[test]
     fn the_oldest_sets_are_forgotten() {
-        let mut world = World::new();
+        let mut fixture = SiblingFixture::new();
         for port in 0..5000 {
-            world.now = world.now.after(GATHER_TIME * 2);
-            world.add(&back_ends(1..=2, port));
+            fixture.now = fixture.now.after(GATHER_TIME * 2);
+            fixture.add(&back_ends(1..=2, port));
         }
-        assert_eq!((world.sets().len(), world.siblings.set_of.len()), (RULES_MAX / 2, RULES_MAX));
+        assert_eq!(
+            (fixture.sets().len(), fixture.siblings.set_of.len()),
+            (RULES_MAX / 2, RULES_MAX)
+        );
     }
 }

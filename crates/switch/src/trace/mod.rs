@@ -2,6 +2,7 @@
 
 pub(crate) mod actions;
 pub(crate) mod decisions;
+pub(crate) mod entry_explanation;
 pub(crate) mod error;
 pub(crate) mod explain;
 pub(crate) mod flow;
@@ -12,4 +13,3 @@ pub(crate) mod partition;
 pub(crate) mod preload;
 pub(crate) mod report;
 pub(crate) mod sub_traversals;
-pub(crate) mod why;

@@ -6,11 +6,11 @@ use shunt_switch::{
     config::{BfdOptions, PortOptions},
 };
 
-use crate::bench::{Bench, FarEnd, frame, until};
+use crate::fixture::{FarEnd, SwitchFixture, frame, until};
 
 /// A switch with four ports, with BFD sessions at the ports `p1` and `p2`.
 struct Cable {
-    bench: Bench,
+    fixture: SwitchFixture,
     ends: [FarEnd; 4],
 }
 
@@ -21,14 +21,14 @@ fn options() -> BfdOptions {
 
 impl Cable {
     async fn new() -> Self {
-        let bench = Bench::start(1).await;
+        let fixture = SwitchFixture::start(1).await;
         let ends = [
-            bench.add_port("p1", 0).await,
-            bench.add_port("p2", 0).await,
-            bench.add_port("p3", 0).await,
-            bench.add_port("p4", 0).await,
+            fixture.add_port("p1", 0).await,
+            fixture.add_port("p2", 0).await,
+            fixture.add_port("p3", 0).await,
+            fixture.add_port("p4", 0).await,
         ];
-        let cable = Self { bench, ends };
+        let cable = Self { fixture, ends };
         cable.set("p1", Some(options())).await;
         cable.set("p2", Some(options())).await;
         cable
@@ -36,11 +36,11 @@ impl Cable {
 
     async fn set(&self, name: &str, bfd: Option<BfdOptions>) {
         let port = PortOptions { name: name.to_owned(), bfd, ..PortOptions::default() };
-        self.bench.switch.set_bfd(&port).await.unwrap();
+        self.fixture.switch.set_bfd(&port).await.unwrap();
     }
 
     fn session(&self, name: &str) -> BfdPortStatus {
-        self.bench.port(name).bfd.unwrap()
+        self.fixture.port(name).bfd.unwrap()
     }
 
     fn state(&self, name: &str) -> BfdState {
@@ -81,35 +81,35 @@ impl Cable {
 async fn a_session_decides_about_its_port() {
     let cable = Cable::new().await;
     cable
-        .bench
+        .fixture
         .add_groups(&[
             "group_id=1,type=ff,bucket=watch_port:1,output:3,bucket=watch_port:4,output:4",
         ])
         .await;
-    cable.bench.switch.add_rules("br0", &["actions=group:1"]).await.unwrap();
+    cable.fixture.switch.add_rules("br0", &["actions=group:1"]).await.unwrap();
     until(|| cable.output() == Some(3)).await;
     cable.come_up().await;
     cable.carry_until(|| cable.output() == Some(2)).await;
     // Each end learns from a later packet that the other end is up.
     let is_known = |own: BfdStatus| own.forwarding && own.remote.state == BfdState::Up;
     cable.carry_until(|| is_known(cable.session("p1").session)).await;
-    assert_eq!(cable.bench.port("p1").link, "up");
+    assert_eq!(cable.fixture.port("p1").link, "up");
     // No BFD packet has reached the rule, so port 3 has only frames of 60 bytes.
     assert!(cable.ends[2].all_received().iter().all(|frame| frame.len() == 60));
-    let trace = cable.bench.switch.trace("br0", "in_port=p1,udp,nw_ttl=255,tp_dst=3784").unwrap();
+    let trace = cable.fixture.switch.trace("br0", "in_port=p1,udp,nw_ttl=255,tp_dst=3784").unwrap();
     assert_eq!(trace.actions, ["userspace(slow_path(bfd))"]);
     // The override of an operator decides, and after its removal the session decides.
-    assert!(cable.bench.switch.force_bfd_forwarding(Some("p1"), Some(false)));
+    assert!(cable.fixture.switch.force_bfd_forwarding(Some("p1"), Some(false)));
     cable.carry_until(|| cable.output() == Some(3)).await;
-    assert!(cable.bench.switch.force_bfd_forwarding(None, None));
-    assert!(!cable.bench.switch.force_bfd_forwarding(Some("p3"), None), "it has no session");
+    assert!(cable.fixture.switch.force_bfd_forwarding(None, None));
+    assert!(!cable.fixture.switch.force_bfd_forwarding(Some("p3"), None), "it has no session");
     cable.carry_until(|| cable.output() == Some(2)).await;
     // From here on, no frames are carried between the ports.
     until(|| cable.state("p1") == BfdState::Down).await;
     assert_eq!(cable.session("p1").session.diagnostic, BfdDiagnostic::TIME_EXPIRED);
     until(|| cable.output() == Some(3)).await;
     cable.set("p1", None).await;
-    assert!(cable.bench.port("p1").bfd.is_none());
+    assert!(cable.fixture.port("p1").bfd.is_none());
     until(|| cable.output() == Some(2)).await;
 }
 
@@ -118,13 +118,13 @@ async fn a_disabled_session_notifies_the_other_end() {
     let cable = Cable::new().await;
     cable.come_up().await;
     cable.set("p1", Some(BfdOptions { enable: false, ..options() })).await;
-    assert!(cable.bench.port("p1").bfd.is_none());
+    assert!(cable.fixture.port("p1").bfd.is_none());
     cable.carry_until(|| cable.state("p2") == BfdState::Down).await;
     let own = cable.session("p2").session;
     assert_eq!(own.diagnostic, BfdDiagnostic::NEIGHBOR_DOWN);
     cable.set("p1", Some(options())).await;
     cable.come_up().await;
-    cable.bench.switch.remove_port("p1").await.unwrap();
+    cable.fixture.switch.remove_port("p1").await.unwrap();
     until(|| cable.state("p2") == BfdState::Down).await;
 }
 
@@ -147,11 +147,11 @@ async fn new_intervals_leave_a_session_up() {
 
 #[tokio::test]
 async fn wrong_sessions_are_refused() {
-    let bench = Bench::start(1).await;
-    bench.add_port("p1", 0).await;
+    let fixture = SwitchFixture::start(1).await;
+    fixture.add_port("p1", 0).await;
     let set = async |name: &str, bfd: BfdOptions| {
         let port = PortOptions { name: name.to_owned(), bfd: Some(bfd), ..PortOptions::default() };
-        bench.switch.set_bfd(&port).await.unwrap_err().to_string()
+        fixture.switch.set_bfd(&port).await.unwrap_err().to_string()
     };
     let error = set("p1", BfdOptions { mult: 0, ..options() }).await;
     assert_eq!(error, "port p1: `mult` of `bfd` is from 1 to 255");

@@ -10,8 +10,8 @@ use shunt_switch::{
 use tokio::time::sleep;
 
 use crate::{
-    bench::{Bench, FarEnd, in_time, until},
-    nic::{World, add_ports},
+    fixture::{FarEnd, SwitchFixture, in_time, until},
+    nic::{NicFixture, add_ports},
 };
 
 /// Number of packets for each member;
@@ -83,15 +83,15 @@ async fn no_cache_sends_on_the_old_member() {
             let mut config = Config::default();
             config.caches.kind = kind;
             config.caches.verify_one_in = 1;
-            let bench = Bench::of(&config).await;
-            bench.add_bridge("br0").await;
-            let ends = add_ports(&bench.switch).await;
-            let active = make_bond(&bench.switch, &ends, mode).await;
+            let fixture = SwitchFixture::of(&config).await;
+            fixture.add_bridge("br0").await;
+            let ends = add_ports(&fixture.switch).await;
+            let active = make_bond(&fixture.switch, &ends, mode).await;
             for _ in 0..PACKETS {
                 leaves_on(&ends, active).await;
             }
             for old in [active, 1 - active, active] {
-                failover(&bench.switch, &ends, old).await;
+                failover(&fixture.switch, &ends, old).await;
             }
         }
     }
@@ -99,18 +99,18 @@ async fn no_cache_sends_on_the_old_member() {
 
 #[tokio::test]
 async fn a_nic_sends_nothing_on_the_old_member() {
-    let world = World::of(1, |_| ()).await;
-    let World { bench, ends } = &world;
-    let active = make_bond(&bench.switch, ends, BondMode::ActiveBackup).await;
+    let nic_fixture = NicFixture::of(1, |_| ()).await;
+    let NicFixture { fixture, ends } = &nic_fixture;
+    let active = make_bond(&fixture.switch, ends, BondMode::ActiveBackup).await;
     for old in [active, 1 - active, active] {
-        let before = world.traffic().hits;
+        let before = nic_fixture.traffic().hits;
         for _ in 0..PACKETS_MAX {
             leaves_on(ends, old).await;
-            if world.traffic().hits > before {
+            if nic_fixture.traffic().hits > before {
                 break;
             }
         }
-        assert!(world.traffic().hits > before, "the NIC has no entry for the packets");
-        failover(&bench.switch, ends, old).await;
+        assert!(nic_fixture.traffic().hits > before, "the NIC has no entry for the packets");
+        failover(&fixture.switch, ends, old).await;
     }
 }

@@ -9,7 +9,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
 };
 
-use crate::bench::{Bench, frame, in_time};
+use crate::fixture::{SwitchFixture, frame, in_time};
 
 /// Returns a listener that acts as controller,
 /// and its address in the configuration.
@@ -54,60 +54,60 @@ async fn free_address() -> SocketAddr {
 
 #[tokio::test]
 async fn controllers_change_without_disturbing_others() {
-    let bench = Bench::start(1).await;
+    let fixture = SwitchFixture::start(1).await;
     let [(one, first), (two, second)] = [controller().await, controller().await];
-    bench.switch.set_bridge("br0", &[("controllers", &first)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("controllers", &first)]).await.unwrap();
     let mut to_one = accept(&one).await;
     let both = format!("{first},{second}");
-    bench.switch.set_bridge("br0", &[("controllers", &both)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("controllers", &both)]).await.unwrap();
     let to_two = accept(&two).await;
-    assert_eq!(targets(&bench.switch), [first.as_str(), &second]);
+    assert_eq!(targets(&fixture.switch), [first.as_str(), &second]);
     assert!(!is_closed(&to_one), "it stays connected");
-    bench.switch.set_bridge("br0", &[("controllers", &second)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("controllers", &second)]).await.unwrap();
     wait_for_end(&mut to_one).await;
     assert!(!is_closed(&to_two), "it stays connected");
-    assert_eq!(targets(&bench.switch), [second]);
-    bench.switch.set_bridge("br0", &[("controllers", "")]).await.unwrap();
-    assert_eq!(targets(&bench.switch), [""; 0]);
+    assert_eq!(targets(&fixture.switch), [second]);
+    fixture.switch.set_bridge("br0", &[("controllers", "")]).await.unwrap();
+    assert_eq!(targets(&fixture.switch), [""; 0]);
 }
 
 #[tokio::test]
 async fn a_new_datapath_id_reconnects_controllers() {
-    let bench = Bench::start(1).await;
+    let fixture = SwitchFixture::start(1).await;
     let (listener, target) = controller().await;
-    bench.switch.set_bridge("br0", &[("controllers", &target)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("controllers", &target)]).await.unwrap();
     let mut before = accept(&listener).await;
-    bench.switch.set_bridge("br0", &[("datapath_id", "00000000000000aa")]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("datapath_id", "00000000000000aa")]).await.unwrap();
     wait_for_end(&mut before).await;
     let _after = accept(&listener).await;
-    assert_eq!(bench.switch.bridges()[0].datapath_id, "00000000000000aa");
+    assert_eq!(fixture.switch.bridges()[0].datapath_id, "00000000000000aa");
 }
 
 #[tokio::test]
 async fn a_listener_may_move_to_another_address_of_its_port() {
-    let bench = Bench::start(1).await;
+    let fixture = SwitchFixture::start(1).await;
     let address = free_address().await;
     let (narrow, wide) =
         (format!("ptcp:{}:127.0.0.1", address.port()), format!("ptcp:{}", address.port()));
-    bench.switch.set_bridge("br0", &[("listen", &narrow)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("listen", &narrow)]).await.unwrap();
     let mut client = in_time(TcpStream::connect(address)).await.unwrap();
-    bench.switch.set_bridge("br0", &[("listen", &wide)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("listen", &wide)]).await.unwrap();
     wait_for_end(&mut client).await;
     in_time(TcpStream::connect(address)).await.unwrap();
-    assert_eq!(targets(&bench.switch), [wide]);
-    bench.switch.set_bridge("br0", &[("listen", "")]).await.unwrap();
+    assert_eq!(targets(&fixture.switch), [wide]);
+    fixture.switch.set_bridge("br0", &[("listen", "")]).await.unwrap();
     let refused = in_time(TcpStream::connect(address)).await;
     assert_eq!(refused.unwrap_err().kind(), ErrorKind::ConnectionRefused);
 }
 
 #[tokio::test]
 async fn a_refused_change_of_a_bridge_changes_nothing() {
-    let bench = Bench::start(1).await;
+    let fixture = SwitchFixture::start(1).await;
     let (address, taken) = (free_address().await, controller().await);
     let own = format!("ptcp:{}:127.0.0.1", address.port());
-    bench.switch.set_bridge("br0", &[("listen", &own)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("listen", &own)]).await.unwrap();
     let client = in_time(TcpStream::connect(address)).await.unwrap();
-    let before = bench.switch.running_config();
+    let before = fixture.switch.running_config();
     let in_use = format!("ptcp:{}:127.0.0.1", taken.0.local_addr().unwrap().port());
     for (settings, words) in [
         (vec![("table_rules", "7"), ("listen", &in_use)], "cannot listen on ptcp:"),
@@ -121,11 +121,11 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
         (vec![("flood_vlans", "4096")], "a VLAN from 0 to 4095"),
         (vec![("table_names", "254:a")], "TABLE:NAME, once for each table"),
     ] {
-        let error = bench.switch.set_bridge("br0", &settings).await.unwrap_err().to_string();
+        let error = fixture.switch.set_bridge("br0", &settings).await.unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
-        assert_eq!(bench.switch.running_config(), before, "{settings:?}");
+        assert_eq!(fixture.switch.running_config(), before, "{settings:?}");
     }
-    let error = bench.switch.set_bridge("br9", &[("table_rules", "7")]).await.unwrap_err();
+    let error = fixture.switch.set_bridge("br9", &[("table_rules", "7")]).await.unwrap_err();
     assert!(error.to_string().starts_with("no bridge br9"), "{error}");
     assert!(!is_closed(&client), "its connections stay");
     in_time(TcpStream::connect(address)).await.unwrap();
@@ -134,42 +134,50 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
 /// The old listener is closed first, and then the new address is found in use.
 #[tokio::test]
 async fn a_refused_listener_keeps_the_other_sockets() {
-    let bench = Bench::start(1).await;
+    let fixture = SwitchFixture::start(1).await;
     let (listener, target) = controller().await;
     let address = free_address().await;
     let _holder = TcpListener::bind(("127.0.0.2", address.port())).await.unwrap();
     let own = format!("ptcp:{}:127.0.0.1", address.port());
-    bench.switch.set_bridge("br0", &[("controllers", &target), ("listen", &own)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("controllers", &target), ("listen", &own)]).await.unwrap();
     let to_controller = accept(&listener).await;
-    let before = bench.switch.running_config();
+    let before = fixture.switch.running_config();
     let held = format!("ptcp:{}:127.0.0.2", address.port());
-    let error = bench.switch.set_bridge("br0", &[("listen", &held)]).await.unwrap_err();
+    let error = fixture.switch.set_bridge("br0", &[("listen", &held)]).await.unwrap_err();
     assert!(error.to_string().contains("cannot listen on ptcp:"), "{error}");
-    assert_eq!(bench.switch.running_config(), before);
-    assert_eq!(targets(&bench.switch), [target, own]);
+    assert_eq!(fixture.switch.running_config(), before);
+    assert_eq!(targets(&fixture.switch), [target, own]);
     in_time(TcpStream::connect(address)).await.unwrap();
     assert!(!is_closed(&to_controller), "it stays connected");
 }
 
 #[tokio::test]
 async fn the_limits_of_tables_change_at_run_time() {
-    let bench = Bench::start(1).await;
-    let add = async |rule: &str| bench.switch.add_rules("br0", &[rule]).await;
+    let fixture = SwitchFixture::start(1).await;
+    let add = async |rule: &str| fixture.switch.add_rules("br0", &[rule]).await;
     add("priority=1,actions=drop").await.unwrap();
     add("priority=2,actions=drop").await.unwrap();
-    bench.switch.set_bridge("br0", &[("table_rules", "1")]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("table_rules", "1")]).await.unwrap();
     add("priority=3,actions=drop").await.unwrap_err();
-    assert_eq!(bench.switch.rules_count("br0", &RuleFilter::all()).unwrap(), 2, "none is removed");
-    bench.switch.set_bridge("br0", &[("table_rules", "3")]).await.unwrap();
+    assert_eq!(
+        fixture.switch.rules_count("br0", &RuleFilter::all()).unwrap(),
+        2,
+        "none is removed"
+    );
+    fixture.switch.set_bridge("br0", &[("table_rules", "3")]).await.unwrap();
     add("priority=3,actions=drop").await.unwrap();
 }
 
 #[tokio::test]
 async fn the_limit_of_addresses_changes_at_run_time() {
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
-    bench.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
-    bench.switch.set_bridge("br0", &[("mac_entries", "1"), ("mac_ageing_s", "60")]).await.unwrap();
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
+    fixture.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    fixture
+        .switch
+        .set_bridge("br0", &[("mac_entries", "1"), ("mac_ageing_s", "60")])
+        .await
+        .unwrap();
     for source in [1, 2, 3] {
         let mut frame = frame(0);
         frame[11] = source;
@@ -177,8 +185,8 @@ async fn the_limit_of_addresses_changes_at_run_time() {
     }
     let learns_the_last = async {
         loop {
-            bench.switch.learned().await;
-            let macs = bench.switch.macs("br0").await.unwrap();
+            fixture.switch.learned().await;
+            let macs = fixture.switch.macs("br0").await.unwrap();
             assert!(macs.len() <= 1, "{macs:?}");
             if macs.iter().any(|mac| mac.mac[5] == 3) {
                 return;

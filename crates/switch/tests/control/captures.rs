@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use shunt_switch::CapturedPacket;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, frame, in_time};
+use crate::fixture::{SwitchFixture, frame, in_time};
 
 #[expect(clippy::disallowed_methods, reason = "a capture has the time of the system clock")]
 fn unix_time_ns() -> u64 {
@@ -15,16 +15,16 @@ fn unix_time_ns() -> u64 {
 
 #[tokio::test]
 async fn captured_packets_carry_the_time_of_day() {
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
-    let capture = bench.switch.start_capture("p1").await.unwrap();
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
+    let capture = fixture.switch.start_capture("p1").await.unwrap();
     let before = unix_time_ns();
     let captured = async {
         loop {
             // The packet thread may start the capture only after the first packet.
             port.send(&frame(7));
             sleep(Duration::from_millis(2)).await;
-            let mut packets = bench.switch.read_capture(capture).unwrap();
+            let mut packets = fixture.switch.read_capture(capture).unwrap();
             if let Some(packet) = packets.pop() {
                 return packet;
             }

@@ -17,26 +17,26 @@ use shunt_switch::{
     config::{CacheKind, EvictionEngine},
 };
 
-use crate::bench::{Bench, FarEnd, frame, until};
+use crate::fixture::{FarEnd, SwitchFixture, frame, until};
 
 /// A switch with three ports; the first two ports send to each other.
-struct Scene {
-    bench: Bench,
+struct CircuitFixture {
+    fixture: SwitchFixture,
     ports: [FarEnd; 3],
 }
 
-impl Scene {
-    async fn of(bench: Bench) -> Self {
-        bench.add_bridge("br0").await;
+impl CircuitFixture {
+    async fn of(fixture: SwitchFixture) -> Self {
+        fixture.add_bridge("br0").await;
         let mut ports = Vec::new();
         for name in ["p1", "p2", "p3"] {
-            ports.push(bench.add_port(name, 0).await);
+            ports.push(fixture.add_port(name, 0).await);
         }
         let Ok(ports) = ports.try_into() else { panic!("there are three") };
         let rules =
             ["priority=7,in_port=p1,actions=output:p2", "priority=7,in_port=p2,actions=output:p1"];
-        bench.switch.add_rules("br0", &rules).await.unwrap();
-        Self { bench, ports }
+        fixture.switch.add_rules("br0", &rules).await.unwrap();
+        Self { fixture, ports }
     }
 
     /// Sends a packet into port `from`, and expects it on port `to` only.
@@ -51,13 +51,13 @@ impl Scene {
     async fn redirect(&self, priority: u16) {
         let rule = format!("priority={priority},in_port=1,actions=output:3");
         let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
-        let mut controller = self.bench.controller().await;
+        let mut controller = self.fixture.controller().await;
         controller.send(&Message::FlowMod(rule)).await;
         assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     }
 
     async fn status(&self) -> EvictionStatus {
-        self.bench.switch.evictions().await.unwrap()
+        self.fixture.switch.evictions().await.unwrap()
     }
 }
 
@@ -69,19 +69,19 @@ async fn each_circuit_evicts_megaflows_and_ltm_entries() {
             config.caches.verify_one_in = 1;
             config.caches.kind = kind;
             config.eviction.engine = engine;
-            let scene = Scene::of(Bench::of(&config).await).await;
+            let circuit = CircuitFixture::of(SwitchFixture::of(&config).await).await;
             for (from, to) in [(0, 1), (1, 0), (0, 1), (1, 0)] {
-                scene.passes(from, to).await;
+                circuit.passes(from, to).await;
             }
-            scene.redirect(9).await;
+            circuit.redirect(9).await;
             for (from, to) in [(0, 2), (1, 0), (0, 2), (1, 0)] {
-                scene.passes(from, to).await;
+                circuit.passes(from, to).await;
             }
-            let status = scene.status().await;
+            let status = circuit.status().await;
             assert_eq!((status.engine, status.evicted), (engine.name(), 1), "{status:?}");
             assert_eq!((status.faults, status.overflows), (0, 0));
             assert_eq!(status.by_cause, [("rule_added", 1)]);
-            assert_eq!(scene.bench.switch.caches().differences, 0);
+            assert_eq!(circuit.fixture.switch.caches().differences, 0);
         }
     }
 }
@@ -95,26 +95,26 @@ async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64
         let when = move || own.swap(false, Ordering::Relaxed).then_some(0);
         Box::new(Failing::new(new(pipeline.version(), 1), when))
     });
-    let scene = Scene::of(Bench::without_bridge(1, engine).await).await;
+    let circuit = CircuitFixture::of(SwitchFixture::without_bridge(1, engine).await).await;
     for (from, to) in [(0, 1), (1, 0)] {
-        scene.passes(from, to).await;
+        circuit.passes(from, to).await;
     }
     is_due.store(true, Ordering::Relaxed);
-    scene.redirect(9).await;
+    circuit.redirect(9).await;
     for (from, to) in [(0, 2), (1, 0)] {
-        scene.passes(from, to).await;
+        circuit.passes(from, to).await;
     }
-    let status = scene.status().await;
+    let status = circuit.status().await;
     assert_eq!((status.faults, status.evicted), (1, 2), "it took both: {status:?}");
     assert_eq!(status.by_cause, [("fault", 2)]);
     // The rebuilt circuit has the entries that were installed after the failure.
-    scene.bench.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
-    scene.ports[0].send(&frame(7));
-    until(|| scene.bench.switch.drops().dropped == [("rule_without_output", 1)]).await;
-    scene.passes(1, 0).await;
-    let status = scene.status().await;
+    circuit.fixture.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
+    circuit.ports[0].send(&frame(7));
+    until(|| circuit.fixture.switch.drops().dropped == [("rule_without_output", 1)]).await;
+    circuit.passes(1, 0).await;
+    let status = circuit.status().await;
     assert_eq!((status.faults, status.evicted), (1, 3), "it took one: {status:?}");
-    assert_eq!(scene.bench.switch.caches().differences, 0);
+    assert_eq!(circuit.fixture.switch.caches().differences, 0);
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use shunt_switch::{
 };
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Controller, FarEnd, frame, until};
+use crate::fixture::{Controller, FarEnd, SwitchFixture, frame, until};
 
 const THREADS: u16 = 3;
 const KINDS: [CacheKind; 3] = [CacheKind::Megaflow, CacheKind::Gigaflow, CacheKind::Flows];
@@ -93,13 +93,13 @@ fn packet(flow: u8, length: usize) -> Vec<u8> {
 }
 
 async fn check(kind: CacheKind, threads: u16) {
-    let bench = Bench::of(&crowded(kind, threads)).await;
-    bench.add_bridge("br0").await;
+    let fixture = SwitchFixture::of(&crowded(kind, threads)).await;
+    fixture.add_bridge("br0").await;
     let mut ports: Vec<FarEnd> = Vec::new();
     for thread in 0..usize::from(THREADS) {
-        ports.push(bench.add_port(&format!("p{thread}"), thread % usize::from(threads)).await);
+        ports.push(fixture.add_port(&format!("p{thread}"), thread % usize::from(threads)).await);
     }
-    let mut controller = bench.controller().await;
+    let mut controller = fixture.controller().await;
     let rules: Vec<String> = (0..FLOWS)
         .map(|flow| {
             let (cookie, mac) = (flow + 1, mac(flow.into()));
@@ -107,7 +107,7 @@ async fn check(kind: CacheKind, threads: u16) {
         })
         .chain(["table=1,priority=0,actions=output:2".to_owned()])
         .collect();
-    bench
+    fixture
         .switch
         .add_rules("br0", &rules.iter().map(String::as_str).collect::<Vec<_>>())
         .await
@@ -123,11 +123,15 @@ async fn check(kind: CacheKind, threads: u16) {
             *bytes += packet.len() as u64;
             sent += 1;
             if step % 30 == 7 {
-                bench.switch.apply_flow_mods("br0", &changes(round * 3 + step / 30)).await.unwrap();
+                fixture
+                    .switch
+                    .apply_flow_mods("br0", &changes(round * 3 + step / 30))
+                    .await
+                    .unwrap();
             }
             if step % 40 == 21 {
                 // A controller requests statistics while packets flow.
-                bench.switch.pull_counts().await;
+                fixture.switch.pull_counts().await;
             }
         }
         if round % 4 == 3 {
@@ -135,7 +139,7 @@ async fn check(kind: CacheKind, threads: u16) {
             sleep(Duration::from_millis(25)).await;
         }
         until(|| {
-            let all_effects = bench.switch.drops();
+            let all_effects = fixture.switch.drops();
             let went = all_effects.sent + all_effects.punted + all_effects.total();
             all_effects.received == sent && all_effects.received + all_effects.copied == went
         })
@@ -147,7 +151,7 @@ async fn check(kind: CacheKind, threads: u16) {
         );
         ports.iter().for_each(|port| drop(port.all_received()));
     }
-    let caches = bench.switch.caches();
+    let caches = fixture.switch.caches();
     assert_eq!(caches.differences, 0);
 }
 

@@ -2,7 +2,7 @@
 
 use shunt_switch::{DropStatus, PacketInOutcomes, PortDrops};
 
-use crate::bench::{Bench, frame, until};
+use crate::fixture::{SwitchFixture, frame, until};
 
 fn reasons(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
     pairs.iter().map(|(reason, packets)| ((*reason).to_owned(), *packets)).collect()
@@ -10,14 +10,14 @@ fn reasons(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
 
 #[tokio::test]
 async fn losses_of_ports_add_up_to_the_totals() {
-    let bench = Bench::start(1).await;
-    let (one, two) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let fixture = SwitchFixture::start(1).await;
+    let (one, two) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     one.lose(540_000, 0);
     two.lose(7, 3);
-    let DropStatus { not_received, device_lost, ports, .. } = bench.switch.drops();
+    let DropStatus { not_received, device_lost, ports, .. } = fixture.switch.drops();
     assert_eq!(reasons(&not_received), reasons(&[("rx_ring_full", 540_007)]));
     assert_eq!(device_lost, 3);
-    let of = |name: &str| bench.port(name);
+    let of = |name: &str| fixture.port(name);
     for direction in ["rx", "tx"] {
         let listed: u64 = ports
             .iter()
@@ -34,47 +34,47 @@ async fn losses_of_ports_add_up_to_the_totals() {
 
 #[tokio::test]
 async fn a_flood_in_a_vlan_of_one_port_has_its_own_reason() {
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
-    bench.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
+    fixture.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
     port.send(&frame(1));
-    until(|| bench.switch.drops().total() == 1).await;
-    assert_eq!(bench.switch.drops().dropped, [("flood_without_ports", 1)]);
+    until(|| fixture.switch.drops().total() == 1).await;
+    assert_eq!(fixture.switch.drops().dropped, [("flood_without_ports", 1)]);
     // The loss is counted at the ingress port.
     let lost = PortDrops { direction: "forward", reason: "flood_without_ports", packets: 1 };
-    let own = bench.port("p1");
+    let own = fixture.port("p1");
     assert_eq!((own.rx_dropped, own.forward_dropped, own.drops), (0, 1, vec![lost]));
 }
 
 #[tokio::test]
 async fn a_bridge_without_rules_is_named() {
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
-    bench.switch.add_rules("br0", &["in_port=9,actions=drop"]).await.unwrap();
-    assert!(bench.switch.drops().bridges_without_rules.is_empty());
-    bench.add_bridge("br1").await;
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
+    fixture.switch.add_rules("br0", &["in_port=9,actions=drop"]).await.unwrap();
+    assert!(fixture.switch.drops().bridges_without_rules.is_empty());
+    fixture.add_bridge("br1").await;
     port.send(&frame(1));
-    until(|| bench.switch.drops().dropped == [("no_matching_rule", 1)]).await;
-    assert_eq!(bench.switch.drops().bridges_without_rules, ["br1"]);
+    until(|| fixture.switch.drops().dropped == [("no_matching_rule", 1)]).await;
+    assert_eq!(fixture.switch.drops().bridges_without_rules, ["br1"]);
 }
 
 #[tokio::test]
 async fn every_punted_packet_is_delivered_or_counted() {
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
-    bench.switch.add_rules("br0", &["actions=CONTROLLER"]).await.unwrap();
-    let ends = || bench.switch.drops().packet_ins;
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
+    fixture.switch.add_rules("br0", &["actions=CONTROLLER"]).await.unwrap();
+    let ends = || fixture.switch.drops().packet_ins;
     (0..3).for_each(|number| port.send(&frame(number)));
     let alone = PacketInOutcomes { no_connection: 3, ..PacketInOutcomes::default() };
     until(|| ends() == alone).await;
-    assert_eq!(bench.switch.bridges()[0].packet_ins.no_connection, 3);
-    let controller = bench.controller().await;
+    assert_eq!(fixture.switch.bridges()[0].packet_ins.no_connection, 3);
+    let controller = fixture.controller().await;
     port.send(&frame(4));
     until(|| ends() == PacketInOutcomes { handed_over: 1, ..alone }).await;
-    let status = bench.switch.drops();
+    let status = fixture.switch.drops();
     let PacketInOutcomes { handed_over, listener_full, no_connection, no_bridge } =
         status.packet_ins;
     assert_eq!(status.punted, handed_over + listener_full + no_connection + no_bridge);
-    until(|| bench.switch.bridges()[0].packet_ins.delivered == 1).await;
+    until(|| fixture.switch.bridges()[0].packet_ins.delivered == 1).await;
     drop(controller);
 }

@@ -6,7 +6,7 @@ use shunt_ofproto::message::{Message, SwitchConfig};
 use shunt_pipeline::{FlowMod, FlowModCommand, Iterative, text::parse_rule};
 use shunt_switch::config::{BridgeOptions, OverflowPolicy};
 
-use crate::bench::{Bench, Controller, frame, until};
+use crate::fixture::{Controller, SwitchFixture, frame, until};
 
 fn mods(command: FlowModCommand, count: u64) -> Vec<FlowMod> {
     let rule = |cookie: u64| {
@@ -34,11 +34,11 @@ fn all() -> FlowMod {
 #[tokio::test]
 async fn a_slow_controller_receives_every_flow_removed() {
     const COUNT: u64 = 30_000;
-    let bench = Bench::start(1).await;
-    let (mut early, mut late) = (bench.controller().await, bench.controller().await);
+    let fixture = SwitchFixture::start(1).await;
+    let (mut early, mut late) = (fixture.controller().await, fixture.controller().await);
     for _ in 0..2 {
-        bench.switch.apply_flow_mods("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
-        bench.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
+        fixture.switch.apply_flow_mods("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
+        fixture.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
     }
     let expected: BTreeSet<u64> = (0..COUNT).collect();
     // The first controller cannot read everything before the second one reads, so they take turns.
@@ -49,8 +49,10 @@ async fn a_slow_controller_receives_every_flow_removed() {
         }
     };
     let read_late = async {
-        until(|| bench.switch.rules_count("br0", &shunt_pipeline::RuleFilter::all()).unwrap() == 0)
-            .await;
+        until(|| {
+            fixture.switch.rules_count("br0", &shunt_pipeline::RuleFilter::all()).unwrap() == 0
+        })
+        .await;
         for _ in 0..2 * COUNT / 100 {
             by_late.extend(removed(&mut late, 100).await);
             tokio::task::yield_now().await;
@@ -68,16 +70,16 @@ async fn a_slow_controller_receives_every_flow_removed() {
 #[tokio::test]
 async fn a_controller_that_does_not_read_blocks_nobody() {
     const COUNT: u64 = 80_000;
-    let bench = Bench::start(1).await;
-    let (_deaf, mut reader) = (bench.controller().await, bench.controller().await);
-    let mut other = bench.controller().await;
+    let fixture = SwitchFixture::start(1).await;
+    let (_deaf, mut reader) = (fixture.controller().await, fixture.controller().await);
+    let mut other = fixture.controller().await;
     other.send(&Message::SetConfig(SwitchConfig { miss_send_len: 0 })).await;
-    bench.switch.apply_flow_mods("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
-    bench.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
-    bench.switch.add_rules("br0", &["hard_timeout=1,actions=drop"]).await.unwrap();
+    fixture.switch.apply_flow_mods("br0", &mods(FlowModCommand::Add, COUNT)).await.unwrap();
+    fixture.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
+    fixture.switch.add_rules("br0", &["hard_timeout=1,actions=drop"]).await.unwrap();
     let echo = other.ask(&Message::EchoRequest(vec![7])).await;
     assert_eq!(echo, Message::EchoReply(vec![7]));
-    until(|| bench.switch.rules_count("br0", &shunt_pipeline::RuleFilter::all()).unwrap() == 0)
+    until(|| fixture.switch.rules_count("br0", &shunt_pipeline::RuleFilter::all()).unwrap() == 0)
         .await;
     let all_received: BTreeSet<u64> = removed(&mut reader, 80_000).await.into_iter().collect();
     assert!(
@@ -88,30 +90,31 @@ async fn a_controller_that_does_not_read_blocks_nobody() {
 
 #[tokio::test]
 async fn a_replaced_learned_rule_sends_flow_removed() {
-    let bench = Bench::without_bridge(1, Box::new(|own| Box::new(Iterative::new(own)))).await;
+    let fixture =
+        SwitchFixture::without_bridge(1, Box::new(|own| Box::new(Iterative::new(own)))).await;
     let full = BridgeOptions {
         name: "br0".into(),
         table_rules: 2,
         table_overflow: OverflowPolicy::Evict,
         ..BridgeOptions::default()
     };
-    bench.switch.add_bridge(&full).await.unwrap();
-    let port = bench.add_port("p1", 0).await;
-    let mut controller = bench.controller().await;
+    fixture.switch.add_bridge(&full).await.unwrap();
+    let port = fixture.add_port("p1", 0).await;
+    let mut controller = fixture.controller().await;
     let learning_rule = "actions=learn(table=1,hard_timeout=100,send_flow_rem,delete_learned,\
                    cookie=7,NXM_OF_ETH_SRC[])";
-    bench.switch.add_rules("br0", &[learning_rule]).await.unwrap();
+    fixture.switch.add_rules("br0", &[learning_rule]).await.unwrap();
     for host in 1..=4 {
         let mut frame = frame(1);
         frame[11] = host;
         port.send(&frame);
         // Waiting for each packet keeps the stall budget of the port from being used up on a busy
         // machine.
-        until(|| bench.port("p1").rx_packets == u64::from(host)).await;
-        bench.switch.learned().await;
+        until(|| fixture.port("p1").rx_packets == u64::from(host)).await;
+        fixture.switch.learned().await;
     }
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
     // The last two rules are removed together with the rule that learned them.
-    bench.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
+    fixture.switch.apply_flow_mods("br0", &[all()]).await.unwrap();
     assert_eq!(removed(&mut controller, 2).await, [7, 7]);
 }

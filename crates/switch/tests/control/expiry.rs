@@ -11,8 +11,8 @@ use shunt_switch::config::BridgeOptions;
 use tokio::time::{sleep, timeout};
 
 use crate::{
-    bench::{Bench, Gate, HOLD, frame, in_time, until},
     evictions::GatedEngine,
+    fixture::{Gate, HOLD, SwitchFixture, frame, in_time, until},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -23,20 +23,20 @@ async fn nothing_expires_before_all_counts_are_credited() {
         own.get_or_init(|| Arc::clone(&pipeline));
         Box::new(Iterative::new(pipeline))
     };
-    let bench = Bench::without_bridge(1, Box::new(engine)).await;
+    let fixture = SwitchFixture::without_bridge(1, Box::new(engine)).await;
     let bridge = BridgeOptions { name: "br0".into(), mac_ageing_s: 1, ..BridgeOptions::default() };
-    bench.switch.add_bridge(&bridge).await.unwrap();
-    let port = bench.add_port("p1", 0).await;
+    fixture.switch.add_bridge(&bridge).await.unwrap();
+    let port = fixture.add_port("p1", 0).await;
     let learning_rule = "table=2,actions=learn(table=1,hard_timeout=1,NXM_OF_ETH_SRC[]),normal";
     let rules = ["idle_timeout=1,actions=resubmit(,2)", learning_rule];
-    bench.switch.add_rules("br0", &rules).await.unwrap();
+    fixture.switch.add_rules("br0", &rules).await.unwrap();
     let tables = Arc::clone(tables.get().unwrap());
     let there = || {
-        let rules = bench.switch.rules_count("br0", &RuleFilter::all()).unwrap();
+        let rules = fixture.switch.rules_count("br0", &RuleFilter::all()).unwrap();
         (rules, tables.macs(BridgeId::new(1)).len())
     };
     port.send(&frame(1));
-    bench.switch.learned().await;
+    fixture.switch.learned().await;
     until(|| there() == (3, 1)).await;
     let closed = port.gate.close();
     // The hit refreshes all three timeouts, and its packet thread reports nothing yet.
@@ -52,12 +52,12 @@ async fn nothing_expires_before_all_counts_are_credited() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn state_that_a_thread_may_use_is_kept() {
     let gate = Arc::<Gate>::default();
-    let bench = Bench::without_bridge(1, GatedEngine::maker(&gate)).await;
-    bench.add_bridge("br0").await;
-    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let fixture = SwitchFixture::without_bridge(1, GatedEngine::maker(&gate)).await;
+    fixture.add_bridge("br0").await;
+    let (from, to) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     // Each source address makes a new flow, which is translated.
     let by_source = "actions=move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7],output:p2";
-    bench.switch.add_rules("br0", &[by_source]).await.unwrap();
+    fixture.switch.add_rules("br0", &[by_source]).await.unwrap();
     let send = |source| {
         let mut frame = frame(source);
         frame[11] = source;
@@ -67,7 +67,7 @@ async fn state_that_a_thread_may_use_is_kept() {
     let first = send(1);
     assert_eq!(to.next_received().await, first);
     let closed = gate.close();
-    let mut replacing = pin!(bench.switch.add_rules("br0", &["actions=drop"]));
+    let mut replacing = pin!(fixture.switch.add_rules("br0", &["actions=drop"]));
     // The switch reclaims old versions twice a second.
     assert!(timeout(Duration::from_millis(1500), &mut replacing).await.is_err());
     gate.wait_for_thread().await;
@@ -76,5 +76,5 @@ async fn state_that_a_thread_may_use_is_kept() {
     drop(closed);
     in_time(replacing).await.unwrap();
     send(3);
-    until(|| bench.switch.drops().total() == 1).await;
+    until(|| fixture.switch.drops().total() == 1).await;
 }

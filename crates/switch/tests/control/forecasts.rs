@@ -4,33 +4,33 @@ use std::time::Duration;
 
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_switch::{
-    Config, EntryStatus, ForecastSourceStatus, TraceError, Why, config::PredictorName,
+    Config, EntryExplanation, EntryStatus, ForecastSourceStatus, TraceError, config::PredictorName,
 };
 use tokio::time::sleep;
 
 use crate::{
-    bench::{Bench, until},
-    nic::World,
+    fixture::{SwitchFixture, until},
+    nic::NicFixture,
 };
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// Returns a switch with the `reply` predictor and a rule for each flow.
-async fn bench() -> Bench {
+async fn fixture() -> SwitchFixture {
     let mut config = Config::default();
     config.foresight.predictors = vec![PredictorName::Reply];
-    let bench = Bench::of(&config).await;
-    bench.add_bridge("br0").await;
-    bench
+    let fixture = SwitchFixture::of(&config).await;
+    fixture.add_bridge("br0").await;
+    fixture
 }
 
-fn source(bench: &Bench, name: &str) -> ForecastSourceStatus {
-    known_source(bench, name).unwrap()
+fn source(fixture: &SwitchFixture, name: &str) -> ForecastSourceStatus {
+    known_source(fixture, name).unwrap()
 }
 
 /// Returns a source; `None` before its first forecast arrives.
-fn known_source(bench: &Bench, name: &str) -> Option<ForecastSourceStatus> {
-    let sources = bench.switch.forecasts().sources;
+fn known_source(fixture: &SwitchFixture, name: &str) -> Option<ForecastSourceStatus> {
+    let sources = fixture.switch.forecasts().sources;
     sources.into_iter().find(|own| own.source == name)
 }
 
@@ -42,27 +42,28 @@ fn packet([from, to]: [u8; 2], [source, target]: [u16; 2]) -> Vec<u8> {
 
 #[tokio::test]
 async fn the_first_packet_of_a_reply_hits() {
-    let bench = bench().await;
-    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let fixture = fixture().await;
+    let (client, server) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     let rules = [
         "in_port=p1,udp,tp_src=4000,tp_dst=53,actions=mod_nw_dst:10.0.0.9,output:p2",
         "in_port=p2,udp,nw_src=10.0.0.9,tp_src=53,tp_dst=4000,actions=output:p1",
     ];
-    bench.switch.add_rules("br0", &rules).await.unwrap();
+    fixture.switch.add_rules("br0", &rules).await.unwrap();
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
-    until(|| source(&bench, "reply").installed == 1).await;
+    until(|| source(&fixture, "reply").installed == 1).await;
     // The reply has the source address that the tables wrote into the request.
     server.send(&packet([9, 1], [53, 4000]));
     client.next_received().await;
-    until(|| source(&bench, "reply").hits == 1).await;
-    let status = bench.switch.forecasts();
+    until(|| source(&fixture, "reply").hits == 1).await;
+    let status = fixture.switch.forecasts();
     assert_eq!((status.upcalls, status.observed), (1, 2));
-    let entries: Vec<EntryStatus> = bench.switch.entries(0).await.entries;
+    let entries: Vec<EntryStatus> = fixture.switch.entries(0).await.entries;
     let origins: Vec<_> = entries.iter().map(|own| own.forecast).collect();
     assert!(origins.contains(&Some("reply")) && origins.contains(&None), "{origins:?}");
     let predicted = entries.iter().find(|own| own.forecast.is_some()).unwrap();
-    let Why::Live(why) = bench.switch.why(&predicted.entry).await.unwrap() else {
+    let EntryExplanation::Live(why) = fixture.switch.explain_entry(&predicted.entry).await.unwrap()
+    else {
         panic!("the entry is valid")
     };
     assert_eq!(why.status.forecast, Some("reply"));
@@ -75,28 +76,28 @@ async fn the_first_packet_of_a_reply_hits_on_another_thread() {
     let mut config = Config::default();
     config.threads.packet = 2;
     config.foresight.predictors = vec![PredictorName::Reply];
-    let bench = Bench::of(&config).await;
-    bench.add_bridge("br0").await;
-    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
+    let fixture = SwitchFixture::of(&config).await;
+    fixture.add_bridge("br0").await;
+    let (client, server) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await);
     let rules = [
         "in_port=p1,udp,tp_dst=53,actions=output:p2",
         "in_port=p2,udp,tp_src=53,actions=output:p1",
     ];
-    bench.switch.add_rules("br0", &rules).await.unwrap();
+    fixture.switch.add_rules("br0", &rules).await.unwrap();
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
-    until(|| source(&bench, "reply").installed == 1).await;
+    until(|| source(&fixture, "reply").installed == 1).await;
     server.send(&packet([2, 1], [53, 4000]));
     client.next_received().await;
-    until(|| source(&bench, "reply").hits == 1).await;
-    assert_eq!(bench.switch.forecasts().upcalls, 1);
+    until(|| source(&fixture, "reply").hits == 1).await;
+    assert_eq!(fixture.switch.forecasts().upcalls, 1);
     // An announced flow gets entries only on the packet thread of its port.
     let flow = "in_port=p2,udp,nw_src=10.0.0.7,nw_dst=10.0.0.1,tp_src=54,tp_dst=8";
-    let announced = bench.switch.announce("br0", &[flow], MINUTE).unwrap();
+    let announced = fixture.switch.announce("br0", &[flow], MINUTE).unwrap();
     assert_eq!((announced.accepted, announced.threads), (1, 1));
     let is_installed = |own: &ForecastSourceStatus| own.source == "announced" && own.installed == 1;
-    until(|| bench.switch.forecasts().sources.iter().any(is_installed)).await;
-    assert_eq!(source(&bench, "announced").received, 1);
+    until(|| fixture.switch.forecasts().sources.iter().any(is_installed)).await;
+    assert_eq!(source(&fixture, "announced").received, 1);
 }
 
 /// Clients use the addresses of back ends in the group of a service.
@@ -104,29 +105,29 @@ async fn the_first_packet_of_a_reply_hits_on_another_thread() {
 async fn a_flow_to_one_back_end_predicts_the_others() {
     let mut config = Config::default();
     config.foresight.predictors = vec![PredictorName::Siblings];
-    let bench = Bench::of(&config).await;
-    bench.add_bridge("br0").await;
-    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let fixture = SwitchFixture::of(&config).await;
+    fixture.add_bridge("br0").await;
+    let (client, server) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     let buckets: String =
         (2..5).map(|host| format!(",bucket=mod_nw_dst:10.0.0.{host},output:2")).collect();
-    bench.add_groups(&[&format!("group_id=1,type=select{buckets}")]).await;
+    fixture.add_groups(&[&format!("group_id=1,type=select{buckets}")]).await;
     // Rules of equal priority would also form a set of back ends.
     let rule =
         |host: u8| format!("priority={host},in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2");
     let rules: Vec<String> = (2..7).map(rule).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    bench.switch.add_rules("br0", &rules).await.unwrap();
-    until(|| source(&bench, "siblings").items == 3).await;
+    fixture.switch.add_rules("br0", &rules).await.unwrap();
+    until(|| source(&fixture, "siblings").items == 3).await;
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
     // The forecasts are for the two other members of the group, not for all five hosts.
-    until(|| source(&bench, "siblings").installed == 2).await;
+    until(|| source(&fixture, "siblings").installed == 2).await;
     for host in [3, 4] {
         client.send(&packet([1, host], [4000, 53]));
         server.next_received().await;
     }
-    until(|| source(&bench, "siblings").hits == 2).await;
-    assert_eq!(bench.switch.forecasts().upcalls, 1);
+    until(|| source(&fixture, "siblings").hits == 2).await;
+    assert_eq!(fixture.switch.forecasts().upcalls, 1);
 }
 
 /// A controller adds the back ends of a service together.
@@ -134,25 +135,25 @@ async fn a_flow_to_one_back_end_predicts_the_others() {
 async fn rules_added_together_predict_each_other() {
     let mut config = Config::default();
     config.foresight.predictors = vec![PredictorName::Siblings];
-    let bench = Bench::of(&config).await;
-    bench.add_bridge("br0").await;
-    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
+    let fixture = SwitchFixture::of(&config).await;
+    fixture.add_bridge("br0").await;
+    let (client, server) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     let rule = |host: u8| format!("in_port=p1,udp,nw_dst=10.0.0.{host},actions=output:p2");
     let [first, second, third] = [2, 3, 4].map(rule);
-    bench.switch.add_rules("br0", &[&first, &second, &third]).await.unwrap();
+    fixture.switch.add_rules("br0", &[&first, &second, &third]).await.unwrap();
     // The rule differs in more than the address.
     let other = format!("priority=9,{}", rule(9));
-    bench.switch.add_rules("br0", &[&other]).await.unwrap();
-    until(|| source(&bench, "siblings").items == 3).await;
+    fixture.switch.add_rules("br0", &[&other]).await.unwrap();
+    until(|| source(&fixture, "siblings").items == 3).await;
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
-    until(|| source(&bench, "siblings").installed == 2).await;
+    until(|| source(&fixture, "siblings").installed == 2).await;
     for host in [3, 4] {
         client.send(&packet([1, host], [4000, 53]));
         server.next_received().await;
     }
-    until(|| source(&bench, "siblings").hits == 2).await;
-    assert_eq!(bench.switch.forecasts().upcalls, 1);
+    until(|| source(&fixture, "siblings").hits == 2).await;
+    assert_eq!(fixture.switch.forecasts().upcalls, 1);
 }
 
 /// The replies never reach the packet threads, but the forecasts count as right.
@@ -165,24 +166,24 @@ async fn a_reply_that_hits_in_the_nic_is_counted() {
         rules.push(format!("in_port=1,udp,tp_src={},tp_dst=53,actions=output:2", 4000 + flow));
         rules.push(format!("in_port=2,udp,tp_src=53,tp_dst={},actions=output:1", 4000 + flow));
     }
-    let world = World::predicting(1, &[PredictorName::Reply], |_| ()).await;
-    world.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
-    let [client, server, _] = &world.ends;
+    let nic_fixture = NicFixture::predicting(1, &[PredictorName::Reply], |_| ()).await;
+    nic_fixture.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let [client, server, _] = &nic_fixture.ends;
     for flow in 0..FLOWS {
         client.send(&packet([1, 2], [4000 + flow, 53]));
         server.next_received().await;
     }
-    world.until(|| source(&world.bench, "reply").installed == all).await;
-    let offloaded = || world.status().stages.iter().map(|stage| stage.entries).sum::<u64>();
-    world.until(|| offloaded() == 2 * all).await;
-    world.settled().await;
+    nic_fixture.until(|| source(&nic_fixture.fixture, "reply").installed == all).await;
+    let offloaded = || nic_fixture.status().stages.iter().map(|stage| stage.entries).sum::<u64>();
+    nic_fixture.until(|| offloaded() == 2 * all).await;
+    nic_fixture.settled().await;
     for flow in 0..FLOWS {
         server.send(&packet([2, 1], [53, 4000 + flow]));
         client.next_received().await;
     }
-    world.until(|| world.traffic().hits == all).await;
-    world.until(|| source(&world.bench, "reply").hits == all).await;
-    let reply = source(&world.bench, "reply");
+    nic_fixture.until(|| nic_fixture.traffic().hits == all).await;
+    nic_fixture.until(|| source(&nic_fixture.fixture, "reply").hits == all).await;
+    let reply = source(&nic_fixture.fixture, "reply");
     assert_eq!((reply.wrong, reply.evicted, reply.pauses), (0, 0, 0), "{reply:?}");
 }
 
@@ -190,23 +191,23 @@ async fn a_reply_that_hits_in_the_nic_is_counted() {
 #[tokio::test]
 async fn two_preloads_count_their_own_flows() {
     const FLOWS: u16 = 100;
-    let world = World::predicting(2, &[], |_| ()).await;
+    let nic_fixture = NicFixture::predicting(2, &[], |_| ()).await;
     let ports = || 4000..4000 + FLOWS;
     let rules: Vec<String> =
         ports().map(|port| format!("in_port=1,udp,tp_src={port},actions=output:2")).collect();
-    world.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    nic_fixture.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let flow =
         |port| format!("in_port=1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src={port},tp_dst=53");
     let flows: Vec<String> = ports().map(flow).collect();
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
-    let switch = &world.bench.switch;
+    let switch = &nic_fixture.fixture.switch;
     let ids = [(), ()].map(|()| switch.start_preload());
     for (id, flows) in ids.into_iter().zip(flows.chunks(flows.len() / 2)) {
         let announced = switch.preload(id, "br0", flows, MINUTE).unwrap();
         assert_eq!((announced.accepted, announced.threads), (50, 2));
     }
     let status = |id| switch.preload_status(id).unwrap();
-    world
+    nic_fixture
         .until(|| {
             ids.iter()
                 .map(|id| status(*id))
@@ -225,25 +226,25 @@ async fn two_preloads_count_their_own_flows() {
 
 #[tokio::test]
 async fn announced_flows_hit_with_their_first_packets() {
-    let bench = bench().await;
-    let (client, server) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    bench.switch.add_rules("br0", &["in_port=p1,udp,tp_src=7,actions=output:p2"]).await.unwrap();
+    let fixture = fixture().await;
+    let (client, server) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
+    fixture.switch.add_rules("br0", &["in_port=p1,udp,tp_src=7,actions=output:p2"]).await.unwrap();
     let flow = "in_port=p1,udp,nw_src=10.0.0.1,nw_dst=10.0.0.2,tp_src=7,tp_dst=8";
-    let id = bench.switch.start_preload();
-    let count = bench.switch.preload(id, "br0", &[flow], MINUTE).unwrap();
+    let id = fixture.switch.start_preload();
+    let count = fixture.switch.preload(id, "br0", &[flow], MINUTE).unwrap();
     assert_eq!((count.accepted, count.refused, count.threads), (1, 0, 1));
-    until(|| bench.switch.forecasts().sources.iter().any(|own| own.installed == 1)).await;
+    until(|| fixture.switch.forecasts().sources.iter().any(|own| own.installed == 1)).await;
     client.send(&packet([1, 2], [7, 8]));
     server.next_received().await;
-    until(|| source(&bench, "preload").hits == 1).await;
-    assert_eq!(bench.switch.forecasts().upcalls, 0);
+    until(|| source(&fixture, "preload").hits == 1).await;
+    assert_eq!(fixture.switch.forecasts().upcalls, 0);
 }
 
 #[tokio::test]
 async fn bad_announcements_are_refused() {
-    let bench = bench().await;
-    bench.add_port("p1", 0).await;
-    let announce = |bridge, flow| bench.switch.announce(bridge, &[flow], MINUTE);
+    let fixture = fixture().await;
+    fixture.add_port("p1", 0).await;
+    let announce = |bridge, flow| fixture.switch.announce(bridge, &[flow], MINUTE);
     assert!(matches!(announce("br9", "in_port=p1,ip"), Err(TraceError::Switch(_))));
     let message = |flow| announce("br0", flow).unwrap_err().to_string();
     assert!(
@@ -251,11 +252,11 @@ async fn bad_announcements_are_refused() {
     );
     assert!(message("ip").starts_with("flow 1, `ip`: there is no ingress port"));
     assert!(message("in_port=p1,1234").starts_with("flow 1, `in_port=p1,1234`: "));
-    assert!(bench.switch.forecasts().sources.iter().all(|own| own.received == 0));
-    let id = bench.switch.start_preload() + 1;
-    let unknown = bench.switch.preload(id, "br0", &["in_port=p1,ip"], MINUTE).unwrap_err();
+    assert!(fixture.switch.forecasts().sources.iter().all(|own| own.received == 0));
+    let id = fixture.switch.start_preload() + 1;
+    let unknown = fixture.switch.preload(id, "br0", &["in_port=p1,ip"], MINUTE).unwrap_err();
     assert!(unknown.to_string().contains("preload 2 is not known: start one first"), "{unknown}");
-    assert!(bench.switch.preload_status(id).is_err());
+    assert!(fixture.switch.preload_status(id).is_err());
 }
 
 /// Returns the number of forecasts of announced flows with an outcome.
@@ -276,51 +277,53 @@ fn flows_to(hosts: u32) -> Vec<String> {
 /// The queue of announced flows is bounded, and each flow has an outcome.
 #[tokio::test]
 async fn announced_flows_beyond_the_queue_are_counted() {
-    let bench = bench().await;
-    let _far_end = bench.add_port("p1", 0).await;
+    let fixture = fixture().await;
+    let _far_end = fixture.add_port("p1", 0).await;
     let flows = flows_to(70_000);
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
-    let announced = bench.switch.announce("br0", &flows, MINUTE).unwrap();
+    let announced = fixture.switch.announce("br0", &flows, MINUTE).unwrap();
     assert_eq!((announced.accepted, announced.refused), (65_536, 4_464));
     until(|| {
-        known_source(&bench, "announced")
+        known_source(&fixture, "announced")
             .is_some_and(|own| own.received >= 65_536 && own.received == ended(&own))
     })
     .await;
-    let own = source(&bench, "announced");
+    let own = source(&fixture, "announced");
     assert!(own.refused.iter().any(|(reason, _)| *reason == "queue_full"), "{own:?}");
 }
 
 #[tokio::test]
 async fn an_announced_flow_of_the_past_is_refused() {
-    let bench = bench().await;
-    let _far_end = bench.add_port("p1", 0).await;
-    let announced = bench.switch.announce("br0", &["in_port=p1,ip"], Duration::ZERO).unwrap();
+    let fixture = fixture().await;
+    let _far_end = fixture.add_port("p1", 0).await;
+    let announced = fixture.switch.announce("br0", &["in_port=p1,ip"], Duration::ZERO).unwrap();
     assert_eq!(announced.accepted, 1);
-    until(|| known_source(&bench, "announced").is_some_and(|own| own.refused == [("expired", 1)]))
-        .await;
+    until(|| {
+        known_source(&fixture, "announced").is_some_and(|own| own.refused == [("expired", 1)])
+    })
+    .await;
 }
 
 /// Announced flows wait while their bridge is deleted.
 #[tokio::test]
 async fn flows_of_a_deleted_bridge_get_no_entries() {
-    let bench = bench().await;
-    let _far_end = bench.add_port("p1", 0).await;
+    let fixture = fixture().await;
+    let _far_end = fixture.add_port("p1", 0).await;
     let rules: Vec<String> =
         (0..200_u8).map(|host| format!("udp,nw_dst=20.0.0.{host},actions=drop")).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-    bench.switch.add_rules("br0", &rules).await.unwrap();
+    fixture.switch.add_rules("br0", &rules).await.unwrap();
     let flows = flows_to(20_000);
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
-    bench.switch.announce("br0", &flows, MINUTE).unwrap();
-    bench.switch.remove_bridge("br0").await.unwrap();
+    fixture.switch.announce("br0", &flows, MINUTE).unwrap();
+    fixture.switch.remove_bridge("br0").await.unwrap();
     until(|| {
-        known_source(&bench, "announced").is_some_and(|own| {
+        known_source(&fixture, "announced").is_some_and(|own| {
             let settled = own.hits + own.wrong + own.evicted;
             own.received >= 20_000 && own.received == ended(&own) && own.installed == settled
         })
     })
     .await;
-    assert!(bench.switch.entries(0).await.entries.is_empty());
-    assert!(bench.switch.announce("br0", &flows[..1], MINUTE).is_err());
+    assert!(fixture.switch.entries(0).await.entries.is_empty());
+    assert!(fixture.switch.announce("br0", &flows[..1], MINUTE).is_err());
 }

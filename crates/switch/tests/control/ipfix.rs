@@ -8,7 +8,7 @@ use shunt_switch::{IpfixStatus, config::CollectorSetOptions};
 use tokio::net::UdpSocket;
 
 use crate::{
-    bench::{Bench, frame, in_time, until},
+    fixture::{SwitchFixture, frame, in_time, until},
     log::Log,
 };
 
@@ -59,8 +59,8 @@ impl FlowCollector {
     }
 }
 
-fn status(bench: &Bench) -> Option<IpfixStatus> {
-    bench.switch.bridges()[0].ipfix.clone()
+fn status(fixture: &SwitchFixture) -> Option<IpfixStatus> {
+    fixture.switch.bridges()[0].ipfix.clone()
 }
 
 /// Returns a TCP packet of a flow.
@@ -71,9 +71,9 @@ fn tcp(flow: u16) -> Vec<u8> {
 #[tokio::test]
 async fn each_sample_is_a_flow_without_a_cache() {
     let log = Log::capture();
-    let bench = Bench::start(2).await;
-    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
-    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    let fixture = SwitchFixture::start(2).await;
+    let ports = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await];
+    fixture.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     let mut collector = FlowCollector::bind().await;
     let settings = [
         ("ipfix.targets", collector.target.as_str()),
@@ -81,7 +81,7 @@ async fn each_sample_is_a_flow_without_a_cache() {
         ("ipfix.obs_domain_id", "11"),
         ("ipfix.obs_point_id", "22"),
     ];
-    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    fixture.switch.set_bridge("br0", &settings).await.unwrap();
     assert_eq!(collector.templates().await, (0, 11));
     for number in 0..3 {
         ports[0].send(&tcp(number));
@@ -104,10 +104,10 @@ async fn each_sample_is_a_flow_without_a_cache() {
     }
     let other = flows.iter().find(|own| own.value(60).is_none()).unwrap();
     assert_eq!((value(other, 256), value(other, 14)), (0x88b5, 0), "dropped: no egress interface");
-    let shown = status(&bench).unwrap();
+    let shown = status(&fixture).unwrap();
     assert_eq!((shown.samples, shown.samples_dropped, shown.flows), (4, 0, 4));
-    bench.switch.set_bridge("br0", &[("ipfix.targets", "")]).await.unwrap();
-    assert_eq!(status(&bench), None);
+    fixture.switch.set_bridge("br0", &[("ipfix.targets", "")]).await.unwrap();
+    assert_eq!(status(&fixture), None);
     until(|| log.lines_with("bridge br0: IPFIX").len() == 2).await;
     let lines = log.lines_with("bridge br0: IPFIX");
     let stopped = "stopped flows=4 flows_lost=0";
@@ -119,8 +119,8 @@ async fn samples_are_collected_into_flows() {
     // All tests of this file capture the log: a thread without a capture could disable the log
     // lines of others.
     let _log = Log::capture();
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
     let mut collector = FlowCollector::bind().await;
     let settings = [
         ("ipfix.targets", collector.target.as_str()),
@@ -128,7 +128,7 @@ async fn samples_are_collected_into_flows() {
         ("ipfix.cache_active_timeout", "60"),
         ("ipfix.cache_max_flows", "2"),
     ];
-    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    fixture.switch.set_bridge("br0", &settings).await.unwrap();
     for number in [1, 2, 1, 2, 2, 3] {
         port.send(&tcp(number));
     }
@@ -136,11 +136,11 @@ async fn samples_are_collected_into_flows() {
     // The first flow is reported to make space for the third flow.
     let flows = collector.flows(1).await;
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[1, 2, 5]]);
-    until(|| status(&bench).unwrap().samples == 6).await;
-    assert_eq!(status(&bench).unwrap().active_flows, 2);
+    until(|| status(&fixture).unwrap().samples == 6).await;
+    assert_eq!(status(&fixture).unwrap().active_flows, 2);
     // A change of the options ends the other flows, and begins a new stream. Both streams have
     // their own socket.
-    bench.switch.set_bridge("br0", &[("ipfix.obs_domain_id", "5")]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("ipfix.obs_domain_id", "5")]).await.unwrap();
     let (mut ended, mut templates) = (Vec::new(), 0);
     while ended.len() < 2 || templates < TEMPLATES {
         let message = collector.receive().await;
@@ -154,13 +154,13 @@ async fn samples_are_collected_into_flows() {
     }
     assert_eq!(ended, [[2, 3, 4], [3, 1, 4]]);
     // The counters continue after the change.
-    let shown = status(&bench).unwrap();
+    let shown = status(&fixture).unwrap();
     assert_eq!((shown.samples, shown.flows, shown.flows_lost), (6, 3, 0));
     assert!(shown.messages >= 4 && shown.options.obs_domain_id == 5, "{shown:?}");
     // The flows in the cache are reported when the daemon ends.
     port.send(&tcp(7));
-    until(|| status(&bench).unwrap().samples == 7).await;
-    bench.switch.stop().await;
+    until(|| status(&fixture).unwrap().samples == 7).await;
+    fixture.switch.stop().await;
     let flows = collector.flows(1).await;
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[7, 1, 4]]);
 }
@@ -169,18 +169,18 @@ async fn samples_are_collected_into_flows() {
 #[tokio::test]
 async fn rules_sample_packets_for_their_collectors() {
     let log = Log::capture();
-    let bench = Bench::start(2).await;
-    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
+    let fixture = SwitchFixture::start(2).await;
+    let ports = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await];
     let mut collector = FlowCollector::bind().await;
     let (id, targets) = (7, vec![collector.target.clone()]);
     let set = CollectorSetOptions { id, targets, ..CollectorSetOptions::default() };
-    bench.switch.set_collector_sets("br0", vec![set]).await.unwrap();
+    fixture.switch.set_collector_sets("br0", vec![set]).await.unwrap();
     let sample = "sample(probability=65535,collector_set_id=7,obs_domain_id=3,obs_point_id=4";
     let rules = [
         format!("in_port=p1,actions={sample}),output:p2"),
         format!("in_port=p2,actions={sample},sampling_port=p1),output:p1"),
     ];
-    bench.switch.add_rules("br0", &rules.each_ref().map(String::as_str)).await.unwrap();
+    fixture.switch.add_rules("br0", &rules.each_ref().map(String::as_str)).await.unwrap();
     for (port, number) in ports.iter().zip(1..) {
         port.send(&tcp(number));
     }
@@ -199,10 +199,10 @@ async fn rules_sample_packets_for_their_collectors() {
     assert_eq!((first[..3].to_vec(), second[..3].to_vec()), (vec![4, 1, 0], vec![4, 1, 1]));
     assert_eq!((first[4], second[4]), (0, first[3]), "p1 is sampled as an egress port");
     assert!(first[3] != 0 && second[3] != 0 && first[3] != second[3]);
-    let shown = bench.switch.bridges().remove(0).collector_sets.remove(0);
+    let shown = fixture.switch.bridges().remove(0).collector_sets.remove(0);
     assert_eq!((shown.samples, shown.flows, shown.flows_lost), (2, 2, 0));
-    bench.switch.set_collector_sets("br0", Vec::new()).await.unwrap();
-    assert_eq!(bench.switch.bridges()[0].collector_sets, []);
+    fixture.switch.set_collector_sets("br0", Vec::new()).await.unwrap();
+    assert_eq!(fixture.switch.bridges()[0].collector_sets, []);
     let stopped = "bridge br0: collector set 7: stopped flows=2 flows_lost=0";
     until(|| log.lines_with(stopped).len() == 1).await;
 }

@@ -2,11 +2,11 @@
 
 use shunt_switch::{DatapathReader, QueueMoves};
 
-use crate::bench::{Bench, frame, until};
+use crate::fixture::{SwitchFixture, frame, until};
 
 /// Returns the packet threads of the only receive queues of two ports.
-fn threads(bench: &Bench) -> [usize; 2] {
-    let queues = DatapathReader::new(&bench.switch).rx_queues();
+fn threads(fixture: &SwitchFixture) -> [usize; 2] {
+    let queues = DatapathReader::new(&fixture.switch).rx_queues();
     ["p1", "p2"].map(|name| {
         let mut own = queues.iter().filter(|queue| queue.port == name);
         let queue = own.next().unwrap();
@@ -18,17 +18,17 @@ fn threads(bench: &Bench) -> [usize; 2] {
 /// Both ports begin at the first packet thread.
 #[tokio::test]
 async fn a_busy_queue_moves_to_an_idle_thread() {
-    let bench = Bench::start(2).await;
-    let (one, two) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    let to = bench.add_port("p3", 1).await;
-    bench.switch.add_rules("br0", &["actions=output:p3"]).await.unwrap();
-    let reader = DatapathReader::new(&bench.switch);
+    let fixture = SwitchFixture::start(2).await;
+    let (one, two) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
+    let to = fixture.add_port("p3", 1).await;
+    fixture.switch.add_rules("br0", &["actions=output:p3"]).await.unwrap();
+    let reader = DatapathReader::new(&fixture.switch);
     for _ in 0..8 {
         assert_eq!(reader.rebalance().await, QueueMoves::default(), "no queue has a load");
     }
     let is_unknown = reader.rx_queues().iter().all(|queue| queue.busy_percent.is_none());
     assert!(is_unknown, "a command adds no interval");
-    assert_eq!(threads(&bench), [0, 0]);
+    assert_eq!(threads(&fixture), [0, 0]);
     for _ in 0..1000 {
         one.send(&frame(1));
         two.send(&frame(2));
@@ -43,15 +43,15 @@ async fn a_busy_queue_moves_to_an_idle_thread() {
     for number in 0..200 {
         assert_eq!(to.next_received().await, frame(number));
     }
-    let [first, second] = threads(&bench);
+    let [first, second] = threads(&fixture);
     assert_ne!(first, second, "each thread has a busy queue");
     two.send(&frame(9));
     assert_eq!(to.next_received().await, frame(9));
-    let received = |name| bench.port(name).rx_packets;
+    let received = |name| fixture.port(name).rx_packets;
     until(|| received("p1") == 1200 && received("p2") == 1001).await;
     // A moved queue is closed with its port.
     for name in ["p1", "p2"] {
-        bench.switch.remove_port(name).await.unwrap();
+        fixture.switch.remove_port(name).await.unwrap();
     }
     assert!(one.is_closed() && two.is_closed());
 }

@@ -7,7 +7,6 @@
     reason = "a switch that cannot be set up fails the test"
 )]
 
-mod bench;
 mod bfd;
 mod bonds;
 mod bridge_settings;
@@ -20,6 +19,7 @@ mod drops;
 mod events;
 mod evictions;
 mod expiry;
+mod fixture;
 mod forecasts;
 mod ipfix;
 mod load;

@@ -10,8 +10,8 @@ use shunt_switch::{
 };
 
 use crate::{
-    bench::{Bench, FarEnd, frame, in_time, until},
-    nic::{World, add_ports},
+    fixture::{FarEnd, SwitchFixture, frame, in_time, until},
+    nic::{NicFixture, add_ports},
 };
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
@@ -139,28 +139,28 @@ async fn messages_direct_the_packets_of_a_group() {
         config.threads.packet = 1;
         config.caches.kind = kind;
         config.caches.verify_one_in = 1;
-        let bench = Bench::of(&config).await;
-        bench.add_bridge("br0").await;
-        let ends = add_ports(&bench.switch).await;
-        play(&bench.switch, &ends).await;
+        let fixture = SwitchFixture::of(&config).await;
+        fixture.add_bridge("br0").await;
+        let ends = add_ports(&fixture.switch).await;
+        play(&fixture.switch, &ends).await;
     }
 }
 
 #[tokio::test]
 async fn messages_direct_the_packets_behind_a_nic() {
-    let world = World::of(1, |_| ()).await;
-    play(&world.bench.switch, &world.ends).await;
+    let nic_fixture = NicFixture::of(1, |_| ()).await;
+    play(&nic_fixture.fixture.switch, &nic_fixture.ends).await;
 }
 
 /// Sends an MLD message in the VLAN of its port,
 /// and a message with a wrong checksum.
 #[tokio::test]
 async fn messages_belong_to_the_vlan_of_their_port() {
-    let bench = Bench::start(1).await;
-    let ends = add_ports(&bench.switch).await;
-    snoop(&bench.switch).await;
+    let fixture = SwitchFixture::start(1).await;
+    let ends = add_ports(&fixture.switch).await;
+    snoop(&fixture.switch).await;
     let vlan = PortOptions { name: "p3".to_owned(), tag: Some(10), ..PortOptions::default() };
-    bench.switch.set_vlans(&vlan).await.unwrap();
+    fixture.switch.set_vlans(&vlan).await.unwrap();
     let source = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 3);
     let [reports, group] = [0x16, 7].map(|last| Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, last));
     // An MLDv2 record that excludes no source.
@@ -170,55 +170,55 @@ async fn messages_belong_to_the_vlan_of_their_port() {
     *broken.last_mut().unwrap() ^= 1;
     let counts = |read, ignored| MulticastMessages { read, ignored, lost: 0 };
     ends[2].send(&broken);
-    until(|| bench.switch.multicast_messages() == counts(0, 1)).await;
-    assert!(table(&bench.switch).is_empty());
+    until(|| fixture.switch.multicast_messages() == counts(0, 1)).await;
+    assert!(table(&fixture.switch).is_empty());
     ends[2].send(&report);
-    learns(&bench.switch, &["ff05::7 10 3"]).await;
-    assert_eq!(bench.switch.multicast_messages(), counts(1, 1));
-    let status = bench.switch.bridges().remove(0).multicast.unwrap();
+    learns(&fixture.switch, &["ff05::7 10 3"]).await;
+    assert_eq!(fixture.switch.multicast_messages(), counts(1, 1));
+    let status = fixture.switch.bridges().remove(0).multicast.unwrap();
     assert_eq!((status.multicast_groups, status.router_ports), (1, 0));
-    bench.switch.remove_port("p3").await.unwrap();
-    assert!(table(&bench.switch).is_empty());
+    fixture.switch.remove_port("p3").await.unwrap();
+    assert!(table(&fixture.switch).is_empty());
 }
 
 /// Each message is read, ignored, or lost; lost messages are counted at their port.
 #[tokio::test]
 async fn a_flood_of_reports_costs_no_router_its_query() {
-    let bench = Bench::start(1).await;
-    let ends = add_ports(&bench.switch).await;
-    snoop(&bench.switch).await;
+    let fixture = SwitchFixture::start(1).await;
+    let ends = add_ports(&fixture.switch).await;
+    snoop(&fixture.switch).await;
     ends[1].send(&message(2, GROUP, REPORT, GROUP));
-    learns(&bench.switch, &["239.1.1.1 0 2"]).await;
+    learns(&fixture.switch, &["239.1.1.1 0 2"]).await;
     for _report in 0..1000 {
         ends[1].send(&message(2, GROUP, REPORT, GROUP));
     }
     ends[2].send(&query(3));
-    learns(&bench.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    learns(&fixture.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
     until(|| {
-        let (drops, messages) = (bench.switch.drops(), bench.switch.multicast_messages());
+        let (drops, messages) = (fixture.switch.drops(), fixture.switch.multicast_messages());
         let taken = messages.read + messages.ignored + drops.snooping_inbox_full;
         (drops.received, drops.held, taken) == (1002, 0, drops.punted)
     })
     .await;
-    let (drops, messages) = (bench.switch.drops(), bench.switch.multicast_messages());
+    let (drops, messages) = (fixture.switch.drops(), fixture.switch.multicast_messages());
     let refused = drops.dropped.iter().find(|(reason, _)| *reason == "snooping_message_refused");
     let refused = refused.map_or(0, |(_, count)| *count);
     assert!(refused > 0, "{drops:?}");
     assert_eq!(messages.lost, refused + drops.snooping_inbox_full);
-    let own = bench.port("p2").drops.into_iter();
+    let own = fixture.port("p2").drops.into_iter();
     let own = own.filter(|own| own.direction == "forward" && own.reason.starts_with("snooping_"));
     assert_eq!(own.map(|own| own.packets).sum::<u64>(), messages.lost);
 }
 
 #[tokio::test]
 async fn a_trace_shows_why_a_port_gets_a_group() {
-    let bench = Bench::start(1).await;
-    let ends = add_ports(&bench.switch).await;
-    snoop(&bench.switch).await;
+    let fixture = SwitchFixture::start(1).await;
+    let ends = add_ports(&fixture.switch).await;
+    snoop(&fixture.switch).await;
     let decisions = || {
         let flow = "in_port=p1,udp,dl_src=02:00:00:00:00:01,dl_dst=01:00:5e:01:01:01,\
                     nw_dst=239.1.1.1";
-        let text = bench.switch.trace("br0", flow).unwrap().to_text();
+        let text = fixture.switch.trace("br0", flow).unwrap().to_text();
         let lines = text.lines().filter_map(|line| line.trim().strip_prefix("-> "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -226,7 +226,7 @@ async fn a_trace_shows_why_a_port_gets_a_group() {
     assert_eq!(decisions(), [flooded]);
     ends[1].send(&message(2, GROUP, REPORT, GROUP));
     ends[2].send(&query(3));
-    learns(&bench.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    learns(&fixture.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
     let expected = [
         "NORMAL: hosts have reported multicast group 239.1.1.1 in VLAN 0",
         "NORMAL: sent to port 2 (p2): a host there has reported the group",

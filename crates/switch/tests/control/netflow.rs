@@ -8,7 +8,7 @@ use shunt_switch::NetflowStatus;
 use tokio::net::UdpSocket;
 
 use crate::{
-    bench::{Bench, in_time, until},
+    fixture::{SwitchFixture, in_time, until},
     log::Log,
 };
 
@@ -29,25 +29,25 @@ async fn receive(socket: &UdpSocket) -> DecodedNetflow {
     decode_netflow(&buffer[..length]).unwrap()
 }
 
-fn status(bench: &Bench) -> Option<NetflowStatus> {
-    bench.switch.bridges()[0].netflow.clone()
+fn status(fixture: &SwitchFixture) -> Option<NetflowStatus> {
+    fixture.switch.bridges()[0].netflow.clone()
 }
 
 #[tokio::test]
 async fn flows_of_all_threads_reach_every_collector() {
     let log = Log::capture();
-    let bench = Bench::start(2).await;
-    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
-    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    let fixture = SwitchFixture::start(2).await;
+    let ports = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await];
+    fixture.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     let collectors = [collector().await, collector().await];
     let targets = collectors.each_ref().map(|(_, target)| target.as_str()).join(",");
     let settings = [("netflow.targets", targets.as_str()), ("netflow.engine_type", "9")];
-    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    fixture.switch.set_bridge("br0", &settings).await.unwrap();
     for number in [0, 0, 1] {
         ports.iter().for_each(|port| port.send(&udp(number)));
     }
     // With this timeout, the flows are reported before they end.
-    bench.switch.set_bridge("br0", &[("netflow.active_timeout", "1")]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("netflow.active_timeout", "1")]).await.unwrap();
     for (socket, _) in &collectors {
         let (mut counts, mut sequence) = (BTreeMap::new(), 0);
         while counts.values().sum::<u64>() < 6 {
@@ -69,10 +69,10 @@ async fn flows_of_all_threads_reach_every_collector() {
         let expected = [((1, 2), vec![1, 2]), ((2, 65_533), vec![1, 2])];
         assert_eq!(by_ports, BTreeMap::from(expected));
     }
-    let shown = status(&bench).unwrap();
+    let shown = status(&fixture).unwrap();
     assert_eq!((shown.flows, shown.flows_lost, shown.problem), (4, 0, None));
-    bench.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
-    assert_eq!(status(&bench), None);
+    fixture.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
+    assert_eq!(status(&fixture), None);
     until(|| log.lines_with("bridge br0: NetFlow").len() == 3).await;
     let lines = log.lines_with("bridge br0: NetFlow");
     let ends = ["started", "changed", "stopped flows=4 flows_lost=0"];
@@ -97,13 +97,13 @@ async fn receive_flows(socket: &UdpSocket, count: u16) {
 async fn all_flows_are_reported_when_netflow_stops() {
     const FLOWS: u16 = 20_000;
     let log = Log::capture();
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
     let (socket, target) = collector().await;
-    bench.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
     (0..FLOWS).for_each(|number| port.send(&udp(number)));
-    until(|| bench.port("p1").rx_packets == u64::from(FLOWS)).await;
-    bench.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
+    until(|| fixture.port("p1").rx_packets == u64::from(FLOWS)).await;
+    fixture.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
     receive_flows(&socket, FLOWS).await;
     let stopped = "bridge br0: NetFlow stopped flows=20000 flows_lost=0";
     until(|| log.lines_with(stopped).len() == 1).await;
@@ -112,15 +112,15 @@ async fn all_flows_are_reported_when_netflow_stops() {
 #[tokio::test]
 async fn flows_are_reported_when_the_switch_stops() {
     let _log = Log::capture();
-    let bench = Bench::start(2).await;
-    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
+    let fixture = SwitchFixture::start(2).await;
+    let ports = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await];
     let (socket, target) = collector().await;
-    bench.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
     for (port, number) in ports.iter().zip(0..) {
         port.send(&udp(number));
     }
-    until(|| bench.port("p1").rx_packets + bench.port("p2").rx_packets == 2).await;
-    bench.switch.stop().await;
+    until(|| fixture.port("p1").rx_packets + fixture.port("p2").rx_packets == 2).await;
+    fixture.switch.stop().await;
     receive_flows(&socket, 2).await;
 }
 
@@ -129,15 +129,15 @@ async fn flows_are_reported_when_netflow_stops() {
     // All tests of this file capture the log: a thread without a capture could disable the log
     // lines of others.
     let _log = Log::capture();
-    let bench = Bench::start(1).await;
-    let port = bench.add_port("p1", 0).await;
+    let fixture = SwitchFixture::start(1).await;
+    let port = fixture.add_port("p1", 0).await;
     let (socket, target) = collector().await;
-    bench.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
     port.send(&udp(0));
-    until(|| bench.port("p1").rx_packets == 1).await;
-    bench.switch.remove_bridge("br0").await.unwrap();
+    until(|| fixture.port("p1").rx_packets == 1).await;
+    fixture.switch.remove_bridge("br0").await.unwrap();
     let DecodedNetflow { records, .. } = receive(&socket).await;
     assert_eq!((records.len(), records[0].packets, records[0].input), (1, 1, 1));
-    bench.add_bridge("br0").await;
-    assert_eq!(status(&bench), None, "a new bridge of the same name reports nothing");
+    fixture.add_bridge("br0").await;
+    assert_eq!(status(&fixture), None, "a new bridge of the same name reports nothing");
 }

@@ -9,7 +9,7 @@ use shunt_switch::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::bench::{Bench, FarEnd, in_time, until, wire};
+use crate::fixture::{FarEnd, SwitchFixture, in_time, until, wire};
 
 /// Maximum time that a test waits.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -19,12 +19,12 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const PACKETS_MAX: usize = 2000;
 
 /// A bridge with three ports and an embedded NIC.
-pub(crate) struct World {
-    pub(crate) bench: Bench,
+pub(crate) struct NicFixture {
+    pub(crate) fixture: SwitchFixture,
     pub(crate) ends: [FarEnd; 3],
 }
 
-impl World {
+impl NicFixture {
     async fn new(threads: u16) -> Self {
         Self::with(threads, |_| ()).await
     }
@@ -54,15 +54,15 @@ impl World {
         gigaflow.offload.kind = OffloadKind::Embedded;
         gigaflow.offload.bridge = "br0".to_owned();
         change(gigaflow);
-        let bench = Bench::of(&config).await;
-        bench.add_bridge("br0").await;
-        let world = Self { ends: add_ports(&bench.switch).await, bench };
-        world.connected().await;
-        world
+        let fixture = SwitchFixture::of(&config).await;
+        fixture.add_bridge("br0").await;
+        let nic_fixture = Self { ends: add_ports(&fixture.switch).await, fixture };
+        nic_fixture.connected().await;
+        nic_fixture
     }
 
     pub(crate) fn status(&self) -> NicStatus {
-        self.bench.switch.caches().nic.unwrap()
+        self.fixture.switch.caches().nic.unwrap()
     }
 
     pub(crate) fn traffic(&self) -> NicTraffic {
@@ -74,7 +74,7 @@ impl World {
     }
 
     pub(crate) async fn add(&self, rules: &[&str]) {
-        self.bench.switch.add_rules("br0", rules).await.unwrap();
+        self.fixture.switch.add_rules("br0", rules).await.unwrap();
     }
 
     /// Waits until a condition holds; on failure it prints the status of the NIC.
@@ -85,7 +85,7 @@ impl World {
             }
         };
         let Err(_) = timeout(WAIT_MAX, wait).await else { return };
-        panic!("{:?} {:?}", self.status(), self.bench.switch.drops());
+        panic!("{:?} {:?}", self.status(), self.fixture.switch.drops());
     }
 
     /// Waits until no operation of the NIC is in progress.
@@ -129,58 +129,63 @@ fn frame() -> Vec<u8> {
 
 #[tokio::test]
 async fn the_nic_forwards_after_the_first_packet() {
-    let world = World::new(1).await;
-    world.add(&["table=0,udp,actions=goto_table:1", "table=1,ip,actions=output:2"]).await;
-    world.ends[0].send(&frame());
-    assert_eq!(world.ends[1].next_received().await, frame());
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["table=0,udp,actions=goto_table:1", "table=1,ip,actions=output:2"]).await;
+    nic_fixture.ends[0].send(&frame());
+    assert_eq!(nic_fixture.ends[1].next_received().await, frame());
     // Packet threads publish their counters only after they have sent.
-    let counts = || (world.traffic().hits, world.traffic().missed);
+    let counts = || (nic_fixture.traffic().hits, nic_fixture.traffic().missed);
     until(|| counts() == (0, 1)).await;
-    until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
-    world.settled().await;
-    let received = world.bench.switch.caches().received;
+    until(|| nic_fixture.status().stages.iter().any(|stage| stage.entries > 0)).await;
+    nic_fixture.settled().await;
+    let received = nic_fixture.fixture.switch.caches().received;
     for _ in 0..5 {
-        world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].next_received().await, frame());
+        nic_fixture.ends[0].send(&frame());
+        assert_eq!(nic_fixture.ends[1].next_received().await, frame());
     }
     until(|| counts() == (5, 1)).await;
-    assert_eq!(world.bench.switch.caches().received, received, "the switch sees none of them");
+    assert_eq!(
+        nic_fixture.fixture.switch.caches().received,
+        received,
+        "the switch sees none of them"
+    );
     // The counters of the rules include the packets that the NIC forwarded.
-    world.bench.switch.pull_counts().await;
-    until(|| world.status().entry_hits > 0).await;
-    assert!(world.status().latency_us[0] > 0, "{:?}", world.status());
+    nic_fixture.fixture.switch.pull_counts().await;
+    until(|| nic_fixture.status().entry_hits > 0).await;
+    assert!(nic_fixture.status().latency_us[0] > 0, "{:?}", nic_fixture.status());
 }
 
 #[tokio::test]
 async fn entries_of_the_nic_are_listed_and_explained() {
-    let world = World::new(1).await;
-    world.add(&["udp,actions=output:2"]).await;
-    world.send_until_offloaded(&frame(), 1).await;
-    let list = world.bench.switch.entries(0).await;
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["udp,actions=output:2"]).await;
+    nic_fixture.send_until_offloaded(&frame(), 1).await;
+    let list = nic_fixture.fixture.switch.entries(0).await;
     let own: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
     let [entry] = own[..] else { panic!("{list:?}") };
     assert_eq!(entry.actions, ["p2"]);
-    let why = format!("{:?}", world.bench.switch.why(&entry.entry).await.unwrap());
+    let why =
+        format!("{:?}", nic_fixture.fixture.switch.explain_entry(&entry.entry).await.unwrap());
     assert!(why.contains("Live"), "{why}");
-    let error = world.bench.switch.why("1.77.0").await.unwrap_err().to_string();
+    let error = nic_fixture.fixture.switch.explain_entry("1.77.0").await.unwrap_err().to_string();
     assert!(error.contains("the NIC has no such entry"), "{error}");
-    let status = world.bench.switch.caches_with_rule_space().await;
+    let status = nic_fixture.fixture.switch.caches_with_rule_space().await;
     assert_eq!(status.nic.unwrap().rule_space.unwrap().exact, 1);
-    let owners = world.bench.switch.evictions().await.unwrap().owners;
+    let owners = nic_fixture.fixture.switch.evictions().await.unwrap().owners;
     assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, true]);
 }
 
 #[tokio::test]
 async fn an_ltm_entry_shows_its_next_tag() {
-    let world = World::new(1).await;
-    world
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture
         .add(&[
             "table=0,ip,nw_src=10.0.0.0/8,actions=goto_table:1",
             "table=1,ip,nw_dst=10.0.0.0/8,actions=output:2",
         ])
         .await;
-    world.send_until_offloaded(&frame(), 1).await;
-    let list = world.bench.switch.entries(0).await;
+    nic_fixture.send_until_offloaded(&frame(), 1).await;
+    let list = nic_fixture.fixture.switch.entries(0).await;
     let nic_entries: Vec<_> =
         list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
     let [first, last] = ["nw_src", "nw_dst"].map(|field| {
@@ -191,7 +196,7 @@ async fn an_ltm_entry_shows_its_next_tag() {
     assert!(last.megaflow.starts_with(next) && last.next.is_none(), "{list:?}");
     assert!(first.actions.is_empty() && last.actions == ["p2"], "{list:?}");
     assert!(first.stage.unwrap() < last.stage.unwrap(), "{list:?}");
-    let error = world.bench.switch.why("9.0.0").await.unwrap_err().to_string();
+    let error = nic_fixture.fixture.switch.explain_entry("9.0.0").await.unwrap_err().to_string();
     assert!(
         error.contains("its first number is the packet thread, 0, or 1 for the NIC"),
         "{error}"
@@ -200,18 +205,18 @@ async fn an_ltm_entry_shows_its_next_tag() {
 
 #[tokio::test]
 async fn no_packet_uses_the_old_rule_after_a_change_returned() {
-    let world = World::new(2).await;
+    let nic_fixture = NicFixture::new(2).await;
     let rule = |out| format!("table=1,priority=5,udp,actions=output:{out}");
-    world.add(&["table=0,udp,actions=goto_table:1", &rule(2)]).await;
-    world.send_until_offloaded(&frame(), 1).await;
+    nic_fixture.add(&["table=0,udp,actions=goto_table:1", &rule(2)]).await;
+    nic_fixture.send_until_offloaded(&frame(), 1).await;
     for round in 0..20 {
         let (out, old) = if round % 2 == 0 { (3, 1) } else { (2, 2) };
-        world.add(&[&rule(out)]).await;
-        world.ends[old].all_received();
-        world.ends[0].send(&frame());
-        assert_eq!(world.ends[out - 1].next_received().await, frame());
-        assert_eq!(world.ends[old].all_received(), Vec::<Vec<u8>>::new(), "round {round}");
-        world.send_until_offloaded(&frame(), out - 1).await;
+        nic_fixture.add(&[&rule(out)]).await;
+        nic_fixture.ends[old].all_received();
+        nic_fixture.ends[0].send(&frame());
+        assert_eq!(nic_fixture.ends[out - 1].next_received().await, frame());
+        assert_eq!(nic_fixture.ends[old].all_received(), Vec::<Vec<u8>>::new(), "round {round}");
+        nic_fixture.send_until_offloaded(&frame(), out - 1).await;
     }
 }
 
@@ -220,7 +225,7 @@ async fn no_packet_uses_the_old_rule_after_a_change_returned() {
 async fn packets_of_a_new_flow_stay_in_order() {
     const FLOWS: u16 = 400;
     const PACKETS: u8 = 40;
-    let world = World::new(2).await;
+    let nic_fixture = NicFixture::new(2).await;
     let address = |flow: u16| {
         let [high, low] = flow.to_be_bytes();
         [10, 1, high, low]
@@ -232,80 +237,80 @@ async fn packets_of_a_new_flow_stay_in_order() {
     let mut rules: Vec<String> = (0..FLOWS).map(to_address).collect();
     rules.push("table=0,udp,actions=goto_table:1".to_owned());
     rules.push("table=1,ip,nw_src=10.0.0.0/8,actions=goto_table:2".to_owned());
-    world.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    nic_fixture.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
     for flow in 0..FLOWS {
         let frame = |number| {
             let packet = PacketBuilder::ipv4([10, 0, 0, 1], address(flow)).udp(7, 1);
             packet.payload([number]).build()
         };
         for number in 0..PACKETS {
-            world.ends[0].send(&frame(number));
+            nic_fixture.ends[0].send(&frame(number));
             // Spreads the packets over the time in which the NIC gets its entries.
             std::thread::sleep(Duration::from_micros(u64::from(flow % 4) * 10));
         }
         for number in 0..PACKETS {
             assert_eq!(
-                world.ends[1].next_received().await,
+                nic_fixture.ends[1].next_received().await,
                 frame(number),
                 "flow {flow}, packet {number}"
             );
         }
     }
-    assert!(world.traffic().hits > 0);
+    assert!(nic_fixture.traffic().hits > 0);
 }
 
 #[tokio::test]
 async fn unsupported_entries_stay_with_the_switch() {
-    let world = World::new(1).await;
-    world.add(&["udp,actions=output:2,output:3"]).await;
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["udp,actions=output:2,output:3"]).await;
     for _ in 0..3 {
-        world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].next_received().await, frame());
-        assert_eq!(world.ends[2].next_received().await, frame());
+        nic_fixture.ends[0].send(&frame());
+        assert_eq!(nic_fixture.ends[1].next_received().await, frame());
+        assert_eq!(nic_fixture.ends[2].next_received().await, frame());
     }
-    until(|| world.status().refused.iter().any(|(why, _)| why == "actions")).await;
-    assert_eq!(world.traffic().hits, 0);
+    until(|| nic_fixture.status().refused.iter().any(|(why, _)| why == "actions")).await;
+    assert_eq!(nic_fixture.traffic().hits, 0);
 }
 
 #[tokio::test]
 async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
-    let world = World::with(1, |target| target.key_bits = 24).await;
-    world.add(&["udp,nw_dst=10.0.0.0/8,actions=output:2"]).await;
+    let nic_fixture = NicFixture::with(1, |target| target.key_bits = 24).await;
+    nic_fixture.add(&["udp,nw_dst=10.0.0.0/8,actions=output:2"]).await;
     for _ in 0..3 {
-        world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].next_received().await, frame());
+        nic_fixture.ends[0].send(&frame());
+        assert_eq!(nic_fixture.ends[1].next_received().await, frame());
     }
-    until(|| world.status().refused.iter().any(|(why, _)| why == "key_bits")).await;
-    assert_eq!(world.traffic().hits, 0);
+    until(|| nic_fixture.status().refused.iter().any(|(why, _)| why == "key_bits")).await;
+    assert_eq!(nic_fixture.traffic().hits, 0);
 }
 
 #[tokio::test]
 async fn one_nic_gives_way_to_another_while_packets_flow() {
-    let mut world = World::new(1).await;
-    world.add(&["udp,actions=output:2"]).await;
-    world.send_until_offloaded(&frame(), 1).await;
+    let mut nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["udp,actions=output:2"]).await;
+    nic_fixture.send_until_offloaded(&frame(), 1).await;
     for (setting, value) in [
         ("caches.gigaflow.offload.update_us", "1"),
         ("caches.gigaflow.offload.masks", "9"),
         ("caches.gigaflow.offload.kind", "none"),
         ("caches.gigaflow.offload.kind", "embedded"),
     ] {
-        world.bench.switch.set(&[(setting, value)]).await.unwrap();
+        nic_fixture.fixture.switch.set(&[(setting, value)]).await.unwrap();
         // Ports that the test supplied stay with the previous NIC, which has no entries.
-        world.ends[0].send(&frame());
-        assert_eq!(world.ends[1].next_received().await, frame());
+        nic_fixture.ends[0].send(&frame());
+        assert_eq!(nic_fixture.ends[1].next_received().await, frame());
         for name in ["p1", "p2", "p3"] {
-            world.bench.switch.remove_port(name).await.unwrap();
+            nic_fixture.fixture.switch.remove_port(name).await.unwrap();
         }
-        world.ends = add_ports(&world.bench.switch).await;
+        nic_fixture.ends = add_ports(&nic_fixture.fixture.switch).await;
         if value == "none" {
-            assert!(world.bench.switch.caches().nic.is_none());
-            world.ends[0].send(&frame());
-            assert_eq!(world.ends[1].next_received().await, frame());
+            assert!(nic_fixture.fixture.switch.caches().nic.is_none());
+            nic_fixture.ends[0].send(&frame());
+            assert_eq!(nic_fixture.ends[1].next_received().await, frame());
         } else {
-            world.settled().await;
-            assert_eq!(world.traffic(), NicTraffic::default(), "a new one: {setting}");
-            world.send_until_offloaded(&frame(), 1).await;
+            nic_fixture.settled().await;
+            assert_eq!(nic_fixture.traffic(), NicTraffic::default(), "a new one: {setting}");
+            nic_fixture.send_until_offloaded(&frame(), 1).await;
         }
     }
 }
@@ -313,24 +318,24 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
 #[tokio::test]
 async fn an_embedded_nic_is_replaced_on_the_same_socket() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let world = World::with(1, |target| target.address = free.to_string()).await;
-    world.bench.switch.set(&[("caches.gigaflow.offload.masks", "9")]).await.unwrap();
-    world.settled().await;
-    assert_eq!(world.status().address, free.to_string());
+    let nic_fixture = NicFixture::with(1, |target| target.address = free.to_string()).await;
+    nic_fixture.fixture.switch.set(&[("caches.gigaflow.offload.masks", "9")]).await.unwrap();
+    nic_fixture.settled().await;
+    assert_eq!(nic_fixture.status().address, free.to_string());
 }
 
 #[tokio::test]
 async fn a_bridge_added_again_gets_its_nic_back() {
-    let world = World::new(1).await;
-    world.add(&["udp,actions=output:2"]).await;
-    world.send_until_offloaded(&frame(), 1).await;
-    world.bench.switch.remove_bridge("br0").await.unwrap();
-    assert!(world.ends.iter().all(FarEnd::is_closed));
-    world.bench.add_bridge("br0").await;
-    let World { bench, .. } = world;
-    let world = World { ends: add_ports(&bench.switch).await, bench };
-    world.add(&["udp,actions=output:3"]).await;
-    world.send_until_offloaded(&frame(), 2).await;
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["udp,actions=output:2"]).await;
+    nic_fixture.send_until_offloaded(&frame(), 1).await;
+    nic_fixture.fixture.switch.remove_bridge("br0").await.unwrap();
+    assert!(nic_fixture.ends.iter().all(FarEnd::is_closed));
+    nic_fixture.fixture.add_bridge("br0").await;
+    let NicFixture { fixture, .. } = nic_fixture;
+    let nic_fixture = NicFixture { ends: add_ports(&fixture.switch).await, fixture };
+    nic_fixture.add(&["udp,actions=output:3"]).await;
+    nic_fixture.send_until_offloaded(&frame(), 2).await;
 }
 
 #[tokio::test]
@@ -340,24 +345,24 @@ async fn a_missing_nic_is_stale_and_blocks_nobody() {
     target.kind = OffloadKind::P4runtime;
     target.address = "127.0.0.1:1".to_owned();
     target.bridge = "br0".to_owned();
-    let bench = Bench::of(&config).await;
-    bench.add_bridge("br0").await;
+    let fixture = SwitchFixture::of(&config).await;
+    fixture.add_bridge("br0").await;
     let port = |name: &str, number| config::PortOptions {
         name: name.into(),
         number,
         kind: config::PortType::Null,
         ..Default::default()
     };
-    bench.switch.add_port("br0", port("p1", 1)).await.unwrap();
-    in_time(bench.switch.add_rules("br0", &["udp,actions=output:1"])).await.unwrap();
-    let nic = bench.switch.caches().nic.unwrap();
+    fixture.switch.add_port("br0", port("p1", 1)).await.unwrap();
+    in_time(fixture.switch.add_rules("br0", &["udp,actions=output:1"])).await.unwrap();
+    let nic = fixture.switch.caches().nic.unwrap();
     assert_eq!((nic.state, nic.bridge.as_str()), ("stale", "br0"));
-    let problem = || bench.switch.caches().nic.unwrap().error.unwrap_or_default();
+    let problem = || fixture.switch.caches().nic.unwrap().error.unwrap_or_default();
     until(|| problem().starts_with("cannot connect to the device: ")).await;
     assert!(problem().contains("refused"), "{}", problem());
-    let error = set(&bench, "address", "127.0.0.1:0").await;
+    let error = set(&fixture, "address", "127.0.0.1:0").await;
     assert!(error.unwrap_err().to_string().contains("needs the `address` of the NIC"));
-    let error = set(&bench, "stale", "ports-down").await;
+    let error = set(&fixture, "stale", "ports-down").await;
     assert!(error.unwrap_err().to_string().contains("report for an external NIC"));
 }
 
@@ -366,137 +371,138 @@ async fn ports_of_a_stale_embedded_nic_go_down_if_configured() {
     let slow = |target: &mut config::OffloadOptions| {
         (target.stale, target.update_us) = (StalePolicy::PortsDown, 1_500_000);
     };
-    let world = World::with(1, slow).await;
+    let nic_fixture = NicFixture::with(1, slow).await;
     let kind = config::PortType::Null;
     let port = config::PortOptions { name: "p4".into(), number: 4, kind, ..Default::default() };
-    world.bench.switch.add_port("br0", port).await.unwrap();
-    world.add(&["udp,actions=output:2"]).await;
-    world.ends[0].send(&frame());
+    nic_fixture.fixture.switch.add_port("br0", port).await.unwrap();
+    nic_fixture.add(&["udp,actions=output:2"]).await;
+    nic_fixture.ends[0].send(&frame());
     // The removal waits for the insertion, so it takes longer than the stall limit of the NIC.
-    world.until(|| world.status().stages.iter().any(|stage| stage.entries > 0)).await;
-    world.add(&["udp,actions=output:3"]).await;
-    until(|| world.bench.port("p4").link.contains("the NIC is stale")).await;
-    until(|| world.bench.port("p4").link == "up").await;
-    world.settled().await;
+    nic_fixture.until(|| nic_fixture.status().stages.iter().any(|stage| stage.entries > 0)).await;
+    nic_fixture.add(&["udp,actions=output:3"]).await;
+    until(|| nic_fixture.fixture.port("p4").link.contains("the NIC is stale")).await;
+    until(|| nic_fixture.fixture.port("p4").link == "up").await;
+    nic_fixture.settled().await;
 }
 
 /// Changes a setting of the NIC.
-async fn set(bench: &Bench, key: &str, value: &str) -> Result<(), SwitchError> {
-    bench.switch.set(&[(&format!("caches.gigaflow.offload.{key}"), value)]).await
+async fn set(fixture: &SwitchFixture, key: &str, value: &str) -> Result<(), SwitchError> {
+    fixture.switch.set(&[(&format!("caches.gigaflow.offload.{key}"), value)]).await
 }
 
 #[tokio::test]
 async fn a_nic_can_be_added_and_replaced_at_run_time() {
     let mut config = Config::default();
     (config.threads.packet, config.caches.verify_one_in) = (2, 1);
-    let bench = Bench::of(&config).await;
-    let error = set(&bench, "kind", "embedded").await.unwrap_err().to_string();
+    let fixture = SwitchFixture::of(&config).await;
+    let error = set(&fixture, "kind", "embedded").await.unwrap_err().to_string();
     assert!(error.starts_with("caches.gigaflow.offload.bridge = "), "{error}");
-    assert!(bench.switch.caches().nic.is_none());
-    let error = set(&bench, "bridge", "br7").await.unwrap_err().to_string();
+    assert!(fixture.switch.caches().nic.is_none());
+    let error = set(&fixture, "bridge", "br7").await.unwrap_err().to_string();
     assert!(error.contains("br7"), "{error}");
-    let threads = bench.switch.threads().len();
-    assert_eq!(threads, bench.switch.threads().len(), "nothing is left half done");
-    bench.add_bridge("br0").await;
-    let ends = add_ports(&bench.switch).await;
-    bench.switch.add_rules("br0", &["udp,actions=output:2"]).await.unwrap();
+    let threads = fixture.switch.threads().len();
+    assert_eq!(threads, fixture.switch.threads().len(), "nothing is left half done");
+    fixture.add_bridge("br0").await;
+    let ends = add_ports(&fixture.switch).await;
+    fixture.switch.add_rules("br0", &["udp,actions=output:2"]).await.unwrap();
     ends[0].send(&frame());
     assert_eq!(ends[1].next_received().await, frame());
 
-    let mut world = World { bench, ends };
-    set(&world.bench, "bridge", "br0").await.unwrap();
+    let mut nic_fixture = NicFixture { fixture, ends };
+    set(&nic_fixture.fixture, "bridge", "br0").await.unwrap();
     for stages in [2, 3] {
         let stages_text = stages.to_string();
         let all = [("stages", &*stages_text), ("kind", "embedded"), ("stage_entries", "16")];
         let named = all.map(|(key, value)| (format!("caches.gigaflow.offload.{key}"), value));
         let all: Vec<_> = named.iter().map(|(key, value)| (key.as_str(), *value)).collect();
-        world.bench.switch.set(&all).await.unwrap();
-        assert_eq!(world.bench.switch.threads().len(), threads + 1);
-        let error = set(&world.bench, "stages", "4").await.unwrap_err().to_string();
+        nic_fixture.fixture.switch.set(&all).await.unwrap();
+        assert_eq!(nic_fixture.fixture.switch.threads().len(), threads + 1);
+        let error = set(&nic_fixture.fixture, "stages", "4").await.unwrap_err().to_string();
         assert!(error.contains("set caches.gigaflow.offload.kind to none first"), "{error}");
-        set(&world.bench, "stale", "report").await.expect("what was refused is not kept");
+        set(&nic_fixture.fixture, "stale", "report").await.expect("what was refused is not kept");
         // Ports that the test supplied are not reopened.
         for name in ["p1", "p2", "p3"] {
-            world.bench.switch.remove_port(name).await.unwrap();
+            nic_fixture.fixture.switch.remove_port(name).await.unwrap();
         }
-        world.ends = add_ports(&world.bench.switch).await;
-        world.connected().await;
-        let room: Vec<_> = world.status().stages.iter().map(|stage| stage.entries_max).collect();
+        nic_fixture.ends = add_ports(&nic_fixture.fixture.switch).await;
+        nic_fixture.connected().await;
+        let room: Vec<_> =
+            nic_fixture.status().stages.iter().map(|stage| stage.entries_max).collect();
         assert_eq!(room, vec![16; stages]);
-        world.send_until_offloaded(&frame(), 1).await;
-        let owners = world.bench.switch.evictions().await.unwrap().owners;
+        nic_fixture.send_until_offloaded(&frame(), 1).await;
+        let owners = nic_fixture.fixture.switch.evictions().await.unwrap().owners;
         assert_eq!(owners.iter().map(|own| own.is_nic).collect::<Vec<_>>(), [false, false, true]);
-        world.add(&["udp,actions=output:3"]).await;
-        world.ends[1].all_received();
-        world.ends[0].send(&frame());
-        assert_eq!(world.ends[2].next_received().await, frame());
-        assert_eq!(world.ends[1].all_received(), Vec::<Vec<u8>>::new());
-        world.add(&["udp,actions=output:2"]).await;
-        set(&world.bench, "kind", "none").await.unwrap();
+        nic_fixture.add(&["udp,actions=output:3"]).await;
+        nic_fixture.ends[1].all_received();
+        nic_fixture.ends[0].send(&frame());
+        assert_eq!(nic_fixture.ends[2].next_received().await, frame());
+        assert_eq!(nic_fixture.ends[1].all_received(), Vec::<Vec<u8>>::new());
+        nic_fixture.add(&["udp,actions=output:2"]).await;
+        set(&nic_fixture.fixture, "kind", "none").await.unwrap();
     }
-    until(|| world.bench.switch.caches().nic.is_none()).await;
+    until(|| nic_fixture.fixture.switch.caches().nic.is_none()).await;
 }
 
 #[tokio::test]
 async fn a_nic_moves_from_bridge_to_bridge() {
-    let world = World::new(1).await;
-    world.add(&["udp,actions=output:2"]).await;
-    world.send_until_offloaded(&frame(), 1).await;
-    set(&world.bench, "kind", "none").await.unwrap();
-    world.bench.add_bridge("br1").await;
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["udp,actions=output:2"]).await;
+    nic_fixture.send_until_offloaded(&frame(), 1).await;
+    set(&nic_fixture.fixture, "kind", "none").await.unwrap();
+    nic_fixture.fixture.add_bridge("br1").await;
     let all =
         [("caches.gigaflow.offload.bridge", "br1"), ("caches.gigaflow.offload.kind", "embedded")];
-    world.bench.switch.set(&all).await.unwrap();
+    nic_fixture.fixture.switch.set(&all).await.unwrap();
     let mut ends = Vec::new();
     for number in 1..=2_u16 {
         let (port, end) = wire(0);
-        world.bench.switch.add_own_port("br1", &format!("q{number}"), port).await.unwrap();
+        nic_fixture.fixture.switch.add_own_port("br1", &format!("q{number}"), port).await.unwrap();
         ends.push(end);
     }
-    world.connected().await;
-    world.bench.switch.add_rules("br1", &["udp,actions=output:2"]).await.unwrap();
-    assert_eq!(world.status().bridge, "br1");
+    nic_fixture.connected().await;
+    nic_fixture.fixture.switch.add_rules("br1", &["udp,actions=output:2"]).await.unwrap();
+    assert_eq!(nic_fixture.status().bridge, "br1");
     let is_known = async || {
         ends[0].send(&frame());
         assert_eq!(ends[1].next_received().await, frame());
-        world.traffic().hits > 0
+        nic_fixture.traffic().hits > 0
     };
     let mut left = PACKETS_MAX;
     while !is_known().await {
-        left = left.checked_sub(1).unwrap_or_else(|| panic!("{:?}", world.status()));
+        left = left.checked_sub(1).unwrap_or_else(|| panic!("{:?}", nic_fixture.status()));
     }
     // The previous bridge forwards without the NIC.
-    let hits = world.traffic().hits;
-    world.bench.switch.remove_port("p1").await.unwrap();
+    let hits = nic_fixture.traffic().hits;
+    nic_fixture.fixture.switch.remove_port("p1").await.unwrap();
     let (port, end) = wire(0);
-    world.bench.switch.add_own_port("br0", "p1", port).await.unwrap();
+    nic_fixture.fixture.switch.add_own_port("br0", "p1", port).await.unwrap();
     end.send(&frame());
-    assert_eq!(world.ends[1].next_received().await, frame());
-    assert_eq!(world.traffic().hits, hits);
+    assert_eq!(nic_fixture.ends[1].next_received().await, frame());
+    assert_eq!(nic_fixture.traffic().hits, hits);
 }
 
 #[tokio::test]
 async fn idle_entries_of_the_nic_expire_by_the_current_setting() {
-    let world = World::new(1).await;
-    world.add(&["udp,actions=output:2"]).await;
-    world.send_until_offloaded(&frame(), 1).await;
-    let is_empty = || world.status().stages.iter().all(|stage| stage.entries == 0);
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["udp,actions=output:2"]).await;
+    nic_fixture.send_until_offloaded(&frame(), 1).await;
+    let is_empty = || nic_fixture.status().stages.iter().all(|stage| stage.entries == 0);
     assert!(!is_empty());
-    world.bench.switch.set(&[("caches.idle_ms", "100")]).await.unwrap();
-    world.until(is_empty).await;
+    nic_fixture.fixture.switch.set(&[("caches.idle_ms", "100")]).await.unwrap();
+    nic_fixture.until(is_empty).await;
 }
 
 #[tokio::test]
 async fn a_trace_shows_the_sub_traversals_in_the_nic() {
-    let world = World::new(1).await;
-    world
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture
         .add(&[
             "table=0,priority=5,ip,nw_src=10.0.0.0/8,actions=goto_table:1",
             "table=0,priority=4,arp,actions=output:2,output:3",
             "table=1,priority=5,ip,nw_dst=10.0.0.1,actions=output:2",
         ])
         .await;
-    let trace = |flow: &str| world.bench.switch.trace("br0", flow).unwrap();
+    let trace = |flow: &str| nic_fixture.fixture.switch.trace("br0", flow).unwrap();
     let held = trace("in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.0.0.1");
     let nic = held.nic_sub_traversals.as_ref().unwrap();
     assert!(held.sub_traversals.is_none(), "the packet threads cache megaflows");

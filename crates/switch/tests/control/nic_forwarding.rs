@@ -12,8 +12,8 @@ use shunt_switch::{
 use tokio::runtime::Runtime;
 
 use crate::{
-    bench::{Bench, until},
-    nic::{World, add_ports},
+    fixture::{SwitchFixture, until},
+    nic::{NicFixture, add_ports},
 };
 
 /// All predictors.
@@ -151,18 +151,18 @@ fn joined(bytes: &[u8], separator: &str, text: impl Fn(u8) -> String) -> String 
 }
 
 /// Sends packets to a switch; returns the packets that are sent on each port.
-async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
+async fn leaves(nic_fixture: &NicFixture, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let sum = |traffic: &NicTraffic| {
         traffic.sent + traffic.missed + traffic.dropped.iter().map(|(_, count)| count).sum::<u64>()
     };
-    let (before, seen) = (world.traffic(), world.bench.switch.drops().received);
+    let (before, seen) = (nic_fixture.traffic(), nic_fixture.fixture.switch.drops().received);
     for (port, frame) in packets {
-        world.ends[*port].send(frame);
+        nic_fixture.ends[*port].send(frame);
     }
     let is_over = || {
         // All counters are read in one step: of two readings, only the later one may include all
         // packets.
-        let (now, drops) = (world.traffic(), world.bench.switch.drops());
+        let (now, drops) = (nic_fixture.traffic(), nic_fixture.fixture.switch.drops());
         let came = now.hits + now.missed - before.hits - before.missed;
         came == packets.len() as u64
             && drops.received - seen == now.missed - before.missed
@@ -171,9 +171,9 @@ async fn leaves(world: &World, packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
             && now.received == sum(&now)
             && now.received - now.hits - now.missed == drops.sent
     };
-    world.until(is_over).await;
+    nic_fixture.until(is_over).await;
     [0, 1, 2].map(|port| {
-        let mut all_received = world.ends[port].all_received();
+        let mut all_received = nic_fixture.ends[port].all_received();
         all_received.sort_unstable();
         all_received
     })
@@ -185,14 +185,14 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     let mut config = Config::default();
     config.caches.exact_entries = 0;
     config.caches.verify_one_in = 1;
-    let bench = Bench::of(&config).await;
-    bench.add_bridge("br0").await;
-    let ends = add_ports(&bench.switch).await;
-    bench.add_groups(GROUPS).await;
-    bench.switch.add_rules("br0", rules).await.unwrap();
+    let fixture = SwitchFixture::of(&config).await;
+    fixture.add_bridge("br0").await;
+    let ends = add_ports(&fixture.switch).await;
+    fixture.add_groups(GROUPS).await;
+    fixture.switch.add_rules("br0", rules).await.unwrap();
     packets.iter().for_each(|(port, frame)| ends[*port].send(frame));
     until(|| {
-        let drops = bench.switch.drops();
+        let drops = fixture.switch.drops();
         let went = drops.sent + drops.punted + drops.total();
         drops.received == packets.len() as u64
             && drops.held == 0
@@ -239,18 +239,18 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let cases = (set_up(), rules, changes, prop::collection::vec(packet(), 1..20));
     let invariant = |((policy, target), rules, changes, packets): Case| {
         runtime.block_on(async {
-            let world = World::predicting(2, &PREDICTORS, |gigaflow| {
+            let nic_fixture = NicFixture::predicting(2, &PREDICTORS, |gigaflow| {
                 gigaflow.policy = policy;
                 let (kind, bridge) = (gigaflow.offload.kind, gigaflow.offload.bridge.clone());
                 gigaflow.offload = config::OffloadOptions { kind, bridge, ..target };
             })
             .await;
-            world.bench.add_groups(GROUPS).await;
+            nic_fixture.fixture.add_groups(GROUPS).await;
             let mut rules: Vec<&str> = rules.iter().map(String::as_str).collect();
-            world.add(&rules).await;
+            nic_fixture.add(&rules).await;
             for change in [None].into_iter().chain(changes.iter().map(Some)) {
                 if let Some(change) = change {
-                    world.add(&[change]).await;
+                    nic_fixture.add(&[change]).await;
                     rules.push(change);
                 }
                 let expected = plain(&rules, &packets).await;
@@ -261,15 +261,15 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
                     // Half of the flows are announced, so the first round has forecasts for these
                     // flows.
                     let (valid, half) = (Duration::from_secs(2), &flows[..flows.len() / 2]);
-                    world.bench.switch.announce("br0", half, valid).unwrap();
-                    let left = leaves(&world, &packets).await;
+                    nic_fixture.fixture.switch.announce("br0", half, valid).unwrap();
+                    let left = leaves(&nic_fixture, &packets).await;
                     assert_eq!(left, expected, "{change:?}, round {round}");
-                    world.settled().await;
+                    nic_fixture.settled().await;
                 }
             }
-            assert_eq!(world.bench.switch.caches().differences, 0);
-            hits.set(hits.get() + world.traffic().hits);
-            let sources = world.bench.switch.forecasts().sources;
+            assert_eq!(nic_fixture.fixture.switch.caches().differences, 0);
+            hits.set(hits.get() + nic_fixture.traffic().hits);
+            let sources = nic_fixture.fixture.switch.forecasts().sources;
             forecast.set(forecast.get() + sources.iter().map(|own| own.hits).sum::<u64>());
         });
         Ok(())

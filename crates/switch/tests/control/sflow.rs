@@ -7,7 +7,7 @@ use shunt_switch::SflowStatus;
 use tokio::net::UdpSocket;
 
 use crate::{
-    bench::{Bench, frame, in_time, until},
+    fixture::{SwitchFixture, frame, in_time, until},
     log::Log,
 };
 
@@ -31,16 +31,16 @@ impl Collector {
     }
 }
 
-fn status(bench: &Bench) -> Option<SflowStatus> {
-    bench.switch.bridges()[0].sflow.clone()
+fn status(fixture: &SwitchFixture) -> Option<SflowStatus> {
+    fixture.switch.bridges()[0].sflow.clone()
 }
 
 #[tokio::test]
 async fn samples_of_all_threads_reach_every_collector() {
     let log = Log::capture();
-    let bench = Bench::start(2).await;
-    let ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 1).await];
-    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    let fixture = SwitchFixture::start(2).await;
+    let ports = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await];
+    fixture.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     let collectors = [Collector::bind().await, Collector::bind().await];
     let targets = collectors.each_ref().map(|own| own.target.as_str()).join(",");
     let settings = [
@@ -49,7 +49,7 @@ async fn samples_of_all_threads_reach_every_collector() {
         ("sflow.sampling", "1"),
         ("sflow.polling", "0"),
     ];
-    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    fixture.switch.set_bridge("br0", &settings).await.unwrap();
     for number in 0..3 {
         ports.iter().for_each(|port| port.send(&frame(number)));
     }
@@ -73,10 +73,10 @@ async fn samples_of_all_threads_reach_every_collector() {
         let dropped = inputs.iter().filter(|(_, output)| *output == 0x4000_0100);
         assert_eq!(dropped.count(), 3, "{inputs:?}");
     }
-    let shown = status(&bench).unwrap();
+    let shown = status(&fixture).unwrap();
     assert_eq!((shown.samples, shown.samples_dropped, shown.problem), (6, 0, None));
-    bench.switch.set_bridge("br0", &[("sflow.targets", "")]).await.unwrap();
-    assert_eq!(status(&bench), None);
+    fixture.switch.set_bridge("br0", &[("sflow.targets", "")]).await.unwrap();
+    assert_eq!(status(&fixture), None);
     let lines = log.lines_with("bridge br0: sFlow st");
     assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains("stopped")));
 }
@@ -84,14 +84,14 @@ async fn samples_of_all_threads_reach_every_collector() {
 /// A port that is added while sFlow runs has an index from its first sample on.
 #[tokio::test]
 async fn the_first_sample_of_a_port_has_its_index() {
-    let bench = Bench::start(1).await;
+    let fixture = SwitchFixture::start(1).await;
     let collector = Collector::bind().await;
     let settings = [
         ("sflow.targets", collector.target.as_str()),
         ("sflow.sampling", "1"),
         ("sflow.polling", "0"),
     ];
-    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    fixture.switch.set_bridge("br0", &settings).await.unwrap();
     let sample = async |frame: u8| loop {
         let samples = collector.receive().await.samples;
         let is_own = |sample: &&DecodedSample| sample.header().unwrap()[20] == frame;
@@ -101,7 +101,7 @@ async fn the_first_sample_of_a_port_has_its_index() {
     };
     let (mut known, mut ports) = (BTreeSet::new(), Vec::new());
     for number in 1..6 {
-        let port = bench.add_port(&format!("p{number}"), 0).await;
+        let port = fixture.add_port(&format!("p{number}"), 0).await;
         port.send(&frame(number));
         ports.push(port);
         let index = sample(number).await;
@@ -112,11 +112,11 @@ async fn the_first_sample_of_a_port_has_its_index() {
 
 #[tokio::test]
 async fn counters_are_reported_at_once() {
-    let bench = Bench::start(1).await;
-    let _ports = [bench.add_port("p1", 0).await, bench.add_port("p2", 0).await];
+    let fixture = SwitchFixture::start(1).await;
+    let _ports = [fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await];
     let collector = Collector::bind().await;
     let targets = collector.target.as_str();
-    bench.switch.set_bridge("br0", &[("sflow.targets", targets)]).await.unwrap();
+    fixture.switch.set_bridge("br0", &[("sflow.targets", targets)]).await.unwrap();
     let datagram = collector.receive().await;
     assert_eq!(datagram.address.to_string(), "127.0.0.1", "the address of the route");
     let names = datagram.samples.iter().map(|sample| sample.port_name().unwrap());
@@ -126,17 +126,17 @@ async fn counters_are_reported_at_once() {
 #[tokio::test]
 async fn an_sflow_problem_is_logged_once() {
     let log = Log::capture();
-    let bench = Bench::start(1).await;
+    let fixture = SwitchFixture::start(1).await;
     let collector = Collector::bind().await;
     let settings = [("sflow.targets", collector.target.as_str()), ("sflow.agent", "nosuch0")];
-    bench.switch.set_bridge("br0", &settings).await.unwrap();
+    fixture.switch.set_bridge("br0", &settings).await.unwrap();
     let problem = "agent nosuch0 is no network device";
-    until(|| status(&bench).unwrap().problem.as_deref() == Some(problem)).await;
-    bench.switch.set_bridge("br0", &[("sflow.agent", "127.0.0.9")]).await.unwrap();
-    until(|| status(&bench).unwrap().agent_address == "127.0.0.9").await;
-    assert_eq!(status(&bench).unwrap().problem, None);
+    until(|| status(&fixture).unwrap().problem.as_deref() == Some(problem)).await;
+    fixture.switch.set_bridge("br0", &[("sflow.agent", "127.0.0.9")]).await.unwrap();
+    until(|| status(&fixture).unwrap().agent_address == "127.0.0.9").await;
+    assert_eq!(status(&fixture).unwrap().problem, None);
     assert_eq!(log.lines_with(problem).len(), 1);
-    bench.switch.remove_bridge("br0").await.unwrap();
-    bench.add_bridge("br0").await;
-    assert_eq!(status(&bench), None, "a new bridge of the same name sends nothing");
+    fixture.switch.remove_bridge("br0").await.unwrap();
+    fixture.add_bridge("br0").await;
+    assert_eq!(status(&fixture), None, "a new bridge of the same name sends nothing");
 }

@@ -15,7 +15,7 @@ use shunt_switch::{
     config::OffloadKind,
 };
 
-use crate::bench::{BREAK, Bench, Controller, PANIC, frame, until};
+use crate::fixture::{BREAK, Controller, PANIC, SwitchFixture, frame, until};
 
 /// Returns the packet count of the only rule of a bridge.
 async fn counted(controller: &mut Controller) -> u64 {
@@ -39,28 +39,28 @@ fn is_down(message: &Message, name: &str) -> bool {
 
 #[tokio::test]
 async fn a_panicked_thread_takes_its_ports_down() {
-    let bench = Bench::start(2).await;
-    let (doomed, from) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
-    let to = bench.add_port("p3", 1).await;
-    bench.switch.add_rules("br0", &["in_port=p2,actions=output:p3"]).await.unwrap();
-    let mut controller = bench.controller().await;
+    let fixture = SwitchFixture::start(2).await;
+    let (doomed, from) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await);
+    let to = fixture.add_port("p3", 1).await;
+    fixture.switch.add_rules("br0", &["in_port=p2,actions=output:p3"]).await.unwrap();
+    let mut controller = fixture.controller().await;
     from.send(&frame(1));
     assert_eq!(to.next_received().await, frame(1));
 
     doomed.send(PANIC);
-    until(|| bench.port("p1").link == "down: packet thread 0 panicked").await;
+    until(|| fixture.port("p1").link == "down: packet thread 0 panicked").await;
     assert!(doomed.is_closed());
-    assert_eq!(bench.threads(), [Panicked, Running, Running, Running, Running, Running, Running]);
-    assert_eq!(bench.port("p2").link, "up");
+    assert_eq!(fixture.threads(), [Panicked, Running, Running, Running, Running, Running, Running]);
+    assert_eq!(fixture.port("p2").link, "up");
 
-    bench.switch.add_rules("br0", &["in_port=p2,actions=output:p3,output:p3"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["in_port=p2,actions=output:p3,output:p3"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     from.send(&frame(2));
     assert_eq!([to.next_received().await, to.next_received().await], [frame(2), frame(2)]);
     assert_eq!(counted(&mut controller).await, 2);
     assert!(controller.events.iter().any(|event| is_down(event, "p1")));
-    bench.switch.remove_port("p1").await.unwrap();
-    bench.switch.remove_port("p2").await.unwrap();
+    fixture.switch.remove_port("p1").await.unwrap();
+    fixture.switch.remove_port("p2").await.unwrap();
     assert!(from.is_closed());
 }
 
@@ -122,17 +122,17 @@ async fn without_the_eviction_thread_a_nic_is_stale() {
     let mut config = Config::default();
     let target = &mut config.caches.gigaflow.offload;
     (target.kind, target.bridge) = (OffloadKind::Embedded, "br0".to_owned());
-    let bench = Bench::with_engine(&config, engine).await;
-    bench.add_bridge("br0").await;
-    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    let state = || bench.switch.caches().nic.map(|nic| (nic.state, nic.reason));
+    let fixture = SwitchFixture::with_engine(&config, engine).await;
+    fixture.add_bridge("br0").await;
+    let (from, to) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
+    let state = || fixture.switch.caches().nic.map(|nic| (nic.state, nic.reason));
     until(|| state() == Some(("connected", None))).await;
-    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
     assert_eq!(to.next_received().await, frame(1));
 
     doom.store(true, Ordering::Relaxed);
-    bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
     until(|| state() == Some(("stale", Some("the offload thread has ended")))).await;
     until(|| from.is_closed() && to.is_closed()).await;
     assert!(to.all_received().is_empty());
@@ -140,27 +140,27 @@ async fn without_the_eviction_thread_a_nic_is_stale() {
 
 async fn lose_the_eviction_thread(is_quick: bool) {
     let (engine, doom) = panicking_engine(is_quick);
-    let bench = Bench::without_bridge(2, engine).await;
-    bench.add_bridge("br0").await;
-    let (from, to) = (bench.add_port("p1", 0).await, bench.add_port("p2", 1).await);
-    let mut controller = bench.controller().await;
-    bench.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
+    let fixture = SwitchFixture::without_bridge(2, engine).await;
+    fixture.add_bridge("br0").await;
+    let (from, to) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await);
+    let mut controller = fixture.controller().await;
+    fixture.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
     assert_eq!(to.next_received().await, frame(1));
     assert_eq!(counted(&mut controller).await, 1);
-    assert_eq!(bench.threads(), [Running; 7]);
+    assert_eq!(fixture.threads(), [Running; 7]);
 
     doom.store(true, Ordering::Relaxed);
-    bench.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     from.send(&frame(2));
     let problem = "down: the eviction thread panicked";
-    until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link == problem)).await;
+    until(|| ["p1", "p2"].iter().all(|port| fixture.port(port).link == problem)).await;
     assert!(from.is_closed() && to.all_received().is_empty());
-    assert_eq!(bench.threads(), [Stopped, Stopped, Panicked, Running, Running, Running, Running]);
+    assert_eq!(fixture.threads(), [Stopped, Stopped, Panicked, Running, Running, Running, Running]);
 
     assert_eq!(counted(&mut controller).await, 1);
-    bench.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     while !controller.events.iter().any(|event| is_down(event, "p1")) {
         let event = controller.next_received().await;
@@ -171,14 +171,14 @@ async fn lose_the_eviction_thread(is_quick: bool) {
 #[tokio::test]
 async fn requests_are_answered_while_a_thread_is_dying() {
     for _ in 0..8 {
-        let bench = Bench::start(2).await;
-        let doomed = bench.add_port("p1", 0).await;
-        let mut controller = bench.controller().await;
-        bench.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
+        let fixture = SwitchFixture::start(2).await;
+        let doomed = fixture.add_port("p1", 0).await;
+        let mut controller = fixture.controller().await;
+        fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
         doomed.send(PANIC);
         for _ in 0..5 {
             assert_eq!(counted(&mut controller).await, 0);
-            bench.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
+            fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
             assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
         }
     }
@@ -186,32 +186,32 @@ async fn requests_are_answered_while_a_thread_is_dying() {
 
 #[tokio::test]
 async fn without_packet_threads_every_port_is_down() {
-    let bench = Bench::start(1).await;
-    let (doomed, other) = (bench.add_port("p1", 0).await, bench.add_port("p2", 9).await);
-    let mut controller = bench.controller().await;
+    let fixture = SwitchFixture::start(1).await;
+    let (doomed, other) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 9).await);
+    let mut controller = fixture.controller().await;
     doomed.send(PANIC);
-    until(|| ["p1", "p2"].iter().all(|port| bench.port(port).link.starts_with("down: pa"))).await;
+    until(|| ["p1", "p2"].iter().all(|port| fixture.port(port).link.starts_with("down: pa"))).await;
     assert!(other.is_closed());
-    bench.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     assert_eq!(counted(&mut controller).await, 0);
-    let (port, _far_end) = crate::bench::wire(0);
-    let refused = bench.switch.add_own_port("br0", "p3", port).await;
+    let (port, _far_end) = crate::fixture::wire(0);
+    let refused = fixture.switch.add_own_port("br0", "p3", port).await;
     assert!(matches!(refused, Err(SwitchError::NoThreads)), "{refused:?}");
-    bench.switch.remove_bridge("br0").await.unwrap();
+    fixture.switch.remove_bridge("br0").await.unwrap();
 }
 
 #[tokio::test]
 async fn a_broken_port_goes_down_and_keeps_its_number() {
-    let bench = Bench::start(2).await;
-    let broken = bench.add_port("p1", 0).await;
-    let number = bench.port("p1").number;
-    let mut controller = bench.controller().await;
+    let fixture = SwitchFixture::start(2).await;
+    let broken = fixture.add_port("p1", 0).await;
+    let number = fixture.port("p1").number;
+    let mut controller = fixture.controller().await;
     broken.send(BREAK);
-    until(|| bench.port("p1").link == "down: the device has vanished").await;
+    until(|| fixture.port("p1").link == "down: the device has vanished").await;
     assert!(broken.is_closed());
-    assert_eq!(bench.port("p1").number, number);
-    assert_eq!(bench.threads(), [Running; 7]);
+    assert_eq!(fixture.port("p1").number, number);
+    assert_eq!(fixture.threads(), [Running; 7]);
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     assert!(controller.events.iter().any(|event| is_down(event, "p1")));
 }

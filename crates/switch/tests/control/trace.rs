@@ -4,25 +4,25 @@ use shunt_flow::testing::packet::PacketBuilder;
 use shunt_ofproto::message::Message;
 use shunt_pipeline::{MeterCommand, text::parse_meter_mod};
 use shunt_switch::{
-    Config, Trace, Why,
+    Config, EntryExplanation, Trace,
     config::{CacheKind, PolicyName, PortOptions, PortVlanMode},
 };
 
-use crate::bench::{Bench, frame, until};
+use crate::fixture::{SwitchFixture, frame, until};
 
 /// Returns a switch with the ports p1 to p3 and the given rules.
-async fn bench(rules: &[&str]) -> Bench {
-    let bench = Bench::start(1).await;
+async fn fixture(rules: &[&str]) -> SwitchFixture {
+    let fixture = SwitchFixture::start(1).await;
     for name in ["p1", "p2", "p3"] {
-        bench.add_port(name, 0).await;
+        fixture.add_port(name, 0).await;
     }
-    bench.switch.add_rules("br0", rules).await.unwrap();
-    bench
+    fixture.switch.add_rules("br0", rules).await.unwrap();
+    fixture
 }
 
 /// Traces a flow; returns the whole text of the trace.
-fn trace(bench: &Bench, flow: &str) -> String {
-    shown(&bench.switch.trace("br0", flow).unwrap())
+fn trace(fixture: &SwitchFixture, flow: &str) -> String {
+    shown(&fixture.switch.trace("br0", flow).unwrap())
 }
 
 /// Returns the text of a trace without some lines.
@@ -41,13 +41,13 @@ fn digits(frame: &[u8]) -> String {
 
 #[tokio::test]
 async fn a_trace_shows_the_clauses_of_a_conjunction() {
-    let bench = bench(&[
+    let fixture = fixture(&[
         "priority=10,ip,nw_src=10.0.0.1,actions=conjunction(7,1/2)",
         "priority=10,tcp,tp_dst=80,actions=conjunction(7,2/2)",
         "priority=5,ip,conj_id=7,actions=output:p2",
     ])
     .await;
-    let text = trace(&bench, "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80");
+    let text = trace(&fixture, "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80");
     assert_eq!(
         text,
         " 0. conj_id 7 matches these clauses:
@@ -60,21 +60,21 @@ Megaflow: tcp,nw_src=10.0.0.1,nw_frag=no,tp_dst=80
 Datapath actions: p2
 "
     );
-    let trace = bench.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
+    let trace = fixture.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
     assert_eq!((trace.visits.len(), trace.visits[0].conjunctions[0].conj_id), (1, 7));
     // A conjunction without a result is shown before the rule that matches.
     let more =
         ["priority=12,ip,actions=conjunction(9,1/2)", "priority=12,tcp,actions=conjunction(9,2/2)"];
-    bench.switch.add_rules("br0", &more).await.unwrap();
-    let trace = bench.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
+    fixture.switch.add_rules("br0", &more).await.unwrap();
+    let trace = fixture.switch.trace("br0", "in_port=p1,tcp,nw_src=10.0.0.1,tp_dst=80").unwrap();
     let ids: Vec<_> = trace.visits[0].conjunctions.iter().map(|own| own.conj_id).collect();
     assert_eq!((ids, trace.visits.len()), (vec![9, 7], 1));
 }
 
 #[tokio::test]
 async fn a_trace_explains_the_fields_of_a_packet_in() {
-    let bench = bench(&["priority=0,actions=CONTROLLER:65535"]).await;
-    let text = trace(&bench, "in_port=p1");
+    let fixture = fixture(&["priority=0,actions=CONTROLLER:65535"]).await;
+    let text = trace(&fixture, "in_port=p1");
     let expected = "so the megaflow matches them)\n\
                     Datapath actions: userspace(controller(reason=no_match,max_len=65535))\n";
     assert!(text.ends_with(expected), "{text}");
@@ -82,8 +82,8 @@ async fn a_trace_explains_the_fields_of_a_packet_in() {
 
 #[tokio::test]
 async fn a_megaflow_without_fields_covers_any_packet() {
-    let bench = bench(&["actions=drop"]).await;
-    let text = trace(&bench, "in_port=p1,tcp");
+    let fixture = fixture(&["actions=drop"]).await;
+    let text = trace(&fixture, "in_port=p1,tcp");
     assert!(text.contains("Megaflow: any packet\n"), "{text}");
 }
 
@@ -91,8 +91,8 @@ async fn a_megaflow_without_fields_covers_any_packet() {
 async fn a_trace_shows_what_the_switch_would_learn() {
     let learn = "learn(table=1,priority=7,idle_timeout=60,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],\
                  output:NXM_OF_IN_PORT[])";
-    let bench = bench(&[&format!("actions={learn},NORMAL")]).await;
-    let text = trace(&bench, "in_port=p1,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02");
+    let fixture = fixture(&[&format!("actions={learn},NORMAL")]).await;
+    let text = trace(&fixture, "in_port=p1,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02");
     let lines: Vec<_> = text.lines().filter(|line| line.starts_with("Learns: ")).collect();
     let expected = [
         "Learns: table=1,priority=7,idle_timeout=60,dl_dst=02:00:00:00:00:01 actions=output:p1",
@@ -109,10 +109,10 @@ fn lines_with(text: &str, words: &[&str]) -> Vec<String> {
 
 #[tokio::test]
 async fn a_trace_explains_normal() {
-    let bench = bench(&["actions=NORMAL"]).await;
+    let fixture = fixture(&["actions=NORMAL"]).await;
     let vlans = PortOptions { name: "p1".to_owned(), tag: Some(10), ..PortOptions::default() };
-    bench.switch.set_vlans(&vlans).await.unwrap();
-    let lines = |flow: &str| lines_with(&trace(&bench, flow), &["->", "Drop reason"]);
+    fixture.switch.set_vlans(&vlans).await.unwrap();
+    let lines = |flow: &str| lines_with(&trace(&fixture, flow), &["->", "Drop reason"]);
     let from_1 = "in_port=p1,dl_src=02:00:00:00:00:01";
     assert_eq!(
         lines(&format!("{from_1},dl_vlan=20,dl_dst=02:00:00:00:00:02")),
@@ -126,7 +126,7 @@ async fn a_trace_explains_normal() {
         cvlans: vec![7],
         ..vlans.clone()
     };
-    bench.switch.set_vlans(&tunnel).await.unwrap();
+    fixture.switch.set_vlans(&tunnel).await.unwrap();
     assert_eq!(
         lines(&format!("{from_1},dl_vlan=20,dl_dst=02:00:00:00:00:02")),
         [
@@ -142,7 +142,7 @@ async fn a_trace_explains_normal() {
             "-> NORMAL: the destination is unknown: flooded in VLAN 10",
         ]
     );
-    bench.switch.set_vlans(&vlans).await.unwrap();
+    fixture.switch.set_vlans(&vlans).await.unwrap();
     assert_eq!(
         lines(&format!("{from_1},dl_dst=01:80:c2:00:00:00")),
         [
@@ -156,15 +156,17 @@ async fn a_trace_explains_normal() {
 
 #[tokio::test]
 async fn why_names_the_decision_of_an_entry() {
-    let bench = Bench::start(1).await;
-    let (one, _two) = (bench.add_port("p1", 0).await, bench.add_port("p2", 0).await);
-    bench.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
+    let fixture = SwitchFixture::start(1).await;
+    let (one, _two) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
+    fixture.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
     let mut reserved = frame(1);
     reserved[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0]);
     one.send(&reserved);
-    until(|| bench.switch.drops().dropped == [("reserved_destination", 1)]).await;
-    let entries = bench.switch.entries(1).await.entries;
-    let Why::Live(live) = bench.switch.why(&entries[0].entry).await.unwrap() else {
+    until(|| fixture.switch.drops().dropped == [("reserved_destination", 1)]).await;
+    let entries = fixture.switch.entries(1).await.entries;
+    let EntryExplanation::Live(live) =
+        fixture.switch.explain_entry(&entries[0].entry).await.unwrap()
+    else {
         panic!("the entry is valid")
     };
     assert_eq!(live.drop_reason, Some("reserved_destination"));
@@ -175,11 +177,11 @@ async fn why_names_the_decision_of_an_entry() {
 
 #[tokio::test]
 async fn a_trace_shows_a_frame_longer_than_the_mtu() {
-    let bench = bench(&["actions=output:p2,push_vlan:0x8100,output:p3"]).await;
+    let fixture = fixture(&["actions=output:p2,push_vlan:0x8100,output:p3"]).await;
     let of_length = |length: usize| {
         let mut frame = frame(1);
         frame.resize(length, 0);
-        lines_with(&trace(&bench, &format!("in_port=p1 {}", digits(&frame))), &[">> output"])
+        lines_with(&trace(&fixture, &format!("in_port=p1 {}", digits(&frame))), &[">> output"])
     };
     assert_eq!(of_length(1514), Vec::<String>::new(), "a tag is not counted");
     assert_eq!(
@@ -193,19 +195,19 @@ async fn a_trace_shows_a_frame_longer_than_the_mtu() {
 
 #[tokio::test]
 async fn a_trace_shows_the_bucket_of_a_group_and_the_meters() {
-    let bench = bench(&[]).await;
+    let fixture = fixture(&[]).await;
     let select = "group_id=1,type=select,bucket=weight:0,actions=output:2,\
                   bucket=weight:5,actions=group:2";
     let all = "group_id=2,type=all,bucket=actions=output:2,bucket=actions=output:3";
-    bench.add_groups(&[all, select]).await;
-    let mut controller = bench.controller().await;
+    fixture.add_groups(&[all, select]).await;
+    let mut controller = fixture.controller().await;
     let text = "meter=3 pktps bands=type=drop rate=100";
     let request = parse_meter_mod(MeterCommand::Add, text).unwrap();
     controller.send(&Message::MeterMod(request)).await;
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
-    bench.switch.add_rules("br0", &["actions=meter:3,group:1"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["actions=meter:3,group:1"]).await.unwrap();
     assert_eq!(
-        trace(&bench, "in_port=p1"),
+        trace(&fixture, "in_port=p1"),
         " 0. priority 32768, cookie 0x0
     meter:3,group:1
 
@@ -220,14 +222,14 @@ Datapath actions: meter(3),p2,p3
 
 #[tokio::test]
 async fn a_trace_continues_after_a_pop() {
-    let bench = bench(&[
+    let fixture = fixture(&[
         "mpls,actions=pop_mpls:0x0800,resubmit(,1)",
         "table=1,udp,tp_dst=53,actions=dec_ttl,output:p2",
     ])
     .await;
     let packet = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 53).mpls(7, 0, 64);
     let flow = format!("in_port=p1 {}", digits(&packet.build()));
-    let trace = bench.switch.trace("br0", &flow).unwrap();
+    let trace = fixture.switch.trace("br0", &flow).unwrap();
     // The megaflow has all registers, metadata and tunnel fields that the packet could have.
     let text = shown(&trace).replace(&trace.megaflow, "CARRIED");
     let line = "=".repeat(72);
@@ -256,14 +258,14 @@ Datapath actions: set(nw_ttl=63),p2
 
 #[tokio::test]
 async fn a_trace_follows_both_branches_without_a_frame() {
-    let bench = bench(&[
+    let fixture = fixture(&[
         "actions=check_pkt_larger(100)->NXM_NX_REG0[0],resubmit(,1)",
         "table=1,reg0=1,actions=output:p2",
         "table=1,reg0=0,actions=output:p3",
     ])
     .await;
     let ways = |flow: &str| {
-        let trace = bench.switch.trace("br0", flow).unwrap();
+        let trace = fixture.switch.trace("br0", flow).unwrap();
         let way = |own: &Trace| {
             (own.recirculation.as_ref().unwrap().reason.clone(), own.actions.join(","))
         };
@@ -278,7 +280,7 @@ async fn a_trace_follows_both_branches_without_a_frame() {
 
 #[tokio::test]
 async fn a_field_is_named_by_the_protocol() {
-    let bench = bench(&[
+    let fixture = fixture(&[
         "in_port=p1,dl_type=0x894f,actions=set_field:9->nsh_ttl,output:p2",
         "in_port=p1,udp,actions=set_field:9->udp_dst,output:p2",
         "in_port=p1,tcp,actions=set_field:9->tcp_dst,output:p2",
@@ -287,23 +289,23 @@ async fn a_field_is_named_by_the_protocol() {
     for (packet, written) in
         [("dl_type=0x894f", "nsh_ttl=9"), ("udp", "udp_dst=9"), ("tcp", "tcp_dst=9")]
     {
-        let trace = bench.switch.trace("br0", &format!("in_port=p1,{packet}")).unwrap();
+        let trace = fixture.switch.trace("br0", &format!("in_port=p1,{packet}")).unwrap();
         assert_eq!(trace.actions, [&format!("set({written})"), "p2"], "{packet}");
     }
 }
 
 #[tokio::test]
 async fn a_trace_warns_of_missing_ports() {
-    let bench = bench(&[
+    let fixture = fixture(&[
         "udp,actions=output:77,output:p2,clone(output:78,output:77),output:CONTROLLER",
         "ip,nw_proto=1,actions=write_actions(output:79)",
     ])
     .await;
     let group = "group_id=1,type=all,bucket=actions=output:80,bucket=actions=output:1";
-    bench.add_groups(&[group]).await;
-    bench.switch.add_rules("br0", &["tcp,actions=group:1"]).await.unwrap();
+    fixture.add_groups(&[group]).await;
+    fixture.switch.add_rules("br0", &["tcp,actions=group:1"]).await.unwrap();
     let notes = |flow: &str| {
-        let text = trace(&bench, &format!("in_port=p1,{flow}"));
+        let text = trace(&fixture, &format!("in_port=p1,{flow}"));
         let lines = text.lines().filter_map(|line| line.strip_prefix("     >> "));
         lines.map(str::to_owned).collect::<Vec<_>>()
     };
@@ -315,10 +317,10 @@ async fn a_trace_warns_of_missing_ports() {
 
 #[tokio::test]
 async fn a_copy_does_not_change_the_original() {
-    let bench =
-        bench(&["actions=clone(push_vlan:0x8100,set_field:4103->vlan_vid,output:p2),output:p3"])
+    let fixture =
+        fixture(&["actions=clone(push_vlan:0x8100,set_field:4103->vlan_vid,output:p2),output:p3"])
             .await;
-    let trace = bench.switch.trace("br0", "in_port=p1").unwrap();
+    let trace = fixture.switch.trace("br0", "in_port=p1").unwrap();
     assert_eq!(trace.actions, ["push_vlan(tpid=0x8100,vid=7,pcp=0)", "p2", "pop_vlan", "p3"]);
 }
 
@@ -327,16 +329,16 @@ async fn trace_with(policy: PolicyName, stages: u8) -> String {
     let mut config = Config::default();
     config.caches.kind = CacheKind::Gigaflow;
     (config.caches.gigaflow.policy, config.caches.gigaflow.stages) = (policy, stages);
-    let bench = Bench::of(&config).await;
-    bench.add_bridge("br0").await;
+    let fixture = SwitchFixture::of(&config).await;
+    fixture.add_bridge("br0").await;
     let rules = [
         "table=0,ip,nw_src=10.0.0.0/8,actions=goto_table:1",
         "table=1,tcp,tp_dst=80,actions=goto_table:2",
         "table=2,ip,nw_dst=10.0.0.0/24,actions=goto_table:3",
         "table=3,ip,nw_dst=10.0.0.1,actions=output:2",
     ];
-    bench.switch.add_rules("br0", &rules).await.unwrap();
-    trace(&bench, "in_port=1,tcp,nw_src=10.1.0.1,nw_dst=10.0.0.1,tp_dst=80")
+    fixture.switch.add_rules("br0", &rules).await.unwrap();
+    trace(&fixture, "in_port=1,tcp,nw_src=10.1.0.1,nw_dst=10.0.0.1,tp_dst=80")
 }
 
 #[tokio::test]

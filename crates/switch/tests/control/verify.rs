@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
 
 use crate::{
-    bench::{Bench, frame, until},
+    fixture::{SwitchFixture, frame, until},
     log::Log,
 };
 
@@ -33,23 +33,23 @@ impl Evictor for NeverStale {
 #[tokio::test]
 async fn a_wrong_cache_entry_is_counted_logged_and_dropped() {
     let log = Log::capture();
-    let bench = Bench::without_bridge(1, Box::new(|_| Box::new(NeverStale))).await;
-    bench.add_bridge("br0").await;
-    let from = bench.add_port("p1", 0).await;
-    let (old, new) = (bench.add_port("p2", 0).await, bench.add_port("p3", 0).await);
-    bench.switch.add_rules("br0", &["in_port=p1,cookie=1,actions=output:p2"]).await.unwrap();
+    let fixture = SwitchFixture::without_bridge(1, Box::new(|_| Box::new(NeverStale))).await;
+    fixture.add_bridge("br0").await;
+    let from = fixture.add_port("p1", 0).await;
+    let (old, new) = (fixture.add_port("p2", 0).await, fixture.add_port("p3", 0).await);
+    fixture.switch.add_rules("br0", &["in_port=p1,cookie=1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
     assert_eq!(old.next_received().await, frame(1));
     from.send(&frame(1));
     assert_eq!(old.next_received().await, frame(1));
-    assert_eq!((bench.switch.caches().verified, bench.switch.caches().differences), (1, 0));
+    assert_eq!((fixture.switch.caches().verified, fixture.switch.caches().differences), (1, 0));
 
-    bench.switch.add_rules("br0", &["in_port=p1,cookie=2,actions=output:p3"]).await.unwrap();
+    fixture.switch.add_rules("br0", &["in_port=p1,cookie=2,actions=output:p3"]).await.unwrap();
     for _ in 0..3 {
         from.send(&frame(1));
         assert_eq!(new.next_received().await, frame(1));
     }
-    assert_eq!(bench.switch.caches().differences, 1);
+    assert_eq!(fixture.switch.caches().differences, 1);
     assert!(old.all_received().is_empty());
     until(|| !log.lines_with("cache entry: wrong result").is_empty()).await;
     let lines = log.lines_with("cache entry: wrong result");

@@ -228,7 +228,7 @@ proptest! {
         prop_assert_eq!(count, out.len());
         prop_assert_eq!(count, (sample.frame.len() - sample.payload).div_ceil(sample.size.into()));
         prop_assert_eq!(reassemble(&sample, &out), sample.canonical());
-        out.drain(..).chain([packet]).for_each(|packet| pool.give(packet));
+        out.drain(..).chain([packet]).for_each(|packet| pool.put_back(packet));
         prop_assert_eq!(pool.out(), 0);
     }
 
@@ -270,7 +270,7 @@ fn an_exhausted_pool_gets_all_segments_back() {
     let (mut pool, mut out) = (Pool::new(), Vec::new());
     let packet = tcp(100).packet(&mut pool);
     let held: Vec<_> = std::iter::from_fn(|| pool.take(60, DatapathPort::default())).collect();
-    held.into_iter().take(50).for_each(|packet| pool.give(packet));
+    held.into_iter().take(50).for_each(|packet| pool.put_back(packet));
     let before = pool.out();
     assert_eq!(segment(&packet, &mut pool, &mut out), Err(SegmentError::PoolEmpty));
     assert_eq!((pool.out(), out.len()), (before, 0));

@@ -194,7 +194,7 @@ impl MessageBuffers {
     }
 
     fn return_to(self, pool: &mut Pool) {
-        self.large.into_iter().chain([self.small]).for_each(|packet| pool.give(packet));
+        self.large.into_iter().chain([self.small]).for_each(|packet| pool.put_back(packet));
     }
 
     /// Returns the packet of a frame that was read, and inserts its VLAN tag again.
@@ -210,7 +210,7 @@ impl MessageBuffers {
         // The offsets of the virtio header refer to the frame without the tag.
         let virtio = VirtioHeader::receive(virtio_header, frame);
         let Some(virtio) = virtio.ok().filter(|_| tag.is_none() || length >= ADDRESSES) else {
-            pool.give(packet);
+            pool.put_back(packet);
             return Err(RxLoss::Refused);
         };
         if let Some(tag) = tag {
@@ -232,11 +232,11 @@ impl MessageBuffers {
         let mut packet = match large {
             Some(mut large) if length > Pool::SMALL => {
                 large.frame_mut()[..Pool::SMALL].copy_from_slice(small.frame());
-                pool.give(small);
+                pool.put_back(small);
                 large
             }
             large => {
-                large.into_iter().for_each(|large| pool.give(large));
+                large.into_iter().for_each(|large| pool.put_back(large));
                 small
             }
         };
@@ -307,7 +307,7 @@ fn queued(
     let is_whole = read.is_ok_and(|read| read == VirtioHeader::ENCODED + length);
     let virtio = VirtioHeader::receive(virtio_header, frame);
     let Some(virtio) = virtio.ok().filter(|_| is_whole) else {
-        pool.give(packet);
+        pool.put_back(packet);
         return Err(RxLoss::Refused);
     };
     packet.virtio = virtio;

@@ -141,7 +141,7 @@ impl Reader {
         self.reader.receive(&mut self.pool, &mut burst, max, &mut report);
         for packet in burst {
             self.received.push(packet.frame().try_into().unwrap());
-            self.pool.give(packet);
+            self.pool.put_back(packet);
         }
     }
 

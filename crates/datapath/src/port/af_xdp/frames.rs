@@ -183,7 +183,7 @@ impl Receiver {
     ) -> Self {
         let mut receiver = Self::inherit(socket, memory, received, free);
         for chunk in receiver.owned.clone() {
-            receiver.give(u64::from(chunk) * u64::from(receiver.memory.chunk));
+            receiver.put_back(u64::from(chunk) * u64::from(receiver.memory.chunk));
         }
         receiver.free.publish();
         receiver
@@ -236,7 +236,7 @@ impl Receiver {
     }
 
     /// Writes a chunk to the ring of free chunks.
-    fn give(&mut self, address: u64) {
+    fn put_back(&mut self, address: u64) {
         let has_room = self.free.push(address);
         debug_assert!(has_room, "the ring has two entries for each chunk");
     }
@@ -263,7 +263,7 @@ impl RxFrame<'_> {
 impl Drop for RxFrame<'_> {
     fn drop(&mut self) {
         // The kernel accepts any address in the chunk.
-        self.receiver.give(self.address);
+        self.receiver.put_back(self.address);
     }
 }
 

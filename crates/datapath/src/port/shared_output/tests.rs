@@ -125,7 +125,7 @@ fn refused_work_is_done_in_software() {
     assert_eq!(queue.tx(&packets), 4);
     assert_sent(&state);
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
-    packets.into_iter().for_each(|packet| pool.give(packet));
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn work_of_waiting_packets_is_done_in_software() {
     assert!(!queue.is_pending());
     assert_sent(&state);
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
-    packets.into_iter().for_each(|packet| pool.give(packet));
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
 }
 
 /// The output refuses the first waiting packet, which software then segments.
@@ -183,7 +183,7 @@ fn segments_of_a_waiting_packet_take_its_place() {
     assert!(lengths.eq(std::iter::repeat_n(154, segments).chain([60; 4])));
     assert!(sent[..segments].iter().all(|frame| is_complete(frame)));
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
-    [long, last].into_iter().for_each(|packet| pool.give(packet));
+    [long, last].into_iter().for_each(|packet| pool.put_back(packet));
 }
 
 #[test]
@@ -202,5 +202,5 @@ fn an_unsendable_packet_is_counted_lost_once() {
     // Each segment of a waiting packet counts as one lost packet, as segments count when they are
     // sent.
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (5, 0));
-    packets.into_iter().for_each(|packet| pool.give(packet));
+    packets.into_iter().for_each(|packet| pool.put_back(packet));
 }

@@ -117,7 +117,7 @@ impl<'a> DryRun<'a> {
         let mut state = ParsedPacket { key: &mut key, layers: parsed.layers };
         let mut effects = Vec::new();
         let end = self.record_actions(&mut effects, actions, &mut copy, &mut state);
-        self.pool.give(copy);
+        self.pool.put_back(copy);
         end.map(|()| effects)
     }
 
@@ -200,7 +200,7 @@ impl<'a> DryRun<'a> {
         state.enter(&mut key);
         let then = self.resume(state, &copy, key, layers);
         let frame = copy.frame().to_vec();
-        self.pool.give(copy);
+        self.pool.put_back(copy);
         Ok(ActionEffect::Recirculated { frame, then: then? })
     }
 

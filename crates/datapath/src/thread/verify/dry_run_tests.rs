@@ -7,7 +7,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     BridgeId, DatapathAction, DatapathPort, QueueId,
-    testing::{Twin, generate::BRIDGES},
+    testing::{CheckedPipeline, generate::BRIDGES},
 };
 
 use super::*;
@@ -49,7 +49,7 @@ fn equal_by(
     let mut dry_run = DryRun::new(pool, tables, tables.version(), VlanLimit::Two);
     let is_equal = dry_run.have_same_effects(parts, whole, &packet, &parsed);
     assert_eq!(pool.out(), out, "all buffers are returned");
-    pool.give(packet);
+    pool.put_back(packet);
     is_equal
 }
 
@@ -62,7 +62,7 @@ const BRIDGE: BridgeId = BRIDGES[0];
 
 /// Returns a pipeline with a bridge that has these rules.
 fn tables(rules: &[&str]) -> Arc<Pipeline> {
-    Twin::with_rules(BRIDGE, rules).pipeline
+    CheckedPipeline::with_rules(BRIDGE, rules).pipeline
 }
 
 /// Translates a packet twice: split at every partition point, and as a whole.
@@ -153,6 +153,6 @@ fn a_verification_that_runs_out_of_buffers_returns_those_it_took() {
         assert!(equal(&mut pool, [&[], &[]], &copies), "without a buffer the lists count as equal");
         assert!(!equal(&mut pool, [&[], &[]], &[output(2)]), "one buffer is enough for no copies");
     }
-    held.into_iter().for_each(|packet| pool.give(packet));
+    held.into_iter().for_each(|packet| pool.put_back(packet));
     assert!(!equal(&mut pool, [&[], &[]], &[copy(&[output(2)])]));
 }

@@ -20,13 +20,13 @@ use super::{PublishedKairo, PublishedSettings};
 const BRIDGE: BridgeId = BridgeId::new(1);
 
 /// Four tables in a row, with entries of packets to 0.0.0.0, 0.0.0.1, ...
-struct GateScene {
+struct GateFixture {
     pipeline: Pipeline,
     engine: PublishedKairo,
     seconds: Arc<AtomicU64>,
 }
 
-impl GateScene {
+impl GateFixture {
     fn new(settings: PublishedSettings, entries: u32) -> Self {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -39,10 +39,10 @@ impl GateScene {
             apply(&pipeline, FlowModCommand::Add, &[&rule]);
         }
         let engine = PublishedKairo::new(&pipeline, &[BRIDGE], settings, now);
-        let mut scene = Self { pipeline, engine, seconds };
-        (0..entries).for_each(|slot| scene.install(slot));
-        scene.wait(60);
-        scene
+        let mut fixture = Self { pipeline, engine, seconds };
+        (0..entries).for_each(|slot| fixture.install(slot));
+        fixture.wait(60);
+        fixture
     }
 
     fn install(&mut self, slot: u32) {
@@ -102,184 +102,184 @@ const fn entry(slot: u32) -> EntryId {
 mod gates {
     use super::*;
 
-    fn scene() -> GateScene {
-        GateScene::new(PublishedSettings::default(), 4)
+    fn fixture() -> GateFixture {
+        GateFixture::new(PublishedSettings::default(), 4)
     }
 
     #[test]
     fn an_expired_timer_releases_held_rows_without_evictions() {
-        let mut scene = scene();
-        assert_eq!(scene.update(&[(1, 0)]), [0]);
-        assert_ne!(scene.held()[1], 0);
-        scene.wait(1);
-        assert_ne!(scene.held()[1], 0);
-        scene.wait(1);
-        assert_eq!(scene.held(), [0; 4]);
-        assert_eq!(scene.engine.len(), 3);
+        let mut fixture = fixture();
+        assert_eq!(fixture.update(&[(1, 0)]), [0]);
+        assert_ne!(fixture.held()[1], 0);
+        fixture.wait(1);
+        assert_ne!(fixture.held()[1], 0);
+        fixture.wait(1);
+        assert_eq!(fixture.held(), [0; 4]);
+        assert_eq!(fixture.engine.len(), 3);
     }
 
     #[test]
     fn a_complete_batch_releases_all_held_rows() {
         let settings =
             PublishedSettings { batch: 3, propagation: None, ..PublishedSettings::default() };
-        let mut scene = GateScene::new(settings, 3);
-        assert_eq!(scene.update(&[(1, 0)]), [0]);
-        scene.install(3);
-        assert_ne!(scene.held()[1], 0);
+        let mut fixture = GateFixture::new(settings, 3);
+        assert_eq!(fixture.update(&[(1, 0)]), [0]);
+        fixture.install(3);
+        assert_ne!(fixture.held()[1], 0);
         // The packet of the evicted entry also waits: it will be deleted.
-        scene.install(4);
-        assert_eq!(scene.held(), [0; 4]);
-        assert_eq!(scene.update(&[(2, 4)]), [4]);
+        fixture.install(4);
+        assert_eq!(fixture.held(), [0; 4]);
+        assert_eq!(fixture.update(&[(2, 4)]), [4]);
     }
 
     #[test]
     fn updates_wait_at_the_gate_of_their_table() {
-        let mut scene = scene();
-        assert_eq!(scene.update(&[(1, 0)]), [0]);
-        let held = scene.held();
-        assert_eq!(scene.update(&[(1, 1)]), [1]);
-        assert!(scene.held()[1] > held[1]);
-        assert_eq!(scene.held()[2..], [0, 0]);
+        let mut fixture = fixture();
+        assert_eq!(fixture.update(&[(1, 0)]), [0]);
+        let held = fixture.held();
+        assert_eq!(fixture.update(&[(1, 1)]), [1]);
+        assert!(fixture.held()[1] > held[1]);
+        assert_eq!(fixture.held()[2..], [0, 0]);
     }
 
     #[test]
     fn updates_of_two_tables_are_held_separately() {
-        let mut scene = scene();
-        assert_eq!(scene.update(&[(2, 0)]), [0]);
-        assert_eq!(scene.update(&[(1, 1)]), [1]);
-        let held = scene.held();
+        let mut fixture = fixture();
+        assert_eq!(fixture.update(&[(2, 0)]), [0]);
+        assert_eq!(fixture.update(&[(1, 1)]), [1]);
+        let held = fixture.held();
         assert!(held[1] > 0 && held[2] > 0, "{held:?}");
     }
 
     #[test]
     fn a_later_update_releases_earlier_held_rows() {
-        let mut scene = scene();
-        assert_eq!(scene.update(&[(1, 0)]), [0]);
-        assert_eq!(scene.update(&[(2, 1)]), [1]);
-        let held = scene.held();
+        let mut fixture = fixture();
+        assert_eq!(fixture.update(&[(1, 0)]), [0]);
+        assert_eq!(fixture.update(&[(2, 1)]), [1]);
+        let held = fixture.held();
         assert!(held[1] == 0 && held[2] > 0, "{held:?}");
     }
 
     #[test]
     fn updates_of_two_tables_at_once_are_held_at_the_later() {
-        let mut scene = scene();
-        assert_eq!(scene.update(&[(0, 0), (2, 1)]), [0, 1]);
-        let held = scene.held();
+        let mut fixture = fixture();
+        assert_eq!(fixture.update(&[(0, 0), (2, 1)]), [0, 1]);
+        let held = fixture.held();
         assert!(held[0] == 0 && held[2] > 0, "{held:?}");
     }
 
     #[test]
     fn without_gates_the_same_entries_are_evicted() {
         let settings = PublishedSettings { has_gates: false, ..PublishedSettings::default() };
-        let mut scene = GateScene::new(settings, 4);
-        assert_eq!(scene.update(&[(1, 0)]), [0]);
-        assert_eq!(scene.held(), [0; 4]);
-        assert_eq!(scene.update(&[(0, 1), (2, 2)]), [1, 2]);
+        let mut fixture = GateFixture::new(settings, 4);
+        assert_eq!(fixture.update(&[(1, 0)]), [0]);
+        assert_eq!(fixture.held(), [0; 4]);
+        assert_eq!(fixture.update(&[(0, 1), (2, 2)]), [1, 2]);
     }
 
     #[test]
     fn without_a_timer_held_rows_stay() {
         let settings =
             PublishedSettings { propagation: None, batch: 4, ..PublishedSettings::default() };
-        let mut scene = GateScene::new(settings, 4);
-        assert_eq!(scene.update(&[(1, 0)]), [0]);
-        scene.wait(1000);
-        assert_ne!(scene.held()[1], 0);
+        let mut fixture = GateFixture::new(settings, 4);
+        assert_eq!(fixture.update(&[(1, 0)]), [0]);
+        fixture.wait(1000);
+        assert_ne!(fixture.held()[1], 0);
     }
 }
 
 #[test]
 fn a_new_tuple_needs_no_new_circuit() {
-    let mut scene = GateScene::new(PublishedSettings::default(), 4);
-    assert_eq!(scene.update(&[(1, 0)]), [0]);
-    scene.wait(60);
-    assert_eq!(scene.update(&[(1, 1)]), [1]);
-    assert_eq!(scene.engine.stats().circuits, 1);
+    let mut fixture = GateFixture::new(PublishedSettings::default(), 4);
+    assert_eq!(fixture.update(&[(1, 0)]), [0]);
+    fixture.wait(60);
+    assert_eq!(fixture.update(&[(1, 1)]), [1]);
+    assert_eq!(fixture.engine.stats().circuits, 1);
 }
 
 #[test]
 fn a_new_path_rebuilds_the_circuit_after_the_evictions() {
-    let mut scene = GateScene::new(PublishedSettings::default(), 4);
+    let mut fixture = GateFixture::new(PublishedSettings::default(), 4);
     // The new rule leads from the last table to a new table.
-    assert_eq!(scene.update(&[(3, 0)]), [0]);
-    assert_eq!(scene.engine.stats().circuits, 1);
-    scene.wait(60);
-    assert_eq!((scene.engine.stats().circuits, scene.engine.stats().tables), (2, 5));
-    scene.install(0);
-    scene.wait(60);
-    assert_eq!(scene.update(&[(4, 0)]), [0]);
-    assert_eq!(scene.update(&[(0, 1)]), [1]);
+    assert_eq!(fixture.update(&[(3, 0)]), [0]);
+    assert_eq!(fixture.engine.stats().circuits, 1);
+    fixture.wait(60);
+    assert_eq!((fixture.engine.stats().circuits, fixture.engine.stats().tables), (2, 5));
+    fixture.install(0);
+    fixture.wait(60);
+    assert_eq!(fixture.update(&[(4, 0)]), [0]);
+    assert_eq!(fixture.update(&[(0, 1)]), [1]);
 }
 
 #[test]
 fn a_packet_that_is_deleted_is_gone_from_every_table() {
-    let mut scene = GateScene::new(PublishedSettings::default(), 2);
-    scene.engine.removed(entry(0));
-    assert_eq!((scene.engine.len(), scene.engine.stats().waiting), (1, 1));
-    scene.wait(60);
-    assert_eq!(scene.engine.stats().waiting, 0);
-    assert!(scene.update(&[(1, 0)]).is_empty());
-    assert_eq!(scene.held(), [0; 4]);
+    let mut fixture = GateFixture::new(PublishedSettings::default(), 2);
+    fixture.engine.removed(entry(0));
+    assert_eq!((fixture.engine.len(), fixture.engine.stats().waiting), (1, 1));
+    fixture.wait(60);
+    assert_eq!(fixture.engine.stats().waiting, 0);
+    assert!(fixture.update(&[(1, 0)]).is_empty());
+    assert_eq!(fixture.held(), [0; 4]);
 }
 
 #[test]
 fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
-    let mut scene = GateScene::new(PublishedSettings::default(), 3);
-    scene.engine.shared().is_failing = true;
-    assert_eq!(scene.update(&[(1, 0)]), [0, 1, 2]);
-    assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 0));
-    scene.install(1);
-    scene.install(2);
-    scene.wait(60);
-    assert_eq!(scene.update(&[(2, 1)]), [1]);
-    assert_eq!(scene.engine.stats().errors, 1);
+    let mut fixture = GateFixture::new(PublishedSettings::default(), 3);
+    fixture.engine.shared().is_failing = true;
+    assert_eq!(fixture.update(&[(1, 0)]), [0, 1, 2]);
+    assert_eq!((fixture.engine.stats().errors, fixture.engine.len()), (1, 0));
+    fixture.install(1);
+    fixture.install(2);
+    fixture.wait(60);
+    assert_eq!(fixture.update(&[(2, 1)]), [1]);
+    assert_eq!(fixture.engine.stats().errors, 1);
 }
 
 #[test]
 fn the_change_after_a_fault_evicts_lost_entries() {
-    let mut scene = GateScene::new(PublishedSettings::default(), 2);
-    scene.install(2);
-    scene.engine.shared().is_failing = true;
-    scene.wait(60);
-    assert_eq!((scene.engine.stats().errors, scene.engine.len()), (1, 3));
-    scene.engine.removed(entry(1));
-    assert_eq!(scene.update(&[(3, 9)]), [0, 2]);
+    let mut fixture = GateFixture::new(PublishedSettings::default(), 2);
+    fixture.install(2);
+    fixture.engine.shared().is_failing = true;
+    fixture.wait(60);
+    assert_eq!((fixture.engine.stats().errors, fixture.engine.len()), (1, 3));
+    fixture.engine.removed(entry(1));
+    assert_eq!(fixture.update(&[(3, 9)]), [0, 2]);
 }
 
 #[test]
 fn a_late_install_stays_late() {
-    let mut scene = GateScene::new(PublishedSettings::default(), 0);
-    let late = scene.traversal(0);
-    scene.engine.apply(&[], late.version.next());
-    scene.engine.apply(&[], late.version);
-    assert_eq!(scene.engine.installed(entry(0), &late), Installed::Late);
+    let mut fixture = GateFixture::new(PublishedSettings::default(), 0);
+    let late = fixture.traversal(0);
+    fixture.engine.apply(&[], late.version.next());
+    fixture.engine.apply(&[], late.version);
+    assert_eq!(fixture.engine.installed(entry(0), &late), Installed::Late);
 }
 
 #[test]
 fn removed_rules_leave_no_rows() {
-    let mut scene = GateScene::new(PublishedSettings::default(), 2);
+    let mut fixture = GateFixture::new(PublishedSettings::default(), 2);
     for _ in 0..3 {
-        assert_eq!(scene.update(&[(1, 0)]), [0]);
+        assert_eq!(fixture.update(&[(1, 0)]), [0]);
         let rule = ["table=1,priority=9,ip,nw_dst=0.0.0.0"];
-        scene.install(0);
-        scene.wait(60);
-        let change = apply(&scene.pipeline, FlowModCommand::DeleteStrict, &rule);
-        assert_eq!(scene.engine.apply(&change.deltas, change.version), [entry(0)]);
-        scene.install(0);
-        scene.wait(60);
+        fixture.install(0);
+        fixture.wait(60);
+        let change = apply(&fixture.pipeline, FlowModCommand::DeleteStrict, &rule);
+        assert_eq!(fixture.engine.apply(&change.deltas, change.version), [entry(0)]);
+        fixture.install(0);
+        fixture.wait(60);
     }
     // Every table but the last has one rule, and one number is free.
-    assert_eq!(scene.engine.shared().rules.numbers().count(), 3);
-    assert!(scene.engine.shared().rules.get(4).is_none());
+    assert_eq!(fixture.engine.shared().rules.numbers().count(), 3);
+    assert!(fixture.engine.shared().rules.get(4).is_none());
 }
 
 #[test]
 fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
     let order = |seed| {
-        let mut scene =
-            GateScene::new(PublishedSettings { seed, ..PublishedSettings::default() }, 100);
-        let change = scene.pipeline.set_settings(BRIDGE, BridgeSettings::default()).unwrap();
-        let evicted = scene.engine.apply(&change.deltas, change.version);
+        let mut fixture =
+            GateFixture::new(PublishedSettings { seed, ..PublishedSettings::default() }, 100);
+        let change = fixture.pipeline.set_settings(BRIDGE, BridgeSettings::default()).unwrap();
+        let evicted = fixture.engine.apply(&change.deltas, change.version);
         evicted.iter().map(|id| id.slot).collect::<Vec<_>>()
     };
     assert_eq!((order(7).len(), order(7)), (100, order(7)));

@@ -426,17 +426,17 @@ impl Evictor for Relational {
 #[cfg(test)]
 mod tests {
     use shunt_flow::FlowKey;
-    use shunt_pipeline::testing::{Twin, generate};
+    use shunt_pipeline::testing::{CheckedPipeline, generate};
 
     use super::*;
 
     #[test]
     fn traces_are_merged_after_a_load_and_still_find_every_entry() {
-        let twin = Twin::new(&[]);
-        let mut engine = Relational::new(twin.pipeline.version(), 1);
+        let checked = CheckedPipeline::new(&[]);
+        let mut engine = Relational::new(checked.pipeline.version(), 1);
         let mut key = FlowKey::ZERO;
         key.set_bridge(generate::BRIDGES[0].number().into());
-        let traversal = Arc::new(twin.translate(&key));
+        let traversal = Arc::new(checked.translate(&key));
         let entry = |slot| EntryId { owner: OwnerId(0), slot, generation: 0 };
         let count = u32::try_from(2 * CHURNED_MIN).unwrap();
         for slot in 0..count {
@@ -446,7 +446,7 @@ mod tests {
         while engine.run_maintenance() {}
         assert_eq!((engine.churned, engine.stats().errors), (0, 0), "a merge was requested");
         // The change is applied before the merge has ended.
-        let change = twin.pipeline.remove_bridge(generate::BRIDGES[0]);
+        let change = checked.pipeline.remove_bridge(generate::BRIDGES[0]);
         let mut evicted = engine.apply(&change.deltas, change.version);
         evicted.sort_unstable();
         assert_eq!(evicted, (0..count).map(entry).collect::<Vec<_>>());
@@ -455,11 +455,11 @@ mod tests {
 
     #[test]
     fn estimated_memory_is_close_to_that_of_dbsp() {
-        let twin = Twin::new(&[]);
-        let mut engine = Relational::new(twin.pipeline.version(), 1);
+        let checked = CheckedPipeline::new(&[]);
+        let mut engine = Relational::new(checked.pipeline.version(), 1);
         let mut key = FlowKey::ZERO;
         key.set_bridge(generate::BRIDGES[0].number().into());
-        let traversal = Arc::new(twin.translate(&key));
+        let traversal = Arc::new(checked.translate(&key));
         for slot in 0..1000 {
             engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, &traversal);
         }

@@ -43,7 +43,7 @@ struct Entry {
     paths: BTreeMap<Packet, Path>,
 }
 
-struct Scene {
+struct EngineFixture {
     pipeline: Arc<Pipeline>,
     engines: All,
     brute_force: Option<BruteForce>,
@@ -75,7 +75,7 @@ fn event_sequence(can_write: bool) -> impl Strategy<Value = EventSequence> {
 /// The fraction of sequences that the engine `BruteForce` also processes.
 const BRUTE_FORCE_SHARE: f64 = 0.1;
 
-impl Scene {
+impl EngineFixture {
     fn new(by_force: bool) -> Self {
         let pipeline = Arc::new(Pipeline::new(1));
         let mac_ageing = Duration::from_secs(AGEING);
@@ -274,11 +274,11 @@ fn check(can_write: bool) {
         2,
         || event_sequence(can_write),
         |(events, by_force), met| {
-            let mut scene = Scene::new(by_force);
-            events.iter().for_each(|event| scene.happens(event));
-            scene.met.add("expired", scene.model.expired);
-            scene.met.add("aged", scene.model.aged);
-            *met = scene.met;
+            let mut fixture = EngineFixture::new(by_force);
+            events.iter().for_each(|event| fixture.happens(event));
+            fixture.met.add("expired", fixture.model.expired);
+            fixture.met.add("aged", fixture.model.aged);
+            *met = fixture.met;
         },
     );
     met.assert_often(&[

@@ -123,17 +123,17 @@ fn stacked() -> impl Strategy<Value = Vec<Action>> {
     })
 }
 
-/// A world in which most actions of rules concern labels.
-pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
+/// A network in which most actions of rules concern labels.
+pub(super) fn network() -> impl Strategy<Value = Vec<Op>> {
     let met = BRIDGES
         .map(|id| conjunction::common_conjunction().prop_map(move |rules| Op::Apply(id, rules)));
     let met = option::weighted(0.5, met);
-    (super::plain_world(), met).prop_flat_map(|(mut world, met)| {
-        world.extend(met.into_iter().flatten());
+    (super::plain_network(), met).prop_flat_map(|(mut network, met)| {
+        network.extend(met.into_iter().flatten());
         let lists = vec(list(), 48);
-        (Just(world), lists).prop_map(|(mut world, lists)| {
+        (Just(network), lists).prop_map(|(mut network, lists)| {
             let mut lists = lists.into_iter();
-            for op in &mut world {
+            for op in &mut network {
                 let Op::Apply(_, mods) = op else { continue };
                 let is_clause = |request: &FlowMod| {
                     let mut actions = request.instructions.apply.iter();
@@ -150,7 +150,7 @@ pub(super) fn world() -> impl Strategy<Value = Vec<Op>> {
                     request.instructions.apply = list.collect();
                 }
             }
-            world
+            network
         })
     })
 }

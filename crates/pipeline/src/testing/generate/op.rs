@@ -1,4 +1,4 @@
-//! The operations that change a world.
+//! The operations that change a network.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     update::{bundle::BundleStep, modification::Modification},
 };
 
-/// An operation that changes a world.
+/// An operation that changes a network.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Flow-mods, as one version.

@@ -8,10 +8,10 @@ use crate::{
         bond::{BondBalance, BondHash, LacpAdmission},
         port::{PortInfo, PortKind},
     },
-    testing::WorldBridge,
+    testing::BridgeModel,
 };
 
-impl WorldBridge {
+impl BridgeModel {
     /// Returns the number of the first member of the bond of a port.
     ///
     /// For a port without a bond, it is the port's own number. NORMAL treats two ports with equal
@@ -68,7 +68,7 @@ impl Walker<'_> {
     /// Returns whether a packet is for the LACP actor of its port.
     pub(super) fn goes_to_lacp(&self, key: &FlowKey) -> bool {
         let has_lacp =
-            |port: &PortInfo| self.world.bridges[&self.id()].lacp(port) != LacpAdmission::Off;
+            |port: &PortInfo| self.model.bridges[&self.id()].lacp(port) != LacpAdmission::Off;
         self.port(key.in_port()).is_some_and(has_lacp)
             && key.eth_type() == 0x8809
             && key.field(FieldId::EthDst) == 0x0180_c200_0002
@@ -86,7 +86,7 @@ impl Walker<'_> {
     /// A bond that balances sends the flood on the member for the packet's VLAN.
     pub(super) fn floods_on(&mut self, port: &PortInfo, ingress: PortNo) -> bool {
         let vlan = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
-        let bridge = &self.world.bridges[&self.id()];
+        let bridge = &self.model.bridges[&self.id()];
         bridge.first_member(port.number) != bridge.first_member(ingress)
             && port.kind != PortKind::Unbound
             && !self.has_exited
@@ -97,7 +97,7 @@ impl Walker<'_> {
     ///
     /// True for a port without a bond. Counts the packet in its bucket.
     pub(super) fn is_sender(&mut self, port: &PortInfo, vlan: u16) -> bool {
-        let bridge = &self.world.bridges[&self.id()];
+        let bridge = &self.model.bridges[&self.id()];
         let Some(balance) = bridge.balance(port) else {
             return bridge.active(port.number) == Some(port.number);
         };

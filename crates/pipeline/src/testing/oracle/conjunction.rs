@@ -9,7 +9,7 @@ use crate::{
     action::Action,
     id::{BridgeId, TableId},
     tables::rule::Rule,
-    testing::World,
+    testing::NetworkModel,
 };
 
 /// The result of the next step of a lookup.
@@ -24,7 +24,7 @@ pub enum LookupStep<'w> {
 /// The identity of a conjunction: its priority, its id, and its number of clauses.
 pub type Conjunction = (Priority, u32, u8);
 
-impl World {
+impl NetworkModel {
     /// Returns the matching rule of a table.
     /// Also returns the number of extra lookups, by `conj_id`.
     pub(super) fn look_up(

@@ -48,7 +48,7 @@ impl Walker<'_> {
     }
 
     fn find_group(&self, id: GroupId) -> Option<GroupMod> {
-        self.world.bridges[&self.id()].groups.get(&id).cloned()
+        self.model.bridges[&self.id()].groups.get(&id).cloned()
     }
 
     fn is_live(&self, bucket: &Bucket) -> bool {
@@ -139,7 +139,7 @@ impl Walker<'_> {
 
     /// Passes a meter: the packet is dropped, gets another DSCP, or passes unchanged.
     pub(super) fn meter(&mut self, id: MeterId) {
-        if self.world.bridges[&self.id()].meters.contains_key(&id) {
+        if self.model.bridges[&self.id()].meters.contains_key(&id) {
             self.passes.pass_meter();
         }
         match self.acting(id) {
@@ -157,7 +157,7 @@ impl Walker<'_> {
     /// Returns the kind of the acting band of a meter that packets exceed.
     /// `None` if the meter has no such band.
     pub(super) fn acting(&self, id: MeterId) -> Option<MeterBandKind> {
-        let MeterConfig { unit, bands, .. } = self.world.bridges[&self.id()].meters.get(&id)?;
+        let MeterConfig { unit, bands, .. } = self.model.bridges[&self.id()].meters.get(&id)?;
         // Generated bands are exceeded by no packet or by all packets.
         let exceeded =
             bands.iter().filter(|band| *unit == MeterUnit::Kilobits && band.burst_size == 1);

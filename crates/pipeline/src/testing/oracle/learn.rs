@@ -108,7 +108,7 @@ impl Walker<'_> {
         let request = self.learned_rule(action);
         let learner = self.rule.as_ref().map(|rule| (rule.id, rule.revision));
         let learned = RuleToLearn { bridge: self.id(), learner, request, limit: action.limit };
-        let rules = &self.world.bridges[&self.id()].rules;
+        let rules = &self.model.bridges[&self.id()].rules;
         let old = rules.iter().find(|rule| learned.replaces(rule));
         let place = |learned: &RuleToLearn| {
             (learned.bridge, learned.request.table, learned.request.priority)

@@ -13,11 +13,11 @@ use crate::{
         mirror::{Mirror, MirrorOutput, MirroredPorts},
         port::{PortInfo, PortKind},
     },
-    testing::WorldBridge,
+    testing::BridgeModel,
     traversals::traversal::TraversalError,
 };
 
-impl WorldBridge {
+impl BridgeModel {
     /// Returns whether copies of a mirror leave on a port.
     pub(in crate::testing) fn is_mirror_output(&self, port: &PortInfo) -> bool {
         self.mirrors.iter().any(|mirror| match &mirror.output {
@@ -69,7 +69,7 @@ impl Walker<'_> {
     /// Returns whether a packet arrives on a port that is reserved for copies.
     pub(super) fn is_reserved(&self, key: &FlowKey) -> bool {
         let port = self.port(key.in_port());
-        port.is_some_and(|port| self.world.bridges[&self.id()].is_mirror_output(port))
+        port.is_some_and(|port| self.model.bridges[&self.id()].is_mirror_output(port))
     }
 
     /// Copies a packet that has arrived in a bridge.
@@ -99,7 +99,7 @@ impl Walker<'_> {
         port: &PortInfo,
         selects: impl Fn(&MirroredPorts) -> bool,
     ) -> Result<(), TraversalError> {
-        let bridge = &self.world.bridges[&self.id()];
+        let bridge = &self.model.bridges[&self.id()];
         let id = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
         let Some(vlan) = arriving(port, id) else { return Ok(()) };
         let [.., a, b, c, d, e, f] = self.packet.key.field(FieldId::EthDst).to_be_bytes();

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     action::Action,
     bridges::multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
-    testing::{SeenPorts, WorldBridge},
+    testing::{BridgeModel, SeenPorts},
     time::Time,
     traversals::traversal::TraversalError,
 };
@@ -34,14 +34,14 @@ pub(super) struct MulticastClass {
 impl Walker<'_> {
     /// Returns whether snooping applies to the packets of an action.
     pub(super) fn is_snooped(&self, action: &Action) -> bool {
-        let bridge = self.world.bridges.get(&self.id());
+        let bridge = self.model.bridges.get(&self.id());
         bridge.is_some_and(|bridge| bridge.snooping.is_some())
             && matches!(action, Action::Output { port, .. } if *port == PortNo::NORMAL)
     }
 
     /// Returns the class of the packet; `None` if snooping does not apply to it.
     pub(super) fn multicast_class(&self) -> Option<MulticastClass> {
-        self.world.bridges[&self.id()].snooping?;
+        self.model.bridges[&self.id()].snooping?;
         let key = self.packet.key();
         let protocol = key.field(FieldId::IpProto);
         let (is_v4, is_v6) = (key.eth_type() == 0x0800, key.eth_type() == 0x86dd);
@@ -70,7 +70,7 @@ impl Walker<'_> {
         target: [u8; 6],
         vlan: WalkerVlan,
     ) -> Result<(), TraversalError> {
-        let bridge = &self.world.bridges[&self.id()];
+        let bridge = &self.model.bridges[&self.id()];
         let ingress = self.packet.key.in_port();
         let entry = self.port(ingress);
         if class.is_read && entry.is_some_and(|port| !port.multicast.packets) && !self.is_muted {
@@ -108,7 +108,7 @@ impl Walker<'_> {
 
     /// Sends on a port, or on the sending member of its bond.
     fn send_logical(&mut self, number: PortNo, vlan: WalkerVlan) -> Result<(), TraversalError> {
-        let bridge = &self.world.bridges[&self.id()];
+        let bridge = &self.model.bridges[&self.id()];
         let is_protected = self.port(self.packet.key.in_port()).is_some_and(|own| own.is_protected);
         for port in bridge.ports.clone() {
             if bridge.first_member(port.number) == bridge.first_member(number)
@@ -128,7 +128,7 @@ fn numbers(ports: &SeenPorts) -> BTreeSet<PortNo> {
     ports.iter().map(|(port, _)| *port).collect()
 }
 
-impl WorldBridge {
+impl BridgeModel {
     /// Changes groups and router ports by a message of IGMP or MLD.
     pub(in crate::testing) fn snoop(&mut self, seen: &MulticastSighting, now: Time) {
         let port = self.ports.iter().find(|port| port.number == seen.port);

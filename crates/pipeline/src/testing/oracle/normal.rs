@@ -26,7 +26,7 @@ impl Walker<'_> {
         let id = self.packet.tags.first().map_or(0, |(_, tci)| tci & 0xfff);
         let is_from_controller = ingress == PortNo::CONTROLLER || ingress == PortNo::ANY;
         let entry = self.port(ingress);
-        if entry.is_some_and(|port| self.world.bridges[&bridge].is_mirror_output(port)) {
+        if entry.is_some_and(|port| self.model.bridges[&bridge].is_mirror_output(port)) {
             return Ok(());
         }
         let arrived = match entry {
@@ -43,7 +43,7 @@ impl Walker<'_> {
         if !is_from_controller && target[..5] == [0x01, 0x80, 0xc2, 0, 0] && target[5] < 16 {
             return Ok(());
         }
-        let own = &self.world.bridges[&bridge];
+        let own = &self.model.bridges[&bridge];
         let is_here = |port: &PortNo| own.first_member(*port) == own.first_member(ingress);
         let is_flooded = own.flood_vlans.contains(&vlan);
         let held = own.macs.get(&(vlan, source)).filter(|_| !is_flooded).map(|(port, _)| *port);
@@ -91,7 +91,7 @@ impl Walker<'_> {
         target: [u8; 6],
         vlan: WalkerVlan,
     ) -> Result<(), TraversalError> {
-        let own = &self.world.bridges[&self.id()];
+        let own = &self.model.bridges[&self.id()];
         let ingress = self.packet.key.in_port();
         let is_here = |port: &PortNo| own.first_member(*port) == own.first_member(ingress);
         let entry = self.port(ingress);

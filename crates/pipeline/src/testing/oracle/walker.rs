@@ -20,11 +20,11 @@ use crate::{
     bridges::port::{PortInfo, PortKind},
     id::{BridgeId, DatapathPort, TableId},
     tables::rule::Rule,
-    testing::World,
+    testing::NetworkModel,
     traversals::traversal::TraversalError,
 };
 
-impl World {
+impl NetworkModel {
     /// Returns the results of a packet that arrived on a port.
     #[must_use]
     pub fn translate(&self, key: &FlowKey) -> PacketEffects {
@@ -69,7 +69,7 @@ const fn no_bridge() -> TraversalError {
 
 /// The state of one packet during its walk through the tables.
 pub(super) struct Walker<'w> {
-    pub(super) world: &'w World,
+    pub(super) model: &'w NetworkModel,
     pub(super) packet: Packet,
     bridge: Option<BridgeId>,
     pub(super) table: TableId,
@@ -100,17 +100,17 @@ pub(super) struct Role {
 }
 
 impl<'w> Walker<'w> {
-    fn new(world: &'w World, key: &FlowKey) -> Self {
+    fn new(model: &'w NetworkModel, key: &FlowKey) -> Self {
         let bridge = u16::try_from(key.bridge()).ok().map(BridgeId::new);
         Self {
-            world,
+            model,
             packet: Packet::new(key),
-            bridge: bridge.filter(|id| world.bridges.contains_key(id)),
+            bridge: bridge.filter(|id| model.bridges.contains_key(id)),
             table: TableId::FIRST,
             rule: None,
             set: Vec::new(),
             stack: Vec::new(),
-            passes: PacketPasses::new(Packet::new(key).frame().len(), world.parsed_max),
+            passes: PacketPasses::new(Packet::new(key).frame().len(), model.parsed_max),
             depth: 0,
             resubmits: 0,
             lookups_left: usize::MAX,
@@ -132,13 +132,13 @@ impl<'w> Walker<'w> {
     }
 
     pub(super) fn port(&self, number: PortNo) -> Option<&'w PortInfo> {
-        self.world.port(self.id(), number)
+        self.model.port(self.id(), number)
     }
 
     /// Runs a packet that arrived on a port.
     fn receive(&mut self, key: &FlowKey) -> Result<(), TraversalError> {
         let bridge = self.bridge.ok_or_else(no_bridge)?;
-        let port = self.world.port(bridge, key.in_port());
+        let port = self.model.port(bridge, key.in_port());
         if port.is_some_and(|port| port.config.no_recv || port.config.port_down) {
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl<'w> Walker<'w> {
     fn walk(&mut self) -> Result<(), TraversalError> {
         let first = self.look_up(TableId::FIRST, None)?;
         (self.table, self.rule) = (TableId::FIRST, first);
-        if self.rule.is_none() && self.world.bridges[&self.id()].sends_misses {
+        if self.rule.is_none() && self.model.bridges[&self.id()].sends_misses {
             self.punt(PacketInReason::NoMatch, 0, u16::MAX, &[]);
         }
         self.run_set()
@@ -257,7 +257,7 @@ impl<'w> Walker<'w> {
             key.set_field(FieldId::TcpSrc, 0);
             key.set_field(FieldId::TcpDst, 0);
         }
-        let (rule, conjunctions) = self.world.look_up(self.id(), table, &key);
+        let (rule, conjunctions) = self.model.look_up(self.id(), table, &key);
         self.resubmits += conjunctions;
         if self.resubmits > 4096 {
             return Err(TraversalError::TooManyResubmits(4096));
@@ -474,7 +474,7 @@ impl<'w> Walker<'w> {
         match port {
             PortNo::TABLE if self.takes_table => self.resubmit(None, Some(TableId::FIRST))?,
             PortNo::FLOOD | PortNo::ALL => {
-                let mut ports = self.world.bridges[&self.id()].ports.clone();
+                let mut ports = self.model.bridges[&self.id()].ports.clone();
                 ports.sort_by_key(|info| info.number);
                 for info in ports {
                     let skips = port == PortNo::FLOOD
@@ -530,11 +530,11 @@ impl<'w> Walker<'w> {
     }
 
     fn cross(&mut self, bridge: BridgeId, number: PortNo) -> Result<(), TraversalError> {
-        let Some(port) = self.world.port(bridge, number) else { return Ok(()) };
+        let Some(port) = self.model.port(bridge, number) else { return Ok(()) };
         if port.config.no_recv || port.config.port_down {
             return Ok(());
         }
-        if self.world.bridges[&bridge].is_mirror_output(port) {
+        if self.model.bridges[&bridge].is_mirror_output(port) {
             return Ok(());
         }
         self.bound()?;

@@ -2,7 +2,7 @@
 //!
 //! In tests the recorder calls [`is_disabled`] with the position of the calling line. So the tests
 //! can disable one recording call after another, without a new compilation. Without the call, an
-//! invariant of translation must break for some packet of the generated worlds.
+//! invariant of translation must break for some packet of the generated networks.
 //!
 //! A call that may be left out without breaking an invariant is listed in [`EXEMPTIONS`], with the
 //! name of the test that fails instead.
@@ -18,7 +18,7 @@ use shunt_flow::FlowKey;
 
 use super::invariants;
 use crate::testing::{
-    Twin, draw,
+    CheckedPipeline, draw,
     generate::{self, Op},
     runner, visible,
 };
@@ -47,9 +47,9 @@ pub(in crate::translate) fn is_disabled(place: &'static Location<'static>) -> bo
     })
 }
 
-/// A world, packets that arrive in it, and later changes of the world.
+/// A network, packets that arrive in it, and later changes of the network.
 struct CallSiteCase {
-    world: Vec<Op>,
+    network: Vec<Op>,
     packets: Vec<FlowKey>,
     changes: Vec<Op>,
 }
@@ -59,9 +59,9 @@ impl CallSiteCase {
         let mut some = |count| (0..count).map(|_| draw(runner, &generate::packet())).collect();
         let packets: Vec<FlowKey> = some(PACKETS);
         let mut changes: Vec<Op> = (0..CHANGES).map(|_| draw(runner, &generate::op())).collect();
-        let world = draw(runner, &generate::world());
-        changes.extend(aimed(&world, &packets, runner));
-        Self { world, packets, changes }
+        let network = draw(runner, &generate::network());
+        changes.extend(aimed(&network, &packets, runner));
+        Self { network, packets, changes }
     }
 
     /// Returns the recording calls that the case reaches.
@@ -73,28 +73,28 @@ impl CallSiteCase {
 
     fn invariants_hold(&self) -> Result<(), proptest::test_runner::TestCaseError> {
         let mut runner = runner();
-        let mut twin = Twin::new(&self.world);
+        let mut checked = CheckedPipeline::new(&self.model);
         for key in &self.packets {
-            invariants::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
-            invariants::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
-            invariants::visits_are_uniform(&twin, key, &mut runner)?;
+            invariants::agreeing_packets_get_one_result(&checked, key, &mut runner)?;
+            invariants::agreeing_packets_continue_alike(&checked, key, &mut runner)?;
+            invariants::visits_are_uniform(&checked, key, &mut runner)?;
         }
         for op in &self.changes {
             let sub_traversals =
-                invariants::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
-            invariants::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
-            invariants::changes_are_named(&mut twin, &self.packets, op)?;
+                invariants::sub_traversals(&checked, &visible(&self.packets[0]), u64::MAX);
+            invariants::sub_traversals_are_uniform(&checked, &sub_traversals, &mut runner)?;
+            invariants::changes_are_named(&mut checked, &self.packets, op)?;
         }
         self.sub_traversals_change_by_name()
     }
 
     /// Checks that deltas name every change of a sub-traversal's result.
     fn sub_traversals_change_by_name(&self) -> Result<(), proptest::test_runner::TestCaseError> {
-        let mut twin = Twin::new(&self.world);
+        let mut checked = CheckedPipeline::new(&self.model);
         self.changes.iter().try_for_each(|op| {
             let sub_traversals =
-                invariants::sub_traversals(&twin, &visible(&self.packets[0]), u64::MAX);
-            invariants::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, op)
+                invariants::sub_traversals(&checked, &visible(&self.packets[0]), u64::MAX);
+            invariants::changes_of_sub_traversals_are_named(&mut checked, &sub_traversals, op)
         })
     }
 
@@ -109,12 +109,12 @@ impl CallSiteCase {
 
 /// Returns changes of objects that the packets read, and the learning of a packet.
 fn aimed(
-    world: &[Op],
+    network: &[Op],
     packets: &[FlowKey],
     runner: &mut proptest::test_runner::TestRunner,
 ) -> Vec<Op> {
-    let twin = Twin::new(world);
-    let traversals = packets.iter().flat_map(|key| twin.traversals(key));
+    let checked = CheckedPipeline::new(network);
+    let traversals = packets.iter().flat_map(|key| checked.traversals(key));
     let reads: BTreeSet<_> = traversals.flat_map(|traversal| traversal.reads).collect();
     let changes = reads.into_iter().filter_map(generate::change_of).take(AIMED);
     let changes = changes.map(|change| draw(runner, &change));
@@ -188,7 +188,7 @@ const EXEMPTIONS: &[Exemption] = &[
     ),
     // No generated change concerns a single port.
     exempt("translate/bridge_view.rs", "Object::Port(self.id, number)", "outputs_read_their_ports"),
-    // The need for these three calls depends on the generated packets and worlds.
+    // The need for these three calls depends on the generated packets and networks.
     exempt("translate/bridge_view.rs", "Object::Ports(self.id)", "outputs_read_their_ports"),
     exempt(
         "translate/bridge_view.rs",

@@ -8,7 +8,7 @@ use shunt_flow::FlowKey;
 use crate::{
     decisions::packet_decider::{PacketDecider, PacketDecision},
     testing::{
-        Twin,
+        CheckedPipeline,
         generate::{self, BRIDGES},
     },
     time::Time,
@@ -17,8 +17,8 @@ use crate::{
 /// Returns the counters of all objects of all bridges, as text.
 ///
 /// Rules, tables, groups, mirrors and addresses have counters.
-fn counters(twin: &Twin) -> Vec<String> {
-    let pipeline = &twin.pipeline;
+fn counters(checked: &CheckedPipeline) -> Vec<String> {
+    let pipeline = &checked.pipeline;
     let of_bridge = |id| {
         let rules = pipeline.rules(id, &crate::RuleFilter::all());
         let rules = rules.iter().map(|rule| {
@@ -43,31 +43,31 @@ proptest! {
     /// Includes decisions after changes, recirculated packets, and counters.
     #[test]
     fn a_decision_equals_the_recorded_translation(
-        world in generate::world(),
+        network in generate::network(),
         ops in prop::collection::vec(generate::op(), 0..6),
         packets in prop::collection::vec(generate::packet(), 8),
     ) {
-        // The first twin counts decisions, and the second twin counts translations.
-        let (mut twin, mut expected) = (Twin::new(&world), Twin::new(&world));
+        // The first pipeline counts decisions, and the second counts translations.
+        let (mut checked, mut expected) = (CheckedPipeline::new(&network), CheckedPipeline::new(&network));
         let mut decider = PacketDecider::new();
         let mut decision = PacketDecision::default();
         for turn in 0..=ops.len() {
             // The tables first have no learned indexes, then new indexes, and then indexes with
             // changes.
             if turn % 3 != 0 {
-                twin.pipeline.train_tables(1 + turn % 2);
+                checked.pipeline.train_tables(1 + turn % 2);
             }
             let keys: Vec<_> = packets.iter().map(crate::testing::visible).collect();
             let mut decisions: Vec<_> = keys.iter().map(|_| PacketDecision::default()).collect();
-            let version = twin.pipeline.version();
-            decider.decide_burst(&twin.pipeline, &keys, version, &mut decisions);
+            let version = checked.pipeline.version();
+            decider.decide_burst(&checked.pipeline, &keys, version, &mut decisions);
             for ((key, visible), first) in packets.iter().zip(&keys).zip(&decisions) {
-                let traversal = twin.pipeline.translate(visible, version);
+                let traversal = checked.pipeline.translate(visible, version);
                 prop_assert!(first.decides_like(&traversal), "{first:?} {traversal:?}");
-                for traversal in twin.traversals(key) {
+                for traversal in checked.traversals(key) {
                     let key = FlowKey::from(&traversal.key);
                     let start = traversal.continuation.as_ref();
-                    decider.decide(&twin.pipeline, &key, start, version, &mut decision);
+                    decider.decide(&checked.pipeline, &key, start, version, &mut decision);
                     prop_assert!(decision.decides_like(&traversal), "{decision:?} {traversal:?}");
                     decider.count(&decision, 100, Time::from_nanoseconds(7));
                 }
@@ -75,11 +75,11 @@ proptest! {
                     expected.pipeline.credit(&traversal, 1, 100, Time::from_nanoseconds(7));
                 }
             }
-            decider.credit(&twin.pipeline, usize::MAX, Duration::from_secs(10));
+            decider.credit(&checked.pipeline, usize::MAX, Duration::from_secs(10));
             prop_assert_eq!(decider.dirty(), 0);
-            prop_assert_eq!(counters(&twin), counters(&expected));
+            prop_assert_eq!(counters(&checked), counters(&expected));
             if let Some(op) = ops.get(turn) {
-                twin.apply(op);
+                checked.apply(op);
                 expected.apply(op);
             }
         }

@@ -22,7 +22,7 @@ use crate::{
         rule_filter::RuleFilter,
     },
     testing::{
-        Twin, cases,
+        CheckedPipeline, cases,
         generate::{self, BRIDGES, Op},
         merged, runner, traversals, visible,
     },
@@ -56,7 +56,7 @@ struct NestingLevel {
 
 const BRIDGE: BridgeId = BRIDGES[0];
 const METERS: u32 = 2;
-/// The depths of generated worlds, around the limit of 64.
+/// The depths of generated networks, around the limit of 64.
 const DEPTHS: std::ops::Range<u16> = 58..70;
 
 impl NestingLevel {
@@ -175,8 +175,8 @@ fn level() -> impl Strategy<Value = NestingLevel> {
     )
 }
 
-/// Generates a world in which packets reach a depth around the limit.
-fn world() -> impl Strategy<Value = Vec<Op>> {
+/// Generates a network in which packets reach a depth around the limit.
+fn network() -> impl Strategy<Value = Vec<Op>> {
     let ports = generate::ports(BRIDGE);
     (vec(level(), 70), DEPTHS, ports)
         .prop_map(|(levels, depth, ports)| built(&levels, depth, ports))
@@ -206,8 +206,8 @@ fn packet() -> impl Strategy<Value = FlowKey> {
     })
 }
 
-/// Returns a world in which levels nest by clones alone.
-fn clones(counts: [u8; 2]) -> Twin {
+/// Returns a network in which levels nest by clones alone.
+fn clones(counts: [u8; 2]) -> CheckedPipeline {
     let level = |count| NestingLevel {
         hop: Hop::Clones(count),
         meter: 1,
@@ -218,11 +218,11 @@ fn clones(counts: [u8; 2]) -> Twin {
     let port =
         |number| PortInfo::new(PortNo::new(number), PortKind::Datapath(DatapathPort::new(number)));
     let levels = counts.map(level);
-    let mut twin = Twin::new(&[]);
+    let mut checked = CheckedPipeline::new(&[]);
     for op in built(&levels, 64, (1..4).map(port).collect()) {
-        assert!(twin.apply(&op).is_some());
+        assert!(checked.apply(&op).is_some());
     }
-    twin
+    checked
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn metered_copies_nest_up_to_the_bound() {
     key.set_bridge(BRIDGE.number().into());
     key.set_in_port(PortNo::new(2));
     for (counts, error) in [([32, 32], None), ([32, 33], Some(TraversalError::TooDeep(64)))] {
-        let twin = clones(counts);
-        let effects = twin.effects(&twin.translate(&key), &key);
+        let checked = clones(counts);
+        let effects = checked.effects(&checked.translate(&key), &key);
         assert_eq!((effects.error, effects.outcomes.is_empty()), (error, error.is_some()));
-        assert_eq!(effects, twin.world.translate(&key));
+        assert_eq!(effects, checked.model.translate(&key));
     }
 }
 
@@ -243,21 +243,21 @@ proptest! {
 
     #[test]
     fn a_traversal_near_the_depth_limit_equals_the_tables(
-        world in world(),
+        network in network(),
         packets in vec(packet(), 2),
         choice in any::<u64>(),
     ) {
-        let (mut twin, mut runner) = (Twin::new(&[]), runner());
-        for op in &world {
-            prop_assert!(twin.apply(op).is_some(), "a request is refused: {:?}", op);
+        let (mut checked, mut runner) = (CheckedPipeline::new(&[]), runner());
+        for op in &network {
+            prop_assert!(checked.apply(op).is_some(), "a request is refused: {:?}", op);
         }
         for key in packets {
-            let (whole, expected) = (twin.translate(&key), twin.world.translate(&key));
-            prop_assert_eq!(&twin.effects(&whole, &key), &expected);
-            invariants::agreeing_packets_get_one_result(&twin, &key, &mut runner)?;
+            let (whole, expected) = (checked.translate(&key), checked.model.translate(&key));
+            prop_assert_eq!(&checked.effects(&whole, &key), &expected);
+            invariants::agreeing_packets_get_one_result(&checked, &key, &mut runner)?;
             if expected.error.is_none() {
-                let sub_traversals = invariants::sub_traversals(&twin, &visible(&key), choice);
-                prop_assert_eq!(twin.effects(&merged(traversals(&sub_traversals)), &key), expected);
+                let sub_traversals = invariants::sub_traversals(&checked, &visible(&key), choice);
+                prop_assert_eq!(checked.effects(&merged(traversals(&sub_traversals)), &key), expected);
             }
         }
     }

@@ -15,7 +15,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask};
 use crate::{
     id::RuleId,
     testing::{
-        LookupStep, Twin, draw,
+        CheckedPipeline, LookupStep, draw,
         generate::{self, Op},
         visible,
     },
@@ -33,35 +33,36 @@ const SIBLINGS: usize = 4;
 
 /// Checks that packets of a traversal's region have its result, as by the oracle.
 pub(in crate::translate) fn agreeing_packets_get_one_result(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     key: &FlowKey,
     runner: &mut TestRunner,
 ) -> Holds {
-    let traversal = twin.translate(key);
+    let traversal = checked.translate(key);
     for _ in 0..SIBLINGS {
         let sibling = draw(runner, &generate::sibling(key, &FlowMask::from(&traversal.mask)));
         prop_assert!(traversal.mask.agree(&sibling, key));
-        let other = twin.translate(&sibling);
+        let other = checked.translate(&sibling);
         prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
         prop_assert_eq!(other.drop_cause, traversal.drop_cause);
         prop_assert_eq!(&other.reads, &traversal.reads);
-        prop_assert_eq!(twin.effects(&traversal, &sibling), twin.world.translate(&sibling));
+        prop_assert_eq!(checked.effects(&traversal, &sibling), checked.model.translate(&sibling));
     }
     Ok(())
 }
 
 /// Checks that recirculated packets of a traversal's region have its result.
 pub(in crate::translate) fn agreeing_packets_continue_alike(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     key: &FlowKey,
     runner: &mut TestRunner,
 ) -> Holds {
-    for traversal in twin.traversals(key) {
+    for traversal in checked.traversals(key) {
         let Some(continuation) = &traversal.continuation else { continue };
         for _ in 0..SIBLINGS {
             let (key, mask) = (FlowKey::from(&traversal.key), FlowMask::from(&traversal.mask));
             let sibling = draw(runner, &generate::sibling(&key, &mask));
-            let other = twin.pipeline.resume(&visible(&sibling), continuation, traversal.version);
+            let other =
+                checked.pipeline.resume(&visible(&sibling), continuation, traversal.version);
             prop_assert_eq!(&other.actions, &traversal.actions, "sibling {:?}", sibling);
             prop_assert_eq!(other.drop_cause, traversal.drop_cause);
             prop_assert_eq!(&other.reads, &traversal.reads);
@@ -78,16 +79,21 @@ pub(in crate::translate) fn agreeing_packets_continue_alike(
 
 /// Checks that packets of a visit's region find the same rule or conjunction.
 pub(in crate::translate) fn visits_are_uniform(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     key: &FlowKey,
     runner: &mut TestRunner,
 ) -> Holds {
-    twin.traversals(key)
+    checked
+        .traversals(key)
         .iter()
-        .try_for_each(|traversal| visits_in_one_path(twin, &traversal.visits, runner))
+        .try_for_each(|traversal| visits_in_one_path(checked, &traversal.visits, runner))
 }
 
-fn visits_in_one_path(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) -> Holds {
+fn visits_in_one_path(
+    checked: &CheckedPipeline,
+    visits: &[Visit],
+    runner: &mut TestRunner,
+) -> Holds {
     let mut passed = Vec::new();
     for (index, visit) in visits.iter().enumerate() {
         let (key, mask) = (FlowKey::from(&visit.key), FlowMask::from(&visit.mask));
@@ -99,9 +105,9 @@ fn visits_in_one_path(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) ->
         let id = u32::try_from(visit.key.field(FieldId::ConjId)).unwrap_or_default();
         let is_second = index > 0 && !visits[index - 1].clauses.is_empty();
         let found = if is_second {
-            LookupStep::Rule(twin.world.second(bridge, table, &sibling, id))
+            LookupStep::Rule(checked.model.second(bridge, table, &sibling, id))
         } else {
-            twin.world.decide(bridge, table, &sibling, &passed)
+            checked.model.decide(bridge, table, &sibling, &passed)
         };
         match found {
             LookupStep::Rule(rule) => {
@@ -125,14 +131,14 @@ fn visits_in_one_path(twin: &Twin, visits: &[Visit], runner: &mut TestRunner) ->
 /// Checks that a delta names every traversal that a change affects.
 /// A delta names a traversal by a visit or a read.
 pub(in crate::translate) fn changes_are_named(
-    twin: &mut Twin,
+    checked: &mut CheckedPipeline,
     packets: &[FlowKey],
     op: &Op,
 ) -> Holds {
-    let before: Vec<_> = packets.iter().flat_map(|key| twin.traversals(key)).collect();
-    let Some(change) = twin.apply(op) else { return Ok(()) };
+    let before: Vec<_> = packets.iter().flat_map(|key| checked.traversals(key)).collect();
+    let Some(change) = checked.apply(op) else { return Ok(()) };
     for old in before {
-        let new = again(twin, &old);
+        let new = again(checked, &old);
         let is_same = new.actions == old.actions
             && new.error == old.error
             && new.learnings == old.learnings
@@ -146,18 +152,18 @@ pub(in crate::translate) fn changes_are_named(
 
 /// Checks that a change of objects affects only traversals that read them.
 pub(in crate::translate) fn objects_not_read_change_nothing(
-    twin: &mut Twin,
+    checked: &mut CheckedPipeline,
     packets: &[FlowKey],
     op: &Op,
 ) -> Holds {
-    let before: Vec<_> = packets.iter().flat_map(|key| twin.traversals(key)).collect();
-    let Some(change) = twin.apply(op) else { return Ok(()) };
+    let before: Vec<_> = packets.iter().flat_map(|key| checked.traversals(key)).collect();
+    let Some(change) = checked.apply(op) else { return Ok(()) };
     let objects: Vec<_> = change.deltas.iter().filter_map(changed_object).collect();
     if objects.len() < change.deltas.len() {
         return Ok(());
     }
     for old in before {
-        let new = again(twin, &old);
+        let new = again(checked, &old);
         if !old.reads.iter().any(|read| objects.contains(read)) {
             prop_assert_eq!(&new.actions, &old.actions);
             prop_assert_eq!(&new.group_hits, &old.group_hits);
@@ -171,15 +177,15 @@ pub(in crate::translate) fn objects_not_read_change_nothing(
 /// Returns the sub-traversals of a packet, partitioned at some points.
 /// Each bit of `choice` selects a partition point.
 pub(in crate::translate) fn sub_traversals(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     key: &FlowKey,
     choice: u64,
 ) -> Vec<SubTraversal> {
-    let version = twin.pipeline.version();
-    let noted = twin.pipeline.translate_noted(key, None, version);
+    let version = checked.pipeline.version();
+    let noted = checked.pipeline.translate_noted(key, None, version);
     let chosen = noted.points.iter().enumerate().filter(|(at, _)| choice >> (at % 64) & 1 != 0);
     let ends: Vec<usize> = chosen.map(|(_, point)| point.visit).collect();
-    let sub_traversals = twin.pipeline.translate_sub_traversals(key, None, version, &ends);
+    let sub_traversals = checked.pipeline.translate_sub_traversals(key, None, version, &ends);
     assert_eq!(sub_traversals.len(), ends.len() + 1, "each partition point can be used");
     sub_traversals
 }
@@ -187,7 +193,7 @@ pub(in crate::translate) fn sub_traversals(
 /// Checks that packets of a sub-traversal's region have this sub-traversal.
 /// The continuations at the end are equal, too.
 pub(in crate::translate) fn sub_traversals_are_uniform(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     sub_traversals: &[SubTraversal],
     runner: &mut TestRunner,
 ) -> Holds {
@@ -197,7 +203,7 @@ pub(in crate::translate) fn sub_traversals_are_uniform(
         let sibling = visible(&draw(runner, &generate::sibling(&key, &mask)));
         let ends: Vec<usize> = own.next.iter().map(|_| own.visits.len()).collect();
         let (start, version) = (own.continuation.as_ref(), own.version);
-        let again = twin.pipeline.translate_sub_traversals(&sibling, start, version, &ends);
+        let again = checked.pipeline.translate_sub_traversals(&sibling, start, version, &ends);
         let again = &again[0];
         prop_assert_eq!(&again.traversal.actions, &own.actions, "{:?}", sibling);
         prop_assert_eq!(&again.traversal.reads, &own.reads);
@@ -212,31 +218,31 @@ pub(in crate::translate) fn sub_traversals_are_uniform(
 
 /// Checks that a sub-traversal from a noted traversal equals a translation.
 pub(in crate::translate) fn noted_sub_traversals_match_the_tables(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     sub_traversals: &[SubTraversal],
 ) -> Holds {
     for first in 0..sub_traversals.len() {
         let Traversal { key, continuation, version, .. } = &sub_traversals[first].traversal;
         let (key, start) = (FlowKey::from(key), continuation.as_ref());
-        let noted = twin.pipeline.translate_noted(&key, start, *version);
+        let noted = checked.pipeline.translate_noted(&key, start, *version);
         let mut visits = 0..0;
         for sub_traversal in &sub_traversals[first..] {
             visits = visits.end..visits.end + sub_traversal.traversal.visits.len();
-            noted_sub_traversal_matches_the_tables(twin, &noted, visits.clone(), sub_traversal)?;
+            noted_sub_traversal_matches_the_tables(checked, &noted, visits.clone(), sub_traversal)?;
         }
     }
     Ok(())
 }
 
 fn noted_sub_traversal_matches_the_tables(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     noted: &NotedTraversal,
     visits: Range<usize>,
     sub_traversal: &SubTraversal,
 ) -> Holds {
     let own = &sub_traversal.traversal;
     let (key, start) = (FlowKey::from(&own.key), own.continuation.as_ref());
-    let known = twin.pipeline.translate_sub_traversal(&key, start, noted, visits);
+    let known = checked.pipeline.translate_sub_traversal(&key, start, noted, visits);
     prop_assert_eq!(known.limit_use, sub_traversal.limit_use);
     prop_assert_eq!(&known.rewrite, &sub_traversal.rewrite);
     let known = known.traversal;
@@ -260,13 +266,13 @@ fn in_order(reads: &[Object]) -> Vec<Object> {
 
 /// Checks that a delta names every sub-traversal that a change affects.
 pub(in crate::translate) fn changes_of_sub_traversals_are_named(
-    twin: &mut Twin,
+    checked: &mut CheckedPipeline,
     old: &[SubTraversal],
     op: &Op,
 ) -> Holds {
-    let Some(change) = twin.apply(op) else { return Ok(()) };
+    let Some(change) = checked.apply(op) else { return Ok(()) };
     for old in old.iter().map(|sub_traversal| &sub_traversal.traversal) {
-        let new = twin.pipeline.translate_again(old, change.version);
+        let new = checked.pipeline.translate_again(old, change.version);
         let is_same = new.actions == old.actions
             && new.error == old.error
             && new.next == old.next
@@ -281,12 +287,12 @@ pub(in crate::translate) fn changes_of_sub_traversals_are_named(
 
 /// Checks that later changes do not affect a sub-traversal of an older version.
 pub(in crate::translate) fn sub_traversals_keep_their_version(
-    twin: &Twin,
+    checked: &CheckedPipeline,
     sub_traversals: &[SubTraversal],
 ) -> Holds {
-    let kept = |own: &&Traversal| twin.pipeline.is_retained(own.version);
+    let kept = |own: &&Traversal| checked.pipeline.is_retained(own.version);
     for own in sub_traversals.iter().map(|sub_traversal| &sub_traversal.traversal).filter(kept) {
-        let again = twin.pipeline.translate_again(own, own.version);
+        let again = checked.pipeline.translate_again(own, own.version);
         // A traversal with learn requests has no cache entry, and is not compared.
         prop_assert!(again.decides_like(own) || !own.learnings.is_empty(), "{own:?} is {again:?}");
         prop_assert_eq!(&again.next, &own.next);
@@ -297,11 +303,11 @@ pub(in crate::translate) fn sub_traversals_keep_their_version(
 }
 
 /// Returns the translation of the packet of `old` at the newest version.
-fn again(twin: &Twin, old: &Traversal) -> Traversal {
-    let (version, key) = (twin.pipeline.version(), FlowKey::from(&old.key));
+fn again(checked: &CheckedPipeline, old: &Traversal) -> Traversal {
+    let (version, key) = (checked.pipeline.version(), FlowKey::from(&old.key));
     match &old.continuation {
-        None => twin.pipeline.translate(&key, version),
-        Some(continuation) => twin.pipeline.resume(&key, continuation, version),
+        None => checked.pipeline.translate(&key, version),
+        Some(continuation) => checked.pipeline.resume(&key, continuation, version),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The invariants of translation, and property tests of them on generated worlds.
+//! The invariants of translation, and property tests of them on generated networks.
 
 pub(super) mod call_sites;
 mod decisions;

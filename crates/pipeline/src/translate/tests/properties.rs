@@ -10,7 +10,7 @@ use crate::{
     action::Action,
     learn::learning::Learning,
     testing::{
-        Twin, bridge_with_rules, draw,
+        CheckedPipeline, bridge_with_rules, draw,
         generate::{self, Op},
         runner, visible,
     },
@@ -27,83 +27,83 @@ proptest! {
 
     #[test]
     fn a_traversal_does_what_the_tables_say(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 8),
     ) {
-        let twin = Twin::new(&world);
+        let checked = CheckedPipeline::new(&network);
         for key in &packets {
-            let traversal = twin.translate(key);
-            prop_assert_eq!(twin.effects(&traversal, key), twin.world.translate(key));
+            let traversal = checked.translate(key);
+            prop_assert_eq!(checked.effects(&traversal, key), checked.model.translate(key));
         }
     }
 
     #[test]
     fn packets_that_agree_under_the_mask_get_one_result(
-        world in generate::world(),
+        network in generate::network(),
         // With the packets that are generated to agree with each, the test has a hundred thousand
         // packets.
         packets in prop::collection::vec(generate::packet(), 84),
     ) {
-        let (twin, mut runner) = (Twin::new(&world), runner());
+        let (checked, mut runner) = (CheckedPipeline::new(&network), runner());
         for key in &packets {
-            invariants::agreeing_packets_get_one_result(&twin, key, &mut runner)?;
+            invariants::agreeing_packets_get_one_result(&checked, key, &mut runner)?;
         }
     }
 
     #[test]
     fn recirculated_packets_that_agree_get_one_result(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 8),
     ) {
-        let (twin, mut runner) = (Twin::new(&world), runner());
+        let (checked, mut runner) = (CheckedPipeline::new(&network), runner());
         for key in &packets {
-            invariants::agreeing_packets_continue_alike(&twin, key, &mut runner)?;
+            invariants::agreeing_packets_continue_alike(&checked, key, &mut runner)?;
         }
     }
 
     #[test]
     fn packets_under_a_visit_mask_match_alike(
-        world in generate::world(),
+        network in generate::network(),
         packet in generate::packet(),
     ) {
-        invariants::visits_are_uniform(&Twin::new(&world), &packet, &mut runner())?;
+        invariants::visits_are_uniform(&CheckedPipeline::new(&network), &packet, &mut runner())?;
     }
 
     #[test]
     fn changes_of_a_traversal_are_in_its_visits_or_reads(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 4),
         ops in prop::collection::vec(generate::op(), 1..8),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         for op in &ops {
-            invariants::changes_are_named(&mut twin, &packets, op)?;
+            invariants::changes_are_named(&mut checked, &packets, op)?;
         }
     }
 
     #[test]
     fn a_packet_out_does_what_its_actions_say(
-        world in generate::world(),
+        network in generate::network(),
         mut packet in generate::packet(),
         actions in prop::collection::vec(generate::action(), 0..5),
         port in prop::sample::select(vec![1, 2, 4, 0xffff_fffd, 0xffff_fffe, 0xffff_ffff]),
     ) {
-        let twin = Twin::new(&world);
+        let checked = CheckedPipeline::new(&network);
         packet.set_in_port(PortNo::new(port));
         let traversal =
-            twin.pipeline.translate_actions(&visible(&packet), &actions, twin.pipeline.version());
-        prop_assert_eq!(twin.effects(&traversal, &packet), twin.world.packet_out(&packet, &actions));
+            checked.pipeline.translate_actions(&visible(&packet), &actions, checked.pipeline.version());
+        prop_assert_eq!(checked.effects(&traversal, &packet), checked.model.packet_out(&packet, &actions));
     }
 
     #[test]
     fn unread_objects_change_no_translation(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 8),
         ops in prop::collection::vec(generate::op(), 1..6),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         for op in &ops {
-            invariants::objects_not_read_change_nothing(&mut twin, &packets, op)?;
+            invariants::objects_not_read_change_nothing(&mut checked, &packets, op)?;
         }
     }
 }
@@ -116,14 +116,14 @@ fn generated_switches_reach_every_feature() {
     let mut runner = runner();
     let mut counts: BTreeMap<Feature, usize> = BTreeMap::new();
     for _ in 0..600 {
-        let mut twin = Twin::new(&draw(&mut runner, &generate::world()));
+        let mut checked = CheckedPipeline::new(&draw(&mut runner, &generate::network()));
         let keys: Vec<_> = (0..4).map(|_| draw(&mut runner, &generate::packet())).collect();
         // In the second round, packets match the rules and addresses of the first round.
         for key in keys.iter().chain(&keys) {
-            let traversals = twin.traversals(key);
+            let traversals = checked.traversals(key);
             let features: BTreeSet<_> = traversals.iter().flat_map(features).collect();
             features.into_iter().for_each(|feature| *counts.entry(feature).or_default() += 1);
-            let effects = twin.effects(&traversals[0], key);
+            let effects = checked.effects(&traversals[0], key);
             let observed = [
                 (Feature::Metered, effects.was_metered),
                 (Feature::LaterError, !effects.later_errors.is_empty()),
@@ -135,7 +135,7 @@ fn generated_switches_reach_every_feature() {
             observed.iter().filter(|(_, is_satisfied)| *is_satisfied).for_each(|(feature, _)| {
                 *counts.entry(*feature).or_default() += 1;
             });
-            twin.apply(&Op::LearnFrom(Box::new(key.clone())));
+            checked.apply(&Op::LearnFrom(Box::new(key.clone())));
         }
     }
     let rare: Vec<_> = Feature::ALL
@@ -149,20 +149,20 @@ fn generated_switches_reach_every_feature() {
 ///
 /// `a_bonded_bridge_equals_the_oracle` compares them with the oracle.
 ///
-/// In the worlds of the other tests, buckets forward few packets: two sevenths of the worlds have
-/// bonds, half of these bonds balance, and NORMAL must choose such a bond.
+/// In the networks of the other tests, buckets forward few packets: two sevenths of the networks
+/// have bonds, half of these bonds balance, and NORMAL must choose such a bond.
 #[test]
 fn generated_bonds_reach_their_buckets() {
     let mut runner = runner();
     let id = generate::BRIDGES[0];
     let mut balanced = 0;
     for _ in 0..100 {
-        let mut twin = Twin::taking(&bridge_with_rules(id, &["actions=NORMAL"]));
-        twin.apply(&Op::SetPorts(id, draw(&mut runner, &generate::bonded_ports(id))));
+        let mut checked = CheckedPipeline::taking(&bridge_with_rules(id, &["actions=NORMAL"]));
+        checked.apply(&Op::SetPorts(id, draw(&mut runner, &generate::bonded_ports(id))));
         for _ in 0..8 {
             let mut packet = draw(&mut runner, &generate::packet());
             packet.set_bridge(id.number().into());
-            let uses_bucket = twin.traversals(&packet).iter().any(|own| buckets(own) > 0);
+            let uses_bucket = checked.traversals(&packet).iter().any(|own| buckets(own) > 0);
             balanced += usize::from(uses_bucket);
         }
     }

@@ -2,7 +2,7 @@
 
 use super::invariants;
 use crate::testing::{
-    Twin, cases,
+    CheckedPipeline, cases,
     generate::{self, BRIDGES},
     merged, runner, traversals, visible,
 };
@@ -19,47 +19,47 @@ proptest! {
 
     #[test]
     fn sub_traversals_equal_the_traversal(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
     ) {
-        let twin = Twin::new(&world);
+        let checked = CheckedPipeline::new(&network);
         for key in packets {
-            let expected = twin.world.translate(&key);
-            let whole = twin.translate(&key);
-            let noted = twin.pipeline.translate_noted(&visible(&key), None, whole.version);
+            let expected = checked.model.translate(&key);
+            let whole = checked.translate(&key);
+            let noted = checked.pipeline.translate_noted(&visible(&key), None, whole.version);
             prop_assert!(whole.decides_like(&noted.traversal) || !whole.learnings.is_empty());
             // A traversal with learn requests is not cached, and its sub-traversals lack the
             // learning rule.
             if expected.error.is_none() && whole.learnings.is_empty() {
-                let sub_traversals = invariants::sub_traversals(&twin, &visible(&key), choice);
-                prop_assert_eq!(twin.effects(&merged(traversals(&sub_traversals)), &key), expected);
+                let sub_traversals = invariants::sub_traversals(&checked, &visible(&key), choice);
+                prop_assert_eq!(checked.effects(&merged(traversals(&sub_traversals)), &key), expected);
             }
         }
     }
 
     #[test]
     fn packets_of_a_region_share_the_sub_traversal(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
     ) {
-        let (twin, mut runner) = (Twin::new(&world), runner());
+        let (checked, mut runner) = (CheckedPipeline::new(&network), runner());
         for key in packets {
-            let sub_traversals = invariants::sub_traversals(&twin, &visible(&key), choice);
-            invariants::sub_traversals_are_uniform(&twin, &sub_traversals, &mut runner)?;
+            let sub_traversals = invariants::sub_traversals(&checked, &visible(&key), choice);
+            invariants::sub_traversals_are_uniform(&checked, &sub_traversals, &mut runner)?;
         }
     }
 
     #[test]
     fn a_recorded_sub_traversal_equals_a_translated_one(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
     ) {
-        let twin = Twin::new(&world);
+        let checked = CheckedPipeline::new(&network);
         for key in packets.iter().map(visible) {
-            let sub_traversals = invariants::sub_traversals(&twin, &key, choice);
+            let sub_traversals = invariants::sub_traversals(&checked, &key, choice);
             if sub_traversals.iter().any(|sub_traversal| !sub_traversal.traversal.learnings.is_empty())
                 || sub_traversals.iter().any(|sub_traversal| sub_traversal.traversal.error.is_some())
             {
@@ -68,23 +68,23 @@ proptest! {
             // A sub-traversal that ends in a plain state is translated the first time, and composed
             // the second time.
             for _ in 0..2 {
-                invariants::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+                invariants::noted_sub_traversals_match_the_tables(&checked, &sub_traversals)?;
             }
         }
     }
 
     #[test]
     fn composed_sub_traversals_equal_translated_ones(
-        world in generate::goto_world(),
+        network in generate::goto_network(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
     ) {
-        let twin = Twin::new(&world);
+        let checked = CheckedPipeline::new(&network);
         for key in packets.iter().map(visible) {
-            let sub_traversals = invariants::sub_traversals(&twin, &key, choice);
+            let sub_traversals = invariants::sub_traversals(&checked, &key, choice);
             if sub_traversals.iter().all(|sub_traversal| sub_traversal.traversal.learnings.is_empty()) {
                 for _ in 0..2 {
-                    invariants::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+                    invariants::noted_sub_traversals_match_the_tables(&checked, &sub_traversals)?;
                 }
             }
         }
@@ -92,30 +92,30 @@ proptest! {
 
     #[test]
     fn changes_of_a_sub_traversal_are_in_its_visits_or_reads(
-        world in generate::world(),
+        network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
         op in generate::op(),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         let sub_traversals: Vec<_> =
-            packets.iter().flat_map(|key| invariants::sub_traversals(&twin, &visible(key), choice)).collect();
-        invariants::changes_of_sub_traversals_are_named(&mut twin, &sub_traversals, &op)?;
+            packets.iter().flat_map(|key| invariants::sub_traversals(&checked, &visible(key), choice)).collect();
+        invariants::changes_of_sub_traversals_are_named(&mut checked, &sub_traversals, &op)?;
     }
 
     #[test]
     fn later_changes_keep_sub_traversals_of_a_version(
-        world in prop_oneof![generate::world().boxed(), generate::goto_world().boxed()],
+        network in prop_oneof![generate::network().boxed(), generate::goto_network().boxed()],
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),
         ops in prop::collection::vec(generate::op(), 1..5),
     ) {
-        let mut twin = Twin::new(&world);
+        let mut checked = CheckedPipeline::new(&network);
         let sub_traversals: Vec<_> =
-            packets.iter().flat_map(|key| invariants::sub_traversals(&twin, &visible(key), choice)).collect();
+            packets.iter().flat_map(|key| invariants::sub_traversals(&checked, &visible(key), choice)).collect();
         for op in &ops {
-            twin.apply(op);
-            invariants::sub_traversals_keep_their_version(&twin, &sub_traversals)?;
+            checked.apply(op);
+            invariants::sub_traversals_keep_their_version(&checked, &sub_traversals)?;
         }
     }
 }
@@ -124,7 +124,7 @@ proptest! {
 /// So masks of composed and of translated sub-traversals do not contain these bits.
 #[test]
 fn bits_written_before_reading_are_not_consulted() -> Result<(), TestCaseError> {
-    let twin = Twin::with_rules(
+    let checked = CheckedPipeline::with_rules(
         BRIDGES[0],
         &[
             "table=0,actions=goto_table:1",
@@ -137,9 +137,9 @@ fn bits_written_before_reading_are_not_consulted() -> Result<(), TestCaseError> 
     key.set_in_port(PortNo::new(1));
     // First the traversal is one sub-traversal, then it is partitioned before the tail.
     for choice in [0, 1] {
-        let sub_traversals = invariants::sub_traversals(&twin, &key, choice);
+        let sub_traversals = invariants::sub_traversals(&checked, &key, choice);
         for _ in 0..2 {
-            invariants::noted_sub_traversals_match_the_tables(&twin, &sub_traversals)?;
+            invariants::noted_sub_traversals_match_the_tables(&checked, &sub_traversals)?;
         }
         for sub_traversal in &sub_traversals {
             let mask = FlowMask::from(&sub_traversal.traversal.mask);

@@ -50,13 +50,13 @@ const REMOTE: &str = "10.9.0.2:6343";
 const LOCAL: &str = "127.0.0.1:6343";
 
 /// A sender without its task: the test runs the steps of the task.
-struct Bench {
+struct SenderFixture {
     sender: CollectorSender,
     collector: Arc<Collector>,
     totals: Arc<ExportTotals>,
 }
 
-impl Bench {
+impl SenderFixture {
     fn new(address: &str, templates: TemplateUse) -> Self {
         let (totals, owner) = (Arc::default(), "bridge br0: sFlow");
         let address = address.parse().unwrap();
@@ -99,7 +99,7 @@ fn datagram(first: u8) -> Arc<ExportDatagram> {
 fn a_socket_follows_the_address_of_the_host() {
     in_namespace(|| async {
         ip("addr add 10.9.0.1/24 dev d0");
-        let mut own = Bench::new(REMOTE, TemplateUse::Never);
+        let mut own = SenderFixture::new(REMOTE, TemplateUse::Never);
         own.send().await;
         assert_eq!((own.local().as_str(), own.state()), ("10.9.0.1", (1, 0, false)));
         // A refresh finds the new local address before a datagram is lost.
@@ -109,7 +109,8 @@ fn a_socket_follows_the_address_of_the_host() {
         own.send().await;
         assert_eq!((own.local().as_str(), own.state()), ("10.9.0.11", (2, 0, false)));
         // While the local address stays, the socket and its port stay.
-        let port = |own: &Bench| own.sender.socket.as_ref().unwrap().local_addr().unwrap().port();
+        let port =
+            |own: &SenderFixture| own.sender.socket.as_ref().unwrap().local_addr().unwrap().port();
         let before = port(&own);
         own.sender.refresh();
         assert_eq!(port(&own), before);
@@ -120,7 +121,7 @@ fn a_socket_follows_the_address_of_the_host() {
 fn a_refused_datagram_opens_the_socket_again() {
     in_namespace(|| async {
         ip("addr add 10.9.0.1/24 dev d0");
-        let mut own = Bench::new(REMOTE, TemplateUse::Never);
+        let mut own = SenderFixture::new(REMOTE, TemplateUse::Never);
         ip("addr del 10.9.0.1/24 dev d0");
         ip("addr add 10.9.0.11/24 dev d0");
         own.push(0);
@@ -139,7 +140,7 @@ fn a_refused_datagram_opens_the_socket_again() {
 #[test]
 fn a_collector_without_a_route_is_tried_again() {
     in_namespace(|| async {
-        let mut own = Bench::new(REMOTE, TemplateUse::Never);
+        let mut own = SenderFixture::new(REMOTE, TemplateUse::Never);
         for lost in 1..3 {
             own.sender.refresh();
             own.send().await;
@@ -156,7 +157,7 @@ fn a_collector_without_a_route_is_tried_again() {
 #[test]
 fn each_socket_begins_with_templates() {
     in_namespace(|| async {
-        let mut own = Bench::new(LOCAL, TemplateUse::EachSocket);
+        let mut own = SenderFixture::new(LOCAL, TemplateUse::EachSocket);
         own.send().await;
         assert_eq!(own.state(), (0, 1, true));
         ip("link set lo up");
@@ -180,7 +181,7 @@ fn each_socket_begins_with_templates() {
 fn a_collector_that_starts_later_gets_templates() {
     in_namespace(|| async {
         ip("link set lo up");
-        let mut own = Bench::new(LOCAL, TemplateUse::EachSocket);
+        let mut own = SenderFixture::new(LOCAL, TemplateUse::EachSocket);
         own.collector.push_templates(&[datagram(8)]);
         while own.collector.problem().is_none() {
             own.send().await;
@@ -207,7 +208,7 @@ fn a_refusal_stays_while_some_datagrams_are_refused() {
     in_namespace(|| async {
         ip("link set lo up");
         let _listener = StdUdpSocket::bind(LOCAL).unwrap();
-        let own = Bench::new(LOCAL, TemplateUse::EachSocket);
+        let own = SenderFixture::new(LOCAL, TemplateUse::EachSocket);
         own.collector.push_templates(&[datagram(8)]);
         for _ in 0..20 {
             own.collector.note_refused();
@@ -233,7 +234,7 @@ fn a_refusal_stays_while_some_datagrams_are_refused() {
 fn an_overflow_ends_when_nothing_is_lost() {
     in_namespace(|| async {
         ip("link set lo up");
-        let own = Bench::new(LOCAL, TemplateUse::Never);
+        let own = SenderFixture::new(LOCAL, TemplateUse::Never);
         for _ in 0..8192 + 1 {
             own.push(0);
         }
@@ -262,7 +263,8 @@ fn a_slow_link_loses_no_datagram() {
             eprintln!("SKIPPED: needs tc and the queueing discipline tbf");
             return;
         }
-        let Bench { sender, collector, totals } = Bench::new(REMOTE, TemplateUse::Never);
+        let SenderFixture { sender, collector, totals } =
+            SenderFixture::new(REMOTE, TemplateUse::Never);
         let datagram = Arc::new(ExportDatagram { bytes: vec![7; 1400], records: 3 });
         (0..DATAGRAMS).for_each(|_| collector.push(&datagram));
         collector.close();
@@ -288,7 +290,7 @@ fn waiting_datagrams_are_bounded_and_sent_at_the_end() {
     in_namespace(|| async {
         ip("link set lo up");
         let _listener = StdUdpSocket::bind(LOCAL).unwrap();
-        let own = Bench::new(LOCAL, TemplateUse::Never);
+        let own = SenderFixture::new(LOCAL, TemplateUse::Never);
         assert_eq!(own.collector.has_room(), Some(true));
         for _ in 0..8192 + 3 {
             own.push(0);
@@ -297,7 +299,7 @@ fn waiting_datagrams_are_bounded_and_sent_at_the_end() {
         let problem = own.collector.problem().unwrap();
         assert!(problem.contains("the send buffer is full"), "{problem}");
         own.collector.close();
-        let Bench { sender, collector, totals } = own;
+        let SenderFixture { sender, collector, totals } = own;
         sender.run().await;
         let ExportCounts { sent, lost, .. } = totals.counts();
         assert_eq!((sent, lost, collector.has_room()), (8192, 3, Some(true)));

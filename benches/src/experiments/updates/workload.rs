@@ -29,7 +29,7 @@ pub(super) enum Clock {
 }
 
 /// A pipeline with its flows, and the rules that are added and removed.
-pub(super) struct Scene {
+pub(super) struct UpdateWorkload {
     pub(super) pipeline: Arc<Pipeline>,
     /// Rules that are present from the start.
     pub(super) base: Vec<String>,
@@ -62,7 +62,7 @@ pub(super) struct Load {
     pub(super) visits: f64,
 }
 
-impl Scene {
+impl UpdateWorkload {
     pub(super) fn of(name: &str) -> Self {
         let name = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
         let workload = Workload::of(&name, &Progress::hidden());
@@ -127,10 +127,10 @@ impl Watched {
     }
 
     /// Registers all entries.
-    pub(super) fn load(&mut self, scene: &Scene) -> Load {
-        let version = scene.pipeline.version();
-        let translate = |key| Arc::new(scene.pipeline.translate(key, version));
-        self.traversals = scene.keys.iter().map(translate).collect();
+    pub(super) fn load(&mut self, workload: &UpdateWorkload) -> Load {
+        let version = workload.pipeline.version();
+        let translate = |key| Arc::new(workload.pipeline.translate(key, version));
+        self.traversals = workload.keys.iter().map(translate).collect();
         let visits = self.traversals.iter().map(|traversal| traversal.visits.len()).sum::<usize>();
         let resident = || cpu::resident_bytes(std::process::id());
         let before = resident();
@@ -142,9 +142,9 @@ impl Watched {
         self.run_maintenance();
         cpu::rest();
         Load {
-            us: ns / 1e3 / scene.keys.len() as f64,
+            us: ns / 1e3 / workload.keys.len() as f64,
             bytes: (resident() - before).max(0.0) / visits as f64,
-            visits: visits as f64 / scene.keys.len() as f64,
+            visits: visits as f64 / workload.keys.len() as f64,
         }
     }
 
@@ -185,19 +185,20 @@ impl Watched {
     }
 
     /// Applies a change, registers the evicted entries again, and runs deferred work.
-    pub(super) fn apply_and_restore(&mut self, change: &Change, scene: &Scene) {
-        self.apply_without_maintenance(change, scene);
+    pub(super) fn apply_and_restore(&mut self, change: &Change, workload: &UpdateWorkload) {
+        self.apply_without_maintenance(change, workload);
         self.run_maintenance();
     }
 
     /// Applies a change and registers the evicted entries, without deferred work.
-    pub(super) fn apply_without_maintenance(&mut self, change: &Change, scene: &Scene) {
+    pub(super) fn apply_without_maintenance(&mut self, change: &Change, workload: &UpdateWorkload) {
         let evicted = self.apply(change);
         let mut kept = 0;
         for id in &evicted {
             let slot = id.slot as usize;
             self.generations[slot] += 1;
-            let traversal = scene.pipeline.translate(&scene.keys[slot], scene.pipeline.version());
+            let traversal =
+                workload.pipeline.translate(&workload.keys[slot], workload.pipeline.version());
             let before = &mut self.traversals[slot];
             kept += usize::from(traversal.actions == before.actions);
             *before = Arc::new(traversal);

@@ -38,9 +38,9 @@ use crate::{
 
 /// All bridges.
 #[derive(Clone, Debug)]
-pub struct World {
+pub struct NetworkModel {
     /// The bridges, by number.
-    pub bridges: BTreeMap<BridgeId, WorldBridge>,
+    pub bridges: BTreeMap<BridgeId, BridgeModel>,
     /// Number of the rule added last.
     pub last_rule: u64,
     /// Number of times that a MAC address has moved to another port.
@@ -49,10 +49,10 @@ pub struct World {
     pub parsed_max: usize,
 }
 
-impl Default for World {
-    /// Returns a world without bridges and with a low limit of parses.
+impl Default for NetworkModel {
+    /// Returns a network without bridges and with a low limit of parses.
     ///
-    /// In some worlds each parse costs thousands of lookups and leads to more parses.
+    /// In some networks each parse costs thousands of lookups and leads to more parses.
     fn default() -> Self {
         Self { bridges: BTreeMap::new(), last_rule: 0, last_mac: 0, parsed_max: 16 }
     }
@@ -60,7 +60,7 @@ impl Default for World {
 
 /// One bridge.
 #[derive(Clone, Debug, Default)]
-pub struct WorldBridge {
+pub struct BridgeModel {
     /// Ports of the bridge.
     pub ports: Vec<PortInfo>,
     /// Rules of the bridge, in any order.
@@ -98,7 +98,7 @@ struct Tables {
     meters: BTreeMap<MeterId, MeterConfig>,
 }
 
-impl World {
+impl NetworkModel {
     /// Applies requests to an existing bridge: all of them, or none.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl World {
         let Some(bridge) = self.bridges.get(&id).cloned() else {
             return Err(ModificationError::NoSuchBridge(id));
         };
-        let WorldBridge { rules, groups, meters, .. } = bridge.clone();
+        let BridgeModel { rules, groups, meters, .. } = bridge.clone();
         let mut tables = Tables { rules, groups, meters };
         for request in mods {
             let owned = owned(&tables.rules);
@@ -125,7 +125,7 @@ impl World {
             remove_orphans(&mut tables.rules, owned);
         }
         let Tables { rules, groups, meters } = tables;
-        self.bridges.insert(id, WorldBridge { rules, groups, meters, ..bridge });
+        self.bridges.insert(id, BridgeModel { rules, groups, meters, ..bridge });
         Ok(())
     }
 
@@ -162,7 +162,7 @@ impl World {
     /// Checks that the ports and groups in the actions of a packet-out exist.
     fn check(&self, id: BridgeId, actions: &[Action]) -> Result<(), ModificationError> {
         let bridge = self.bridges.get(&id).ok_or(ModificationError::NoSuchBridge(id))?;
-        let WorldBridge { groups, meters, .. } = bridge.clone();
+        let BridgeModel { groups, meters, .. } = bridge.clone();
         let tables = Tables { rules: Vec::new(), groups, meters };
         Ok(tables.check(&Instructions { apply: actions.into(), ..Instructions::default() })?)
     }
@@ -215,7 +215,7 @@ impl World {
             };
             let Some(bridge) = self.bridges.get(&one.bridge) else { continue };
             let bridge = bridge.clone();
-            let WorldBridge { rules, groups, meters, .. } = bridge.clone();
+            let BridgeModel { rules, groups, meters, .. } = bridge.clone();
             let mut tables = Tables { rules, groups, meters };
             let rules = &mut tables.rules;
             let owned = owned(rules);
@@ -249,7 +249,7 @@ impl World {
             }
             remove_orphans(&mut tables.rules, owned);
             let Tables { rules, groups, meters } = tables;
-            self.bridges.insert(one.bridge, WorldBridge { rules, groups, meters, ..bridge });
+            self.bridges.insert(one.bridge, BridgeModel { rules, groups, meters, ..bridge });
         }
     }
 

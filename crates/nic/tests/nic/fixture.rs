@@ -26,7 +26,7 @@ use shunt_pipeline::{DatapathAction, DatapathPort, QueueId};
 use tokio::{runtime::Handle, sync::Notify, task::JoinHandle};
 
 /// A NIC with the ports 1 and 2, the far ends of these ports, and its controller.
-pub(crate) struct World {
+pub(crate) struct NicFixture {
     /// The address that the NIC listens on.
     pub(crate) address: SocketAddr,
     pub(crate) target: P4RuntimeDevice,
@@ -46,7 +46,7 @@ pub(crate) struct World {
 /// The indexes of the far ends of the representors, if the NIC has representors.
 pub(crate) const REPRESENTORS: [usize; 2] = [2, 3];
 
-impl World {
+impl NicFixture {
     /// Creates a NIC without representors.
     pub(crate) async fn new() -> Self {
         Self::with(NicLimits::default(), |_| None).await
@@ -60,16 +60,16 @@ impl World {
     /// Creates a NIC with a representor for each port.
     pub(crate) async fn represented() -> Self {
         let mut fars = Vec::new();
-        let mut world = Self::with(NicLimits::default(), |seed| {
+        let mut fixture = Self::with(NicLimits::default(), |seed| {
             let (near, far) = pair(1, seed);
             fars.push(far);
             Some(Box::new(near))
         })
         .await;
         fars.into_iter().for_each(|mut far| {
-            world.add_end(far.split(1).unwrap().remove(0));
+            fixture.add_end(far.split(1).unwrap().remove(0));
         });
-        world
+        fixture
     }
 
     async fn with(
@@ -100,13 +100,13 @@ impl World {
             move || news.notify_one()
         });
         let (ends, came, pool) = (Vec::new(), Vec::new(), Pool::new());
-        let mut world =
+        let mut fixture =
             Self { address, target, news, ends, came, traffic, ports, server, pool, next: 0 };
-        world.restored().await;
+        fixture.restored().await;
         for mut far in [far_1, far_2] {
-            world.add_end(far.split(1).unwrap().remove(0));
+            fixture.add_end(far.split(1).unwrap().remove(0));
         }
-        world
+        fixture
     }
 
     /// Waits until the NIC holds the entries of its controller.
@@ -166,7 +166,7 @@ impl World {
         let burst = [packet];
         assert_eq!(self.ends[end].tx.tx(&burst), 1);
         self.ends[end].tx.flush();
-        burst.into_iter().for_each(|packet| self.pool.give(packet));
+        burst.into_iter().for_each(|packet| self.pool.put_back(packet));
     }
 
     pub(crate) async fn receive(&mut self, end: usize) -> Vec<u8> {
@@ -179,7 +179,7 @@ impl World {
             rx.rx(&mut self.pool, &mut burst).unwrap();
             for packet in burst.drain(..) {
                 self.came[end].push_back(packet.frame().to_vec());
-                self.pool.give(packet);
+                self.pool.put_back(packet);
             }
             if self.came[end].is_empty() {
                 tokio::time::sleep(Duration::from_millis(2)).await;

@@ -8,7 +8,7 @@ use std::{
 use shunt_flow::{FlowKey, PortNo, text::NoPortNames};
 
 use super::{
-    LearnEffect, PacketEffects, World, WorldBridge,
+    BridgeModel, LearnEffect, NetworkModel, PacketEffects,
     execute::Execution,
     frame::{Frame, visible},
     generate::{BRIDGES, Op},
@@ -60,28 +60,28 @@ fn addition(line: &str) -> Modification {
 }
 
 /// A pipeline and an oracle to which the same changes are applied.
-pub struct Twin {
+pub struct CheckedPipeline {
     /// The pipeline.
     pub pipeline: Arc<Pipeline>,
     /// The expected state at the newest version.
-    pub world: World,
+    pub model: NetworkModel,
 }
 
-impl Twin {
+impl CheckedPipeline {
     /// Returns the bridges of [`BRIDGES`] after these changes.
     /// A refused change is left out.
     ///
     /// If a group of requests is refused, its requests are applied one by one. Otherwise one
-    /// overlapping request would leave a world without rules.
+    /// overlapping request would leave a bridge without rules.
     #[must_use]
     pub fn new(ops: &[Op]) -> Self {
-        let mut twin = Self::empty();
+        let mut checked = Self::empty();
         for op in ops {
-            if twin.apply(op).is_none() {
-                one_by_one(op).iter().for_each(|one| drop(twin.apply(one)));
+            if checked.apply(op).is_none() {
+                one_by_one(op).iter().for_each(|one| drop(checked.apply(one)));
             }
         }
-        twin
+        checked
     }
 
     /// Returns the bridges of [`BRIDGES`], and builds the bridge `id` from lines.
@@ -103,18 +103,19 @@ impl Twin {
     /// If a change is refused.
     #[must_use]
     pub fn taking(ops: &[Op]) -> Self {
-        let mut twin = Self::empty();
-        ops.iter().for_each(|op| assert!(twin.apply(op).is_some(), "refused: {op:?}"));
-        twin
+        let mut checked = Self::empty();
+        ops.iter().for_each(|op| assert!(checked.apply(op).is_some(), "refused: {op:?}"));
+        checked
     }
 
     fn empty() -> Self {
-        let mut twin = Self { pipeline: Arc::new(Pipeline::new(1)), world: World::default() };
+        let mut checked =
+            Self { pipeline: Arc::new(Pipeline::new(1)), model: NetworkModel::default() };
         for id in BRIDGES {
-            twin.pipeline.add_bridge(id, BridgeSettings::default());
-            twin.world.bridges.insert(id, WorldBridge::default());
+            checked.pipeline.add_bridge(id, BridgeSettings::default());
+            checked.model.bridges.insert(id, BridgeModel::default());
         }
-        twin
+        checked
     }
 
     /// Applies a change to the pipeline and the oracle.
@@ -137,7 +138,7 @@ impl Twin {
             }
             Op::Commit(id, steps) => self.commit(*id, steps),
             Op::Expire(now) => {
-                self.world.expire(*now);
+                self.model.expire(*now);
                 let change = self.pipeline.expire(*now);
                 self.agree_on_rules();
                 self.agree_on_groups();
@@ -172,7 +173,7 @@ impl Twin {
             }
             Op::LearnFrom(key) => {
                 let execution = self.execute(&self.translate(key), key);
-                assert_alike(&execution.effects, &self.world.translate(key), key);
+                assert_alike(&execution.effects, &self.model.translate(key), key);
                 let all = execution.traversals.into_iter();
                 let learnings: Vec<_> = all.flat_map(|traversal| traversal.learnings).collect();
                 Some(self.learn(&learnings, Time::ZERO)).filter(|change| !change.deltas.is_empty())
@@ -186,7 +187,7 @@ impl Twin {
 
     /// Commits a bundle in the model and in the pipeline, and compares the results.
     fn commit(&mut self, id: BridgeId, steps: &[BundleStep]) -> Option<Change> {
-        let expected = self.world.commit(id, steps, Time::ZERO);
+        let expected = self.model.commit(id, steps, Time::ZERO);
         let applied = self.pipeline.commit(id, steps.iter().map(shown), Time::ZERO);
         let (all_effects, expected) = match expected {
             Ok(all_effects) => (all_effects, Ok(())),
@@ -198,9 +199,9 @@ impl Twin {
         agreed(applied.map(|(change, _)| change), expected)
     }
 
-    /// Replaces the ports of a bridge in the world and in the pipeline.
+    /// Replaces the ports of a bridge in the model and in the pipeline.
     fn set_ports(&mut self, id: BridgeId, ports: &[PortInfo]) -> Option<Change> {
-        if let Some(bridge) = self.world.bridges.get_mut(&id) {
+        if let Some(bridge) = self.model.bridges.get_mut(&id) {
             let old = std::mem::replace(&mut bridge.ports, ports.to_vec());
             let place = |all: &[PortInfo], number| {
                 let own = all.iter().find(|port| port.number == number);
@@ -235,14 +236,14 @@ impl Twin {
         self.pipeline.set_ports(id, ports.to_vec()).ok()
     }
 
-    /// Changes the settings of a bridge in the world and in the pipeline.
+    /// Changes the settings of a bridge in the model and in the pipeline.
     fn set_bridge(
         &mut self,
         id: BridgeId,
-        change: impl FnOnce(&mut WorldBridge, &mut BridgeSettings),
+        change: impl FnOnce(&mut BridgeModel, &mut BridgeSettings),
     ) -> Option<Change> {
         let mut settings = self.pipeline.settings(id)?;
-        change(self.world.bridges.get_mut(&id)?, &mut settings);
+        change(self.model.bridges.get_mut(&id)?, &mut settings);
         self.pipeline.set_settings(id, settings).ok()
     }
 
@@ -269,7 +270,7 @@ impl Twin {
 
     /// Checks that the pipeline and the oracle have the same rules.
     fn agree_on_rules(&self) {
-        for (id, bridge) in &self.world.bridges {
+        for (id, bridge) in &self.model.bridges {
             let own = self.pipeline.rules(*id, &RuleFilter::all());
             let own: BTreeSet<_> = own.iter().map(|rule| rule.id).collect();
             let expected: BTreeSet<_> = bridge.rules.iter().map(|rule| rule.id).collect();
@@ -279,7 +280,7 @@ impl Twin {
 
     /// Checks that pipeline and oracle have the same multicast groups and router ports.
     fn agree_on_groups(&self) {
-        for (id, bridge) in &self.world.bridges {
+        for (id, bridge) in &self.model.bridges {
             let entries = self.pipeline.multicast(*id).into_iter();
             let own: BTreeSet<_> =
                 entries.map(|own| (own.vlan, own.group, own.port, own.seen)).collect();
@@ -293,12 +294,12 @@ impl Twin {
         mods: &[Modification],
         applied: Result<Change, RejectedMod>,
     ) -> Option<Change> {
-        agreed(applied, self.world.modify(id, mods, Time::ZERO))
+        agreed(applied, self.model.modify(id, mods, Time::ZERO))
     }
 
     /// Applies learn requests to the pipeline and the oracle.
     pub fn learn(&mut self, learnings: &[Learning], now: Time) -> Change {
-        self.world.learn(&learnings.iter().map(LearnEffect::of).collect::<Vec<_>>(), now);
+        self.model.learn(&learnings.iter().map(LearnEffect::of).collect::<Vec<_>>(), now);
         self.pipeline.learn(learnings, now)
     }
 
@@ -324,8 +325,8 @@ impl Twin {
     }
 
     fn execute(&self, traversal: &Traversal, key: &FlowKey) -> Execution<'_> {
-        let tables = (&*self.pipeline, self.world.parsed_max);
-        let mut execution = Execution::new(Some(tables), self.world.ingress(key));
+        let tables = (&*self.pipeline, self.model.parsed_max);
+        let mut execution = Execution::new(Some(tables), self.model.ingress(key));
         execution.run(traversal, Frame::of(key), key);
         execution
     }

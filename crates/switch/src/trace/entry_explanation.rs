@@ -68,7 +68,7 @@ pub struct EntryList {
 /// The reason why a cache entry is valid, or why it was evicted.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
-pub enum Why {
+pub enum EntryExplanation {
     /// The entry is valid.
     Live(Box<LiveEntry>),
     /// A change evicted the entry.
@@ -157,14 +157,14 @@ impl<'a> EntryReader<'a> {
     }
 
     /// Returns the reason why an entry is valid, or why it was evicted.
-    pub(crate) async fn why(&self, text: &str) -> Result<Why, SwitchError> {
+    pub(crate) async fn explain(&self, text: &str) -> Result<EntryExplanation, SwitchError> {
         let entry: EntryId = text.parse()?;
         let found = self
             .plane
             .inspect_coordinator(move |coordinator| coordinator.record().find(entry).cloned())
             .await;
         if let Some(evicted) = found.flatten() {
-            return Ok(Why::Evicted(self.explain_eviction(&evicted)));
+            return Ok(EntryExplanation::Evicted(self.explain_eviction(&evicted)));
         }
         let present = if entry.owner.0 == self.plane.threads_count() {
             let all = self.nic.entries().await;
@@ -174,7 +174,9 @@ impl<'a> EntryReader<'a> {
             self.plane.ask_one(entry.owner.0.into(), question).await.flatten()
         };
         match present {
-            Some(live) if live.entry == entry => Ok(Why::Live(Box::new(self.explain_live(&live)))),
+            Some(live) if live.entry == entry => {
+                Ok(EntryExplanation::Live(Box::new(self.explain_live(&live))))
+            }
             other => Err(self.no_such_entry(entry, other.map(|own| own.entry))),
         }
     }

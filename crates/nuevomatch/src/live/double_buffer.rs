@@ -18,7 +18,7 @@ use crate::sync::{AtomicUsize, Ordering, ReadLock};
 
 /// Two copies of a value for one writer and any number of readers.
 #[derive(Debug)]
-pub(super) struct Twins<T> {
+pub(super) struct DoubleBuffer<T> {
     copies: [ReadLock<T>; 2],
     active: AtomicUsize,
     /// For each copy, not 0 while a change of the copy is incomplete.
@@ -26,7 +26,7 @@ pub(super) struct Twins<T> {
     incomplete: [AtomicUsize; 2],
 }
 
-impl<T: Clone> Twins<T> {
+impl<T: Clone> DoubleBuffer<T> {
     pub(super) fn new(value: T) -> Self {
         let copies = [ReadLock::new(value.clone()), ReadLock::new(value)];
         Self { copies, active: AtomicUsize::new(0), incomplete: [0, 0].map(AtomicUsize::new) }
@@ -92,30 +92,30 @@ mod tests {
 
     #[test]
     fn a_change_is_visible_after_its_return() {
-        let twins = Twins::new(vec![1]);
+        let buffer = DoubleBuffer::new(vec![1]);
         for value in 2..6 {
-            twins.update(|copy| copy.push(value));
-            assert_eq!(twins.read(Vec::len), value);
+            buffer.update(|copy| copy.push(value));
+            assert_eq!(buffer.read(Vec::len), value);
         }
-        assert_eq!(twins.read(Clone::clone), [1, 2, 3, 4, 5]);
+        assert_eq!(buffer.read(Clone::clone), [1, 2, 3, 4, 5]);
     }
 
     /// No read sees a change that panics, and the next change works.
     #[test]
     fn an_incomplete_change_is_never_read() {
-        let twins = Twins::new(vec![1]);
+        let buffer = DoubleBuffer::new(vec![1]);
         let change = AssertUnwindSafe(|| {
-            twins.update(|copy| {
+            buffer.update(|copy| {
                 copy.clear();
                 assert!(!copy.is_empty(), "a change that fails in the middle");
             });
         });
         assert!(catch_unwind(change).is_err());
-        assert_eq!(twins.read(Clone::clone), [1]);
-        twins.update(|copy| copy.push(2));
-        assert_eq!(twins.read(Clone::clone), [1, 2]);
-        twins.update(|copy| copy.push(3));
-        assert_eq!(twins.read(Clone::clone), [1, 2, 3]);
+        assert_eq!(buffer.read(Clone::clone), [1]);
+        buffer.update(|copy| copy.push(2));
+        assert_eq!(buffer.read(Clone::clone), [1, 2]);
+        buffer.update(|copy| copy.push(3));
+        assert_eq!(buffer.read(Clone::clone), [1, 2, 3]);
     }
 }
 
@@ -129,15 +129,15 @@ mod tests {
     #[test]
     fn reads_are_whole_and_in_order() {
         loom::model(|| {
-            let twins = Arc::new(Twins::new([0, 0]));
+            let buffer = Arc::new(DoubleBuffer::new([0, 0]));
             let returned = Arc::new(AtomicUsize::new(0));
             let reader = {
-                let (twins, returned) = (Arc::clone(&twins), Arc::clone(&returned));
+                let (buffer, returned) = (Arc::clone(&buffer), Arc::clone(&returned));
                 thread::spawn(move || {
                     let mut last = 0;
                     for _ in 0..2 {
                         let least = returned.load(Ordering::Acquire);
-                        let [a, b] = twins.read(|pair| *pair);
+                        let [a, b] = buffer.read(|pair| *pair);
                         assert_eq!(a, b, "a change is seen as a whole");
                         assert!(a >= least && a >= last, "{a}: returned {least}, read {last}");
                         last = a;
@@ -145,7 +145,7 @@ mod tests {
                 })
             };
             for value in 1..=2 {
-                twins.update(|pair| {
+                buffer.update(|pair| {
                     pair[0] = value;
                     pair[1] = value;
                 });

@@ -42,17 +42,17 @@ pub(crate) const BREAK: &[u8] = b"break";
 pub(crate) const HOLD: &[u8] = b"hold";
 
 /// A switch with one bridge, `br0`.
-pub(crate) struct Bench {
+pub(crate) struct SwitchFixture {
     pub(crate) switch: Switch,
     folder: TempDir,
 }
 
-impl Bench {
+impl SwitchFixture {
     pub(crate) async fn start(threads: u16) -> Self {
         let engine: EngineMaker = Box::new(|pipeline| Box::new(Iterative::new(pipeline)));
-        let bench = Self::without_bridge(threads, engine).await;
-        bench.add_bridge("br0").await;
-        bench
+        let fixture = Self::without_bridge(threads, engine).await;
+        fixture.add_bridge("br0").await;
+        fixture
     }
 
     /// Starts a switch with the configuration `config`, without a bridge.
