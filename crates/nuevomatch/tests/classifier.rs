@@ -152,7 +152,8 @@ fn check_masks(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
 /// Checks masks of lookups that do not accept some rules.
 ///
 /// Rules with an even value are not seen. Of the others, those with a multiple of 5 are excluded
-/// by the caller, as by bits outside of the lanes.
+/// by the caller, as by bits outside of the lanes. Any change of the bits outside of a mask must
+/// keep the result. The mask has only the bits of the winner before `prove` adds bits to it.
 fn check_proofs(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
     let is_seen = |value: u32| !value.is_multiple_of(2);
     let accepts = |value: u32| is_seen(value) && !value.is_multiple_of(5);
@@ -161,7 +162,7 @@ fn check_proofs(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
         let mut best = [None];
         classifier.lookup_accepted(&[*key], &mut best, |_, value| accepts(value));
         let winner = best[0].map_or(u64::MAX, |best| order(best.priority, best.value));
-        let mut mask = if best[0].is_some() { [u32::MAX; 4] } else { [0; 4] };
+        let mut mask = best[0].map_or([0; 4], |best| winner_bits(&accepted, best, key));
         let mut excluded = Vec::new();
         classifier.prove(key, best[0], &mut mask, |value, fit| {
             if fit == LaneFit::Same && is_seen(value) {
@@ -174,12 +175,62 @@ fn check_proofs(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
         for rule in rejected.filter(|rule| order(rule.priority(), rule.value()) < winner) {
             assert!(excluded.contains(&rule.value()), "the caller has to exclude {rule:?}");
         }
-        for other in keys.iter().filter(|_| best[0].is_none()) {
+        let single = keys.first() == Some(key);
+        for other in others(key, keys, single) {
             let same =
                 std::array::from_fn(|lane| key[lane] & mask[lane] | other[lane] & !mask[lane]);
-            assert_eq!(scan(&accepted, &same), None, "{key:?} under {mask:x?} covers {same:?}");
+            assert_eq!(scan(&accepted, &same), best[0], "{key:?} under {mask:x?} covers {same:?}");
         }
     }
+}
+
+/// Returns bits that keep a key in the winning rule, whatever its other bits are.
+///
+/// The first rule with the rank of `best` that matches is the winner. Its other bits are added from
+/// the lowest one of each lane on, as long as the keys stay in its bounds.
+fn winner_bits(rules: &[Rule], best: BestMatch, key: &Key) -> Key {
+    let (key, rank) = (inside(key), (best.priority, best.value));
+    let is_winner = |rule: &&Rule| (rule.priority(), rule.value()) == rank && rule.matches(&key);
+    let winner = rules.iter().find(is_winner).unwrap();
+    let (bounds, all) = (winner.as_box(), inside(&[u32::MAX; 4]));
+    std::array::from_fn(|lane| {
+        let mut free = 0;
+        for bit in (0..32).map(|bit| 1_u32 << bit).filter(|bit| all[lane] & bit != 0) {
+            let (more, mut flipped) = (free | bit, key);
+            flipped[lane] ^= bit;
+            let is_inside =
+                bounds.low[lane] <= key[lane] & !more && key[lane] | more <= bounds.high[lane];
+            if is_inside && winner.matches(&flipped) {
+                free = more;
+            }
+        }
+        all[lane] & !free
+    })
+}
+
+/// Returns keys to compare with a key: other keys, and the key with random bits flipped.
+///
+/// With `single`, each bit is also flipped alone.
+fn others(key: &Key, keys: &[Key], single: bool) -> Vec<Key> {
+    let mut seed = key.iter().fold(1_u64, |seed, word| seed.rotate_left(32) ^ u64::from(*word));
+    let mut random = || {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        u32::try_from(seed >> 32).unwrap()
+    };
+    let mut others = keys.to_vec();
+    for density in (0..16).map(|number| number % 4) {
+        // A bit flips with a probability of a half, a quarter, an eighth or a sixteenth.
+        let mut flips = || (0..density).fold(random(), |bits, _| bits & random());
+        others.push(key.map(|word| word ^ flips()));
+    }
+    if single {
+        for bit in 0..128 {
+            let mut other = *key;
+            other[bit / 32] ^= 1 << (bit % 32);
+            others.push(other);
+        }
+    }
+    others
 }
 
 fn order(priority: u32, value: u32) -> u64 {
