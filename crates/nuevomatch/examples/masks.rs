@@ -24,7 +24,7 @@ use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use shunt_nuevomatch::{
     FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule, parse_classbench,
-    testing::{HeaderStream, SyntheticSet},
+    testing::{HeaderStream, SyntheticSet, port_prefixes},
 };
 
 /// Number of headers of each rule-set.
@@ -171,26 +171,12 @@ fn prefix_rules_of(rule: &PriorityRule<5>) -> Vec<[(u32, u32); 5]> {
     let prefix = |lane: usize| (bounds.low[lane], !(bounds.low[lane] ^ bounds.high[lane]));
     let (source, destination, (protocol, bits)) = (prefix(0), prefix(1), prefix(4));
     let mut rules = Vec::new();
-    for from in port_prefixes(bounds.low[2], bounds.high[2]) {
-        for to in port_prefixes(bounds.low[3], bounds.high[3]) {
+    for from in port_prefixes(bounds.low[2]..=bounds.high[2]) {
+        for to in port_prefixes(bounds.low[3]..=bounds.high[3]) {
             rules.push([source, destination, from, to, (protocol, bits & 0xff)]);
         }
     }
     rules
-}
-
-/// Returns the values and masks of the prefixes that cover a range of ports.
-fn port_prefixes(low: u32, high: u32) -> Vec<(u32, u32)> {
-    let (mut next, mut prefixes) = (low, Vec::new());
-    while next <= high {
-        let mut free = next.trailing_zeros().min(16);
-        while next + (1 << free) - 1 > high {
-            free -= 1;
-        }
-        prefixes.push((next, 0xffff & !((1 << free) - 1)));
-        next += 1 << free;
-    }
-    prefixes
 }
 
 /// Returns the named rule-sets of the command line, or generated ones.

@@ -9,7 +9,7 @@ use shunt_classifier::{
     Classifier as _, Priority, Rank, TupleSpace, Version, testing::workload::SplitMix64,
 };
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
-use shunt_nuevomatch::{PriorityRule, parse_classbench};
+use shunt_nuevomatch::{PriorityRule, parse_classbench, testing::port_prefixes};
 use shunt_pipebench::{
     Progress, Seed, Zipf,
     classbench::{BuiltinSet, FilterRequest, generate},
@@ -149,7 +149,7 @@ impl RuleSet {
         let mut age = 0;
         for rule in &self.rules {
             let bounds = rule.as_box();
-            let prefixes = |lane: usize| prefixes(bounds.low[lane], bounds.high[lane]);
+            let prefixes = |lane: usize| port_prefixes(bounds.low[lane]..=bounds.high[lane]);
             for source in prefixes(2) {
                 for destination in prefixes(3) {
                     let mut masks = [0, 1, 4].map(|lane| !(bounds.low[lane] ^ bounds.high[lane]));
@@ -203,40 +203,11 @@ pub(super) fn key(packet: &[u32; 5]) -> FlowKey {
     key
 }
 
-/// Returns the values and masks of prefixes that cover a range of ports.
-fn prefixes(low: u32, high: u32) -> Vec<(u32, u32)> {
-    let (mut next, mut prefixes) = (low, Vec::new());
-    while next <= high {
-        let mut free = next.trailing_zeros().min(16);
-        while next + (1 << free) - 1 > high {
-            free -= 1;
-        }
-        prefixes.push((next, 0xffff & !((1 << free) - 1)));
-        next += 1 << free;
-    }
-    prefixes
-}
-
 #[cfg(test)]
 mod tests {
     use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings};
 
     use super::*;
-
-    #[test]
-    fn prefixes_cover_exactly_the_range() {
-        for (low, high) in [(0, 65535), (1024, 65535), (80, 80), (1, 65534), (7, 9)] {
-            let prefixes = prefixes(low, high);
-            for port in 0..=65535 {
-                let covers = prefixes.iter().filter(|(value, mask)| port & mask == *value).count();
-                assert_eq!(
-                    covers,
-                    usize::from((low..=high).contains(&port)),
-                    "{low} {high} {port}"
-                );
-            }
-        }
-    }
 
     #[test]
     fn both_classifiers_have_the_same_winners() {
