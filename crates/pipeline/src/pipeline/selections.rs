@@ -14,7 +14,11 @@ use crate::{
         rule::Rule,
         rule_filter::RuleFilter,
     },
-    update::{batch::UpdateBatch, check::check_instructions, pending::RuleSelection},
+    update::{
+        batch::UpdateBatch,
+        check::check_instructions,
+        pending::{EndedObject, RuleSelection},
+    },
     versions::delta::RemovedReason,
 };
 
@@ -61,7 +65,8 @@ impl Pipeline {
                 }
                 let names_one = |rule: &Rule| !rule.instructions.groups().is_disjoint(&groups);
                 let rules = self.rules_with(batch, id, names_one);
-                batch.queue_group_removals(id, groups, rules);
+                let ended = groups.into_iter().map(|group| EndedObject::Group(id, group));
+                batch.queue_object_removals(rules, RemovedReason::GroupDelete, ended);
             }
             RuleSelection::DeleteMeters(meter) => {
                 let meters: BTreeSet<_> = match meter {
@@ -73,7 +78,8 @@ impl Pipeline {
                 }
                 let passes_one = |rule: &Rule| !rule.instructions.meters().is_disjoint(&meters);
                 let rules = self.rules_with(batch, id, passes_one);
-                batch.queue_meter_removals(id, meters, rules);
+                let ended = meters.into_iter().map(|meter| EndedObject::Meter(id, meter));
+                batch.queue_object_removals(rules, RemovedReason::MeterDelete, ended);
             }
         }
         Ok(())

@@ -5,10 +5,7 @@
 //! changes some of them under each exclusive lock ([`UpdateBatch::change_some`]). The next request
 //! of the batch begins when no change is left.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use super::batch::{Revision, UpdateBatch, check_goto, to_addition};
 use crate::{
@@ -63,12 +60,17 @@ struct RevisionRequest {
     resets_counts: bool,
 }
 
+/// A group or meter that a request removes.
+pub(crate) enum EndedObject {
+    Group(BridgeId, GroupId),
+    Meter(BridgeId, MeterId),
+}
+
 /// A pending change of a rule, group or meter.
 enum PendingChange {
     Remove(Arc<Rule>, RemovedReason),
     Revise(RevisionRequest),
-    EndGroup(BridgeId, GroupId),
-    EndMeter(BridgeId, MeterId),
+    End(EndedObject),
 }
 
 impl UpdateBatch {
@@ -110,28 +112,17 @@ impl UpdateBatch {
         self.queue_revisions(request, instructions, chosen, check)
     }
 
-    /// Queues the removal of rules that refer to groups, and then of the groups.
-    pub(crate) fn queue_group_removals(
+    /// Queues the removal of rules that refer to groups or meters, and then of these objects.
+    ///
+    /// `reason` is that of the removed rules.
+    pub(crate) fn queue_object_removals(
         &mut self,
-        id: BridgeId,
-        groups: BTreeSet<GroupId>,
         rules: Vec<Arc<Rule>>,
+        reason: RemovedReason,
+        objects: impl Iterator<Item = EndedObject>,
     ) {
-        self.queue_all(rules, RemovedReason::GroupDelete);
-        let ends = groups.into_iter().map(|group| PendingChange::EndGroup(id, group));
-        self.pending.changes.extend(ends);
-    }
-
-    /// Queues the removal of rules that refer to meters, and then of the meters.
-    pub(crate) fn queue_meter_removals(
-        &mut self,
-        id: BridgeId,
-        meters: BTreeSet<MeterId>,
-        rules: Vec<Arc<Rule>>,
-    ) {
-        self.queue_all(rules, RemovedReason::MeterDelete);
-        let ends = meters.into_iter().map(|meter| PendingChange::EndMeter(id, meter));
-        self.pending.changes.extend(ends);
+        self.queue_all(rules, reason);
+        self.pending.changes.extend(objects.map(PendingChange::End));
     }
 
     /// Queues the addition of a rule, for which rules are evicted.
@@ -208,11 +199,11 @@ impl UpdateBatch {
                 let (cookie, instructions) = (cookie.unwrap_or(old.cookie), &instructions);
                 self.revise(bridge, old, Revision { cookie, instructions, stats });
             }
-            PendingChange::EndGroup(id, group) => {
+            PendingChange::End(EndedObject::Group(id, group)) => {
                 bridge.groups.end(group, self.version);
                 self.push(Delta::Changed(Object::Group(id, group)));
             }
-            PendingChange::EndMeter(id, meter) => {
+            PendingChange::End(EndedObject::Meter(id, meter)) => {
                 bridge.meters.end(meter, self.version);
                 self.push(Delta::Changed(Object::Meter(id, meter)));
             }
