@@ -150,6 +150,9 @@ impl Pipeline {
     }
 
     /// Makes all pending changes of rules of a batch, step by step.
+    ///
+    /// If the bridge does not exist, its rules do not either, and their pending changes are dropped.
+    /// So none of them is made on the bridge of a later call.
     pub(super) fn change_rest(&self, batch: &mut UpdateBatch, id: BridgeId) {
         loop {
             let mut left = CHANGES_PER_HOLD;
@@ -163,9 +166,10 @@ impl Pipeline {
             // The selections are removals of learned rules, and orders of eviction. They are never
             // refused.
             if is_done != Some(false) || self.select(batch, id).is_err() {
-                return;
+                break;
             }
         }
+        batch.drop_pending();
     }
 }
 

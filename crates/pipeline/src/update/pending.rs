@@ -222,6 +222,11 @@ impl UpdateBatch {
         }
     }
 
+    /// Drops the pending changes and selections.
+    pub(crate) fn drop_pending(&mut self) {
+        self.pending = PendingRuleChanges::default();
+    }
+
     /// Queues the removal of rules for one reason.
     pub(crate) fn queue_all(&mut self, rules: Vec<Arc<Rule>>, reason: RemovedReason) {
         let removals = rules.into_iter().map(|rule| PendingChange::Remove(rule, reason));

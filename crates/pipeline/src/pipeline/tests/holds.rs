@@ -17,7 +17,8 @@ use crate::{
     pipeline::scans::VISITS_PER_HOLD,
     tables::learned::learned_rules::LearnedRules,
     text::parse_group_mod,
-    update::modification::Modification,
+    update::{modification::Modification, pending::RuleSelection},
+    versions::delta::RemovedReason,
 };
 
 const BRIDGE: BridgeId = BridgeId::new(1);
@@ -291,4 +292,20 @@ fn a_credit_waits_for_no_long_change() {
     assert_eq!(decider.credit(&pipeline, 10, Duration::ZERO), dirty);
     let rules = pipeline.rules(BRIDGE, &RuleFilter::all());
     assert_eq!((decider.dirty(), rules[0].stats.totals().packets), (0, 1));
+}
+
+/// The changes of a bridge that does not exist are not made on the next bridge.
+#[test]
+fn pending_changes_end_with_their_bridge() {
+    let pipeline = pipeline();
+    pipeline.apply(BRIDGE, &[add_rule("tcp,actions=drop")], Time::ZERO).unwrap();
+    let rule = Arc::clone(&pipeline.rules(BRIDGE, &RuleFilter::all())[0]);
+    let next_rule = pipeline.control.lock().next_rule;
+    let mut batch = UpdateBatch::new(pipeline.version().next(), Time::ZERO, next_rule);
+    batch.queue_removals(vec![(rule, RemovedReason::Delete)]);
+    batch.note(RuleSelection::Delete(RuleFilter::all()));
+    pipeline.change_rest(&mut batch, BridgeId::new(99));
+    pipeline.change_rest(&mut batch, BRIDGE);
+    assert!(batch.finish().0.is_empty());
+    assert_eq!(pipeline.rules(BRIDGE, &RuleFilter::all()).len(), 1);
 }
