@@ -149,5 +149,10 @@ mod tests {
         assert!(!table.contains("ClassBench"), "{table}");
         assert_eq!(words_of("nothing"), "");
         assert!(contains("a EMC, b", "EMC") && !contains("EMCs", "EMC"));
+        // Only rows of NIC experiments have batches of rules.
+        for text in ["CPU of a lookup, in batches of 32 packets", "sorted batches of rows"] {
+            assert!(!words_of(text).contains("P4Runtime"), "{text}");
+        }
+        assert!(words_of("| batches of 1: rules |").contains("P4Runtime"));
     }
 }

@@ -304,7 +304,9 @@ mod tests {
             assert!(page.contains(COLUMNS), "{name}.md has other columns");
             let results = page.split("## Results\n\n").nth(1).unwrap();
             let words = words_of(results);
-            assert!(page.contains(&words), "{name}.md needs these words:\n{words}");
+            let section = page.split("## Words\n\n").nth(1).unwrap_or_default();
+            let found = section.split("\n## ").next().unwrap_or_default();
+            assert_eq!(found, words, "{name}.md needs these words:\n{words}");
         }
     }
 
