@@ -15,6 +15,9 @@
 //! The table forecasts the flows of a source to all destinations that its group shares. When a
 //! destination becomes shared, the table forecasts the flows of the other sources to it. Each flow
 //! is forecast once, so a wrong forecast is not repeated.
+//!
+//! A source or group without a flow for [`AGE_MAX`] is forgotten. So a later coflow between the
+//! same ends is learned and forecast again.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -118,6 +121,12 @@ impl PairTable {
         }
         let Some(source) = self.sources.get_mut(&from) else { return };
         source.catch_up(&self.destinations);
+        if source.is_old(now) {
+            if let Some(group) = source.group.and_then(|group| self.groups.find(group)) {
+                group.leave(from, source.opened);
+            }
+            *source = PairSource::new(key, &self.destinations, now);
+        }
         source.used = now;
         if source.opened.contains(id) {
             return;
@@ -142,17 +151,17 @@ impl PairTable {
         let source = self.sources.get_mut(&from)?;
         let before = source.opened;
         source.opened.insert(id);
-        let current = source.group.filter(|group| self.groups.find(*group).is_some());
-        if let Some(current) = current
+        if let Some(current) = source.group
             && let Some(group) = self.groups.find(current)
         {
-            if group.shared().contains(id) {
+            if group.is_recent(now, AGE_MAX) && group.shared().contains(id) {
                 group.open(id, now);
                 return Some(current);
             }
             // The group is chosen without the counts of the source itself.
             group.leave(from, before);
         }
+        source.group = None;
         if source.opened.len() < JOIN_MIN {
             return None;
         }
@@ -215,7 +224,7 @@ impl PairTable {
             source.catch_up(&self.destinations);
             let is_known = source.opened.contains(due.destination)
                 || source.expected.contains(due.destination);
-            if source.group == Some(due.group) && !is_known {
+            if source.group == Some(due.group) && !is_known && !source.is_old(now) {
                 forecasts.extend(source.expect(due.destination, &self.destinations, now));
             }
         }
@@ -265,6 +274,11 @@ impl PairSource {
         }
     }
 
+    /// Returns whether the source had no flow for [`AGE_MAX`].
+    fn is_old(&self, now: Duration) -> bool {
+        now.saturating_sub(self.used) >= AGE_MAX
+    }
+
     /// Removes destinations that are no longer in the table.
     fn catch_up(&mut self, destinations: &DestinationTable) {
         destinations.catch_up(self.removals, [&mut self.opened, &mut self.expected]);
@@ -299,6 +313,8 @@ impl PairSource {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -330,9 +346,27 @@ mod tests {
             .collect()
     }
 
+    /// Checks that the counts of each group are the sums over its sources.
+    fn check_counts(table: &PairTable) {
+        for (group, counts) in table.groups.all_counts() {
+            let mut expected = [0; DestinationId::COUNT];
+            for source in table.sources.values().filter(|source| source.group == Some(group)) {
+                let (mut opened, mut forecast) = (source.opened, source.expected);
+                table.destinations.catch_up(source.removals, [&mut opened, &mut forecast]);
+                opened.iter().for_each(|id| expected[id.index()] += 1);
+            }
+            assert_eq!(*counts, expected, "{group:?}");
+        }
+    }
+
     /// Returns a table with two sources that opened flows to destinations 1 to 4.
     fn table() -> PairTable {
-        let mut table = PairTable::new(16);
+        table_of(16)
+    }
+
+    /// Returns the table with room for a number of sources.
+    fn table_of(capacity: usize) -> PairTable {
+        let mut table = PairTable::new(capacity);
         for source in [100, 101] {
             (1..=4).for_each(|destination| drop(open(&mut table, source, destination, SECOND)));
         }
@@ -353,6 +387,65 @@ mod tests {
         let (mut table, now) = (table(), SECOND * 60);
         assert!(open(&mut table, 102, 1, now).is_empty());
         assert!(open(&mut table, 102, 2, now).is_empty());
+    }
+
+    #[test]
+    fn an_old_member_does_not_revive_its_group() {
+        let mut table = table();
+        for (source, destination) in [(101, 5), (102, 1), (102, 2), (102, 5)] {
+            open(&mut table, source, destination, SECOND);
+        }
+        // The group shares destination 5, which source 100 has not opened.
+        assert!(open(&mut table, 103, 1, SECOND).is_empty());
+        assert_eq!(open(&mut table, 103, 2, SECOND), [3, 4, 5]);
+        let now = SECOND * 60;
+        for (source, destination) in [(100, 5), (104, 1), (104, 2)] {
+            assert!(open(&mut table, source, destination, now).is_empty(), "{source}");
+            check_counts(&table);
+        }
+    }
+
+    #[test]
+    fn a_later_coflow_of_the_same_sources_is_forecast() {
+        let mut table = table();
+        for now in [SECOND, SECOND * 60] {
+            for source in [100, 101] {
+                (1..=4).for_each(|destination| drop(open(&mut table, source, destination, now)));
+            }
+            assert!(open(&mut table, 102, 1, now).is_empty());
+            assert_eq!(open(&mut table, 102, 2, now), [3, 4]);
+            check_counts(&table);
+        }
+    }
+
+    /// All destinations of the sources are removed before they open other ones.
+    #[test]
+    fn a_source_leaves_its_group_once() {
+        let mut table = table_of(1000);
+        check_counts(&table);
+        let now = SECOND * 2 + AGE_MAX;
+        (1000..1300).for_each(|other| drop(open(&mut table, other, other, now)));
+        assert!(table.destinations.removals() >= 4);
+        check_counts(&table);
+        for (source, destination) in [(100, 5), (100, 6), (101, 5), (101, 6), (100, 7)] {
+            open(&mut table, source, destination, now + AGE_MAX);
+            check_counts(&table);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn counts_of_groups_are_sums_over_sources(
+            flows in prop::collection::vec((0..6_u128, 0..6_u128, 0..4_u32), 0..200),
+        ) {
+            let (mut table, mut now) = (PairTable::new(5), SECOND);
+            for (source, destination, pause) in flows {
+                // 0, 2, 4 or 6 seconds.
+                now += SECOND * 2 * pause;
+                open(&mut table, 100 + source, 1 + destination, now);
+                check_counts(&table);
+            }
+        }
     }
 
     #[test]

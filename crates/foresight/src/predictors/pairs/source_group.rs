@@ -88,7 +88,7 @@ impl SourceGroups {
         age_max: Duration,
     ) -> GroupRef {
         let recent = self.groups.iter().enumerate();
-        let recent = recent.filter(|(_, group)| now.saturating_sub(group.used) < age_max);
+        let recent = recent.filter(|(_, group)| group.is_recent(now, age_max));
         let ratios = recent.map(|(index, own)| (own.likelihood_ratio(opened, destinations), index));
         let best = ratios.max_by(|(one, _), (other, _)| one.total_cmp(other));
         if let Some((ratio, index)) = best
@@ -97,6 +97,15 @@ impl SourceGroups {
             return GroupRef { index, number: self.groups[index].number };
         }
         self.create(now)
+    }
+
+    /// Returns each group with its number of sources for each destination.
+    #[cfg(test)]
+    pub(super) fn all_counts(
+        &self,
+    ) -> impl Iterator<Item = (GroupRef, &[u16; DestinationId::COUNT])> {
+        let groups = self.groups.iter().enumerate();
+        groups.map(|(index, own)| (GroupRef { index, number: own.number }, &*own.counts))
     }
 
     /// Creates a group; replaces the least recently used one of too many.
@@ -125,6 +134,11 @@ impl SourceGroup {
             hand: 0,
             used: now,
         }
+    }
+
+    /// Returns whether the group had a flow within `age_max`.
+    pub(super) fn is_recent(&self, now: Duration, age_max: Duration) -> bool {
+        now.saturating_sub(self.used) < age_max
     }
 
     /// Returns the destinations that several sources of the group share.
