@@ -145,6 +145,22 @@ fn an_engine_can_return_to_a_thread<E: InCircuit>() {
     assert_eq!((fixture.evicted(&change), fixture.engine.stats().errors), (vec![entry(3)], 0));
 }
 
+/// Where an async runtime runs, another one can neither run nor be dropped.
+fn a_step_works_in_a_task_of_an_async_runtime<E: InCircuit>() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let task = runtime.spawn(async {
+        let mut scene = FaultScene::<E>::new(99);
+        while scene.engine.run_maintenance() {}
+        let change = scene.new_rule();
+        assert!(scene.engine.is_quick(&change.deltas), "the thread of the change applies it");
+        assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
+        assert_eq!(scene.engine.stats().errors, 0);
+        // The failed circuit is dropped in the task.
+        a_fault_in_a_step_evicts_every_entry_and_the_next_step_works::<E>();
+    });
+    runtime.block_on(task).unwrap();
+}
+
 fn a_fault_does_not_affect_other_engines<E: InCircuit>() {
     let [mut fixture, mut other] = [(); 2].map(|()| FaultFixture::<E>::new(99));
     fixture.engine.fail_after(0);
@@ -245,6 +261,11 @@ fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() 
     let change = fixture.new_rule();
     assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!(fixture.engine.len(), 0);
+}
+
+#[test]
+fn a_visits_step_works_in_a_task_of_an_async_runtime() {
+    a_step_works_in_a_task_of_an_async_runtime::<Visits>();
 }
 
 macro_rules! of_each {
