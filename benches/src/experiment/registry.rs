@@ -306,6 +306,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "foresight-predictors",
         title: "Foresight: predictors at run time",
         what: "First packets that miss, their latency, and CPU, by predictor, for six workloads",
+        options: &[Choice { option: "--only", names: foresight::predictors::names }],
         run: foresight::predictors::run,
         ..OWN
     },

@@ -70,6 +70,8 @@ pub(super) struct Measured {
     run_ns: f64,
     /// The forecasts of the run; null for a switch without forecasts.
     pub(super) forecasts: Value,
+    /// The forecasts of the warm-up before the run; null without a warm-up.
+    pub(super) warm_up: Value,
 }
 
 impl Measured {

@@ -38,7 +38,7 @@ const MISSES: &str = "packets that missed";
 const FIRST: &str = "mean latency of the first packet of a flow";
 const FIRST_MEDIAN: &str = "median latency of the first packet of a flow";
 const CPU: &str = "CPU of the switch for a packet";
-const SPENT: &str = "time of forecasts for a new flow";
+const SPENT: &str = "time of predictors and forecasts for a new flow";
 
 /// Runs both distributions with all shares, of generated and of recorded coflows.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
