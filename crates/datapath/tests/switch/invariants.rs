@@ -33,7 +33,7 @@ fn check(threads: u16, packets: u32) {
     let (mut sent, mut refreshes, mut slept) = (0, 0, 0);
     let (mut networks, mut counted, mut mirrored) = (0, 0, 0);
     let mut met = super::CacheTotals::default();
-    let mut forecasts = OutcomeCounts::default();
+    let (mut forecasts, mut worst) = (OutcomeCounts::default(), OutcomeCounts::default());
     for network in environment("SHUNT_SEED", 0_u64) << 32.. {
         let mut seed = [0; 32];
         seed[..8].copy_from_slice(&network.to_le_bytes());
@@ -53,6 +53,7 @@ fn check(threads: u16, packets: u32) {
         (0..lab.switch.threads.len()).for_each(|thread| met.add(lab.switch.counters(thread)));
         for sender in &lab.forecasts {
             forecasts.add(&sender.counters().of(ForecastSource::Oracle).counts());
+            worst.add(&sender.counters().of(ForecastSource::Periodic).counts());
         }
         slept += lab.slept;
         mirrored += lab.mirrored();
@@ -61,6 +62,7 @@ fn check(threads: u16, packets: u32) {
         if sent >= packets {
             met.judge();
             judge_forecasts(&forecasts);
+            judge_worst_case(&worst);
             assert!(refreshes > 100, "{refreshes} packets refreshed addresses");
             assert!(slept > 100, "threads slept {slept} times");
             assert!(mirrored > 0, "no packet was mirrored");
@@ -83,6 +85,15 @@ fn judge_forecasts(counts: &OutcomeCounts) {
     let reasons = [ForecastRefusal::Learns, ForecastRefusal::NoRoom, ForecastRefusal::UnknownBits];
     assert!(hits > 20 && [late, covered, wrong, evicted].iter().all(|own| *own > 0), "{counts:?}");
     assert!(reasons.iter().all(|reason| refused(*reason) > 0), "{counts:?}");
+}
+
+/// Checks that the predictor of a third of the worlds made useless entries.
+///
+/// Without a cache, no packet misses, so the predictor sees no flow.
+fn judge_worst_case(counts: &OutcomeCounts) {
+    let OutcomeCounts { installed, covered, wrong, evicted, .. } = *counts;
+    let is_worst = [installed, covered, wrong, evicted].iter().all(|own| *own > 0);
+    assert!(is_worst || !super::HAS_CACHE, "{counts:?}");
 }
 
 fn packets() -> u32 {
