@@ -50,6 +50,7 @@ pub mod client;
 pub mod database;
 mod error;
 mod framing;
+mod json_object;
 pub mod log;
 pub mod monitor;
 pub mod schema;

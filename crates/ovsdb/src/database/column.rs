@@ -1,5 +1,7 @@
 //! Columns of rows, including `_uuid` and `_version`, which every table has.
 
+use std::borrow::Cow;
+
 use crate::schema::{ColumnType, TableDefinition, uuid_column_type};
 
 /// A column of a table.
@@ -42,12 +44,15 @@ impl ColumnId {
 
     /// Returns the type of the column.
     #[must_use]
-    pub fn kind(self, table: &TableDefinition) -> ColumnType {
+    pub fn kind(self, table: &TableDefinition) -> Cow<'_, ColumnType> {
         let column = match self {
             Self::Uuid | Self::Version => None,
             Self::Schema(index) => table.columns().get(index),
         };
-        column.map_or_else(uuid_column_type, |column| column.kind().clone())
+        match column {
+            Some(column) => Cow::Borrowed(column.kind()),
+            None => Cow::Owned(uuid_column_type()),
+        }
     }
 
     /// Returns whether operations may change the column.

@@ -1,12 +1,12 @@
 //! Updates of one row in the forms of the three generations.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::monitored_table::{ChangeKind, MonitorVersion, MonitoredColumn, MonitoredTable};
 use crate::{
     database::{ColumnId, Row, RowChange},
+    json_object::json_object,
     schema::TableDefinition,
-    value::Datum,
 };
 
 /// Returns the update of a row, or `None` if no monitored column changed.
@@ -53,15 +53,15 @@ pub(super) fn row_update(
             members.into()
         }
         MonitorVersion::Two | MonitorVersion::Three => match (kind, old, new) {
-            (ChangeKind::Delete, ..) => json!({"delete": null}),
+            (ChangeKind::Delete, ..) => json_object([("delete", Value::Null)]),
             (ChangeKind::Initial, _, Some(new)) => {
-                json!({"initial": non_default(new, table, &columns)})
+                json_object([("initial", non_default(new, table, &columns).into())])
             }
             (ChangeKind::Insert, _, Some(new)) => {
-                json!({"insert": non_default(new, table, &columns)})
+                json_object([("insert", non_default(new, table, &columns).into())])
             }
             (ChangeKind::Modify, Some(old), Some(new)) => {
-                json!({"modify": differences(old, new, table, &changed(&columns))})
+                json_object([("modify", differences(old, new, table, &changed(&columns)).into())])
             }
             _ => return None,
         },
@@ -77,8 +77,7 @@ fn row_of(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<Strin
 
 /// Returns a row without the columns that have their default values.
 fn non_default(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<String, Value> {
-    let is_default =
-        |column: &&ColumnId| *row.value(**column) == Datum::default_of(&column.kind(table));
+    let is_default = |column: &&ColumnId| row.value(**column).is_default(&column.kind(table));
     let columns: Vec<ColumnId> =
         columns.iter().filter(|column| !is_default(column)).copied().collect();
     row_of(row, table, &columns)

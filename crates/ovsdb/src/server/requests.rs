@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::server_core::{ClientId, ClientMonitor, Disconnect, ServerCore};
 use crate::{
     error::{ErrorTag, TransactionError},
+    json_object::json_object,
     monitor::{MonitorVersion, RowMonitor},
     schema::is_id,
     value::RowUuid,
@@ -43,8 +44,8 @@ impl ServerCore {
         }
         let params = Value::Array(params);
         let reply = match self.answer(client, &method, params) {
-            Ok(result) => json!({"id": id, "result": result, "error": null}),
-            Err(error) => json!({"id": id, "error": error}),
+            Ok(result) => json_object([("id", id), ("result", result), ("error", Value::Null)]),
+            Err(error) => json_object([("id", id), ("error", error)]),
         };
         self.reply(client, &reply);
         Ok(())
@@ -146,7 +147,9 @@ impl ServerCore {
         session.monitors.insert(id.to_string(), monitor);
         Ok(match version {
             MonitorVersion::One | MonitorVersion::Two => initial,
-            MonitorVersion::Three => json!([false, RowUuid::NIL.to_string(), initial]),
+            MonitorVersion::Three => {
+                Value::Array(vec![false.into(), RowUuid::NIL.to_string().into(), initial])
+            }
         })
     }
 
@@ -168,7 +171,7 @@ impl ServerCore {
         let Some(served) = self.databases.get(&monitor.database) else { return Ok(empty()) };
         let update = monitor.monitor.change_conditions(requests, &served.database)?;
         monitor.id = new_id.clone();
-        let notification = update.map(|update| monitor.notification(&update));
+        let notification = update.map(|update| monitor.notification(update));
         if let Some(monitor) = session.monitors.remove(&old_id.to_string()) {
             session.monitors.insert(new_id.to_string(), monitor);
         }

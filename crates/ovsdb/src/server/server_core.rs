@@ -17,6 +17,7 @@ use super::{
 use crate::{
     database::{ChangeSet, Database, DatabaseSnapshot},
     error::{OvsdbServerError, TransactionError},
+    json_object::json_object,
     log::Journal,
     monitor::{MonitorVersion, RowMonitor},
     schema,
@@ -329,7 +330,9 @@ impl ServerCore {
             Ok(()) => self.notify_subscribers(&transaction.database, &outcome.change),
             Err(error) => outcome.results.push(error.to_json()),
         }
-        let reply = json!({"id": transaction.id, "result": outcome.results, "error": null});
+        let results = Value::Array(outcome.results);
+        let reply =
+            json_object([("id", transaction.id), ("result", results), ("error", Value::Null)]);
         self.reply(client, &reply);
         None
     }
@@ -354,7 +357,7 @@ impl ServerCore {
         for (client, session) in &self.sessions {
             for monitor in session.monitors.values().filter(|monitor| monitor.database == name) {
                 if let Some(update) = monitor.monitor.update(&schema, change) {
-                    updates.push((*client, monitor.notification(&update)));
+                    updates.push((*client, monitor.notification(update)));
                 }
             }
         }
@@ -446,15 +449,15 @@ impl ServedDatabase {
 
 impl ClientMonitor {
     /// Returns the notification that sends an update to the client.
-    pub(super) fn notification(&self, update: &Value) -> Value {
+    pub(super) fn notification(&self, update: Value) -> Value {
+        let id = self.id.clone();
         let (method, params) = match self.monitor.version() {
-            MonitorVersion::One => ("update", json!([self.id, update])),
-            MonitorVersion::Two => ("update2", json!([self.id, update])),
-            MonitorVersion::Three => {
-                ("update3", json!([self.id, RowUuid::NIL.to_string(), update]))
-            }
+            MonitorVersion::One => ("update", vec![id, update]),
+            MonitorVersion::Two => ("update2", vec![id, update]),
+            MonitorVersion::Three => ("update3", vec![id, RowUuid::NIL.to_string().into(), update]),
         };
-        json!({"id": null, "method": method, "params": params})
+        let params = Value::Array(params);
+        json_object([("id", Value::Null), ("method", method.into()), ("params", params)])
     }
 }
 

@@ -169,7 +169,7 @@ fn clause(
     let function = function.ok_or_else(|| {
         TransactionError::new(ErrorTag::UnknownFunction, format!("No function named {word}."))
     })?;
-    let mut kind = column.kind(table);
+    let mut kind = column.kind(table).into_owned();
     match function {
         function if function.is_order() => {
             let is_number = matches!(kind.key.kind, AtomType::Integer | AtomType::Real);

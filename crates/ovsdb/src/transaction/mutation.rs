@@ -106,7 +106,7 @@ impl Mutation {
                     return Err(mismatch());
                 }
                 let max = if mutator == Mutator::Delete { usize::MAX } else { kind.max };
-                let relaxed = ColumnType { min: 0, max, ..kind.clone() };
+                let relaxed = ColumnType { min: 0, max, ..(*kind).clone() };
                 let parsed = Datum::from_json(argument, &relaxed, symbols.as_deref_mut());
                 match parsed {
                     Err(_) if kind.is_map() && mutator == Mutator::Delete => {

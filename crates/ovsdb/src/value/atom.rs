@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use serde_json::{Number, Value, json};
+use serde_json::{Number, Value};
 
 use super::{RowUuid, SymbolTable};
 use crate::{error::TransactionError, schema::AtomType};
@@ -32,6 +32,18 @@ impl Atom {
             AtomType::Boolean => Self::Boolean(false),
             AtomType::String => Self::String("".into()),
             AtomType::Uuid => Self::Uuid(RowUuid::NIL),
+        }
+    }
+
+    /// Returns whether the atom is the default of its type.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        match self {
+            Self::Integer(number) => *number == 0,
+            Self::Real(real) => *real == OrderedReal::new(0.0),
+            Self::Boolean(flag) => !flag,
+            Self::String(text) => text.is_empty(),
+            Self::Uuid(uuid) => *uuid == RowUuid::NIL,
         }
     }
 
@@ -85,7 +97,7 @@ impl Atom {
             Self::Real(real) => real.to_json(),
             Self::Boolean(flag) => (*flag).into(),
             Self::String(text) => Value::String(text.to_string()),
-            Self::Uuid(uuid) => json!(["uuid", uuid.to_string()]),
+            Self::Uuid(uuid) => Value::Array(vec!["uuid".into(), uuid.to_string().into()]),
         }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Atom, RowUuid, SymbolTable};
 use crate::{
     error::{ErrorTag, TransactionError},
+    json_object::json_members,
     schema::ColumnType,
 };
 
@@ -95,6 +96,16 @@ impl Datum {
         }
         let values = kind.value.iter().map(|value| Atom::default_of(value.kind)).collect();
         Self { keys: vec![Atom::default_of(kind.key.kind)], values }
+    }
+
+    /// Returns whether the value is the default of its type.
+    #[must_use]
+    pub fn is_default(&self, kind: &ColumnType) -> bool {
+        if kind.min == 0 {
+            return self.is_empty();
+        }
+        let is_default = |atoms: &[Atom]| matches!(atoms, [atom] if atom.is_default());
+        is_default(&self.keys) && (kind.value.is_none() || is_default(&self.values))
     }
 
     /// Returns the number of atoms, or of pairs.
@@ -197,13 +208,13 @@ impl Datum {
     pub fn to_json(&self, kind: &ColumnType) -> Value {
         if kind.value.is_some() {
             let pair = |(key, value): (&Atom, Option<&Atom>)| {
-                json!([key.to_json(), value.map_or(Value::Null, Atom::to_json)])
+                Value::Array(vec![key.to_json(), value.map_or(Value::Null, Atom::to_json)])
             };
-            return json!(["map", self.pairs().map(pair).collect::<Vec<_>>()]);
+            return json_members("map", self.pairs().map(pair).collect());
         }
         match self.as_scalar() {
             Some(atom) => atom.to_json(),
-            None => json!(["set", self.keys.iter().map(Atom::to_json).collect::<Vec<_>>()]),
+            None => json_members("set", self.keys.iter().map(Atom::to_json).collect()),
         }
     }
 
@@ -301,6 +312,33 @@ mod tests {
         assert!(parsed(kind, "[\"set\", [1, 1]]").is_err());
         assert!(parsed(kind, "[\"set\", [1, 2, 3, 4]]").is_err());
         assert!(parsed(kind, "[\"map\", []]").is_err());
+    }
+
+    #[test]
+    fn a_default_is_recognised_without_its_value() {
+        for kind in [
+            r#""integer""#,
+            r#""real""#,
+            r#""boolean""#,
+            r#""string""#,
+            r#""uuid""#,
+            r#"{"key": "string", "min": 0}"#,
+            r#"{"key": "integer", "value": "string", "min": 1, "max": 2}"#,
+        ] {
+            let kind = ColumnType::from_json(&serde_json::from_str(kind).unwrap()).unwrap();
+            let default = Datum::default_of(&kind);
+            assert!(default.is_default(&kind), "{kind}");
+            for other in [
+                Datum::integer(1),
+                Datum::scalar(Atom::Boolean(true)),
+                Datum::string("a"),
+                Datum::uuid(RowUuid::from_bits(1)),
+                Datum::map([(Atom::Integer(0), Atom::String("a".into()))]),
+                Datum::map([(Atom::Integer(1), Atom::String("".into()))]),
+            ] {
+                assert_eq!(other.is_default(&kind), other == default, "{kind}");
+            }
+        }
     }
 
     #[test]

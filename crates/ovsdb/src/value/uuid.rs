@@ -22,15 +22,14 @@ impl RowUuid {
 
 impl fmt::Display for RowUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = format!("{:032x}", self.0);
-        let mut rest = digits.as_str();
-        for (number, length) in GROUPS.into_iter().enumerate() {
-            let (group, next) = rest.split_at_checked(length).unwrap_or((rest, ""));
-            rest = next;
-            let dash = if number == 0 { "" } else { "-" };
-            write!(f, "{dash}{group}")?;
+        // A message may have thousands of UUIDs, so the text needs no memory of its own.
+        let mut text = [b'-'; 36];
+        let digits = self.0.to_be_bytes().into_iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        let places = text.iter_mut().enumerate().filter(|(index, _)| !DASHES.contains(index));
+        for ((_, place), digit) in places.zip(digits) {
+            *place = DIGITS.get(usize::from(digit)).copied().unwrap_or_default();
         }
-        Ok(())
+        f.write_str(str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
 }
 
@@ -38,14 +37,19 @@ impl FromStr for RowUuid {
     type Err = InvalidUuid;
 
     fn from_str(text: &str) -> Result<Self, InvalidUuid> {
-        let groups: Vec<&str> = text.split('-').collect();
-        let is_group = |(group, length): (&&str, usize)| {
-            group.len() == length && group.bytes().all(|byte| byte.is_ascii_hexdigit())
-        };
-        if groups.len() != GROUPS.len() || !groups.iter().zip(GROUPS).all(is_group) {
+        let mut groups = text.split('-');
+        let mut bits = 0_u128;
+        for length in GROUPS {
+            let group = groups.next().filter(|group| group.len() == length).ok_or(InvalidUuid)?;
+            for digit in group.chars() {
+                let digit = digit.to_digit(16).ok_or(InvalidUuid)?;
+                bits = bits << 4 | u128::from(digit);
+            }
+        }
+        if groups.next().is_some() {
             return Err(InvalidUuid);
         }
-        u128::from_str_radix(&groups.concat(), 16).map(Self).map_err(|_| InvalidUuid)
+        Ok(Self(bits))
     }
 }
 
@@ -56,6 +60,12 @@ pub struct InvalidUuid;
 
 /// Number of digits in each group.
 const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
+
+/// Positions of the dashes between groups.
+const DASHES: [usize; 4] = [8, 13, 18, 23];
+
+/// The hexadecimal digits by value.
+const DIGITS: [u8; 16] = *b"0123456789abcdef";
 
 /// A sequence of UUIDs that cannot be guessed without the seed.
 ///
