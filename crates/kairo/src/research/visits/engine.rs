@@ -41,9 +41,13 @@ pub struct Visits {
 /// eight entries, the fixed cost of a step is a small part of their registration.
 const INSTALLS_PER_STEP: usize = 8;
 
-/// Amount of work per call of `run_maintenance`.
-/// One unit is a reclaimed entry, or a visit that is added to a projection.
+/// Number of visits that a call of `run_maintenance` adds to a projection.
 const MAINTENANCE_BUDGET: usize = 256;
+
+/// Number of retired entries that a call of `run_maintenance` reclaims.
+///
+/// A change waits for this step. The step sorts a row per visit, so few entries keep it short.
+const RECLAIMED_PER_STEP: usize = 32;
 
 /// Number of retired entries above which every step removes some of them.
 const RETIRED_MAX: usize = 4096;
@@ -227,7 +231,7 @@ impl Evictor for Visits {
         self.relation.reserve_results();
         let is_full = self.relation.index.fill_projections(MAINTENANCE_BUDGET) == 0;
         if !is_full && (self.installs > 0 || self.relation.index.retired() > 0) {
-            self.step(MAINTENANCE_BUDGET);
+            self.step(RECLAIMED_PER_STEP);
         }
         self.installs > 0 || self.relation.index.has_backlog()
     }
