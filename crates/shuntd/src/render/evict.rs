@@ -367,6 +367,16 @@ It also depends on:
     }
 
     #[test]
+    fn the_entry_of_a_forecast_has_its_origin() {
+        let shown = |forecast: Option<&str>| {
+            why(&json!({"state": "live", "version": 9, "forecast": forecast}))
+        };
+        let line = "\n  forecast   by reply, before a packet of the flow arrived\n";
+        assert!(shown(Some("reply")).contains(line), "{}", shown(Some("reply")));
+        assert!(!shown(None).contains("forecast"), "{}", shown(None));
+    }
+
+    #[test]
     fn an_evicted_entry_is_explained_by_its_cause() {
         let value = json!({"state": "evicted", "entry": "0.1.2", "version": 9, "ago_ms": 20,
             "cause": "group", "delta": "group 3 of br0 changed"});
