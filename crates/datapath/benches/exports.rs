@@ -5,7 +5,7 @@
 //! NetFlow, which counts every packet. A reader empties the rings between two rounds. Times are CPU
 //! time of the thread.
 
-#![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
+#![expect(clippy::expect_used, reason = "a benchmark that cannot begin ends with the reason")]
 
 mod wired;
 
@@ -91,13 +91,13 @@ fn exports(criterion: &mut Criterion) {
                 ExportFixture::new().with_flows().with_samples(RATES[0]),
             ),
         ];
-        for (name, mut bench) in others.into_iter().chain(samples) {
+        for (name, mut fixture) in others.into_iter().chain(samples) {
             // The first rounds fill the caches.
             for _ in 0..3 {
-                bench.timed_round(flows);
+                fixture.timed_round(flows);
             }
             group.bench_function(BenchmarkId::new(name, flows), |bencher| {
-                bencher.iter_custom(|count| (0..count).map(|_| bench.timed_round(flows)).sum());
+                bencher.iter_custom(|count| (0..count).map(|_| fixture.timed_round(flows)).sum());
             });
         }
     }

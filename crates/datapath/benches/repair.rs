@@ -6,7 +6,7 @@
 //! wait. The translations of `few` flows fit into one iteration, those of `many` flows do not.
 //! Times are CPU time of the thread.
 
-#![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
+#![expect(clippy::expect_used, reason = "a benchmark that cannot begin ends with the reason")]
 
 mod wired;
 
@@ -31,12 +31,12 @@ impl RepairFixture {
     fn new(flows: u16, repair: Repair) -> Self {
         let config =
             ThreadConfig { repair, translations_per_iteration: 64, ..ThreadConfig::default() };
-        let mut bench = Self { thread: WiredThread::new(config), flows, changes: 0 };
-        bench.change();
-        bench.thread.round(flows);
+        let mut fixture = Self { thread: WiredThread::new(config), flows, changes: 0 };
+        fixture.change();
+        fixture.thread.round(flows);
         // The second round reports the entries of the first, and counts their hits.
-        bench.thread.round(flows);
-        bench
+        fixture.thread.round(flows);
+        fixture
     }
 
     /// Replaces the rule that every flow depends on.
@@ -55,15 +55,15 @@ fn repair(criterion: &mut Criterion) {
         group.throughput(Throughput::Elements(u64::from(flows)));
         let ways = [("off", Repair::Off, true), ("on", Repair::On, true)];
         for (name, repair, changes) in ways.into_iter().chain([("before", Repair::Off, false)]) {
-            let mut bench = RepairFixture::new(flows, repair);
+            let mut fixture = RepairFixture::new(flows, repair);
             group.bench_function(BenchmarkId::new(name, size), |bencher| {
                 bencher.iter_custom(|count| {
                     let mut sum = Duration::ZERO;
                     for _ in 0..count {
                         if changes {
-                            bench.change();
+                            fixture.change();
                         }
-                        sum += bench.thread.timed_round(bench.flows);
+                        sum += fixture.thread.timed_round(fixture.flows);
                     }
                     sum
                 });

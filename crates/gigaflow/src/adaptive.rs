@@ -146,7 +146,7 @@ impl<P: PartitionPolicy + Clone> Adaptive<P> {
         self.megaflows.directory.clear();
     }
 
-    /// Notes that a packet was sampled while the cache had room.
+    /// Records that a packet was sampled while the cache had room.
     ///
     /// After [`ROUND`] successive samples with room, all starts return to sub-traversals: without
     /// evictions, sub-traversals always miss less.

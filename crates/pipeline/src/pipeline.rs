@@ -103,7 +103,7 @@ pub struct Change {
 }
 
 impl Pipeline {
-    /// Makes a daemon without bridges, at [`Version::ZERO`].
+    /// Creates a pipeline without bridges, at [`Version::ZERO`].
     ///
     /// `seed` is part of the hashes of the tables.
     #[must_use]
@@ -317,7 +317,7 @@ impl Pipeline {
         Some(Crediting { bridges, lowered: &self.lowered })
     }
 
-    /// Notes rules that may expire earlier than their queued deadline.
+    /// Records rules that may expire earlier than their queued deadline.
     ///
     /// Packets have lowered their timeouts.
     pub(crate) fn note_lowered(&self, rules: Vec<Arc<Rule>>) {

@@ -266,7 +266,7 @@ impl Entries {
         }
     }
 
-    /// Makes an entry dead at once: no packet can hit it from now on.
+    /// Marks an entry as dead at once: no packet can hit it from now on.
     ///
     /// Returns whether the entry was live.
     pub fn kill(&mut self, entry: EntryRef) -> bool {

@@ -177,7 +177,7 @@ impl FromIterator<usize> for QueueSet {
 }
 
 impl HtbTokens {
-    /// Makes full buckets for the queues, in the order of their indices.
+    /// Creates full buckets for the queues, in the order of their indices.
     ///
     /// # Panics
     ///

@@ -39,7 +39,7 @@ pub(crate) struct LockedTokens<'s> {
 }
 
 impl EgressScheduler {
-    /// Makes a scheduler with full buckets.
+    /// Creates a scheduler with full buckets.
     ///
     /// # Panics
     ///

@@ -141,7 +141,7 @@ impl fmt::Debug for CoordinatorClock {
 }
 
 impl EvictionHistory {
-    /// Notes that a version was published at `since`.
+    /// Records that a version was published at `since`.
     /// The acknowledgement by the last owner ends the measurement.
     pub(crate) fn note_published(&mut self, version: Version, since: Time) {
         if self.unacked.len() >= UNACKED_MAX {
@@ -150,14 +150,14 @@ impl EvictionHistory {
         self.unacked.push_back((version, since));
     }
 
-    /// Notes that all owners have acknowledged a version.
+    /// Records that all owners have acknowledged a version.
     pub(crate) fn note_acked(&mut self, version: Version, now: Time) {
         while let Some((_, since)) = self.unacked.pop_front_if(|(own, _)| *own <= version) {
             self.time_to_ack.add(now.since(since));
         }
     }
 
-    /// Notes that a change evicted these entries, for these causes.
+    /// Records that a change evicted these entries, for these causes.
     pub(crate) fn note_evicted(
         &mut self,
         version: Version,

@@ -98,7 +98,7 @@ impl Mailbox {
         self.flagged.store(true, Ordering::Release);
     }
 
-    /// Notes that the owner begins an iteration.
+    /// Records that the owner begins an iteration.
     #[inline]
     pub fn begin_iteration(&self) {
         // Relaxed, and no atomic addition: only the owner writes the number.

@@ -17,7 +17,7 @@ pub(super) struct Drain {
 }
 
 impl Drain {
-    /// Notes tags that were retired since the last iteration.
+    /// Records tags that were retired since the last iteration.
     /// Also frees the tags that retired before `time`.
     pub(super) fn run_iteration(&mut self, ltm: &mut Ltm, now: Time, time: Duration) {
         let retired = ltm.tags().retired_count();

@@ -47,18 +47,18 @@ impl StalenessJudge {
         }
     }
 
-    /// Notes that the device does not respond.
+    /// Records that the device does not respond.
     pub(super) const fn note_lost(&mut self) {
         (self.is_lost, self.was_lost) = (true, true);
     }
 
-    /// Notes that the device holds exactly the entries that it confirmed.
+    /// Records that the device holds exactly the entries that it confirmed.
     pub(super) const fn note_restored(&mut self) {
         self.repairs += self.was_there as u64;
         (self.is_lost, self.was_there) = (false, true);
     }
 
-    /// Notes that a version is acknowledged before the device confirmed its removals.
+    /// Records that a version is acknowledged before the device confirmed its removals.
     pub(super) const fn note_unconfirmed(&mut self) {
         self.is_unconfirmed = true;
     }

@@ -47,7 +47,7 @@ impl LargeFlows {
         (self.entries, self.rates) = (0, 0);
     }
 
-    /// Notes the hits of an entry; returns whether the entry has become large.
+    /// Records the hits of an entry; returns whether the entry has become large.
     pub(super) fn note(&mut self, entry: LtmEntryRef, packets: u64, now: Time) -> bool {
         if self.interval < INTERVAL_MIN {
             return false;

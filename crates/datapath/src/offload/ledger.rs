@@ -384,7 +384,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that the device holds exactly the entries that it confirmed.
+    /// Records that the device holds exactly the entries that it confirmed.
     /// Returns entries that are gone.
     ///
     /// Insertions without a response are repeated, or dropped if their entry is unwanted.

@@ -31,7 +31,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Notes the response to an insertion.
+    /// Records the response to an insertion.
     pub(super) const fn answer(&mut self) {
         self.acked += 1;
     }

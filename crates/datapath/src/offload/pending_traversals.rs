@@ -27,7 +27,7 @@ impl PendingTraversals {
         self.count
     }
 
-    /// Notes the confirmation of an entry.
+    /// Records the confirmation of an entry.
     /// Returns the time of the miss if it was the last entry of the traversal.
     pub(super) fn confirm(&mut self, traversal_no: u64) -> Option<Time> {
         let open = self.open.get_mut(&traversal_no)?;

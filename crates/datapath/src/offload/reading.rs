@@ -59,7 +59,7 @@ impl Reading {
         });
     }
 
-    /// Notes a response to an operation, which may belong to the reading.
+    /// Records a response to an operation, which may belong to the reading.
     pub(super) fn complete(&mut self, ticket: Ticket, is_complete: bool) {
         if let Some(current) = &mut self.current
             && current.tickets.remove(&ticket)

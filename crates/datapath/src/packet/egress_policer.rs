@@ -25,7 +25,7 @@ pub struct EgressPolicer(TokenBucket);
 const ETHERNET_HEADER: usize = 14;
 
 impl EgressPolicer {
-    /// Makes a full bucket.
+    /// Creates a full bucket.
     #[must_use]
     pub fn new(limits: EgressPolicing, now: Time) -> Self {
         let EgressPolicing { cir, cbs } = limits;

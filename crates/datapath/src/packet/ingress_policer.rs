@@ -44,7 +44,7 @@ impl IngressPolicing {
 }
 
 impl IngressPolicer {
-    /// Makes full buckets; `None` without a limit.
+    /// Creates full buckets; `None` without a limit.
     #[must_use]
     pub fn new(limits: IngressPolicing, now: Time) -> Option<Self> {
         let IngressPolicing { kbps, burst_kb, kpkts_rate, kpkts_burst } = limits;

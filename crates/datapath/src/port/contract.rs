@@ -122,7 +122,7 @@ pub trait Port: Send {
     /// The counters of a TAP device are as old as the last [`Self::note_losses`].
     fn counters(&self) -> PortCounters;
 
-    /// Notes the losses of the device.
+    /// Records the losses of the device.
     ///
     /// One request to the system reads the losses of all devices.
     fn note_losses(&self, losses: &DeviceLosses) {
@@ -208,7 +208,7 @@ pub trait RxQueue: Send {
     /// control thread opens the port again.
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError>;
 
-    /// Notes that the first `count` frames are finished, including refused frames.
+    /// Records that the first `count` frames are finished, including refused frames.
     ///
     /// All copies of a finished packet were dropped, punted, or passed to transmit queues that were
     /// flushed. The caller calls this when the count grows.
@@ -265,7 +265,7 @@ impl RxLoss {
 }
 
 impl RxReport {
-    /// Notes a refused frame.
+    /// Records a refused frame.
     pub(crate) const fn refuse(&mut self, reason: RxLoss) {
         self.refused += 1;
         match reason {

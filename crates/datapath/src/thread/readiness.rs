@@ -184,7 +184,7 @@ impl ReadyList {
         }
     }
 
-    /// Notes a query of the epoll set.
+    /// Records a query of the epoll set.
     pub(super) const fn asked(&mut self) {
         self.polls = 0;
     }

@@ -556,7 +556,7 @@ fn known_bits(runner: &mut TestRunner) -> Option<SparseMask> {
     Some(SparseMask::from(&known))
 }
 
-/// Notes that a MAC address was seen now, at its port in a version of the model.
+/// Records that a MAC address was seen now, at its port in a version of the model.
 fn see(
     seen: &mut BTreeMap<u64, Time>,
     model: &NetworkModel,

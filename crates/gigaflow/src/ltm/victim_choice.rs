@@ -64,7 +64,7 @@ impl VictimChoice {
         self.eviction != Eviction::Never
     }
 
-    /// Notes that the entry of a sub-traversal was evicted.
+    /// Records that the entry of a sub-traversal was evicted.
     pub(super) fn note_evicted(&mut self, id: SubTraversalId) {
         if self.eviction == Eviction::SecondUse {
             self.ghosts.note(id.identity);

@@ -1,6 +1,6 @@
 //! Cost of a change of one rule for the engines with a region index.
 
-#![expect(clippy::expect_used, reason = "a bench that cannot begin says why and ends")]
+#![expect(clippy::expect_used, reason = "a benchmark that cannot begin ends with the reason")]
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
 mod new_mask;

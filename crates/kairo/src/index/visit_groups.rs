@@ -196,7 +196,7 @@ impl VisitGroups {
         budget
     }
 
-    /// Makes the search plans for rules of a mask, and adds missing projections.
+    /// Creates the search plans for rules of a mask, and adds missing projections.
     ///
     /// Only groups in which a rule of this rank outranks many visits get a projection. Returns
     /// whether a projection does not have all rows.

@@ -252,7 +252,7 @@ impl MemifState {
         });
     }
 
-    /// Makes the attempts that are due,
+    /// Makes the connection attempts that are due,
     /// and closes connections that are not complete in time.
     ///
     /// Returns the time of the next attempt or closing.
@@ -288,7 +288,7 @@ impl MemifState {
         attempts.chain(deadlines).chain(pauses).min()
     }
 
-    /// Makes an attempt of a client to connect.
+    /// Tries to connect as a client.
     fn connect(&mut self, token: MemifToken, now: Instant) {
         let Some(interface) = self.interfaces.get_mut(&token) else { return };
         interface.plan(now);

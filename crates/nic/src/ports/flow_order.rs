@@ -170,12 +170,12 @@ impl FlowOrder {
         self.queue(hash).is_diverted(hash)
     }
 
-    /// Notes that a packet of a flow will be diverted to the long path.
+    /// Records that a packet of a flow will be diverted to the long path.
     pub(crate) fn divert(&mut self, hash: u64) {
         self.queue_mut(hash).set_diverted(hash, u64::MAX);
     }
 
-    /// Notes that a diverted packet was sent, as frame `count` of its queue.
+    /// Records that a diverted packet was sent, as frame `count` of its queue.
     pub(crate) fn diverted(&mut self, hash: u64, count: u64) {
         self.queue_mut(hash).set_diverted(hash, count);
     }
@@ -220,7 +220,7 @@ impl FlowOrder {
         self.take(hash).map(|(packet, _)| packet)
     }
 
-    /// Notes the number of finished frames, before a drain of all representors.
+    /// Records the number of finished frames, before a drain of all representors.
     pub(crate) fn observe(&mut self) {
         for queue in &mut self.queues {
             queue.observed = queue.observed.max(queue.progress.finished());

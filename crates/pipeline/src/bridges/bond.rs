@@ -92,7 +92,7 @@ pub type BondBuckets = [Option<PortNo>; BondBalance::BUCKETS];
 pub struct BondCounters(Arc<[Arc<OutputCounter>]>);
 
 impl BondCounters {
-    /// Makes the counters of a bond.
+    /// Creates the counters of a bond.
     #[must_use]
     pub fn new(bond: &str) -> Self {
         let counter = |bucket| Arc::new(OutputCounter::new(&format!("{bond} {bucket}")));

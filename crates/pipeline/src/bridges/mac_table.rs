@@ -84,7 +84,7 @@ impl MacEntry {
         Time::from_nanoseconds(self.seen.load(Ordering::Relaxed))
     }
 
-    /// Notes a frame from the address at `now`.
+    /// Records that a frame from the address arrived at `now`.
     pub(crate) fn refresh(&self, now: Time) {
         self.seen.fetch_max(now.nanoseconds(), Ordering::Relaxed);
     }

@@ -66,7 +66,7 @@ impl PortInfo {
         }
     }
 
-    /// Makes a datapath port with the same number in the bridge; else as [`Self::new`].
+    /// Creates a datapath port with the same number in the bridge, like [`Self::new`].
     #[must_use]
     pub fn datapath(number: u32) -> Self {
         Self::new(PortNo::new(number), PortKind::Datapath(DatapathPort::new(number)))

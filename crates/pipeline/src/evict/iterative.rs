@@ -27,7 +27,7 @@ pub struct Iterative {
 }
 
 impl Iterative {
-    /// Makes an engine without entries, at the newest version of the pipeline.
+    /// Creates an engine without entries, at the newest version of the pipeline.
     #[must_use]
     pub fn new(pipeline: Arc<Pipeline>) -> Self {
         let version = pipeline.version();
@@ -96,7 +96,7 @@ mod tests {
     /// Installed entries, each with the packet of its traversal.
     type InstalledEntries<'p> = BTreeMap<EntryId, (&'p FlowKey, Arc<Traversal>)>;
 
-    /// Makes an engine with an entry for each packet without learn requests.
+    /// Creates an engine with an entry for each packet without learn requests.
     fn install<'p>(
         checked: &CheckedPipeline,
         packets: &'p [FlowKey],

@@ -153,7 +153,7 @@ impl Meter {
     /// The most meters of a bridge.
     pub const COUNT_MAX: usize = 1 << 18;
 
-    /// Makes a meter with full buckets.
+    /// Creates a meter with full buckets.
     #[must_use]
     pub fn new(id: MeterId, bridge: BridgeId, config: MeterConfig, created: Time) -> Self {
         Self::since(id, bridge, config, created, created)
@@ -206,7 +206,7 @@ impl Meter {
         self.config.bands.iter().any(|band| band.kind != MeterBandKind::Drop)
     }
 
-    /// Makes a meter that was added at `created` and starts at `now`, with full
+    /// Creates a meter that was added at `created` and starts at `now`, with full
     /// buckets.
     pub(crate) fn since(
         id: MeterId,

@@ -39,7 +39,7 @@ const TICKS_PER_SECOND: u64 = TICKS_PER_NANOSECOND * 1_000_000_000;
 const BURST_MAX: u64 = 1 << 62;
 
 impl TokenBucket {
-    /// Makes a full bucket of bits, with a rate per second.
+    /// Creates a full bucket of bits, with a rate per second.
     ///
     /// A rate of 0 counts as 1.
     #[must_use]
@@ -48,7 +48,7 @@ impl TokenBucket {
         Self::new(rate, u128::from(burst) * u128::from(TICKS_PER_SECOND) / u128::from(rate), now)
     }
 
-    /// Makes a full bucket of packets, with a rate per second.
+    /// Creates a full bucket of packets, with a rate per second.
     ///
     /// A rate of 0 counts as 1. A packet takes one token, and the burst is a whole number of
     /// packets.

@@ -191,7 +191,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Notes a decision for the explanation of the translation.
+    /// Records a decision for the explanation of the translation.
     fn note(&mut self, decision: NotedDecision) {
         self.packet.recorder.note(self.state.bridge.id(), decision);
     }

@@ -65,7 +65,7 @@ pub(super) struct SavedPacket {
 }
 
 impl WorkingPacket {
-    /// Makes a packet with this key.
+    /// Creates a packet with this key.
     #[inline]
     pub(super) fn new(key: FlowKey, recorder: Recorder) -> Self {
         let builder = ActionBuilder::default();

@@ -49,7 +49,7 @@ pub(crate) struct UpdateBatch {
 }
 
 impl UpdateBatch {
-    /// Makes a batch that becomes `version`; its first new rule is `next_rule`.
+    /// Creates a batch that becomes `version`; its first new rule is `next_rule`.
     pub(crate) fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
         let pending = PendingRuleChanges::default();
         Self { version, now, next_rule, deltas: Vec::new(), pending, has_scanned: false }

@@ -25,7 +25,7 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
-    /// Makes a switch with these rules.
+    /// Creates a switch with these rules.
     pub(crate) fn new(rules: &[&str]) -> Self {
         let switch = Self { pipeline: Arc::new(Pipeline::new(1)) };
         switch.pipeline.add_bridge(BRIDGE, BridgeSettings::default());
@@ -34,7 +34,7 @@ impl Switch {
         switch
     }
 
-    /// Makes a switch that runs these actions for every packet.
+    /// Creates a switch that runs these actions for every packet.
     ///
     /// The parser would refuse actions that need a header which packets may lack.
     pub(crate) fn of_actions(actions: &[Action]) -> Self {

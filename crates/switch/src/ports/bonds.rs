@@ -213,7 +213,7 @@ impl BondState {
         }
     }
 
-    /// Makes an enabled member active, unless the primary member is enabled.
+    /// Activates an enabled member, unless the primary member is enabled.
     pub(crate) fn set_active(&mut self, name: &str) {
         if self.is_enabled(name) {
             (self.active, self.last_active) = (Some(name.to_owned()), None);

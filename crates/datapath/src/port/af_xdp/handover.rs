@@ -46,7 +46,7 @@ struct AttachedQueue {
 pub(super) type AttachedSockets = (Vec<XdpSocket>, XdpAttachment);
 
 impl XdpAttachment {
-    /// Notes the descriptors that the port has opened.
+    /// Records the descriptors that the port has opened.
     pub(super) fn new(
         names: StoredNames,
         link: XdpLink,

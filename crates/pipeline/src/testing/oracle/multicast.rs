@@ -231,7 +231,7 @@ impl BridgeModel {
     }
 }
 
-/// Notes a message of a port; `own` are the ports of its bond.
+/// Records a message of a port; `own` are the ports of its bond.
 fn see(ports: &mut SeenPorts, port: PortNo, own: &BTreeSet<PortNo>, now: Time) {
     match ports.iter_mut().find(|(known, _)| own.contains(known)) {
         Some((_, seen)) => *seen = now.max(*seen),

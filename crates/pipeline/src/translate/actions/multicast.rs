@@ -236,7 +236,7 @@ fn punt(
     egress.packet.emit(DatapathAction::Punt(Arc::new(punt)))
 }
 
-/// Notes a decision of snooping for the explanation of the translation.
+/// Records a decision of snooping for the explanation of the translation.
 fn note(egress: &mut Egress<'_, '_>, decision: MulticastDecision) {
     egress.note(NotedDecision::Multicast(decision));
 }

@@ -59,7 +59,7 @@ impl<'t, 'a> Egress<'t, 'a> {
         Self { packet, bridge: state.bridge, agenda, requests, context: state.rule.context }
     }
 
-    /// Notes a decision for the explanation of the translation.
+    /// Records a decision for the explanation of the translation.
     pub(super) fn note(&mut self, decision: NotedDecision) {
         self.packet.recorder.note(self.bridge.id(), decision);
     }

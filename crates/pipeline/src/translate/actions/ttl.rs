@@ -41,7 +41,7 @@ pub(in crate::translate) fn dec_mpls_ttl(
     Ok(ControlFlow::Break(()))
 }
 
-/// Notes that the TTL has expired, and sends the packet to these controllers.
+/// Records that the TTL has expired, and sends the packet to these controllers.
 fn expire(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,

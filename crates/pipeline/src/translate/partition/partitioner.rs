@@ -48,7 +48,7 @@ impl Partitioner {
         matches!(self, Self::Off)
     }
 
-    /// Notes a partition point before this lookup, if the translation records them.
+    /// Records a partition point before this lookup, if the translation records them.
     ///
     /// Returns the name of the state if the translation ends here.
     pub(in crate::translate) fn ends_before(&mut self, here: &LookupState<'_, '_>) -> Option<u64> {

@@ -80,7 +80,7 @@ impl Reads {
         if self.set.is_empty() { self.list.contains(&object) } else { self.set.contains(&object) }
     }
 
-    /// Notes a read of an object that may have been read before the tail.
+    /// Records a read of an object that may have been read before the tail.
     fn note_repeat(&mut self, object: Object) {
         let Some(TailReads { before, again }) = &mut self.tail else { return };
         let index = self.list.iter().take(*before).position(|read| *read == object);

@@ -94,12 +94,12 @@ pub(in crate::translate) const LOOKUPS_EXPECTED: usize = 16;
 const HIDDEN_COUNT: usize = word::BRIDGE as usize;
 
 impl Recorder {
-    /// Makes a recorder for a packet that arrives with this key.
+    /// Creates a recorder for a packet that arrives with this key.
     pub(in crate::translate) fn new(key: SparseKey) -> Self {
         Self { key: Some(key), is_off: false, ..Self::unused() }
     }
 
-    /// Makes a recorder for a packet that no cache stores.
+    /// Creates a recorder for a packet that no cache stores.
     pub(in crate::translate) fn off() -> Self {
         Self { is_off: true, ..Self::unused() }
     }
@@ -253,7 +253,7 @@ impl Recorder {
         self.notes.take().unwrap_or_default()
     }
 
-    /// Notes a decision that the matched rule does not show, and its drop cause.
+    /// Records a decision that the matched rule does not show, and its drop cause.
     pub(in crate::translate) fn note(&mut self, bridge: BridgeId, decision: NotedDecision) {
         if let Some(cause) = decision.drop_cause() {
             self.drop_cause = cause;

@@ -119,7 +119,7 @@ impl ActionBuilder {
         Self { actions, ..Self::default() }
     }
 
-    /// Notes a write of bits of a word of the key.
+    /// Records a write of bits of a word of the key.
     pub(super) fn wrote_word(&mut self, word: usize, bits: u64) {
         if word >= FIRST_PACKET_WORD {
             self.pending.words_mut()[word] |= bits;
@@ -132,7 +132,7 @@ impl ActionBuilder {
         self.is_behind = true;
     }
 
-    /// Notes that a push drops the inner tag of the two tags in the key.
+    /// Records that a push drops the inner tag of the two tags in the key.
     pub(super) fn lost_inner_tag(&mut self) {
         let outer_is_pushed = !self.key_tags.pushed.is_empty();
         if self.key_tags.pushed.len() > 1 {
@@ -146,7 +146,7 @@ impl ActionBuilder {
         }
     }
 
-    /// Notes a push of a tag onto the key's tags.
+    /// Records a push of a tag onto the key's tags.
     pub(super) fn pushed_tag(&mut self) {
         if self.take_pending_tag() {
             self.replace_key_tag();
@@ -156,14 +156,14 @@ impl ActionBuilder {
         self.mark_written();
     }
 
-    /// Notes a pop of the key's outermost tag.
+    /// Records a pop of the key's outermost tag.
     pub(super) fn popped_tag(&mut self) {
         self.take_pending_tag();
         self.key_tags.pop();
         self.mark_written();
     }
 
-    /// Notes a push of a label onto the key's labels; the Ethernet type was `before`.
+    /// Records a push of a label onto the key's labels; the Ethernet type was `before`.
     pub(super) fn pushed_label(&mut self, before: u16) {
         self.change_labels(before);
         if self.take_pending(MPLS) {
@@ -173,14 +173,14 @@ impl ActionBuilder {
         self.key_labels.pushed.push(label);
     }
 
-    /// Notes a pop of the key's outermost label; the Ethernet type was `before`.
+    /// Records a pop of the key's outermost label; the Ethernet type was `before`.
     pub(super) fn popped_label(&mut self, before: u16) {
         self.change_labels(before);
         self.take_pending(MPLS);
         self.key_labels.pop();
     }
 
-    /// Notes a rewrite of the key's two outermost labels; the Ethernet type is
+    /// Records a rewrite of the key's two outermost labels; the Ethernet type is
     /// `before`.
     pub(super) fn rewrote_labels(&mut self, before: u16) {
         self.popped_label(before);
@@ -236,7 +236,7 @@ impl ActionBuilder {
         }
     }
 
-    /// Notes that the key is again as it was at the save.
+    /// Records that the key is again as it was at the save.
     pub(super) fn restore(&mut self, saved: Uncommitted) -> Result<(), TraversalError> {
         self.is_behind = true;
         let was_metered = self.metering.meters > saved.metering.meters;
@@ -377,7 +377,7 @@ impl ActionBuilder {
         std::mem::take(&mut self.pending.words_mut()[word]) != 0
     }
 
-    /// Notes that labels of the key are about to change.
+    /// Records that labels of the key are about to change.
     /// Before the first change, the datapath's packet has the Ethernet type of the key.
     fn change_labels(&mut self, before: u16) {
         self.wire_type.get_or_insert(before);

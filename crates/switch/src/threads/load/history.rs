@@ -63,7 +63,7 @@ impl LoadHistory {
         }
     }
 
-    /// Notes the number of queues that a plan has moved.
+    /// Records the number of queues that a plan has moved.
     ///
     /// Moved queues make all samples void. After a plan without a moved queue, the samples stay, and
     /// the time until the next decision doubles.
