@@ -4,7 +4,8 @@
 //! probes no device: each port attaches the device that it uses. A process cannot repeat a failed
 //! start, so this module chooses the kind of memory before the start.
 //!
-//! Source: DPDK Programmer's Guide, "Environment Abstraction Layer"; "EAL parameters" of the Linux guide.
+//! Source: DPDK Programmer's Guide, "Environment Abstraction Layer"; "EAL parameters" of the Linux
+//! guide.
 
 use std::{ffi::CString, path::Path, thread};
 
@@ -37,7 +38,7 @@ pub fn version() -> &'static str {
 }
 
 impl Eal {
-    /// Starts DPDK, unless it has started before.
+    /// Starts DPDK, unless DPDK has started before.
     ///
     /// Options of later calls have no effect.
     ///

@@ -7,7 +7,7 @@ use std::fmt;
 pub enum MemifLink {
     /// The other side is not connected.
     Waiting {
-        /// The reason why it is not connected.
+        /// The reason why the link is not connected.
         reason: String,
     },
     /// Both sides are connected, so frames can pass.

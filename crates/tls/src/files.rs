@@ -86,7 +86,7 @@ pub enum TlsError {
     NotBootstrapped {
         /// Path of the file.
         path: String,
-        /// The reason why it cannot be stored.
+        /// The reason why the certificate cannot be stored.
         why: String,
     },
     /// The cryptographic algorithms for TLS are not available.

@@ -5,8 +5,8 @@
 //! every packet carries its virtio header, and ports with virtio headers pass it on. For other
 //! ports, [`finish`] computes checksums and segments in software.
 //!
-//! The sender may write anything into the header. [`VirtioHeader::receive`] checks it against the frame,
-//! so later steps can rely on it.
+//! The sender may write anything into the header. [`VirtioHeader::receive`] checks the header
+//! against the frame, so later steps can rely on it.
 //!
 //! Source: Virtual I/O Device 1.2, 5.1.6 (`struct virtio_net_hdr`); Linux takes the legacy layout,
 //! in the byte order of the machine.

@@ -91,7 +91,7 @@ pub(super) enum Disposition {
     Forward(TxPortIndex),
     /// Execute the actions of the entries that the packet hit.
     Execute,
-    /// Queue the packet: it missed, or must not overtake a packet that missed.
+    /// Queue a packet that missed, or that must not overtake a packet that missed.
     Wait,
     /// Queue the packet, a hit, after earlier packets of its flow; serve this flow.
     WaitForFlow,

@@ -110,7 +110,7 @@ impl SourcePortTable {
                 return;
             }
         }
-        // All of them were used lately.
+        // All of the ports were used lately.
         if let Some(client) = self.hand.advance(&self.sequences) {
             self.sequences.remove(&client);
         }

@@ -24,13 +24,13 @@ pub struct ControllerAction {
 pub enum PacketInReason {
     /// The table-miss rule sent it.
     NoMatch,
-    /// An action sent it.
+    /// An action sent the packet.
     Action,
     /// The TTL of the packet was not valid.
     InvalidTtl,
     /// The action set sent it (OpenFlow 1.4).
     ActionSet,
-    /// A group sent it (OpenFlow 1.4).
+    /// A group sent the packet (OpenFlow 1.4).
     Group,
     /// A packet-out sent it (OpenFlow 1.4).
     PacketOut,

@@ -1,7 +1,7 @@
 //! The rows that have changed since the last pass.
 //!
-//! A pass reads only these rows of `Port` and `Interface`, of which a switch may have thousands. All
-//! other tables are small, and are read as a whole.
+//! A pass reads only these rows of `Port` and `Interface`, of which a switch may have thousands.
+//! All other tables are small, and are read as a whole.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ pub(super) enum ChangedRows {
     All,
     /// Only these rows have changed.
     ///
-    /// None of them describes a part of several ports.
+    /// None of these tables describes a part of several ports.
     Ports(BTreeSet<RowUuid>),
 }
 

@@ -20,9 +20,9 @@ use crate::{
 /// The origin of new settings, for the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SettingOrigin {
-    /// An operator set them, by a command or a reload.
+    /// An operator set the values, by a command or a reload.
     Operator,
-    /// A program set them that declares the state of the switch,
+    /// The values are from a program that declares the state of the switch,
     /// such as an OVSDB database.
     Database,
 }

@@ -1,6 +1,6 @@
 //! Other users of the device of a port: a Linux bridge, bond or team, or the IP stack of the host.
 //!
-//! Each of them would forward or answer packets that the switch also forwards.
+//! Each of these programs would forward or answer packets that the switch also forwards.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

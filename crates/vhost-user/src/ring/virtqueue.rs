@@ -116,7 +116,7 @@ pub(crate) trait VirtqueueLayout {
 
     /// Returns the next `chains` chains to the guest, with the written bytes in them.
     ///
-    /// The chains have one frame. The guest sees them after [`Self::publish`].
+    /// The chains have one frame. The guest sees the chains after [`Self::publish`].
     fn put_used(&mut self, chains: u16, written: usize);
 
     /// Publishes the returned chains; returns whether to notify the guest.

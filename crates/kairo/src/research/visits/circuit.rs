@@ -12,7 +12,7 @@
 //! thread before and after each. This circuit has five small operators, so both cost more than the
 //! operators. A step here makes the same calls of each operator in the calling thread: start of the
 //! transaction, flush, evaluation. The order is that in which the operators were added. Each
-//! operator reads only streams of earlier ones, because the circuit has no feedback. None of them
+//! operator reads only streams of earlier ones, because the circuit has no feedback. No operator
 //! waits, so one poll completes each.
 //!
 //! The step enters no async runtime either, so the engine may be called inside another one.
@@ -37,7 +37,7 @@ use super::{
 };
 
 /// The relation of the current step.
-/// Between steps it is an empty relation.
+/// Between steps the input is an empty relation.
 type StepRelation = Rc<RefCell<Box<VisitRelation>>>;
 
 /// A circuit, which joins the visits of a relation with changes.

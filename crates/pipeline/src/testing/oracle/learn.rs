@@ -25,7 +25,7 @@ pub enum LearnEffect {
     Mac(MacSighting),
     /// The content of a message of IGMP or MLD.
     ///
-    /// No translation requests it: control reads the message.
+    /// No translation requests such a change: the control thread reads the message.
     Multicast(MulticastSighting),
 }
 
