@@ -83,6 +83,10 @@ pub(crate) struct ControlPlane {
     pub(crate) loads: LoadBalancer,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,
+    /// Settings as operators have configured them, without the bridges.
+    ///
+    /// A setting in force differs from them while a program overrides it.
+    pub(crate) configured: Arc<Mutex<Config>>,
     /// Number of completed runs of the periodic upkeep.
     pub(crate) upkeep_runs: AtomicU64,
     /// Changes bridges, ports and settings, one change at a time.
@@ -113,6 +117,7 @@ impl ControlPlane {
         let captures = Arc::new(Captures::new(Arc::clone(&plane)));
         let exports = Arc::new(Exporters::new(&plane, &bridges, seed));
         let dpdk = Arc::new(own.dpdk.clone());
+        let configured = Arc::new(Mutex::new(own.clone()));
         let config = Arc::new(Mutex::new(own));
         let structure = AsyncMutex::new(Structure {
             plane: Arc::clone(&plane),
@@ -127,6 +132,7 @@ impl ControlPlane {
             ),
             nic: Arc::clone(&nic),
             config: Arc::clone(&config),
+            configured: Arc::clone(&configured),
             captures: Arc::clone(&captures),
             exports: Arc::clone(&exports),
             mirror_log: MirrorLog::default(),
@@ -142,6 +148,7 @@ impl ControlPlane {
             router_log: RouterLog::default(),
             loads: LoadBalancer::default(),
             config,
+            configured,
             upkeep_runs: AtomicU64::default(),
             structure,
         };

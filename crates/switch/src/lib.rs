@@ -57,6 +57,7 @@ mod mirrors;
 mod multicast;
 mod nic;
 mod openflow;
+mod overrides;
 mod ports;
 mod reload;
 mod saved_counts;

@@ -198,9 +198,9 @@ pub(crate) fn save(control: &ControlPlane) -> SavedState {
     SavedState { format: SavedState::FORMAT, config, tables, active_members }
 }
 
-/// Returns the configuration in force.
+/// Returns the configured settings, with the bridges that exist.
 pub(crate) fn running_config(control: &ControlPlane) -> Config {
-    let settings = control.config.lock().clone();
+    let settings = control.configured.lock().clone();
     config_in_force(&settings, &control.bridges.lock())
 }
 

@@ -370,13 +370,13 @@ impl Switch {
         config::setting::KEYS
     }
 
-    /// Returns the configuration in force, without the bridges.
+    /// Returns the settings in force, without the bridges.
     #[must_use]
     pub fn config(&self) -> Config {
         self.control.config.lock().clone()
     }
 
-    /// Returns the configuration in force.
+    /// Returns the configuration in force, without the overrides of settings.
     ///
     /// The state has all bridges, and the ports that the switch opens itself.
     #[must_use]

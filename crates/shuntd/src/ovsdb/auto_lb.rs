@@ -4,8 +4,6 @@ use shunt_ovsdb::RowView;
 use shunt_switch::{Switch, with_causes};
 use tracing::{info, warn};
 
-use super::file_setting::FileSetting;
-
 /// The values of the keys.
 ///
 /// `None` is for an absent key, and for a value that has no effect.
@@ -18,14 +16,6 @@ pub(super) struct AutoLbRow {
     improvement_threshold: Option<u8>,
     /// Minutes.
     interval: Option<u16>,
-}
-
-/// The settings of the configuration file, which the keys replace.
-pub(super) struct AutoLbKeys {
-    is_on: FileSetting<bool>,
-    load_threshold: FileSetting<u8>,
-    improvement_threshold: FileSetting<u8>,
-    interval: FileSetting<u16>,
 }
 
 impl AutoLbRow {
@@ -44,49 +34,30 @@ impl AutoLbRow {
     }
 }
 
-impl AutoLbKeys {
-    /// Stores the settings of the configuration file.
-    pub(super) fn new(switch: &Switch) -> Self {
-        let own = switch.config().threads;
-        Self {
-            is_on: FileSetting::new(own.auto_lb),
-            load_threshold: FileSetting::new(own.auto_lb_load_threshold),
-            improvement_threshold: FileSetting::new(own.auto_lb_improvement_threshold),
-            interval: FileSetting::new(own.auto_lb_interval_min),
-        }
-    }
-
-    /// Applies the keys; without a key, the setting of the configuration file.
-    pub(super) async fn apply(&mut self, switch: &Switch, row: AutoLbRow) {
-        let own = switch.config().threads;
-        apply_one(switch, "threads.auto_lb", &mut self.is_on, own.auto_lb, row.is_on).await;
-        let (present, key) = (own.auto_lb_load_threshold, row.load_threshold);
-        let name = "threads.auto_lb_load_threshold";
-        apply_one(switch, name, &mut self.load_threshold, present, key).await;
-        let (present, key) = (own.auto_lb_improvement_threshold, row.improvement_threshold);
-        let name = "threads.auto_lb_improvement_threshold";
-        apply_one(switch, name, &mut self.improvement_threshold, present, key).await;
-        let (present, key) = (own.auto_lb_interval_min, row.interval);
-        let name = "threads.auto_lb_interval_min";
-        apply_one(switch, name, &mut self.interval, present, key).await;
-    }
+/// Puts the keys in force; without a key, the configured setting.
+pub(super) async fn apply_auto_lb(switch: &Switch, row: AutoLbRow) {
+    let [own, configured] = [switch.config(), switch.configured()].map(|config| config.threads);
+    let wanted = row.is_on.unwrap_or(configured.auto_lb);
+    apply_one(switch, "threads.auto_lb", own.auto_lb, wanted).await;
+    let name = "threads.auto_lb_load_threshold";
+    let wanted = row.load_threshold.unwrap_or(configured.auto_lb_load_threshold);
+    apply_one(switch, name, own.auto_lb_load_threshold, wanted).await;
+    let name = "threads.auto_lb_improvement_threshold";
+    let wanted = row.improvement_threshold.unwrap_or(configured.auto_lb_improvement_threshold);
+    apply_one(switch, name, own.auto_lb_improvement_threshold, wanted).await;
+    let name = "threads.auto_lb_interval_min";
+    let wanted = row.interval.unwrap_or(configured.auto_lb_interval_min);
+    apply_one(switch, name, own.auto_lb_interval_min, wanted).await;
 }
 
-/// Sets a setting if the value `present` in force is not the wanted one.
-async fn apply_one<T: Copy + PartialEq + ToString>(
-    switch: &Switch,
-    name: &str,
-    setting: &mut FileSetting<T>,
-    present: T,
-    key: Option<T>,
-) {
-    let Some(value) = setting.missing(present, key) else { return };
-    let text = value.to_string();
-    match switch.set(&[(name, text.as_str())]).await {
-        Ok(()) => {
-            info!("ovsdb: pmd-auto-lb: {name} set to {text}");
-            setting.note(value);
-        }
+/// Puts a setting in force if the value `present` in force is not the wanted one.
+async fn apply_one<T: PartialEq + ToString>(switch: &Switch, name: &str, present: T, wanted: T) {
+    if wanted == present {
+        return;
+    }
+    let text = wanted.to_string();
+    match switch.override_settings(&[(name, text.as_str())]).await {
+        Ok(()) => info!("ovsdb: pmd-auto-lb: {name} set to {text}"),
         Err(error) => {
             warn!(error = with_causes(&error), "ovsdb: pmd-auto-lb: {name} cannot be set");
         }

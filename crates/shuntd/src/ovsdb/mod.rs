@@ -18,7 +18,6 @@ mod columns;
 mod database;
 mod desired;
 mod exports;
-mod file_setting;
 mod follower;
 mod host_system;
 mod ignored;

@@ -16,14 +16,14 @@ use tracing::{info, warn};
 
 use super::{
     apply_errors::{ApplyErrors, LoggedRows},
-    auto_lb::AutoLbKeys,
+    auto_lb::apply_auto_lb,
     bonds::keep_active_members,
     desired::{DesiredBridge, DesiredBridges, DesiredPort, add_reason},
     exports::ExportLogs,
     normal_rule::NormalRuleState,
     row_log::RowLog,
     tls::TlsRow,
-    vlan_limit::VlanLimitKey,
+    vlan_limit::apply_vlan_limit,
 };
 
 /// The bridges and ports that exist because of rows of the database.
@@ -41,16 +41,12 @@ pub(super) struct Reconciler {
     mirror_log: RowLog,
     /// Logs of rows of sFlow, NetFlow and IPFIX that cannot be applied.
     export_logs: ExportLogs,
-    auto_lb: AutoLbKeys,
-    vlan_limit: VlanLimitKey,
     tls: TlsRow,
 }
 
 impl Reconciler {
     pub(super) fn new(switch: Arc<Switch>) -> Self {
         Self {
-            auto_lb: AutoLbKeys::new(&switch),
-            vlan_limit: VlanLimitKey::new(&switch),
             tls: TlsRow::new(&switch),
             switch,
             applied: DesiredState::default(),
@@ -82,8 +78,8 @@ impl Reconciler {
             info!("ovsdb: new ports and controllers {state} for the end of flow-restore-wait");
             self.switch.hold_packets(self.waits_for_rules).await;
         }
-        self.auto_lb.apply(&self.switch, desired.auto_lb).await;
-        self.vlan_limit.apply(&self.switch, desired.vlan_limit).await;
+        apply_auto_lb(&self.switch, desired.auto_lb).await;
+        apply_vlan_limit(&self.switch, desired.vlan_limit).await;
         self.tls.apply(&self.switch, desired.tls.as_ref());
         let present = self.present();
         let wanted = state_of(desired, &present, &mut errors);

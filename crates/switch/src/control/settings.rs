@@ -48,6 +48,27 @@ impl Structure {
         &self,
         settings: &ChangedSettings<Config>,
     ) -> Result<(), SwitchError> {
+        // The configured value changes first. So a program that overrides a setting never takes the
+        // former value for the configured one.
+        let before = self.configured.lock().clone();
+        settings.write(&mut self.configured.lock());
+        let changed = self.put_in_force(settings).await;
+        if changed.is_err() {
+            *self.configured.lock() = before;
+        }
+        changed
+    }
+
+    /// Puts several settings in force like [`Self::set`], and keeps their configured values.
+    pub(crate) async fn override_settings(
+        &self,
+        settings: &[(&str, &str)],
+    ) -> Result<(), SwitchError> {
+        let settings = changed_settings(&self.config.lock(), settings)?;
+        self.put_in_force(&settings).await
+    }
+
+    async fn put_in_force(&self, settings: &ChangedSettings<Config>) -> Result<(), SwitchError> {
         let before = self.config.lock().clone();
         let mut changed = before.clone();
         settings.write(&mut changed);

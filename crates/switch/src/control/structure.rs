@@ -35,6 +35,8 @@ pub(crate) struct Structure {
     pub(super) ports: PortAttacher,
     pub(super) nic: Arc<NicSlot>,
     pub(super) config: Arc<Mutex<Config>>,
+    /// Settings as operators have configured them.
+    pub(super) configured: Arc<Mutex<Config>>,
     pub(super) captures: Arc<Captures>,
     pub(super) exports: Arc<Exporters>,
     pub(super) mirror_log: MirrorLog,
@@ -77,9 +79,9 @@ impl Structure {
         &self.bridges
     }
 
-    /// Returns the configuration in force.
+    /// Returns the configured settings, with the bridges that exist.
     pub(crate) fn running_config(&self) -> Config {
-        let settings = self.config.lock().clone();
+        let settings = self.configured.lock().clone();
         config_in_force(&settings, &self.bridges.lock())
     }
 
