@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use shunt_switch::{
-    ApplyPolicy, Config, DeclaredBridge, DesiredState, ObjectId, ObjectOutcome, Switch,
+    ApplyPolicy, ApplyReport, Config, DeclaredBridge, DeclaredPort, DesiredState, ObjectId,
+    ObjectOutcome, Switch,
     config::{
         BondOptions, BridgeOptions, MirrorOptions, PortOptions, PortType, QosOptions, QosType,
     },
@@ -136,26 +137,181 @@ async fn start() -> Switch {
     Switch::start(&Config::default(), None, 1).await.unwrap()
 }
 
+/// Checks that a report lacks equal objects, and that their ports stay open.
+///
+/// `before` and `after` are the ports of the datapath.
+fn check_untouched(
+    equal: &BTreeSet<ObjectId>,
+    report: &ApplyReport,
+    before: &BTreeMap<String, Option<u32>>,
+    after: &BTreeMap<String, Option<u32>>,
+) {
+    for own in &report.objects {
+        assert!(!equal.contains(&own.object), "{own:?} is equal in both states");
+    }
+    for object in equal {
+        if let ObjectId::Port(name) = object {
+            assert_eq!(after.get(name), before.get(name), "port {name} stays open");
+        }
+    }
+}
+
 async fn check_two_states(one: &DesiredState, two: &DesiredState) {
     let (switch, fresh) = (start().await, start().await);
     assert_eq!(switch.apply(one).await.refused().count(), 0);
     let ports = datapath_ports(&switch);
     let report = switch.apply(two).await;
     assert_eq!(report.refused().count(), 0, "{report:?}");
-    let equal = equal_objects(one, two);
-    for own in &report.objects {
-        assert!(!equal.contains(&own.object), "{own:?} is equal in both states");
-    }
-    let after = datapath_ports(&switch);
-    for object in &equal {
-        if let ObjectId::Port(name) = object {
-            assert_eq!(after.get(name), ports.get(name), "port {name} stays open");
-        }
-    }
+    check_untouched(&equal_objects(one, two), &report, &ports, &datapath_ports(&switch));
     fresh.apply(two).await;
     assert_eq!(in_force(&switch, two), in_force(&fresh, two));
     let again = switch.apply(two).await;
     assert!(again.is_empty(), "{again:?}");
+}
+
+/// Objects of a state that are refused, or that replace refused ones.
+#[derive(Clone, Debug)]
+struct WrongObjects {
+    /// A port with a key that its type does not have.
+    has_peer: bool,
+    /// A port with the name of a port of another owner.
+    has_taken_port: bool,
+    /// A bridge with the name of a bridge of another owner.
+    has_taken_bridge: bool,
+    /// A port with a VLAN, which may be [`WRONG_VLAN`].
+    vlan: Option<u16>,
+    /// A port of which the device does not exist. It is added, and stays down.
+    has_no_device: bool,
+}
+
+/// A VLAN that no port can have.
+const WRONG_VLAN: u16 = 5000;
+
+/// The bridge of the other owner.
+const OTHER_BRIDGE: &str = "br9";
+
+fn any_wrong() -> impl Strategy<Value = WrongObjects> {
+    let vlan = prop::option::of(prop_oneof![Just(2), Just(3), Just(WRONG_VLAN)]);
+    (any::<[bool; 4]>(), vlan).prop_map(|(has, vlan)| {
+        let [has_peer, has_taken_port, has_taken_bridge, has_no_device] = has;
+        WrongObjects { has_peer, has_taken_port, has_taken_bridge, vlan, has_no_device }
+    })
+}
+
+impl WrongObjects {
+    /// Adds the objects to a state.
+    ///
+    /// Ports are on its first bridge. With `is_right`, the ports have other values.
+    fn add_to(&self, state: &DesiredState, is_right: bool) -> DesiredState {
+        let mut state = state.clone();
+        if let Some(first) = state.bridges.first_mut() {
+            let peer = if is_right { "" } else { "p9" };
+            let vlan = |vlan| if is_right { 4 } else { vlan };
+            let ports = [
+                self.has_peer.then(|| PortOptions { peer: peer.to_owned(), ..port("w-peer") }),
+                self.has_taken_port.then(|| port("q")),
+                self.vlan.map(|tag| PortOptions { tag: Some(vlan(tag)), ..port("w-vlan") }),
+                self.device_port(),
+            ];
+            first.ports.extend(ports.into_iter().flatten().map(DeclaredPort::of));
+        }
+        if self.has_taken_bridge {
+            state.bridges.push(DeclaredBridge::of(&bridge(OTHER_BRIDGE, vec![port("x")])));
+        }
+        state
+    }
+
+    /// Returns the state that is in force after `state` with these objects.
+    ///
+    /// `before` was in force before. A port with a wrong VLAN keeps its old one.
+    fn in_force(&self, state: &DesiredState, before: &DesiredState) -> DesiredState {
+        let mut state = state.clone();
+        if let Some(first) = state.bridges.first_mut() {
+            let old = before.bridge(&first.options.name).and_then(|own| own.port("w-vlan"));
+            let tagged = |tag| DeclaredPort::of(PortOptions { tag, ..port("w-vlan") });
+            let vlan = match self.vlan {
+                Some(WRONG_VLAN) => old.cloned(),
+                Some(_) => Some(tagged(self.vlan)),
+                None => None,
+            };
+            first.ports.extend(vlan);
+            first.ports.extend(self.device_port().map(DeclaredPort::of));
+        }
+        state
+    }
+
+    fn device_port(&self) -> Option<PortOptions> {
+        let device = "no-such-dev".to_owned();
+        let kind = PortType::AfPacket;
+        self.has_no_device.then(|| PortOptions { kind, device, ..port("w-device") })
+    }
+
+    /// Returns the objects that are refused.
+    fn refused(&self, state: &DesiredState) -> BTreeSet<ObjectId> {
+        let has_bridge = !state.bridges.is_empty();
+        let ports = [
+            (self.has_peer, "w-peer"),
+            (self.has_taken_port, "q"),
+            (self.vlan == Some(WRONG_VLAN), "w-vlan"),
+        ];
+        let ports = ports.into_iter().filter(|(is_wrong, _)| *is_wrong && has_bridge);
+        let bridge = self.has_taken_bridge.then(|| ObjectId::Bridge(OTHER_BRIDGE.to_owned()));
+        ports.map(|(_, name)| ObjectId::Port(name.to_owned())).chain(bridge).collect()
+    }
+}
+
+/// Returns a state as a configuration, in the order of names.
+fn in_order(state: &DesiredState) -> Config {
+    let mut config = state.config();
+    config.bridges.sort_by(|one, two| one.name.cmp(&two.name));
+    for bridge in &mut config.bridges {
+        bridge.ports.sort_by(|one, two| one.name.cmp(&two.name));
+    }
+    config
+}
+
+/// Checks that the switch has a state, as a new switch would.
+async fn check_in_force(switch: &Switch, expected: &DesiredState) {
+    let fresh = start().await;
+    fresh.apply(expected).await;
+    let mut config = in_force(switch, expected);
+    config.bridges.retain(|own| expected.bridge(&own.name).is_some() || own.name != OTHER_BRIDGE);
+    assert_eq!(config, in_force(&fresh, expected));
+}
+
+async fn check_refusals(states: &[DesiredState; 2], wrong: &[WrongObjects; 2]) {
+    let (switch, policy) = (start().await, ApplyPolicy::Continuous);
+    switch.add_bridge(&bridge(OTHER_BRIDGE, vec![port("q")])).await.unwrap();
+    let mut base = DesiredState::default();
+    for (state, wrong) in states.iter().zip(wrong) {
+        let (desired, expected) = (wrong.add_to(state, false), wrong.in_force(state, &base));
+        let ports = datapath_ports(&switch);
+        let report = switch.apply_difference(&base, &desired, policy, &mut |_| ()).await;
+        let refused: Vec<_> = report.refused().map(|(own, _)| own.object.clone()).collect();
+        assert_eq!(refused.len(), wrong.refused(state).len(), "{report:?}");
+        assert_eq!(BTreeSet::from_iter(refused), wrong.refused(state), "{report:?}");
+        let equal = equal_objects(&base, &desired);
+        check_untouched(&equal, &report, &ports, &datapath_ports(&switch));
+        base = report.in_force(&base, &desired);
+        assert_eq!(in_order(&base), in_order(&expected), "{report:?}");
+        check_in_force(&switch, &expected).await;
+        // Only the refused changes are tried again.
+        let again = switch.apply_difference(&base, &desired, policy, &mut |_| ()).await;
+        let tried: BTreeSet<_> = again.objects.iter().map(|own| own.object.clone()).collect();
+        assert_eq!(tried, wrong.refused(state), "{again:?}");
+    }
+    switch.remove_bridge(OTHER_BRIDGE).await.unwrap();
+    let right = wrong[1].add_to(&states[1], true);
+    let report = switch.apply_difference(&base, &right, policy, &mut |_| ()).await;
+    assert_eq!(report.refused().count(), 0, "{report:?}");
+    check_in_force(&switch, &right).await;
+}
+
+/// Runs a check in a new runtime.
+fn block_on(check: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    runtime.block_on(check);
 }
 
 proptest! {
@@ -166,12 +322,17 @@ proptest! {
     /// It touches no object that is equal in both states.
     #[test]
     fn the_last_state_alone_counts(one in any_state(), two in any_state()) {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(check_two_states(&one, &two));
+        block_on(check_two_states(&one, &two));
+    }
+
+    /// A wrong object is refused by itself, and a later right one is added.
+    #[test]
+    fn wrong_objects_are_refused_alone(
+        states in [any_state(), any_state()],
+        wrong in [any_wrong(), any_wrong()],
+    ) {
+        let states = states.map(|state| DesiredState { settings: None, ..state });
+        block_on(check_refusals(&states, &wrong));
     }
 }
 
