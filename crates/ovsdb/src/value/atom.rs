@@ -35,6 +35,15 @@ impl Atom {
         }
     }
 
+    /// Returns the UUID of an atom of this type.
+    #[must_use]
+    pub const fn as_uuid(&self) -> Option<RowUuid> {
+        match self {
+            Self::Uuid(uuid) => Some(*uuid),
+            Self::Integer(_) | Self::Real(_) | Self::Boolean(_) | Self::String(_) => None,
+        }
+    }
+
     /// Returns whether the atom is the default of its type.
     #[must_use]
     pub fn is_default(&self) -> bool {

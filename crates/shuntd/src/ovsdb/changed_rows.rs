@@ -5,7 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
+use shunt_ovsdb::{
+    DatabaseSnapshot, RowView,
+    value::{Atom, Datum, RowUuid},
+};
 
 use super::columns::TABLES;
 
@@ -49,6 +52,47 @@ impl ChangedRows {
         Self::Ports(changed.into_iter().map(|(_, uuid)| uuid).collect())
     }
 
+    /// Returns the names of the ports that the changed rows describe, in either snapshot.
+    ///
+    /// `None`: any port may have changed.
+    pub(super) fn port_names(
+        &self,
+        earlier: &DatabaseSnapshot,
+        rows: &DatabaseSnapshot,
+    ) -> Option<BTreeSet<String>> {
+        let Self::Ports(changed) = self else { return None };
+        let mut ports = BTreeSet::new();
+        for uuid in changed {
+            let values = |table, column| {
+                [earlier, rows].map(|rows| rows.row(table, *uuid).and_then(|row| row.value(column)))
+            };
+            let [old, new] = values("Open_vSwitch", "bridges");
+            if old != new {
+                return None;
+            }
+            // A port may have moved to another bridge.
+            let [old, new] =
+                values("Bridge", "ports").map(|own| own.map(Datum::keys).unwrap_or_default());
+            let only = |own: &[Atom], other: &[Atom]| -> Vec<RowUuid> {
+                let atoms = own.iter().filter(|atom| other.binary_search(atom).is_err());
+                atoms.filter_map(Atom::as_uuid).collect()
+            };
+            ports.extend(only(old, new).into_iter().chain(only(new, old)));
+            ports.insert(*uuid);
+        }
+        let mut names = BTreeSet::new();
+        for snapshot in [earlier, rows] {
+            for uuid in &ports {
+                let port = snapshot.row("Port", *uuid);
+                let interfaces = port.into_iter().flat_map(|port| port.uuids("interfaces"));
+                let rows =
+                    interfaces.chain([*uuid]).filter_map(|own| snapshot.row("Interface", own));
+                names.extend(rows.filter_map(|row| row.string("name")).map(str::to_owned));
+            }
+        }
+        Some(names)
+    }
+
     /// Returns the rows of a table that must be read again.
     pub(super) fn rows_to_read<'a>(
         &self,
@@ -68,10 +112,7 @@ impl ChangedRows {
 mod tests {
     use std::sync::Arc;
 
-    use shunt_ovsdb::{
-        Server, ServerConfig, schema,
-        value::{Atom, Datum},
-    };
+    use shunt_ovsdb::{Server, ServerConfig, schema};
 
     use super::*;
     use crate::ovsdb::{
@@ -165,6 +206,32 @@ mod tests {
         ] {
             check_pass(&database.set("Interface", database.interface, column).await);
         }
+        database.handle.stop().await;
+    }
+
+    /// A change names its own port alone; a removed port is still named.
+    #[tokio::test]
+    async fn changed_rows_name_their_ports() {
+        let database = TwoPorts::start().await;
+        let names = |[before, after]: &[DatabaseSnapshot; 2]| {
+            let names = ChangedRows::between(before, after).port_names(before, after);
+            names.map(|names| names.into_iter().collect::<Vec<_>>())
+        };
+        let one = Some(vec!["p1".to_owned()]);
+        let tag = ("tag", Datum::integer(7));
+        assert_eq!(names(&database.set("Port", database.port, tag).await), one);
+        let mtu = ("mtu_request", Datum::integer(1400));
+        assert_eq!(names(&database.set("Interface", database.interface, mtu).await), one);
+        let rows = database.rows().await;
+        let bridge = rows.rows("Bridge").next().unwrap().uuid();
+        let other = rows.rows("Port").find(|row| row.uuid() != database.port).unwrap().uuid();
+        let rest = ("ports", Datum::uuid(other));
+        assert_eq!(names(&database.set("Bridge", bridge, rest).await), one);
+        let root = rows.rows("Open_vSwitch").next().unwrap().uuid();
+        let number = ("next_cfg", Datum::integer(7));
+        assert_eq!(names(&database.set("Open_vSwitch", root, number).await), Some(Vec::new()));
+        let none = ("bridges", Datum::empty());
+        assert_eq!(names(&database.set("Open_vSwitch", root, none).await), None);
         database.handle.stop().await;
     }
 

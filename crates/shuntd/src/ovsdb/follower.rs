@@ -172,11 +172,15 @@ impl Follower {
         let last = self.last.take();
         let changed =
             last.as_ref().map_or(ChangedRows::All, |last| ChangedRows::between(&last.rows, rows));
+        let names = match (&last, reported) {
+            (Some(last), ReportedPorts::Changed) => changed.port_names(&last.rows, rows),
+            (Some(_) | None, ReportedPorts::All) | (None, ReportedPorts::Changed) => None,
+        };
         let (readings, ignored, last_errors) = last
             .map(|last| (last.readings.without(&changed), last.ignored, last.errors))
             .unwrap_or_default();
         let mut desired = DesiredBridges::of(rows, readings);
-        let (errors, objects) = self.reconciler.apply(&desired).await;
+        let (errors, objects) = self.reconciler.apply(&desired, names).await;
         // The reconciler has applied the row of `SSL`, which managers need.
         self.managers.update(rows).await;
         self.log_refused(rows, &errors);
@@ -270,11 +274,13 @@ fn report_scope(
     if objects.is_empty() {
         return scope;
     }
-    for (name, port) in desired.bridges.values().flat_map(|bridge| &bridge.ports) {
-        let is_patch = port.options.kind == PortType::Patch;
-        if is_patch || objects.contains(&ObjectId::Port(name.clone())) {
-            scope.insert(port.interface);
-        }
+    for bridge in desired.bridges.values() {
+        let named = objects.iter().filter_map(|object| {
+            let ObjectId::Port(name) = object else { return None };
+            bridge.ports.get(name)
+        });
+        let patch = bridge.ports.values().filter(|port| port.options.kind == PortType::Patch);
+        scope.extend(named.chain(patch).map(|port| port.interface));
     }
     scope
 }

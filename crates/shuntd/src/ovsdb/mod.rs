@@ -8,6 +8,7 @@
 //! possible. [`report`] writes the results into the rows. `cur_cfg` is written in the same
 //! transaction as `ofport` and `error`, because clients wait for `cur_cfg`.
 
+mod applied_rows;
 mod apply_errors;
 mod auto_lb;
 mod bfd;

@@ -1,7 +1,8 @@
 //! The bridges and ports of the rows as a desired state, which is applied to the switch.
 //!
-//! Each pass compares the rows with the present state of the switch. So a change by another client
-//! of the switch is undone: the database decides about its bridges.
+//! A pass compares the rows with the present state of the switch. So a change by another client of
+//! the switch is undone: the database decides about its bridges. After a change of few rows, a pass
+//! compares only the ports of these rows; the next periodic pass compares all ports.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +16,7 @@ use shunt_switch::{
 use tracing::{info, warn};
 
 use super::{
+    applied_rows::{AppliedRows, PortScope},
     apply_errors::{ApplyErrors, LoggedRows},
     auto_lb::apply_auto_lb,
     bonds::keep_active_members,
@@ -32,7 +34,9 @@ use super::{
 pub(super) struct Reconciler {
     switch: Arc<Switch>,
     /// The rows that were applied.
-    applied: DesiredState,
+    applied: AppliedRows,
+    /// True if the last pass refused nothing, so that only changed rows need another pass.
+    is_settled: bool,
     /// The rule for `NORMAL` of each bridge in `applied`.
     normal_rules: BTreeMap<String, NormalRuleState>,
     /// Set while packets of new ports are held until rules are restored.
@@ -49,7 +53,8 @@ impl Reconciler {
         Self {
             tls: TlsRow::new(&switch),
             switch,
-            applied: DesiredState::default(),
+            applied: AppliedRows::default(),
+            is_settled: false,
             normal_rules: BTreeMap::new(),
             waits_for_rules: false,
             mirror_log: RowLog::new("Mirror"),
@@ -59,11 +64,13 @@ impl Reconciler {
 
     /// Changes the switch where it differs from the desired bridges and ports.
     ///
-    /// The next call retries a failed change. Unchanged objects are left alone. Also returns the
-    /// objects that were changed, or could not be changed.
+    /// `changed` has the names of the ports of which a row has changed; `None`: any port. The next
+    /// call retries a failed change. Unchanged objects are left alone. Also returns the objects that
+    /// were changed, or could not be changed.
     pub(super) async fn apply(
         &mut self,
         desired: &DesiredBridges,
+        changed: Option<BTreeSet<String>>,
     ) -> (ApplyErrors, BTreeSet<ObjectId>) {
         let mut errors = ApplyErrors {
             interfaces: desired.refused_interfaces.clone(),
@@ -71,6 +78,7 @@ impl Reconciler {
             controllers: desired.refused_controllers.clone(),
             ..ApplyErrors::default()
         };
+        let of_rows = errors.clone();
         let waited_for_rules = self.waits_for_rules;
         if desired.waits_for_rules != self.waits_for_rules {
             self.waits_for_rules = desired.waits_for_rules;
@@ -81,12 +89,14 @@ impl Reconciler {
         apply_auto_lb(&self.switch, desired.auto_lb).await;
         apply_vlan_limit(&self.switch, desired.vlan_limit).await;
         self.tls.apply(&self.switch, desired.tls.as_ref());
-        let present = self.present();
-        let wanted = state_of(desired, &present, &mut errors);
+        let scope = self.scope(desired, changed);
+        let present = self.present(&scope);
+        let wanted = state_of(desired, &scope, &present, &mut errors);
         self.change_normal_rules(desired, &present).await;
         let report = self.apply_state(desired, &present, &wanted).await;
-        self.applied = report.in_force(&present, &wanted);
-        self.normal_rules.retain(|name, _| self.applied.bridge(name).is_some());
+        let in_force = report.in_force(&present, &wanted);
+        self.applied.replace(&scope, in_force.clone());
+        self.normal_rules.retain(|name, _| self.applied.has_bridge(name));
         let reasons = self.normal_rules.iter();
         let reasons = reasons.filter_map(|(name, rule)| Some((name.clone(), rule.refusal()?)));
         errors.normal_rules.extend(reasons.map(|(name, reason)| (name, reason.to_owned())));
@@ -96,7 +106,8 @@ impl Reconciler {
             mirrors: desired.refused_mirrors.clone(),
             exports: desired.refused_exports.clone(),
         };
-        errors.add_refused(&report, desired, &self.applied, &mut logged);
+        errors.add_refused(&report, desired, &in_force, &mut logged);
+        self.is_settled = errors == of_rows && report.refused().next().is_none();
         if waited_for_rules && !self.waits_for_rules {
             // By now, the listeners of bridges have the sockets of the earlier process.
             self.switch.listening_sockets().release_unused();
@@ -108,14 +119,25 @@ impl Reconciler {
 
     /// Returns the names of the bridges that exist because of rows of the database.
     pub(super) fn bridges(&self) -> BTreeSet<&str> {
-        self.applied.bridges.iter().map(|bridge| bridge.options.name.as_str()).collect()
+        self.applied.names().collect()
     }
 
-    /// Returns the present state of the bridges and ports of the database.
+    /// Returns the ports that a pass compares.
+    fn scope(&self, desired: &DesiredBridges, changed: Option<BTreeSet<String>>) -> PortScope {
+        match changed {
+            Some(names) if self.is_settled && self.applied.allows_parts(desired) => {
+                PortScope::Named(names)
+            }
+            Some(_) | None => PortScope::All,
+        }
+    }
+
+    /// Returns the present state of the bridges of the database, with their ports of a scope.
     ///
     /// Objects that another client of the switch has removed are added again by the same pass.
-    fn present(&self) -> DesiredState {
-        let PresentState { state, missing } = self.switch.present_state(&self.applied);
+    fn present(&self, scope: &PortScope) -> DesiredState {
+        let applied = self.applied.state(scope);
+        let PresentState { state, missing } = self.switch.present_state(&applied);
         for object in missing {
             match object {
                 ObjectId::Bridge(name) => {
@@ -159,12 +181,13 @@ impl Reconciler {
     }
 }
 
-/// Returns the bridges of the rows as a desired state.
+/// Returns the bridges of the rows, with their ports of a scope, as a desired state.
 ///
 /// A setting with a wrong value is as in `present`. The error of a port that is left out is
 /// recorded.
 fn state_of(
     desired: &DesiredBridges,
+    scope: &PortScope,
     present: &DesiredState,
     errors: &mut ApplyErrors,
 ) -> DesiredState {
@@ -178,7 +201,7 @@ fn state_of(
         let port = |(name, port): (&String, &DesiredPort)| {
             declared_port(port, ports_of_old.get(name.as_str()).copied(), errors)
         };
-        let ports = bridge.ports.iter().filter_map(port).collect();
+        let ports = scope.select(&bridge.ports).into_iter().filter_map(port).collect();
         DeclaredBridge { options: declared_options(bridge, old), ports }
     });
     DesiredState { settings: None, bridges: bridges.collect() }
@@ -193,9 +216,9 @@ fn declared_options(bridge: &DesiredBridge, old: Option<&DeclaredBridge>) -> Arc
     if options == *old.options { Arc::clone(&old.options) } else { Arc::new(options) }
 }
 
-/// Returns a port, with options that are shared with `old` if they are equal.
+/// Returns a port with the options of its row, or with those of `old` that stay.
 ///
-/// A new port with wrong VLANs is left out.
+/// The next pass shares these options, and compares only pointers. A new port with wrong VLANs is left out.
 fn declared_port(
     port: &DesiredPort,
     old: Option<&DeclaredPort>,
@@ -213,7 +236,6 @@ fn declared_port(
         add_reason(&mut errors.settings, port.interface, reason);
     }
     let options = port.options_for(&old.options);
-    let options = if options == old.options { Arc::clone(&old.options) } else { options };
     Some(DeclaredPort { options, last_number: port.last_number })
 }
 

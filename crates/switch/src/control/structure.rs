@@ -416,7 +416,7 @@ impl Structure {
             let (id, number, datapath) = (bridge.id, port.number, port.datapath);
             let last = port.info(PortKind::Unbound);
             if let Some(bridge) = bridges.by_id_mut(id) {
-                bridge.ports.remove(&number);
+                bridge.remove_port(number);
             }
             (id, datapath, last)
         };

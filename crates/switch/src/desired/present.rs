@@ -1,6 +1,6 @@
 //! The present state of declared objects.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use shunt_flow::PortNo;
 
@@ -64,12 +64,10 @@ fn present_bridge(
     if has_other_mac && !options.mac.is_empty() {
         Arc::make_mut(&mut options).mac.clear();
     }
-    let by_name: HashMap<&str, &BridgePort> =
-        bridge.ports.values().map(|port| (port.settings.name.as_str(), port)).collect();
     let mut ports = Vec::with_capacity(declared.ports.len());
     for own in &declared.ports {
         let name = &own.options.name;
-        match by_name.get(name.as_str()) {
+        match bridge.port_named(name) {
             Some(port) => ports.push(DeclaredPort {
                 options: present_port(&own.options, port, bridge),
                 last_number: port.number.number(),

@@ -4,6 +4,7 @@ pub(crate) mod attacher;
 pub(crate) mod bfd;
 pub(crate) mod bond_buckets;
 pub(crate) mod bond_events;
+mod bond_member;
 pub(crate) mod bonds;
 #[cfg(test)]
 mod bonds_tests;

@@ -14,7 +14,6 @@ use shunt_pipeline::{
 
 use crate::{
     config::{self, BondOptions, PortType},
-    control::bonds::BondMemberChange,
     error::SwitchError,
     ports::{
         bond_events::BondEvent,
@@ -35,7 +34,11 @@ pub(crate) struct BridgeState {
     /// Datapath id for controllers.
     pub(crate) datapath_id: u64,
     /// Ports, including the local port.
+    ///
+    /// [`Self::remove_port`] removes a port, so that its name is removed as well.
     pub(crate) ports: BTreeMap<PortNo, BridgePort>,
+    /// The number of each port, by name.
+    numbers: BTreeMap<String, PortNo>,
     /// States of the bonds, by name.
     pub(crate) bonds: BTreeMap<String, BondState>,
 }
@@ -49,7 +52,19 @@ impl BridgeState {
 
     /// Returns the port with a name.
     pub(crate) fn port_named(&self, name: &str) -> Option<&BridgePort> {
-        self.ports.values().find(|port| port.settings.name == name)
+        self.ports.get(self.numbers.get(name)?)
+    }
+
+    fn insert_port(&mut self, port: BridgePort) {
+        self.numbers.insert(port.settings.name.clone(), port.number);
+        self.ports.insert(port.number, port);
+    }
+
+    /// Removes the port with a number.
+    pub(crate) fn remove_port(&mut self, number: PortNo) {
+        if let Some(port) = self.ports.remove(&number) {
+            self.numbers.remove(&port.settings.name);
+        }
     }
 
     /// Updates the states of the bonds, and returns the changes.
@@ -60,12 +75,12 @@ impl BridgeState {
         last_active: &BTreeMap<String, String>,
         now: Time,
     ) -> Vec<(String, BondEvent)> {
-        let Self { settings, ports, bonds, .. } = self;
+        let Self { settings, ports, numbers, bonds, .. } = self;
         bonds.retain(|name, _| settings.bonds.iter().any(|bond| bond.name == *name));
         let address = settings.mac().unwrap_or_default();
         let find = |name: &str| {
-            let named = |port: &&BridgePort| port.settings.name == name && port.can_be_member();
-            ports.values().find(named)
+            let port = ports.get(numbers.get(name)?)?;
+            port.can_be_member().then_some(port)
         };
         let lacp_port = |name: &str| find(name).map(BridgePort::lacp_member);
         let link = |name: &str| find(name)?.member_with_bfd();
@@ -202,6 +217,7 @@ impl BridgeRegistry {
             settings,
             datapath_id,
             ports: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             bonds: BTreeMap::new(),
         };
         Ok(self.by_name.entry(name).or_insert(bridge))
@@ -302,10 +318,10 @@ impl BridgeRegistry {
 
     /// Returns the port with a name, and its bridge.
     pub(crate) fn find_port(&self, name: &str) -> Result<(&BridgeState, &BridgePort), SwitchError> {
-        let ports =
-            || self.iter().flat_map(|bridge| bridge.ports.values().map(move |p| (bridge, p)));
-        ports().find(|(_, port)| port.settings.name == name).ok_or_else(|| {
-            let known = ports().map(|(_, port)| port.settings.name.as_str());
+        let found = self.iter().find_map(|bridge| Some((bridge, bridge.port_named(name)?)));
+        found.ok_or_else(|| {
+            let ports = self.iter().flat_map(|bridge| bridge.ports.values());
+            let known = ports.map(|port| port.settings.name.as_str());
             SwitchError::NoSuchPort { name: name.to_owned(), known: listed(known) }
         })
     }
@@ -355,7 +371,7 @@ impl BridgeRegistry {
             PortBacking::None => port.link_up = true,
         }
         let bridge = self.find_mut(bridge)?;
-        bridge.ports.insert(number, port);
+        bridge.insert_port(port);
         Ok((bridge.id, number))
     }
 
@@ -449,58 +465,6 @@ impl BridgeRegistry {
         self.find_port(port).ok()?.0.bond_of(port)
     }
 
-    /// Applies an operator's change of a member of a bond.
-    pub(crate) fn change_bond_member(
-        &mut self,
-        name: &str,
-        member: &str,
-        change: BondMemberChange,
-    ) -> Result<(), SwitchError> {
-        let bonds = self.iter().flat_map(|bridge| &bridge.settings.bonds);
-        let known = listed(bonds.map(|bond| bond.name.as_str()));
-        let mut bridges = self.iter_mut();
-        let found = bridges.find_map(|bridge| {
-            let options = bridge.settings.bonds.iter().find(|bond| bond.name == name)?;
-            Some((options, bridge.bonds.get_mut(name)?))
-        });
-        let Some((options, state)) = found else {
-            return Err(SwitchError::NoSuchBond { name: name.to_owned(), known });
-        };
-        let (bond, own) = (name.to_owned(), member.to_owned());
-        if !options.members.contains(&own) {
-            let known = listed(options.members.iter().map(String::as_str));
-            return Err(SwitchError::NoSuchMember { bond, member: own, known });
-        }
-        let Some(now) = state.member(member) else {
-            return Err(SwitchError::MemberWithoutPort { bond, member: own });
-        };
-        match change {
-            BondMemberChange::Enable if !now.may_enable => {
-                return Err(SwitchError::MemberWithoutLink { bond, member: own });
-            }
-            BondMemberChange::Activate if !state.is_enabled(member) => {
-                return Err(SwitchError::MemberDisabled { bond, member: own });
-            }
-            BondMemberChange::Activate
-                if member != options.primary && state.is_enabled(&options.primary) =>
-            {
-                let primary = options.primary.clone();
-                return Err(SwitchError::PrimaryEnabled { bond, member: own, primary });
-            }
-            BondMemberChange::Activate => state.set_active(member),
-            BondMemberChange::TakeBucket(_) if state.buckets().is_none() => {
-                return Err(SwitchError::BondWithoutBuckets { bond });
-            }
-            BondMemberChange::TakeBucket(_) if !state.is_enabled(member) => {
-                return Err(SwitchError::MemberDisabled { bond, member: own });
-            }
-            BondMemberChange::TakeBucket(bucket) => state.migrate(bucket, member),
-            BondMemberChange::Enable => state.set_enabled(member, true),
-            BondMemberChange::Disable => state.set_enabled(member, false),
-        }
-        Ok(())
-    }
-
     /// Returns the reason why a patch port has no peer; `None` if it has a peer.
     pub(crate) fn peer_problem(&self, port: &BridgePort) -> Option<String> {
         if port.settings.kind != PortType::Patch || self.kind(port) != PortKind::Unbound {
@@ -587,6 +551,30 @@ mod tests {
         bridges.remove("br2", version);
         bridges.reclaim(version);
         assert_eq!(bridges.add(bridge("br5")).unwrap().id, two);
+    }
+
+    /// A port is found by its name until it is removed, and then its name is free.
+    #[test]
+    fn the_names_of_ports_follow_their_ports() {
+        let mut bridges = BridgeRegistry::limited(8);
+        let options = config::BridgeOptions { name: "br0".into(), ..Default::default() };
+        bridges.add(options).unwrap();
+        let add = |bridges: &mut BridgeRegistry, name: &str, number: u32| {
+            let port = config::PortOptions { name: name.into(), number, ..Default::default() };
+            let now = Time::from_nanoseconds(0);
+            bridges.add_port("br0", port, None, PortBacking::None, 1, now)
+        };
+        let (bridge, one) = add(&mut bridges, "p1", 7).unwrap();
+        add(&mut bridges, "p2", 0).unwrap();
+        let found = |bridges: &BridgeRegistry, name: &str| {
+            bridges.find_port(name).ok().map(|(_, port)| port.number.number())
+        };
+        assert_eq!([found(&bridges, "p1"), found(&bridges, "p2")], [Some(7), Some(1)]);
+        assert!(add(&mut bridges, "p1", 0).is_err(), "the name is taken");
+        bridges.by_id_mut(bridge).unwrap().remove_port(one);
+        assert_eq!([found(&bridges, "p1"), found(&bridges, "p2")], [None, Some(1)]);
+        add(&mut bridges, "p1", 0).unwrap();
+        assert_eq!(found(&bridges, "p1"), Some(2), "the name is free again");
     }
 
     #[test]
