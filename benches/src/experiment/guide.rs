@@ -11,6 +11,7 @@ use super::words::WORDS;
 const QUESTIONS: &[(&str, &str)] = &[
     ("spine", "How many CPU cycles does a packet take through a switch with one rule?"),
     ("ports-idle", "What do ports without traffic cost, and how fast does a sleeping switch wake?"),
+    ("ovsdb-ports", "Does the time of `ovs-vsctl` to add a port grow with the number of ports?"),
     ("ports-devices", "How many CPU cycles does a packet take between two network devices?"),
     ("ports-guests", "How many CPU cycles does a packet take between two ports of a VM?"),
     ("ports-memif", "How many CPU cycles does a packet take between two memif ports?"),

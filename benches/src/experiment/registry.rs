@@ -5,8 +5,8 @@ use shunt_flow::text::nearest_of;
 use super::{Row, Run};
 use crate::experiments::{
     characterisation, classifier, foresight, forwarding, generation, gigaflow, guest_ports,
-    idle_ports, kernel_ports, live, megaflows, misses, nic_push, nuevomatch, pipeline, slow_path,
-    updates, workloads,
+    idle_ports, kernel_ports, live, megaflows, misses, nic_push, nuevomatch, ovsdb_ports, pipeline,
+    slow_path, updates, workloads,
 };
 
 /// One experiment.
@@ -93,6 +93,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: idle_ports::run,
+        ..OWN
+    },
+    Experiment {
+        name: "ovsdb-ports",
+        title: "Ports by ovs-vsctl",
+        what: "Time and CPU to add 1,000 ports by ovs-vsctl one by one: the first and the last 100",
+        source: "own experiment, compared with Open vSwitch",
+        has_rival: true,
+        run: ovsdb_ports::run,
         ..OWN
     },
     Experiment {

@@ -18,6 +18,7 @@ pub(crate) mod megaflows;
 pub(crate) mod misses;
 pub(crate) mod nic_push;
 pub(crate) mod nuevomatch;
+pub(crate) mod ovsdb_ports;
 pub(crate) mod pipeline;
 pub(crate) mod regress;
 pub(crate) mod set_up;
