@@ -5,7 +5,7 @@
 //! with `NORMAL`. Meanwhile, the switch is killed, or QEMU migrates the guest to another port.
 
 #![expect(clippy::panic, reason = "a test that cannot be set up has failed")]
-#![expect(clippy::disallowed_methods, reason = "the rounds of a guest take real time")]
+#![expect(clippy::disallowed_methods, reason = "the guest runs in real time")]
 
 use std::{
     env,

@@ -3,8 +3,8 @@
 //! The literal implementation has the variables of the RFC by their names, works on octets, and is
 //! compared after every event. The literal implementation shares no code with the crate, and has no
 //! jitter. So only the sent packets are compared, and the longest and shortest pause between them.
-#![expect(clippy::unwrap_used, reason = "a test")]
-#![expect(non_snake_case, reason = "the names of the RFC")]
+#![expect(clippy::unwrap_used, reason = "a test panics when it fails")]
+#![expect(non_snake_case, reason = "the names are those of the RFC")]
 
 use std::{
     num::{NonZeroU8, NonZeroU32},

@@ -2,7 +2,7 @@
 //!
 //! The simulated cable and the expected results are defined here: no code of the crate decides what
 //! happens to a packet, or how soon an end must notice a failure.
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test panics when it fails")]
 
 use std::{
     collections::BTreeMap,

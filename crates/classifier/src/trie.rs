@@ -243,7 +243,7 @@ fn side(value: u128, length: u8) -> usize {
     usize::from(value >> (WIDTH - 1 - length) & 1 == 1)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "at most 128")]
+#[expect(clippy::cast_possible_truncation, reason = "the value is at most 128")]
 fn common_bits(a: u128, b: u128) -> u8 {
     (a ^ b).leading_zeros() as u8
 }

@@ -151,7 +151,7 @@ impl PacketSampler {
             self.until_next -= left;
             return None;
         }
-        #[expect(clippy::cast_possible_truncation, reason = "it is less than the burst")]
+        #[expect(clippy::cast_possible_truncation, reason = "the number is less than the burst")]
         let position = from + self.until_next as usize;
         self.until_next = self.gap();
         Some(position)

@@ -585,7 +585,7 @@ impl Drop for FrameBuffer {
 }
 
 /// Converts a number of frames, at most [`BURST`].
-#[expect(clippy::cast_possible_truncation, reason = "at most 64")]
+#[expect(clippy::cast_possible_truncation, reason = "the value is at most 64")]
 const fn length(frames: usize) -> u16 {
     frames as u16
 }

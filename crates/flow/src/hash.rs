@@ -73,7 +73,7 @@ impl KeyHasher {
         self.folded(sum)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "each half is returned by itself")]
+    #[expect(clippy::cast_possible_truncation, reason = "each half is used separately")]
     const fn folded(&self, sum: u128) -> u64 {
         let (high, low) = ((sum >> 64) as u64, sum as u64);
         let product = (high ^ self.fold[0]) as u128 * (low ^ self.fold[1]) as u128;

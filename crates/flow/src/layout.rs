@@ -128,7 +128,7 @@ impl FieldSlot {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "each half is returned by itself")]
+#[expect(clippy::cast_possible_truncation, reason = "the function returns each half separately")]
 const fn halves(value: u128) -> (u64, u64) {
     ((value >> 64) as u64, value as u64)
 }

@@ -57,7 +57,10 @@ impl WordMap {
     }
 
     /// Returns the set as two words, with the indices below 64 in the first.
-    #[expect(clippy::cast_possible_truncation, reason = "each half is returned by itself")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the function returns each half separately"
+    )]
     const fn halves(self) -> [u64; 2] {
         [self.0 as u64, (self.0 >> 64) as u64]
     }

@@ -7,7 +7,7 @@
 //! `shunt_testkit::partition::workload` defines the file format. The policy `disjoint` breaks ties
 //! canonically, and `disjoint-cached` breaks ties as the switch does.
 
-#![expect(clippy::print_stdout, reason = "the purpose of this example")]
+#![expect(clippy::print_stdout, reason = "printing is the purpose of this example")]
 
 use std::{error::Error, io};
 

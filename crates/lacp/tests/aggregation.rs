@@ -1,5 +1,5 @@
 //! One aggregator with several members; the tests script the LACPDUs of the partners.
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test panics when it fails")]
 
 use std::{num::NonZeroU16, time::Duration};
 

@@ -2,7 +2,7 @@
 //!
 //! The links, the order of events and the expected results are defined here: no code of the crate
 //! decides what happens to a frame, or whether both ends agree.
-#![expect(clippy::unwrap_used, reason = "a test")]
+#![expect(clippy::unwrap_used, reason = "a test panics when it fails")]
 
 use std::{collections::BTreeMap, num::NonZeroU16, time::Duration};
 

@@ -103,7 +103,7 @@ impl InterfaceQueues {
     }
 
     /// Returns the number of workers, which is at least one.
-    #[expect(clippy::cast_possible_truncation, reason = "it was created from a u16")]
+    #[expect(clippy::cast_possible_truncation, reason = "the value was created from a u16")]
     pub(crate) const fn workers(&self) -> u16 {
         self.workers.len() as u16
     }

@@ -1,6 +1,6 @@
 //! Processes single frames by the stages of a NIC, without ports and threads.
 
-#![expect(clippy::expect_used, reason = "a failure here is a finding")]
+#![expect(clippy::expect_used, reason = "a panic is a finding of the fuzzer")]
 
 use shunt_datapath::Pool;
 use shunt_flow::{FlowKey, PortNo};

@@ -1,6 +1,6 @@
 //! Compares the classifier with a linear scan.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic when a test fails")]
 
 use proptest::{collection::vec, prelude::*};
 use shunt_nuevomatch::{

@@ -1,6 +1,6 @@
 //! Tests of a classifier with rules that change while other threads look up keys.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests panic when a test fails")]
 
 use std::{
     sync::{

@@ -1,6 +1,6 @@
 //! Functions for fuzz targets, which accept any bytes and check properties that always hold.
 
-#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+#![expect(clippy::expect_used, reason = "a panic is a finding of the fuzzer")]
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Compares the results of the same commands to this server and to `ovsdb-server` of Open vSwitch.
 
-#![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
+#![expect(clippy::unwrap_used, reason = "a failure of the fixture ends the test")]
 
 mod rival;
 

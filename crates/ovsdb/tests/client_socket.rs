@@ -1,6 +1,6 @@
 //! Tests of the client over sockets, with servers that restart or break the protocol.
 
-#![expect(clippy::unwrap_used, reason = "a failure of the bench ends the test")]
+#![expect(clippy::unwrap_used, reason = "a failure of the fixture ends the test")]
 
 use std::{path::Path, time::Duration};
 

@@ -1,6 +1,6 @@
 //! Compares transactions with a slow model of tables, references and garbage collection.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the bench ends the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failure of the fixture ends the test")]
 
 use std::collections::{BTreeMap, BTreeSet};
 

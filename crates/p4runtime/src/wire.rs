@@ -16,20 +16,20 @@ pub(crate) use writer::ProtoWriter;
 /// `p4`
 pub mod p4 {
     /// `p4.v1`: the protocol.
-    #[expect(missing_docs, unused_qualifications, reason = "generated")]
+    #[expect(missing_docs, unused_qualifications, reason = "the code is generated")]
     #[expect(
         clippy::allow_attributes,
         clippy::allow_attributes_without_reason,
-        reason = "generated"
+        reason = "the code is generated"
     )]
-    #[expect(clippy::missing_errors_doc, clippy::too_many_lines, reason = "generated")]
+    #[expect(clippy::missing_errors_doc, clippy::too_many_lines, reason = "the code is generated")]
     pub mod v1 {
         tonic::include_proto!("p4.v1");
     }
     /// `p4.config.v1`: the P4Info of a program.
     pub mod config {
         /// `p4.config.v1`
-        #[expect(missing_docs, reason = "generated")]
+        #[expect(missing_docs, reason = "the code is generated")]
         pub mod v1 {
             tonic::include_proto!("p4.config.v1");
         }
@@ -39,7 +39,7 @@ pub mod p4 {
 /// `google`
 pub mod google {
     /// `google.rpc`
-    #[expect(missing_docs, reason = "generated")]
+    #[expect(missing_docs, reason = "the code is generated")]
     pub mod rpc {
         tonic::include_proto!("google.rpc");
     }

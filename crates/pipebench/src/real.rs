@@ -53,7 +53,7 @@ pub(crate) fn exp(value: f64) -> f64 {
     let series = (1..=14_u32).rev().fold(1.0, |sum, term| 1.0 + rest * sum / f64::from(term));
     #[expect(clippy::cast_possible_truncation, reason = "the value is between -1022 and 1023")]
     let exponent = halves as i64;
-    #[expect(clippy::cast_sign_loss, reason = "an exponent is stored with 1023 added")]
+    #[expect(clippy::cast_sign_loss, reason = "a float stores its exponent plus 1023")]
     let scale = f64::from_bits(((exponent + 1023) as u64) << 52);
     series * scale
 }

@@ -89,7 +89,7 @@ impl RandomStream {
 
     /// Returns a uniform number in [0, 1), a multiple of 2^-53.
     pub fn unit(&mut self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "53 bits fit exactly")]
+        #[expect(clippy::cast_precision_loss, reason = "a value of 53 bits fits exactly")]
         let numerator = (self.bits() >> 11) as f64;
         numerator * UNIT
     }
@@ -134,7 +134,7 @@ const fn mix(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the requested half")]
+#[expect(clippy::cast_possible_truncation, reason = "the cast takes the requested half")]
 const fn low_half(product: u128) -> u64 {
     product as u64
 }

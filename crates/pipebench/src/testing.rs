@@ -1,6 +1,6 @@
 //! Functions for fuzz targets, which take any bytes and check invariants.
 
-#![expect(clippy::expect_used, reason = "a failure here is a finding")]
+#![expect(clippy::expect_used, reason = "a panic is a finding of the fuzzer")]
 
 use shunt_pcap::PcapReader;
 

@@ -7,7 +7,7 @@
 //!
 //! The other process may truncate the file despite the mapping. An access then ends this process
 //! with `SIGBUS`, unless the file is sealed ([`SharedMapping::sealed`]).
-#![expect(unsafe_code, reason = "memory shared with another process")]
+#![expect(unsafe_code, reason = "the memory is shared with another process")]
 
 use std::{
     fs::File,

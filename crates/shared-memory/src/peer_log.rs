@@ -77,7 +77,7 @@ impl fmt::Display for PeerLogNote {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a period needs a first moment")]
+#[expect(clippy::disallowed_methods, reason = "the period starts at the current time")]
 mod tests {
     use super::*;
 

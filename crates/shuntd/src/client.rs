@@ -66,7 +66,7 @@ pub fn main() -> ExitCode {
 }
 
 /// Prints an error of the command line and exits.
-#[expect(clippy::print_stderr, reason = "a command talks to its user")]
+#[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn refuse(error: &clap::Error) -> ! {
     let words: Vec<String> = env::args().skip(1).collect();
     match usage_hint(error.kind(), &words) {
@@ -98,7 +98,7 @@ fn usage_hint(error: ErrorKind, words: &[String]) -> Option<String> {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a command talks to its user")]
+#[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn print_error(error: &CallError) {
     eprintln!("shuntctl: {error}");
     if let CallError::NoDaemon { .. } | CallError::Unreachable { .. } = error {

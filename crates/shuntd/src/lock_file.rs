@@ -157,7 +157,7 @@ pub(crate) fn record_owner(file: &File) -> io::Result<Option<i32>> {
 }
 
 /// Returns the request for a record lock on a whole file.
-#[expect(clippy::cast_possible_truncation, reason = "small constants")]
+#[expect(clippy::cast_possible_truncation, reason = "the constants are small")]
 const fn whole_file() -> libc::flock {
     libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,

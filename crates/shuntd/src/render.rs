@@ -407,7 +407,7 @@ pub(crate) fn number(port: &Value) -> String {
 }
 
 pub(crate) fn percent(part: u64, whole: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "a percentage for display")]
+    #[expect(clippy::cast_precision_loss, reason = "the percentage is only displayed")]
     let share = part as f64 * 100.0 / whole.max(1) as f64;
     format!("{share:5.1} %")
 }

@@ -1,7 +1,7 @@
 //! Functions for fuzz targets: they accept any bytes, and check properties that hold for all
 //! inputs.
 
-#![expect(clippy::expect_used, reason = "what fails here is a finding")]
+#![expect(clippy::expect_used, reason = "a panic is a finding of the fuzzer")]
 
 use std::{
     future::ready,

@@ -157,7 +157,7 @@ impl MessageSocket {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a deadline needs a first moment")]
+#[expect(clippy::disallowed_methods, reason = "the deadline starts at the current time")]
 mod tests {
     use shunt_shared_memory::send_with_descriptors;
 

@@ -14,7 +14,7 @@
 //! `SHUNT_SOAK_PACKETS` sets the number of packets for each kind of cache, and `SHUNT_SEED` the
 //! networks. `cargo xtask soak` sets both variables. Then the test shows its progress.
 
-#![expect(clippy::expect_used, reason = "a soak that cannot be set up has failed")]
+#![expect(clippy::expect_used, reason = "a soak that cannot be set up fails")]
 #![expect(clippy::print_stderr, reason = "a long test shows its progress")]
 
 mod changes;

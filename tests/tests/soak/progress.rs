@@ -23,7 +23,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    #[expect(clippy::disallowed_methods, reason = "people wait in real time")]
+    #[expect(clippy::disallowed_methods, reason = "the command waits in real time")]
     pub(crate) fn new(packets: u64, is_shown: bool) -> Self {
         Self { packets, is_shown, start: Instant::now(), shown: Duration::ZERO, versions: 0 }
     }

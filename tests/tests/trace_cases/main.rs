@@ -6,7 +6,7 @@
 //! because a correct mask may be wider or narrower than another correct mask.
 
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
-#![expect(clippy::print_stdout, reason = "advice is printed for people")]
+#![expect(clippy::print_stdout, reason = "the command prints advice for its user")]
 
 mod case;
 mod client;

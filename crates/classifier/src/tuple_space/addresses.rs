@@ -207,7 +207,7 @@ fn fields_present(key: &FlowKey) -> Option<[usize; 2]> {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "at most 128")]
+#[expect(clippy::cast_possible_truncation, reason = "the value is at most 128")]
 fn leading_ones_count(mask: &FlowMask, field: FieldId) -> u8 {
     left_aligned(mask.field(field), field).leading_ones() as u8
 }

@@ -20,7 +20,7 @@ pub(super) struct PortTrie {
 
 impl PortTrie {
     /// Creates an empty trie, if the mask has port bits.
-    #[expect(clippy::cast_possible_truncation, reason = "at most 32")]
+    #[expect(clippy::cast_possible_truncation, reason = "the value is at most 32")]
     pub(super) fn new(mask: &SparseMask) -> Option<Self> {
         let (_, bits) = mask.iter().find(|(index, _)| *index == usize::from(word::TRANSPORT))?;
         let mask = bits & PORTS;

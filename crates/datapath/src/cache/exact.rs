@@ -146,7 +146,7 @@ impl ExactCache {
         let set = set_of(hash, self.mask);
         let tag = tag_of(hash);
         let way = self.tags[set].iter().position(|own| *own == tag)?;
-        #[expect(clippy::cast_possible_truncation, reason = "far fewer lines than 2^32")]
+        #[expect(clippy::cast_possible_truncation, reason = "a file has far fewer lines than 2^32")]
         Some((set * WAYS + way) as u32)
     }
 

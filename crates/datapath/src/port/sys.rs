@@ -352,7 +352,7 @@ fn no_address() -> libc::sockaddr_ll {
 
 pub(super) fn length_of<T>() -> libc::socklen_t {
     const { assert!(size_of::<T>() <= 1024) };
-    #[expect(clippy::cast_possible_truncation, reason = "asserted")]
+    #[expect(clippy::cast_possible_truncation, reason = "an assertion above bounds the value")]
     {
         size_of::<T>() as libc::socklen_t
     }
@@ -383,7 +383,7 @@ pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result
         message.msg_hdr.msg_iov = vector.as_mut_ptr();
         message.msg_hdr.msg_iovlen = vector.len();
     }
-    #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
+    #[expect(clippy::cast_possible_truncation, reason = "the count is at most BURST")]
     let length = count as c_uint;
     // SAFETY: the first `length` messages point to two vectors each, and the vectors to a header
     // and a frame. All of them live until this function returns.

@@ -169,11 +169,17 @@ impl RxPorts {
     pub(super) fn count_received(&mut self, index: usize, count: u64) {
         let port = &mut self.list[index];
         if port.received == port.finished {
-            #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the number is at most DATAPATH_PORT_MAX + 1"
+            )]
             self.unfinished.push(index as u32);
         }
         if port.received == port.counted {
-            #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the number is at most DATAPATH_PORT_MAX + 1"
+            )]
             self.loaded.push(index as u32);
         }
         port.received += count;
@@ -288,7 +294,10 @@ impl RxPorts {
         let last = self.list.len();
         self.unfinished.retain(|unfinished| *unfinished as usize != index);
         for unfinished in self.unfinished.iter_mut().filter(|own| **own as usize == last) {
-            #[expect(clippy::cast_possible_truncation, reason = "at most DATAPATH_PORT_MAX + 1")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "the number is at most DATAPATH_PORT_MAX + 1"
+            )]
             {
                 *unfinished = index as u32;
             }

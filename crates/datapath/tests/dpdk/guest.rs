@@ -42,7 +42,7 @@ fn until(mut is_done: impl FnMut() -> bool) {
     #[expect(clippy::disallowed_methods, reason = "a real socket needs a real clock")]
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_done() {
-        #[expect(clippy::disallowed_methods, reason = "as above")]
+        #[expect(clippy::disallowed_methods, reason = "a deadline of the test needs the clock")]
         let now = Instant::now();
         assert!(now < deadline, "nothing arrives");
         thread::yield_now();

@@ -69,7 +69,7 @@ impl Sampler {
     }
 
     /// Returns a random number below `bound`.
-    #[expect(clippy::cast_possible_truncation, reason = "below `bound`")]
+    #[expect(clippy::cast_possible_truncation, reason = "the result is below `bound`")]
     const fn below(&mut self, bound: u32) -> u32 {
         ((split_mix(&mut self.state) as u128 * bound as u128) >> 64) as u32
     }

@@ -170,7 +170,7 @@ impl StageSet {
     /// Returns the number of stages in the set.
     #[must_use]
     pub const fn count(self) -> u8 {
-        #[expect(clippy::cast_possible_truncation, reason = "64 at most")]
+        #[expect(clippy::cast_possible_truncation, reason = "the value is at most 64")]
         {
             self.0.count_ones() as u8
         }

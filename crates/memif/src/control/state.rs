@@ -474,7 +474,7 @@ impl MemifState {
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "a deadline needs a first moment")]
+#[expect(clippy::disallowed_methods, reason = "the deadline starts at the current time")]
 mod tests {
     use nix::sys::{
         epoll::EpollCreateFlags,

@@ -9,7 +9,7 @@
     clippy::unwrap_used,
     clippy::panic,
     clippy::cast_possible_truncation,
-    reason = "anything unexpected fails the test"
+    reason = "the test fails on any unexpected message"
 )]
 
 mod agreement;

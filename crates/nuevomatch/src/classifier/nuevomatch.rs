@@ -45,7 +45,7 @@ pub struct BestMatch {
 }
 
 impl BestMatch {
-    #[expect(clippy::cast_possible_truncation, reason = "a rank is two words")]
+    #[expect(clippy::cast_possible_truncation, reason = "a rank has two words")]
     fn of_rank(rank: u64) -> Option<Self> {
         let best = Self { priority: (rank >> 32) as u32, value: rank as u32 };
         (best.priority != u32::MAX).then_some(best)

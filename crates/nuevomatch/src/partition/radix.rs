@@ -10,7 +10,7 @@ const RANGES_MIN: usize = 4096;
 ///
 /// The upper half of a range number is the start of the range. Stable passes sort the ranges by the
 /// digits of their starts. Then runs of equal starts are sorted by comparisons.
-#[expect(clippy::cast_possible_truncation, reason = "a digit is 11 bits")]
+#[expect(clippy::cast_possible_truncation, reason = "a digit has 11 bits")]
 pub(super) fn sort_ranges(ranges: &mut Vec<(u64, u32)>) {
     if ranges.len() < RANGES_MIN {
         ranges.sort_unstable();

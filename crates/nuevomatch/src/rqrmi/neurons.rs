@@ -128,7 +128,7 @@ fn relu(value: f64) -> f64 {
 /// Returns the nearest `f32`, or 0 if it is not finite.
 ///
 /// The certificate is valid for any value.
-#[expect(clippy::cast_possible_truncation, reason = "the cast is meant to round")]
+#[expect(clippy::cast_possible_truncation, reason = "the cast rounds on purpose")]
 fn finite(value: f64) -> f32 {
     let value = value as f32;
     if value.is_finite() { value } else { 0.0 }

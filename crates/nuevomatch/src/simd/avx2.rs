@@ -6,7 +6,7 @@
 #![cfg(target_arch = "x86_64")]
 #![expect(unsafe_code, reason = "loads take pointers, and the features are known at run time")]
 #![expect(clippy::cast_possible_truncation, reason = "kernels compare low bits, return 16 bits")]
-#![expect(clippy::cast_sign_loss, reason = "masks are bits")]
+#![expect(clippy::cast_sign_loss, reason = "a mask is a set of bits, not a number")]
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_and_si128, _mm_cmpeq_epi8, _mm_cvttss_si32, _mm_loadu_si128,

@@ -1,6 +1,6 @@
 //! The function of the fuzz target `classbench`, which checks invariants for any bytes.
 
-#![expect(clippy::expect_used, reason = "a failure here is a finding")]
+#![expect(clippy::expect_used, reason = "a panic is a finding of the fuzzer")]
 
 use crate::{KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule, parse_classbench};
 

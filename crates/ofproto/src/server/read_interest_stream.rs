@@ -54,10 +54,7 @@ impl ReadInterestStream {
 }
 
 /// Registers a file descriptor for readiness.
-#[expect(
-    deprecated,
-    reason = "the value owns its descriptor and keeps it open, as `unsafe` would require"
-)]
+#[expect(deprecated, reason = "the value owns its descriptor and keeps it open")]
 fn watch<T: AsRawFd + AsFd>(owned: T, interest: Interest) -> io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(owned, interest)
 }

@@ -176,7 +176,7 @@ fn whole(real: f64) -> Option<i64> {
     if real.fract() != 0.0 || real.abs() > EXACT_MAX {
         return None;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "whole, and below 2^53")]
+    #[expect(clippy::cast_possible_truncation, reason = "the value is whole, and below 2^53")]
     Some(real as i64)
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each case is one request and the specified response. Many cases fail with widely used servers.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a wrong response fails the test")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "the test fails on a wrong response")]
 
 mod arbitration;
 mod connections;

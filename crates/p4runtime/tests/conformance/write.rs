@@ -49,7 +49,7 @@ const RANGE: Code = Code::OutOfRange;
 const DENIED: Code = Code::PermissionDenied;
 
 /// Returns inserts and the expected result of each.
-#[expect(clippy::too_many_lines, reason = "a list of cases")]
+#[expect(clippy::too_many_lines, reason = "the function is a list of cases")]
 fn inserts() -> Vec<(&'static str, TableEntry, Code)> {
     let tag = || exact(1, &[1]);
     let dst = || ternary(8, &[10], &[255]);

@@ -162,7 +162,10 @@ pub(super) fn at_nesting_limit(
 pub(super) fn heavy(filters: usize, skew: f64) -> usize {
     #[expect(clippy::cast_precision_loss, reason = "a set has fewer filters than 2^53")]
     let heavy = (filters as f64 / (2.0 - skew)).floor();
-    #[expect(clippy::cast_possible_truncation, reason = "at most the number of filters")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the count is at most the number of filters"
+    )]
     #[expect(clippy::cast_sign_loss, reason = "a skew is at most 1, so this is positive")]
     let heavy = heavy as usize;
     heavy.min(filters)

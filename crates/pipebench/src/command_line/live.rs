@@ -70,7 +70,7 @@ impl LiveCommand {
         let played = port.play(workload.flows(), packets, watch).into_diagnostic()?;
         drop(progress);
         let seconds = played.duration.as_secs_f64().max(1e-9);
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+        #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
         let rate = played.packets as f64 / seconds;
         let asked = name.rate_wanted();
         print(|out| {

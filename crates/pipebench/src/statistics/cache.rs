@@ -64,7 +64,7 @@ impl NoEvictionCache {
 
     /// Returns the hit rate in percent.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
     pub fn hit_rate(&self) -> f64 {
         100.0 * (1.0 - self.misses as f64 / self.packets.max(1) as f64)
     }

@@ -133,7 +133,7 @@ impl FlowTraversals {
 
     /// Returns the rows of the statistics; `classes` gives the origins of the flows.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
     pub fn rows(&self, classes: &[FlowOrigin]) -> Vec<StatisticRow> {
         let mut rows = Vec::new();
         if self.refused > 0 {
@@ -156,7 +156,7 @@ impl FlowTraversals {
     }
 
     /// Returns the flows of each class, and their share with the intended traversal.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
     fn class_rows(&self, classes: &[FlowOrigin]) -> Vec<StatisticRow> {
         let even = 100.0 / classes.len().max(1) as f64;
         let mut rows = Vec::new();
@@ -217,7 +217,7 @@ impl FlowTraversals {
 }
 
 /// Returns a part of all flows in percent.
-#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+#[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
 fn share(count: usize, of: usize) -> f64 {
     100.0 * count as f64 / of.max(1) as f64
 }

@@ -98,7 +98,7 @@ impl TrafficStatistics {
 
     /// Returns the mean number of packets per flow.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the value is below 2^53")]
     pub fn flow_mean(&self) -> f64 {
         self.packets as f64 / self.flows().max(1) as f64
     }
@@ -111,7 +111,7 @@ impl TrafficStatistics {
 
     /// Returns the deviation of the gaps between packets divided by their mean.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the value is below 2^53")]
     pub fn burstiness(&self) -> f64 {
         let gaps = self.packets.saturating_sub(1).max(1) as f64;
         if self.gap_mean > 0.0 { (self.gap_squares / gaps).sqrt() / self.gap_mean } else { 0.0 }
@@ -119,21 +119,21 @@ impl TrafficStatistics {
 
     /// Returns the mean length of a packet on the wire in bytes.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the value is below 2^53")]
     pub fn packet_bytes(&self) -> f64 {
         self.bytes as f64 / self.packets.max(1) as f64
     }
 
     /// Returns the time in seconds from the first packet to the last.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the value is below 2^53")]
     pub fn seconds(&self) -> f64 {
         self.last_ns.saturating_sub(self.first_ns) as f64 / 1e9
     }
 
     /// Returns the rows of the statistics, without targets.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the value is below 2^53")]
     pub fn rows(&self) -> Vec<StatisticRow> {
         let mut sizes: Vec<u32> =
             self.flows.iter().map(|seen| seen.packets).filter(|packets| *packets > 0).collect();

@@ -134,7 +134,7 @@ impl FieldGroup {
 
     /// Returns the mean number of rules per tuple.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
     pub fn recurrence(&self) -> f64 {
         let rules: u64 = self.counts.iter().map(|count| u64::from(*count)).sum();
         rules as f64 / self.tuples.len().max(1) as f64

@@ -51,7 +51,7 @@ pub struct TraceStatistics {
 impl TraceStatistics {
     /// Returns the mean number of packets per flow.
     #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
     pub fn flow_mean(&self) -> f64 {
         self.packets as f64 / self.flows as f64
     }

@@ -64,7 +64,7 @@ impl Workload {
     }
 
     /// Returns statistics of the initial rules, and of the rules that change.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
     fn rule_figures(&self) -> Vec<StatisticRow> {
         let rules = StatisticRow::count("rules", self.rules().len());
         let mut rows = vec![match self.published_rules() {
@@ -98,7 +98,7 @@ impl Workload {
     }
 
     /// Adds the target, if any, to a packet statistic.
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+    #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
     fn against(&self, row: StatisticRow) -> StatisticRow {
         let name = self.name();
         let by_name = "the name";
@@ -175,7 +175,7 @@ impl Workload {
             let tuple = |key: &FlowKey| fields.iter().map(|field| key.field(*field)).collect();
             let differ: HashSet<Vec<u128>, foldhash::fast::FixedState> =
                 self.flows().iter().map(|flow| tuple(&flow.key())).collect();
-            #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+            #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
             let mean = self.flows().len() as f64 / differ.len().max(1) as f64;
             StatisticRow::new(what, mean, "")
         };
@@ -198,7 +198,7 @@ impl Workload {
         let predicted =
             count(|role| matches!(role, CoflowRole::Associated { predicted: true, .. }));
         let coflows = &published().coflows;
-        #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+        #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
         let share = 100.0 * predicted as f64 / associated.max(1) as f64;
         let per_flow = f64::from(coflows.coflows) / f64::from(coflows.flows);
         vec![

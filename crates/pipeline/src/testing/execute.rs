@@ -153,10 +153,10 @@ impl<'p> Execution<'p> {
         self.effects.outcomes.push(outcome);
     }
 
-    #[expect(clippy::expect_used, reason = "where there are no tables, nothing is cut")]
+    #[expect(clippy::expect_used, reason = "only an execution with tables resumes a packet")]
     fn resume(&mut self, frame: &Frame, key: &FlowKey, continuation: &Arc<Continuation>) {
         let (pipeline, parsed_max) =
-            self.tables.expect("where there are no tables, nothing is cut");
+            self.tables.expect("only an execution with tables resumes a packet");
         self.has_emitted = true;
         if self.traversals.len() > parsed_max {
             self.effects.dropped += 1;

@@ -96,7 +96,7 @@ const EARLIER_KIND: &str = "before caches.kind changed";
 fn ltm_entries(caches: &Value) -> String {
     let (mut text, chain) = ("\n".to_owned(), &caches["gigaflow"]);
     let (created, shared) = (count(&chain["created"]), count(&chain["shared"]));
-    #[expect(clippy::cast_precision_loss, reason = "an average for display")]
+    #[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
     let uses = (created + shared) as f64 / created.max(1) as f64;
     let remark = format!("used by {uses:.2} traversals on average");
     text += &counter_line("LTM entries created", created, &remark);

@@ -122,7 +122,7 @@ pub(crate) fn nic(nic: &Value) -> String {
 
 /// Returns the average number of traversals that use one LTM entry, as text.
 fn uses(created: u64, shared: u64) -> String {
-    #[expect(clippy::cast_precision_loss, reason = "an average for display")]
+    #[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
     let uses = (created + shared) as f64 / created.max(1) as f64;
     format!("used by {uses:.2} traversals on average")
 }

@@ -1,6 +1,9 @@
 //! Tests of `shuntd` and `shuntctl`, run as by an operator. The tests need no privileges.
 
-#![expect(clippy::unwrap_used, reason = "a daemon that cannot be had fails the test that wants it")]
+#![expect(
+    clippy::unwrap_used,
+    reason = "a daemon that cannot be built fails the test that needs it"
+)]
 
 mod appctl;
 mod clients;

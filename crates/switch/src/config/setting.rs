@@ -434,7 +434,7 @@ impl<'a> SettingValue<'a> {
     }
 
     /// Parses texts that are separated by commas.
-    #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]
+    #[expect(clippy::unnecessary_wraps, reason = "all parsers have the same signature")]
     fn texts(self) -> Result<Vec<String>, SwitchError> {
         Ok(self.parts().map(str::to_owned).collect())
     }
@@ -453,13 +453,13 @@ impl<'a> SettingValue<'a> {
         self.value.parse().map_err(|_| self.out_of_range("true or false"))
     }
 
-    #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]
+    #[expect(clippy::unnecessary_wraps, reason = "all parsers have the same signature")]
     fn text(self) -> Result<String, SwitchError> {
         Ok(self.value.to_owned())
     }
 
     /// Returns the value as the name of a file.
-    #[expect(clippy::unnecessary_wraps, reason = "the parsers have one signature")]
+    #[expect(clippy::unnecessary_wraps, reason = "all parsers have the same signature")]
     fn path(self) -> Result<PathBuf, SwitchError> {
         Ok(self.value.into())
     }

@@ -157,7 +157,7 @@ impl CacheStatus {
             plane.counters().iter().map(|counters| field(counters)).sum()
         };
         let asked = sum(|c| c.megaflow.hits.get() + c.megaflow.misses.get());
-        #[expect(clippy::cast_precision_loss, reason = "an average for display")]
+        #[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
         let probes = sum(|c| c.probes.get()) as f64 / asked.max(1) as f64;
         let threads = GigaflowStatus::of_threads(plane.counters(), config);
         let mut set_up = Histogram::default();

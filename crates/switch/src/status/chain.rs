@@ -153,7 +153,7 @@ impl GigaflowStatus {
         let mut sum = Self::default();
         let mut steps = 0.0;
         for own in all {
-            #[expect(clippy::cast_precision_loss, reason = "an average for display")]
+            #[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
             {
                 steps += own.entries_per_hit * own.hits as f64;
             }
@@ -181,7 +181,7 @@ impl GigaflowStatus {
                 total.masks += stage.masks;
             }
         }
-        #[expect(clippy::cast_precision_loss, reason = "an average for display")]
+        #[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
         {
             sum.entries_per_hit = if sum.hits == 0 { 0.0 } else { steps / sum.hits as f64 };
         }
@@ -189,7 +189,7 @@ impl GigaflowStatus {
     }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "an average for people")]
+#[expect(clippy::cast_precision_loss, reason = "the average is only displayed")]
 fn average(sum: u64, count: u64) -> f64 {
     if count == 0 { 0.0 } else { sum as f64 / count as f64 }
 }

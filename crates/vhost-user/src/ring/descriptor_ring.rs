@@ -172,7 +172,7 @@ impl DescriptorRing {
 /// Returns the descriptor with these halves.
 #[inline]
 const fn parse(address: u64, half: u64) -> Descriptor {
-    #[expect(clippy::cast_possible_truncation, reason = "each field is its own bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "each field has bits of its own")]
     Descriptor {
         address,
         length: half as u32,

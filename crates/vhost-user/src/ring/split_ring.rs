@@ -269,7 +269,7 @@ fn read_chain(
 
 fn parse(bytes: [u8; Descriptor::BYTES]) -> Descriptor {
     let number = u128::from_le_bytes(bytes);
-    #[expect(clippy::cast_possible_truncation, reason = "each field is its own bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "each field has bits of its own")]
     Descriptor {
         address: number as u64,
         length: (number >> 64) as u32,

@@ -7,7 +7,7 @@
 //! With `--gigaflow`, a NIC is in front of the switch, and the packets come from a capture file.
 
 #![expect(clippy::panic, reason = "a demo that cannot continue panics with the reason")]
-#![expect(clippy::print_stdout, reason = "it prints for people")]
+#![expect(clippy::print_stdout, reason = "the command prints for its user")]
 
 mod capture;
 mod gigaflow;

@@ -18,7 +18,7 @@ impl Dice {
     }
 
     /// Returns a number below `bound`.
-    #[expect(clippy::cast_possible_truncation, reason = "it is less than a usize")]
+    #[expect(clippy::cast_possible_truncation, reason = "the number is less than a usize")]
     pub(crate) const fn below(&mut self, bound: usize) -> usize {
         (self.throw() % bound as u64) as usize
     }

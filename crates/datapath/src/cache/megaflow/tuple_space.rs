@@ -183,7 +183,7 @@ impl MegaflowCache {
         }
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "at most BURST probes of each subtable"
+            reason = "each subtable has at most BURST probes"
         )]
         let probes = probes as u32;
         self.probes = self.probes.wrapping_add(probes);
@@ -395,7 +395,7 @@ impl MegaflowSubtable {
                 left += 1;
             }
         }
-        #[expect(clippy::cast_possible_truncation, reason = "at most BURST")]
+        #[expect(clippy::cast_possible_truncation, reason = "the count is at most BURST")]
         let hits = (missing.count - left) as u32;
         self.hits = self.hits.saturating_add(hits);
         missing.count = left;

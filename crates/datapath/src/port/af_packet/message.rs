@@ -71,7 +71,7 @@ pub(super) fn read_messages<const N: usize>(
         message.msg_hdr.msg_control = control.as_mut_ptr().cast();
         message.msg_hdr.msg_controllen = size_of_val(control) as _;
     }
-    #[expect(clippy::cast_possible_truncation, reason = "at most N, which is BURST")]
+    #[expect(clippy::cast_possible_truncation, reason = "the count is at most N, which is BURST")]
     let length = count as libc::c_uint;
     let target = messages.as_mut_ptr();
     // SAFETY: the first `length` messages each point to three vectors and a control buffer, and the vectors

@@ -19,7 +19,7 @@
 //! in the ring, so the reader searches the slot that was filled first ([`Ring::find_next`]).
 //!
 //! Source: Linux `Documentation/networking/packet_mmap.rst`.
-#![expect(unsafe_code, reason = "memory shared with the kernel")]
+#![expect(unsafe_code, reason = "the memory is shared with the kernel")]
 
 use std::{
     ffi::c_void,

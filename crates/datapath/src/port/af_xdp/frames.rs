@@ -14,7 +14,7 @@
 //!   chunks of one burst.
 //! - A sending chunk is the kernel's if it is in the ring of frames to send. The others are free, if
 //!   the kernel has returned as many chunks as it has taken out of that ring ([`Sender::inherit`]).
-#![expect(unsafe_code, reason = "memory shared with the kernel")]
+#![expect(unsafe_code, reason = "the memory is shared with the kernel")]
 
 use std::{
     collections::BTreeSet,
@@ -375,7 +375,10 @@ impl Sender {
         // SAFETY: the chunk sends, and the port owns it: it is in no ring. The frame is memory of
         // this process, outside of the mapping.
         unsafe { ptr::copy_nonoverlapping(frame.as_ptr(), start.as_ptr(), frame.len()) };
-        #[expect(clippy::cast_possible_truncation, reason = "at most a chunk")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the length is at most that of a chunk"
+        )]
         let len = frame.len() as u32;
         let is_in = self.to_send.push(libc::xdp_desc { addr: address, len, options: 0 });
         if !is_in {

@@ -6,7 +6,7 @@
 //!
 //! The words outlive the process while a service manager holds the socket. So a later process maps
 //! the rings of the socket again, and continues at the words.
-#![expect(unsafe_code, reason = "memory shared with the kernel")]
+#![expect(unsafe_code, reason = "the memory is shared with the kernel")]
 
 use std::{
     ffi::c_void,
@@ -73,7 +73,10 @@ impl<T: RingEntry> Mapping<T> {
 
     /// Returns the word at an offset that the kernel reported.
     fn word(&self, offset: u64) -> &AtomicU32 {
-        #[expect(clippy::cast_possible_truncation, reason = "inside of the mapping, a usize")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the offset is inside of the mapping, and fits a usize"
+        )]
         let offset = offset as usize;
         debug_assert!(offset + size_of::<u32>() <= self.length, "the kernel's own offset");
         // SAFETY: the kernel reports offsets inside of the mapping.
@@ -94,7 +97,10 @@ impl<T: RingEntry> Mapping<T> {
     /// Returns the address of the entry with this number, counted without wrap-around.
     fn entry(&self, number: u32) -> NonNull<T> {
         let position = (number & (self.entries - 1)) as usize;
-        #[expect(clippy::cast_possible_truncation, reason = "inside of the mapping, a usize")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "the offset is inside of the mapping, and fits a usize"
+        )]
         let start = self.offsets.desc as usize;
         // SAFETY: the mapping has `entries` entries from `start` on, and the position is below that.
         unsafe { self.base.add(start + position * size_of::<T>()).cast() }

@@ -169,10 +169,10 @@ impl SocketRings {
 }
 
 /// Offset of the ring of free chunks in the file of the socket.
-#[expect(clippy::cast_possible_wrap, reason = "below 2^34")]
+#[expect(clippy::cast_possible_wrap, reason = "the value is below 2^34")]
 const FILL_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_FILL_RING as libc::off_t;
 /// Offset of the ring of sent chunks in the file of the socket.
-#[expect(clippy::cast_possible_wrap, reason = "below 2^34")]
+#[expect(clippy::cast_possible_wrap, reason = "the value is below 2^34")]
 const COMPLETION_PAGE: libc::off_t = libc::XDP_UMEM_PGOFF_COMPLETION_RING as libc::off_t;
 
 /// Binds a socket to a queue; waits while a closed socket still has the queue.

@@ -15,7 +15,7 @@
 #![expect(
     clippy::expect_used,
     clippy::panic,
-    reason = "a test that asks for what cannot be built is wrong, and stops"
+    reason = "a test with an impossible packet is wrong, and panics"
 )]
 
 mod builder;

@@ -27,7 +27,7 @@ impl RandomPolicy {
     }
 
     /// Returns a random number below `bound`, by splitmix64 (Steele et al., 2014).
-    #[expect(clippy::cast_possible_truncation, reason = "below `bound`")]
+    #[expect(clippy::cast_possible_truncation, reason = "the result is below `bound`")]
     fn below(&mut self, bound: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.state;

@@ -81,7 +81,7 @@ impl Walker<'_> {
         };
         let time = |bucket: &Bucket| {
             let drawn = hash(basis, &[&values[..], &[bucket.id.into()]].concat());
-            #[expect(clippy::cast_precision_loss, reason = "52 bits are what a float holds")]
+            #[expect(clippy::cast_precision_loss, reason = "a float holds 52 bits")]
             let share = ((drawn >> 12) as f64 + 0.5) / (1_u64 << 52) as f64;
             -share.ln() / f64::from(bucket.weight)
         };

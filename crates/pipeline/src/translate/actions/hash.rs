@@ -32,7 +32,7 @@ impl Hash {
 
     /// Returns the hash after the addition of a value.
     #[must_use]
-    #[expect(clippy::cast_possible_truncation, reason = "each half is used by itself")]
+    #[expect(clippy::cast_possible_truncation, reason = "each half is used separately")]
     pub(in crate::translate) const fn with(self, value: u128) -> Self {
         Self(mix(mix(self.0 ^ (value >> 64) as u64) ^ value as u64))
     }

@@ -445,7 +445,7 @@ impl Recorder {
 }
 
 /// Returns the words of a field, with its bits that are set in `bits`.
-#[expect(clippy::cast_possible_truncation, reason = "each half is used by itself")]
+#[expect(clippy::cast_possible_truncation, reason = "each half is used separately")]
 pub(in crate::translate) fn words(
     field: FieldId,
     bits: u128,

@@ -115,7 +115,7 @@ impl RecentMasks {
     }
 
     /// Returns a sparse mask, shared with a recent mask that is equal.
-    #[expect(clippy::cast_possible_truncation, reason = "the low bits of a hash")]
+    #[expect(clippy::cast_possible_truncation, reason = "the cast takes the low bits of a hash")]
     pub(super) fn of(&mut self, mask: &GrowingMask) -> SparseMask {
         match &mut self.0[mask.hash() as usize % MASKS_KEPT] {
             Some(kept) if mask.is(kept) => kept.clone(),
