@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ticks_are_round_and_not_many() {
+    fn axis_ticks_are_few_round_numbers() {
         for (most, step) in [(1.0, 0.2), (149.0, 20.0), (349.0, 50.0), (40_000.0, 10_000.0)] {
             assert_eq!(tick_step(most), step, "{most}");
         }

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_explains_its_words_only() {
+    fn a_results_page_explains_only_its_own_terms() {
         let table = words_of("| hit rate with 4 LTM entries |");
         assert!(table.contains("| LTM entries |"), "{table}");
         assert!(!table.contains("ClassBench"), "{table}");

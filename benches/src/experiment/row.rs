@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_above_one_is_good_for_us_whatever_the_metric() {
+    fn a_ratio_above_one_favours_shunt_in_every_metric() {
         let half = row(Better::Less, &[50.0], &[100.0]).ratio().unwrap();
         let twice = row(Better::More, &[100.0], &[50.0]).ratio().unwrap();
         assert_eq!((half.middle, twice.middle), (2.0, 2.0));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_keep_the_digits_that_matter() {
+    fn numbers_keep_significant_digits() {
         let texts = [0.0, 1.234, 45.67, 345.6, 1_234_567.0].map(number);
         assert_eq!(texts, ["0", "1.23", "45.7", "346", "1,234,567"]);
     }

@@ -293,7 +293,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_cut_cable_is_noticed_in_the_detection_time(
+    fn a_broken_link_is_detected_within_the_detection_time(
         settings in [any_settings(), any_settings()],
         delay in 0_u64..30,
         up in 20_000_u64..30_000,

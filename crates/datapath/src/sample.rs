@@ -298,7 +298,7 @@ mod tests {
     proptest! {
         /// The choice of packets is independent of burst sizes, and gaps are bounded.
         #[test]
-        fn choices_do_not_depend_on_bursts(
+        fn packet_samples_do_not_depend_on_bursts(
             rate in 1..100_u32,
             seed: u64,
             bursts in prop::collection::vec(1..=BURST, 1..100),

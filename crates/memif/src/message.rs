@@ -379,7 +379,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_message_returns_from_its_bytes(message in messages()) {
+        fn a_message_decodes_to_itself(message in messages()) {
             prop_assert_eq!(MemifMessage::parse(&message.encode()).unwrap(), message);
         }
 

@@ -109,7 +109,7 @@ fn a_frame_with_tags_and_padding_is_read() {
 }
 
 #[test]
-fn a_frame_that_is_cut_short_is_refused() {
+fn a_frame_shorter_than_its_headers_is_refused() {
     for frame in [igmp(0x16, GROUP), mld(131, GROUP6), report(&[(4, 0, GROUP6.into())])] {
         for length in 0..frame.len() {
             let cut = MembershipMessage::parse(&frame[..length]);

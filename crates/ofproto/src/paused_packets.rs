@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_finds_its_continuation() {
+    fn a_pause_token_selects_its_continuation() {
         let (pipeline, paused) = (pipeline(), PausedPackets::default());
         let [one, two] = [1, 2].map(|mark| continuation(&pipeline, mark));
         let tokens = [&one, &two, &two, &one].map(|own| paused.hold(own));

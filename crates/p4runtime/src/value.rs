@@ -119,7 +119,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_number_survives_its_binary_string(number: u128, zeros in 0usize..3) {
+        fn a_number_round_trips_through_its_binary_string(number: u128, zeros in 0usize..3) {
             let padded = [vec![0; zeros], encode(number)].concat();
             prop_assert_eq!(decode(&padded), Some(number));
             let bits = 128 - number.leading_zeros() as usize;

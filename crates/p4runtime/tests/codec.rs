@@ -99,7 +99,7 @@ fn rules() -> impl Strategy<Value = (LtmRule, LtmRule)> {
 
 proptest! {
     #[test]
-    fn a_rule_survives_the_wire((rule, expected) in rules(), stage in 0u8..4) {
+    fn a_rule_round_trips_through_openflow((rule, expected) in rules(), stage in 0u8..4) {
         let program = Program::default();
         let stage = StageId::new(stage).unwrap();
         let entry = encode(&program, &ports(), stage, &rule).unwrap();

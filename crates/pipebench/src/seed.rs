@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_gives_the_same_numbers_for_ever() {
+    fn a_seed_always_gives_the_same_numbers() {
         let mut stream = Seed::new(1).stream("rules");
         let first = [(); 4].map(|()| stream.below(1_000_000));
         assert_eq!(first, [738_575, 649_605, 455_720, 823_365]);

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_is_aligned_and_inside() {
+    fn a_shared_word_must_be_aligned_and_inside() {
         let mapping = SharedMapping::new(&file(64, MFdFlags::MFD_CLOEXEC), 0, 64).unwrap();
         assert!(mapping.store(2, 0x0102));
         assert_eq!(mapping.load(2), Some(0x0102));

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_of_open_vswitch_have_a_hint() {
+    fn option_names_of_open_vswitch_get_a_hint() {
         assert_eq!(hint("vxlan"), Some("tunnels do not exist yet"));
         assert!(hint("internal").unwrap().contains("local = \"tap\""));
         assert_eq!(hint("af_packet"), None);

@@ -455,7 +455,7 @@ br0     1     p1    null  5           0           2                7           1
     }
 
     #[test]
-    fn a_count_is_shown_with_its_noun() {
+    fn a_count_is_shown_with_its_unit() {
         let texts =
             [counted(1, "rule"), counted(0, "rule"), counted(1, "entry"), counted(2, "entry")];
         assert_eq!(texts, ["1 rule", "0 rules", "1 entry", "2 entries"]);

@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bond_is_read_from_words() {
+    fn a_bond_is_parsed_from_the_command_line() {
         let all =
             "members=p1,p2 primary=p2 updelay_ms=100 vlan_mode=native-tagged tag=5 trunks=6,7";
         let own = bond("bond0", &words(all)).unwrap();
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_is_read_from_words() {
+    fn a_mirror_is_parsed_from_the_command_line() {
         let own = mirror("m1", &words("select_src_port=p1,p2 select_vlan=10 output_port=p9"));
         let own = own.unwrap();
         assert_eq!(
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_read_from_words() {
+    fn a_port_is_parsed_from_the_command_line() {
         let xdp = port("eth1", &words("type=af_xdp xdp_mode=generic")).unwrap();
         assert_eq!((xdp.kind, xdp.xdp_mode), (PortType::AfXdp, XdpMode::Generic));
         let guest = port("g1", &words("type=vhost_user path=/run/g1.sock mode=server")).unwrap();
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn vlans_are_read_from_words() {
+    fn vlans_are_parsed_from_the_command_line() {
         let port = vlans("p", &words("vlan_mode=native-untagged tag=10 trunks=20,30")).unwrap();
         assert_eq!((port.vlan_mode, port.tag), (Some(PortVlanMode::NativeUntagged), Some(10)));
         assert_eq!(port.trunks, [20, 30]);
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn policing_is_read_from_words() {
+    fn policing_is_parsed_from_the_command_line() {
         let limits = "ingress_policing_rate=1000 ingress_policing_kpkts_burst=5";
         for port in [policing("p", &words(limits)), port("p", &words(limits))] {
             let port = port.unwrap();

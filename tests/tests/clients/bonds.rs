@@ -317,7 +317,7 @@ fn a_bond_with_a_port_number_of_another_is_refused() {
 
 /// A bond with a chosen key takes another one when an operator configures its key.
 #[test]
-fn a_bond_leaves_its_key_to_a_configured_one() {
+fn a_configured_key_displaces_the_key_of_a_bond() {
     for fixture in DaemonFixture::both("bond") {
         let daemon = fixture.start();
         start_two_bonds(&fixture);

@@ -81,7 +81,7 @@ fn the_unsafe_code_page_is_complete() {
 }
 
 #[test]
-fn no_file_has_a_foreign_word() {
+fn no_file_names_a_local_path() {
     for ending in [".rs", ".md", ".toml", ".sh", ".py"] {
         for (path, text) in files(ending) {
             if path == "tests/tests/tidy/files.rs" {

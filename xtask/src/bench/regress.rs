@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn this_tree_has_all_programs_of_a_base_build() {
+    fn a_comparison_builds_all_programs_of_this_tree() {
         let all = words(&root()).join(" ");
         assert!(
             all.contains("--package shunt-kernels --package shunt-benches --bin kernels"),

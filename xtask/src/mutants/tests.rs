@@ -82,7 +82,7 @@ fn iterators_may_be_mutated_to_empty() {
 }
 
 #[test]
-fn a_let_chain_is_not_split() {
+fn a_let_chain_is_mutated_as_a_whole() {
     assert_mutants(
         "fn run(a: Option<u8>) { if let Some(b) = a && b == 1 { stop(b); } }",
         &["run: returns `()`", "run: `!=` in `b == 1`", "run: without `stop(b);`"],

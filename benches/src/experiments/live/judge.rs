@@ -148,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_exit_is_a_violation() {
+    fn a_packet_at_the_wrong_output_is_a_violation() {
         let astray = Arrival { exit: Exit::B, ..by_rule(10, 0) };
         assert_eq!(judge(&rules(), &[astray]).violations, 1);
     }
 
     #[test]
-    fn packets_before_any_reply_are_not_judged() {
+    fn packets_before_the_first_reply_are_not_checked() {
         let late = [Duration::from_micros(50)];
         assert_eq!(judge(&late, &[by_rule(49, 0)]), Judgement::default());
         assert_eq!(judge(&late, &[by_rule(50, 0)]).judged, 1);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dip_lasts_until_five_good_buckets() {
+    fn a_throughput_dip_ends_after_five_normal_buckets() {
         let mut buckets = vec![100.0; 40];
         assert_eq!(dip(&buckets, 10).length, 0);
         buckets[10] = 50.0;

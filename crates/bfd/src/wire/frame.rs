@@ -231,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_frame_is_refused(packet in any_packet(), length in 0..FRAME_BYTES) {
+        fn a_truncated_frame_is_refused(packet in any_packet(), length in 0..FRAME_BYTES) {
             prop_assert!(parse_frame(&addresses().emit(&packet)[..length]).is_err());
         }
     }

@@ -146,7 +146,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_packet_is_refused(packet in any_packet(), length in 0..PACKET_BYTES) {
+        fn a_truncated_packet_is_refused(packet in any_packet(), length in 0..PACKET_BYTES) {
             prop_assert!(ControlPacket::parse(&packet.emit()[..length]).is_err());
         }
     }

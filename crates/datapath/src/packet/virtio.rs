@@ -364,7 +364,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_descriptor_survives_its_encoding(virtio in offloads()) {
+        fn a_descriptor_round_trips_through_its_encoding(virtio in offloads()) {
             prop_assert_eq!(VirtioHeader::decode(virtio.encode()), virtio);
             prop_assert_eq!(&virtio.encode_with_buffers()[..10], &virtio.encode()[..]);
         }

@@ -251,7 +251,7 @@ mod tests {
 
     #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
     #[test]
-    fn one_answer_has_all_devices() {
+    fn one_netlink_reply_lists_all_devices() {
         let test = std::thread::spawn(|| {
             if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
                 eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");

@@ -197,7 +197,7 @@ proptest! {
 
 /// The thread polls each queue once before it polls any queue again.
 #[test]
-fn a_hundred_busy_queues_take_turns() {
+fn a_hundred_busy_queues_are_served_in_turn() {
     let mut model = Model::default();
     for _ in 0..100 {
         model.apply(Event::Add(ReadySource::Descriptor));

@@ -230,7 +230,7 @@ fn a_lost_device_is_stale_until_it_holds_the_intended_entries() {
 }
 
 #[test]
-fn operations_in_transit_at_a_loss_are_sent_again() {
+fn operations_in_transit_at_a_disconnect_are_repeated() {
     let mut rig = Rig::two_tables();
     rig.fill(&[(1, 9)]);
     rig.offer(&packet(2, 8));
@@ -249,7 +249,7 @@ fn operations_in_transit_at_a_loss_are_sent_again() {
 }
 
 #[test]
-fn insertions_in_transit_at_a_loss_are_sent_again() {
+fn insertions_in_transit_at_a_disconnect_are_repeated() {
     let mut rig = Rig::two_tables();
     rig.device().is_silent = true;
     rig.fill(&[(1, 9), (2, 8)]);

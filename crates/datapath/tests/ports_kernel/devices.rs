@@ -65,7 +65,7 @@ fn the_mtu_of_a_device_is_set() {
 }
 
 #[test]
-fn a_device_belongs_to_one_switch() {
+fn a_device_in_use_names_its_process() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         let first = packet_port("a0");

@@ -27,7 +27,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn every_legal_match_survives_the_wire(matching in any_match()) {
+    fn every_legal_match_round_trips_through_oxm(matching in any_match()) {
         assert_survives(&matching);
     }
 
@@ -50,7 +50,7 @@ proptest! {
     }
 
     #[test]
-    fn a_match_cut_short_is_refused(matching in any_match(), cut in any::<prop::sample::Index>()) {
+    fn a_truncated_match_is_refused(matching in any_match(), cut in any::<prop::sample::Index>()) {
         let bytes = wire(&matching);
         prop_assume!(!bytes.is_empty());
         let mut ends = vec![0];
@@ -64,7 +64,7 @@ proptest! {
     }
 
     #[test]
-    fn each_field_alone_survives_the_wire(
+    fn each_field_alone_round_trips_through_oxm(
         (field, (value, mask)) in prop::sample::select(bound_fields().collect::<Vec<_>>())
             .prop_flat_map(|field| (Just(field), field_bits(field))),
     ) {
@@ -131,7 +131,7 @@ fn the_absence_of_a_tag_has_no_mask_in_nxm() {
 }
 
 #[test]
-fn each_port_of_16_bits_survives_nxm() {
+fn each_port_of_16_bits_round_trips_through_nxm() {
     for number in 0..=u16::MAX {
         let [high, low] = number.to_be_bytes();
         let bytes = [0x00, 0x00, 0x00, 0x02, high, low];

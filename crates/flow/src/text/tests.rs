@@ -77,7 +77,7 @@ proptest! {
     }
 
     #[test]
-    fn each_value_alone_survives_the_text(
+    fn each_value_alone_round_trips_through_text(
         (field, (value, mask)) in prop::sample::select(FieldId::all().collect::<Vec<_>>())
             .prop_filter("frag and flags are canonical in matches", |field| *field != FieldId::NwFrag)
             .prop_flat_map(|field| (Just(field), field_bits(field))),

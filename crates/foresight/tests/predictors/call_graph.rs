@@ -119,7 +119,7 @@ fn replies_are_half_of_all_flows() {
 }
 
 #[test]
-fn calls_follow_calls() {
+fn a_successor_table_predicts_repeated_calls() {
     let share = share_of_hits(vec![Box::new(SuccessorTable::new(4096))]);
     assert!(share > 0.4, "{share}");
 }

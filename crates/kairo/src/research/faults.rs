@@ -100,7 +100,7 @@ impl<E: InCircuit> FaultFixture<E> {
     }
 }
 
-fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works<E: InCircuit>() {
+fn a_failed_step_evicts_all_entries_and_recovers<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     fixture.engine.fail_after(0);
     let change = fixture.last_change();
@@ -156,7 +156,7 @@ fn a_step_works_in_a_task_of_an_async_runtime<E: InCircuit>() {
         assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
         assert_eq!(scene.engine.stats().errors, 0);
         // The failed circuit is dropped in the task.
-        a_fault_in_a_step_evicts_every_entry_and_the_next_step_works::<E>();
+        a_failed_step_evicts_all_entries_and_recovers::<E>();
     });
     runtime.block_on(task).unwrap();
 }
@@ -280,7 +280,7 @@ macro_rules! of_each {
 }
 
 of_each!(
-    a_fault_in_a_step_evicts_every_entry_and_the_next_step_works,
+    a_failed_step_evicts_all_entries_and_recovers,
     the_change_after_a_fault_evicts_lost_entries,
     a_fault_also_evicts_pending_evictions,
     a_fault_while_entries_are_added_loses_none,

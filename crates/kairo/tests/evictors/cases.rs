@@ -136,7 +136,7 @@ fn a_table_miss_counts_as_a_visit() {
 }
 
 #[test]
-fn an_entry_installed_after_the_update_it_missed_is_late() {
+fn an_install_older_than_a_change_is_late() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let before = switch.translate(0x0a01_6307);
     switch.add(&["priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3"]);

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_comes_up_has_three_seconds() {
+    fn the_partner_has_three_seconds_after_link_up() {
         let mut machine = ReceiveMachine::default();
         machine.link(true, seconds(1));
         assert_eq!((machine.state(), machine.has_partner()), (ReceiveState::Expired, false));

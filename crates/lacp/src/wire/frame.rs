@@ -143,7 +143,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cut_frame_is_refused(frame in slow_frame(), length in 0..FRAME_BYTES) {
+        fn a_truncated_frame_is_refused(frame in slow_frame(), length in 0..FRAME_BYTES) {
             let bytes = frame.emit([2; 6]);
             prop_assert!(SlowFrame::parse(&bytes[..length]).is_err());
         }

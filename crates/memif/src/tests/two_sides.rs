@@ -217,7 +217,7 @@ const LOAD: usize = 100;
 
 /// Interfaces start and end under load, without disturbing the other side.
 #[test]
-fn a_side_may_vanish_under_load() {
+fn either_process_may_die_under_load() {
     let (_folder, path) = socket();
     let (server, mut at_server) = start(options(&path, MemifRole::Server));
     let is_over = AtomicBool::new(false);

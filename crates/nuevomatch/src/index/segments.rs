@@ -274,7 +274,7 @@ mod tests {
 
     /// Compares the certified errors with the errors of all keys of 16 bits.
     #[test]
-    fn errors_are_those_of_all_keys() {
+    fn certified_errors_equal_those_of_all_keys() {
         for (name, starts) in patterns() {
             let starts: Vec<u32> = starts.into_iter().filter(|start| *start <= 0xffff).collect();
             let index = LinearSegments::build(&starts, &SegmentSettings::default());

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_survive_their_text() {
+    fn addresses_round_trip_through_text() {
         for (text, shown) in [
             ("unix:/run/openvswitch/db.sock", "unix:/run/openvswitch/db.sock"),
             ("tcp:192.0.2.1", "tcp:192.0.2.1:6640"),

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_reals_are_integers() {
+    fn reals_without_a_fraction_parse_as_integers() {
         let integer = |text: &str| {
             let json = serde_json::from_str(text).unwrap();
             Atom::from_json(&json, AtomType::Integer, None).ok()

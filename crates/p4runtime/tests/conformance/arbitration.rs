@@ -137,7 +137,7 @@ async fn an_unknown_device_ends_the_stream() {
 }
 
 #[tokio::test]
-async fn a_live_election_id_cannot_be_had_twice() {
+async fn an_election_id_in_use_is_refused() {
     let fixture = ServerFixture::new().await;
     let (_first, _stream) = fixture.primary().await;
     let mut stream = fixture.peer().await.stream().await;

@@ -220,7 +220,7 @@ mod tests {
     use crate::classbench::BuiltinSet;
 
     #[test]
-    fn parameters_survive_printing_and_parsing() {
+    fn parameters_round_trip_through_text() {
         for set in BuiltinSet::ALL {
             let text = set.parameters().to_string();
             let again = Parameters::parse(&text).unwrap();

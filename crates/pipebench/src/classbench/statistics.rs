@@ -200,7 +200,7 @@ mod tests {
     use crate::classbench::read_filters;
 
     #[test]
-    fn a_small_set_is_counted_by_hand() {
+    fn statistics_of_a_small_set_are_right() {
         let text = "@10.0.0.0/8\t1.0.0.0/8\t0 : 65535\t80 : 80\t0x06/0xFF\n\
                     @10.1.0.0/16\t1.0.0.0/8\t0 : 65535\t1024 : 65535\t0x06/0xFF\n\
                     @10.2.0.0/16\t1.0.0.0/8\t0 : 65535\t1024 : 65535\t0x06/0xFF\n\
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn no_filters_have_no_statistics() {
+    fn an_empty_filter_list_has_no_statistics() {
         let statistics = Statistics::of(&[]);
         assert_eq!((statistics.rules, statistics.expansion), (0, 0.0));
     }

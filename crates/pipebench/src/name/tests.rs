@@ -70,7 +70,7 @@ fn names() -> impl Strategy<Value = WorkloadName> {
 
 proptest! {
     #[test]
-    fn a_name_survives_printing_and_parsing(name in names()) {
+    fn a_name_round_trips_through_text(name in names()) {
         let text = name.to_string();
         prop_assert_eq!(text.parse::<WorkloadName>().map_err(|error| error.to_string()), Ok(name), "{}", text);
     }

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_has_its_name_only_when_it_is_finished() {
+    fn an_incomplete_output_file_has_a_temporary_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rules.txt");
         let mut file = OutputFile::create(&path).unwrap();

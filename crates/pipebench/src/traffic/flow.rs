@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flow_keeps_headers_and_port_and_nothing_else() {
+    fn a_flow_key_keeps_only_headers_and_port() {
         let mut key = FlowKey::ZERO;
         key.set_in_port(PortNo::new(7));
         key.set_field(FieldId::EthType, 0x0800);

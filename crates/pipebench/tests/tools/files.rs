@@ -346,7 +346,7 @@ fn a_damaged_capture_is_refused() {
 }
 
 #[test]
-fn a_filter_file_of_the_users_own_is_a_workload() {
+fn a_filter_file_of_the_user_is_a_workload() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.rules");
     fs::write(&path, "@10.0.0.0/8\t192.168.0.0/16\t0 : 65535\t80 : 80\t0x06/0xFF\n").unwrap();

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_keeps_its_last_value_alone() {
+    fn a_version_keeps_only_its_last_value() {
         let [old, new] = [1, 2].map(Version::new);
         let mut history = Versioned::new();
         history.set(Arc::new(0), old);

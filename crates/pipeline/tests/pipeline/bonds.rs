@@ -298,7 +298,7 @@ fn the_newest_sighting_wins_where_no_copy_comes_back() {
 }
 
 #[test]
-fn an_address_is_learned_first_where_copies_come_back() {
+fn a_bond_learns_an_address_before_it_sends() {
     let switch = switch(PortNo::NORMAL, 1);
     switch.set_ports(balanced(&BondCounters::new("b"), false));
     for packet in [B_TO_A, A_TO_B] {

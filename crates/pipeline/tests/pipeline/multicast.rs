@@ -294,7 +294,7 @@ fn protected_members_do_not_reach_each_other() {
 }
 
 #[test]
-fn a_bond_is_one_port() {
+fn a_bond_acts_as_one_port() {
     let switch = strict();
     switch.set_ports(bonded(2));
     learn(&switch, 2, join(GROUP));

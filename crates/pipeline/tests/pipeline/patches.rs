@@ -86,7 +86,7 @@ fn a_peer_port_that_receives_nothing_drops() {
 }
 
 #[test]
-fn a_patch_without_a_peer_drops() {
+fn a_patch_port_without_a_peer_drops() {
     let switch = pair(&["actions=output:5,output:2"], &["actions=output:2"]);
     switch.pipeline.remove_bridge(PEER);
     assert_eq!(switch.run("in_port=1"), "2");

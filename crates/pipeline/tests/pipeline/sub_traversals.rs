@@ -160,7 +160,7 @@ fn registers_that_nothing_reads_split_no_state() {
 }
 
 #[test]
-fn a_last_resubmit_and_goto_give_one_state() {
+fn a_final_resubmit_and_a_goto_share_one_state() {
     let switch = Switch::new(&[
         "table=0,actions=load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],resubmit(,1)",
         "table=1,in_port=1,actions=resubmit(,2)",

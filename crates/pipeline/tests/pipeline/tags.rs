@@ -135,7 +135,7 @@ fn tags_that_stay_are_neither_popped_nor_pushed_again() {
 }
 
 #[test]
-fn a_covered_rewritten_tag_is_pushed_whole() {
+fn a_rewritten_inner_tag_is_pushed_complete() {
     let switch = Switch::new(&[
         "vlan_tci=0x1000/0x1000,actions=set_field:4103->vlan_vid,push_vlan:0x88a8,output:2",
     ]);

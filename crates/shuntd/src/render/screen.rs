@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_begin_anew_after_a_pause() {
+    fn rates_restart_after_a_pause() {
         let mut screen = TopScreen::default();
         screen.add(snapshot(0, 0));
         screen.add(snapshot(1, 10));

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn qos_is_read_from_words() {
+    fn qos_is_parsed_from_the_command_line() {
         let port = qos("p", &words("type=egress-policer cir=125000 cbs=15000")).unwrap();
         let policer = QosOptions::new(QosType::EgressPolicer);
         assert_eq!(port.qos, Some(QosOptions { cir: 125_000, cbs: 15_000, ..policer }));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_are_read_from_words() {
+    fn queues_are_parsed_from_the_command_line() {
         let text = "type=linux-htb max_rate=10000000 queue.1.min_rate=2000000 queue.5.burst=9 \
                     queue.1.priority=3 queue.1.max_rate=4000000";
         let first =

@@ -43,7 +43,7 @@ fn the_control_socket_serves_64_clients_at_once() {
 
 /// Requests that change nothing are not logged.
 #[test]
-fn the_log_names_who_changed_the_daemon() {
+fn the_log_names_the_process_of_a_change() {
     let daemon = Daemon::start("[logging]\nfilter = \"debug\"\n[[bridge]]\nname = \"br0\"\n");
     daemon.answer(&["add-port", "br0", "p1", "type=null"]);
     daemon.answer(&["set", "caches.idle_ms=7000"]);

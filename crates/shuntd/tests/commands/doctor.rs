@@ -50,7 +50,7 @@ fn capabilities_of_a_user_namespace_are_not_enough() {
 }
 
 #[test]
-fn a_daemon_is_checked_by_its_own_rights() {
+fn doctor_checks_the_capabilities_of_the_daemon() {
     let daemon = Daemon::start(
         "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n",
     );

@@ -66,7 +66,7 @@ fn a_refused_port_is_not_logged_as_added() {
 }
 
 #[test]
-fn a_patch_needs_both_ends() {
+fn a_patch_port_needs_a_peer() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     daemon.answer(&["add-port", "br0", "a", "type=patch", "peer=b"]);
     let show = daemon.answer(&["show"]);

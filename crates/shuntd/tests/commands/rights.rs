@@ -13,7 +13,7 @@ const NOBODY: u32 = 65_534;
 
 #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
 #[test]
-fn another_user_is_told_that_permission_is_denied() {
+fn another_user_gets_a_permission_error() {
     let daemon = Daemon::start("");
     let run = || {
         let mut command = Command::new(env!("CARGO_BIN_EXE_shuntctl"));

@@ -140,7 +140,7 @@ fn bridges_and_ports_survive_a_restart() {
 }
 
 #[test]
-fn a_killed_daemon_comes_back_with_its_last_write() {
+fn a_killed_daemon_restores_its_last_write() {
     let host = Host::new(BRIDGE);
     let mut daemon = host.start();
     host.answer(&["add-port", "br0", "q1", "type=null"]);

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_in_all_vlans_of_a_trunk_have_few_lines() {
+    fn queries_in_many_vlans_share_log_lines() {
         let (pipeline, log) = (snooping(), RouterLog::default());
         let change = query(&pipeline, 1, 1..4095, at(0));
         assert_eq!(lines(&log, &pipeline, &change, at(0)).len(), 40);

@@ -553,7 +553,7 @@ mod tests {
     }
 
     #[test]
-    fn an_insertion_during_a_loss_is_removed_too() {
+    fn an_insertion_during_a_disconnect_is_removed_too() {
         let (mut exchange, (next, device, _)) = with_first();
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_loopback_device_has_its_address() {
+    fn the_loopback_device_is_found_by_address() {
         let addresses = HostAddresses::read();
         assert!(addresses.of("lo").contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)));
         assert!(addresses.of("no-such-device").is_empty());

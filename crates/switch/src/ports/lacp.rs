@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_member_leaves_its_key_to_the_others() {
+    fn other_members_keep_the_key_of_a_removed_one() {
         let mut cables = Cables::new(|options| {
             options.lacp_port_id.insert("p1".to_owned(), 77);
             options.lacp_system_id = "02:00:00:00:00:99".to_owned();
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bond_leaves_its_key_to_a_configured_one() {
+    fn a_configured_key_displaces_the_key_of_a_bond() {
         let mut cables = Cables::new(|_| ());
         cables.run(0..5);
         let key = |cables: &Cables| cables.ends[0].1.key().map(NonZeroU16::get);

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_name_their_devices() {
+    fn netlink_messages_name_the_changed_devices() {
         let message = |length: u32, index: u32| {
             let mut bytes = length.to_ne_bytes().to_vec();
             bytes.resize(HEADER + INDEX, 0);

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_has_what_was_inserted() {
+    fn a_set_contains_the_inserted_members() {
         let mut set = DestinationSet::default();
         for id in [0, 63, 64, 200, 255] {
             set.insert(DestinationId(id));

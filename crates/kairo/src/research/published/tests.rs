@@ -223,7 +223,7 @@ fn a_packet_that_is_deleted_is_gone_from_every_table() {
 }
 
 #[test]
-fn a_fault_in_a_step_evicts_every_entry_and_the_next_step_works() {
+fn a_failed_step_evicts_all_entries_and_recovers() {
     let mut fixture = GateFixture::new(PublishedSettings::default(), 3);
     fixture.engine.shared().is_failing = true;
     assert_eq!(fixture.update(&[(1, 0)]), [0, 1, 2]);

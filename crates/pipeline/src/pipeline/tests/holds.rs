@@ -159,7 +159,7 @@ fn groups_of_a_bridge_are_removed_in_steps() {
 }
 
 #[test]
-fn a_read_of_many_rules_releases_the_lock() {
+fn reading_many_rules_releases_the_lock() {
     let (pipeline, many) = (pipeline(), usize::from(MANY));
     pipeline.apply(BRIDGE, &many_rules(), Time::ZERO).unwrap();
     let rules = check_shared(&pipeline, || pipeline.rules(BRIDGE, &RuleFilter::all()));

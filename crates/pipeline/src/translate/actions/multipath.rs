@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_hash_selects_the_last_link() {
+    fn multipath_maps_the_highest_hash_to_the_last_link() {
         for link_max in [0, 1, 2, 4, 6, 99] {
             let action = action(MultipathAlgorithm::HashThreshold, link_max, 0);
             assert_eq!(choose(&action, Hash::of(u64::MAX)), u32::from(link_max));

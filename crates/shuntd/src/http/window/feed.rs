@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn viewers_are_bounded() {
+    fn the_number_of_log_viewers_is_bounded() {
         let feed = WindowFeed::new();
         let mut viewers: Vec<_> = (0..VIEWERS_MAX).map(|_| feed.subscribe().unwrap()).collect();
         assert!(feed.subscribe().is_none());

@@ -82,7 +82,7 @@ mod tests {
 
     /// Open vSwitch 3.1 listed a `push_vlan` at the same places.
     #[test]
-    fn a_tag_is_pushed_where_none_is_known() {
+    fn a_tag_is_pushed_if_the_match_has_none() {
         for (rule, listed) in [
             ("actions=set_field:5->dl_vlan", "push_vlan:0x8100,set_field:5->dl_vlan"),
             ("dl_vlan=7,actions=set_field:5->dl_vlan", "set_field:5->dl_vlan"),
