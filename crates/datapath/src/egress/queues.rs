@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
-use shunt_pipeline::{QueueId, Time};
+use shunt_pipeline::{DatapathPort, QueueId, Time};
 
 use super::{
     htb::{NextQueue, QueueSet},
@@ -146,6 +146,12 @@ impl EgressQueues {
         self.added >= BURST
     }
 
+    /// Returns whether a packet that the port `ingress` received waits.
+    pub(crate) fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
+        let mut packets = self.queues.iter().flat_map(|queue| &queue.packets);
+        self.len > 0 && packets.any(|packet| packet.ingress == ingress)
+    }
+
     /// Returns the time before which no packet is due; `None` if no packet waits.
     pub(crate) fn due(&self) -> Option<Time> {
         (self.len > 0).then_some(self.due)
@@ -182,7 +188,6 @@ mod tests {
     use std::collections::{BTreeMap, VecDeque};
 
     use proptest::prelude::*;
-    use shunt_pipeline::DatapathPort;
 
     use super::*;
     use crate::egress::htb::{HtbOptions, HtbQueue};

@@ -1,8 +1,8 @@
 //! The traits that every kind of port implements.
 
-use std::{io, os::fd::BorrowedFd};
+use std::{io, os::fd::BorrowedFd, time::Duration};
 
-use shunt_pipeline::Time;
+use shunt_pipeline::{DatapathPort, Time};
 
 use super::{
     DeviceLosses, DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState,
@@ -227,6 +227,14 @@ pub trait RxQueue: Send {
         Ok(())
     }
 
+    /// Returns whether the device may lose packets if no thread polls the queue.
+    ///
+    /// `pause` is the time since the last poll. A queue that can read the fill level of its ring
+    /// decides by this level. Other queues have a limit for the pause.
+    fn may_overflow(&self, pause: Duration) -> bool {
+        pause >= POLL_PAUSE_MAX
+    }
+
     /// Returns a descriptor that is readable while packets wait or the queue is broken.
     ///
     /// `None` means that the queue must be polled.
@@ -234,6 +242,11 @@ pub trait RxQueue: Send {
         None
     }
 }
+
+/// Longest time without a poll of a receive queue that moves to another thread.
+///
+/// In this time, a queue with a million packets in a second receives half of a ring of 1024 frames.
+pub(crate) const POLL_PAUSE_MAX: Duration = Duration::from_micros(500);
 
 /// The result of one receive, apart from the packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -307,6 +320,14 @@ pub trait TxQueue: Send {
     /// Returns whether packets wait for another [`Self::flush`].
     fn is_pending(&self) -> bool {
         false
+    }
+
+    /// Returns whether packets from the port `ingress` wait for another [`Self::flush`].
+    ///
+    /// A queue that does not know it returns the same as [`Self::is_pending`].
+    fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
+        let _ = ingress;
+        self.is_pending()
     }
 }
 

@@ -10,9 +10,12 @@
 //!
 //! The port completes checksums and segments packets that the device cannot complete or segment.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use parking_lot::Mutex;
@@ -184,6 +187,11 @@ impl DpdkRx {
     }
 }
 
+/// Longest time without a poll of a queue that moves to another thread.
+///
+/// In this time, 744 of the shortest frames arrive at 10 Gbit/s.
+const PAUSE_MAX: Duration = Duration::from_micros(50);
+
 impl RxQueue for DpdkRx {
     fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
         let mut report = RxReport::default();
@@ -208,6 +216,10 @@ impl RxQueue for DpdkRx {
         self.empty = if frames.len() < BURST { (self.empty + 1).min(queues) } else { 0 };
         report.is_drained = self.empty == queues;
         Ok(report)
+    }
+
+    fn may_overflow(&self, pause: Duration) -> bool {
+        pause >= PAUSE_MAX
     }
 }
 

@@ -13,6 +13,7 @@ use std::{
     },
 };
 
+use shunt_pipeline::DatapathPort;
 use shunt_shared_memory::{SendEnd, SentFrames};
 
 use super::{Capabilities, TxEnd, TxQueue};
@@ -219,6 +220,10 @@ impl<O: SharedOutput> TxQueue for SharedTx<O> {
 
     fn is_pending(&self) -> bool {
         self.waiting() > 0
+    }
+
+    fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
+        self.completed.iter().chain(&self.backlog).any(|packet| packet.ingress == ingress)
     }
 }
 

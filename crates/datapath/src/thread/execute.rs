@@ -473,13 +473,6 @@ impl Outputs {
         });
     }
 
-    /// Returns whether every device has taken the packets for it.
-    ///
-    /// Valid between two iterations, after [`Self::flush`].
-    pub(super) const fn is_flushed(&self) -> bool {
-        self.unflushed.is_empty()
-    }
-
     #[inline]
     pub(super) fn find_index(&self, port: DatapathPort) -> Option<TxPortIndex> {
         let tx_index = *self.index_by_port.get(port.number() as usize)?;

@@ -118,6 +118,14 @@ impl TxPort {
         self.queues().map_or(0, EgressQueues::len)
     }
 
+    /// Returns whether the port holds packets that the port `ingress` received.
+    ///
+    /// They wait in egress queues, or the device has not taken them.
+    fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
+        self.queue.holds_packets_of(ingress)
+            || self.queues().is_some_and(|queues| queues.holds_packets_of(ingress))
+    }
+
     /// Returns the time before which no packet is due; `None` without packets.
     fn due(&self) -> Option<Time> {
         self.queues()?.due()
@@ -166,6 +174,13 @@ impl Outputs {
     /// Returns the number of packets in the egress queues of all ports.
     pub(crate) fn queued(&self) -> usize {
         self.unflushed_ports().map(TxPort::queued).sum()
+    }
+
+    /// Returns whether an output holds packets that the port `ingress` received.
+    ///
+    /// Valid between two iterations, after [`Self::flush`].
+    pub(super) fn hold_packets_of(&self, ingress: DatapathPort) -> bool {
+        self.unflushed_ports().any(|tx| tx.holds_packets_of(ingress))
     }
 
     /// Returns the time that the thread may sleep; `None` if a packet is due soon.

@@ -2,14 +2,20 @@
 //!
 //! The control plane asks a thread to release a queue, and gives the queue to another thread. The
 //! first thread stops to poll the queue. The thread releases the queue between two iterations, when
-//! it has no packet of the queue any more. Then none waits for a translation, and no transmit queue
-//! has packets that the device has not taken. The kernel queues the packets that arrive meanwhile. So
-//! the other thread sends the next packet of each flow after all earlier ones.
+//! it has no packet of the queue any more. Then none waits for a translation, and no output holds
+//! one: neither an egress queue, nor a transmit queue with packets that the device has not taken.
+//! The kernel queues the packets that arrive meanwhile. So the other thread sends the next packet of
+//! each flow after all earlier ones.
 //!
-//! A thread with a transmit queue that stays full would never release the queue. So it polls the
-//! queue again after [`RELEASE_MAX`]. This includes a transmit queue that never gets packets of the
-//! released queue: the thread does not count the packets of each pair. The control plane repeats
-//! the request.
+//! Outputs that hold only packets of other ports do not count. A packet names the port that received
+//! it, and not the queue. So packets of another queue of the same port count too, if that queue is
+//! at the same thread.
+//!
+//! While an output with packets of the queue stays full, the thread would never release the queue.
+//! So it polls the queue again before the device can lose packets ([`RxQueue::may_overflow`]). The
+//! control plane repeats the request.
+//!
+//! [`RxQueue::may_overflow`]: crate::port::RxQueue::may_overflow
 //!
 //! The load of a queue is the time of the iterations that returned packets of it. An iteration with
 //! packets of several queues counts for each queue by its part of the packets. So no clock is read
@@ -25,11 +31,6 @@ use super::{
 };
 use crate::command::{ReleasedReceiver, Reply, RxQueueState};
 
-/// Maximum time for which a queue is not polled until it is released.
-///
-/// In this time, a queue with a million packets in a second receives half of a ring of 1024 frames.
-const RELEASE_MAX: Duration = Duration::from_micros(500);
-
 /// The request to release a receive queue.
 pub(super) struct PendingRelease {
     /// Time of the request.
@@ -41,8 +42,8 @@ impl PacketThread {
     /// Releases the receive queues of which the thread has no packet any more.
     pub(super) fn finish_releases(&mut self) {
         if self.rx_ports.is_releasing() {
-            let is_flushed = self.outputs.is_flushed();
-            self.rx_ports.finish_releases(is_flushed, self.now);
+            let outputs = &self.outputs;
+            self.rx_ports.finish_releases(self.now, |port| outputs.hold_packets_of(port));
         }
     }
 }
@@ -79,12 +80,18 @@ impl RxPorts {
         self.releasing += 1;
     }
 
-    fn finish_releases(&mut self, is_flushed: bool, now: Time) {
+    /// Releases the queues without packets, and polls queues again that may overflow.
+    ///
+    /// `is_held` returns whether an output holds packets that a port received.
+    fn finish_releases(&mut self, now: Time, is_held: impl Fn(DatapathPort) -> bool) {
         let mut index = 0;
         while let Some(own) = self.list.get_mut(index) {
-            let is_unused = is_flushed && own.finished == own.received;
-            let is_due =
-                |pending: &mut PendingRelease| is_unused || now.since(pending.since) >= RELEASE_MAX;
+            let is_sent = own.finished == own.received;
+            let is_unused = own.release.is_some() && is_sent && !is_held(own.port);
+            let queue = &own.queue;
+            let is_due = |pending: &mut PendingRelease| {
+                is_unused || queue.may_overflow(now.since(pending.since))
+            };
             let Some(PendingRelease { reply, .. }) = own.release.take_if(is_due) else {
                 index += 1;
                 continue;

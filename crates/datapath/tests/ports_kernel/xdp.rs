@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     thread::{self, yield_now},
+    time::Duration,
 };
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -10,6 +11,7 @@ use shunt_datapath::{
     Pool, PortError, TxEnd,
     port::{Port, PortSpec, Queues, af_xdp::XdpMode, open},
 };
+use shunt_pipeline::DatapathPort;
 
 use crate::{
     close,
@@ -198,6 +200,47 @@ fn frames_that_arrive_while_the_port_reads_are_received_or_counted() {
             assert_eq!(received + a.counters().rx_dropped, sent, "{mode}");
         });
     }
+}
+
+/// A receive queue moves to another thread only when its packets are sent.
+#[test]
+fn a_transmit_ring_knows_the_ports_of_its_packets() {
+    with_xdp(|| {
+        let (mut a, _b) = ends(XdpMode::Native);
+        let mut xdp = one(a.as_mut());
+        let mut pool = Pool::new();
+        let holds =
+            |xdp: &Queues| [7, 8].map(|port| xdp.tx.holds_packets_of(DatapathPort::new(port)));
+        // The ring has 1,024 entries, so these packets use each entry twice.
+        for (port, expected) in [(7, [true, false]), (8, [false, true]), (7, [true, false])] {
+            let mut sent = packets(&mut pool, &vec![frame(1, 60); 700]);
+            sent.iter_mut().for_each(|packet| packet.ingress = DatapathPort::new(port));
+            assert_eq!(xdp.tx.tx(&sent), sent.len());
+            put_all_back(&mut pool, sent);
+            assert_eq!(holds(&xdp), expected);
+            (0..100).for_each(|_| xdp.tx.flush());
+            assert_eq!(holds(&xdp), [false, false]);
+        }
+    });
+}
+
+#[test]
+fn a_half_full_receive_ring_may_overflow() {
+    with_xdp(|| {
+        let (mut a, mut b) = ends(XdpMode::Generic);
+        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let mut pool = Pool::new();
+        let may_overflow = |xdp: &Queues, pause| xdp.rx.as_ref().unwrap().may_overflow(pause);
+        let sent = packets(&mut pool, &vec![frame(1, 60); 100]);
+        // The ring has 1,024 entries.
+        for count in 1..=6 {
+            assert_eq!(peer.tx.tx(&sent), sent.len());
+            assert_eq!(may_overflow(&xdp, Duration::ZERO), count == 6);
+        }
+        assert_eq!(receive(&mut xdp, &mut pool, 600).len(), 600);
+        assert!(!may_overflow(&xdp, Duration::ZERO));
+        assert!(may_overflow(&xdp, Duration::from_millis(1)));
+    });
 }
 
 #[test]

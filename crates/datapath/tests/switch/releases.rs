@@ -1,23 +1,26 @@
 //! Tests receive queues that move between packet threads: order of flows, and measured loads.
 
 use std::{
+    os::fd::BorrowedFd,
     sync::{
         Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{self, Receiver, TryRecvError},
     },
     time::Duration,
 };
 
 use shunt_datapath::{
-    Command, ThreadConfig,
+    Command, Packet, Pool, PortError, RxQueue, ThreadConfig,
     command::{ReleasedReceiver, ThreadReceiver},
     egress::{PortQos, htb::HtbOptions, scheduler::EgressScheduler},
+    port::RxReport,
 };
 use shunt_flow::{Match, PortNo, testing::packet::PacketBuilder};
 use shunt_pipeline::DatapathPort;
 
 use super::waiting::per_flow;
-use crate::harness::{BRIDGE, Switch, output, rule};
+use crate::harness::{BRIDGE, Switch, added, output, rule};
 
 /// The answer to a request to release a queue.
 type ReleaseAnswer = Receiver<Option<ReleasedReceiver>>;
@@ -250,6 +253,96 @@ fn a_full_transmit_queue_keeps_the_queue() {
     assert!(answer.try_recv().unwrap().is_none());
     assert!(switch.send(0, 1, &frame(2, 0)));
     let before = switch.counters(0).received.get();
+    switch.settle();
+    assert_eq!(switch.counters(0).received.get(), before + 1, "the thread polls the queue");
+}
+
+/// Returns a switch that sends port 1 to port 2, and port 2 to the slow port `OUT`.
+///
+/// An egress queue of that port has packets of port 2.
+fn behind_a_slow_output() -> Switch {
+    let mut switch = Switch::new(1, OUT, super::thread_config());
+    let to_slow = format!("in_port=2,actions=output:{OUT}");
+    switch.apply(&added(&["in_port=1,actions=output:2", &to_slow]));
+    // The port sends about 100 frames in a second.
+    let options = HtbOptions { max_rate: 50_000, queues: [].into() };
+    let qos = PortQos::Queues(Arc::new(EgressScheduler::new(&options, switch.now)));
+    let port = DatapathPort::new(OUT);
+    assert!(switch.controls[0].send(Command::SetQos(port, Some(qos))).is_ok());
+    switch.settle();
+    (0..100).for_each(|number| assert!(switch.send(0, 2, &frame(1, number))));
+    switch.settle();
+    let sent = switch.receive(0, OUT).len();
+    assert!((1..90).contains(&sent), "{sent} frames fill the bucket");
+    switch
+}
+
+#[test]
+fn a_busy_output_of_other_ports_keeps_no_queue() {
+    let mut switch = behind_a_slow_output();
+    (0..10).for_each(|number| assert!(switch.send(0, 1, &frame(2, number))));
+    switch.settle();
+    // The output stays busy, and the next packet of the queue arrives after the request.
+    assert!(switch.send(0, 2, &frame(3, 0)));
+    let answer = release(&mut switch, 0, 1, 0);
+    assert!(switch.send(0, 1, &frame(2, 10)));
+    switch.settle();
+    let released = answer.try_recv().unwrap().unwrap();
+    assert_eq!(released.state.received, 10, "no packet is lost");
+    let kept = release(&mut switch, 0, 2, 0);
+    switch.settle();
+    assert!(kept.try_recv().is_err(), "its packets are in the egress queue");
+    give(&mut switch, 0, 1, released);
+    switch.settle();
+    let expected: Vec<_> = (0..11).map(|number| frame(2, number)).collect();
+    assert_eq!(switch.receive(0, 2), expected);
+}
+
+/// A receive queue with a ring that a test fills.
+struct FillingRx {
+    queue: Box<dyn RxQueue>,
+    is_full: Arc<AtomicBool>,
+}
+
+impl RxQueue for FillingRx {
+    fn rx(&mut self, pool: &mut Pool, burst: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        self.queue.rx(pool, burst)
+    }
+
+    fn may_overflow(&self, _: Duration) -> bool {
+        self.is_full.load(Relaxed)
+    }
+
+    fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.queue.wait_fd()
+    }
+}
+
+#[test]
+fn a_queue_is_polled_before_its_ring_overflows() {
+    let mut switch = behind_a_slow_output();
+    // Without packets in the egress queue, the thread releases the queue.
+    for _ in 0..200 {
+        switch.wait(Duration::from_millis(100));
+        switch.settle();
+    }
+    let answer = release(&mut switch, 0, 2, 0);
+    switch.settle();
+    let ReleasedReceiver { queue, state } = answer.try_recv().unwrap().unwrap();
+    let is_full = Arc::<AtomicBool>::default();
+    let queue = Box::new(FillingRx { queue, is_full: Arc::clone(&is_full) });
+    give(&mut switch, 0, 2, ReleasedReceiver { queue, state });
+    (0..100).for_each(|number| assert!(switch.send(0, 2, &frame(1, number))));
+    switch.settle();
+    let answer = release(&mut switch, 0, 2, 0);
+    assert!(switch.send(0, 2, &frame(2, 0)));
+    let before = switch.counters(0).received.get();
+    switch.settle();
+    assert!(answer.try_recv().is_err(), "packets are in the egress queue");
+    assert_eq!(switch.counters(0).received.get(), before, "the thread does not poll the queue");
+    is_full.store(true, Relaxed);
+    switch.settle();
+    assert!(answer.try_recv().unwrap().is_none());
     switch.settle();
     assert_eq!(switch.counters(0).received.get(), before + 1, "the thread polls the queue");
 }

@@ -34,6 +34,7 @@ use nix::{
     fcntl::{FcntlArg, SealFlag, fcntl},
     sys::memfd::{MFdFlags, memfd_create},
 };
+use shunt_pipeline::DatapathPort;
 
 use super::ring::{ConsumerRing, ProducerRing};
 use crate::port::stored::RefusedDescriptor;
@@ -208,6 +209,11 @@ impl Receiver {
         Some(RxFrame { address: addr, length: len as usize, receiver: self })
     }
 
+    /// Returns whether received frames fill half of the ring.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.received.is_half_full()
+    }
+
     /// Returns the read entries and the free chunks to the kernel, in this order.
     ///
     /// In the other order, a chunk could have two owners after a killed process.
@@ -267,6 +273,13 @@ impl Drop for RxFrame<'_> {
     }
 }
 
+/// Returns a port for each position of a ring.
+///
+/// The frames of an earlier process have no port, because that process received them.
+fn ingress_of(ring: &ProducerRing<libc::xdp_desc>) -> Box<[DatapathPort]> {
+    vec![DatapathPort::default(); ring.capacity()].into_boxed_slice()
+}
+
 /// Returns the numbers of the chunks that send: the second half.
 const fn sending_chunks(memory: &Umem) -> Range<u32> {
     memory.chunks / 2..memory.chunks
@@ -306,6 +319,8 @@ pub(super) struct Sender {
     free: Vec<u64>,
     to_send: ProducerRing<libc::xdp_desc>,
     sent: ConsumerRing<u64>,
+    /// The port that received each frame in `to_send`, by position.
+    ingress: Box<[DatapathPort]>,
 }
 
 impl Sender {
@@ -318,7 +333,8 @@ impl Sender {
     ) -> Self {
         let owned = sending_chunks(&memory);
         let free = owned.clone().map(|chunk| u64::from(chunk) * u64::from(memory.chunk)).collect();
-        Self { socket, memory, owned, free, to_send, sent }
+        let ingress = ingress_of(&to_send);
+        Self { socket, memory, owned, free, to_send, sent, ingress }
     }
 
     /// Creates the sending half of a socket of an earlier process.
@@ -342,7 +358,8 @@ impl Sender {
         let owned = sending_chunks(&memory);
         let free = owned.clone().map(u64::from).filter(|number| !waiting.contains(number));
         let free = free.map(|number| number * chunk).collect();
-        let sender = Self { socket, memory, owned, free, to_send, sent };
+        let ingress = ingress_of(&to_send);
+        let sender = Self { socket, memory, owned, free, to_send, sent, ingress };
         // The packet thread flushes a queue only after it has sent packets.
         for _ in 0..FLUSHES_MAX {
             if !sender.is_pending() {
@@ -363,9 +380,11 @@ impl Sender {
         self.sent.release();
     }
 
-    /// Copies a frame into the ring; false if there is no room.
+    /// Copies a frame that the port `ingress` received into the ring.
+    ///
+    /// Returns false if there is no room.
     #[must_use]
-    pub(super) fn push(&mut self, frame: &[u8]) -> bool {
+    pub(super) fn push(&mut self, frame: &[u8], ingress: DatapathPort) -> bool {
         let Some(address) = self.free.pop() else { return false };
         let Some(start) = self.memory.range(&self.owned, address, frame.len()) else {
             // The frame is longer than a chunk; the caller has checked that.
@@ -380,9 +399,12 @@ impl Sender {
             reason = "the length is at most that of a chunk"
         )]
         let len = frame.len() as u32;
+        let position = self.to_send.next_position();
         let is_in = self.to_send.push(libc::xdp_desc { addr: address, len, options: 0 });
         if !is_in {
             self.free.push(address);
+        } else if let Some(own) = self.ingress.get_mut(position) {
+            *own = ingress;
         }
         is_in
     }
@@ -395,6 +417,12 @@ impl Sender {
     /// Returns whether the kernel has not taken all frames.
     pub(super) fn is_pending(&self) -> bool {
         self.to_send.is_pending()
+    }
+
+    /// Returns whether the kernel has not taken all frames that the port `ingress` received.
+    pub(super) fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
+        let mut positions = self.to_send.pending_positions();
+        positions.any(|position| self.ingress.get(position) == Some(&ingress))
     }
 
     /// Lets the kernel send frames that still wait.

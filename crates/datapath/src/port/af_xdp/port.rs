@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use nix::{
@@ -36,6 +37,7 @@ use crate::port::{
     TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
+    contract::POLL_PAUSE_MAX,
     ethtool,
     host_device::try_mtu,
     sys::{self, DeviceName},
@@ -454,6 +456,10 @@ impl RxQueue for XdpRx {
         Ok(())
     }
 
+    fn may_overflow(&self, pause: Duration) -> bool {
+        pause >= POLL_PAUSE_MAX || self.receivers.iter().any(Receiver::is_half_full)
+    }
+
     fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         match &self.ready {
             Some(ready) => Some(ready.0.as_fd()),
@@ -486,7 +492,7 @@ impl TxQueue for XdpTx {
                 self.end = TxEnd::Refused;
                 break;
             }
-            if !self.sender.push(packet.frame()) {
+            if !self.sender.push(packet.frame(), packet.ingress) {
                 self.end = TxEnd::Full;
                 break;
             }
@@ -506,6 +512,10 @@ impl TxQueue for XdpTx {
 
     fn is_pending(&self) -> bool {
         self.sender.is_pending()
+    }
+
+    fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
+        self.sender.holds_packets_of(ingress)
     }
 }
 

@@ -172,6 +172,23 @@ impl<T: RingEntry> ProducerRing<T> {
         self.map.consumer().load(Acquire)
     }
 
+    /// Returns the number of entries that the ring has room for.
+    pub(super) const fn capacity(&self) -> usize {
+        self.map.entries as usize
+    }
+
+    /// Returns the position of the next entry in the ring.
+    pub(super) const fn next_position(&self) -> usize {
+        (self.written & (self.map.entries - 1)) as usize
+    }
+
+    /// Returns the positions of the entries that the kernel has not taken.
+    pub(super) fn pending_positions(&self) -> impl Iterator<Item = usize> {
+        let (taken, last) = (self.taken_count(), self.map.entries - 1);
+        let count = self.written.wrapping_sub(taken).min(self.map.entries);
+        (0..count).map(move |number| (taken.wrapping_add(number) & last) as usize)
+    }
+
     /// Returns the entries that were published after the first `taken` ones.
     ///
     /// `None` if this count contradicts the ring.
@@ -220,6 +237,11 @@ impl<T: RingEntry> ConsumerRing<T> {
     /// Returns the number of entries that the kernel has written so far, modulo 2³².
     pub(super) fn written_count(&self) -> u32 {
         self.map.producer().load(Acquire)
+    }
+
+    /// Returns whether at least half of the ring has entries that were not read.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.written_count().wrapping_sub(self.read) >= self.map.entries / 2
     }
 
     /// Releases all entries before the one with this number, without reading them.

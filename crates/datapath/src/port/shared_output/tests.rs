@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
 use parking_lot::Mutex;
-use shunt_pipeline::DatapathPort;
 
 use super::*;
 use crate::packet::virtio::VirtioHeader;
@@ -142,6 +141,32 @@ fn work_of_waiting_packets_is_done_in_software() {
     assert_sent(&state);
     assert_eq!((lost.load(Relaxed), queue.pool.out()), (0, 0));
     packets.into_iter().for_each(|packet| pool.put_back(packet));
+}
+
+/// Waiting packets and segments of them have the port that received them.
+#[test]
+fn a_queue_knows_the_ports_of_its_packets() {
+    let (state, mut queue, _) = queue();
+    let mut pool = Pool::new();
+    let (mut long, mut last) = (tcp(&mut pool, 1900, 100), plain(&mut pool, 2));
+    (long.ingress, last.ingress) = (DatapathPort::new(7), DatapathPort::new(8));
+    let holds = |queue: &SharedTx<FakeOutput>| {
+        [7, 8, 9].map(|port| queue.holds_packets_of(DatapathPort::new(port)))
+    };
+    assert_eq!(holds(&queue), [false; 3]);
+    state.is_busy.store(true, Relaxed);
+    assert_eq!(queue.tx(std::slice::from_ref(&long)), 1);
+    assert_eq!(holds(&queue), [true, false, false]);
+    assert_eq!(queue.tx(std::slice::from_ref(&last)), 1);
+    assert_eq!(holds(&queue), [true, true, false]);
+    // The output refuses the first packet. The thread segments it, and finds the output busy.
+    state.is_busy.store(false, Relaxed);
+    state.calls_until_busy.store(1, Relaxed);
+    queue.flush();
+    assert_eq!(holds(&queue), [true, true, false]);
+    state.is_busy.store(false, Relaxed);
+    queue.flush();
+    assert_eq!(holds(&queue), [false; 3]);
 }
 
 /// The output refuses the first waiting packet, which software then segments.
