@@ -208,7 +208,7 @@ fn winner_bits(rules: &[Rule], best: BestMatch, key: &Key) -> Key {
     })
 }
 
-/// Returns keys to compare with a key: other keys, and the key with random bits flipped.
+/// Returns other keys, and the key with random bits flipped.
 ///
 /// With `single`, each bit is also flipped alone.
 fn others(key: &Key, keys: &[Key], single: bool) -> Vec<Key> {

@@ -322,7 +322,7 @@ pub trait TxQueue: Send {
         false
     }
 
-    /// Returns whether packets from the port `ingress` wait for another [`Self::flush`].
+    /// Returns whether packets of the port `ingress` wait for another flush.
     ///
     /// A queue that does not know it returns the same as [`Self::is_pending`].
     fn holds_packets_of(&self, ingress: DatapathPort) -> bool {

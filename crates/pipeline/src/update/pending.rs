@@ -112,7 +112,7 @@ impl UpdateBatch {
         self.queue_revisions(request, instructions, chosen, check)
     }
 
-    /// Queues the removal of rules that refer to groups or meters, and then of these objects.
+    /// Queues the removal of groups or meters, after the rules that refer to them.
     ///
     /// `reason` is that of the removed rules.
     pub(crate) fn queue_object_removals(

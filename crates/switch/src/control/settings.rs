@@ -59,7 +59,7 @@ impl Structure {
         changed
     }
 
-    /// Puts several settings in force like [`Self::set`], and keeps their configured values.
+    /// Puts several settings in force, and keeps their configured values.
     pub(crate) async fn override_settings(
         &self,
         settings: &[(&str, &str)],

@@ -419,7 +419,7 @@ impl Sender {
         self.to_send.is_pending()
     }
 
-    /// Returns whether the kernel has not taken all frames that the port `ingress` received.
+    /// Returns whether frames that the port `ingress` received wait for the kernel.
     pub(super) fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
         let mut positions = self.to_send.pending_positions();
         positions.any(|position| self.ingress.get(position) == Some(&ingress))
