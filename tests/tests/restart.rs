@@ -143,7 +143,7 @@ impl Service {
     }
 
     /// Ends the daemon with a signal, and starts the daemon.
-    /// Returns the messages of both.
+    /// Returns the messages of both starts.
     fn restart(&mut self, signal: &str) -> Vec<String> {
         self.request(&format!("restart {signal}"));
         let mut messages = self.lines_until("ended");

@@ -1,8 +1,8 @@
 //! Rate of P4Runtime insertions and removals in the embedded NIC, over loopback.
 //!
 //! Client and server are the client and server of the switch, in one process, with gRPC over a
-//! socket between both. The rate includes the whole path: encode, send, check, insert into the
-//! stages of the NIC, reply, and notify the owner. CPU time is the sum of both ends.
+//! socket. The rate includes the whole path: encode, send, check, insert into the stages of the
+//! NIC, reply, and notify the owner. CPU time is the sum of both ends.
 
 use std::{
     collections::BTreeMap,

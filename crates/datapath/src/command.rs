@@ -71,7 +71,7 @@ pub enum Command {
     EmptyCaches,
     /// Send offload candidates to this agent from now on; `None` stops this.
     OffloadCandidate(Option<Box<OffloadCandidates>>),
-    /// Take forecasts, and run predictors; `None` ends both.
+    /// Take forecasts, and run predictors; `None` ends forecasts and predictors.
     Forecasts(Option<Box<ThreadForecasts>>),
     /// Start a capture.
     StartCapture(CaptureTap),

@@ -1,15 +1,16 @@
 //! Memory interfaces between processes (*memif*): frames in shared memory, without the kernel.
 //!
 //! VPP, DPDK (`net_memif`) and programs with libmemif support this protocol. A *client* creates the
-//! memory with rings and buffers, and passes it over a Unix socket to a *server*. Both then move
-//! frames without system calls. The kernel only delivers events that wake a sleeping side.
+//! memory with rings and buffers, and passes it over a Unix socket to a *server*. Both processes
+//! then move frames without system calls. The kernel only delivers events that wake a sleeping
+//! side.
 //!
 //! - [`MemifInterface::start`] starts an interface in either role. The interface reconnects when
 //!   the connection has ended. Several interfaces share a socket, each with its own number.
-//! - Each thread that moves frames has a [`MemifWorker`]: a [`MemifReceiver`] and a [`MemifSender`],
-//!   which never wait and allocate nothing when warm.
-//! - A peer that breaks a rule loses its connection: each index and each descriptor is copied once, and
-//!   the copy is checked. A file that its owner could shorten is refused.
+//! - Each thread that moves frames has a [`MemifWorker`]: a [`MemifReceiver`] and a
+//!   [`MemifSender`], which never wait and allocate nothing when warm.
+//! - A peer that breaks a rule loses its connection: each index and each descriptor is copied once,
+//!   and the copy is checked. A file that its owner could shorten is refused.
 //!
 //! ```
 //! use shunt_memif::{

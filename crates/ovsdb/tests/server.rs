@@ -188,7 +188,7 @@ fn a_client_without_probe_replies_is_disconnected() {
     let probe = silent.receive().unwrap();
     assert_eq!(probe, json!({"id": "echo", "method": "echo", "params": []}));
     assert_eq!(silent.receive(), None);
-    // It connects again, and has the reason meanwhile.
+    // The server connects again, and its status has the reason meanwhile.
     let (stream, _) = listener.accept().unwrap();
     drop(stream);
     let listening = fixture.listen(ANY_PORT.into(), SHORT_PROBES).unwrap();

@@ -115,7 +115,8 @@ impl DeviceQueues {
 
     /// Replaces a queue by the result of `change`, which gets the current queue.
     ///
-    /// The worker of the queue is woken. After [`Self::close`] there is no queue, whatever the result is.
+    /// The worker of the queue is woken. After [`Self::close`] there is no queue, whatever the
+    /// result is.
     pub(crate) fn change(
         &self,
         queue: u16,
@@ -141,8 +142,8 @@ impl DeviceQueues {
                 }
                 let is_added = after.is_none_or(|kick| events.add(&*kick));
                 if let Some(running) = slot.as_mut().filter(|_| !is_added) {
-                    // The system refuses a descriptor that another queue has in the set. This queue is
-                    // polled instead.
+                    // The system refuses a descriptor that another queue has in the set. This queue
+                    // is polled instead.
                     running.kick = None;
                 }
             }
@@ -309,7 +310,7 @@ pub(crate) const fn is_from_guest(queue: u16) -> bool {
 /// The maximum number of queues of a device.
 pub(crate) const QUEUES_MAX: u16 = 2 * QUEUE_PAIRS_MAX;
 
-/// No MAC address, which has 48 bits.
+/// The value without a MAC address, which has 48 bits.
 const NO_ADDRESS: u64 = u64::MAX;
 
 const _: () = assert!(QUEUES_MAX <= 1 << 8, "a message names a queue by eight bits");

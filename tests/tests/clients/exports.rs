@@ -94,7 +94,7 @@ pub(crate) struct CollectorProgram {
     pub(crate) dissector: &'static str,
 }
 
-/// `tcpdump` and a collector in a namespace. Both get the datagrams.
+/// `tcpdump` and a collector in a namespace, which both get the datagrams.
 pub(crate) struct Collectors {
     program: &'static CollectorProgram,
     folder: TempDir,

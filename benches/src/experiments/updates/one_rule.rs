@@ -23,7 +23,7 @@ use crate::experiment::{Better, Row, Run, Samples, quantile};
 
 /// A number of entries: its label, and the number of flows that create the entries.
 ///
-/// The second number is for quick runs. Both count thousands of flows.
+/// The second number of flows is for quick runs. Numbers of flows are in thousands.
 type Size = (&'static str, usize, usize);
 
 /// Numbers of entries. Flows may share an entry,

@@ -2,7 +2,7 @@
 //!
 //! A thread that has been idle for a while sleeps in the kernel. A sender must wake it, but should
 //! pay for a system call only if the thread sleeps. So sleeper and sender each write before they
-//! read, with a full fence between both:
+//! read, with a full fence in between:
 //!
 //! ```text
 //!   sleeper                              sender

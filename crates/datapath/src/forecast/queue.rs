@@ -9,7 +9,7 @@ use super::ForecastAccount;
 
 /// Two queues of forecasts: those of predictors, and announced flows.
 ///
-/// Forecasts are taken from both in turn, so a flood of announced flows leaves half of the
+/// Forecasts are taken from both queues in turn, so a flood of announced flows leaves half of the
 /// translations to the predictors.
 #[derive(Debug, Default)]
 pub(crate) struct ForecastQueue {

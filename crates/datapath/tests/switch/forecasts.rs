@@ -359,7 +359,7 @@ fn the_time_of_translations_is_counted() {
     assert_eq!(counts(&sender).saved(), Some(Duration::from_micros(1)));
 }
 
-/// Both take effect when a packet hits the entry.
+/// Learning and refreshes take effect when a packet hits the entry.
 #[test]
 fn a_forecast_uses_no_meter_or_packet_in() {
     let (mut switch, mut sender) = switch(thread_config());

@@ -15,8 +15,8 @@
 //! `actions` are the effects on the frame in order, including outputs before the end. `rewrite` has
 //! the header bits that were written, with their values, for the match in the next stage. `rewrite`
 //! also has written bits that did not change the headers of the first packet. The software cache
-//! uses both: it looks up all stages before it executes actions. A device that rewrites headers
-//! stage by stage uses [`LtmRule::plain`].
+//! uses both forms: it looks up all stages before it executes actions. A device that rewrites
+//! headers stage by stage uses [`LtmRule::plain`].
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Compares the engine in a circuit with the direct engine, for one rule with a known mask.
 //!
-//! Both engines watch the same entries, and each change is applied to both in turns. A rule for one
-//! destination is added and removed, and each of these changes evicts one entry. The evicted entry
-//! is translated and installed again, and the engines do their deferred work before the next
-//! change. The time of the second engine after the first is shorter, because the entries are in the
-//! caches of the processor. So the engines take turns in being first.
+//! Both engines watch the same entries, and each change is applied to both engines in turn. A rule
+//! for one destination is added and removed, and each of these changes evicts one entry. The
+//! evicted entry is translated and installed again, and the engines do their deferred work before
+//! the next change. The time of the second engine after the first is shorter, because the entries
+//! are in the caches of the processor. So the engines take turns in being first.
 
 use std::{
     hint::black_box,

@@ -1,6 +1,6 @@
 //! The state of an eviction engine: its size, and the causes of evictions.
 //!
-//! Status output and tests use both.
+//! Status output and tests use the state.
 
 use crate::id::{BridgeId, TableId};
 

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// A bundle adds a group and a rule that names it.
-/// The deletion of the group removes both.
+/// The deletion of the group removes the group and the rule.
 #[test]
 fn a_listing_contains_whole_bundles() {
     let Switch { pipeline } = Switch::new(&[]);

@@ -56,7 +56,7 @@ pub(crate) struct PackedRing {
     device_events: GuestRange,
     /// The first descriptor that is not returned.
     ///
-    /// The returned ones may not be published yet.
+    /// The returned descriptors may not be published yet.
     next: RingPosition,
     /// The descriptor after all chains that were read.
     ahead: RingPosition,

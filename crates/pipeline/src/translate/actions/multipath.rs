@@ -10,7 +10,7 @@ use crate::{
 /// With more links, `hrw` takes a remainder, as Open vSwitch does.
 const HRW_LINKS_MAX: u32 = 64;
 /// The most iterations of `iter_hash`.
-/// At least half of the numbers are links, so the search ends long before.
+/// At least half of the numbers are links, so the search ends long before this limit.
 const ITERATIONS_MAX: u128 = 64;
 
 /// Writes the number of the link that the packet's hash chooses.
