@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use crate::{
     bfd_thread::{BfdThread, end_sessions},
     config::{self, Config, EvictionEngine},
-    control::{ControlPlane, settings::SettingOrigin, structure::OpenPolicy},
+    control::ControlPlane,
     declarative::DeclarativeChanges,
     error::SwitchError,
     lacp_task::{leave_partners, run_lacp},
@@ -172,56 +172,6 @@ impl Switch {
         self.openflow.listening()
     }
 
-    /// Adds a bridge and its ports.
-    ///
-    /// # Errors
-    ///
-    /// If a name or number is in use, or a port cannot be opened.
-    pub async fn add_bridge(&self, bridge: &config::BridgeOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.add_bridge(bridge).await
-    }
-
-    /// Removes a bridge with its ports and rules.
-    ///
-    /// # Errors
-    ///
-    /// If the bridge does not exist.
-    pub async fn remove_bridge(&self, name: &str) -> Result<(), SwitchError> {
-        self.control.structure().await.remove_bridge(name).await
-    }
-
-    /// Changes several settings of a bridge in one step, by key and value.
-    ///
-    /// Controllers and listeners that are not affected keep their connections. A new datapath id
-    /// reconnects all. [`BridgeOptions::RUNTIME_KEYS`](config::BridgeOptions::RUNTIME_KEYS) lists
-    /// the keys; a list has commas between its values.
-    ///
-    /// # Errors
-    ///
-    /// If the bridge does not exist, a key cannot change, or a value is unusable; then none is set.
-    pub async fn set_bridge(
-        &self,
-        name: &str,
-        settings: &[(&str, &str)],
-    ) -> Result<(), SwitchError> {
-        let structure = self.control.structure().await;
-        let (policy, origin) = (OpenPolicy::Required, SettingOrigin::Operator);
-        structure.set_bridge(name, settings, policy, origin).await
-    }
-
-    /// Adds a port to a bridge.
-    ///
-    /// # Errors
-    ///
-    /// If a name or number is in use, or the port cannot be opened.
-    pub async fn add_port(
-        &self,
-        bridge: &str,
-        port: config::PortOptions,
-    ) -> Result<(), SwitchError> {
-        self.control.structure().await.add_port(bridge, port).await
-    }
-
     /// Adds a port that the caller supplies; returns the port number.
     ///
     /// # Errors
@@ -234,15 +184,6 @@ impl Switch {
         port: Box<dyn Port>,
     ) -> Result<PortNo, SwitchError> {
         self.control.structure().await.add_own_port(bridge, name, port).await
-    }
-
-    /// Removes a port.
-    ///
-    /// # Errors
-    ///
-    /// If the port does not exist, or is the local port of a bridge.
-    pub async fn remove_port(&self, name: &str) -> Result<(), SwitchError> {
-        self.control.structure().await.remove_port(name).await
     }
 
     /// Returns an interface for programs that declare the state of the switch.

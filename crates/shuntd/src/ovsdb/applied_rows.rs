@@ -1,4 +1,4 @@
-//! The bridges and ports that were applied, by name, and the part of them that a pass compares.
+//! The bridges and ports that were applied, and the part that a pass compares.
 //!
 //! A pass after a change of few rows compares only the ports of these rows. So a port that is added
 //! to a thousand others costs as much as the first.
@@ -120,7 +120,7 @@ mod tests {
         ports.map(|port| port.options.name.as_str()).collect()
     }
 
-    /// A pass compares the changed ports alone, with ten other ports as with a thousand.
+    /// A pass compares the changed ports alone, with ten ports as with a thousand.
     #[test]
     fn a_pass_compares_only_changed_ports() {
         for count in [10, 1000] {

@@ -52,7 +52,7 @@ impl ChangedRows {
         Self::Ports(changed.into_iter().map(|(_, uuid)| uuid).collect())
     }
 
-    /// Returns the names of the ports that the changed rows describe, in either snapshot.
+    /// Returns the names of the ports that changed rows describe in either snapshot.
     ///
     /// `None`: any port may have changed.
     pub(super) fn port_names(

@@ -9,9 +9,7 @@ use tracing::info;
 use super::structure::{OpenPolicy, Structure};
 use crate::{
     config::{
-        self, Config, OffloadOptions,
-        changed_settings::ChangedSettings,
-        setting::{changed_bridge_settings, changed_settings},
+        self, Config, OffloadOptions, changed_settings::ChangedSettings, setting::changed_settings,
     },
     error::SwitchError,
     openflow::events::{ControlEvent, SocketsToClose},
@@ -37,13 +35,12 @@ impl SettingOrigin {
 }
 
 impl Structure {
-    /// Changes several settings in one step, or no setting if one value is refused.
-    pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
-        let settings = changed_settings(&self.config.lock(), settings)?;
-        self.change_settings(&settings).await
+    /// Returns the settings as operators have configured them.
+    pub(crate) fn configured_settings(&self) -> Config {
+        self.configured.lock().clone()
     }
 
-    /// Changes several settings like [`Self::set`].
+    /// Changes several settings in one step, or no setting if one value is refused.
     pub(crate) async fn change_settings(
         &self,
         settings: &ChangedSettings<Config>,
@@ -101,21 +98,6 @@ impl Structure {
     /// Changes several settings of a bridge in one step.
     ///
     /// Returns when no packet uses the old values.
-    pub(crate) async fn set_bridge(
-        &self,
-        name: &str,
-        settings: &[(&str, &str)],
-        policy: OpenPolicy,
-        origin: SettingOrigin,
-    ) -> Result<(), SwitchError> {
-        let settings = {
-            let bridges = self.bridges.lock();
-            changed_bridge_settings(&bridges.find(name)?.settings, settings)?
-        };
-        self.change_bridge(name, &settings, policy, origin).await
-    }
-
-    /// Changes several settings of a bridge like [`Self::set_bridge`].
     pub(crate) async fn change_bridge(
         &self,
         name: &str,

@@ -13,7 +13,7 @@ use super::{
     numbers::NumberCandidates,
     object::ObjectId,
     report::{ApplyReport, ObjectOutcome, ObjectReport},
-    state::DesiredState,
+    state::{DeclaredBridge, DesiredState},
 };
 use crate::{
     config::{
@@ -83,18 +83,7 @@ pub(crate) async fn apply(
     fill: &mut TableFiller<'_>,
 ) -> ApplyReport {
     let Difference { changes, at_restart } = difference(present, desired, policy);
-    let mut application = Application {
-        structure,
-        present,
-        desired,
-        policy,
-        report: ApplyReport::default(),
-        refused_bridges: BTreeSet::new(),
-        without_bond: BTreeMap::new(),
-        kept_ports: BTreeSet::new(),
-        removed_ports: BTreeMap::new(),
-        numbers: BTreeMap::new(),
-    };
+    let mut application = Application::new(structure, [present, desired], policy);
     for change in changes {
         application.make(change, fill).await;
     }
@@ -108,12 +97,36 @@ pub(crate) async fn apply(
     report
 }
 
+/// Applies the differences between two states, as the command of an operator.
+///
+/// The first refused change ends the command with its error.
+pub(super) async fn command(
+    structure: &Structure,
+    present: &DesiredState,
+    desired: &DesiredState,
+) -> Result<(), SwitchError> {
+    let policy = ApplyPolicy::Once;
+    let application = Application::new(structure, [present, desired], policy);
+    let application = Application { opening: OpenPolicy::Required, ..application };
+    for change in difference(present, desired, policy).changes {
+        // A new bridge is added together with its ports.
+        let is_added = matches!(&change, StateChange::AddPort { bridge, .. }
+            if present.bridge(bridge).is_none());
+        if !is_added {
+            application.run(&change, &mut |_| ()).await?;
+        }
+    }
+    Ok(())
+}
+
 /// The changes that are in progress, with their results.
 pub(crate) struct Application<'a> {
     structure: &'a Structure,
     present: &'a DesiredState,
     desired: &'a DesiredState,
     policy: ApplyPolicy,
+    /// The handling of devices and addresses that cannot be opened.
+    opening: OpenPolicy,
     report: ApplyReport,
     /// Bridges that could not be added or replaced.
     ///
@@ -127,6 +140,28 @@ pub(crate) struct Application<'a> {
     removed_ports: BTreeMap<String, (String, PortOptions)>,
     /// Numbers for new ports, by bridge.
     numbers: BTreeMap<String, NumberCandidates>,
+}
+
+impl<'a> Application<'a> {
+    fn new(
+        structure: &'a Structure,
+        [present, desired]: [&'a DesiredState; 2],
+        policy: ApplyPolicy,
+    ) -> Self {
+        Self {
+            structure,
+            present,
+            desired,
+            policy,
+            opening: OpenPolicy::Retried,
+            report: ApplyReport::default(),
+            refused_bridges: BTreeSet::new(),
+            without_bond: BTreeMap::new(),
+            kept_ports: BTreeSet::new(),
+            removed_ports: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+        }
+    }
 }
 
 impl Application<'_> {
@@ -189,9 +224,14 @@ impl Application<'_> {
                     removed => removed,
                 }
             }
-            StateChange::AddBridge(bridge) => {
-                structure.create_bridge(bridge, OpenPolicy::Retried, fill).await
-            }
+            StateChange::AddBridge(bridge) => match self.opening {
+                OpenPolicy::Required => {
+                    let whole = self.desired.bridge(&bridge.name);
+                    let whole = whole.map(DeclaredBridge::bridge_options);
+                    structure.add_bridge(&whole.unwrap_or_else(|| (**bridge).clone())).await
+                }
+                OpenPolicy::Retried => structure.create_bridge(bridge, self.opening, fill).await,
+            },
             StateChange::SetVlans(port) => structure.set_vlans(port).await,
             StateChange::SetPolicing(port) => structure.set_ingress_policing(port).await,
             StateChange::SetQos(port) => structure.set_qos(port).await,
@@ -212,7 +252,7 @@ impl Application<'_> {
             }
             StateChange::SetBridgeMtu { bridge, mtu } => structure.set_mtu(bridge, *mtu).await,
             StateChange::SetBridge { bridge, settings, .. } => {
-                structure.change_bridge(bridge, settings, OpenPolicy::Retried, self.origin()).await
+                structure.change_bridge(bridge, settings, self.opening, self.origin()).await
             }
             StateChange::SetBonds { bridge, bonds } => {
                 structure.set_bonds(bridge, bonds.clone()).await
@@ -228,7 +268,11 @@ impl Application<'_> {
                 removed => removed,
             },
             StateChange::AddPort { bridge, port, .. } => {
-                self.open_port(bridge, (**port).clone()).await.map(drop)
+                let port = (**port).clone();
+                match self.opening {
+                    OpenPolicy::Required => structure.add_port(bridge, port).await,
+                    OpenPolicy::Retried => self.open_port(bridge, port).await.map(drop),
+                }
             }
             StateChange::Set(settings) => structure.change_settings(settings).await,
         }

@@ -3,13 +3,15 @@
 //! [`DesiredState`] describes what a switch is to have. [`difference`] returns the ordered changes
 //! that lead from one state to another, and compares no device. [`Application`](apply::Application)
 //! makes these changes, and reports each object in an [`ApplyReport`]. The reload of the
-//! configuration file and the rows of an OVSDB database are two users of this module.
+//! configuration file, the rows of an OVSDB database and the commands of `shuntctl` are users of
+//! this module.
 //!
 //! An object is identified by its name ([`ObjectId`]), so an object with a new number is still
 //! the same object in reports.
 
 pub(crate) mod apply;
 mod change;
+mod command;
 mod difference;
 mod numbers;
 mod object;
