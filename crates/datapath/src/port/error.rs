@@ -1,8 +1,8 @@
 //! Errors of ports, with the change that mends each of them.
 
-use std::{ffi::c_uint, io};
+use std::io;
 
-use nix::{errno::Errno, net::if_::if_indextoname};
+use nix::errno::Errno;
 
 use super::TxEnd;
 
@@ -229,22 +229,6 @@ pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEn
         Some(code) if gone.contains(&code) => TxEnd::Full,
         _ => TxEnd::Refused,
     }
-}
-
-/// Returns the reason why a device is lost: it was removed or renamed.
-pub(super) fn lost_reason(device: &str, index: c_uint) -> Option<String> {
-    match device_name(index) {
-        Some(name) if name == device => None,
-        Some(name) => Some(format!("the device {device} was renamed to {name}")),
-        None => Some("the device has vanished".to_owned()),
-    }
-}
-
-/// Returns the name of a device in the network namespace of the thread.
-pub(super) fn device_name(index: c_uint) -> Option<String> {
-    let name = if_indextoname(index).ok().and_then(|name| name.into_string().ok());
-    // `nix` returns an empty name if there is no device with this number.
-    name.filter(|name| !name.is_empty())
 }
 
 #[cfg(test)]

@@ -19,9 +19,7 @@ use nix::{
 use tracing::warn;
 
 use super::{
-    DeviceWork,
-    error::{device_name, lost_reason},
-    ethtool, link,
+    DeviceWork, ethtool, link,
     sys::{self, DeviceName},
 };
 
@@ -93,8 +91,20 @@ pub struct DeviceReading {
 
 impl HostDevice {
     /// Returns the reason why the device is lost: it was removed or renamed.
+    ///
+    /// A device that the kernel does not name for another reason is not lost.
     pub(super) fn lost(&self) -> Option<String> {
-        lost_reason(self.name.as_str(), self.index)
+        let device = self.name.as_str();
+        match sys::device_name(self.control.as_fd(), self.index).ok()? {
+            Some(name) if name == device => None,
+            Some(name) => Some(format!("the device {device} was renamed to {name}")),
+            None => Some("the device has vanished".to_owned()),
+        }
+    }
+
+    /// Returns whether the network namespace of the port has no device with this index.
+    fn has_left(&self) -> bool {
+        matches!(sys::device_name(self.control.as_fd(), self.index), Ok(None))
     }
 
     /// Returns whether the device is set up and its link is up.
@@ -163,7 +173,7 @@ impl DeviceReader {
     ///
     /// Packets of the port pass as before, because the queues stay with the device.
     pub(super) fn name_elsewhere(&self) -> Option<String> {
-        let queue = self.queue.as_ref().filter(|_| device_name(self.device.index).is_none())?;
+        let queue = self.queue.as_ref().filter(|_| self.device.has_left())?;
         sys::tun_of_queue(queue.as_fd()).ok().map(|(name, _)| name)
     }
 
@@ -299,14 +309,30 @@ mod tests {
             assert_eq!(reader.read(&first).link_mode, None, "nothing has changed");
             ip("link set a0 up");
             assert_eq!(reader.read(&first).link_mode, Some(mode));
+            assert_eq!(lost_without_descriptors(&device), None);
             ip("link add br0 type bridge");
             ip("link set a0 master br0");
             assert_eq!(reader.master().as_deref(), Some("br0"));
             ip("link del a0");
             assert_eq!(reader.read(&first).lost.as_deref(), Some("the device has vanished"));
             assert_eq!(read(), None);
+            assert_eq!(lost_without_descriptors(&device), device.lost());
             assert_eq!(device.link_mode(), LinkMode::default());
         });
         test.join().unwrap();
+    }
+
+    /// Returns the reason why a device is lost, as a thread without a free descriptor finds it.
+    fn lost_without_descriptors(device: &HostDevice) -> Option<String> {
+        let find = || {
+            // The descriptors of the other threads stay free.
+            unshare(CloneFlags::CLONE_FILES).unwrap();
+            let copies = (0..1 << 20).map_while(|_| device.control.try_clone().ok());
+            let copies: Vec<OwnedFd> = copies.collect();
+            let lost = device.lost();
+            drop(copies);
+            lost
+        };
+        thread::scope(|scope| scope.spawn(find).join().unwrap())
     }
 }

@@ -66,6 +66,39 @@ pub(super) fn device_request(
     checked(unsafe { libc::ioctl(fd.as_raw_fd(), code, ptr::from_mut(request)) }).map(drop)
 }
 
+/// Returns the name that the kernel has written to a request.
+fn name_in(request: &libc::ifreq) -> String {
+    let name = request.ifr_name.iter().take_while(|byte| **byte != 0);
+    let name: Vec<u8> = name.flat_map(|byte| byte.to_ne_bytes()).collect();
+    String::from_utf8_lossy(&name).into_owned()
+}
+
+/// Returns the index of a device.
+///
+/// Unlike `if_nametoindex`, the call needs no further descriptor.
+pub(super) fn device_index(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<c_uint> {
+    let mut request = device.request();
+    device_request(fd, libc::SIOCGIFINDEX, &mut request)?;
+    // SAFETY: the request answers in this field of the union, which was zero before.
+    Ok(unsafe { request.ifr_ifru.ifru_ifindex }.unsigned_abs())
+}
+
+/// Returns the name of the device with an index; `None` if there is no such device.
+///
+/// Unlike `if_indextoname`, the call needs no further descriptor. So a process without a free
+/// descriptor does not take a device for removed.
+pub(super) fn device_name(fd: BorrowedFd<'_>, index: c_uint) -> io::Result<Option<String>> {
+    // SAFETY: all fields are integers, or a pointer that is not followed: zero is a value of each.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let invalid = |_| io::Error::from_raw_os_error(libc::EINVAL);
+    request.ifr_ifru.ifru_ifindex = c_int::try_from(index).map_err(invalid)?;
+    match device_request(fd, libc::SIOCGIFNAME, &mut request) {
+        Ok(()) => Ok(Some(name_in(&request))),
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Returns the MAC address of a device.
 pub(super) fn hardware_address(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<[u8; 6]> {
     let mut request = device.request();
@@ -157,11 +190,9 @@ pub(super) fn tun_of_queue(fd: BorrowedFd<'_>) -> io::Result<(String, c_int)> {
     // SAFETY: all fields are integers, or a pointer that is not followed: zero is a value of each.
     let mut request: libc::ifreq = unsafe { zeroed() };
     device_request(fd, libc::TUNGETIFF, &mut request)?;
-    let name = request.ifr_name.iter().take_while(|byte| **byte != 0);
-    let name: Vec<u8> = name.flat_map(|byte| byte.to_ne_bytes()).collect();
     // SAFETY: the request answers in this field of the union, which was zero before.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
-    Ok((String::from_utf8_lossy(&name).into_owned(), c_int::from(flags) & 0xffff))
+    Ok((name_in(&request), c_int::from(flags) & 0xffff))
 }
 
 /// Returns the network namespace of the TUN or TAP device that a queue belongs to.

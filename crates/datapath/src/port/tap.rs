@@ -149,7 +149,7 @@ impl Tap {
         let failed = failing("bring up");
         let control = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
             .map_err(|errno| failed(errno.into()))?;
-        let index = if_nametoindex(name.as_str()).map_err(|errno| failed(errno.into()))?;
+        let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let claim = match claim {
             Some(claim) => claim,
             None => DeviceClaim::take("tap", &name, index)?,

@@ -2,7 +2,6 @@
 
 use std::{ffi::c_int, os::fd::AsFd, sync::Arc};
 
-use nix::net::if_::if_nametoindex;
 use shunt_pipeline::Time;
 use tracing::warn;
 
@@ -65,7 +64,7 @@ impl AfPacket {
         let name = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", name.as_str(), NEEDS, source);
         let control = sys::packet_socket().map_err(failed)?;
-        let index = if_nametoindex(name.as_str()).map_err(|errno| failed(errno.into()))?;
+        let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
         refuse_member(&name, index)?;
         let claim = DeviceClaim::take("af_packet", &name, index)?;

@@ -12,7 +12,6 @@ use std::{
 
 use nix::{
     errno::Errno,
-    net::if_::if_nametoindex,
     sys::{
         epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags},
         socket::{getsockopt, sockopt::SocketError},
@@ -103,7 +102,7 @@ impl AfXdp {
         let name = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", name.as_str(), NEEDS, source);
         let control = sys::packet_socket().map_err(failed)?;
-        let index = if_nametoindex(name.as_str()).map_err(|errno| failed(errno.into()))?;
+        let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
         refuse_member(&name, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
@@ -523,7 +522,10 @@ impl TxQueue for XdpTx {
 mod tests {
     use std::{process::Command, thread};
 
-    use nix::sched::{CloneFlags, unshare};
+    use nix::{
+        net::if_::if_nametoindex,
+        sched::{CloneFlags, unshare},
+    };
 
     use super::*;
     use crate::port::af_xdp::program::Attachment;
