@@ -149,12 +149,12 @@ fn an_engine_can_return_to_a_thread<E: InCircuit>() {
 fn a_step_works_in_a_task_of_an_async_runtime<E: InCircuit>() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
     let task = runtime.spawn(async {
-        let mut scene = FaultScene::<E>::new(99);
-        while scene.engine.run_maintenance() {}
-        let change = scene.new_rule();
-        assert!(scene.engine.is_quick(&change.deltas), "the thread of the change applies it");
-        assert_eq!(scene.evicted(&change), [entry(0), entry(1), entry(2)]);
-        assert_eq!(scene.engine.stats().errors, 0);
+        let mut fixture = FaultFixture::<E>::new(99);
+        while fixture.engine.run_maintenance() {}
+        let change = fixture.new_rule();
+        assert!(fixture.engine.is_quick(&change.deltas), "the thread of the change applies it");
+        assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+        assert_eq!(fixture.engine.stats().errors, 0);
         // The failed circuit is dropped in the task.
         a_failed_step_evicts_all_entries_and_recovers::<E>();
     });
