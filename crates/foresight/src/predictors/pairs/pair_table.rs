@@ -349,7 +349,7 @@ mod tests {
     /// Checks that the counts of each group are the sums over its sources.
     fn check_counts(table: &PairTable) {
         for (group, counts) in table.groups.all_counts() {
-            let mut expected = [0; DestinationId::COUNT];
+            let mut expected = [0_u16; DestinationId::COUNT];
             for source in table.sources.values().filter(|source| source.group == Some(group)) {
                 let (mut opened, mut forecast) = (source.opened, source.expected);
                 table.destinations.catch_up(source.removals, [&mut opened, &mut forecast]);
