@@ -6,7 +6,7 @@ use super::harness::{ChainFixture, config, packet};
 
 const STAGES: u8 = 4;
 
-/// Returns a fixture with two sources and two destinations, each with extra lookups.
+/// Returns a cache with two sources and two destinations, each with extra lookups.
 fn fixture(sources: [usize; 2], targets: [usize; 2]) -> ChainFixture {
     let lookups = |count: usize| vec!["resubmit(,9)"; count].join(",");
     let source = |(mac, count)| {

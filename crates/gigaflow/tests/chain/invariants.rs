@@ -110,7 +110,9 @@ fn a_chain_of_entries_does_what_the_tables_do() {
     sum.get().check();
 }
 
-/// Runs the events of a test case. The fixture compares every packet with the oracle.
+/// Runs the events of a test case.
+///
+/// The fixture compares every packet with the oracle.
 fn after((network, config, (resumes, finds_dead), events): Case) -> ChainFixture {
     let mut fixture = ChainFixture { resumes, finds_dead, ..ChainFixture::new(&network, config) };
     let mut runner = TestRunner::deterministic();

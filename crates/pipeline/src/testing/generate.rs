@@ -42,7 +42,9 @@ use crate::{
     versions::delta::Object,
 };
 
-/// The bridges of generated networks: both have ports, and patch ports to each other.
+/// The bridges of generated networks.
+///
+/// Both bridges have ports, and patch ports to each other.
 pub const BRIDGES: [BridgeId; 2] = [BridgeId::new(1), BridgeId::new(2)];
 
 /// Generates the operations that build a network.

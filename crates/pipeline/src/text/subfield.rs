@@ -41,9 +41,9 @@ pub(super) fn parse(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
 pub(super) enum Writes {
     /// The fields of the packet and its metadata.
     Packet,
-    /// The fields of [`Self::Packet`], and `dl_vlan` and `dl_vlan_pcp`, which add a missing tag.
+    /// The fields of [`Self::Packet`], and `dl_vlan` and `dl_vlan_pcp`.
     ///
-    /// Only messages of OpenFlow 1.0 write these two fields, and rules that the switch has printed.
+    /// The last two add a missing tag. Only messages of OpenFlow 1.0 write these two fields, and rules that the switch has printed.
     PacketOrNewTag,
     /// The mark and the label of the connection, inside `ct`.
     Connection,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shunt_pipeline::Time;
 
-/// Time for which a loss is shown as a problem; also the time between two log lines.
+/// Time for which a loss is shown as a problem, and between two log lines.
 const RECENT: Duration = Duration::from_secs(60);
 
 /// The losses of an exporter, for its log and its status.
