@@ -43,7 +43,8 @@ pub(super) enum Writes {
     Packet,
     /// The fields of [`Self::Packet`], and `dl_vlan` and `dl_vlan_pcp`.
     ///
-    /// The last two add a missing tag. Only messages of OpenFlow 1.0 write these two fields, and rules that the switch has printed.
+    /// The last two add a missing tag. Only messages of OpenFlow 1.0 write these two fields, and
+    /// rules that the switch has printed.
     PacketOrNewTag,
     /// The mark and the label of the connection, inside `ct`.
     Connection,
