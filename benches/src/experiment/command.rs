@@ -20,7 +20,7 @@ use super::{
 use crate::{experiments::regress, switch::is_root};
 
 /// Environment variable that marks the second process.
-const INSIDE: &str = "SHUNT_BENCH_INSIDE";
+const INSIDE_VARIABLE: &str = "SHUNT_BENCH_INSIDE";
 
 const USAGE: &str = "usage: cargo xtask bench NAME.. [--quick] [--dbsp] [options of the experiment]
        cargo xtask bench --all [--shard I/N] [--quick] [--dbsp]
@@ -56,7 +56,7 @@ fn run_words(words: &[String]) -> Result<(), String> {
     }
     let chosen = chosen(words)?;
     check_options(&chosen, words)?;
-    if env::var_os(INSIDE).is_none() {
+    if env::var_os(INSIDE_VARIABLE).is_none() {
         interrupt::watch("");
         chosen.iter().for_each(|one| one.map_or((), |experiment| (experiment.prepare)()));
         return run_all(&chosen, words);
@@ -133,7 +133,7 @@ fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
 /// Options of every experiment, and whether each option has a value.
 const COMMON: [(&str, bool); 3] = [("--quick", false), ("--all", false), ("--shard", true)];
 /// Option that the measuring processes pass to each other.
-const HIDDEN: &str = "--part";
+const PART_OPTION: &str = "--part";
 const OF_REGRESS: [&str; 2] = ["--base", "--base-name"];
 
 /// Checks the options and their values against the selected experiments.
@@ -148,7 +148,7 @@ fn check_options(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(),
     let mut words = words.iter().skip_while(|word| !word.starts_with('-')).peekable();
     while let Some(word) = words.next() {
         let found = known.iter().find(|(name, _)| name == word).map(|(_, has_value)| *has_value);
-        let Some(has_value) = found.or_else(|| (word == HIDDEN).then_some(true)) else {
+        let Some(has_value) = found.or_else(|| (word == PART_OPTION).then_some(true)) else {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             return Err(no_such_option(word, &names));
         };
@@ -226,7 +226,7 @@ fn run_inside(one: Option<&Experiment>, words: &[String]) -> Result<(), String> 
         Command::new(program)
     };
     let name = one.map_or("regress", |experiment| experiment.name);
-    let status = command.arg(name).args(options_of_one(words)).env(INSIDE, "1").status();
+    let status = command.arg(name).args(options_of_one(words)).env(INSIDE_VARIABLE, "1").status();
     let status = status.map_err(|error| format!("{name} did not start: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} failed")) }
 }

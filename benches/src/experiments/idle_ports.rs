@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const LOST: Duration = Duration::from_secs(1);
 
 const IDLE: &str = "CPU of the idle switch";
-const MIDDLE: &str = "median time for a packet to pass the sleeping switch";
+const MEDIAN_TIME: &str = "median time for a packet to pass the sleeping switch";
 const TAIL: &str = "99th percentile of the time for a packet to pass the sleeping switch";
 const MEMORY: &str = "memory that the idle ports add";
 const LOSSES: &str = "packets lost";
@@ -96,7 +96,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let [base, all] = &devices;
         rows.push(memory_row(&contenders, Kind::Device, most, [base, all]));
     }
-    let metrics = [IDLE, MIDDLE, TAIL, LOSSES, MEMORY];
+    let metrics = [IDLE, MEDIAN_TIME, TAIL, LOSSES, MEMORY];
     rows.sort_by_key(|row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -147,7 +147,7 @@ fn rows_of(contenders: &[Contender], name: &str, results: &[Vec<Round>]) -> Vec<
     let lost = row(contenders, name, LOSSES, "%", &values_of(results, |round| round.lost));
     vec![
         row(contenders, name, IDLE, "%", &values_of(results, |round| round.idle)),
-        row(contenders, name, MIDDLE, "us", &values_of(results, latency(50))),
+        row(contenders, name, MEDIAN_TIME, "us", &values_of(results, latency(50))),
         row(contenders, name, TAIL, "us", &values_of(results, latency(99))),
         Row { better: Better::Neither, ..lost },
     ]

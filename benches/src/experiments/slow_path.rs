@@ -42,7 +42,7 @@ const LOAD_BYTES: &str = "memory of a rule";
 const SET_UP: &str = "CPU to set up a flow";
 const BYTES: &str = "memory of a cached flow";
 const ENTRIES: &str = "entries of these flows";
-const ARRIVED: &str = "share of first packets that arrived";
+const ARRIVED_SHARE: &str = "share of first packets that arrived";
 const REVALIDATION_CPU: &str =
     "CPU to revalidate all entries after one change, with the iterative engine";
 const CHANGED: &str = "CPU of the default eviction engine after one change";
@@ -86,7 +86,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         SET_UP,
         BYTES,
         ENTRIES,
-        ARRIVED,
+        ARRIVED_SHARE,
         REVALIDATION_CPU,
         CHANGED,
     ];
@@ -298,7 +298,7 @@ fn pipeline_rows(
             row(name(), (SET_UP, "us", Better::Less), &at(|one| one.set_up_us)),
             row(name(), (BYTES, "bytes", Better::Less), &at(|one| one.bytes)),
             row(name(), (ENTRIES, "count", Better::Neither), &at(|one| one.entries)),
-            row(name(), (ARRIVED, "%", Better::Neither), &at(|one| one.arrived)),
+            row(name(), (ARRIVED_SHARE, "%", Better::Neither), &at(|one| one.arrived)),
             row_of(
                 iterative,
                 name(),

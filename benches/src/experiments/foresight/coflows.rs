@@ -43,9 +43,9 @@ pub(super) const DISTRIBUTIONS: [SizeDistribution; 2] = [
     },
 ];
 
-const FIRST: &str = "mean latency of the first packet of a flow";
+const FIRST_PACKET_MEAN: &str = "mean latency of the first packet of a flow";
 const FIRST_MEDIAN: &str = "median latency of the first packet of a flow";
-const ALL: &str = "mean latency of a packet";
+const MEAN_LATENCY: &str = "mean latency of a packet";
 const CPU: &str = "CPU of the switch for a packet";
 const LOST: &str = "packets lost";
 const FIRST_LEFT: &str = "mean latency of the first packet, of that without forecasts";
@@ -120,7 +120,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         }
     }
     // The main metric first.
-    rows.sort_by_key(|row| row.metric != FIRST);
+    rows.sort_by_key(|row| row.metric != FIRST_PACKET_MEAN);
     rows
 }
 
@@ -165,9 +165,9 @@ fn rows_of(title: &str, contenders: &[Contender], measured: &[Vec<Measured>]) ->
         Row { ours, rival, ..Row::new(title, metric, unit) }
     };
     [
-        row(FIRST, "us", Measured::first_mean),
+        row(FIRST_PACKET_MEAN, "us", Measured::first_mean),
         row(FIRST_MEDIAN, "us", Measured::first_median),
-        row(ALL, "us", Measured::mean),
+        row(MEAN_LATENCY, "us", Measured::mean),
         row(CPU, "ns", Measured::cpu),
         row(LOST, "%", |own| 100.0 * own.lost()),
     ]

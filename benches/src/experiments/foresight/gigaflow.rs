@@ -21,7 +21,7 @@ const SHARES: [u64; 5] = [1, 5, 10, 25, 50];
 const STAGE_ENTRIES: usize = 1 << 18;
 
 const SAVED: &str = "misses that one forecast saves";
-const LEFT: &str = "misses left, of those without forecasts";
+const MISSES_LEFT: &str = "misses left, of those without forecasts";
 
 /// Runs all pipelines with both caches and all shares.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -42,7 +42,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         }
     }
     // The main metric first.
-    rows.sort_by_key(|row| row.metric != LEFT);
+    rows.sort_by_key(|row| row.metric != MISSES_LEFT);
     rows
 }
 
@@ -69,7 +69,7 @@ fn rows_of(name: &str, without: [u64; 2], counts: [Counts; 2]) -> [Row; 2] {
         ..Row::new(name.to_owned(), metric, unit)
     };
     // LTM entries miss less without forecasts, so a forecast can save less: the row is context.
-    [row(LEFT, "%", Better::Less, &left), row(SAVED, "misses", Better::Neither, &saved)]
+    [row(MISSES_LEFT, "%", Better::Less, &left), row(SAVED, "misses", Better::Neither, &saved)]
 }
 
 /// Returns the misses of all packets, after forecasts of a share of the flows.

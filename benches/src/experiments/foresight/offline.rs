@@ -51,7 +51,7 @@ const GAIN: &str = "share of the gain of perfect forecasts that the predictor re
 const BOUND: &str = "share of that gain that can be named at all";
 const HITS: &str = "new flows that hit a forecast";
 const PRECISION: &str = "forecasts that were hit, of those settled";
-const MADE: &str = "entries made for forecasts";
+const ENTRIES_CREATED: &str = "entries made for forecasts";
 const PAUSED: &str = "time at which all predictors were paused";
 
 /// The predictors of a run.
@@ -162,7 +162,7 @@ fn rows_of(title: &str, workload: &FirstPackets, thread: &ModelThread) -> Vec<Ro
     let mut rows = vec![
         row(GAIN, "%", Better::More, share(count(total.hits), workload.perfect)),
         row(HITS, "flows", Better::More, total.hits as f64),
-        row(MADE, "entries", Better::Neither, total.installed as f64),
+        row(ENTRIES_CREATED, "entries", Better::Neither, total.installed as f64),
         row(PRECISION, "%", Better::More, precision),
     ];
     if let Some(time) = thread.paused {

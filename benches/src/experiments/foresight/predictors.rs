@@ -57,7 +57,7 @@ const NAMES: [&str; 6] =
 
 const MISSES: &str = "packets that missed";
 const SAVED: &str = "misses saved, of those without predictors";
-const FIRST: &str = "median latency of the first packet of a flow";
+const FIRST_PACKET_MEDIAN: &str = "median latency of the first packet of a flow";
 const CPU: &str = "CPU of the switch for a packet";
 const HITS: &str = "forecasts that a packet hit, of those hit, expired or evicted";
 const LOST: &str = "packets lost";
@@ -241,7 +241,7 @@ fn rows_of(workload: &str, measured: &[Vec<Measured>]) -> Vec<Row> {
             rows.push(Row { ours, better, ..Row::new(title, SAVED, "%") });
         }
         rows.push(row(choice, MISSES, "packets", Measured::misses));
-        rows.push(row(choice, FIRST, "us", Measured::first_median));
+        rows.push(row(choice, FIRST_PACKET_MEDIAN, "us", Measured::first_median));
         rows.push(row(choice, CPU, "ns", Measured::cpu));
         rows.push(row(choice, LOST, "%", |own| 100.0 * own.lost()));
         for name in CHOICES[choice].names {

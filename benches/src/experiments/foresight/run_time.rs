@@ -35,7 +35,7 @@ const PERFECT: usize = 3;
 
 const GAIN: &str = "share of the misses that perfect forecasts save";
 const MISSES: &str = "packets that missed";
-const FIRST: &str = "mean latency of the first packet of a flow";
+const FIRST_PACKET_MEAN: &str = "mean latency of the first packet of a flow";
 const FIRST_MEDIAN: &str = "median latency of the first packet of a flow";
 const CPU: &str = "CPU of the switch for a packet";
 const SPENT: &str = "time of predictors and forecasts for a new flow";
@@ -124,7 +124,7 @@ fn rows_of(title: &str, measured: &[Vec<Measured>]) -> Vec<Row> {
             rows.push(Row { ours, rival, ..Row::new(title.clone(), metric, unit) });
         };
         row(MISSES, "packets", Measured::misses);
-        row(FIRST, "us", Measured::first_mean);
+        row(FIRST_PACKET_MEAN, "us", Measured::first_mean);
         row(FIRST_MEDIAN, "us", Measured::first_median);
         row(CPU, "ns", Measured::cpu);
     }

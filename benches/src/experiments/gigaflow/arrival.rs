@@ -49,7 +49,7 @@ const CACHE_CASES: &[CacheCase] = &[
     },
 ];
 
-const HALVES: &str = "hit rate before, or after, new flows arrive";
+const HIT_RATE_HALVES: &str = "hit rate before, or after, new flows arrive";
 const SERIES: &str = "hit rate in each twelfth of the run";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -68,8 +68,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let published = Figure::find(&metric, "psc", "high", cache_case.published);
             let published = published.filter(|_| scale == 1).map(|figure| figure.value);
             let name = format!("psc high {} {word}", cache_case.name);
-            let row =
-                Row { better: Better::More, ours: value.into(), ..Row::new(name, HALVES, "%") };
+            let row = Row {
+                better: Better::More,
+                ours: value.into(),
+                ..Row::new(name, HIT_RATE_HALVES, "%")
+            };
             rows.push(row.beside_published(published, WHY));
         }
         rows.extend(series.into_iter().enumerate().map(|(window, value)| Row {
@@ -82,7 +85,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             )
         }));
     }
-    rows.sort_by_key(|row: &Row| row.metric != HALVES);
+    rows.sort_by_key(|row: &Row| row.metric != HIT_RATE_HALVES);
     rows
 }
 

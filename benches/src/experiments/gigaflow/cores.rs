@@ -8,7 +8,7 @@ use crate::experiment::{Row, Run};
 const CORES: [u64; 5] = [1, 2, 4, 8, 16];
 
 const MISSES_PER_CORE: &str = "misses per core, by number of cores";
-const ALL: &str = "misses of all cores, by number of cores";
+const TOTAL_MISSES: &str = "misses of all cores, by number of cores";
 
 const MEGAFLOWS: &str = "megaflow 32K";
 
@@ -21,7 +21,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let title = format!("psc high {cores} cores");
         let [gigaflow, megaflow] =
             run.step(&title, |_| misses(&testbed, cores, STAGE_ENTRIES / scale));
-        for (metric, parts) in [(MISSES_PER_CORE, cores as f64), (ALL, 1.0)] {
+        for (metric, parts) in [(MISSES_PER_CORE, cores as f64), (TOTAL_MISSES, 1.0)] {
             rows.push(Row {
                 ours: (gigaflow as f64 / parts).into(),
                 rival: Some((MEGAFLOWS.to_owned(), (megaflow as f64 / parts).into())),

@@ -11,7 +11,7 @@ use crate::{
 };
 
 const MEAN: &str = "CPU per packet, hits and misses";
-const LESS: &str = "CPU per packet saved compared with megaflows";
+const CPU_SAVED: &str = "CPU per packet saved compared with megaflows";
 
 const MEGAFLOWS: &str = "megaflow 32K";
 
@@ -38,7 +38,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let published = published.filter(|_| scale == 1).map(|figure| figure.value);
             let is_worse = less.median() < 0.0;
             let row =
-                Row { better: Better::More, ours: less, ..Row::new(title.clone(), LESS, "%") };
+                Row { better: Better::More, ours: less, ..Row::new(title.clone(), CPU_SAVED, "%") };
             rows.push(row.beside_published(published, if is_worse { WHY_OLS } else { WHY }));
             rows.push(Row {
                 ours: gigaflow,

@@ -42,7 +42,7 @@ const CACHE_CASES: &[CacheCase] = &[
     },
 ];
 
-const FEWER: &str = "misses saved compared with megaflows";
+const MISSES_SAVED: &str = "misses saved compared with megaflows";
 const USED: &str = "entries in use relative to megaflows";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
@@ -69,8 +69,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let published = published.filter(|_| scale == 1).map(|figure| figure.value);
             let fewer = 100.0 * (1.0 - misses / megaflow.0);
             let name = format!("{pipeline} high {}", cache_case.name);
-            let row =
-                Row { better: Better::More, ours: fewer.into(), ..Row::new(&name, FEWER, "%") };
+            let row = Row {
+                better: Better::More,
+                ours: fewer.into(),
+                ..Row::new(&name, MISSES_SAVED, "%")
+            };
             rows.push(row.beside_published(published, why(cache_case.name)));
             rows.push(Row {
                 better: Better::Neither,
@@ -79,7 +82,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             });
         }
     }
-    rows.sort_by_key(|row: &Row| row.metric != FEWER);
+    rows.sort_by_key(|row: &Row| row.metric != MISSES_SAVED);
     rows
 }
 

@@ -20,7 +20,7 @@ const PACKETS: usize = 3_000_000;
 const FLOWS: usize = 100_000;
 const RULES: usize = 10_000;
 
-const LATE: &str = "hit rate in the last third of 3,000,000 packets";
+const FINAL_HIT_RATE: &str = "hit rate in the last third of 3,000,000 packets";
 
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let cache_cases = NAMES.map(|name| (name, CacheCase::find(name)));
@@ -35,7 +35,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let name = format!("ols {locality} {name}");
             let Some(cache_case) = cache_case else { continue };
             let share = run.step(&name, |_| late_hits(&testbed, cache_case, scale));
-            let row = Row::new(name, LATE, "%");
+            let row = Row::new(name, FINAL_HIT_RATE, "%");
             rows.push(Row { better: Better::More, ours: share.into(), ..row });
         }
     }

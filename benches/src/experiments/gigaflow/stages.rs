@@ -16,10 +16,10 @@ const STAGES: [u8; 5] = [1, 2, 3, 4, 5];
 const ENTRIES: usize = 100_000;
 
 const MISSES: &str = "misses";
-const FEWER: &str = "misses saved compared with one stage";
+const MISSES_SAVED: &str = "misses saved compared with one stage";
 const USED: &str = "entries in use";
 const COVERAGE: &str = "rule-space coverage per entry of one stage";
-const ENOUGH: &str = "smallest number of stages with nearly the fewest misses";
+const SUFFICIENT_STAGES: &str = "smallest number of stages with nearly the fewest misses";
 
 const WHY_COVERAGE: &str = "ours is the exact coverage of 100,000 flows; the published formula \
                         counts the best two neighbours of each partition, of 10,000 entries";
@@ -47,7 +47,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         rows.extend(rows_of(pipeline, &outcomes, scale == 1));
         rows.extend(fewest_stages(pipeline, &outcomes, testbed.packets.len() as f64 / 100.0));
     }
-    let metrics = [FEWER, ENOUGH, COVERAGE, MISSES, USED];
+    let metrics = [MISSES_SAVED, SUFFICIENT_STAGES, COVERAGE, MISSES, USED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -81,7 +81,8 @@ fn rows_of(pipeline: &str, outcomes: &[Outcome], is_full: bool) -> Vec<Row> {
             ours: value.into(),
             ..Row::new(name.clone(), metric, unit)
         };
-        let fewer = of(FEWER, "%", Better::More, 100.0 * (1.0 - outcome.misses / one.misses));
+        let fewer =
+            of(MISSES_SAVED, "%", Better::More, 100.0 * (1.0 - outcome.misses / one.misses));
         let coverage = of(COVERAGE, "x", Better::More, outcome.coverage / one.entries);
         [
             fewer.beside_published(published_value("miss_reduction", "K=4"), WHY_OLS),
@@ -104,7 +105,7 @@ fn fewest_stages(pipeline: &str, outcomes: &[Outcome], within: f64) -> Option<Ro
     let row = Row {
         better: Better::Neither,
         ours: f64::from(stages).into(),
-        ..Row::new(format!("{pipeline} high"), ENOUGH, "count")
+        ..Row::new(format!("{pipeline} high"), SUFFICIENT_STAGES, "count")
     };
     Some(row.beside_published(published.map(|figure| figure.value), WHY_ENOUGH))
 }

@@ -21,7 +21,8 @@ const THREADS: u16 = 3;
 /// Number of cached flows.
 const FLOWS: u32 = 100_000;
 const VIOLATIONS: &str = "probe packets sent after a barrier reply that followed the old rule";
-const LATEST: &str = "longest time from a barrier reply to a packet that followed the old rule";
+const LONGEST_STALE_TIME: &str =
+    "longest time from a barrier reply to a packet that followed the old rule";
 const AFTER_REPLY: &str = "probe packets sent after a barrier reply and received";
 const LOST: &str = "probe packets lost";
 const FLAPS: &str = "changes of the rule";
@@ -144,7 +145,7 @@ fn rows_of(kind: ControllerKind, measured: &[Vec<WindowResult>], rival: Option<&
         row((all, AFTER_REPLY, ""), Better::Neither, |(one, _)| one.judgement.judged as f64, true),
         row((all, FLAPS, ""), Better::Neither, |(one, _)| one.flaps, true),
         row(
-            (each, LATEST, "ms"),
+            (each, LONGEST_STALE_TIME, "ms"),
             Better::Less,
             |(one, _)| one.judgement.latest.as_secs_f64() * 1e3,
             false,

@@ -45,7 +45,7 @@ const VIOLATIONS: &str = "probe packets sent after a barrier reply that followed
 const AFTER_REPLY: &str = "probe packets sent after a barrier reply and received";
 const FLAPS: &str = "changes of the rule";
 const CONNECTED: &str = "changes with the NIC connected all the time";
-const DISTURBED: &str = "connections cut, and NICs replaced";
+const DISTURBANCES: &str = "connections cut, and NICs replaced";
 const HITS: &str = "packets that the NIC forwarded alone";
 const REPLY: &str = "median time from the flow-mod to the barrier reply";
 const LOST: &str = "probe packets lost";
@@ -94,7 +94,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         rows.extend(rows_of(words, &shown));
     }
     let order =
-        [VIOLATIONS, AFTER_REPLY, FLAPS, CONNECTED, DISTURBED, WRONG_ENTRIES, HITS, REPLY, LOST];
+        [VIOLATIONS, AFTER_REPLY, FLAPS, CONNECTED, DISTURBANCES, WRONG_ENTRIES, HITS, REPLY, LOST];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -279,7 +279,7 @@ fn rows_of(case: &str, shown: &[WindowResult]) -> Vec<Row> {
         sum(AFTER_REPLY, Better::Neither, |one| one.window.judgement.judged as f64),
         sum(FLAPS, Better::Neither, |one| one.window.flaps),
         sum(CONNECTED, Better::Neither, |one| one.window.held),
-        sum(DISTURBED, Better::Neither, |one| one.disturbances),
+        sum(DISTURBANCES, Better::Neither, |one| one.disturbances),
         sum(WRONG_ENTRIES, Better::Less, |one| one.wrong_entries),
         row((HITS, "%"), Better::More, |one| one.hits),
         row((REPLY, "us"), Better::Less, |one| one.window.reply_us),

@@ -34,7 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const MISSED: &str =
     "time from a flow's first packet to its first packet that the NIC forwarded alone";
 const GAP: &str = "time between two packets of a flow (the resolution)";
-const NEVER: &str = "flows that the NIC had not learned by their last packet";
+const NEVER_LEARNED: &str = "flows that the NIC had not learned by their last packet";
 const RESTORED: &str = "time from the connection cut until the NIC is synchronised";
 
 /// Results of one round.
@@ -165,7 +165,7 @@ fn rows_of(shown: &[Round]) -> Vec<Row> {
     });
     rows.push(Row {
         ours: f64::from(shown.iter().map(|round| round.never).sum::<u32>()).into(),
-        ..Row::new("new flows one by one, all rounds", NEVER, "")
+        ..Row::new("new flows one by one, all rounds", NEVER_LEARNED, "")
     });
     rows
 }

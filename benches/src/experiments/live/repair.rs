@@ -42,11 +42,11 @@ const AFTER: usize = 120;
 const MARGIN: usize = 10;
 const PRIORITY: u16 = 45_000;
 
-const DEPTH: &str = "depth of the dip: the worst 10 ms, below the mean before the change";
-const LENGTH: &str = "length of the dip: time until 50 ms stay within 10 % of the mean before";
-const MISSING: &str = "packets missing in the dip, as time at the rate before the change";
+const DIP_DEPTH: &str = "depth of the dip: the worst 10 ms, below the mean before the change";
+const DIP_LENGTH: &str = "length of the dip: time until 50 ms stay within 10 % of the mean before";
+const PACKETS_MISSING: &str = "packets missing in the dip, as time at the rate before the change";
 const BUCKETS: &str = "forwarded share of the packets sent, every 10 ms";
-const BEFOREHAND: &str = "forwarded share of the packets sent, before the change";
+const SHARE_BEFORE: &str = "forwarded share of the packets sent, before the change";
 const OUTCOMES: &str = "evicted entries in all changes of a round";
 
 /// Counters of `shuntctl evict` for evicted entries with repair on.
@@ -138,7 +138,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         ours,
         ..Row::new(*name, OUTCOMES, "count")
     }));
-    let order = [BUCKETS, DEPTH, LENGTH, MISSING, BEFOREHAND, OUTCOMES];
+    let order = [BUCKETS, DIP_DEPTH, DIP_LENGTH, PACKETS_MISSING, SHARE_BEFORE, OUTCOMES];
     rows.sort_by_key(|row| order.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -234,12 +234,12 @@ fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<ChangeResult>>]) -> V
         ..Row::new(case, BUCKETS, "%")
     }];
     for pair in [(0, Some(2)), (1, Some(2)), (1, Some(0))] {
-        rows.push(row(pair, (DEPTH, "%", Better::Less), |shown| shown.dip.depth));
-        rows.push(row(pair, (LENGTH, "ms", Better::Less), length_ms));
-        rows.push(row(pair, (MISSING, "ms", Better::Less), missing_ms));
+        rows.push(row(pair, (DIP_DEPTH, "%", Better::Less), |shown| shown.dip.depth));
+        rows.push(row(pair, (DIP_LENGTH, "ms", Better::Less), length_ms));
+        rows.push(row(pair, (PACKETS_MISSING, "ms", Better::Less), missing_ms));
     }
     for kind in [0, 1] {
-        let before = (BEFOREHAND, "%", Better::Neither);
+        let before = (SHARE_BEFORE, "%", Better::Neither);
         rows.push(row((kind, Some(2)), before, |shown| shown.dip.before));
     }
     rows

@@ -24,8 +24,8 @@ const CHANGE: &str = "CPU of the eviction engine for one change, by engine";
 const EVICTED: &str = "entries evicted by a change, by engine";
 const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes, by engine (computed)";
 
-const FASTER: &str = "speed-up over the iterative engine, by engine";
-const FEWER: &str = "stale packets with the iterative engine, divided by those with this engine, \
+const SPEED_UP: &str = "speed-up over the iterative engine, by engine";
+const STALE_RATIO: &str = "stale packets with the iterative engine, divided by those with this engine, \
                      by engine (computed)";
 const MEAN: &str = "CPU of the eviction engine for one change, mean of P1 to P5, by engine";
 
@@ -85,7 +85,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             ENGINES.iter().flat_map(|engine| means(pipeline, engine.name, &outcomes, run.is_quick)),
         );
     }
-    let metrics = [FASTER, FEWER, MEAN, CHANGE, STALE, EVICTED];
+    let metrics = [SPEED_UP, STALE_RATIO, MEAN, CHANGE, STALE, EVICTED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -132,8 +132,8 @@ fn means(pipeline: &str, engine: &str, outcomes: &[Outcome], is_quick: bool) -> 
         ..Row::new(&name, MEAN, "us")
     };
     [
-        times(FASTER, theirs / ours, "tte_speedup"),
-        times(FEWER, mean(|own| own.fewer), "stale_reduction"),
+        times(SPEED_UP, theirs / ours, "tte_speedup"),
+        times(STALE_RATIO, mean(|own| own.fewer), "stale_reduction"),
         us.beside_published(published_us(pipeline, &kinds, engine, is_quick), WHY_PUBLISHED),
     ]
 }

@@ -42,7 +42,8 @@ const LARGE: [&str; 2] = ["p1", "p2"];
 /// Variants: as published, and without gates and timer.
 const OF_LARGE: [(&str, bool, bool); 2] = [VARIANTS[0], VARIANTS[2]];
 
-const ONE_LARGE: &str = "CPU of the eviction engine for one large update, by gates and timer";
+const LARGE_UPDATE_CPU: &str =
+    "CPU of the eviction engine for one large update, by gates and timer";
 const EVICTED: &str = "entries evicted by a large update, by gates and timer";
 
 const WHY_SLOWER: &str = "without gates and timer each rule is inserted at once for each tuple \
@@ -69,7 +70,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     run.begin(VARIANTS.len() * DISTANCES + large);
     let mut rows = second_rows(run);
     rows.extend(large_rows(run));
-    let metrics = [SECOND, ONE_LARGE, EVICTED];
+    let metrics = [SECOND, LARGE_UPDATE_CPU, EVICTED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -140,7 +141,7 @@ fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
         let [ours, theirs] = both.map(of);
         Row { ours, rival: Some((RIVAL.to_owned(), theirs)), ..Row::new(name, metric, unit) }
     };
-    let cost = row(ONE_LARGE, "us", &|watched| watched.spent.in_pairs());
+    let cost = row(LARGE_UPDATE_CPU, "us", &|watched| watched.spent.in_pairs());
     let is_worse = cost.ratio().is_some_and(|ratio| ratio.middle < 1.0);
     let evicted = row(EVICTED, "%", &|watched| {
         watched.evicted.in_pairs().map(|evicted| 100.0 * evicted / entries)

@@ -29,7 +29,8 @@ use crate::{
 const CHANGE: &str = "CPU of the eviction engine for one change, with 4 x 8K LTM entries";
 const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes (computed)";
 const EVICTED: &str = "flows that lose an LTM entry by a change";
-const FEWER: &str = "stale packets with the iterative engine, divided by those with this engine";
+const STALE_RATIO: &str =
+    "stale packets with the iterative engine, divided by those with this engine";
 
 const WHY: &str = "the published engine follows a packet through copies of the tables; ours \
                    finds LTM entries by their regions, whichever flow created them";
@@ -65,12 +66,12 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let figure = Figure::find("stale_reduction", pipeline, "-", &configuration);
             let figure = figure.filter(|_| scale == 1);
             let name = format!("{pipeline} {update}");
-            Row { better: Better::More, ours: ratio.into(), ..Row::new(name, FEWER, "x") }
+            Row { better: Better::More, ours: ratio.into(), ..Row::new(name, STALE_RATIO, "x") }
                 .beside_published(figure.map(|figure| figure.value), WHY)
         };
         rows.extend(ratios.into_iter().map(fewer));
     }
-    let metrics = [FEWER, CHANGE, STALE, EVICTED];
+    let metrics = [STALE_RATIO, CHANGE, STALE, EVICTED];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }

@@ -35,7 +35,7 @@ const WHY_SET_UP: &str = "published is the time to set up a switch and compile c
 
 const SET_UP: &str = "extra CPU of flow set-up over the iterative engine";
 const MEMORY: &str = "extra memory over the iterative engine";
-const OF_RIVAL: &str = "memory of the engine relative to OVS-DPDK with the same flows";
+const MEMORY_RATIO: &str = "memory of the engine relative to OVS-DPDK with the same flows";
 const ENGINE: &str = "memory of the engine";
 const CPU: &str =
     "extra CPU of ten cores over the iterative engine, one update P2 every ten seconds (computed)";
@@ -74,7 +74,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             rows.extend(rows_of_rival(pipeline, engine, &rival.name(), bytes, run.is_quick));
         }
     }
-    let metrics = [SET_UP, OF_RIVAL, ENGINE, MEMORY, CPU, RESIDENT];
+    let metrics = [SET_UP, MEMORY_RATIO, ENGINE, MEMORY, CPU, RESIDENT];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -105,7 +105,7 @@ fn rows_of_rival(pipeline: &str, engine: f64, rival: &str, bytes: f64, is_quick:
     let published = published.filter(|_| !is_quick).map(|figure| figure.value);
     let mebibytes = |bytes: f64| Samples::from(bytes / f64::from(1 << 20));
     [
-        Row { ours: (100.0 * engine / bytes).into(), ..Row::new(pipeline, OF_RIVAL, "%") }
+        Row { ours: (100.0 * engine / bytes).into(), ..Row::new(pipeline, MEMORY_RATIO, "%") }
             .beside_published(published, WHY_OF_RIVAL),
         Row {
             better: Better::Neither,

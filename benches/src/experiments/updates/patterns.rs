@@ -28,11 +28,11 @@ const RIVAL_ROUNDS: usize = 4;
 
 const CHANGE: &str = "CPU of the eviction engine for one change";
 const MEAN: &str = "speed-up over the iterative engine";
-const FEWER: &str =
+const STALE_RATIO: &str =
     "stale packets with the iterative engine, divided by those with this engine (computed)";
 const STALE: &str = "stale packets at 100 Gbit/s of 64 bytes (computed)";
 const EVICTED: &str = "entries evicted by a change";
-const KEPT: &str = "evicted entries with the same actions before and after the change";
+const EVICTED_UNCHANGED: &str = "evicted entries with the same actions before and after the change";
 const LOAD: &str = "CPU to register a cache entry with the eviction engine, by pipeline";
 const LOAD_OF_EIGHT: &str =
     "CPU to register eight table lookups of an entry with the eviction engine, by pipeline";
@@ -104,16 +104,18 @@ fn rows(run: &mut Run) -> Vec<Row> {
                 times.push(outcome.times());
                 fewer.push(outcome.times_fewer());
                 // A kind of update has a row with its own mean only if the paper has this mean.
-                let row = compared(pipeline, &kind, FEWER, &fewer[fewer.len() - 1..], run.is_quick);
+                let row =
+                    compared(pipeline, &kind, STALE_RATIO, &fewer[fewer.len() - 1..], run.is_quick);
                 rows.extend(Figure::find("stale_reduction", pipeline, "-", &kind).map(|_| row));
             }
             rows.extend(outcome.rows());
         }
         let [ours, theirs] = [0, 1].map(|at| times.iter().map(|own| own[at]).sum::<f64>());
         rows.push(compared(pipeline, ALL_KINDS, MEAN, &[theirs / ours], run.is_quick));
-        rows.push(compared(pipeline, ALL_KINDS, FEWER, &fewer, run.is_quick));
+        rows.push(compared(pipeline, ALL_KINDS, STALE_RATIO, &fewer, run.is_quick));
     }
-    let metrics = [MEAN, FEWER, CHANGE, STALE, EVICTED, KEPT, LOAD, LOAD_OF_EIGHT];
+    let metrics =
+        [MEAN, STALE_RATIO, CHANGE, STALE, EVICTED, EVICTED_UNCHANGED, LOAD, LOAD_OF_EIGHT];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -216,7 +218,7 @@ impl Outcome {
             Row {
                 ours: self.ours.kept.clone(),
                 better: Better::Neither,
-                ..Row::new(&self.name, KEPT, "%")
+                ..Row::new(&self.name, EVICTED_UNCHANGED, "%")
             },
         ]
     }

@@ -32,7 +32,7 @@ use crate::{
 /// Flows in thousands.
 const FLOWS: usize = 100;
 
-const FASTER: &str = "CPU of Open vSwitch's revalidators divided by that of Shunt's engine";
+const SPEED_UP: &str = "CPU of Open vSwitch's revalidators divided by that of Shunt's engine";
 const CHANGE: &str = "CPU to find and remove stale entries after one change";
 const MEAN_OF_RIVAL: &str = "CPU of Open vSwitch's revalidators after one change";
 const MEAN_OF_OURS: &str = "CPU of Shunt's eviction engine after one change";
@@ -76,7 +76,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         rows.extend(means(pipeline, &measured, run.is_quick));
         rows.extend(measured.iter().flat_map(|outcome| outcome.rows(&rival.name())));
     }
-    let metrics = [FASTER, MEAN_OF_OURS, MEAN_OF_RIVAL, CHANGE, EVICTED, ENTRIES];
+    let metrics = [SPEED_UP, MEAN_OF_OURS, MEAN_OF_RIVAL, CHANGE, EVICTED, ENTRIES];
     rows.sort_by_key(|row: &Row| metrics.iter().position(|metric| *metric == row.metric));
     rows
 }
@@ -185,7 +185,7 @@ fn means(pipeline: &str, measured: &[Outcome], is_quick: bool) -> [Row; 3] {
     let middle = |samples: &Samples| samples.in_pairs().median() / 1e3;
     let ours = mean(&|one| middle(&one.ours.spent));
     let theirs = mean(&|one| middle(&one.theirs.spent_us));
-    let faster = row(FASTER, "x", theirs / ours);
+    let faster = row(SPEED_UP, "x", theirs / ours);
     [
         Row { better: Better::More, ..faster }
             .beside_published(published("tte_speedup", ALL_KINDS), WHY_FASTER),

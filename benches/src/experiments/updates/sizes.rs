@@ -33,7 +33,7 @@ const BY_ENTRIES: &str =
     "CPU of the eviction engine for a change of a tenth of all rules, by entries";
 const EVICTED_BY_SHARE: &str = "entries evicted by a change, by share of all rules";
 const EVICTED_BY_ENTRIES: &str = "entries evicted by a change of a tenth of all rules, by entries";
-const FASTER: &str = "speed-up over the iterative engine, by share of all rules";
+const SPEED_UP: &str = "speed-up over the iterative engine, by share of all rules";
 const FASTER_BY_FLOWS: &str =
     "speed-up over the iterative engine, for a tenth of all rules, by flows";
 
@@ -57,7 +57,7 @@ const WHY: &str = "the cost of Shunt's engine grows with the evicted entries, th
 
 /// The metrics in reading order.
 const ORDER: [&str; 8] = [
-    FASTER,
+    SPEED_UP,
     FASTER_BY_FLOWS,
     LARGER,
     BY_SHARE,
@@ -90,7 +90,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let rules = (workload.changing.len() * share / 10).max(1);
             let measured = run.step(&title, |_| measure(&workload, rules));
             let published = published(pipeline, &format!("{share} % of the rules"));
-            rows.push(faster(title.clone(), FASTER, times_faster(&measured), published));
+            rows.push(faster(title.clone(), SPEED_UP, times_faster(&measured), published));
             let metrics = [BY_SHARE, EVICTED_BY_SHARE];
             rows.extend(rows_of(title, metrics, measured, workload.keys.len() as f64));
         }

@@ -51,7 +51,7 @@ pub(super) enum UnitState {
 /// Directories of systemd units, and the link that exists for an enabled unit.
 const UNITS: [&str; 3] = ["etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system"];
 const UNIT: &str = "shuntd.service";
-const ENABLED: &str = "etc/systemd/system/multi-user.target.wants/shuntd.service";
+const ENABLED_UNIT: &str = "etc/systemd/system/multi-user.target.wants/shuntd.service";
 
 /// Parents of the control group of the unit; the group exists while the unit runs.
 ///
@@ -175,7 +175,7 @@ impl HostSystem {
         let is_installed = UNITS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
         // A link to a unit has no valid target if the root is not `/`, so the link itself is
         // checked.
-        let is_enabled = fs::symlink_metadata(self.root.join(ENABLED)).is_ok();
+        let is_enabled = fs::symlink_metadata(self.root.join(ENABLED_UNIT)).is_ok();
         let runs = GROUPS.iter().any(|folder| self.exists(&format!("{folder}/{UNIT}")));
         // If systemd is not the init process, no unit runs.
         let has_systemd = self.exists("run/systemd/system");
