@@ -2,7 +2,7 @@
 //!
 //! A pass compares the rows with the present state of the switch. So a change by another client of
 //! the switch is undone: the database decides about its bridges. After a change of few rows, a pass
-//! compares only the ports of these rows; the next periodic pass compares all ports.
+//! compares only the ports of these rows, unless another client has changed a port meanwhile.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,6 +37,8 @@ pub(super) struct Reconciler {
     applied: AppliedRows,
     /// True if the last pass refused nothing, so that only changed rows need another pass.
     is_settled: bool,
+    /// The number of changes of ports in the switch, at the end of the last pass.
+    ports_revision: u64,
     /// The rule for `NORMAL` of each bridge in `applied`.
     normal_rules: BTreeMap<String, NormalRuleState>,
     /// Set while packets of new ports are held until rules are restored.
@@ -55,6 +57,7 @@ impl Reconciler {
             switch,
             applied: AppliedRows::default(),
             is_settled: false,
+            ports_revision: 0,
             normal_rules: BTreeMap::new(),
             waits_for_rules: false,
             mirror_log: RowLog::new("Mirror"),
@@ -107,6 +110,7 @@ impl Reconciler {
             exports: desired.refused_exports.clone(),
         };
         errors.add_refused(&report, desired, &in_force, &mut logged);
+        self.ports_revision = report.ports_revision;
         self.is_settled = errors == of_rows && report.refused().next().is_none();
         if waited_for_rules && !self.waits_for_rules {
             // By now, the listeners of bridges have the sockets of the earlier process.
@@ -124,8 +128,10 @@ impl Reconciler {
 
     /// Returns the ports that a pass compares.
     fn scope(&self, desired: &DesiredBridges, changed: Option<BTreeSet<String>>) -> PortScope {
+        // A change by another client is undone, so all ports are compared.
+        let is_alone = self.ports_revision == self.switch.ports_revision();
         match changed {
-            Some(names) if self.is_settled && self.applied.allows_parts(desired) => {
+            Some(names) if self.is_settled && is_alone && self.applied.allows_parts(desired) => {
                 PortScope::Named(names)
             }
             Some(_) | None => PortScope::All,

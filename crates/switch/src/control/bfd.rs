@@ -29,7 +29,7 @@ impl Structure {
             }
             None => info!("port {name}: BFD removed"),
         }
-        self.bridges.with_port(bridge, number, |own| own.settings = changed);
+        self.bridges.lock().set_port_options(bridge, number, changed);
         self.bridges.publish_ports();
         Ok(())
     }

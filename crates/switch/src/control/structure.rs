@@ -415,9 +415,7 @@ impl Structure {
             let (bridge, port) = bridges.find_port(name)?;
             let (id, number, datapath) = (bridge.id, port.number, port.datapath);
             let last = port.info(PortKind::Unbound);
-            if let Some(bridge) = bridges.by_id_mut(id) {
-                bridge.remove_port(number);
-            }
+            bridges.remove_port(id, number);
             (id, datapath, last)
         };
         self.bridges.publish_ports();

@@ -94,6 +94,7 @@ pub(crate) async fn apply(
         outcome: ObjectOutcome::AtRestart,
     }));
     report.at_restart = at_restart;
+    report.ports_revision = structure.bridges().lock().ports_revision();
     report
 }
 

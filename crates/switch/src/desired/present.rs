@@ -46,6 +46,12 @@ impl Switch {
         }
         present
     }
+
+    /// Returns the number of changes of ports and their options so far.
+    #[must_use]
+    pub fn ports_revision(&self) -> u64 {
+        self.control.bridges.lock().ports_revision()
+    }
 }
 
 /// Returns a declared bridge with the options in force.

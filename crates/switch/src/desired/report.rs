@@ -7,6 +7,11 @@ use super::{change::StateChange, difference::StartField, object::ObjectId, state
 pub struct ApplyReport {
     /// The changes, in the order in which they were tried.
     pub objects: Vec<ObjectReport>,
+    /// The number of changes of ports and their options, at the end of the call.
+    ///
+    /// If [`Switch::ports_revision`](crate::Switch::ports_revision) is larger later, another caller
+    /// has changed ports.
+    pub ports_revision: u64,
     /// The changes that are not in force.
     pub(crate) refused: Vec<StateChange>,
     /// The changed fields that take effect when the switch or the bridge starts again.

@@ -105,14 +105,13 @@ impl Bridges {
     /// Other options in `vlans` are ignored.
     pub(crate) fn set_vlans(&self, vlans: &PortOptions) -> Result<(), SwitchError> {
         vlans.check()?;
-        let (bridge, number) = {
-            let bridges = self.lock();
+        {
+            let mut bridges = self.lock();
             let (bridge, port) = bridges.find_port(&vlans.name)?;
-            (bridge.id, port.number)
-        };
-        self.with_port(bridge, number, |port| {
-            port.settings = port.settings.with_vlans_of(vlans);
-        });
+            let (id, number, options) =
+                (bridge.id, port.number, port.settings.with_vlans_of(vlans));
+            bridges.set_port_options(id, number, options);
+        }
         self.publish_ports();
         Ok(())
     }
@@ -137,11 +136,12 @@ impl Bridges {
         }
         let changed = change(&port.settings);
         changed.check()?;
-        let is_equal = port.settings == changed;
-        let Some(port) = bridges.port_mut(bridge, number).filter(|_| !is_equal) else {
+        if port.settings == changed {
+            return Ok(None);
+        }
+        let Some(port) = bridges.set_port_options(bridge, number, changed) else {
             return Ok(None);
         };
-        port.settings = changed;
         Ok(Some((port.datapath, renew(port))))
     }
 

@@ -330,11 +330,11 @@ impl Bridges {
             if let Some(bridge) = bridges.by_id_mut(id).filter(|_| number == PortNo::LOCAL) {
                 bridge.settings.mtu = options.mtu;
             }
-            bridges.port_mut(id, number).map(|port| {
+            let mac = options.mac();
+            bridges.set_port_options(id, number, options).map(|port| {
                 if number != PortNo::LOCAL {
-                    port.configured_mac = options.mac();
+                    port.configured_mac = mac;
                 }
-                port.settings = options;
                 port.refresh_device(false)
             })
         };

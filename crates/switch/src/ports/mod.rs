@@ -24,6 +24,7 @@ pub(crate) mod mirror_problem;
 pub(crate) mod names;
 pub(crate) mod numbers;
 pub(crate) mod own_frames;
+mod patch_peer;
 pub(crate) mod policing;
 pub(crate) mod port;
 pub(crate) mod qos;

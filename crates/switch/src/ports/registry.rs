@@ -35,7 +35,7 @@ pub(crate) struct BridgeState {
     pub(crate) datapath_id: u64,
     /// Ports, including the local port.
     ///
-    /// [`Self::remove_port`] removes a port, so that its name is removed as well.
+    /// [`BridgeRegistry::remove_port`] removes a port, so that its name is removed as well.
     pub(crate) ports: BTreeMap<PortNo, BridgePort>,
     /// The number of each port, by name.
     numbers: BTreeMap<String, PortNo>,
@@ -60,8 +60,7 @@ impl BridgeState {
         self.ports.insert(port.number, port);
     }
 
-    /// Removes the port with a number.
-    pub(crate) fn remove_port(&mut self, number: PortNo) {
+    fn remove_port(&mut self, number: PortNo) {
         if let Some(port) = self.ports.remove(&number) {
             self.numbers.remove(&port.settings.name);
         }
@@ -168,6 +167,8 @@ pub(crate) struct BridgeRegistry {
     reserved: Option<(String, BridgeId)>,
     /// Active members of bonds before a restart, until all ports are added.
     last_active: BTreeMap<String, String>,
+    /// Number of changes of ports and their options.
+    ports_revision: u64,
 }
 
 impl Default for BridgeRegistry {
@@ -178,6 +179,7 @@ impl Default for BridgeRegistry {
             port_numbers: NumberPool::new(DATAPATH_PORT_MAX),
             reserved: None,
             last_active: BTreeMap::new(),
+            ports_revision: 0,
         }
     }
 }
@@ -192,6 +194,7 @@ impl BridgeRegistry {
             port_numbers: NumberPool::new(max),
             reserved: None,
             last_active: BTreeMap::new(),
+            ports_revision: 0,
         }
     }
 }
@@ -372,7 +375,35 @@ impl BridgeRegistry {
         }
         let bridge = self.find_mut(bridge)?;
         bridge.insert_port(port);
-        Ok((bridge.id, number))
+        let id = bridge.id;
+        self.ports_revision += 1;
+        Ok((id, number))
+    }
+
+    /// Removes a port from its bridge.
+    pub(crate) fn remove_port(&mut self, id: BridgeId, number: PortNo) {
+        if let Some(bridge) = self.by_id_mut(id) {
+            bridge.remove_port(number);
+        }
+        self.ports_revision += 1;
+    }
+
+    /// Replaces the options of a port; `None` if the port does not exist.
+    pub(crate) fn set_port_options(
+        &mut self,
+        id: BridgeId,
+        number: PortNo,
+        options: config::PortOptions,
+    ) -> Option<&mut BridgePort> {
+        self.ports_revision += 1;
+        let port = self.port_mut(id, number)?;
+        port.settings = options;
+        Some(port)
+    }
+
+    /// Returns the number of changes of ports and their options so far.
+    pub(crate) const fn ports_revision(&self) -> u64 {
+        self.ports_revision
     }
 
     /// Refuses a port that needs an exclusive device or file of another port.
@@ -465,45 +496,6 @@ impl BridgeRegistry {
         self.find_port(port).ok()?.0.bond_of(port)
     }
 
-    /// Returns the reason why a patch port has no peer; `None` if it has a peer.
-    pub(crate) fn peer_problem(&self, port: &BridgePort) -> Option<String> {
-        if port.settings.kind != PortType::Patch || self.kind(port) != PortKind::Unbound {
-            return None;
-        }
-        let (name, peer) = (&port.settings.name, &port.settings.peer);
-        Some(match self.find_port(peer).map(|(_, peer)| &peer.settings) {
-            Err(_) => format!(
-                "the peer {peer} does not exist: add a patch port {peer} with the peer {name}"
-            ),
-            Ok(other) if other.kind != PortType::Patch => {
-                format!(
-                    "the peer {peer} is not a patch port: set its type to patch and its peer to {name}"
-                )
-            }
-            Ok(other) => {
-                let third = &other.peer;
-                format!("the peer {peer} has the peer {third}: both ends must name each other")
-            }
-        })
-    }
-
-    fn kind(&self, port: &BridgePort) -> PortKind {
-        // Tables may only send to ports that the packet threads have.
-        if let Some(datapath) = port.datapath.filter(|_| port.open.is_some()) {
-            return PortKind::Datapath(datapath);
-        }
-        if port.settings.kind != PortType::Patch {
-            return PortKind::Unbound;
-        }
-        // A patch port forwards only if both ends name each other.
-        match self.find_port(&port.settings.peer) {
-            Ok((bridge, peer)) if peer.settings.peer == port.settings.name => {
-                PortKind::Patch { bridge: bridge.id, port: peer.number }
-            }
-            _ => PortKind::Unbound,
-        }
-    }
-
     fn no_bridge(&self, name: &str) -> SwitchError {
         let known = listed(self.by_name.keys().map(String::as_str));
         SwitchError::NoSuchBridge { name: name.to_owned(), known }
@@ -571,7 +563,7 @@ mod tests {
         };
         assert_eq!([found(&bridges, "p1"), found(&bridges, "p2")], [Some(7), Some(1)]);
         assert!(add(&mut bridges, "p1", 0).is_err(), "the name is taken");
-        bridges.by_id_mut(bridge).unwrap().remove_port(one);
+        bridges.remove_port(bridge, one);
         assert_eq!([found(&bridges, "p1"), found(&bridges, "p2")], [None, Some(1)]);
         add(&mut bridges, "p1", 0).unwrap();
         assert_eq!(found(&bridges, "p1"), Some(2), "the name is free again");
