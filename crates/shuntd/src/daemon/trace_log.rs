@@ -78,8 +78,15 @@ pub(crate) fn check(filter: &str) -> Result<(), String> {
 
 fn parse(filter: &str) -> Result<EnvFilter, String> {
     // A word that is not a level would be taken for a target, and would silence all other targets.
-    let alone = filter.split(',').map(str::trim).filter(|part| !part.contains(['=', '[']));
-    if let Some(word) = alone.into_iter().find(|word| word.parse::<LevelFilter>().is_err()) {
+    let is_level = |part: &&str| !part.contains(['=', '[']);
+    let mut alone = filter.split(',').map(str::trim).filter(is_level).peekable();
+    if alone.peek().is_none() {
+        return Err(format!(
+            "logging.filter = {filter:?}: a level for all other targets is missing, and they would \
+             log nothing; begin with a level as in info,shunt_ofproto=debug"
+        ));
+    }
+    if let Some(word) = alone.find(|word| word.parse::<LevelFilter>().is_err()) {
         return Err(format!(
             "logging.filter = {filter:?}: {word:?} is not a level; use error, warn, info, debug, trace \
              or off, or add a level for one target as in info,shunt_ofproto=debug"
@@ -107,9 +114,13 @@ mod tests {
         for filter in ["info", "off", "warn,shunt_ofproto=debug"] {
             assert_eq!(check(filter), Ok(()), "{filter}");
         }
-        for filter in ["infoo", "any:any:dbg", "info,shunt_ofproto", "a=loud"] {
+        for filter in ["infoo", "any:any:dbg", "info,shunt_ofproto", "info,a=loud"] {
             let error_text = check(filter).unwrap_err();
             assert!(error_text.contains("logging.filter"), "{filter}: {error_text}");
+        }
+        for filter in ["shunt_ofproto=debug", "garbage=", "a=b=c", "[span]=debug"] {
+            let error_text = check(filter).unwrap_err();
+            assert!(error_text.contains("a level for all other targets"), "{filter}: {error_text}");
         }
     }
 }
