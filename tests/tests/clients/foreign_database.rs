@@ -9,8 +9,10 @@ use std::{
 
 use shunt_tests::{
     daemon::{Daemon, binary, output, text, until},
+    namespace::{Namespace, namespace_or_skip},
     open_vswitch::SCHEMA,
     ovsdb_server::OvsdbServer,
+    traffic::ping,
 };
 
 use crate::{
@@ -104,6 +106,54 @@ fn vsctl_emer_reset_removes_the_controllers() {
     fixture.done("emer-reset");
     assert!(!show(&daemon).contains("tcp:127.0.0.1:1"), "{}", show(&daemon));
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+}
+
+/// Adds the bridge `br0` with the port `t1`, which is the device of a host.
+fn connect(fixture: &DaemonFixture, host: &Namespace) {
+    fixture
+        .done("add-br br0 -- add-port br0 t1 -- set Interface t1 type=internal ofport_request=9");
+    fixture.namespace.run("ip", &["addr", "add", "10.69.8.1/24", "dev", "br0"]);
+    fixture.namespace.move_device("t1", host);
+    host.run("ip", &["addr", "add", "10.69.8.2/24", "dev", "t1"]);
+    host.run("ip", &["link", "set", "t1", "up"]);
+}
+
+/// Packets pass while a fault of the database lasts, and the state is right after it.
+///
+/// A bridge that is deleted while packets pass can be added again.
+#[test]
+fn forwarding_continues_through_database_faults() {
+    let Some(mut fixture) = DaemonFixture::foreign("faults") else { return };
+    let Some(host) = namespace_or_skip("fault-host") else { return };
+    let daemon = fixture.start();
+    let passes = |after: &str| {
+        assert!(ping(&host, "10.69.8.1"), "{after}: {}", daemon.log());
+        let shown = show(&daemon);
+        assert!(shown.contains("port 9 t1 (tap"), "{after}: {shown}");
+    };
+    connect(&fixture, &host);
+    passes("start");
+    fixture.server().kill();
+    assert!(until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
+    passes("without a server");
+    fixture.server().restart();
+    fixture.done("set Bridge br0 external_ids:a=b");
+    passes("with the server again");
+    fixture.done("emer-reset");
+    passes("after emer-reset");
+    assert_eq!(fixture.done("get Interface t1 ofport"), "9");
+
+    let mut load = host.command("ping");
+    load.args(["-q", "-i", "0.002", "-w", "30", "10.69.8.1"]);
+    let load = load.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut load = load.expect("ping starts");
+    fixture.done("del-br br0");
+    assert!(!show(&daemon).contains("bridge br0"), "{}", show(&daemon));
+    connect(&fixture, &host);
+    passes("after the bridge was deleted under load");
+    load.kill().expect("ping runs");
+    let _ = load.wait();
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 
 /// A client that owns a lock until drop.
