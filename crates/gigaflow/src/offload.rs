@@ -93,7 +93,7 @@ pub enum Operation {
         /// Rule of the entry.
         rule: Arc<LtmRule>,
     },
-    /// Replace the rule of an entry. Its match and length stay.
+    /// Replace the rule of an entry. The match and the length of the entry stay.
     Modify {
         /// The entry.
         entry: LtmIndex,

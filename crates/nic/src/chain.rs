@@ -219,7 +219,7 @@ impl NicChain {
         Ok(())
     }
 
-    /// Replaces the action of an entry. Its match and length stay.
+    /// Replaces the action of an entry. The match and the length of the entry stay.
     ///
     /// # Errors
     ///

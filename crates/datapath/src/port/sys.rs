@@ -178,7 +178,7 @@ fn short(flags: c_int) -> c_short {
     }
 }
 
-/// Makes an open `/dev/net/tun` a queue of `device`; creates a missing device.
+/// Turns an open `/dev/net/tun` into a queue of `device`; creates a missing device.
 pub(super) fn attach_tun(fd: BorrowedFd<'_>, device: &DeviceName, flags: c_int) -> io::Result<()> {
     let mut request = device.request();
     request.ifr_ifru.ifru_flags = short(flags);

@@ -67,7 +67,7 @@ impl Pipeline {
     /// Translates the packet of a traversal again, by `version`.
     ///
     /// The translation begins where the traversal began, with the same key. If the traversal is a
-    /// sub-traversal, the translation ends after as many visits.
+    /// sub-traversal, the translation ends after the visits of the sub-traversal.
     #[must_use]
     pub fn translate_again(&self, traversal: &Traversal, version: Version) -> Traversal {
         let (key, start) = (&FlowKey::from(&traversal.key), traversal.continuation.as_ref());

@@ -36,7 +36,7 @@ pub(crate) struct NicArguments {
     /// Add a representor to the port with this number.
     ///
     /// Packets that miss leave through it, and packets that arrive on it leave through the port.
-    /// Without it, packets that miss go to the controller. May be repeated.
+    /// Packets of a port without a representor that miss go to the controller. May be repeated.
     #[arg(long, value_name = "NUMBER=DEVICE")]
     representor: Vec<PortArgument>,
     /// Set the number of match-action stages of the P4 program: 1 to 16.

@@ -33,7 +33,7 @@ pub(super) struct Scratch {
 pub(super) struct VisitFrame {
     /// Index of the visit in [`Scratch::visits`].
     pub(super) visit: usize,
-    /// The bits of the packet as it entered the table that were consulted.
+    /// The consulted bits of the packet, as the packet entered the table.
     pub(super) mask: GrowingMask,
     /// The bits that were rewritten since the packet entered the table.
     pub(super) written: GrowingMask,
