@@ -97,6 +97,8 @@ pub struct Status {
     pub is_open: bool,
     /// The role of the peer.
     pub role: RoleName,
+    /// True if the peer receives packet-ins, for at least one reason.
+    pub wants_packet_ins: bool,
     /// True if the peer receives packets that no rule matches.
     pub wants_misses: bool,
     /// Number of bytes that wait to be sent.
@@ -297,6 +299,7 @@ impl Connection {
         Status {
             is_open,
             role,
+            wants_packet_ins: is_open && self.subscription.wants_packet_ins(role),
             wants_misses: is_open && self.subscription.wants_misses(role, self.codec),
             output_waiting: self.output.waiting(),
             packet_ins: self.output.packet_ins(),

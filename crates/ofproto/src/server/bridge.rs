@@ -138,10 +138,13 @@ impl<H: Host> OpenFlowServer<H> {
         let _ = self.shared.events.send(event);
     }
 
-    /// Sends a packet-in to all connections; returns whether a connection exists.
+    /// Sends a packet-in to all connections; returns whether one of them receives packet-ins.
+    ///
+    /// A client of a listener or of the management socket receives none until it asks for them.
     #[must_use]
     pub fn publish_packet_in(&self, packet: ControllerEvent) -> bool {
-        self.shared.events.send(packet).is_ok()
+        let is_wanted = self.shared.registry.wants_packet_ins();
+        self.shared.events.send(packet).is_ok() && is_wanted
     }
 
     /// Sends events that must not be lost to all connections.

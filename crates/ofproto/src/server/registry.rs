@@ -50,6 +50,11 @@ impl Registry {
         self.lock().by_number.values().cloned().collect()
     }
 
+    /// Returns whether a connection receives packet-ins.
+    pub(super) fn wants_packet_ins(&self) -> bool {
+        self.lock().by_number.values().any(|own| own.status.wants_packet_ins)
+    }
+
     /// Returns whether a connection receives packets that no rule matches.
     pub(super) fn wants_misses(&self) -> bool {
         self.lock().by_number.values().any(|own| own.status.wants_misses)

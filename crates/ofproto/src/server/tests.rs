@@ -289,6 +289,30 @@ async fn a_peer_without_hello_is_not_connected() {
     }
 }
 
+/// A client that has not asked for packet-ins takes none.
+#[tokio::test]
+async fn a_packet_in_without_receiver_is_reported() {
+    let (host, server) = bridge();
+    let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
+    let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
+    let mut client = TestClient::connect(stream).await;
+    let controller = PortNo::CONTROLLER;
+    let actions = vec![Action::Output { port: controller, max_len: 9 }];
+    let packet = PacketOut { in_port: controller, actions, data: vec![0x55; 60] };
+    client.send(&Message::PacketOut(packet)).await;
+    let event = loop {
+        if let Some(event) = host.take_events().pop() {
+            break event;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert!(!server.publish_packet_in(event.clone()));
+    client.send(&Message::SetConfig(SwitchConfig { miss_send_len: 100 })).await;
+    assert!(client.request(&Message::FeaturesRequest).await.is_some());
+    assert!(server.publish_packet_in(event));
+    assert!(matches!(client.receive().await, Some(Message::PacketIn(_))));
+}
+
 #[tokio::test]
 async fn a_packet_out_reaches_another_controller_as_packet_in() {
     let (host, server) = bridge();
