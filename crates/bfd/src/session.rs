@@ -37,7 +37,7 @@ pub struct BfdSession {
     transmit: TransmitTimer,
     decay: DecayWindow,
     activity: ReceiveActivity,
-    /// Set if a packet with the flag Final must be sent.
+    /// True if a packet with the flag Final must be sent.
     owes_final: bool,
     /// State and diagnostic in the last sent packet.
     sent: Option<(BfdState, BfdDiagnostic)>,

@@ -93,7 +93,7 @@ pub struct MemifOptions {
     pub buffer_bytes: u16,
     /// Number of rings in each direction, for a client.
     pub queues: u16,
-    /// Set if a server accepts a memory file that its client could shorten.
+    /// True if a server accepts a memory file that its client could shorten.
     ///
     /// If the client shortens the file, the kernel ends this process.
     pub allow_unsealed: bool,

@@ -50,7 +50,7 @@ pub(crate) struct ReceiveQueue {
     pub(crate) ring: ReceiveRing,
     /// The eventfd that the peer sets after it has sent frames.
     pub(crate) event: File,
-    /// Set while the event wakes the worker.
+    /// True while the event wakes the worker.
     is_watched: bool,
 }
 

@@ -49,7 +49,7 @@ pub struct MemifReceiver {
     turn: u16,
     /// Number of polls in a row without a frame.
     idle_polls: u32,
-    /// Set while notifications are requested from the peer.
+    /// True while notifications are requested from the peer.
     waits_for_events: bool,
 }
 

@@ -56,7 +56,7 @@ struct NicEntry {
     write: HeaderWrite,
     /// The output port, if the traversal ends with this entry.
     port: Option<u16>,
-    /// Set if packets that match the entry go to the controller.
+    /// True if packets that match the entry go to the controller.
     is_punt: bool,
 }
 

@@ -34,7 +34,7 @@ struct QueueState {
     ports: BTreeSet<u16>,
     waiting: VecDeque<NicCommand>,
     packets_count: usize,
-    /// Set after the thread has ended.
+    /// True after the thread has ended.
     is_closed: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) enum NicCommand {
 #[derive(Debug)]
 pub(crate) struct OutgoingPacket {
     pub(crate) port: u16,
-    /// Set if the packet is looked up in the stages, and not sent to the port.
+    /// True if the packet is looked up in the stages, and not sent to the port.
     pub(crate) is_resubmitted: bool,
     pub(crate) payload: Vec<u8>,
 }

@@ -126,17 +126,17 @@ pub struct TableSchema {
     pub actions: BTreeMap<u32, ActionScope>,
     /// The default action in the program.
     pub default: Option<Action>,
-    /// Set if the default action cannot be changed.
+    /// True if the default action cannot be changed.
     pub is_default_const: bool,
     /// Guaranteed number of entries.
     pub size: u64,
-    /// Set if the table supports idle timeouts.
+    /// True if the table supports idle timeouts.
     pub has_timeouts: bool,
-    /// Set if the table counts the hits of each entry.
+    /// True if the table counts the hits of each entry.
     pub has_counters: bool,
-    /// Set if the entries cannot be changed.
+    /// True if the entries cannot be changed.
     pub is_const: bool,
-    /// Set if several entries can match a packet, so that priorities decide.
+    /// True if several entries can match a packet, so that priorities decide.
     pub has_priorities: bool,
 }
 

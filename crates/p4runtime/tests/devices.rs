@@ -55,11 +55,11 @@ struct Device {
 /// The configurable behaviour of a device.
 #[derive(Default)]
 struct Behavior {
-    /// Set if the device does not report which updates of a batch failed.
+    /// True if the device does not report which updates of a batch failed.
     is_terse: AtomicBool,
-    /// Set while the device is unreachable.
+    /// True while the device is unreachable.
     is_away: watch::Sender<bool>,
-    /// Set if a read never ends.
+    /// True if a read never ends.
     is_endless: AtomicBool,
     /// The number of the next read that fails; 0 for none.
     fails_at: AtomicU32,

@@ -21,7 +21,7 @@ pub struct ReceivedBytes {
     pub length: usize,
     /// The descriptors that were received with the bytes.
     pub descriptors: Vec<OwnedFd>,
-    /// Set if more descriptors were sent;
+    /// True if more descriptors were sent;
     /// the kernel has closed the additional descriptors.
     pub has_lost_descriptors: bool,
 }

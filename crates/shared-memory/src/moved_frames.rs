@@ -5,7 +5,7 @@
 pub struct PolledFrames {
     /// Number of frames that were taken, including refused frames.
     pub frames: usize,
-    /// Unset if the receiver's descriptor becomes readable for the next frame.
+    /// False if the receiver's descriptor becomes readable for the next frame.
     pub may_have_more: bool,
 }
 

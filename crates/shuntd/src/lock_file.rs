@@ -36,7 +36,7 @@ pub(crate) enum LockError {
 pub(crate) struct LockFile {
     path: PathBuf,
     file: File,
-    /// Set if the file stays when the lock is released.
+    /// True if the file stays when the lock is released.
     is_left: bool,
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct RunDir {
     socket: PathBuf,
     /// File name of the control socket with the process id of an earlier process.
     earlier_socket: Option<PathBuf>,
-    /// Set if the pid file and the socket file stay for the next process.
+    /// True if the pid file and the socket file stay for the next process.
     is_left: bool,
     /// Dropped before the lock, so that no link leads to files of another daemon.
     _links: Option<VswitchdLinks>,

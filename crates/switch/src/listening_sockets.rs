@@ -52,7 +52,7 @@ struct KeptListener {
     fd: OwnedFd,
     /// The file of the socket, if it is a Unix socket.
     file: Option<SocketFile>,
-    /// Set while this process accepts connections on the socket.
+    /// True while this process accepts connections on the socket.
     is_used: bool,
 }
 

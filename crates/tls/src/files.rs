@@ -34,7 +34,7 @@ pub struct TlsFiles {
     ///
     /// A client needs the file. A server without the file accepts clients without certificate.
     pub ca_certificate: Option<PathBuf>,
-    /// Set if the certificate of the authority is taken from the first server.
+    /// True if the certificate of the authority is taken from the first server.
     ///
     /// This setting has an effect only while the file `ca_certificate` does not exist.
     pub bootstraps: bool,

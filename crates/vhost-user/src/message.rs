@@ -14,7 +14,7 @@ use crate::error::ProtocolError;
 pub(crate) struct MessageHeader {
     /// Number of the request.
     pub(crate) request: u32,
-    /// Set if the front-end waits for an acknowledgement.
+    /// True if the front-end waits for an acknowledgement.
     pub(crate) needs_reply: bool,
     /// Length of the payload, in bytes.
     pub(crate) length: usize,
@@ -124,7 +124,7 @@ pub(crate) struct VringAddress {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VringDescriptor {
     pub(crate) queue: u32,
-    /// Set if the message carries a descriptor; otherwise the queue is to be polled.
+    /// True if the message carries a descriptor; otherwise the queue is to be polled.
     pub(crate) has_descriptor: bool,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct DeviceQueues {
     failures: Mutex<Vec<QueueFailure>>,
     /// Readable while `failures` has entries.
     failed: EventFd,
-    /// Set when no queue may start any more; the locks of the queues order it.
+    /// True when no queue may start any more; the locks of the queues order it.
     is_closed: AtomicBool,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct DeviceQueues {
 pub(crate) struct RunningQueue {
     pub(crate) ring: Virtqueue,
     pub(crate) limits: GuestLimits,
-    /// Unset while frames to the guest are refused and frames from it discarded.
+    /// False while frames to the guest are refused and frames from it discarded.
     pub(crate) is_enabled: bool,
     /// The eventfd that the guest writes when it offers buffers.
     pub(crate) kick: Option<Arc<File>>,

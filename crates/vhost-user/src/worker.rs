@@ -46,7 +46,7 @@ pub struct FrameReceiver {
     turn: u16,
     /// Number of polls since the last frame.
     idle_polls: u32,
-    /// Set while a request for kicks is active.
+    /// True while a request for kicks is active.
     waits_for_kicks: bool,
 }
 

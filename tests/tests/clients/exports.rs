@@ -52,7 +52,7 @@ impl Hosts {
         text(&output(self.a.command("ping").args(arguments)));
     }
 
-    /// Sends pings from a that nobody answers.
+    /// Sends pings from `a` that nobody answers.
     pub(crate) fn ping_in_vain(&self, count: usize) {
         let count = count.to_string();
         let arguments = ["-q", "-i", "0.02", "-c", &count, "-W", "1", "10.68.1.2"];

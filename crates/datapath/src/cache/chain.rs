@@ -51,7 +51,7 @@ pub(crate) struct GigaflowIndex {
 #[derive(Debug, Default)]
 pub(crate) struct PartialWalk {
     walk: Walk,
-    /// Set if the packet was sampled for set duelling.
+    /// True if the packet was sampled for set duelling.
     is_sampled: bool,
 }
 

@@ -37,7 +37,7 @@ struct PortSequence {
     is_certain: bool,
     /// The source port of the last forecast, and the time until it is expected.
     forecast: Option<(u128, Duration)>,
-    /// Set when the client opens a flow.
+    /// True when the client opens a flow.
     /// The search for an entry to remove clears it, and removes entries without it.
     is_used: bool,
 }

@@ -89,7 +89,7 @@ struct Relation {
     /// The time from the base flow to the follower.
     delay: Duration,
     strength: u8,
-    /// Set if a flow followed the last base flow.
+    /// True if a flow followed the last base flow.
     has_followed: bool,
 }
 

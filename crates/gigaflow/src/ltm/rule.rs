@@ -72,7 +72,7 @@ pub struct PlainRule {
     ///
     /// With `None` and [`Next::End`] the packet is dropped.
     pub output: Option<DatapathPort>,
-    /// Set if the output skips packets that arrived on the same port.
+    /// True if the output skips packets that arrived on the same port.
     pub unless_ingress: bool,
 }
 
@@ -133,7 +133,7 @@ struct TrackedHeaders {
     key: FlowKey,
     known: FlowMask,
     written: FlowMask,
-    /// Set after a VLAN tag was popped.
+    /// True after a VLAN tag was popped.
     is_popped: bool,
 }
 

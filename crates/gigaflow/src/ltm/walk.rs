@@ -15,7 +15,7 @@ pub struct Walk {
     headers: RewrittenHeaders,
     tag: Option<Tag>,
     is_hit: bool,
-    /// Set until the rewrite of the last matched entry is applied.
+    /// True until the rewrite of the last matched entry is applied.
     is_to_rewrite: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::{timing::FAST_PERIODIC_TIME, wire::info::LacpInfo};
 /// The transmit machine of a member.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TransmitMachine {
-    /// Set if an LACPDU must be sent (`NTT`).
+    /// True if an LACPDU must be sent (`NTT`).
     is_needed: bool,
     /// Information about this end in the last sent LACPDU.
     last: Option<LacpInfo>,

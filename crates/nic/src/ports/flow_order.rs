@@ -37,7 +37,7 @@ pub(crate) const HELD_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub(crate) struct FinishedFrames {
     finished: AtomicU64,
-    /// Set while the NIC waits for a greater number of finished frames.
+    /// True while the NIC waits for a greater number of finished frames.
     is_awaited: AtomicBool,
 }
 

@@ -37,7 +37,7 @@ pub struct Connection {
     pub(super) output: Output,
     /// The newest version that this connection created.
     pub(super) changed: Option<Version>,
-    /// Set if packets were sent since the last barrier.
+    /// True if packets were sent since the last barrier.
     pub(super) packets_sent: bool,
     /// The request that waits, and the condition it waits for.
     pub(super) waiting: Option<(Wait, WaitingRequest)>,

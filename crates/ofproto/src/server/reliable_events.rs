@@ -35,7 +35,7 @@ struct EventQueue {
 #[derive(Debug, Default)]
 struct QueuedEvents {
     events: VecDeque<ControllerEvent>,
-    /// Set if the queue was too long; the queue is empty from then on.
+    /// True if the queue was too long; the queue is empty from then on.
     is_lagging: bool,
 }
 

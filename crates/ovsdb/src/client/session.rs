@@ -76,7 +76,7 @@ pub enum ServerLock {
 pub struct ReplicaState {
     /// The newest rows from the server; `None` before the first connection.
     pub rows: Option<DatabaseSnapshot>,
-    /// Set while the client is connected and its rows equal the rows of the server.
+    /// True while the client is connected and its rows equal the rows of the server.
     pub is_current: bool,
     /// The state of the lock of the client.
     pub lock: ServerLock,

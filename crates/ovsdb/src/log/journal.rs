@@ -33,7 +33,7 @@ pub struct Journal {
     snapshot_length: u64,
     /// Length of the log in bytes from which on the next compaction is due.
     compaction_length: u64,
-    /// Set while bytes of an aborted write may follow the log.
+    /// True while bytes of an aborted write may follow the log.
     has_rest: bool,
     _lock: Option<FileLock>,
 }

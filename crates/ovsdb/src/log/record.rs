@@ -25,7 +25,7 @@ pub struct RecordReader<'a> {
 pub struct RecordError {
     /// The reason why the record cannot be read.
     pub reason: &'static str,
-    /// Set if the file ends with this record: the write may have been interrupted.
+    /// True if the file ends with this record: the write may have been interrupted.
     pub is_last: bool,
 }
 

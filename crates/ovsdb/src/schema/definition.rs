@@ -32,7 +32,7 @@ pub struct TableDefinition {
     is_root: bool,
     max_rows: Option<usize>,
     indexes: Vec<Vec<usize>>,
-    /// Set if the schema declares the table a root (`isRoot`).
+    /// True if the schema declares the table a root (`isRoot`).
     /// If it declares no table a root, all tables are roots.
     says_root: bool,
 }

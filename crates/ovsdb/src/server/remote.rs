@@ -49,7 +49,7 @@ pub struct ServerRemote {
 pub struct RemoteStatus {
     /// Number of connected clients.
     pub connections: usize,
-    /// Set while the server tries to connect.
+    /// True while the server tries to connect.
     pub is_connecting: bool,
     /// Time since the last client has connected; `None` if none has.
     pub since_connect: Option<Duration>,

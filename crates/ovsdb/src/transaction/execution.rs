@@ -53,7 +53,7 @@ pub struct TransactionOutcome {
     pub results: Vec<Value>,
     /// The change, which is empty if an operation failed.
     pub change: ChangeSet,
-    /// Set if the change must be on disk before the reply.
+    /// True if the change must be on disk before the reply.
     pub durable: bool,
     /// The comments of the request.
     pub comment: Option<String>,

@@ -110,7 +110,7 @@ pub(super) struct Session {
     pub(super) requests: Requests,
     stream: Option<Streaming<StreamMessageResponse>>,
     to_device: mpsc::Sender<StreamMessageRequest>,
-    /// Set if the program was already running, so that the device may hold entries.
+    /// True if the program was already running, so that the device may hold entries.
     pub(super) is_known: bool,
 }
 

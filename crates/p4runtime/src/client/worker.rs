@@ -55,7 +55,7 @@ pub(super) struct SessionWorker {
     last_election: Option<u128>,
     /// Maximum number of updates per write; it is halved after a timeout.
     batch: usize,
-    /// Set after the first stream error of a session has been logged.
+    /// True after the first stream error of a session has been logged.
     is_error_logged: bool,
 }
 

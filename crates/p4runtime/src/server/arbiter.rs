@@ -36,9 +36,9 @@ pub struct RoleNotice {
     pub stream: StreamId,
     /// Role of the stream.
     pub role: String,
-    /// Set if the stream is the primary.
+    /// True if the stream is the primary.
     pub is_primary: bool,
-    /// Set if the role has a primary.
+    /// True if the role has a primary.
     pub has_primary: bool,
     /// The highest election id that was ever used.
     pub highest: Option<ElectionId>,

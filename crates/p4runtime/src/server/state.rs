@@ -75,7 +75,7 @@ pub(super) struct ServiceState {
 /// The stream of a controller.
 struct ControllerStream {
     stream_queue: StreamQueue,
-    /// Set after the first arbitration update.
+    /// True after the first arbitration update.
     has_begun: bool,
     /// The task that serves the stream.
     task: Option<AbortHandle>,

@@ -152,7 +152,7 @@ const NOTICE_ENTRIES_MAX: usize = 1024;
 pub(super) struct UpdateContext {
     pub(super) kind: update::Type,
     pub(super) now: Duration,
-    /// Set if the update may have to be rolled back.
+    /// True if the update may have to be rolled back.
     pub(super) is_undoable: bool,
 }
 

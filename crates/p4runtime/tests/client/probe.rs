@@ -24,7 +24,7 @@ use super::{RestartableServer, TEST_TIMEOUT, connected_by, done, insert, until};
 struct FrameCounts {
     pings: AtomicUsize,
     requests: AtomicUsize,
-    /// Set if the proxy drops all bytes.
+    /// True if the proxy drops all bytes.
     is_cut: AtomicBool,
     /// Signals a request.
     requested: Notify,

@@ -31,7 +31,7 @@ pub struct BridgeSettings {
     pub mirrors: Vec<Mirror>,
     /// Multicast snooping by NORMAL; `None`: multicast packets are flooded.
     pub multicast: Option<MulticastSnooping>,
-    /// Set if a packet that no rule of the first table matches is sent to controllers.
+    /// True if a packet that no rule of the first table matches is sent to controllers.
     ///
     /// OpenFlow 1.0 to 1.2 require this; later versions drop the packet.
     pub sends_misses: bool,

@@ -67,7 +67,7 @@ impl SavedFilter {
 
 /// The result of a start with a state file.
 pub(crate) struct Resumed {
-    /// Set if the state file may be replaced.
+    /// True if the state file may be replaced.
     ///
     /// Then the switch, or a copy of the file, has every part of the file.
     pub(crate) may_write: bool,

@@ -53,7 +53,7 @@ pub(super) struct DesiredBridges {
     vhost_folder: PathBuf,
     /// The ports that this pass has read or taken over.
     pub(super) readings: PortReadings,
-    /// Set while ports and controllers wait for restored rules (`flow-restore-wait`).
+    /// True while ports and controllers wait for restored rules (`flow-restore-wait`).
     pub(super) waits_for_rules: bool,
     /// Moves of receive queues by load.
     pub(super) auto_lb: AutoLbRow,

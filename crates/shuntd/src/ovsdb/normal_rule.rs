@@ -10,7 +10,7 @@ use super::desired::{DesiredBridge, NormalRule};
 pub(super) struct NormalRuleState {
     /// The present handling of the rule.
     handling: NormalRule,
-    /// Set if the daemon, and not an operator, has added the rule.
+    /// True if the daemon, and not an operator, has added the rule.
     is_own: bool,
     /// Reason why the rule cannot be changed; `None` if it can.
     refusal: Option<String>,

@@ -41,7 +41,7 @@ pub(super) struct Reconciler {
     ports_revision: u64,
     /// The rule for `NORMAL` of each bridge in `applied`.
     normal_rules: BTreeMap<String, NormalRuleState>,
-    /// Set while packets of new ports are held until rules are restored.
+    /// True while packets of new ports are held until rules are restored.
     waits_for_rules: bool,
     /// Log of mirrors that cannot be applied.
     mirror_log: RowLog,

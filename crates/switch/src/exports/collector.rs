@@ -71,7 +71,7 @@ struct CollectorState {
     local: Option<IpAddr>,
     fault: Option<CollectorFault>,
     refusal: CollectorRefusal,
-    /// Set while waiting datagrams must follow templates that are not queued yet.
+    /// True while waiting datagrams must follow templates that are not queued yet.
     needs_templates: bool,
     overflow: CollectorOverflow,
     is_closed: bool,
@@ -82,7 +82,7 @@ struct CollectorState {
 struct CollectorOverflow {
     /// Number of datagrams dropped in this overflow; 0: there is no overflow.
     lost: u64,
-    /// Set when the overflow was logged.
+    /// True when the overflow was logged.
     is_logged: bool,
     /// Value of `lost` at the last check.
     checked: u64,
@@ -96,9 +96,9 @@ struct CollectorOverflow {
 #[derive(Clone, Copy, Debug, Default)]
 struct CollectorRefusal {
     is_current: bool,
-    /// Set if the refusal of a datagram was reported since the last check.
+    /// True if the refusal of a datagram was reported since the last check.
     has_refused: bool,
-    /// Set if a datagram was sent without such a report since the last check.
+    /// True if a datagram was sent without such a report since the last check.
     has_accepted: bool,
     /// Number of checks in a row without a refusal.
     quiet_checks: u32,

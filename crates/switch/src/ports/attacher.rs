@@ -45,7 +45,7 @@ pub(crate) struct PortAttacher {
     nic: Arc<NicSlot>,
     /// Store that keeps the queues of ports for the next process.
     descriptors: Arc<dyn DescriptorStore>,
-    /// Set while newly opened ports receive no packets.
+    /// True while newly opened ports receive no packets.
     is_held: AtomicBool,
     /// The options with which DPDK is initialised.
     dpdk: Arc<EalOptions>,

@@ -54,7 +54,7 @@ pub(super) struct DriverChain {
 pub struct BufferLayout {
     /// Length of each part.
     pub parts: Vec<usize>,
-    /// Set if the descriptors are in an indirect table.
+    /// True if the descriptors are in an indirect table.
     pub is_indirect: bool,
 }
 

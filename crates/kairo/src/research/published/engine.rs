@@ -49,7 +49,7 @@ pub struct PublishedKairo {
     clock: Box<dyn FnMut() -> Time + Send>,
     circuit: Option<TableCircuit>,
     plan: CircuitPlan,
-    /// Set when a rule leads to a table that the plan has no edge to.
+    /// True when a rule leads to a table that the plan has no edge to.
     is_outdated: bool,
     shared: Arc<Mutex<SharedTables>>,
     packets: TrackedPackets,

@@ -299,7 +299,7 @@ impl StandardMatch {
         }
     }
 
-    /// Takes addresses with a prefix mask; another mask has no form.
+    /// Takes addresses with a prefix mask; OpenFlow 1.0 has no form for other masks.
     fn take_addresses(&mut self, key: &FlowKey, mask: &FlowMask, fields: [FieldId; 2]) {
         let shifts = [wildcard::NW_SRC_SHIFT, wildcard::NW_DST_SHIFT];
         let places = [&mut self.nw_src, &mut self.nw_dst];

@@ -15,7 +15,7 @@ pub enum FlowFormat {
 pub struct V10Settings {
     /// The form of flow-mods and flow-removed messages that are written.
     pub flow_format: FlowFormat,
-    /// Set if the high byte of a flow-mod command is a table.
+    /// True if the high byte of a flow-mod command is a table.
     ///
     /// `NXT_FLOW_MOD_TABLE_ID` sets it.
     pub has_table_ids: bool,
