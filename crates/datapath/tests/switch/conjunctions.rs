@@ -55,7 +55,7 @@ fn check(rules: &[&str], port: Option<u32>, cases: &[Case<'_>]) {
 }
 
 #[test]
-fn a_rule_between_clause_and_conjunction_evicts() {
+fn a_rule_between_clause_and_conjunction_evicts_entries() {
     if !super::HAS_CACHE {
         return;
     }

@@ -24,7 +24,7 @@ fn known(switch: &Switch, [target, source]: [u64; 2]) -> Traversal {
 }
 
 #[test]
-fn a_newly_learned_destination_evicts() {
+fn a_newly_learned_destination_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=normal");
     switch.learn(&any_packet());
@@ -33,14 +33,14 @@ fn a_newly_learned_destination_evicts() {
 }
 
 #[test]
-fn a_moved_destination_evicts() {
+fn a_moved_destination_evicts_entries() {
     let switch = Switch::new();
     let entry = known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [2, 1]))]);
 }
 
 #[test]
-fn an_aged_out_destination_evicts() {
+fn an_aged_out_destination_evicts_entries() {
     let switch = Switch::new();
     let ageing = BridgeSettings::default().mac_ageing.as_secs();
     let entry = known(&switch, [0, 1]);
@@ -48,14 +48,14 @@ fn an_aged_out_destination_evicts() {
 }
 
 #[test]
-fn a_flushed_address_evicts() {
+fn a_flushed_address_evicts_entries() {
     let switch = Switch::new();
     let entry = known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.flush_macs(BRIDGE)]);
 }
 
 #[test]
-fn an_address_forgotten_by_a_full_table_evicts() {
+fn an_address_forgotten_by_a_full_table_evicts_entries() {
     let switch = Switch::new();
     let settings = BridgeSettings { macs_max: 2, ..BridgeSettings::default() };
     switch.0.set_settings(BRIDGE, settings).unwrap();
@@ -64,14 +64,14 @@ fn an_address_forgotten_by_a_full_table_evicts() {
 }
 
 #[test]
-fn a_moved_source_evicts() {
+fn a_moved_source_evicts_entries() {
     let switch = Switch::new();
     let entry = known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [1, 2]))]);
 }
 
 #[test]
-fn an_aged_out_source_evicts() {
+fn an_aged_out_source_evicts_entries() {
     let switch = Switch::new();
     let ageing = BridgeSettings::default().mac_ageing.as_secs();
     let entry = known(&switch, [1, 0]);

@@ -32,7 +32,7 @@ fn switch(groups: &[&str]) -> Switch {
 }
 
 #[test]
-fn a_modified_group_evicts() {
+fn a_modified_group_evicts_entries() {
     let switch = switch(&["group_id=1,type=all,bucket=output:2"]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| {
@@ -41,7 +41,7 @@ fn a_modified_group_evicts() {
 }
 
 #[test]
-fn a_deleted_group_of_a_bucket_evicts() {
+fn a_deleted_group_of_a_bucket_evicts_entries() {
     let groups = ["group_id=2,type=all,bucket=output:2", "group_id=1,type=all,bucket=group:2"];
     let switch = switch(&groups);
     let entry = switch.translate(&any_packet());
@@ -49,28 +49,28 @@ fn a_deleted_group_of_a_bucket_evicts() {
 }
 
 #[test]
-fn a_modified_watched_group_evicts() {
+fn a_modified_watched_group_evicts_entries() {
     let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(MODIFY, IS_DEAD)]);
 }
 
 #[test]
-fn a_deleted_watched_group_evicts() {
+fn a_deleted_watched_group_evicts_entries() {
     let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(DELETE, "group_id=2")]);
 }
 
 #[test]
-fn an_added_watched_group_evicts() {
+fn an_added_watched_group_evicts_entries() {
     let switch = switch(&[WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Group, |switch| vec![switch.group(ADD, IS_LIVE)]);
 }
 
 #[test]
-fn an_indirectly_watched_group_evicts() {
+fn an_indirectly_watched_group_evicts_entries() {
     let between = "group_id=3,type=ff,bucket=watch_group:2,output:4";
     let outer = WATCHES_GROUP.replace("watch_group:2", "watch_group:3");
     let switch = switch(&[IS_LIVE, between, &outer]);
@@ -79,7 +79,7 @@ fn an_indirectly_watched_group_evicts() {
 }
 
 #[test]
-fn a_watched_port_without_output_evicts() {
+fn a_watched_port_without_output_evicts_entries() {
     let switch =
         switch(&["group_id=1,type=ff,bucket=watch_port:4,output:2,bucket=watch_port:3,output:3"]);
     let entry = switch.translate(&any_packet());
@@ -89,7 +89,7 @@ fn a_watched_port_without_output_evicts() {
 }
 
 #[test]
-fn a_watched_link_that_comes_up_evicts() {
+fn a_watched_link_that_comes_up_evicts_entries() {
     let switch =
         switch(&["group_id=1,type=ff,bucket=watch_port:2,output:2,bucket=watch_port:3,output:3"]);
     switch.set_ports(|ports| ports[1].link_up = false);
@@ -100,7 +100,7 @@ fn a_watched_link_that_comes_up_evicts() {
 }
 
 #[test]
-fn a_watched_link_of_a_select_bucket_evicts() {
+fn a_watched_link_of_a_select_bucket_evicts_entries() {
     let switch = switch(&["group_id=1,type=select,bucket=watch_port:4,output:2"]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Port, |switch| {
@@ -109,7 +109,7 @@ fn a_watched_link_of_a_select_bucket_evicts() {
 }
 
 #[test]
-fn an_indirectly_watched_link_evicts() {
+fn an_indirectly_watched_link_evicts_entries() {
     let switch = switch(&[IS_LIVE, WATCHES_GROUP]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Port, |switch| {
@@ -118,7 +118,7 @@ fn an_indirectly_watched_link_evicts() {
 }
 
 #[test]
-fn a_modified_meter_evicts() {
+fn a_modified_meter_evicts_entries() {
     let switch = Switch::new();
     switch.meter(MeterCommand::Add, "meter=1,pktps,band=type=drop,rate=5");
     switch.add("actions=meter:1,output:2");
@@ -129,7 +129,7 @@ fn a_modified_meter_evicts() {
 }
 
 #[test]
-fn an_added_packet_in_meter_evicts() {
+fn an_added_packet_in_meter_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=controller(max_len=64,meter_id=1)");
     let entry = switch.translate(&any_packet());

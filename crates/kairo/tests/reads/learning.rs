@@ -5,7 +5,7 @@ use shunt_pipeline::FlowModCommand;
 use crate::{Kind, Switch, any_packet, packet};
 
 #[test]
-fn a_deleted_learned_rule_evicts() {
+fn a_deleted_learned_rule_evicts_entries() {
     let switch = Switch::new();
     switch.add(
         "actions=learn(table=1,cookie=5,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[],output:NXM_OF_IN_PORT[])",
@@ -19,7 +19,7 @@ fn a_deleted_learned_rule_evicts() {
 }
 
 #[test]
-fn a_changed_number_of_learned_rules_evicts() {
+fn a_changed_number_of_learned_rules_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=learn(table=1,cookie=5,limit=1,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[])");
     switch.learn(&packet(1, [3, 2]));
@@ -31,7 +31,7 @@ fn a_changed_number_of_learned_rules_evicts() {
 }
 
 #[test]
-fn newly_readable_hidden_state_evicts() {
+fn newly_readable_hidden_state_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=load:5->NXM_NX_REG5[],goto_table:1");
     switch.add("table=1,actions=output:2");

@@ -52,58 +52,58 @@ macro_rules! kinds {
 
 kinds! {
     Ports: [
-        a_port_added_to_a_flood_evicts,
-        a_port_added_to_a_normal_flood_evicts,
+        a_port_added_to_a_flood_evicts_entries,
+        a_port_added_to_a_normal_flood_evicts_entries,
         changed_vlans_of_a_normal_flood_evict,
-        a_changed_port_of_many_outputs_evicts,
+        a_changed_port_of_many_outputs_evicts_entries,
     ];
     Port: [
-        a_changed_output_port_evicts,
-        an_added_output_port_evicts,
-        a_removed_patch_peer_evicts,
-        a_further_no_recv_port_evicts,
-        a_further_no_fwd_port_evicts,
-        a_watched_port_without_output_evicts,
-        a_watched_link_that_comes_up_evicts,
-        a_watched_link_of_a_select_bucket_evicts,
-        an_indirectly_watched_link_evicts,
-        a_changed_link_of_a_bundle_evicts,
+        a_changed_output_port_evicts_entries,
+        an_added_output_port_evicts_entries,
+        a_removed_patch_peer_evicts_entries,
+        a_further_no_recv_port_evicts_entries,
+        a_further_no_fwd_port_evicts_entries,
+        a_watched_port_without_output_evicts_entries,
+        a_watched_link_that_comes_up_evicts_entries,
+        a_watched_link_of_a_select_bucket_evicts_entries,
+        an_indirectly_watched_link_evicts_entries,
+        a_changed_link_of_a_bundle_evicts_entries,
         changed_vlans_of_the_ingress_port_evict,
         changed_vlans_of_the_output_port_evict,
     ];
     PortFilters: [
-        the_first_no_recv_port_evicts,
-        the_first_no_fwd_port_evicts,
+        the_first_no_recv_port_evicts_entries,
+        the_first_no_fwd_port_evicts_entries,
     ];
-    Bridge: [an_added_peer_bridge_evicts, an_added_mirror_evicts, an_added_output_of_a_mirror_evicts];
+    Bridge: [an_added_peer_bridge_evicts_entries, an_added_mirror_evicts_entries, an_added_output_of_a_mirror_evicts_entries];
     Group: [
-        a_modified_group_evicts,
-        a_deleted_group_of_a_bucket_evicts,
-        a_modified_watched_group_evicts,
-        a_deleted_watched_group_evicts,
-        an_added_watched_group_evicts,
-        an_indirectly_watched_group_evicts,
+        a_modified_group_evicts_entries,
+        a_deleted_group_of_a_bucket_evicts_entries,
+        a_modified_watched_group_evicts_entries,
+        a_deleted_watched_group_evicts_entries,
+        an_added_watched_group_evicts_entries,
+        an_indirectly_watched_group_evicts_entries,
     ];
-    Meter: [a_modified_meter_evicts, an_added_packet_in_meter_evicts];
+    Meter: [a_modified_meter_evicts_entries, an_added_packet_in_meter_evicts_entries];
     Mac: [
-        a_newly_learned_destination_evicts,
-        a_moved_destination_evicts,
-        an_aged_out_destination_evicts,
-        a_flushed_address_evicts,
-        an_address_forgotten_by_a_full_table_evicts,
-        a_moved_source_evicts,
-        an_aged_out_source_evicts,
+        a_newly_learned_destination_evicts_entries,
+        a_moved_destination_evicts_entries,
+        an_aged_out_destination_evicts_entries,
+        a_flushed_address_evicts_entries,
+        an_address_forgotten_by_a_full_table_evicts_entries,
+        a_moved_source_evicts_entries,
+        an_aged_out_source_evicts_entries,
     ];
     MulticastGroup: [
-        a_first_member_evicts,
-        a_further_member_evicts,
-        a_member_that_leaves_evicts,
-        an_aged_out_member_evicts,
-        a_group_evicted_by_a_full_table_evicts,
+        a_first_member_evicts_entries,
+        a_further_member_evicts_entries,
+        a_member_that_leaves_evicts_entries,
+        an_aged_out_member_evicts_entries,
+        a_group_evicted_by_a_full_table_evicts_entries,
     ];
-    MulticastRouters: [a_new_router_port_evicts, an_aged_out_router_port_evicts];
-    Live: [newly_readable_hidden_state_evicts];
-    Learned: [a_deleted_learned_rule_evicts, a_changed_number_of_learned_rules_evicts];
+    MulticastRouters: [a_new_router_port_evicts_entries, an_aged_out_router_port_evicts_entries];
+    Live: [newly_readable_hidden_state_evicts_entries];
+    Learned: [a_deleted_learned_rule_evicts_entries, a_changed_number_of_learned_rules_evicts_entries];
 }
 
 const BRIDGE: BridgeId = BridgeId::new(1);

@@ -55,14 +55,14 @@ const JOIN: MulticastEvent = MulticastEvent::Join(IpAddr::V4(GROUP));
 const LEAVE: MulticastEvent = MulticastEvent::Leave(IpAddr::V4(GROUP));
 
 #[test]
-fn a_first_member_evicts() {
+fn a_first_member_evicts_entries() {
     let switch = snooping();
     let entry = known(&switch);
     switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![learn(switch, 2, JOIN)]);
 }
 
 #[test]
-fn a_further_member_evicts() {
+fn a_further_member_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
     let entry = known(&switch);
@@ -70,7 +70,7 @@ fn a_further_member_evicts() {
 }
 
 #[test]
-fn a_member_that_leaves_evicts() {
+fn a_member_that_leaves_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
     let entry = known(&switch);
@@ -78,7 +78,7 @@ fn a_member_that_leaves_evicts() {
 }
 
 #[test]
-fn an_aged_out_member_evicts() {
+fn an_aged_out_member_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
     let entry = known(&switch);
@@ -87,7 +87,7 @@ fn an_aged_out_member_evicts() {
 }
 
 #[test]
-fn a_group_evicted_by_a_full_table_evicts() {
+fn a_group_evicted_by_a_full_table_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
     let entry = known(&switch);
@@ -96,7 +96,7 @@ fn a_group_evicted_by_a_full_table_evicts() {
 }
 
 #[test]
-fn an_aged_out_router_port_evicts() {
+fn an_aged_out_router_port_evicts_entries() {
     let switch = snooping();
     learn(&switch, 4, MulticastEvent::Query);
     let entry = known(&switch);
@@ -106,7 +106,7 @@ fn an_aged_out_router_port_evicts() {
 }
 
 #[test]
-fn a_new_router_port_evicts() {
+fn a_new_router_port_evicts_entries() {
     let switch = snooping();
     let entry = known(&switch);
     switch.assert_needed(entry, Kind::MulticastRouters, |switch| {

@@ -16,7 +16,7 @@ use crate::{BRIDGE, Kind, PEER, Switch, WHOLE, any_packet, packet};
 const VLAN: u16 = 5;
 
 #[test]
-fn a_changed_output_port_evicts() {
+fn a_changed_output_port_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let entry = switch.translate(&any_packet());
@@ -26,7 +26,7 @@ fn a_changed_output_port_evicts() {
 }
 
 #[test]
-fn an_added_output_port_evicts() {
+fn an_added_output_port_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=output:9");
     let entry = switch.translate(&any_packet());
@@ -36,7 +36,7 @@ fn an_added_output_port_evicts() {
 }
 
 #[test]
-fn a_removed_patch_peer_evicts() {
+fn a_removed_patch_peer_evicts_entries() {
     let switch = Switch::new();
     lead_to_peer(&switch);
     add_peer(&switch);
@@ -48,7 +48,7 @@ fn a_removed_patch_peer_evicts() {
 }
 
 #[test]
-fn a_port_added_to_a_flood_evicts() {
+fn a_port_added_to_a_flood_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=flood");
     let entry = switch.translate(&any_packet());
@@ -58,7 +58,7 @@ fn a_port_added_to_a_flood_evicts() {
 }
 
 #[test]
-fn a_changed_port_of_many_outputs_evicts() {
+fn a_changed_port_of_many_outputs_evicts_entries() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports.extend((5..=40).map(PortInfo::datapath)));
     let outputs: Vec<_> = (2..=40).map(|port| format!("output:{port}")).collect();
@@ -70,7 +70,7 @@ fn a_changed_port_of_many_outputs_evicts() {
 }
 
 #[test]
-fn the_first_no_recv_port_evicts() {
+fn the_first_no_recv_port_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let entry = switch.translate(&any_packet());
@@ -80,7 +80,7 @@ fn the_first_no_recv_port_evicts() {
 }
 
 #[test]
-fn a_further_no_recv_port_evicts() {
+fn a_further_no_recv_port_evicts_entries() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[3].config = no_recv());
     switch.add("actions=output:2");
@@ -91,7 +91,7 @@ fn a_further_no_recv_port_evicts() {
 }
 
 #[test]
-fn the_first_no_fwd_port_evicts() {
+fn the_first_no_fwd_port_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=goto_table:1");
     switch.add("table=1,actions=in_port");
@@ -105,7 +105,7 @@ fn the_first_no_fwd_port_evicts() {
 }
 
 #[test]
-fn a_further_no_fwd_port_evicts() {
+fn a_further_no_fwd_port_evicts_entries() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[3].config = no_fwd());
     switch.add("actions=in_port");
@@ -116,7 +116,7 @@ fn a_further_no_fwd_port_evicts() {
 }
 
 #[test]
-fn a_changed_link_of_a_bundle_evicts() {
+fn a_changed_link_of_a_bundle_evicts_entries() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports[1].link_up = false);
     switch.add("actions=bundle(eth_src,0,active_backup,ofport,members:2,3)");
@@ -147,7 +147,7 @@ fn a_port_change_evicts_only_entries_that_read_it() {
 }
 
 #[test]
-fn an_added_peer_bridge_evicts() {
+fn an_added_peer_bridge_evicts_entries() {
     let switch = Switch::new();
     lead_to_peer(&switch);
     let entry = switch.translate(&any_packet());
@@ -155,7 +155,7 @@ fn an_added_peer_bridge_evicts() {
 }
 
 #[test]
-fn a_port_added_to_a_normal_flood_evicts() {
+fn a_port_added_to_a_normal_flood_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=normal");
     switch.learn(&any_packet());
@@ -240,7 +240,7 @@ fn changed_vlans_of_the_ingress_port_evict() {
 }
 
 #[test]
-fn an_added_mirror_evicts() {
+fn an_added_mirror_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let entry = switch.translate(&any_packet());
@@ -248,7 +248,7 @@ fn an_added_mirror_evicts() {
 }
 
 #[test]
-fn an_added_output_of_a_mirror_evicts() {
+fn an_added_output_of_a_mirror_evicts_entries() {
     let switch = Switch::new();
     switch.set_ports(|ports| ports.truncate(3));
     add_mirror(&switch);

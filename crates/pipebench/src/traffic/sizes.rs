@@ -172,8 +172,8 @@ fn mean_of(alpha: f64, least: f64, most: f64) -> f64 {
 
 /// Scales flow sizes to a total of `packets` packets, with at least one per flow.
 ///
-/// Returns whether that is possible. The packets of a flow beyond its first keep their proportion,
-/// rounded to packets.
+/// Returns false if this total is impossible, because there are more flows than packets. The packets
+/// of a flow beyond its first keep their proportion, rounded to packets.
 #[must_use]
 pub fn scale_to_packets(sizes: &mut [u32], packets: u64) -> bool {
     let flows = u64::try_from(sizes.len()).unwrap_or(u64::MAX);

@@ -83,7 +83,7 @@ impl Repairer {
 
     /// Repairs some stale entries, and deducts their cost from `translations_left`.
     ///
-    /// Returns whether it repaired an entry.
+    /// Returns whether an entry was repaired.
     pub(in crate::thread) fn run(
         &mut self,
         caches: &mut Caches,
