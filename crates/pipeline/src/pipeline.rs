@@ -22,7 +22,7 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -73,6 +73,8 @@ pub struct Pipeline {
     lowered: Mutex<Vec<Arc<Rule>>>,
     /// The versions that readers of many rules retain, with their numbers of readers.
     retained: Mutex<BTreeMap<Version, usize>>,
+    /// [`Self::INDEXED_RULES_MIN`], or another number in tests.
+    indexed_rules_min: AtomicUsize,
     /// Number of times that a change of many rules has released the lock.
     #[cfg(test)]
     releases: AtomicU64,
@@ -119,6 +121,7 @@ impl Pipeline {
             learn_status: LearnStatus::default(),
             lowered: Mutex::default(),
             retained: Mutex::default(),
+            indexed_rules_min: AtomicUsize::new(Self::INDEXED_RULES_MIN),
             #[cfg(test)]
             releases: AtomicU64::new(0),
             #[cfg(test)]

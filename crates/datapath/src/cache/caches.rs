@@ -11,7 +11,7 @@ use shunt_foresight::ForecastRefusal;
 use shunt_pipeline::{InstallNo, Pipeline, Time};
 
 use super::{
-    CacheConfig, EntryRef, ExactCache, FlowsConfig, HitSlots, KeyHasher, PositionSet, Reclaimed,
+    CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, MegaflowConfig, PositionSet, Reclaimed,
     Trainer, Wildcard,
     chain::CoverageLink,
     index::{
@@ -166,11 +166,14 @@ impl Caches {
         self.seeds.trainer.train_tables(pipeline, rules_min)
     }
 
-    /// Returns the settings of a thread that decides packets by the tables.
-    pub(crate) const fn flows(&self) -> Option<FlowsConfig> {
+    /// Returns the least number of rules with which a table has a learned index.
+    ///
+    /// Without computational flows, the index only serves translations.
+    pub(crate) const fn table_rules_min(&self) -> usize {
         match self.config.wildcard {
-            Wildcard::Flows(config) => Some(config),
-            Wildcard::Megaflow(_) | Wildcard::Gigaflow(_) => None,
+            Wildcard::Flows(config) => config.learned_rules_min,
+            Wildcard::Megaflow(MegaflowConfig { learned_masks_min: usize::MAX, .. }) => usize::MAX,
+            Wildcard::Megaflow(_) | Wildcard::Gigaflow(_) => Pipeline::INDEXED_RULES_MIN,
         }
     }
 

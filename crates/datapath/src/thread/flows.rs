@@ -44,11 +44,19 @@ pub(super) struct TableDecisions {
     pub(super) decided: u64,
     /// Earliest time of the next check of the learned indexes.
     next_training: Time,
-    /// True while tables may have learned indexes that this thread requested.
-    has_trained: bool,
+    /// The last request for learned indexes, unless it was to remove them.
+    trained: Option<TrainingRequest>,
 }
 
-/// Time between two checks of the learned indexes.
+/// A request to train the tables that need a learned index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct TrainingRequest {
+    /// Least number of rules of a table with an index; `usize::MAX` removes all indexes.
+    rules_min: usize,
+    version: Version,
+}
+
+/// Least time between two checks of the learned indexes.
 const TRAINING_PERIOD: Duration = Duration::from_millis(20);
 
 impl TableDecisions {
@@ -77,16 +85,20 @@ impl fmt::Debug for TableDecisions {
 
 impl PacketThread {
     /// Requests learned indexes over large tables; removes indexes no longer needed.
+    ///
+    /// A table needs a training only after a change, so nothing is requested before the next
+    /// version.
     pub(super) fn train_tables(&mut self) {
-        let flows = self.caches.flows();
-        if flows.is_none() && !self.decisions.has_trained || self.now < self.decisions.next_training
-        {
+        let rules_min = self.caches.table_rules_min();
+        let request = TrainingRequest { rules_min, version: self.pipeline.version() };
+        let last = self.decisions.trained;
+        let is_needless = last == Some(request) || last.is_none() && rules_min == usize::MAX;
+        if is_needless || self.now < self.decisions.next_training {
             return;
         }
         self.decisions.next_training = self.now.after(TRAINING_PERIOD);
-        let rules_min = flows.map_or(usize::MAX, |flows| flows.learned_rules_min);
         if self.caches.train_tables(&self.pipeline, rules_min) {
-            self.decisions.has_trained = flows.is_some();
+            self.decisions.trained = Some(request).filter(|own| own.rules_min < usize::MAX);
         }
     }
 
@@ -217,10 +229,7 @@ impl PacketThread {
         decision: &PacketDecision,
     ) -> bool {
         let version: Version = self.caches.owner.version();
-        let fresh = match start {
-            None => self.pipeline.translate(parsed.key, version),
-            Some(continuation) => self.pipeline.resume(parsed.key, continuation, version),
-        };
+        let fresh = self.pipeline.translate_by_tuple_space(parsed.key, start, version);
         self.counters.verified.add(1);
         if decision.decides_like(&fresh) {
             return true;

@@ -3,7 +3,8 @@
 //! Verification checks invariant 1 on a running switch. The thread translates one random hit in
 //! `verify_one_in` at its current version. The actions and the credited rules of the hit must be
 //! those of this translation. A mismatch is a bug of the switch: the thread counts and reports it,
-//! removes the entries, and handles the packet as a miss.
+//! removes the entries, and handles the packet as a miss. The translation finds its rules by tuple
+//! space search alone, so no learned index decides both.
 //!
 //! A chain of LTM entries credits the same rules as the whole traversal, but its actions may
 //! differ. At a partition point, an LTM entry writes headers that the whole traversal writes later,
@@ -103,10 +104,8 @@ impl PacketThread {
         let traversal = |slot: &u32| entries.traversal(*slot).map(Arc::clone);
         let cached: Vec<Arc<Traversal>> = hit.slots().iter().filter_map(traversal).collect();
         let Some(first) = cached.first() else { return false };
-        let fresh = match &first.continuation {
-            None => self.pipeline.translate(parsed.key, version),
-            Some(continuation) => self.pipeline.resume(parsed.key, continuation, version),
-        };
+        let start = first.continuation.as_ref();
+        let fresh = self.pipeline.translate_by_tuple_space(parsed.key, start, version);
         self.counters.verified.add(1);
         let is_right = match &cached[..] {
             [one] => one.decides_like(&fresh),

@@ -1,6 +1,6 @@
 //! The training of learned indexes over tables, in a thread of the caller.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 use shunt_classifier::Lifetime;
 use shunt_flow::Match;
@@ -11,12 +11,29 @@ use crate::{
     id::{BridgeId, TableId},
     tables::{
         flow_mod::TableSelector,
-        learned::{learned_rules::LearnedRules, learned_table::LearnedTable},
+        learned::{learned_rules::LearnedRules, learned_table::LearnedTable, masked::IndexedFrom},
         rule::Rule,
     },
 };
 
 impl Pipeline {
+    /// Fewest rules of a table in which translations use a learned index, if there is one.
+    ///
+    /// The index is used while at most 64 of its rules are in no iSet. A table with clauses of
+    /// conjunctions is searched by tuple space search.
+    pub const INDEXED_RULES_MIN: usize = 1_000;
+
+    /// Replaces [`Self::INDEXED_RULES_MIN`], so that small tables of tests use their indexes.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn set_indexed_rules_min(&self, rules_min: usize) {
+        self.indexed_rules_min.store(rules_min, Ordering::Relaxed);
+    }
+
+    /// Returns the tables in which translations use learned indexes.
+    pub(super) fn indexed_from(&self) -> IndexedFrom {
+        IndexedFrom(self.indexed_rules_min.load(Ordering::Relaxed))
+    }
+
     /// Trains the learned indexes of the tables that need a training.
     ///
     /// These are the tables with at least `rules_min` rules and no index, and the tables with an

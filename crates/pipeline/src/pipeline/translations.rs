@@ -10,6 +10,7 @@ use crate::{
     action::Action,
     bridges::bridge::VersionedBridges,
     continuations::continuation::Continuation,
+    tables::learned::masked::IndexedFrom,
     translate::{self, TablesAtVersion},
     traversals::{explanation::Explanation, traversal::Traversal},
 };
@@ -34,6 +35,26 @@ impl Pipeline {
         version: Version,
     ) -> Traversal {
         translate::resume(self.tables(&self.bridges.read(), version), key, continuation)
+    }
+
+    /// Translates a packet like [`Self::translate`], by tuple space search alone.
+    ///
+    /// The decision is the same, and shares no learned index with the decision that it verifies.
+    /// The masks may have other bits.
+    #[must_use]
+    pub fn translate_by_tuple_space(
+        &self,
+        key: &FlowKey,
+        start: Option<&Arc<Continuation>>,
+        version: Version,
+    ) -> Traversal {
+        let bridges = self.bridges.read();
+        let tables =
+            TablesAtVersion { indexed_from: IndexedFrom::NEVER, ..self.tables(&bridges, version) };
+        match start {
+            None => translate::packet(tables, key),
+            Some(continuation) => translate::resume(tables, key, continuation),
+        }
     }
 
     /// Continues with a packet that a controller sends back, by the newest tables.
@@ -148,11 +169,12 @@ impl Pipeline {
         Some(run(self.tables(&bridges, version)))
     }
 
-    pub(super) const fn tables<'a>(
+    pub(super) fn tables<'a>(
         &'a self,
         bridges: &'a VersionedBridges,
         version: Version,
     ) -> TablesAtVersion<'a> {
-        TablesAtVersion { bridges, continuations: &self.continuations, version }
+        let indexed_from = self.indexed_from();
+        TablesAtVersion { bridges, continuations: &self.continuations, version, indexed_from }
     }
 }

@@ -15,7 +15,7 @@ use shunt_flow::{FlowKey, FlowMask, Match};
 
 use super::{
     conjunction::LookupDecisions,
-    learned::{learned_rules::LearnedRules, learned_table::LearnedTable},
+    learned::{learned_rules::LearnedRules, learned_table::LearnedTable, masked::IndexedFrom},
     rule::Rule,
 };
 use crate::{id::TableId, pipeline::training::TrainingStep};
@@ -28,7 +28,7 @@ pub(crate) struct RuleTable {
     rules: TableClassifier,
     clauses: TableClassifier,
     rules_count: usize,
-    /// The learned index, used to decide packets without a cache.
+    /// The learned index: decides packets without a cache, and finds rules of large tables.
     learned: LearnedTable,
 }
 
@@ -91,14 +91,19 @@ impl RuleTable {
 
     /// Returns the rule that wins for `key` among those that are not clauses.
     ///
-    /// Adds to `mask` the bits that the lookup depends on.
+    /// Adds to `mask` the bits that the lookup depends on. `from` decides if the lookup uses the
+    /// learned index. Without an index, and in a table with clauses, it is a tuple space search.
     pub(crate) fn find_rule(
         &self,
         key: &FlowKey,
         version: Version,
+        from: IndexedFrom,
         mask: &mut FlowMask,
     ) -> Option<&Arc<Rule>> {
-        self.rules.lookup_masked(key, version, mask)
+        match self.learned.index().filter(|index| index.is_fast_with_masks(from)) {
+            Some(learned) => learned.find_masked(key, version, mask),
+            None => self.rules.lookup_masked(key, version, mask),
+        }
     }
 
     /// Returns the same rule as [`Self::find_rule`], without a mask.

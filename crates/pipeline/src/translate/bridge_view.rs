@@ -24,7 +24,7 @@ use crate::{
     groups::group::Group,
     id::{BridgeId, GroupId, MeterId, TableId},
     meters::meter::Meter,
-    tables::table::RuleTable,
+    tables::{learned::masked::IndexedFrom, table::RuleTable},
     versions::delta::Object,
 };
 
@@ -34,6 +34,8 @@ pub(crate) struct TablesAtVersion<'a> {
     pub(crate) bridges: &'a VersionedBridges,
     pub(crate) continuations: &'a Continuations,
     pub(crate) version: Version,
+    /// The tables in which recorded lookups use learned indexes.
+    pub(crate) indexed_from: IndexedFrom,
 }
 
 /// One bridge, at one version.
@@ -43,6 +45,7 @@ pub(super) struct BridgeView<'a> {
     state: &'a VersionedBridge,
     ports: &'a PortTable,
     version: Version,
+    indexed_from: IndexedFrom,
 }
 
 impl<'a> BridgeView<'a> {
@@ -60,7 +63,8 @@ impl<'a> BridgeView<'a> {
     pub(super) fn find_unrecorded(tables: TablesAtVersion<'a>, id: BridgeId) -> Option<Self> {
         let state = tables.bridges.get(&id)?;
         let ports = state.ports(tables.version)?;
-        Some(Self { id, state, ports, version: tables.version })
+        let TablesAtVersion { version, indexed_from, .. } = tables;
+        Some(Self { id, state, ports, version, indexed_from })
     }
 
     /// Returns the number of the bridge.
@@ -71,6 +75,11 @@ impl<'a> BridgeView<'a> {
     /// Returns the version at which the translation sees the bridge.
     pub(super) const fn version(self) -> Version {
         self.version
+    }
+
+    /// Returns the tables in which recorded lookups use learned indexes.
+    pub(super) const fn indexed_from(self) -> IndexedFrom {
+        self.indexed_from
     }
 
     /// Returns the bridge with all of its versions.

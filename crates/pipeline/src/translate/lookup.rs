@@ -24,6 +24,7 @@ use crate::{
     id::{BridgeId, TableId},
     tables::{
         conjunction::{ConjunctionMatch, Decision},
+        learned::masked::IndexedFrom,
         rule::Rule,
         table::RuleTable,
     },
@@ -64,7 +65,10 @@ pub(super) fn look_up<'a>(
             rule
         }
         None if recorder.is_off() => find_unrecorded(found, key, version),
-        None => recorder.look_up(|mask| find_rule(found, key, version, mask)),
+        None => {
+            let from = bridge.indexed_from();
+            recorder.look_up(|mask| find_rule(found, key, version, from, mask))
+        }
     };
     recorder.begin_visit(entering, rule);
     Ok(rule)
@@ -123,7 +127,8 @@ fn look_up_conjunctions<'a>(
             let mut key = entering.key.clone();
             key.set_field(FieldId::ConjId, u128::from(id));
             let second = LookupInput { key: &key, is_own: false, ..entering };
-            let rule = recorder.look_up(|mask| find_rule(Some(table), &key, version, mask));
+            let rule = recorder
+                .look_up(|mask| find_rule(Some(table), &key, version, IndexedFrom::NEVER, mask));
             recorder.begin_visit(second, rule);
             if rule.is_some() {
                 return Ok(rule);
@@ -176,7 +181,7 @@ fn is_found(
     version: Version,
     rule: Option<&Arc<Rule>>,
 ) -> bool {
-    let found = find_rule(table, key, version, &mut FlowMask::EMPTY.clone());
+    let found = find_rule(table, key, version, IndexedFrom::NEVER, &mut FlowMask::EMPTY.clone());
     found.map(|found| found.id) == rule.map(|rule| rule.id)
 }
 
@@ -225,9 +230,10 @@ fn find_rule<'a>(
     table: Option<&'a RuleTable>,
     key: &FlowKey,
     version: Version,
+    from: IndexedFrom,
     mask: &mut FlowMask,
 ) -> Option<&'a Arc<Rule>> {
-    let rule = table.and_then(|table| table.find_rule(key, version, mask));
+    let rule = table.and_then(|table| table.find_rule(key, version, from, mask));
     consult_fragment_bit(mask);
     rule
 }

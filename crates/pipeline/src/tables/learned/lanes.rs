@@ -11,7 +11,7 @@
 
 use std::cmp::Reverse;
 
-use shunt_flow::{FieldId, FlowKey, SparseMask, layout::FLOW_WORDS};
+use shunt_flow::{FieldId, FlowKey, FlowMask, SparseMask, layout::FLOW_WORDS};
 use shunt_nuevomatch::{BoxRule, Error, FieldMatch, KeySchema, PriorityRule};
 
 /// Number of lanes of an index.
@@ -193,6 +193,13 @@ impl LaneSelection {
         own.fold(0, |bits, lane| bits | u64::from(lane.value_max()) << lane.shift)
     }
 
+    /// Adds bits of the lanes to a mask.
+    pub(crate) fn add_bits(self, bits: [u32; LANES], mask: &mut FlowMask) {
+        for (lane, bits) in self.lanes().into_iter().zip(bits) {
+            mask.words_mut()[usize::from(lane.word)] |= u64::from(bits) << lane.shift;
+        }
+    }
+
     #[inline]
     fn lanes(self) -> [Lane; LANES] {
         self.0.map(|position| CATALOGUE[usize::from(position)])
@@ -202,7 +209,6 @@ impl LaneSelection {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use shunt_flow::FlowMask;
 
     use super::*;
 

@@ -172,6 +172,38 @@ impl LearnedRules {
         found[0]
     }
 
+    /// Returns the number of rules that some version sees.
+    pub(super) const fn rules_count(&self) -> usize {
+        self.live
+    }
+
+    /// Returns the index over the lanes, in which the value of a rule is its slot.
+    pub(super) const fn index(&self) -> &NuevoMatch<LANES> {
+        &self.index
+    }
+
+    pub(super) const fn selection(&self) -> LaneSelection {
+        self.selection
+    }
+
+    /// Returns the rule of a slot, as a version sees it.
+    #[inline]
+    pub(super) fn visible(&self, slot: u32, version: Version) -> Option<&Arc<Rule>> {
+        self.slots[slot as usize].visible(version)
+    }
+
+    /// Returns the match of a slot outside of the lanes, if it has any.
+    #[inline]
+    pub(super) fn rest(&self, slot: u32) -> Option<&Match> {
+        self.rests.get(self.slots[slot as usize].rest as usize)
+    }
+
+    /// Returns whether a key has the bits of a slot outside of the lanes.
+    #[inline]
+    pub(super) fn rest_matches(&self, slot: u32, key: &FlowKey) -> bool {
+        self.has_rest(self.slots[slot as usize].rest, key)
+    }
+
     /// Returns whether another training would make lookups faster.
     pub(crate) fn is_outdated(&self) -> bool {
         let (remainder, trained) = (self.index.remainder_len(), self.remainder_trained);

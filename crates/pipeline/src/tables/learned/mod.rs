@@ -3,3 +3,4 @@
 pub mod lanes;
 pub(crate) mod learned_rules;
 pub(crate) mod learned_table;
+pub(crate) mod masked;

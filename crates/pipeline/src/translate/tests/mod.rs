@@ -4,5 +4,6 @@ pub(super) mod call_sites;
 mod decisions;
 mod depth;
 mod invariants;
+mod learned;
 mod properties;
 mod sub_traversals;
