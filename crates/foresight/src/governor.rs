@@ -7,16 +7,16 @@
 //! covered or refused costs a quarter of a token. A new flow that the predictor observes costs a
 //! sixteenth of a token.
 //!
-//! A predictor starts in a trial with few tokens. Its state becomes on when it has earned more
-//! tokens than it spent. A predictor is paused when its tokens have run out and none of its pending
+//! A predictor starts in a trial with few tokens. A predictor that has earned more tokens than it
+//! spent becomes `on`. A predictor is paused when its tokens have run out and none of its pending
 //! forecasts can earn more. After the pause a new trial starts. Each pause after a failed trial is
 //! twice as long as the one before.
 //!
 //! New flows cost no tokens in a trial, because a predictor must learn before it can make
-//! forecasts. A trial without success fails after [`GovernorConfig::trial_flows`] new flows, or after
-//! [`GovernorConfig::trial_time`]. The number of flows does not count while more than half of the
-//! settled forecasts were hit. The time counts only if there were some new flows: the flows of a
-//! quiet host can be predicted only after some minutes.
+//! forecasts. A trial without success fails after [`GovernorConfig::trial_flows`] new flows, or
+//! after [`GovernorConfig::trial_time`]. The number of flows does not count while more than half of
+//! the settled forecasts were hit. The time counts only if there were some new flows: the flows of
+//! a quiet host can be predicted only after some minutes.
 //!
 //! A forecast earns its tokens when its flow arrives, so a predictor with few tokens and late flows
 //! grows slowly. Within [`GovernorConfig::trial_time`] of the start of a trial, the governor lets a
@@ -237,7 +237,8 @@ impl Governor {
 
     /// Returns whether more than half of the forecasts of the trial were hit.
     ///
-    /// A wrong forecast settles later than a hit. So each forecast without an outcome counts as wrong.
+    /// A wrong forecast settles later than a hit. So each forecast without an outcome counts as
+    /// wrong.
     fn grows(&self, counts: &OutcomeCounts) -> bool {
         let hits = counts.hits.saturating_sub(self.trial_counts.hits);
         let settled = counts.settled().saturating_sub(self.trial_counts.settled());

@@ -1,8 +1,8 @@
 //! The direct engine of [`shunt_kairo`] for C programs with their own flow cache.
 //!
-//! Read `include/shunt_kairo.h`: it documents the functions and the ownership of memory. It is
-//! written by hand. A test compiles a program with it, runs the program, and compares the layout of
-//! every structure.
+//! Read `include/shunt_kairo.h`: it documents the functions and the ownership of memory. The header
+//! is written by hand. A test compiles a program with it, runs the program, and compares the layout
+//! of every structure.
 //!
 //! A program reports the entries that its cache installs ([`ffi::kairo_installed`]) and drops
 //! ([`ffi::kairo_removed`]), and the changes of rules ([`ffi::kairo_apply`]). The engine returns

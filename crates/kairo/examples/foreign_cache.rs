@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     pipeline.set_ports(BRIDGE, [1, 2, 3].map(PortInfo::datapath).into())?;
     pipeline.apply(BRIDGE, &[rule("ip,nw_dst=10.0.0.0/8,actions=output:2")?], Time::ZERO)?;
 
-    // These are the twenty lines. The engine is notified of entries that the cache installs,
+    // The next twenty lines are all that a program needs. First, the engine is notified of the
+    // entries that the cache installs.
     let (mut cache, mut engine) = (Cache::new(), Direct::new(pipeline.version(), 1));
     for slot in 0..4 {
         let traversal = Arc::new(pipeline.translate(&packet_to(slot), pipeline.version()));

@@ -63,7 +63,7 @@ impl KeySchema {
 
     /// Returns the schema of the IPv4 5-tuple.
     ///
-    /// Its lanes are source, destination, source port, destination port and protocol.
+    /// The lanes are source, destination, source port, destination port and protocol.
     #[must_use]
     pub fn five_tuple() -> Self {
         Self { firsts: (0..=5).collect(), widths: vec![32, 32, 16, 16, 8] }

@@ -186,8 +186,8 @@ fn check_proofs(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
 
 /// Returns bits that keep a key in the winning rule, whatever its other bits are.
 ///
-/// The first rule with the rank of `best` that matches is the winner. Its other bits are added from
-/// the lowest one of each lane on, as long as the keys stay in its bounds.
+/// The first rule with the rank of `best` that matches is the winner. The other bits of the winner
+/// are added from the lowest one of each lane on, as long as the keys stay in its bounds.
 fn winner_bits(rules: &[Rule], best: BestMatch, key: &Key) -> Key {
     let (key, rank) = (inside(key), (best.priority, best.value));
     let is_winner = |rule: &&Rule| (rule.priority(), rule.value()) == rank && rule.matches(&key);

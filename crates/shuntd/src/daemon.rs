@@ -71,27 +71,27 @@ struct Arguments {
     run_dir: PathBuf,
     /// Restore bridges, ports, settings and rules from this file, and update it.
     ///
-    /// The file is created if it does not exist, written after changes and at the end, and replaced as
-    /// a whole. Changes of the configuration file since the last run are applied.
+    /// The file is created if it does not exist, written after changes and at the end, and replaced
+    /// as a whole. Changes of the configuration file since the last run are applied.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// Follow the Open_vSwitch database of this server.
     ///
-    /// SERVER is unix:FILE, tcp:IP[:PORT] or, with the files of [tls], ssl:IP[:PORT].
-    /// Bridges and ports are then those of the database, as with ovs-vswitchd. It takes the lock
+    /// SERVER is unix:FILE, tcp:IP[:PORT] or, with the files of [tls], ssl:IP[:PORT]. Bridges and
+    /// ports are then those of the database, as with ovs-vswitchd. The daemon takes the lock
     /// `ovs_vswitchd`, and waits while another switch owns it.
     #[arg(long, value_name = "SERVER")]
     db: Option<OvsdbRemote>,
     /// Run as this user (USER or USER:GROUP), with the capabilities that ports need.
     ///
-    /// shuntd must be started as root. The run directory is created for the user; the configuration,
-    /// the state file and the database must be the user's.
+    /// shuntd must be started as root. The run directory is created for the user; the
+    /// configuration, the state file and the database must be the user's.
     #[arg(long, value_name = "USER")]
     user: Option<Account>,
     /// Change files only below DIR, the run directory and that of the state file.
     ///
-    /// May be given several times. Such files are captures, and the sockets of vhost-user and memif ports
-    /// that listen. Ports of DPDK need /var/run/dpdk. Needs Linux 5.13 with Landlock.
+    /// May be given several times. Such files are captures, and the sockets of vhost-user and memif
+    /// ports that listen. Ports of DPDK need /var/run/dpdk. Needs Linux 5.13 with Landlock.
     #[arg(long, value_name = "DIR")]
     writable: Vec<PathBuf>,
     /// Check the configuration file and exit.

@@ -394,7 +394,7 @@ impl Switch {
 
     /// Returns the status of the threads.
     ///
-    /// These are the packet threads; the eviction, learner, listener, foresight and BFD threads;
+    /// The list has the packet threads; the eviction, learner, listener, foresight and BFD threads;
     /// and the offload thread of a NIC.
     #[must_use]
     pub fn threads(&self) -> Vec<ThreadStatus> {

@@ -10,23 +10,23 @@
 //! list of LTM entries gives the same result as a walk through the stages while all of its entries
 //! are live. So the caller must check that *all* entries are live.
 //!
-//! The cache serves keys at ingress only. Their hidden state is zero except for bridge and ingress
-//! port, so all compared bits are in the last [`INGRESS_WORDS`] words of the key, which are
-//! consecutive. A recirculated packet has hidden state and is looked up in the wildcard cache alone.
-//! For a port that sets hidden state at ingress, such as a tunnel id, the compared words must be
-//! extended: [`ingress_words`] asserts that all other words are zero.
+//! The cache serves keys at ingress only. The hidden state of such keys is zero except for bridge
+//! and ingress port, so all compared bits are in the last [`INGRESS_WORDS`] words of the key, which
+//! are consecutive. A recirculated packet has hidden state and is looked up in the wildcard cache
+//! alone. For a port that sets hidden state at ingress, such as a tunnel id, the compared words
+//! must be extended: [`ingress_words`] asserts that all other words are zero.
 //!
 //! **When to look up.** A hit in the exact-match cache costs about as much as one or two probes of
 //! the wildcard cache. The hash covers every word of the key, and a line is long. So the
 //! exact-match cache is used only while the wildcard cache needs two probes or more on average.
 //! With few masks the wildcard cache alone is faster.
 //!
-//! **When to insert.** With fewer flows than lines every flow gets a line soon. With many more flows,
-//! an insertion at every miss evicts a line per packet, and the new line is almost never hit.
-//! If one miss in a hundred is inserted, as in Open vSwitch, there are a hundredth of the writes.
-//! Large flows still get a line, because they miss often, and small flows rarely evict the lines of
-//! large flows. The choice is random, because a counter could always choose the same flow of
-//! periodic traffic.
+//! **When to insert.** With fewer flows than lines every flow gets a line soon. With many more
+//! flows, an insertion at every miss evicts a line per packet, and the new line is almost never
+//! hit. If one miss in a hundred is inserted, as in Open vSwitch, there are a hundredth of the
+//! writes. Large flows still get a line, because they miss often, and small flows rarely evict the
+//! lines of large flows. The choice is random, because a counter could always choose the same flow
+//! of periodic traffic.
 
 use std::hint::black_box;
 
@@ -139,7 +139,8 @@ impl ExactCache {
 
     /// Returns the line that may hold the flow, to be checked with [`Self::confirm`].
     ///
-    /// The caller finds the candidates of a whole burst first, so that their lines load in parallel.
+    /// The caller finds the candidates of a whole burst first, so that their lines load in
+    /// parallel.
     #[must_use]
     #[inline]
     pub fn candidate(&self, hash: u64) -> Option<u32> {

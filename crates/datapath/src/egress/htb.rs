@@ -1,8 +1,8 @@
 //! The hierarchical token bucket (HTB): which egress queue sends next, and when.
 //!
-//! The rules are those of the QoS type `linux-htb` of `ovs-vswitchd.conf.db(5)`. The port has a bucket
-//! for its maximum rate. Each queue has a bucket for its minimum rate and a bucket for its maximum
-//! rate.
+//! The rules are those of the QoS type `linux-htb` of `ovs-vswitchd.conf.db(5)`. The port has a
+//! bucket for its maximum rate. Each queue has a bucket for its minimum rate and a bucket for its
+//! maximum rate.
 //!
 //! 1. A packet leaves only if the bucket of the port and the bucket of its queue's maximum rate
 //!    have tokens. A queue with tokens of its minimum rate may overdraw the bucket of the port by
@@ -15,9 +15,9 @@
 //!    threads hold packets, a queue may be ahead of another by the bits that fit into the bucket of
 //!    the port.
 //!
-//! A packet takes its bits from the bucket of the port and of its queue's maximum rate. It also
-//! takes them from the bucket of the minimum rate if this bucket has tokens, so borrowed bits do
-//! not count against the minimum rate. One token suffices to send a packet, and the bucket then
+//! A packet takes its bits from the bucket of the port and of its queue's maximum rate. The packet
+//! also takes bits from the bucket of the minimum rate if this bucket has tokens, so borrowed bits
+//! do not count against the minimum rate. One token suffices to send a packet, and the bucket then
 //! owes the other bits. So in each interval of time a queue sends at most its burst, one packet,
 //! and the bits of its rate in the interval. As in Linux, a burst is at least the bits of a
 //! millisecond and one packet.

@@ -1,14 +1,14 @@
 //! The eviction coordinator: the engine's half of the protocol of [`crate::evict::owner`].
 //!
 //! One thread at a time runs the [`EvictionCoordinator`] and its engine: the holder of its
-//! [handle](crate::evict::handle). Its inputs are reports of owners and changes of versions, its
-//! outputs are invalidations. The coordinator handles a change in three steps:
+//! [handle](crate::evict::handle). The coordinator receives reports of owners and changes of
+//! versions, and sends invalidations. The coordinator handles a change in three steps:
 //!
-//! 1. It takes the reports of all owners (rule 6). Otherwise owners would drop the installs in
-//!    these reports by the rule of `seq`.
-//! 2. It asks the engine for the stale entries.
-//! 3. It posts an invalidation to *every* owner, also to those without an eviction, because all of
-//!    them must acknowledge the version.
+//! 1. The coordinator takes the reports of all owners (rule 6). Otherwise owners would drop the
+//!    installs in these reports by the rule of `seq`.
+//! 2. The coordinator asks the engine for the stale entries.
+//! 3. The coordinator posts an invalidation to *every* owner, also to those without an eviction,
+//!    because all of them must acknowledge the version.
 //!
 //! An owner that sleeps takes its invalidation before it handles a packet, so it counts as having
 //! acknowledged the version as soon as the invalidation is posted (rule 10).

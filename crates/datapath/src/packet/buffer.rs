@@ -1,7 +1,7 @@
 //! Packets, and the pool of their buffers.
 //!
-//! A packet is a frame in a buffer, with headroom for tags and encapsulation, so adding or removing a
-//! header moves one offset. Buffers have two sizes: almost every frame fits a small buffer, and
+//! A packet is a frame in a buffer, with headroom for tags and encapsulation, so adding or removing
+//! a header moves one offset. Buffers have two sizes: almost every frame fits a small buffer, and
 //! packets that are still to be segmented need a large buffer.
 //!
 //! A pool belongs to one thread and needs no lock. The free lists are stacks, because the buffer
@@ -72,7 +72,7 @@ impl Packet {
 
     /// Returns the length of the longest frame on the wire.
     ///
-    /// This is the frame itself, or its first segment.
+    /// The result is the frame itself, or its first segment.
     #[must_use]
     pub const fn wire_len(&self) -> usize {
         if self.virtio.is_segmented() {
@@ -84,8 +84,8 @@ impl Packet {
 
     /// Extends the frame by `count` bytes of unspecified content at the front.
     ///
-    /// The offsets of [`Self::virtio`] are adjusted. Returns `false` and changes nothing if the headroom is
-    /// shorter.
+    /// The offsets of [`Self::virtio`] are adjusted. Returns `false` and changes nothing if the
+    /// headroom is shorter.
     #[must_use]
     pub fn push_front(&mut self, count: usize) -> bool {
         if count > self.start as usize {
@@ -100,7 +100,8 @@ impl Packet {
 
     /// Removes the first `count` bytes of the frame, or all bytes if there are fewer.
     ///
-    /// The offsets of [`Self::virtio`] are adjusted. If the checksum field is removed, no checksum is computed.
+    /// The offsets of [`Self::virtio`] are adjusted. If the checksum field is removed, no checksum
+    /// is computed.
     pub fn pop_front(&mut self, count: usize) {
         debug_assert!(count <= self.len(), "a frame of {} bytes loses {count}", self.len());
         let count = count.min(self.len());
@@ -113,8 +114,8 @@ impl Packet {
 
     /// Truncates the frame to at most `length` bytes.
     ///
-    /// A truncated frame is only a sample: it can no longer be checksummed or segmented, so its virtio
-    /// header is cleared.
+    /// A truncated frame is only a sample: it can no longer be checksummed or segmented, so its
+    /// virtio header is cleared.
     pub fn truncate(&mut self, length: usize) {
         if length < self.len() {
             #[expect(
@@ -140,8 +141,8 @@ impl fmt::Debug for Packet {
 
 /// The free buffers of one thread, in two sizes. A warm pool allocates nothing.
 ///
-/// At most [`Self::SMALL_MAX`] and [`Self::LARGE_MAX`] buffers are in use at a time, so a thread that
-/// keeps packets runs out of buffers before the machine runs out of memory.
+/// At most [`Self::SMALL_MAX`] and [`Self::LARGE_MAX`] buffers are in use at a time, so a thread
+/// that keeps packets runs out of buffers before the machine runs out of memory.
 ///
 /// If a buffer moves to another thread, that thread must give a buffer of the same size in return,
 /// so that the counts of both pools stay right.

@@ -251,7 +251,7 @@ pub enum Unsendable {
 
 /// Appends to `out` the packets that a port of these capabilities can send.
 ///
-/// These are the packet itself, with a complete checksum if the port cannot compute it, or the
+/// The frames are the packet itself, with a complete checksum if the port cannot compute it, or the
 /// segments of the packet.
 ///
 /// # Errors

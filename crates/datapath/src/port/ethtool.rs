@@ -104,5 +104,5 @@ const DUPLEX_FULL: u8 = 1;
 
 /// The speeds that a driver reports without a link.
 ///
-/// These are 0, and `SPEED_UNKNOWN` in 16 and in 32 bits.
+/// Unknown speeds are 0, and `SPEED_UNKNOWN` in 16 and in 32 bits.
 const UNKNOWN_SPEEDS: [u32; 3] = [0, 0xffff, u32::MAX];

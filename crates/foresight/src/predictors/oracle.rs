@@ -12,7 +12,7 @@ use crate::{
 
 /// Forecasts a chosen share of the flows of a trace.
 ///
-/// Its results are an upper bound for other predictors.
+/// The results of the oracle are an upper bound for other predictors.
 #[derive(Debug)]
 pub struct Oracle {
     /// The flows of the trace, by the time of their first packets.

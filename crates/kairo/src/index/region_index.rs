@@ -97,7 +97,7 @@ const PROJECTED_ROWS_PER_RULE: usize = 1024;
 const RULES_COUNTED: usize = 64;
 
 /// Number of visits that are compared together.
-/// Their memory then stays in the L1 cache.
+/// The memory of the visits then stays in the L1 cache.
 const EXAMINED_TOGETHER: usize = 64;
 
 impl RegionIndex {

@@ -49,10 +49,11 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// Adds bits to `mask` that exclude all rules with a better rank than `best`.
     ///
     /// `best` is the result of [`Self::lookup_accepted`] for `key`, and the caller adds the bits of
-    /// this rule before. `needs_bits` is called for better rules that the mask does not exclude. It
-    /// returns whether a rule that differs from the key in a lane must be excluded. False is right
-    /// for a rule that this lookup does not see, or that bits outside of the lanes exclude. A rule
-    /// that does not differ in a lane gets no bits, so `needs_bits` must have excluded it.
+    /// this rule before. `needs_bits` is called for better rules that the mask does not exclude.
+    /// `needs_bits` returns whether a rule that differs from the key in a lane must be excluded.
+    /// False is right for a rule that this lookup does not see, or that bits outside of the lanes
+    /// exclude. A rule that does not differ in a lane gets no bits, so `needs_bits` must have
+    /// excluded it.
     ///
     /// The call reads every rule of one bucket of each iSet, and every rule of the remainder.
     pub fn prove(

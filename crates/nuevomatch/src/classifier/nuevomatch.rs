@@ -6,8 +6,8 @@
 //! 1. Search the starts of every iSet, and prefetch the first block of each bucket.
 //! 2. Compare the keys with the buckets of one iSet after the other. A bucket is skipped if its
 //!    best rank is worse than the best one found.
-//! 3. Search the remainder for better ranks. Its lists and tables are in the order of their best
-//!    ranks, and the search ends at the first one with a worse rank.
+//! 3. Search the remainder for better ranks. Lists and tables of the remainder are in the order of
+//!    their best ranks, and the search ends at the first one with a worse rank.
 //!
 //! The rules of a bucket are in the order of ranks. So the lowest bit in the result of a comparison
 //! is the best matching rule.

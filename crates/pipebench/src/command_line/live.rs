@@ -11,8 +11,8 @@ use super::{
 
 /// Send the packets of a workload on a network device, at their times.
 ///
-/// This needs permission to send raw frames: root, or CAP_NET_RAW. Packets of all ports leave
-/// through the one device.
+/// The command needs permission to send raw frames: root, or CAP_NET_RAW. Packets of all ports
+/// leave through the one device.
 #[derive(Debug, Args)]
 #[command(after_help = NAMES)]
 #[command(after_long_help = format!("Examples:\n  \

@@ -21,8 +21,8 @@ use super::{
 ///
 /// Without `--pipeline` it writes filters, one per line, the first with the highest priority. With
 /// it, it writes OpenFlow rules for `ovs-ofctl add-flows`: from each filter of a file, or from
-/// COUNT filters sampled from the generated ones, as published. Their priorities depend on how
-/// specific they are, not on the order of the filters. Statistics go to standard error.
+/// COUNT filters sampled from the generated ones, as published. The priorities of rules depend on
+/// how specific the rules are, not on the order of the filters. Statistics go to standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
     pipebench rules acl --count 10000 --seed 1 --out acl.filters\n  \

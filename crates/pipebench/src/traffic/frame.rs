@@ -1,9 +1,9 @@
 //! Builds the frame of a flow.
 //!
-//! This is the inverse of [`shunt_flow::extract`]: for every supported key, extracting the frame
-//! gives the key again. Lengths and checksums are correct, so hosts and other tools accept the
-//! packets. Values that are not in the key are constant: the payload is zero, and TCP window and sequence
-//! numbers never change.
+//! Building a frame is the inverse of [`shunt_flow::extract`]: for every supported key, extracting
+//! the frame gives the key again. Lengths and checksums are correct, so hosts and other tools
+//! accept the packets. Values that are not in the key are constant: the payload is zero, and TCP
+//! window and sequence numbers never change.
 //!
 //! Two VLAN tags, three MPLS labels, ARP, IPv4, IPv6, TCP, UDP, SCTP and ICMP are supported. IPv6
 //! extension headers, neighbour discovery, NSH and provider backbone tags are not.
@@ -20,7 +20,7 @@ pub const FRAME_MIN: usize = 60;
 
 /// Maximum frame length, without check sequence.
 ///
-/// This is a jumbo frame with 9000 bytes of payload.
+/// The largest frame is a jumbo frame with 9000 bytes of payload.
 pub const FRAME_MAX: usize = 9014;
 
 /// Replaces the content of `frame` by a frame with the headers of `key`.

@@ -1,8 +1,8 @@
 //! Token buckets that threads share: the rate limits of meters and of ports.
 //!
 //! A bucket fills at its rate, up to its burst. Instead of a number of tokens, the bucket stores
-//! the time at which it will be full again. This is the virtual scheduling of the generic cell rate
-//! algorithm (ITU-T I.371, annex A):
+//! the time at which it will be full again. The algorithm is the virtual scheduling of the generic
+//! cell rate algorithm (ITU-T I.371, annex A):
 //!
 //! ```text
 //!   owed     = max(full_at - now, 0)          the time that fills the missing tokens
@@ -10,10 +10,10 @@
 //!   full_at  = now + owed + cost              unless exceeded
 //! ```
 //!
-//! So a bucket is one atomic word. Threads share it without a lock, and together they let through as
-//! much as one thread would. Times are in ticks of 1/32 ns. The cost of a packet is rounded down to
-//! ticks, which lets through at most one tick per packet too much: 0.06 % with the shortest frames
-//! at 10 Gbit/s.
+//! So a bucket is one atomic word. Threads share it without a lock, and together they let through
+//! as much as one thread would. Times are in ticks of 1/32 ns. The cost of a packet is rounded down
+//! to ticks, which lets through at most one tick per packet too much: 0.06 % with the shortest
+//! frames at 10 Gbit/s.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};

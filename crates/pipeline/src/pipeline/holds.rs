@@ -151,8 +151,8 @@ impl Pipeline {
 
     /// Makes all pending changes of rules of a batch, step by step.
     ///
-    /// If the bridge does not exist, its rules do not either, and their pending changes are dropped.
-    /// So none of them is made on the bridge of a later call.
+    /// If the bridge does not exist, its rules do not either, and their pending changes are
+    /// dropped. So none of them is made on the bridge of a later call.
     pub(super) fn change_rest(&self, batch: &mut UpdateBatch, id: BridgeId) {
         loop {
             let mut left = CHANGES_PER_HOLD;
@@ -163,8 +163,8 @@ impl Pipeline {
                 }
                 batch.change_some(bridge, &mut left)
             });
-            // The selections are removals of learned rules, and orders of eviction. They are never
-            // refused.
+            // The selections are removals of learned rules, and orders of eviction. The selected
+            // removals are never refused.
             if is_done != Some(false) || self.select(batch, id).is_err() {
                 break;
             }

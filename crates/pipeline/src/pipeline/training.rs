@@ -36,7 +36,7 @@ impl Pipeline {
 
     /// Trains the learned indexes of the tables that need a training.
     ///
-    /// These are the tables with at least `rules_min` rules and no index, and the tables with an
+    /// The list has the tables with at least `rules_min` rules and no index, and the tables with an
     /// index that changes have made slow. Tables with fewer than `rules_min` rules lose their
     /// index. Takes milliseconds for each ten thousand rules, mostly without a lock.
     pub fn train_tables(&self, rules_min: usize) {

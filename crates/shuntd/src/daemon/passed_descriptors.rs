@@ -36,8 +36,8 @@ pub(super) fn take_inherited() -> Vec<(String, OwnedFd)> {
         }
     };
     // SAFETY: the service manager opened these descriptors for this process alone, as `LISTEN_PID`
-    // says. They are open, since the call before has set a flag of each. The descriptors are taken
-    // once.
+    // says. The descriptors are open, since the call before has set a flag of each. The descriptors
+    // are taken once.
     listed.map(|(fd, name)| (name, unsafe { OwnedFd::from_raw_fd(fd) })).collect()
 }
 
@@ -64,14 +64,15 @@ pub(super) fn send(socket: &UnixDatagram, message: &str, fd: BorrowedFd<'_>) -> 
     rights.fd = fd.as_raw_fd();
     let bytes = message.as_bytes();
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: all fields are integers, or pointers that are not followed while their lengths are zero.
+    // SAFETY: all fields are integers, or pointers that are not followed while their lengths are
+    // zero.
     let mut header: libc::msghdr = unsafe { zeroed() };
     header.msg_iov = &raw mut part;
     header.msg_iovlen = 1;
     header.msg_control = ptr::from_mut(&mut rights).cast();
     header.msg_controllen = size_of::<DescriptorMessage>();
-    // SAFETY: the kernel reads the message and the control message, which live until it returns. The
-    // descriptor is open.
+    // SAFETY: the kernel reads the message and the control message, which live until it returns.
+    // The descriptor is open.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, libc::MSG_NOSIGNAL) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

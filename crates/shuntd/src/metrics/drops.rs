@@ -50,7 +50,7 @@ pub(crate) fn drops(status: &DropStatus) -> String {
     text.family(
         "shunt_packet_ins_total",
         "counter",
-        "Punted packets by their end: handed to the OpenFlow connections, or dropped.",
+        "Punted packets by outcome: handed to the OpenFlow connections, or dropped.",
     );
     for (end, packets) in [
         ("handed_over", handed_over),

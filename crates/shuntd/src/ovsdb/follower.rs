@@ -261,8 +261,8 @@ async fn ports_changed(changes: &mut PortChanges, due: &mut Option<Instant>, las
 
 /// Returns the rows in `Port` and `Interface` that a pass reports.
 ///
-/// These are the changed rows, and the rows of ports with a new result. If any object has changed,
-/// all patch ports are included, because the peer of a patch port may be new or gone.
+/// The result has the changed rows, and the rows of ports with a new result. If any object has
+/// changed, all patch ports are included, because the peer of a patch port may be new or gone.
 fn report_scope(
     mut scope: BTreeSet<RowUuid>,
     desired: &DesiredBridges,

@@ -317,8 +317,8 @@ impl PortType {
 
     /// Returns whether another user of its device would receive the same packets.
     ///
-    /// This is false for a TAP: its other users are at the other end, and do not receive the same
-    /// packets.
+    /// The result is false for a TAP: its other users are at the other end, and do not receive the
+    /// same packets.
     #[must_use]
     pub const fn shares_device(self) -> bool {
         match self {

@@ -131,7 +131,7 @@ pub(crate) struct Application<'a> {
     report: ApplyReport,
     /// Bridges that could not be added or replaced.
     ///
-    /// Their other changes are skipped.
+    /// The other changes of these bridges are skipped.
     refused_bridges: BTreeSet<String>,
     /// Members of refused bonds, with the reasons.
     without_bond: BTreeMap<String, String>,

@@ -1,8 +1,8 @@
 //! Commands of an operator or a program, each of which changes one object.
 //!
 //! A command reads the state of its object, changes this state, and applies the difference, as a
-//! reload does with whole configurations. It differs from a reload in two ways: the first refusal
-//! ends the command with its error, and a port that cannot be opened is refused.
+//! reload does with whole configurations. A command differs from a reload in two ways: the first
+//! refusal ends the command with its error, and a port that cannot be opened is refused.
 
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ impl Switch {
     /// Changes several settings of a bridge in one step, by key and value.
     ///
     /// Controllers and listeners that are not affected keep their connections. A new datapath id
-    /// reconnects all. [`BridgeOptions::RUNTIME_KEYS`] lists the keys; a list has commas between its
-    /// values.
+    /// reconnects all. [`BridgeOptions::RUNTIME_KEYS`] lists the keys; a list has commas between
+    /// its values.
     ///
     /// # Errors
     ///

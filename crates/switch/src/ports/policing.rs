@@ -97,7 +97,7 @@ impl PortOptions {
 
     /// Returns whether the VLANs of both ports are equal.
     ///
-    /// Their protection and their multicast flooding are compared too.
+    /// The protection and the multicast flooding of the ports are compared too.
     #[must_use]
     pub fn has_vlans_of(&self, other: &Self) -> bool {
         let is_equal = self.vlan_mode == other.vlan_mode
@@ -115,7 +115,7 @@ impl PortOptions {
 
     /// Returns whether the runtime options of both ports are equal.
     ///
-    /// These are the options that [`Self::with_runtime_keys_of`] copies.
+    /// The compared options are those that [`Self::with_runtime_keys_of`] copies.
     pub(crate) fn has_runtime_keys_of(&self, other: &Self) -> bool {
         self.has_vlans_of(other)
             && self.ingress_policing() == other.ingress_policing()

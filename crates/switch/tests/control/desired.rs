@@ -180,7 +180,7 @@ struct WrongObjects {
     has_taken_bridge: bool,
     /// A port with a VLAN, which may be [`WRONG_VLAN`].
     vlan: Option<u16>,
-    /// A port of which the device does not exist. It is added, and stays down.
+    /// A port of which the device does not exist. The port is added, and stays down.
     has_no_device: bool,
 }
 
@@ -319,7 +319,7 @@ proptest! {
 
     /// The second state has the effect that it has in a new switch.
     ///
-    /// It touches no object that is equal in both states.
+    /// The change touches no object that is equal in both states.
     #[test]
     fn the_last_state_alone_counts(one in any_state(), two in any_state()) {
         block_on(check_two_states(&one, &two));

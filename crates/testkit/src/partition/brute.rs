@@ -128,10 +128,10 @@ pub fn joint(
 
 /// Returns the partition that the disjoint policy must find.
 ///
-/// The policy uses the stages with free room, or the contended ones if there are none. It considers
-/// the partitions that are aligned to the last of these stages. The highest score wins, then the
-/// fewest entries, then the fewest new entries if `ties` asks for it. The last criterion is the
-/// longest first sub-traversal, then the longest second one, and so on.
+/// The policy uses the stages with free room, or the contended ones if there are none. The policy
+/// considers the partitions that are aligned to the last of these stages. The highest score wins,
+/// then the fewest entries, then the fewest new entries if `ties` asks for it. The last criterion
+/// is the longest first sub-traversal, then the longest second one, and so on.
 #[must_use]
 pub fn disjoint(
     all: &[Vec<Placement>],

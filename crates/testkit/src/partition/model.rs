@@ -1,7 +1,7 @@
 //! A model of a chain of stages, without time and eviction.
 //!
-//! Its entries are exact sequences of step numbers. A packet walks the model like the real stages: it
-//! takes the longest match in each stage.
+//! The entries of the model are exact sequences of step numbers. A packet walks the model like the
+//! real stages: it takes the longest match in each stage.
 
 use std::{
     collections::{HashMap, VecDeque, hash_map::DefaultHasher},

@@ -94,8 +94,8 @@ impl Virtqueue {
 
 /// A layout of virtqueues.
 ///
-/// A device takes chains from the front of the queue, and returns them in the same order. It holds
-/// no chain between two calls.
+/// A device takes chains from the front of the queue, and returns them in the same order. The
+/// device holds no chain between two calls.
 pub(crate) trait VirtqueueLayout {
     /// Returns the chains that were read.
     fn chains(&self) -> &ChainList;

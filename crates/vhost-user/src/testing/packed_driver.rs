@@ -1,6 +1,6 @@
 //! The packed rings of a guest for tests.
 //!
-//! A descriptor has an index that never wraps. Its place in the ring and its wrap counter follow
+//! A descriptor has an index that never wraps. The place in the ring and the wrap counter follow
 //! from the index.
 
 use super::guest::{AVAILABLE, DriverChain, TestGuest, USED};

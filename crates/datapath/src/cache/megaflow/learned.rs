@@ -1,10 +1,10 @@
 //! The learned index over megaflows, which replaces the search of many masks.
 //!
-//! This is the computational cache of Rashelbach, Rottenstreich and Silberstein, *Scaling Open vSwitch with
-//! a Computational Cache*, section 4. Megaflows that overlap agree, so an index over a few fields
-//! finds them, for any number of masks. The megaflows stay in tuple space ([`MegaflowCache`]). The
-//! index only names the slots of entries that may cover a packet, and the row of each entry is
-//! compared with the packet. So a lookup is right even if the index is stale.
+//! The index is the computational cache of Rashelbach, Rottenstreich and Silberstein, *Scaling Open
+//! vSwitch with a Computational Cache*, section 4. Megaflows that overlap agree, so an index over a
+//! few fields finds them, for any number of masks. The megaflows stay in tuple space
+//! ([`MegaflowCache`]). The index only names the slots of entries that may cover a packet, and the
+//! row of each entry is compared with the packet. So a lookup is right even if the index is stale.
 //!
 //! An entry is *indexed*, or lookups must also search its mask:
 //!

@@ -12,8 +12,9 @@
 //!   received frames. The port has none: it releases received frames and returns their chunks at
 //!   the end of each burst, in this order. A process that is killed between both steps loses the
 //!   chunks of one burst.
-//! - A sending chunk is the kernel's if it is in the ring of frames to send. The others are free, if
-//!   the kernel has returned as many chunks as it has taken out of that ring ([`Sender::inherit`]).
+//! - A sending chunk is the kernel's if it is in the ring of frames to send. The others are free,
+//!   if the kernel has returned as many chunks as it has taken out of that ring
+//!   ([`Sender::inherit`]).
 #![expect(unsafe_code, reason = "the memory is shared with the kernel")]
 
 use std::{
@@ -343,7 +344,7 @@ impl Sender {
     ///
     /// # Errors
     ///
-    /// If the kernel keeps frames that it has taken. Their chunks are unknown.
+    /// If the kernel keeps frames that it has taken. The chunks of these frames are unknown.
     pub(super) fn inherit(
         socket: Arc<OwnedFd>,
         memory: Arc<Umem>,

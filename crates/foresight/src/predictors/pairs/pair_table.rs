@@ -7,10 +7,10 @@
 //! so all of its headers are known. A client with a new source port for each flow has one
 //! destination for each source, and no forecasts.
 //!
-//! Sources are in [groups](SourceGroups). A source joins a group with its second destination. It
-//! joins the group that explains its destinations best, as a mixture model does: the likelihood of
-//! the destinations by the counts of the group is compared with equal chances. A source that opens
-//! a destination that its group does not share may move to another group.
+//! Sources are in [groups](SourceGroups). A source joins a group with its second destination. The
+//! source joins the group that explains its destinations best, as a mixture model does: the
+//! likelihood of the destinations by the counts of the group is compared with equal chances. A
+//! source that opens a destination that its group does not share may move to another group.
 //!
 //! The table forecasts the flows of a source to all destinations that its group shares. When a
 //! destination becomes shared, the table forecasts the flows of the other sources to it. Each flow

@@ -1,8 +1,8 @@
 //! The effect of a rule on the bits of a packet that later lookups can consult.
 //!
 //! The published design has its own translation of actions, and so has this module. The module
-//! supports writes of fields, VLAN tags, TTL and the stack. It supports one next table per rule:
-//! `goto_table`, or a `resubmit` that is followed only by actions without effect on lookups.
+//! supports writes of fields, VLAN tags, TTL and the stack. The module supports one next table per
+//! rule: `goto_table`, or a `resubmit` that is followed only by actions without effect on lookups.
 //! Outputs, groups, clones, meters and action sets change only copies of the packet, so they are
 //! ignored.
 //!

@@ -43,7 +43,7 @@ pub(super) struct DeltaQueries {
 const SCANS_MAX: usize = 4;
 
 /// Number of visits that are compared together.
-/// Their memory then stays in the L1 cache.
+/// The memory of the visits then stays in the L1 cache.
 const EXAMINED_TOGETHER: usize = 64;
 
 impl ChangeQuery<'_> {

@@ -2,8 +2,8 @@
 //!
 //! Some actions mean more than the action of the same name in later versions:
 //!
-//! * `OFPAT_SET_VLAN_VID` and `OFPAT_SET_VLAN_PCP` add a tag to an untagged packet. They are writes
-//!   to `dl_vlan` and `dl_vlan_pcp`.
+//! * `OFPAT_SET_VLAN_VID` and `OFPAT_SET_VLAN_PCP` add a tag to an untagged packet. These actions
+//!   are writes to `dl_vlan` and `dl_vlan_pcp`.
 //! * `OFPAT_ENQUEUE` is an output between the choice of a queue and the return to the default one.
 //!   The last of these actions has a mark (`ends_enqueue`), so that the action is listed again.
 

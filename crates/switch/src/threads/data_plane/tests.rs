@@ -11,7 +11,7 @@ fn plane() -> (DataPlane, WorkerThread) {
     let plane = DataPlane::start(&Config::default(), 1, engine).unwrap().plane;
     let waker = Arc::new(Waker::new().unwrap());
     let doomed = WorkerThread::start("doomed", waker, SLEEP_MAX_MS, || -> bool {
-        panic!("as the test wants it")
+        panic!("the test requests this panic")
     })
     .unwrap();
     (plane, doomed)
