@@ -229,7 +229,7 @@ pub struct ThreadCounters {
     pub learned: CacheCounters,
     /// Entries in the learned index.
     pub learned_entries: Counter,
-    /// Trainings of the learned index that are done.
+    /// Completed trainings of the learned index.
     pub trainings: Counter,
     /// 1 if the trainer thread has panicked, else 0.
     pub trainer_lost: Counter,

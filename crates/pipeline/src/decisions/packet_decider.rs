@@ -1,4 +1,4 @@
-//! Packets that the tables decide at once, without a record.
+//! Decisions of single packets by the tables, without a record of the consulted bits.
 //!
 //! A translation for a cache records every bit and object that it depends on. A decision for a
 //! single packet needs no record, since it is executed at once and never becomes stale. Computational

@@ -13,7 +13,7 @@ commands! {
     "ofproto/list-tunnels" "", 0..=0, Read, list_tunnels,
         "List the tunnels. Always empty, because tunnels do not exist";
     "ofproto/trace" "{[dp] odp_flow | bridge flow} [--names] [-generate|packet]", 1..=6, Read, trace,
-        "Trace a packet through the tables. It learns nothing, and no packet is sent";
+        "Trace a packet through the tables. A trace learns nothing, and sends no packet";
 }
 
 async fn detrace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

@@ -38,7 +38,7 @@ const NETFLOW: [Metric<NetflowStatus>; 5] = [
     (
         "shunt_netflow_flows_total",
         "counter",
-        "Flows that NetFlow reported, each time that it did.",
+        "Reports of flows by NetFlow; a long flow is reported several times.",
         |own| own.flows.into(),
     ),
     (

@@ -111,7 +111,7 @@ pub(super) const CACHES: [Metric<CacheStatus>; 16] = [
     (
         "shunt_learned_index_trainings_total",
         "counter",
-        "Trainings of the learned index that are done.",
+        "Completed trainings of the learned index.",
         |own| own.trainings.into(),
     ),
     (

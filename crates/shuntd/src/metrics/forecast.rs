@@ -113,7 +113,7 @@ fn outcomes(text: &mut MetricsText, status: &ForecastStatus) {
     text.family(
         "shunt_forecast_outcomes_total",
         "counter",
-        "Forecasts by their origin and outcome; a refused one has its reason.",
+        "Forecasts by origin and outcome, and refused forecasts by reason.",
     );
     for own in &status.sources {
         let outcomes = [

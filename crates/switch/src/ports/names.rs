@@ -33,7 +33,7 @@ impl BridgeNames {
         self.member(number)?.balance.as_ref().map(|balance| balance.hash())
     }
 
-    /// Returns whether a port is in a bond, but LACP does not let it send or receive.
+    /// Returns whether a port is a member of a bond, and LACP does not use the port.
     pub(crate) fn is_unused_by_lacp(&self, number: PortNo) -> bool {
         self.member(number).is_some_and(|member| member.lacp == LacpAdmission::None)
     }
