@@ -37,10 +37,10 @@ async fn proxied(server: &RestartableServer, counts: &Arc<FrameCounts>) -> Clien
     const HEADER: usize = 9;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let (server, counts) = (server.address, Arc::clone(counts));
+    let (server_address, counts) = (server.address, Arc::clone(counts));
     tokio::spawn(async move {
         let (client, _) = listener.accept().await.unwrap();
-        let server = TcpStream::connect(server).await.unwrap();
+        let server = TcpStream::connect(server_address).await.unwrap();
         let ((mut from_client, mut to_client), (mut from_server, mut to_server)) =
             (client.into_split(), server.into_split());
         tokio::spawn(async move { tokio::io::copy(&mut from_server, &mut to_client).await });
