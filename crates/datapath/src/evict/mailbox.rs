@@ -64,7 +64,7 @@ pub struct Mailbox {
 #[derive(Debug)]
 struct PendingInvalidation {
     invalidation: Invalidation,
-    /// Iterations that the owner had begun at the first of the merged posts.
+    /// Number of iterations that the owner had begun at the oldest of the merged posts.
     iteration: u64,
 }
 

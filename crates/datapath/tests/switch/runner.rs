@@ -49,7 +49,7 @@ impl Evictor for Quick {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
-        assert!(version.number() < self.doom, "as the test wants it");
+        assert!(version.number() < self.doom, "the test requests this panic");
         self.inner.apply(deltas, version)
     }
 
@@ -121,7 +121,7 @@ fn a_panicked_thread_delays_no_version() {
     let mut threads = start();
     threads.change(1);
     for (left, dead) in [(1, 0), (0, 1)] {
-        let port = faulty_port(1, || panic!("as the test wants it"));
+        let port = faulty_port(1, || panic!("the test requests this panic"));
         threads.controls[dead].send(Command::AddPort(Box::new(port))).unwrap();
         for bridge in 2..20 {
             threads.change(u16::try_from(dead * 20).unwrap() + bridge);

@@ -322,7 +322,7 @@ impl RxQueue for WireRx {
                     self.is_held = true;
                     break;
                 }
-                PANIC => panic!("as the test wants it"),
+                PANIC => panic!("the test requests this panic"),
                 BREAK => return Err(PortError::DeviceGone { name: "wire".to_owned() }),
                 frame => {
                     let mut packet = pool.take(frame.len(), DatapathPort::default()).unwrap();

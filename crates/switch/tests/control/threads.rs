@@ -81,7 +81,7 @@ impl Evictor for PanickingEngine {
     }
 
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
-        assert!(!self.doom.load(Ordering::Relaxed), "as the test wants it");
+        assert!(!self.doom.load(Ordering::Relaxed), "the test requests this panic");
         self.inner.apply(deltas, version)
     }
 
