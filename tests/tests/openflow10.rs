@@ -67,10 +67,12 @@ fn rules_of_openflow_10_work_in_all_versions() {
     let rules = rig.rules(&[], &[]);
     assert!(listed.iter().all(|rule| rules.iter().any(|own| own == rule)), "{rules:?}");
     rig.ofctl("add-flow", &["priority=9,arp,dl_vlan=3,actions=mod_vlan_vid:5,enqueue:2:5"]);
+    rig.ofctl("add-flow", &["priority=9,tcp,tp_dst=81,actions=mod_tp_dst:7,output:2"]);
     let in_13 = rig.rules(&["-O", "OpenFlow13"], &[]).join("\n");
     for actions in [
         "tcp,tp_dst=80 actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:2",
         "arp,dl_vlan=3 actions=set_field:4101->vlan_vid,set_queue:5,output:2,pop_queue",
+        "tcp,tp_dst=81 actions=set_field:7->tcp_dst,output:2",
     ] {
         assert!(in_13.contains(actions), "{in_13}");
     }

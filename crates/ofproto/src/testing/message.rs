@@ -3,10 +3,10 @@
 use std::{sync::Arc, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
-use shunt_flow::{PortNo, testing::any_match};
+use shunt_flow::{Match, PortNo, testing::any_match};
 use shunt_pipeline::{
-    Cookie, FlowFlags, FlowMod, FlowModCommand, Instructions, PacketInReason, PortConfig, Priority,
-    QueueId, RemovedReason, RuleFilter, TableId, TableSelector,
+    Action, Cookie, FlowFlags, FlowMod, FlowModCommand, Instructions, PacketInReason, PortConfig,
+    Priority, QueueId, RemovedReason, RuleFilter, TableId, TableSelector,
 };
 
 use super::{
@@ -448,6 +448,9 @@ fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
         |(table, matching, times, words, flags, instructions)| {
             let (duration, idle_timeout, hard_timeout) = times;
             let (cookie, packets, bytes, priority) = words;
+            // If the match has a transport protocol, the write of a port is listed in another form.
+            let is_port_written = instructions.apply.iter().any(writes_port);
+            let matching = if is_port_written { Match::any() } else { matching };
             FlowStatistics {
                 table,
                 duration,
@@ -463,4 +466,11 @@ fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
             }
         },
     )
+}
+
+fn writes_port(action: &Action) -> bool {
+    match action {
+        Action::Clone(nested) => nested.iter().any(writes_port),
+        _ => matches!(action, Action::SetTpSrc(_) | Action::SetTpDst(_)),
+    }
 }

@@ -10,17 +10,17 @@ mod format;
 mod hash;
 mod learn;
 mod list;
+mod listing;
 pub(in crate::wire) mod nicira;
 mod number;
 mod register;
 mod sample;
 mod set_field;
 mod subfield;
-mod vlan_push;
 
 pub(crate) use format::ActionFormat;
 pub(crate) use list::{
     find_bad_action, put_action, put_actions, read_actions, read_applied, standard,
 };
+pub(super) use listing::{CommonHeaders, in_openflow_13};
 pub(crate) use number::STANDARD;
-pub(super) use vlan_push::{requires_tag, with_vlan_pushes};

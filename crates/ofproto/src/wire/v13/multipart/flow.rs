@@ -12,7 +12,7 @@ use crate::{
     wire::{
         ByteReader, MessageLengthError,
         v13::{
-            action::{requires_tag, with_vlan_pushes},
+            action::{CommonHeaders, in_openflow_13},
             body::{
                 flow_mod::{flags_bits, read_flags, seconds, table_number, table_selector},
                 flow_removed::{put_duration, read_duration},
@@ -95,7 +95,7 @@ pub(super) fn put(out: &mut Vec<u8>, flow: &FlowStatistics) {
     out.put_u64(flow.bytes);
     put_match(out, &flow.matching);
     let instructions = &*flow.instructions;
-    match with_vlan_pushes(&instructions.apply, requires_tag(&flow.matching)) {
+    match in_openflow_13(&instructions.apply, CommonHeaders::of(&flow.matching)) {
         Some(apply) => {
             let listed = Instructions { apply: apply.into(), ..instructions.clone() };
             put_instructions(out, &listed);
