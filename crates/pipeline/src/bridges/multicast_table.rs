@@ -7,8 +7,9 @@
 //!
 //! Each group is charged to one port: the one that has been in it longest. A full table finds the
 //! port that is charged with the most groups, and removes this port from the group that the port
-//! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. The new group
-//! is charged to the port that reports it. Among ports with equally many groups, this port leaves
+//! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. After
+//! [`MulticastSnooping::DEPARTURES_MAX`] ports, the last of these groups ends with all of its ports.
+//! The new group is charged to the port that reports it. Among ports with equally many groups, this port leaves
 //! one of its own. So a host takes a place only from a port with more groups, or for its first
 //! group.
 //!
@@ -208,6 +209,11 @@ impl MulticastTable {
         let mut changed = Vec::new();
         while let Some(key) = self.evict_over(groups_max, reporter, version) {
             changed.push(key);
+            // Ports that share all of their groups would all leave most of them.
+            let is_shared = self.ages.len() > groups_max;
+            if is_shared && changed.len() >= MulticastSnooping::DEPARTURES_MAX {
+                self.totals.evicted += self.retain_in(key, version, |_| false);
+            }
         }
         changed
     }

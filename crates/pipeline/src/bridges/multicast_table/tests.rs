@@ -108,6 +108,27 @@ fn a_shared_group_counts_for_its_first_port() {
     assert!(groups(&table, 6).is_empty());
 }
 
+/// Without a limit, one new group would take half of their groups from both ports.
+#[test]
+fn a_new_group_takes_few_groups_of_sharing_ports() {
+    const GROUPS: u8 = 200;
+    let mut table = MulticastTable::default();
+    let mut report = |last: u8, port: u32| {
+        let (port, version) = (PortNo::new(port), Version::new(1));
+        table.add(key(last), port, &[port], GROUPS.into(), version, at(last.into())).len()
+    };
+    for last in 0..GROUPS {
+        report(last, 1);
+        report(last, 2);
+    }
+    let departures = MulticastSnooping::DEPARTURES_MAX;
+    assert_eq!(report(GROUPS, 3), departures + 1, "with the new group");
+    let left = |port: u32| groups(&table, 1).iter().filter(|own| own.1 == port).count();
+    let all = usize::from(GROUPS);
+    assert_eq!((left(1), left(2), left(3)), (all - departures, all - 1, 1));
+    assert_eq!((table.ages.len(), table.totals().evicted), (all, departures as u64 + 1));
+}
+
 #[test]
 fn router_ports_are_not_counted_as_groups() {
     let mut table = MulticastTable::default();

@@ -170,8 +170,10 @@ impl BridgeModel {
     ///
     /// Each group is charged to the port that has been in it longest. The port with the most such
     /// groups leaves the group that it reported longest ago. `reporter` is the port of a new group:
-    /// it leaves a group of its own if, with the new group, it has as many as any other port.
+    /// it leaves a group of its own if, with the new group, it has as many as any other port. For a
+    /// new group, a limited number of ports leave groups that have other ports, too.
     pub(in crate::testing) fn limit_groups(&mut self, max: usize, reporter: Option<PortNo>) {
+        let mut departures = 0;
         while self.members.len() > max {
             let first = |ports: &SeenPorts| ports[0].0;
             let count = |port| self.members.values().filter(|own| first(own) == port).count();
@@ -183,6 +185,10 @@ impl BridgeModel {
             let oldest = own.min_by_key(|(key, own)| (own[0].1, **key)).map(|(key, _)| *key);
             if let Some(own) = oldest.and_then(|key| self.members.get_mut(&key)) {
                 own.remove(0);
+                departures += 1;
+                if reporter.is_some() && departures >= MulticastSnooping::DEPARTURES_MAX {
+                    own.clear();
+                }
             }
             self.keep_multicast_ports(|_| true);
         }
