@@ -284,8 +284,8 @@ mod tests {
         }
     }
 
-    /// DPDK cannot be started again after a start without enough memory, so free pages are counted
-    /// first.
+    /// DPDK cannot be started again after a start without enough memory, so free pages
+    /// are counted first.
     #[test]
     fn own_arguments_keep_the_check_of_required_pages() {
         for argument in ["--in-memory", "--legacy-mem"] {

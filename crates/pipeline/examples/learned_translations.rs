@@ -45,7 +45,8 @@ const CHANGED: usize = 500;
 /// Number of flow-mods of one version.
 const MODS_PER_VERSION: usize = 1_000;
 
-/// Fewest rules with an index here; small sets show that an index does not pay for them.
+/// Fewest rules with an index here; small sets show that an index does not pay for
+/// them.
 const RULES_MIN: usize = 1;
 
 /// The fields of a header, in the order of the lanes.
@@ -191,7 +192,8 @@ fn key(header: &[u32; 5]) -> FlowKey {
     key
 }
 
-/// Returns matches that cover the headers of a rule, with prefixes for ranges of ports.
+/// Returns matches that cover the headers of a rule, with prefixes for ranges of
+/// ports.
 fn prefix_rules_of(rule: &PriorityRule<5>) -> Vec<String> {
     let bounds = rule.as_box();
     let network = |lane: usize| {

@@ -118,7 +118,8 @@ fn connect(fixture: &DaemonFixture, host: &Namespace) {
     host.run("ip", &["link", "set", "t1", "up"]);
 }
 
-/// Packets pass while a fault of the database lasts, and the state is right after it.
+/// Packets pass while a fault of the database lasts, and the state is right after
+/// it.
 ///
 /// A bridge that is deleted while packets pass can be added again.
 #[test]

@@ -71,7 +71,8 @@ pub(crate) fn names() -> Vec<&'static str> {
     NAMES.to_vec()
 }
 
-/// Runs the workloads of `--only` with all predictors. The default is all workloads.
+/// Runs the workloads of `--only` with all predictors. The default is all
+/// workloads.
 pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     if Contender::both_on_devices().is_empty() {
         return Vec::new();
@@ -176,7 +177,8 @@ fn measure(folder: &Path, workload: &ForesightWorkload, choice: PredictorChoice)
     measured
 }
 
-/// Returns the predictors that traffic without structure did not pause, and their time.
+/// Returns the predictors that traffic without structure did not pause, and their
+/// time.
 ///
 /// The bound of the project is that each predictor is paused within ten seconds.
 fn pause_rows(workload: &str, measured: &[Vec<Measured>]) -> Vec<Row> {

@@ -25,7 +25,8 @@ pub struct ForecastCounters {
     pub observations_dropped: Counter,
     /// Number of forecasts with speculative entries.
     pub speculative: Counter,
-    /// Nanoseconds that the predictors took to learn from new flows and to make forecasts.
+    /// Nanoseconds that the predictors took to learn from new flows and to make
+    /// forecasts.
     ///
     /// The translations of these forecasts are counted by origin, in [`OutcomeCounts::spent`].
     pub predictor_ns: Counter,

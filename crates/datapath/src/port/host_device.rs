@@ -322,7 +322,8 @@ mod tests {
         test.join().unwrap();
     }
 
-    /// Returns the reason why a device is lost, as a thread without a free descriptor finds it.
+    /// Returns the reason why a device is lost, as a thread without a free descriptor
+    /// finds it.
     fn lost_without_descriptors(device: &HostDevice) -> Option<String> {
         let find = || {
             // The descriptors of the other threads stay free.

@@ -51,7 +51,8 @@ pub(super) struct TableDecisions {
 /// A request to train the tables that need a learned index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TrainingRequest {
-    /// Least number of rules of a table with an index; `usize::MAX` removes all indexes.
+    /// Least number of rules of a table with an index; `usize::MAX` removes all
+    /// indexes.
     rules_min: usize,
     version: Version,
 }

@@ -327,7 +327,8 @@ fn clocked(predictors: Foresight) -> (Switch, ForecastSender) {
     (switch, sender)
 }
 
-/// Predictors take no time before the first new flow, and then none until the next one.
+/// Predictors take no time before the first new flow, and then none until the next
+/// one.
 #[test]
 fn the_time_of_predictors_is_counted() {
     let mut predictors = Foresight::new(GovernorConfig::default());

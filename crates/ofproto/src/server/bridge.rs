@@ -138,7 +138,8 @@ impl<H: Host> OpenFlowServer<H> {
         let _ = self.shared.events.send(event);
     }
 
-    /// Sends a packet-in to all connections; returns whether one of them receives packet-ins.
+    /// Sends a packet-in to all connections; returns whether one of them receives
+    /// packet-ins.
     ///
     /// A client of a listener or of the management socket receives none until it asks for them.
     #[must_use]

@@ -17,13 +17,15 @@ use crate::{
 };
 
 impl Pipeline {
-    /// Fewest rules of a table in which translations use a learned index, if there is one.
+    /// Fewest rules of a table in which translations use a learned index, if there is
+    /// one.
     ///
     /// The index is used while at most 64 of its rules are in no iSet. A table with clauses of
     /// conjunctions is searched by tuple space search.
     pub const INDEXED_RULES_MIN: usize = 1_000;
 
-    /// Replaces [`Self::INDEXED_RULES_MIN`], so that small tables of tests use their indexes.
+    /// Replaces [`Self::INDEXED_RULES_MIN`], so that small tables of tests use their
+    /// indexes.
     #[cfg(any(test, feature = "testing"))]
     pub fn set_indexed_rules_min(&self, rules_min: usize) {
         self.indexed_rules_min.store(rules_min, Ordering::Relaxed);

@@ -28,7 +28,8 @@ pub(crate) struct RuleTable {
     rules: TableClassifier,
     clauses: TableClassifier,
     rules_count: usize,
-    /// The learned index: decides packets without a cache, and finds rules of large tables.
+    /// The learned index: decides packets without a cache, and finds rules of large
+    /// tables.
     learned: LearnedTable,
 }
 

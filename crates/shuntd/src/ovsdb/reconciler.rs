@@ -35,7 +35,8 @@ pub(super) struct Reconciler {
     switch: Arc<Switch>,
     /// The rows that were applied.
     applied: AppliedRows,
-    /// True if the last pass refused nothing, so that only changed rows need another pass.
+    /// True if the last pass refused nothing, so that only changed rows need another
+    /// pass.
     is_settled: bool,
     /// The number of changes of ports in the switch, at the end of the last pass.
     ports_revision: u64,
@@ -138,7 +139,8 @@ impl Reconciler {
         }
     }
 
-    /// Returns the present state of the bridges of the database, with their ports of a scope.
+    /// Returns the present state of the bridges of the database, with their ports of a
+    /// scope.
     ///
     /// Objects that another client of the switch has removed are added again by the same pass.
     fn present(&self, scope: &PortScope) -> DesiredState {
@@ -187,7 +189,8 @@ impl Reconciler {
     }
 }
 
-/// Returns the bridges of the rows, with their ports of a scope, as a desired state.
+/// Returns the bridges of the rows, with their ports of a scope, as a desired
+/// state.
 ///
 /// A setting with a wrong value is as in `present`. The error of a port that is left out is
 /// recorded.

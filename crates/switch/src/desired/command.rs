@@ -156,7 +156,8 @@ mod tests {
         switch.running_config().bridges.into_iter().map(names).collect()
     }
 
-    /// A bridge is added with all its ports or not at all, and each command changes one object.
+    /// A bridge is added with all its ports or not at all, and each command changes one
+    /// object.
     #[tokio::test]
     async fn a_command_changes_one_object_or_nothing() {
         let switch = Switch::start(&Config::default(), None, 1).await.unwrap();

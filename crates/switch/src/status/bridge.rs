@@ -118,7 +118,8 @@ pub struct PacketInTotals {
     pub dropped_unread: u64,
     /// Packet-ins that a connection missed because they arrived too fast.
     pub dropped_missed: u64,
-    /// Packet-ins that were dropped because no connected peer receives any; 0 for a connection.
+    /// Packet-ins that were dropped because no connected peer receives any; 0 for a
+    /// connection.
     pub no_connection: u64,
 }
 

@@ -126,7 +126,8 @@ pub struct PacketInOutcomes {
     pub handed_over: u64,
     /// Packet-ins dropped because the queue after the listener thread was full.
     pub listener_full: u64,
-    /// Packet-ins that were dropped because no OpenFlow connection of the bridge receives any.
+    /// Packet-ins that were dropped because no OpenFlow connection of the bridge
+    /// receives any.
     pub no_connection: u64,
     /// Packet-ins that were dropped because the bridge was deleted.
     pub no_bridge: u64,

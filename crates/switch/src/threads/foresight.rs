@@ -237,7 +237,8 @@ impl ForesightWorker {
         (seen, self.counters.iter().map(|own| own.observations_dropped.get()).sum())
     }
 
-    /// Returns the time that the predictors took of all packet threads, without translations.
+    /// Returns the time that the predictors took of all packet threads, without
+    /// translations.
     pub(crate) fn predictor_time(&self) -> Duration {
         Duration::from_nanos(self.counters.iter().map(|own| own.predictor_ns.get()).sum())
     }

@@ -79,7 +79,8 @@ impl LearnedRules {
         found
     }
 
-    /// Adds bits outside of the lanes that exclude a rule, and returns whether bits exclude it.
+    /// Adds bits outside of the lanes that exclude a rule, and returns whether bits
+    /// exclude it.
     ///
     /// Returns false if the rule does not differ from the key outside of the lanes. Also returns
     /// false if the rule differs in a lane, and otherwise only in the network or transport header.

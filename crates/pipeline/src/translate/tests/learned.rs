@@ -62,7 +62,8 @@ proptest! {
 proptest! {
     #![proptest_config(crate::testing::cases(24))]
 
-    /// Compares with a linear scan: the packets, and packets with other bits outside of the mask.
+    /// Compares with a linear scan: the packets, and packets with other bits outside of
+    /// the mask.
     ///
     /// Some lookups are at a version before the last changes.
     #[test]
@@ -95,7 +96,8 @@ proptest! {
     }
 }
 
-/// Checks that translations at a version, and all packets under their masks, have the right rule.
+/// Checks that translations at a version, and all packets under their masks, have
+/// the right rule.
 fn are_sound(
     pipeline: &Pipeline,
     keys: &[FlowKey],
@@ -132,7 +134,8 @@ fn are_sound(
     Ok(())
 }
 
-/// Checks that the mask has the Ethernet type with addresses, and the protocol with ports.
+/// Checks that the mask has the Ethernet type with addresses, and the protocol with
+/// ports.
 fn has_prerequisites(key: &FlowKey, mask: &FlowMask) -> Result<(), TestCaseError> {
     let is_ip = key.field(FieldId::EthType) == 0x0800;
     let address = mask.field(FieldId::Ipv4Src) | mask.field(FieldId::Ipv4Dst);
