@@ -62,7 +62,7 @@ impl Pipeline {
                     self.end_training(id, table, trained)
                 }),
             };
-            // Dropped without a lock, because the index may free many rules.
+            // The former index is dropped without a lock, because it may free many rules.
             drop(former.flatten());
         }
     }

@@ -51,7 +51,7 @@ const MORE: u16 = 1;
 const QUEUE_ALL: u32 = 0xffff_ffff;
 /// Length of the name of a table in bytes.
 const TABLE_NAME_LEN: usize = 32;
-/// The maximum number of rules of a table that is reported.
+/// The maximum number of rules that the reply reports for each table.
 const TABLE_ENTRIES_MAX: u32 = 1_000_000;
 
 /// Reads the header of a statistics message.
