@@ -150,7 +150,7 @@ fn real(name: &str, count: u32) -> Population {
 }
 
 #[test]
-fn the_real_form_uses_registers_and_rewrites_headers() {
+fn the_real_pipeline_uses_registers_and_rewrites_headers() {
     let psc = text(&real("psc", 300));
     for action in ["set_field:02:00:5e:20:", "->eth_src", "->eth_dst", "dec_ttl"] {
         assert!(psc.contains(action), "{action}");
@@ -194,7 +194,7 @@ fn flows_take_their_intended_traversal() {
 }
 
 #[test]
-fn real_and_plain_forms_forward_equally() {
+fn both_forms_of_a_pipeline_forward_equally() {
     for source in ["psc", "ols", "ant"] {
         let name = format!("{source}:low:500:rules=300:packets=1k");
         let (plain, real) = (class_shares(&name).1, class_shares(&format!("{name}:form=real")).1);

@@ -137,7 +137,7 @@ fn with_differences(
         "initial" | "insert" => with_columns(Row::new(uuid, table), table, columns).map(Some),
         "delete" => Ok(None),
         "modify" => {
-            let mut row = known.ok_or("it changes, but was never sent")?.clone();
+            let mut row = known.ok_or("the server changes it, but never sent it")?.clone();
             for (name, json) in columns_of(columns)? {
                 let (index, column) = find_column(table, name)?;
                 let difference = value_of(name, json, &column.of_differences())?;
