@@ -3,13 +3,24 @@
 //!
 //! Rules match prefixes of addresses, exact ports or any port, and a protocol, as in access lists.
 //! 1,000 rules fit into the L2 cache, and 100,000 rules do not. Each packet matches a random rule.
+//!
+//! The group `stage` compares the lookups of a Gigaflow stage with an index over its entries. The
+//! entries of a tag have masks with bits in the same words of the key. A packet looks up the bits
+//! that all masks have in common, and then one or two of the masks.
 
-use std::hint::black_box;
+use std::{hint::black_box, ops::ControlFlow};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use shunt_classifier::{Classifier, Priority, Rank, TupleSpace, Version};
-use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
-use shunt_nuevomatch::{FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule};
+use shunt_flow::{
+    FieldId, FlowKey, FlowMask, Match, SparseMask,
+    hash::KeyHasher,
+    masked_table::{MaskedTable, RowCandidate},
+};
+use shunt_nuevomatch::{
+    BoxRule, CandidateIndex, FieldMatch, KeySchema, NuevoMatch, NuevoMatchSettings,
+    PartitionSettings, PriorityRule,
+};
 
 const SIZES: &[(&str, usize)] = &[("1k", 1_000), ("10k", 10_000), ("100k", 100_000)];
 
@@ -149,5 +160,113 @@ fn lookups(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, lookups);
+/// The numbers of entries of one tag in a stage; a stage has 8,192 entries by default.
+const STAGE_SIZES: [u32; 3] = [100, 1_000, 8_000];
+
+/// Number of values of the bits that all masks of a stage have in common, for each entry.
+const ENTRIES_PER_LIST: u32 = 4;
+
+/// The entries of one tag in a stage: networks of one length, with a port and a protocol.
+struct BenchedStage {
+    hasher: KeyHasher,
+    /// The lists of masks, by the bits in common.
+    lists: MaskedTable<2>,
+    /// The entries of a mask.
+    entries: MaskedTable<2>,
+    index: CandidateIndex<5>,
+    packets: Vec<[u32; 5]>,
+    keys: Vec<FlowKey>,
+}
+
+impl BenchedStage {
+    fn new(count: u32) -> Option<Self> {
+        let hasher = KeyHasher::new(1);
+        let mask = |network: u32, port: u32| {
+            let mut mask = FlowMask::EMPTY;
+            mask.add_field(FieldId::EthType);
+            mask.add_field(FieldId::IpProto);
+            mask.add_bits(FieldId::Ipv4Dst, network.into());
+            mask.add_bits(FieldId::TcpDst, port.into());
+            SparseMask::from(&mask)
+        };
+        let mut lists = MaskedTable::new(&mask(0xffff_fc00, 0));
+        let mut entries = MaskedTable::new(&mask(0xffff_ff00, 0xffff));
+        let (mut boxes, mut packets, mut word) = (Vec::new(), Vec::new(), words());
+        for at in 0..count {
+            let network =
+                0x0a00_0000 + at / ENTRIES_PER_LIST * 0x400 + at % ENTRIES_PER_LIST * 0x100;
+            let packet = [word(), network + word() % 256, word() & 0xffff, 80, 6];
+            let key = key(&packet);
+            lists.put(&hasher, &lists.masked(key.words()).collect::<Vec<_>>(), [0; 2]);
+            let values: Vec<_> = entries.masked(key.words()).collect();
+            let value = entries.put(&hasher, &values, [at.into(), 0]);
+            let (low, high) = ([0, network, 0, 80, 6], [u32::MAX, network + 255, 0xffff, 80, 6]);
+            boxes.push(BoxRule { low, high, value });
+            packets.push(packet);
+        }
+        let (schema, settings) = (KeySchema::five_tuple(), PartitionSettings::default());
+        let (index, left_out) = CandidateIndex::build(&schema, &boxes, &settings).ok()?;
+        assert!(left_out.is_empty(), "all entries are in an iSet");
+        let packets: Vec<_> =
+            (0..PACKETS).map(|_| packets[word() as usize % packets.len()]).collect();
+        let keys = packets.iter().map(key).collect();
+        Some(Self { hasher, lists, entries, index, packets, keys })
+    }
+
+    /// Looks up a burst in a hash table, in the steps of a stage.
+    fn probe(&self, table: &MaskedTable<2>, keys: &[FlowKey], rows: &mut [Option<u32>; BATCH]) {
+        let (mut tags, mut candidates) = ([0; BATCH], [RowCandidate::NONE; BATCH]);
+        for (tag, key) in tags.iter_mut().zip(keys) {
+            *tag = table.tag(&self.hasher, key.words());
+        }
+        for (candidate, tag) in candidates.iter_mut().zip(tags) {
+            *candidate = table.candidate(tag);
+        }
+        for (((row, key), candidate), tag) in rows.iter_mut().zip(keys).zip(candidates).zip(tags) {
+            *row = table.confirm(candidate, tag, key.words());
+        }
+    }
+
+    fn by_index(&self, packets: &[[u32; 5]], keys: &[FlowKey], rows: &mut [Option<u32>; BATCH]) {
+        self.index.find_batch(packets, |position, row| {
+            if self.entries.covers(row, keys[position].words()) {
+                rows[position] = Some(row);
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        });
+    }
+}
+
+fn stages(criterion: &mut Criterion) {
+    for count in STAGE_SIZES {
+        let Some(stage) = BenchedStage::new(count) else { return };
+        let mut group = criterion.benchmark_group(format!("stage/{count}"));
+        group.throughput(Throughput::Elements(BATCH as u64));
+        let mut rows = [None; BATCH];
+        for probes in [2, 3] {
+            let mut batches = stage.keys.chunks_exact(BATCH).cycle();
+            group.bench_function(format!("{probes} hash tables"), |bencher| {
+                bencher.iter(|| {
+                    let keys = batches.next().unwrap_or_default();
+                    stage.probe(&stage.lists, keys, &mut rows);
+                    (1..probes).for_each(|_| stage.probe(&stage.entries, keys, &mut rows));
+                    black_box(&rows);
+                });
+            });
+        }
+        let batches = stage.packets.chunks_exact(BATCH).zip(stage.keys.chunks_exact(BATCH));
+        let mut batches = batches.cycle();
+        group.bench_function("learned index", |bencher| {
+            bencher.iter(|| {
+                let (packets, keys) = batches.next().unwrap_or_default();
+                stage.by_index(black_box(packets), keys, &mut rows);
+                black_box(&rows);
+            });
+        });
+        group.finish();
+    }
+}
+
+criterion_group!(benches, lookups, stages);
 criterion_main!(benches);
