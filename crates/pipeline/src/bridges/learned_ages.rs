@@ -6,13 +6,20 @@
 //!
 //! A packet refreshes its entry without an update of this index. So an entry may be listed with an
 //! old time. The entry moves to its correct position when it becomes the oldest. Every operation is
-//! logarithmic, and [`LearnedAges::oldest`] also moves each entry that a packet has refreshed.
+//! logarithmic, and [`LearnedAges::oldest`] also moves up to [`MOVES_MAX`] entries that packets
+//! refreshed. After that many moves, it returns the next entry, although a packet may have refreshed
+//! this entry too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_flow::PortNo;
 
 use crate::time::Time;
+
+/// Maximum number of refreshed entries that one search for the oldest entry moves.
+///
+/// The search has the lock of the tables, and all entries of a large table may be refreshed.
+const MOVES_MAX: usize = 64;
 
 /// The entries of a table, by port and age.
 pub(crate) struct LearnedAges<K> {
@@ -94,7 +101,7 @@ impl<K: Copy + Ord> LearnedAges<K> {
     /// Returns the oldest entry of a port.
     fn oldest_of(&mut self, port: PortNo, seen: impl Fn(K) -> Option<Time>) -> Option<K> {
         let ages = self.by_port.get_mut(&port)?;
-        loop {
+        for _ in 0..MOVES_MAX {
             let (known, key) = *ages.first()?;
             let seen = seen(key).unwrap_or(known);
             if seen <= known {
@@ -104,16 +111,30 @@ impl<K: Copy + Ord> LearnedAges<K> {
             ages.insert((seen, key));
             self.by_key.insert(key, (port, seen));
         }
+        ages.first().map(|(_, key)| *key)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{cell::Cell, time::Duration};
 
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn a_search_moves_few_refreshed_entries() {
+        let at = |second| Time::ZERO.after(Duration::from_secs(second));
+        let (mut ages, visits) = (LearnedAges::default(), Cell::new(0));
+        (0..1000_u16).for_each(|key| ages.add(key, PortNo::new(1), at(1)));
+        let oldest = ages.oldest(|_| {
+            visits.set(visits.get() + 1);
+            Some(at(2))
+        });
+        assert_eq!((oldest, visits.get(), ages.len()), (Some(64), MOVES_MAX, 1000));
+        assert_eq!(ages.oldest(|_| None), Some(64), "the others have moved");
+    }
 
     /// An operation: an entry is learned, seen again or removed, or the table is full.
     #[derive(Clone, Debug)]

@@ -198,13 +198,8 @@ impl MacTable {
             }
             None => self.totals.learned += 1,
         }
-        let mut changed = Vec::new();
-        while self.ages.len() >= entries_max.max(1) {
-            let entries = &self.entries;
-            let seen = |mac_key| entries.find(mac_key, version).map(|entry| entry.seen());
-            let Some(oldest) = self.ages.oldest(seen) else { break };
-            self.forget(oldest, version);
-            self.totals.evicted += 1;
+        let (mut changed, others_max) = (Vec::new(), entries_max.saturating_sub(1));
+        while let Some(oldest) = self.evict_over(others_max, version) {
             changed.push(oldest);
         }
         self.entries.set(mac_key, Arc::new(MacEntry::new(sighting, now)), version);
@@ -215,6 +210,19 @@ impl MacTable {
         }
         changed.push(mac_key);
         changed
+    }
+
+    /// Removes an address if there are more than `entries_max` addresses. Returns the address.
+    pub(crate) fn evict_over(&mut self, entries_max: usize, version: Version) -> Option<MacKey> {
+        if self.ages.len() <= entries_max {
+            return None;
+        }
+        let entries = &self.entries;
+        let seen = |mac_key| entries.find(mac_key, version).map(|entry| entry.seen());
+        let oldest = self.ages.oldest(seen)?;
+        self.forget(oldest, version);
+        self.totals.evicted += 1;
+        Some(oldest)
     }
 
     /// Removes addresses that were not seen for `ageing`, and ends announcements.

@@ -115,17 +115,21 @@ impl Pipeline {
 
     /// Replaces the settings of a bridge in a version that is not published.
     ///
-    /// Every translation reads the settings, so the removal of groups needs no deltas.
+    /// Every translation reads the settings. So the removal of addresses and groups above the new
+    /// limits needs no deltas.
     fn replace_settings(&self, id: BridgeId, settings: BridgeSettings, version: Version) {
         if !settings.evicts() {
             // Dropped without a lock, because the orders may have many rules.
             drop(self.hold(id, VersionedBridge::take_evictable));
         }
-        let snooping = settings.multicast;
+        let (snooping, macs_max) = (settings.multicast, settings.macs_max.max(1));
         let change = self.hold(id, |bridge| bridge.set_settings(settings, version)).flatten();
         if let Some(change) = change {
             self.clear_ports(id, &change, version);
         }
+        self.hold_until_done(id, |bridge| {
+            (0..CHANGES_PER_HOLD).any(|_| bridge.macs.evict_over(macs_max, version).is_none())
+        });
         match snooping {
             Some(snooping) => self.hold_until_done(id, |bridge| {
                 let (table, groups_max) = (&mut bridge.multicast, snooping.groups_max.max(1));

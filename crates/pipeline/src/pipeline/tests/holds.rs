@@ -139,6 +139,18 @@ fn a_lower_limit_of_groups_is_applied_in_steps() {
 }
 
 #[test]
+fn a_lower_limit_of_addresses_is_applied_in_steps() {
+    let pipeline = pipeline();
+    learn_many(&pipeline);
+    let snooping = MulticastSnooping { groups_max: MANY.into(), ..MulticastSnooping::default() };
+    let settings =
+        BridgeSettings { macs_max: 10, multicast: Some(snooping), ..BridgeSettings::default() };
+    check_releases(&pipeline, || drop(pipeline.set_settings(BRIDGE, settings).unwrap()));
+    assert_eq!(learned(&pipeline), (10, usize::from(MANY)));
+    assert_eq!(pipeline.mac_totals(BRIDGE).evicted, u64::from(MANY) - 10);
+}
+
+#[test]
 fn groups_of_a_bridge_are_removed_in_steps() {
     let pipeline = pipeline();
     let group = |number| {
