@@ -73,7 +73,7 @@ impl CallSiteCase {
 
     fn invariants_hold(&self) -> Result<(), proptest::test_runner::TestCaseError> {
         let mut runner = runner();
-        let mut checked = CheckedPipeline::new(&self.model);
+        let mut checked = CheckedPipeline::new(&self.network);
         for key in &self.packets {
             invariants::agreeing_packets_get_one_result(&checked, key, &mut runner)?;
             invariants::agreeing_packets_continue_alike(&checked, key, &mut runner)?;
@@ -90,7 +90,7 @@ impl CallSiteCase {
 
     /// Checks that deltas name every change of a sub-traversal's result.
     fn sub_traversals_change_by_name(&self) -> Result<(), proptest::test_runner::TestCaseError> {
-        let mut checked = CheckedPipeline::new(&self.model);
+        let mut checked = CheckedPipeline::new(&self.network);
         self.changes.iter().try_for_each(|op| {
             let sub_traversals =
                 invariants::sub_traversals(&checked, &visible(&self.packets[0]), u64::MAX);
