@@ -13,7 +13,7 @@ use std::{
     io::{self, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, UNIX_EPOCH},
 };
 
@@ -440,11 +440,29 @@ pub(crate) struct StateKeeper {
     reloader: Arc<Reloader>,
     /// Held while the file is written; a write continues when its task is cancelled.
     writing: Arc<Mutex<()>>,
+    failure: Mutex<WriteFailure>,
+}
+
+/// The last failed write of the state file, which is logged once.
+#[derive(Default)]
+struct WriteFailure(Option<String>);
+
+impl WriteFailure {
+    /// Records the result of a write; returns a log line if the result has changed.
+    fn note(&mut self, written: &Result<(), String>) -> Option<String> {
+        let failure = written.as_ref().err();
+        if self.0.as_ref() == failure {
+            return None;
+        }
+        self.0 = failure.cloned();
+        let line = |error: &String| format!("cannot be written: {error}");
+        Some(failure.map_or_else(|| "written again".to_owned(), line))
+    }
 }
 
 impl StateKeeper {
     pub(crate) fn new(path: PathBuf, switch: Arc<Switch>, reloader: Arc<Reloader>) -> Self {
-        Self { path, switch, reloader, writing: Arc::default() }
+        Self { path, switch, reloader, writing: Arc::default(), failure: Mutex::default() }
     }
 
     /// Writes the file after changes of the state, as long as the switch runs.
@@ -477,9 +495,12 @@ impl StateKeeper {
             write_whole(&path, &text).map_err(|error| error.to_string())
         });
         let written = written.await.unwrap_or_else(|error| Err(error.to_string()));
-        if let Err(error) = &written {
-            let path = self.path.display();
-            warn!("state file {path}: cannot be written: {error}");
+        let line = self.failure.lock().unwrap_or_else(PoisonError::into_inner).note(&written);
+        let path = self.path.display();
+        match line {
+            Some(line) if written.is_ok() => info!("state file {path}: {line}"),
+            Some(line) => warn!("state file {path}: {line}"),
+            None => {}
         }
         written.is_ok()
     }
@@ -507,6 +528,19 @@ mod tests {
         write_whole(&path, "two").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    /// The keeper tries again four times in a second, for example while the disk is full.
+    #[test]
+    fn an_unchanged_failure_is_logged_once() {
+        let (mut failure, full) = (WriteFailure::default(), Err("disk full".to_owned()));
+        assert_eq!(failure.note(&Ok(())), None);
+        assert_eq!(failure.note(&full).as_deref(), Some("cannot be written: disk full"));
+        assert_eq!(failure.note(&full), None);
+        let other = failure.note(&Err("no such directory".to_owned()));
+        assert_eq!(other.as_deref(), Some("cannot be written: no such directory"));
+        assert_eq!(failure.note(&Ok(())).as_deref(), Some("written again"));
+        assert_eq!(failure.note(&Ok(())), None);
     }
 
     #[test]
