@@ -214,7 +214,7 @@ impl Evictor for Direct {
     }
 
     fn is_quick(&self, deltas: &[Delta]) -> bool {
-        self.index.is_quick(deltas, 0)
+        self.index.is_quick(deltas)
     }
 
     fn has_backlog(&self) -> bool {

@@ -26,6 +26,4 @@ mod rule_query;
 mod visit_groups;
 
 pub(crate) use region_index::state;
-#[cfg(feature = "dbsp")]
-pub(crate) use region_index::visits_count;
 pub use region_index::{DeciderChange, IndexSize, RegionIndex};

@@ -16,15 +16,12 @@ const RETIRED_USUAL: usize = 1024;
 
 impl RegionIndex {
     /// Returns whether the searches for `deltas` take microseconds.
-    ///
-    /// `pending` is the number of visits that the engine links first.
-    pub(crate) fn is_quick(&self, deltas: &[Delta], pending: usize) -> bool {
-        let mut examined = pending;
-        examined <= QUICK_EXAMINED_MAX
-            && deltas.iter().all(|delta| {
-                examined += self.cost(delta, QUICK_EXAMINED_MAX - examined);
-                examined <= QUICK_EXAMINED_MAX
-            })
+    pub(crate) fn is_quick(&self, deltas: &[Delta]) -> bool {
+        let mut examined = 0;
+        deltas.iter().all(|delta| {
+            examined += self.cost(delta, QUICK_EXAMINED_MAX - examined);
+            examined <= QUICK_EXAMINED_MAX
+        })
     }
 
     /// Returns whether enough work is deferred to wake a thread for it.

@@ -15,7 +15,6 @@ use super::{
 use crate::{
     bound::TableKey,
     entries::{EntryRecord, WatchedEntries},
-    positions::position,
     region::{MatchWord, is_decided},
 };
 
@@ -133,7 +132,7 @@ impl RegionIndex {
     /// The time is constant for each visit and read of the entry.
     pub fn insert(&mut self, id: EntryId, traversal: &Arc<Traversal>) {
         let slot = self.insert_unlinked(id, traversal);
-        self.link(slot, 0..visits_count(traversal));
+        self.link(slot);
     }
 
     /// Watches an entry without its visits, and returns the slot of the entry.
@@ -145,18 +144,16 @@ impl RegionIndex {
         self.entries.insert(id, traversal, links)
     }
 
-    /// Adds visits of an entry to the index; they must not be linked yet.
-    pub(crate) fn link(&mut self, slot: u32, visits: impl Iterator<Item = u32>) {
+    /// Adds all visits of an entry to the index; they must not be linked yet.
+    pub(crate) fn link(&mut self, slot: u32) {
         let Some(record) = self.entries.get_mut(slot) else { return };
-        let mut rows = Vec::from(std::mem::take(&mut record.links.rows));
-        rows.reserve_exact(record.traversal.visits.len());
-        for number in visits {
-            let Some(visit) = record.traversal.visits.get(number as usize) else { continue };
+        let visits = &record.traversal.visits;
+        let mut rows = Vec::with_capacity(visits.len());
+        for (visit, number) in visits.iter().zip(0..) {
             let own = GroupRow::all(slot, number, visit);
-            let before = rows.len();
             rows.extend(own.map(|row| self.groups.insert(row, visit)));
-            self.rows += rows.len() - before;
         }
+        self.rows += rows.len();
         record.links.rows = rows.into();
     }
 
@@ -365,12 +362,6 @@ impl RegionIndex {
         self.entries.next_retired()
     }
 
-    /// Returns the number of visits of the entry in a slot.
-    #[cfg(feature = "dbsp")]
-    pub(crate) fn visits_count(&self, slot: u32) -> u32 {
-        self.entries.get(slot).map_or(0, |record| visits_count(&record.traversal))
-    }
-
     /// Reclaims a retired entry. The visits of the entry must be unlinked already.
     pub(crate) fn release(&mut self, slot: u32) {
         if let Some(record) = self.entries.release(slot) {
@@ -452,8 +443,4 @@ impl RegionIndex {
 
 fn visit_of(record: &EntryRecord<EntryLinks>, row: VisitRef) -> Option<&Visit> {
     record.traversal.visits.get(row.visit as usize)
-}
-
-pub(crate) fn visits_count(traversal: &Traversal) -> u32 {
-    position(traversal.visits.len())
 }

@@ -6,14 +6,21 @@
 //! borrows the relation of its engine. No operator of this circuit keeps traces, so it needs no
 //! runtime and no threads of dbsp.
 //!
+//! # Operators
+//!
+//! The circuit has two operators: a source of the rows of the step, and the join. Between two
+//! changes, other code replaces the circuit in the caches of the processor. A step then waits for
+//! the memory of each operator, stream and Z-set that it uses. With a source for each Z-set and an
+//! operator for the output, a step took three times as long.
+//!
 //! # Steps without a scheduler
 //!
 //! The scheduler of dbsp spawns an async task for each operator, and reads the CPU clock of the
-//! thread before and after each. This circuit has five small operators, so both cost more than the
-//! operators. A step here makes the same calls of each operator in the calling thread: start of the
-//! transaction, flush, evaluation. The order is that in which the operators were added. Each
-//! operator reads only streams of earlier ones, because the circuit has no feedback. No operator
-//! waits, so one poll completes each.
+//! thread before and after each. Both cost more than the operators. A step here evaluates each
+//! operator in the calling thread, in the order in which the operators were added. Each operator
+//! reads only streams of earlier ones, because the circuit has no feedback. No operator waits, so
+//! one poll completes each. No operator has work at the start or the end of a transaction, so a
+//! step does not announce them.
 //!
 //! The step enters no async runtime either, so the engine may be called inside another one.
 
@@ -26,15 +33,10 @@ use std::{
 };
 
 use dbsp::{
-    Circuit, CircuitBase, CircuitHandle, DBData, Error, RootCircuit, Stream, ZWeight,
-    circuit::NodeId, operator::Generator, utils::Tup2,
+    Circuit, CircuitBase, CircuitHandle, Error, RootCircuit, circuit::NodeId, operator::Generator,
 };
 
-use super::{
-    error::StepError,
-    relation::{VisitRelation, VisitStepRows},
-    z_sets::{SINGLES_MAX, SharedZSet, ZSets},
-};
+use super::{error::StepError, relation::VisitRelation};
 
 /// The relation of the current step.
 /// Between steps the input is an empty relation.
@@ -98,18 +100,11 @@ impl Drop for ThreadCircuit {
 impl VisitCircuit {
     fn build() -> Result<Self, Error> {
         let relation = StepRelation::new(RefCell::new(Box::new(VisitRelation::new(0))));
-        let own = Rc::clone(&relation);
+        let (source, joined) = (Rc::clone(&relation), Rc::clone(&relation));
         let (handle, circuit) = RootCircuit::build(move |circuit| {
-            let visits = add_source(circuit, &own, 0, |rows| &mut rows.visits);
-            let rules = add_source(circuit, &own, SINGLES_MAX, |rows| &mut rows.rules);
-            let objects = add_source(circuit, &own, SINGLES_MAX, |rows| &mut rows.objects);
-            let (joined, output) = (Rc::clone(&own), own);
-            let ranges = RefCell::new(ZSets::new(SINGLES_MAX));
-            let evictions = visits.apply3(&rules, &objects, move |visits, rules, objects| {
-                let evicted = joined.borrow_mut().join(&visits, &rules, &objects);
-                ranges.borrow_mut().of_row(evicted)
-            });
-            evictions.inspect(move |rows| output.borrow_mut().record_evictions(rows));
+            let next_rows = move || mem::take(&mut source.borrow_mut().rows);
+            let rows = circuit.add_source(Generator::new(next_rows));
+            rows.apply_mut_owned(move |rows| joined.borrow_mut().join(rows));
             Ok(circuit.clone())
         })?;
         let operators = circuit.node_ids();
@@ -131,31 +126,16 @@ impl VisitCircuit {
     fn evaluate(&self) -> Result<(), StepError> {
         let mut context = Context::from_waker(Waker::noop());
         for operator in &self.operators {
-            let evaluated = self.circuit.map_local_node_mut(*operator, &mut |node| {
-                node.start_transaction();
-                node.flush();
-                let evaluated = node.eval().as_mut().poll(&mut context);
-                evaluated.map(|result| result.map(|_| node.is_flush_complete()))
-            });
+            let evaluated = self
+                .circuit
+                .map_local_node_mut(*operator, &mut |node| node.eval().as_mut().poll(&mut context));
             match evaluated {
-                Poll::Ready(Ok(true)) => {}
-                Poll::Ready(Ok(false)) | Poll::Pending => return Err(StepError::Incomplete),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Pending => return Err(StepError::Incomplete),
                 Poll::Ready(Err(error)) => return Err(Error::Scheduler(error).into()),
             }
         }
         self.circuit.tick();
         Ok(())
     }
-}
-
-/// Adds a source of the rows that `rows_of` selects from those of the relation.
-/// Up to `singles_max` Z-sets with one row are kept for later steps.
-fn add_source<R: DBData>(
-    circuit: &RootCircuit,
-    relation: &StepRelation,
-    singles_max: usize,
-    rows_of: fn(&mut VisitStepRows) -> &mut Vec<Tup2<R, ZWeight>>,
-) -> Stream<RootCircuit, SharedZSet<R>> {
-    let (relation, mut z_sets) = (Rc::clone(relation), ZSets::new(singles_max));
-    circuit.add_source(Generator::new(move || z_sets.of(rows_of(&mut relation.borrow_mut().rows))))
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
+use dbsp::utils::Tup2;
 use shunt_pipeline::{
     Cause, CauseRun, Delta, EngineState, EntryId, Evictor, Installed, OwnerId, Traversal, Version,
 };
@@ -10,7 +11,7 @@ use super::{circuit, error::StepError, relation::VisitRelation};
 use crate::{
     bound::{ChangeBound, DELTAS_MAX, EXAMINED_MAX, RemainingDeltas},
     deltas::record_cause,
-    index::{IndexSize, state, visits_count},
+    index::{IndexSize, state},
     research::CircuitStats,
 };
 
@@ -24,8 +25,6 @@ pub struct Visits {
     seed: u64,
     /// The relation over visits, with the rows of the next step.
     relation: Box<VisitRelation>,
-    /// Number of entries with visits in these rows.
-    installs: usize,
     /// Entries that a failed circuit watched: the next change evicts them.
     lost: BTreeSet<EntryId>,
     bound: ChangeBound,
@@ -35,21 +34,15 @@ pub struct Visits {
     stats: CircuitStats,
 }
 
-/// Number of entries that one step adds, unless a change comes first.
-///
-/// A change waits for the step of the last installs, which costs as much as their registration. With
-/// eight entries, the fixed cost of a step is a small part of their registration.
-const INSTALLS_PER_STEP: usize = 8;
-
 /// Number of visits that a call of `run_maintenance` adds to a projection.
 const MAINTENANCE_BUDGET: usize = 256;
 
 /// Number of retired entries that a call of `run_maintenance` reclaims.
 ///
-/// A change waits for this step. The step sorts a row per visit, so few entries keep it short.
+/// A change waits for this step, so few entries keep it short.
 const RECLAIMED_PER_STEP: usize = 32;
 
-/// Number of retired entries above which every step removes some of them.
+/// Number of retired entries above which each install reclaims two of them.
 const RETIRED_MAX: usize = 4096;
 
 impl Visits {
@@ -60,7 +53,6 @@ impl Visits {
             version,
             seed,
             relation: Box::new(VisitRelation::new(seed)),
-            installs: 0,
             lost: BTreeSet::new(),
             bound: ChangeBound::new(DELTAS_MAX),
             examined_max: EXAMINED_MAX,
@@ -99,10 +91,9 @@ impl Visits {
     }
 
     /// Runs a step with the collected rows.
-    /// The step also retracts the rows of up to `retired_max` retired entries.
+    /// The step also retracts up to `retired_max` retired entries.
     fn step(&mut self, retired_max: usize) {
         let retired = self.retract(retired_max);
-        self.installs = 0;
         self.stats.steps += 1;
         match circuit::step(&mut self.relation) {
             Ok(()) => retired.into_iter().for_each(|slot| self.relation.index.release(slot)),
@@ -110,15 +101,13 @@ impl Visits {
         }
     }
 
-    /// Adds retractions of the rows of up to `retired_max` retired entries.
+    /// Adds retractions of up to `retired_max` retired entries.
     /// Returns the slots of the retracted entries.
     fn retract(&mut self, retired_max: usize) -> Vec<u32> {
         let VisitRelation { index, rows, .. } = &mut *self.relation;
         let next = || index.next_retired();
         let slots: Vec<u32> = std::iter::from_fn(next).take(retired_max).collect();
-        for slot in &slots {
-            rows.push_visits(*slot, index.visits_count(*slot), -1);
-        }
+        rows.entries.extend(slots.iter().map(|slot| Tup2(*slot, -1)));
         slots
     }
 
@@ -155,13 +144,10 @@ impl Evictor for Visits {
         }
         self.lost.remove(&entry);
         let slot = self.relation.index.insert_unlinked(entry, traversal);
-        self.relation.rows.push_visits(slot, visits_count(traversal), 1);
+        self.relation.rows.entries.push(Tup2(slot, 1));
         self.relation.reserve_results();
-        self.installs += 1;
-        if self.installs >= INSTALLS_PER_STEP {
-            let is_late = self.relation.index.retired() > RETIRED_MAX;
-            self.step(if is_late { 2 * INSTALLS_PER_STEP } else { 0 });
-        }
+        let is_late = self.relation.index.retired() > RETIRED_MAX;
+        self.step(if is_late { 2 } else { 0 });
         Installed::Recorded
     }
 
@@ -173,10 +159,6 @@ impl Evictor for Visits {
     fn apply(&mut self, deltas: &[Delta], version: Version) -> Vec<EntryId> {
         let version = self.version.max(version);
         self.version = version;
-        // An eviction by table finds only visits that the circuit has, so the step runs before.
-        if self.installs > 0 && self.bound.is_exceeded_by(deltas) {
-            self.step(0);
-        }
         self.causes.clear();
         let mut evicted: Vec<EntryId> = mem::take(&mut self.lost).into_iter().collect();
         record_cause(&mut self.causes, Cause::Fault, evicted.len());
@@ -220,7 +202,7 @@ impl Evictor for Visits {
     }
 
     fn is_quick(&self, deltas: &[Delta]) -> bool {
-        self.relation.index.is_quick(deltas, self.relation.rows.visits.len())
+        self.relation.index.is_quick(deltas)
     }
 
     fn has_backlog(&self) -> bool {
@@ -230,10 +212,10 @@ impl Evictor for Visits {
     fn run_maintenance(&mut self) -> bool {
         self.relation.reserve_results();
         let is_full = self.relation.index.fill_projections(MAINTENANCE_BUDGET) == 0;
-        if !is_full && (self.installs > 0 || self.relation.index.retired() > 0) {
+        if !is_full && self.relation.index.retired() > 0 {
             self.step(RECLAIMED_PER_STEP);
         }
-        self.installs > 0 || self.relation.index.has_backlog()
+        self.relation.index.has_backlog()
     }
 
     fn state(&self) -> EngineState {

@@ -2,31 +2,23 @@
 
 use std::mem;
 
-use dbsp::{IndexedZSetReader, OrdZSet, ZWeight, utils::Tup2};
+use dbsp::{ZWeight, utils::Tup2};
 use shunt_pipeline::{Delta, EntryId, RuleChange, RuleDelta, Version};
 
 use crate::{
     bound::EXAMINED_MAX,
     deltas::removed_rules,
     index::{DeciderChange, RegionIndex},
-    positions,
 };
 
-/// The row of a visit: the slot of its entry, and the number of the visit in it.
-pub(super) type VisitRow = Tup2<u32, u32>;
+/// The row of an entry: its slot. The row represents all visits of the entry.
+pub(super) type EntryRow = u32;
 
 /// The row of a rule: its position in the change, [`DECIDED`] or [`OVERLAPPED`].
 pub(super) type ChangedRuleRow = Tup2<u32, u8>;
 
 /// The row of an object: its position in the change.
 pub(super) type ObjectRow = u32;
-
-/// A range in the list of entries that the step evicted.
-///
-/// The numbers are the first index, and the index after the last one.
-///
-/// With one row per entry, dbsp would sort the entries, which is not needed.
-pub(super) type EvictedRange = Tup2<u32, u32>;
 
 /// Marks a removed rule, or the old revision of a rule: its visits are stale.
 const DECIDED: u8 = 0;
@@ -47,15 +39,13 @@ pub(crate) struct VisitRelation {
     /// The position of the first rule for which no search ran.
     /// The search stopped at this rule because the bound was exceeded.
     pub(super) first_unsearched: Option<u32>,
-    /// The entries that the step has evicted so far.
+    /// The output of the circuit: the entries that the step has evicted so far.
     ///
     /// The list is allocated before the change: an allocation of its size may take longer than the
     /// search, because the allocator first consolidates its free lists.
     pub(super) evicted: Vec<EntryId>,
     /// Number of entries that each delta evicted, by the position of the delta.
     pub(super) evicted_by: Vec<(u32, usize)>,
-    /// The output of the circuit.
-    output: Vec<EvictedRange>,
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fault: crate::testing::FaultTimer,
 }
@@ -63,21 +53,28 @@ pub(crate) struct VisitRelation {
 /// Number of evicted entries for which memory is reserved before a step.
 const RESULTS_CAPACITY: usize = 2048;
 
-/// Number of deltas for which memory is kept between steps.
+/// Number of deltas and of their rows for which memory is kept between steps.
 const DELTAS_CAPACITY: usize = 64;
 
-/// Rows for the next step of the circuit, each with its weight.
-#[derive(Default)]
+/// The Z-sets of a step: rows, each with its weight.
+///
+/// The Z-sets are lists. A batch of dbsp would be sorted, and allocated for each step. The join
+/// needs no order among entries, and the other lists are in the order of the change.
+#[derive(Clone, Default)]
 pub(super) struct VisitStepRows {
-    pub(super) visits: Vec<Tup2<VisitRow, ZWeight>>,
+    pub(super) entries: Vec<Tup2<EntryRow, ZWeight>>,
     pub(super) rules: Vec<Tup2<ChangedRuleRow, ZWeight>>,
     pub(super) objects: Vec<Tup2<ObjectRow, ZWeight>>,
 }
 
 impl VisitStepRows {
-    /// Adds the rows of all visits of an entry.
-    pub(super) fn push_visits(&mut self, slot: u32, count: u32, weight: ZWeight) {
-        self.visits.extend((0..count).map(|number| Tup2(Tup2(slot, number), weight)));
+    /// Removes all rows, and keeps memory for a few.
+    fn clear(&mut self) {
+        self.entries.clear();
+        self.rules.clear();
+        self.rules.shrink_to(DELTAS_CAPACITY);
+        self.objects.clear();
+        self.objects.shrink_to(DELTAS_CAPACITY);
     }
 }
 
@@ -93,7 +90,6 @@ impl VisitRelation {
             first_unsearched: None,
             evicted: Vec::new(),
             evicted_by: Vec::new(),
-            output: Vec::new(),
             #[cfg(any(test, feature = "testing"))]
             fault: crate::testing::FaultTimer::default(),
         }
@@ -132,11 +128,6 @@ impl VisitRelation {
         }
     }
 
-    /// Records the output of a step: ranges in the list of evicted entries.
-    pub(super) fn record_evictions(&mut self, rows: &OrdZSet<EvictedRange>) {
-        self.output.extend(rows.iter().map(|(row, (), _)| row));
-    }
-
     /// Ends a step with deltas.
     ///
     /// Returns the entries that the deltas make stale. [`Self::evicted_by`] and
@@ -147,44 +138,48 @@ impl VisitRelation {
         if self.evicted.is_empty() {
             return Vec::new();
         }
-        let mut evicted = mem::take(&mut self.evicted);
-        match self.output.as_slice() {
-            // A step with one change has one range, which has all entries.
-            [Tup2(0, to)] if *to as usize == evicted.len() => self.output.clear(),
-            _ => {
-                let ranges = self.output.drain(..);
-                let range = |Tup2(from, to)| evicted.get(from as usize..to as usize);
-                evicted = ranges.filter_map(range).flatten().copied().collect();
-            }
-        }
-        evicted
+        mem::take(&mut self.evicted)
     }
 
-    /// Computes the output of the operator of the circuit.
-    /// The operator adds and removes visits, then finds the entries that the deltas make stale.
-    pub(super) fn join(
-        &mut self,
-        visits: &OrdZSet<VisitRow>,
-        rules: &OrdZSet<ChangedRuleRow>,
-        objects: &OrdZSet<ObjectRow>,
-    ) -> Option<EvictedRange> {
+    /// Applies the rows of a step.
+    ///
+    /// The operator adds and removes the visits of entries. Then it finds the entries that the
+    /// deltas make stale.
+    pub(super) fn join(&mut self, mut rows: VisitStepRows) {
         #[cfg(any(test, feature = "testing"))]
         self.fault.pass_point();
-        self.link_visits(visits);
-        let count = |evicted: &[EntryId]| positions::position(evicted.len());
-        let before = count(&self.evicted);
+        self.link_entries(&rows.entries);
+        self.join_rules(&rows.rules);
+        self.join_objects(&rows.objects);
+        rows.clear();
+        self.rows = rows;
+    }
+
+    /// Adds and removes the visits of entries.
+    fn link_entries(&mut self, rows: &[Tup2<EntryRow, ZWeight>]) {
+        for Tup2(slot, weight) in rows {
+            if *weight > 0 {
+                self.index.link(*slot);
+            } else {
+                self.index.unlink(*slot);
+            }
+        }
+    }
+
+    /// Evicts the entries that the rules make stale.
+    fn join_rules(&mut self, rows: &[Tup2<ChangedRuleRow, ZWeight>]) {
         let mut examined = 0;
-        for (Tup2(position, effect), (), _) in rules.iter() {
+        for Tup2(Tup2(position, effect), _) in rows {
             if examined > self.examined_max {
-                self.first_unsearched = Some(position);
+                self.first_unsearched = Some(*position);
                 break;
             }
-            let Some(Delta::Rule(RuleDelta { rule, change })) = self.deltas.get(position as usize)
+            let Some(Delta::Rule(RuleDelta { rule, change })) = self.deltas.get(*position as usize)
             else {
                 continue;
             };
             let known = self.evicted.len();
-            examined += if effect == OVERLAPPED {
+            examined += if *effect == OVERLAPPED {
                 self.index.evict_overlapped(rule, self.deltas.len() - 1, &mut self.evicted)
             } else {
                 let effect = if matches!(change, RuleChange::Removed(_)) {
@@ -194,37 +189,20 @@ impl VisitRelation {
                 };
                 self.index.evict_decided(rule, effect, &mut self.evicted)
             };
-            self.evicted_by.push((position, self.evicted.len() - known));
+            self.evicted_by.push((*position, self.evicted.len() - known));
         }
-        for (position, (), _) in objects.iter() {
-            let known = self.evicted.len();
-            if let Some(Delta::Changed(object)) = self.deltas.get(position as usize) {
-                self.index.evict_readers(*object, self.version, &mut self.evicted);
-            }
-            self.evicted_by.push((position, self.evicted.len() - known));
-            #[cfg(any(test, feature = "testing"))]
-            self.fault.pass_point();
-        }
-        let after = count(&self.evicted);
-        (before < after).then_some(Tup2(before, after))
     }
 
-    /// Adds and removes the visits of the rows.
-    /// Rows are in the order of their slots, and all rows of an entry are in one step.
-    fn link_visits(&mut self, visits: &OrdZSet<VisitRow>) {
-        let mut rows = visits.iter().peekable();
-        let mut numbers = Vec::new();
-        while let Some((Tup2(slot, number), (), weight)) = rows.next() {
-            if weight > 0 {
-                numbers.push(number);
+    /// Evicts the entries that read the changed objects.
+    fn join_objects(&mut self, rows: &[Tup2<ObjectRow, ZWeight>]) {
+        for Tup2(position, _) in rows {
+            let known = self.evicted.len();
+            if let Some(Delta::Changed(object)) = self.deltas.get(*position as usize) {
+                self.index.evict_readers(*object, self.version, &mut self.evicted);
             }
-            if rows.peek().is_none_or(|(Tup2(next, _), ..)| *next != slot) {
-                if weight > 0 {
-                    self.index.link(slot, numbers.drain(..));
-                } else {
-                    self.index.unlink(slot);
-                }
-            }
+            self.evicted_by.push((*position, self.evicted.len() - known));
+            #[cfg(any(test, feature = "testing"))]
+            self.fault.pass_point();
         }
     }
 }
