@@ -177,8 +177,13 @@ fn read_aligned(body: &mut ByteReader<'_>) -> Result<u32, ErrorCode> {
 pub(super) fn put_instructions(out: &mut Vec<u8>, instructions: &Instructions) {
     let Instructions { meter: _, apply, clear: _, write: _, metadata, goto } = instructions;
     put_actions(out, apply);
-    if let Some((value, mask)) = metadata.filter(|(_, mask)| *mask != 0) {
-        nicira::put_masked_set_field(out, FieldId::Metadata, value.into(), mask.into());
+    match metadata.filter(|(_, mask)| *mask != 0) {
+        // A client reads no action after `NXAST_WRITE_METADATA`.
+        Some((value, mask)) if goto.is_some() => {
+            nicira::put_masked_set_field(out, FieldId::Metadata, value.into(), mask.into());
+        }
+        Some((value, mask)) => nicira::put_write_metadata(out, value, mask),
+        None => {}
     }
     if goto.is_some() {
         nicira::put_resubmit(out, None, *goto);

@@ -25,8 +25,8 @@
 //! * `OFPST_FLOW` has the fields of `ofp_match` only; `NXST_FLOW` has every field.
 //! * Groups, meters, `push_vlan`, and the instructions write-actions and clear-actions are left
 //!   out.
-//! * The instruction goto-table is written as `resubmit`, and write-metadata as a write to the
-//!   field.
+//! * The instruction goto-table is written as `resubmit`, and write-metadata before it as a write to
+//!   the field.
 
 mod action;
 mod codec;

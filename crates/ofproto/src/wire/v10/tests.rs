@@ -7,16 +7,18 @@ use shunt_flow::{
     PortNo,
     text::{NoPortNames, format_match, parse_match},
 };
-use shunt_pipeline::{Action, FlowMod, FlowModCommand, GroupId, TableId, TableSelector};
+use shunt_pipeline::{
+    Action, FlowMod, FlowModCommand, GroupId, Instructions, TableId, TableSelector,
+};
 
-use super::{FlowFormat, V10Settings, decode, encode, ofp_match};
+use super::{FlowFormat, V10Settings, action::put_instructions, decode, encode, ofp_match};
 use crate::{
     error::ErrorCode,
     message::{FlowStatistics, Message, MultipartReply, Xid},
     testing::{ALL_SETTINGS, any_flow_mod, any_message, fuzz_openflow},
     wire::{
         ByteReader, Codec,
-        v13::action::{ActionFormat, put_actions, read_actions},
+        v13::action::{ActionFormat, put_actions, read_actions, read_applied},
     },
 };
 
@@ -220,6 +222,23 @@ fn only_an_enqueue_is_listed_as_one() {
         put_actions(&mut out, &actions, ActionFormat::V10);
         assert_eq!(out, bytes);
     }
+}
+
+/// `ovs-ofctl` 3.1 sends these bytes for `write_metadata:3`, and reads no action after them.
+#[test]
+fn written_metadata_is_listed_as_it_was_added() {
+    let mut bytes = vec![0xff, 0xff, 0, 32, 0, 0, 0x23, 0x20, 0, 22, 0, 0, 0, 0, 0, 0];
+    bytes.extend([3, u64::MAX].map(u64::to_be_bytes).concat());
+    let (actions, metadata) = read_applied(&bytes, ActionFormat::V10).unwrap();
+    assert_eq!((actions, metadata), (vec![], Some((3, u64::MAX))));
+    let put = |goto| {
+        let mut out = Vec::new();
+        put_instructions(&mut out, &Instructions { metadata, goto, ..Instructions::default() });
+        out
+    };
+    assert_eq!(put(None), bytes);
+    let (actions, metadata) = read_applied(&put(TableId::new(4)), ActionFormat::V10).unwrap();
+    assert_eq!((actions.len(), metadata), (2, None), "a write to the field, and a resubmit");
 }
 
 /// Returns the text of a match that is read from an `ofp_match`.

@@ -239,6 +239,15 @@ pub(in crate::wire) fn put_masked_set_field(
     experimenter(out, nx::REG_LOAD2, |out| put_field(out, field, value, mask));
 }
 
+/// Writes `NXAST_WRITE_METADATA`.
+pub(in crate::wire) fn put_write_metadata(out: &mut Vec<u8>, value: u64, mask: u64) {
+    experimenter(out, nx::WRITE_METADATA, |out| {
+        out.put_bytes(0, 6);
+        out.put_u64(value);
+        out.put_u64(mask);
+    });
+}
+
 /// Writes a Nicira action: header, body, and padding to eight bytes.
 pub(in crate::wire) fn experimenter(
     out: &mut Vec<u8>,
