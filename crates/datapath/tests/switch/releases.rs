@@ -292,7 +292,7 @@ fn a_busy_output_of_other_ports_keeps_no_queue() {
     let kept = release(&mut switch, 0, 2, 0);
     switch.settle();
     assert!(kept.try_recv().is_err(), "its packets are in the egress queue");
-    put_back(&mut switch, 0, 1, released);
+    attach_released(&mut switch, 0, 1, released);
     switch.settle();
     let expected: Vec<_> = (0..11).map(|number| frame(2, number)).collect();
     assert_eq!(switch.receive(0, 2), expected);
@@ -331,7 +331,7 @@ fn a_queue_is_polled_before_its_ring_overflows() {
     let ReleasedReceiver { queue, state } = answer.try_recv().unwrap().unwrap();
     let is_full = Arc::<AtomicBool>::default();
     let queue = Box::new(FillingRx { queue, is_full: Arc::clone(&is_full) });
-    put_back(&mut switch, 0, 2, ReleasedReceiver { queue, state });
+    attach_released(&mut switch, 0, 2, ReleasedReceiver { queue, state });
     (0..100).for_each(|number| assert!(switch.send(0, 2, &frame(1, number))));
     switch.settle();
     let answer = release(&mut switch, 0, 2, 0);
