@@ -272,7 +272,7 @@ fn a_visits_step_works_in_a_task_of_an_async_runtime() {
 }
 
 #[test]
-fn an_install_of_the_visits_engine_leaves_no_work() {
+fn an_install_of_visits_leaves_no_work() {
     let mut fixture = FaultFixture::<Visits>::new(99);
     let visits = fixture.engine.size().visits;
     assert!(visits >= 3, "each entry has at least one visit");
