@@ -144,6 +144,15 @@ mod tests {
                 "actions=clone(set_field:1->dl_vlan),set_field:2->dl_vlan",
                 "clone(push_vlan:0x8100,set_field:1->dl_vlan),push_vlan:0x8100,set_field:2->dl_vlan",
             ),
+            // A controller may send the packet back without a tag; Open vSwitch lists no push either.
+            (
+                "dl_vlan=7,actions=controller(pause),set_field:5->dl_vlan",
+                "controller(pause),set_field:5->dl_vlan",
+            ),
+            (
+                "actions=controller(pause),set_field:5->dl_vlan",
+                "controller(pause),push_vlan:0x8100,set_field:5->dl_vlan",
+            ),
             (
                 "actions=load:0x1007->NXM_OF_VLAN_TCI[],set_field:5->dl_vlan",
                 "load:0x1007->NXM_OF_VLAN_TCI[],set_field:5->dl_vlan",
