@@ -80,7 +80,7 @@ pub(crate) struct ControlPlane {
     /// Log of multicast routers that appear and disappear.
     pub(crate) router_log: RouterLog,
     /// Loads of the receive queues, and their moves between packet threads.
-    pub(crate) loads: LoadBalancer,
+    pub(crate) loads: Arc<LoadBalancer>,
     /// Settings in force, without the bridges.
     pub(crate) config: Arc<Mutex<Config>>,
     /// Settings as operators have configured them, without the bridges.
@@ -116,7 +116,7 @@ impl ControlPlane {
         let nic = Arc::new(NicSlot::new(Arc::clone(&plane), Arc::clone(&bridges), seed));
         let captures = Arc::new(Captures::new(Arc::clone(&plane)));
         let exports = Arc::new(Exporters::new(&plane, &bridges, seed));
-        let dpdk = Arc::new(own.dpdk.clone());
+        let (loads, dpdk) = (Arc::<LoadBalancer>::default(), Arc::new(own.dpdk.clone()));
         let configured = Arc::new(Mutex::new(own.clone()));
         let config = Arc::new(Mutex::new(own));
         let structure = AsyncMutex::new(Structure {
@@ -126,6 +126,7 @@ impl ControlPlane {
                 Arc::clone(&plane),
                 Arc::clone(&bridges),
                 Arc::clone(&nic),
+                Arc::clone(&loads),
                 descriptors,
                 dpdk,
                 seed,
@@ -146,7 +147,7 @@ impl ControlPlane {
             exports,
             multicast: MulticastCounters::default(),
             router_log: RouterLog::default(),
-            loads: LoadBalancer::default(),
+            loads,
             config,
             configured,
             upkeep_runs: AtomicU64::default(),

@@ -30,7 +30,8 @@ pub trait Port: Send {
 
     /// Creates the queues, with each receive queue of the device by itself.
     ///
-    /// A receive queue can then move to another packet thread. Otherwise like [`Self::split`].
+    /// A receive queue can then move to another packet thread. By default, the queues are those of
+    /// [`Self::split`], and begin at its threads.
     ///
     /// # Errors
     ///
@@ -38,7 +39,8 @@ pub trait Port: Send {
     fn split_by_queue(&mut self, threads: u16) -> Result<SplitQueues, PortError> {
         let (mut rx, mut tx) = (Vec::new(), Vec::new());
         for (thread, queues) in self.split(threads)?.into_iter().enumerate() {
-            rx.extend(queues.rx.map(|queue| AssignedRxQueue { thread, queue }));
+            let first = FirstThread::At(thread);
+            rx.extend(queues.rx.map(|queue| AssignedRxQueue { first, queue }));
             tx.push(queues.tx);
         }
         Ok(SplitQueues { rx, tx })
@@ -191,10 +193,21 @@ pub struct SplitQueues {
 
 /// A receive queue, and the packet thread that gets it first.
 pub struct AssignedRxQueue {
-    /// Position of the thread among the threads of the port.
-    pub thread: usize,
+    /// The thread that gets the queue first.
+    pub first: FirstThread,
     /// The queue.
     pub queue: Box<dyn RxQueue>,
+}
+
+/// The packet thread that gets a new receive queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstThread {
+    /// The thread at this position among the threads of the port.
+    ///
+    /// For ports that have a queue for each thread, and for those that belong to one thread.
+    At(usize),
+    /// The thread with the least load, by the choice of the caller.
+    LeastLoaded,
 }
 
 /// A receive queue of a port.

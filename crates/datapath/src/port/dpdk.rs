@@ -27,8 +27,8 @@ use shunt_pipeline::DatapathPort;
 use shunt_shared_memory::{SendEnd, SentFrames};
 
 use super::{
-    AssignedRxQueue, Capabilities, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
-    SplitQueues, TxQueue,
+    AssignedRxQueue, Capabilities, FirstThread, Port, PortCounters, PortError, Queues, RxQueue,
+    RxReport, SplitQueues, TxQueue,
     shared_output::{SharedOutput, SharedTx},
     spec::local_mac,
 };
@@ -134,8 +134,8 @@ impl Port for Dpdk {
 
     fn split_by_queue(&mut self, threads: u16) -> Result<SplitQueues, PortError> {
         let StartedQueues { receivers, tx } = self.start(threads)?;
-        let rx = receivers.into_iter().map(|(thread, receiver)| AssignedRxQueue {
-            thread,
+        let rx = receivers.into_iter().map(|(_, receiver)| AssignedRxQueue {
+            first: FirstThread::LeastLoaded,
             queue: DpdkRx::boxed(vec![receiver]),
         });
         Ok(SplitQueues { rx: rx.collect(), tx })

@@ -40,8 +40,8 @@ pub mod vhost_user;
 
 pub use claim::is_held_by_open_vswitch;
 pub use contract::{
-    AssignedRxQueue, Capabilities, DeviceWork, Port, PortCounters, PortWork, Queues, RxQueue,
-    RxReport, SplitQueues, TxEnd, TxQueue,
+    AssignedRxQueue, Capabilities, DeviceWork, FirstThread, Port, PortCounters, PortWork, Queues,
+    RxQueue, RxReport, SplitQueues, TxEnd, TxQueue,
 };
 pub use error::PortError;
 pub use host_device::{

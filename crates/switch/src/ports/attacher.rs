@@ -18,7 +18,7 @@ use shunt_datapath::{
     Command, PortError,
     command::{RemovedQueues, RxQueueState, ThreadPort, ThreadReceiver},
     port::{
-        DescriptorStore, EalOptions, LinkMode, Port, Queues, RxQueue, SplitQueues,
+        AssignedRxQueue, DescriptorStore, EalOptions, LinkMode, Port, Queues, RxQueue, SplitQueues,
         StoredDescriptor, open_inheriting,
     },
 };
@@ -35,7 +35,10 @@ use crate::{
         port::{BridgePort, PlacedRxQueue},
         registry::BridgeRegistry,
     },
-    threads::data_plane::{DataPlane, StoppedThreads},
+    threads::{
+        data_plane::{DataPlane, StoppedThreads},
+        load::{balancer::LoadBalancer, placement::QueuePlacer},
+    },
 };
 
 /// Opens, attaches and closes ports.
@@ -43,6 +46,8 @@ pub(crate) struct PortAttacher {
     plane: Arc<DataPlane>,
     bridges: Arc<Bridges>,
     nic: Arc<NicSlot>,
+    /// Measured loads, by which new receive queues get their packet threads.
+    loads: Arc<LoadBalancer>,
     /// Store that keeps the queues of ports for the next process.
     descriptors: Arc<dyn DescriptorStore>,
     /// True while newly opened ports receive no packets.
@@ -57,11 +62,13 @@ impl PortAttacher {
         plane: Arc<DataPlane>,
         bridges: Arc<Bridges>,
         nic: Arc<NicSlot>,
+        loads: Arc<LoadBalancer>,
         descriptors: Arc<dyn DescriptorStore>,
         dpdk: Arc<EalOptions>,
         seed: u64,
     ) -> Self {
-        Self { plane, bridges, nic, descriptors, is_held: AtomicBool::new(false), dpdk, seed }
+        let is_held = AtomicBool::new(false);
+        Self { plane, bridges, nic, loads, descriptors, is_held, dpdk, seed }
     }
 
     /// Opens a registered port, and adds it to the packet threads.
@@ -184,9 +191,12 @@ impl PortAttacher {
         ports: Vec<Result<Option<SplittingPort>, SwitchError>>,
     ) -> Vec<Result<(), SwitchError>> {
         let (mut results, mut attached) = (Vec::with_capacity(ports.len()), Vec::new());
+        let mut placer = self.loads.placer(&self.bridges, self.plane.now());
         for port in ports {
             results.push(match port {
-                Ok(Some(port)) => self.add_to_threads(port).await.map(|port| attached.push(port)),
+                Ok(Some(port)) => {
+                    self.add_to_threads(port, &mut placer).await.map(|port| attached.push(port))
+                }
                 Ok(None) => Ok(()),
                 Err(error) => Err(error),
             });
@@ -256,7 +266,11 @@ impl PortAttacher {
     }
 
     /// Waits for the queues of a port, and passes its send queues to the threads.
-    async fn add_to_threads(&self, port: SplittingPort) -> Result<AttachedPort, SwitchError> {
+    async fn add_to_threads(
+        &self,
+        port: SplittingPort,
+        placer: &mut QueuePlacer,
+    ) -> Result<AttachedPort, SwitchError> {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
         let SplitPort { port, queues, link_mode } =
             finished("create the queues of", &name, splitting).await?;
@@ -269,9 +283,11 @@ impl PortAttacher {
         };
         let capabilities = port.capabilities();
         let SplitQueues { rx, tx } = queues;
-        let receivers =
-            rx.into_iter().filter_map(|own| Some((*threads.get(own.thread)?, own.queue)));
-        let receivers = receivers.collect();
+        let receivers = {
+            let mut placement = placer.port(&threads);
+            let place = |own: AssignedRxQueue| Some((placement.place(own.first)?, own.queue));
+            rx.into_iter().filter_map(place).collect()
+        };
         for (thread, tx) in threads.into_iter().zip(tx) {
             let Some(traffic) = traffic.get(thread).cloned() else { continue };
             let queues = Queues { rx: None, tx };

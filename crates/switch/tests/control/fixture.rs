@@ -12,7 +12,10 @@ use std::{
 
 use shunt_datapath::{
     BURST, Packet, Pool, PortError, RxQueue, TxQueue,
-    port::{Capabilities, Port, PortCounters, Queues, RxReport},
+    port::{
+        AssignedRxQueue, Capabilities, FirstThread, Port, PortCounters, Queues, RxReport,
+        SplitQueues,
+    },
 };
 use shunt_flow::text::NoPortNames;
 use shunt_ofproto::{
@@ -90,6 +93,13 @@ impl SwitchFixture {
     /// Adds a port to `br0`; one packet thread receives from it.
     pub(crate) async fn add_port(&self, name: &str, receiver: usize) -> FarEnd {
         let (port, far_end) = wire(receiver);
+        self.switch.add_own_port("br0", name, port).await.unwrap();
+        far_end
+    }
+
+    /// Adds a port to `br0`; the least loaded packet thread receives from it.
+    pub(crate) async fn add_placed_port(&self, name: &str) -> FarEnd {
+        let (port, far_end) = wire_to(0, FirstThread::LeastLoaded);
         self.switch.add_own_port("br0", name, port).await.unwrap();
         far_end
     }
@@ -235,6 +245,8 @@ impl FarEnd {
 /// A port with queues in memory.
 struct Wire {
     receiver: usize,
+    /// The packet thread that gets the receive queue.
+    first: FirstThread,
     frames: Option<Receiver<Vec<u8>>>,
     sent: Sender<Vec<u8>>,
     gate: Arc<Gate>,
@@ -259,12 +271,17 @@ struct WireTx {
 
 /// Returns a port with its far end; one packet thread receives from the port.
 pub(crate) fn wire(receiver: usize) -> (Box<dyn Port>, FarEnd) {
+    wire_to(receiver, FirstThread::At(receiver))
+}
+
+/// Returns a port with its far end; the thread `first` gets its receive queue.
+fn wire_to(receiver: usize, first: FirstThread) -> (Box<dyn Port>, FarEnd) {
     let ((to, frames), (sent, from), parts) = (channel(), channel(), Arc::new(()));
     let (part, gate) = (Arc::clone(&parts), Arc::<Gate>::default());
     let frames = Some(frames);
     let lost = Arc::<[AtomicU64; 2]>::default();
-    let wire =
-        Wire { receiver, frames, sent, gate: Arc::clone(&gate), part, lost: Arc::clone(&lost) };
+    let (own_gate, own_lost) = (Arc::clone(&gate), Arc::clone(&lost));
+    let wire = Wire { receiver, first, frames, sent, gate: own_gate, part, lost: own_lost };
     (Box::new(wire), FarEnd { gate, to, from, parts, lost })
 }
 
@@ -291,6 +308,15 @@ impl Port for Wire {
             Queues { rx: rx.map(|rx| Box::new(rx) as Box<dyn RxQueue>), tx: Box::new(tx) }
         });
         Ok(queues.collect())
+    }
+
+    fn split_by_queue(&mut self, threads: u16) -> Result<SplitQueues, PortError> {
+        let (mut rx, mut tx) = (Vec::new(), Vec::new());
+        for queues in self.split(threads)? {
+            rx.extend(queues.rx.map(|queue| AssignedRxQueue { first: self.first, queue }));
+            tx.push(queues.tx);
+        }
+        Ok(SplitQueues { rx, tx })
     }
 
     fn link_up(&self) -> bool {

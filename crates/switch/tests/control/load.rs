@@ -55,3 +55,37 @@ async fn a_busy_queue_moves_to_an_idle_thread() {
     }
     assert!(one.is_closed() && two.is_closed());
 }
+
+/// The queues of added ports get the thread with the least load, and then with the fewest queues.
+#[tokio::test]
+async fn a_new_port_gets_the_least_loaded_thread() {
+    let fixture = SwitchFixture::start(2).await;
+    let to = fixture.add_port("p0", 1).await;
+    fixture.switch.add_rules("br0", &["actions=output:p0"]).await.unwrap();
+    let reader = DatapathReader::new(&fixture.switch);
+    let thread = |name: &str| {
+        let queues = reader.rx_queues();
+        queues.iter().find(|queue| queue.port == name).unwrap().thread
+    };
+    // The loads are measured from a first sample on.
+    assert_eq!(reader.rebalance().await, QueueMoves::default());
+    let mut ports = Vec::new();
+    for name in ["p1", "p2", "p3"] {
+        ports.push(fixture.add_placed_port(name).await);
+    }
+    let placed = ["p0", "p1", "p2", "p3"].map(thread);
+    assert_eq!(placed, [1, 0, 0, 1], "without loads, the fewest queues and the lowest number");
+    (0..1000).for_each(|_| ports[2].send(&frame(3)));
+    for _ in 0..1000 {
+        to.next_received().await;
+    }
+    for name in ["p4", "p5", "p6"] {
+        ports.push(fixture.add_placed_port(name).await);
+        assert_eq!(thread(name), 0, "{name}: thread 1 has a load");
+    }
+    // Each port receives at its thread.
+    for (number, port) in (0..).zip(&ports) {
+        port.send(&frame(number));
+        assert_eq!(to.next_received().await, frame(number));
+    }
+}

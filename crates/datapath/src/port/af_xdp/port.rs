@@ -31,9 +31,9 @@ use super::{
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
-    AssignedRxQueue, Capabilities, DeviceReading, DeviceWork, HostDevice, HostDeviceSetting, Port,
-    PortCounters, PortError, Queues, RxQueue, RxReport, SplitQueues, StoredDescriptor, TxEnd,
-    TxQueue,
+    AssignedRxQueue, Capabilities, DeviceReading, DeviceWork, FirstThread, HostDevice,
+    HostDeviceSetting, Port, PortCounters, PortError, Queues, RxQueue, RxReport, SplitQueues,
+    StoredDescriptor, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     contract::POLL_PAUSE_MAX,
@@ -315,9 +315,9 @@ impl Port for AfXdp {
     fn split_by_queue(&mut self, threads: u16) -> Result<SplitQueues, PortError> {
         let (receivers, tx) = self.open_queues(threads)?;
         let mut rx = Vec::with_capacity(receivers.len());
-        for (number, receiver) in receivers.into_iter().enumerate() {
-            let thread = number % usize::from(threads).max(1);
-            rx.push(AssignedRxQueue { thread, queue: self.rx_queue(vec![receiver])? });
+        for receiver in receivers {
+            let queue = self.rx_queue(vec![receiver])?;
+            rx.push(AssignedRxQueue { first: FirstThread::LeastLoaded, queue });
         }
         Ok(SplitQueues { rx, tx })
     }

@@ -16,6 +16,7 @@ use crate::{
     ports::bridges::Bridges,
     threads::load::{
         history::{LoadHistory, LoadSample, RxQueueName, SAMPLE_INTERVAL, SampledQueue},
+        placement::QueuePlacer,
         plan::{LoadPlan, ReceiveQueueLoad},
     },
 };
@@ -129,6 +130,15 @@ impl LoadBalancer {
             history.add(last);
         }
         loads
+    }
+
+    /// Returns a placer of the queues of new ports, by the loads until `now`.
+    ///
+    /// Before the first sample, the placer knows only how many queues each thread has.
+    pub(crate) fn placer(&self, bridges: &Bridges, now: Time) -> QueuePlacer {
+        let last = LoadSample { at: now, queues: sampled(bridges) };
+        let loads = self.0.lock().loads_until(&last);
+        QueuePlacer::new(&last.queues, &loads)
     }
 
     /// Returns the receive queues, in the order of their ports.
