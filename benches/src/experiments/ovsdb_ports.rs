@@ -91,9 +91,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     }
     let rival = rivals.first().map(Contender::name).zip(costs.get(2));
     let mut rows = Vec::new();
-    let metrics: [(&'static str, fn(&PortCost) -> f64); 2] =
-        [(TIME, |cost| cost.time), (CPU, |cost| cost.cpu)];
-    for (metric, read) in metrics {
+    let readers: [fn(&PortCost) -> f64; 2] = [|cost| cost.time, |cost| cost.cpu];
+    for (metric, read) in [TIME, CPU].into_iter().zip(readers) {
         for (kind, own) in
             kinds.iter().zip(&costs).filter(|(kind, _)| **kind != DatabaseKind::Rival)
         {

@@ -84,7 +84,7 @@ proptest! {
         are_sound(&pipeline, &keys, before, &old)?;
         for (index, added) in &changes {
             change(&pipeline, id, FlowModCommand::DeleteStrict, &[index.get(&rules).clone()]);
-            change(&pipeline, id, FlowModCommand::Add, &[added.clone()]);
+            change(&pipeline, id, FlowModCommand::Add, std::slice::from_ref(added));
         }
         are_sound(&pipeline, &keys, before, &old)?;
         let (after, new) = (pipeline.version(), pipeline.rules(id, &RuleFilter::all()));
