@@ -10,6 +10,7 @@
 mod devices;
 mod frames;
 mod inherited;
+mod queue_moves;
 mod streams;
 mod switchovers;
 mod wakeups;

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Time over which maintenance measures the load of a port.
-const MEASURED: Duration = Duration::from_millis(100);
+pub(crate) const MEASURED: Duration = Duration::from_millis(100);
 /// A time so long that the frames of a test are a small load.
 const LONG: Duration = Duration::from_secs(1000);
 
@@ -43,25 +43,25 @@ pub(crate) fn make_busy(port: &mut dyn Port, queues: &mut Queues, sender: &mut Q
     assert!(has_rings(port));
 }
 
-fn has_rings(port: &dyn Port) -> bool {
+pub(crate) fn has_rings(port: &dyn Port) -> bool {
     let stored = port.stored_descriptors();
     stored.iter().any(|own| !own.name.ends_with("/socket"))
 }
 
 /// Number of flows of the test, and maximum number of frames in transit.
-const FLOWS: u8 = 16;
+pub(crate) const FLOWS: u8 = 16;
 const WINDOW: u64 = 200;
 
 /// The progress of a test, which its threads share.
 #[derive(Default)]
-struct Progress {
-    sent: AtomicU64,
-    received: AtomicU64,
+pub(crate) struct Progress {
+    pub(crate) sent: AtomicU64,
+    pub(crate) received: AtomicU64,
     is_done: AtomicBool,
 }
 
 /// A guard that ends the threads of a test, also when the test panics.
-struct Done<'a>(&'a Progress);
+pub(crate) struct Done<'a>(pub(crate) &'a Progress);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
@@ -70,7 +70,7 @@ impl Drop for Done<'_> {
 }
 
 /// Sends numbered frames of all flows until the test is done.
-fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
+pub(crate) fn send_until_done(mut queues: Queues, progress: &Progress) -> u64 {
     let mut pool = Pool::new();
     let mut number = 0_u64;
     while !progress.is_done.load(Relaxed) {
