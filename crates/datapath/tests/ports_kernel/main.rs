@@ -8,6 +8,7 @@
 )]
 
 mod devices;
+mod frame_laws;
 mod frames;
 mod inherited;
 mod queue_moves;
