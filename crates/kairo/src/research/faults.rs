@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use shunt_flow::{FlowKey, text::NoPortNames};
 use shunt_pipeline::{
-    Cause, CauseRun, Change, Delta, EntryId, FlowModCommand, Installed, Object, OwnerId, TableId,
-    Time, Traversal, Version,
+    Cause, CauseRun, Change, Delta, EntryId, Evictor as _, FlowModCommand, Installed, Object,
+    OwnerId, TableId, Time, Traversal, Version,
     testing::{CheckedPipeline, generate},
     text::parse_rule,
 };
