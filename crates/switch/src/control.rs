@@ -134,6 +134,7 @@ impl ControlPlane {
             nic: Arc::clone(&nic),
             config: Arc::clone(&config),
             configured: Arc::clone(&configured),
+            overridden: Mutex::default(),
             captures: Arc::clone(&captures),
             exports: Arc::clone(&exports),
             mirror_log: MirrorLog::default(),

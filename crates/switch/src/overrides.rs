@@ -1,8 +1,9 @@
 //! Settings that a program overrides, such as an OVSDB database.
 //!
 //! The configured value of a setting is the value that an operator gave it last, also if that value
-//! is already in force. An override puts another value in force. When a program ends its override,
-//! it puts the configured value in force again.
+//! is already in force. An override puts another value in force, and keeps it in force when an
+//! operator changes the configured value. When a program ends its override, the configured value
+//! is in force again.
 
 use crate::{config::Config, error::SwitchError, switch::Switch};
 
@@ -15,16 +16,22 @@ impl Switch {
         self.control.configured.lock().clone()
     }
 
-    /// Puts several settings in force, in one step, and keeps their configured values.
+    /// Overrides a setting, or ends its override if `value` is `None`.
     ///
-    /// Until the next call, [`Self::set`] and [`Self::reload`] replace both values. A saved state
-    /// has the configured values.
+    /// During an override, [`Self::set`] and [`Self::reload`] only change the configured value. A
+    /// saved state has the configured value. The end puts the configured value in force.
+    ///
+    /// Returns whether the value in force has changed.
     ///
     /// # Errors
     ///
-    /// If a setting does not exist, or a value is out of range; then no setting has changed.
-    pub async fn override_settings(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
-        self.control.structure().await.override_settings(settings).await
+    /// If the setting does not exist, or the value is out of range; then nothing has changed.
+    pub async fn override_setting(
+        &self,
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<bool, SwitchError> {
+        self.control.structure().await.override_setting(key, value).await
     }
 }
 
@@ -38,7 +45,11 @@ mod tests {
     }
 
     async fn override_limit(switch: &Switch, value: &str) {
-        switch.override_settings(&[("packets.vlan_limit", value)]).await.unwrap();
+        switch.override_setting("packets.vlan_limit", Some(value)).await.unwrap();
+    }
+
+    async fn end_override(switch: &Switch) -> bool {
+        switch.override_setting("packets.vlan_limit", None).await.unwrap()
     }
 
     fn limit(vlan_limit: u8) -> Config {
@@ -53,9 +64,30 @@ mod tests {
         override_limit(&switch, "2").await;
         assert_eq!(values(&switch), [1, 2]);
         assert_eq!(switch.running_config().packets.vlan_limit, 1, "it is saved");
-        let refused = switch.override_settings(&[("packets.vlan_limit", "9")]).await;
+        let refused = switch.override_setting("packets.vlan_limit", Some("9")).await;
         assert!(refused.is_err());
         assert_eq!(values(&switch), [1, 2]);
+    }
+
+    #[tokio::test]
+    async fn set_and_reload_leave_an_override_in_force() {
+        let switch = Switch::start(&limit(1), None, 1).await.unwrap();
+        // The override has the value that is in force before it.
+        override_limit(&switch, "1").await;
+        switch.set(&[("packets.vlan_limit", "2")]).await.unwrap();
+        assert_eq!(values(&switch), [2, 1]);
+        assert!(end_override(&switch).await);
+        assert_eq!(values(&switch), [2, 2]);
+        override_limit(&switch, "2").await;
+        let report = switch.reload(&limit(2), &limit(1)).await;
+        assert_eq!(report.applied, ["packets.vlan_limit=1"]);
+        assert_eq!(values(&switch), [1, 2]);
+        assert!(switch.set(&[("packets.vlan_limit", "9")]).await.is_err());
+        assert_eq!(values(&switch), [1, 2]);
+        assert!(end_override(&switch).await);
+        assert!(!end_override(&switch).await, "it has ended before");
+        switch.set(&[("packets.vlan_limit", "2")]).await.unwrap();
+        assert_eq!(values(&switch), [2, 2], "no override is left");
     }
 
     #[tokio::test]

@@ -299,8 +299,11 @@ fn the_number_of_parsed_tags_follows_the_database() {
         assert!(daemon.log().contains("vlan-limit has no effect"), "{}", daemon.log());
         fixture.done("remove Open_vSwitch . other_config vlan-limit");
         assert_eq!(tags(), "packets.vlan_limit = 1");
-        // The operator sets the value that the key already has.
+        // The key has precedence over a setting of the operator.
         fixture.done("set Open_vSwitch . other_config:vlan-limit=2");
+        text(&daemon.shuntctl(&["set", "packets.vlan_limit=1"]));
+        assert_eq!(tags(), "packets.vlan_limit = 2");
+        // The operator sets the value that the key already has.
         text(&daemon.shuntctl(&["set", "packets.vlan_limit=2"]));
         fixture.done("remove Open_vSwitch . other_config vlan-limit");
         assert_eq!(tags(), "packets.vlan_limit = 2");

@@ -36,28 +36,21 @@ impl AutoLbRow {
 
 /// Puts the keys in force; without a key, the configured setting.
 pub(super) async fn apply_auto_lb(switch: &Switch, row: AutoLbRow) {
-    let [own, configured] = [switch.config(), switch.configured()].map(|config| config.threads);
-    let wanted = row.is_on.unwrap_or(configured.auto_lb);
-    apply_one(switch, "threads.auto_lb", own.auto_lb, wanted).await;
-    let name = "threads.auto_lb_load_threshold";
-    let wanted = row.load_threshold.unwrap_or(configured.auto_lb_load_threshold);
-    apply_one(switch, name, own.auto_lb_load_threshold, wanted).await;
-    let name = "threads.auto_lb_improvement_threshold";
-    let wanted = row.improvement_threshold.unwrap_or(configured.auto_lb_improvement_threshold);
-    apply_one(switch, name, own.auto_lb_improvement_threshold, wanted).await;
-    let name = "threads.auto_lb_interval_min";
-    let wanted = row.interval.unwrap_or(configured.auto_lb_interval_min);
-    apply_one(switch, name, own.auto_lb_interval_min, wanted).await;
+    apply_one(switch, "threads.auto_lb", row.is_on).await;
+    apply_one(switch, "threads.auto_lb_load_threshold", row.load_threshold).await;
+    apply_one(switch, "threads.auto_lb_improvement_threshold", row.improvement_threshold).await;
+    apply_one(switch, "threads.auto_lb_interval_min", row.interval).await;
 }
 
-/// Puts a setting in force if the value `present` in force is not the wanted one.
-async fn apply_one<T: PartialEq + ToString>(switch: &Switch, name: &str, present: T, wanted: T) {
-    if wanted == present {
-        return;
-    }
-    let text = wanted.to_string();
-    match switch.override_settings(&[(name, text.as_str())]).await {
-        Ok(()) => info!("ovsdb: pmd-auto-lb: {name} set to {text}"),
+/// Overrides a setting with the value of its key, or ends the override without one.
+async fn apply_one<T: ToString>(switch: &Switch, name: &str, key: Option<T>) {
+    let text = key.map(|value| value.to_string());
+    match switch.override_setting(name, text.as_deref()).await {
+        Ok(false) => {}
+        Ok(true) => match text {
+            Some(text) => info!("ovsdb: pmd-auto-lb: {name} set to {text}"),
+            None => info!("ovsdb: pmd-auto-lb: {name} has its configured value"),
+        },
         Err(error) => {
             warn!(error = with_causes(&error), "ovsdb: pmd-auto-lb: {name} cannot be set");
         }

@@ -18,14 +18,10 @@ pub(super) fn vlan_limit(root: RowView<'_>) -> Option<u8> {
 
 /// Puts the key in force; without it, the configured limit.
 pub(super) async fn apply_vlan_limit(switch: &Switch, key: Option<u8>) {
-    let [present, configured] =
-        [switch.config(), switch.configured()].map(|config| config.packets.vlan_limit);
-    let tags = key.unwrap_or(configured);
-    if tags == present {
-        return;
-    }
-    match switch.override_settings(&[("packets.vlan_limit", tags.to_string().as_str())]).await {
-        Ok(()) => info!(tags, "ovsdb: vlan-limit set"),
+    let text = key.map(|tags| tags.to_string());
+    match switch.override_setting("packets.vlan_limit", text.as_deref()).await {
+        Ok(false) => {}
+        Ok(true) => info!(tags = switch.config().packets.vlan_limit, "ovsdb: vlan-limit set"),
         Err(error) => {
             warn!(
                 error = with_causes(&error),

@@ -1,5 +1,7 @@
 //! Changed settings: fields of an options type, each with its new value.
 
+use std::collections::BTreeSet;
+
 use crate::config::setting::{KeyedSetting, SettingField, SettingSection};
 
 /// Fields of the options `T` with their new values.
@@ -32,6 +34,22 @@ impl<T: Clone + 'static> ChangedSettings<T> {
     /// Returns whether the setting with a key is part of the change.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.fields.iter().any(|field| field.key == key)
+    }
+
+    /// Returns the keys of the settings.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &'static str> {
+        self.fields.iter().map(|field| field.key)
+    }
+
+    /// Returns the change without the settings that have a key in `keys`.
+    pub(crate) fn without(&self, keys: &BTreeSet<&'static str>) -> Self {
+        let fields = self.fields.iter().copied().filter(|field| !keys.contains(field.key));
+        Self { fields: fields.collect(), values: self.values.clone() }
+    }
+
+    /// Returns whether `options` already have the new values.
+    pub(crate) fn is_in(&self, options: &T) -> bool {
+        self.fields.iter().all(|field| (field.is_equal)(&self.values, options))
     }
 
     /// Writes the new values into `options`.

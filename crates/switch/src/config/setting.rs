@@ -291,9 +291,24 @@ pub(crate) fn changed_settings(
     config: &Config,
     settings: &[(&str, &str)],
 ) -> Result<ChangedSettings<Config>, SwitchError> {
-    let range = "a setting that can change while the switch runs";
-    changed(config, SETTINGS, settings, range)
+    changed(config, SETTINGS, settings, SETTINGS_RANGE)
 }
+
+/// Returns the change of a setting of the switch to the value that it has in `config`.
+///
+/// # Errors
+///
+/// If the setting does not exist.
+pub(crate) fn change_to(
+    config: &Config,
+    key: &str,
+) -> Result<ChangedSettings<Config>, SwitchError> {
+    let setting = find(&[SETTINGS], key, SETTINGS_RANGE)?;
+    Ok(ChangedSettings::new(vec![&setting.field], config.clone()))
+}
+
+/// The keys that [`changed_settings`] and [`change_to`] take, for errors.
+const SETTINGS_RANGE: &str = "a setting that can change while the switch runs";
 
 /// Returns the changes that texts describe, each a key of a bridge and a value.
 ///

@@ -9,7 +9,9 @@ use tracing::info;
 use super::structure::{OpenPolicy, Structure};
 use crate::{
     config::{
-        self, Config, OffloadOptions, changed_settings::ChangedSettings, setting::changed_settings,
+        self, Config, OffloadOptions,
+        changed_settings::ChangedSettings,
+        setting::{change_to, changed_settings},
     },
     error::SwitchError,
     openflow::events::{ControlEvent, SocketsToClose},
@@ -41,6 +43,8 @@ impl Structure {
     }
 
     /// Changes several settings in one step, or no setting if one value is refused.
+    ///
+    /// An overridden setting keeps the value in force: only its configured value changes.
     pub(crate) async fn change_settings(
         &self,
         settings: &ChangedSettings<Config>,
@@ -48,21 +52,42 @@ impl Structure {
         // The configured value changes first. So a program that overrides a setting never takes the
         // former value for the configured one.
         let before = self.configured.lock().clone();
-        settings.write(&mut self.configured.lock());
-        let changed = self.put_in_force(settings).await;
+        let mut after = before.clone();
+        settings.write(&mut after);
+        after.check()?;
+        *self.configured.lock() = after;
+        let free = settings.without(&self.overridden.lock());
+        let changed = self.put_in_force(&free).await;
         if changed.is_err() {
             *self.configured.lock() = before;
         }
         changed
     }
 
-    /// Puts several settings in force, and keeps their configured values.
-    pub(crate) async fn override_settings(
+    /// Overrides a setting, or ends its override if `value` is `None`.
+    ///
+    /// Returns whether the value in force has changed.
+    pub(crate) async fn override_setting(
         &self,
-        settings: &[(&str, &str)],
-    ) -> Result<(), SwitchError> {
-        let settings = changed_settings(&self.config.lock(), settings)?;
-        self.put_in_force(&settings).await
+        key: &str,
+        value: Option<&str>,
+    ) -> Result<bool, SwitchError> {
+        let change = match value {
+            Some(value) => changed_settings(&self.config.lock(), &[(key, value)])?,
+            None => change_to(&self.configured.lock(), key)?,
+        };
+        let is_new = !change.is_in(&self.config.lock());
+        if is_new {
+            self.put_in_force(&change).await?;
+        }
+        let mut overridden = self.overridden.lock();
+        for key in change.keys() {
+            match value {
+                Some(_) => overridden.insert(key),
+                None => overridden.remove(key),
+            };
+        }
+        Ok(is_new)
     }
 
     async fn put_in_force(&self, settings: &ChangedSettings<Config>) -> Result<(), SwitchError> {

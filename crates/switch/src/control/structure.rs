@@ -5,7 +5,7 @@
 //! several steps, such as the difference between two configurations, is one more method of
 //! [`Structure`].
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use parking_lot::Mutex;
 use shunt_datapath::port::Port;
@@ -37,6 +37,8 @@ pub(crate) struct Structure {
     pub(super) config: Arc<Mutex<Config>>,
     /// Settings as operators have configured them.
     pub(super) configured: Arc<Mutex<Config>>,
+    /// Keys of the settings that a program overrides.
+    pub(super) overridden: Mutex<BTreeSet<&'static str>>,
     pub(super) captures: Arc<Captures>,
     pub(super) exports: Arc<Exporters>,
     pub(super) mirror_log: MirrorLog,
