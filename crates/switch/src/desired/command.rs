@@ -15,7 +15,8 @@ use super::{
 use crate::{
     config::{
         BridgeOptions, Config, PortOptions,
-        setting::{changed_bridge_settings, changed_settings},
+        changed_settings::ChangedSettings,
+        setting::{SETTINGS, changed_bridge_settings, changed_settings},
     },
     control::structure::Structure,
     error::SwitchError,
@@ -64,8 +65,7 @@ impl Switch {
         let mut desired = present.clone();
         changed.write(Arc::make_mut(&mut desired.options));
         if changed.has("mac") && structure.bridges().has_other_mac(name) {
-            // Another program has changed the address, so the difference must contain it.
-            Arc::make_mut(&mut present.options).mac.clear();
+            forget_address(&mut present, &desired);
         }
         command(&structure, &of_bridge(present), &of_bridge(desired)).await
     }
@@ -101,9 +101,15 @@ impl Structure {
     /// Changes several settings in one step, or no setting if one value is refused.
     pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         let configured = Config { bridges: Vec::new(), ..self.configured_settings() };
-        let mut changed = configured.clone();
-        changed_settings(&configured, settings)?.write(&mut changed);
-        let [present, desired] = [configured, changed].map(|settings| DesiredState {
+        let changed = changed_settings(&configured, settings)?;
+        let [mut present, mut desired] = [configured.clone(), configured];
+        changed.write(&mut desired);
+        // A program may override the configured value, so the difference must contain the setting.
+        let in_force = self.settings_in_force();
+        let mut after = in_force.clone();
+        changed.write(&mut after);
+        ChangedSettings::between(&in_force, &after, SETTINGS).undo(&in_force, &mut present);
+        let [present, desired] = [present, desired].map(|settings| DesiredState {
             settings: Some(Arc::new(settings)),
             bridges: Vec::new(),
         });
@@ -134,10 +140,22 @@ fn of_bridge(bridge: DeclaredBridge) -> DesiredState {
     DesiredState { settings: None, bridges: vec![bridge] }
 }
 
+/// Removes an address that another program has changed, so that the difference contains it.
+///
+/// If the command removes the address, the states differ already.
+fn forget_address(present: &mut DeclaredBridge, desired: &DeclaredBridge) {
+    if !desired.options.mac.is_empty() {
+        Arc::make_mut(&mut present.options).mac.clear();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::PortType;
+    use crate::{
+        config::PortType,
+        desired::{apply::ApplyPolicy, difference::difference},
+    };
 
     fn port(name: &str, kind: PortType) -> PortOptions {
         let rx = if kind == PortType::Pcap { "/no/such/file.pcap".into() } else { "".into() };
@@ -154,6 +172,22 @@ mod tests {
             (bridge.name, ports.collect())
         };
         switch.running_config().bridges.into_iter().map(names).collect()
+    }
+
+    /// Another program has changed the address of the device. A command sets or removes it.
+    #[test]
+    fn a_changed_address_is_set_or_removed() {
+        let own = "02:00:00:00:00:01";
+        for mac in [own, "02:00:00:00:00:02", ""] {
+            let [mut present, desired] = [own, mac].map(|mac| {
+                let mac = mac.to_owned();
+                DeclaredBridge::of(&BridgeOptions { mac, ..bridge("br0", Vec::new()) })
+            });
+            forget_address(&mut present, &desired);
+            let [present, desired] = [present, desired].map(of_bridge);
+            let changes = difference(&present, &desired, ApplyPolicy::Once).changes;
+            assert_eq!(changes.len(), 1, "{mac:?}: {changes:?}");
+        }
     }
 
     /// A bridge is added with all its ports or not at all, and each command changes one
