@@ -10,7 +10,7 @@ use shunt_ovsdb::{
     value::{Atom, Datum, RowUuid},
 };
 
-use super::columns::TABLES;
+use super::{columns::TABLES, desired::VHOST_FOLDER};
 
 /// The rows that have changed since the last pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +67,14 @@ impl ChangedRows {
                 [earlier, rows].map(|rows| rows.row(table, *uuid).and_then(|row| row.value(column)))
             };
             let [old, new] = values("Open_vSwitch", "bridges");
+            if old != new {
+                return None;
+            }
+            // The folder is a part of the options of every `dpdkvhostuser` port.
+            let [old, new] = [earlier, rows].map(|rows| {
+                let root = rows.row("Open_vSwitch", *uuid);
+                root.and_then(|root| root.entry("other_config", VHOST_FOLDER))
+            });
             if old != new {
                 return None;
             }
@@ -230,6 +238,8 @@ mod tests {
         let root = rows.rows("Open_vSwitch").next().unwrap().uuid();
         let number = ("next_cfg", Datum::integer(7));
         assert_eq!(names(&database.set("Open_vSwitch", root, number).await), Some(Vec::new()));
+        let folder = ("other_config", Datum::string_map([("vhost-sock-dir", "vhost")]));
+        assert_eq!(names(&database.set("Open_vSwitch", root, folder).await), None);
         let none = ("bridges", Datum::empty());
         assert_eq!(names(&database.set("Open_vSwitch", root, none).await), None);
         database.handle.stop().await;

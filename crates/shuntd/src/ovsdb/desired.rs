@@ -183,9 +183,10 @@ const BOND_PRIORITY_TAGS: &str =
 /// The key that `ovs-ctl restart` sets, in `other_config` of `Open_vSwitch`.
 const FLOW_RESTORE_WAIT: &str = "flow-restore-wait";
 
+/// The key in `other_config` of `Open_vSwitch` that names a subdirectory for sockets.
+pub(super) const VHOST_FOLDER: &str = "vhost-sock-dir";
+
 /// The directory of Open vSwitch for sockets.
-///
-/// `vhost-sock-dir` names a subdirectory of it.
 const RUN_FOLDER: &str = "/var/run/openvswitch";
 
 impl DesiredBridges {
@@ -195,7 +196,7 @@ impl DesiredBridges {
     pub(super) fn of(snapshot: &DatabaseSnapshot, mut earlier: PortReadings) -> Self {
         let mut state = Self::default();
         for root in snapshot.rows("Open_vSwitch") {
-            let folder = root.entry("other_config", "vhost-sock-dir").unwrap_or_default();
+            let folder = root.entry("other_config", VHOST_FOLDER).unwrap_or_default();
             // The directory must be a subdirectory, so `..` and a leading `/` are ignored.
             let parts = Path::new(folder).components();
             let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
