@@ -572,8 +572,7 @@ fn read_state(arguments: &Arguments, file: &ConfigFile) -> Result<Option<StateFi
         Err(StateReadError::Invalid(problem)) => return Err(DaemonError::State(problem)),
     };
     if let Some(saved) = &saved {
-        let filter = saved.start_filter(&file.logging.filter);
-        trace_log::set(filter).map_err(DaemonError::Logging)?;
+        saved.set_start_filter(&file.logging.filter);
     }
     Ok(saved)
 }

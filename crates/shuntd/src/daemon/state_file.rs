@@ -148,10 +148,14 @@ impl StateFile {
         Self { state: switch.save(), loaded: config, filter: SavedFilter::of(filter) }
     }
 
-    /// Returns the log filter for a start;
-    /// `file` is the filter of the configuration file.
-    pub(crate) fn start_filter<'a>(&'a self, file: &'a str) -> &'a str {
-        self.filter.start(file)
+    /// Sets the log filter for a start; `file` is that of the configuration file.
+    ///
+    /// An earlier version accepted filters that are now refused. The filter of the configuration
+    /// file then stays in force.
+    pub(crate) fn set_start_filter(&self, file: &str) {
+        if let Err(problem) = trace_log::set(self.filter.start(file)) {
+            warn!("state file: {problem}; the filter {file} of the configuration file stays");
+        }
     }
 
     /// Reads a state file; returns `None` if the file does not exist.

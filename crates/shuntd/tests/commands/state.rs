@@ -180,6 +180,25 @@ fn the_log_filter_survives_a_restart() {
     host.exit(daemon);
 }
 
+/// A state file may have a filter that an earlier version accepted.
+#[test]
+fn a_refused_saved_filter_stops_no_start() {
+    let host = Host::new(&format!("[logging]\nfilter = \"warn\"\n{BRIDGE}"));
+    let daemon = host.start();
+    host.answer(&["set", "logging.filter=debug"]);
+    host.exit(daemon);
+    let saved = fs::read_to_string(host.state()).unwrap();
+    let mut saved: Value = serde_json::from_str(&saved).unwrap();
+    assert_eq!(saved["filter"]["in_force"], "debug");
+    saved["filter"]["in_force"] = "shunt_ofproto=debug".into();
+    fs::write(host.state(), saved.to_string()).unwrap();
+    let daemon = host.start();
+    let settings: Value = serde_json::from_str(&host.answer(&["settings", "--json"])).unwrap();
+    assert_eq!(settings["logging.filter"], "warn");
+    assert!(host.log().contains("the filter warn of the configuration file stays"));
+    host.exit(daemon);
+}
+
 /// A start applies all keys of the file, so a later reload names no key.
 #[test]
 fn a_restart_applies_pending_keys() {
