@@ -102,20 +102,6 @@ mod tests {
         assert_eq!(values(&switch), [1, 1]);
     }
 
-    /// The configured value does not change, but the value in force does.
-    #[tokio::test]
-    async fn a_set_of_the_configured_value_ends_an_override() {
-        let switch = Switch::start(&limit(1), None, 1).await.unwrap();
-        override_limit(&switch, "2").await;
-        switch.set(&[("caches.idle_ms", "7000")]).await.unwrap();
-        assert_eq!(values(&switch), [1, 2], "another setting keeps its override");
-        switch.set(&[("packets.vlan_limit", "1")]).await.unwrap();
-        assert_eq!(values(&switch), [1, 1]);
-        override_limit(&switch, "2").await;
-        switch.set(&[("packets.vlan_limit", "2")]).await.unwrap();
-        assert_eq!(values(&switch), [2, 2]);
-    }
-
     #[tokio::test]
     async fn a_refused_value_is_not_configured() {
         let switch = Switch::start(&limit(1), None, 1).await.unwrap();

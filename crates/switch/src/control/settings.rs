@@ -42,11 +42,6 @@ impl Structure {
         self.configured.lock().clone()
     }
 
-    /// Returns the settings in force, without the bridges.
-    pub(crate) fn settings_in_force(&self) -> Config {
-        self.config.lock().clone()
-    }
-
     /// Changes several settings in one step, or no setting if one value is refused.
     ///
     /// An overridden setting keeps the value in force: only its configured value changes.

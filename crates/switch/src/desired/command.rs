@@ -15,8 +15,7 @@ use super::{
 use crate::{
     config::{
         BridgeOptions, Config, PortOptions,
-        changed_settings::ChangedSettings,
-        setting::{SETTINGS, changed_bridge_settings, changed_settings},
+        setting::{changed_bridge_settings, changed_settings},
     },
     control::structure::Structure,
     error::SwitchError,
@@ -101,15 +100,9 @@ impl Structure {
     /// Changes several settings in one step, or no setting if one value is refused.
     pub(crate) async fn set(&self, settings: &[(&str, &str)]) -> Result<(), SwitchError> {
         let configured = Config { bridges: Vec::new(), ..self.configured_settings() };
-        let changed = changed_settings(&configured, settings)?;
-        let [mut present, mut desired] = [configured.clone(), configured];
-        changed.write(&mut desired);
-        // A program may override the configured value, so the difference must contain the setting.
-        let in_force = self.settings_in_force();
-        let mut after = in_force.clone();
-        changed.write(&mut after);
-        ChangedSettings::between(&in_force, &after, SETTINGS).undo(&in_force, &mut present);
-        let [present, desired] = [present, desired].map(|settings| DesiredState {
+        let mut changed = configured.clone();
+        changed_settings(&configured, settings)?.write(&mut changed);
+        let [present, desired] = [configured, changed].map(|settings| DesiredState {
             settings: Some(Arc::new(settings)),
             bridges: Vec::new(),
         });
