@@ -183,7 +183,7 @@ const BOND_PRIORITY_TAGS: &str =
 /// The key that `ovs-ctl restart` sets, in `other_config` of `Open_vSwitch`.
 const FLOW_RESTORE_WAIT: &str = "flow-restore-wait";
 
-/// The key in `other_config` of `Open_vSwitch` that names a subdirectory for sockets.
+/// The key in `other_config` of `Open_vSwitch` with the folder of sockets.
 pub(super) const VHOST_FOLDER: &str = "vhost-sock-dir";
 
 /// The directory of Open vSwitch for sockets.

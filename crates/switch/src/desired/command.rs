@@ -133,9 +133,10 @@ fn of_bridge(bridge: DeclaredBridge) -> DesiredState {
     DesiredState { settings: None, bridges: vec![bridge] }
 }
 
-/// Removes an address that another program has changed, so that the difference contains it.
+/// Removes a present address that another program has changed.
 ///
-/// If the command removes the address, the states differ already.
+/// So the difference contains the address. If the command removes the address, the states differ
+/// already.
 fn forget_address(present: &mut DeclaredBridge, desired: &DeclaredBridge) {
     if !desired.options.mac.is_empty() {
         Arc::make_mut(&mut present.options).mac.clear();
@@ -167,7 +168,7 @@ mod tests {
         switch.running_config().bridges.into_iter().map(names).collect()
     }
 
-    /// Another program has changed the address of the device. A command sets or removes it.
+    /// A command sets or removes an address that another program has changed.
     #[test]
     fn a_changed_address_is_set_or_removed() {
         let own = "02:00:00:00:00:01";
