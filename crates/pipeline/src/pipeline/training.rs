@@ -36,6 +36,19 @@ impl Pipeline {
         IndexedFrom(self.indexed_rules_min.load(Ordering::Relaxed))
     }
 
+    /// Returns whether translations use the learned index of a table.
+    #[cfg(test)]
+    pub(crate) fn is_indexed(&self, id: BridgeId, table: TableId) -> bool {
+        let (bridges, from) = (self.bridges.read(), self.indexed_from());
+        bridges.iter().filter(|(own, _)| **own == id).any(|(_, bridge)| {
+            bridge
+                .tables()
+                .filter(|(own, _)| *own == table)
+                .filter_map(|(_, own)| own.learned())
+                .any(|index| index.is_fast_with_masks(from))
+        })
+    }
+
     /// Trains the learned indexes of the tables that need a training.
     ///
     /// The list has the tables with at least `rules_min` rules and no index, and the tables with an
