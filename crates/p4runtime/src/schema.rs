@@ -73,7 +73,7 @@ pub enum SchemaError {
 #[non_exhaustive]
 pub enum SchemaDifference {
     /// The number of tables differs.
-    #[error("it has {given} tables, and the device has {own}")]
+    #[error("the P4Info has {given} tables, and the device has {own}")]
     Tables {
         /// Number of tables in the P4Info.
         given: usize,
@@ -81,10 +81,10 @@ pub enum SchemaDifference {
         own: usize,
     },
     /// The device does not have a table.
-    #[error("it has table {0:#010x}, which the device does not have")]
+    #[error("the P4Info has table {0:#010x}, which the device does not have")]
     NoTable(u32),
     /// The size of a table differs.
-    #[error("its table {table:#010x} has {given} entries, and that of the device {own}")]
+    #[error("table {table:#010x} of the P4Info has {given} entries, and that of the device {own}")]
     Size {
         /// The table.
         table: u32,
@@ -94,13 +94,16 @@ pub enum SchemaDifference {
         own: u64,
     },
     /// The fields, actions or properties of a table differ.
-    #[error("its table {0:#010x} differs from that of the device in fields, actions or properties")]
+    #[error(
+        "table {0:#010x} of the P4Info differs from that of the device in fields, actions or \
+         properties"
+    )]
     Table(u32),
     /// The parameters of actions differ.
-    #[error("its actions have other parameters than those of the device")]
+    #[error("the actions of the P4Info have other parameters than those of the device")]
     Actions,
     /// The packet-out metadata differs.
-    #[error("its packet_out metadata differs from that of the device")]
+    #[error("the packet_out metadata of the P4Info differs from that of the device")]
     PacketOut,
 }
 
@@ -398,7 +401,7 @@ mod tests {
             |given: &Schema| given.difference(&own).map(|difference| difference.to_string());
         assert_eq!(difference_text(&own), None);
         let tables = own.tables.len();
-        let expected = format!("it has {} tables, and the device has {tables}", tables + 2);
+        let expected = format!("the P4Info has {} tables, and the device has {tables}", tables + 2);
         assert_eq!(difference_text(&schema(6, 64)), Some(expected));
         let larger = difference_text(&schema(4, 65)).unwrap();
         assert!(larger.ends_with("has 65 entries, and that of the device 64"), "{larger}");

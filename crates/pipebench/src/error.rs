@@ -82,8 +82,8 @@ pub enum TrafficError {
     /// No rule of the first table matches IPv4 packets.
     #[error(
         "no flows can be sampled: no rule of the first table matches IPv4 packets, \
-         or no traversal has a rule in each of its tables (with few filters some tables have \
-         none: use more)"
+         or every traversal visits a table without rules: add rules for IPv4 packets to the \
+         first table, or use more filters"
     )]
     NoSource,
     /// Invalid parameters of a distribution.

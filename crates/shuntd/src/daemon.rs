@@ -84,8 +84,8 @@ struct Arguments {
     db: Option<OvsdbRemote>,
     /// Run as this user (USER or USER:GROUP), with the capabilities that ports need.
     ///
-    /// shuntd must be started as root. The run directory is created for the user; the
-    /// configuration, the state file and the database must be the user's.
+    /// shuntd must be started as root. The run directory is created for the user. The user
+    /// must own the configuration, the state file and the database.
     #[arg(long, value_name = "USER")]
     user: Option<Account>,
     /// Change files only below DIR, the run directory and that of the state file.

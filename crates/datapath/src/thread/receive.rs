@@ -268,7 +268,7 @@ impl RxPorts {
 
     /// Removes a receive queue of a port.
     ///
-    /// A request to release the queue is dropped.
+    /// A pending request to release the queue is cancelled.
     pub(super) fn remove(&mut self, port: DatapathPort) -> Option<RxPort> {
         let index = self.list.iter().position(|own| own.port == port)?;
         let mut removed = self.take(index);

@@ -213,7 +213,12 @@ async fn another_program_is_refused_and_the_entries_stay() {
             json(&more_room),
         ),
         ("an action that is missing", "which does not exist", without_action, json(&ours)),
-        ("no tables", "it has 0 tables, and the device has 4", P4Info::default(), json(&ours)),
+        (
+            "no tables",
+            "the P4Info has 0 tables, and the device has 4",
+            P4Info::default(),
+            json(&ours),
+        ),
         ("the text of another program", other, ours.p4info(), json(&more_stages)),
         ("a text that is none", other, ours.p4info(), b"{\"pipelines\": 7".to_vec()),
     ];

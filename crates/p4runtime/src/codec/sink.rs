@@ -1,8 +1,8 @@
 //! The output of the encoder: a [`TableEntry`], or directly its encoded bytes.
 //!
 //! A client that sends many rules writes bytes. A `TableEntry` needs many small allocations, and
-//! encoding it computes every nested length once per level. The message form is slower and serves
-//! as the reference in tests.
+//! encoding it computes every nested length once per level. `TableEntry` is slower, and tests use
+//! it as the reference.
 
 use crate::{
     value,

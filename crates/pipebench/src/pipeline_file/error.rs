@@ -103,8 +103,8 @@ pub enum PipelineFault {
     },
     /// A traversal matches a field that its table does not match.
     #[error(
-        "{of} matches {field} in table {table}, which has the `match_fields` {has}: add it \
-         there, or correct the step"
+        "{of} matches {field} in table {table}, which has the `match_fields` {has}: add \
+         {field} to these, or remove it from the step"
     )]
     NoField {
         /// The traversal.
@@ -118,8 +118,8 @@ pub enum PipelineFault {
     },
     /// A traversal writes a field that its table does not write.
     #[error(
-        "{of} writes {field} in table {table}, which has the `writes` {has}: add it there, or \
-         correct the step"
+        "{of} writes {field} in table {table}, which has the `writes` {has}: add {field} to \
+         these, or remove it from the step"
     )]
     NoWrite {
         /// The traversal.

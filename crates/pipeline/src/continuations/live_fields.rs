@@ -64,7 +64,7 @@ impl FieldReader {
         let mut needs = LiveFields::default();
         needs.bits.add_sparse(rule.matching.mask());
         needs.add_instructions(&rule.instructions, rule.table);
-        // The fields of a group in the action set are counted with its buckets.
+        // Groups are skipped: the fields that they read are counted with their buckets.
         let is_own = |action: &&Action| !matches!(action, Action::Group(_));
         let action_set_info = RuleInfo::of(rule.instructions.write.iter().filter(is_own));
         Self { table: Some(rule.table), needs, action_set_info }

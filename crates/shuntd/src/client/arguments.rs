@@ -41,13 +41,27 @@ pub(super) enum Command {
     AddBr {
         /// Name of the bridge: at most 15 bytes.
         name: String,
-        /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
-        /// protocols=OpenFlow10,OpenFlow13, mac=ADDRESS, local=none|tap, mtu=BYTES, table_rules=N,
-        /// table_overflow=refuse|evict, table_limits=TABLE:N[:evict],..,
-        /// table_names=TABLE:NAME,.., mac_ageing_s=SECONDS, mac_entries=N,
-        /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
-        /// mcast_snooping_entries=N, mcast_snooping_disable_flood_unregistered=true|false
-        #[arg(value_name = "KEY=VALUE")]
+        /// Set options of the bridge:
+        ///
+        /// controllers=tcp:IP:PORT,..
+        /// listen=ptcp:PORT:IP,..
+        /// datapath_id=ID
+        /// protocols=OpenFlow10,OpenFlow13
+        /// mac=ADDRESS
+        /// local=none|tap
+        /// mtu=BYTES
+        /// table_rules=N
+        /// table_overflow=refuse|evict
+        /// table_limits=TABLE:N[:evict],..
+        /// table_names=TABLE:NAME,..
+        /// mac_ageing_s=SECONDS
+        /// mac_entries=N
+        /// flood_vlans=VLAN,VLAN..
+        /// mcast_snooping_enable=true|false
+        /// mcast_snooping_ageing_s=SECONDS
+        /// mcast_snooping_entries=N
+        /// mcast_snooping_disable_flood_unregistered=true|false
+        #[arg(verbatim_doc_comment, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Change a bridge while it forwards.
@@ -59,13 +73,25 @@ pub(super) enum Command {
     SetBr {
         /// Name of the bridge.
         name: String,
-        /// Set controllers=tcp:IP:PORT,.., listen=ptcp:PORT:IP,.., datapath_id=ID,
-        /// protocols=OpenFlow10,OpenFlow13, mac=ADDRESS, table_rules=N,
-        /// table_overflow=refuse|evict, table_limits=TABLE:N[:evict],..,
-        /// table_names=TABLE:NAME,.., mac_ageing_s=SECONDS, mac_entries=N,
-        /// flood_vlans=VLAN,VLAN.., mcast_snooping_enable=true|false, mcast_snooping_ageing_s=SECONDS,
-        /// mcast_snooping_entries=N, mcast_snooping_disable_flood_unregistered=true|false
-        #[arg(value_name = "KEY=VALUE", required = true)]
+        /// Set options of the bridge:
+        ///
+        /// controllers=tcp:IP:PORT,..
+        /// listen=ptcp:PORT:IP,..
+        /// datapath_id=ID
+        /// protocols=OpenFlow10,OpenFlow13
+        /// mac=ADDRESS
+        /// table_rules=N
+        /// table_overflow=refuse|evict
+        /// table_limits=TABLE:N[:evict],..
+        /// table_names=TABLE:NAME,..
+        /// mac_ageing_s=SECONDS
+        /// mac_entries=N
+        /// flood_vlans=VLAN,VLAN..
+        /// mcast_snooping_enable=true|false
+        /// mcast_snooping_ageing_s=SECONDS
+        /// mcast_snooping_entries=N
+        /// mcast_snooping_disable_flood_unregistered=true|false
+        #[arg(verbatim_doc_comment, value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
     /// Delete a bridge with its ports and rules.
@@ -79,17 +105,45 @@ pub(super) enum Command {
         bridge: String,
         /// Name of the port: at most 15 bytes.
         name: String,
-        /// Set type=af_packet|af_xdp|tap|dpdk|vhost_user|memif|pcap|patch|null, number=N,
-        /// device=NAME, mac=ADDRESS, mtu=BYTES, rx_slots=N, devargs=DEVICE[,ARGUMENTS], queues=N,
-        /// xdp_mode=best-effort|native-with-zerocopy|native|generic, path=SOCKET, mode=client|server, socket=SOCKET, id=N, role=client|server, secret=WORD, rsize=N, bsize=BYTES, allow_unsealed=true|false, rx=FILE, tx=FILE, repeat=once|endless, peer=PORT.
-        /// The default type is af_packet.
-        /// VLANs: tag=VLAN, trunks=VLAN,VLAN..,
-        /// vlan_mode=access|trunk|native-tagged|native-untagged|dot1q-tunnel,
-        /// cvlans=VLAN,VLAN.., qinq_ethtype=802.1ad|802.1q,
-        /// priority_tags=never|if-nonzero|always, protected=true|false,
-        /// mcast_snooping_flood=true|false, mcast_snooping_flood_reports=true|false.
-        /// Limits of received packets: the keys of set-policing. BFD: bfd.KEY with the keys of set-bfd.
-        #[arg(value_name = "KEY=VALUE")]
+        /// Set options of the port:
+        ///
+        /// type=af_packet|af_xdp|tap|dpdk|vhost_user|memif|pcap|patch|null (default: af_packet)
+        /// number=N
+        /// device=NAME
+        /// mac=ADDRESS
+        /// mtu=BYTES
+        /// rx_slots=N
+        /// devargs=DEVICE[,ARGUMENTS]
+        /// queues=N
+        /// xdp_mode=best-effort|native-with-zerocopy|native|generic
+        /// path=SOCKET
+        /// mode=client|server
+        /// socket=SOCKET
+        /// id=N
+        /// role=client|server
+        /// secret=WORD
+        /// rsize=N
+        /// bsize=BYTES
+        /// allow_unsealed=true|false
+        /// rx=FILE
+        /// tx=FILE
+        /// repeat=once|endless
+        /// peer=PORT
+        ///
+        /// VLANs:
+        /// tag=VLAN
+        /// trunks=VLAN,VLAN..
+        /// vlan_mode=access|trunk|native-tagged|native-untagged|dot1q-tunnel
+        /// cvlans=VLAN,VLAN..
+        /// qinq_ethtype=802.1ad|802.1q
+        /// priority_tags=never|if-nonzero|always
+        /// protected=true|false
+        /// mcast_snooping_flood=true|false
+        /// mcast_snooping_flood_reports=true|false
+        ///
+        /// Limits of received packets: the keys of set-policing.
+        /// BFD: bfd.KEY with the keys of set-bfd.
+        #[arg(verbatim_doc_comment, value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Delete a port.
@@ -215,7 +269,7 @@ pub(super) enum Command {
         /// Packets: select_all=true|false, select_src_port=PORT,.., select_dst_port=PORT,..,
         /// select_vlan=VLAN,..
         ///
-        /// Copies: output_port=PORT or output_vlan=VLAN, with at most snaplen=BYTES.
+        /// Copies: output_port=PORT or output_vlan=VLAN. snaplen=BYTES truncates each copy.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

@@ -15,7 +15,7 @@ pub enum BondLacp {
     /// LACP is off: the bond uses every member with a link.
     #[default]
     Off,
-    /// The bond sends LACPDUs from the start.
+    /// The bond sends LACPDUs without waiting for its partner.
     Active,
     /// The bond sends LACPDUs only after the partner has sent an LACPDU.
     Passive,

@@ -152,7 +152,7 @@ impl CollectorSender {
                 self.collector.put_back(datagram);
                 return false;
             }
-            // The host refused again, which a new socket would not change.
+            // The collector's host refused again; a new socket would not help.
             Err(error) if is_refusal(&error) => self.collector.count_lost(&datagram),
             Err(error) => {
                 self.collector.count_lost(&datagram);

@@ -131,7 +131,7 @@ impl BondAndModel {
             BondOp::Link(name, None) => _ = self.links.remove(name),
             BondOp::Pass(ms) => {
                 let end = self.now_ms + ms;
-                // The bond is updated when a delay is over, as the task of bonds does.
+                // Updates the bond at the end of each delay, like the bond task of the switch.
                 while let Some(due) = self.state.due().map(|due| due.nanoseconds() / 1_000_000)
                     && due <= end
                 {

@@ -108,7 +108,7 @@ impl LearnedIndex {
 
     /// Looks up the packets of `missing`, and removes those that hit from it.
     ///
-    /// Finds indexed entries only.
+    /// Does not find entries that are not yet in the learned index.
     pub(super) fn find_burst(
         &self,
         cache: &mut MegaflowCache,

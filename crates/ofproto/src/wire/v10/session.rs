@@ -81,7 +81,7 @@ pub(super) fn put_error(out: &mut Vec<u8>, error: &ErrorMessage) {
             out.put_u16(own_kind);
             out.put_u16(own_code);
         }
-        // The error of a later version: its type has no form in OpenFlow 1.0.
+        // Experimenter errors are newer than OpenFlow 1.0, which has no such type.
         ErrorNumber::Experimenter { experimenter, code: own_code } => {
             out.put_u16(kind);
             out.put_u16(code);

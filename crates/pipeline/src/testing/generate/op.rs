@@ -1,4 +1,4 @@
-//! The operations that change a network.
+//! Operations that change the bridges of a test.
 
 use std::collections::BTreeSet;
 
@@ -16,7 +16,7 @@ use crate::{
     update::{bundle::BundleStep, modification::Modification},
 };
 
-/// An operation that changes a network.
+/// An operation that changes the bridges of a test.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// Flow-mods, as one version.

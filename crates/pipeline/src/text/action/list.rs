@@ -53,7 +53,7 @@ impl ActionListKind {
     }
 }
 
-/// A list of actions while it is read.
+/// A list of actions while it is parsed.
 pub(in super::super) struct List<'a> {
     kind: ActionListKind,
     scope: Scope<'a>,
