@@ -160,13 +160,17 @@ fn lookups(criterion: &mut Criterion) {
     }
 }
 
-/// The numbers of entries of one tag in a stage; a stage has 8,192 entries by default.
+/// The numbers of entries of one tag in a stage.
+///
+/// A stage has 8,192 entries by default.
 const STAGE_SIZES: [u32; 3] = [100, 1_000, 8_000];
 
-/// Number of values of the bits that all masks of a stage have in common, for each entry.
+/// Number of entries that agree in the bits which all masks of a stage have.
 const ENTRIES_PER_LIST: u32 = 4;
 
-/// The entries of one tag in a stage: networks of one length, with a port and a protocol.
+/// The entries of one tag in a stage.
+///
+/// They match networks of one length, with a port and a protocol.
 struct BenchedStage {
     hasher: KeyHasher,
     /// The lists of masks, by the bits in common.

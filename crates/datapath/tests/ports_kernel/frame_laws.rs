@@ -107,7 +107,9 @@ impl CableFrame {
     }
 }
 
-/// Returns a strategy for tags with a VLAN; the kernel removes the outer tag of each frame.
+/// Returns a strategy for tags with a VLAN.
+///
+/// The kernel removes the outer tag of each frame.
 fn tag() -> impl Strategy<Value = [u8; 4]> {
     let ether_type = prop_oneof![Just([0x81, 0x00]), Just([0x88, 0xa8])];
     (ether_type, 0..16_u16, 1..4095_u16).prop_map(|([first, second], priority, vlan)| {
@@ -120,7 +122,7 @@ fn payload(lengths: std::ops::Range<usize>) -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), lengths)
 }
 
-/// Returns a strategy for every kind of frame that a cable with an MTU of 1500 carries.
+/// Returns a strategy for each kind of frame that fits an MTU of 1500.
 fn cable_frame() -> impl Strategy<Value = CableFrame> {
     let segments = (500..1400_u16, payload(2800..12_000))
         .prop_map(|(gso_size, payload)| CableContent::Segments { gso_size, payload });
@@ -173,7 +175,7 @@ fn send_packets(queues: &mut Queues, pool: &mut Pool, packets: Vec<Packet>) {
     put_all_back(pool, packets);
 }
 
-/// Sends frames over the first cable, forwards them, and compares them after the second cable.
+/// Sends frames over the first cable, and compares them after the second.
 fn crosses_both_cables(queues: &mut [Queues; 4], frames: &[CableFrame]) {
     let [first, near, far, last] = queues;
     let mut pool = Pool::new();

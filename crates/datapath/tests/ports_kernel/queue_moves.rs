@@ -73,7 +73,7 @@ impl TxQueue for SinkTx {
     fn flush(&mut self) {}
 }
 
-/// Two running packet threads, which send all frames of the packet port to [`SinkTx`].
+/// Two running packet threads, which send all frames to [`SinkTx`].
 struct RunningSwitch {
     running: Vec<Running<PacketThread>>,
     controls: Vec<ControlEnds>,

@@ -105,7 +105,9 @@ impl Datum {
             return self.is_empty();
         }
         let is_default = |atoms: &[Atom]| matches!(atoms, [atom] if atom.is_default());
-        is_default(&self.keys) && (kind.value.is_none() || is_default(&self.values))
+        let has_value = kind.value.is_some();
+        is_default(&self.keys)
+            && if has_value { is_default(&self.values) } else { self.values.is_empty() }
     }
 
     /// Returns the number of atoms, or of pairs.

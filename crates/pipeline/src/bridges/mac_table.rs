@@ -212,7 +212,9 @@ impl MacTable {
         changed
     }
 
-    /// Removes an address if there are more than `entries_max` addresses. Returns the address.
+    /// Removes an address if there are more than `entries_max` addresses.
+    ///
+    /// Returns the removed address.
     pub(crate) fn evict_over(&mut self, entries_max: usize, version: Version) -> Option<MacKey> {
         if self.ages.len() <= entries_max {
             return None;

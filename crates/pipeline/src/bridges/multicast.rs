@@ -26,7 +26,7 @@ pub struct MulticastSnooping {
 impl MulticastSnooping {
     /// Time after the last query for which a port is a router port.
     pub const ROUTER_AGEING: Duration = Duration::from_secs(180);
-    /// Maximum number of ports that leave groups of other ports, too, for one new group.
+    /// Maximum number of ports that leave shared groups for one new group.
     ///
     /// If the table is still full then, the last of these groups ends with all of its ports.
     pub(crate) const DEPARTURES_MAX: usize = 16;

@@ -534,7 +534,7 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 
-    /// The keeper tries again four times in a second, for example while the disk is full.
+    /// The keeper tries again four times a second, as while the disk is full.
     #[test]
     fn an_unchanged_failure_is_logged_once() {
         let (mut failure, full) = (WriteFailure::default(), Err("disk full".to_owned()));

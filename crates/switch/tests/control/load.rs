@@ -56,7 +56,9 @@ async fn a_busy_queue_moves_to_an_idle_thread() {
     assert!(one.is_closed() && two.is_closed());
 }
 
-/// The queues of added ports get the thread with the least load, and then with the fewest queues.
+/// Queues of added ports get the thread with the least load.
+///
+/// Of several such threads, the one with the fewest queues gets the queue.
 #[tokio::test]
 async fn a_new_port_gets_the_least_loaded_thread() {
     let fixture = SwitchFixture::start(2).await;

@@ -8,7 +8,7 @@
 //! destination for each source, and no forecasts.
 //!
 //! Sources are in [groups](SourceGroups). A source joins a group with its second destination. The
-//! source joins the group that explains its destinations best, as a mixture model does: the
+//! source joins the group that explains its destinations best, as in a mixture model. The
 //! likelihood of the destinations by the counts of the group is compared with equal chances. A
 //! source that opens a destination that its group does not share may move to another group.
 //!

@@ -224,7 +224,9 @@ fn only_an_enqueue_is_listed_as_one() {
     }
 }
 
-/// `ovs-ofctl` 3.1 sends these bytes for `write_metadata:3`, and reads no action after them.
+/// `ovs-ofctl` 3.1 sends these bytes for `write_metadata:3`.
+///
+/// It reads no action after them.
 #[test]
 fn written_metadata_is_listed_as_it_was_added() {
     let mut bytes = vec![0xff, 0xff, 0, 32, 0, 0, 0x23, 0x20, 0, 22, 0, 0, 0, 0, 0, 0];

@@ -18,7 +18,7 @@ const VLAN_PRESENT: u64 = 0x1000;
 #[derive(Clone, Copy)]
 pub(in crate::wire::v13) struct CommonHeaders {
     has_tag: bool,
-    /// The source and the destination port of the transport protocol, if all packets have one.
+    /// The source and destination port fields, if all packets have the same protocol.
     ports: Option<[FieldId; 2]>,
 }
 
@@ -43,7 +43,7 @@ impl CommonHeaders {
     }
 }
 
-/// Returns the actions as OpenFlow 1.3 lists them, if that differs from the actions.
+/// Returns the actions in the form of OpenFlow 1.3, if that form differs.
 ///
 /// `headers` are those of every packet before the first action.
 pub(in crate::wire::v13) fn in_openflow_13(
