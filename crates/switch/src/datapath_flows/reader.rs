@@ -60,7 +60,7 @@ impl DatapathFlowFilter<'_> {
 pub struct DatapathFlow {
     /// Number of the packet thread that has the entry; `None` for an entry of the NIC.
     pub thread: Option<u16>,
-    /// Name of the entry, as [`Switch::why`] takes it.
+    /// Name of the entry, as [`Switch::explain_entry`] takes it.
     pub entry: String,
     /// Name of the entry in the form of a UUID.
     pub ufid: String,
