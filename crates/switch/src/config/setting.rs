@@ -294,7 +294,7 @@ pub(crate) fn changed_settings(
     changed(config, SETTINGS, settings, SETTINGS_RANGE)
 }
 
-/// Returns the change of a setting of the switch to the value that it has in `config`.
+/// Returns the change of a setting of the switch to its value in `config`.
 ///
 /// # Errors
 ///
