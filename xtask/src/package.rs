@@ -32,6 +32,8 @@ struct PackageOptions {
     is_image: bool,
     /// True if the package of the daemon with DPDK ports is built, too.
     has_dpdk: bool,
+    /// Number of upgrades that the check does.
+    upgrades: u32,
     /// Profile of cargo: `release`, or `dev` for a quick trial.
     profile: String,
     /// Folder of programs that were built before.
@@ -45,6 +47,7 @@ impl PackageOptions {
             is_checked: false,
             is_image: false,
             has_dpdk: false,
+            upgrades: 1,
             profile: "release".to_owned(),
             programs: None,
         };
@@ -57,11 +60,17 @@ impl PackageOptions {
                 "--image" => options.is_image = true,
                 "--dpdk" => options.has_dpdk = true,
                 "--profile" => value()?.clone_into(&mut options.profile),
+                "--upgrades" => {
+                    let number = value()?;
+                    options.upgrades = number.parse().map_err(|error| {
+                        TaskError::new(format!("--upgrades {number}: {error}; give a number"))
+                    })?;
+                }
                 "--programs" => options.programs = Some(value()?.into()),
                 _ => {
                     return Err(TaskError::new(format!(
-                        "unknown option `{word}`: choose --dpdk, --image, --check, --profile NAME or \
-                         --programs DIR"
+                        "unknown option `{word}`: choose --dpdk, --image, --check, --upgrades N, \
+                         --profile NAME or --programs DIR"
                     )));
                 }
             }
@@ -123,7 +132,11 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if let Some(package) = &with_dpdk {
         println!("{}", package.display());
     }
-    next.map_or(Ok(()), |next| check::check(&folder, &package, &next, with_dpdk.as_deref()))
+    next.map_or(Ok(()), |next| {
+        let with_dpdk = with_dpdk.as_deref();
+        let packages = check::Packages { first: &package, next: &next, with_dpdk };
+        check::check(&folder, &packages, options.upgrades)
+    })
 }
 
 /// Builds the container image. With `--check`, runs the image.
@@ -190,6 +203,8 @@ mod tests {
         assert!(!parse(&[]).unwrap().is_checked);
         assert!(parse(&["--image"]).unwrap().is_image);
         assert!(parse(&["--dpdk"]).unwrap().has_dpdk && !parse(&[]).unwrap().has_dpdk);
+        assert_eq!(parse(&["--check", "--upgrades", "20"]).unwrap().upgrades, 20);
+        assert!(parse(&["--upgrades", "many"]).is_err());
         assert!(parse(&["--profile"]).is_err() && parse(&["--chek"]).is_err());
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Suite {
     pub(crate) has_linux_guest: bool,
     /// The parts of DPDK that the suite needs.
     pub(crate) dpdk: DpdkNeed,
+    /// True if the suite is the check of the Debian package, and no cargo test.
+    pub(crate) is_package: bool,
     /// True if the suite runs only when named,
     /// because it takes minutes or measures rates.
     pub(crate) is_on_request: bool,
@@ -46,8 +48,16 @@ impl Suite {
             python: None,
             has_linux_guest: false,
             dpdk: DpdkNeed::Nothing,
+            is_package: false,
             is_on_request: false,
         }
+    }
+
+    /// Returns the check of the Debian package.
+    const fn package(name: &'static str, what: &'static str) -> Self {
+        let mut suite = Self::own(name, what, &[]);
+        suite.is_package = true;
+        suite
     }
 
     /// Returns the arguments of `cargo test`.
@@ -262,6 +272,10 @@ pub(crate) const SUITES: &[Suite] = &[
     )
     .with_tools()
     .with_python(&OS_KEN_TESTER),
+    Suite::package(
+        "package",
+        "the Debian package of the built programs, in a fresh root with systemd: install to purge",
+    ),
     Suite::own(
         "faults",
         "the daemon while system calls, disks, limits and clocks fail: it comes back with whole bundles",

@@ -1,10 +1,10 @@
 //! `cargo xtask test`: runs every suite, with one summary line each.
 
-use std::time::Instant;
+use std::{process::Command, time::Instant};
 
 use crate::{
-    dpdk, install, linux_guest,
-    shell::{TaskError, cargo, run, run_watched},
+    dpdk, install, linux_guest, man,
+    shell::{TaskError, cargo, run, run_watched, target},
     suite::{DpdkNeed, FEATURES, FEATURES_AND_DPDK, SUITES, Suite},
 };
 
@@ -65,7 +65,17 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
 /// If all suites run, tests of the daemon build the programs. A build of only the programs selects
 /// other features, and thus builds all dependencies once more.
 fn programs(shares_build: bool, has_dpdk: bool) -> Vec<&'static str> {
-    let shared = ["test", "--quiet", "--no-run", "--test", "commands", "--workspace", "--features"];
+    let shared = [
+        "test",
+        "--quiet",
+        "--no-run",
+        "--test",
+        "commands",
+        "--example",
+        man::WRITER,
+        "--workspace",
+        "--features",
+    ];
     let alone = ["build", "--quiet", "--bins", "--package", "shuntd"];
     match (shares_build, has_dpdk) {
         (true, false) => [&shared[..], &[FEATURES]].concat(),
@@ -82,6 +92,18 @@ fn run_suite(
     environment: &[(&str, &str)],
     tally: &mut SuiteCounts,
 ) -> Result<(), TaskError> {
+    if suite.is_package {
+        // The programs of all suites have every engine, and the writer of the manual is beside them.
+        let built = target().join("debug");
+        let mut check = Command::new(std::env::current_exe()?);
+        check.args(["package", "--check"]);
+        if shares_build {
+            check.arg("--programs").arg(built);
+        } else {
+            check.args(["--profile", "dev"]);
+        }
+        return run_watched(&mut check, |line| tally.note(line));
+    }
     let mut command = cargo(&["test", "--quiet"]);
     command.envs(environment.iter().copied());
     command

@@ -9,8 +9,8 @@ use super::{booted_root::BootedRoot, dpdk};
 use crate::shell::{TaskError, is_root, output, root, run, step};
 
 /// Packages of the root, in addition to the essential packages.
-const INCLUDED: &str = "adduser,init-system-helpers,iproute2,iputils-ping,man-db,openvswitch-common,\
-                        procps,systemd,systemd-sysv";
+const INCLUDED: &str = "adduser,init-system-helpers,iperf3,iproute2,iputils-ping,man-db,\
+                        openvswitch-common,procps,systemd,systemd-sysv";
 const SUITE: &str = "bookworm";
 
 /// Maximum exposure of the unit in `systemd-analyze security`, in tenths.
@@ -21,14 +21,23 @@ const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o
                      -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg -o -path /mnt \
                      -o -path /var/lib/systemd -o -path /var/tmp \\) -prune -o -print | sort";
 
-/// Checks a package, the upgrade to the next package,
+/// The packages of one check.
+pub(super) struct Packages<'a> {
+    pub(super) first: &'a Path,
+    /// The next revision.
+    pub(super) next: &'a Path,
+    /// The package of the daemon with DPDK ports, if it was built.
+    pub(super) with_dpdk: Option<&'a Path>,
+}
+
+/// Checks a package, a number of upgrades,
 /// and the package with DPDK ports.
 pub(super) fn check(
     folder: &Path,
-    package: &Path,
-    next: &Path,
-    with_dpdk: Option<&Path>,
+    packages: &Packages<'_>,
+    upgrades: u32,
 ) -> Result<(), TaskError> {
+    let &Packages { first: package, next, with_dpdk } = packages;
     let packages = [Some(package), with_dpdk].into_iter().flatten();
     step("lintian", || run(Command::new("lintian").args(["--fail-on", "error"]).args(packages)))?;
     step("unit", unit)?;
@@ -59,7 +68,8 @@ pub(super) fn check(
     if with_dpdk.is_some() {
         step("DPDK ports", || dpdk_ports(&booted))?;
     }
-    step("upgrade", || upgrade(&booted))?;
+    let name = if upgrades == 1 { "upgrade" } else { "upgrades" };
+    step(name, || upgrade(&booted, upgrades))?;
     step("remove", || remove(&booted))?;
     step("purge", || purge(&booted, &before))
 }
@@ -188,19 +198,34 @@ fn dpdk_ports(booted: &BootedRoot) -> Result<(), TaskError> {
     booted.until(PING).map(|_| ())
 }
 
-fn upgrade(booted: &BootedRoot) -> Result<(), TaskError> {
+/// Installs the next package and the first one in turns, while packets and a TCP connection pass.
+///
+/// No packet may be lost, and the connection must last. The longest answer time of a ping is the
+/// longest pause of forwarding.
+fn upgrade(booted: &BootedRoot, upgrades: u32) -> Result<(), TaskError> {
     booted.shell("echo '# a change of the operator' >> /etc/shunt/shunt.toml")?;
-    let id = booted.shell("cat /run/shunt/shuntd.pid")?;
     booted.shell("cat /sys/class/net/tap1/ifindex > /index")?;
-    booted.shell("(ping -q -i 0.05 -c 200 -W 20 10.99.0.2 > /pings) > /dev/null 2>&1 &")?;
-    booted.shell("dpkg --force-confdef --install /next.deb")?;
-    booted.until("test $(systemctl is-active shuntd) = active")?;
-    booted.shell(&format!("test $(cat /run/shunt/shuntd.pid) != {}", id.trim()))?;
-    // No ping was lost, and the TAP is the same device.
-    booted.until("grep --quiet 'packet loss' /pings")?;
+    let background = "> /dev/null 2>&1 & echo $! >";
+    booted.shell(&format!("ip netns exec host2 iperf3 -s {background} /server"))?;
+    booted.until("ip netns exec host2 ss -Hltn | grep --quiet :5201")?;
+    booted.shell(&format!("iperf3 -c 10.99.0.2 -b 20M -t 3600 {background} /client"))?;
+    booted.shell("(ping -q -i 0.01 10.99.0.2 > /pings) > /dev/null 2>&1 & echo $! > /pinger")?;
+    for number in 0..upgrades {
+        let package = if number % 2 == 0 { "/next.deb" } else { "/first.deb" };
+        let id = booted.shell("cat /run/shunt/shuntd.pid")?;
+        booted.shell(&format!("dpkg --force-confdef --force-downgrade --install {package}"))?;
+        booted.until("test $(systemctl is-active shuntd) = active")?;
+        booted.shell(&format!("test $(cat /run/shunt/shuntd.pid) != {}", id.trim()))?;
+        booted.until(PING)?;
+    }
+    // The client ends by itself when its connection is lost.
+    booted
+        .shell("kill $(cat /client) && kill $(cat /server) && pkill -INT -P $(cat /pinger) ping")?;
+    booted.until("grep --quiet '^rtt' /pings")?;
+    print!("{upgrades} times, with a TCP stream: {}", booted.shell("tail -n 2 /pings")?);
     booted.shell("grep --quiet ' 0% packet loss' /pings || (cat /pings; false)")?;
     booted.shell("test $(cat /sys/class/net/tap1/ifindex) = $(cat /index)")?;
-    booted.shell("rm /pings /index")?;
+    booted.shell("rm /pings /pinger /client /server /index")?;
     booted.shell("grep --quiet 'a change of the operator' /etc/shunt/shunt.toml")?;
     booted.until(PING).map(|_| ())
 }
