@@ -242,7 +242,7 @@ impl StartIndex for LinearSegments {
 mod tests {
     use super::*;
     use crate::index::test_starts::{
-        check_all_keys, check_index, check_spread_keys, patterns, uniform_starts,
+        GATE_STRIDE, check_index, check_strided_keys, patterns, uniform_starts,
     };
 
     #[test]
@@ -289,21 +289,23 @@ mod tests {
         }
     }
 
-    #[test]
-    fn keys_over_the_whole_domain_are_found() {
+    /// Looks up one key in `stride` in segments of several starts.
+    fn check_models(stride: usize) {
         for starts in [uniform_starts(31_000), patterns().pop().unwrap().1] {
             let index = LinearSegments::build(&starts, &SegmentSettings::default());
-            check_spread_keys("segments", &index, &starts);
+            check_strided_keys("segments", &index, &starts, stride);
         }
+    }
+
+    #[test]
+    fn keys_over_the_whole_domain_are_found() {
+        check_models(GATE_STRIDE);
     }
 
     /// Looks up all keys of 32 bits.
     #[test]
     #[ignore = "takes minutes: cargo test --release -p shunt-nuevomatch every_key_of_32_bits -- --ignored"]
     fn every_key_of_32_bits_is_found() {
-        for starts in [uniform_starts(31_000), patterns().pop().unwrap().1] {
-            let index = LinearSegments::build(&starts, &SegmentSettings::default());
-            check_all_keys("segments", &index, &starts);
-        }
+        check_models(1);
     }
 }
