@@ -1,6 +1,6 @@
 //! Law: a frame and its offloads pass through packet ports unchanged.
 
-use std::{cell::RefCell, thread};
+use std::cell::RefCell;
 
 use proptest::{
     prelude::*,
@@ -14,7 +14,7 @@ use shunt_datapath::{
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    frames::{frame, settles},
+    frames::{frame, poll_bursts, settles},
     in_namespace, ip, one, packet_port, put_all_back,
 };
 
@@ -136,17 +136,8 @@ fn cable_frame() -> impl Strategy<Value = CableFrame> {
 
 /// Receives until `count` packets have arrived, or no packet for too long.
 fn receive_packets(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Packet> {
-    let (mut packets, mut idle) = (Vec::new(), 0);
-    while packets.len() < count && idle < IDLE_POLLS_MAX {
-        let mut burst = Vec::new();
-        let report = queues.rx.as_mut().unwrap().rx(pool, &mut burst).unwrap();
-        assert_eq!(report.refused, 0);
-        idle = if burst.is_empty() { idle + 1 } else { 0 };
-        if burst.is_empty() {
-            thread::yield_now();
-        }
-        packets.extend(burst);
-    }
+    let mut packets = Vec::new();
+    poll_bursts(queues, pool, count, IDLE_POLLS_MAX, |_, burst| packets.extend(burst));
     packets
 }
 

@@ -80,20 +80,39 @@ pub(crate) fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
     frames.iter().map(packet).collect()
 }
 
-/// Receives until `count` frames have arrived, or no frame for too long.
-pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
-    let (mut frames, mut idle) = (Vec::new(), 0);
-    while frames.len() < count && idle < 2000 {
+/// Polls a port until `count` packets have arrived, or no packet in `idle_polls_max` polls.
+///
+/// `take` gets each burst that arrives.
+pub(crate) fn poll_bursts(
+    queues: &mut Queues,
+    pool: &mut Pool,
+    count: usize,
+    idle_polls_max: u32,
+    mut take: impl FnMut(&mut Pool, Vec<Packet>),
+) {
+    let (mut arrived, mut idle) = (0, 0);
+    while arrived < count && idle < idle_polls_max {
         let mut burst = Vec::new();
         let report = queues.rx.as_mut().unwrap().rx(pool, &mut burst).unwrap();
         assert_eq!(report.refused, 0);
-        idle = if burst.is_empty() { idle + 1 } else { 0 };
         if burst.is_empty() {
+            idle += 1;
             thread::yield_now();
+            continue;
         }
+        idle = 0;
+        arrived += burst.len();
+        take(pool, burst);
+    }
+}
+
+/// Receives until `count` frames have arrived, or no frame for too long.
+pub(crate) fn receive(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    poll_bursts(queues, pool, count, 2000, |pool, burst| {
         frames.extend(burst.iter().map(|packet| packet.frame().to_vec()));
         put_all_back(pool, burst);
-    }
+    });
     frames
 }
 
