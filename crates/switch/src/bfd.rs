@@ -1,19 +1,8 @@
 //! The BFD sessions of a switch, for programs that embed it.
 
-use crate::{config::PortOptions, error::SwitchError, switch::Switch};
+use crate::switch::Switch;
 
 impl Switch {
-    /// Sets the BFD session of a port to the session in the options `port`.
-    ///
-    /// All other settings of the port stay. The session stays up and negotiates new intervals.
-    ///
-    /// # Errors
-    ///
-    /// If the port does not exist, is a patch port or a local port, or a value is not valid.
-    pub async fn set_bfd(&self, port: &PortOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.set_bfd(port)
-    }
-
     /// Overrides whether BFD lets ports forward; `None` removes the override.
     ///
     /// Without a port name, the override is for all sessions. Returns false if no port with this

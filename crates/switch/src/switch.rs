@@ -262,17 +262,6 @@ impl Switch {
         self.control.plane.learned().await;
     }
 
-    /// Sets the VLANs of a port (`vlan_mode`, `tag`, `trunks`) to the values in `port`.
-    ///
-    /// All other settings of the port stay. Returns when no packet uses the old VLANs.
-    ///
-    /// # Errors
-    ///
-    /// If the port or a VLAN does not exist.
-    pub async fn set_vlans(&self, port: &config::PortOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.set_vlans(port).await
-    }
-
     /// Returns the MAC addresses that `NORMAL` has learned, by VLAN.
     ///
     /// # Errors

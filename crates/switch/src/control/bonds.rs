@@ -1,4 +1,4 @@
-//! Changes of bonds, by the configuration and by commands of operators.
+//! Changes of bonds, by desired states and by commands of operators.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,7 @@ use crate::{
     config::{BondOptions, BridgeOptions, PortType},
     error::SwitchError,
     lacp_task::leave_partners,
-    ports::{
-        lacp_actors::check_lacp_number,
-        registry::{BridgeState, listed},
-    },
+    ports::{lacp_actors::check_lacp_number, registry::BridgeState},
 };
 
 /// A change of a member of a bond by an operator.
@@ -31,32 +28,21 @@ pub enum BondMemberChange {
 }
 
 impl Structure {
-    /// Adds a bond to a bridge.
-    pub(crate) async fn add_bond(
+    /// Refuses a new bond of which a member has options that only its bond may have.
+    ///
+    /// [`Self::set_bonds`] does not check these options, because a later change of the same
+    /// difference may remove them.
+    pub(crate) fn check_options_of_members(
         &self,
         bridge: &str,
-        bond: BondOptions,
+        bond: &BondOptions,
     ) -> Result<(), SwitchError> {
-        let (id, before) = self.bridge_with_bonds(bridge)?;
-        let mistake =
-            self.bridges.lock().by_id(id).and_then(|own| {
-                own.ports.values().find_map(|port| port.settings.bond_mistake(&bond))
-            });
-        if let Some(mistake) = mistake {
-            return Err(*mistake.problem);
+        let bridges = self.bridges.lock();
+        let mut ports = bridges.find(bridge)?.ports.values();
+        match ports.find_map(|port| port.settings.bond_mistake(bond)) {
+            Some(mistake) => Err(*mistake.problem),
+            None => Ok(()),
         }
-        self.set_bonds(bridge, [before.bonds, vec![bond]].concat()).await
-    }
-
-    /// Removes a bond of a bridge; its members stay as ports.
-    pub(crate) async fn remove_bond(&self, bridge: &str, name: &str) -> Result<(), SwitchError> {
-        let mut bonds = self.bridge_with_bonds(bridge)?.1.bonds;
-        let Some(index) = bonds.iter().position(|own| own.name == name) else {
-            let known = listed(bonds.iter().map(|own| own.name.as_str()));
-            return Err(SwitchError::NoSuchBond { name: name.to_owned(), known });
-        };
-        bonds.remove(index);
-        self.set_bonds(bridge, bonds).await
     }
 
     /// Replaces the bonds of a bridge.

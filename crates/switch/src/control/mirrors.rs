@@ -11,20 +11,9 @@ use super::{
 use crate::{
     config::{BridgeOptions, MirrorOptions},
     error::SwitchError,
-    ports::registry::listed,
 };
 
 impl Structure {
-    /// Adds a mirror to a bridge.
-    pub(crate) async fn add_mirror(
-        &self,
-        bridge: &str,
-        mirror: MirrorOptions,
-    ) -> Result<(), SwitchError> {
-        let (_, before) = self.bridge_options(bridge)?;
-        self.set_mirrors(bridge, [before.mirrors, vec![mirror]].concat()).await
-    }
-
     /// Adds a mirror to a bridge; replaces a mirror with the same name.
     pub(crate) async fn set_mirror(
         &self,
@@ -39,15 +28,10 @@ impl Structure {
         self.set_mirrors(bridge, mirrors).await
     }
 
-    /// Removes a mirror of a bridge.
+    /// Removes a mirror of a bridge, if it exists.
     pub(crate) async fn remove_mirror(&self, bridge: &str, name: &str) -> Result<(), SwitchError> {
         let mut mirrors = self.bridge_options(bridge)?.1.mirrors;
-        let Some(index) = mirrors.iter().position(|own| own.name == name) else {
-            let known = listed(mirrors.iter().map(|own| own.name.as_str()));
-            let (name, bridge) = (name.to_owned(), bridge.to_owned());
-            return Err(SwitchError::NoSuchMirror { name, bridge, known });
-        };
-        mirrors.remove(index);
+        mirrors.retain(|own| own.name != name);
         self.set_mirrors(bridge, mirrors).await
     }
 
@@ -55,7 +39,7 @@ impl Structure {
     ///
     /// Returns when no packet uses the old mirrors. A mirror that keeps its name keeps its
     /// counters.
-    pub(crate) async fn set_mirrors(
+    async fn set_mirrors(
         &self,
         bridge: &str,
         mirrors: Vec<MirrorOptions>,

@@ -103,7 +103,7 @@ async fn start_bonded() -> Arc<ControlPlane> {
         members: vec!["p1".to_owned(), "p2".to_owned()],
         ..BondOptions::default()
     };
-    control.structure().await.add_bond("br0", bond).await.unwrap();
+    control.structure().await.set_bonds("br0", vec![bond]).await.unwrap();
     for name in ["p1", "p2", "p3"] {
         control.structure().await.add_port("br0", null(name)).await.unwrap();
     }
@@ -125,25 +125,27 @@ async fn a_configured_lacp_key_has_precedence() {
         lacp_aggregation_key: keys.iter().map(|(own, key)| ((*own).to_owned(), *key)).collect(),
         ..BondOptions::default()
     };
-    let add = async |own: BondOptions| control.structure().await.add_bond("br0", own).await;
+    let set = async |bonds: &[BondOptions]| {
+        control.structure().await.set_bonds("br0", bonds.to_vec()).await.unwrap();
+    };
     let key = |name: &str| {
         let bridges = control.bridges.lock();
         let state = bridges.find("br0").unwrap().bonds.get(name).unwrap();
         state.lacp().unwrap().key().unwrap().get()
     };
     // The switch chooses the number of the first member.
-    add(bond("bond0", ["p1", "p2"], &[])).await.unwrap();
+    let first = bond("bond0", ["p1", "p2"], &[]);
+    set(std::slice::from_ref(&first)).await;
     assert_eq!(key("bond0"), 1);
-    add(bond("bond1", ["p3", "p4"], &[("p4", 77)])).await.unwrap();
+    set(&[first.clone(), bond("bond1", ["p3", "p4"], &[("p4", 77)])]).await;
     assert_eq!((key("bond0"), key("bond1")), (1, 3));
-    let bonds = [bond("bond0", ["p1", "p2"], &[]), bond("bond1", ["p3", "p4"], &[("p4", 1)])];
-    control.structure().await.set_bonds("br0", bonds.to_vec()).await.unwrap();
+    let mut bonds = [first, bond("bond1", ["p3", "p4"], &[("p4", 1)])];
+    set(&bonds).await;
     assert_eq!((key("bond0"), key("bond1")), (2, 3));
     // Keys of a bond without LACP are free.
-    let mut bonds = bonds.to_vec();
     bonds[1].lacp = config::BondLacp::Off;
     bonds[1].lacp_aggregation_key.insert("p4".to_owned(), 2);
-    control.structure().await.set_bonds("br0", bonds).await.unwrap();
+    set(&bonds).await;
     assert_eq!(key("bond0"), 2);
 }
 

@@ -240,10 +240,7 @@ impl Application<'_> {
             StateChange::SetMtu(port) => structure.set_mtu(&port.name, port.mtu).await,
             StateChange::SetMac(port) => structure.set_mac(&port.name, &port.mac).await,
             StateChange::RemoveMirror { bridge, name } => {
-                match structure.remove_mirror(bridge, name).await {
-                    Err(SwitchError::NoSuchMirror { .. }) => Ok(()),
-                    removed => removed,
-                }
+                structure.remove_mirror(bridge, name).await
             }
             StateChange::SetMirror { bridge, mirror } => {
                 structure.set_mirror(bridge, mirror.clone()).await

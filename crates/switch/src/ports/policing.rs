@@ -2,25 +2,7 @@
 
 use shunt_datapath::packet::ingress_policer::IngressPolicing;
 
-use crate::{
-    Switch,
-    config::{PortOptions, PortType},
-    error::SwitchError,
-};
-
-impl Switch {
-    /// Sets the ingress policing of a port to the limits in the options `port`.
-    ///
-    /// All other settings of the port stay. Returns when the old limits apply to no packet. Changed
-    /// limits start with full token buckets.
-    ///
-    /// # Errors
-    ///
-    /// If the port does not exist, or is a patch port or a local port.
-    pub async fn set_ingress_policing(&self, port: &PortOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.set_ingress_policing(port).await
-    }
-}
+use crate::config::{PortOptions, PortType};
 
 impl PortOptions {
     /// Returns the limits of ingress policing.

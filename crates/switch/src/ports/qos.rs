@@ -9,25 +9,9 @@ use shunt_datapath::{
 use shunt_pipeline::{QueueId, Time};
 
 use crate::{
-    Switch,
     config::{PortOptions, PortType, QosOptions},
-    error::SwitchError,
     ports::port::BridgePort,
 };
-
-impl Switch {
-    /// Sets the QoS of a port to the QoS in the options `port`.
-    ///
-    /// All other settings of the port stay. Returns when the old limits apply to no packet. A
-    /// changed limit starts with a full token bucket.
-    ///
-    /// # Errors
-    ///
-    /// If the port does not exist, is a patch port or a local port, or a value is not valid.
-    pub async fn set_qos(&self, port: &PortOptions) -> Result<(), SwitchError> {
-        self.control.structure().await.set_qos(port).await
-    }
-}
 
 impl PortOptions {
     /// Returns the key and the reason for which the port may not have its QoS.
