@@ -9,7 +9,7 @@ use super::{
     state::{DeclaredBridge, DeclaredPort, DesiredState},
 };
 use crate::{
-    config::PortOptions,
+    config::{PortOptions, mac_text},
     ports::{port::BridgePort, registry::BridgeState},
     switch::Switch,
 };
@@ -19,8 +19,9 @@ use crate::{
 pub struct PresentState {
     /// The objects that exist, with the options in force.
     ///
-    /// A port has the number that was declared. An address that another program has changed is
-    /// empty, so that a difference sets it again.
+    /// A port has the number that was declared. If the configured address is not in force, the
+    /// address of the device takes its place, with a zero in front. No desired state has this text,
+    /// so a difference sets or clears the address.
     pub state: DesiredState,
     /// The bridges and ports that do not exist any more.
     pub missing: Vec<ObjectId>,
@@ -66,9 +67,8 @@ fn present_bridge(
         Arc::new(bridge.settings.clone())
     };
     let local = bridge.ports.get(&PortNo::LOCAL);
-    let has_other_mac = local.is_some_and(|port| port.mac_problem(bridge).is_some());
-    if has_other_mac && !options.mac.is_empty() {
-        Arc::make_mut(&mut options).mac.clear();
+    if let Some(mac) = local.and_then(|port| other_mac(port, bridge)) {
+        Arc::make_mut(&mut options).mac = mac;
     }
     let mut ports = Vec::with_capacity(declared.ports.len());
     for own in &declared.ports {
@@ -95,8 +95,83 @@ fn present_port(
     } else {
         Arc::new(declared.with_runtime_keys_of(&port.settings))
     };
-    if !options.mac.is_empty() && port.mac_problem(bridge).is_some() {
-        Arc::make_mut(&mut options).mac.clear();
+    if let Some(mac) = other_mac(port, bridge) {
+        Arc::make_mut(&mut options).mac = mac;
     }
     options
+}
+
+/// Returns the address of a device that does not have its configured address.
+///
+/// The text has one more zero than the text of a desired address, which may be equal to the
+/// address of the device, or empty. Each of these is then a change of the configured address. The
+/// text is a valid address, because options may keep the present one.
+fn other_mac(port: &BridgePort, bridge: &BridgeState) -> Option<String> {
+    port.mac_problem(bridge)?;
+    Some(format!("0{}", mac_text(port.device?.mac)))
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_datapath::port::HostDeviceState;
+
+    use super::*;
+    use crate::{
+        config::{BridgeOptions, Config, PortType, mac::parse_mac},
+        desired::{apply::ApplyPolicy, change::StateChange, difference::difference},
+    };
+
+    const CONFIGURED: &str = "02:00:00:00:00:0b";
+    const OF_DEVICE: &str = "02:00:00:00:00:0d";
+
+    fn bridge(mac: &str) -> DeclaredBridge {
+        let (name, kind, own) = ("p1".to_owned(), PortType::Null, mac.to_owned());
+        let ports = vec![PortOptions { name, kind, mac: own, ..PortOptions::default() }];
+        let (name, mac) = ("br0".to_owned(), mac.to_owned());
+        DeclaredBridge::of(&BridgeOptions { name, mac, ports, ..BridgeOptions::default() })
+    }
+
+    /// Returns the changes from one bridge to another.
+    fn changes(present: &DeclaredBridge, desired: &DeclaredBridge) -> Vec<String> {
+        let [present, desired] = [present, desired]
+            .map(|bridge| DesiredState { settings: None, bridges: vec![bridge.clone()] });
+        let changes = difference(&present, &desired, ApplyPolicy::Continuous).changes;
+        changes.iter().map(StateChange::description).collect()
+    }
+
+    /// Gives a port an open device with another address than the configured one.
+    fn set_other_mac(port: &mut BridgePort) {
+        let mac = parse_mac("mac", OF_DEVICE).unwrap();
+        port.device = Some(HostDeviceState { index: 1, is_up: true, mac, mtu: 1500 });
+    }
+
+    /// An address that the device refused is configured until a state clears or replaces it.
+    #[tokio::test]
+    async fn a_refused_address_can_be_cleared() {
+        let switch = Switch::start(&Config::default(), None, 1).await.unwrap();
+        switch.add_bridge(&bridge("").bridge_options()).await.unwrap();
+        let declared = bridge(CONFIGURED);
+        let present = {
+            let mut bridges = switch.control.bridges.lock();
+            let id = bridges.find("br0").unwrap().id;
+            let own = bridges.by_id_mut(id).unwrap();
+            CONFIGURED.clone_into(&mut own.settings.mac);
+            let port = own.ports.get_mut(&PortNo::new(1)).unwrap();
+            CONFIGURED.clone_into(&mut port.settings.mac);
+            set_other_mac(port);
+            let of_port = present_bridge(&declared, own, &mut Vec::new());
+            // The device is that of the local port now.
+            let open = own.ports.get_mut(&PortNo::new(1)).unwrap().open.take();
+            let local = own.ports.get_mut(&PortNo::LOCAL).unwrap();
+            local.open = open;
+            set_other_mac(local);
+            let of_bridge = present_bridge(&declared, own, &mut Vec::new());
+            DeclaredBridge { options: of_bridge.options, ports: of_port.ports }
+        };
+        for mac in [CONFIGURED, OF_DEVICE, ""] {
+            let set = [format!("bridge br0: mac={mac}"), "port p1: MAC address set".to_owned()];
+            assert_eq!(changes(&present, &bridge(mac)), set, "{mac:?}");
+        }
+        assert!(parse_mac("mac", &present.options.mac).is_ok(), "{}", present.options.mac);
+    }
 }
