@@ -2,7 +2,8 @@
 //!
 //! A pass compares the rows with the present state of the switch. So a change by another client of
 //! the switch is undone: the database decides about its bridges. After a change of few rows, a pass
-//! compares only the ports of these rows, unless another client has changed a port meanwhile.
+//! compares only the ports of these rows, unless another client has changed a port meanwhile. The
+//! switch refuses a comparison that is older than such a change, and all ports are compared.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -93,11 +94,8 @@ impl Reconciler {
         apply_auto_lb(&self.switch, desired.auto_lb).await;
         apply_vlan_limit(&self.switch, desired.vlan_limit).await;
         self.tls.apply(&self.switch, desired.tls.as_ref());
-        let scope = self.scope(desired, changed);
-        let present = self.present(&scope);
-        let wanted = state_of(desired, &scope, &present, &mut errors);
-        self.change_normal_rules(desired, &present).await;
-        let report = self.apply_state(desired, &present, &wanted).await;
+        let pass = self.pass(desired, changed.as_ref(), &mut errors).await;
+        let Pass { scope, present, wanted, report, is_last } = pass;
         let in_force = report.in_force(&present, &wanted);
         self.applied.replace(&scope, in_force.clone());
         self.normal_rules.retain(|name, _| self.applied.has_bridge(name));
@@ -112,7 +110,8 @@ impl Reconciler {
         };
         errors.add_refused(&report, desired, &in_force, &mut logged);
         self.ports_revision = report.ports_revision;
-        self.is_settled = errors == of_rows && report.refused().next().is_none();
+        let is_complete = errors == of_rows && report.refused().next().is_none();
+        self.is_settled = is_complete && !is_last;
         if waited_for_rules && !self.waits_for_rules {
             // By now, the listeners of bridges have the sockets of the earlier process.
             self.switch.listening_sockets().release_unused();
@@ -127,35 +126,52 @@ impl Reconciler {
         self.applied.names().collect()
     }
 
-    /// Returns the ports that a pass compares.
-    fn scope(&self, desired: &DesiredBridges, changed: Option<BTreeSet<String>>) -> PortScope {
-        // A change by another client is undone, so all ports are compared.
-        let is_alone = self.ports_revision == self.switch.ports_revision();
-        match changed {
-            Some(names) if self.is_settled && is_alone && self.applied.allows_parts(desired) => {
-                PortScope::Named(names)
+    /// Compares the switch with the desired bridges and ports, and applies the differences.
+    ///
+    /// A comparison is repeated if another client changes a port before the changes begin.
+    async fn pass(
+        &mut self,
+        desired: &DesiredBridges,
+        changed: Option<&BTreeSet<String>>,
+        errors: &mut ApplyErrors,
+    ) -> Pass {
+        let of_rows = errors.clone();
+        let mut attempt = 1;
+        loop {
+            let (scope, present) = self.present(desired, changed);
+            errors.clone_from(&of_rows);
+            let wanted = state_of(desired, &scope, &present.state, errors);
+            self.change_normal_rules(desired, &present.state).await;
+            let is_last = attempt >= ATTEMPTS_MAX;
+            if let Some(report) = self.apply_state(desired, &present, &wanted, is_last).await {
+                log_missing(present.missing);
+                return Pass { scope, present: present.state, wanted, report, is_last };
             }
-            Some(_) | None => PortScope::All,
+            attempt += 1;
         }
     }
 
-    /// Returns the present state of the bridges of the database, with their ports of a
-    /// scope.
+    /// Returns the ports that a pass compares, and the present state of the bridges
+    /// of the database with these ports.
     ///
     /// Objects that another client of the switch has removed are added again by the same pass.
-    fn present(&self, scope: &PortScope) -> DesiredState {
-        let applied = self.applied.state(scope);
-        let PresentState { state, missing } = self.switch.present_state(&applied);
-        for object in missing {
-            match object {
-                ObjectId::Bridge(name) => {
-                    warn!("bridge {name}: still in OVSDB, adding it again");
-                }
-                ObjectId::Port(name) => warn!("port {name}: still in OVSDB, adding it again"),
-                object => warn!(?object, "ovsdb: still in OVSDB, adding it again"),
+    fn present(
+        &self,
+        desired: &DesiredBridges,
+        changed: Option<&BTreeSet<String>>,
+    ) -> (PortScope, PresentState) {
+        let present = |scope: &PortScope| self.switch.present_state(&self.applied.state(scope));
+        if let Some(names) = changed.filter(|_| self.is_settled)
+            && self.applied.allows_parts(desired)
+        {
+            let scope = PortScope::Named(names.clone());
+            let present = present(&scope);
+            // A change by another client is undone, so all ports are compared.
+            if present.ports_revision == self.ports_revision {
+                return (scope, present);
             }
         }
-        state
+        (PortScope::All, present(&PortScope::All))
     }
 
     /// Adds or removes the rule for `NORMAL` on the bridges that stay.
@@ -171,12 +187,16 @@ impl Reconciler {
     }
 
     /// Applies the differences; a new bridge gets its rule before it has ports.
+    ///
+    /// Returns `None` if another client has changed a port since `present`, and this is not the
+    /// last attempt.
     async fn apply_state(
         &mut self,
         desired: &DesiredBridges,
-        present: &DesiredState,
+        present: &PresentState,
         wanted: &DesiredState,
-    ) -> ApplyReport {
+        is_last: bool,
+    ) -> Option<ApplyReport> {
         let (switch, normal_rules) = (&self.switch, &mut self.normal_rules);
         let mut fill = |name: &str| {
             if let Some(bridge) = desired.bridges.get(name) {
@@ -185,9 +205,28 @@ impl Reconciler {
             }
         };
         let policy = ApplyPolicy::Continuous;
-        switch.apply_difference(present, wanted, policy, &mut fill).await
+        if is_last {
+            return Some(switch.apply_difference(&present.state, wanted, policy, &mut fill).await);
+        }
+        switch.apply_to_present(present, wanted, policy, &mut fill).await
     }
 }
+
+/// The states that a pass has compared, and the result.
+struct Pass {
+    /// The ports that were compared.
+    scope: PortScope,
+    present: DesiredState,
+    wanted: DesiredState,
+    report: ApplyReport,
+    /// True if other clients changed ports during all earlier attempts.
+    ///
+    /// The present state may be older than a change of theirs, so the next pass compares all ports.
+    is_last: bool,
+}
+
+/// Maximum number of comparisons of a pass, while other clients change ports.
+const ATTEMPTS_MAX: u8 = 8;
 
 /// Returns the bridges of the rows, with their ports of a scope, as a desired
 /// state.
@@ -252,6 +291,17 @@ fn declared_port(
 fn bond_names(state: &DesiredState) -> BTreeSet<String> {
     let bonds = state.bridges.iter().flat_map(|bridge| &bridge.options.bonds);
     bonds.map(|bond| bond.name.clone()).collect()
+}
+
+/// Logs the objects that another client of the switch had removed.
+fn log_missing(missing: Vec<ObjectId>) {
+    for object in missing {
+        match object {
+            ObjectId::Bridge(name) => warn!("bridge {name}: still in OVSDB, added again"),
+            ObjectId::Port(name) => warn!("port {name}: still in OVSDB, added again"),
+            object => warn!(?object, "ovsdb: still in OVSDB, added again"),
+        }
+    }
 }
 
 /// Logs the bridges and ports that were added or removed.

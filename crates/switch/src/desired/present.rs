@@ -5,7 +5,9 @@ use std::sync::Arc;
 use shunt_flow::PortNo;
 
 use super::{
+    apply::{ApplyPolicy, apply},
     object::ObjectId,
+    report::ApplyReport,
     state::{DeclaredBridge, DeclaredPort, DesiredState},
 };
 use crate::{
@@ -25,6 +27,11 @@ pub struct PresentState {
     pub state: DesiredState,
     /// The bridges and ports that do not exist any more.
     pub missing: Vec<ObjectId>,
+    /// The number of changes of ports and their options before this state.
+    ///
+    /// If [`ApplyReport::ports_revision`] of an earlier call was smaller, another caller has
+    /// changed ports since that call.
+    pub ports_revision: u64,
 }
 
 impl Switch {
@@ -34,7 +41,8 @@ impl Switch {
     #[must_use]
     pub fn present_state(&self, declared: &DesiredState) -> PresentState {
         let bridges = self.control.bridges.lock();
-        let mut present = PresentState::default();
+        let ports_revision = bridges.ports_revision();
+        let mut present = PresentState { ports_revision, ..PresentState::default() };
         for own in &declared.bridges {
             let name = &own.options.name;
             match bridges.find(name) {
@@ -48,10 +56,24 @@ impl Switch {
         present
     }
 
-    /// Returns the number of changes of ports and their options so far.
-    #[must_use]
-    pub fn ports_revision(&self) -> u64 {
-        self.control.bridges.lock().ports_revision()
+    /// Applies a difference, unless ports have changed since the present state.
+    ///
+    /// The call is [`Self::apply_difference`], except that it changes nothing and returns `None`
+    /// if another caller has changed ports after [`Self::present_state`]. The comparison with the
+    /// desired state must then be repeated.
+    pub async fn apply_to_present(
+        &self,
+        present: &PresentState,
+        desired: &DesiredState,
+        policy: ApplyPolicy,
+        fill: &mut (dyn FnMut(&str) + Send),
+    ) -> Option<ApplyReport> {
+        let structure = self.control.structure().await;
+        let revision = structure.bridges().lock().ports_revision();
+        if revision != present.ports_revision {
+            return None;
+        }
+        Some(apply(&structure, &present.state, desired, policy, fill).await)
     }
 }
 
@@ -118,7 +140,7 @@ mod tests {
     use super::*;
     use crate::{
         config::{BridgeOptions, Config, PortType, mac::parse_mac},
-        desired::{apply::ApplyPolicy, change::StateChange, difference::difference},
+        desired::{change::StateChange, difference::difference},
     };
 
     const CONFIGURED: &str = "02:00:00:00:00:0b";

@@ -9,8 +9,8 @@ pub struct ApplyReport {
     pub objects: Vec<ObjectReport>,
     /// The number of changes of ports and their options, at the end of the call.
     ///
-    /// If [`Switch::ports_revision`](crate::Switch::ports_revision) is larger later, another caller
-    /// has changed ports.
+    /// If [`PresentState::ports_revision`](crate::PresentState::ports_revision) is larger later,
+    /// another caller has changed ports.
     pub ports_revision: u64,
     /// The changes that are not in force.
     pub(crate) refused: Vec<StateChange>,

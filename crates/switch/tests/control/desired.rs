@@ -394,6 +394,31 @@ async fn a_bridge_of_another_owner_is_refused() {
     assert_eq!(report.in_force(&none, &own), none);
 }
 
+/// A change of some ports must not add a bridge without its other ports.
+///
+/// Another caller may remove the bridge after the comparison, and before the changes.
+#[tokio::test]
+async fn a_comparison_before_another_change_is_refused() {
+    let (switch, policy) = (start().await, ApplyPolicy::Continuous);
+    let whole = state(&[bridge("br0", vec![port("p"), port("q")])]);
+    let part = state(&[bridge("br0", vec![port("p")])]);
+    let tagged = state(&[bridge("br0", vec![PortOptions { tag: Some(7), ..port("p") }])]);
+    let none = DesiredState::default();
+    let report = switch.apply_difference(&none, &whole, policy, &mut |_| ()).await;
+    let present = switch.present_state(&part);
+    assert_eq!(present.ports_revision, report.ports_revision, "no other caller so far");
+    switch.remove_bridge("br0").await.unwrap();
+    let refused = switch.apply_to_present(&present, &tagged, policy, &mut |_| ()).await;
+    assert_eq!(refused, None);
+    assert!(switch.running_config().bridges.is_empty(), "nothing has changed");
+    let present = switch.present_state(&whole);
+    assert_eq!(present.missing, [ObjectId::Bridge("br0".to_owned())]);
+    let report = switch.apply_to_present(&present, &whole, policy, &mut |_| ()).await.unwrap();
+    assert_eq!(report.refused().count(), 0, "{report:?}");
+    let ports = switch.running_config().bridges.remove(0).ports;
+    assert_eq!(ports.iter().map(|own| own.name.as_str()).collect::<Vec<_>>(), ["p", "q"]);
+}
+
 /// A requested number has precedence over the number that another port had before.
 #[tokio::test]
 async fn numbers_do_not_depend_on_the_order_of_names() {
