@@ -81,7 +81,7 @@ impl LacpActor {
     ///
     /// `bridge` is the MAC address of the bridge, and `taken` has the LACP keys of its other bonds.
     /// The actor chooses another key if `lacp_aggregation_key` of another bond has its key. Returns
-    /// this change.
+    /// this change if a member has the key of the actor.
     pub(crate) fn follow(
         &mut self,
         options: &BondOptions,
@@ -113,17 +113,21 @@ impl LacpActor {
         self.fallback_ab = options.lacp_fallback_ab;
         let key = self.key.unwrap_or(NonZeroU16::MIN);
         self.aggregator.set_settings(settings(options, mode, bridge, key), now);
+        let mut is_used = false;
         for (name, port) in ports {
+            let configured = options.lacp_aggregation_key.get(name);
             let member = MemberSettings {
                 mac: port.mac,
                 port: port_id(options, name, port.number),
                 port_priority: options.lacp_priority_of(name),
-                key: options.lacp_aggregation_key.get(name).and_then(|key| NonZeroU16::new(*key)),
+                key: configured.and_then(|key| NonZeroU16::new(*key)),
             };
+            is_used |= member.key.is_none();
             self.aggregator.set_member(id(port.number), member, now);
             self.aggregator.on_link(id(port.number), port.link_up, now);
         }
-        before.zip(self.key).map(|(before, after)| BondEvent::Rekeyed { before, after })
+        let change = before.zip(self.key).filter(|_| is_used);
+        change.map(|(before, after)| BondEvent::Rekeyed { before, after })
     }
 
     /// Removes a member, and returns its last LACPDU.
@@ -400,6 +404,28 @@ mod tests {
         cables.taken = TakenLacpKeys::default();
         cables.run(16..17);
         assert_eq!(key(&cables), Some(3), "the key stays");
+    }
+
+    /// Without such a member, no partner has seen the key of the actor.
+    #[test]
+    fn only_the_key_of_a_member_is_rekeyed() {
+        for has_own_keys in [false, true] {
+            let mut cables = Cables::new(|options| {
+                let names = options.members.iter().cloned().filter(|_| has_own_keys);
+                options.lacp_aggregation_key = names.map(|name| (name, 9)).collect();
+            });
+            cables.run(0..1);
+            let now = Time::ZERO.after(Duration::from_secs(1));
+            let port = |name: &str| {
+                let number = PortNo::new(if name == "p1" { 1 } else { 2 });
+                Some(MemberPort { number, mac: MACS[0], link_up: true })
+            };
+            let taken = TakenLacpKeys { configured: keys(&[1]), ..TakenLacpKeys::default() };
+            let (options, actor) = &mut cables.ends[0];
+            let event = actor.follow(options, LacpMode::Active, MACS[0], &taken, port, now);
+            assert_eq!(event.is_none(), has_own_keys, "{event:?}");
+            assert_eq!(actor.key().map(NonZeroU16::get), Some(2), "another bond has key 1");
+        }
     }
 
     #[test]
