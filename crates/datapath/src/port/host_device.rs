@@ -254,7 +254,7 @@ fn set_up(control: BorrowedFd<'_>, device: &DeviceName, is_up: bool) -> io::Resu
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
+    use std::{env, process::Command};
 
     use nix::{
         net::if_::if_nametoindex,
@@ -309,17 +309,61 @@ mod tests {
             assert_eq!(reader.read(&first).link_mode, None, "nothing has changed");
             ip("link set a0 up");
             assert_eq!(reader.read(&first).link_mode, Some(mode));
-            assert_eq!(lost_without_descriptors(&device), None);
             ip("link add br0 type bridge");
             ip("link set a0 master br0");
             assert_eq!(reader.master().as_deref(), Some("br0"));
             ip("link del a0");
             assert_eq!(reader.read(&first).lost.as_deref(), Some("the device has vanished"));
             assert_eq!(read(), None);
-            assert_eq!(lost_without_descriptors(&device), device.lost());
             assert_eq!(device.link_mode(), LinkMode::default());
         });
         test.join().unwrap();
+    }
+
+    /// A process that has used up its descriptors keeps a device, and notices its end.
+    ///
+    /// The limit of this process may be too large to be reached, and its other tests need
+    /// descriptors. So the test runs itself in a process with a low limit.
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
+    fn a_device_is_lost_without_free_descriptors() {
+        if env::var_os(FEW_DESCRIPTORS).is_some() {
+            return thread::spawn(check_without_descriptors).join().unwrap();
+        }
+        let path = concat!(module_path!(), "::a_device_is_lost_without_free_descriptors");
+        let (_, name) = path.split_once("::").unwrap();
+        let script = format!("ulimit -n {DESCRIPTORS_MAX} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &script]).arg(env::current_exe().unwrap());
+        command.args(["--exact", name, "--nocapture"]).env(FEW_DESCRIPTORS, "1");
+        let output = command.output().unwrap();
+        let [out, errors] =
+            [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        eprint!("{errors}");
+        assert!(output.status.success() && out.contains("1 passed"), "{out}");
+    }
+
+    /// The variable that the process with a low limit has.
+    const FEW_DESCRIPTORS: &str = "SHUNT_TEST_FEW_DESCRIPTORS";
+
+    /// The limit of open files in that process.
+    const DESCRIPTORS_MAX: usize = 128;
+
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
+    fn check_without_descriptors() {
+        if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+            eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
+            return;
+        }
+        let ip = |line: &str| {
+            assert!(Command::new("ip").args(line.split(' ')).status().unwrap().success());
+        };
+        ip("link add a0 type veth peer name b0");
+        let (control, name) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
+        let device = HostDevice { control, name, index: if_nametoindex("a0").unwrap() };
+        assert_eq!(lost_without_descriptors(&device), None);
+        ip("link del a0");
+        assert_eq!(lost_without_descriptors(&device).as_deref(), Some("the device has vanished"));
     }
 
     /// Returns the reason why a device is lost, as a thread without a free descriptor
@@ -328,8 +372,10 @@ mod tests {
         let find = || {
             // The descriptors of the other threads stay free.
             unshare(CloneFlags::CLONE_FILES).unwrap();
-            let copies = (0..1 << 20).map_while(|_| device.control.try_clone().ok());
+            let copies = (0..DESCRIPTORS_MAX).map_while(|_| device.control.try_clone().ok());
             let copies: Vec<OwnedFd> = copies.collect();
+            let next = device.control.try_clone();
+            assert_eq!(next.unwrap_err().raw_os_error(), Some(libc::EMFILE), "none is free");
             let lost = device.lost();
             drop(copies);
             lost
