@@ -28,11 +28,18 @@ pub(crate) struct LearnedAges<K> {
     by_port: BTreeMap<PortNo, BTreeSet<(Time, K)>>,
     /// Number of entries of each port.
     by_count: BTreeSet<(usize, PortNo)>,
+    /// Number of entries that all searches have visited.
+    visits: usize,
 }
 
 impl<K> Default for LearnedAges<K> {
     fn default() -> Self {
-        Self { by_key: BTreeMap::new(), by_port: BTreeMap::new(), by_count: BTreeSet::new() }
+        Self {
+            by_key: BTreeMap::new(),
+            by_port: BTreeMap::new(),
+            by_count: BTreeSet::new(),
+            visits: 0,
+        }
     }
 }
 
@@ -40,6 +47,13 @@ impl<K: Copy + Ord> LearnedAges<K> {
     /// Returns the number of entries.
     pub(crate) fn len(&self) -> usize {
         self.by_key.len()
+    }
+
+    /// Returns the number of entries that all searches for the oldest one have visited.
+    ///
+    /// A caller that evicts several entries under one lock bounds its work by this number.
+    pub(crate) const fn visits(&self) -> usize {
+        self.visits
     }
 
     /// Returns all entries.
@@ -103,6 +117,7 @@ impl<K: Copy + Ord> LearnedAges<K> {
         let ages = self.by_port.get_mut(&port)?;
         for _ in 0..MOVES_MAX {
             let (known, key) = *ages.first()?;
+            self.visits += 1;
             let seen = seen(key).unwrap_or(known);
             if seen <= known {
                 return Some(key);

@@ -215,7 +215,7 @@ impl MacTable {
     /// Removes an address if there are more than `entries_max` addresses.
     ///
     /// Returns the removed address.
-    pub(crate) fn evict_over(&mut self, entries_max: usize, version: Version) -> Option<MacKey> {
+    fn evict_over(&mut self, entries_max: usize, version: Version) -> Option<MacKey> {
         if self.ages.len() <= entries_max {
             return None;
         }
@@ -225,6 +225,25 @@ impl MacTable {
         self.forget(oldest, version);
         self.totals.evicted += 1;
         Some(oldest)
+    }
+
+    /// Removes addresses until there are at most `entries_max`; returns whether that is so.
+    ///
+    /// Ends after `visits_max` visited addresses, and the search in progress. A search visits at
+    /// most 64 addresses.
+    pub(crate) fn evict_some(
+        &mut self,
+        entries_max: usize,
+        version: Version,
+        visits_max: usize,
+    ) -> bool {
+        let end = self.ages.visits() + visits_max;
+        while self.ages.visits() < end {
+            if self.evict_over(entries_max, version).is_none() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Removes addresses that were not seen for `ageing`, and ends announcements.
@@ -517,6 +536,38 @@ mod tests {
         assert_eq!((expire(&mut table, ageing, 7), is_announced(&table)), (0, true));
         assert_eq!((expire(&mut table, ageing, 8), is_announced(&table)), (1, false));
         assert_eq!(expire(&mut table, ageing, 9), 0);
+    }
+
+    /// Packets have refreshed all addresses, so searches for the oldest one visit many.
+    #[test]
+    fn a_lowered_limit_visits_few_addresses_at_once() {
+        const MANY: u16 = 2000;
+        let (mut table, version) = (MacTable::default(), Version::new(1));
+        for second in [1, 2] {
+            for last in 0..MANY {
+                let [high, low] = last.to_be_bytes();
+                let sighting = MacSighting {
+                    bridge: BridgeId::new(1),
+                    vlan: 0,
+                    mac: [2, 0, 0, 0, high, low],
+                    port: PortNo::new(1),
+                    is_announcement: false,
+                    precedes_packet: false,
+                };
+                table.learn(&sighting, MANY.into(), version, at(second));
+            }
+        }
+        let (mut steps, mut is_done) = (0_u16, false);
+        while !is_done {
+            let before = table.ages.visits();
+            is_done = table.evict_some(10, Version::new(2), 64);
+            let visits = table.ages.visits() - before;
+            assert!(visits < 128, "{visits}");
+            steps += 1;
+        }
+        assert_eq!((table.len(), table.totals().evicted), (10, u64::from(MANY) - 10));
+        // Each address moves at most once.
+        assert!(steps <= 2 * MANY / 64 + 2, "{steps}");
     }
 
     #[test]

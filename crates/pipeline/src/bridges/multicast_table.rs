@@ -222,7 +222,7 @@ impl MulticastTable {
     ///
     /// `reporter` is the port of a new group that needs room, if there is one. Returns the changed
     /// key. The cost is logarithmic in the number of groups.
-    pub(crate) fn evict_over(
+    fn evict_over(
         &mut self,
         groups_max: usize,
         reporter: Option<PortNo>,
@@ -241,6 +241,25 @@ impl MulticastTable {
         let (port, _) = first(key)?;
         self.totals.evicted += self.retain_in(key, version, |entry| entry.port != port);
         Some(key)
+    }
+
+    /// Removes ports from groups until there are at most `groups_max` groups.
+    ///
+    /// Returns whether that is so. Ends after `visits_max` visited groups, and the search in
+    /// progress. A search visits at most 64 groups.
+    pub(crate) fn evict_some(
+        &mut self,
+        groups_max: usize,
+        version: Version,
+        visits_max: usize,
+    ) -> bool {
+        let end = self.ages.visits() + visits_max;
+        while self.ages.visits() < end {
+            if self.evict_over(groups_max, None, version).is_none() {
+                return true;
+            }
+        }
+        false
     }
 
     /// Removes ports without a recent report or query.

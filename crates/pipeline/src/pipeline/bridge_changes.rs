@@ -128,12 +128,12 @@ impl Pipeline {
             self.clear_ports(id, &change, version);
         }
         self.hold_until_done(id, |bridge| {
-            (0..CHANGES_PER_HOLD).any(|_| bridge.macs.evict_over(macs_max, version).is_none())
+            bridge.macs.evict_some(macs_max, version, CHANGES_PER_HOLD)
         });
         match snooping {
             Some(snooping) => self.hold_until_done(id, |bridge| {
-                let (table, groups_max) = (&mut bridge.multicast, snooping.groups_max.max(1));
-                (0..CHANGES_PER_HOLD).any(|_| table.evict_over(groups_max, None, version).is_none())
+                let groups_max = snooping.groups_max.max(1);
+                bridge.multicast.evict_some(groups_max, version, CHANGES_PER_HOLD)
             }),
             None => self.forget_multicast(id, version),
         }
