@@ -23,7 +23,7 @@ use crate::{
     box_rule::widths,
     candidates::IndexedSet,
     partition::{IsetPlan, IsetPlanner, SETS_MAX},
-    remainder::{AcceptAll, BestRanks, RankFilter, Remainder},
+    remainder::{AcceptAll, BestRanks, LIST_RULES_MAX, RankFilter, Remainder},
     rule::PriorityRule,
     schema::lane_max,
     simd::{BATCH_MAX, InstructionSet, MatchJob},
@@ -31,6 +31,9 @@ use crate::{
 
 /// Size of the L1 cache in bytes. Blocks that fit into it are not prefetched.
 const CACHED_BYTES: usize = 32 * 1024;
+
+/// Most rules of the remainder that a bounded insertion moves.
+const MOVED_RULES_MAX: usize = LIST_RULES_MAX;
 
 /// The rank for a key that no rule matches. No rule has this rank.
 const NO_RANK: u64 = u64::MAX;
@@ -257,6 +260,20 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
     /// The rule is put into a bucket of an iSet that contains its range and has room, else into the
     /// remainder. Returns false for a rule of another schema, or if all 2^32 blocks are in use.
     pub fn insert(&mut self, rule: &PriorityRule<N>) -> bool {
+        self.insert_moving(rule, usize::MAX)
+    }
+
+    /// Adds a rule as [`Self::insert`] does, but refuses a rule that moves many others.
+    ///
+    /// The blocks of the remainder have a layout that is as narrow as its rules allow. All rules of
+    /// the remainder move if a rule needs a wider layout: the first one with a mask that is not a
+    /// prefix in its lane. Returns false instead if the remainder has more than 256 rules, so the
+    /// time does not depend on the number of rules. A new classifier can hold the rule.
+    pub fn insert_bounded(&mut self, rule: &PriorityRule<N>) -> bool {
+        self.insert_moving(rule, MOVED_RULES_MAX)
+    }
+
+    fn insert_moving(&mut self, rule: &PriorityRule<N>, moved_max: usize) -> bool {
         let fits = |lane| rule.low[lane] <= rule.high[lane] && rule.high[lane] <= self.max[lane];
         if !(0..N).all(fits) {
             return false;
@@ -269,7 +286,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
                         .is_some_and(|bucket| set.insert(bucket, may_grow, rule, arena))
                 })
             });
-        in_place || self.remainder.insert(rule)
+        in_place || self.remainder.insert_moving(rule, moved_max)
     }
 
     /// Removes a rule that equals `rule`, and returns whether the classifier had one.

@@ -137,7 +137,15 @@ impl<const N: usize> Remainder<N> {
 
     /// Adds a rule to the remainder, and returns whether the blocks had room.
     pub(crate) fn insert(&mut self, rule: &PriorityRule<N>) -> bool {
-        if !self.arena.layout().can_hold(rule) && !self.widen(rule) {
+        self.insert_moving(rule, usize::MAX)
+    }
+
+    /// Adds a rule, unless more than `moved_max` rules would move to a wider layout.
+    ///
+    /// Returns whether the rule was added.
+    pub(crate) fn insert_moving(&mut self, rule: &PriorityRule<N>, moved_max: usize) -> bool {
+        let is_held = self.arena.layout().can_hold(rule);
+        if !is_held && (self.rules > moved_max || !self.widen(rule)) {
             return false;
         }
         if self.tables_count() == 0 && self.list.len() >= LIST_RULES_MAX && !self.divide_list() {
@@ -271,6 +279,32 @@ impl<const N: usize> Remainder<N> {
                     best.match_jobs(&self.arena, &[next]);
                 }
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a rule of one lane, with the bits of a mask.
+    fn masked(number: u32, mask: u32) -> PriorityRule<1> {
+        let (low, high) = if mask == 0 { ([number], [number]) } else { ([0], [u32::MAX]) };
+        PriorityRule { low, high, mask: [mask], priority: 7, value: number }
+    }
+
+    #[test]
+    fn a_bounded_insert_never_moves_a_long_remainder() {
+        for (rules, is_moved) in [(10, true), (11, false)] {
+            let mut remainder = Remainder::new(1, [32]);
+            assert!((0..rules).all(|number| remainder.insert(&masked(number, 0))));
+            let odd = masked(100, 0xff);
+            assert_eq!(remainder.insert_moving(&odd, 10), is_moved, "{rules} rules");
+            assert_eq!(remainder.remove(&odd), is_moved);
+            assert_eq!(remainder.len(), rules as usize);
+            // Rules of the layout are added at any length, and so is every rule without a bound.
+            assert!(remainder.insert_moving(&masked(99, 0), 10));
+            assert!(remainder.insert(&odd));
         }
     }
 }
