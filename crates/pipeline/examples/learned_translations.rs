@@ -29,8 +29,8 @@ use shunt_nuevomatch::{
     testing::{HeaderStream, SyntheticSet},
 };
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, FlowMod, FlowModCommand, Pipeline, PortInfo, RuleFilter, Time,
-    Traversal, Version, text::parse_rule,
+    BridgeId, BridgeSettings, FlowMod, FlowModCommand, IndexedTables, Pipeline, PortInfo,
+    RuleFilter, Time, Traversal, Version, text::parse_rule,
 };
 
 /// Number of headers of each rule set.
@@ -109,7 +109,7 @@ impl RuleSetTable {
         self.pipeline.set_indexed_rules_min(RULES_MIN);
         #[expect(clippy::disallowed_methods, reason = "an example measures time")]
         let started = Instant::now();
-        self.pipeline.train_tables(RULES_MIN);
+        self.pipeline.train_tables(IndexedTables::for_translations(RULES_MIN));
         let training = started.elapsed();
         let mut times = [u128::MAX; 2];
         for _ in 0..ROUNDS {

@@ -8,7 +8,7 @@ use std::{iter, sync::Arc};
 
 use shunt_flow::{FlowKey, SparseMask};
 use shunt_foresight::ForecastRefusal;
-use shunt_pipeline::{InstallNo, Pipeline, Time};
+use shunt_pipeline::{IndexedTables, InstallNo, Pipeline, Time};
 
 use super::{
     CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, MegaflowConfig, PositionSet, Reclaimed,
@@ -162,18 +162,22 @@ impl Caches {
     /// Trains the learned indexes of the tables that need a training.
     ///
     /// Returns false if the trainer has another job.
-    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, rules_min: usize) -> bool {
-        self.seeds.trainer.train_tables(pipeline, rules_min)
+    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, tables: IndexedTables) -> bool {
+        self.seeds.trainer.train_tables(pipeline, tables)
     }
 
-    /// Returns the least number of rules with which a table has a learned index.
+    /// Returns the tables that need a learned index.
     ///
     /// Without computational flows, the index only serves translations.
-    pub(crate) const fn table_rules_min(&self) -> usize {
+    pub(crate) const fn indexed_tables(&self) -> IndexedTables {
         match self.config.wildcard {
-            Wildcard::Flows(config) => config.learned_rules_min,
-            Wildcard::Megaflow(MegaflowConfig { learned_masks_min: usize::MAX, .. }) => usize::MAX,
-            Wildcard::Megaflow(_) | Wildcard::Gigaflow(_) => Pipeline::INDEXED_RULES_MIN,
+            Wildcard::Flows(config) => IndexedTables::for_decisions(config.learned_rules_min),
+            Wildcard::Megaflow(MegaflowConfig { learned_masks_min: usize::MAX, .. }) => {
+                IndexedTables::NONE
+            }
+            Wildcard::Megaflow(_) | Wildcard::Gigaflow(_) => {
+                IndexedTables::for_translations(Pipeline::INDEXED_RULES_MIN)
+            }
         }
     }
 

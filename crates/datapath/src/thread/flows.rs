@@ -14,7 +14,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use shunt_flow::FlowKey;
 use shunt_pipeline::{
-    Continuation, DatapathAction, PacketDecider, PacketDecision, Pipeline, QueueId, Time, Version,
+    Continuation, DatapathAction, IndexedTables, PacketDecider, PacketDecision, Pipeline, QueueId,
+    Time, Version,
 };
 
 use super::{
@@ -51,9 +52,7 @@ pub(super) struct TableDecisions {
 /// A request to train the tables that need a learned index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TrainingRequest {
-    /// Least number of rules of a table with an index; `usize::MAX` removes all
-    /// indexes.
-    rules_min: usize,
+    tables: IndexedTables,
     version: Version,
 }
 
@@ -90,16 +89,16 @@ impl PacketThread {
     /// A table needs a training only after a change, so nothing is requested before the next
     /// version.
     pub(super) fn train_tables(&mut self) {
-        let rules_min = self.caches.table_rules_min();
-        let request = TrainingRequest { rules_min, version: self.pipeline.version() };
+        let tables = self.caches.indexed_tables();
+        let request = TrainingRequest { tables, version: self.pipeline.version() };
         let last = self.decisions.trained;
-        let is_needless = last == Some(request) || last.is_none() && rules_min == usize::MAX;
+        let is_needless = last == Some(request) || last.is_none() && tables.is_empty();
         if is_needless || self.now < self.decisions.next_training {
             return;
         }
         self.decisions.next_training = self.now.after(TRAINING_PERIOD);
-        if self.caches.train_tables(&self.pipeline, rules_min) {
-            self.decisions.trained = Some(request).filter(|own| own.rules_min < usize::MAX);
+        if self.caches.train_tables(&self.pipeline, tables) {
+            self.decisions.trained = Some(request).filter(|own| !own.tables.is_empty());
         }
     }
 

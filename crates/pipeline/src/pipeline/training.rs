@@ -11,16 +11,113 @@ use crate::{
     id::{BridgeId, TableId},
     tables::{
         flow_mod::TableSelector,
-        learned::{learned_rules::LearnedRules, learned_table::LearnedTable, masked::IndexedFrom},
+        learned::{
+            learned_rules::LearnedRules,
+            learned_table::{ChangeTime, LearnedTable},
+            masked::IndexedFrom,
+        },
         rule::Rule,
     },
 };
+
+/// The tables that get a learned index, and the lookups that use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexedTables {
+    rules_min: usize,
+    lookups: IndexedLookups,
+}
+
+/// The lookups that use a learned index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IndexedLookups {
+    /// Decisions of packets without a cache, which use any index.
+    Decisions,
+    /// Translations, which only use an index with a short remainder.
+    Translations,
+}
+
+impl IndexedTables {
+    /// No table: all indexes are removed.
+    pub const NONE: Self = Self::for_translations(usize::MAX);
+
+    /// Returns the tables with at least `rules_min` rules, to decide packets without a cache.
+    #[must_use]
+    pub const fn for_decisions(rules_min: usize) -> Self {
+        Self { rules_min, lookups: IndexedLookups::Decisions }
+    }
+
+    /// Returns the tables with at least `rules_min` rules, for translations alone.
+    ///
+    /// A table has no index while the remainder of its index would be too long.
+    #[must_use]
+    pub const fn for_translations(rules_min: usize) -> Self {
+        Self { rules_min, lookups: IndexedLookups::Translations }
+    }
+
+    /// Returns whether no table gets an index.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.rules_min == usize::MAX
+    }
+
+    /// Returns whether a table with this number of rules is large enough.
+    pub(crate) fn includes(self, rules: usize) -> bool {
+        rules >= self.rules_min.max(1)
+    }
+
+    /// Returns whether lookups use an index.
+    pub(crate) fn uses(self, index: &LearnedRules) -> bool {
+        match self.lookups {
+            IndexedLookups::Decisions => true,
+            IndexedLookups::Translations => index.has_short_remainder(),
+        }
+    }
+
+    /// Returns whether a new index may be one that lookups use.
+    ///
+    /// `changes` is the number of changes since the last training, after which lookups used no
+    /// index. The remainder of a new index is shorter only if enough of the rules are others.
+    pub(crate) fn may_use_next(self, rules: usize, changes: Option<usize>) -> bool {
+        match self.lookups {
+            IndexedLookups::Decisions => true,
+            IndexedLookups::Translations => {
+                changes.is_none_or(|changes| changes >= CHANGES_MIN.max(rules / 10))
+            }
+        }
+    }
+}
+
+/// Fewest changes after which a table without an index is trained again.
+///
+/// With as many changes, the rules of a short remainder may all be others.
+const CHANGES_MIN: usize = 64;
+
+/// The index of a table cannot hold its rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct UnindexableTable;
+
+/// A training that has begun. Without an end, it is abandoned when this value is dropped.
+struct OpenTraining<'a> {
+    pipeline: &'a Pipeline,
+    id: BridgeId,
+    table: TableId,
+    is_ended: bool,
+}
+
+impl Drop for OpenTraining<'_> {
+    fn drop(&mut self) {
+        if !self.is_ended {
+            let Self { pipeline, id, table, .. } = *self;
+            drop(pipeline.hold_learned(id, table, LearnedTable::abandon_training));
+        }
+    }
+}
 
 impl Pipeline {
     /// Fewest rules of a table in which translations use a learned index, if there is
     /// one.
     ///
-    /// The index is used while at most 64 of its rules are in no iSet. A table with clauses of
+    /// The index is used while few of its rules are in no iSet: 64, and up to 192 of a large table. A table with clauses of
     /// conjunctions is searched by tuple space search.
     pub const INDEXED_RULES_MIN: usize = 1_000;
 
@@ -51,33 +148,54 @@ impl Pipeline {
 
     /// Trains the learned indexes of the tables that need a training.
     ///
-    /// The list has the tables with at least `rules_min` rules and no index, and the tables with an
-    /// index that changes have made slow. Tables with fewer than `rules_min` rules lose their
-    /// index. Takes milliseconds for each ten thousand rules, mostly without a lock.
-    pub fn train_tables(&self, rules_min: usize) {
-        let tables: Vec<_> = {
-            let bridges = self.bridges.read();
-            let of_bridge = |(id, bridge): (&BridgeId, &VersionedBridge)| {
-                let id = *id;
-                bridge
-                    .tables()
-                    .map(move |(table, own)| (id, table, own.learns_from(rules_min)))
-                    .collect::<Vec<_>>()
-            };
-            bridges.iter().flat_map(of_bridge).collect()
-        };
-        for (id, table, step) in tables {
-            let former = match step {
-                TrainingStep::Keep => continue,
-                TrainingStep::Forget => self.hold_learned(id, table, LearnedTable::clear),
-                TrainingStep::Train => self.begin_training(id, table).map(|rules| {
-                    let trained = LearnedRules::train(rules).map(Box::new);
-                    self.end_training(id, table, trained)
-                }),
-            };
-            // The former index is dropped without a lock, because it may free many rules.
-            drop(former.flatten());
+    /// A large table without an index needs one, and so does an index that changes have made slow.
+    /// Other tables lose their index. Returns the number of tables with an index that cannot hold
+    /// their rules. Takes milliseconds for each ten thousand rules, mostly without a lock.
+    pub fn train_tables(&self, tables: IndexedTables) -> usize {
+        let (mut failed, mut is_trained) = (0, false);
+        for (id, table, step) in self.training_steps(tables) {
+            if step == TrainingStep::Keep {
+                continue;
+            }
+            // Indexes are dropped without a lock, because that may free many rules.
+            drop(self.hold_learned(id, table, LearnedTable::take_retired));
+            match step {
+                TrainingStep::Keep | TrainingStep::Free => {}
+                TrainingStep::Forget => drop(self.hold_learned(id, table, LearnedTable::clear)),
+                TrainingStep::Train => match self.train_table(id, table) {
+                    Ok(()) => is_trained = true,
+                    Err(UnindexableTable) => failed += 1,
+                },
+            }
         }
+        // The remainder of a new index may be so long that lookups do not use it.
+        let steps = if is_trained { self.training_steps(tables) } else { Vec::new() };
+        for (id, table, _) in steps.into_iter().filter(|(.., step)| *step == TrainingStep::Forget) {
+            drop(self.hold_learned(id, table, LearnedTable::clear));
+        }
+        failed
+    }
+
+    /// Returns the next step for the learned index of each table.
+    fn training_steps(&self, tables: IndexedTables) -> Vec<(BridgeId, TableId, TrainingStep)> {
+        let bridges = self.bridges.read();
+        let of_bridge = |(id, bridge): (&BridgeId, &VersionedBridge)| {
+            let id = *id;
+            let steps =
+                bridge.tables().map(move |(table, own)| (id, table, own.learns_from(tables)));
+            steps.collect::<Vec<_>>()
+        };
+        bridges.iter().flat_map(of_bridge).collect()
+    }
+
+    /// Trains the index of a table, unless its training is in progress.
+    fn train_table(&self, id: BridgeId, table: TableId) -> Result<(), UnindexableTable> {
+        let Some(rules) = self.begin_training(id, table) else { return Ok(()) };
+        let mut open = OpenTraining { pipeline: self, id, table, is_ended: false };
+        let trained = LearnedRules::train(rules).map(Box::new).ok_or(UnindexableTable)?;
+        let former = self.end_training(id, table, trained);
+        open.is_ended = true;
+        former.map(drop)
     }
 
     /// Begins a training. Returns the rules that some published version sees.
@@ -116,19 +234,26 @@ impl Pipeline {
         &self,
         id: BridgeId,
         table: TableId,
-        mut trained: Option<Box<LearnedRules>>,
-    ) -> Option<Box<LearnedRules>> {
+        trained: Box<LearnedRules>,
+    ) -> Result<Option<Box<LearnedRules>>, UnindexableTable> {
+        let mut trained = Some(trained);
         let mut repeat = || {
             let log = self.hold_learned(id, table, LearnedTable::take_log).unwrap_or_default();
-            if trained.as_mut().is_some_and(|index| !log.iter().all(|own| own.apply(index))) {
+            let is_held = |index: &mut Box<LearnedRules>| {
+                log.iter().all(|own| own.apply(index, ChangeTime::Unbounded))
+            };
+            if trained.as_mut().is_some_and(|index| !is_held(index)) {
                 trained = None;
             }
         };
         // Changes wait only while the few changes since the first round are repeated.
         repeat();
-        let _control = self.control.lock();
+        let control = self.control.lock();
         repeat();
-        self.hold_learned(id, table, |own| own.end_training(trained)).flatten()
+        let is_held = trained.is_some();
+        let former = self.hold_learned(id, table, |own| own.end_training(trained)).flatten();
+        drop(control);
+        if is_held { Ok(former) } else { Err(UnindexableTable) }
     }
 
     /// Changes the learned index of a table under one exclusive lock.
@@ -150,8 +275,122 @@ impl Pipeline {
 pub(crate) enum TrainingStep {
     /// Change nothing.
     Keep,
+    /// Free indexes that changes have made useless.
+    Free,
     /// Train an index.
     Train,
     /// Remove the index.
     Forget,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use shunt_flow::text::NoPortNames;
+
+    use super::*;
+    use crate::{
+        bridges::settings::BridgeSettings,
+        tables::flow_mod::{FlowMod, FlowModCommand},
+        text::parse_rule,
+        time::Time,
+    };
+
+    const BRIDGE: BridgeId = BridgeId::new(1);
+    const TRANSLATIONS: IndexedTables = IndexedTables::for_translations(1);
+    const DECISIONS: IndexedTables = IndexedTables::for_decisions(1);
+
+    /// Returns a match of all packets between two networks with the address 10.0.0.0.
+    fn nested(source: u32, destination: u32) -> String {
+        let network = |length| Ipv4Addr::from(0x0a00_0000 & (u32::MAX << (32 - length)));
+        let [from, to] = [source, destination].map(network);
+        format!("ip,nw_src={from}/{source},nw_dst={to}/{destination}")
+    }
+
+    /// Returns 576 matches with a common packet, so an iSet holds few of them.
+    fn all_nested() -> Vec<String> {
+        let lengths = (1..=24).flat_map(|source| (1..=24).map(move |own| (source, own)));
+        lengths.map(|(source, destination)| nested(source, destination)).collect()
+    }
+
+    fn change(pipeline: &Pipeline, command: FlowModCommand, matches: &[String]) {
+        let actions = if command == FlowModCommand::Add { ",actions=drop" } else { "" };
+        let request =
+            |own: &String| parse_rule(command, &format!("{own}{actions}"), &NoPortNames).unwrap();
+        let requests: Vec<FlowMod> = matches.iter().map(request).collect();
+        pipeline.apply(BRIDGE, &requests, Time::ZERO).unwrap();
+    }
+
+    /// Returns a pipeline with one table of these rules.
+    fn pipeline_of(matches: &[String]) -> Pipeline {
+        let pipeline = Pipeline::new(1);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        change(&pipeline, FlowModCommand::Add, matches);
+        pipeline
+    }
+
+    fn of_table<T>(pipeline: &Pipeline, read: impl FnOnce(&mut LearnedTable) -> T) -> T {
+        pipeline.hold_learned(BRIDGE, TableId::FIRST, read).unwrap()
+    }
+
+    fn has_index(pipeline: &Pipeline) -> bool {
+        of_table(pipeline, |own| own.index().is_some())
+    }
+
+    /// Translations do not use the index, so rule changes need not keep it up to date.
+    #[test]
+    fn translations_keep_no_index_with_a_long_remainder() {
+        let pipeline = pipeline_of(&all_nested());
+        for _ in 0..2 {
+            assert_eq!(pipeline.train_tables(TRANSLATIONS), 0);
+            assert!(!has_index(&pipeline));
+            assert_eq!(pipeline.train_tables(DECISIONS), 0);
+            assert!(has_index(&pipeline), "decisions use any index");
+        }
+    }
+
+    #[test]
+    fn a_dropped_index_is_trained_again_after_many_changes() {
+        let all = all_nested();
+        let pipeline = pipeline_of(&all);
+        pipeline.train_tables(TRANSLATIONS);
+        let (few, rest) = all.split_at(CHANGES_MIN - 1);
+        change(&pipeline, FlowModCommand::DeleteStrict, few);
+        pipeline.train_tables(TRANSLATIONS);
+        let changes = of_table(&pipeline, |own| own.changes());
+        assert_eq!(changes, Some(few.len()), "a training would not pay yet");
+        change(&pipeline, FlowModCommand::DeleteStrict, &rest[1..]);
+        pipeline.reclaim(pipeline.version());
+        pipeline.train_tables(TRANSLATIONS);
+        assert!(has_index(&pipeline));
+    }
+
+    /// A rule that moves a long remainder makes the index useless.
+    ///
+    /// The change neither moves the rules nor frees the index, because lookups wait for it.
+    #[test]
+    fn the_next_training_frees_a_useless_index() {
+        let pipeline = pipeline_of(&all_nested());
+        pipeline.train_tables(DECISIONS);
+        // No prefix: a remainder of such rules needs a wider layout.
+        change(&pipeline, FlowModCommand::Add, &["ip,nw_src=0.0.0.5/0.0.0.255".to_owned()]);
+        assert!(!has_index(&pipeline));
+        assert!(of_table(&pipeline, |own| own.has_retired()));
+        pipeline.train_tables(DECISIONS);
+        assert!(has_index(&pipeline));
+        assert!(!of_table(&pipeline, |own| own.has_retired()));
+    }
+
+    /// A training that panics leaves a table that can be trained again.
+    #[test]
+    fn a_training_without_an_end_is_abandoned() {
+        let (pipeline, table) = (pipeline_of(&all_nested()), TableId::FIRST);
+        drop(pipeline.begin_training(BRIDGE, table).unwrap());
+        assert!(pipeline.begin_training(BRIDGE, table).is_none());
+        drop(OpenTraining { pipeline: &pipeline, id: BRIDGE, table, is_ended: false });
+        change(&pipeline, FlowModCommand::Add, &["arp".to_owned()]);
+        assert!(of_table(&pipeline, |own| own.take_log().is_empty()), "no change is logged");
+        assert!(pipeline.begin_training(BRIDGE, table).is_some());
+    }
 }

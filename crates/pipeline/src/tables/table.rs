@@ -18,7 +18,10 @@ use super::{
     learned::{learned_rules::LearnedRules, learned_table::LearnedTable, masked::IndexedFrom},
     rule::Rule,
 };
-use crate::{id::TableId, pipeline::training::TrainingStep};
+use crate::{
+    id::TableId,
+    pipeline::training::{IndexedTables, TrainingStep},
+};
 
 /// The type of the classifier of every table.
 type TableClassifier = TupleSpace<Arc<Rule>>;
@@ -122,13 +125,21 @@ impl RuleTable {
     }
 
     /// Returns the next step for the learned index.
-    /// Tables with at least `rules_min` rules have an index.
-    pub(crate) fn learns_from(&self, rules_min: usize) -> TrainingStep {
-        let is_large = self.rules.len() >= rules_min.max(1);
+    pub(crate) fn learns_from(&self, tables: IndexedTables) -> TrainingStep {
+        let rules = self.rules.len();
+        let is_next_used = || tables.may_use_next(rules, self.learned.changes());
         match self.learned.index() {
-            None if is_large => TrainingStep::Train,
-            Some(_) if !is_large => TrainingStep::Forget,
-            Some(learned) if learned.is_outdated() => TrainingStep::Train,
+            None if tables.includes(rules) && is_next_used() => TrainingStep::Train,
+            Some(_) if !tables.includes(rules) => TrainingStep::Forget,
+            Some(index) if !tables.uses(index) => {
+                if is_next_used() {
+                    TrainingStep::Train
+                } else {
+                    TrainingStep::Forget
+                }
+            }
+            Some(index) if index.is_outdated() => TrainingStep::Train,
+            _ if self.learned.has_retired() => TrainingStep::Free,
             _ => TrainingStep::Keep,
         }
     }

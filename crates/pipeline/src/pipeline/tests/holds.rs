@@ -260,8 +260,9 @@ fn a_training_reads_rules_in_steps_and_repeats_changes() {
     let strictly = |text| parse_rule(FlowModCommand::DeleteStrict, text, &NoPortNames).unwrap();
     let changes = [strictly("tcp,tp_dst=7"), add_rule("tcp,tp_dst=5000,actions=drop")];
     pipeline.apply(BRIDGE, &changes, Time::ZERO).unwrap();
-    let trained = LearnedRules::train(rules).map(Box::new);
-    assert!(pipeline.end_training(BRIDGE, table, trained).is_none(), "there was no index");
+    let trained = Box::new(LearnedRules::train(rules).unwrap());
+    let former = pipeline.end_training(BRIDGE, table, trained).unwrap();
+    assert!(former.is_none(), "there was no index");
     let finds = |port: u16| {
         let matching: Match = add_rule(&format!("tcp,tp_dst={port},actions=drop")).matching;
         let bridges = pipeline.bridges.read();
@@ -280,8 +281,8 @@ fn an_index_of_a_removed_table_is_dropped() {
     pipeline.reclaim(pipeline.version());
     pipeline.add_bridge(BRIDGE, BridgeSettings::default());
     pipeline.apply(BRIDGE, &[add_rule("udp,actions=drop")], Time::ZERO).unwrap();
-    let trained = LearnedRules::train(rules).map(Box::new);
-    assert!(pipeline.end_training(BRIDGE, table, trained).is_some());
+    let trained = Box::new(LearnedRules::train(rules).unwrap());
+    assert!(pipeline.end_training(BRIDGE, table, trained).unwrap().is_some());
     assert!(pipeline.bridges.read()[&BRIDGE].table(table).unwrap().learned().is_none());
 }
 

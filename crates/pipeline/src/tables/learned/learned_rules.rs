@@ -15,7 +15,10 @@ use shunt_classifier::{Lifetime, Version};
 use shunt_flow::{FlowKey, FlowMask, Match, layout::FLOW_WORDS};
 use shunt_nuevomatch::{KeySchema, NuevoMatch, NuevoMatchSettings, PriorityRule};
 
-use super::lanes::{CatalogueBox, LANES, LaneSelection};
+use super::{
+    lanes::{CatalogueBox, LANES, LaneSelection},
+    learned_table::ChangeTime,
+};
 use crate::{id::RuleId, tables::rule::Rule};
 
 /// The most keys of one lookup.
@@ -92,10 +95,13 @@ impl LearnedRules {
 
     /// Adds a rule that versions from `added` on see.
     ///
-    /// Returns false if the index cannot hold the rule.
-    pub(crate) fn insert(&mut self, rule: &Arc<Rule>, added: Version) -> bool {
+    /// Returns false if the index cannot hold the rule, or not in this time.
+    pub(crate) fn insert(&mut self, rule: &Arc<Rule>, added: Version, time: ChangeTime) -> bool {
         match self.add(Lifetime::since(added), Arc::clone(rule)) {
-            Some(Some(indexed)) => self.index.insert(&indexed),
+            Some(Some(indexed)) => match time {
+                ChangeTime::Bounded => self.index.insert_bounded(&indexed),
+                ChangeTime::Unbounded => self.index.insert(&indexed),
+            },
             Some(None) => true,
             None => false,
         }

@@ -16,9 +16,13 @@ use crate::{id::RuleId, tables::rule::Rule};
 #[derive(Default)]
 pub(crate) struct LearnedTable {
     current: Option<Box<LearnedRules>>,
+    /// Indexes that a change made useless. The next training frees them without a lock.
+    retired: Vec<Box<LearnedRules>>,
     /// True while an index is trained and changes are logged.
     is_training: bool,
     log: Vec<LoggedChange>,
+    /// Number of changes since the last training; `None` if a training is due at once.
+    changes: Option<usize>,
 }
 
 /// A change of the table during a training.
@@ -28,11 +32,32 @@ pub(crate) enum LoggedChange {
     Reclaim(Version),
 }
 
+/// The time that a change of an index may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChangeTime {
+    /// The same for an index of any size, since lookups wait.
+    Bounded,
+    /// Any time, since nobody else uses the index.
+    Unbounded,
+}
+
 impl LearnedTable {
     /// Returns the index.
     #[inline]
     pub(crate) fn index(&self) -> Option<&LearnedRules> {
         self.current.as_deref()
+    }
+
+    /// Returns the number of changes since the last training.
+    ///
+    /// The result is `None` if there was no training, or a change made its index useless.
+    pub(crate) const fn changes(&self) -> Option<usize> {
+        self.changes
+    }
+
+    /// Returns whether an index waits to be freed.
+    pub(crate) const fn has_retired(&self) -> bool {
+        !self.retired.is_empty()
     }
 
     pub(crate) fn insert(&mut self, rule: &Arc<Rule>, added: Version) {
@@ -54,11 +79,14 @@ impl LearnedTable {
     }
 
     fn change(&mut self, change: impl Fn() -> LoggedChange) {
+        self.changes = self.changes.map(|count| count.saturating_add(1));
         if let Some(current) = &mut self.current
-            && !change().apply(current)
+            && !change().apply(current, ChangeTime::Bounded)
         {
-            // The table is searched without an index until the next training.
-            self.current = None;
+            // The table is searched without an index until the next training. To free an index
+            // takes as long as it has rules, and lookups wait for this change.
+            self.retired.extend(self.current.take());
+            self.changes = None;
         }
         if self.is_training {
             self.log.push(change());
@@ -88,20 +116,33 @@ impl LearnedTable {
             // The bridge was removed and added again, and this is a new table.
             return trained;
         }
-        self.current.replace(trained?)
+        let trained = trained?;
+        self.changes = Some(0);
+        self.current.replace(trained)
+    }
+
+    /// Ends a training that failed; returns its log, to be freed without a lock.
+    pub(crate) fn abandon_training(&mut self) -> Vec<LoggedChange> {
+        self.is_training = false;
+        self.take_log()
     }
 
     /// Removes the index.
     pub(crate) fn clear(&mut self) -> Option<Box<LearnedRules>> {
         self.current.take()
     }
+
+    /// Takes the indexes that changes made useless, to be freed without a lock.
+    pub(crate) fn take_retired(&mut self) -> Vec<Box<LearnedRules>> {
+        mem::take(&mut self.retired)
+    }
 }
 
 impl LoggedChange {
     /// Applies the change to an index; returns false if the index cannot hold it.
-    pub(crate) fn apply(&self, index: &mut LearnedRules) -> bool {
+    pub(crate) fn apply(&self, index: &mut LearnedRules, time: ChangeTime) -> bool {
         match self {
-            Self::Insert(rule, added) => index.insert(rule, *added),
+            Self::Insert(rule, added) => index.insert(rule, *added, time),
             Self::Remove(id, removed) => index.remove(*id, *removed),
             Self::Reclaim(oldest) => {
                 index.reclaim(*oldest, usize::MAX);

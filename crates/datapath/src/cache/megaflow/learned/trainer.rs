@@ -10,7 +10,7 @@ use std::{
 
 use shunt_nuevomatch::{CandidateIndex, KeySchema, PartitionSettings};
 use shunt_pipeline::{
-    Pipeline,
+    IndexedTables, Pipeline,
     lanes::{CatalogueBox, LANES, LaneSelection},
 };
 
@@ -81,8 +81,8 @@ pub(super) enum NoTraining {
 enum TrainerJob {
     /// Builds an index.
     Train(BoxesBySlot, SyncSender<TrainedIndex>),
-    /// Trains indexes over the rules of tables with at least this number of rules.
-    TrainTables(Arc<Pipeline>, usize),
+    /// Trains indexes over the rules of these tables.
+    TrainTables(Arc<Pipeline>, IndexedTables),
     /// Frees an index, which would delay a packet thread.
     Free(Box<TrainedIndex>),
 }
@@ -147,17 +147,15 @@ impl Trainer {
 
     /// Trains the indexes of the tables that need a training.
     ///
-    /// Only tables with at least `rules_min` rules have an index.
-    ///
     /// Returns false if the trainer has another job, or has died.
-    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, rules_min: usize) -> bool {
+    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, tables: IndexedTables) -> bool {
         match &self.0 {
             TrainerKind::Thread(jobs) => {
-                let job = TrainerJob::TrainTables(Arc::clone(pipeline), rules_min);
+                let job = TrainerJob::TrainTables(Arc::clone(pipeline), tables);
                 jobs.try_send(job).is_ok()
             }
             TrainerKind::Caller { .. } => {
-                pipeline.train_tables(rules_min);
+                pipeline.train_tables(tables);
                 true
             }
             TrainerKind::Lost => false,
@@ -197,7 +195,9 @@ fn run_jobs(jobs: &Receiver<TrainerJob>) {
                 // The receiver is gone if another cache was selected meanwhile.
                 let _ = reply.send(TrainedIndex::train(boxes));
             }
-            TrainerJob::TrainTables(pipeline, rules_min) => pipeline.train_tables(rules_min),
+            TrainerJob::TrainTables(pipeline, tables) => {
+                pipeline.train_tables(tables);
+            }
             TrainerJob::Free(index) => drop(index),
         }
     }
