@@ -82,18 +82,14 @@ pub(crate) async fn apply(
     policy: ApplyPolicy,
     fill: &mut TableFiller<'_>,
 ) -> ApplyReport {
-    let Difference { changes, at_restart } = difference(present, desired, policy);
+    let Difference { changes, at_restart, repeated } = difference(present, desired, policy);
     let mut application = Application::new(structure, [present, desired], policy);
     for change in changes {
         application.make(change, fill).await;
     }
     let mut report = application.report;
-    report.objects.extend(at_restart.iter().map(|field| ObjectReport {
-        object: field.object(),
-        change: field.to_string(),
-        outcome: ObjectOutcome::AtRestart,
-    }));
-    report.at_restart = at_restart;
+    report.refuse_repeated(repeated);
+    report.add_at_restart(at_restart);
     report.ports_revision = structure.bridges().lock().ports_revision();
     report
 }

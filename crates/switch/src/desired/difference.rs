@@ -25,6 +25,8 @@ pub(crate) struct Difference {
     pub(crate) changes: Vec<StateChange>,
     /// Changed fields that no change can set.
     pub(crate) at_restart: Vec<StartField>,
+    /// Names of bridges that have the name of an earlier bridge of the state.
+    pub(crate) repeated: Vec<String>,
 }
 
 /// A changed field that takes effect at the next start.
@@ -89,8 +91,22 @@ impl Eq for StartField {}
 /// Returns the changes that lead from one state to another.
 ///
 /// Removals are first, so that names, numbers and devices are free for additions. Options that both
-/// states share are not compared.
+/// states share are not compared. Repeated bridges of the desired state lead to no change.
 pub(crate) fn difference(
+    present: &DesiredState,
+    desired: &DesiredState,
+    policy: ApplyPolicy,
+) -> Difference {
+    match desired.without_repeated() {
+        Some((desired, repeated)) => {
+            Difference { repeated, ..difference_of_unique(present, &desired, policy) }
+        }
+        None => difference_of_unique(present, desired, policy),
+    }
+}
+
+/// Returns the changes to a state in which each bridge has a different name.
+fn difference_of_unique(
     present: &DesiredState,
     desired: &DesiredState,
     policy: ApplyPolicy,

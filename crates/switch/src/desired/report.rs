@@ -66,6 +66,31 @@ impl ObjectOutcome {
 }
 
 impl ApplyReport {
+    /// Adds the bridges that were refused because an earlier bridge has their name.
+    pub(super) fn refuse_repeated(&mut self, names: Vec<String>) {
+        self.objects.extend(names.into_iter().map(|name| {
+            let reason = format!(
+                "the state has another bridge {name}: each bridge needs a different name, rename \
+                 one of them"
+            );
+            ObjectReport {
+                change: format!("bridge {name}: added"),
+                object: ObjectId::Bridge(name),
+                outcome: ObjectOutcome::NotAdded(reason),
+            }
+        }));
+    }
+
+    /// Adds the changed fields that take effect at the next start.
+    pub(super) fn add_at_restart(&mut self, fields: Vec<StartField>) {
+        self.objects.extend(fields.iter().map(|field| ObjectReport {
+            object: field.object(),
+            change: field.to_string(),
+            outcome: ObjectOutcome::AtRestart,
+        }));
+        self.at_restart = fields;
+    }
+
     /// Returns whether there was nothing to change.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
@@ -83,7 +108,8 @@ impl ApplyReport {
     /// retries the refused changes, and only these.
     #[must_use]
     pub fn without_refused(&self, present: &DesiredState, desired: &DesiredState) -> DesiredState {
-        let mut result = desired.clone();
+        let unique = desired.without_repeated().map(|(unique, _)| unique);
+        let mut result = unique.unwrap_or_else(|| desired.clone());
         for change in &self.refused {
             change.undo(present, &mut result);
         }

@@ -1,6 +1,9 @@
 //! The value that describes a switch.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 use crate::config::{BridgeOptions, Config, PortOptions};
 
@@ -13,6 +16,8 @@ pub struct DesiredState {
     /// Settings of the switch, without bridges; `None`: they stay as they are.
     pub settings: Option<Arc<Config>>,
     /// Bridges, each with a different name.
+    ///
+    /// A bridge with the name of an earlier one is refused.
     pub bridges: Vec<DeclaredBridge>,
 }
 
@@ -53,6 +58,21 @@ impl DesiredState {
             bridges: self.bridges.iter().map(DeclaredBridge::bridge_options).collect(),
             ..settings
         }
+    }
+
+    /// Returns the state without repeated bridges, and the names of these.
+    ///
+    /// A repeated bridge has the name of an earlier one. `None` if no bridge is repeated.
+    pub(super) fn without_repeated(&self) -> Option<(Self, Vec<String>)> {
+        let mut names = BTreeSet::new();
+        let (first, repeated): (Vec<_>, Vec<_>) =
+            self.bridges.iter().partition(|own| names.insert(own.options.name.as_str()));
+        if repeated.is_empty() {
+            return None;
+        }
+        let repeated = repeated.into_iter().map(|own| own.options.name.clone()).collect();
+        let bridges = first.into_iter().cloned().collect();
+        Some((Self { settings: self.settings.clone(), bridges }, repeated))
     }
 
     /// Returns the bridge with a name.

@@ -257,7 +257,7 @@ fn startup_only_keys_are_named() {
     after.caches.gigaflow.offload.ports = vec![1, 2];
     after.bridges[0].listen = vec!["ptcp:6653".into(), "ptcp:6654".into()];
     after.bridges[0].local = LocalPort::Tap;
-    let Difference { changes, at_restart } = plan(&before, &after);
+    let Difference { changes, at_restart, .. } = plan(&before, &after);
     let set = "caches.gigaflow.offload.ports=1,2 caches.kind=gigaflow";
     assert_eq!(texts(&changes), ["bridge br0: listen=ptcp:6653,ptcp:6654", set]);
     let named: Vec<String> = at_restart.iter().map(ToString::to_string).collect();

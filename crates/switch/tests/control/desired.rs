@@ -364,6 +364,27 @@ async fn a_refused_object_is_reported_by_itself() {
     assert_eq!(tried, [bridge, ObjectId::Port("p1".to_owned())]);
 }
 
+/// The first bridge of a name is applied, with its own ports only.
+#[tokio::test]
+async fn a_repeated_bridge_is_refused_by_name() {
+    let (switch, none) = (start().await, DesiredState::default());
+    let first = BridgeOptions { table_rules: 7, ..bridge("br0", vec![port("p")]) };
+    let desired =
+        state(&[first.clone(), bridge("br1", Vec::new()), bridge("br0", vec![port("q")])]);
+    let expected = state(&[first, bridge("br1", Vec::new())]);
+    let policy = ApplyPolicy::Continuous;
+    for base in [&none, &expected] {
+        let report = switch.apply_difference(base, &desired, policy, &mut |_| ()).await;
+        let refused: Vec<_> = report.refused().collect();
+        let [(own, reason)] = refused.as_slice() else { panic!("{report:?}") };
+        assert_eq!(own.object, ObjectId::Bridge("br0".to_owned()));
+        assert!(reason.starts_with("the state has another bridge br0: "), "{reason}");
+        assert_eq!(report.in_force(base, &desired), expected);
+        check_in_force(&switch, &expected).await;
+    }
+    assert_eq!(switch.bridge_options("br0").unwrap().table_rules, 7);
+}
+
 /// Objects that only another owner has declared are not in the compared states.
 #[tokio::test]
 async fn a_difference_leaves_other_objects() {
