@@ -185,7 +185,9 @@ impl PortAttacher {
 
     /// Adds ports to the packet threads, and then all ports to the tables.
     ///
-    /// Returns the result of each port.
+    /// Returns the result of each port. The caller has the lock of all changes, through which alone
+    /// it gets the attacher. So no other call places queues between the choice of a thread and the
+    /// entry of the queue.
     async fn attach_all(
         &self,
         ports: Vec<Result<Option<SplittingPort>, SwitchError>>,

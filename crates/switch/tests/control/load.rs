@@ -1,5 +1,7 @@
 //! Receive queues that move between packet threads while packets flow.
 
+use std::collections::BTreeSet;
+
 use shunt_switch::{DatapathReader, QueueMoves};
 
 use crate::fixture::{SwitchFixture, frame, until};
@@ -90,4 +92,15 @@ async fn a_new_port_gets_the_least_loaded_thread() {
         port.send(&frame(number));
         assert_eq!(to.next_received().await, frame(number));
     }
+}
+
+/// Each call sees the queue that the call before it has placed.
+#[tokio::test]
+async fn ports_that_are_added_at_once_are_spread() {
+    let fixture = SwitchFixture::start(4).await;
+    let add = |name| fixture.add_placed_port(name);
+    let _ports = tokio::join!(add("p1"), add("p2"), add("p3"), add("p4"));
+    let queues = DatapathReader::new(&fixture.switch).rx_queues();
+    let threads: BTreeSet<_> = queues.iter().map(|queue| queue.thread).collect();
+    assert_eq!(threads.len(), 4, "{queues:?}");
 }
