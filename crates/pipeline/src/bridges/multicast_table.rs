@@ -16,6 +16,7 @@
 //! A report of a port that is known prolongs its time, and makes no version.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     net::IpAddr,
     sync::{
         Arc,
@@ -81,6 +82,8 @@ pub(crate) struct MulticastTable {
     groups_expiry: ExpiryQueue<MulticastKey>,
     /// The VLANs with router ports, in the order in which these expire.
     routers_expiry: ExpiryQueue<MulticastKey>,
+    /// The keys of each port in the newest version; no entry for a port without keys.
+    by_port: BTreeMap<PortNo, BTreeSet<MulticastKey>>,
     /// The totals of changes; each port of a group, and each router port, is an entry.
     totals: LearnedTotals,
 }
@@ -92,6 +95,7 @@ impl Default for MulticastTable {
             ages: LearnedAges::default(),
             groups_expiry: ExpiryQueue::default(),
             routers_expiry: ExpiryQueue::default(),
+            by_port: BTreeMap::new(),
             totals: LearnedTotals::default(),
         }
     }
@@ -162,6 +166,14 @@ impl MulticastTable {
         visits_max: usize,
     ) -> MapPage<MulticastKey, MulticastPorts> {
         self.entries.page(after, version, visits_max)
+    }
+
+    /// Returns the keys of some ports, at most `keys_max`.
+    ///
+    /// The cost depends on these keys, and not on the size of the table.
+    pub(crate) fn keys_of(&self, ports: &[PortNo], keys_max: usize) -> Vec<MulticastKey> {
+        let keys = ports.iter().filter_map(|port| self.by_port.get(port)).flatten();
+        keys.take(keys_max).copied().collect()
     }
 
     /// Adds a port, or prolongs its time. Returns the keys that have got other ports.
@@ -346,7 +358,9 @@ impl MulticastTable {
 
     /// Sets the ports of a key; without ports, removes the key.
     fn replace(&mut self, key: MulticastKey, ports: MulticastPorts, version: Version) {
-        let (before, now) = (self.find(key, version).and_then(|own| own.first()), ports.first());
+        let known = self.find(key, version).map(Arc::clone).unwrap_or_default();
+        self.index(key, &known, &ports);
+        let (before, now) = (known.first(), ports.first());
         match ports.oldest() {
             Some(oldest) => {
                 self.entries.set(key, Arc::new(ports), version);
@@ -360,6 +374,22 @@ impl MulticastTable {
         if matches!(key, MulticastKey::Group(..)) && now != before {
             self.ages.remove(key);
             now.into_iter().for_each(|(port, seen)| self.ages.add(key, port, seen));
+        }
+    }
+
+    /// Replaces the ports of a key in the index by port.
+    fn index(&mut self, key: MulticastKey, before: &MulticastPorts, now: &MulticastPorts) {
+        let [before, now] = [before, now].map(|ports| ports.numbers().collect::<BTreeSet<_>>());
+        for port in before.difference(&now) {
+            if let Some(keys) = self.by_port.get_mut(port) {
+                keys.remove(&key);
+                if keys.is_empty() {
+                    self.by_port.remove(port);
+                }
+            }
+        }
+        for port in now.difference(&before) {
+            self.by_port.entry(*port).or_default().insert(key);
         }
     }
 

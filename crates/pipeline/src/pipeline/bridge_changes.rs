@@ -140,6 +140,8 @@ impl Pipeline {
     }
 
     /// Removes the learned entries of ports that a change clears.
+    ///
+    /// The cost depends on the entries of these ports.
     fn clear_ports(&self, id: BridgeId, change: &PortChange, version: Version) {
         if change.cleared().is_empty() {
             return;
@@ -149,8 +151,12 @@ impl Pipeline {
             let mut ports = change.cleared().iter();
             ports.all(|port| bridge.macs.forget_port(*port, version, &mut left))
         });
-        self.sweep_multicast(id, |bridge, key| {
-            change.apply_to_group(&mut bridge.multicast, key, version);
+        // The change leaves none of these ports in a key, so each step has other keys.
+        self.hold_until_done(id, |bridge| {
+            let table = &mut bridge.multicast;
+            let keys = table.keys_of(change.cleared(), CHANGES_PER_HOLD);
+            keys.iter().for_each(|key| change.apply_to_group(table, *key, version));
+            keys.is_empty()
         });
     }
 

@@ -170,6 +170,22 @@ fn groups_of_a_bridge_are_removed_in_steps() {
     assert!(pipeline.bridges.read().is_empty());
 }
 
+/// The other ports have many groups, which are not visited.
+#[test]
+fn a_cleared_port_costs_what_it_has_learned() {
+    let pipeline = pipeline();
+    learn_many(&pipeline);
+    let event = MulticastEvent::Join(IpAddr::V4(Ipv4Addr::new(239, 1, 0, 0)));
+    let join = MulticastSighting { bridge: BRIDGE, vlan: 0, port: PortNo::new(2), event };
+    pipeline.learn(&[Learning::Multicast(join)], Time::ZERO);
+    assert_eq!(pipeline.multicast(BRIDGE).len(), usize::from(MANY) + 1);
+    let before = pipeline.releases.load(Ordering::Relaxed);
+    pipeline.set_ports(BRIDGE, vec![PortInfo::datapath(1)]).unwrap();
+    let releases = pipeline.releases.load(Ordering::Relaxed) - before;
+    assert!(releases < 8, "{releases}");
+    assert_eq!(learned(&pipeline), (MANY.into(), MANY.into()));
+}
+
 #[test]
 fn reading_many_rules_releases_the_lock() {
     let (pipeline, many) = (pipeline(), usize::from(MANY));
