@@ -193,10 +193,23 @@ impl VersionedBridge {
         let instructions = Arc::clone(&rule.instructions);
         let table = self.tables.entry(rule.table).or_insert_with(|| RuleTable::new(seed));
         table.insert(rule, added);
-        for table in self.learn_index.add_learner(&instructions) {
-            let rules = self.tables.get(&table).into_iter().flat_map(|table| table.rules(added));
-            rules.for_each(|rule| self.learn_index.count_in(rule, added));
+        for table in self.learn_index.add_learner(&instructions, added) {
+            self.count_rules(table, added);
         }
+    }
+
+    /// Counts the rules of a table by their cookies, from `version` on.
+    ///
+    /// Only the first call for a table visits its rules.
+    pub(crate) fn begin_count(&mut self, table: TableId, version: Version) {
+        if self.learn_index.begin_count(table, version) {
+            self.count_rules(table, version);
+        }
+    }
+
+    fn count_rules(&mut self, table: TableId, version: Version) {
+        let rules = self.tables.get(&table).into_iter().flat_map(|table| table.rules(version));
+        rules.for_each(|rule| self.learn_index.count_in(rule, version));
     }
 
     pub(crate) fn remove(&mut self, rule: &Rule, removed: Version) {
@@ -247,7 +260,8 @@ impl VersionedBridge {
     /// Returns the number of rules of a table with a cookie.
     pub(crate) fn cookie_count(&self, table: TableId, cookie: Cookie, version: Version) -> usize {
         self.learn_index.count(table, cookie, version).unwrap_or_else(|| {
-            // A `learn` of a packet-out: its table is not counted, so the rules are scanned.
+            // The first `learn` of a packet-out with a limit: the table is counted from its request
+            // on (`Self::begin_count`), and the rules are scanned until then.
             let rules = self.table(table).into_iter().flat_map(|table| table.rules(version));
             rules.filter(|rule| rule.cookie == cookie).count()
         })

@@ -32,8 +32,8 @@ use crate::{
 pub(crate) struct LearnIndex {
     hashing: FixedState,
     tables: BTreeSet<TableId>,
-    /// The tables in which a `learn` has a limit.
-    counted: BTreeSet<TableId>,
+    /// The tables in which a `learn` has a limit, each with the first counted version.
+    counted: BTreeMap<TableId, Version>,
     /// Number of rules by cookie, for the counted tables; no entry for 0.
     counts: VersionedMap<(TableId, Cookie), usize>,
     /// Number of `learn` actions with `delete_learned`, in the newest version.
@@ -46,7 +46,7 @@ impl LearnIndex {
         Self {
             hashing: FixedState::with_seed(seed),
             tables: BTreeSet::new(),
-            counted: BTreeSet::new(),
+            counted: BTreeMap::new(),
             counts: VersionedMap::new(),
             owners: BTreeMap::new(),
             orphans: BTreeSet::new(),
@@ -55,12 +55,16 @@ impl LearnIndex {
 
     /// Adds the `learn` actions of a new rule.
     ///
-    /// Returns the tables with rules that must be counted from now on.
-    pub(crate) fn add_learner(&mut self, instructions: &Instructions) -> Vec<TableId> {
+    /// Returns the tables with rules that must be counted from `version` on.
+    pub(crate) fn add_learner(
+        &mut self,
+        instructions: &Instructions,
+        version: Version,
+    ) -> Vec<TableId> {
         let mut counted = Vec::new();
         for learn in instructions.learns() {
             self.tables.insert(learn.table);
-            if learn.limit > 0 && self.counted.insert(learn.table) {
+            if learn.limit > 0 && self.begin_count(learn.table, version) {
                 counted.push(learn.table);
             }
             if learn.delete_learned {
@@ -68,6 +72,15 @@ impl LearnIndex {
             }
         }
         counted
+    }
+
+    /// Adds a table with rules that are counted by their cookies.
+    ///
+    /// Returns whether the table is new. The caller then counts its rules, as `version` sees them.
+    pub(crate) fn begin_count(&mut self, table: TableId, version: Version) -> bool {
+        let is_new = !self.counted.contains_key(&table);
+        self.counted.entry(table).or_insert(version);
+        is_new
     }
 
     /// Removes the `learn` actions of a rule.
@@ -95,7 +108,7 @@ impl LearnIndex {
     }
 
     fn recount(&mut self, rule: &Rule, version: Version, change: impl Fn(usize) -> usize) {
-        if self.counted.contains(&rule.table) {
+        if self.counted.contains_key(&rule.table) {
             let name = (rule.table, rule.cookie);
             match change(self.counts.find(name, version).map_or(0, |count| **count)) {
                 0 => self.counts.end(name, version),
@@ -106,9 +119,9 @@ impl LearnIndex {
 
     /// Returns the number of rules of a cookie in a table, as `version` sees it.
     ///
-    /// `None` if the table is not counted.
+    /// `None` if the table is not counted, or was not at this version.
     pub(crate) fn count(&self, table: TableId, cookie: Cookie, version: Version) -> Option<usize> {
-        let is_counted = self.counted.contains(&table);
+        let is_counted = self.counted.get(&table).is_some_and(|first| *first <= version);
         let count = self.counts.find((table, cookie), version);
         is_counted.then(|| count.map_or(0, |count| **count))
     }
@@ -128,7 +141,7 @@ impl LearnIndex {
             return Vec::new();
         }
         let mut objects = vec![self.rule(rule.bridge, rule.table, &rule.matching, rule.priority)];
-        if self.counted.contains(&rule.table) {
+        if self.counted.contains_key(&rule.table) {
             objects.push(self.cookie(rule.bridge, rule.table, rule.cookie));
         }
         objects

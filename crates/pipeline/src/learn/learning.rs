@@ -158,6 +158,9 @@ impl UpdateBatch {
             return Err(LearnError::Outdated);
         }
         let request = &learned.request;
+        if let (TableSelector::One(table), 1..) = (request.table, learned.limit) {
+            bridge.begin_count(table, self.version);
+        }
         let old = match request.table {
             TableSelector::One(table) => bridge.table(table).and_then(|existing| {
                 existing.find_exact(&request.matching, request.priority, self.version).cloned()

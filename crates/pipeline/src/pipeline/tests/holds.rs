@@ -14,6 +14,7 @@ use crate::{
     decisions::packet_decider::{PacketDecider, PacketDecision},
     groups::group::GroupCommand,
     id::TableId,
+    learn::learning::LearnedRule,
     pipeline::scans::VISITS_PER_HOLD,
     tables::learned::learned_rules::LearnedRules,
     text::parse_group_mod,
@@ -184,6 +185,32 @@ fn a_cleared_port_costs_what_it_has_learned() {
     let releases = pipeline.releases.load(Ordering::Relaxed) - before;
     assert!(releases < 8, "{releases}");
     assert_eq!(learned(&pipeline), (MANY.into(), MANY.into()));
+}
+
+/// A packet-out has no learning rule that lets its table be counted.
+#[test]
+fn a_packet_out_that_learns_scans_a_table_once() {
+    let pipeline = pipeline();
+    let rules = ["tcp,tp_dst=1", "tcp,tp_dst=2", "tcp,tp_dst=3"];
+    let [one, two, three] = rules.map(|own| add_rule(&format!("cookie=5,{own},actions=drop")));
+    let other = add_rule("cookie=6,udp,actions=drop");
+    pipeline.apply(BRIDGE, &[one, other], Time::ZERO).unwrap();
+    let before = pipeline.version();
+    let (table, cookie) = (TableId::FIRST, two.cookie);
+    let counted = |version| {
+        let bridges = pipeline.bridges.read();
+        bridges.get(&BRIDGE).unwrap().learn_index().count(table, cookie, version)
+    };
+    assert_eq!(counted(before), None);
+    for request in [two, three] {
+        let learned = LearnedRule { bridge: BRIDGE, learner: None, request, limit: 2 };
+        pipeline.learn(&[Learning::Rule(Box::new(learned))], Time::ZERO);
+        assert_eq!(counted(pipeline.version()), Some(2), "the third rule exceeds the limit");
+    }
+    assert_eq!(counted(before), None, "earlier versions are not counted");
+    let remove = parse_rule(FlowModCommand::Delete, "tcp,tp_dst=1", &NoPortNames).unwrap();
+    pipeline.apply(BRIDGE, &[remove], Time::ZERO).unwrap();
+    assert_eq!(counted(pipeline.version()), Some(1));
 }
 
 #[test]
