@@ -60,9 +60,25 @@ fn write_page(command: &Command, section: &str, further: &str, folder: &Path) ->
     let mut text = Vec::new();
     page.render(&mut text)?;
     let mut file = File::create(folder.join(page.get_filename()))?;
-    let text = with_values(&without_backticks(&String::from_utf8_lossy(&text)), command);
+    let text = with_tables(&without_backticks(&String::from_utf8_lossy(&text)));
+    let text = with_values(&text, command);
     file.write_all(text.as_bytes())?;
     file.write_all(further.as_bytes())
+}
+
+/// Keeps the lines of the section EXTRA, which has tables and examples.
+fn with_tables(page: &str) -> String {
+    let mut in_table = false;
+    let mut text = String::new();
+    for line in page.lines() {
+        if line.starts_with(".SH") {
+            text += if in_table { ".fi\n" } else { "" };
+            in_table = line == ".SH EXTRA";
+        }
+        text += line;
+        text += if line == ".SH EXTRA" { "\n.nf\n" } else { "\n" };
+    }
+    text + if in_table { ".fi\n" } else { "" }
 }
 
 /// Adds the value names of options to the synopsis of a manual page.

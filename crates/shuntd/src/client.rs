@@ -2,6 +2,7 @@
 
 mod arguments;
 mod doctor;
+mod key_help;
 mod preload;
 mod top;
 
@@ -286,7 +287,6 @@ fn followed_by<'a>(words: &[&'a str], settings: &'a [String]) -> Vec<&'a str> {
     words.iter().copied().chain(settings.iter().map(String::as_str)).collect()
 }
 
-/// Prints an answer that is already text.
 /// Calls a method, and prints its result unchanged.
 fn printed(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
     print(&client.call(method, parameters)?);

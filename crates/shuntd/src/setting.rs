@@ -16,6 +16,8 @@ mod qos;
 
 pub(crate) use bfd::bfd;
 pub(crate) use qos::qos;
+#[cfg(test)]
+pub(crate) use qos::{KEYS as QOS_KEYS, QUEUE_KEYS};
 
 use crate::open_vswitch;
 
@@ -100,7 +102,7 @@ const EXAMPLES: &[&str] = &[
 ];
 
 /// Keys of a port that have an effect on `NORMAL`.
-const VLAN_KEYS: &[&str] = &[
+pub(crate) const VLAN_KEYS: &[&str] = &[
     "vlan_mode",
     "tag",
     "trunks",
@@ -113,7 +115,7 @@ const VLAN_KEYS: &[&str] = &[
 ];
 
 /// Keys of the ingress policing of a port.
-const POLICING_KEYS: &[&str] = &[
+pub(crate) const POLICING_KEYS: &[&str] = &[
     "ingress_policing_rate",
     "ingress_policing_burst",
     "ingress_policing_kpkts_rate",

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use super::key_help;
+
 /// Control a running shuntd.
 ///
 /// Rules are changed with OpenFlow: `ovs-ofctl .. unix:RUN_DIR/BRIDGE.mgmt`.
@@ -37,61 +39,28 @@ pub(super) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Add a bridge: `add-br br0`, `add-br br0 controllers=tcp:192.0.2.10`.
+    /// Add a bridge without ports.
+    ///
+    /// The values of a list have commas between them.
+    #[command(after_long_help = key_help::add_br())]
     AddBr {
         /// Name of the bridge: at most 15 bytes.
         name: String,
-        /// Set options of the bridge:
-        ///
-        /// controllers=tcp:IP:PORT,..
-        /// listen=ptcp:PORT:IP,..
-        /// datapath_id=ID
-        /// protocols=OpenFlow10,OpenFlow13
-        /// mac=ADDRESS
-        /// local=none|tap
-        /// mtu=BYTES
-        /// table_rules=N
-        /// table_overflow=refuse|evict
-        /// table_limits=TABLE:N[:evict],..
-        /// table_names=TABLE:NAME,..
-        /// mac_ageing_s=SECONDS
-        /// mac_entries=N
-        /// flood_vlans=VLAN,VLAN..
-        /// mcast_snooping_enable=true|false
-        /// mcast_snooping_ageing_s=SECONDS
-        /// mcast_snooping_entries=N
-        /// mcast_snooping_disable_flood_unregistered=true|false
-        #[arg(verbatim_doc_comment, value_name = "KEY=VALUE")]
+        /// Set KEY to VALUE; the table of `--help` has the keys.
+        #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Change a bridge while it forwards.
     ///
-    /// `set-br br0 controllers=tcp:192.0.2.10,tcp:192.0.2.11`, `set-br br0 controllers=`.
-    ///
-    /// All keys change at once, or none if one is refused. Controllers and listeners that stay keep
-    /// their connections. The configuration file does not change.
+    /// All keys change at once, or none if one is refused. A list replaces the whole list before it,
+    /// and `controllers=` is an empty one. Controllers and listeners that stay keep their
+    /// connections. The configuration file does not change.
+    #[command(after_long_help = key_help::set_br())]
     SetBr {
         /// Name of the bridge.
         name: String,
-        /// Set options of the bridge:
-        ///
-        /// controllers=tcp:IP:PORT,..
-        /// listen=ptcp:PORT:IP,..
-        /// datapath_id=ID
-        /// protocols=OpenFlow10,OpenFlow13
-        /// mac=ADDRESS
-        /// table_rules=N
-        /// table_overflow=refuse|evict
-        /// table_limits=TABLE:N[:evict],..
-        /// table_names=TABLE:NAME,..
-        /// mac_ageing_s=SECONDS
-        /// mac_entries=N
-        /// flood_vlans=VLAN,VLAN..
-        /// mcast_snooping_enable=true|false
-        /// mcast_snooping_ageing_s=SECONDS
-        /// mcast_snooping_entries=N
-        /// mcast_snooping_disable_flood_unregistered=true|false
-        #[arg(verbatim_doc_comment, value_name = "KEY=VALUE", required = true)]
+        /// Set KEY to VALUE; the table of `--help` has the keys.
+        #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
     /// Delete a bridge with its ports and rules.
@@ -153,93 +122,66 @@ pub(super) enum Command {
     },
     /// Set the VLANs of a port for NORMAL.
     ///
-    /// `set-vlans eth1 tag=10`, `set-vlans eth2 vlan_mode=trunk trunks=10,20`.
-    ///
     /// Omitted keys are reset to their defaults. Without any key the port becomes a trunk of all
     /// VLANs.
+    #[command(after_long_help = key_help::set_vlans())]
     SetVlans {
         /// Name of the port.
         name: String,
-        /// Set vlan_mode=access|trunk|native-tagged|native-untagged|dot1q-tunnel, tag=VLAN,
-        /// trunks=VLAN,VLAN.., cvlans=VLAN,VLAN.., qinq_ethtype=802.1ad|802.1q,
-        /// priority_tags=never|if-nonzero|always, protected=true|false,
-        /// mcast_snooping_flood=true|false, mcast_snooping_flood_reports=true|false
+        /// Set KEY to VALUE; the table of `--help` has the keys.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Limit the rate of the packets that a port receives.
     ///
-    /// `set-policing eth1 ingress_policing_rate=10000 ingress_policing_burst=1000`.
-    ///
     /// Packets above a rate are dropped, and counted as `rx_policed`. Omitted keys are reset to their
     /// defaults. Without any key the port has no limit.
+    #[command(after_long_help = key_help::set_policing())]
     SetPolicing {
         /// Name of the port.
         name: String,
-        /// Set ingress_policing_rate=KILOBITS_PER_SECOND, ingress_policing_burst=KILOBITS,
-        /// ingress_policing_kpkts_rate=KILOPACKETS_PER_SECOND,
-        /// ingress_policing_kpkts_burst=KILOPACKETS.
-        ///
-        /// A rate of 0 is no limit. A burst of 0 is 8000 kilobits, or 16 kilopackets.
+        /// Set KEY to VALUE; the table of `--help` has the keys.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Set the quality of service of the packets that a port sends.
     ///
-    /// `set-qos eth1 type=egress-policer cir=1250000 cbs=125000`.
-    ///
-    /// `set-qos eth1 type=linux-htb max_rate=10000000 queue.1.min_rate=2000000`.
-    ///
     /// An egress-policer drops the packets above a rate, and counts them as `egress_policed`. linux-htb
-    /// delays them, in queues that rules select by `set_queue`. Without any key the port has no limit.
+    /// delays them, in queues with the numbers 0 to 61439 that rules select by `set_queue`. Omitted
+    /// keys are reset to their defaults. Without any key the port has no limit.
+    #[command(after_long_help = key_help::set_qos())]
     SetQos {
         /// Name of the port.
         name: String,
-        /// Set type=linux-htb|egress-policer|linux-noop, cir=BYTES_PER_SECOND, cbs=BYTES,
-        /// max_rate=BITS_PER_SECOND, queue.ID.min_rate|max_rate|burst|priority=N.
+        /// Set KEY to VALUE; the table of `--help` has the keys.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Set the BFD session of a port, which notices that its link passes no packets.
     ///
-    /// `set-bfd eth1 enable=true`, `set-bfd eth1 min_tx_ms=300 min_rx_ms=300 dst_ip=192.0.2.2`.
-    ///
     /// Bonds and fast-failover groups use a port only while its session is forwarding. Omitted keys are
-    /// reset to their defaults. Without any key the port has no session. `show` has its state.
+    /// reset to their defaults. `enable=true` alone is a session with the defaults, and without any
+    /// key the port has no session. Times are in milliseconds. `show` has the state of the session.
+    #[command(after_long_help = key_help::set_bfd())]
     SetBfd {
         /// Name of the port.
         name: String,
-        /// Set min_tx_ms=MS, min_rx_ms=MS, decay_min_rx_ms=MS, mult=NUMBER,
-        /// enable=true|false, forwarding_if_rx=true|false, cpath_down=true|false, check_tnl_key=true|false, oam=true|false.
-        ///
-        /// Addresses: local_src_mac=MAC, local_dst_mac=MAC, remote_dst_mac=MAC, src_ip=IP, dst_ip=IP.
+        /// Set KEY to VALUE; the table of `--help` has the keys.
         #[arg(value_name = "KEY=VALUE")]
         settings: Vec<String>,
     },
     /// Add a bond: several ports that NORMAL uses as one.
     ///
-    /// `add-bond br0 bond0 members=eth0,eth1`,
-    /// `add-bond br0 bond0 members=eth0,eth1 primary=eth0 updelay_ms=1000`.
-    ///
     /// Add the bond before its ports: without it they close a loop. One member is active. Another
     /// one replaces it when it loses its link. With balance-slb and balance-tcp all members send.
     /// With LACP, a partner decides with the switch which members are used. `show` lists bonds.
+    #[command(after_long_help = key_help::add_bond())]
     AddBond {
         /// Name of the bridge.
         bridge: String,
         /// Name of the bond.
         name: String,
-        /// Set members=PORT,PORT.. and mode=active-backup|balance-slb|balance-tcp.
-        ///
-        /// Also primary=PORT, updelay_ms=MS, downdelay_ms=MS, rebalance_interval_ms=MS,
-        /// hash_basis=NUMBER.
-        ///
-        /// LACP: lacp=off|active|passive, lacp_time=slow|fast, lacp_fallback_ab=true|false,
-        /// lacp_system_id=MAC, lacp_system_priority=NUMBER; for members lacp_port_id=PORT:NUMBER..,
-        /// lacp_port_priority=PORT:NUMBER.., lacp_aggregation_key=PORT:NUMBER..
-        ///
-        /// VLANs of all members: vlan_mode=MODE, tag=VLAN, trunks=VLAN,VLAN.., cvlans=VLAN,VLAN..,
-        /// qinq_ethtype=802.1ad|802.1q
+        /// Set KEY to VALUE; the table of `--help` has the keys.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },
@@ -254,22 +196,15 @@ pub(super) enum Command {
     },
     /// Add a mirror, which copies packets of a bridge for analysis.
     ///
-    /// `add-mirror br0 m1 select_all=true output_port=p9`,
-    /// `add-mirror br0 m2 select_src_port=p1,p2 select_vlan=10 output_vlan=99`.
-    ///
     /// The output port sends copies alone: frames that arrive on it are dropped. `show` lists mirrors
-    /// with their counters.
+    /// with their counters. A mirror has an `output_port` or an `output_vlan`.
+    #[command(after_long_help = key_help::add_mirror())]
     AddMirror {
         /// Name of the bridge.
         bridge: String,
         /// Name of the mirror.
         name: String,
-        /// The packets, and where their copies go.
-        ///
-        /// Packets: select_all=true|false, select_src_port=PORT,.., select_dst_port=PORT,..,
-        /// select_vlan=VLAN,..
-        ///
-        /// Copies: output_port=PORT or output_vlan=VLAN. snaplen=BYTES truncates each copy.
+        /// Set KEY to VALUE; the table of `--help` has the keys.
         #[arg(value_name = "KEY=VALUE", required = true)]
         settings: Vec<String>,
     },

@@ -4,8 +4,11 @@ use shunt_switch::config::{PortOptions, QosOptions, QosType, QueueOptions};
 
 use super::{split, unknown};
 
-const KEYS: [&str; 5] = ["type", "cir", "cbs", "max_rate", "queue.ID.KEY"];
-const QUEUE_KEYS: [&str; 4] = ["min_rate", "max_rate", "burst", "priority"];
+/// Keys of the QoS of a port that the command line accepts.
+pub(crate) const KEYS: [&str; 5] = ["type", "cir", "cbs", "max_rate", "queue.ID.KEY"];
+
+/// Keys of an egress queue that the command line accepts.
+pub(crate) const QUEUE_KEYS: [&str; 4] = ["min_rate", "max_rate", "burst", "priority"];
 
 /// Parses the QoS of a port from words.
 ///
