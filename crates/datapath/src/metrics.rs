@@ -191,6 +191,26 @@ reasons! {
     }
 }
 
+/// The cause of a failed training of the learned indexes of tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum TrainingFailure {
+    /// The index of a table cannot hold its rules.
+    Unindexable,
+    /// The training panicked.
+    Panicked,
+    /// The trainer thread has ended.
+    TrainerLost,
+}
+
+impl TrainingFailure {
+    /// All causes of failed trainings.
+    pub const ALL: [Self; Self::COUNT] = [Self::Unindexable, Self::Panicked, Self::TrainerLost];
+
+    /// Number of causes of failed trainings.
+    pub const COUNT: usize = 3;
+}
+
 /// The number of buckets of [`ThreadCounters::acks`].
 pub const ACK_BUCKETS: usize = 4;
 
@@ -233,6 +253,8 @@ pub struct ThreadCounters {
     pub trainings: Counter,
     /// 1 if the trainer thread has panicked, else 0.
     pub trainer_lost: Counter,
+    /// Failed trainings of the learned indexes of tables, by [`TrainingFailure`].
+    pub table_trainings_failed: [Counter; TrainingFailure::COUNT],
     /// Subtables of the megaflow cache probed, summed over packets.
     pub probes: Counter,
     /// Masks in the wildcard cache.

@@ -11,7 +11,10 @@ use std::{
     time::Duration,
 };
 
-use shunt_datapath::thread::CacheMismatch;
+use shunt_datapath::{
+    metrics::{ThreadCounters, TrainingFailure},
+    thread::CacheMismatch,
+};
 use shunt_pipeline::{BridgeId, Pipeline};
 use tokio::{
     task::JoinHandle,
@@ -133,12 +136,13 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 8] {
 /// Runs the periodic work of the control plane.
 async fn watch_upkeep(control: &ControlPlane) {
     let mut interval = upkeep_interval();
-    let mut without_rules = BTreeSet::new();
+    let (mut without_rules, mut training_failures) = (BTreeSet::new(), BTreeSet::new());
     loop {
         interval.tick().await;
         run_upkeep(control).await;
         control.upkeep_runs.fetch_add(1, Ordering::Relaxed);
         log_bridges_without_rules(control, &mut without_rules);
+        log_failed_trainings(control.plane.counters(), &mut training_failures);
     }
 }
 
@@ -315,6 +319,38 @@ fn not_logged(
     busy.filter(|id| logged.insert(*id)).collect()
 }
 
+/// Logs why trainings of the learned indexes of tables fail, once for each cause.
+fn log_failed_trainings(counters: &[Arc<ThreadCounters>], logged: &mut BTreeSet<TrainingFailure>) {
+    for failure in new_training_failures(counters, logged) {
+        match failure {
+            TrainingFailure::Unindexable => warn!(
+                "learned index: cannot hold the rules of a table, which is searched by tuple \
+                 space search; retrying after pauses"
+            ),
+            TrainingFailure::Panicked => error!(
+                "learned index: the training of a table panicked, retrying after pauses; please \
+                 report this bug"
+            ),
+            TrainingFailure::TrainerLost => error!(
+                "learned index: no trainer for tables, because its thread panicked; restart the \
+                 switch to train tables again"
+            ),
+        }
+    }
+}
+
+/// Returns the causes of failures that are not logged yet, and adds them to `logged`.
+fn new_training_failures(
+    counters: &[Arc<ThreadCounters>],
+    logged: &mut BTreeSet<TrainingFailure>,
+) -> Vec<TrainingFailure> {
+    let is_counted = |failure: TrainingFailure| {
+        counters.iter().any(|own| own.table_trainings_failed[failure as usize].get() > 0)
+    };
+    let counted = TrainingFailure::ALL.into_iter().filter(|failure| is_counted(*failure));
+    counted.filter(|failure| logged.insert(*failure)).collect()
+}
+
 /// Logs wrong results of cache entries.
 ///
 /// The first wrong result is logged in full, the others as a number.
@@ -369,5 +405,22 @@ mod tests {
         assert_eq!(next(&[one, two], &[one, two]), [two]);
         assert_eq!(next(&[one], &[one]), [], "the other bridge has rules");
         assert_eq!(next(&[one, two], &[one, two]), [two], "its rules are gone again");
+    }
+
+    #[test]
+    fn each_cause_of_failed_trainings_is_logged_once() {
+        let (counters, mut logged) = (<[Arc<ThreadCounters>; 2]>::default(), BTreeSet::new());
+        let mut next = || new_training_failures(&counters, &mut logged);
+        assert_eq!(next(), []);
+        let fail = |thread: usize, failure: TrainingFailure| {
+            counters[thread].table_trainings_failed[failure as usize].add(1);
+        };
+        fail(0, TrainingFailure::Unindexable);
+        assert_eq!(next(), [TrainingFailure::Unindexable]);
+        fail(0, TrainingFailure::Unindexable);
+        fail(1, TrainingFailure::Unindexable);
+        fail(1, TrainingFailure::Panicked);
+        assert_eq!(next(), [TrainingFailure::Panicked]);
+        assert_eq!(next(), []);
     }
 }

@@ -12,7 +12,7 @@ use shunt_pipeline::{IndexedTables, InstallNo, Pipeline, Time};
 
 use super::{
     CacheConfig, EntryRef, ExactCache, HitSlots, KeyHasher, MegaflowConfig, PositionSet, Reclaimed,
-    Trainer, Wildcard,
+    TablesTraining, Trainer, Wildcard,
     chain::CoverageLink,
     index::{
         AnyIndex, ForecastUpcall, IndexSeeds, IndexTotals, IngressBurst, Lookup, PartialLookup,
@@ -160,9 +160,11 @@ impl Caches {
     }
 
     /// Trains the learned indexes of the tables that need a training.
-    ///
-    /// Returns false if the trainer has another job.
-    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, tables: IndexedTables) -> bool {
+    pub(crate) fn train_tables(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        tables: IndexedTables,
+    ) -> TablesTraining {
         self.seeds.trainer.train_tables(pipeline, tables)
     }
 

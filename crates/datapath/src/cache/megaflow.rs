@@ -25,7 +25,7 @@ use std::sync::Arc;
 use shunt_flow::FlowKey;
 use shunt_pipeline::{Pipeline, Time, Traversal};
 
-pub(crate) use self::learned::Trainer;
+pub(crate) use self::learned::{TablesTraining, Trainer};
 use self::lookup::{IndexedMegaflows, LookupWork};
 pub use self::{
     learned::Training,

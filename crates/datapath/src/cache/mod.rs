@@ -41,7 +41,7 @@ pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
 pub(crate) use hit_slots::{ActionLists, HitSlots, PositionSet};
 #[cfg(not(loom))]
-pub(crate) use megaflow::Trainer;
+pub(crate) use megaflow::{TablesTraining, Trainer};
 #[cfg(not(loom))]
 pub use megaflow::{
     MegaflowCache, MegaflowConfig, MissedPackets, RowAddress, SignatureCache, Training,

@@ -14,12 +14,12 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use shunt_flow::FlowKey;
 use shunt_pipeline::{
-    Continuation, DatapathAction, IndexedTables, PacketDecider, PacketDecision, Pipeline, QueueId,
-    Time, Version,
+    Continuation, DatapathAction, PacketDecider, PacketDecision, Pipeline, QueueId, Version,
 };
 
 use super::{
     PacketThread,
+    table_trainings::{TableTrainings, TrainingRequest},
     translations::{
         upcall_queue::{LearnOutcome, Missed, Unserved},
         waiting::{SourceLearning, flow_of},
@@ -43,21 +43,8 @@ pub(super) struct TableDecisions {
     single: PacketDecision,
     /// Number of packets that the tables decided.
     pub(super) decided: u64,
-    /// Earliest time of the next check of the learned indexes.
-    next_training: Time,
-    /// The last request for learned indexes, unless it was to remove them.
-    trained: Option<TrainingRequest>,
+    trainings: TableTrainings,
 }
-
-/// A request to train the tables that need a learned index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TrainingRequest {
-    tables: IndexedTables,
-    version: Version,
-}
-
-/// Least time between two checks of the learned indexes.
-const TRAINING_PERIOD: Duration = Duration::from_millis(20);
 
 impl TableDecisions {
     /// Returns the number of packet counts that are not yet credited to rules.
@@ -86,19 +73,14 @@ impl fmt::Debug for TableDecisions {
 impl PacketThread {
     /// Requests learned indexes over large tables; removes indexes no longer needed.
     ///
-    /// A table needs a training only after a change, so nothing is requested before the next
-    /// version.
+    /// A training that failed is counted, and tried again after a pause.
     pub(super) fn train_tables(&mut self) {
-        let tables = self.caches.indexed_tables();
-        let request = TrainingRequest { tables, version: self.pipeline.version() };
-        let last = self.decisions.trained;
-        let is_needless = last == Some(request) || last.is_none() && tables.is_empty();
-        if is_needless || self.now < self.decisions.next_training {
-            return;
-        }
-        self.decisions.next_training = self.now.after(TRAINING_PERIOD);
-        if self.caches.train_tables(&self.pipeline, tables) {
-            self.decisions.trained = Some(request).filter(|own| !own.tables.is_empty());
+        let (tables, version) = (self.caches.indexed_tables(), self.pipeline.version());
+        let (caches, pipeline) = (&self.caches, &self.pipeline);
+        let start = |tables| caches.train_tables(pipeline, tables);
+        let request = TrainingRequest { tables, version };
+        if let Err(failure) = self.decisions.trainings.run(request, self.now, start) {
+            self.counters.table_trainings_failed[failure as usize].add(1);
         }
     }
 

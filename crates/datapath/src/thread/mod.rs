@@ -40,6 +40,7 @@ mod receive;
 mod release;
 pub(crate) mod runner;
 mod sample;
+mod table_trainings;
 mod tally;
 mod translations;
 mod tx_port;

@@ -121,6 +121,12 @@ pub(super) const CACHES: [Metric<CacheStatus>; 16] = [
         |own| own.trainers_lost.into(),
     ),
     (
+        "shunt_table_trainings_failed_total",
+        "counter",
+        "Failed trainings of the learned indexes of tables, which are tried again.",
+        |own| own.table_trainings_failed.into(),
+    ),
+    (
         "shunt_cache_evicted_total",
         "counter",
         "Cache entries evicted because a change made them stale.",

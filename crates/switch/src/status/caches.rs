@@ -1,7 +1,7 @@
 //! The counters of caches and of dropped packets, summed over the packet threads.
 
 use serde::Serialize;
-use shunt_datapath::{DropReason, Histogram, RxLoss, ThreadCounters};
+use shunt_datapath::{DropReason, Histogram, RxLoss, ThreadCounters, metrics::Counter};
 
 use crate::{
     config,
@@ -33,6 +33,8 @@ pub struct CacheStatus {
     pub trainings: u64,
     /// Packet threads without a learned index because their trainer has panicked.
     pub trainers_lost: u64,
+    /// Failed trainings of the learned indexes of tables.
+    pub table_trainings_failed: u64,
     /// Packets that hit the megaflow cache.
     pub megaflow_hits: u64,
     /// Packets that hit the Gigaflow cache up to the end of their traversal.
@@ -177,6 +179,9 @@ impl CacheStatus {
             learned_entries: sum(|c| c.learned_entries.get()),
             trainings: sum(|c| c.trainings.get()),
             trainers_lost: sum(|c| c.trainer_lost.get()),
+            table_trainings_failed: sum(|c| {
+                c.table_trainings_failed.iter().map(Counter::get).sum()
+            }),
             megaflow_hits: sum(|c| c.megaflow.hits.get()),
             gigaflow_hits: sum(|c| c.chain.hits.get()),
             decided: sum(|c| c.decided.get()),

@@ -27,7 +27,7 @@ use shunt_flow::{FlowKey, SparseMask};
 use shunt_nuevomatch::{BoxRule, CANDIDATE_BATCH_MAX};
 use shunt_pipeline::lanes::{CatalogueBox, LANES};
 
-pub(crate) use self::trainer::Trainer;
+pub(crate) use self::trainer::{TablesTraining, Trainer};
 pub use self::trainer::Training;
 use self::trainer::{
     BoxChange, BoxesBySlot, NoTraining, PendingTraining, TrainedIndex, TrainingPoll,

@@ -1,6 +1,7 @@
 //! Training of learned indexes in a thread beside the packet threads.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         mpsc::{self, Receiver, SyncSender, TryRecvError, TrySendError},
@@ -13,6 +14,8 @@ use shunt_pipeline::{
     IndexedTables, Pipeline,
     lanes::{CatalogueBox, LANES, LaneSelection},
 };
+
+use crate::metrics::TrainingFailure;
 
 /// Selects the thread that trains indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,12 +80,23 @@ pub(super) enum NoTraining {
     Lost,
 }
 
+/// A request to train the indexes of tables.
+#[derive(Debug)]
+pub(crate) enum TablesTraining {
+    /// The training has ended.
+    Ended(Result<(), TrainingFailure>),
+    /// The trainer thread will send the outcome.
+    Sent(Receiver<Result<(), TrainingFailure>>),
+    /// The trainer has another job, and nothing was requested.
+    Busy,
+}
+
 /// A job of the trainer thread.
 enum TrainerJob {
     /// Builds an index.
     Train(BoxesBySlot, SyncSender<TrainedIndex>),
     /// Trains indexes over the rules of these tables.
-    TrainTables(Arc<Pipeline>, IndexedTables),
+    TrainTables(Arc<Pipeline>, IndexedTables, SyncSender<Result<(), TrainingFailure>>),
     /// Frees an index, which would delay a packet thread.
     Free(Box<TrainedIndex>),
 }
@@ -146,19 +160,25 @@ impl Trainer {
     }
 
     /// Trains the indexes of the tables that need a training.
-    ///
-    /// Returns false if the trainer has another job, or has died.
-    pub(crate) fn train_tables(&self, pipeline: &Arc<Pipeline>, tables: IndexedTables) -> bool {
-        match &self.0 {
-            TrainerKind::Thread(jobs) => {
-                let job = TrainerJob::TrainTables(Arc::clone(pipeline), tables);
-                jobs.try_send(job).is_ok()
-            }
+    pub(crate) fn train_tables(
+        &self,
+        pipeline: &Arc<Pipeline>,
+        tables: IndexedTables,
+    ) -> TablesTraining {
+        let jobs = match &self.0 {
+            TrainerKind::Thread(jobs) => jobs,
             TrainerKind::Caller { .. } => {
-                pipeline.train_tables(tables);
-                true
+                return TablesTraining::Ended(guarded(|| pipeline.train_tables(tables)));
             }
-            TrainerKind::Lost => false,
+            TrainerKind::Lost => return TablesTraining::Ended(Err(TrainingFailure::TrainerLost)),
+        };
+        let (reply, outcome) = mpsc::sync_channel(1);
+        match jobs.try_send(TrainerJob::TrainTables(Arc::clone(pipeline), tables, reply)) {
+            Ok(()) => TablesTraining::Sent(outcome),
+            Err(TrySendError::Full(_)) => TablesTraining::Busy,
+            Err(TrySendError::Disconnected(_)) => {
+                TablesTraining::Ended(Err(TrainingFailure::TrainerLost))
+            }
         }
     }
 
@@ -188,6 +208,30 @@ impl PendingTraining {
     }
 }
 
+impl TablesTraining {
+    /// Takes the outcome if the trainer thread has sent it.
+    pub(crate) fn poll(self) -> Self {
+        let Self::Sent(outcome) = self else { return self };
+        match outcome.try_recv() {
+            Ok(result) => Self::Ended(result),
+            Err(TryRecvError::Empty) => Self::Sent(outcome),
+            Err(TryRecvError::Disconnected) => Self::Ended(Err(TrainingFailure::TrainerLost)),
+        }
+    }
+}
+
+/// Trains tables; `train` returns the number of tables of which the training failed.
+///
+/// A training that panics is abandoned, and lookups use the tables as before. So the trainer
+/// continues.
+fn guarded(train: impl FnOnce() -> usize) -> Result<(), TrainingFailure> {
+    match catch_unwind(AssertUnwindSafe(train)) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(TrainingFailure::Unindexable),
+        Err(_) => Err(TrainingFailure::Panicked),
+    }
+}
+
 fn run_jobs(jobs: &Receiver<TrainerJob>) {
     while let Ok(job) = jobs.recv() {
         match job {
@@ -195,8 +239,9 @@ fn run_jobs(jobs: &Receiver<TrainerJob>) {
                 // The receiver is gone if another cache was selected meanwhile.
                 let _ = reply.send(TrainedIndex::train(boxes));
             }
-            TrainerJob::TrainTables(pipeline, tables) => {
-                pipeline.train_tables(tables);
+            TrainerJob::TrainTables(pipeline, tables, reply) => {
+                // The receiver is gone if the packet thread has ended.
+                let _ = reply.send(guarded(|| pipeline.train_tables(tables)));
             }
             TrainerJob::Free(index) => drop(index),
         }
@@ -236,5 +281,32 @@ impl BoxChange {
             boxes.resize(slot + 1, None);
         }
         boxes[slot] = self.own;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_trainings_of_tables_have_a_cause() {
+        assert_eq!(guarded(|| 0), Ok(()));
+        assert_eq!(guarded(|| 1), Err(TrainingFailure::Unindexable));
+        let panicked = guarded(|| panic!("the test requests this panic"));
+        assert_eq!(panicked, Err(TrainingFailure::Panicked));
+        let pipeline = Arc::new(Pipeline::new(1));
+        let lost = Trainer::new(Training::Lost).train_tables(&pipeline, IndexedTables::NONE);
+        let TablesTraining::Ended(outcome) = lost else { panic!("{lost:?}") };
+        assert_eq!(outcome, Err(TrainingFailure::TrainerLost));
+    }
+
+    #[test]
+    fn a_trainer_thread_replies_after_the_tables() {
+        let (trainer, pipeline) = (Trainer::new(Training::Thread), Arc::new(Pipeline::new(1)));
+        let TablesTraining::Sent(outcome) = trainer.train_tables(&pipeline, IndexedTables::NONE)
+        else {
+            panic!("the first job is taken at once");
+        };
+        assert_eq!(outcome.recv(), Ok(Ok(())));
     }
 }
