@@ -9,10 +9,16 @@ pub struct JsonFramer {
     bytes: Vec<u8>,
     /// Number of buffered bytes that are already scanned for the end of a message.
     scanned: usize,
+    nesting: Nesting,
+    bytes_max: usize,
+}
+
+/// The place of a byte in the nested arrays, objects and strings of a message.
+#[derive(Debug)]
+struct Nesting {
     depth: usize,
     in_string: bool,
     is_escaped: bool,
-    bytes_max: usize,
 }
 
 /// Received bytes that are no message, which ends the connection.
@@ -42,14 +48,8 @@ impl JsonFramer {
     /// Creates a framer for messages of at most a number of bytes.
     #[must_use]
     pub const fn new(bytes_max: usize) -> Self {
-        Self {
-            bytes: Vec::new(),
-            scanned: 0,
-            depth: 0,
-            in_string: false,
-            is_escaped: false,
-            bytes_max,
-        }
+        let nesting = Nesting { depth: 0, in_string: false, is_escaped: false };
+        Self { bytes: Vec::new(), scanned: 0, nesting, bytes_max }
     }
 
     /// Adds received bytes.
@@ -75,22 +75,31 @@ impl JsonFramer {
             let blank = self.bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
             self.bytes.drain(..blank);
         }
-        while let Some(byte) = self.bytes.get(self.scanned).copied() {
-            if self.scanned == 0 && byte != b'{' {
-                return Err(FramingError::NotAnObject(byte));
+        let Some(length) = self.find_end()? else { return Ok(None) };
+        let message: Vec<u8> = self.bytes.drain(..length).collect();
+        self.scanned = 0;
+        self.shrink();
+        let value = serde_json::from_slice(&message);
+        let value = value.map_err(|error| FramingError::NotJson(error.to_string()))?;
+        Ok(Some((value, length)))
+    }
+
+    /// Returns the length of the first message; `None` if its end has not arrived.
+    ///
+    /// Each byte is scanned once.
+    fn find_end(&mut self) -> Result<Option<usize>, FramingError> {
+        let Self { bytes, scanned, nesting, bytes_max } = self;
+        if let (0, Some(byte)) = (*scanned, bytes.first().filter(|byte| **byte != b'{')) {
+            return Err(FramingError::NotAnObject(*byte));
+        }
+        for (position, byte) in bytes.iter().enumerate().take(*bytes_max).skip(*scanned) {
+            if nesting.is_end(*byte)? {
+                return Ok(Some(position.saturating_add(1)));
             }
-            self.scanned += 1;
-            if self.scanned > self.bytes_max {
-                return Err(FramingError::TooLong(self.bytes_max));
-            }
-            if self.is_end(byte)? {
-                let length = std::mem::take(&mut self.scanned);
-                let message: Vec<u8> = self.bytes.drain(..length).collect();
-                self.shrink();
-                let value = serde_json::from_slice(&message);
-                let value = value.map_err(|error| FramingError::NotJson(error.to_string()))?;
-                return Ok(Some((value, length)));
-            }
+        }
+        *scanned = bytes.len();
+        if bytes.len() > *bytes_max {
+            return Err(FramingError::TooLong(*bytes_max));
         }
         Ok(None)
     }
@@ -103,7 +112,10 @@ impl JsonFramer {
             self.bytes.shrink_to(needed);
         }
     }
+}
 
+impl Nesting {
+    /// Adds a byte, and returns whether it ends the message.
     fn is_end(&mut self, byte: u8) -> Result<bool, FramingError> {
         if self.is_escaped {
             self.is_escaped = false;

@@ -5,8 +5,10 @@
 //! and `monitor_cond_since` adds the id of a transaction. The server keeps no history, so the
 //! transaction id is always zero, as in a standalone `ovsdb-server`.
 
+mod initial_texts;
 mod monitored_table;
 mod request;
 mod update;
 
+pub(crate) use initial_texts::InitialTexts;
 pub use monitored_table::{MonitorVersion, RowMonitor};

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde_json::{Map, Value};
 
-use super::{request, update};
+use super::{
+    initial_texts::{InitialTexts, MonitoredPart},
+    request, update,
+};
 use crate::{
     database::{ChangeSet, ColumnId, Database, Row, RowChange},
     error::TransactionError,
@@ -119,6 +122,45 @@ impl RowMonitor {
             }
         }
         updates.into()
+    }
+
+    /// Returns the JSON text of [`Self::initial`].
+    ///
+    /// Only rows that have changed since the last monitor of the same columns are encoded.
+    pub(crate) fn initial_text(&self, database: &Database, texts: &mut InitialTexts) -> String {
+        let mut text = "{".to_owned();
+        for (index, monitored) in &self.tables {
+            let Some(table) = database.schema().tables().get(*index) else { continue };
+            let wanted = monitored.columns.iter().filter(|own| own.kinds.has(ChangeKind::Initial));
+            let part = MonitoredPart {
+                version: self.version,
+                table: *index,
+                columns: wanted.map(|own| own.column).collect(),
+                condition: monitored.condition.clone(),
+            };
+            if part.columns.is_empty() && !monitored.columns.is_empty() {
+                continue;
+            }
+            let encode = |row: &Arc<Row>| {
+                let change = RowChange { old: None, new: Some(Arc::clone(row)) };
+                let kind = ChangeKind::Initial;
+                let update = update::row_update(self.version, monitored, table, &change, kind)?;
+                Some(format!("\"{}\":{update}", row.uuid))
+            };
+            let rows = database.rows(*index).filter(|row| monitored.condition.matches_any(row));
+            let before = text.len();
+            // Names of tables are identifiers, which JSON does not escape.
+            for part in [if before > 1 { ",\"" } else { "\"" }, table.name(), "\":{"] {
+                text.push_str(part);
+            }
+            if texts.write(&mut text, part, rows, encode) {
+                text.push('}');
+            } else {
+                text.truncate(before);
+            }
+        }
+        text.push('}');
+        text
     }
 
     /// Returns the update for a change; `None` if no monitored row or column changed.

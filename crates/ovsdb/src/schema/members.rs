@@ -1,13 +1,17 @@
 //! Strict access to the members of a JSON object: an object with an unknown member is refused.
 
-use std::{cell::RefCell, collections::BTreeSet};
+use std::cell::RefCell;
 
 use serde_json::{Map, Value};
 
 /// The members of a JSON object, and the names of the members that were read.
 pub(crate) struct Members<'a> {
     object: &'a Map<String, Value>,
-    read: RefCell<BTreeSet<&'a str>>,
+    /// The names, of which some may be there several times.
+    ///
+    /// An operation has few members, and a message may have thousands of operations. A list is
+    /// cheaper than a set then.
+    read: RefCell<Vec<&'a str>>,
 }
 
 impl<'a> Members<'a> {
@@ -18,7 +22,7 @@ impl<'a> Members<'a> {
 
     pub(crate) fn find(&self, name: &str) -> Option<&'a Value> {
         let (name, value) = self.object.get_key_value(name)?;
-        self.read.borrow_mut().insert(name);
+        self.read.borrow_mut().push(name);
         Some(value)
     }
 
@@ -55,7 +59,7 @@ impl<'a> Members<'a> {
     /// Returns an error if a member was not read.
     pub(crate) fn finish(&self) -> Result<(), String> {
         let read = self.read.borrow();
-        match self.object.keys().find(|name| !read.contains(name.as_str())) {
+        match self.object.keys().find(|name| !read.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => Err(format!("Member '{name}' is present but not allowed here.")),
         }

@@ -509,7 +509,7 @@ mod tests {
         let (outbox, queue) = Outbox::new(1 << 10);
         let (activity, mut silence) = watch::channel(());
         let (_probes, requested) = mpsc::channel(1);
-        assert!(outbox.send(&json!("x".repeat(100))));
+        assert!(outbox.send(json!("x".repeat(100)).to_string()));
         let writing = write(Box::new(near), queue, requested, &activity);
         let reading = async {
             let mut byte = [0];
@@ -531,7 +531,7 @@ mod tests {
         let (outbox, queue) = Outbox::new(1 << 10);
         let (activity, silence) = watch::channel(());
         let (_probes, requested) = mpsc::channel(1);
-        assert!(outbox.send(&json!("x")));
+        assert!(outbox.send(json!("x").to_string()));
         let writing = write(Box::new(near), queue, requested, &activity);
         let mut message = [0; 3];
         tokio::select! {

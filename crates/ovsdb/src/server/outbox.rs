@@ -5,7 +5,6 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-use serde_json::Value;
 use tokio::sync::mpsc;
 
 /// The sending end of the message queue of a client, for the server.
@@ -33,11 +32,11 @@ impl Outbox {
         (Self { sender, queued, bytes_max }, queue)
     }
 
-    /// Adds a message.
+    /// Adds the text of a message.
     ///
     /// Returns false if the queue has no room: the client reads too slowly.
-    pub(super) fn send(&self, message: &Value) -> bool {
-        let bytes = message.to_string().into_bytes();
+    pub(super) fn send(&self, text: String) -> bool {
+        let bytes = text.into_bytes();
         let length = bytes.len();
         // Relaxed: the count guards no other memory.
         let queued = self.queued.fetch_add(length, Ordering::Relaxed);

@@ -43,6 +43,16 @@ impl ServerCore {
             return Ok(());
         }
         let params = Value::Array(params);
+        let version = match method.as_str() {
+            "monitor" => Some(MonitorVersion::One),
+            "monitor_cond" => Some(MonitorVersion::Two),
+            "monitor_cond_since" => Some(MonitorVersion::Three),
+            _ => None,
+        };
+        if let Some(version) = version {
+            self.monitor_method(client, id, &method, &params, version);
+            return Ok(());
+        }
         let reply = match self.answer(client, &method, params) {
             Ok(result) => json_object([("id", id), ("result", result), ("error", Value::Null)]),
             Err(error) => json_object([("id", id), ("error", error)]),
@@ -60,11 +70,6 @@ impl ServerCore {
                 let served = self.databases.get(&name);
                 served.map_or(Value::Null, |served| served.database.schema().to_json())
             }),
-            "monitor" => self.start_monitor(client, method, &params, MonitorVersion::One),
-            "monitor_cond" => self.start_monitor(client, method, &params, MonitorVersion::Two),
-            "monitor_cond_since" => {
-                self.start_monitor(client, method, &params, MonitorVersion::Three)
-            }
             "monitor_cond_change" => self.change_monitor(client, &params),
             "monitor_cancel" => return self.cancel_monitor(client, &params),
             "lock" | "steal" | "unlock" => self.lock_method(client, method, &params),
@@ -112,13 +117,39 @@ impl ServerCore {
         Err(TransactionError::quoting(ErrorTag::UnknownDatabase, details, &quoted()))
     }
 
+    /// Starts a monitor, and sends the initial rows to the client.
+    ///
+    /// The reply may have thousands of rows, so its text is not built from a JSON value.
+    fn monitor_method(
+        &mut self,
+        client: ClientId,
+        id: Value,
+        method: &str,
+        params: &Value,
+        version: MonitorVersion,
+    ) {
+        match self.start_monitor(client, method, params, version) {
+            Ok(initial) => {
+                let result = match version {
+                    MonitorVersion::One | MonitorVersion::Two => initial,
+                    MonitorVersion::Three => format!("[false,\"{}\",{initial}]", RowUuid::NIL),
+                };
+                self.send(client, format!("{{\"error\":null,\"id\":{id},\"result\":{result}}}"));
+            }
+            Err(error) => {
+                self.reply(client, &json_object([("id", id), ("error", error.to_json())]));
+            }
+        }
+    }
+
+    /// Starts a monitor; returns the text of the initial rows.
     fn start_monitor(
         &mut self,
         client: ClientId,
         method: &str,
         params: &Value,
         version: MonitorVersion,
-    ) -> Result<Value, TransactionError> {
+    ) -> Result<String, TransactionError> {
         let name = self.database_name(method, params)?;
         let wrong = |details: &str| TransactionError::syntax(details, params);
         let (id, requests) = match (params.as_array().map(Vec::as_slice), version) {
@@ -129,7 +160,7 @@ impl ServerCore {
             }
             _ => return Err(wrong("invalid parameters")),
         };
-        let Some(session) = self.sessions.get_mut(&client) else { return Ok(empty()) };
+        let Some(session) = self.sessions.get_mut(&client) else { return Ok("{}".to_owned()) };
         if session.monitors.contains_key(&id.to_string()) {
             return Err(TransactionError::syntax("duplicate monitor ID", id));
         }
@@ -140,17 +171,12 @@ impl ServerCore {
             );
             return Err(TransactionError::new(ErrorTag::Resources, details));
         }
-        let Some(served) = self.databases.get(&name) else { return Ok(empty()) };
+        let Some(served) = self.databases.get_mut(&name) else { return Ok("{}".to_owned()) };
         let monitor = RowMonitor::from_json(requests, served.database.schema(), version)?;
-        let initial = monitor.initial(&served.database);
+        let initial = monitor.initial_text(&served.database, &mut served.texts);
         let monitor = ClientMonitor { id: id.clone(), database: name, monitor };
         session.monitors.insert(id.to_string(), monitor);
-        Ok(match version {
-            MonitorVersion::One | MonitorVersion::Two => initial,
-            MonitorVersion::Three => {
-                Value::Array(vec![false.into(), RowUuid::NIL.to_string().into(), initial])
-            }
-        })
+        Ok(initial)
     }
 
     fn change_monitor(

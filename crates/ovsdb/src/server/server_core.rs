@@ -19,7 +19,7 @@ use crate::{
     error::{OvsdbServerError, TransactionError},
     json_object::json_object,
     log::Journal,
-    monitor::{MonitorVersion, RowMonitor},
+    monitor::{InitialTexts, MonitorVersion, RowMonitor},
     schema,
     transaction::{
         DatabaseAccess, RowTransaction, TransactionExecution, TransactionRequest, execute,
@@ -80,6 +80,8 @@ pub(super) struct ServedDatabase {
     pub(super) database: Database,
     journal: Option<Journal>,
     pub(super) access: DatabaseAccess,
+    /// Texts of rows for new monitors.
+    pub(super) texts: InitialTexts,
 }
 
 /// The state of a client.
@@ -128,8 +130,8 @@ impl ServerCore {
         let name = database.schema().name().to_owned();
         let own = own_database(&database, seed);
         let mut uuids = UuidGenerator::new(seed);
-        let served = ServedDatabase { database, journal, access: DatabaseAccess::ReadWrite };
-        let own = ServedDatabase { database: own, journal: None, access: DatabaseAccess::ReadOnly };
+        let served = ServedDatabase::new(database, journal, DatabaseAccess::ReadWrite);
+        let own = ServedDatabase::new(own, None, DatabaseAccess::ReadOnly);
         let own_name = own.database.schema().name().to_owned();
         Self {
             databases: BTreeMap::from([(name.clone(), served), (own_name, own)]),
@@ -404,14 +406,23 @@ impl ServerCore {
 
     /// Sends a message to a client. A client with a full queue is disconnected.
     pub(super) fn reply(&mut self, client: ClientId, message: &Value) {
+        self.send(client, message.to_string());
+    }
+
+    /// Sends the text of a message to a client, as [`Self::reply`].
+    pub(super) fn send(&mut self, client: ClientId, text: String) {
         let Some(session) = self.sessions.get(&client) else { return };
-        if !session.outbox.send(message) {
+        if !session.outbox.send(text) {
             self.ended.push((client, Disconnect::SlowReader(self.limits.queued_bytes)));
         }
     }
 }
 
 impl ServedDatabase {
+    fn new(database: Database, journal: Option<Journal>, access: DatabaseAccess) -> Self {
+        Self { database, journal, access, texts: InitialTexts::default() }
+    }
+
     fn write(
         &mut self,
         change: &ChangeSet,

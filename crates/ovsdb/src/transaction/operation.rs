@@ -1,6 +1,6 @@
 //! The operations of a transaction, executed one after another on a working set.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Duration};
 
 use serde_json::{Map, Value, json};
 
@@ -248,22 +248,26 @@ impl<'a> Executor<'a, '_> {
             Some(json) => column_list(json, table)?,
             None => ColumnId::all(table).collect(),
         };
-        let mut wanted = BTreeSet::new();
+        let mut wanted: Vec<Vec<Cow<'_, Datum>>> = Vec::with_capacity(rows.len());
         for json in rows {
             let object = json
                 .as_object()
                 .ok_or_else(|| TransactionError::syntax("row must be JSON object", json))?;
-            let given = columns_of(object, table, &mut self.symbols)?;
+            let mut given = columns_of(object, table, &mut self.symbols)?;
             let value = |column: &ColumnId| {
-                let given = given.iter().find(|(other, _)| other == column);
+                let place = given.iter().position(|(other, _)| other == column);
                 let default = || Datum::default_of(&column.kind(table));
-                given.map_or_else(default, |(_, value)| value.clone())
+                Cow::Owned(place.map_or_else(default, |place| given.swap_remove(place).1))
             };
-            wanted.insert(columns.iter().map(value).collect::<Vec<_>>());
+            wanted.push(columns.iter().map(value).collect::<Vec<_>>());
         }
-        let actual: BTreeSet<Vec<Datum>> =
-            self.matching(index, &condition).iter().map(|row| projection(row, &columns)).collect();
-        if (actual == wanted) == wants_equal {
+        // `ovs-vsctl` waits for an unchanged row of each port, so the values are not copied.
+        let matching = self.matching(index, &condition);
+        let actual: Vec<Vec<Cow<'_, Datum>>> = matching
+            .iter()
+            .map(|row| columns.iter().map(|column| row.value(*column)).collect())
+            .collect();
+        if (distinct(actual) == distinct(wanted)) == wants_equal {
             return Ok(Map::new());
         }
         match timeout {
@@ -344,6 +348,13 @@ fn find_array_json<'a>(members: &Members<'a>, name: &str) -> Result<Option<&'a V
 
 fn projection(row: &Row, columns: &[ColumnId]) -> Vec<Datum> {
     columns.iter().map(|column| row.value(*column).into_owned()).collect()
+}
+
+/// Returns values in their order, equal ones once.
+fn distinct<T: Ord>(mut values: Vec<T>) -> Vec<T> {
+    values.sort();
+    values.dedup();
+    values
 }
 
 fn count(rows: usize) -> Map<String, Value> {
