@@ -33,7 +33,8 @@ pub(crate) fn store_authority(
     path: &Path,
     provider: &CryptoProvider,
 ) -> Result<(), TlsError> {
-    let refused = |why: String| TlsError::NotBootstrapped { path: path.display().to_string(), why };
+    let refused =
+        |reason: String| TlsError::NotBootstrapped { path: path.display().to_string(), reason };
     let [leaf, intermediates @ .., authority] = chain else {
         return Err(refused("the server sends no CA certificate with its own".to_owned()));
     };

@@ -76,7 +76,7 @@ pub(crate) fn is_of_version_1(problem: &CertificateError) -> bool {
 
 /// Returns the reason why the peer does not accept this side, if it is known.
 fn of_alert(alert: AlertDescription) -> Option<String> {
-    let why = match alert {
+    let reason = match alert {
         AlertDescription::UnknownCA => {
             "the peer does not trust the certificate of the switch: give the peer the CA that signed it"
         }
@@ -96,7 +96,7 @@ fn of_alert(alert: AlertDescription) -> Option<String> {
         }
         _ => return None,
     };
-    Some(why.to_owned())
+    Some(reason.to_owned())
 }
 
 #[cfg(test)]

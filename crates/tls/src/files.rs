@@ -59,35 +59,35 @@ pub enum TlsError {
     #[error("no CA certificate is configured for TLS, so no peer can be trusted: name its file")]
     NoAuthority,
     /// A file cannot be read, or does not contain a key or certificate.
-    #[error("cannot read the {what} {path}: {why}")]
+    #[error("cannot read the {what} {path}: {reason}")]
     Unreadable {
         /// Content of the file, such as `private key`.
         what: &'static str,
         /// Path of the file.
         path: String,
         /// The reason why the file cannot be read.
-        why: String,
+        reason: String,
     },
     /// A key or certificate cannot be used.
-    #[error("cannot use the {what} {path}: {why}")]
+    #[error("cannot use the {what} {path}: {reason}")]
     Unusable {
         /// Content of the file, such as `private key`.
         what: &'static str,
         /// Path of the file.
         path: String,
         /// The reason why the content cannot be used.
-        why: String,
+        reason: String,
     },
     /// The certificate of the authority was stored from a server's chain.
     #[error("the CA certificate of the server is stored in {0}: connecting again")]
     Bootstrapped(String),
     /// The certificate of the authority cannot be stored from a server's chain.
-    #[error("cannot take the CA certificate {path} from the server: {why}")]
+    #[error("cannot take the CA certificate {path} from the server: {reason}")]
     NotBootstrapped {
         /// Path of the file.
         path: String,
         /// The reason why the certificate cannot be stored.
-        why: String,
+        reason: String,
     },
     /// The cryptographic algorithms for TLS are not available.
     #[error("TLS cannot be set up: {0}")]
@@ -180,7 +180,7 @@ impl TlsFiles {
             roots.add(certificate).map_err(|error| TlsError::Unusable {
                 what,
                 path: path.display().to_string(),
-                why: error.to_string(),
+                reason: error.to_string(),
             })?;
         }
         Ok(Some(roots))
@@ -193,7 +193,7 @@ impl TlsFiles {
             rustls::Error::InvalidCertificate(problem) => TlsError::Unusable {
                 what: "certificate",
                 path: certificate,
-                why: if is_of_version_1(problem) {
+                reason: if is_of_version_1(problem) {
                     VERSION_1.to_owned()
                 } else {
                     problem.to_string()
@@ -202,7 +202,7 @@ impl TlsFiles {
             error => TlsError::Unusable {
                 what: "private key",
                 path: self.private_key.display().to_string(),
-                why: format!("{error}; is it the key of {certificate}?"),
+                reason: format!("{error}; is it the key of {certificate}?"),
             },
         }
     }
@@ -227,7 +227,7 @@ fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'s
 /// Refuses a path that is not a regular file, because reading it might never end.
 fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
     let refused =
-        |why: String| TlsError::Unreadable { what, path: path.display().to_string(), why };
+        |reason: String| TlsError::Unreadable { what, path: path.display().to_string(), reason };
     let found = fs::metadata(path).map_err(|error| refused(not_read(&error)))?;
     if !found.is_file() {
         return Err(refused("it is not a regular file".to_owned()));
@@ -239,12 +239,12 @@ fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
 }
 
 fn unreadable(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
-    let why = match error {
+    let reason = match error {
         pem::Error::NoItemsFound => "it has none in PEM format".to_owned(),
         pem::Error::Io(error) => not_read(error),
         error => error.to_string(),
     };
-    TlsError::Unreadable { what, path: path.display().to_string(), why }
+    TlsError::Unreadable { what, path: path.display().to_string(), reason }
 }
 
 /// Returns the reason why a file cannot be read, with a correction.
