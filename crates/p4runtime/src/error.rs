@@ -317,12 +317,12 @@ pub fn batch_status<T>(results: &[Result<T, EntityError>]) -> Result<(), Box<Sta
     let has_messages = results.len() <= DETAILED_UPDATES_MAX;
     let detail = |result: &Result<T, EntityError>| {
         let mut error = v1::Error::default();
-        if let Err(why) = result {
-            error.canonical_code = why.code().into();
+        if let Err(reason) = result {
+            error.canonical_code = reason.code().into();
             if has_messages {
-                error.message = why.to_string();
+                error.message = reason.to_string();
             }
-            if let Some(limit) = DeviceLimit::of(why) {
+            if let Some(limit) = DeviceLimit::of(reason) {
                 (error.space, error.code) = (SPACE.to_owned(), limit.code());
             }
         }

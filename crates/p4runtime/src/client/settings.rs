@@ -120,9 +120,9 @@ impl LastError {
         while let Some(below) = cause.and_then(Error::source) {
             cause = Some(below);
         }
-        let why = cause.map(ToString::to_string).unwrap_or_default();
-        if !text.contains(&why) {
-            text += &format!(": {why}");
+        let reason = cause.map(ToString::to_string).unwrap_or_default();
+        if !text.contains(&reason) {
+            text += &format!(": {reason}");
         }
         self.0.write().reason.replace(text.clone()) != Some(text)
     }
