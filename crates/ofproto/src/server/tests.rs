@@ -261,13 +261,13 @@ async fn an_unreachable_controller_is_reported_as_waiting() {
     let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
     let endpoint = server.connect_tcp(address, config);
     assert_eq!(endpoint.reconnect_state(), Some(ReconnectState::Connecting));
-    let (why, until) = loop {
-        if let Some(ReconnectState::Waiting { reason: why, until }) = endpoint.reconnect_state() {
-            break (why, until);
+    let (reason, until) = loop {
+        if let Some(ReconnectState::Waiting { reason, until }) = endpoint.reconnect_state() {
+            break (reason, until);
         }
         tokio::task::yield_now().await;
     };
-    assert!(why.contains("refused"), "{why}");
+    assert!(reason.contains("refused"), "{reason}");
     assert!(until > host.now(), "the next attempt is in the future");
     assert_eq!(
         server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap()).reconnect_state(),

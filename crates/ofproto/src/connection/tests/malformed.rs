@@ -60,8 +60,8 @@ fn errors_are_those_of_open_vswitch() {
         let messages: Vec<_> = columns[1].split(' ').map(bytes).collect();
         let expected = match columns.as_slice() {
             [_, _, theirs] => theirs,
-            [_, _, theirs, ours, why] => {
-                assert!(theirs != ours && REASONS.contains(why), "{case}");
+            [_, _, theirs, ours, reason] => {
+                assert!(theirs != ours && REASONS.contains(reason), "{case}");
                 ours
             }
             _ => panic!("columns of {case}"),
