@@ -111,7 +111,8 @@ fn best<'a>(rules: &'a [std::sync::Arc<Rule>], visit: &Visit) -> Option<Option<&
 #[test]
 fn every_supported_rule_of_ovn_loads() {
     let (switch, refused) = bridge();
-    let reasons: Vec<_> = refused.iter().map(|(why, count)| format!("{count}: {why}")).collect();
+    let reasons: Vec<_> =
+        refused.iter().map(|(reason, count)| format!("{count}: {reason}")).collect();
     let expected = [
         "15: a group that is refused",
         "218: action ct: connection tracking is not supported: remove the action",
