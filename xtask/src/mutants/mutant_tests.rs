@@ -116,8 +116,8 @@ impl MutantTests {
         let mut run = self.command(program, &[name], limit);
         let (ended, length) = wait(run.env("SHUNT_MUTANT_TRACE", trace).spawn()?)?;
         if ended != Some(true) {
-            let why = if ended.is_none() { "takes too long" } else { "fails without a mutant" };
-            println!("{name} {why}: it is not used");
+            let reason = if ended.is_none() { "takes too long" } else { "fails without a mutant" };
+            println!("{name} {reason}: it is not used");
             return Ok(None);
         }
         let reached = fs::read_to_string(trace).unwrap_or_default();
