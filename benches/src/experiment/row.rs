@@ -107,7 +107,7 @@ pub struct Row {
     pub is_of_another: bool,
     /// The reason why the value differs from the published value,
     /// or from the rival's value.
-    pub why: &'static str,
+    pub reason: &'static str,
     /// Curves over time, drawn instead of a bar.
     pub curves: Vec<Curve>,
 }
@@ -135,23 +135,23 @@ impl Row {
             rival: None,
             published: None,
             is_of_another: false,
-            why: "",
+            reason: "",
             curves: Vec::new(),
         }
     }
 
     /// Adds the published value, and the reason if it differs by more than 10 %.
     #[must_use]
-    pub fn beside_published(self, published: Option<f64>, why: &'static str) -> Self {
+    pub fn beside_published(self, published: Option<f64>, reason: &'static str) -> Self {
         let row = Self { published, ..self };
-        if row.is_far_from_published() { Self { why, ..row } } else { row }
+        if row.is_far_from_published() { Self { reason, ..row } } else { row }
     }
 
     /// Adds a published value that is not comparable, and the reason.
     #[must_use]
-    pub fn beside_another(self, published: Option<f64>, why: &'static str) -> Self {
-        let why = if published.is_some() { why } else { self.why };
-        Self { published, is_of_another: true, why, ..self }
+    pub fn beside_another(self, published: Option<f64>, reason: &'static str) -> Self {
+        let reason = if published.is_some() { reason } else { self.reason };
+        Self { published, is_of_another: true, reason, ..self }
     }
 
     /// Returns whether the value differs by more than 10 % from the published value.
@@ -288,7 +288,7 @@ mod tests {
         let beside = |value: f64, published| {
             let row = Row { ours: value.into(), ..Row::new("one", "time", "ns") };
             let row = row.beside_published(published, "the reason");
-            (row.published, row.why)
+            (row.published, row.reason)
         };
         assert_eq!(beside(91.0, Some(100.0)), (Some(100.0), ""));
         assert_eq!(beside(89.0, Some(100.0)), (Some(100.0), "the reason"));
@@ -300,7 +300,7 @@ mod tests {
     fn incomparable_values_are_shown_only() {
         let row = Row { ours: 50.0.into(), ..Row::new("one", "time", "ns") };
         let row = row.beside_another(Some(100.0), "a bound");
-        assert_eq!((row.published, row.why), (Some(100.0), "a bound"));
+        assert_eq!((row.published, row.reason), (Some(100.0), "a bound"));
         assert_eq!((row.part_of_published(), row.is_far_from_published()), (None, false));
     }
 

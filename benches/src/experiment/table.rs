@@ -18,14 +18,14 @@ pub fn table(rows: &[Row]) -> String {
             || "-".to_owned(),
             |(name, samples)| format!("{name}: {}", spread(samples, row.unit)),
         );
-        let ratio = row.ratio().map_or_else(|| beside_published(row), |one| ratio(one, row.why));
+        let ratio = row.ratio().map_or_else(|| beside_published(row), |one| ratio(one, row.reason));
         let _ = writeln!(
             text,
             "| {}: {} | {published} | {} | {rival} | {ratio} | {} |",
             title(&row.name),
             row.metric,
             spread(&row.ours, row.unit),
-            row.why,
+            row.reason,
         );
     }
     text
@@ -70,12 +70,12 @@ fn aligned(lines: &[[String; 4]]) -> String {
 }
 
 /// Formats a ratio as `2.95 (2.90 to 3.01)`, and adds the conclusion.
-fn ratio(ratio: Ratio, why: &str) -> String {
+fn ratio(ratio: Ratio, reason: &str) -> String {
     let [middle, least, most] = [ratio.middle, ratio.least, ratio.most].map(times);
     let text = format!("{middle} ({least} to {most})");
     match ratio.verdict() {
         Verdict::Better => text,
-        Verdict::Worse if why.is_empty() => format!("{text}: worse, unexplained"),
+        Verdict::Worse if reason.is_empty() => format!("{text}: worse, unexplained"),
         Verdict::Worse => format!("{text}: worse"),
         Verdict::Noise => format!("{text}: within the noise"),
         Verdict::Unsure => format!("{text}: too few rounds to tell"),
@@ -100,7 +100,7 @@ fn beside_published(row: &Row) -> String {
     }
     let Some(part) = row.part_of_published() else { return "-".to_owned() };
     let lacks =
-        if row.is_far_from_published() && row.why.is_empty() { ": unexplained" } else { "" };
+        if row.is_far_from_published() && row.reason.is_empty() { ": unexplained" } else { "" };
     format!("{} of published{lacks}", number(part))
 }
 
@@ -156,10 +156,10 @@ mod tests {
 
     #[test]
     fn large_differences_need_a_reason() {
-        let row = |value: f64, why| Row {
+        let row = |value: f64, reason| Row {
             ours: Samples::from(value),
             published: Some(100.0),
-            why,
+            reason,
             ..Row::new("a", "rules", "")
         };
         assert_eq!(beside_published(&row(95.0, "")), "0.95 of published");
@@ -197,10 +197,10 @@ mod tests {
     #[test]
     fn a_worse_row_needs_a_reason() {
         let rival = || Some(("R".to_owned(), Samples(vec![1.0; 3])));
-        let row = |why| Row {
+        let row = |reason| Row {
             ours: Samples(vec![2.0; 3]),
             rival: rival(),
-            why,
+            reason,
             ..Row::new("a", "b", "ns")
         };
         assert!(table(&[row("")]).contains("0.50 (0.50 to 0.50): worse, unexplained |"));

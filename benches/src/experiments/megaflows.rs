@@ -44,7 +44,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let ours = figure("ours", index).unwrap_or_default();
             let row = Row { ours, rival, ..Row::new(name, metric, "count") };
             let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-            rows.push(Row { why: if is_worse { WHY_WORSE } else { "" }, ..row });
+            rows.push(Row { reason: if is_worse { WHY_WORSE } else { "" }, ..row });
         }
     }
     rows.concat()

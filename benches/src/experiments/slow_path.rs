@@ -281,7 +281,7 @@ fn pipeline_rows(
             let rival = rival.map(str::to_owned).zip(measured.get(1).map(samples));
             let row = Row { better, ours, rival, ..Row::new(name, metric, unit) };
             let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-            Row { why: if is_worse { why_worse(metric) } else { "" }, ..row }
+            Row { reason: if is_worse { why_worse(metric) } else { "" }, ..row }
         };
     let row = |name, what, of: &dyn Fn(&Measured) -> f64| row_of(0, name, what, of);
     let iterative = measured.len().saturating_sub(1);

@@ -76,7 +76,7 @@ fn row(name: &str, metric: &'static str, value: f64, published: Option<&Figure>)
     let published = published.map(|figure| figure.value);
     let (better, ours) = (Better::Neither, Samples::from(value));
     let row = Row { better, ours, ..Row::new(name, metric, unit(metric)) };
-    row.beside_published(published, why(name, metric))
+    row.beside_published(published, reason(name, metric))
 }
 
 fn unit(metric: &str) -> &'static str {
@@ -88,7 +88,7 @@ fn unit(metric: &str) -> &'static str {
 }
 
 /// Returns the reason for a difference of more than 10 %.
-fn why(name: &str, metric: &str) -> &'static str {
+fn reason(name: &str, metric: &str) -> &'static str {
     match (name.split(':').next().unwrap_or_default(), metric) {
         ("ant", RULES) => {
             "published are 1.4 rules per filter over 22 tables, so most tables must match few \

@@ -65,15 +65,15 @@ pub(in crate::experiments) fn of_packets(
         };
         let published_misses = figure("cache_misses", capacity).map(|figure| figure.value);
         let misses = cache.misses() as f64;
-        let why = |is_more| why_entries(&name, is_more);
+        let reason = |is_more| why_entries(&name, is_more);
         [
             one(HITS, "%", Better::More, hits).beside_published(
                 published,
-                why(published.is_some_and(|published_value| hits < published_value)),
+                reason(published.is_some_and(|published_value| hits < published_value)),
             ),
             one(MISSES, "", Better::Less, misses).beside_published(
                 published_misses,
-                why(published_misses.is_some_and(|published_value| misses > published_value)),
+                reason(published_misses.is_some_and(|published_value| misses > published_value)),
             ),
             one(ENTRIES, "", Better::Neither, cache.used() as f64),
         ]

@@ -73,7 +73,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let ours = samples("ours", index);
             let row = Row { better, ours, rival, ..Row::new(name, metric, unit) };
             let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-            rows.push(Row { why: if is_worse { why_worse(metric) } else { "" }, ..row });
+            rows.push(Row { reason: if is_worse { why_worse(metric) } else { "" }, ..row });
         }
     }
     all.concat()

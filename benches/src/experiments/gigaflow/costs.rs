@@ -281,7 +281,7 @@ impl Times {
             },
             Row {
                 rival: rival(MEGAFLOWS, self.megaflow_miss),
-                why: WHY_MISS,
+                reason: WHY_MISS,
                 ..row("gigaflow", MISS, "us", self.ltm_miss)
             },
             row("gigaflow", EXTRA, "%", extra),
@@ -290,7 +290,7 @@ impl Times {
                 .beside_another(upper, WHY_UPPER),
             Row {
                 rival: rival(MEGAFLOW, self.megaflow),
-                why: WHY_HIT,
+                reason: WHY_HIT,
                 ..row("gigaflow", HIT, "us", self.chain)
             },
             row("megaflow", REVALIDATION_CPU, "ms", self.revalidated_megaflows_ms)

@@ -276,14 +276,14 @@ fn rows_of(name: &str, outcome: &Outcome, published: impl Fn(&str) -> Option<f64
         let published = metric_of(word).and_then(&published);
         let is_more = published.is_some_and(|published| value > published);
         let row = Row { better, ours: value.into(), ..Row::new(name, metric, unit) };
-        row.beside_published(published, why(word, name, is_more))
+        row.beside_published(published, reason(word, name, is_more))
     };
     let is_known = |row: &Row| row.ours.median() < TOO_MANY;
     METRICS.into_iter().zip(figures).map(row).filter(is_known).collect()
 }
 
 /// Returns the reason why a value is above or below the published value.
-fn why(word: &str, name: &str, is_more: bool) -> &'static str {
+fn reason(word: &str, name: &str, is_more: bool) -> &'static str {
     let is_megaflow = name.ends_with("megaflow");
     match (word, is_more) {
         ("published", is_more) => why_coverage(name, is_more),

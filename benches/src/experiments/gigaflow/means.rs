@@ -92,7 +92,7 @@ pub(super) fn rows(summaries: &[Summary], is_full: bool) -> Vec<Row> {
         return Vec::new();
     }
     let all = sentences(&gigaflow, &megaflow, &low).into_iter().chain(spaces(&gigaflow));
-    let smaller = |row| if is_full { row } else { Row { published: None, why: "", ..row } };
+    let smaller = |row| if is_full { row } else { Row { published: None, reason: "", ..row } };
     all.map(smaller).collect()
 }
 
@@ -112,9 +112,9 @@ fn sentences(gigaflow: &[Summary], megaflow: &[Summary], low: &[Summary]) -> [Ro
     let published_value = |metric| Figure::find(metric, "-", "high", OF_BOTH);
     let taken = |configuration| Figure::find("cache_usage_mean", "-", "high", configuration);
     let drop = Figure::find("sharing_frequency_drop", "-", "low vs high", "4x8K");
-    let row = |name: &str, better, percent: f64, published: Option<&Figure>, why| {
+    let row = |name: &str, better, percent: f64, published: Option<&Figure>, reason| {
         let row = Row { better, ours: percent.into(), ..Row::new(name, TOGETHER, "%") };
-        row.beside_published(published.map(|figure| figure.value), why)
+        row.beside_published(published.map(|figure| figure.value), reason)
     };
     [
         row(
@@ -228,6 +228,8 @@ mod tests {
     fn partial_runs_show_no_published_values() {
         let all = summaries();
         assert!(rows(&all[1..], true).is_empty());
-        assert!(rows(&all, false).iter().all(|row| row.published.is_none() && row.why.is_empty()));
+        assert!(
+            rows(&all, false).iter().all(|row| row.published.is_none() && row.reason.is_empty())
+        );
     }
 }

@@ -43,7 +43,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             rows.push(Row {
                 ours: gigaflow,
                 rival: Some((MEGAFLOWS.to_owned(), megaflow)),
-                why: if is_worse { WHY_WORSE } else { "" },
+                reason: if is_worse { WHY_WORSE } else { "" },
                 ..Row::new(title, MEAN, "us")
             });
         }

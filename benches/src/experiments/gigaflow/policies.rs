@@ -74,7 +74,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
                 ours: fewer.into(),
                 ..Row::new(&name, MISSES_SAVED, "%")
             };
-            rows.push(row.beside_published(published, why(cache_case.name)));
+            rows.push(row.beside_published(published, reason(cache_case.name)));
             rows.push(Row {
                 better: Better::Neither,
                 ours: (100.0 * used / megaflow.1).into(),
@@ -87,7 +87,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Returns the reason why misses differ by over 10 % from the published misses.
-fn why(policy: &str) -> &'static str {
+fn reason(policy: &str) -> &'static str {
     if policy == "random" {
         "random partition points are chosen per traversal, and repeat in traversals that begin \
          alike because of the fixed seed; the published procedure is unknown"

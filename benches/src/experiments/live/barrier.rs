@@ -149,7 +149,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         let mut own = rows_of(size, &measured[0], rival);
         let is_worse = |row: &Row| row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
         for row in own.iter_mut().filter(|row| row.metric == REPLY && is_worse(row)) {
-            row.why = WHY_REPLY;
+            row.reason = WHY_REPLY;
         }
         rows.extend(own);
     }

@@ -54,8 +54,8 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 /// Prefixes a row with the engine, and adds the reason if the engine is worse.
 fn of_engine(engine: &str, row: Row) -> Row {
     let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-    let why = if is_worse { why_worse(engine) } else { "" };
-    Row { name: format!("{engine}: {}", row.name), why, ..row }
+    let reason = if is_worse { why_worse(engine) } else { "" };
+    Row { name: format!("{engine}: {}", row.name), reason, ..row }
 }
 
 fn why_worse(engine: &str) -> &'static str {

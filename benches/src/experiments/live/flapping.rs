@@ -137,7 +137,7 @@ fn rows_of(kind: ControllerKind, measured: &[Vec<WindowResult>], rival: Option<&
         let rival = rival.map(str::to_owned).zip(measured.get(1).map(samples));
         let row = Row { better, ours, rival, ..Row::new(name, metric, unit) };
         let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-        Row { why: if is_worse && metric == REPLY { WHY_REPLY } else { "" }, ..row }
+        Row { reason: if is_worse && metric == REPLY { WHY_REPLY } else { "" }, ..row }
     };
     let (all, each) = ("all windows", "each window");
     vec![

@@ -222,8 +222,8 @@ fn rows_of(case: &str, names: &[&str], measured: &[Vec<Vec<ChangeResult>>]) -> V
         let name = format!("{case}, {repair}{beside}");
         let row = Row { better, ours: samples(kind, of), rival, ..Row::new(name, metric, unit) };
         let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-        let why = if beside.is_empty() { WHY } else { WHY_REPAIR };
-        Row { why: if is_worse { why } else { "" }, ..row }
+        let reason = if beside.is_empty() { WHY } else { WHY_REPAIR };
+        Row { reason: if is_worse { reason } else { "" }, ..row }
     };
     let length_ms = |shown: &ChangeResult| shown.dip.length as f64 * BUCKET.as_secs_f64() * 1e3;
     let missing_ms = |shown: &ChangeResult| shown.dip.missing * BUCKET.as_secs_f64() * 1e3;

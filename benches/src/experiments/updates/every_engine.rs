@@ -117,18 +117,18 @@ fn means(pipeline: &str, engine: &str, outcomes: &[Outcome], is_quick: bool) -> 
     };
     let [ours, theirs] = [mean(|own| own.us[0]), mean(|own| own.us[1])];
     let name = format!("{pipeline} {engine}, {ALL_KINDS}");
-    let why = if theirs < ours { why(engine) } else { "" };
+    let reason = if theirs < ours { reason(engine) } else { "" };
     let times = |metric, times: f64, published: &str| {
         let figure = Figure::find(published, pipeline, "-", ALL_KINDS);
         let figure = figure.filter(|_| engine == PUBLISHED && !is_quick);
-        Row { better: Better::More, ours: times.into(), why, ..Row::new(&name, metric, "x") }
+        Row { better: Better::More, ours: times.into(), reason, ..Row::new(&name, metric, "x") }
             .beside_published(figure.map(|figure| figure.value), WHY_PUBLISHED)
     };
     let kinds = format!("Kairo, {ALL_KINDS}");
     let us = Row {
         ours: ours.into(),
         rival: Some((RIVAL.to_owned(), theirs.into())),
-        why,
+        reason,
         ..Row::new(&name, MEAN, "us")
     };
     [
@@ -164,17 +164,17 @@ fn rows_of(name: &str, ours: &Watched, theirs: &Watched, entries: f64) -> [Row; 
     let row = |metric, unit, ours: Samples, theirs: Samples| {
         let row = Row { ours, rival: rival(theirs), ..Row::new(name, metric, unit) };
         let is_worse = row.ratio().is_some_and(|ratio| ratio.middle < 1.0);
-        Row { why: if is_worse { why(name) } else { "" }, ..row }
+        Row { reason: if is_worse { reason(name) } else { "" }, ..row }
     };
     let change = row(CHANGE, "us", ours.spent.in_pairs(), theirs.spent.in_pairs());
     // The iterative engine evicts entries one by one, so on average an entry is stale for half of
     // the run of the engine.
     let stale = row(STALE, "count", stale(ours), stale(theirs).map(|packets| packets / 2.0));
     let evicted = row(EVICTED, "%", share(ours), share(theirs));
-    [change, stale, Row { better: Better::Neither, why: "", ..evicted }]
+    [change, stale, Row { better: Better::Neither, reason: "", ..evicted }]
 }
 
-fn why(name: &str) -> &'static str {
+fn reason(name: &str) -> &'static str {
     match name.rsplit(' ').next() {
         Some(PUBLISHED) => WHY_MIRROR,
         Some("relational") => WHY_RELATIONAL,

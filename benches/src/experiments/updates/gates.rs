@@ -92,8 +92,8 @@ fn second_rows(run: &mut Run) -> Vec<Row> {
                 let rounds = (0..rounds).map(|_| second(&workload, settings, updates));
                 Samples(rounds.collect())
             });
-            let why = if has_gates && !has_timer { WHY_ALONE } else { "" };
-            rows.push(Row { ours: spent, why, ..Row::new(title, SECOND, "us") });
+            let reason = if has_gates && !has_timer { WHY_ALONE } else { "" };
+            rows.push(Row { ours: spent, reason, ..Row::new(title, SECOND, "us") });
         }
     }
     rows
@@ -149,8 +149,8 @@ fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
     let is_fewer =
         evicted.rival.as_ref().is_some_and(|(_, rival)| evicted.ours.median() < rival.median());
     [
-        Row { why: if is_worse { WHY_SLOWER } else { "" }, ..cost },
-        Row { better: Better::Neither, why: if is_fewer { WHY_FEWER } else { "" }, ..evicted },
+        Row { reason: if is_worse { WHY_SLOWER } else { "" }, ..cost },
+        Row { better: Better::Neither, reason: if is_fewer { WHY_FEWER } else { "" }, ..evicted },
     ]
 }
 

@@ -232,7 +232,7 @@ impl Outcome {
             Row {
                 ours: ours.clone(),
                 rival: rival(theirs.clone()),
-                why: WHY_LOAD,
+                reason: WHY_LOAD,
                 ..Row::new(&name, LOAD, "us")
             },
             Row { ours: of_eight(ours), ..Row::new(&name, LOAD_OF_EIGHT, "us") },
