@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use shunt_flow::{FieldId, PortNo, layout::word};
 use shunt_pipeline::{
-    Action, BridgeSettings, DropCause, Object, PortVlans, PriorityTags, QinqEthtype, Refresh, Time,
-    Traversal, VlanMode,
+    Action, BridgeSettings, DatapathAction, DropCause, Object, PortVlans, PriorityTags,
+    QinqEthtype, Refresh, Time, Traversal, VlanMode,
 };
 
 use crate::switch::{BRIDGE, Switch, describe, key, ports};
@@ -295,6 +295,69 @@ fn a_tunnel_uncovers_the_tag_of_the_customer() {
     assert_eq!(send(0x88a8_1064_8100_1005), "pop 2 3 push(88a8,1064) 100");
     assert_eq!(send(0x88a8_1064_8100_1000), "pop pop 2 3 4 push(8100,1000) push(88a8,1064) 100");
     assert_eq!(send(0x88a8_1007_8100_1005), "100", "another service VLAN");
+}
+
+/// Returns the tags of a packet at its first output, with the outer one first.
+fn tags_at_output(actions: &[DatapathAction], mut tags: Vec<u128>) -> Vec<u128> {
+    for action in actions {
+        match action {
+            DatapathAction::PopVlan => {
+                tags.remove(0);
+            }
+            DatapathAction::PushVlan { tci, .. } => tags.insert(0, (*tci).into()),
+            DatapathAction::SetHeader(set) => {
+                let mask = shunt_flow::FlowMask::from(set.mask()).field(FieldId::VlanTci);
+                tags[0] = (tags[0] & !mask) | (set.key().field(FieldId::VlanTci) & mask);
+            }
+            _ => break,
+        }
+    }
+    tags
+}
+
+/// Returns the tags that port 2 sends of a packet in VLAN 100 with these tags.
+fn sent_tags(own: PortVlans, outer: u64, inner: Option<u64>) -> Vec<u128> {
+    let switch = switch([PortVlans::default(), own, PortVlans::default(), PortVlans::default()]);
+    send(&switch, B_TO_A, 1);
+    let mut key = key(A_TO_B);
+    let below = inner.map_or(0, |tci| 0x8100_0000 | tci);
+    key.words_mut()[usize::from(word::VLAN)] = (0x8100_0000 | outer) << 32 | below;
+    let actions = switch.pipeline.translate_at_newest_version(&key).actions;
+    let tags = [Some(outer), inner].into_iter().flatten().map(u128::from);
+    tags_at_output(&actions, tags.collect())
+}
+
+/// The expected tags are those of Open vSwitch 3.1 with `vlan-limit=2`.
+///
+/// With priority tags, the tag below a removed one gets the priority of the removed tag, also 0.
+#[test]
+fn a_removed_tag_passes_its_priority_on() {
+    use PriorityTags::{Always, IfNonzero, Never};
+    let modes = [VlanMode::NativeUntagged(100), VlanMode::Dot1qTunnel(100)];
+    // The outer tag has priority 0, and then 3. The tag below it has priority 0 or 5.
+    for (inner, priority_tags, expected) in [
+        (None, Never, [None, None]),
+        (Some(0x1000), Never, [None, None]),
+        (Some(0x1007), Never, [Some(0x1007), Some(0x1007)]),
+        (Some(0xb007), Never, [Some(0xb007), Some(0xb007)]),
+        (Some(0xb000), Never, [Some(0xb000), Some(0xb000)]),
+        (None, IfNonzero, [None, Some(0x7000)]),
+        (Some(0x1000), IfNonzero, [None, Some(0x7000)]),
+        (Some(0x1007), IfNonzero, [Some(0x1007), Some(0x7007)]),
+        (Some(0xb007), IfNonzero, [Some(0x1007), Some(0x7007)]),
+        (Some(0xb000), IfNonzero, [None, Some(0x7000)]),
+        (Some(0x1000), Always, [Some(0x1000), Some(0x7000)]),
+        (Some(0x1007), Always, [Some(0x1007), Some(0x7007)]),
+        (Some(0xb007), Always, [Some(0x1007), Some(0x7007)]),
+        (Some(0xb000), Always, [Some(0x1000), Some(0x7000)]),
+    ] {
+        for mode in modes {
+            let own = PortVlans { mode, priority_tags, ..PortVlans::default() };
+            let sent = [0x1064, 0x7064].map(|outer| sent_tags(own.clone(), outer, inner));
+            let expected = expected.map(|tag: Option<u128>| tag.into_iter().collect::<Vec<_>>());
+            assert_eq!(sent, expected, "{mode:?} {priority_tags:?} {inner:x?}");
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@
 //!
 //! The tags are those of Open vSwitch. A tag with VLAN 0 and priority 0 has no meaning: it is
 //! removed, unless the port sends priority tags always. The priority of a service tag is 0, or that
-//! of the customer's tag on ports with priority tags.
+//! of the customer's tag on ports with priority tags. A tag that a removed one has covered keeps its
+//! priority, except on ports with priority tags, where it gets that of the removed tag.
 
 use shunt_flow::FieldId;
 
@@ -109,14 +110,29 @@ fn put_outer_tag(egress: &mut Egress<'_, '_>, port: &PortInfo, vlan: u16) {
         return egress.packet.set_tag(FieldId::DlVlan, u128::from(then), 0xfff);
     }
     egress.packet.pop_vlan();
-    let uncovers_empty = loses_tag && !is_tagged_then && has_empty_tag(egress.packet);
-    if is_access(port) || uncovers_empty {
+    if is_access(port) {
         egress.packet.pop_vlan();
+    } else if loses_tag && !is_tagged_then {
+        change_uncovered_tag(egress.packet, port.vlans.priority_tags);
     }
     if is_tagged_then {
         // The new tag has the Ethernet type 0x8100, as in Open vSwitch.
         let priority = (tags & OUTER_PRIORITY) >> 45;
         egress.packet.set_tag(FieldId::DlVlanPcp, priority.into(), 0x7);
+    }
+}
+
+/// Changes the tag that was below a removed outer tag with priority 0.
+///
+/// With priority tags, the tag gets the priority of the removed one, as a tag below an outer tag
+/// with another priority does. A tag without a meaning is removed.
+fn change_uncovered_tag(packet: &mut WorkingPacket, priority_tags: PriorityTags) {
+    let tags = packet.key().words()[VLAN];
+    let loses_priority = priority_tags != PriorityTags::Never && tags & OUTER_PRIORITY != 0;
+    if has_empty_tag(packet) || loses_priority && tags & OUTER_ID == 0 {
+        packet.pop_vlan();
+    } else if loses_priority {
+        packet.set_tag(FieldId::DlVlanPcp, 0, 0x7);
     }
 }
 
