@@ -287,8 +287,8 @@ impl<T> Drop for OffloadAgent<T> {
     fn drop(&mut self) {
         // Dropping the waiting forecasts sets their outcomes.
         self.candidate_rings.iter_mut().for_each(|ring| while ring.pop().is_ok() {});
-        let (since, why) = (self.now, StaleReason::Ended);
-        self.shared.lock().state = OffloadState::Stale { since, why };
+        let (since, reason) = (self.now, StaleReason::Ended);
+        self.shared.lock().state = OffloadState::Stale { since, reason };
         self.link.retire();
         self.coordinator.wake();
     }

@@ -83,7 +83,7 @@ impl StalenessJudge {
         has_ports: bool,
     ) -> OffloadState {
         let has_unconfirmed = unconfirmed_work != UnconfirmedWork::Nothing;
-        let why = if self.is_lost {
+        let reason = if self.is_lost {
             Some(if self.was_there { StaleReason::Lost } else { StaleReason::NotYet })
         } else if has_unconfirmed && self.is_unconfirmed {
             Some(if self.was_lost { StaleReason::Repairing } else { StaleReason::Unconfirmed })
@@ -99,25 +99,27 @@ impl StalenessJudge {
             *since = now;
         }
         self.has_begun = true;
-        self.state = match (why, self.state) {
+        self.state = match (reason, self.state) {
             (None, OffloadState::Connected) => OffloadState::Connected,
             (None, OffloadState::Stale { since, .. }) => {
                 info!(stale_for = ?now.since(since), "offload device: synchronised with the tables");
                 OffloadState::Connected
             }
-            (Some(why), OffloadState::Connected) => {
+            (Some(reason), OffloadState::Connected) => {
                 self.stale_count += 1;
                 if has_ports {
                     warn!(
-                        why = why.as_str(),
+                        why = reason.as_str(),
                         "offload device: stale, it may forward by evicted entries"
                     );
                 } else {
-                    debug!(why = why.as_str(), "offload device: stale, and without ports");
+                    debug!(why = reason.as_str(), "offload device: stale, and without ports");
                 }
-                OffloadState::Stale { since: now, why }
+                OffloadState::Stale { since: now, reason }
             }
-            (Some(why), OffloadState::Stale { since, .. }) => OffloadState::Stale { since, why },
+            (Some(reason), OffloadState::Stale { since, .. }) => {
+                OffloadState::Stale { since, reason }
+            }
         };
         self.state
     }
@@ -135,7 +137,7 @@ mod tests {
         let [first, later] = [40, 50].map(|age| Time::ZERO.after(Duration::from_secs(age)));
         for now in [first, later] {
             let state = judge.state_of(now, UnconfirmedWork::Nothing, true);
-            assert_eq!(state, OffloadState::Stale { since: first, why: StaleReason::NotYet });
+            assert_eq!(state, OffloadState::Stale { since: first, reason: StaleReason::NotYet });
         }
     }
 }

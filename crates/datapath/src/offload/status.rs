@@ -66,7 +66,7 @@ pub enum OffloadState {
         /// The time at which the state began.
         since: Time,
         /// The reason.
-        why: StaleReason,
+        reason: StaleReason,
     },
 }
 
@@ -150,7 +150,7 @@ pub const LATENCY_BUCKETS: usize = 24;
 
 impl Default for OffloadState {
     fn default() -> Self {
-        Self::Stale { since: Time::ZERO, why: StaleReason::NotYet }
+        Self::Stale { since: Time::ZERO, reason: StaleReason::NotYet }
     }
 }
 

@@ -303,8 +303,8 @@ fn a_confirming_device_forwards_as_the_acknowledged_version() {
             forgotten.set(forgotten.get() + device.forgotten_count());
             Ok(())
         });
-    if let Err(TestError::Fail(why, case)) = &result {
-        panic!("{why}\n{case:#?}");
+    if let Err(TestError::Fail(reason, case)) = &result {
+        panic!("{reason}\n{case:#?}");
     }
     assert!(hits.get() > 2000 && stale.get() > 10, "{} {}", hits.get(), stale.get());
     let (restarted, forgotten) = (restarted.get(), forgotten.get());

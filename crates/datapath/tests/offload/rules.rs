@@ -27,10 +27,10 @@ fn state(rig: &Rig<SoftwareDevice>) -> OffloadState {
     rig.status().state
 }
 
-fn why(rig: &Rig<SoftwareDevice>) -> Option<StaleReason> {
+fn stale_reason(rig: &Rig<SoftwareDevice>) -> Option<StaleReason> {
     match state(rig) {
         OffloadState::Connected => None,
-        OffloadState::Stale { why, .. } => Some(why),
+        OffloadState::Stale { reason, .. } => Some(reason),
     }
 }
 
@@ -193,7 +193,10 @@ fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     assert!(rig.acked_version() < version);
     rig.wait(Duration::from_millis(1));
     rig.settle();
-    assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::Unconfirmed)));
+    assert_eq!(
+        (rig.acked_version(), stale_reason(&rig)),
+        (version, Some(StaleReason::Unconfirmed))
+    );
     assert_eq!(rig.status().unconfirmed, 1, "an acknowledgement proves nothing about the device");
     // The agent also acknowledges later versions, and inserts no entry.
     let version = rig.change(&request(FlowModCommand::Delete, "ip,nw_src=10.0.0.3"));
@@ -202,7 +205,7 @@ fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
     assert_eq!((rig.acked_version(), rig.log().0), (version, vec![]));
     rig.device().is_silent = false;
     rig.settle();
-    assert_eq!((why(&rig), rig.status().stale_count), (None, 1));
+    assert_eq!((stale_reason(&rig), rig.status().stale_count), (None, 1));
     assert_eq!(rig.held(), rig.intended());
     assert!(rig.hits(&packet(1, 9)));
 }
@@ -213,7 +216,7 @@ fn a_lost_device_is_stale_until_it_holds_the_intended_entries() {
     rig.fill(&[(1, 9)]);
     rig.device().lose();
     rig.settle();
-    assert_eq!(why(&rig), Some(StaleReason::Lost));
+    assert_eq!(stale_reason(&rig), Some(StaleReason::Lost));
     let version = modify(&mut rig);
     rig.fill(&[(2, 8)]);
     assert_eq!(rig.acked_version(), version);
@@ -221,10 +224,10 @@ fn a_lost_device_is_stale_until_it_holds_the_intended_entries() {
     rig.device().restore();
     rig.device().is_silent = false;
     rig.run_iteration();
-    assert_eq!(why(&rig), Some(StaleReason::Repairing), "what is stale is still there");
+    assert_eq!(stale_reason(&rig), Some(StaleReason::Repairing), "what is stale is still there");
     rig.settle();
     let status = rig.status();
-    assert_eq!((why(&rig), status.repairs, status.stale_count), (None, 1, 1));
+    assert_eq!((stale_reason(&rig), status.repairs, status.stale_count), (None, 1, 1));
     assert_eq!(rig.held(), rig.intended());
     assert!(rig.hits(&packet(2, 8)) && !rig.hits(&packet(1, 9)));
 }
@@ -245,7 +248,7 @@ fn operations_in_transit_at_a_disconnect_are_repeated() {
     rig.device().restore();
     rig.settle();
     assert_eq!(rig.held(), rig.intended());
-    assert!(rig.hits(&packet(2, 8)) && why(&rig).is_none());
+    assert!(rig.hits(&packet(2, 8)) && stale_reason(&rig).is_none());
 }
 
 #[test]
@@ -265,7 +268,7 @@ fn insertions_in_transit_at_a_disconnect_are_repeated() {
     rig.settle();
     assert_eq!((rig.held().len(), rig.status().stale), (3, 0));
     assert_eq!(rig.held(), rig.intended());
-    assert!(rig.hits(&packet(2, 8)) && why(&rig).is_none());
+    assert!(rig.hits(&packet(2, 8)) && stale_reason(&rig).is_none());
 }
 
 #[test]
@@ -276,10 +279,10 @@ fn an_absent_device_is_stale_and_is_filled_when_it_appears() {
     rig.fill(&[(1, 9)]);
     let version = modify(&mut rig);
     rig.fill(&[(1, 9)]);
-    assert_eq!((rig.acked_version(), why(&rig)), (version, Some(StaleReason::NotYet)));
+    assert_eq!((rig.acked_version(), stale_reason(&rig)), (version, Some(StaleReason::NotYet)));
     rig.device().restore();
     rig.settle();
-    assert_eq!((why(&rig), rig.status().repairs), (None, 0));
+    assert_eq!((stale_reason(&rig), rig.status().repairs), (None, 0));
     assert!(rig.hits(&packet(1, 9)));
 }
 
@@ -436,7 +439,7 @@ fn a_failed_removal_is_retried_and_holds_its_version() {
     let OffloadConfig { count_every, .. } = config();
     rig.wait(count_every);
     rig.settle();
-    assert_eq!((rig.acked_version(), why(&rig)), (version, None));
+    assert_eq!((rig.acked_version(), stale_reason(&rig)), (version, None));
     assert_eq!(rig.held(), rig.intended());
 }
 
@@ -490,7 +493,7 @@ fn an_ended_agent_delays_no_version() {
     drop(owner);
     assert_eq!(coordinator.acked_version(), version);
     let ended =
-        matches!(handle.status().state, OffloadState::Stale { why: StaleReason::Ended, .. });
+        matches!(handle.status().state, OffloadState::Stale { reason: StaleReason::Ended, .. });
     assert!(ended);
     let (sender, answer) = std::sync::mpsc::channel();
     handle.pull(Box::new(move |()| sender.send(()).unwrap()));
@@ -530,5 +533,5 @@ fn entries_evicted_while_the_device_is_away_are_not_restored() {
     assert_eq!(rig.held().len(), 1, "it will be back without what went");
     rig.device().restore();
     rig.settle();
-    assert_eq!((rig.held(), why(&rig)), (rig.intended(), None));
+    assert_eq!((rig.held(), stale_reason(&rig)), (rig.intended(), None));
 }

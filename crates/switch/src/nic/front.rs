@@ -386,7 +386,7 @@ impl NicFront {
         let state = self.state.lock();
         let is_asked = !state.config.is_none() && state.config.stale == StalePolicy::PortsDown;
         match self.connection.handle.status().state {
-            OffloadState::Stale { why, .. } if is_asked => Some(why.as_str()),
+            OffloadState::Stale { reason, .. } if is_asked => Some(reason.as_str()),
             OffloadState::Stale { .. } | OffloadState::Connected => None,
         }
     }

@@ -374,8 +374,8 @@ fn exchanged_devices_forward_by_the_acknowledged_version() {
             Ok(())
         },
     );
-    if let Err(TestError::Fail(why, case)) = &result {
-        panic!("{why}\n{case:#?}");
+    if let Err(TestError::Fail(reason, case)) = &result {
+        panic!("{reason}\n{case:#?}");
     }
     assert!(hits.get() > 2000 && exchanges.get() > 50, "{} {}", hits.get(), exchanges.get());
     assert!(restarted.get() > 50, "devices restarted {} times", restarted.get());

@@ -155,13 +155,13 @@ impl NicFront {
             return None;
         }
         let status = self.handle().status();
-        let (state, why, since) = match status.state {
+        let (state, reason, since) = match status.state {
             OffloadState::Stale { since, .. } if is_draining_device => {
                 ("stale", Some(DRAINING), Some(since))
             }
             OffloadState::Connected if is_draining_device => ("stale", Some(DRAINING), None),
             OffloadState::Connected => (CONNECTED, None, None),
-            OffloadState::Stale { since, why } => ("stale", Some(why.as_str()), Some(since)),
+            OffloadState::Stale { since, reason } => ("stale", Some(reason.as_str()), Some(since)),
         };
         let address = embedded.as_ref().map(|(address, _)| address.to_string());
         let stage = |(entries, entries_max): (&usize, &usize)| StageFill {
@@ -177,7 +177,7 @@ impl NicFront {
             kind: config.kind,
             address: address.unwrap_or(config.address),
             state,
-            reason: why,
+            reason,
             error: self.error(),
             stale_s: since.map(|since| self.clock().now().since(since).as_secs_f64()),
             stale_count: status.stale_count,
