@@ -284,8 +284,8 @@ async fn check_threads(control: &ControlPlane) {
 /// Closes the ports of a stale NIC, if this is configured.
 async fn check_nic(control: &ControlPlane) {
     let Some(nic) = control.nic.front() else { return };
-    let Some(why) = nic.closes_ports() else { return };
-    control.structure().await.ports().take_down_at_nic(&nic, why).await;
+    let Some(reason) = nic.closes_ports() else { return };
+    control.structure().await.ports().take_down_at_nic(&nic, reason).await;
 }
 
 /// Logs each bridge that receives packets and has no rules, once.

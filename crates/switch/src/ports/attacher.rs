@@ -432,12 +432,12 @@ impl PortAttacher {
     /// Takes down the ports of a stale NIC.
     ///
     /// [`Self::check`] opens these ports again.
-    pub(crate) async fn take_down_at_nic(&self, nic: &NicFront, why: &str) {
+    pub(crate) async fn take_down_at_nic(&self, nic: &NicFront, reason: &str) {
         for (name, id, number) in self.open_ports_of_nic(nic) {
             let is_reopened = self.bridges.with_port(id, number, |port| port.is_reopened());
             if is_reopened == Some(true) && nic.is_nic_port(id, number) {
-                warn!(reason = why, "port {name}: down, since the NIC is stale");
-                self.take_down(&name, &format!("the NIC is stale: {why}")).await;
+                warn!(reason, "port {name}: down, since the NIC is stale");
+                self.take_down(&name, &format!("the NIC is stale: {reason}")).await;
             }
         }
     }

@@ -132,7 +132,8 @@ impl SubTraversalCache {
                         .to_owned(),
                 )
             } else {
-                self.refusal(&own).map(|why| format!("one megaflow: for a sub-traversal, {why}"))
+                self.refusal(&own)
+                    .map(|reason| format!("one megaflow: for a sub-traversal, {reason}"))
             };
             if megaflow.is_some() {
                 own = pipeline.translate_sub_traversals(key, start, version, &[]);
@@ -142,7 +143,7 @@ impl SubTraversalCache {
             return Err(TablesChanged);
         }
         if let [one] = &own[..] {
-            refused = self.refusal(std::slice::from_ref(one)).map(|why| why.to_string());
+            refused = self.refusal(std::slice::from_ref(one)).map(|reason| reason.to_string());
         }
         let bridges = bridges.lock();
         let is_megaflow = megaflow.is_some();
@@ -248,13 +249,13 @@ impl TraceSubTraversals {
     /// Returns the lines of a text trace about sub-traversals.
     pub(crate) fn to_text(&self, title: &str) -> String {
         let megaflow =
-            self.not_partitioned.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
+            self.not_partitioned.as_ref().map(|reason| format!("; {reason}")).unwrap_or_default();
         let (policy, last) = (&self.policy, self.stages.saturating_sub(1));
         let mut text = format!(
             "{title}: policy {policy}, stages 0 to {last}, computed for empty stages{megaflow}\n"
         );
-        if let Some(why) = &self.not_offloaded {
-            text += &format!("  not offloaded: {why}\n");
+        if let Some(reason) = &self.not_offloaded {
+            text += &format!("  not offloaded: {reason}\n");
         }
         text.extend(self.sub_traversals.iter().map(TraceSubTraversal::to_text));
         text
@@ -274,12 +275,12 @@ impl TraceSubTraversal {
         let fields = if fields.is_empty() { "none".to_owned() } else { fields.join(", ") };
         text += &format!("     fields: {fields}\n");
         for step in &self.tables {
-            if let Some(why) = &step.joined {
-                text += &format!("     >> not partitioned after table {}: {why}\n", step.table);
+            if let Some(reason) = &step.joined {
+                text += &format!("     >> not partitioned after table {}: {reason}\n", step.table);
             }
         }
-        if let (Some(why), Some(step)) = (&self.partitioned, self.tables.last()) {
-            text += &format!("     >> partitioned after table {}: {why}\n", step.table);
+        if let (Some(reason), Some(step)) = (&self.partitioned, self.tables.last()) {
+            text += &format!("     >> partitioned after table {}: {reason}\n", step.table);
         }
         text
     }

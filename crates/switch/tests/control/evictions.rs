@@ -65,14 +65,14 @@ async fn an_entry_is_explained_before_and_after_its_eviction() {
 #[tokio::test]
 async fn a_missing_entry_is_refused_with_the_content_of_its_slot() {
     let fixture = fixture().await;
-    let why = |name: &'static str| fixture.switch.explain_entry(name);
+    let explain = |name: &'static str| fixture.switch.explain_entry(name);
     for (name, words) in [
         ("0.7.0", "its slot is empty"),
         ("9.0.0", "its first number is the packet thread, 0"),
         ("0.7", "three numbers with dots"),
         ("0.-1.0", "three numbers with dots"),
     ] {
-        let error: SwitchError = why(name).await.unwrap_err();
+        let error: SwitchError = explain(name).await.unwrap_err();
         assert!(error.to_string().contains(words), "{name}: {error}");
     }
 }

@@ -62,11 +62,12 @@ async fn the_first_packet_of_a_reply_hits() {
     let origins: Vec<_> = entries.iter().map(|own| own.forecast).collect();
     assert!(origins.contains(&Some("reply")) && origins.contains(&None), "{origins:?}");
     let predicted = entries.iter().find(|own| own.forecast.is_some()).unwrap();
-    let EntryExplanation::Live(why) = fixture.switch.explain_entry(&predicted.entry).await.unwrap()
+    let EntryExplanation::Live(explanation) =
+        fixture.switch.explain_entry(&predicted.entry).await.unwrap()
     else {
         panic!("the entry is valid")
     };
-    assert_eq!(why.status.forecast, Some("reply"));
+    assert_eq!(explanation.status.forecast, Some("reply"));
 }
 
 /// The server is behind a port of another packet thread,

@@ -164,9 +164,9 @@ async fn entries_of_the_nic_are_listed_and_explained() {
     let own: Vec<_> = list.entries.iter().filter(|own| own.entry.starts_with("1.")).collect();
     let [entry] = own[..] else { panic!("{list:?}") };
     assert_eq!(entry.actions, ["p2"]);
-    let why =
+    let explanation =
         format!("{:?}", nic_fixture.fixture.switch.explain_entry(&entry.entry).await.unwrap());
-    assert!(why.contains("Live"), "{why}");
+    assert!(explanation.contains("Live"), "{explanation}");
     let error = nic_fixture.fixture.switch.explain_entry("1.77.0").await.unwrap_err().to_string();
     assert!(error.contains("the NIC has no such entry"), "{error}");
     let status = nic_fixture.fixture.switch.caches_with_rule_space().await;
@@ -268,7 +268,7 @@ async fn unsupported_entries_stay_with_the_switch() {
         assert_eq!(nic_fixture.ends[1].next_received().await, frame());
         assert_eq!(nic_fixture.ends[2].next_received().await, frame());
     }
-    until(|| nic_fixture.status().refused.iter().any(|(why, _)| why == "actions")).await;
+    until(|| nic_fixture.status().refused.iter().any(|(reason, _)| reason == "actions")).await;
     assert_eq!(nic_fixture.traffic().hits, 0);
 }
 
@@ -280,7 +280,7 @@ async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
         nic_fixture.ends[0].send(&frame());
         assert_eq!(nic_fixture.ends[1].next_received().await, frame());
     }
-    until(|| nic_fixture.status().refused.iter().any(|(why, _)| why == "key_bits")).await;
+    until(|| nic_fixture.status().refused.iter().any(|(reason, _)| reason == "key_bits")).await;
     assert_eq!(nic_fixture.traffic().hits, 0);
 }
 

@@ -198,13 +198,13 @@ impl RunningSets {
         self.forget_old_rings();
         let dropped = self.receivers.iter().map(RuleSampleReceiver::dropped).sum::<u64>();
         let lost = self.losses.note(self.dropped_before + dropped, clock.now)?;
-        let why = if has_room {
+        let reason = if has_room {
             "more are taken than can be read; set a lower `probability`"
         } else {
             "all collectors get datagrams more slowly than they are made; set a lower `probability`, or \
              use a faster link"
         };
-        Some(format!("action sample: {lost} samples were lost, because {why}"))
+        Some(format!("action sample: {lost} samples were lost, because {reason}"))
     }
 
     /// Removes the empty rings of replaced samplers.
