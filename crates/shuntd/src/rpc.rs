@@ -190,12 +190,12 @@ fn ended(mut text: String) -> String {
 #[derive(Debug, Error)]
 pub(crate) enum CallError {
     /// No daemon uses the run directory.
-    #[error("no daemon runs in {folder}: {why}")]
+    #[error("no daemon runs in {folder}: {reason}")]
     NoDaemon {
         /// Path of the run directory.
         folder: String,
         /// The missing file, or the error of the operating system.
-        why: String,
+        reason: String,
     },
     /// The daemon does not accept connections.
     #[error("cannot connect to the daemon at {path}: {source}")]

@@ -143,7 +143,7 @@ impl Drop for RunDir {
 /// If the pid file does not exist, is empty, or cannot be read.
 pub(crate) fn find_socket(folder: &Path) -> Result<PathBuf, CallError> {
     let file = pid_file(folder);
-    let missing = |why| CallError::NoDaemon { folder: folder.display().to_string(), why };
+    let missing = |reason| CallError::NoDaemon { folder: folder.display().to_string(), reason };
     match fs::read_to_string(&file) {
         Ok(id) if id.trim().is_empty() => Err(missing(format!("{} is empty", file.display()))),
         Ok(id) => Ok(socket(folder, id.trim())),

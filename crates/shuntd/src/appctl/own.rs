@@ -252,8 +252,8 @@ async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
 }
 
 async fn why(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let why = methods.switch.explain_entry(first(arguments)).await;
-    json(&why.map_err(|error| with_entries(&error))?)
+    let explanation = methods.switch.explain_entry(first(arguments)).await;
+    json(&explanation.map_err(|error| with_entries(&error))?)
 }
 
 const NO_CAPTURE: &str = "no such capture: it ended, or never started";

@@ -77,18 +77,18 @@ pub(crate) enum AccountError {
         folder: String,
     },
     /// A system call failed.
-    #[error("--user: cannot {doing}: {why}")]
+    #[error("--user: cannot {doing}: {reason}")]
     System {
         /// Operation that failed.
         doing: &'static str,
         /// Error of the operating system.
-        why: String,
+        reason: String,
     },
 }
 
 /// Returns a function that adds the failed operation to an error.
 fn failed<E: ToString>(doing: &'static str) -> impl Fn(E) -> AccountError {
-    move |error| AccountError::System { doing, why: error.to_string() }
+    move |error| AccountError::System { doing, reason: error.to_string() }
 }
 
 /// Makes the process run as `account`, with only the capabilities that ports need.

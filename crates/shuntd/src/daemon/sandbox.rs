@@ -107,12 +107,12 @@ pub(crate) enum SandboxError {
     #[error("the filter of system calls is not in force: {0}")]
     Filter(String),
     /// A directory of `--writable` cannot be opened.
-    #[error("--writable {path}: {why}; create the directory, or leave it out")]
+    #[error("--writable {path}: {reason}; create the directory, or leave it out")]
     Path {
         /// Path of the directory.
         path: String,
         /// Error of the operating system.
-        why: String,
+        reason: String,
     },
     /// The kernel cannot restrict access to directories.
     #[error("--writable: {0}; a kernel since Linux 5.13 with Landlock is needed")]
@@ -187,7 +187,7 @@ pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<WriteRestrictio
     for directory in directories {
         let opened = PathFd::new(directory).map_err(|error| SandboxError::Path {
             path: directory.display().to_string(),
-            why: error.to_string(),
+            reason: error.to_string(),
         })?;
         rules.push(PathBeneath::new(opened, changes));
     }

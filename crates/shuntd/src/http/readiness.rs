@@ -35,7 +35,7 @@ impl ReadinessMonitor {
         missing.extend(self.database.reason());
         let closed = self.closed_addresses();
         let closed = closed.iter();
-        missing.extend(closed.map(|(address, why)| format!("http.listen: {address}: {why}")));
+        missing.extend(closed.map(|(address, reason)| format!("http.listen: {address}: {reason}")));
         missing
     }
 
@@ -62,17 +62,17 @@ fn missing(bridges: &[BridgeStatus], not_in_force: &[String]) -> Vec<String> {
     let ports = bridges.iter().flat_map(|bridge| &bridge.ports).filter_map(closed_port);
     let listeners = bridges.iter().flat_map(|bridge| {
         let closed = bridge.controllers.iter().filter_map(closed_listener);
-        closed.map(|(target, why)| format!("bridge {}: {target}: {why}", bridge.name))
+        closed.map(|(target, reason)| format!("bridge {}: {target}: {reason}", bridge.name))
     });
     configuration.chain(ports).chain(listeners).collect()
 }
 
 /// Returns a description of a port that is not open, with the reason.
 fn closed_port(port: &BridgePortStatus) -> Option<String> {
-    let why = port.problem.as_deref().or_else(|| (port.link == NO_PEER).then_some(NO_PEER))?;
+    let reason = port.problem.as_deref().or_else(|| (port.link == NO_PEER).then_some(NO_PEER))?;
     let own = format!("port {}: ", port.name);
-    let why = why.strip_prefix(&own).unwrap_or(why);
-    Some(format!("port {} of bridge {}: {why}", port.name, port.bridge))
+    let reason = reason.strip_prefix(&own).unwrap_or(reason);
+    Some(format!("port {} of bridge {}: {reason}", port.name, port.bridge))
 }
 
 /// Link state of a patch port if the port at its other end does not exist.

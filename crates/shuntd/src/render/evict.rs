@@ -198,39 +198,40 @@ pub(super) fn duration(nanoseconds: u64) -> String {
 }
 
 /// Returns the reason why an entry is valid, or why it was evicted, as text.
-pub(crate) fn why(why: &Value) -> String {
-    let entry = word(&why["entry"]);
-    let seconds = |key: &str| duration(count(&why[key]) * 1_000_000);
-    if why["state"] == "evicted" {
-        let (version, ago) = (count(&why["version"]), seconds("ago_ms"));
-        let cause = match word(&why["delta"]) {
-            "" => unnamed(word(&why["cause"])),
+pub(crate) fn why(explanation: &Value) -> String {
+    let entry = word(&explanation["entry"]);
+    let seconds = |key: &str| duration(count(&explanation[key]) * 1_000_000);
+    if explanation["state"] == "evicted" {
+        let (version, ago) = (count(&explanation["version"]), seconds("ago_ms"));
+        let cause = match word(&explanation["delta"]) {
+            "" => unnamed(word(&explanation["cause"])),
             delta => delta.to_owned(),
         };
         return format!("entry {entry} was evicted {ago} ago by version {version}:\n  {cause}\n");
     }
-    let [packets, bytes, version] = ["packets", "bytes", "version"].map(|key| count(&why[key]));
+    let [packets, bytes, version] =
+        ["packets", "bytes", "version"].map(|key| count(&explanation[key]));
     let idle = seconds("idle_ms");
     let mut text = format!("entry {entry}: {packets} packets, {bytes} bytes, idle {idle}\n");
-    let megaflow = match word(&why["megaflow"]) {
+    let megaflow = match word(&explanation["megaflow"]) {
         "" => "any packet",
         own => own,
     };
-    let _ = writeln!(text, "  matches    {megaflow}\n  actions    {}", actions(why));
-    if let Some(reason) = why["drop_reason"].as_str() {
+    let _ = writeln!(text, "  matches    {megaflow}\n  actions    {}", actions(explanation));
+    if let Some(reason) = explanation["drop_reason"].as_str() {
         let _ = writeln!(text, "  dropped    {reason}");
     }
     let _ = writeln!(text, "  installed  under version {version}");
-    if let Some(source) = why["forecast"].as_str() {
+    if let Some(source) = explanation["forecast"].as_str() {
         let _ = writeln!(text, "  forecast   by {source}, before a packet of the flow arrived");
     }
-    text += &decisions(why);
+    text += &decisions(explanation);
     text += "It is valid while these lookups return the same result:\n";
-    list(&why["visits"]).iter().for_each(|own| text += &visit(own));
-    if !list(&why["reads"]).is_empty() {
+    list(&explanation["visits"]).iter().for_each(|own| text += &visit(own));
+    if !list(&explanation["reads"]).is_empty() {
         text += "It also depends on:\n";
     }
-    for object in list(&why["reads"]) {
+    for object in list(&explanation["reads"]) {
         let _ = writeln!(text, "  {}", word(object));
     }
     text

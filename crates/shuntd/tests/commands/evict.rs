@@ -27,17 +27,24 @@ fn an_entry_is_listed_by_name_and_explained() {
     };
     assert!(until(|| name().is_some()));
     let name = name().unwrap();
-    let why = daemon.answer(&["why", &name]);
-    assert!(why.starts_with(&format!("entry {name}: ")), "{why}");
-    assert!(why.contains("  actions    drop\n") && why.contains("br0 table 0: no rule\n"), "{why}");
+    let explanation = daemon.answer(&["why", &name]);
+    assert!(explanation.starts_with(&format!("entry {name}: ")), "{explanation}");
+    assert!(
+        explanation.contains("  actions    drop\n")
+            && explanation.contains("br0 table 0: no rule\n"),
+        "{explanation}"
+    );
     let evict = daemon.answer(&["evict"]);
     assert!(evict.starts_with("engine direct, version "), "{evict}");
     let metrics = daemon.answer(&["evict", "--metrics"]);
     assert!(metrics.contains("shunt_eviction_rows{relation=\"entries\"} 1\n"), "{metrics}");
 
     daemon.answer(&["del-br", "br0"]);
-    let why = daemon.answer(&["why", &name]);
-    assert!(why.ends_with("the settings and mirrors of a deleted bridge changed\n"), "{why}");
+    let explanation = daemon.answer(&["why", &name]);
+    assert!(
+        explanation.ends_with("the settings and mirrors of a deleted bridge changed\n"),
+        "{explanation}"
+    );
 }
 
 #[test]

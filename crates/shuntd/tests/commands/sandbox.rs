@@ -145,6 +145,6 @@ fn a_writable_directory_that_does_not_exist_is_named() {
 }
 
 #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
-fn skipped(why: &str) {
-    eprintln!("SKIPPED: {why}");
+fn skipped(reason: &str) {
+    eprintln!("SKIPPED: {reason}");
 }
