@@ -135,22 +135,22 @@ fn entries_are_explained_before_and_after_eviction() {
     assert!(until(|| entry().is_some()), "{}", text(&daemon.shuntctl(&["entries"])));
     let entry = entry().expect("it exists");
 
-    let why = text(&daemon.shuntctl(&["why", &entry]));
+    let explanation = text(&daemon.shuntctl(&["why", &entry]));
     for expected in [
         &format!("entry {entry}: 1 packets"),
         "br0 table 0: priority=32768,in_port=in ",
         "br0 table 3: priority=32768,ip,nw_dst=10.0.0.0/8 ",
         "port 2 of br0",
     ] {
-        assert!(why.contains(expected), "{expected}: {why}");
+        assert!(explanation.contains(expected), "{expected}: {explanation}");
     }
 
     let rule = "table=3,priority=40000,ip,nw_dst=10.9.0.0/16,actions=drop";
     text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
-    let why = text(&daemon.shuntctl(&["why", &entry]));
-    assert!(why.starts_with(&format!("entry {entry} was evicted ")), "{why}");
+    let explanation = text(&daemon.shuntctl(&["why", &entry]));
+    assert!(explanation.starts_with(&format!("entry {entry} was evicted ")), "{explanation}");
     let ended = "the rule table=3,priority=40000,ip,nw_dst=10.9.0.0/16 of br0 was added";
-    assert!(why.contains(ended), "{why}");
+    assert!(explanation.contains(ended), "{explanation}");
 
     let evict = text(&daemon.shuntctl(&["evict"]));
     let has_row = |name: &str, value: &str| {

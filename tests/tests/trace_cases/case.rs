@@ -150,7 +150,8 @@ pub(crate) fn missing() -> BTreeMap<String, String> {
     let path = root().join("tests/data/trace-cases-missing.txt");
     let text = fs::read_to_string(path).expect("the list of missing cases exists");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
-    let entry = |line: &str| line.split_once(' ').map(|(id, why)| (id.to_owned(), why.to_owned()));
+    let entry =
+        |line: &str| line.split_once(' ').map(|(id, reason)| (id.to_owned(), reason.to_owned()));
     lines.map(|line| entry(line).expect("a line is an id and a feature")).collect()
 }
 
