@@ -109,11 +109,11 @@ impl StalenessJudge {
                 self.stale_count += 1;
                 if has_ports {
                     warn!(
-                        why = reason.as_str(),
+                        reason = reason.as_str(),
                         "offload device: stale, it may forward by evicted entries"
                     );
                 } else {
-                    debug!(why = reason.as_str(), "offload device: stale, and without ports");
+                    debug!(reason = reason.as_str(), "offload device: stale, and without ports");
                 }
                 OffloadState::Stale { since: now, reason }
             }

@@ -148,8 +148,8 @@ impl SessionWorker {
                             if self.settings.last_error.is_intended() {
                                 debug!(%error, "device removed");
                             } else {
-                                let why = self.settings.last_error.text().unwrap_or_default();
-                                warn!(why, "device lost");
+                                let reason = self.settings.last_error.text().unwrap_or_default();
+                                warn!(reason, "device lost");
                             }
                             self.fail_all(&mut pending);
                             self.notify(OffloadEvent::Lost(Lost));
@@ -160,9 +160,9 @@ impl SessionWorker {
                 Err(error) => {
                     let is_new = self.settings.last_error.note(&error);
                     if is_new && !self.settings.last_error.is_intended() {
-                        let why = self.settings.last_error.text().unwrap_or_default();
+                        let reason = self.settings.last_error.text().unwrap_or_default();
                         let address = self.settings.address.as_str();
-                        warn!(address, why, "cannot reach the NIC, retrying");
+                        warn!(address, reason, "cannot reach the NIC, retrying");
                     }
                     error
                 }
