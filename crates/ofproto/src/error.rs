@@ -179,8 +179,13 @@ error_codes! {
     GroupUnknown = standard(6, 8), "OFPGMFC_UNKNOWN_GROUP", "the group does not exist: add it first";
     GroupType = standard(6, 10), "OFPGMFC_BAD_TYPE", "unknown group type";
     GroupCommand = standard(6, 11), "OFPGMFC_BAD_COMMAND", "unknown group-mod command";
-    GroupBucket = standard(6, 12), "OFPGMFC_BAD_BUCKET", "a bucket has a wrong length";
+    GroupBucket = standard(6, 12), "OFPGMFC_BAD_BUCKET",
+        "a bucket has a wrong length, or a number that occurs twice or is not allowed here";
     GroupWatchPort = standard(6, 13), "OFPGMFC_BAD_WATCH", "the watched port number is invalid";
+    GroupBucketUnknown = standard(6, 15), "OFPGMFC_UNKNOWN_BUCKET",
+        "the group has no bucket of this number";
+    GroupBucketExists = standard(6, 16), "OFPGMFC_BUCKET_EXISTS",
+        "the group already has a bucket of this number";
     PortModPort = standard(7, 0), "OFPPMFC_BAD_PORT", "the port does not exist";
     PortModAddress = standard(7, 1), "OFPPMFC_BAD_HW_ADDR",
         "the hardware address is not that of the port";
@@ -203,6 +208,9 @@ error_codes! {
     MeterBandsFull = standard(12, 11), "OFPMMFC_OUT_OF_BANDS", "the meter has too many bands";
     PropertyType = standard(13, 2), "OFPTFFC_BAD_TYPE", "unknown property";
     PropertyLength = standard(13, 3), "OFPTFFC_BAD_LEN", "a property has a wrong length";
+    PropertyValue = standard(13, 4), "OFPBPC_BAD_VALUE",
+        "a property has an unknown value, or is not allowed here";
+    PropertyExperimenter = standard(13, 2), "OFPBPC_BAD_EXP_TYPE", "unknown experimenter property";
     TableFeaturesPermission = standard(13, 5), "OFPTFFC_EPERM",
         "table features cannot be changed";
     BundleId = onf(2302), "OFPBFC_BAD_ID", "the bundle id is unknown, or already in use";
@@ -245,6 +253,9 @@ impl From<GroupModError> for ErrorCode {
             GroupModError::Unwatchable(_) => Self::GroupWatch,
             GroupModError::NoSuchGroup(_) => Self::ActionOutGroup,
             GroupModError::NotYet(_) => Self::ActionExperimenterType,
+            GroupModError::UnknownBucket(..) => Self::GroupBucketUnknown,
+            GroupModError::BucketExists(..) => Self::GroupBucketExists,
+            GroupModError::TooManyBuckets(..) => Self::GroupBucketsFull,
             GroupModError::TooMany(_) => Self::GroupTableFull,
             // The last variant of `GroupModError`, and variants that are added later.
             _ => Self::GroupInvalid,

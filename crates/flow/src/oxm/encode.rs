@@ -67,6 +67,15 @@ pub fn encode_field(field: FieldId, value: u128, mask: Option<u128>, out: &mut V
     true
 }
 
+/// Appends an entry without a mask, with the number of Nicira if the field has one.
+///
+/// Appends nothing for a field without a number.
+pub fn encode_nxm_value(field: FieldId, value: u128, out: &mut Vec<u8>) {
+    if let Some(oxm) = field.info().oxms.first() {
+        put_entry(*oxm, field, (value, u128::MAX), out);
+    }
+}
+
 /// Appends one entry with the number of Nicira, if the field has one.
 fn encode_nxm_field(field: FieldId, key: &FlowKey, mask: &FlowMask, out: &mut Vec<u8>) {
     // Nicira defined a field for the whole byte of which DSCP is a part.

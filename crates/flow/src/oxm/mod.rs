@@ -53,6 +53,6 @@ mod header;
 mod tests;
 
 pub use decode::{OxmField, decode_field, decode_match};
-pub use encode::{encode_field, encode_match, encode_nxm_match};
+pub use encode::{encode_field, encode_match, encode_nxm_match, encode_nxm_value};
 pub use error::OxmError;
 pub use header::{OxmHeader, find_header, header};

@@ -1,7 +1,7 @@
 //! Handles each kind of OpenFlow request.
 
 use bytes::Bytes;
-use shunt_pipeline::{FlowMod, GroupId, GroupMod, Modification, PortConfig, Time};
+use shunt_pipeline::{FlowMod, Group, GroupId, GroupMod, Modification, PortConfig, Time};
 
 use super::{
     Connection, WarningKind, change_log,
@@ -23,9 +23,6 @@ use crate::{
 /// Actions of one version are up to three times as long in another version: `OFPAT_ENQUEUE` has 16
 /// bytes, and its three actions of OpenFlow 1.3 have 40. So the rule of a shorter flow-mod fits.
 const FLOW_MOD_LONG: usize = 1 << 14;
-
-/// Maximum number of buckets of a group: their counters fit into one message.
-const BUCKETS_MAX: usize = 4000;
 
 /// A request as received.
 struct ReceivedRequest<'a> {
@@ -308,12 +305,13 @@ pub(super) fn check_flow_mod(
 /// Checks a group-mod; its group must also fit into a group description reply.
 pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), RequestRefusal> {
     crate::check_group_mod(group_mod)?;
-    if group_mod.buckets.len() > BUCKETS_MAX {
+    if group_mod.buckets.len() > Group::BUCKETS_MAX {
         return Err(ErrorCode::GroupBucketsFull.into());
     }
     let entry = GroupDescription {
         group: GroupId::ALL,
         kind: group_mod.kind,
+        selection: group_mod.selection.clone(),
         buckets: group_mod.buckets.clone(),
     };
     let reply = MultipartReply::GroupDescription(vec![entry]);

@@ -50,7 +50,7 @@ pub(super) fn check(request: &MultipartRequest, host: &impl Host) -> Result<(), 
         | MultipartRequest::Table
         | MultipartRequest::Port(_)
         | MultipartRequest::Group(_)
-        | MultipartRequest::GroupDescription
+        | MultipartRequest::GroupDescription(_)
         | MultipartRequest::GroupFeatures
         | MultipartRequest::Meter(None)
         | MultipartRequest::MeterConfig(None)
@@ -82,8 +82,9 @@ pub(super) fn reply(request: &MultipartRequest, host: &impl Host, codec: Codec) 
             MultipartReply::Queue(queues)
         }
         MultipartRequest::Group(group) => MultipartReply::Group(groups(*group, host)),
-        MultipartRequest::GroupDescription => {
-            let groups = host.groups();
+        MultipartRequest::GroupDescription(group) => {
+            let mut groups = host.groups();
+            groups.retain(|own| group.is_none_or(|group| own.id == group));
             let groups = groups.iter().map(|group| GroupDescription::of(group));
             MultipartReply::GroupDescription(groups.collect())
         }

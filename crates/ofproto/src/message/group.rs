@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use shunt_pipeline::{Bucket, Group, GroupId, GroupKind, PacketTotals, Time};
+use shunt_pipeline::{Bucket, Group, GroupId, GroupKind, PacketTotals, Selection, Time};
 
 /// Counters of a group (`ofp_group_stats`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +40,8 @@ pub struct GroupDescription {
     pub group: GroupId,
     /// The group type, which selects the buckets.
     pub kind: GroupKind,
+    /// The selection method of a select group.
+    pub selection: Selection,
     /// The buckets.
     pub buckets: Box<[Bucket]>,
 }
@@ -48,7 +50,12 @@ impl GroupDescription {
     /// Returns the configuration of `group`.
     #[must_use]
     pub fn of(group: &Group) -> Self {
-        Self { group: group.id, kind: group.kind, buckets: group.buckets.clone() }
+        Self {
+            group: group.id,
+            kind: group.kind,
+            selection: group.selection.clone(),
+            buckets: group.buckets.clone(),
+        }
     }
 }
 

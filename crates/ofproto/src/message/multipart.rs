@@ -25,8 +25,8 @@ pub enum MultipartRequest {
     Queue(QueueFilter),
     /// `OFPMP_GROUP`, for one group or for all (`None`).
     Group(Option<GroupId>),
-    /// `OFPMP_GROUP_DESC`.
-    GroupDescription,
+    /// `OFPMP_GROUP_DESC`, for all groups (`None`); over OpenFlow 1.0 also for one.
+    GroupDescription(Option<GroupId>),
     /// `OFPMP_GROUP_FEATURES`.
     GroupFeatures,
     /// `OFPMP_METER`, for one meter or for all (`None`).

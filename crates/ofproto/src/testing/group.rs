@@ -1,10 +1,18 @@
 //! Generators of groups and meters.
 
-use proptest::{collection::vec, option, prelude::*, sample::select};
-use shunt_flow::PortNo;
+use std::collections::BTreeMap;
+
+use proptest::{
+    collection::{btree_map, vec},
+    option,
+    prelude::*,
+    sample::select,
+};
+use shunt_flow::{FieldId, PortNo};
 use shunt_pipeline::{
-    Bucket, GroupCommand, GroupId, GroupKind, GroupMod, MeterBand, MeterBandKind, MeterCommand,
-    MeterConfig, MeterId, MeterMod, MeterUnit, PacketTotals, Selection,
+    Action, Bucket, BucketPlace, BucketSelector, GroupCommand, GroupId, GroupKind, GroupMod,
+    MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit,
+    PacketTotals, Selection,
 };
 
 use super::{action::any_action_set, message::any_duration};
@@ -36,6 +44,73 @@ pub fn any_group_mod() -> impl Strategy<Value = GroupMod> {
         buckets: Box::default(),
     });
     prop_oneof![2 => change, 1 => delete]
+}
+
+/// Generates group-mods of OpenFlow 1.0 that decoding returns unchanged after encoding.
+pub fn any_nicira_group_mod() -> impl Strategy<Value = GroupMod> {
+    let id = || 0..=0xffff_ff00_u32;
+    let place = prop_oneof![
+        Just(BucketPlace::First),
+        Just(BucketPlace::Last),
+        id().prop_map(BucketPlace::After),
+    ];
+    let selector = prop_oneof![
+        Just(BucketSelector::First),
+        Just(BucketSelector::Last),
+        Just(BucketSelector::All),
+        id().prop_map(BucketSelector::Id),
+    ];
+    let ids = btree_map(id(), any::<u16>(), 0..4);
+    let change = (any_group_mod(), ids, any_selection());
+    let with_ids = |(request, ids, selection): (GroupMod, BTreeMap<u32, u16>, _)| {
+        let bucket = |(id, port): (u32, u16)| Bucket {
+            id,
+            weight: port,
+            watch_port: PortNo::ANY,
+            watch_group: (port % 2 == 1).then_some(GroupId::new(id)),
+            actions: Box::new([Action::Output {
+                port: PortNo::new((port % 256).into()),
+                max_len: 0,
+            }]),
+        };
+        let is_delete = request.command == GroupCommand::Delete;
+        let is_select = request.kind == GroupKind::Select;
+        let buckets = ids.into_iter().filter(|_| !is_delete).map(bucket).collect();
+        let selection = if is_select { selection } else { Selection::Default };
+        GroupMod { buckets, selection, ..request }
+    };
+    let change = change.prop_map(with_ids);
+    let change = (change, option::of(place), option::of(selector));
+    change.prop_map(|(request, place, selector)| {
+        let keeping = |command, buckets| {
+            let (kind, selection) = (GroupKind::All, Selection::Default);
+            GroupMod { command, group: request.group, kind, selection, buckets }
+        };
+        match (request.command, place, selector) {
+            (GroupCommand::Modify, Some(place), _) => {
+                keeping(GroupCommand::InsertBuckets(place), request.buckets.clone())
+            }
+            (GroupCommand::Modify, None, Some(selector)) => {
+                keeping(GroupCommand::RemoveBuckets(selector), Box::default())
+            }
+            _ => request,
+        }
+    })
+}
+
+fn any_selection() -> impl Strategy<Value = Selection> {
+    let field = select(vec![FieldId::EthDst, FieldId::Ipv4Src, FieldId::Ipv6Src, FieldId::TcpDst]);
+    let fields = btree_map(field, any::<u128>(), 0..4).prop_map(|fields| {
+        fields
+            .into_iter()
+            .map(|(field, mask)| (field, mask & field.value_max()))
+            .collect::<Box<[_]>>()
+    });
+    prop_oneof![
+        Just(Selection::Default),
+        any::<u64>().prop_map(|basis| Selection::DatapathHash { basis }),
+        (any::<u64>(), fields).prop_map(|(basis, fields)| Selection::Fields { basis, fields }),
+    ]
 }
 
 /// Generates group ids other than `OFPG_ALL`.
@@ -113,7 +188,8 @@ pub(super) fn any_reply() -> impl Strategy<Value = MultipartReply> {
     });
     let description =
         (any::<u32>(), any_kind(), any_buckets()).prop_map(|(group, kind, buckets)| {
-            GroupDescription { group: GroupId::new(group), kind, buckets }
+            let (group, selection) = (GroupId::new(group), Selection::Default);
+            GroupDescription { group, kind, selection, buckets }
         });
     let features = any::<(u32, u32, [u32; 4], [u32; 4])>().prop_map(
         |(kinds, capabilities, groups_max, actions)| GroupFeatures {

@@ -366,7 +366,7 @@ fn any_multipart_request() -> impl Strategy<Value = Message> {
         select(vec![
             MultipartRequest::Description,
             MultipartRequest::Table,
-            MultipartRequest::GroupDescription,
+            MultipartRequest::GroupDescription(None),
             MultipartRequest::GroupFeatures,
             MultipartRequest::MeterFeatures,
             MultipartRequest::TableFeatures,

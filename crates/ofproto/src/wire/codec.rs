@@ -249,8 +249,7 @@ impl Codec {
     /// Returns the standard actions (`ofp_action_type`) that the switch executes.
     pub(crate) const fn standard_actions(self) -> &'static [u16] {
         match self {
-            // Only group features list actions, and OpenFlow 1.0 has no groups.
-            Self::V10(_) => &[],
+            Self::V10(_) => &v10::STANDARD_ACTIONS,
             Self::V13 => &v13::STANDARD_ACTIONS,
         }
     }

@@ -34,6 +34,8 @@ pub struct Group {
 impl Group {
     /// The most groups of a bridge.
     pub const COUNT_MAX: usize = 1 << 20;
+    /// The most buckets of a group: their counters fit into one message.
+    pub const BUCKETS_MAX: usize = 4000;
 }
 
 impl PartialEq for Group {
@@ -101,11 +103,11 @@ pub struct GroupMod {
     pub command: GroupCommand,
     /// The group; `None`: all groups, which only a deletion may name.
     pub group: Option<GroupId>,
-    /// The new type; commands that keep or delete a group ignore it.
+    /// The new type; commands for buckets and deletions ignore it.
     pub kind: GroupKind,
-    /// The new selection method; commands that keep or delete a group ignore it.
+    /// The new selection method; commands for buckets and deletions ignore it.
     pub selection: Selection,
-    /// The new buckets.
+    /// The new buckets, or the inserted ones.
     pub buckets: Box<[Bucket]>,
 }
 
@@ -120,6 +122,34 @@ pub enum GroupCommand {
     AddOrModify,
     /// Delete the group, if it exists, and the rules that name it.
     Delete,
+    /// Insert the buckets of the request into an existing group (OpenFlow 1.5).
+    InsertBuckets(BucketPlace),
+    /// Remove buckets of an existing group (OpenFlow 1.5).
+    RemoveBuckets(BucketSelector),
+}
+
+/// The place of inserted buckets in a group (`command_bucket_id`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketPlace {
+    /// Before all buckets.
+    First,
+    /// After all buckets.
+    Last,
+    /// After the bucket with this number.
+    After(u32),
+}
+
+/// The buckets that a request removes (`command_bucket_id`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketSelector {
+    /// The first bucket, if there is one.
+    First,
+    /// The last bucket, if there is one.
+    Last,
+    /// All buckets.
+    All,
+    /// The bucket with this number.
+    Id(u32),
 }
 
 /// The reason why a group-mod was refused. Nothing was changed.
@@ -151,6 +181,18 @@ pub enum GroupModError {
     /// `OFPBAC_BAD_EXP_TYPE`: the switch does not support this action of a bucket.
     #[error("action {0}: remove the action")]
     NotYet(&'static str),
+    /// `OFPGMFC_UNKNOWN_BUCKET`.
+    #[error("group {0} has no bucket {1}: name one of its buckets")]
+    UnknownBucket(GroupId, u32),
+    /// `OFPGMFC_BUCKET_EXISTS`.
+    #[error("group {0} has a bucket {1}: give the new bucket another number")]
+    BucketExists(GroupId, u32),
+    /// `OFPGMFC_OUT_OF_BUCKETS`.
+    #[error(
+        "group {0} would have {1} buckets, but the limit is {limit}: remove some first",
+        limit = Group::BUCKETS_MAX
+    )]
+    TooManyBuckets(GroupId, usize),
     /// `OFPGMFC_OUT_OF_GROUPS`.
     #[error("the bridge has {0} groups, its limit: delete some first")]
     TooMany(usize),

@@ -4,7 +4,8 @@
 //!
 //! * a modified group keeps the time of its addition, and counts from zero;
 //! * a group may be deleted while buckets name it: their `group` action then does nothing;
-//! * a watched port or group that does not exist is not live.
+//! * a watched port or group that does not exist is not live;
+//! * buckets that a request inserts or removes change the group as a modification does.
 //!
 //! A group-mod is refused if its group would reach itself by the actions of buckets or by watched
 //! groups.
@@ -14,7 +15,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 
-use super::group::{Bucket, Group, GroupCommand, GroupKind, GroupMod, GroupModError, GroupStats};
+use super::group::{
+    Bucket, BucketPlace, BucketSelector, Group, GroupCommand, GroupKind, GroupMod, GroupModError,
+    GroupStats,
+};
 use crate::{
     action::Action,
     bridges::bridge::VersionedBridge,
@@ -44,7 +48,7 @@ impl UpdateBatch {
                 }
             };
         };
-        let old = bridge.groups.find(group, version).map(|old| old.created);
+        let old = bridge.groups.find(group, version).cloned();
         match request.command {
             GroupCommand::Delete => {
                 if old.is_some() {
@@ -53,9 +57,23 @@ impl UpdateBatch {
                 return Ok(());
             }
             GroupCommand::Add if old.is_some() => return Err(GroupModError::Exists(group)),
-            GroupCommand::Modify if old.is_none() => return Err(GroupModError::Unknown(group)),
-            GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify => {}
+            GroupCommand::Modify
+            | GroupCommand::InsertBuckets(_)
+            | GroupCommand::RemoveBuckets(_)
+                if old.is_none() =>
+            {
+                return Err(GroupModError::Unknown(group));
+            }
+            GroupCommand::Add
+            | GroupCommand::Modify
+            | GroupCommand::AddOrModify
+            | GroupCommand::InsertBuckets(_)
+            | GroupCommand::RemoveBuckets(_) => {}
         }
+        let request = match &old {
+            Some(old) => with_all_buckets(old, request)?,
+            None => request,
+        };
         check_shape(group, &request)?;
         check_targets(bridge, group, &request.buckets, version)?;
         if old.is_none() && bridge.groups.count() >= Group::COUNT_MAX {
@@ -66,7 +84,7 @@ impl UpdateBatch {
             bridge: id,
             kind: request.kind,
             selection: request.selection,
-            created: old.unwrap_or_else(|| self.now()),
+            created: old.map_or_else(|| self.now(), |old| old.created),
             stats: Arc::new(GroupStats::new(request.buckets.len())),
             buckets: request.buckets,
         };
@@ -76,6 +94,68 @@ impl UpdateBatch {
         self.push(Delta::Changed(Object::Group(id, group)));
         Ok(())
     }
+}
+
+/// Returns the request that has the same result as `request`, and all buckets of the group.
+fn with_all_buckets(old: &Group, request: GroupMod) -> Result<GroupMod, GroupModError> {
+    let buckets = match request.command {
+        GroupCommand::InsertBuckets(place) => with_inserted(old, place, request.buckets)?,
+        GroupCommand::RemoveBuckets(selector) => without_removed(old, selector)?,
+        GroupCommand::Add
+        | GroupCommand::Modify
+        | GroupCommand::AddOrModify
+        | GroupCommand::Delete => return Ok(request),
+    };
+    if buckets.len() > Group::BUCKETS_MAX {
+        return Err(GroupModError::TooManyBuckets(old.id, buckets.len()));
+    }
+    Ok(GroupMod {
+        command: GroupCommand::Modify,
+        group: Some(old.id),
+        kind: old.kind,
+        selection: old.selection.clone(),
+        buckets,
+    })
+}
+
+/// Returns the buckets of a group after the insertion of `new` ones.
+fn with_inserted(
+    old: &Group,
+    place: BucketPlace,
+    new: Box<[Bucket]>,
+) -> Result<Box<[Bucket]>, GroupModError> {
+    let find = |id: u32| old.buckets.iter().position(|bucket| bucket.id == id);
+    let before = match place {
+        BucketPlace::First => 0,
+        BucketPlace::Last => old.buckets.len(),
+        BucketPlace::After(id) => match find(id) {
+            Some(index) => index + 1,
+            None => return Err(GroupModError::UnknownBucket(old.id, id)),
+        },
+    };
+    if let Some(bucket) = new.iter().find(|bucket| find(bucket.id).is_some()) {
+        return Err(GroupModError::BucketExists(old.id, bucket.id));
+    }
+    let (before, after) = old.buckets.split_at(before);
+    Ok(before.iter().cloned().chain(new).chain(after.iter().cloned()).collect())
+}
+
+/// Returns the buckets of a group that a removal keeps.
+fn without_removed(old: &Group, selector: BucketSelector) -> Result<Box<[Bucket]>, GroupModError> {
+    let buckets = &*old.buckets;
+    Ok(match selector {
+        BucketSelector::All => Box::default(),
+        BucketSelector::First => buckets.get(1..).unwrap_or_default().into(),
+        BucketSelector::Last => {
+            buckets.split_last().map_or_else(Box::default, |(_, kept)| kept.into())
+        }
+        BucketSelector::Id(id) if buckets.iter().all(|bucket| bucket.id != id) => {
+            return Err(GroupModError::UnknownBucket(old.id, id));
+        }
+        BucketSelector::Id(id) => {
+            buckets.iter().filter(|bucket| bucket.id != id).cloned().collect()
+        }
+    })
 }
 
 /// Checks that the buckets fit the type of the group.

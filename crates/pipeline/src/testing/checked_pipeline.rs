@@ -393,7 +393,9 @@ fn kind(error: ModificationError) -> String {
             "a name in a rule".to_owned()
         }
         ModificationError::Group(GroupModError::NoSuchGroup(_)) => "a name in a bucket".to_owned(),
-        ModificationError::Group(GroupModError::Invalid(..)) => "an invalid group".to_owned(),
+        ModificationError::Group(GroupModError::Invalid(..) | GroupModError::Unwatchable(_)) => {
+            "an invalid group".to_owned()
+        }
         other => format!("{other:?}"),
     }
 }

@@ -2,10 +2,10 @@
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    Action, BridgeSettings, Bucket, Delta, FlowMod, FlowModCommand, FlowModError, GroupCommand,
-    GroupId, GroupKind, GroupModError, Instructions, Meter, MeterCommand, MeterId, MeterModError,
-    Modification, ModificationError, Object, RemovedReason, RuleChange, RuleFilter, TableSelector,
-    Time,
+    Action, BridgeSettings, Bucket, BucketPlace, BucketSelector, Delta, FlowMod, FlowModCommand,
+    FlowModError, GroupCommand, GroupId, GroupKind, GroupModError, Instructions, Meter,
+    MeterCommand, MeterId, MeterModError, Modification, ModificationError, Object, RemovedReason,
+    RuleChange, RuleFilter, TableSelector, Time,
 };
 
 use crate::{
@@ -68,6 +68,54 @@ fn a_modified_group_keeps_its_age_and_counts_from_zero() {
     switch.pipeline.modify(BRIDGE, [modify.into()], later).expect("legal");
     let new = switch.pipeline.groups(BRIDGE).remove(0);
     assert_eq!((new.created, new.stats.totals().packets), (old.created, 0));
+}
+
+/// Returns a request for the buckets `ids` of group 1.
+fn change_buckets(command: GroupCommand, ids: impl IntoIterator<Item = u32>) -> Modification {
+    let mut request = group_mod(command, 1, GroupKind::All, Vec::new());
+    let numbered = |id| Bucket { id, ..bucket(vec![output(id)]) };
+    request.buckets = ids.into_iter().map(numbered).collect();
+    request.into()
+}
+
+/// The results are those of Open vSwitch 3.1.
+#[test]
+fn buckets_are_inserted_and_removed_at_their_place() {
+    let switch = Switch::new(&[]);
+    let insert = |place, ids: &[u32]| {
+        change_buckets(GroupCommand::InsertBuckets(place), ids.iter().copied())
+    };
+    let remove = |selector| change_buckets(GroupCommand::RemoveBuckets(selector), []);
+    let one = GroupId::new(1);
+    for request in [insert(BucketPlace::First, &[4]), remove(BucketSelector::All)] {
+        assert_eq!(refused_group(&switch, request), GroupModError::Unknown(one));
+    }
+    let select = group_mod(GroupCommand::Add, 1, GroupKind::Select, vec![weighted(3, vec![])]);
+    switch.make([select.into()]);
+    let check = |request, expected: &[u32]| {
+        switch.make([request]);
+        let group = switch.pipeline.groups(BRIDGE).remove(0);
+        let ids: Vec<_> = group.buckets.iter().map(|bucket| bucket.id).collect();
+        assert_eq!((&ids[..], group.kind), (expected, GroupKind::Select));
+    };
+    check(insert(BucketPlace::First, &[9, 8]), &[9, 8, 0]);
+    check(insert(BucketPlace::Last, &[10]), &[9, 8, 0, 10]);
+    check(insert(BucketPlace::After(8), &[11, 12]), &[9, 8, 11, 12, 0, 10]);
+    check(insert(BucketPlace::Last, &[]), &[9, 8, 11, 12, 0, 10]);
+    let (unknown, exists) = (GroupModError::UnknownBucket, GroupModError::BucketExists);
+    let refused = |request| refused_group(&switch, request);
+    assert_eq!(refused(insert(BucketPlace::After(77), &[10])), unknown(one, 77));
+    assert_eq!(refused(insert(BucketPlace::Last, &[13, 10])), exists(one, 10));
+    assert_eq!(refused(remove(BucketSelector::Id(77))), unknown(one, 77));
+    let many: Vec<_> = (100..4100).collect();
+    let too_many = GroupModError::TooManyBuckets(one, 4006);
+    assert_eq!(refused(insert(BucketPlace::Last, &many)), too_many);
+    check(remove(BucketSelector::Id(11)), &[9, 8, 12, 0, 10]);
+    check(remove(BucketSelector::First), &[8, 12, 0, 10]);
+    check(remove(BucketSelector::Last), &[8, 12, 0]);
+    check(remove(BucketSelector::All), &[]);
+    check(remove(BucketSelector::First), &[]);
+    check(remove(BucketSelector::Last), &[]);
 }
 
 #[test]

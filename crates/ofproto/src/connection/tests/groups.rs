@@ -95,9 +95,13 @@ fn a_group_description_equals_its_group_mod() {
     assert!(harness.request(&Message::GroupMod(request.clone())).is_empty());
     harness.request(&Message::FlowMod(to_group()));
     harness.request(&Message::FlowMod(FlowMod { priority: Priority::new(2), ..to_group() }));
-    let description =
-        GroupDescription { group: GROUP, kind: GroupKind::All, buckets: request.buckets };
-    let reply = multipart_reply(&mut harness, MultipartRequest::GroupDescription);
+    let description = GroupDescription {
+        group: GROUP,
+        kind: GroupKind::All,
+        selection: Selection::Default,
+        buckets: request.buckets,
+    };
+    let reply = multipart_reply(&mut harness, MultipartRequest::GroupDescription(None));
     assert_eq!(reply, MultipartReply::GroupDescription(vec![description]));
     for requested in [None, Some(GROUP), Some(GroupId::new(6))] {
         let reply = multipart_reply(&mut harness, MultipartRequest::Group(requested));

@@ -126,7 +126,10 @@ fn ovs_ofctl_reads_each_accepted_group() {
     let accepted = check(
         draws(REQUESTS, any_group_mod()),
         Message::GroupMod,
-        &[(Codec::V13, MultipartRequest::GroupDescription)],
+        &[
+            (Codec::V13, MultipartRequest::GroupDescription(None)),
+            (Codec::V10(V10Settings::INITIAL), MultipartRequest::GroupDescription(None)),
+        ],
     );
     assert!(accepted.len() > REQUESTS / 20, "{} groups were accepted", accepted.len());
 }

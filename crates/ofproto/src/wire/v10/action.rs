@@ -56,6 +56,22 @@ mod nx {
 /// The actions of OpenFlow 1.0, bit `n` for action `n` (`ofp_action_type`).
 pub(super) const SUPPORTED: u32 = 0xfff;
 
+/// The actions of [`SUPPORTED`] as numbers.
+pub(crate) const STANDARD_ACTIONS: [u16; 12] = [
+    at::OUTPUT,
+    at::SET_VLAN_VID,
+    at::SET_VLAN_PCP,
+    at::STRIP_VLAN,
+    at::SET_DL_SRC,
+    at::SET_DL_DST,
+    at::SET_NW_SRC,
+    at::SET_NW_DST,
+    at::SET_NW_TOS,
+    at::SET_TP_SRC,
+    at::SET_TP_DST,
+    at::ENQUEUE,
+];
+
 /// The DSCP bits of the TOS byte.
 const DSCP_BITS: u8 = 0xfc;
 

@@ -134,10 +134,10 @@ const fn message_kind(message: &Message, settings: V10Settings) -> Option<u8> {
         | Message::SetPacketInFormat(_)
         | Message::SetControllerId(_)
         | Message::SetFlowFormat(_)
-        | Message::FlowModTableId(_) => kind::VENDOR,
+        | Message::FlowModTableId(_)
+        | Message::GroupMod(_) => kind::VENDOR,
         Message::MultipartRequest(_)
         | Message::MultipartReply { .. }
-        | Message::GroupMod(_)
         | Message::MeterMod(_)
         | Message::TableMod(_)
         | Message::GetAsyncRequest

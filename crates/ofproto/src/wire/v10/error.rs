@@ -50,10 +50,14 @@ pub(crate) const fn error_number(code: ErrorCode) -> ErrorNumber {
         ErrorCode::RoleUnknown => nicira(1, 513),
         ErrorCode::PropertyType => nicira(13, 2),
         ErrorCode::PropertyLength => nicira(13, 3),
+        ErrorCode::PropertyValue => nicira(13, 4),
+        ErrorCode::PropertyExperimenter => nicira(14, 6),
         _ => match code.number() {
             // Hello, request and action errors have the numbers of later versions.
             number @ ErrorNumber::Standard { kind: 0, .. } => number,
             number @ ErrorNumber::Standard { kind: 1 | 2, code: 0..=8 } => number,
+            // Groups are an extension, and so are their errors.
+            ErrorNumber::Standard { kind: 6, code } => nicira(6, code),
             ErrorNumber::Standard { .. }
             | ErrorNumber::Experimenter { .. }
             | ErrorNumber::Vendor { .. } => UNENCODABLE,

@@ -26,11 +26,11 @@ pub(super) const BARRIER_REPLY: u8 = 19;
 pub(super) const QUEUE_GET_CONFIG_REQUEST: u8 = 20;
 pub(super) const QUEUE_GET_CONFIG_REPLY: u8 = 21;
 
-/// Returns whether a message changes rules or ports.
+/// Returns whether a message changes rules, groups or ports.
 pub(crate) fn is_lasting_change(kind: u8, frame: &[u8]) -> bool {
     match kind {
         FLOW_MOD | PORT_MOD => true,
-        VENDOR => vendor::is_flow_mod(frame),
+        VENDOR => vendor::is_lasting_change(frame),
         _ => false,
     }
 }

@@ -12,6 +12,8 @@
 //! | aggregate statistics | `OFPST_AGGREGATE` | `NXST_AGGREGATE` |
 //! | flow-removed | `OFPT_FLOW_REMOVED` | `NXT_FLOW_REMOVED` |
 //! | packet-in | `OFPT_PACKET_IN` | `NXT_PACKET_IN`, `NXT_PACKET_IN2` |
+//! | group-mod | none | `NXT_GROUP_MOD` |
+//! | groups | none | `NXST_GROUP`, `NXST_GROUP_DESC`, `NXST_GROUP_FEATURES` |
 //!
 //! A client chooses two forms for its connection ([`V10Settings`]): `NXT_SET_FLOW_FORMAT` chooses
 //! the form of flow-removed messages, and `NXT_FLOW_MOD_TABLE_ID` the meaning of the command of a
@@ -23,8 +25,7 @@
 //! vSwitch, a reply leaves them out:
 //!
 //! * `OFPST_FLOW` has the fields of `ofp_match` only; `NXST_FLOW` has every field.
-//! * Groups, meters, `push_vlan`, and the instructions write-actions and clear-actions are left
-//!   out.
+//! * Meters, `push_vlan`, and the instructions write-actions and clear-actions are left out.
 //! * The instruction goto-table is written as `resubmit`, and write-metadata before it as a write to
 //!   the field.
 
@@ -34,6 +35,7 @@ mod describe;
 mod error;
 mod flow_mod;
 mod flow_removed;
+mod group;
 mod kind;
 mod ofp_match;
 mod packet;
@@ -45,7 +47,7 @@ mod statistics;
 mod tests;
 mod vendor;
 
-pub(crate) use action::{put_actions, read_action, read_nicira_action};
+pub(crate) use action::{STANDARD_ACTIONS, put_actions, read_action, read_nicira_action};
 pub use codec::{decode, encode};
 pub(crate) use describe::describe;
 pub(crate) use error::error_number;

@@ -10,7 +10,7 @@ use shunt_pipeline::{
 use super::{
     VERSION,
     action::put_instructions,
-    kind,
+    group, kind,
     ofp_match::{self, ReadNxMatch},
     port,
 };
@@ -31,8 +31,8 @@ use crate::{
             },
             length,
             multipart::{
-                at, description, entries, put_aggregate, put_counters, read_aggregate,
-                read_counters,
+                at, description, entries, group as group_v13, put_aggregate, put_counters,
+                read_aggregate, read_counters,
             },
             port_no,
         },
@@ -45,6 +45,12 @@ const VENDOR: u16 = 0xffff;
 const NICIRA_FLOW: u32 = 0;
 /// `NXST_AGGREGATE`.
 const NICIRA_AGGREGATE: u32 = 1;
+/// `NXST_GROUP`.
+const NICIRA_GROUP: u32 = 7;
+/// `NXST_GROUP_DESC`.
+const NICIRA_GROUP_DESC: u32 = 8;
+/// `NXST_GROUP_FEATURES`.
+const NICIRA_GROUP_FEATURES: u32 = 9;
 /// `OFPSF_REPLY_MORE`; a request has one part.
 const MORE: u16 = 1;
 /// `OFPQ_ALL`.
@@ -92,6 +98,9 @@ pub(crate) fn read_request(
         VENDOR => match read_nicira_subtype(body)? {
             NICIRA_FLOW => MultipartRequest::NiciraFlow(read_nicira_filter(body)?),
             NICIRA_AGGREGATE => MultipartRequest::NiciraAggregate(read_nicira_filter(body)?),
+            NICIRA_GROUP => MultipartRequest::Group(group_v13::read_filter(body)?),
+            NICIRA_GROUP_DESC => MultipartRequest::GroupDescription(group_v13::read_filter(body)?),
+            NICIRA_GROUP_FEATURES => MultipartRequest::GroupFeatures,
             _ => return Err(ErrorCode::BadExperimenterType),
         },
         _ => return Err(ErrorCode::BadMultipart),
@@ -147,6 +156,15 @@ pub(super) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest) {
         MultipartRequest::NiciraAggregate(filter) => {
             put_nicira_filter(out, NICIRA_AGGREGATE, filter);
         }
+        MultipartRequest::Group(group) => {
+            put_nicira_header(out, NICIRA_GROUP);
+            group_v13::put_filter(out, *group);
+        }
+        MultipartRequest::GroupDescription(group) => {
+            put_nicira_header(out, NICIRA_GROUP_DESC);
+            group_v13::put_filter(out, *group);
+        }
+        MultipartRequest::GroupFeatures => put_nicira_header(out, NICIRA_GROUP_FEATURES),
         MultipartRequest::Port(port) => {
             port::put_port_number(out, *port);
             out.put_bytes(0, 6);
@@ -187,11 +205,12 @@ pub(super) const fn request_kind(request: &MultipartRequest) -> Option<u16> {
         MultipartRequest::Port(_) => at::PORT_STATS,
         MultipartRequest::Queue(_) => at::QUEUE,
         MultipartRequest::PortDescription => at::PORT_DESC,
-        MultipartRequest::NiciraFlow(_) | MultipartRequest::NiciraAggregate(_) => VENDOR,
-        MultipartRequest::Group(_)
-        | MultipartRequest::GroupDescription
-        | MultipartRequest::GroupFeatures
-        | MultipartRequest::Meter(_)
+        MultipartRequest::NiciraFlow(_)
+        | MultipartRequest::NiciraAggregate(_)
+        | MultipartRequest::Group(_)
+        | MultipartRequest::GroupDescription(_)
+        | MultipartRequest::GroupFeatures => VENDOR,
+        MultipartRequest::Meter(_)
         | MultipartRequest::MeterConfig(_)
         | MultipartRequest::MeterFeatures
         | MultipartRequest::TableFeatures => return None,
@@ -208,11 +227,12 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> Option<u16> {
         MultipartReply::Port(_) => at::PORT_STATS,
         MultipartReply::Queue(_) => at::QUEUE,
         MultipartReply::PortDescription(_) => at::PORT_DESC,
-        MultipartReply::NiciraFlow(_) | MultipartReply::NiciraAggregate(_) => VENDOR,
-        MultipartReply::Group(_)
+        MultipartReply::NiciraFlow(_)
+        | MultipartReply::NiciraAggregate(_)
+        | MultipartReply::Group(_)
         | MultipartReply::GroupDescription(_)
-        | MultipartReply::GroupFeatures(_)
-        | MultipartReply::Meter(_)
+        | MultipartReply::GroupFeatures(_) => VENDOR,
+        MultipartReply::Meter(_)
         | MultipartReply::MeterConfig(_)
         | MultipartReply::MeterFeatures(_)
         | MultipartReply::TableFeatures(_) => return None,
@@ -233,6 +253,13 @@ pub(super) fn read_reply_message(reader: &mut ByteReader<'_>) -> Result<Message,
         VENDOR => match read_nicira_subtype(reader)? {
             NICIRA_FLOW => MultipartReply::NiciraFlow(entries(reader, read_nicira_flow)?),
             NICIRA_AGGREGATE => MultipartReply::NiciraAggregate(read_aggregate(reader)?),
+            NICIRA_GROUP => MultipartReply::Group(entries(reader, group_v13::read)?),
+            NICIRA_GROUP_DESC => {
+                MultipartReply::GroupDescription(entries(reader, group::read_description)?)
+            }
+            NICIRA_GROUP_FEATURES => {
+                MultipartReply::GroupFeatures(group_v13::read_features(reader)?)
+            }
             _ => return Err(ErrorCode::BadExperimenterType),
         },
         _ => return Err(ErrorCode::BadMultipart),
@@ -262,6 +289,13 @@ pub(super) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
         MultipartReply::PortDescription(ports) => {
             ports.iter().for_each(|entry| port::put_port(out, entry));
         }
+        MultipartReply::Group(groups) => {
+            groups.iter().for_each(|entry| group_v13::put(out, entry));
+        }
+        MultipartReply::GroupDescription(groups) => {
+            groups.iter().for_each(|entry| group::put_description(out, entry));
+        }
+        MultipartReply::GroupFeatures(features) => group_v13::put_features(out, features),
         _ => {}
     }
 }
@@ -273,6 +307,9 @@ fn put_reply_header(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
     match reply {
         MultipartReply::NiciraFlow(_) => put_nicira_header(out, NICIRA_FLOW),
         MultipartReply::NiciraAggregate(_) => put_nicira_header(out, NICIRA_AGGREGATE),
+        MultipartReply::Group(_) => put_nicira_header(out, NICIRA_GROUP),
+        MultipartReply::GroupDescription(_) => put_nicira_header(out, NICIRA_GROUP_DESC),
+        MultipartReply::GroupFeatures(_) => put_nicira_header(out, NICIRA_GROUP_FEATURES),
         _ => {}
     }
 }
@@ -293,11 +330,9 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
         ReplyEntry::Port(entry) => put_port_entry(out, entry),
         ReplyEntry::Queue(entry) => put_queue_entry(out, entry),
         ReplyEntry::PortDescription(entry) => port::put_port(out, entry),
-        ReplyEntry::Group(_)
-        | ReplyEntry::GroupDescription(_)
-        | ReplyEntry::Meter(_)
-        | ReplyEntry::MeterConfig(_)
-        | ReplyEntry::TableFeatures(_) => {}
+        ReplyEntry::Group(entry) => group_v13::put(out, entry),
+        ReplyEntry::GroupDescription(entry) => group::put_description(out, entry),
+        ReplyEntry::Meter(_) | ReplyEntry::MeterConfig(_) | ReplyEntry::TableFeatures(_) => {}
     }
 }
 
@@ -361,7 +396,7 @@ fn read_nicira_flow(reader: &mut ByteReader<'_>) -> Result<FlowStatistics, Error
 }
 
 /// Reads the length of an entry, and returns the rest of the entry.
-fn read_entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, ErrorCode> {
+pub(super) fn read_entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, ErrorCode> {
     let length = usize::from(reader.u16()?).checked_sub(2).ok_or(MessageLengthError)?;
     Ok(ByteReader::new(reader.bytes(length)?))
 }

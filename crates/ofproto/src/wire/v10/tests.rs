@@ -1,6 +1,6 @@
 //! Round-trip tests of the codec, tests against recorded sessions, and between versions.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use shunt_flow::{
@@ -13,9 +13,13 @@ use shunt_pipeline::{
 
 use super::{FlowFormat, V10Settings, action::put_instructions, decode, encode, ofp_match};
 use crate::{
+    connection::ConnectionKind,
     error::ErrorCode,
     message::{FlowStatistics, Message, MultipartReply, Xid},
-    testing::{ALL_SETTINGS, any_flow_mod, any_message, fuzz_openflow},
+    testing::{
+        ALL_SETTINGS, ConnectionHarness, any_flow_mod, any_message, any_nicira_group_mod,
+        fuzz_openflow,
+    },
     wire::{
         ByteReader, Codec,
         v13::action::{ActionFormat, put_actions, read_actions, read_applied},
@@ -53,7 +57,7 @@ fn statistics(flow_mod: &FlowMod) -> FlowStatistics {
     let TableSelector::One(table) = flow_mod.table else { panic!("a rule has one table") };
     FlowStatistics {
         table,
-        duration: std::time::Duration::from_secs(3),
+        duration: Duration::from_secs(3),
         priority: flow_mod.priority,
         idle_timeout: flow_mod.idle_timeout,
         hard_timeout: flow_mod.hard_timeout,
@@ -77,6 +81,12 @@ proptest! {
         settings in prop::sample::select(&ALL_SETTINGS[..]),
     ) {
         as_v10(&message, settings);
+    }
+
+    #[test]
+    fn nicira_group_mods_decode_to_themselves(group_mod in any_nicira_group_mod()) {
+        let message = Message::GroupMod(group_mod);
+        prop_assert_eq!(as_v10(&message, V10Settings::INITIAL), Some(message));
     }
 
     #[test]
@@ -172,9 +182,7 @@ fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
         if line.starts_with('#') {
             continue;
         }
-        let hex = &line[2..];
-        let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
-        let bytes: Vec<_> = (0..hex.len()).step_by(2).map(byte).collect();
+        let bytes = unhex(&line[2..]);
         let (xid, message) = decode(&bytes, settings).unwrap();
         match &message {
             Message::SetFlowFormat(format) => settings.flow_format = *format,
@@ -191,6 +199,116 @@ fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
         forms += usize::from(matches!(message, Message::FlowMod(_)));
     }
     assert!(count > 60 && forms > 15, "{count} {forms}");
+}
+
+/// Sessions of `ovs-ofctl` 3.1 with `ovs-vswitchd` 3.1 about groups, in OpenFlow 1.0.
+const RECORDED_GROUPS: &str = include_str!("../../../tests/data/recorded10-groups.txt");
+
+fn unhex(hex: &str) -> Vec<u8> {
+    let byte = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).unwrap();
+    (0..hex.len()).step_by(2).map(byte).collect()
+}
+
+#[test]
+fn messages_about_groups_round_trip_byte_for_byte() {
+    let lines = RECORDED_GROUPS.lines().filter(|line| !line.starts_with('#'));
+    let count = lines.clone().count();
+    assert!(count > 30, "{count}");
+    for line in lines {
+        let bytes = unhex(&line[2..]);
+        let (xid, message) = decode(&bytes, V10Settings::INITIAL).unwrap();
+        let again = encode(xid, &message, V10Settings::INITIAL);
+        assert_eq!(again, Ok(bytes), "{line}\n{message:?}");
+    }
+}
+
+/// Returns the part of a reply that does not depend on time, order, or limits of the switch.
+fn comparable(frame: &[u8]) -> Result<MultipartReply, Vec<u8>> {
+    let (_, message) = decode(frame, V10Settings::INITIAL).unwrap();
+    let Message::MultipartReply { more: false, mut reply } = message else {
+        return Err(frame.to_vec());
+    };
+    match &mut reply {
+        MultipartReply::GroupDescription(groups) => groups.sort_by_key(|group| group.group),
+        MultipartReply::Group(groups) => {
+            groups.sort_by_key(|group| group.group);
+            groups.iter_mut().for_each(|group| group.duration = Duration::ZERO);
+        }
+        MultipartReply::GroupFeatures(features) => features.groups_max = [0; 4],
+        other => panic!("{other:?}"),
+    }
+    Ok(reply)
+}
+
+#[test]
+fn groups_change_as_in_ovs_vswitchd() {
+    let codec = Codec::V10(V10Settings::INITIAL);
+    let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, codec);
+    let mut replies = VecDeque::new();
+    for line in RECORDED_GROUPS.lines().filter(|line| !line.starts_with('#')) {
+        let bytes = unhex(&line[2..]);
+        if line.starts_with('>') {
+            assert_eq!(replies.pop_front(), None, "before {line}");
+            harness.send_bytes(&bytes);
+            replies.extend(harness.reply_frames());
+        } else {
+            let reply = replies.pop_front().unwrap_or_else(|| panic!("no reply like {line}"));
+            assert_eq!(comparable(&reply), comparable(&bytes));
+        }
+    }
+    assert_eq!(replies.pop_front(), None);
+}
+
+/// Requests for group 50, which `ovs-vswitchd` 3.1 refuses with these errors.
+///
+/// The parts are command, type, `command_bucket_id`, buckets, and properties of the group.
+#[test]
+fn malformed_group_mods_get_the_errors_of_ovs_vswitchd() {
+    const BUCKET: &str = "00100008000000010000000800010000";
+    const ALL: u32 = u32::MAX;
+    let selection = |method: &str, rest: &str| {
+        let body = format!("0000154d0000000100000000{method:0<32}0000000000000000{rest}");
+        let length = 4 + body.len() / 2;
+        format!("ffff{length:04x}{body}{}", "0".repeat(2 * (length.next_multiple_of(8) - length)))
+    };
+    let check = |(command, kind, selector): (u16, u8, u32), buckets: &str, rest: &str, code| {
+        let count = buckets.len() / 2;
+        let body = format!("{command:04x}{kind:02x}0000000032{count:04x}0000{selector:08x}");
+        let body = format!("000023200000001f{body}{buckets}{rest}");
+        let length = 8 + body.len() / 2;
+        let message = unhex(&format!("0104{length:04x}00000006{body}"));
+        let decoded = decode(&message, V10Settings::INITIAL);
+        assert_eq!(decoded.map(|(_, message)| message), Err(code), "{body}");
+    };
+    let hash = |rest: &str| selection("68617368", rest);
+    let twice = BUCKET.repeat(2);
+    check((0, 0, 5), BUCKET, "", ErrorCode::GroupBucket);
+    check((9, 0, ALL), BUCKET, "", ErrorCode::GroupCommand);
+    check((0, 9, ALL), BUCKET, "", ErrorCode::GroupType);
+    check((3, 0, ALL), BUCKET, "", ErrorCode::GroupBucket);
+    check((3, 0, 0xffff_ff05), "", "", ErrorCode::GroupBucket);
+    check((5, 2, ALL), "", "", ErrorCode::GroupInvalid);
+    check((5, 0, ALL), BUCKET, "", ErrorCode::GroupBucket);
+    check((0, 0, ALL), &twice, "", ErrorCode::GroupBucket);
+    check((0, 0, ALL), "00100008ffffff010000000800010000", "", ErrorCode::GroupBucket);
+    check((0, 0, ALL), "00200008000000010000000800010000", "", ErrorCode::GroupBucket);
+    check((0, 0, ALL), "00100018000000010000000800010000", "", ErrorCode::GroupBucket);
+    check((0, 0, ALL), "00100004000000010000000800010000", "", ErrorCode::BadLength);
+    let with = |property: &str| format!("00180008000000010000000800010000{property}");
+    check((0, 0, ALL), &with("0009000800000000"), "", ErrorCode::PropertyType);
+    check((0, 1, ALL), &with("0000000400000000"), "", ErrorCode::PropertyLength);
+    check((0, 3, ALL), &with("000100080000ff10"), "", ErrorCode::GroupWatchPort);
+    check((0, 1, ALL), "", "0009000800000000", ErrorCode::PropertyType);
+    check((0, 1, ALL), "", "ffff0010000023200000000100000000", ErrorCode::PropertyExperimenter);
+    check((0, 0, ALL), "", &hash("00000e04ffffffff"), ErrorCode::PropertyValue);
+    check((2, 1, ALL), "", &hash("00000e04ffffffff"), ErrorCode::PropertyValue);
+    check((0, 1, ALL), "", &hash("7f007e04ffffffff"), ErrorCode::MatchField);
+    check((0, 1, ALL), "", &hash("00000f08ffffffffffffffff"), ErrorCode::MatchMask);
+    let same = hash("00000e04ffffffff00000e04ffffffff");
+    check((0, 1, ALL), "", &same, ErrorCode::MatchDuplicate);
+    let dp_hash = selection("64705f68617368", "00000e04ffffffff");
+    check((0, 1, ALL), "", &dp_hash, ErrorCode::PropertyValue);
+    check((0, 1, ALL), "", &selection("68617378", ""), ErrorCode::PropertyValue);
 }
 
 /// The bytes are those of `ovs-ofctl` 3.1 for `group:1`.

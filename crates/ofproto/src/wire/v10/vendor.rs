@@ -3,7 +3,7 @@
 use bytes::BufMut;
 
 use super::{
-    flow_mod, flow_removed,
+    flow_mod, flow_removed, group,
     settings::{FlowFormat, V10Settings},
 };
 use crate::{
@@ -27,6 +27,7 @@ mod at {
     pub(super) const FLOW_REMOVED: u32 = 14;
     pub(super) const FLOW_MOD_TABLE_ID: u32 = 15;
     pub(super) const SET_ASYNC_CONFIG: u32 = 19;
+    pub(super) const GROUP_MOD: u32 = 31;
 }
 
 /// `NXFF_OPENFLOW10`.
@@ -34,10 +35,11 @@ const FORMAT_OPENFLOW10: u32 = 0;
 /// `NXFF_NXM`.
 const FORMAT_NXM: u32 = 2;
 
-/// Returns whether a vendor message is `NXT_FLOW_MOD`.
-pub(super) fn is_flow_mod(frame: &[u8]) -> bool {
+/// Returns whether a vendor message changes rules or groups.
+pub(super) fn is_lasting_change(frame: &[u8]) -> bool {
     let mut body = ByteReader::new(frame.get(Header::LEN..).unwrap_or_default());
-    (body.u32(), body.u32()) == (Ok(NICIRA_EXPERIMENTER), Ok(at::FLOW_MOD))
+    let (vendor, kind) = (body.u32(), body.u32());
+    vendor == Ok(NICIRA_EXPERIMENTER) && matches!(kind, Ok(at::FLOW_MOD | at::GROUP_MOD))
 }
 
 /// Reads the body of a vendor message.
@@ -55,8 +57,10 @@ pub(super) fn read(
     if vendor != NICIRA_EXPERIMENTER {
         return Err(ErrorCode::BadExperimenter);
     }
-    let is_common =
-        !matches!(kind, at::ROLE_REQUEST..=at::FLOW_MOD_TABLE_ID | at::SET_ASYNC_CONFIG);
+    let is_common = !matches!(
+        kind,
+        at::ROLE_REQUEST..=at::FLOW_MOD_TABLE_ID | at::SET_ASYNC_CONFIG | at::GROUP_MOD
+    );
     if is_common {
         return experimenter::read(xid, reader);
     }
@@ -76,6 +80,7 @@ pub(super) fn read(
             reader.skip(7)?;
             Message::FlowModTableId(is_on)
         }
+        at::GROUP_MOD => Message::GroupMod(group::read(reader)?),
         _ => Message::SetAsync(role::read_async(reader)?),
     })
 }
@@ -125,6 +130,10 @@ pub(super) fn put(out: &mut Vec<u8>, message: &Message, settings: V10Settings) {
             begin(at::FLOW_MOD_TABLE_ID);
             out.put_u8(u8::from(*is_on));
             out.put_bytes(0, 7);
+        }
+        Message::GroupMod(group_mod) => {
+            begin(at::GROUP_MOD);
+            group::put(out, group_mod);
         }
         Message::SetAsync(config) => {
             begin(at::SET_ASYNC_CONFIG);

@@ -113,7 +113,9 @@ const fn message_kind(message: &Message) -> Option<u8> {
         Message::PortStatus(_) => kind::PORT_STATUS,
         Message::PacketOut(_) => kind::PACKET_OUT,
         Message::FlowMod(_) => kind::FLOW_MOD,
-        Message::GroupMod(_) => kind::GROUP_MOD,
+        Message::GroupMod(group_mod) if group::command_number(group_mod.command).is_some() => {
+            kind::GROUP_MOD
+        }
         Message::PortMod(_) => kind::PORT_MOD,
         Message::TableMod(_) => kind::TABLE_MOD,
         Message::MultipartRequest(request) if multipart::request_kind(request).is_some() => {
@@ -141,6 +143,7 @@ const fn message_kind(message: &Message) -> Option<u8> {
         | Message::SetControllerId(_) => kind::EXPERIMENTER,
         Message::MultipartRequest(_)
         | Message::MultipartReply { .. }
+        | Message::GroupMod(_)
         | Message::SetFlowFormat(_)
         | Message::FlowModTableId(_) => return None,
     })

@@ -99,11 +99,18 @@ pub(in crate::wire) fn detail(message: &Message, frame: &[u8]) -> Option<String>
         Message::GroupMod(group_mod) => {
             let group = group_mod.group.map_or_else(|| "all".to_owned(), |group| group.to_string());
             let command = group_command(group_mod.command);
-            if group_mod.command == GroupCommand::Delete {
-                return Some(format!("{command} group_id={group}"));
-            }
             let (kind, count) = (group_kind(group_mod.kind), group_mod.buckets.len());
-            format!("{command} group_id={group},type={kind},buckets={count}")
+            match group_mod.command {
+                GroupCommand::InsertBuckets(_) => {
+                    format!("{command} group_id={group},buckets={count}")
+                }
+                GroupCommand::Delete | GroupCommand::RemoveBuckets(_) => {
+                    format!("{command} group_id={group}")
+                }
+                GroupCommand::Add | GroupCommand::Modify | GroupCommand::AddOrModify => {
+                    format!("{command} group_id={group},type={kind},buckets={count}")
+                }
+            }
         }
         Message::MeterMod(meter_mod) => {
             let meter = meter_mod.meter.map_or_else(|| "all".to_owned(), |meter| meter.to_string());
@@ -183,6 +190,8 @@ const fn group_command(command: GroupCommand) -> &'static str {
         GroupCommand::Modify => "modify",
         GroupCommand::AddOrModify => "add_or_modify",
         GroupCommand::Delete => "delete",
+        GroupCommand::InsertBuckets(_) => "insert_buckets",
+        GroupCommand::RemoveBuckets(_) => "remove_buckets",
     }
 }
 

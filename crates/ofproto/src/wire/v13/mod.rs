@@ -33,7 +33,7 @@ pub(super) mod length;
 pub(super) mod multipart;
 pub(super) mod oxm;
 pub(super) mod port_no;
-mod property;
+pub(super) mod property;
 pub(super) mod reason;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,9 @@ use crate::{
 };
 
 /// Reads type and value of the next property, and its padding.
-pub(super) fn read<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), ErrorCode> {
+pub(in crate::wire) fn read<'a>(
+    reader: &mut ByteReader<'a>,
+) -> Result<(u16, ByteReader<'a>), ErrorCode> {
     frame(reader).map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
@@ -23,24 +25,24 @@ fn frame<'a>(reader: &mut ByteReader<'a>) -> Result<(u16, ByteReader<'a>), Messa
     Ok((kind, ByteReader::new(value)))
 }
 
-pub(super) fn u8(value: &mut ByteReader<'_>) -> Result<u8, ErrorCode> {
+pub(in crate::wire) fn u8(value: &mut ByteReader<'_>) -> Result<u8, ErrorCode> {
     value.u8().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
-pub(super) fn u16(value: &mut ByteReader<'_>) -> Result<u16, ErrorCode> {
+pub(in crate::wire) fn u16(value: &mut ByteReader<'_>) -> Result<u16, ErrorCode> {
     value.u16().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
-pub(super) fn u32(value: &mut ByteReader<'_>) -> Result<u32, ErrorCode> {
+pub(in crate::wire) fn u32(value: &mut ByteReader<'_>) -> Result<u32, ErrorCode> {
     value.u32().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
-pub(super) fn u64(value: &mut ByteReader<'_>) -> Result<u64, ErrorCode> {
+pub(in crate::wire) fn u64(value: &mut ByteReader<'_>) -> Result<u64, ErrorCode> {
     value.u64().map_err(|MessageLengthError| ErrorCode::PropertyLength)
 }
 
 /// Writes a property.
-pub(super) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     let start = out.len();
     out.put_u16(kind);
     let length_at = length::reserve(out);
@@ -50,7 +52,7 @@ pub(super) fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
 }
 
 /// Writes a property with a 16-bit value.
-pub(super) fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
+pub(in crate::wire) fn put_u16(out: &mut Vec<u8>, kind: u16, value: u16) {
     let [high, low] = value.to_be_bytes();
     put(out, kind, &[high, low, 0, 0]);
 }

@@ -10,7 +10,9 @@ use crate::{
         Subfield,
     },
     bridges::port::PortInfo,
-    groups::group::{Bucket, GroupCommand, GroupKind, GroupMod, Selection},
+    groups::group::{
+        Bucket, BucketPlace, BucketSelector, GroupCommand, GroupKind, GroupMod, Selection,
+    },
     id::{GroupId, MeterId},
     meters::meter::{MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterMod, MeterUnit},
     update::modification::Modification,
@@ -46,6 +48,7 @@ pub(super) fn request() -> impl Strategy<Value = Modification> {
         prop_oneof![
             8 => select(change).prop_flat_map(move |command| group_mod(command, id, GROUP_MAX)),
             1 => group_mod(GroupCommand::Delete, id, GROUP_MAX),
+            2 => bucket_mod(id),
         ]
     });
     let meters = (1..=METER_MAX).prop_flat_map(|id| {
@@ -134,6 +137,37 @@ fn group_mod(
             buckets: (0..).zip(buckets).map(|(id, bucket)| Bucket { id, ..bucket }).collect(),
         })
     })
+}
+
+/// A request that inserts or removes buckets; it is refused if the buckets do not fit.
+fn bucket_mod(id: u32) -> impl Strategy<Value = GroupMod> + use<> {
+    let bucket_id = || 0u32..6;
+    let place = prop_oneof![
+        Just(BucketPlace::First),
+        Just(BucketPlace::Last),
+        bucket_id().prop_map(BucketPlace::After),
+    ];
+    let selector = prop_oneof![
+        Just(BucketSelector::First),
+        Just(BucketSelector::Last),
+        Just(BucketSelector::All),
+        bucket_id().prop_map(BucketSelector::Id),
+    ];
+    let insert = (place, bucket_id(), group_mod(GroupCommand::Add, id, id.max(2) - 1));
+    prop_oneof![
+        2 => insert.prop_map(|(place, first, request)| GroupMod {
+            command: GroupCommand::InsertBuckets(place),
+            buckets: (first..).zip(request.buckets).map(|(id, bucket)| Bucket { id, ..bucket }).collect(),
+            ..request
+        }),
+        1 => selector.prop_map(move |selector| GroupMod {
+            command: GroupCommand::RemoveBuckets(selector),
+            group: Some(GroupId::new(id)),
+            kind: GroupKind::All,
+            selection: Selection::Default,
+            buckets: Box::default(),
+        }),
+    ]
 }
 
 fn bucket(kind: GroupKind, group: u32, target_max: u32) -> impl Strategy<Value = Bucket> + use<> {

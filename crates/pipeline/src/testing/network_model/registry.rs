@@ -6,7 +6,9 @@ use shunt_flow::PortNo;
 
 use super::Tables;
 use crate::{
-    groups::group::{Bucket, GroupCommand, GroupKind, GroupMod, GroupModError},
+    groups::group::{
+        Bucket, BucketPlace, BucketSelector, GroupCommand, GroupKind, GroupMod, GroupModError,
+    },
     id::{GroupId, MeterId},
     meters::meter::{Meter, MeterCommand, MeterMod, MeterModError},
     tables::{flow_mod::FlowModError, rule::Instructions},
@@ -41,9 +43,16 @@ impl Tables {
                 return Ok(());
             }
             GroupCommand::Add if is_there => return Err(GroupModError::Exists(id)),
-            GroupCommand::Modify if !is_there => return Err(GroupModError::Unknown(id)),
+            GroupCommand::Modify
+            | GroupCommand::InsertBuckets(_)
+            | GroupCommand::RemoveBuckets(_)
+                if !is_there =>
+            {
+                return Err(GroupModError::Unknown(id));
+            }
             _ => {}
         }
+        let request = &self.with_all_buckets(id, request)?;
         is_legal(request).map_err(|reason| GroupModError::Invalid(id, reason))?;
         let named = groups_named(&request.buckets);
         if leads_to(&self.groups, request, id) {
@@ -56,6 +65,42 @@ impl Tables {
         }
         self.groups.insert(id, request.clone());
         Ok(())
+    }
+
+    /// Applies a command for single buckets to the buckets of the group.
+    fn with_all_buckets(&self, id: GroupId, request: &GroupMod) -> Result<GroupMod, GroupModError> {
+        let Some(old) = self.groups.get(&id) else { return Ok(request.clone()) };
+        let mut buckets = old.buckets.to_vec();
+        let index_of = |buckets: &[Bucket], wanted: u32| {
+            let found = buckets.iter().position(|bucket| bucket.id == wanted);
+            found.ok_or(GroupModError::UnknownBucket(id, wanted))
+        };
+        match request.command {
+            GroupCommand::InsertBuckets(place) => {
+                let mut index = match place {
+                    BucketPlace::First => 0,
+                    BucketPlace::Last => buckets.len(),
+                    BucketPlace::After(wanted) => index_of(&buckets, wanted)? + 1,
+                };
+                for bucket in &request.buckets {
+                    if index_of(&buckets, bucket.id).is_ok() {
+                        return Err(GroupModError::BucketExists(id, bucket.id));
+                    }
+                    buckets.insert(index, bucket.clone());
+                    index += 1;
+                }
+            }
+            GroupCommand::RemoveBuckets(BucketSelector::All) => buckets.clear(),
+            GroupCommand::RemoveBuckets(BucketSelector::First) => {
+                drop(buckets.drain(..1.min(old.buckets.len())))
+            }
+            GroupCommand::RemoveBuckets(BucketSelector::Last) => drop(buckets.pop()),
+            GroupCommand::RemoveBuckets(BucketSelector::Id(wanted)) => {
+                buckets.remove(index_of(&buckets, wanted)?);
+            }
+            _ => return Ok(request.clone()),
+        }
+        Ok(GroupMod { buckets: buckets.into(), ..old.clone() })
     }
 
     pub(super) fn change_meter(&mut self, request: &MeterMod) -> Result<(), MeterModError> {

@@ -18,7 +18,7 @@ use crate::{
 /// Length of a bucket without actions, in bytes.
 const BUCKET_LEN: usize = 16;
 /// `OFPG_ANY`: no group.
-const GROUP_ANY: u32 = 0xffff_ffff;
+pub(in crate::wire) const GROUP_ANY: u32 = 0xffff_ffff;
 
 /// `ofp_group_mod_command`, and `OFPGC11_ADD_OR_MOD` of Open vSwitch.
 mod command {
@@ -75,15 +75,22 @@ pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<GroupMod, Err
     })
 }
 
-/// Writes the body of a group-mod.
+/// Returns the number of a command; `None` if OpenFlow 1.3 does not have it.
+pub(in crate::wire) const fn command_number(command: GroupCommand) -> Option<u16> {
+    match command {
+        GroupCommand::Add => Some(command::ADD),
+        GroupCommand::Modify => Some(command::MODIFY),
+        GroupCommand::Delete => Some(command::DELETE),
+        GroupCommand::AddOrModify => Some(command::ADD_OR_MODIFY),
+        GroupCommand::InsertBuckets(_) | GroupCommand::RemoveBuckets(_) => None,
+    }
+}
+
+/// Writes the body of a group-mod; its command must exist in OpenFlow 1.3.
 /// OpenFlow 1.3 cannot express the selection method.
 pub(in crate::wire) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
-    out.put_u16(match group_mod.command {
-        GroupCommand::Add => command::ADD,
-        GroupCommand::Modify => command::MODIFY,
-        GroupCommand::Delete => command::DELETE,
-        GroupCommand::AddOrModify => command::ADD_OR_MODIFY,
-    });
+    let Some(number) = command_number(group_mod.command) else { return };
+    out.put_u16(number);
     out.put_u8(kind_number(group_mod.kind));
     out.put_u8(0);
     out.put_u32(group_mod.group.unwrap_or(GroupId::ALL).number());
@@ -136,7 +143,7 @@ fn read_bucket(reader: &mut ByteReader<'_>, id: u32) -> Result<Bucket, ErrorCode
 }
 
 /// Returns whether a port can be watched. A missing port is not live.
-const fn can_be_watched(port: PortNo) -> bool {
+pub(in crate::wire) const fn can_be_watched(port: PortNo) -> bool {
     port.number() <= PortNo::MAX.number() || port.reserved_name().is_some()
 }
 

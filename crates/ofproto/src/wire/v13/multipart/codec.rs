@@ -74,7 +74,7 @@ pub(crate) fn read_request(
         }
         at::QUEUE => MultipartRequest::Queue(queue::read_filter(body)?),
         at::GROUP => MultipartRequest::Group(group::read_filter(body)?),
-        at::GROUP_DESC => MultipartRequest::GroupDescription,
+        at::GROUP_DESC => MultipartRequest::GroupDescription(None),
         at::GROUP_FEATURES => MultipartRequest::GroupFeatures,
         at::METER => MultipartRequest::Meter(meter::read_filter(body)?),
         at::METER_CONFIG => MultipartRequest::MeterConfig(meter::read_filter(body)?),
@@ -110,7 +110,7 @@ pub(in crate::wire) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest
         }
         MultipartRequest::Description
         | MultipartRequest::Table
-        | MultipartRequest::GroupDescription
+        | MultipartRequest::GroupDescription(_)
         | MultipartRequest::GroupFeatures
         | MultipartRequest::MeterFeatures
         | MultipartRequest::TableFeatures
@@ -130,7 +130,7 @@ pub(in crate::wire) const fn request_kind(request: &MultipartRequest) -> Option<
         MultipartRequest::Port(_) => at::PORT_STATS,
         MultipartRequest::Queue(_) => at::QUEUE,
         MultipartRequest::Group(_) => at::GROUP,
-        MultipartRequest::GroupDescription => at::GROUP_DESC,
+        MultipartRequest::GroupDescription(_) => at::GROUP_DESC,
         MultipartRequest::GroupFeatures => at::GROUP_FEATURES,
         MultipartRequest::Meter(_) => at::METER,
         MultipartRequest::MeterConfig(_) => at::METER_CONFIG,

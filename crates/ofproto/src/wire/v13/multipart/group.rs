@@ -1,7 +1,7 @@
 //! `OFPMP_GROUP`, `OFPMP_GROUP_DESC`, `OFPMP_GROUP_FEATURES` (OpenFlow 1.3.5, 7.3.5.9 to 7.3.5.11).
 
 use bytes::BufMut;
-use shunt_pipeline::{GroupId, PacketTotals};
+use shunt_pipeline::{GroupId, PacketTotals, Selection};
 
 use crate::{
     error::ErrorCode,
@@ -19,14 +19,16 @@ use crate::{
 };
 
 /// Reads the body of a group statistics request.
-pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<Option<GroupId>, ErrorCode> {
+pub(in crate::wire) fn read_filter(
+    body: &mut ByteReader<'_>,
+) -> Result<Option<GroupId>, ErrorCode> {
     let group = GroupId::new(body.u32()?);
     body.skip(4)?;
     Ok(Some(group).filter(|group| *group != GroupId::ALL))
 }
 
 /// Writes the body of a group statistics request.
-pub(super) fn put_filter(out: &mut Vec<u8>, group: Option<GroupId>) {
+pub(in crate::wire) fn put_filter(out: &mut Vec<u8>, group: Option<GroupId>) {
     out.put_u32(group.unwrap_or(GroupId::ALL).number());
     out.put_u32(0);
 }
@@ -38,7 +40,7 @@ fn entry<'a>(reader: &mut ByteReader<'a>) -> Result<ByteReader<'a>, MessageLengt
 }
 
 /// Reads an entry of `OFPMP_GROUP`.
-pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupStatistics, ErrorCode> {
+pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<GroupStatistics, ErrorCode> {
     let mut entry = entry(reader)?;
     entry.skip(2)?;
     let (group, references) = (GroupId::new(entry.u32()?), entry.u32()?);
@@ -53,7 +55,7 @@ pub(super) fn read(reader: &mut ByteReader<'_>) -> Result<GroupStatistics, Error
 }
 
 /// Writes an entry of `OFPMP_GROUP`.
-pub(super) fn put(out: &mut Vec<u8>, group: &GroupStatistics) {
+pub(in crate::wire) fn put(out: &mut Vec<u8>, group: &GroupStatistics) {
     let start = out.len();
     let length_at = length::reserve(out);
     out.put_u16(0);
@@ -72,10 +74,12 @@ pub(super) fn read_description(reader: &mut ByteReader<'_>) -> Result<GroupDescr
     let kind = read_kind(entry.u8()?)?;
     entry.skip(1)?;
     let group = GroupId::new(entry.u32()?);
-    Ok(GroupDescription { group, kind, buckets: read_buckets(&mut entry)? })
+    let (selection, buckets) = (Selection::Default, read_buckets(&mut entry)?);
+    Ok(GroupDescription { group, kind, selection, buckets })
 }
 
 /// Writes an entry of `OFPMP_GROUP_DESC`.
+/// OpenFlow 1.3 cannot express the selection method.
 pub(super) fn put_description(out: &mut Vec<u8>, group: &GroupDescription) {
     let start = out.len();
     let length_at = length::reserve(out);
@@ -87,7 +91,9 @@ pub(super) fn put_description(out: &mut Vec<u8>, group: &GroupDescription) {
 }
 
 /// Reads the body of `OFPMP_GROUP_FEATURES`.
-pub(super) fn read_features(body: &mut ByteReader<'_>) -> Result<GroupFeatures, ErrorCode> {
+pub(in crate::wire) fn read_features(
+    body: &mut ByteReader<'_>,
+) -> Result<GroupFeatures, ErrorCode> {
     let (kinds, capabilities) = (body.u32()?, body.u32()?);
     let mut each =
         || Ok::<_, MessageLengthError>([body.u32()?, body.u32()?, body.u32()?, body.u32()?]);
@@ -95,7 +101,7 @@ pub(super) fn read_features(body: &mut ByteReader<'_>) -> Result<GroupFeatures, 
 }
 
 /// Writes the body of `OFPMP_GROUP_FEATURES`.
-pub(super) fn put_features(out: &mut Vec<u8>, features: &GroupFeatures) {
+pub(in crate::wire) fn put_features(out: &mut Vec<u8>, features: &GroupFeatures) {
     out.put_u32(features.kinds);
     out.put_u32(features.capabilities);
     features.groups_max.iter().chain(&features.actions).for_each(|word| out.put_u32(*word));

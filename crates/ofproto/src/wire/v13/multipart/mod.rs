@@ -8,7 +8,7 @@ mod codec;
 pub(in crate::wire) mod description;
 mod entry;
 mod flow;
-mod group;
+pub(in crate::wire) mod group;
 mod meter;
 mod port;
 mod queue;
