@@ -209,8 +209,37 @@ impl AfXdp {
     }
 
     /// Attaches the program and opens a socket for each receive queue, in one mode.
-    fn attach(&self, queues: u32, mode: XdpMode) -> io::Result<(Vec<XdpSocket>, XdpProgram)> {
-        let program = XdpProgram::attach(self.device.index, queues, mode.attachment())?;
+    ///
+    /// `attached` is the program of an earlier attempt. The program stays attached if the mode
+    /// attaches it to the same place, since each attachment stops a veth device for 10 to 15 ms.
+    /// After an error, `attached` has the program that is attached.
+    fn attach(
+        &self,
+        queues: u32,
+        mode: XdpMode,
+        attached: &mut Option<XdpProgram>,
+    ) -> io::Result<(Vec<XdpSocket>, XdpProgram)> {
+        let same = attached.take().filter(|own| own.kind() == mode.attachment());
+        let program = match same {
+            Some(program) => program,
+            None => XdpProgram::attach(self.device.index, queues, mode.attachment())?,
+        };
+        match self.open_sockets(queues, mode, &program) {
+            Ok(sockets) => Ok((sockets, program)),
+            Err(error) => {
+                *attached = Some(program);
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens a socket for each receive queue, and adds the sockets to the program.
+    fn open_sockets(
+        &self,
+        queues: u32,
+        mode: XdpMode,
+        program: &XdpProgram,
+    ) -> io::Result<Vec<XdpSocket>> {
         let mut sockets = Vec::new();
         for queue in 0..queues {
             let socket = XdpSocket::open(
@@ -221,20 +250,25 @@ impl AfXdp {
             program.redirect(queue, socket.fd.as_fd())?;
             sockets.push(socket);
         }
-        Ok((sockets, program))
+        Ok(sockets)
     }
 
     /// Attaches in the best mode that the device supports; also returns the mode.
     fn attach_best(&self, queues: u32) -> Result<(Vec<XdpSocket>, XdpProgram, XdpMode), PortError> {
-        let candidates = self.mode.candidates();
+        let (candidates, mut attached) = (self.mode.candidates(), None);
         for (position, mode) in candidates.iter().enumerate() {
-            match self.attach(queues, *mode) {
+            match self.attach(queues, *mode, &mut attached) {
                 Ok((sockets, program)) => return Ok((sockets, program, *mode)),
                 Err(error) if is_unsupported(&error) && position + 1 < candidates.len() => {}
-                Err(error) if is_unsupported(&error) && candidates.len() == 1 => {
-                    return Err(self.unsupported(queues, *mode));
+                Err(error) => {
+                    // The causes of an error are read without the program of this port.
+                    drop(attached);
+                    return Err(if is_unsupported(&error) && candidates.len() == 1 {
+                        self.unsupported(queues, *mode)
+                    } else {
+                        self.refused(error)
+                    });
                 }
-                Err(error) => return Err(self.refused(error)),
             }
         }
         Err(self.refused(io::Error::from_raw_os_error(libc::EOPNOTSUPP)))
@@ -243,7 +277,7 @@ impl AfXdp {
     /// Returns the error of an unsupported mode, with the supported modes.
     fn unsupported(&self, queues: u32, mode: XdpMode) -> PortError {
         let others = XdpMode::BestEffort.candidates().iter().filter(|other| **other != mode);
-        let working = others.filter(|other| self.attach(queues, **other).is_ok());
+        let working = others.filter(|other| self.attach(queues, **other, &mut None).is_ok());
         let mut works: Vec<_> = working.map(|other| other.name()).collect();
         works.push(XdpMode::BestEffort.name());
         PortError::XdpMode {
@@ -519,44 +553,4 @@ impl TxQueue for XdpTx {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{process::Command, thread};
-
-    use nix::{
-        net::if_::if_nametoindex,
-        sched::{CloneFlags, unshare},
-    };
-
-    use super::*;
-    use crate::port::af_xdp::program::Attachment;
-
-    #[test]
-    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
-    fn a_device_with_another_program_is_refused_by_its_name() {
-        let thread = thread::spawn(|| {
-            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
-                eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a namespace: {error}");
-                return;
-            }
-            let words = ["link", "add", "a0", "type", "veth", "peer", "name", "b0"];
-            assert!(Command::new("ip").args(words).status().unwrap().success());
-            for kind in [Attachment::Driver, Attachment::Generic] {
-                let index = if_nametoindex("a0").unwrap();
-                let other = match XdpProgram::attach(index, 1, kind) {
-                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                        eprintln!("SKIPPED: needs CAP_BPF: {error}");
-                        return;
-                    }
-                    other => other.unwrap(),
-                };
-                let mut port = AfXdp::open("a0", None, XdpMode::BestEffort, Vec::new()).unwrap();
-                let error = port.split(1).err().unwrap().to_string();
-                let expected = "a0 runs the XDP program shunt_redirect of another user";
-                assert!(error.starts_with(expected), "{error}");
-                drop(other);
-                assert!(port.split(1).is_ok(), "the program is detached with its owner");
-            }
-        });
-        thread.join().unwrap();
-    }
-}
+mod tests;

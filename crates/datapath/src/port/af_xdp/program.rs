@@ -37,6 +37,7 @@ impl Attachment {
 pub(super) struct XdpProgram {
     map: OwnedFd,
     link: XdpLink,
+    kind: Attachment,
 }
 
 /// The BPF link of a program, which keeps the program attached.
@@ -189,7 +190,12 @@ impl XdpProgram {
         let mut attributes = [number(loaded.as_fd()), device, BPF_XDP, kind.flag()];
         // SAFETY: these are the attributes of the command, and no field is an address.
         let link = unsafe { bpf_fd(LINK_CREATE, &mut attributes) }?;
-        Ok(Self { map, link: XdpLink(link) })
+        Ok(Self { map, link: XdpLink(link), kind })
+    }
+
+    /// Returns the place at which the program is attached.
+    pub(super) const fn kind(&self) -> Attachment {
+        self.kind
     }
 
     /// Redirects the frames of a receive queue to a bound socket.
@@ -205,6 +211,14 @@ impl XdpProgram {
         // SAFETY: these are the attributes of the command; key and value live until it returns, and
         // have the sizes of the map.
         unsafe { bpf(MAP_UPDATE_ELEM, &mut attributes) }.map(drop)
+    }
+
+    /// Returns the number of the link in the kernel.
+    #[cfg(test)]
+    pub(super) fn link_id(&self) -> Option<u32> {
+        let info = object_info(self.link.0.as_fd()).ok()?;
+        // Offset of `id` in `struct bpf_link_info`.
+        info.get(4..)?.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
     }
 
     /// Returns the link, when all sockets are in the map.
