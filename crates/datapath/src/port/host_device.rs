@@ -11,11 +11,7 @@ use std::{
     thread,
 };
 
-use nix::{
-    sched::{CloneFlags, setns},
-    sys::socket::{AddressFamily, SockFlag, SockType, socket},
-};
-
+use nix::sched::{CloneFlags, setns};
 use tracing::warn;
 
 use super::{
@@ -224,8 +220,7 @@ fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool
     let name = DeviceName::new(name).map_err(io::Error::other)?;
     let read = move || -> io::Result<(HostDeviceState, bool)> {
         setns(namespace, CloneFlags::CLONE_NEWNET)?;
-        let (family, kind) = (AddressFamily::Unix, SockType::Datagram);
-        let control = socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?;
+        let control = sys::request_socket()?;
         // The index of the device in the other namespace is unknown, and not needed.
         let device = HostDevice { control, name, index: 0 };
         let state = device.state().ok_or(io::ErrorKind::NotFound)?;

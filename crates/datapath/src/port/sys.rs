@@ -349,6 +349,13 @@ pub(super) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<c_uint>> {
     checked(result).map(|_| c_uint::try_from(address.sll_ifindex).ok().filter(|index| *index > 0))
 }
 
+/// Creates a socket for requests about devices.
+///
+/// When a packet socket is closed, the kernel waits for all CPUs. This socket is closed at once.
+pub(super) fn request_socket() -> io::Result<OwnedFd> {
+    Ok(socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?)
+}
+
 /// Creates a packet socket that receives nothing until it is bound.
 pub(super) fn packet_socket() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?)

@@ -54,7 +54,7 @@ impl AfPacket {
     ///
     /// # Errors
     ///
-    /// If there is no such device, if another port uses it, or if the daemon lacks `CAP_NET_RAW`.
+    /// If there is no such device, or if another port uses it. The queues need `CAP_NET_RAW`.
     pub fn open(
         device: &str,
         mtu: Option<u32>,
@@ -63,7 +63,7 @@ impl AfPacket {
     ) -> Result<Self, PortError> {
         let name = DeviceName::new(device)?;
         let failed = |source| PortError::device("open", name.as_str(), NEEDS, source);
-        let control = sys::packet_socket().map_err(failed)?;
+        let control = sys::request_socket().map_err(failed)?;
         let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
         refuse_member(&name, index)?;
@@ -200,5 +200,31 @@ impl Port for AfPacket {
 
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
         self.sockets.as_ref().map_or_else(Vec::new, |sockets| sockets.stored_descriptors())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use nix::sched::{CloneFlags, unshare};
+
+    use super::*;
+
+    /// The kernel waits for all CPUs when a packet socket is closed.
+    #[test]
+    #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
+    fn requests_about_the_device_use_no_packet_socket() {
+        let thread = thread::spawn(|| {
+            if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
+                eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a namespace: {error}");
+                return;
+            }
+            let port = AfPacket::open("lo", None, None, Vec::new()).unwrap();
+            let control = port.device.control.as_fd();
+            assert_eq!(sys::socket_option(control, libc::SO_DOMAIN).unwrap(), libc::AF_UNIX);
+            assert_eq!(port.device.state().map(|state| state.index), Some(1));
+        });
+        thread.join().unwrap();
     }
 }
