@@ -11,83 +11,87 @@ use shunt_foresight::ForecastSource;
 use shunt_pipeline::{FlowModCommand, testing::visible};
 use shunt_testkit::offload::SoftwareDevice;
 
-use crate::harness::{Rig, START, TWO_TABLES, config, network, packet, request};
+use crate::harness::{OffloadSwitch, START, TWO_TABLES, config, network, packet, request};
 
 /// A time shorter than the idle timeout of entries with traffic, and a longer time.
 const SHORT: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(60);
 
 /// Sends a forecast that expires after `time`.
-fn forecast(rig: &mut Rig<SoftwareDevice>, flow: (u8, u8), time: Duration) -> DeviceWatch {
-    let watch = rig.offer_forecast(&packet(flow.0, flow.1), time);
-    rig.settle();
+fn forecast(
+    switch: &mut OffloadSwitch<SoftwareDevice>,
+    flow: (u8, u8),
+    time: Duration,
+) -> DeviceWatch {
+    let watch = switch.offer_forecast(&packet(flow.0, flow.1), time);
+    switch.settle();
     watch
 }
 
 /// Waits until a reading of the device's counters has begun and finished.
-fn read_counters(rig: &mut Rig<SoftwareDevice>) {
+fn read_counters(switch: &mut OffloadSwitch<SoftwareDevice>) {
     for _ in 0..2 {
-        rig.wait(config().count_every);
-        rig.settle();
+        switch.wait(config().count_every);
+        switch.settle();
     }
 }
 
-fn send(rig: &mut Rig<SoftwareDevice>, source: u8, device: u8) {
-    assert!(rig.device().send(START, &visible(&packet(source, device)), 60));
+fn send(switch: &mut OffloadSwitch<SoftwareDevice>, source: u8, device: u8) {
+    assert!(switch.device().send(START, &visible(&packet(source, device)), 60));
 }
 
-fn dumped(rig: &mut Rig<SoftwareDevice>) -> Vec<DumpedEntry> {
+fn dumped(switch: &mut OffloadSwitch<SoftwareDevice>) -> Vec<DumpedEntry> {
     let (sender, answer) = std::sync::mpsc::channel();
-    rig.handle.dump(Box::new(move |entries| sender.send(entries).unwrap()));
-    rig.settle();
+    switch.handle.dump(Box::new(move |entries| sender.send(entries).unwrap()));
+    switch.settle();
     answer.recv().unwrap()
 }
 
 #[test]
 fn a_hit_in_the_device_settles_its_forecast() {
-    let mut rig = Rig::two_tables();
-    let watch = forecast(&mut rig, (1, 9), SHORT);
-    assert!(rig.hits(&packet(1, 9)), "it is in the device before its first packet");
-    let entries = dumped(&mut rig);
+    let mut switch = OffloadSwitch::two_tables();
+    let watch = forecast(&mut switch, (1, 9), SHORT);
+    assert!(switch.hits(&packet(1, 9)), "it is in the device before its first packet");
+    let entries = dumped(&mut switch);
     assert_eq!(entries.len(), 2);
     assert!(entries.iter().all(|own| own.forecast == Some(ForecastSource::Reply)));
     assert_eq!(watch.outcome(), None);
-    send(&mut rig, 1, 9);
-    let sent = rig.now;
-    read_counters(&mut rig);
+    send(&mut switch, 1, 9);
+    let sent = switch.now;
+    read_counters(&mut switch);
     let Some(DeviceOutcome::Hit(found)) = watch.outcome() else { panic!("{watch:?}") };
-    assert!(found > sent && found <= rig.now);
+    assert!(found > sent && found <= switch.now);
     // The entries have had traffic, so they outlive the time of the forecast.
-    rig.wait(SHORT);
-    read_counters(&mut rig);
-    assert!(rig.hits(&packet(1, 9)));
+    switch.wait(SHORT);
+    read_counters(&mut switch);
+    assert!(switch.hits(&packet(1, 9)));
 }
 
 #[test]
 fn a_forecast_without_a_hit_leaves_the_device() {
     for time in [SHORT, LONG] {
-        let mut rig = Rig::two_tables();
-        let watch = forecast(&mut rig, (1, 9), time);
+        let mut switch = OffloadSwitch::two_tables();
+        let watch = forecast(&mut switch, (1, 9), time);
         let before = config().count_every * 3;
-        while rig.now < shunt_pipeline::Time::ZERO.after(time.saturating_sub(before)) {
-            read_counters(&mut rig);
+        while switch.now < shunt_pipeline::Time::ZERO.after(time.saturating_sub(before)) {
+            read_counters(&mut switch);
         }
         // Speculative entries stay for the time of their forecast, whatever the idle timeout is.
-        assert!(rig.hits(&packet(1, 9)), "{time:?}");
-        rig.wait(before);
-        read_counters(&mut rig);
-        read_counters(&mut rig);
-        assert!(!rig.hits(&packet(1, 9)), "{time:?}");
-        assert_eq!((rig.held().len(), rig.coordinator.watched()), (0, 0));
+        assert!(switch.hits(&packet(1, 9)), "{time:?}");
+        switch.wait(before);
+        read_counters(&mut switch);
+        read_counters(&mut switch);
+        assert!(!switch.hits(&packet(1, 9)), "{time:?}");
+        assert_eq!((switch.held().len(), switch.coordinator.watched()), (0, 0));
         assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
     }
 }
 
 #[test]
 fn a_flow_that_the_device_forwards_is_covered() {
-    let mut rig = Rig::two_tables();
-    rig.fill(&[(1, 9)]);
-    let watch = forecast(&mut rig, (1, 9), SHORT);
+    let mut switch = OffloadSwitch::two_tables();
+    switch.fill(&[(1, 9)]);
+    let watch = forecast(&mut switch, (1, 9), SHORT);
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Covered));
 }
 
@@ -95,18 +99,18 @@ fn a_flow_that_the_device_forwards_is_covered() {
 #[test]
 fn a_forecast_behind_another_one_waits_for_a_hit() {
     for is_hit in [true, false] {
-        let mut rig = Rig::two_tables();
-        let watches = [SHORT, LONG].map(|time| forecast(&mut rig, (1, 9), time));
+        let mut switch = OffloadSwitch::two_tables();
+        let watches = [SHORT, LONG].map(|time| forecast(&mut switch, (1, 9), time));
         assert_eq!(watches.each_ref().map(DeviceWatch::outcome), [None, None]);
         if is_hit {
-            send(&mut rig, 1, 9);
-            read_counters(&mut rig);
+            send(&mut switch, 1, 9);
+            read_counters(&mut switch);
             // Entries that were hit cover the flow for any later forecast.
-            let later = forecast(&mut rig, (1, 9), SHORT);
+            let later = forecast(&mut switch, (1, 9), SHORT);
             assert_eq!(later.outcome(), Some(DeviceOutcome::Covered));
         } else {
-            rig.wait(SHORT);
-            (0..2).for_each(|_| read_counters(&mut rig));
+            switch.wait(SHORT);
+            (0..2).for_each(|_| read_counters(&mut switch));
         }
         for watch in &watches {
             let outcome = watch.outcome();
@@ -118,65 +122,65 @@ fn a_forecast_behind_another_one_waits_for_a_hit() {
 
 #[test]
 fn a_changed_rule_removes_a_forecast() {
-    let mut rig = Rig::two_tables();
-    let watch = forecast(&mut rig, (1, 9), SHORT);
+    let mut switch = OffloadSwitch::two_tables();
+    let watch = forecast(&mut switch, (1, 9), SHORT);
     let rule = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:2";
-    rig.change(&request(FlowModCommand::Add, rule));
-    rig.settle();
-    read_counters(&mut rig);
+    switch.change(&request(FlowModCommand::Add, rule));
+    switch.settle();
+    read_counters(&mut switch);
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
-    assert!(!rig.hits(&packet(1, 9)));
+    assert!(!switch.hits(&packet(1, 9)));
     // Without the entry of table 1, the entry of table 0 is useless, so it is removed too.
-    assert_eq!((rig.held().len(), rig.coordinator.watched()), (0, 0));
+    assert_eq!((switch.held().len(), switch.coordinator.watched()), (0, 0));
 }
 
 #[test]
 fn a_device_without_counters_gets_no_forecast() {
     let device = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
-    let mut rig = Rig::new(&network(TWO_TABLES), config(), device);
-    let watch = forecast(&mut rig, (1, 9), SHORT);
-    assert_eq!((watch.outcome(), rig.held().len()), (Some(DeviceOutcome::Unused), 0));
+    let mut switch = OffloadSwitch::new(&network(TWO_TABLES), config(), device);
+    let watch = forecast(&mut switch, (1, 9), SHORT);
+    assert_eq!((watch.outcome(), switch.held().len()), (Some(DeviceOutcome::Unused), 0));
 }
 
 #[test]
 fn a_lost_device_covers_no_forecast() {
-    let mut rig = Rig::two_tables();
-    rig.fill(&[(1, 9)]);
-    rig.device().lose();
-    rig.settle();
-    let watch = forecast(&mut rig, (1, 9), SHORT);
+    let mut switch = OffloadSwitch::two_tables();
+    switch.fill(&[(1, 9)]);
+    switch.device().lose();
+    switch.settle();
+    let watch = forecast(&mut switch, (1, 9), SHORT);
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
 }
 
-/// Returns a rig with a rule for each of many hosts, and a device with few entries.
-fn small() -> Rig<SoftwareDevice> {
+/// Returns a switch with a rule for each of many hosts, and a device with few entries.
+fn small() -> OffloadSwitch<SoftwareDevice> {
     let hosts: Vec<_> = (0..40_u8)
         .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
         .collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
-    Rig::new(&network(&hosts), config(), SoftwareDevice::new(1, 8))
+    OffloadSwitch::new(&network(&hosts), config(), SoftwareDevice::new(1, 8))
 }
 
 #[test]
 fn a_forecast_displaces_no_entry_of_a_packet() {
-    let mut rig = small();
-    rig.fill(&(0..7_u8).map(|host| (1, host)).collect::<Vec<_>>());
-    let before = rig.held();
-    let watch = forecast(&mut rig, (1, 20), LONG);
-    assert_eq!((watch.outcome(), rig.held()), (Some(DeviceOutcome::Unused), before));
-    assert_eq!(rig.status().refused.get(&OffloadRefusal::NoRoom), Some(&1));
+    let mut switch = small();
+    switch.fill(&(0..7_u8).map(|host| (1, host)).collect::<Vec<_>>());
+    let before = switch.held();
+    let watch = forecast(&mut switch, (1, 20), LONG);
+    assert_eq!((watch.outcome(), switch.held()), (Some(DeviceOutcome::Unused), before));
+    assert_eq!(switch.status().refused.get(&OffloadRefusal::NoRoom), Some(&1));
 }
 
 #[test]
 fn forecast_entries_are_evicted_first() {
-    let mut rig = small();
-    let watches: Vec<_> = (20..26_u8).map(|host| forecast(&mut rig, (1, host), LONG)).collect();
-    assert_eq!(rig.held().len(), 6);
+    let mut switch = small();
+    let watches: Vec<_> = (20..26_u8).map(|host| forecast(&mut switch, (1, host), LONG)).collect();
+    assert_eq!(switch.held().len(), 6);
     for host in 0..8_u8 {
-        rig.fill(&[(1, host)]);
+        switch.fill(&[(1, host)]);
     }
     for host in 0..8_u8 {
-        assert!(rig.hits(&packet(1, host)), "host {host}");
+        assert!(switch.hits(&packet(1, host)), "host {host}");
     }
     let outcomes = watches.iter().map(DeviceWatch::outcome);
     assert!(outcomes.into_iter().all(|own| own == Some(DeviceOutcome::Unused)));

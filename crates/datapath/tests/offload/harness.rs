@@ -1,4 +1,4 @@
-//! A rig of a device, its agent, the coordinator and the tables; tests run each step.
+//! A test switch: a device, its agent, the coordinator and the tables; tests run each step.
 
 use std::{sync::Arc, time::Duration};
 
@@ -36,7 +36,7 @@ pub(crate) const BRIDGE: BridgeId = generate::BRIDGES[0];
 pub(crate) const START: Tag = Tag::new(0);
 
 /// A switch with the agent of an offload device as its only owner.
-pub(crate) struct Rig<T: OffloadDevice> {
+pub(crate) struct OffloadSwitch<T: OffloadDevice> {
     pub(crate) checked: CheckedPipeline,
     pub(crate) coordinator: EvictionCoordinator,
     pub(crate) handle: OffloadHandle,
@@ -84,7 +84,7 @@ pub(crate) fn request(command: FlowModCommand, rule: &str) -> Op {
     Op::Apply(BRIDGE, vec![parse_rule(command, rule, &NoPortNames).expect("a legal rule")])
 }
 
-impl<T: OffloadDevice> Rig<T> {
+impl<T: OffloadDevice> OffloadSwitch<T> {
     pub(crate) fn new(ops: &[Op], config: OffloadConfig, device: T) -> Self {
         let checked = CheckedPipeline::new(ops);
         let version = checked.pipeline.version();
@@ -164,8 +164,8 @@ impl<T: OffloadDevice> Rig<T> {
     }
 }
 
-impl Rig<SoftwareDevice> {
-    /// Creates a rig with the rules [`TWO_TABLES`] and a device of four stages.
+impl OffloadSwitch<SoftwareDevice> {
+    /// Creates a switch with the rules [`TWO_TABLES`] and a device of four stages.
     pub(crate) fn two_tables() -> Self {
         Self::new(&network(TWO_TABLES), config(), SoftwareDevice::new(4, 100))
     }

@@ -21,10 +21,10 @@ use shunt_pipeline::{
 };
 use shunt_testkit::offload::{Chaos, ChaosSettings, SoftwareDevice};
 
-use crate::harness::{BRIDGE, Rig, START, config, held};
+use crate::harness::{BRIDGE, OffloadSwitch, START, config, held};
 use shunt_datapath::offload::OffloadConfig;
 
-type Misbehaving = Rig<Chaos<SoftwareDevice>>;
+type Misbehaving = OffloadSwitch<Chaos<SoftwareDevice>>;
 
 /// One event of a run.
 #[derive(Clone, Debug)]
@@ -143,9 +143,9 @@ fn settings() -> impl Strategy<Value = OffloadConfig> {
     )
 }
 
-/// A rig in a random run, with the packets and changes so far.
+/// A switch in a random run, with the packets and changes so far.
 struct Run {
-    rig: Misbehaving,
+    switch: Misbehaving,
     changes: VecDeque<Change>,
     seen: Vec<FlowKey>,
     runner: TestRunner,
@@ -154,11 +154,11 @@ struct Run {
 
 impl Run {
     fn happen(&mut self, event: Event) {
-        let rig = &mut self.rig;
+        let switch = &mut self.switch;
         match event {
             Event::Packet(mut key) => {
                 clear_hidden_state(&mut key);
-                rig.offer(&key);
+                switch.offer(&key);
                 self.seen.push(*key);
             }
             Event::Sibling(which) => {
@@ -166,52 +166,52 @@ impl Run {
                     return;
                 }
                 let key: &FlowKey = which.get(&self.seen);
-                let mask = (&rig.checked.translate(key).mask).into();
+                let mask = (&switch.checked.translate(key).mask).into();
                 let sibling = generate::sibling(key, &mask).new_tree(&mut self.runner).unwrap();
                 let mut sibling = sibling.current();
                 clear_hidden_state(&mut sibling);
-                rig.offer(&sibling);
+                switch.offer(&sibling);
                 self.seen.push(sibling);
             }
             Event::Forecast(mut key, milliseconds) => {
                 clear_hidden_state(&mut key);
-                drop(rig.offer_forecast(&key, Duration::from_millis(milliseconds)));
+                drop(switch.offer_forecast(&key, Duration::from_millis(milliseconds)));
                 self.seen.push(*key);
             }
-            Event::Change(op) => self.changes.extend(rig.checked.apply(&op)),
+            Event::Change(op) => self.changes.extend(switch.checked.apply(&op)),
             Event::Apply => {
                 // The device stays correct even if this change is not yet queued (rule 6).
                 if let Some(change) = self.changes.pop_front()
-                    && change.version > rig.coordinator.version()
+                    && change.version > switch.coordinator.version()
                 {
-                    rig.coordinator.apply(change.version, &change.deltas);
+                    switch.coordinator.apply(change.version, &change.deltas);
                 }
             }
-            Event::TakeOne => drop(rig.coordinator.take_report(0)),
-            Event::Turn => drop(rig.run_iteration()),
-            Event::Wait(milliseconds) => rig.wait(Duration::from_millis(milliseconds)),
-            Event::Restart => rig.owner.device().inner().restart(),
-            Event::Reclaim => rig.checked.pipeline.reclaim(rig.acked_version()),
+            Event::TakeOne => drop(switch.coordinator.take_report(0)),
+            Event::Turn => drop(switch.run_iteration()),
+            Event::Wait(milliseconds) => switch.wait(Duration::from_millis(milliseconds)),
+            Event::Restart => switch.owner.device().inner().restart(),
+            Event::Reclaim => switch.checked.pipeline.reclaim(switch.acked_version()),
         }
     }
 
     /// Checks that the device forwards each packet as the acknowledged version does.
     /// Does nothing while the device is stale.
     fn check(&mut self) -> Result<(), TestCaseError> {
-        if self.rig.status().state.is_stale() {
+        if self.switch.status().state.is_stale() {
             return Ok(());
         }
-        let version = self.rig.handle.acked_version();
+        let version = self.switch.handle.acked_version();
         for key in &self.seen {
             let shown = visible(key);
-            let Some(actions) = self.rig.owner.device().inner().actions(START, &shown) else {
+            let Some(actions) = self.switch.owner.device().inner().actions(START, &shown) else {
                 continue;
             };
             self.hits += 1;
-            let right = self.rig.checked.pipeline.translate(&shown, version);
+            let right = self.switch.checked.pipeline.translate(&shown, version);
             let own = Traversal { actions: actions.clone().into(), ..right.clone() };
             let (own, right) =
-                (self.rig.checked.effects(&own, key), self.rig.checked.effects(&right, key));
+                (self.switch.checked.effects(&own, key), self.switch.checked.effects(&right, key));
             prop_assert_eq!(
                 own,
                 right,
@@ -227,33 +227,36 @@ impl Run {
     /// Applies all changes, runs until no work is left, and checks the device.
     fn rest(&mut self) -> Result<(), TestCaseError> {
         while let Some(change) = self.changes.pop_front() {
-            self.rig.send_change(&change);
-            self.rig.run_iteration();
+            self.switch.send_change(&change);
+            self.switch.run_iteration();
             self.check()?;
         }
         // Random faults pause now and then, so most work is done after 400 iterations.
         for _ in 0..400 {
-            self.rig.run_iteration();
-            self.rig.coordinator.run_iteration();
-            self.rig.wait(Duration::from_millis(10));
+            self.switch.run_iteration();
+            self.switch.coordinator.run_iteration();
+            self.switch.wait(Duration::from_millis(10));
         }
-        let newest = self.rig.checked.pipeline.version();
+        let newest = self.switch.checked.pipeline.version();
         let mut iterations = 0;
-        while self.rig.status().state.is_stale()
-            || self.rig.acked_version() < newest
-            || held(self.rig.owner.device().inner()) != self.rig.intended()
+        while self.switch.status().state.is_stale()
+            || self.switch.acked_version() < newest
+            || held(self.switch.owner.device().inner()) != self.switch.intended()
         {
             iterations += 1;
-            prop_assert!(iterations < 5000, "work never ends: {:?}", self.rig.status());
-            self.rig.run_iteration();
-            self.rig.coordinator.run_iteration();
-            self.rig.wait(Duration::from_millis(10));
+            prop_assert!(iterations < 5000, "work never ends: {:?}", self.switch.status());
+            self.switch.run_iteration();
+            self.switch.coordinator.run_iteration();
+            self.switch.wait(Duration::from_millis(10));
         }
         self.check()?;
-        let status = self.rig.status();
+        let status = self.switch.status();
         prop_assert_eq!((status.waiting, status.stale), (0, 0));
-        let held = self.rig.owner.device().inner().entries().len();
-        prop_assert_eq!((held, self.rig.coordinator.watched()), (status.held.iter().sum(), held));
+        let held = self.switch.owner.device().inner().entries().len();
+        prop_assert_eq!(
+            (held, self.switch.coordinator.watched()),
+            (status.held.iter().sum(), held)
+        );
         Ok(())
     }
 }
@@ -283,9 +286,9 @@ fn a_confirming_device_forwards_as_the_acknowledged_version() {
         runner.run(&networks, |(network, settings, (plan, chaos, restarts, seed), events)| {
             let device = Chaos::new(plan.build(), chaos, seed);
             let device = device.restarting(restarts, SoftwareDevice::restart);
-            let rig = Rig::new(&network, settings, device);
+            let switch = OffloadSwitch::new(&network, settings, device);
             let mut run = Run {
-                rig,
+                switch,
                 changes: VecDeque::new(),
                 seen: Vec::new(),
                 runner: TestRunner::deterministic(),
@@ -297,8 +300,8 @@ fn a_confirming_device_forwards_as_the_acknowledged_version() {
             }
             run.rest()?;
             hits.set(hits.get() + run.hits);
-            stale.set(stale.get() + run.rig.status().stale_count);
-            let device = run.rig.owner.device();
+            stale.set(stale.get() + run.switch.status().stale_count);
+            let device = run.switch.owner.device();
             restarted.set(restarted.get() + device.restarts_count());
             forgotten.set(forgotten.get() + device.forgotten_count());
             Ok(())

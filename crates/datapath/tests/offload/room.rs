@@ -8,14 +8,14 @@ use shunt_gigaflow::offload::Effects;
 use shunt_pipeline::DatapathPort;
 use shunt_testkit::offload::SoftwareDevice;
 
-use crate::harness::{Rig, START, TWO_TABLES, config, network, packet};
+use crate::harness::{OffloadSwitch, START, TWO_TABLES, config, network, packet};
 
-fn rig(device: SoftwareDevice) -> Rig<SoftwareDevice> {
-    Rig::new(&network(TWO_TABLES), config(), device)
+fn switch(device: SoftwareDevice) -> OffloadSwitch<SoftwareDevice> {
+    OffloadSwitch::new(&network(TWO_TABLES), config(), device)
 }
 
-fn refused(rig: &Rig<SoftwareDevice>) -> Vec<(OffloadRefusal, u64)> {
-    rig.status().refused.into_iter().collect()
+fn refused(switch: &OffloadSwitch<SoftwareDevice>) -> Vec<(OffloadRefusal, u64)> {
+    switch.status().refused.into_iter().collect()
 }
 
 #[test]
@@ -40,10 +40,13 @@ fn a_rule_that_the_device_refuses_is_counted_by_reason() {
         ),
     ];
     for (device, reason) in cases {
-        let mut rig = rig(device);
-        rig.fill(&[(1, 8)]);
-        assert_eq!(refused(&rig), [(reason, 1)]);
-        assert_eq!((rig.log(), rig.held().len(), rig.coordinator.watched()), ((vec![], 0), 0, 0));
+        let mut switch = switch(device);
+        switch.fill(&[(1, 8)]);
+        assert_eq!(refused(&switch), [(reason, 1)]);
+        assert_eq!(
+            (switch.log(), switch.held().len(), switch.coordinator.watched()),
+            ((vec![], 0), 0, 0)
+        );
     }
 }
 
@@ -55,92 +58,92 @@ fn a_traversal_refused_in_parts_is_inserted_as_one_entry() {
         "table=1,priority=1,ip,nw_dst=10.0.0.8,actions=drop",
     ];
     let device = SoftwareDevice::new(4, 100).with(|own| own.effects = Effects::Plain);
-    let mut rig = Rig::new(&network(&rules), config(), device);
-    rig.fill(&[(1, 8)]);
-    assert_eq!((rig.held().len(), refused(&rig)), (1, vec![]));
-    assert!(rig.hits(&packet(1, 8)));
+    let mut switch = OffloadSwitch::new(&network(&rules), config(), device);
+    switch.fill(&[(1, 8)]);
+    assert_eq!((switch.held().len(), refused(&switch)), (1, vec![]));
+    assert!(switch.hits(&packet(1, 8)));
 }
 
 #[test]
 fn packets_outside_the_device_ports_make_no_rules() {
-    let mut rig = rig(SoftwareDevice::new(4, 100));
-    rig.handle.set_ports(Some([PortNo::new(2)].into()));
-    rig.fill(&[(1, 8)]);
+    let mut switch = switch(SoftwareDevice::new(4, 100));
+    switch.handle.set_ports(Some([PortNo::new(2)].into()));
+    switch.fill(&[(1, 8)]);
     let mut by_port_2 = packet(1, 9);
     by_port_2.set_in_port(PortNo::new(2));
-    rig.offer(&by_port_2);
+    switch.offer(&by_port_2);
     let mut elsewhere = by_port_2.clone();
     elsewhere.set_bridge(77);
-    rig.offer(&elsewhere);
-    rig.settle();
-    assert_eq!((rig.status().candidates_elsewhere, rig.status().candidates_offered), (2, 3));
-    assert!(!rig.hits(&packet(1, 8)) && rig.hits(&by_port_2));
+    switch.offer(&elsewhere);
+    switch.settle();
+    assert_eq!((switch.status().candidates_elsewhere, switch.status().candidates_offered), (2, 3));
+    assert!(!switch.hits(&packet(1, 8)) && switch.hits(&by_port_2));
 }
 
 #[test]
 fn a_full_stage_evicts_and_is_never_overfilled() {
-    let mut rig = rig(SoftwareDevice::new(2, 1));
+    let mut switch = switch(SoftwareDevice::new(2, 1));
     for (source, device) in [(1, 8), (2, 9), (1, 9), (3, 9), (2, 8)] {
-        rig.fill(&[(source, device)]);
-        assert!(rig.hits(&packet(source, device)), "{source} to {device}");
-        assert_eq!(rig.held(), rig.intended());
+        switch.fill(&[(source, device)]);
+        assert!(switch.hits(&packet(source, device)), "{source} to {device}");
+        assert_eq!(switch.held(), switch.intended());
     }
-    assert_eq!((refused(&rig), rig.status().held), (vec![], vec![1, 1]));
-    assert!(rig.status().partitioned.evicted >= 6);
-    assert_eq!(rig.coordinator.watched(), 2);
+    assert_eq!((refused(&switch), switch.status().held), (vec![], vec![1, 1]));
+    assert!(switch.status().partitioned.evicted >= 6);
+    assert_eq!(switch.coordinator.watched(), 2);
     // The space of a removed entry is free only after the device has confirmed the removal.
-    rig.log();
-    rig.device().is_silent = true;
-    rig.fill(&[(1, 9)]);
-    assert_eq!((rig.log(), rig.status().waiting), ((vec![], 2), 2));
-    rig.device().is_silent = false;
-    rig.settle();
-    assert_eq!(rig.log(), (vec![1, 0], 0));
+    switch.log();
+    switch.device().is_silent = true;
+    switch.fill(&[(1, 9)]);
+    assert_eq!((switch.log(), switch.status().waiting), ((vec![], 2), 2));
+    switch.device().is_silent = false;
+    switch.settle();
+    assert_eq!(switch.log(), (vec![1, 0], 0));
 }
 
 #[test]
 fn a_device_smaller_than_claimed_forwards_right() {
     let mut device = SoftwareDevice::new(2, 100);
     device.stage_entries = 1;
-    let mut rig = rig(device);
-    rig.fill(&[(1, 8), (2, 9), (3, 9)]);
-    assert!(rig.hits(&packet(1, 8)));
-    assert!(!rig.hits(&packet(2, 9)) && !rig.hits(&packet(3, 9)));
-    assert_eq!(refused(&rig), [(OffloadRefusal::NoRoom, 4)]);
-    assert_eq!(rig.held(), rig.intended());
-    assert_eq!((rig.coordinator.watched(), rig.status().held), (2, vec![1, 1]));
+    let mut switch = switch(device);
+    switch.fill(&[(1, 8), (2, 9), (3, 9)]);
+    assert!(switch.hits(&packet(1, 8)));
+    assert!(!switch.hits(&packet(2, 9)) && !switch.hits(&packet(3, 9)));
+    assert_eq!(refused(&switch), [(OffloadRefusal::NoRoom, 4)]);
+    assert_eq!(switch.held(), switch.intended());
+    assert_eq!((switch.coordinator.watched(), switch.status().held), (2, vec![1, 1]));
 }
 
 #[test]
 fn a_smaller_reconnected_device_is_not_overfilled() {
-    let mut rig = rig(SoftwareDevice::new(2, 2));
-    rig.device().lose();
-    rig.fill(&[(1, 8), (2, 9)]);
-    *rig.device() = SoftwareDevice::new(2, 1);
-    rig.device().is_connected = false;
-    rig.device().restore();
-    rig.settle();
-    assert_eq!(rig.held(), rig.intended());
-    assert_eq!((rig.status().held, rig.status().waiting), (vec![1, 1], 0));
-    assert_eq!(refused(&rig), [(OffloadRefusal::NoRoom, 2)]);
+    let mut switch = switch(SoftwareDevice::new(2, 2));
+    switch.device().lose();
+    switch.fill(&[(1, 8), (2, 9)]);
+    *switch.device() = SoftwareDevice::new(2, 1);
+    switch.device().is_connected = false;
+    switch.device().restore();
+    switch.settle();
+    assert_eq!(switch.held(), switch.intended());
+    assert_eq!((switch.status().held, switch.status().waiting), (vec![1, 1], 0));
+    assert_eq!(refused(&switch), [(OffloadRefusal::NoRoom, 2)]);
 }
 
 #[test]
 fn entries_that_the_device_reports_idle_are_removed() {
     let device = SoftwareDevice::new(4, 100).with(|own| own.counts = false);
-    let mut rig = rig(device);
-    rig.fill(&[(1, 8)]);
-    let index = *rig
+    let mut switch = switch(device);
+    switch.fill(&[(1, 8)]);
+    let index = *switch
         .device()
         .walk(START, &shunt_pipeline::testing::visible(&packet(1, 8)))
         .unwrap()
         .first()
         .unwrap();
-    rig.device().report_idle(index);
-    rig.settle();
-    assert_eq!((rig.held().len(), rig.coordinator.watched()), (1, 1));
-    assert_eq!(rig.held(), rig.intended());
-    rig.wait(config().max_idle * 3);
-    rig.settle();
-    assert_eq!(rig.held().len(), 1, "who does not count is not judged by counts");
+    switch.device().report_idle(index);
+    switch.settle();
+    assert_eq!((switch.held().len(), switch.coordinator.watched()), (1, 1));
+    assert_eq!(switch.held(), switch.intended());
+    switch.wait(config().max_idle * 3);
+    switch.settle();
+    assert_eq!(switch.held().len(), 1, "who does not count is not judged by counts");
 }

@@ -5,12 +5,13 @@ use std::{sync::mpsc, time::Instant};
 use shunt_datapath::offload::{OffloadState, spawn_offload_thread};
 use shunt_pipeline::FlowModCommand;
 
-use crate::harness::{Rig, packet, request};
+use crate::harness::{OffloadSwitch, packet, request};
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
 fn a_sleeping_agent_takes_candidates_versions_and_commands() {
-    let Rig { checked, mut coordinator, handle, mut offers, owner, now } = Rig::two_tables();
+    let OffloadSwitch { checked, mut coordinator, handle, mut offers, owner, now } =
+        OffloadSwitch::two_tables();
     let running = spawn_offload_thread(owner, Instant::now()).unwrap();
     offers.offer(&shunt_pipeline::testing::visible(&packet(1, 9)), now);
     offers.notify();
