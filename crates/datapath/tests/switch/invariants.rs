@@ -21,7 +21,7 @@ use proptest::{
 use shunt_foresight::{ForecastRefusal, ForecastSource, OutcomeCounts};
 use shunt_pipeline::testing::generate;
 
-use crate::lab::{CacheDraws, Lab, draw};
+use crate::modelled_switch::{CacheDraws, ModelledSwitch, draw};
 
 /// The strategies that draw the caches of the networks.
 const CACHES: CacheDraws = CacheDraws {
@@ -40,25 +40,26 @@ fn check(threads: u16, packets: u32) {
         seed[8] = u8::try_from(threads).unwrap();
         let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
         let mut runner = TestRunner::new_with_rng(Config::default(), rng);
-        let mut lab = Lab::new(&mut runner, threads, CACHES);
+        let mut modelled = ModelledSwitch::new(&mut runner, threads, CACHES);
         let keys = draw(&mut runner, prop::collection::vec(generate::packet(), 1..40));
         for _ in 0..300 {
-            if !lab.results.are_enough() {
-                lab.step(&mut runner, &keys);
+            if !modelled.results.are_enough() {
+                modelled.step(&mut runner, &keys);
             }
         }
-        lab.finish();
-        sent += lab.last;
-        refreshes += lab.refreshes;
-        (0..lab.switch.threads.len()).for_each(|thread| met.add(lab.switch.counters(thread)));
-        for sender in &lab.forecasts {
+        modelled.finish();
+        sent += modelled.last;
+        refreshes += modelled.refreshes;
+        (0..modelled.switch.threads.len())
+            .for_each(|thread| met.add(modelled.switch.counters(thread)));
+        for sender in &modelled.forecasts {
             forecasts.add(&sender.counters().of(ForecastSource::Oracle).counts());
             worst.add(&sender.counters().of(ForecastSource::Periodic).counts());
         }
-        slept += lab.slept;
-        mirrored += lab.mirrored();
+        slept += modelled.slept;
+        mirrored += modelled.mirrored();
         networks += 1;
-        counted += usize::from(lab.is_counted);
+        counted += usize::from(modelled.is_counted);
         if sent >= packets {
             met.judge();
             judge_forecasts(&forecasts);

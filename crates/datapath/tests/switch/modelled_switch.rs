@@ -55,7 +55,7 @@ const TRAININGS: &[Training] = &[
     Training::Lost,
 ];
 
-/// The strategies that draw the random caches of a lab.
+/// The strategies that draw the random caches of a switch.
 #[derive(Clone, Copy)]
 pub(crate) struct CacheDraws {
     /// The cache at the start.
@@ -65,7 +65,7 @@ pub(crate) struct CacheDraws {
 }
 
 /// A switch, and the models of the oracle for all its versions.
-pub(crate) struct Lab {
+pub(crate) struct ModelledSwitch {
     pub(crate) switch: Switch,
     config: ThreadConfig,
     caches: CacheDraws,
@@ -116,7 +116,7 @@ pub(crate) fn draw<T: Debug>(runner: &mut TestRunner, strategy: impl Strategy<Va
     strategy.new_tree(runner).unwrap().current()
 }
 
-impl Lab {
+impl ModelledSwitch {
     pub(crate) fn new(runner: &mut TestRunner, threads: u16, caches: CacheDraws) -> Self {
         let mut ops = draw(runner, generate::network());
         ops.iter_mut().for_each(normalize);
@@ -144,7 +144,7 @@ impl Lab {
         let pipeline = Arc::clone(&checked.pipeline);
         let engines: Vec<&Engine> = ENGINES.iter().chain(STOPPING_EARLY).collect();
         let engine = *engines[draw(runner, 0..engines.len())];
-        let mut lab = Self {
+        let mut modelled = Self {
             switch: Switch::with_pipeline(pipeline, threads, config, sizes, engine),
             config,
             caches,
@@ -170,7 +170,7 @@ impl Lab {
             speculative_max: draw(runner, prop::sample::select(vec![2, 1000])),
         };
         let predictor = draw(runner, 0..3);
-        lab.forecasts = lab.switch.attach_predictors(forecasts, || {
+        modelled.forecasts = modelled.switch.attach_predictors(forecasts, || {
             let mut replies = Foresight::new(GovernorConfig::default());
             replies.add(Box::new(Reply::default()));
             match predictor {
@@ -179,13 +179,13 @@ impl Lab {
                 _ => WorstCase::unlimited(),
             }
         });
-        lab.add_ports();
+        modelled.add_ports();
         for id in BRIDGES {
-            let rules = lab.checked.pipeline.rules(id, &RuleFilter::all());
-            lab.rules.extend(rules.into_iter().map(|rule| (rule.id, rule)));
+            let rules = modelled.checked.pipeline.rules(id, &RuleFilter::all());
+            modelled.rules.extend(rules.into_iter().map(|rule| (rule.id, rule)));
         }
-        lab.note_expected();
-        lab
+        modelled.note_expected();
+        modelled
     }
 
     fn add_ports(&mut self) {
@@ -304,9 +304,9 @@ impl Lab {
 
     /// Runs an iteration of a thread; checks each packet sent, punted or dropped.
     fn run_iteration(&mut self, thread: usize) -> bool {
-        let full = |lab: &Self| {
+        let full = |modelled: &Self| {
             let reasons = [DropReason::TxQueueFull, DropReason::UpcallQueueFull];
-            reasons.map(|reason| lab.switch.counters(thread).dropped[reason as usize].get())
+            reasons.map(|reason| modelled.switch.counters(thread).dropped[reason as usize].get())
         };
         let [tx_full, waiting_full] = full(self);
         let worked = self.switch.run_iteration(thread);
