@@ -110,12 +110,12 @@ impl StoreFixture {
     /// Inserts entries for some keys, and lets packets hit them.
     fn new(keys: &BTreeSet<u8>) -> Self {
         let schema = Schema::read(&Program::default().p4info()).unwrap();
-        let mut rig = Self { store: EntryStore::new(schema), device: MemoryDevice::default() };
+        let mut fixture = Self { store: EntryStore::new(schema), device: MemoryDevice::default() };
         let timed = |key| TableEntry { idle_timeout_ns: 1_000_000_000, ..entry(key, 1) };
         let inserts = keys.iter().map(|key| update(Type::Insert, timed(*key))).collect();
-        assert!(rig.write(inserts, 0).iter().all(Result::is_ok));
-        rig.hit();
-        rig
+        assert!(fixture.write(inserts, 0).iter().all(Result::is_ok));
+        fixture.hit();
+        fixture
     }
 
     /// Adds hits to each entry.
@@ -193,16 +193,16 @@ fn batch(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) -> Vec<Update> {
 
 /// Checks that a batch with a failing last update changes nothing.
 fn check(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) {
-    let mut rig = StoreFixture::new(before);
-    let (read, installed) = (rig.read(), rig.installed());
+    let mut fixture = StoreFixture::new(before);
+    let (read, installed) = (fixture.read(), fixture.installed());
     let mut expected = vec![Err(EntityError::Aborted); ops.len()];
     expected.push(Err(EntityError::NotFound));
-    assert_eq!(rig.write(batch(before, ops), 2), expected);
-    assert_eq!(rig.read(), read);
-    assert_eq!(rig.installed(), installed);
-    let due = rig.store.due(&mut rig.device, Duration::from_secs(9), usize::MAX);
+    assert_eq!(fixture.write(batch(before, ops), 2), expected);
+    assert_eq!(fixture.read(), read);
+    assert_eq!(fixture.installed(), installed);
+    let due = fixture.store.due(&mut fixture.device, Duration::from_secs(9), usize::MAX);
     assert_eq!(due.entries.len(), before.len(), "each entry has one deadline");
-    rig.empty(before);
+    fixture.empty(before);
 }
 
 proptest! {
@@ -230,19 +230,19 @@ fn a_rolled_back_entry_can_be_removed() {
 
 #[test]
 fn a_restored_entry_continues_counting() {
-    let mut rig = StoreFixture::new(&BTreeSet::from([1]));
+    let mut fixture = StoreFixture::new(&BTreeSet::from([1]));
     let ops = [(1, KeyUpdate::Modify { next: 7 }), (1, KeyUpdate::Delete)];
-    rig.write(batch(&BTreeSet::from([1]), &ops), 2);
-    rig.hit();
-    let read = rig.read();
+    fixture.write(batch(&BTreeSet::from([1]), &ops), 2);
+    fixture.hit();
+    let read = fixture.read();
     let Some(entity::Entity::TableEntry(entry)) = &read[0].entity else { panic!("{read:?}") };
     assert_eq!(entry.counter_data, Some(counted(10)));
 }
 
 #[test]
 fn an_update_of_a_lost_entry_fails() {
-    let mut rig = StoreFixture::new(&BTreeSet::from([1]));
-    rig.device.0.lock().entries.clear();
-    let results = rig.write(vec![KeyUpdate::Modify { next: 7 }.update(1)], 2);
+    let mut fixture = StoreFixture::new(&BTreeSet::from([1]));
+    fixture.device.0.lock().entries.clear();
+    let results = fixture.write(vec![KeyUpdate::Modify { next: 7 }.update(1)], 2);
     assert_eq!(results, [Err(EntityError::Lost)]);
 }
