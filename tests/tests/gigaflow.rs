@@ -48,21 +48,21 @@ fn frames() -> Vec<Vec<u8>> {
 }
 
 /// A daemon with a cache configuration, and the policy in its only bridge.
-struct Rig {
+struct PolicyFixture {
     daemon: Daemon,
 }
 
-impl Rig {
+impl PolicyFixture {
     fn new(caches: &str) -> Self {
         let bridge = "[[bridge]]\nname = \"br0\"\n";
         let daemon = Daemon::start(&format!("[caches]\n{caches}\n{bridge}"));
         text(&daemon.shuntctl(&["add-port", "br0", "p1", "type=null", "number=1"]));
-        let rig = Self { daemon };
-        rig.renew_sink();
-        let file = rig.file("policy");
+        let fixture = Self { daemon };
+        fixture.renew_sink();
+        let file = fixture.file("policy");
         fs::write(&file, POLICY.join("\n")).unwrap();
-        text(&rig.daemon.ovs_ofctl("br0", "add-flows", &[&file.to_string_lossy()]));
-        rig
+        text(&fixture.daemon.ovs_ofctl("br0", "add-flows", &[&file.to_string_lossy()]));
+        fixture
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -115,12 +115,12 @@ impl Rig {
 
 #[test]
 fn the_output_equals_that_of_the_megaflow_cache() {
-    let megaflow = Rig::new("");
+    let megaflow = PolicyFixture::new("");
     let expected = megaflow.send();
     assert!(expected.len() > FLOWS / 4, "{} frames", expected.len());
     let policies =
         ["disjoint", "joint", "profiled", "first-fit", "random", "one-to-one", "megaflow"];
-    let gigaflow = Rig::new("kind = \"gigaflow\"\nverify_one_in = 1");
+    let gigaflow = PolicyFixture::new("kind = \"gigaflow\"\nverify_one_in = 1");
     for policy in policies {
         gigaflow.set(&format!("caches.gigaflow.policy={policy}"));
         for round in 0..2 {
@@ -136,15 +136,15 @@ fn the_output_equals_that_of_the_megaflow_cache() {
 fn a_rule_change_removes_only_dependent_entries() {
     // Each entry is the entry of a packet.
     let chain = "[caches.gigaflow]\npolicy = \"one-to-one\"\n[foresight]\npredictors = []";
-    let rig = Rig::new(&format!("kind = \"gigaflow\"\nverify_one_in = 1\n{chain}"));
-    fs::write(rig.file("in"), capture::written(frames())).unwrap();
-    text(&rig.daemon.shuntctl(&["del-port", "p2"]));
-    text(&rig.daemon.shuntctl(&["add-port", "br0", "p2", "type=null", "number=2"]));
-    rig.replay("endless");
+    let fixture = PolicyFixture::new(&format!("kind = \"gigaflow\"\nverify_one_in = 1\n{chain}"));
+    fs::write(fixture.file("in"), capture::written(frames())).unwrap();
+    text(&fixture.daemon.shuntctl(&["del-port", "p2"]));
+    text(&fixture.daemon.shuntctl(&["add-port", "br0", "p2", "type=null", "number=2"]));
+    fixture.replay("endless");
     let count = |value: &Value| value.as_u64().unwrap();
-    let all_have_come = || count(&rig.caches()["received"]) > 20 * FLOWS as u64;
-    assert!(until(all_have_come), "{}", rig.caches());
-    let caches = rig.caches();
+    let all_have_come = || count(&fixture.caches()["received"]) > 20 * FLOWS as u64;
+    assert!(until(all_have_come), "{}", fixture.caches());
+    let caches = fixture.caches();
     let (chain, entries) = (&caches["gigaflow"], count(&caches["entries"]));
     assert!(count(&chain["hits"]) > FLOWS as u64 && count(&chain["shared"]) > 0, "{caches}");
     assert!(entries < FLOWS as u64 / 2, "{entries} entries of {FLOWS} flows");
@@ -153,25 +153,25 @@ fn a_rule_change_removes_only_dependent_entries() {
 
     let evicted = count(&caches["evicted"]);
     let stop = "priority=5,table=3,ip,nw_dst=10.9.0.1,actions=drop";
-    text(&rig.daemon.ovs_ofctl("br0", "mod-flows", &["--strict", stop]));
+    text(&fixture.daemon.ovs_ofctl("br0", "mod-flows", &["--strict", stop]));
     let met = || {
         let flows = "table=3,ip,nw_dst=10.9.0.1";
-        let stats = text(&rig.daemon.ovs_ofctl("br0", "dump-flows", &[flows]));
+        let stats = text(&fixture.daemon.ovs_ofctl("br0", "dump-flows", &[flows]));
         stats.contains("actions=drop") && !stats.contains("n_packets=0,")
     };
     assert!(until(met), "packets follow the new rule");
-    let caches = rig.caches();
+    let caches = fixture.caches();
     let gone = count(&caches["evicted"]) - evicted;
     assert!((1..=4).contains(&gone), "{gone} of {entries} entries were removed");
     assert!(count(&caches["verified"]) > 0);
-    assert_eq!(caches["differences"], 0, "{}", rig.daemon.log());
+    assert_eq!(caches["differences"], 0, "{}", fixture.daemon.log());
 }
 
 #[test]
 fn replacing_the_cache_loses_no_packet() {
-    let rig = Rig::new("verify_one_in = 2");
-    fs::write(rig.file("in"), capture::written(frames())).unwrap();
-    rig.replay("endless");
+    let fixture = PolicyFixture::new("verify_one_in = 2");
+    fs::write(fixture.file("in"), capture::written(frames())).unwrap();
+    fixture.replay("endless");
     for change in [
         "caches.kind=gigaflow",
         "caches.gigaflow.stages=2",
@@ -184,7 +184,7 @@ fn replacing_the_cache_loses_no_packet() {
         "caches.kind=gigaflow",
         "caches.gigaflow.fallback_one_in=0",
     ] {
-        rig.set(change);
+        fixture.set(change);
         let hits = |caches: &Value| {
             let count = |value: &Value| value.as_u64().unwrap_or_default();
             let chain = &caches["gigaflow"]["hits"];
@@ -192,14 +192,14 @@ fn replacing_the_cache_loses_no_packet() {
             ["exact_hits", "signature_hits"].map(|key| count(&caches[key])).iter().sum::<u64>()
                 + count(wildcard)
         };
-        let before = hits(&rig.caches());
-        let goes_on = until(|| hits(&rig.caches()) > before + 1000);
-        assert!(goes_on, "{change}: {}", rig.caches());
+        let before = hits(&fixture.caches());
+        let goes_on = until(|| hits(&fixture.caches()) > before + 1000);
+        assert!(goes_on, "{change}: {}", fixture.caches());
     }
-    text(&rig.daemon.shuntctl(&["del-port", "p1"]));
-    assert!(until(|| rig.drops()["held"].as_u64() == Some(0)));
-    let (caches, drops) = (rig.caches(), rig.drops());
-    assert_eq!(caches["differences"], 0, "{}", rig.daemon.log());
+    text(&fixture.daemon.shuntctl(&["del-port", "p1"]));
+    assert!(until(|| fixture.drops()["held"].as_u64() == Some(0)));
+    let (caches, drops) = (fixture.caches(), fixture.drops());
+    assert_eq!(caches["differences"], 0, "{}", fixture.daemon.log());
     let count = |key: &str| drops[key].as_u64().unwrap();
     let dropped = drops["dropped"].as_array().unwrap().iter();
     let dropped: u64 = dropped.map(|pair| pair[1].as_u64().unwrap()).sum();
@@ -209,9 +209,10 @@ fn replacing_the_cache_loses_no_packet() {
 
 #[test]
 fn a_trace_shows_the_sub_traversals() {
-    let rig = Rig::new("kind = \"gigaflow\"\n[caches.gigaflow]\npolicy = \"one-to-one\"");
+    let fixture =
+        PolicyFixture::new("kind = \"gigaflow\"\n[caches.gigaflow]\npolicy = \"one-to-one\"");
     let flow = "in_port=1,udp,nw_src=10.1.0.1,nw_dst=10.9.0.1,tp_dst=1";
-    let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
+    let trace = text(&fixture.daemon.shuntctl(&["trace", "br0", flow]));
     for expected in [
         "Sub-traversals: policy one-to-one, stages 0 to 3, computed for empty stages",
         "stage 0: table 0; matches bridge br0, ",
@@ -220,20 +221,20 @@ fn a_trace_shows_the_sub_traversals() {
     ] {
         assert!(trace.contains(expected), "{expected}: {trace}");
     }
-    rig.set("caches.gigaflow.stages=1");
-    let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow, "--json"]));
+    fixture.set("caches.gigaflow.stages=1");
+    let trace = text(&fixture.daemon.shuntctl(&["trace", "br0", flow, "--json"]));
     let trace: Value = serde_json::from_str(&trace).unwrap();
     let parts = &trace["sub_traversals"]["sub_traversals"];
     assert_eq!(parts.as_array().map(Vec::len), Some(1), "{trace}");
     assert!(parts[0]["tables"][0]["joined"].is_string(), "{trace}");
-    rig.set("caches.kind=megaflow");
-    let trace = text(&rig.daemon.shuntctl(&["trace", "br0", flow]));
+    fixture.set("caches.kind=megaflow");
+    let trace = text(&fixture.daemon.shuntctl(&["trace", "br0", flow]));
     assert!(!trace.contains("Sub-traversals"), "{trace}");
 }
 
 #[test]
 fn invalid_settings_are_refused_with_advice() {
-    let rig = Rig::new("");
+    let fixture = PolicyFixture::new("");
     for (setting, expected) in [
         ("caches.kind=gigafow", "megaflow, gigaflow or flows"),
         ("caches.gigaflow.stages=17", "from 1 to 16"),
@@ -243,8 +244,8 @@ fn invalid_settings_are_refused_with_advice() {
         ("caches.gigaflow.tag_bits=25", "from 1 to 24"),
         ("caches.gigaflow.polcy=joint", "caches.gigaflow.policy"),
     ] {
-        let words = error_text(&rig.daemon.shuntctl(&["set", setting]));
+        let words = error_text(&fixture.daemon.shuntctl(&["set", setting]));
         assert!(words.contains(expected), "{setting}: {words}");
     }
-    assert_eq!(rig.caches()["kind"], "megaflow", "nothing has changed");
+    assert_eq!(fixture.caches()["kind"], "megaflow", "nothing has changed");
 }

@@ -11,11 +11,11 @@ use std::{
 use shunt_tests::daemon::{Daemon, error_text, output, text, until};
 
 /// A daemon with bridge br0, which has ports 1 and 2.
-struct Rig {
+struct BridgeFixture {
     daemon: Daemon,
 }
 
-impl Rig {
+impl BridgeFixture {
     fn new(settings: &str) -> Self {
         let daemon = Daemon::start(&format!("[[bridge]]\nname = \"br0\"\n{settings}"));
         for number in ["1", "2"] {
@@ -53,22 +53,22 @@ impl Rig {
 
 #[test]
 fn rules_of_openflow_10_work_in_all_versions() {
-    let rig = Rig::new("");
-    rig.ofctl("add-flow", &["priority=9,tcp,tp_dst=80,actions=mod_vlan_vid:5,output:2"]);
-    rig.ofctl("add-flow", &["table=1,reg0=1,actions=resubmit(,2),enqueue:2:5,mod_nw_tos:4"]);
-    rig.ofctl("add-flow", &["priority=8,ip,actions=strip_vlan,mod_tp_dst:7,dec_ttl,NORMAL"]);
-    rig.ofctl("add-flow", &["table=2,actions=set_queue:5,output:2,pop_queue"]);
+    let fixture = BridgeFixture::new("");
+    fixture.ofctl("add-flow", &["priority=9,tcp,tp_dst=80,actions=mod_vlan_vid:5,output:2"]);
+    fixture.ofctl("add-flow", &["table=1,reg0=1,actions=resubmit(,2),enqueue:2:5,mod_nw_tos:4"]);
+    fixture.ofctl("add-flow", &["priority=8,ip,actions=strip_vlan,mod_tp_dst:7,dec_ttl,NORMAL"]);
+    fixture.ofctl("add-flow", &["table=2,actions=set_queue:5,output:2,pop_queue"]);
     let listed = [
         "table=2, actions=set_queue:5,output:2,pop_queue",
         "priority=9,tcp,tp_dst=80 actions=mod_vlan_vid:5,output:2",
         "table=1, reg0=0x1 actions=resubmit(,2),enqueue:2:5,mod_nw_tos:4",
         "priority=8,ip actions=strip_vlan,mod_tp_dst:7,dec_ttl,NORMAL",
     ];
-    let rules = rig.rules(&[], &[]);
+    let rules = fixture.rules(&[], &[]);
     assert!(listed.iter().all(|rule| rules.iter().any(|own| own == rule)), "{rules:?}");
-    rig.ofctl("add-flow", &["priority=9,arp,dl_vlan=3,actions=mod_vlan_vid:5,enqueue:2:5"]);
-    rig.ofctl("add-flow", &["priority=9,tcp,tp_dst=81,actions=mod_tp_dst:7,output:2"]);
-    let in_13 = rig.rules(&["-O", "OpenFlow13"], &[]).join("\n");
+    fixture.ofctl("add-flow", &["priority=9,arp,dl_vlan=3,actions=mod_vlan_vid:5,enqueue:2:5"]);
+    fixture.ofctl("add-flow", &["priority=9,tcp,tp_dst=81,actions=mod_tp_dst:7,output:2"]);
+    let in_13 = fixture.rules(&["-O", "OpenFlow13"], &[]).join("\n");
     for actions in [
         "tcp,tp_dst=80 actions=push_vlan:0x8100,set_field:4101->vlan_vid,output:2",
         "arp,dl_vlan=3 actions=set_field:4101->vlan_vid,set_queue:5,output:2,pop_queue",
@@ -77,57 +77,57 @@ fn rules_of_openflow_10_work_in_all_versions() {
         assert!(in_13.contains(actions), "{in_13}");
     }
     // Only OpenFlow 1.0 accepts actions on headers that the packets of the rule may lack.
-    rig.ofctl("add-flow", &["udp,actions=strip_vlan"]);
-    let udp = rig.rules(&["-O", "OpenFlow13"], &["udp"]).join("\n");
+    fixture.ofctl("add-flow", &["udp,actions=strip_vlan"]);
+    let udp = fixture.rules(&["-O", "OpenFlow13"], &["udp"]).join("\n");
     assert!(udp.contains("udp actions=pop_vlan"), "{udp}");
     let goto = ["table=0,priority=7,arp,actions=goto_table:3"];
-    text(&rig.run(&["-O", "OpenFlow13"], "add-flow", &goto));
-    let arp = rig.rules(&[], &["arp"]).join("\n");
+    text(&fixture.run(&["-O", "OpenFlow13"], "add-flow", &goto));
+    let arp = fixture.rules(&[], &["arp"]).join("\n");
     assert!(arp.contains("priority=7,arp actions=resubmit(,3)"), "{arp}");
 }
 
 #[test]
 fn rules_are_changed_and_deleted() {
-    let rig = Rig::new("");
-    rig.ofctl("add-flow", &["cookie=1,tcp,actions=output:1"]);
-    rig.ofctl("mod-flows", &["tcp,actions=output:2"]);
-    let modified = rig.ofctl("dump-flows", &["tcp"]);
+    let fixture = BridgeFixture::new("");
+    fixture.ofctl("add-flow", &["cookie=1,tcp,actions=output:1"]);
+    fixture.ofctl("mod-flows", &["tcp,actions=output:2"]);
+    let modified = fixture.ofctl("dump-flows", &["tcp"]);
     assert!(modified.contains("cookie=0x0,") && modified.contains("output:2"), "{modified}");
-    rig.ofctl("mod-flows", &["cookie=7,udp,actions=output:1"]);
-    assert!(rig.ofctl("dump-flows", &["udp"]).contains("cookie=0x7"), "the rule was added");
-    let aggregate = rig.ofctl("dump-aggregate", &[]);
+    fixture.ofctl("mod-flows", &["cookie=7,udp,actions=output:1"]);
+    assert!(fixture.ofctl("dump-flows", &["udp"]).contains("cookie=0x7"), "the rule was added");
+    let aggregate = fixture.ofctl("dump-aggregate", &[]);
     assert!(aggregate.contains("flow_count=2"), "{aggregate}");
-    rig.ofctl("del-flows", &["cookie=7/-1"]);
-    text(&rig.run(&["--strict"], "del-flows", &["priority=32768,tcp"]));
-    assert!(rig.ofctl("dump-aggregate", &[]).contains("flow_count=0"));
-    let file = rig.file("rules");
+    fixture.ofctl("del-flows", &["cookie=7/-1"]);
+    text(&fixture.run(&["--strict"], "del-flows", &["priority=32768,tcp"]));
+    assert!(fixture.ofctl("dump-aggregate", &[]).contains("flow_count=0"));
+    let file = fixture.file("rules");
     fs::write(&file, "ip,actions=1\narp,actions=2\n").unwrap();
     let file = file.display().to_string();
-    rig.ofctl("add-flows", &[&file]);
-    rig.ofctl("replace-flows", &[&file]);
-    rig.ofctl("diff-flows", &[&file]);
-    rig.ofctl("del-flows", &["arp"]);
-    let difference = rig.run(&[], "diff-flows", &[&file]);
+    fixture.ofctl("add-flows", &[&file]);
+    fixture.ofctl("replace-flows", &[&file]);
+    fixture.ofctl("diff-flows", &[&file]);
+    fixture.ofctl("del-flows", &["arp"]);
+    let difference = fixture.run(&[], "diff-flows", &[&file]);
     assert!(!difference.status.success(), "a rule is missing");
 }
 
 #[test]
 fn ports_tables_and_queues_are_listed() {
-    let rig = Rig::new("");
-    let features = rig.ofctl("show", &[]);
+    let fixture = BridgeFixture::new("");
+    let features = fixture.ofctl("show", &[]);
     assert!(features.contains(" 1(p1): addr:") && features.contains("n_tables:254"), "{features}");
     assert!(features.contains("OFPT_GET_CONFIG_REPLY"), "{features}");
-    rig.ofctl("mod-port", &["p1", "no-flood"]);
-    let ports = rig.ofctl("dump-ports-desc", &[]);
+    fixture.ofctl("mod-port", &["p1", "no-flood"]);
+    let ports = fixture.ofctl("dump-ports-desc", &[]);
     assert!(ports.contains("NO_FLOOD"), "{ports}");
-    assert!(rig.ofctl("dump-ports", &["p1"]).contains("1 ports"));
-    assert!(rig.ofctl("dump-tables", &[]).contains("table 0"));
-    assert!(rig.ofctl("dump-desc", &[]).contains("Hardware: Shunt"));
-    assert!(rig.ofctl("queue-stats", &[]).contains("0 queues"));
-    assert!(rig.ofctl("queue-get-config", &["1"]).contains("QUEUE_GET_CONFIG_REPLY"));
-    assert_eq!(rig.ofctl("get-frags", &[]).trim(), "normal");
-    rig.ofctl("set-frags", &["normal"]);
-    rig.ofctl("probe", &[]);
+    assert!(fixture.ofctl("dump-ports", &["p1"]).contains("1 ports"));
+    assert!(fixture.ofctl("dump-tables", &[]).contains("table 0"));
+    assert!(fixture.ofctl("dump-desc", &[]).contains("Hardware: Shunt"));
+    assert!(fixture.ofctl("queue-stats", &[]).contains("0 queues"));
+    assert!(fixture.ofctl("queue-get-config", &["1"]).contains("QUEUE_GET_CONFIG_REPLY"));
+    assert_eq!(fixture.ofctl("get-frags", &[]).trim(), "normal");
+    fixture.ofctl("set-frags", &["normal"]);
+    fixture.ofctl("probe", &[]);
 }
 
 /// `ovs-ofctl monitor`, which ends on drop.
@@ -137,10 +137,10 @@ struct Monitor {
 }
 
 impl Monitor {
-    fn start(rig: &Rig, options: &[&str]) -> Self {
-        let log = rig.file("monitor");
+    fn start(fixture: &BridgeFixture, options: &[&str]) -> Self {
+        let log = fixture.file("monitor");
         let mut command = Command::new("ovs-ofctl");
-        command.args(options).arg("monitor").arg(rig.socket()).arg("65534");
+        command.args(options).arg("monitor").arg(fixture.socket()).arg("65534");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         Self { process: command.spawn().unwrap(), log }
     }
@@ -159,21 +159,21 @@ impl Drop for Monitor {
 
 #[test]
 fn a_packet_without_a_rule_reaches_the_monitor() {
-    let rig = Rig::new("[[bridge]]\nname = \"br1\"\n");
+    let fixture = BridgeFixture::new("[[bridge]]\nname = \"br1\"\n");
     // A packet of the other bridge arrives at a patch port.
     let patch = |bridge, name, peer| {
         let (number, peer) = ("number=9", format!("peer={peer}"));
         let arguments = ["add-port", bridge, name, "type=patch", &peer, number];
-        text(&rig.daemon.shuntctl(&arguments))
+        text(&fixture.daemon.shuntctl(&arguments))
     };
     patch("br1", "pb", "pa");
     patch("br0", "pa", "pb");
     let send = |ethertype: &str| {
         let packet = format!("in_port=LOCAL packet=ffffffffffff001122334455{ethertype} actions=9");
-        text(&rig.daemon.ovs_ofctl("br1", "packet-out", &[&packet]));
+        text(&fixture.daemon.ovs_ofctl("br1", "packet-out", &[&packet]));
     };
     for format in ["standard", "nxt_packet_in", "nxt_packet_in2"] {
-        let monitor = Monitor::start(&rig, &["-P", format]);
+        let monitor = Monitor::start(&fixture, &["-P", format]);
         let arrives = || {
             send("0800");
             monitor.shows("no_match")
@@ -181,8 +181,8 @@ fn a_packet_without_a_rule_reaches_the_monitor() {
         assert!(until(arrives), "{format}: {:?}", fs::read_to_string(&monitor.log));
     }
     // A client of OpenFlow 1.3 needs a rule for misses to get misses.
-    let monitor = Monitor::start(&rig, &["-O", "OpenFlow13"]);
-    rig.ofctl("add-flow", &["priority=9,dl_type=0x88cc,actions=CONTROLLER"]);
+    let monitor = Monitor::start(&fixture, &["-O", "OpenFlow13"]);
+    fixture.ofctl("add-flow", &["priority=9,dl_type=0x88cc,actions=CONTROLLER"]);
     let arrives = || {
         send("0800");
         send("88cc");
@@ -194,13 +194,13 @@ fn a_packet_without_a_rule_reaches_the_monitor() {
 
 #[test]
 fn protocols_restrict_the_versions_of_a_bridge() {
-    let rig = Rig::new("protocols = [\"OpenFlow13\"]\n");
-    let refused = error_text(&rig.run(&[], "dump-flows", &[]));
+    let fixture = BridgeFixture::new("protocols = [\"OpenFlow13\"]\n");
+    let refused = error_text(&fixture.run(&[], "dump-flows", &[]));
     assert!(refused.contains("version negotiation failed"), "{refused}");
-    text(&rig.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
-    text(&rig.daemon.shuntctl(&["set-br", "br0", "protocols=OpenFlow10"]));
-    rig.ofctl("dump-flows", &[]);
-    error_text(&rig.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
-    text(&rig.daemon.shuntctl(&["set-br", "br0", "protocols="]));
-    text(&rig.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
+    text(&fixture.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
+    text(&fixture.daemon.shuntctl(&["set-br", "br0", "protocols=OpenFlow10"]));
+    fixture.ofctl("dump-flows", &[]);
+    error_text(&fixture.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
+    text(&fixture.daemon.shuntctl(&["set-br", "br0", "protocols="]));
+    text(&fixture.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
 }
