@@ -21,7 +21,7 @@ use tokio::runtime::Handle;
 
 use crate::{
     draw,
-    rig::{PORTS, bridge_name, port_name},
+    fixture::{PORTS, bridge_name, port_name},
 };
 
 /// Pause after a change, in which packets fill the caches again.

@@ -18,9 +18,9 @@
 #![expect(clippy::print_stderr, reason = "a long test shows its progress")]
 
 mod changes;
+mod fixture;
 mod memory;
 mod progress;
-mod rig;
 mod traffic;
 
 use std::{
@@ -36,7 +36,7 @@ use proptest::{
 use shunt_switch::config::CacheKind;
 use tracing_subscriber::filter::LevelFilter;
 
-use crate::{changes::Changes, memory::resident_bytes, progress::Progress, rig::Rig};
+use crate::{changes::Changes, fixture::SoakFixture, memory::resident_bytes, progress::Progress};
 
 /// Default number of packets.
 const PACKETS: u64 = 200_000;
@@ -70,7 +70,7 @@ fn continuous_rule_changes_keep_the_invariants() {
 
 /// Runs a switch with a cache of kind `kind` for `packets` packets.
 fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
-    let mut rig = Rig::new(kind);
+    let mut fixture = SoakFixture::new(kind);
     let (mut frames, mut ops) = (random(seed, 0), random(seed, 1));
     let mut progress = Progress::new(packets, is_asked_for);
     let networks = if is_asked_for { NETWORKS_OF_SOAK } else { NETWORKS };
@@ -79,28 +79,29 @@ fn soak(kind: CacheKind, packets: u64, seed: u64, is_asked_for: bool) {
         let until = packets * (network + 1) / networks;
         let is_over = AtomicBool::new(false);
         let versions = AtomicU64::new(0);
-        let changes = Changes::new(&rig.switch, rig.runtime.handle(), &is_over, &versions);
+        let changes = Changes::new(&fixture.switch, fixture.runtime.handle(), &is_over, &versions);
         changes.build(&mut ops);
         thread::scope(|scope| {
             let runner = &mut ops;
             let changer = scope.spawn(|| changes.make(runner));
-            let hosts = &mut rig.hosts;
+            let hosts = &mut fixture.hosts;
             let flows = traffic::flows(&mut frames);
             let is_whole = || versions.load(Ordering::Relaxed) >= CHANGES_MIN;
             while (hosts.sent < until || !is_whole()) && !changer.is_finished() {
                 hosts.exchange(&mut frames, &flows);
-                progress.show(hosts.sent, &rig.switch.caches());
+                progress.show(hosts.sent, &fixture.switch.caches());
             }
             is_over.store(true, Ordering::Relaxed);
             changer.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
         progress.versions += versions.into_inner();
-        rig.await_idle();
-        rig.check();
+        fixture.await_idle();
+        fixture.check();
         at_rest.push(resident_bytes());
     }
     progress.end();
-    let (caches, drops, sent) = (rig.switch.caches(), rig.switch.drops(), rig.hosts.sent);
+    let (caches, drops, sent) =
+        (fixture.switch.caches(), fixture.switch.drops(), fixture.hosts.sent);
     let mebibytes: Vec<u64> = at_rest.iter().map(|bytes| bytes >> 20).collect();
     eprintln!("{sent} packets, {} changes", progress.versions);
     eprintln!("{caches:?}\n{drops:?}\nMiB after each network: {mebibytes:?}");

@@ -29,7 +29,7 @@ pub(crate) const THREADS: u16 = 2;
 const VERIFY_ONE_IN: u32 = 4;
 
 /// A switch and the hosts on its ports.
-pub(crate) struct Rig {
+pub(crate) struct SoakFixture {
     pub(crate) switch: Switch,
     pub(crate) hosts: Hosts,
     // This field is declared last, so that the switch stops while the runtime exists.
@@ -46,7 +46,7 @@ pub(crate) fn port_name(bridge: u16, port: u32) -> String {
     format!("p{bridge}-{port}")
 }
 
-impl Rig {
+impl SoakFixture {
     /// Creates a switch without rules, with megaflows or with LTM entries.
     pub(crate) fn new(kind: CacheKind) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -73,9 +73,9 @@ impl Rig {
                 hosts.far_ends.extend(far.split(THREADS).expect("once for each thread"));
             }
         }
-        let rig = Self { switch, hosts, runtime };
-        rig.add_patches();
-        rig
+        let fixture = Self { switch, hosts, runtime };
+        fixture.add_patches();
+        fixture
     }
 
     fn add_patches(&self) {
