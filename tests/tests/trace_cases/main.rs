@@ -8,12 +8,12 @@
 #![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot be set up has failed")]
 #![expect(clippy::print_stdout, reason = "the command prints advice for its user")]
 
+mod cabled_switch;
 mod case;
 mod client;
 mod differential;
 mod generate;
 mod masks;
-mod rig;
 mod rival;
 mod shrink;
 mod side_by_side;
@@ -23,10 +23,10 @@ use std::{
     fmt::Debug,
 };
 
+use cabled_switch::{BRIDGE, CabledSwitch};
 use case::{Case, LearnedRule, Recording, missing};
 use client::{DumpedRule, Monitor, counters};
 use masks::{Tables, Widths};
-use rig::{BRIDGE, Rig};
 use shunt_switch::{TraceVisit, config::CacheKind};
 
 /// Total number of recorded cases.
@@ -107,9 +107,9 @@ fn play_all(cache: CacheKind) {
 /// Replays a case to a switch with a cache of kind `kind`; returns the differences.
 fn play(case: &Case, kind: CacheKind) -> Vec<String> {
     let mut differences = Differences::new(case);
-    let mut rig = Rig::new(kind);
-    let client = rig.client();
-    rig.set_ports(case);
+    let mut cabled = CabledSwitch::new(kind);
+    let client = cabled.client();
+    cabled.set_ports(case);
     client.load(case);
     let mut dump: Vec<String> = client.dump().into_iter().map(|rule| rule.text).collect();
     let mut recorded: Vec<String> = case.dump.clone();
@@ -120,7 +120,7 @@ fn play(case: &Case, kind: CacheKind) -> Vec<String> {
     let mut monitor = (!packet_ins.is_empty()).then(|| Monitor::start(&client));
     for pass in 1..=if case.stateless { 2 } else { 1 } {
         for (index, packet) in case.packets.iter().enumerate() {
-            let (_, out) = rig.play(&client, packet);
+            let (_, out) = cabled.play(&client, packet);
             let choices = case.choices(index);
             let recorded = choices.iter().find(|choice| ***choice == out).unwrap_or(&choices[0]);
             differences.compare(&format!("pass {pass} packet {index}"), &out, *recorded);
@@ -129,7 +129,7 @@ fn play(case: &Case, kind: CacheKind) -> Vec<String> {
             differences.compare("packet-ins", &monitor.packet_ins(&packet_ins), &packet_ins);
         }
         let punted = pass * packet_ins.len() as u64;
-        differences.compare("number of packet-ins", &rig.punted(), &punted);
+        differences.compare("number of packet-ins", &cabled.punted(), &punted);
         let dump = client.dump();
         let counters = counters(&dump);
         for (cookie, counts) in &case.counters {
@@ -158,13 +158,13 @@ fn packets_match_the_recorded_rules_in_order() {
 /// Traces the packets of a case; returns the differences.
 fn trace(case: &Case) -> Vec<String> {
     let mut differences = Differences::new(case);
-    let mut rig = Rig::new(CacheKind::Megaflow);
-    rig.set_ports(case);
-    rig.load(case);
+    let mut cabled = CabledSwitch::new(CacheKind::Megaflow);
+    cabled.set_ports(case);
+    cabled.load(case);
     for (index, packet) in case.packets.iter().enumerate() {
         let Some(recorded) = &packet.expect.trace else { continue };
         let flow = format!("in_port={} {}", packet.in_port, packet.frame);
-        let trace = rig.switch.trace(BRIDGE, &flow).expect("a frame can be traced");
+        let trace = cabled.switch.trace(BRIDGE, &flow).expect("a frame can be traced");
         let path: Vec<String> = trace.visits.iter().map(describe).collect();
         differences.compare(&format!("path of packet {index}"), &path, &recorded.path);
     }

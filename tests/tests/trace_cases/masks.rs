@@ -22,8 +22,8 @@ use shunt_switch::{
 };
 
 use crate::{
+    cabled_switch::PORTS,
     case::{Case, RecordedPacket},
-    rig::PORTS,
 };
 
 const BRIDGE: BridgeId = BridgeId::new(1);

@@ -14,9 +14,9 @@ use shunt_switch::config::{MirrorOptions, PortOptions, PortVlanMode};
 use shunt_tests::{daemon::until, open_vswitch::OpenVSwitch};
 
 use crate::{
+    cabled_switch::{BRIDGE, Macs, PORTS, client_in},
     case::{Case, Frames, RecordedPacket},
     client::{Answer, Client},
-    rig::{BRIDGE, Macs, PORTS, client_in},
 };
 
 /// Number of checks for a completed lookup.

@@ -13,10 +13,10 @@ use std::{
 use shunt_switch::config::CacheKind;
 
 use crate::{
+    cabled_switch::CabledSwitch,
     case::{Case, Expect, Frames, LearnedRule, RecordedPacket},
     client::{Answer, Client, DumpedRule, Monitor},
     masks::Tables,
-    rig::Rig,
     rival::Rival,
 };
 
@@ -26,7 +26,7 @@ const TRIES: usize = 3;
 /// The state of one case on both switches.
 struct Play<'a> {
     case: Case,
-    rig: Rig,
+    cabled: CabledSwitch,
     rival: &'a mut Rival,
     ours: Client,
     theirs: Client,
@@ -65,12 +65,12 @@ pub(crate) fn play(case: &Case, rival: &mut Rival) -> Option<(Vec<String>, Case)
 /// Returns the differences, the case, and whether Shunt dropped a packet because a port exceeded
 /// the stall budget. Learning runs beside the packet threads, and is slow on a busy machine.
 fn replay_once(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
-    let mut rig = Rig::new(CacheKind::Megaflow);
+    let mut cabled = CabledSwitch::new(CacheKind::Megaflow);
     rival.reset();
-    rig.set_ports(case);
+    cabled.set_ports(case);
     rival.set_ports(case);
-    let (ours, theirs) = (rig.client(), rival.client());
-    let mut play = Play { case: case.clone(), rig, rival, ours, theirs, found: Vec::new() };
+    let (ours, theirs) = (cabled.client(), rival.client());
+    let mut play = Play { case: case.clone(), cabled, rival, ours, theirs, found: Vec::new() };
     play.load();
     if play.found.is_empty() {
         play.send();
@@ -78,7 +78,7 @@ fn replay_once(case: &Case, rival: &mut Rival) -> ((Vec<String>, Case), bool) {
     if play.found.is_empty() {
         play.try_masks();
     }
-    let was_slow = play.rig.has_exceeded_stall_budget();
+    let was_slow = play.cabled.has_exceeded_stall_budget();
     ((play.found, play.case), was_slow)
 }
 
@@ -165,7 +165,7 @@ impl Play<'_> {
         let packet = self.case.packets[index].clone();
         let RecordedPacket { in_port, frame, .. } = &packet;
         let what = format!("pass {pass} packet {index} on port {in_port}, {frame}");
-        let (said, ours) = self.rig.play(&self.ours, &packet);
+        let (said, ours) = self.cabled.play(&self.ours, &packet);
         let (answer, mut theirs) = self.rival.play(&packet);
         // Ports of Open vSwitch capture their output even if the link is down.
         theirs.retain(|port, _| !self.case.down.contains(port));
@@ -179,7 +179,7 @@ impl Play<'_> {
         }
         self.compare_frames(&what, &ours, &theirs);
         if !self.case.stateless {
-            let (ours, theirs) = (self.rig.macs(), self.rival.macs());
+            let (ours, theirs) = (self.cabled.macs(), self.rival.macs());
             self.compare(&format!("addresses after {what}"), &ours, &theirs);
         }
     }

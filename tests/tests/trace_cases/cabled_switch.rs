@@ -28,7 +28,7 @@ pub(crate) const PORTS: u32 = 6;
 const SEED: u64 = 1;
 
 /// A switch and six cables.
-pub(crate) struct Rig {
+pub(crate) struct CabledSwitch {
     pub(crate) switch: Switch,
     /// The cables; `None` for an unplugged cable.
     cables: Vec<Option<Cable>>,
@@ -49,7 +49,7 @@ struct Cable {
     tx: Box<dyn TxQueue>,
 }
 
-impl Rig {
+impl CabledSwitch {
     /// Creates a switch without rules, with megaflows or with LTM entries.
     pub(crate) fn new(kind: CacheKind) -> Self {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
