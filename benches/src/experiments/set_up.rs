@@ -37,7 +37,7 @@ const FORGET_ATTEMPTS: usize = 50;
 const TIMEOUT: Duration = Duration::from_millis(200);
 
 /// A switch between two pairs of devices.
-struct Lab {
+struct TwoPortSwitch {
     switch: Box<dyn Switch>,
     socket: UdpSocket,
     /// The far end of port 2.
@@ -69,19 +69,21 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
         println!("flow set-up needs virtual devices, and these need root: SKIPPED");
         return Vec::new();
     }
-    let mut labs: Vec<Lab> = contenders
+    let mut switches: Vec<TwoPortSwitch> = contenders
         .iter()
         .zip(0..)
-        .map(|(one, index)| Lab::new(one, run.folder.path(), index))
+        .map(|(one, index)| TwoPortSwitch::new(one, run.folder.path(), index))
         .collect();
     let packets = if run.is_quick { 2_048 } else { 12_288 };
     let mut rows = Vec::new();
     for case in cases(run) {
-        let mut samples = vec![Vec::new(); labs.len()];
+        let mut samples = vec![Vec::new(); switches.len()];
         for _ in 0..rounds(run) {
-            for ((lab, samples), contender) in labs.iter_mut().zip(&mut samples).zip(contenders) {
+            for ((switch, samples), contender) in
+                switches.iter_mut().zip(&mut samples).zip(contenders)
+            {
                 let what = format!("set-up, {}, {}", case.name, contender.name());
-                samples.push(run.step(&what, |_| lab.measure(&case, packets)));
+                samples.push(run.step(&what, |_| switch.measure(&case, packets)));
             }
         }
         let metric = if case.is_chain { CPU_BY_TABLES } else { CPU_BY_ACTIONS };
@@ -96,7 +98,7 @@ pub(crate) fn rows(run: &mut Run, contenders: &[Contender]) -> Vec<Row> {
 const CPU_BY_TABLES: &str = "CPU of the switch to set up a flow, by number of tables";
 const CPU_BY_ACTIONS: &str = "CPU of the switch to set up a flow, by action";
 
-impl Lab {
+impl TwoPortSwitch {
     fn new(contender: &Contender, folder: &Path, index: u8) -> Self {
         let devices = [format!("in{index}"), format!("out{index}")];
         let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
