@@ -6,8 +6,8 @@
 //! relative change by coflowiness is comparable.
 
 use super::{
-    lab::{Lab, Measured},
     traffic::Coflows,
+    wired_switch::{Measured, WiredSwitch},
 };
 use crate::{
     experiment::{Row, Run, Samples},
@@ -126,9 +126,9 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 
 fn measure(contender: &Contender, folder: &std::path::Path, coflows: &Coflows) -> Measured {
     let setup = Setup { keeps_entries: true, forecasts: true, ..Setup::default() };
-    let lab = Lab::new(contender, folder, PORTS, &coflows.rules, &setup);
-    lab.preload(&coflows.predicted_flows());
-    lab.measure(&coflows.plan)
+    let wired = WiredSwitch::new(contender, folder, PORTS, &coflows.rules, &setup);
+    wired.preload(&coflows.predicted_flows());
+    wired.measure(&coflows.plan)
 }
 
 /// Returns latency and CPU in percent of the values without forecasts.

@@ -2,8 +2,8 @@
 
 pub(crate) mod coflows;
 pub(crate) mod gigaflow;
-mod lab;
 pub(crate) mod offline;
 pub(crate) mod predictors;
 pub(crate) mod run_time;
 mod traffic;
+mod wired_switch;

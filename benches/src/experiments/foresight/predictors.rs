@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use super::{
-    lab::{Lab, Measured, source},
     traffic::{Coflows, HOSTS, Plan, all_to_all, call_graph, host_rules, random, ring},
+    wired_switch::{Measured, WiredSwitch, source},
 };
 use crate::{
     experiment::{Better, Row, Run, Samples},
@@ -165,14 +165,15 @@ fn measure(folder: &Path, workload: &ForesightWorkload, choice: PredictorChoice)
         idle_ms: Some(if choice.is_perfect { 600_000 } else { workload.idle_ms }),
         ..Setup::default()
     };
-    let lab = Lab::new(&Contender::ours(), folder, workload.ports, &workload.rules, &setup);
+    let wired =
+        WiredSwitch::new(&Contender::ours(), folder, workload.ports, &workload.rules, &setup);
     let mut warm_up = None;
     if choice.is_perfect {
-        lab.preload(&workload.plan.with_replies());
+        wired.preload(&workload.plan.with_replies());
     } else if let Some(plan) = &workload.warm_up {
-        warm_up = Some(lab.measure(plan));
+        warm_up = Some(wired.measure(plan));
     }
-    let mut measured = lab.measure(&workload.plan);
+    let mut measured = wired.measure(&workload.plan);
     measured.warm_up = warm_up.map(|own| own.forecasts).unwrap_or_default();
     measured
 }

@@ -10,8 +10,8 @@ use std::{env, path::Path};
 
 use super::{
     coflows::{COFLOWINESS, DISTRIBUTIONS, PORTS},
-    lab::{Lab, Measured},
     traffic::Coflows,
+    wired_switch::{Measured, WiredSwitch},
 };
 use crate::{
     experiment::{Better, Row, Run, Samples},
@@ -93,11 +93,11 @@ fn measure(folder: &Path, coflows: &Coflows, choice: usize) -> Measured {
     let (is_perfect, predictors) = (choice == PERFECT, Some(CHOICES[choice].1));
     let setup =
         Setup { keeps_entries: true, forecasts: is_perfect, predictors, ..Setup::default() };
-    let lab = Lab::new(&Contender::ours(), folder, PORTS, &coflows.rules, &setup);
+    let wired = WiredSwitch::new(&Contender::ours(), folder, PORTS, &coflows.rules, &setup);
     if is_perfect {
-        lab.preload(&coflows.predicted_flows());
+        wired.preload(&coflows.predicted_flows());
     }
-    lab.measure(&coflows.plan)
+    wired.measure(&coflows.plan)
 }
 
 fn rows_of(title: &str, measured: &[Vec<Measured>]) -> Vec<Row> {

@@ -47,7 +47,7 @@ const LAST_WAIT: Duration = Duration::from_millis(100);
 const PRELOAD_TIME: Duration = Duration::from_secs(60);
 
 /// A switch with one device for each port.
-pub(super) struct Lab {
+pub(super) struct WiredSwitch {
     switch: Box<dyn Switch>,
     senders: Vec<WireSender>,
     receivers: Vec<WireReceiver>,
@@ -121,7 +121,7 @@ impl Measured {
     }
 }
 
-impl Lab {
+impl WiredSwitch {
     /// Starts a switch with devices for `ports` ports and the given rules.
     pub(super) fn new(
         contender: &Contender,
@@ -198,7 +198,7 @@ impl Lab {
 
     fn send(&self, plan: &Plan) -> Measured {
         let mut generator = Generator {
-            lab: self,
+            wired: self,
             plan,
             start: Instant::now(),
             replies: BinaryHeap::new(),
@@ -244,7 +244,7 @@ fn difference(before: &Value, after: &Value) -> Value {
 
 /// The sender and receiver of one plan.
 struct Generator<'a> {
-    lab: &'a Lab,
+    wired: &'a WiredSwitch,
     plan: &'a Plan,
     start: Instant,
     /// Replies by the time at which each reply is due.
@@ -286,7 +286,7 @@ impl Generator<'_> {
             }
             if !burst.is_empty() {
                 self.measured.sent += burst.len() as u64;
-                self.lab.senders[device].send(&burst);
+                self.wired.senders[device].send(&burst);
             }
             let has_received = self.receive();
             if burst.is_empty() && !has_received {
@@ -307,7 +307,7 @@ impl Generator<'_> {
 
     fn receive(&mut self) -> bool {
         let mut has_received = false;
-        for (device, receiver) in self.lab.receivers.iter().enumerate() {
+        for (device, receiver) in self.wired.receivers.iter().enumerate() {
             for _ in 0..TAKEN {
                 let Some(frame) = receiver.receive() else { break };
                 let now = self.now();
