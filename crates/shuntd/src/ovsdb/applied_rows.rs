@@ -87,15 +87,22 @@ impl AppliedRows {
 
     /// Returns whether a change of some ports affects no other port.
     ///
-    /// A new or replaced bridge needs all of its ports, and a bond all of its members.
+    /// A new or replaced bridge needs all of its ports.
     pub(super) fn allows_parts(&self, desired: &DesiredBridges) -> bool {
         let is_alike = |(name, own): (&String, &AppliedBridge)| {
-            desired.bridges.get(name).is_some_and(|new| {
-                let has_bonds = !own.options.bonds.is_empty() || !new.options.bonds.is_empty();
-                own.options.local == new.options.local && !has_bonds
-            })
+            let new = desired.bridges.get(name);
+            new.is_some_and(|new| own.options.local == new.options.local)
         };
         self.bridges.len() == desired.bridges.len() && self.bridges.iter().all(is_alike)
+    }
+
+    /// Returns the names of the members of all bonds, as applied and as desired.
+    ///
+    /// A bond is compared together with all of its members.
+    pub(super) fn bond_members(&self, desired: &DesiredBridges) -> impl Iterator<Item = String> {
+        let applied = self.bridges.values().flat_map(|own| &own.options.bonds);
+        let desired = desired.bridges.values().flat_map(|own| &own.options.bonds);
+        applied.chain(desired).flat_map(|bond| &bond.members).cloned()
     }
 }
 

@@ -35,6 +35,19 @@ pub(super) struct LoggedRows {
 }
 
 impl ApplyErrors {
+    /// Returns whether a row in `Interface` has other errors than in `other`.
+    pub(super) fn differs_at(&self, other: &Self, row: RowUuid) -> bool {
+        self.interfaces.get(&row) != other.interfaces.get(&row)
+            || self.settings.get(&row) != other.settings.get(&row)
+    }
+
+    /// Returns whether other errors than those of interfaces differ.
+    pub(super) fn differs_beside_ports(&self, other: &Self) -> bool {
+        self.controllers != other.controllers
+            || self.bridge_controllers != other.bridge_controllers
+            || self.normal_rules != other.normal_rules
+    }
+
     /// Adds the refused changes of a report to the rows of their objects.
     ///
     /// `in_force` is the state after the changes.

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use shunt_ovsdb::{DatabaseSnapshot, RowView};
+use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     BondMemberChange, BondMemberStatus, Switch,
-    config::{BondLacp, BondLacpTime, BondMode, BondOptions, PortOptions},
+    config::{BondLacp, BondLacpTime, BondMode, BondOptions, BridgeOptions, PortOptions},
     mac_text, with_causes,
 };
 use tracing::info;
+
+use super::desired::DesiredBridge;
 
 /// Reads the bond of a row of `Port` with several interfaces.
 ///
@@ -164,6 +166,32 @@ pub(super) fn interfaces<'a>(
     port: RowView<'a>,
 ) -> Vec<RowView<'a>> {
     port.uuids("interfaces").filter_map(|uuid| snapshot.row("Interface", uuid)).collect()
+}
+
+/// Removes bonds that the switch refuses, together with their members.
+///
+/// Without the bond, the members would be separate ports, and close a loop. `refused` gets the
+/// reasons, by row in `Interface`.
+pub(super) fn refuse_wrong_bonds(
+    bridge: &mut DesiredBridge,
+    refused: &mut BTreeMap<RowUuid, String>,
+) {
+    for bond in std::mem::take(&mut bridge.options.bonds) {
+        let members = bond.members.clone();
+        bridge.options.bonds.push(bond);
+        let ports = bridge.ports.values().map(|port| (*port.options).clone()).collect();
+        let whole = BridgeOptions { ports, ..bridge.options.clone() };
+        if let Err(error) = whole.check_bonds() {
+            bridge.options.bonds.pop();
+            let kept = |name: &&String| {
+                !bridge.options.bonds.iter().any(|bond| bond.members.contains(name))
+            };
+            let members = members.iter().filter(kept);
+            let rows: Vec<_> = members.filter_map(|name| bridge.ports.remove(name)).collect();
+            let reason = with_causes(&*error.problem);
+            refused.extend(rows.into_iter().map(|port| (port.interface, reason.clone())));
+        }
+    }
 }
 
 #[cfg(test)]

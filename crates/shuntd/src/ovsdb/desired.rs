@@ -20,7 +20,7 @@ use shunt_tls::TlsFiles;
 use super::{
     auto_lb::AutoLbRow,
     bfd::bfd as bfd_of,
-    bonds::{bond, interfaces, setting_without_effect, wrong_system_id},
+    bonds::{bond, interfaces, refuse_wrong_bonds, setting_without_effect, wrong_system_id},
     bridge_rows::{is_protocol, set_mac_table, set_snooping, table_limits, table_names},
     exports::{
         DesiredCollectorSets, ExportRows, RefusedExports, collector_sets as collector_sets_of,
@@ -72,6 +72,12 @@ pub(super) struct DesiredBridge {
     kept: KeptSettings,
     /// Row in `Interface` of the local port, if the bridge has a local port.
     pub(super) local: Option<RowUuid>,
+    /// Row in `Port` of the local port.
+    pub(super) local_row: Option<RowUuid>,
+    /// True if a row in `Port` has several interfaces, or shares its interface.
+    ///
+    /// Ports then depend on other ports.
+    pub(super) has_dependent_ports: bool,
     /// The handling of the rule for `NORMAL` that the daemon adds.
     pub(super) normal_rule: NormalRule,
     /// Ports by name.
@@ -196,21 +202,30 @@ impl DesiredBridges {
     pub(super) fn of(snapshot: &DatabaseSnapshot, mut earlier: PortReadings) -> Self {
         let mut state = Self::default();
         for root in snapshot.rows("Open_vSwitch") {
-            let folder = root.entry("other_config", VHOST_FOLDER).unwrap_or_default();
-            // The directory must be a subdirectory, so `..` and a leading `/` are ignored.
-            let parts = Path::new(folder).components();
-            let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
-            state.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
+            state.read_root(snapshot, root);
             state.readings = PortReadings::new(state.vhost_folder.clone());
-            state.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
-            state.auto_lb = AutoLbRow::of(root);
-            state.vlan_limit = vlan_limit(root);
-            state.tls = tls::files(snapshot, root);
-            for bridge in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
-                state.add_bridge(snapshot, bridge, &mut earlier);
+            for row in root.uuids("bridges").filter_map(|uuid| snapshot.row("Bridge", uuid)) {
+                let (mut bridge, wrong_mac) = state.read_bridge(snapshot, row);
+                for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
+                    state.add_port(snapshot, &mut bridge, port, &mut earlier);
+                }
+                state.add_bridge(bridge, wrong_mac.as_deref());
             }
         }
         state
+    }
+
+    /// Reads the settings of the switch from the row of `Open_vSwitch`.
+    pub(super) fn read_root(&mut self, snapshot: &DatabaseSnapshot, root: RowView<'_>) {
+        let folder = root.entry("other_config", VHOST_FOLDER).unwrap_or_default();
+        // The directory must be a subdirectory, so `..` and a leading `/` are ignored.
+        let parts = Path::new(folder).components();
+        let parts = parts.filter(|part| matches!(part, Component::Normal(_)));
+        self.vhost_folder = Path::new(RUN_FOLDER).join(parts.collect::<PathBuf>());
+        self.waits_for_rules |= root.entry("other_config", FLOW_RESTORE_WAIT) == Some("true");
+        self.auto_lb = AutoLbRow::of(root);
+        self.vlan_limit = vlan_limit(root);
+        self.tls = tls::files(snapshot, root);
     }
 
     /// Returns the MAC addresses of active members as last reported, by bond name.
@@ -219,12 +234,14 @@ impl DesiredBridges {
         bonds.map(|(bond, address)| (bond.clone(), address.clone())).collect()
     }
 
-    fn add_bridge(
+    /// Reads the options of a bridge without its ports.
+    ///
+    /// Also returns the reason if the MAC address is wrong.
+    pub(super) fn read_bridge(
         &mut self,
         snapshot: &DatabaseSnapshot,
         row: RowView<'_>,
-        earlier: &mut PortReadings,
-    ) {
+    ) -> (DesiredBridge, Option<String>) {
         let name = row.string("name").unwrap_or_default();
         let text = |key| row.entry("other_config", key).unwrap_or_default().to_owned();
         let mut options = BridgeOptions {
@@ -265,10 +282,12 @@ impl DesiredBridges {
         let exports = exports_of(snapshot, row, &mut options, &mut self.refused_exports);
         let refused = &mut self.refused_exports.collector_sets;
         let collector_sets = collector_sets_of(snapshot, row, refused);
-        let mut bridge = DesiredBridge {
+        let bridge = DesiredBridge {
             options,
             kept: KeptSettings { mac: wrong_mac.is_some(), ..KeptSettings::default() },
             local: None,
+            local_row: None,
+            has_dependent_ports: false,
             normal_rule,
             ports: BTreeMap::new(),
             mirrors,
@@ -276,37 +295,16 @@ impl DesiredBridges {
             collector_sets,
             last_active: BTreeMap::new(),
         };
-        for port in row.uuids("ports").filter_map(|uuid| snapshot.row("Port", uuid)) {
-            self.add_port(snapshot, &mut bridge, port, earlier);
-        }
-        if let (Some(local), Some(reason)) = (bridge.local, wrong_mac) {
-            self.refuse_setting(local, &reason);
-        }
-        self.refuse_wrong_bonds(&mut bridge);
-        self.bridges.insert(name.to_owned(), bridge);
+        (bridge, wrong_mac)
     }
 
-    /// Removes bonds that the switch refuses, together with their members.
-    ///
-    /// Without the bond, the members would be separate ports, and close a loop.
-    fn refuse_wrong_bonds(&mut self, bridge: &mut DesiredBridge) {
-        for bond in std::mem::take(&mut bridge.options.bonds) {
-            let members = bond.members.clone();
-            bridge.options.bonds.push(bond);
-            let ports = bridge.ports.values().map(|port| (*port.options).clone()).collect();
-            let whole = BridgeOptions { ports, ..bridge.options.clone() };
-            if let Err(error) = whole.check_bonds() {
-                bridge.options.bonds.pop();
-                let kept = |name: &&String| {
-                    !bridge.options.bonds.iter().any(|bond| bond.members.contains(name))
-                };
-                let members = members.iter().filter(kept);
-                let rows: Vec<_> = members.filter_map(|name| bridge.ports.remove(name)).collect();
-                let reason = with_causes(&*error.problem);
-                let rows = rows.into_iter().map(|port| (port.interface, reason.clone()));
-                self.refused_interfaces.extend(rows);
-            }
+    /// Adds a bridge with all of its ports.
+    pub(super) fn add_bridge(&mut self, mut bridge: DesiredBridge, wrong_mac: Option<&str>) {
+        if let (Some(local), Some(reason)) = (bridge.local, wrong_mac) {
+            self.refuse_setting(local, reason);
         }
+        refuse_wrong_bonds(&mut bridge, &mut self.refused_interfaces);
+        self.bridges.insert(bridge.options.name.clone(), bridge);
     }
 
     /// Adds the controllers of a bridge,
@@ -340,7 +338,10 @@ impl DesiredBridges {
         }
     }
 
-    fn add_port(
+    /// Adds the port or bond of a row in `Port` to a bridge.
+    ///
+    /// `earlier` has ports that were read from rows that have not changed.
+    pub(super) fn add_port(
         &mut self,
         snapshot: &DatabaseSnapshot,
         bridge: &mut DesiredBridge,
@@ -349,11 +350,13 @@ impl DesiredBridges {
     ) {
         let interfaces = interfaces(snapshot, port);
         let [interface] = interfaces.as_slice() else {
+            bridge.has_dependent_ports = true;
             return self.add_bond(snapshot, bridge, port, &interfaces);
         };
         let name = interface.string("name").unwrap_or_default();
         if name == bridge.options.name {
             bridge.local = Some(interface.uuid());
+            bridge.local_row = Some(port.uuid());
             bridge.options.local = LocalPort::Tap;
             (bridge.options.mtu, bridge.kept.mtu) = self.mtu(*interface);
             self.refuse_policing(*interface);
@@ -382,7 +385,7 @@ impl DesiredBridges {
         };
         let own = reading.port.clone();
         bridge.ports.extend(own.map(|port| (name.to_owned(), port)));
-        self.readings.insert(uuid, reading);
+        bridge.has_dependent_ports |= self.readings.insert(uuid, reading).is_some();
     }
 
     /// Reads a row in `Port` with one interface.

@@ -55,7 +55,7 @@ pub(super) struct Follower {
 /// The rows of the last pass, and what was read from them.
 struct LastPass {
     rows: DatabaseSnapshot,
-    readings: PortReadings,
+    desired: DesiredBridges,
     ignored: IgnoredSettings,
     errors: ApplyErrors,
 }
@@ -162,8 +162,8 @@ impl Follower {
 
     /// Applies the rows, and writes the results into the rows.
     ///
-    /// Without other events, the cost depends on the changed rows. An unchanged port costs a few
-    /// comparisons of its options. Each bond of a bridge costs a copy of all ports of the bridge.
+    /// Without other events, the cost depends on the changed rows. Each bond of a bridge costs a copy
+    /// of all ports of the bridge.
     async fn update(
         &mut self,
         rows: &DatabaseSnapshot,
@@ -176,10 +176,15 @@ impl Follower {
             (Some(last), ReportedPorts::Changed) => changed.port_names(&last.rows, rows),
             (Some(_) | None, ReportedPorts::All) | (None, ReportedPorts::Changed) => None,
         };
-        let (readings, ignored, last_errors) = last
-            .map(|last| (last.readings.without(&changed), last.ignored, last.errors))
-            .unwrap_or_default();
-        let mut desired = DesiredBridges::of(rows, readings);
+        let (desired, ignored, last_errors) = match last {
+            Some(LastPass { rows: earlier, desired, ignored, errors }) => {
+                (desired.after([&earlier, rows], &changed), ignored, errors)
+            }
+            None => {
+                let desired = DesiredBridges::of(rows, PortReadings::default());
+                (desired, IgnoredSettings::new(), ApplyErrors::default())
+            }
+        };
         let (errors, objects) = self.reconciler.apply(&desired, names).await;
         // The reconciler has applied the row of `SSL`, which managers need.
         self.managers.update(rows).await;
@@ -218,8 +223,7 @@ impl Follower {
         };
         report.write();
         report.finish();
-        let (rows, readings) = (rows.clone(), std::mem::take(&mut desired.readings));
-        self.last = Some(LastPass { rows, readings, ignored, errors });
+        self.last = Some(LastPass { rows: rows.clone(), desired, ignored, errors });
         if transaction.is_empty() {
             return Ok(());
         }

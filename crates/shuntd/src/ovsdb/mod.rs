@@ -18,6 +18,7 @@ mod changed_rows;
 mod columns;
 mod database;
 mod desired;
+mod desired_update;
 mod exports;
 mod follower;
 mod host_system;

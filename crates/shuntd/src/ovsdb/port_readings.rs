@@ -1,11 +1,11 @@
 //! The ports that were read from rows, for rows that do not change.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
 };
 
-use shunt_ovsdb::value::RowUuid;
+use shunt_ovsdb::{DatabaseSnapshot, value::RowUuid};
 
 use super::{changed_rows::ChangedRows, desired::DesiredPort};
 
@@ -36,17 +36,27 @@ impl PortReadings {
         Self { folder, by_interface: BTreeMap::new() }
     }
 
-    /// Removes the readings of rows that have changed.
-    pub(super) fn without(mut self, changed: &ChangedRows) -> Self {
-        match changed {
-            ChangedRows::All => Self::default(),
-            ChangedRows::Ports(changed) => {
-                let is_same = |uuid: &RowUuid, changed: &BTreeSet<_>| !changed.contains(uuid);
-                self.by_interface
-                    .retain(|uuid, own| is_same(uuid, changed) && is_same(&own.row, changed));
-                self
+    /// Removes the readings of rows that have changed since `earlier`.
+    pub(super) fn without(mut self, earlier: &DatabaseSnapshot, changed: &ChangedRows) -> Self {
+        let ChangedRows::Ports(changed) = changed else { return Self::default() };
+        for uuid in changed {
+            self.remove(*uuid);
+            let port = earlier.row("Port", *uuid);
+            for interface in port.into_iter().flat_map(|port| port.uuids("interfaces")) {
+                self.remove(interface);
             }
         }
+        self
+    }
+
+    /// Removes the reading of an interface.
+    pub(super) fn remove(&mut self, interface: RowUuid) {
+        self.by_interface.remove(&interface);
+    }
+
+    /// Returns the row in `Port` of an interface.
+    pub(super) fn port_of(&self, interface: RowUuid) -> Option<RowUuid> {
+        self.by_interface.get(&interface).map(|own| own.row)
     }
 
     /// Takes the reading of an interface of the row `port`.
@@ -62,8 +72,12 @@ impl PortReadings {
         self.by_interface.remove(&interface).filter(|own| own.row == port)
     }
 
-    /// Stores the reading of an interface.
-    pub(super) fn insert(&mut self, interface: RowUuid, reading: PortReading) {
-        self.by_interface.insert(interface, reading);
+    /// Stores the reading of an interface, and returns the reading that it replaces.
+    pub(super) fn insert(
+        &mut self,
+        interface: RowUuid,
+        reading: PortReading,
+    ) -> Option<PortReading> {
+        self.by_interface.insert(interface, reading)
     }
 }

@@ -36,9 +36,10 @@ pub(super) struct Reconciler {
     switch: Arc<Switch>,
     /// The rows that were applied.
     applied: AppliedRows,
-    /// True if the last pass refused nothing, so that only changed rows need another
-    /// pass.
-    is_settled: bool,
+    /// Names of the ports that the last pass refused, which the next pass compares again.
+    ///
+    /// `None`: the next pass compares all ports.
+    refused_ports: Option<BTreeSet<String>>,
     /// The number of changes of ports in the switch, at the end of the last pass.
     ports_revision: u64,
     /// The rule for `NORMAL` of each bridge in `applied`.
@@ -58,7 +59,7 @@ impl Reconciler {
             tls: TlsRow::new(&switch),
             switch,
             applied: AppliedRows::default(),
-            is_settled: false,
+            refused_ports: None,
             ports_revision: 0,
             normal_rules: BTreeMap::new(),
             waits_for_rules: false,
@@ -110,8 +111,8 @@ impl Reconciler {
         };
         errors.add_refused(&report, desired, &in_force, &mut logged);
         self.ports_revision = report.ports_revision;
-        let is_complete = errors == of_rows && report.refused().next().is_none();
-        self.is_settled = is_complete && !is_last;
+        let refused = refused_ports([&of_rows, &errors], &report, desired, &scope);
+        self.refused_ports = refused.filter(|_| !is_last);
         if waited_for_rules && !self.waits_for_rules {
             // By now, the listeners of bridges have the sockets of the earlier process.
             self.switch.listening_sockets().release_unused();
@@ -161,10 +162,12 @@ impl Reconciler {
         changed: Option<&BTreeSet<String>>,
     ) -> (PortScope, PresentState) {
         let present = |scope: &PortScope| self.switch.present_state(&self.applied.state(scope));
-        if let Some(names) = changed.filter(|_| self.is_settled)
+        if let (Some(changed), Some(refused)) = (changed, &self.refused_ports)
             && self.applied.allows_parts(desired)
         {
-            let scope = PortScope::Named(names.clone());
+            let mut names: BTreeSet<String> = changed.union(refused).cloned().collect();
+            names.extend(self.applied.bond_members(desired));
+            let scope = PortScope::Named(names);
             let present = present(&scope);
             // A change by another client is undone, so all ports are compared.
             if present.ports_revision == self.ports_revision {
@@ -285,6 +288,33 @@ fn declared_port(
     }
     let options = port.options_for(&old.options);
     Some(DeclaredPort { options, last_number: port.last_number })
+}
+
+/// Returns the names of the ports of a scope that a pass refused.
+///
+/// `errors` has the errors of the rows before and after the pass. The result is `None` if the pass
+/// refused another object than a port.
+fn refused_ports(
+    errors: [&ApplyErrors; 2],
+    report: &ApplyReport,
+    desired: &DesiredBridges,
+    scope: &PortScope,
+) -> Option<BTreeSet<String>> {
+    let [before, after] = errors;
+    if after.differs_beside_ports(before) {
+        return None;
+    }
+    let mut names = BTreeSet::new();
+    for (own, _) in report.refused() {
+        let ObjectId::Port(name) = &own.object else { return None };
+        names.insert(name.clone());
+    }
+    for bridge in desired.bridges.values() {
+        let ports = scope.select(&bridge.ports).into_iter();
+        let refused = ports.filter(|(_, port)| after.differs_at(before, port.interface));
+        names.extend(refused.map(|(name, _)| name.clone()));
+    }
+    Some(names)
 }
 
 /// Returns the names of the bonds of a state.

@@ -1,0 +1,330 @@
+//! The bridges and ports after a change of rows, of which only the changed ports are read.
+//!
+//! A bridge may have thousands of ports, and most changes concern one of them. So the ports of
+//! unchanged rows stay in place. The settings of the switch and of its bridges are always read,
+//! because there are few.
+
+use std::collections::BTreeSet;
+
+use shunt_ovsdb::{
+    DatabaseSnapshot, RowView,
+    value::{Atom, Datum, RowUuid},
+};
+
+use super::{
+    bonds::interfaces, changed_rows::ChangedRows, desired::DesiredBridges, exports::RefusedExports,
+    port_readings::PortReadings,
+};
+
+impl DesiredBridges {
+    /// Returns the bridges of the second snapshot; `self` has those of the first.
+    ///
+    /// The result is that of [`DesiredBridges::of`]. If a change concerns other objects than
+    /// separate ports, all ports are taken over or read.
+    pub(super) fn after(
+        mut self,
+        snapshots: [&DatabaseSnapshot; 2],
+        changed: &ChangedRows,
+    ) -> Self {
+        if let Some(ports) = self.ports_to_read(snapshots, changed) {
+            self.read_again(snapshots, &ports);
+            return self;
+        }
+        let [earlier, rows] = snapshots;
+        Self::of(rows, self.readings.without(earlier, changed))
+    }
+
+    /// Returns the rows in `Port` that must be read again.
+    ///
+    /// `None`: a change may concern any port.
+    fn ports_to_read(
+        &self,
+        snapshots: [&DatabaseSnapshot; 2],
+        changed: &ChangedRows,
+    ) -> Option<BTreeSet<RowUuid>> {
+        let [earlier, rows] = snapshots;
+        let changed = changed.rows_of_ports(earlier, rows)?;
+        let mut roots = rows.rows("Open_vSwitch");
+        let (Some(root), None) = (roots.next(), roots.next()) else { return None };
+        let bridges = root.uuids("bridges").filter_map(|uuid| rows.row("Bridge", uuid));
+        let names: BTreeSet<&str> = bridges.filter_map(|row| row.string("name")).collect();
+        let is_known = names.iter().copied().eq(self.bridges.keys().map(String::as_str));
+        if !is_known || self.bridges.values().any(|bridge| bridge.has_dependent_ports) {
+            return None;
+        }
+        let is_port = |uuid| snapshots.iter().any(|own| own.row("Port", uuid).is_some());
+        let port_of = |uuid| if is_port(uuid) { Some(uuid) } else { self.readings.port_of(uuid) };
+        // The settings of a bridge are a part of its local port.
+        let local = self.bridges.values().filter_map(|bridge| bridge.local_row);
+        let ports: BTreeSet<_> = changed.into_iter().filter_map(port_of).chain(local).collect();
+        let is_free = |interface: RowUuid| {
+            self.readings.port_of(interface).is_none_or(|port| ports.contains(&port))
+        };
+        let is_separate = |uuid: &RowUuid| {
+            snapshots.into_iter().filter_map(|own| Some((own, own.row("Port", *uuid)?))).all(
+                |(own, port)| match interfaces(own, port).as_slice() {
+                    [interface] => is_free(interface.uuid()),
+                    _ => false,
+                },
+            )
+        };
+        ports.iter().all(is_separate).then(|| ports.clone())
+    }
+
+    /// Reads the settings of all bridges, and some rows in `Port`.
+    fn read_again(&mut self, [earlier, rows]: [&DatabaseSnapshot; 2], ports: &BTreeSet<RowUuid>) {
+        for port in ports.iter().filter_map(|uuid| earlier.row("Port", *uuid)) {
+            interfaces(earlier, port).into_iter().for_each(|interface| self.forget(interface));
+        }
+        self.refused_controllers.clear();
+        self.refused_mirrors.clear();
+        self.refused_exports = RefusedExports::default();
+        self.waits_for_rules = false;
+        for root in rows.rows("Open_vSwitch") {
+            self.read_root(rows, root);
+            for row in root.uuids("bridges").filter_map(|uuid| rows.row("Bridge", uuid)) {
+                let (mut bridge, wrong_mac) = self.read_bridge(rows, row);
+                if let Some(old) = self.bridges.remove(&bridge.options.name) {
+                    bridge.ports = old.ports;
+                }
+                let own = row.value("ports").map(Datum::keys).unwrap_or_default();
+                let is_own = |uuid: &&RowUuid| own.binary_search(&Atom::Uuid(**uuid)).is_ok();
+                let read = ports.iter().filter(is_own);
+                for port in read.filter_map(|uuid| rows.row("Port", *uuid)) {
+                    self.add_port(rows, &mut bridge, port, &mut PortReadings::default());
+                }
+                self.add_bridge(bridge, wrong_mac.as_deref());
+            }
+        }
+    }
+
+    /// Removes the port of an interface, and the reasons why it has no effect.
+    fn forget(&mut self, interface: RowView<'_>) {
+        let uuid = interface.uuid();
+        self.refused_interfaces.remove(&uuid);
+        self.refused_settings.remove(&uuid);
+        self.readings.remove(uuid);
+        if let Some(name) = interface.string("name") {
+            for bridge in self.bridges.values_mut() {
+                bridge.ports.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_ovsdb::{OvsdbHandle, Server, ServerConfig, schema};
+
+    use super::*;
+
+    /// A database with the bridges `br0` and `br1`.
+    struct TwoBridges {
+        handle: OvsdbHandle,
+        root: RowUuid,
+        bridges: [RowUuid; 2],
+    }
+
+    /// Pseudo-random numbers of a seed (xorshift).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, end: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            usize::try_from(self.0 % u64::try_from(end).unwrap()).unwrap()
+        }
+
+        fn choose<T: Clone>(&mut self, all: &[T]) -> T {
+            all[self.below(all.len())].clone()
+        }
+    }
+
+    /// The last two ports are the local ports of the bridges.
+    const NAMES: [&str; 6] = ["p0", "p1", "p2", "p3", "br0", "br1"];
+
+    impl TwoBridges {
+        async fn start() -> Self {
+            let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+            let handle = server.unwrap().start().unwrap();
+            let mut rows = handle.transaction("two bridges");
+            let bridges =
+                ["br0", "br1"].map(|name| rows.insert("Bridge", [("name", Datum::string(name))]));
+            let all = Datum::set(bridges.map(Atom::Uuid));
+            let root = rows.insert("Open_vSwitch", [("bridges", all)]);
+            handle.transact(rows).await.unwrap();
+            Self { handle, root, bridges }
+        }
+
+        async fn rows(&self) -> DatabaseSnapshot {
+            self.handle.snapshot().await.unwrap()
+        }
+
+        /// Makes a random change, and returns its description.
+        async fn change(&self, numbers: &mut Numbers) -> String {
+            let before = self.rows().await;
+            let name = numbers.choose(&NAMES);
+            let find = |table: &str| {
+                before
+                    .rows(table)
+                    .find(|row| row.string("name") == Some(name))
+                    .map(|row| row.uuid())
+            };
+            let mut rows = self.handle.transaction("a change");
+            let kind = numbers.below(9);
+            match (kind, find("Port"), find("Interface")) {
+                (0, Some(port), _) => self.put(&before, &mut rows, port, None),
+                (1..4, None, None) => {
+                    let interface = rows.insert("Interface", [("name", Datum::string(name))]);
+                    let columns =
+                        [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
+                    let port = rows.insert("Port", columns);
+                    let bridge = numbers.choose(&self.bridges);
+                    self.put(&before, &mut rows, port, Some(bridge));
+                }
+                // Moves the port to another bridge, with a change of its own.
+                (1, Some(port), _) => {
+                    let bridge = numbers.choose(&self.bridges);
+                    self.put(&before, &mut rows, port, Some(bridge));
+                    rows.update("Port", port, [("tag", Datum::integer(9))]);
+                }
+                // Makes the port a bond, or a bond a port.
+                (2, Some(port), Some(interface)) if numbers.below(3) == 0 => {
+                    let other = format!("{name}-2");
+                    let all = before.row("Port", port).unwrap().uuids("interfaces").count();
+                    let mut members = vec![Atom::Uuid(interface)];
+                    if all == 1 {
+                        let second = rows.insert("Interface", [("name", Datum::string(&other))]);
+                        members.push(Atom::Uuid(second));
+                    }
+                    rows.update("Port", port, [("interfaces", Datum::set(members))]);
+                }
+                (2..5, Some(port), _) => rows.update(
+                    "Port",
+                    port,
+                    [numbers.choose(&[
+                        ("tag", Datum::integer(7)),
+                        ("tag", Datum::empty()),
+                        ("lacp", Datum::string("active")),
+                        ("lacp", Datum::empty()),
+                        ("vlan_mode", Datum::string("dot1q-tunnel")),
+                        ("vlan_mode", Datum::empty()),
+                    ])],
+                ),
+                (5..7, _, Some(interface)) => rows.update(
+                    "Interface",
+                    interface,
+                    [numbers.choose(&[
+                        ("type", Datum::string("null")),
+                        ("type", Datum::string("gre")),
+                        ("type", Datum::string("internal")),
+                        ("mtu_request", Datum::integer(1)),
+                        ("mtu_request", Datum::integer(1400)),
+                        ("mac", Datum::string("x")),
+                        ("mac", Datum::empty()),
+                        ("ofport", Datum::integer(3)),
+                    ])],
+                ),
+                (7, ..) => {
+                    let address = numbers.choose(&["x", "02:00:00:00:00:01"]);
+                    let bridge = numbers.choose(&self.bridges);
+                    rows.update(
+                        "Bridge",
+                        bridge,
+                        [numbers.choose(&[
+                            ("other_config", Datum::string_map([("hwaddr", address)])),
+                            ("other_config", Datum::empty()),
+                            ("fail_mode", Datum::string("secure")),
+                        ])],
+                    );
+                }
+                _ => {
+                    let value = numbers.choose(&["true", "false"]);
+                    rows.update(
+                        "Open_vSwitch",
+                        self.root,
+                        [numbers.choose(&[
+                            ("next_cfg", Datum::integer(3)),
+                            ("other_config", Datum::string_map([("flow-restore-wait", value)])),
+                            ("other_config", Datum::string_map([("vhost-sock-dir", value)])),
+                        ])],
+                    );
+                }
+            }
+            self.handle.transact(rows).await.unwrap();
+            format!("{kind} {name}")
+        }
+
+        /// Moves a port to a bridge, or removes the port.
+        fn put(
+            &self,
+            before: &DatabaseSnapshot,
+            rows: &mut shunt_ovsdb::RowTransaction,
+            port: RowUuid,
+            to: Option<RowUuid>,
+        ) {
+            for bridge in self.bridges {
+                let row = before.row("Bridge", bridge).unwrap();
+                let others = row.uuids("ports").filter(|own| *own != port);
+                let new = (to == Some(bridge)).then_some(port);
+                let all = Datum::set(others.chain(new).map(Atom::Uuid));
+                rows.update("Bridge", bridge, [("ports", all)]);
+            }
+        }
+    }
+
+    /// After random changes, the bridges are those that all rows describe.
+    #[tokio::test]
+    async fn changed_bridges_equal_bridges_read_whole() {
+        for seed in 1..30 {
+            let (database, mut numbers) = (TwoBridges::start().await, Numbers(seed));
+            let mut earlier = database.rows().await;
+            let mut bridges = DesiredBridges::of(&earlier, PortReadings::default());
+            let mut done = Vec::new();
+            for _ in 0..40 {
+                done.push(database.change(&mut numbers).await);
+                let rows = database.rows().await;
+                let changed = ChangedRows::between(&earlier, &rows);
+                bridges = bridges.after([&earlier, &rows], &changed);
+                let whole = DesiredBridges::of(&rows, PortReadings::default());
+                let texts = [&bridges, &whole].map(|own| format!("{own:#?}"));
+                assert!(
+                    texts[0] == texts[1],
+                    "seed {seed}, {done:?}: {}\nnot {}",
+                    texts[0],
+                    texts[1]
+                );
+                earlier = rows;
+            }
+            database.handle.stop().await;
+        }
+    }
+
+    /// A new port of a bridge is read alone, and so is a changed one.
+    #[tokio::test]
+    async fn only_rows_of_the_changed_port_are_read() {
+        let database = TwoBridges::start().await;
+        let mut rows = database.handle.transaction("ports");
+        let add = |rows: &mut shunt_ovsdb::RowTransaction, name: &str| {
+            let interface = rows.insert("Interface", [("name", Datum::string(name))]);
+            let columns = [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
+            let port = rows.insert("Port", columns);
+            rows.insert_members("Bridge", database.bridges[0], [("ports", Datum::uuid(port))]);
+            port
+        };
+        let ports: Vec<_> = (0..200).map(|number| add(&mut rows, &format!("p{number}"))).collect();
+        database.handle.transact(rows).await.unwrap();
+        let before = database.rows().await;
+        let bridges = DesiredBridges::of(&before, PortReadings::default());
+        let mut rows = database.handle.transaction("one more");
+        let new = add(&mut rows, "new");
+        rows.update("Port", ports[7], [("tag", Datum::integer(7))]);
+        database.handle.transact(rows).await.unwrap();
+        let after = database.rows().await;
+        let changed = ChangedRows::between(&before, &after);
+        let read = bridges.ports_to_read([&before, &after], &changed);
+        assert_eq!(read, Some(BTreeSet::from([new, ports[7]])));
+        database.handle.stop().await;
+    }
+}
