@@ -53,11 +53,13 @@ pub(super) fn add_mirror() -> String {
 /// Returns a table of keys with one example.
 fn key_help(rows: &[KeyRow], example: &str) -> String {
     let all = || iter::once(&HEADER).chain(rows);
-    let width = |cell: fn(&KeyRow) -> &'static str| all().map(cell).map(str::len).max();
-    let keys = all().map(|row| row[0].len()).filter(|length| *length <= KEY_WIDTH_MAX);
+    let width =
+        |cell: fn(&KeyRow) -> &'static str| all().map(cell).map(str::len).max().unwrap_or_default();
+    let (values_width, default_width) = (width(|row| row[1]), width(|row| row[2]));
+    let others = values_width + default_width + width(|row| row[3]) + SPACES;
+    let key_max = WIDTH_MAX.saturating_sub(others);
+    let keys = all().map(|row| row[0].len()).filter(|length| *length <= key_max);
     let key_width = keys.max().unwrap_or_default();
-    let values_width = width(|row| row[1]).unwrap_or_default();
-    let default_width = width(|row| row[2]).unwrap_or_default();
     let lines = all().map(|[key, values, default, meaning]| {
         // A long key has a line of its own.
         let is_long = key.len() > key_width;
@@ -69,14 +71,17 @@ fn key_help(rows: &[KeyRow], example: &str) -> String {
     format!("Keys:\n{table}\n\nExample:\n  shuntctl {example}")
 }
 
-/// Maximum width of the column of keys.
-const KEY_WIDTH_MAX: usize = 22;
+/// Maximum width of a table, in characters.
+const WIDTH_MAX: usize = 100;
+
+/// Number of spaces before the columns of a table.
+const SPACES: usize = 8;
 
 const HEADER: KeyRow = ["KEY", "VALUES", "DEFAULT", "MEANING"];
 
 const BRIDGE_START_ROWS: &[KeyRow] = &[
-    ["local", "none|tap", "none", "tap: the local port is a TAP device of the host"],
-    ["mtu", "68 to 65535", "0", "MTU of the TAP device; 0: as the device has it"],
+    ["local", "none|tap", "none", "tap: a TAP device for the host"],
+    ["mtu", "68 to 65535", "0", "MTU of the TAP device; 0: unchanged"],
 ];
 
 const BRIDGE_ROWS: &[KeyRow] = &[
@@ -123,17 +128,17 @@ const BRIDGE_ROWS: &[KeyRow] = &[
 const VLAN_ROWS: &[KeyRow] = &[
     ["vlan_mode", "access", "(with a tag)", "untagged frames, which are in VLAN tag"],
     ["", "trunk", "(without)", "frames of the VLANs in trunks"],
-    ["", "native-tagged", "", "a trunk; frames of VLAN tag leave with a tag"],
-    ["", "native-untagged", "", "a trunk; frames of VLAN tag leave without a tag"],
+    ["", "native-tagged", "", "trunk; frames of VLAN tag leave tagged"],
+    ["", "native-untagged", "", "trunk; frames of VLAN tag leave untagged"],
     ["", "dot1q-tunnel", "", "customer frames in service VLAN tag (QinQ)"],
     ["tag", "0 to 4095", "(none)", "VLAN of untagged frames"],
     ["trunks", "VLAN,..", "(all)", "VLANs of a trunk; 0: untagged frames"],
-    ["cvlans", "VLAN,..", "(all)", "customer VLANs of a tunnel; 0: untagged frames"],
+    ["cvlans", "VLAN,..", "(all)", "customer VLANs; 0: untagged frames"],
     ["qinq_ethtype", "802.1ad|802.1q", "802.1ad", "type of the service tag of a tunnel"],
     ["priority_tags", "never", "never", "no frame has a tag of VLAN 0"],
     ["", "if-nonzero", "", "frames with a priority have a tag of VLAN 0"],
     ["", "always", "", "frames that had a tag keep one"],
-    ["protected", "true|false", "false", "NORMAL sends nothing to other protected ports"],
+    ["protected", "true|false", "false", "NORMAL sends nothing to protected ports"],
     ["mcast_snooping_flood", "true|false", "false", "the port receives all groups"],
     ["mcast_snooping_flood_reports", "true|false", "false", "the port receives all reports"],
 ];
@@ -326,7 +331,7 @@ mod tests {
             let Some(help) = command.get_after_long_help() else { continue };
             let help = help.to_string();
             assert!(check_example(&help) > 0, "{help}");
-            assert!(help.lines().all(|line| line.len() <= 100), "{help}");
+            assert!(help.lines().all(|line| line.len() <= WIDTH_MAX), "{help}");
             count += 1;
         }
         assert_eq!(count, 8);
