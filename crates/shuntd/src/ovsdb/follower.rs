@@ -185,7 +185,7 @@ impl Follower {
                 (desired, IgnoredSettings::new(), ApplyErrors::default())
             }
         };
-        let (errors, objects) = self.reconciler.apply(&desired, names).await;
+        let (errors, objects) = self.reconciler.apply(&desired, names.as_ref()).await;
         // The reconciler has applied the row of `SSL`, which managers need.
         self.managers.update(rows).await;
         self.log_refused(rows, &errors);

@@ -76,7 +76,7 @@ impl Reconciler {
     pub(super) async fn apply(
         &mut self,
         desired: &DesiredBridges,
-        changed: Option<BTreeSet<String>>,
+        changed: Option<&BTreeSet<String>>,
     ) -> (ApplyErrors, BTreeSet<ObjectId>) {
         let mut errors = ApplyErrors {
             interfaces: desired.refused_interfaces.clone(),
@@ -95,7 +95,7 @@ impl Reconciler {
         apply_auto_lb(&self.switch, desired.auto_lb).await;
         apply_vlan_limit(&self.switch, desired.vlan_limit).await;
         self.tls.apply(&self.switch, desired.tls.as_ref());
-        let pass = self.pass(desired, changed.as_ref(), &mut errors).await;
+        let pass = self.pass(desired, changed, &mut errors).await;
         let Pass { scope, present, wanted, report, is_last } = pass;
         let in_force = report.in_force(&present, &wanted);
         self.applied.replace(&scope, in_force.clone());
