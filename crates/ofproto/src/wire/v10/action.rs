@@ -9,7 +9,7 @@
 
 use bytes::BufMut;
 use shunt_flow::{FieldId, PortNo};
-use shunt_pipeline::{Action, GroupId, Instructions};
+use shunt_pipeline::{Action, GroupId, Instructions, Subfield};
 
 use crate::{
     error::ErrorCode,
@@ -74,6 +74,9 @@ pub(crate) const STANDARD_ACTIONS: [u16; 12] = [
 
 /// The DSCP bits of the TOS byte.
 const DSCP_BITS: u8 = 0xfc;
+
+/// The bit of `vlan_tci` that is set if the packet has a tag.
+const VLAN_PRESENT: u128 = 0x1000;
 
 /// Reads a standard action after its header, and appends the actions that it means.
 pub(crate) fn read_action(
@@ -196,7 +199,7 @@ pub(super) fn put_instructions(out: &mut Vec<u8>, instructions: &Instructions) {
     match metadata.filter(|(_, mask)| *mask != 0) {
         // A client reads no action after `NXAST_WRITE_METADATA`.
         Some((value, mask)) if goto.is_some() => {
-            nicira::put_masked_set_field(out, FieldId::Metadata, value.into(), mask.into());
+            put_loads(out, FieldId::Metadata, value.into(), mask.into());
         }
         Some((value, mask)) => nicira::put_write_metadata(out, value, mask),
         None => {}
@@ -251,8 +254,7 @@ fn put(out: &mut Vec<u8>, action: &Action) {
         Action::SetTpDst(port) => standard(out, at::SET_TP_DST, |out| out.put_u16(*port)),
         Action::PopVlan => standard(out, at::STRIP_VLAN, |_| {}),
         Action::SetNwTtl(ttl) => {
-            let field = FieldId::NwTtl;
-            nicira::put_masked_set_field(out, field, (*ttl).into(), field.value_max());
+            put_loads(out, FieldId::NwTtl, (*ttl).into(), FieldId::NwTtl.value_max());
         }
         Action::SetQueue(queue) => put_nicira(nx::SET_QUEUE, &|out| put_aligned(out, *queue)),
         Action::DecTtl { controllers } if **controllers == [0] => {
@@ -313,11 +315,11 @@ fn put_tunnel(out: &mut Vec<u8>, id: u64) {
     }
 }
 
-/// Writes a standard action, or `NXAST_REG_LOAD2` for a field without one.
+/// Writes standard actions, or `NXAST_REG_LOAD` for a field without one, as Open vSwitch does.
 fn put_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
     use FieldId::{
-        DlVlan, DlVlanPcp, EthDst, EthSrc, IpDscp, Ipv4Dst, Ipv4Src, MplsLabel, MplsTc, NwTos,
-        SctpDst, SctpSrc, TcpDst, TcpSrc, TunId, UdpDst, UdpSrc, VlanPcp, VlanVid,
+        DlVlan, DlVlanPcp, EthDst, EthSrc, InPort, IpDscp, Ipv4Dst, Ipv4Src, MplsLabel, MplsTc,
+        NwTos, SctpDst, SctpSrc, TcpDst, TcpSrc, TunId, UdpDst, UdpSrc, VlanPcp, VlanTci, VlanVid,
     };
 
     let is_whole = mask == field.value_max();
@@ -344,10 +346,35 @@ fn put_set_field(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
             nicira::experimenter(out, nx::SET_MPLS_TC, |out| out.put_uint(number, 1));
             return;
         }
-        _ => {
-            nicira::put_masked_set_field(out, field, value, mask);
-            return;
-        }
+        VlanTci if is_whole => return put_tci(out, value),
+        // The field has 16 bits in OpenFlow 1.0, which name each port.
+        InPort if is_whole => return put_loads(out, field, value, 0xffff),
+        _ => return put_loads(out, field, value, mask),
     };
     standard(out, kind, |out| out.put_uint(number, length));
+}
+
+/// Writes the actions that give a packet this tag, or none.
+fn put_tci(out: &mut Vec<u8>, tci: u128) {
+    if tci & VLAN_PRESENT == 0 {
+        standard(out, at::STRIP_VLAN, |_| {});
+        return;
+    }
+    put_set_field(out, FieldId::DlVlan, tci & 0xfff, FieldId::DlVlan.value_max());
+    put_set_field(out, FieldId::DlVlanPcp, tci >> 13, FieldId::DlVlanPcp.value_max());
+}
+
+/// Writes one `NXAST_REG_LOAD` for each run of bits in `mask`, of 64 bits at most.
+fn put_loads(out: &mut Vec<u8>, field: FieldId, value: u128, mask: u128) {
+    let mut rest = mask & field.value_max();
+    while rest != 0 {
+        let offset = rest.trailing_zeros();
+        let width = (rest >> offset).trailing_ones().min(u64::BITS);
+        let run = !u128::MAX.unbounded_shl(width);
+        rest &= !(run << offset);
+        let (Ok(first), Ok(count)) = (u8::try_from(offset), u8::try_from(width)) else { return };
+        let Some(target) = Subfield::new(field, first, count) else { return };
+        let value = u64::try_from(value >> offset & run).unwrap_or(u64::MAX);
+        put_action(out, &Action::Load { target, value }, ActionFormat::V10);
+    }
 }

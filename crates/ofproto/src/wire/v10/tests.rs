@@ -4,11 +4,12 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use proptest::prelude::*;
 use shunt_flow::{
-    PortNo,
+    FieldId, PortNo,
     text::{NoPortNames, format_match, parse_match},
 };
 use shunt_pipeline::{
-    Action, FlowMod, FlowModCommand, GroupId, Instructions, TableId, TableSelector,
+    Action, FlowMod, FlowModCommand, GroupId, Instructions, Subfield, TableId, TableSelector,
+    text::parse_actions,
 };
 
 use super::{FlowFormat, V10Settings, action::put_instructions, decode, encode, ofp_match};
@@ -340,6 +341,59 @@ fn only_an_enqueue_is_listed_as_one() {
         put_actions(&mut out, &actions, ActionFormat::V10);
         assert_eq!(out, bytes);
     }
+}
+
+/// Returns actions that went through the bytes of OpenFlow 1.0.
+fn listed_actions(actions: &[Action]) -> Vec<Action> {
+    let mut out = Vec::new();
+    put_actions(&mut out, actions, ActionFormat::V10);
+    read_actions(&out, ActionFormat::V10).unwrap()
+}
+
+/// `ovs-vswitchd` 3.1 lists rules with these actions of OpenFlow 1.3 so over OpenFlow 1.0.
+#[test]
+fn writes_to_fields_are_listed_as_in_open_vswitch() {
+    let parse = |text: &str| parse_actions(text, &NoPortNames).unwrap().apply;
+    for (added, listed) in [
+        ("set_field:02:00:00:00:00:01->eth_dst", "mod_dl_dst:02:00:00:00:00:01"),
+        ("set_field:10.0.0.1->ip_src", "mod_nw_src:10.0.0.1"),
+        ("set_field:10.0.0.0/8->ip_dst", "load:0xa->NXM_OF_IP_DST[24..31]"),
+        ("set_field:59->ip_dscp", "mod_nw_tos:236"),
+        ("set_field:2->nw_ecn", "load:0x2->NXM_NX_IP_ECN[]"),
+        ("set_field:64->nw_ttl", "load:0x40->NXM_NX_IP_TTL[]"),
+        ("mod_nw_ttl:3", "load:0x3->NXM_NX_IP_TTL[]"),
+        ("set_field:0x50/0xff->tcp_dst", "load:0x50->NXM_OF_TCP_DST[0..7]"),
+        ("set_field:8->icmp_type", "load:0x8->NXM_OF_ICMP_TYPE[]"),
+        ("set_field:5->ipv6_label", "load:0x5->NXM_NX_IPV6_LABEL[]"),
+        ("set_field:1->arp_op", "load:0x1->NXM_OF_ARP_OP[]"),
+        ("set_field:10.0.0.1->arp_spa", "load:0xa000001->NXM_OF_ARP_SPA[]"),
+        ("set_field:02:00:00:00:00:01->arp_sha", "load:0x20000000001->NXM_NX_ARP_SHA[]"),
+        ("set_field:5/0xff->tun_id", "load:0x5->NXM_NX_TUN_ID[0..7]"),
+        ("set_field:5->metadata", "load:0x5->OXM_OF_METADATA[]"),
+        ("set_field:5->reg0", "load:0x5->NXM_NX_REG0[]"),
+        ("set_field:0x50/0xf0->reg1", "load:0x5->NXM_NX_REG1[4..7]"),
+        ("set_field:5/0xf0f->reg1", "load:0x5->NXM_NX_REG1[0..3],load:0->NXM_NX_REG1[8..11]"),
+        ("set_field:5->pkt_mark", "load:0x5->NXM_NX_PKT_MARK[]"),
+        ("set_field:5->mpls_ttl", "load:0x5->NXM_NX_MPLS_TTL[]"),
+        (
+            "set_field:2001:db8::1->ipv6_dst",
+            "load:0x1->NXM_NX_IPV6_DST[0..63],load:0x20010db800000000->NXM_NX_IPV6_DST[64..127]",
+        ),
+        (
+            "set_field:::1:0:0:0/::f:ffff:ffff:ffff:ffff->ipv6_dst",
+            "load:0x1000000000000->NXM_NX_IPV6_DST[0..63],load:0->NXM_NX_IPV6_DST[64..67]",
+        ),
+    ] {
+        assert_eq!(listed_actions(&parse(added)), *parse(listed), "{added}");
+    }
+    let whole = |field: FieldId, value| Action::SetField { field, value, mask: field.value_max() };
+    let tag = whole(FieldId::VlanTci, 0x7005);
+    let both = [whole(FieldId::DlVlan, 5), whole(FieldId::DlVlanPcp, 3)];
+    assert_eq!(listed_actions(&[tag]), both);
+    assert_eq!(listed_actions(&[whole(FieldId::VlanTci, 5)]), [Action::PopVlan]);
+    let target = Subfield::new(FieldId::InPort, 0, 16).unwrap();
+    let local = whole(FieldId::InPort, PortNo::LOCAL.number().into());
+    assert_eq!(listed_actions(&[local]), [Action::Load { target, value: 0xfffe }]);
 }
 
 /// `ovs-ofctl` 3.1 sends these bytes for `write_metadata:3`.
