@@ -210,7 +210,7 @@ impl Pipeline {
         let mut learnings = learnings.iter();
         while !learnings.as_slice().is_empty() {
             let mut bridges = self.bridges.write();
-            let mut changed = None;
+            let (mut changed, mut visits) = (None, 0);
             for learning in learnings.by_ref().take(holds::CHANGES_PER_HOLD) {
                 if self.learn_one(&mut batch, &mut bridges, learning).is_err() {
                     self.learn_status.count_refused();
@@ -219,6 +219,10 @@ impl Pipeline {
                     && batch.must_select()
                 {
                     changed = Some(rule.bridge);
+                    break;
+                }
+                visits += batch.take_visits();
+                if visits >= holds::CHANGES_PER_HOLD {
                     break;
                 }
             }

@@ -158,6 +158,11 @@ impl MacTable {
         self.ages.len()
     }
 
+    /// Returns the number of addresses that searches for the oldest one have visited.
+    pub(crate) const fn visits(&self) -> usize {
+        self.ages.visits()
+    }
+
     /// Returns the totals of the changes of the table.
     pub(crate) const fn totals(&self) -> LearnedTotals {
         self.totals
@@ -350,7 +355,9 @@ impl UpdateBatch {
         // The time of an announcement is kept for hosts only.
         let is_announcement = sighting.is_announcement && port.bond.is_none();
         let sighting = MacSighting { is_announcement, ..*sighting };
+        let visits = bridge.macs.visits();
         let changed = bridge.macs.learn(&sighting, macs_max, self.version, self.now);
+        self.add_visits(bridge.macs.visits() - visits);
         self.push_macs(sighting.bridge, changed);
     }
 

@@ -153,6 +153,11 @@ impl MulticastTable {
         self.entries.find(key, version)
     }
 
+    /// Returns the number of groups that searches for the oldest one have visited.
+    const fn visits(&self) -> usize {
+        self.ages.visits()
+    }
+
     /// Returns the totals of the changes of the table.
     pub(crate) const fn totals(&self) -> LearnedTotals {
         self.totals
@@ -431,6 +436,7 @@ impl UpdateBatch {
         let (version, now) = (self.version, self.now);
         let routers = MulticastKey::Routers(vlan);
         let table = &mut bridge.multicast;
+        let visits = table.visits();
         let is_router = table
             .find(routers, version)
             .is_some_and(|known| known.numbers().any(|own| same.contains(&own)));
@@ -451,6 +457,7 @@ impl UpdateBatch {
                 (removed > 0).then_some(key).into_iter().collect()
             }
         };
+        self.add_visits(table.visits() - visits);
         self.push_multicast(id, changed);
     }
 

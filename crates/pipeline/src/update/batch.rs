@@ -46,13 +46,15 @@ pub(crate) struct UpdateBatch {
     pub(super) pending: PendingRuleChanges,
     /// True if the last request has compared its match with many rules.
     has_scanned: bool,
+    /// Number of learned entries that were visited since the last [`Self::take_visits`].
+    visits: usize,
 }
 
 impl UpdateBatch {
     /// Creates a batch that becomes `version`; its first new rule is `next_rule`.
     pub(crate) fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
         let pending = PendingRuleChanges::default();
-        Self { version, now, next_rule, deltas: Vec::new(), pending, has_scanned: false }
+        Self { version, now, next_rule, deltas: Vec::new(), pending, has_scanned: false, visits: 0 }
     }
 
     /// Applies the part of a request that needs no scan of the tables.
@@ -125,6 +127,18 @@ impl UpdateBatch {
     /// The lock of the tables is then released before the next request.
     pub(crate) const fn take_scanned(&mut self) -> bool {
         std::mem::replace(&mut self.has_scanned, false)
+    }
+
+    /// Counts learned entries that were visited, to find those that a full table evicts.
+    pub(crate) const fn add_visits(&mut self, visits: usize) {
+        self.visits += visits;
+    }
+
+    /// Returns the number of learned entries that were visited since the last call.
+    ///
+    /// The lock of the tables is released after some visits.
+    pub(crate) const fn take_visits(&mut self) -> usize {
+        std::mem::replace(&mut self.visits, 0)
     }
 
     /// Adds a delta.

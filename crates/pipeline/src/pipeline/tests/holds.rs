@@ -171,6 +171,36 @@ fn groups_of_a_bridge_are_removed_in_steps() {
     assert!(pipeline.bridges.read().is_empty());
 }
 
+/// Packets have refreshed all addresses, so each search for the oldest one visits 64.
+#[test]
+fn a_full_table_learns_few_addresses_at_once() {
+    let (pipeline, macs_max) = (pipeline(), usize::from(MANY));
+    pipeline
+        .set_settings(BRIDGE, BridgeSettings { macs_max, ..BridgeSettings::default() })
+        .unwrap();
+    let learn = |first: u8, count: u16, second| {
+        let sighting = |number: u16| {
+            let [high, low] = number.to_be_bytes();
+            Learning::Mac(MacSighting {
+                bridge: BRIDGE,
+                vlan: 0,
+                mac: [2, 0, 0, first, high, low],
+                port: PortNo::new(1),
+                is_announcement: false,
+                precedes_packet: false,
+            })
+        };
+        pipeline.learn(&(0..count).map(sighting).collect::<Vec<_>>(), at(second));
+    };
+    learn(0, MANY, 1);
+    learn(0, MANY, 2);
+    let before = pipeline.releases.load(Ordering::Relaxed);
+    learn(1, 64, 3);
+    let releases = pipeline.releases.load(Ordering::Relaxed) - before;
+    assert!(releases > 16, "{releases}");
+    assert_eq!(pipeline.macs_count(BRIDGE), macs_max);
+}
+
 /// The other ports have many groups, which are not visited.
 #[test]
 fn a_cleared_port_costs_what_it_has_learned() {
