@@ -275,17 +275,16 @@ impl KnownPacket {
         Ok(())
     }
 
-    /// Records that some bits of a field get an unknown value.
-    fn write(&mut self, target: Subfield) -> Result<(), ErrorCode> {
+    /// Checks that packets have a field that gets an unknown value.
+    ///
+    /// As in Open vSwitch, packets keep the tag that they are known to have. If the value removes
+    /// the tag, later writes to the tag have no effect.
+    fn write(&self, target: Subfield) -> Result<(), ErrorCode> {
         match target.field {
             // The copied value may contain the tag-present bit.
-            FieldId::VlanVid => self.read(target.field)?,
-            field => self.need(field)?,
+            FieldId::VlanVid => self.read(target.field),
+            field => self.need(field),
         }
-        if matches!(target.field, FieldId::VlanTci | FieldId::VlanVid) {
-            self.mask.remove_bits(FieldId::VlanTci, target.bits());
-        }
-        Ok(())
     }
 
     fn push_vlan(&mut self) -> Result<(), ErrorCode> {
@@ -441,6 +440,24 @@ mod tests {
         assert_eq!(check_packet_out(&packet, VlanLimit::One, AbsentFields::Refused), Ok(()));
         let refused = check_packet_out(&packet, VlanLimit::Two, AbsentFields::Refused).unwrap_err();
         assert_eq!(refused.code(), ErrorCode::ActionTag);
+    }
+
+    /// Open vSwitch 3.1 accepts and refuses the same rules.
+    #[test]
+    fn an_unknown_write_keeps_the_known_tag() {
+        let target = Subfield::whole(FieldId::VlanTci);
+        let source = Subfield::new(FieldId::Reg0, 0, 16).unwrap();
+        let inconsistent = Err(ErrorCode::ActionInconsistent);
+        for write in [Action::Pop(target), Action::Move { source, target }] {
+            let list = vec![write.clone(), set(FieldId::VlanVid)];
+            assert_eq!(check("dl_vlan=5", list.clone()), Ok(()));
+            assert_eq!(check("", list.clone()), inconsistent);
+            assert_eq!(check("vlan_tci=0", list), inconsistent);
+            let popped = vec![write, Action::PopVlan, set(FieldId::VlanVid)];
+            assert_eq!(check("dl_vlan=5", popped), inconsistent);
+        }
+        let untagged = vec![set(FieldId::VlanTci), set(FieldId::VlanVid)];
+        assert_eq!(check("dl_vlan=5", untagged), inconsistent);
     }
 
     #[test]
