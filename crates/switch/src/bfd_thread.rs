@@ -178,7 +178,7 @@ async fn run(
     }
     if done.is_changed {
         // OVSDB databases show the states of both ends.
-        control.bridges.changed().note();
+        control.bridges.changed().note_port(session.bridge, session.number);
     }
     if let Some((port, frame)) = done.frame {
         send_at_once(&control.plane, port, frame).await;

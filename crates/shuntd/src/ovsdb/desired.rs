@@ -228,6 +228,14 @@ impl DesiredBridges {
         self.tls = tls::files(snapshot, root);
     }
 
+    /// Returns the row in `Interface` of a port or local port.
+    pub(super) fn interface(&self, port: &str) -> Option<RowUuid> {
+        let local = self.bridges.get(port).and_then(|bridge| bridge.local);
+        local.or_else(|| {
+            self.bridges.values().find_map(|bridge| Some(bridge.ports.get(port)?.interface))
+        })
+    }
+
     /// Returns the MAC addresses of active members as last reported, by bond name.
     pub(super) fn last_active(&self) -> BTreeMap<String, String> {
         let bonds = self.bridges.values().flat_map(|bridge| &bridge.last_active);

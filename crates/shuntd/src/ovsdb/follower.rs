@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError, value::RowUuid};
+use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError, RowTransaction, value::RowUuid};
 use shunt_switch::{ObjectId, PortChanges, Switch, config::PortType};
 use tokio::{
     sync::oneshot,
@@ -61,11 +61,11 @@ struct LastPass {
 }
 
 /// The ports that a pass reports in their rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum ReportedPorts {
     All,
-    /// Ports of changed rows, and ports that the pass has changed.
-    Changed,
+    /// Ports of changed rows, ports that the pass has changed, and these.
+    Changed(BTreeSet<String>),
 }
 
 /// Time between two attempts to apply rows that could not be applied.
@@ -129,7 +129,7 @@ impl Follower {
             let rows = self.database.rows().await?;
             self.problem.set(self.database.problem(&rows));
             match &rows {
-                DatabaseRows::Current(rows) => self.update(rows, reported).await?,
+                DatabaseRows::Current(rows) => self.update(rows, &reported).await?,
                 DatabaseRows::Away | DatabaseRows::OfOtherSwitch => {
                     self.statistics_due = Instant::now() + STATISTICS_PERIOD_MIN;
                 }
@@ -138,23 +138,25 @@ impl Follower {
                 // The receiver is dropped if the start was cancelled.
                 let _ = applied.send(());
             }
-            // Changed rows cause a report of their ports, and each other event a report of all
-            // ports. An event that is not handled first is still there in the next iteration.
+            // Changed rows and ports cause a report of these ports, and each other event a report
+            // of all ports. An event that is not handled first is still there in the next
+            // iteration.
             reported = tokio::select! {
                 changed = self.database.changed() => {
                     changed?;
-                    ReportedPorts::Changed
+                    ReportedPorts::Changed(BTreeSet::new())
                 }
                 _ = ticks.tick() => ReportedPorts::All,
                 () = sleep_until(self.statistics_due) => ReportedPorts::All,
                 () = ports_changed(
-                    &mut self.port_changes,
+                    &self.port_changes,
                     &mut self.ports_due,
                     self.ports_reported,
                 ) => {
                     self.ports_reported = Instant::now();
                     self.ports_due = None;
-                    ReportedPorts::All
+                    let ports = self.switch.take_changed_ports(&self.port_changes);
+                    ports.map_or(ReportedPorts::All, ReportedPorts::Changed)
                 }
             };
         }
@@ -167,14 +169,17 @@ impl Follower {
     async fn update(
         &mut self,
         rows: &DatabaseSnapshot,
-        reported: ReportedPorts,
+        reported: &ReportedPorts,
     ) -> Result<(), OvsdbServerError> {
         let last = self.last.take();
         let changed =
             last.as_ref().map_or(ChangedRows::All, |last| ChangedRows::between(&last.rows, rows));
         let names = match (&last, reported) {
-            (Some(last), ReportedPorts::Changed) => changed.port_names(&last.rows, rows),
-            (Some(_) | None, ReportedPorts::All) | (None, ReportedPorts::Changed) => None,
+            (Some(last), ReportedPorts::Changed(ports)) => {
+                changed.port_names(&last.rows, rows).map(|own| own.union(ports).cloned().collect())
+            }
+            (Some(_), ReportedPorts::All)
+            | (None, ReportedPorts::All | ReportedPorts::Changed(_)) => None,
         };
         let (desired, ignored, last_errors) = match last {
             Some(LastPass { rows: earlier, desired, ignored, errors }) => {
@@ -193,7 +198,10 @@ impl Follower {
         self.ignored_log.update(rows, &ignored);
         let is_statistics_due = Instant::now() >= self.statistics_due;
         let scope = match (changed, reported) {
-            (ChangedRows::Ports(changed), ReportedPorts::Changed) if !is_statistics_due => {
+            (ChangedRows::Ports(mut changed), ReportedPorts::Changed(ports))
+                if !is_statistics_due =>
+            {
+                changed.extend(ports.iter().filter_map(|name| desired.interface(name)));
                 Some(report_scope(changed, &desired, &objects, [&last_errors, &errors]))
             }
             _ => None,
@@ -224,6 +232,11 @@ impl Follower {
         report.write();
         report.finish();
         self.last = Some(LastPass { rows: rows.clone(), desired, ignored, errors });
+        self.write(transaction).await
+    }
+
+    /// Writes the state of the switch into the rows.
+    async fn write(&mut self, transaction: RowTransaction) -> Result<(), OvsdbServerError> {
         if transaction.is_empty() {
             return Ok(());
         }
@@ -251,7 +264,7 @@ impl Follower {
 /// Waits for the change of a port, and then a short time for further changes.
 ///
 /// Cancelling the call loses no change: `due` then has the time of the report.
-async fn ports_changed(changes: &mut PortChanges, due: &mut Option<Instant>, last_report: Instant) {
+async fn ports_changed(changes: &PortChanges, due: &mut Option<Instant>, last_report: Instant) {
     let at = match *due {
         Some(at) => at,
         None => {

@@ -10,13 +10,16 @@
 //!   thread bounds the number of waiting versions. After this wait, the rules enter the bounded
 //!   queues of the connections.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Weak},
+};
 
 use parking_lot::Mutex;
 use shunt_classifier::Version;
 use shunt_flow::PortNo;
 use shunt_pipeline::{BridgeId, PortInfo, RemovedReason, Rule};
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::{control::structure::OpenPolicy, error::SwitchError, threads::listener::PuntReceivers};
 
@@ -66,25 +69,58 @@ pub(crate) const EVENTS_MAX: usize = 64;
 pub(crate) struct ChangedPorts {
     ports: Mutex<BTreeSet<(BridgeId, PortNo)>>,
     came: Notify,
-    /// Number of all changes, also of changes that controllers do not see.
-    noted: watch::Sender<u64>,
+    /// Receivers of all changes, also of changes that controllers do not see.
+    receivers: Mutex<Vec<Weak<StatusChanges>>>,
 }
 
 /// A receiver of changes of the status of ports.
 ///
-/// Links, devices and members of bonds change, and ports open or close. Changes between two calls
-/// of [`Self::changed`] are reported as one change.
+/// Links, devices and members of bonds change, and ports open or close.
+/// [`Switch::take_changed_ports`](crate::Switch::take_changed_ports) returns the changed ports.
 #[derive(Debug)]
-pub struct PortChanges(watch::Receiver<u64>);
+pub struct PortChanges(Arc<StatusChanges>);
+
+/// The ports that have changed since a receiver last took them.
+#[derive(Debug, Default)]
+struct StatusChanges {
+    ports: Mutex<StatusPorts>,
+    came: Notify,
+}
+
+impl StatusChanges {
+    fn has_ports(&self) -> bool {
+        *self.ports.lock() != StatusPorts::default()
+    }
+}
+
+/// Ports with a changed status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum StatusPorts {
+    /// Any port may have changed.
+    All,
+    /// Only these ports have changed.
+    Only(BTreeSet<(BridgeId, PortNo)>),
+}
+
+impl Default for StatusPorts {
+    fn default() -> Self {
+        Self::Only(BTreeSet::new())
+    }
+}
 
 impl PortChanges {
-    /// Waits until the status of a port has changed since the last call.
+    /// Waits until a port has a changed status that was not taken yet.
     ///
-    /// Cancelling the call loses no change. The call waits forever once the switch has stopped.
-    pub async fn changed(&mut self) {
-        if self.0.changed().await.is_err() {
-            std::future::pending::<()>().await;
+    /// Cancelling the call loses no change.
+    pub async fn changed(&self) {
+        while !self.0.has_ports() {
+            self.0.came.notified().await;
         }
+    }
+
+    /// Returns the changed ports; a second call does not return the same change again.
+    pub(crate) fn take(&self) -> StatusPorts {
+        std::mem::take(&mut *self.0.ports.lock())
     }
 }
 
@@ -107,17 +143,40 @@ impl ChangedPorts {
     pub(crate) fn add(&self, bridge: BridgeId, port: PortNo) {
         self.ports.lock().insert((bridge, port));
         self.came.notify_one();
-        self.note();
+        self.note_port(bridge, port);
     }
 
-    /// Records a change that controllers do not see.
+    /// Records a change of a port that controllers do not see.
+    pub(crate) fn note_port(&self, bridge: BridgeId, port: PortNo) {
+        self.note_with(|ports| match ports {
+            StatusPorts::All => {}
+            StatusPorts::Only(ports) => {
+                ports.insert((bridge, port));
+            }
+        });
+    }
+
+    /// Records a change of any ports that controllers do not see.
     pub(crate) fn note(&self) {
-        self.noted.send_modify(|count| *count = count.wrapping_add(1));
+        self.note_with(|ports| *ports = StatusPorts::All);
+    }
+
+    fn note_with(&self, change: impl Fn(&mut StatusPorts)) {
+        self.receivers.lock().retain(|receiver| {
+            let receiver = receiver.upgrade();
+            if let Some(own) = &receiver {
+                change(&mut own.ports.lock());
+                own.came.notify_one();
+            }
+            receiver.is_some()
+        });
     }
 
     /// Returns a receiver of the changes from now on.
     pub(crate) fn subscribe(&self) -> PortChanges {
-        PortChanges(self.noted.subscribe())
+        let receiver = Arc::<StatusChanges>::default();
+        self.receivers.lock().push(Arc::downgrade(&receiver));
+        PortChanges(receiver)
     }
 
     /// Waits until ports have changed, and takes these ports.
@@ -182,15 +241,44 @@ mod tests {
     #[test]
     fn every_subscriber_sees_every_change() {
         let changed = ChangedPorts::default();
-        let mut changes = [changed.subscribe(), changed.subscribe()];
-        changed.note();
-        changed.add(BridgeId::new(1), PortNo::new(2));
-        for own in &mut changes {
+        let changes = [changed.subscribe(), changed.subscribe()];
+        let (one, two) = ((BridgeId::new(1), PortNo::new(2)), (BridgeId::new(1), PortNo::new(3)));
+        changed.note_port(one.0, one.1);
+        changed.add(two.0, two.1);
+        for own in &changes {
             assert!(poll(own.changed()).is_ready());
+            assert!(poll(own.changed()).is_ready(), "the ports are not taken yet");
+            assert_eq!(own.take(), StatusPorts::Only(BTreeSet::from([one, two])));
             assert!(poll(own.changed()).is_pending(), "both are seen as one");
         }
+        changed.add(two.0, two.1);
+        changed.note();
+        changed.add(one.0, one.1);
+        assert_eq!(changes[0].take(), StatusPorts::All);
+        assert!(poll(changes[0].changed()).is_pending());
         drop(changed);
         assert!(poll(changes[0].changed()).is_pending());
+    }
+
+    #[test]
+    fn a_waiting_receiver_sees_a_change() {
+        let changed = ChangedPorts::default();
+        let changes = changed.subscribe();
+        let mut waiting = pin!(changes.changed());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        changed.note_port(BridgeId::new(1), PortNo::LOCAL);
+        assert!(waiting.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn a_dropped_receiver_is_forgotten() {
+        let changed = ChangedPorts::default();
+        let kept = changed.subscribe();
+        drop(changed.subscribe());
+        changed.note();
+        assert_eq!(changed.receivers.lock().len(), 1);
+        assert_eq!(kept.take(), StatusPorts::All);
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::{
     Switch,
     config::{PortOptions, PortType, mac::parse_mac, mac_text},
     error::SwitchError,
-    openflow::events::PortChanges,
+    openflow::events::{PortChanges, StatusPorts},
     ports::{bridges::Bridges, port::BridgePort, registry::BridgeState, set_down::DevicesSetDown},
 };
 
@@ -91,6 +91,20 @@ impl Switch {
     #[must_use]
     pub fn port_changes(&self) -> PortChanges {
         self.control.bridges.changed().subscribe()
+    }
+
+    /// Takes the names of the ports of which the status has changed.
+    ///
+    /// `None`: any port may have changed. Ports that do not exist any more are left out.
+    #[must_use]
+    pub fn take_changed_ports(&self, changes: &PortChanges) -> Option<BTreeSet<String>> {
+        let StatusPorts::Only(ports) = changes.take() else { return None };
+        let bridges = self.control.bridges.lock();
+        let name = |(bridge, number): (BridgeId, PortNo)| {
+            let port = bridges.by_id(bridge)?.ports.get(&number)?;
+            Some(port.settings.name.clone())
+        };
+        Some(ports.into_iter().filter_map(name).collect())
     }
 }
 
@@ -366,7 +380,7 @@ impl Bridges {
     pub(crate) fn publish_device(&self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
         match change {
             DeviceChange::None => {}
-            DeviceChange::Status => self.changed().note(),
+            DeviceChange::Status => self.changed().note_port(bridge, number),
             DeviceChange::Description => {
                 self.publish_ports();
                 self.changed().add(bridge, number);

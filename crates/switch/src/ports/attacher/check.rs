@@ -40,8 +40,8 @@ struct PortsToCheck {
     devices: Vec<DeviceToRead>,
     /// Ports with a changed link or MAC address.
     changed: Vec<(BridgeId, PortNo)>,
-    /// True if the status of any port has changed.
-    has_news: bool,
+    /// Ports with another changed status.
+    noted: Vec<(BridgeId, PortNo)>,
 }
 
 /// A device to read in this check.
@@ -73,7 +73,7 @@ impl PortsToCheck {
     fn add(&mut self, bridge: BridgeId, number: PortNo, change: DeviceChange) {
         match change {
             DeviceChange::None => {}
-            DeviceChange::Status => self.has_news = true,
+            DeviceChange::Status => self.noted.push((bridge, number)),
             DeviceChange::Description => self.changed.push((bridge, number)),
         }
     }
@@ -93,8 +93,8 @@ impl PortAttacher {
         for (id, number) in ports.changed {
             self.bridges.changed().add(id, number);
         }
-        if ports.has_news {
-            self.bridges.changed().note();
+        for (id, number) in ports.noted {
+            self.bridges.changed().note_port(id, number);
         }
         self.maintain(ports.due).await;
         for (name, reason) in ports.broken {
