@@ -77,22 +77,21 @@ impl Tables {
         };
         match request.command {
             GroupCommand::InsertBuckets(place) => {
-                let mut index = match place {
+                let first = match place {
                     BucketPlace::First => 0,
                     BucketPlace::Last => buckets.len(),
                     BucketPlace::After(wanted) => index_of(&buckets, wanted)? + 1,
                 };
-                for bucket in &request.buckets {
+                for (bucket, index) in request.buckets.iter().zip(first..) {
                     if index_of(&buckets, bucket.id).is_ok() {
                         return Err(GroupModError::BucketExists(id, bucket.id));
                     }
                     buckets.insert(index, bucket.clone());
-                    index += 1;
                 }
             }
             GroupCommand::RemoveBuckets(BucketSelector::All) => buckets.clear(),
             GroupCommand::RemoveBuckets(BucketSelector::First) => {
-                drop(buckets.drain(..1.min(old.buckets.len())))
+                drop(buckets.drain(..1.min(old.buckets.len())));
             }
             GroupCommand::RemoveBuckets(BucketSelector::Last) => drop(buckets.pop()),
             GroupCommand::RemoveBuckets(BucketSelector::Id(wanted)) => {
