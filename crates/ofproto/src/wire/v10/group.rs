@@ -163,13 +163,6 @@ pub(super) fn put(out: &mut Vec<u8>, group_mod: &GroupMod) {
     put_selection(out, &group_mod.selection);
 }
 
-/// Reads the group of a request for descriptions.
-pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<Option<GroupId>, ErrorCode> {
-    let group = GroupId::new(body.u32()?);
-    body.skip(4)?;
-    Ok(Some(group).filter(|group| *group != GroupId::ALL))
-}
-
 /// Reads an entry of `NXST_GROUP_DESC`.
 pub(super) fn read_description(reader: &mut ByteReader<'_>) -> Result<GroupDescription, ErrorCode> {
     let mut entry = read_entry(reader)?;
