@@ -361,3 +361,69 @@ fn log_changes(report: &ApplyReport) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shunt_ovsdb::{
+        Server, ServerConfig, schema,
+        value::{Atom, Datum},
+    };
+    use shunt_switch::ObjectReport;
+
+    use super::*;
+    use crate::ovsdb::port_readings::PortReadings;
+
+    /// Returns the bridge `br0` of a database with the ports `p1` and `p2`.
+    async fn two_ports() -> DesiredBridges {
+        let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+        let handle = server.unwrap().start().unwrap();
+        let mut rows = handle.transaction("two ports");
+        let ports = ["p1", "p2"].map(|name| {
+            let interface = rows.insert("Interface", [("name", Datum::string(name))]);
+            let columns = [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
+            rows.insert("Port", columns)
+        });
+        let ports = Datum::set(ports.map(Atom::Uuid));
+        let bridge = rows.insert("Bridge", [("name", Datum::string("br0")), ("ports", ports)]);
+        rows.insert("Open_vSwitch", [("bridges", Datum::uuid(bridge))]);
+        handle.transact(rows).await.unwrap();
+        let rows = handle.snapshot().await.unwrap();
+        handle.stop().await;
+        DesiredBridges::of(&rows, PortReadings::default())
+    }
+
+    fn report(object: ObjectId, outcome: ObjectOutcome) -> ApplyReport {
+        let mut report = ApplyReport::default();
+        report.objects.push(ObjectReport { object, change: String::new(), outcome });
+        report
+    }
+
+    /// The next pass compares the refused ports of this pass, and no others.
+    #[tokio::test]
+    async fn refused_ports_are_compared_again() {
+        let desired = two_ports().await;
+        let none = ApplyErrors::default();
+        let refused = |errors: &ApplyErrors, report: &ApplyReport, scope: &PortScope| {
+            let names = refused_ports([&none, errors], report, &desired, scope);
+            names.map(|names| names.into_iter().collect::<Vec<_>>())
+        };
+        let (port, bridge) = (ObjectId::Port("p3".into()), ObjectId::Bridge("br0".into()));
+        let all = PortScope::All;
+        let done = report(port.clone(), ObjectOutcome::Added);
+        assert_eq!(refused(&none, &done, &all), Some(Vec::new()));
+        // `p3` has no row any more, and cannot be removed.
+        let kept = report(port, ObjectOutcome::NotRemoved("busy".to_owned()));
+        assert_eq!(refused(&none, &kept, &all), Some(vec!["p3".to_owned()]));
+        let refusal = ObjectOutcome::NotChanged("wrong".to_owned());
+        assert_eq!(refused(&none, &report(bridge, refusal), &all), None);
+
+        let row = desired.bridges["br0"].ports["p2"].interface;
+        let mut errors = none.clone();
+        errors.settings.insert(row, "wrong VLANs".to_owned());
+        assert_eq!(refused(&errors, &done, &all), Some(vec!["p2".to_owned()]));
+        let other = PortScope::Named(BTreeSet::from(["p1".to_owned()]));
+        assert_eq!(refused(&errors, &done, &other), Some(Vec::new()));
+        errors.normal_rules.insert("br0".to_owned(), "the table is full".to_owned());
+        assert_eq!(refused(&errors, &done, &all), None);
+    }
+}

@@ -284,8 +284,6 @@ impl BridgeStatus {
         now: Time,
         names: Option<&BTreeSet<String>>,
     ) -> Vec<(BridgeId, Self)> {
-        let is_named =
-            |port: &&BridgePort| names.is_none_or(|names| names.contains(&port.settings.name));
         let of = |bridge: &BridgeState| {
             let tables = pipeline.table_stats(bridge.id);
             let status = Self {
@@ -296,10 +294,8 @@ impl BridgeStatus {
                 packet_ins: PacketInTotals::default(),
                 nic: nic.filter(|nic| nic.bridge == bridge.settings.name).cloned(),
                 rules: tables.iter().map(|table| table.rules_count as u64).sum(),
-                ports: bridge
-                    .ports
-                    .values()
-                    .filter(is_named)
+                ports: ports_of(bridge, names)
+                    .into_iter()
                     .map(|port| port_status(bridges, &bridge.settings.name, port, now))
                     .collect(),
                 bonds: BondStatus::of_bridge(bridge, now),
@@ -356,6 +352,16 @@ impl BridgePortStatus {
         };
         bridge.ports.values().map(status).collect()
     }
+}
+
+/// Returns the ports of a bridge by number; with `names`, only these ports.
+///
+/// The cost depends on the number of returned ports.
+fn ports_of<'a>(bridge: &'a BridgeState, names: Option<&BTreeSet<String>>) -> Vec<&'a BridgePort> {
+    let Some(names) = names else { return bridge.ports.values().collect() };
+    let mut ports: Vec<_> = names.iter().filter_map(|name| bridge.port_named(name)).collect();
+    ports.sort_by_key(|port| port.number);
+    ports
 }
 
 /// Returns the controllers of a bridge, before their states are filled in.
