@@ -9,13 +9,13 @@ pub struct JsonFramer {
     bytes: Vec<u8>,
     /// Number of buffered bytes that are already scanned for the end of a message.
     scanned: usize,
-    nesting: Nesting,
+    nesting: JsonNesting,
     bytes_max: usize,
 }
 
 /// The place of a byte in the nested arrays, objects and strings of a message.
 #[derive(Debug)]
-struct Nesting {
+struct JsonNesting {
     depth: usize,
     in_string: bool,
     is_escaped: bool,
@@ -48,7 +48,7 @@ impl JsonFramer {
     /// Creates a framer for messages of at most a number of bytes.
     #[must_use]
     pub const fn new(bytes_max: usize) -> Self {
-        let nesting = Nesting { depth: 0, in_string: false, is_escaped: false };
+        let nesting = JsonNesting { depth: 0, in_string: false, is_escaped: false };
         Self { bytes: Vec::new(), scanned: 0, nesting, bytes_max }
     }
 
@@ -114,7 +114,7 @@ impl JsonFramer {
     }
 }
 
-impl Nesting {
+impl JsonNesting {
     /// Adds a byte, and returns whether it ends the message.
     fn is_end(&mut self, byte: u8) -> Result<bool, FramingError> {
         if self.is_escaped {

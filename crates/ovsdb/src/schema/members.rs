@@ -14,10 +14,14 @@ pub(crate) struct Members<'a> {
     read: RefCell<Vec<&'a str>>,
 }
 
+/// Room for the names of an operation, so that the list does not grow.
+const READ_CAPACITY: usize = 16;
+
 impl<'a> Members<'a> {
     /// Returns the members of a value, or `None` if it is no object.
     pub(crate) fn of(json: &'a Value) -> Option<Self> {
-        Some(Self { object: json.as_object()?, read: RefCell::default() })
+        let read = RefCell::new(Vec::with_capacity(READ_CAPACITY));
+        Some(Self { object: json.as_object()?, read })
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&'a Value> {
