@@ -105,7 +105,9 @@ pub use meters::{
     token_bucket::TokenBucket,
 };
 pub use packet_count::PacketTotals;
-pub use pipeline::{BridgeContents, Change, Crediting, Pipeline, training::IndexedTables};
+pub use pipeline::{
+    BridgeContents, Change, Crediting, Pipeline, RuleListing, training::IndexedTables,
+};
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
 pub use tables::learned::lanes;
 pub use tables::{

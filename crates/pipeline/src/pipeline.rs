@@ -17,6 +17,7 @@ pub(crate) mod training;
 mod translations;
 
 pub use contents::BridgeContents;
+pub use scans::RuleListing;
 
 use std::{
     collections::BTreeMap,

@@ -32,6 +32,15 @@ use crate::{
 /// Maximum number of rules or objects that one shared lock of the tables covers.
 pub(super) const VISITS_PER_HOLD: usize = 512;
 
+/// Rules of one version of the tables.
+#[derive(Clone, Debug)]
+pub struct RuleListing {
+    /// The version.
+    pub version: Version,
+    /// The rules, by table and then by age.
+    pub rules: Vec<Arc<Rule>>,
+}
+
 /// A version that [`Pipeline::reclaim`] leaves complete while this value exists.
 pub(super) struct RetainedVersion<'a> {
     pipeline: &'a Pipeline,
@@ -79,8 +88,15 @@ impl Pipeline {
     /// call, which takes the lock of the tables for short times only.
     #[must_use]
     pub fn rules(&self, id: BridgeId, filter: &RuleFilter) -> Vec<Arc<Rule>> {
+        self.list_rules(id, filter).rules
+    }
+
+    /// Returns the rules of [`Self::rules`], with the version that they are of.
+    #[must_use]
+    pub fn list_rules(&self, id: BridgeId, filter: &RuleFilter) -> RuleListing {
         let retained = self.retain_newest();
-        self.rules_at(id, filter, retained.version())
+        let version = retained.version();
+        RuleListing { version, rules: self.rules_at(id, filter, version) }
     }
 
     /// Returns the rules of a bridge that match a filter, by table and then by age.

@@ -49,6 +49,12 @@ impl RuleFilter {
         }
     }
 
+    /// Returns whether the filter selects a rule.
+    #[must_use]
+    pub fn selects(&self, rule: &Rule) -> bool {
+        self.admits(rule) && rule.matching.is_within(&self.matching)
+    }
+
     /// Returns whether the filter selects a rule that the caller has found by its
     /// match.
     pub(crate) fn admits(&self, rule: &Rule) -> bool {
