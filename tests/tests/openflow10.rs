@@ -142,10 +142,12 @@ struct Monitor {
 }
 
 impl Monitor {
-    fn start(fixture: &BridgeFixture, options: &[&str]) -> Self {
+    /// Starts the monitor of packet-ins, or of `watched` rules.
+    fn start(fixture: &BridgeFixture, options: &[&str], watched: Option<&str>) -> Self {
         let log = fixture.file("monitor");
         let mut command = Command::new("ovs-ofctl");
-        command.args(options).arg("monitor").arg(fixture.socket()).arg("65534");
+        command.args(options).arg("monitor").arg(fixture.socket());
+        command.arg(watched.unwrap_or("65534"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log).unwrap());
         Self { process: command.spawn().unwrap(), log }
     }
@@ -178,7 +180,7 @@ fn a_packet_without_a_rule_reaches_the_monitor() {
         text(&fixture.daemon.ovs_ofctl("br1", "packet-out", &[&packet]));
     };
     for format in ["standard", "nxt_packet_in", "nxt_packet_in2"] {
-        let monitor = Monitor::start(&fixture, &["-P", format]);
+        let monitor = Monitor::start(&fixture, &["-P", format], None);
         let arrives = || {
             send("0800");
             monitor.shows("no_match")
@@ -186,7 +188,7 @@ fn a_packet_without_a_rule_reaches_the_monitor() {
         assert!(until(arrives), "{format}: {:?}", fs::read_to_string(&monitor.log));
     }
     // A client of OpenFlow 1.3 needs a rule for misses to get misses.
-    let monitor = Monitor::start(&fixture, &["-O", "OpenFlow13"]);
+    let monitor = Monitor::start(&fixture, &["-O", "OpenFlow13"], None);
     fixture.ofctl("add-flow", &["priority=9,dl_type=0x88cc,actions=CONTROLLER"]);
     let arrives = || {
         send("0800");
@@ -208,4 +210,29 @@ fn protocols_restrict_the_versions_of_a_bridge() {
     error_text(&fixture.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
     text(&fixture.daemon.shuntctl(&["set-br", "br0", "protocols="]));
     text(&fixture.run(&["-O", "OpenFlow13"], "dump-flows", &[]));
+}
+
+/// Flow monitors of both versions, as `ovs-ofctl` prints them.
+#[test]
+fn a_watch_shows_the_changes_of_rules() {
+    let versions: [&[&str]; 2] = [&[], &["-O", "OpenFlow13"]];
+    for options in versions {
+        let fixture = BridgeFixture::new("");
+        let change = |verb, rule: &str| text(&fixture.run(&["-O", "OpenFlow13"], verb, &[rule]));
+        change("add-flow", "table=1,cookie=0x7,ip,actions=output:1");
+        let monitor = Monitor::start(&fixture, options, Some("watch:table=1"));
+        let await_line = |line: &str| {
+            let log = || fs::read_to_string(&monitor.log);
+            assert!(until(|| monitor.shows(line)), "{line} is not in {:?}", log());
+        };
+        await_line("event=ADDED table=1 cookie=0x7 ip actions=output:1");
+        change("add-flow", "cookie=0x6,arp,actions=output:2");
+        change("add-flow", "table=1,cookie=0x8,arp,actions=output:2");
+        await_line("event=ADDED table=1 cookie=0x8 arp actions=output:2");
+        change("mod-flows", "table=1,arp,actions=output:1");
+        await_line("event=MODIFIED table=1 cookie=0x8 arp actions=output:1");
+        change("del-flows", "table=1,arp");
+        await_line("event=DELETED reason=delete table=1 cookie=0x8 arp actions=output:1");
+        assert!(!monitor.shows("cookie=0x6"), "the rule is in another table");
+    }
 }

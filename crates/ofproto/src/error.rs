@@ -213,6 +213,13 @@ error_codes! {
     PropertyExperimenter = standard(13, 2), "OFPBPC_BAD_EXP_TYPE", "unknown experimenter property";
     TableFeaturesPermission = standard(13, 5), "OFPTFFC_EPERM",
         "table features cannot be changed";
+    MonitorExists = nicira(6), "OFPMOFC_MONITOR_EXISTS",
+        "the connection has a flow monitor with this id: cancel it, or choose another id";
+    MonitorUnknown = nicira(8), "OFPMOFC_UNKNOWN_MONITOR", "the connection has no flow monitor with this id";
+    MonitorFlags = nicira(7), "OFPMOFC_BAD_FLAGS",
+        "unknown flow monitor flags, or none of add, delete and modify";
+    MonitorTableFull = standard(1, 5), "OFPBRC_EPERM",
+        "a connection can have 1024 flow monitors: cancel some first";
     BundleId = onf(2302), "OFPBFC_BAD_ID", "the bundle id is unknown, or already in use";
     BundleClosed = onf(2304), "OFPBFC_BUNDLE_CLOSED", "the bundle is closed: open another one";
     BundleTableFull = onf(2305), "OFPBFC_OUT_OF_BUNDLES", "too many bundles are open: commit or discard some";

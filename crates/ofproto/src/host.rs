@@ -17,11 +17,11 @@ use std::{collections::BTreeMap, future::Future, sync::Arc};
 use shunt_flow::{PortNo, extract::VlanLimit};
 use shunt_pipeline::{
     Action, FlowModError, Group, GroupId, Meter, MeterId, Modification, PortConfig, RejectedMod,
-    Rule, RuleFilter, Time, Version,
+    Rule, RuleFilter, RuleListing, Time, Version,
 };
 
 use crate::{
-    ErrorCode,
+    ChangeOrigin, ErrorCode, MonitorQueue,
     message::{
         Features, PacketIn, PacketOut, PortDescription, PortStatistics, QueueDescription,
         QueueStatistics, SwitchDescription, TableFeatures, TableStatistics,
@@ -71,6 +71,18 @@ pub trait Host: Send + Sync + 'static {
     /// Returns the rules that `filter` selects.
     fn rules(&self, filter: &RuleFilter) -> Vec<Arc<Rule>>;
 
+    /// Returns the rules that `filter` selects, and the version of the tables.
+    fn list_rules(&self, filter: &RuleFilter) -> RuleListing;
+
+    /// Returns the newest version of the tables.
+    fn version(&self) -> Version;
+
+    /// Records all later changes of the rules of the bridge in `queue`.
+    ///
+    /// A change is recorded before the call returns that makes it. The recording ends when the
+    /// caller drops the queue.
+    fn monitor(&self, queue: &Arc<MonitorQueue>);
+
     /// Returns the groups by number; counters are as of the last [`Self::pull_counts`].
     fn groups(&self) -> Vec<Arc<Group>>;
 
@@ -85,20 +97,31 @@ pub trait Host: Send + Sync + 'static {
 
     /// Changes rules, groups and meters in order, as one version: all of them or none.
     ///
+    /// The host calls [`ChangeOrigin::claim`] for the change.
+    ///
     /// # Errors
     ///
     /// The first change that is invalid. In that case nothing has changed.
-    fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod>;
+    fn modify(
+        &self,
+        mods: Vec<Modification>,
+        origin: &ChangeOrigin,
+    ) -> Result<Version, RejectedMod>;
 
     /// Executes the steps of a bundle in order, as one version: all of them or none.
     ///
     /// A packet-out is translated by the tables as changed by earlier steps. The host takes steps
-    /// one by one, and takes none after an invalid step.
+    /// one by one, and takes none after an invalid step. The host calls [`ChangeOrigin::claim`] for
+    /// the change.
     ///
     /// # Errors
     ///
     /// The first step that is invalid. In that case nothing has changed.
-    fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod>;
+    fn commit(
+        &self,
+        steps: impl IntoIterator<Item = HostStep>,
+        origin: &ChangeOrigin,
+    ) -> Result<Version, RejectedMod>;
 
     /// Checks the actions of a packet-out.
     ///

@@ -37,6 +37,7 @@ mod error;
 pub mod framing;
 mod host;
 pub mod message;
+mod monitor;
 mod paused_packets;
 pub mod server;
 #[cfg(any(test, feature = "testing"))]
@@ -49,4 +50,5 @@ pub use error::{
     RequestRefusal, TooLong,
 };
 pub use host::{Host, HostStep};
+pub use monitor::{ChangeOrigin, MonitorQueue, MonitorQueues};
 pub use paused_packets::{PAUSED_MAX, PauseToken, PausedPackets};

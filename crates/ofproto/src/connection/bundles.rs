@@ -15,7 +15,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use bytes::Bytes;
 use shunt_pipeline::{FlowModError, Time, Version};
 
-use super::{BundleQuota, ConnectionLimits, requests};
+use super::{BundleQuota, ConnectionLimits, flow_monitors::FlowMonitors, requests};
 use crate::{
     Host, HostStep,
     error::{ErrorCode, RequestRefusal},
@@ -145,12 +145,13 @@ impl Bundles {
         &mut self,
         control: BundleControl,
         host: &impl Host,
+        monitors: &FlowMonitors,
     ) -> Result<Result<Option<Version>, BundleFailure>, ErrorCode> {
         let bundle = self.remove(control.bundle).ok_or(ErrorCode::BundleId)?;
         if bundle.flags != control.flags {
             return Err(ErrorCode::BundleFlags);
         }
-        Ok(bundle.commit(host))
+        Ok(bundle.commit(host, monitors))
     }
 
     /// Returns the messages of a bundle as received.
@@ -278,7 +279,11 @@ impl OpenBundle {
     ///
     /// Each message is freed when the host takes its step, so that the new rule can reuse the
     /// memory of the message.
-    fn commit(mut self, host: &impl Host) -> Result<Option<Version>, BundleFailure> {
+    fn commit(
+        mut self,
+        host: &impl Host,
+        monitors: &FlowMonitors,
+    ) -> Result<Option<Version>, BundleFailure> {
         let mut ports = host.ports();
         for BundledMessage { xid, frame, change } in &mut self.messages {
             let failure = |code: ErrorCode| BundleFailure {
@@ -289,12 +294,14 @@ impl OpenBundle {
             change.settle(&mut ports).map_err(failure)?;
         }
         let Some(first) = self.messages.first() else { return Ok(None) };
+        // One abbreviated update reports the whole bundle, as in Open vSwitch.
+        let origin = monitors.origin(first.xid);
         let (mut xid, mut frame) = (first.xid, first.frame.clone());
         let steps = self.messages.into_iter().filter_map(|bundled| {
             (xid, frame) = (bundled.xid, bundled.frame);
             bundled.change.into_step()
         });
-        let committed = host.commit(steps);
+        let committed = host.commit(steps, &origin);
         // The host takes no step after a failed step, so the last step that it took failed.
         committed.map(Some).map_err(|rejected| BundleFailure {
             xid,

@@ -89,6 +89,10 @@ pub struct ConnectionLimits {
     ///
     /// This number is less than `replies_max`.
     pub events_max: usize,
+    /// Number of rule changes that wait for flow monitors at which these are paused.
+    ///
+    /// The changes of one version of the tables may exceed the number.
+    pub monitored_changes_max: usize,
     /// Time after which a peer that does not read is disconnected.
     ///
     /// Within this time the peer must read 64 KiB, or all bytes that waited when the time began.
@@ -116,6 +120,7 @@ impl Default for ConnectionLimits {
         Self {
             replies_max: 1 << 20,
             events_max: 1 << 18,
+            monitored_changes_max: 1 << 14,
             stall_timeout: Duration::from_secs(30),
             hello_timeout: Duration::from_secs(10),
             bundles_max: 64,

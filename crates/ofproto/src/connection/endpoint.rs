@@ -10,6 +10,7 @@ use super::{
     assembly::Assemblies,
     bundles::Bundles,
     event::Subscription,
+    flow_monitors::FlowMonitors,
     hello::{self, VersionNegotiation},
     output::Output,
     probe::{Probe, ProbeAction},
@@ -17,7 +18,7 @@ use super::{
     statistics::FlowReply,
 };
 use crate::{
-    Host,
+    Host, MonitorQueue,
     error::{CloseReason, ErrorCode, RequestRefusal},
     framing::Framer,
     message::{ErrorMessage, Message, MultipartRequest, RoleName, Xid},
@@ -34,6 +35,7 @@ pub struct Connection {
     pub(super) subscription: Subscription,
     pub(super) bundles: Bundles,
     pub(super) assemblies: Assemblies,
+    pub(super) monitors: FlowMonitors,
     pub(super) output: Output,
     /// The newest version that this connection created.
     pub(super) changed: Option<Version>,
@@ -118,6 +120,7 @@ impl Connection {
             subscription: Subscription::new(config.kind),
             bundles: Bundles::new(Arc::clone(&config.bundle_quota)),
             assemblies: Assemblies::default(),
+            monitors: FlowMonitors::new(config.limits.monitored_changes_max),
             output: Output::new(now),
             changed: None,
             packets_sent: false,
@@ -160,13 +163,17 @@ impl Connection {
             if let Phase::Closed(reason) = &self.phase {
                 return ConnectionStep::Closed(reason.clone());
             }
-            if let Some((wait, _)) = &self.waiting {
-                return ConnectionStep::Wait(*wait);
+            let is_full = self.output.waiting() > self.config.limits.replies_max;
+            if let Some((wait, _)) = self.waiting {
+                if !is_full && self.write_flow_update(now) {
+                    continue;
+                }
+                return ConnectionStep::Wait(wait);
             }
-            if self.output.waiting() > self.config.limits.replies_max {
+            if is_full {
                 return ConnectionStep::Full;
             }
-            if self.write_flow_reply(now) {
+            if self.write_flow_reply(now) || self.write_flow_update(now) {
                 continue;
             }
             if self.close_without_hello() {
@@ -242,6 +249,12 @@ impl Connection {
                 "{peer}: packet-ins dropped, the peer reads too slowly"
             );
         });
+    }
+
+    /// Returns the queue of the flow monitors; [`Self::process`] writes its changes.
+    #[must_use]
+    pub fn monitor_queue(&self) -> Option<Arc<MonitorQueue>> {
+        self.monitors.queue()
     }
 
     /// Returns the bytes to send next.
@@ -347,6 +360,15 @@ impl Connection {
             }
         }
         true
+    }
+
+    /// Queues the next message of the flow monitors; returns false without one.
+    fn write_flow_update(&mut self, now: Time) -> bool {
+        let is_read = self.output.waiting() == 0;
+        let message = self.monitors.next_message(self.codec, is_read);
+        let is_written = message.is_some();
+        message.into_iter().for_each(|message| self.output.send(message, now));
+        is_written
     }
 
     /// Closes the connection and returns true if its first header is not a hello.

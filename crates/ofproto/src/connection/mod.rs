@@ -18,7 +18,8 @@
 //! a barrier, until the changes of this connection are in force on every thread; and a request for
 //! counters, until the threads have reported them. Requests that arrive later wait behind the
 //! waiting request. [`Connection::process`] returns the condition to wait for, and
-//! [`Connection::resume`] finishes the request. Events may overtake waiting replies.
+//! [`Connection::resume`] finishes the request. Events may overtake waiting replies. Updates of flow
+//! monitors are sent before the next request is handled.
 //!
 //! # Bounds
 //!
@@ -27,6 +28,7 @@
 //! * Requests are not handled while more than [`ConnectionLimits::replies_max`] bytes wait to be
 //!   sent.
 //! * Events beyond [`ConnectionLimits::events_max`] bytes are dropped and counted.
+//! * Flow monitors are paused at [`ConnectionLimits::monitored_changes_max`] waiting changes.
 //! * The connection ends if the peer reads almost nothing for [`ConnectionLimits::stall_timeout`].
 
 mod assembly;
@@ -36,6 +38,7 @@ mod change_log;
 mod config;
 mod endpoint;
 mod event;
+mod flow_monitors;
 mod hello;
 mod output;
 mod probe;
@@ -45,6 +48,7 @@ mod role;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod update_writer;
 
 pub use bundle_quota::BundleQuota;
 pub use config::{ConnectionConfig, ConnectionKind, ConnectionLimits};

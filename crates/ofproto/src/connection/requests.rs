@@ -68,13 +68,13 @@ impl Connection {
             }
             Message::FlowMod(flow_mod) => {
                 check_flow_mod(&flow_mod, frame.len(), self.codec)?;
-                self.modify(flow_mod.into(), host)?;
+                self.modify(xid, flow_mod.into(), host)?;
             }
             Message::GroupMod(group_mod) => {
                 check_group_mod(&group_mod, self.codec)?;
-                self.modify(group_mod.into(), host)?;
+                self.modify(xid, group_mod.into(), host)?;
             }
-            Message::MeterMod(meter_mod) => self.modify(meter_mod.into(), host)?,
+            Message::MeterMod(meter_mod) => self.modify(xid, meter_mod.into(), host)?,
             Message::PacketOut(packet) => {
                 crate::check_packet_out(&packet, host.vlan_limit(), self.codec.absent_fields())?;
                 host.check_actions(&packet.actions)?;
@@ -123,6 +123,7 @@ impl Connection {
             Message::SetPacketInFormat(format) => self.subscription.format = format,
             Message::SetControllerId(id) => self.subscription.controller_id = id,
             Message::SetFlowFormat(format) => self.codec = self.codec.with_flow_format(format),
+            Message::FlowMonitorCancel(id) => self.monitors.cancel(id)?,
             Message::FlowModTableId(is_on) => self.codec = self.codec.with_table_ids(is_on),
             Message::EchoReply(_) => {}
             Message::Error(error) => {
@@ -137,8 +138,13 @@ impl Connection {
         Ok(())
     }
 
-    fn modify<H: Host>(&mut self, request: Modification, host: &H) -> Result<(), RequestRefusal> {
-        let modified = host.modify(vec![request]);
+    fn modify<H: Host>(
+        &mut self,
+        xid: Xid,
+        request: Modification,
+        host: &H,
+    ) -> Result<(), RequestRefusal> {
+        let modified = host.modify(vec![request], &self.monitors.origin(xid));
         self.changed = Some(modified.map_err(|rejected| rejected.error)?);
         Ok(())
     }
@@ -155,7 +161,7 @@ impl Connection {
                 true => self.bundles.frames(control.bundle),
                 false => Vec::new(),
             };
-            match self.bundles.commit(control, host)? {
+            match self.bundles.commit(control, host, &self.monitors)? {
                 Ok(version) => {
                     frames.iter().for_each(|frame| self.log_change(frame, host));
                     self.changed = version.or(self.changed);
@@ -209,6 +215,10 @@ impl Connection {
         host: &H,
         now: Time,
     ) -> Result<(), RequestRefusal> {
+        if let MultipartRequest::FlowMonitor(monitors) = request {
+            self.monitors.add(xid, monitors, host, self.codec)?;
+            return Ok(());
+        }
         statistics::check(&request, host)?;
         if statistics::is_counted(&request) {
             self.waiting = Some((Wait::Counts, WaitingRequest::Statistics(xid, request)));

@@ -56,7 +56,8 @@ pub(super) fn check(request: &MultipartRequest, host: &impl Host) -> Result<(), 
         | MultipartRequest::MeterConfig(None)
         | MultipartRequest::MeterFeatures
         | MultipartRequest::TableFeatures
-        | MultipartRequest::PortDescription => Ok(()),
+        | MultipartRequest::PortDescription
+        | MultipartRequest::FlowMonitor(_) => Ok(()),
     }
 }
 
@@ -99,6 +100,8 @@ pub(super) fn reply(request: &MultipartRequest, host: &impl Host, codec: Codec) 
         MultipartRequest::MeterFeatures => MultipartReply::MeterFeatures(meter_features()),
         MultipartRequest::TableFeatures => MultipartReply::TableFeatures(host.table_features()),
         MultipartRequest::PortDescription => MultipartReply::PortDescription(host.ports()),
+        // The flow monitors of the connection write their updates themselves.
+        MultipartRequest::FlowMonitor(_) => MultipartReply::FlowMonitor(Vec::new()),
     }
 }
 

@@ -8,6 +8,7 @@ mod asynchronous;
 mod bundle;
 mod error;
 mod flow;
+mod flow_monitor;
 mod group;
 mod meter;
 mod multipart;
@@ -19,6 +20,10 @@ pub use asynchronous::{AsyncConfig, AsyncMasks, Generation, RoleMessage, RoleNam
 pub use bundle::{BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId};
 pub use error::ErrorMessage;
 pub use flow::{FlowRemoved, FlowStatistics};
+pub use flow_monitor::{
+    FlowMonitorFlags, FlowMonitorId, FlowMonitorRequest, FlowUpdate, FlowUpdateEvent,
+    FullFlowUpdate,
+};
 pub use group::{GroupDescription, GroupFeatures, GroupStatistics};
 pub use meter::{MeterDescription, MeterFeatures, MeterStatistics};
 pub use multipart::{
@@ -139,6 +144,12 @@ pub enum Message {
     BundleControl(BundleControl),
     /// `ONFT_BUNDLE_ADD_MESSAGE` (ONF EXT-230).
     BundleAdd(BundleAdd),
+    /// `NXT_FLOW_MONITOR_CANCEL`, `ONFT_FLOW_MONITOR_CANCEL`.
+    FlowMonitorCancel(FlowMonitorId),
+    /// `NXT_FLOW_MONITOR_PAUSED`, `ONFT_FLOW_MONITOR_PAUSED`.
+    FlowMonitorPaused,
+    /// `NXT_FLOW_MONITOR_RESUMED`, `ONFT_FLOW_MONITOR_RESUMED`.
+    FlowMonitorResumed,
     /// `NXT_SET_PACKET_IN_FORMAT`.
     SetPacketInFormat(PacketInFormat),
     /// `NXT_SET_CONTROLLER_ID`.

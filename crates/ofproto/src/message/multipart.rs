@@ -4,8 +4,9 @@ use shunt_flow::PortNo;
 use shunt_pipeline::{GroupId, MeterId, RuleFilter, TableId};
 
 use super::{
-    FlowStatistics, GroupDescription, GroupFeatures, GroupStatistics, MeterDescription,
-    MeterFeatures, MeterStatistics, PortDescription, PortStatistics, QueueFilter, QueueStatistics,
+    FlowMonitorRequest, FlowStatistics, FlowUpdate, GroupDescription, GroupFeatures,
+    GroupStatistics, MeterDescription, MeterFeatures, MeterStatistics, PortDescription,
+    PortStatistics, QueueFilter, QueueStatistics,
 };
 
 /// `ofp_multipart_request`, joined from all of its parts.
@@ -43,6 +44,8 @@ pub enum MultipartRequest {
     NiciraFlow(RuleFilter),
     /// `NXST_AGGREGATE` of OpenFlow 1.0.
     NiciraAggregate(RuleFilter),
+    /// `NXST_FLOW_MONITOR` of OpenFlow 1.0, `ONFST_FLOW_MONITOR` of OpenFlow 1.3.
+    FlowMonitor(Vec<FlowMonitorRequest>),
 }
 
 /// One part of a multipart reply (`ofp_multipart_reply`).
@@ -80,6 +83,8 @@ pub enum MultipartReply {
     NiciraFlow(Vec<FlowStatistics>),
     /// `NXST_AGGREGATE` of OpenFlow 1.0.
     NiciraAggregate(AggregateStatistics),
+    /// `NXST_FLOW_MONITOR` of OpenFlow 1.0, `ONFST_FLOW_MONITOR` of OpenFlow 1.3.
+    FlowMonitor(Vec<FlowUpdate>),
 }
 
 /// `ofp_desc`. Longer strings are truncated.

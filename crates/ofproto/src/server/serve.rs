@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{bridge::ServerState, reliable_events::Lagged};
 use crate::{
-    Host,
+    Host, MonitorQueue,
     connection::{Connection, ConnectionConfig, ConnectionStep, ControllerEvent, Wait},
     error::CloseReason,
 };
@@ -50,6 +50,8 @@ enum TaskEvent {
     Flushed(std::io::Result<()>),
     Event(Result<ControllerEvent, RecvError>),
     Notice(Result<ControllerEvent, Lagged>),
+    /// Rule changes for the flow monitors, which the connection takes itself.
+    Monitored,
     WaitOver,
     Time,
 }
@@ -83,15 +85,13 @@ pub(super) async fn serve<H: Host>(
         }
         match &step {
             ConnectionStep::Closed(reason) => break reason.clone(),
-            ConnectionStep::Wait(wait) if waiting.is_none() => {
-                waiting = Some(wait_for(*wait, host));
-            }
-            ConnectionStep::Wait(_) | ConnectionStep::Idle | ConnectionStep::Full => {}
+            ConnectionStep::Wait(wait) => _ = waiting.get_or_insert_with(|| wait_for(*wait, host)),
+            ConnectionStep::Idle | ConnectionStep::Full => {}
         }
         // A reliable event waits in `pending_event` until the output queue has room.
         let _delivered =
             pending_event.take_if(|event| connection.notify_reliable(event, host.now()));
-        let output = connection.poll_output();
+        let (monitored, output) = (connection.monitor_queue(), connection.poll_output());
         is_unflushed |= output.is_some();
         let sleep = connection.poll_timeout().map_or(SLEEP_MAX, |time| time.since(host.now()));
         let task_event = tokio::select! {
@@ -99,6 +99,7 @@ pub(super) async fn serve<H: Host>(
             sent = send(&mut writer, output), if output.is_some() || is_unflushed => sent,
             event = events.recv() => TaskEvent::Event(event),
             pending_event = reliable_events.next(pending_event.is_none()) => TaskEvent::Notice(pending_event),
+            () = changes_arrived(monitored.as_deref()) => TaskEvent::Monitored,
             () = finish_wait(&mut waiting), if waiting.is_some() => TaskEvent::WaitOver,
             () = tokio::time::sleep(sleep) => TaskEvent::Time,
         };
@@ -121,6 +122,7 @@ pub(super) async fn serve<H: Host>(
             TaskEvent::Event(Err(RecvError::Closed)) => break CloseReason::PeerClosed,
             TaskEvent::Notice(Ok(event)) => pending_event = Some(event),
             TaskEvent::Notice(Err(Lagged)) => break CloseReason::Lagged,
+            TaskEvent::Monitored => {}
             TaskEvent::WaitOver => {
                 waiting = None;
                 connection.resume(host, now);
@@ -145,6 +147,14 @@ fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {
     match wait {
         Wait::Adopted(version) => Box::pin(host.adopted(version)),
         Wait::Counts => Box::pin(host.pull_counts()),
+    }
+}
+
+/// Waits until rule changes arrive for flow monitors; forever without monitors.
+async fn changes_arrived(monitored: Option<&MonitorQueue>) {
+    match monitored {
+        Some(queue) => queue.arrived().await,
+        None => std::future::pending().await,
     }
 }
 

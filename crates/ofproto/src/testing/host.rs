@@ -16,13 +16,13 @@ use shunt_flow::{
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, BundleStep, Change, DatapathAction, Delta, FlowModError,
     Group, GroupId, Meter, MeterId, Modification, Pipeline, PortConfig, PortInfo, PuntedPacket,
-    QueueId, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, TableId, Time, Traversal,
-    Version,
+    QueueId, RejectedMod, RemovedReason, Rule, RuleChange, RuleFilter, RuleListing, TableId, Time,
+    Traversal, Version,
 };
 use tokio::sync::watch;
 
 use crate::{
-    ErrorCode, Host, HostStep, PausedPackets,
+    ChangeOrigin, ErrorCode, Host, HostStep, MonitorQueue, MonitorQueues, PausedPackets,
     connection::ControllerEvent,
     message::{
         self, Features, FlowRemoved, LinkFeatures, PacketOut, PortDescription, PortStatistics,
@@ -48,6 +48,7 @@ pub struct MemoryHost {
     adopted: watch::Sender<Version>,
     events: Mutex<VecDeque<ControllerEvent>>,
     paused: PausedPackets,
+    monitors: MonitorQueues,
     packets: Mutex<Vec<PacketOut>>,
     outcomes: Mutex<Vec<Arc<[DatapathAction]>>>,
 }
@@ -70,6 +71,7 @@ impl MemoryHost {
             adopted,
             events: Mutex::default(),
             paused: PausedPackets::default(),
+            monitors: MonitorQueues::default(),
             packets: Mutex::default(),
             outcomes: Mutex::default(),
         }
@@ -118,11 +120,24 @@ impl MemoryHost {
         &self.pipeline
     }
 
+    /// Removes the rules with an expired timeout.
+    pub fn expire(&self) {
+        self.publish(&self.pipeline.expire(self.now()));
+    }
+
+    /// Changes the settings of the bridge.
+    pub fn set_settings(&self, settings: BridgeSettings) {
+        if let Ok(change) = self.pipeline.set_settings(BRIDGE, settings) {
+            self.publish(&change);
+        }
+    }
+
     fn report(&self, event: ControllerEvent) {
         self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
     }
 
     fn publish(&self, change: &Change) -> Version {
+        self.monitors.record(change);
         if self.prompt.load(Ordering::Relaxed) {
             self.adopt();
         }
@@ -232,6 +247,18 @@ impl Host for MemoryHost {
         self.pipeline.rules(BRIDGE, filter)
     }
 
+    fn list_rules(&self, filter: &RuleFilter) -> RuleListing {
+        self.pipeline.list_rules(BRIDGE, filter)
+    }
+
+    fn version(&self) -> Version {
+        self.pipeline.version()
+    }
+
+    fn monitor(&self, queue: &Arc<MonitorQueue>) {
+        self.monitors.add(BRIDGE, queue);
+    }
+
     fn groups(&self) -> Vec<Arc<Group>> {
         self.pipeline.groups(BRIDGE)
     }
@@ -248,8 +275,13 @@ impl Host for MemoryHost {
         self.pipeline.meter_users(BRIDGE)
     }
 
-    fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
+    fn modify(
+        &self,
+        mods: Vec<Modification>,
+        origin: &ChangeOrigin,
+    ) -> Result<Version, RejectedMod> {
         let change = self.pipeline.modify(BRIDGE, mods, self.now())?;
+        origin.claim(&change);
         Ok(self.publish(&change))
     }
 
@@ -275,13 +307,14 @@ impl Host for MemoryHost {
 
     fn set_sends_misses(&self, sends_misses: bool) {
         let Some(settings) = self.pipeline.settings(BRIDGE) else { return };
-        let settings = BridgeSettings { sends_misses, ..settings };
-        if let Ok(change) = self.pipeline.set_settings(BRIDGE, settings) {
-            self.publish(&change);
-        }
+        self.set_settings(BridgeSettings { sends_misses, ..settings });
     }
 
-    fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {
+    fn commit(
+        &self,
+        steps: impl IntoIterator<Item = HostStep>,
+        origin: &ChangeOrigin,
+    ) -> Result<Version, RejectedMod> {
         let mut packets = Vec::new();
         let bundle = steps.into_iter().map(|step| match step {
             HostStep::Modify(modification) => BundleStep::Modify(modification),
@@ -296,6 +329,7 @@ impl Host for MemoryHost {
         for (packet, traversal) in packets.into_iter().zip(traversals) {
             self.send(packet, &traversal);
         }
+        origin.claim(&change);
         Ok(self.publish(&change))
     }
 

@@ -11,6 +11,7 @@ use shunt_pipeline::{
 
 use super::{
     action::{any_actions, any_instructions, any_table},
+    flow_monitor::any_flow_monitor_message,
     group::{any_group, any_group_mod, any_meter, any_meter_mod, any_reply},
 };
 use crate::{
@@ -34,7 +35,8 @@ pub fn any_message() -> impl Strategy<Value = Message> {
         any_packet_message(),
         any_change(),
         any_multipart_request(),
-        any_multipart_reply()
+        any_multipart_reply(),
+        any_flow_monitor_message(),
     ]
 }
 
@@ -441,7 +443,7 @@ fn any_queue_config() -> impl Strategy<Value = QueueConfig> {
         .prop_map(|(port, queues)| QueueConfig { port: PortNo::new(port), queues })
 }
 
-fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
+pub(super) fn any_flow_statistics() -> impl Strategy<Value = FlowStatistics> {
     let times = (any_duration(), any_timeout(), any_timeout());
     let words = any::<(u64, u64, u64, u16)>();
     (any_table(), any_match(), times, words, any_flags(), any_instructions()).prop_map(

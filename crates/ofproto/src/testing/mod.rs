@@ -1,6 +1,7 @@
 //! An in-memory bridge, a connection harness, message generators and fuzz targets.
 
 mod action;
+mod flow_monitor;
 mod fuzz;
 mod group;
 mod harness;

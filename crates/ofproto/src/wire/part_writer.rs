@@ -4,7 +4,7 @@ use super::{Codec, v13::length};
 use crate::{
     error::{EncodeError, TooLong},
     message::{
-        FlowStatistics, GroupDescription, GroupStatistics, Message, MeterDescription,
+        FlowStatistics, FlowUpdate, GroupDescription, GroupStatistics, Message, MeterDescription,
         MeterStatistics, MultipartReply, PortDescription, PortStatistics, QueueStatistics,
         TableFeatures, TableStatistics, Xid,
     },
@@ -36,6 +36,8 @@ pub(crate) enum ReplyEntry<'a> {
     Flow(&'a FlowStatistics),
     /// Entry of `NXST_FLOW`.
     NiciraFlow(&'a FlowStatistics),
+    /// Entry of `NXST_FLOW_MONITOR` and `ONFST_FLOW_MONITOR`.
+    FlowUpdate(&'a FlowUpdate),
     /// Entry of `OFPMP_TABLE`.
     Table(&'a TableStatistics),
     /// Entry of `OFPMP_PORT_STATS`.
@@ -122,6 +124,9 @@ pub(crate) fn encode_reply(
         }
         MultipartReply::NiciraFlow(flows) => {
             flows.iter().map(ReplyEntry::NiciraFlow).try_for_each(&mut push)?;
+        }
+        MultipartReply::FlowMonitor(updates) => {
+            updates.iter().map(ReplyEntry::FlowUpdate).try_for_each(&mut push)?;
         }
         MultipartReply::Table(tables) => {
             tables.iter().map(ReplyEntry::Table).try_for_each(&mut push)?;

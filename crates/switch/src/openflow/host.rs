@@ -9,7 +9,7 @@ use shunt_flow::{
     extract::{VlanLimit, extract},
 };
 use shunt_ofproto::{
-    ErrorCode, Host, HostStep, PausedPackets,
+    ChangeOrigin, ErrorCode, Host, HostStep, MonitorQueue, PausedPackets,
     message::{
         Features, LinkFeatures, PacketIn, PacketOut, PortDescription, PortStatistics,
         QueueDescription, QueueStatistics, ReportedPortCounters, SwitchDescription, TableFeatures,
@@ -18,8 +18,8 @@ use shunt_ofproto::{
 };
 use shunt_pipeline::{
     Action, BridgeId, BridgeSettings, BundleStep, FlowModError, Group, GroupId, Meter, MeterId,
-    Modification, Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter, TableId,
-    Time, Traversal, Version,
+    Modification, Pipeline, PortConfig, PortInfo, PortKind, RejectedMod, Rule, RuleFilter,
+    RuleListing, TableId, Time, Traversal, Version,
 };
 use shunt_tls::TlsIdentity;
 use tracing::warn;
@@ -204,6 +204,18 @@ impl Host for BridgeHost {
         self.plane.pipeline().rules(self.bridge, filter)
     }
 
+    fn list_rules(&self, filter: &RuleFilter) -> RuleListing {
+        self.plane.pipeline().list_rules(self.bridge, filter)
+    }
+
+    fn version(&self) -> Version {
+        self.plane.pipeline().version()
+    }
+
+    fn monitor(&self, queue: &Arc<MonitorQueue>) {
+        self.plane.publisher().monitor(self.bridge, queue);
+    }
+
     fn groups(&self) -> Vec<Arc<Group>> {
         self.plane.pipeline().groups(self.bridge)
     }
@@ -220,9 +232,15 @@ impl Host for BridgeHost {
         self.plane.pipeline().meter_users(self.bridge)
     }
 
-    fn modify(&self, mods: Vec<Modification>) -> Result<Version, RejectedMod> {
+    fn modify(
+        &self,
+        mods: Vec<Modification>,
+        origin: &ChangeOrigin,
+    ) -> Result<Version, RejectedMod> {
         let now = self.now();
-        let modify = |pipeline: &Pipeline| pipeline.modify(self.bridge, mods, now);
+        let modify = |pipeline: &Pipeline| {
+            pipeline.modify(self.bridge, mods, now).inspect(|change| origin.claim(change))
+        };
         let version = self.plane.publisher().change(modify)?;
         self.bridges.reclaim_if_many(self.plane.version());
         Ok(version)
@@ -252,7 +270,11 @@ impl Host for BridgeHost {
         let _ = self.plane.publisher().change(set);
     }
 
-    fn commit(&self, steps: impl IntoIterator<Item = HostStep>) -> Result<Version, RejectedMod> {
+    fn commit(
+        &self,
+        steps: impl IntoIterator<Item = HostStep>,
+        origin: &ChangeOrigin,
+    ) -> Result<Version, RejectedMod> {
         let now = self.now();
         let (mut packets, mut traversals) = (Vec::new(), Vec::new());
         let version = self.bridges.change_ports(self.bridge, |pipeline, configs| {
@@ -269,6 +291,7 @@ impl Host for BridgeHost {
                 }
             });
             let (change, translated) = pipeline.commit(self.bridge, bundle, now)?;
+            origin.claim(&change);
             traversals = translated;
             Ok::<_, RejectedMod>(change)
         })?;

@@ -2,7 +2,8 @@
 //!
 //! The control plane and the learner thread both create versions. One lock keeps the versions in
 //! order on their way to the eviction coordinator, which may apply a small change in the calling
-//! thread. The publisher also records removed rules, so that controllers are notified.
+//! thread. The publisher also records removed rules, so that controllers are notified, and passes all
+//! rule changes to flow monitors.
 
 use std::sync::{
     Arc,
@@ -12,9 +13,10 @@ use std::sync::{
 use parking_lot::{Mutex, MutexGuard};
 use shunt_datapath::{ChangeSender, LearnSeq, LearnedChange};
 use shunt_flow::text::NoPortNames;
+use shunt_ofproto::{MonitorQueue, MonitorQueues};
 use shunt_pipeline::{
-    Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta, Time,
-    Version,
+    BridgeId, Change, Delta, Learning, OwnerId, Pipeline, RemovedReason, RuleChange, RuleDelta,
+    Time, Version,
     text::{RuleFormat, format_rule},
 };
 use tokio::runtime::{Handle, RuntimeFlavor};
@@ -36,6 +38,8 @@ pub(crate) struct Publisher {
     /// Held while a version is created and sent.
     changes: Mutex<ChangeSender>,
     removals: Removals,
+    /// The connections with flow monitors.
+    monitors: MonitorQueues,
     /// Number of learn requests in all versions so far, over all packet threads.
     learned: AtomicU64,
     /// Number of changes that waited because the queue to the coordinator was full.
@@ -55,9 +59,10 @@ impl Publisher {
 
     pub(crate) fn new(pipeline: Arc<Pipeline>, changes: ChangeSender, clock: DaemonClock) -> Self {
         let (changes, removals) = (Mutex::new(changes), Removals::default());
+        let monitors = MonitorQueues::default();
         let [learned, delayed, retired] = [const { AtomicU64::new(0) }; 3];
         let siblings = None;
-        Self { pipeline, changes, removals, learned, delayed, retired, siblings, clock }
+        Self { pipeline, changes, removals, monitors, learned, delayed, retired, siblings, clock }
     }
 
     /// Collects the sets of back ends from all later changes.
@@ -76,6 +81,12 @@ impl Publisher {
     /// Returns the removed rules of which controllers must be notified.
     pub(crate) const fn removals(&self) -> &Removals {
         &self.removals
+    }
+
+    /// Records all later changes of the rules of a bridge in `queue`.
+    pub(crate) fn monitor(&self, bridge: BridgeId, queue: &Arc<MonitorQueue>) {
+        let _changes = self.lock();
+        self.monitors.add(bridge, queue);
     }
 
     /// Makes a change and publishes it; returns the new version.
@@ -139,6 +150,7 @@ impl Publisher {
     /// The queue holds thousands of versions. If it is full, the caller waits until the coordinator
     /// has made space. All other callers wait too, because versions are sent in order.
     fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
+        self.monitors.record(&learned.change);
         self.removals.add(removed(&learned.change));
         let retired = learned.change.deltas.iter().filter(|delta| retires(delta)).count() as u64;
         self.retired.fetch_add(retired, Ordering::Relaxed);

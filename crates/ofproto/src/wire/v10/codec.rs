@@ -135,7 +135,10 @@ const fn message_kind(message: &Message, settings: V10Settings) -> Option<u8> {
         | Message::SetControllerId(_)
         | Message::SetFlowFormat(_)
         | Message::FlowModTableId(_)
-        | Message::GroupMod(_) => kind::VENDOR,
+        | Message::GroupMod(_)
+        | Message::FlowMonitorCancel(_)
+        | Message::FlowMonitorPaused
+        | Message::FlowMonitorResumed => kind::VENDOR,
         Message::MultipartRequest(_)
         | Message::MultipartReply { .. }
         | Message::MeterMod(_)

@@ -11,6 +11,7 @@
 //! | flow statistics | `OFPST_FLOW` | `NXST_FLOW` |
 //! | aggregate statistics | `OFPST_AGGREGATE` | `NXST_AGGREGATE` |
 //! | flow-removed | `OFPT_FLOW_REMOVED` | `NXT_FLOW_REMOVED` |
+//! | flow monitor | | `NXST_FLOW_MONITOR` |
 //! | packet-in | `OFPT_PACKET_IN` | `NXT_PACKET_IN`, `NXT_PACKET_IN2` |
 //! | group-mod | none | `NXT_GROUP_MOD` |
 //! | groups | none | `NXST_GROUP`, `NXST_GROUP_DESC`, `NXST_GROUP_FEATURES` |
@@ -34,6 +35,7 @@ mod codec;
 mod describe;
 mod error;
 mod flow_mod;
+mod flow_monitor;
 mod flow_removed;
 mod group;
 mod kind;

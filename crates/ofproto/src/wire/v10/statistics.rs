@@ -10,7 +10,7 @@ use shunt_pipeline::{
 use super::{
     VERSION,
     action::put_instructions,
-    group, kind,
+    flow_monitor, group, kind,
     ofp_match::{self, ReadNxMatch},
     port,
 };
@@ -45,6 +45,8 @@ const VENDOR: u16 = 0xffff;
 const NICIRA_FLOW: u32 = 0;
 /// `NXST_AGGREGATE`.
 const NICIRA_AGGREGATE: u32 = 1;
+/// `NXST_FLOW_MONITOR`.
+const NICIRA_FLOW_MONITOR: u32 = 2;
 /// `NXST_GROUP`.
 const NICIRA_GROUP: u32 = 7;
 /// `NXST_GROUP_DESC`.
@@ -98,6 +100,9 @@ pub(crate) fn read_request(
         VENDOR => match read_nicira_subtype(body)? {
             NICIRA_FLOW => MultipartRequest::NiciraFlow(read_nicira_filter(body)?),
             NICIRA_AGGREGATE => MultipartRequest::NiciraAggregate(read_nicira_filter(body)?),
+            NICIRA_FLOW_MONITOR => {
+                MultipartRequest::FlowMonitor(entries(body, flow_monitor::read_request)?)
+            }
             NICIRA_GROUP => MultipartRequest::Group(group_v13::read_filter(body)?),
             NICIRA_GROUP_DESC => MultipartRequest::GroupDescription(group_v13::read_filter(body)?),
             NICIRA_GROUP_FEATURES => MultipartRequest::GroupFeatures,
@@ -156,6 +161,10 @@ pub(super) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest) {
         MultipartRequest::NiciraAggregate(filter) => {
             put_nicira_filter(out, NICIRA_AGGREGATE, filter);
         }
+        MultipartRequest::FlowMonitor(monitors) => {
+            put_nicira_header(out, NICIRA_FLOW_MONITOR);
+            monitors.iter().for_each(|monitor| flow_monitor::put_request(out, monitor));
+        }
         MultipartRequest::Group(group) => {
             put_nicira_header(out, NICIRA_GROUP);
             group_v13::put_filter(out, *group);
@@ -207,6 +216,7 @@ pub(super) const fn request_kind(request: &MultipartRequest) -> Option<u16> {
         MultipartRequest::PortDescription => at::PORT_DESC,
         MultipartRequest::NiciraFlow(_)
         | MultipartRequest::NiciraAggregate(_)
+        | MultipartRequest::FlowMonitor(_)
         | MultipartRequest::Group(_)
         | MultipartRequest::GroupDescription(_)
         | MultipartRequest::GroupFeatures => VENDOR,
@@ -229,6 +239,7 @@ pub(super) const fn reply_kind(reply: &MultipartReply) -> Option<u16> {
         MultipartReply::PortDescription(_) => at::PORT_DESC,
         MultipartReply::NiciraFlow(_)
         | MultipartReply::NiciraAggregate(_)
+        | MultipartReply::FlowMonitor(_)
         | MultipartReply::Group(_)
         | MultipartReply::GroupDescription(_)
         | MultipartReply::GroupFeatures(_) => VENDOR,
@@ -253,6 +264,9 @@ pub(super) fn read_reply_message(reader: &mut ByteReader<'_>) -> Result<Message,
         VENDOR => match read_nicira_subtype(reader)? {
             NICIRA_FLOW => MultipartReply::NiciraFlow(entries(reader, read_nicira_flow)?),
             NICIRA_AGGREGATE => MultipartReply::NiciraAggregate(read_aggregate(reader)?),
+            NICIRA_FLOW_MONITOR => {
+                MultipartReply::FlowMonitor(entries(reader, flow_monitor::read)?)
+            }
             NICIRA_GROUP => MultipartReply::Group(entries(reader, group_v13::read)?),
             NICIRA_GROUP_DESC => {
                 MultipartReply::GroupDescription(entries(reader, group::read_description)?)
@@ -278,6 +292,9 @@ pub(super) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
         MultipartReply::Flow(flows) => flows.iter().for_each(|entry| put_flow(out, entry)),
         MultipartReply::NiciraFlow(flows) => {
             flows.iter().for_each(|entry| put_nicira_flow(out, entry));
+        }
+        MultipartReply::FlowMonitor(updates) => {
+            updates.iter().for_each(|update| flow_monitor::put(out, update));
         }
         MultipartReply::Table(tables) => {
             tables.iter().for_each(|entry| put_table_entry(out, entry));
@@ -307,6 +324,7 @@ fn put_reply_header(out: &mut Vec<u8>, more: bool, reply: &MultipartReply) {
     match reply {
         MultipartReply::NiciraFlow(_) => put_nicira_header(out, NICIRA_FLOW),
         MultipartReply::NiciraAggregate(_) => put_nicira_header(out, NICIRA_AGGREGATE),
+        MultipartReply::FlowMonitor(_) => put_nicira_header(out, NICIRA_FLOW_MONITOR),
         MultipartReply::Group(_) => put_nicira_header(out, NICIRA_GROUP),
         MultipartReply::GroupDescription(_) => put_nicira_header(out, NICIRA_GROUP_DESC),
         MultipartReply::GroupFeatures(_) => put_nicira_header(out, NICIRA_GROUP_FEATURES),
@@ -326,6 +344,7 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
     match entry {
         ReplyEntry::Flow(entry) => put_flow(out, entry),
         ReplyEntry::NiciraFlow(entry) => put_nicira_flow(out, entry),
+        ReplyEntry::FlowUpdate(update) => flow_monitor::put(out, update),
         ReplyEntry::Table(entry) => put_table_entry(out, entry),
         ReplyEntry::Port(entry) => put_port_entry(out, entry),
         ReplyEntry::Queue(entry) => put_queue_entry(out, entry),

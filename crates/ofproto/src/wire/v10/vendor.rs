@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    message::{Message, RoleMessage, RoleName, Xid},
+    message::{FlowMonitorId, Message, RoleMessage, RoleName, Xid},
     wire::{
         ByteReader,
         header::Header,
@@ -27,6 +27,9 @@ mod at {
     pub(super) const FLOW_REMOVED: u32 = 14;
     pub(super) const FLOW_MOD_TABLE_ID: u32 = 15;
     pub(super) const SET_ASYNC_CONFIG: u32 = 19;
+    pub(super) const FLOW_MONITOR_CANCEL: u32 = 21;
+    pub(super) const FLOW_MONITOR_PAUSED: u32 = 22;
+    pub(super) const FLOW_MONITOR_RESUMED: u32 = 23;
     pub(super) const GROUP_MOD: u32 = 31;
 }
 
@@ -59,7 +62,10 @@ pub(super) fn read(
     }
     let is_common = !matches!(
         kind,
-        at::ROLE_REQUEST..=at::FLOW_MOD_TABLE_ID | at::SET_ASYNC_CONFIG | at::GROUP_MOD
+        at::ROLE_REQUEST..=at::FLOW_MOD_TABLE_ID
+            | at::SET_ASYNC_CONFIG
+            | at::FLOW_MONITOR_CANCEL..=at::FLOW_MONITOR_RESUMED
+            | at::GROUP_MOD
     );
     if is_common {
         return experimenter::read(xid, reader);
@@ -80,6 +86,9 @@ pub(super) fn read(
             reader.skip(7)?;
             Message::FlowModTableId(is_on)
         }
+        at::FLOW_MONITOR_CANCEL => Message::FlowMonitorCancel(FlowMonitorId(reader.u32()?)),
+        at::FLOW_MONITOR_PAUSED => Message::FlowMonitorPaused,
+        at::FLOW_MONITOR_RESUMED => Message::FlowMonitorResumed,
         at::GROUP_MOD => Message::GroupMod(group::read(reader)?),
         _ => Message::SetAsync(role::read_async(reader)?),
     })
@@ -139,6 +148,12 @@ pub(super) fn put(out: &mut Vec<u8>, message: &Message, settings: V10Settings) {
             begin(at::SET_ASYNC_CONFIG);
             role::put_async(out, config);
         }
+        Message::FlowMonitorCancel(id) => {
+            begin(at::FLOW_MONITOR_CANCEL);
+            out.put_u32(id.0);
+        }
+        Message::FlowMonitorPaused => begin(at::FLOW_MONITOR_PAUSED),
+        Message::FlowMonitorResumed => begin(at::FLOW_MONITOR_RESUMED),
         _ => experimenter::put(out, message),
     }
 }

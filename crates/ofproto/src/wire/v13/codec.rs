@@ -139,6 +139,9 @@ const fn message_kind(message: &Message) -> Option<u8> {
         | Message::Resume(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
+        | Message::FlowMonitorCancel(_)
+        | Message::FlowMonitorPaused
+        | Message::FlowMonitorResumed
         | Message::SetPacketInFormat(_)
         | Message::SetControllerId(_) => kind::EXPERIMENTER,
         Message::MultipartRequest(_)
@@ -187,6 +190,9 @@ fn put_body(out: &mut Vec<u8>, message: &Message) {
         | Message::Resume(_)
         | Message::BundleControl(_)
         | Message::BundleAdd(_)
+        | Message::FlowMonitorCancel(_)
+        | Message::FlowMonitorPaused
+        | Message::FlowMonitorResumed
         | Message::SetPacketInFormat(_)
         | Message::SetControllerId(_) => experimenter::put(out, message),
     }

@@ -1,16 +1,19 @@
-//! Experimenter messages: bundles of the ONF, and Nicira's extensions.
+//! Experimenter messages: bundles and flow monitors of the ONF, and Nicira's extensions.
 
 use bytes::BufMut;
 
 use super::{bundle, packet};
 use crate::{
     error::{ErrorCode, NICIRA_EXPERIMENTER, ONF_EXPERIMENTER},
-    message::{Message, PacketInFormat, Xid},
+    message::{FlowMonitorId, Message, PacketInFormat, Xid},
     wire::{ByteReader, v10},
 };
 
 /// `onf_exttype`.
 mod onf {
+    pub(super) const FLOW_MONITOR_CANCEL: u32 = 1870;
+    pub(super) const FLOW_MONITOR_PAUSED: u32 = 1871;
+    pub(super) const FLOW_MONITOR_RESUMED: u32 = 1872;
     pub(super) const BUNDLE_CONTROL: u32 = 2300;
     pub(super) const BUNDLE_ADD: u32 = 2301;
 }
@@ -34,6 +37,11 @@ pub(in crate::wire) fn read(xid: Xid, reader: &mut ByteReader<'_>) -> Result<Mes
         (ONF_EXPERIMENTER, onf::BUNDLE_ADD) => {
             bundle::read_add(xid, reader).map(Message::BundleAdd)
         }
+        (ONF_EXPERIMENTER, onf::FLOW_MONITOR_CANCEL) => {
+            Ok(Message::FlowMonitorCancel(FlowMonitorId(reader.u32()?)))
+        }
+        (ONF_EXPERIMENTER, onf::FLOW_MONITOR_PAUSED) => Ok(Message::FlowMonitorPaused),
+        (ONF_EXPERIMENTER, onf::FLOW_MONITOR_RESUMED) => Ok(Message::FlowMonitorResumed),
         (NICIRA_EXPERIMENTER, nicira::SET_PACKET_IN_FORMAT) => match reader.u32()? {
             0 => Ok(Message::SetPacketInFormat(PacketInFormat::Standard)),
             1 => Ok(Message::SetPacketInFormat(PacketInFormat::Nicira)),
@@ -71,6 +79,12 @@ pub(in crate::wire) fn put(out: &mut Vec<u8>, message: &Message) {
             begin(ONF_EXPERIMENTER, onf::BUNDLE_ADD);
             bundle::put_add(out, add);
         }
+        Message::FlowMonitorCancel(id) => {
+            begin(ONF_EXPERIMENTER, onf::FLOW_MONITOR_CANCEL);
+            out.put_u32(id.0);
+        }
+        Message::FlowMonitorPaused => begin(ONF_EXPERIMENTER, onf::FLOW_MONITOR_PAUSED),
+        Message::FlowMonitorResumed => begin(ONF_EXPERIMENTER, onf::FLOW_MONITOR_RESUMED),
         Message::SetPacketInFormat(format) => {
             begin(NICIRA_EXPERIMENTER, nicira::SET_PACKET_IN_FORMAT);
             out.put_u32(match format {

@@ -9,7 +9,7 @@ use crate::{
     wire::{ByteReader, part_writer::PartHeader, v13},
 };
 
-use super::{description, flow, group, meter, port, queue, table};
+use super::{description, flow, flow_monitor, group, meter, port, queue, table};
 
 /// `OFPMPF_REQ_MORE` and `OFPMPF_REPLY_MORE`.
 pub(crate) const MORE: u16 = 1;
@@ -84,7 +84,10 @@ pub(crate) fn read_request(
             MultipartRequest::TableFeatures
         }
         at::PORT_DESC => MultipartRequest::PortDescription,
-        at::EXPERIMENTER => return Err(refuse_experimenter(body)?),
+        at::EXPERIMENTER => {
+            expect_flow_monitor(body)?;
+            MultipartRequest::FlowMonitor(entries(body, flow_monitor::read_request)?)
+        }
         _ => return Err(ErrorCode::BadMultipart),
     };
     body.clone().finish()?;
@@ -107,6 +110,10 @@ pub(in crate::wire) fn put_request(out: &mut Vec<u8>, request: &MultipartRequest
         MultipartRequest::Group(group) => group::put_filter(out, *group),
         MultipartRequest::Meter(meter) | MultipartRequest::MeterConfig(meter) => {
             meter::put_filter(out, *meter);
+        }
+        MultipartRequest::FlowMonitor(monitors) => {
+            flow_monitor::put_header(out);
+            monitors.iter().for_each(|monitor| flow_monitor::put_request(out, monitor));
         }
         MultipartRequest::Description
         | MultipartRequest::Table
@@ -137,6 +144,7 @@ pub(in crate::wire) const fn request_kind(request: &MultipartRequest) -> Option<
         MultipartRequest::MeterFeatures => at::METER_FEATURES,
         MultipartRequest::TableFeatures => at::TABLE_FEATURES,
         MultipartRequest::PortDescription => at::PORT_DESC,
+        MultipartRequest::FlowMonitor(_) => at::EXPERIMENTER,
         MultipartRequest::NiciraFlow(_) | MultipartRequest::NiciraAggregate(_) => return None,
     })
 }
@@ -164,6 +172,10 @@ pub(in crate::wire) fn read_reply_message(
         at::TABLE_FEATURES => MultipartReply::TableFeatures(entries(reader, table::read_features)?),
         at::PORT_DESC => {
             MultipartReply::PortDescription(entries(reader, v13::body::port::read_port)?)
+        }
+        at::EXPERIMENTER => {
+            expect_flow_monitor(reader)?;
+            MultipartReply::FlowMonitor(entries(reader, flow_monitor::read)?)
         }
         _ => return Err(ErrorCode::BadMultipart),
     };
@@ -211,6 +223,10 @@ pub(in crate::wire) fn put_reply(out: &mut Vec<u8>, more: bool, reply: &Multipar
         MultipartReply::PortDescription(ports) => {
             ports.iter().for_each(|port| v13::body::port::put_port(out, port));
         }
+        MultipartReply::FlowMonitor(updates) => {
+            flow_monitor::put_header(out);
+            updates.iter().for_each(|update| flow_monitor::put(out, update));
+        }
         MultipartReply::NiciraFlow(_) | MultipartReply::NiciraAggregate(_) => {}
     }
 }
@@ -232,15 +248,17 @@ pub(in crate::wire) const fn reply_kind(reply: &MultipartReply) -> Option<u16> {
         MultipartReply::MeterFeatures(_) => at::METER_FEATURES,
         MultipartReply::TableFeatures(_) => at::TABLE_FEATURES,
         MultipartReply::PortDescription(_) => at::PORT_DESC,
+        MultipartReply::FlowMonitor(_) => at::EXPERIMENTER,
         MultipartReply::NiciraFlow(_) | MultipartReply::NiciraAggregate(_) => return None,
     })
 }
 
-/// Returns the error code for an experimenter request, also for a malformed one.
-fn refuse_experimenter(body: &mut ByteReader<'_>) -> Result<ErrorCode, ErrorCode> {
-    let (experimenter, _) = (body.u32()?, body.u32()?);
-    Ok(match experimenter {
-        ONF_EXPERIMENTER | NICIRA_EXPERIMENTER => ErrorCode::BadExperimenterType,
-        _ => ErrorCode::BadExperimenter,
-    })
+/// Reads the header of an experimenter's multipart, which must be a flow monitor.
+fn expect_flow_monitor(body: &mut ByteReader<'_>) -> Result<(), ErrorCode> {
+    let (experimenter, kind) = (body.u32()?, body.u32()?);
+    match experimenter {
+        ONF_EXPERIMENTER if kind == flow_monitor::FLOW_MONITOR => Ok(()),
+        ONF_EXPERIMENTER | NICIRA_EXPERIMENTER => Err(ErrorCode::BadExperimenterType),
+        _ => Err(ErrorCode::BadExperimenter),
+    }
 }

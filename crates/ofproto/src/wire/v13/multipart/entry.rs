@@ -2,7 +2,7 @@
 
 use super::{
     codec::{put_part_header, reply_kind},
-    flow, group, meter, port, queue, table,
+    flow, flow_monitor, group, meter, port, queue, table,
 };
 use crate::{
     message::{MultipartReply, Xid},
@@ -18,6 +18,9 @@ pub(crate) fn begin_reply(xid: Xid, reply: &MultipartReply) -> Vec<u8> {
     if let Some(kind) = reply_kind(reply) {
         put_part_header(&mut part, PartHeader { kind, more: false });
     }
+    if let MultipartReply::FlowMonitor(_) = reply {
+        flow_monitor::put_header(&mut part);
+    }
     part
 }
 
@@ -26,6 +29,7 @@ pub(crate) fn put_entry(out: &mut Vec<u8>, entry: ReplyEntry<'_>) {
     match entry {
         ReplyEntry::Flow(entry) => flow::put(out, entry),
         ReplyEntry::NiciraFlow(_) => {}
+        ReplyEntry::FlowUpdate(update) => flow_monitor::put(out, update),
         ReplyEntry::Table(entry) => table::put_statistics(out, entry),
         ReplyEntry::Port(entry) => port::put(out, entry),
         ReplyEntry::Queue(entry) => queue::put(out, entry),

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::BufMut;
-use shunt_flow::PortNo;
+use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{Cookie, Instructions, Priority, RuleFilter, TableId};
 
 use crate::{
@@ -94,15 +94,23 @@ pub(super) fn put(out: &mut Vec<u8>, flow: &FlowStatistics) {
     out.put_u64(flow.packets);
     out.put_u64(flow.bytes);
     put_match(out, &flow.matching);
-    let instructions = &*flow.instructions;
-    match in_openflow_13(&instructions.apply, CommonHeaders::of(&flow.matching)) {
+    put_listed_instructions(out, &flow.matching, &flow.instructions);
+    length::fill(out, length_at, start);
+}
+
+/// Writes the instructions of a rule in the form of OpenFlow 1.3.
+pub(super) fn put_listed_instructions(
+    out: &mut Vec<u8>,
+    matching: &Match,
+    instructions: &Instructions,
+) {
+    match in_openflow_13(&instructions.apply, CommonHeaders::of(matching)) {
         Some(apply) => {
             let listed = Instructions { apply: apply.into(), ..instructions.clone() };
             put_instructions(out, &listed);
         }
         None => put_instructions(out, instructions),
     }
-    length::fill(out, length_at, start);
 }
 
 /// Reads the body of an aggregate reply.

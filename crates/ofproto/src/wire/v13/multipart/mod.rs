@@ -8,6 +8,7 @@ mod codec;
 pub(in crate::wire) mod description;
 mod entry;
 mod flow;
+pub(in crate::wire) mod flow_monitor;
 pub(in crate::wire) mod group;
 mod meter;
 mod port;

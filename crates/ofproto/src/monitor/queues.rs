@@ -1,0 +1,63 @@
+//! The queues of rule changes of all connections.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use shunt_pipeline::{BridgeId, Change};
+
+use super::{MonitorQueue, MonitoredChange};
+
+/// The queues of all connections with flow monitors, of all bridges.
+///
+/// The lock that orders the changes of the tables also orders the calls of [`Self::add`] and
+/// [`Self::record`]. So a queue misses no change that is made after it was added.
+#[derive(Debug, Default)]
+pub struct MonitorQueues {
+    /// Number of queues. The lock of the caller orders its reads and writes.
+    count: AtomicUsize,
+    queues: Mutex<Vec<BridgeQueue>>,
+}
+
+/// The queue of a connection of a bridge.
+#[derive(Debug)]
+struct BridgeQueue {
+    bridge: BridgeId,
+    queue: Weak<MonitorQueue>,
+}
+
+impl MonitorQueues {
+    /// Adds the queue of a connection of a bridge, until the connection drops it.
+    pub fn add(&self, bridge: BridgeId, queue: &Arc<MonitorQueue>) {
+        let mut queues = self.lock();
+        queues.push(BridgeQueue { bridge, queue: Arc::downgrade(queue) });
+        self.count.store(queues.len(), Ordering::Relaxed);
+    }
+
+    /// Adds a published change to the queues, in the order of the versions.
+    pub fn record(&self, change: &Change) {
+        if self.count.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut by_bridge = BTreeMap::<BridgeId, Arc<[MonitoredChange]>>::new();
+        let mut queues = self.lock();
+        queues.retain(|own| {
+            let Some(queue) = own.queue.upgrade() else { return false };
+            let changes = by_bridge
+                .entry(own.bridge)
+                .or_insert_with(|| MonitoredChange::all_of(own.bridge, change).into());
+            queue.record(changes);
+            true
+        });
+        self.count.store(queues.len(), Ordering::Relaxed);
+    }
+
+    /// Locks the queues, also after a panic, which leaves them consistent.
+    fn lock(&self) -> MutexGuard<'_, Vec<BridgeQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
