@@ -85,8 +85,8 @@ fn rules_of_openflow_10_work_in_all_versions() {
     let arp = fixture.rules(&[], &["arp"]).join("\n");
     assert!(arp.contains("priority=7,arp actions=resubmit(,3)"), "{arp}");
     let writes = ["table=4,ip,actions=set_field:5->reg0,set_field:2->ip_ecn,output:2"];
-    text(&rig.run(&["-O", "OpenFlow13"], "add-flow", &writes));
-    let writes = rig.rules(&[], &["table=4"]).join("\n");
+    text(&fixture.run(&["-O", "OpenFlow13"], "add-flow", &writes));
+    let writes = fixture.rules(&[], &["table=4"]).join("\n");
     let loads = "actions=load:0x5->NXM_NX_REG0[],load:0x2->NXM_NX_IP_ECN[],output:2";
     assert!(writes.contains(loads), "{writes}");
 }

@@ -77,7 +77,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     ),
 ];
 
-pub(super) const CACHES: [Metric<CacheStatus>; 16] = [
+pub(super) const CACHES: [Metric<CacheStatus>; 17] = [
     ("shunt_received_packets_total", "counter", "Packets received.", |own| own.received.into()),
     (
         "shunt_upcalls_total",

@@ -99,7 +99,10 @@ impl AppliedRows {
     /// Returns the names of the members of all bonds, as applied and as desired.
     ///
     /// A bond is compared together with all of its members.
-    pub(super) fn bond_members(&self, desired: &DesiredBridges) -> impl Iterator<Item = String> {
+    pub(super) fn bond_members<'a>(
+        &'a self,
+        desired: &'a DesiredBridges,
+    ) -> impl Iterator<Item = String> + 'a {
         let applied = self.bridges.values().flat_map(|own| &own.options.bonds);
         let desired = desired.bridges.values().flat_map(|own| &own.options.bonds);
         applied.chain(desired).flat_map(|bond| &bond.members).cloned()

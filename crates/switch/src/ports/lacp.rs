@@ -411,8 +411,8 @@ mod tests {
     fn only_the_key_of_a_member_is_rekeyed() {
         for has_own_keys in [false, true] {
             let mut cables = Cables::new(|options| {
-                let names = options.members.iter().cloned().filter(|_| has_own_keys);
-                options.lacp_aggregation_key = names.map(|name| (name, 9)).collect();
+                let names = options.members.iter().filter(|_| has_own_keys);
+                options.lacp_aggregation_key = names.map(|name| (name.clone(), 9)).collect();
             });
             cables.run(0..1);
             let now = Time::ZERO.after(Duration::from_secs(1));
