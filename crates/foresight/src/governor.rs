@@ -20,10 +20,11 @@
 //!
 //! A forecast earns its tokens when its flow arrives, so a predictor with few tokens and late flows
 //! grows slowly. Within [`GovernorConfig::trial_time`] of the start of a trial, the governor lets a
-//! predictor *grow* that has spent all tokens, if more than half of its forecasts were hit. A
-//! forecast without an outcome counts as wrong here, because hits settle earlier than wrong
-//! forecasts. New flows cost a growing predictor nothing, and a hit earns twice as many tokens. The
-//! slow start of TCP has the same purpose.
+//! predictor *grow* that has spent all tokens, if more than half of its forecasts were hit. Hits
+//! settle earlier than wrong forecasts, so a forecast without an outcome counts as wrong by its age:
+//! the older it is, compared with the mean lead of the hits, the less probable is a hit. New flows
+//! cost a growing predictor nothing, and a hit earns twice as many tokens. The slow start of TCP
+//! has the same purpose.
 
 use std::time::Duration;
 
@@ -100,6 +101,8 @@ pub struct Governor {
     is_growing: bool,
     /// The outcomes at the start of the trial.
     trial_counts: OutcomeCounts,
+    /// The forecasts that were installed in the trial.
+    installed: InstallHistory,
     /// The time at which the tokens ran out.
     out_since: Option<Duration>,
     /// The outcomes that the last update had.
@@ -121,6 +124,49 @@ const GROWTH: u64 = 2;
 /// Time within which packet threads receive all forecasts that were made.
 const DELIVERY_TIME: Duration = Duration::from_secs(1);
 
+/// The number of installed forecasts at some times of a trial.
+#[derive(Clone, Debug, Default)]
+struct InstallHistory(Vec<InstalledForecasts>);
+
+/// The number of forecasts that were installed until a time.
+#[derive(Clone, Copy, Debug)]
+struct InstalledForecasts {
+    time: Duration,
+    count: u64,
+}
+
+/// Number of mean leads after which a forecast without an outcome is wrong.
+///
+/// While a predictor grows, the hits so far are mostly those with a short lead. With exponential
+/// leads and the growth of a predictor with half hits, three of their mean leads are one and a half
+/// of the real ones. Then as many forecasts count as wrong as will be wrong.
+const LEADS: u32 = 3;
+
+/// Maximum number of times that the history of a trial has.
+const RECORDS_MAX: u32 = 256;
+
+impl InstallHistory {
+    /// Records the number of installed forecasts, at most once in `step`.
+    fn record(&mut self, count: u64, time: Duration, step: Duration) {
+        if self.0.last().is_none_or(|last| time.saturating_sub(last.time) >= step) {
+            self.0.push(InstalledForecasts { time, count });
+        }
+    }
+
+    /// Returns the number of forecasts that can be judged, of `count` that were installed.
+    ///
+    /// A forecast counts by its age as a share of `age_max`.
+    fn judged(&self, count: u64, now: Duration, age_max: Duration) -> u64 {
+        let age_max = age_max.as_nanos().max(1);
+        let counts = self.0.iter().skip(1).map(|own| own.count).chain([count]);
+        let parts = self.0.iter().zip(counts).map(|(own, next)| {
+            let age = now.saturating_sub(own.time).as_nanos().min(age_max);
+            u128::from(next.saturating_sub(own.count)) * age
+        });
+        u64::try_from(parts.sum::<u128>() / age_max).unwrap_or(u64::MAX)
+    }
+}
+
 impl Governor {
     /// Creates a governor of a predictor in its first trial.
     #[must_use]
@@ -133,6 +179,7 @@ impl Governor {
             trial_since: None,
             is_growing: false,
             trial_counts: OutcomeCounts::default(),
+            installed: InstallHistory::default(),
             out_since: None,
             counts: OutcomeCounts::default(),
             pause: config.pause,
@@ -190,7 +237,10 @@ impl Governor {
         let is_trial_time = self
             .trial_since
             .is_some_and(|since| now.saturating_sub(since) < self.config.trial_time);
-        self.is_growing = is_trial_time && self.parts < PARTS && self.grows(counts);
+        if is_trial_time {
+            self.installed.record(counts.installed, now, self.config.trial_time / RECORDS_MAX);
+        }
+        self.is_growing = is_trial_time && self.parts < PARTS && self.grows(counts, now);
         let earned = self.earned(counts);
         self.counts = *counts;
         if let GovernorState::Paused { until } = self.state {
@@ -237,12 +287,13 @@ impl Governor {
 
     /// Returns whether more than half of the forecasts of the trial were hit.
     ///
-    /// A wrong forecast settles later than a hit. So each forecast without an outcome counts as
-    /// wrong.
-    fn grows(&self, counts: &OutcomeCounts) -> bool {
-        let hits = counts.hits.saturating_sub(self.trial_counts.hits);
-        let settled = counts.settled().saturating_sub(self.trial_counts.settled());
-        hits * 2 > settled + pending(counts)
+    /// A wrong forecast settles later than a hit. So a forecast without an outcome counts as wrong
+    /// by its age: in part, and as a whole from [`LEADS`] mean leads on.
+    fn grows(&self, counts: &OutcomeCounts, now: Duration) -> bool {
+        let trial = counts.since(&self.trial_counts);
+        let Some(lead) = trial.mean_lead() else { return false };
+        let judged = self.installed.judged(counts.installed, now, lead * LEADS);
+        trial.hits * 2 > judged.saturating_sub(trial.device_covered).max(trial.settled())
     }
 
     fn start_trial(&mut self) {
@@ -250,6 +301,7 @@ impl Governor {
         (self.parts, self.out_since) = (self.config.trial * PARTS, None);
         (self.trial_flows, self.trial_since) = (0, None);
         self.trial_counts = self.counts;
+        self.installed = InstallHistory::default();
     }
 
     /// Pauses the predictor.

@@ -103,6 +103,7 @@ struct ModelThread {
 /// An entry of a forecast without a hit.
 struct SpeculativeEntry {
     source: ForecastSource,
+    installed: Duration,
     expires: Duration,
 }
 
@@ -295,7 +296,7 @@ impl ModelThread {
     fn receive(&mut self, flow: &FirstPacket) {
         self.work_until(flow.time);
         self.expire(flow.time);
-        let forecast = self.hit(&flow.id);
+        let forecast = self.hit(&flow.id, flow.time);
         self.seen.insert(flow.id);
         self.free = self.free.max(flow.time);
         if forecast.is_none() {
@@ -352,15 +353,18 @@ impl ModelThread {
             self.free += TRANSLATION;
             let expires = forecast.valid_until.min(self.free + IDLE);
             self.expiries.insert((expires, id));
-            self.entries.insert(id, SpeculativeEntry { source: forecast.source, expires });
+            let entry = SpeculativeEntry { source: forecast.source, installed: self.free, expires };
+            self.entries.insert(id, entry);
         }
     }
 
     /// Returns the origin of the entry that a new flow hits.
-    fn hit(&mut self, id: &FlowId) -> Option<ForecastSource> {
-        let SpeculativeEntry { source, expires } = self.entries.remove(id)?;
+    fn hit(&mut self, id: &FlowId, now: Duration) -> Option<ForecastSource> {
+        let SpeculativeEntry { source, installed, expires } = self.entries.remove(id)?;
         self.expiries.remove(&(expires, *id));
-        self.counts.entry(source).or_default().hits += 1;
+        let own = self.counts.entry(source).or_default();
+        own.hits += 1;
+        own.lead += now.saturating_sub(installed);
         Some(source)
     }
 

@@ -141,13 +141,37 @@ fn forecasts_without_a_budget_are_made_later() {
     assert!(hits > 40, "{hits} of the last 80 flows");
 }
 
-/// The forecasts of a predictor at a rate of flows, with outcomes after a lead.
+/// A predictor with these hits, whatever it forecasts.
+struct PlainPredictor {
+    hits_per_cent: u64,
+    /// The leads of the hits; each is that of equally many.
+    leads: &'static [Duration],
+}
+
+/// The time from a forecast to its flow is the same for all flows.
+const EQUAL_LEADS: &[Duration] = &[Duration::from_millis(300)];
+
+/// Leads with an exponential distribution and a mean of 300 ms: their deciles from 5 % on.
+const RANDOM_LEADS: &[Duration] = &[
+    Duration::from_millis(15),
+    Duration::from_millis(49),
+    Duration::from_millis(86),
+    Duration::from_millis(129),
+    Duration::from_millis(179),
+    Duration::from_millis(240),
+    Duration::from_millis(315),
+    Duration::from_millis(416),
+    Duration::from_millis(569),
+    Duration::from_millis(899),
+];
+
+/// The forecasts of a predictor at a rate of flows, with outcomes after leads.
 ///
 /// Returns the governor, the number of forecasts, and the time of the first pause.
-fn governed(hits_per_cent: u64, time: Duration) -> (Governor, u64, Option<Duration>) {
+fn governed(predictor: &PlainPredictor, time: Duration) -> (Governor, u64, Option<Duration>) {
     const REPORT: Duration = Duration::from_millis(10);
     const FLOWS: u64 = 330;
-    let (lead, expiry) = (Duration::from_millis(300), SECOND * 5);
+    let (PlainPredictor { hits_per_cent, leads }, expiry) = (predictor, SECOND * 5);
     let mut governor = Governor::new(GovernorConfig::default());
     let mut made: Vec<(Duration, u64)> = Vec::new();
     let (mut now, mut paused) = (Duration::ZERO, None);
@@ -160,13 +184,17 @@ fn governed(hits_per_cent: u64, time: Duration) -> (Governor, u64, Option<Durati
         governor.spend(count);
         made.push((now, count));
         let installed = total(&made, Duration::ZERO, now);
-        let counts = OutcomeCounts {
+        let mut counts = OutcomeCounts {
             received: installed,
             installed,
-            hits: total(&made, lead, now) * hits_per_cent / 100,
             wrong: total(&made, expiry, now) * (100 - hits_per_cent) / 100,
             ..OutcomeCounts::default()
         };
+        for lead in *leads {
+            let hits = total(&made, *lead, now) * hits_per_cent / 100 / leads.len() as u64;
+            counts.hits += hits;
+            counts.lead += *lead * u32::try_from(hits).unwrap();
+        }
         governor.update(&counts, now);
         if paused.is_none() && matches!(governor.state(), GovernorState::Paused { .. }) {
             paused = Some(now);
@@ -180,17 +208,24 @@ fn governed(hits_per_cent: u64, time: Duration) -> (Governor, u64, Option<Durati
 /// Observing 33,000 flows in a second costs more than 64 forecasts can earn.
 #[test]
 fn a_predictor_that_pays_grows_within_its_trial() {
-    let (governor, made, paused) = governed(65, SECOND * 4);
-    assert_eq!((governor.state(), paused), (GovernorState::On, None));
-    assert!(made > 20_000, "{made}");
+    for leads in [EQUAL_LEADS, RANDOM_LEADS] {
+        let predictor = PlainPredictor { hits_per_cent: 65, leads };
+        let (governor, made, paused) = governed(&predictor, SECOND * 4);
+        assert_eq!((governor.state(), paused), (GovernorState::On, None));
+        assert!(made > 20_000, "{made}");
+    }
 }
 
 #[test]
 fn a_predictor_that_does_not_pay_grows_no_further_than_its_trial() {
-    let (_, made, paused) = governed(20, SECOND * 12);
-    let paused = paused.unwrap();
-    assert!(paused <= SECOND * 10, "{paused:?}");
-    assert!(made < 1000, "{made}");
+    for (hits_per_cent, leads) in
+        [(20, EQUAL_LEADS), (20, RANDOM_LEADS), (30, EQUAL_LEADS), (40, RANDOM_LEADS)]
+    {
+        let (_, made, paused) = governed(&PlainPredictor { hits_per_cent, leads }, SECOND * 12);
+        let paused = paused.unwrap();
+        assert!(paused <= SECOND * 10, "{paused:?}");
+        assert!(made < 1000, "{hits_per_cent} % hits: {made}");
+    }
 }
 
 /// Random flows between few hosts pause the table within ten seconds, at any rate.
