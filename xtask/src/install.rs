@@ -101,6 +101,10 @@ pub(crate) const RIVAL: &[Tool] = &[
     // A guest at vhost-user ports.
     tool("dpdk-testpmd", "dpdk-dev"),
     tool("ip", "iproute2"),
+    // Hosts at a switch.
+    tool("iperf3", "iperf3"),
+    tool("ethtool", "ethtool"),
+    tool("ping", "iputils-ping"),
 ];
 
 /// Third-party packages in a separate Python environment.

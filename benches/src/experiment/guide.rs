@@ -13,6 +13,7 @@ const QUESTIONS: &[(&str, &str)] = &[
     ("ports-idle", "What do ports without traffic cost, and how fast does a sleeping switch wake?"),
     ("ovsdb-ports", "Does the time of `ovs-vsctl` to add a port grow with the number of ports?"),
     ("ports-devices", "How many CPU cycles does a packet take between two network devices?"),
+    ("ports-hosts", "How fast are TCP and UDP between two hosts through the switch?"),
     ("ports-guests", "How many CPU cycles does a packet take between two ports of a VM?"),
     ("ports-memif", "How many CPU cycles does a packet take between two memif ports?"),
     ("pipeline", "What do the first packet of a flow and the change of a rule cost?"),

@@ -5,8 +5,8 @@ use shunt_flow::text::nearest_of;
 use super::{Row, Run};
 use crate::experiments::{
     characterisation, classifier, foresight, forwarding, generation, gigaflow, guest_ports,
-    idle_ports, kernel_ports, live, megaflows, misses, nic_push, nuevomatch, ovsdb_ports, pipeline,
-    slow_path, updates, workloads,
+    host_ports, idle_ports, kernel_ports, live, megaflows, misses, nic_push, nuevomatch,
+    ovsdb_ports, pipeline, slow_path, updates, workloads,
 };
 
 /// One experiment.
@@ -112,6 +112,15 @@ pub const EXPERIMENTS: &[Experiment] = &[
         source: "own experiment, compared with Open vSwitch",
         has_rival: true,
         run: kernel_ports::run,
+        ..OWN
+    },
+    Experiment {
+        name: "ports-hosts",
+        title: "TCP, UDP and pings between two hosts",
+        what: "Rates, CPU and round trips between hosts, against Open vSwitch and a Linux bridge",
+        source: "own experiment, compared with Open vSwitch and a Linux bridge",
+        has_rival: true,
+        run: host_ports::run,
         ..OWN
     },
     Experiment {

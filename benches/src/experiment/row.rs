@@ -233,7 +233,7 @@ pub struct Ratio {
 }
 
 /// Units of values that vary between rounds.
-const VARYING: [&str; 7] = ["ns", "us", "ms", "s", "1/s", "cycles", "Mpps"];
+const VARYING: [&str; 9] = ["ns", "us", "ms", "s", "1/s", "cycles", "cores", "Mpps", "Gbit/s"];
 
 /// The conclusion from a ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,6 +348,14 @@ mod tests {
         let (ours, rival) = ([10.0, 20.0, 10.0, 10.0, 10.0], [12.0, 24.0, 12.0, 12.0, 12.0]);
         assert_eq!(verdict(&ours[..3], &rival[..3]), Verdict::Noise);
         assert_eq!(verdict(&ours, &rival), Verdict::Better);
+    }
+
+    #[test]
+    fn a_rate_of_one_round_decides_nothing() {
+        for unit in ["Gbit/s", "cores"] {
+            let one = Row { unit, ..row(Better::Less, &[1.0], &[2.0]) };
+            assert_eq!(one.ratio().unwrap().verdict(), Verdict::Unsure, "{unit}");
+        }
     }
 
     #[test]

@@ -27,6 +27,38 @@ pub(super) const WORDS: &[(&str, &str)] = &[
         "the number of probe packets that were checked",
     ),
     ("p50", "the median; `p99` is the 99th percentile, and `max` or `slowest` the largest value"),
+    // Hosts.
+    (
+        "TCP rate received",
+        "the bits of TCP payload that the receiving host got in a second, as its `iperf3` reports",
+    ),
+    (
+        "share of UDP packets that arrive",
+        "packets with 18 bytes of payload that the UDP sockets of the receiving host got, divided \
+         by the packets offered. Packets that the sender had no CPU time to send have not arrived",
+    ),
+    (
+        "share of UDP packets that the program received",
+        "the arrived packets without those that the receiving `iperf3` read too late, when the \
+         buffer of its socket was full",
+    ),
+    ("median round trip time", "the median of the times that `ping` prints"),
+    (
+        "CPU cores of the switch",
+        "the CPU time of all threads of the switch, divided by the time of the run. Work of the \
+         kernel for a packet is in it if the kernel does it in such a thread",
+    ),
+    (
+        "offloads",
+        "the hosts leave checksums and TCP segmentation to their devices, so the switch gets \
+         frames of up to 64 KiB; *no offloads*: the hosts do both, and no frame is longer than \
+         the MTU",
+    ),
+    (
+        "Linux bridge",
+        "the bridge of the kernel, which forwards in the context of the sender. It has no process, \
+         so its CPU time is not shown",
+    ),
     // Caches.
     (
         "megaflows",
