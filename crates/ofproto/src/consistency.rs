@@ -278,7 +278,7 @@ impl KnownPacket {
     /// Checks that packets have a field that gets an unknown value.
     ///
     /// As in Open vSwitch, packets keep the tag that they are known to have. If the value removes
-    /// the tag, later writes to the tag have no effect.
+    /// the tag, a later write to `vlan_vid` adds one.
     fn write(&self, target: Subfield) -> Result<(), ErrorCode> {
         match target.field {
             // The copied value may contain the tag-present bit.

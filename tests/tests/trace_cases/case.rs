@@ -27,6 +27,9 @@ pub(crate) struct Recording {
 pub(crate) struct Case {
     /// Kind and number.
     pub(crate) id: String,
+    /// OpenFlow version of the client as `ovs-ofctl -O` names it, if not OpenFlow 1.3.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) openflow: Option<String>,
     /// True if the packets can be sent again with the same result.
     pub(crate) stateless: bool,
     /// Arguments of `ovs-ofctl mod-port`: a port and a change.
@@ -55,6 +58,9 @@ pub(crate) struct Case {
     /// Packets and bytes of the rule with a cookie, after all packets were sent once.
     #[serde(default)]
     pub(crate) counters: BTreeMap<String, [u64; 2]>,
+    /// Number of packet-ins that no client requests, such as those of an expired TTL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) unrequested_packet_ins: Option<u64>,
     /// Rules learned from packets by the end.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) flows_after: Vec<LearnedRule>,

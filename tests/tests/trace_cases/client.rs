@@ -29,6 +29,8 @@ pub(crate) fn is_installed() -> bool {
 pub(crate) struct Client {
     socket: String,
     folder: PathBuf,
+    /// OpenFlow version as in `ovs-ofctl -O`.
+    version: String,
 }
 
 /// A rule as `ovs-ofctl dump-flows` prints it.
@@ -54,13 +56,19 @@ impl Client {
     ///
     /// The files of the client are in the folder `folder`.
     pub(crate) fn new(socket: String, folder: &Path) -> Self {
-        Self { socket, folder: folder.to_owned() }
+        Self { socket, folder: folder.to_owned(), version: "OpenFlow13".to_owned() }
+    }
+
+    /// Returns the client of a case, which may speak another OpenFlow version.
+    pub(crate) fn of_case(self, case: &Case) -> Self {
+        let version = case.openflow.clone().unwrap_or(self.version);
+        Self { version, ..self }
     }
 
     /// Sends one request, such as `add-flow` with a line.
     pub(crate) fn ask(&self, verb: &str, line: &str) -> Answer {
         let mut command = Command::new("ovs-ofctl");
-        command.args(["-O", "OpenFlow13", "--no-names", verb, &self.socket, line]);
+        command.args(["-O", &self.version, "--no-names", verb, &self.socket, line]);
         let output = output(&mut command);
         // The error of a bundle comes after the error of the message in the bundle.
         let said = String::from_utf8_lossy(&output.stderr);
@@ -105,6 +113,13 @@ impl Client {
         rules.map(|line| DumpedRule::parse(line).expect("a line is a rule")).collect()
     }
 
+    /// Waits until the packet threads have adopted all changes so far.
+    ///
+    /// The deletion selects no rule, and ends with a barrier.
+    pub(crate) fn wait_for_changes(&self) {
+        self.run("del-flows", &["cookie=0xffffffffffffffff/-1"]);
+    }
+
     /// Changes a setting of a port.
     pub(crate) fn set_port(&self, port: &str, change: &str) {
         self.run("mod-port", &[port, change]);
@@ -112,7 +127,8 @@ impl Client {
 
     fn run(&self, verb: &str, arguments: &[&str]) -> String {
         let mut command = Command::new("ovs-ofctl");
-        text(&output(command.args(["-O", "OpenFlow13", verb, &self.socket]).args(arguments)))
+        command.args(["-O", &self.version, verb, &self.socket]).args(arguments);
+        text(&output(&mut command))
     }
 }
 
@@ -157,7 +173,7 @@ impl Monitor {
         let log = client.folder.join("packet-ins");
         let control = client.folder.join("monitor.ctl");
         let mut command = Command::new("ovs-ofctl");
-        command.args(["-O", "OpenFlow13", "monitor", &client.socket, "65534"]);
+        command.args(["-O", &client.version, "monitor", &client.socket, "65534"]);
         command.args(["-P", "nxt_packet_in2"]);
         command.arg(format!("--unixctl={}", control.display()));
         let file = File::create(&log).expect("a log can be written");

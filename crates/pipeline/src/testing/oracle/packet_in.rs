@@ -45,7 +45,11 @@ impl Walker<'_> {
         Some(reason).filter(|reason| *reason != PacketInReason::NoMatch || !is_quiet)
     }
 
-    #[inline(never)]
+    /// Sends a packet that no rule of the first table matches.
+    pub(super) fn punt_miss(&mut self) {
+        self.punt_with(Cookie::new(0), PacketInReason::NoMatch, 0, u16::MAX, &[]);
+    }
+
     pub(super) fn punt(
         &mut self,
         reason: PacketInReason,
@@ -53,9 +57,21 @@ impl Walker<'_> {
         max_len: u16,
         userdata: &[u8],
     ) {
+        let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |rule| rule.cookie);
+        self.punt_with(cookie, reason, controller_id, max_len, userdata);
+    }
+
+    #[inline(never)]
+    fn punt_with(
+        &mut self,
+        cookie: Cookie,
+        reason: PacketInReason,
+        controller_id: u16,
+        max_len: u16,
+        userdata: &[u8],
+    ) {
         let Some(reason) = self.reported_reason(reason) else { return };
         let key = self.packet.key();
-        let cookie = self.rule.as_ref().map_or(Cookie::new(u64::MAX), |rule| rule.cookie);
         let punted = Punted {
             place: (self.id(), self.table),
             reason,

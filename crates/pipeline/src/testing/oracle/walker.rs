@@ -163,7 +163,7 @@ impl<'w> Walker<'w> {
         let first = self.look_up(TableId::FIRST, None)?;
         (self.table, self.rule) = (TableId::FIRST, first);
         if self.rule.is_none() && self.model.bridges[&self.id()].sends_misses {
-            self.punt(PacketInReason::NoMatch, 0, u16::MAX, &[]);
+            self.punt_miss();
         }
         self.run_set()
     }

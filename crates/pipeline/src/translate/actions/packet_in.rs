@@ -7,7 +7,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match};
 use crate::{
     action::{ControllerAction, PacketInReason},
     continuations::continuation::Continuation,
-    id::MeterId,
+    id::{Cookie, MeterId},
     tables::rule::Rule,
     translate::{
         bridge_view::BridgeView,
@@ -155,6 +155,8 @@ pub(in crate::translate) fn punt(
 }
 
 /// Sends a packet that missed in the first table, if the bridge sends misses.
+///
+/// As in Open vSwitch, the packet-in has cookie 0.
 pub(in crate::translate) fn punt_miss(
     packet: &mut WorkingPacket,
     bridge: BridgeView<'_>,
@@ -168,6 +170,7 @@ pub(in crate::translate) fn punt_miss(
         miss: Some(TableMiss::NoRule),
         ..PacketInRequest::output(PacketInReason::NoMatch, u16::MAX)
     };
+    let context = RuleContext { cookie: Cookie::new(0), ..context };
     punt(packet, bridge, context, request, None)
 }
 
