@@ -61,3 +61,26 @@ impl MonitorQueues {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shunt_pipeline::{Delta, Object, Version};
+
+    use super::*;
+
+    #[test]
+    fn a_dropped_queue_is_forgotten() {
+        let (queues, bridge) = (MonitorQueues::default(), BridgeId::new(1));
+        let queue = Arc::new(MonitorQueue::new(1));
+        let deltas = vec![Delta::Changed(Object::Ports(bridge))];
+        let change = Change { version: Version::new(1), deltas };
+        queues.add(bridge, &queue);
+        queues.record(&change);
+        assert_eq!(queues.count.load(Ordering::Relaxed), 1);
+        assert!(queue.take(true).is_none(), "a change of ports is no change of a rule");
+        drop(queue);
+        queues.record(&change);
+        assert_eq!(queues.count.load(Ordering::Relaxed), 0);
+        assert!(queues.lock().is_empty());
+    }
+}

@@ -20,6 +20,7 @@ mod events;
 mod evictions;
 mod expiry;
 mod fixture;
+mod flow_monitors;
 mod forecasts;
 mod ipfix;
 mod load;

@@ -254,7 +254,7 @@ fn check_removed_objects(harness: &mut ConnectionHarness) {
             group: Some(GroupId::new(5)),
             kind: GroupKind::All,
             selection: Selection::Default,
-            buckets: Default::default(),
+            buckets: Box::default(),
         })
     };
     let apply = Box::new([Action::Group(GroupId::new(5))]);
@@ -302,6 +302,22 @@ fn own_changes_are_complete_on_request() {
     assert_eq!(briefs(&mut harness), ["reply", "added 5"], "no thread delays an update");
     harness.host.adopt();
     assert_eq!(briefs(&mut harness), ["barrier"]);
+}
+
+/// The request adds a group, which no flow monitor reports.
+#[test]
+fn a_request_without_a_changed_rule_abbreviates_nothing() {
+    let mut harness = monitored(Codec::V13, FlowMonitorFlags { own: false, ..ALL });
+    harness.send(&Message::GroupMod(GroupMod {
+        command: GroupCommand::Add,
+        group: Some(GroupId::new(5)),
+        kind: GroupKind::All,
+        selection: Selection::Default,
+        buckets: Box::default(),
+    }));
+    assert!(briefs(&mut harness).is_empty());
+    change(&harness, [add(6)]);
+    assert_eq!(briefs(&mut harness), ["reply", "added 6"], "another peer added the rule");
 }
 
 /// Commits a bundle of three flow-mods with the transaction ids 41 to 43.

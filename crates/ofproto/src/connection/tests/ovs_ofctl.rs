@@ -11,12 +11,12 @@ use std::{
 };
 
 use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
-use shunt_flow::{FieldId, FlowMask, Match};
-use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter};
+use shunt_flow::{FieldId, FlowMask, Match, PortNo};
+use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, TableSelector};
 
 use crate::{
     connection::ConnectionKind,
-    message::{Message, MultipartRequest},
+    message::{FlowMonitorFlags, FlowMonitorId, FlowMonitorRequest, Message, MultipartRequest},
     testing::{ConnectionHarness, any_flow_mod, any_group_mod, any_meter_mod},
     wire::{Codec, v10::V10Settings},
 };
@@ -97,6 +97,15 @@ fn check<T: Clone + std::fmt::Debug>(
     accepted.into_iter().map(|(request, _)| request).collect()
 }
 
+/// Returns a request that lists all rules and monitors them.
+fn monitor_of_all() -> MultipartRequest {
+    let flags =
+        FlowMonitorFlags { initial: true, add: true, actions: true, ..FlowMonitorFlags::default() };
+    let (table, out_port) = (TableSelector::All, PortNo::ANY);
+    let (id, matching) = (FlowMonitorId(1), Match::any());
+    MultipartRequest::FlowMonitor(vec![FlowMonitorRequest { id, flags, table, matching, out_port }])
+}
+
 #[test]
 fn ovs_ofctl_reads_each_accepted_rule() {
     let add = |flow_mod: FlowMod| FlowMod { command: FlowModCommand::Add, ..flow_mod };
@@ -109,6 +118,8 @@ fn ovs_ofctl_reads_each_accepted_rule() {
         (Codec::V13, MultipartRequest::Flow(RuleFilter::all())),
         (v10, MultipartRequest::Flow(RuleFilter::all())),
         (v10, MultipartRequest::NiciraFlow(RuleFilter::all())),
+        (Codec::V13, monitor_of_all()),
+        (v10, monitor_of_all()),
     ];
     let accepted = check(mods, Message::FlowMod, &dumps);
     assert!(accepted.len() > REQUESTS, "{} rules were accepted", accepted.len());
