@@ -114,7 +114,7 @@ impl DesiredBridges {
 
 #[cfg(test)]
 mod tests {
-    use shunt_ovsdb::{OvsdbHandle, Server, ServerConfig, schema};
+    use shunt_ovsdb::{OvsdbHandle, RowTransaction, Server, ServerConfig, schema};
 
     use super::*;
 
@@ -189,68 +189,19 @@ mod tests {
                     self.put(&before, &mut rows, port, Some(bridge));
                     rows.update("Port", port, [("tag", Datum::integer(9))]);
                 }
-                // Makes the port a bond, or a bond a port.
                 (2, Some(port), Some(interface)) if numbers.below(3) == 0 => {
-                    let other = format!("{name}-2");
-                    let all = before.row("Port", port).unwrap().uuids("interfaces").count();
-                    let mut members = vec![Atom::Uuid(interface)];
-                    if all == 1 {
-                        let second = rows.insert("Interface", [("name", Datum::string(&other))]);
-                        members.push(Atom::Uuid(second));
-                    }
-                    rows.update("Port", port, [("interfaces", Datum::set(members))]);
+                    let port = before.row("Port", port).unwrap();
+                    change_bond(&mut rows, name, port, interface);
                 }
-                (2..5, Some(port), _) => rows.update(
-                    "Port",
-                    port,
-                    [numbers.choose(&[
-                        ("tag", Datum::integer(7)),
-                        ("tag", Datum::empty()),
-                        ("lacp", Datum::string("active")),
-                        ("lacp", Datum::empty()),
-                        ("vlan_mode", Datum::string("dot1q-tunnel")),
-                        ("vlan_mode", Datum::empty()),
-                    ])],
-                ),
-                (5..7, _, Some(interface)) => rows.update(
-                    "Interface",
-                    interface,
-                    [numbers.choose(&[
-                        ("type", Datum::string("null")),
-                        ("type", Datum::string("gre")),
-                        ("type", Datum::string("internal")),
-                        ("mtu_request", Datum::integer(1)),
-                        ("mtu_request", Datum::integer(1400)),
-                        ("mac", Datum::string("x")),
-                        ("mac", Datum::empty()),
-                        ("ofport", Datum::integer(3)),
-                    ])],
-                ),
+                (2..5, Some(port), _) => rows.update("Port", port, [port_column(numbers)]),
+                (5..7, _, Some(interface)) => {
+                    rows.update("Interface", interface, [interface_column(numbers)]);
+                }
                 (7, ..) => {
-                    let address = numbers.choose(&["x", "02:00:00:00:00:01"]);
                     let bridge = numbers.choose(&self.bridges);
-                    rows.update(
-                        "Bridge",
-                        bridge,
-                        [numbers.choose(&[
-                            ("other_config", Datum::string_map([("hwaddr", address)])),
-                            ("other_config", Datum::empty()),
-                            ("fail_mode", Datum::string("secure")),
-                        ])],
-                    );
+                    rows.update("Bridge", bridge, [bridge_column(numbers)]);
                 }
-                _ => {
-                    let value = numbers.choose(&["true", "false"]);
-                    rows.update(
-                        "Open_vSwitch",
-                        self.root,
-                        [numbers.choose(&[
-                            ("next_cfg", Datum::integer(3)),
-                            ("other_config", Datum::string_map([("flow-restore-wait", value)])),
-                            ("other_config", Datum::string_map([("vhost-sock-dir", value)])),
-                        ])],
-                    );
-                }
+                _ => rows.update("Open_vSwitch", self.root, [root_column(numbers)]),
             }
             self.handle.transact(rows).await.unwrap();
             format!("{kind} {name}")
@@ -260,7 +211,7 @@ mod tests {
         fn put(
             &self,
             before: &DatabaseSnapshot,
-            rows: &mut shunt_ovsdb::RowTransaction,
+            rows: &mut RowTransaction,
             port: RowUuid,
             to: Option<RowUuid>,
         ) {
@@ -272,6 +223,62 @@ mod tests {
                 rows.update("Bridge", bridge, [("ports", all)]);
             }
         }
+    }
+
+    /// Makes a port a bond, or a bond a port.
+    fn change_bond(rows: &mut RowTransaction, name: &str, port: RowView<'_>, interface: RowUuid) {
+        let mut members = vec![Atom::Uuid(interface)];
+        if port.uuids("interfaces").count() == 1 {
+            let other = format!("{name}-2");
+            let second = rows.insert("Interface", [("name", Datum::string(&other))]);
+            members.push(Atom::Uuid(second));
+        }
+        rows.update("Port", port.uuid(), [("interfaces", Datum::set(members))]);
+    }
+
+    /// A column with its value.
+    type Column = (&'static str, Datum);
+
+    fn port_column(numbers: &mut Numbers) -> Column {
+        numbers.choose(&[
+            ("tag", Datum::integer(7)),
+            ("tag", Datum::empty()),
+            ("lacp", Datum::string("active")),
+            ("lacp", Datum::empty()),
+            ("vlan_mode", Datum::string("dot1q-tunnel")),
+            ("vlan_mode", Datum::empty()),
+        ])
+    }
+
+    fn interface_column(numbers: &mut Numbers) -> Column {
+        numbers.choose(&[
+            ("type", Datum::string("null")),
+            ("type", Datum::string("gre")),
+            ("type", Datum::string("internal")),
+            ("mtu_request", Datum::integer(1)),
+            ("mtu_request", Datum::integer(1400)),
+            ("mac", Datum::string("x")),
+            ("mac", Datum::empty()),
+            ("ofport", Datum::integer(3)),
+        ])
+    }
+
+    fn bridge_column(numbers: &mut Numbers) -> Column {
+        let address = numbers.choose(&["x", "02:00:00:00:00:01"]);
+        numbers.choose(&[
+            ("other_config", Datum::string_map([("hwaddr", address)])),
+            ("other_config", Datum::empty()),
+            ("fail_mode", Datum::string("secure")),
+        ])
+    }
+
+    fn root_column(numbers: &mut Numbers) -> Column {
+        let value = numbers.choose(&["true", "false"]);
+        numbers.choose(&[
+            ("next_cfg", Datum::integer(3)),
+            ("other_config", Datum::string_map([("flow-restore-wait", value)])),
+            ("other_config", Datum::string_map([("vhost-sock-dir", value)])),
+        ])
     }
 
     /// After random changes, the bridges are those that all rows describe.
@@ -306,7 +313,7 @@ mod tests {
     async fn only_rows_of_the_changed_port_are_read() {
         let database = TwoBridges::start().await;
         let mut rows = database.handle.transaction("ports");
-        let add = |rows: &mut shunt_ovsdb::RowTransaction, name: &str| {
+        let add = |rows: &mut RowTransaction, name: &str| {
             let interface = rows.insert("Interface", [("name", Datum::string(name))]);
             let columns = [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
             let port = rows.insert("Port", columns);
