@@ -104,6 +104,8 @@ impl MonitorQueue {
         }
         let paused = state.paused.take_if(|_| is_read)?;
         state.waiting.push_back(QueuedChanges::Resumed);
+        // The changes may be many, and no change of the tables waits while they are sorted.
+        drop(state);
         let changes = paused.into_changes().into();
         Some(QueuedChanges::Changes(RecordedChanges { changes, own: None }))
     }
