@@ -1,6 +1,6 @@
 //! Several predictors, each with a budget and a governor.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use crate::{
     event::FlowEvent,
@@ -15,8 +15,10 @@ use crate::{
 pub struct Foresight {
     predictors: Vec<GovernedPredictor>,
     config: GovernorConfig,
-    /// The index of the predictor that forecasts first in the next call.
+    /// The index of the first of equally confident predictors in the next call.
     first: usize,
+    /// Scratch: the indices of the predictors in the order of a call.
+    order: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ impl Foresight {
     /// Creates a collection without predictors, with these settings of governors.
     #[must_use]
     pub const fn new(config: GovernorConfig) -> Self {
-        Self { predictors: Vec::new(), config, first: 0 }
+        Self { predictors: Vec::new(), config, first: 0, order: Vec::new() }
     }
 
     /// Adds a predictor.
@@ -81,11 +83,16 @@ impl Foresight {
     }
 
     /// Adds at most `budget` forecasts of the predictors to `forecasts`.
-    /// In each call, another predictor is the first to make forecasts.
+    ///
+    /// The predictor with the most confident forecast makes its forecasts first. In each call,
+    /// another one of equally confident predictors is the first.
     pub fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
         let (count, mut left) = (self.predictors.len(), budget);
-        for step in 0..count {
-            let own = &mut self.predictors[(self.first + step) % count];
+        let mut order = std::mem::take(&mut self.order);
+        order.extend((0..count).map(|step| (self.first + step) % count));
+        order.sort_by_key(|index| Reverse(self.predictors[*index].predictor.confidence(now)));
+        for index in order.drain(..) {
+            let own = &mut self.predictors[index];
             let allowance = own.governor.allowance(left);
             let before = forecasts.len();
             own.predictor.forecast(now, allowance, forecasts);
@@ -94,6 +101,7 @@ impl Foresight {
             own.governor.spend(made as u64);
             left = left.saturating_sub(made);
         }
+        self.order = order;
         self.first = (self.first + 1) % count.max(1);
     }
 

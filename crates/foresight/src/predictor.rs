@@ -4,7 +4,7 @@ use std::{fmt, time::Duration};
 
 use crate::{
     event::FlowEvent,
-    forecast::{Forecast, ForecastSource},
+    forecast::{Confidence, Forecast, ForecastSource},
 };
 
 /// Learns from the flows that arrived, and forecasts other flows.
@@ -19,7 +19,7 @@ pub trait Predictor: fmt::Debug + Send {
     /// Learns from an event at the time `now`, which never decreases.
     fn observe(&mut self, event: &FlowEvent<'_>, now: Duration);
 
-    /// Adds at most `budget` forecasts that are due at `now`.
+    /// Adds at most `budget` forecasts that are due at `now`, the most confident ones.
     ///
     /// All other due forecasts are dropped: a forecast that waits for a budget comes too late.
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>);
@@ -28,6 +28,14 @@ pub trait Predictor: fmt::Debug + Send {
     ///
     /// After a call of [`Self::forecast`] this time is later than `now`.
     fn next_due(&self) -> Option<Duration>;
+
+    /// Returns the greatest confidence of the forecasts that are due at `now`.
+    ///
+    /// Predictors with more confident forecasts make them first. A predictor without an estimate
+    /// returns `None`, and is the last one.
+    fn confidence(&self, _now: Duration) -> Option<Confidence> {
+        None
+    }
 
     /// Returns the number of items in the memory of the predictor.
     fn len(&self) -> usize;

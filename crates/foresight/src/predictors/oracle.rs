@@ -70,6 +70,10 @@ impl Predictor for Oracle {
         self.flows.front().map(|(time, _)| time.saturating_sub(self.lead))
     }
 
+    fn confidence(&self, now: Duration) -> Option<Confidence> {
+        self.next_due().filter(|due| *due <= now).map(|_| Confidence::MAX)
+    }
+
     fn len(&self) -> usize {
         self.flows.len()
     }

@@ -51,6 +51,9 @@ const TOLERANCE: u32 = 8;
 /// Least interval: shorter intervals are within a burst of one flow.
 const INTERVAL_MIN: Duration = Duration::from_millis(50);
 
+/// The confidence of all forecasts.
+const CONFIDENCE: Confidence = Confidence::of_percent(75);
+
 impl Periodic {
     /// Creates a predictor that remembers up to `capacity` flows.
     #[must_use]
@@ -127,7 +130,7 @@ impl Predictor for Periodic {
             forecasts.push(Forecast {
                 key: own.key.clone(),
                 known: None,
-                confidence: Confidence::of_percent(75),
+                confidence: CONFIDENCE,
                 made: now,
                 valid_until: now + own.interval,
                 source: ForecastSource::Periodic,
@@ -137,6 +140,10 @@ impl Predictor for Periodic {
 
     fn next_due(&self) -> Option<Duration> {
         self.due.first().map(|(due, _)| *due)
+    }
+
+    fn confidence(&self, now: Duration) -> Option<Confidence> {
+        self.next_due().filter(|due| *due <= now).map(|_| CONFIDENCE)
     }
 
     fn len(&self) -> usize {

@@ -83,6 +83,10 @@ impl Predictor for Reply {
         self.due.next_due()
     }
 
+    fn confidence(&self, _now: Duration) -> Option<Confidence> {
+        self.due.confidence()
+    }
+
     fn len(&self) -> usize {
         self.due.len()
     }

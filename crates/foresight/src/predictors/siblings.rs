@@ -80,6 +80,10 @@ impl Predictor for Siblings {
         self.due.next_due()
     }
 
+    fn confidence(&self, _now: Duration) -> Option<Confidence> {
+        self.due.confidence()
+    }
+
     fn len(&self) -> usize {
         self.sets.len() + self.due.len()
     }

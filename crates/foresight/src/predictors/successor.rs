@@ -431,14 +431,19 @@ impl Predictor for SuccessorTable {
     }
 
     fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
-        let before = forecasts.len();
-        self.due.take(now, budget, forecasts);
-        let made = forecasts.len() - before;
-        self.pairs.forecast(now, budget - made, forecasts);
+        let end = forecasts.len() + budget;
+        self.due.take_from(PairTable::CONFIDENCE, now, budget, forecasts);
+        self.pairs.forecast(now, end - forecasts.len(), forecasts);
+        self.due.take(now, end - forecasts.len(), forecasts);
     }
 
     fn next_due(&self) -> Option<Duration> {
         self.due.next_due().into_iter().chain(self.pairs.next_due()).min()
+    }
+
+    fn confidence(&self, _now: Duration) -> Option<Confidence> {
+        let pairs = self.pairs.next_due().map(|_| PairTable::CONFIDENCE);
+        self.due.confidence().max(pairs)
     }
 
     fn len(&self) -> usize {

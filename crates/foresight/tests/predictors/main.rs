@@ -8,9 +8,9 @@ use std::{sync::Arc, time::Duration};
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey};
 use shunt_foresight::{
-    FlowEvent, Forecast, Foresight, Governor, GovernorConfig, GovernorState, NewFlow, Oracle,
-    OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, SiblingSets, Siblings, SuccessorTable,
-    reply_key,
+    FlowEvent, Forecast, ForecastSource, Foresight, Governor, GovernorConfig, GovernorState,
+    NewFlow, Oracle, OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, SiblingSets, Siblings,
+    SuccessorTable, reply_key,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -90,6 +90,29 @@ fn siblings_differ_in_one_value() {
     let forecasts = forecasts(&mut siblings, SECOND);
     assert_eq!(forecasts.len(), 2);
     assert!(forecasts.iter().zip(&expected).all(|(own, key)| is_of(own, key)));
+}
+
+/// A reply is more probable than a flow to another back end.
+#[test]
+fn a_short_budget_makes_the_most_confident_forecasts() {
+    let mut foresight = Foresight::new(GovernorConfig::default());
+    foresight.add(Box::new(Siblings::default()));
+    foresight.add(Box::new(Reply::default()));
+    let set = SiblingSet { field: FieldId::Ipv4Dst, values: vec![2, 3, 4] };
+    let sets = Arc::new(SiblingSets::new(vec![set]));
+    foresight.observe(&FlowEvent::RulesChanged(&sets), SECOND);
+    for (budget, expected) in [
+        (1, vec![ForecastSource::Reply]),
+        (1, vec![ForecastSource::Reply]),
+        (2, vec![ForecastSource::Reply, ForecastSource::Siblings]),
+    ] {
+        let flow = started(udp(1, (1, 4000), (3, 80)));
+        foresight.observe(&FlowEvent::Started(&flow), SECOND);
+        let mut made = Vec::new();
+        foresight.forecast(SECOND, budget, &mut made);
+        let sources: Vec<_> = made.iter().map(|forecast| forecast.source).collect();
+        assert_eq!(sources, expected);
+    }
 }
 
 /// Tests a client that calls a front end, which then calls a database.

@@ -193,7 +193,7 @@ fn governed(predictor: &PlainPredictor, time: Duration) -> (Governor, u64, Optio
         for lead in *leads {
             let hits = total(&made, *lead, now) * hits_per_cent / 100 / leads.len() as u64;
             counts.hits += hits;
-            counts.lead += *lead * u32::try_from(hits).unwrap();
+            counts.lead += *lead * u32::try_from(hits).unwrap_or(u32::MAX);
         }
         governor.update(&counts, now);
         if paused.is_none() && matches!(governor.state(), GovernorState::Paused { .. }) {

@@ -91,6 +91,9 @@ const MEMBERS_AT_ONCE: usize = 64;
 const CANDIDATES_MAX: usize = 8;
 
 impl PairTable {
+    /// The confidence of all forecasts of the table.
+    pub(in crate::predictors) const CONFIDENCE: Confidence = Confidence::of_percent(60);
+
     /// Creates a table that remembers up to `capacity` sources.
     pub(in crate::predictors) fn new(capacity: usize) -> Self {
         Self {
@@ -303,7 +306,7 @@ impl PairSource {
         Some(Forecast {
             key: SparseKey::from(&key),
             known: None,
-            confidence: Confidence::of_percent(60),
+            confidence: PairTable::CONFIDENCE,
             made: now,
             valid_until: now + AGE_MAX,
             source: ForecastSource::Successor,
