@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_flow::{FieldId, FlowKey, PortNo};
+use shunt_flow::{FlowKey, PortNo, testing::UdpFlow};
 use shunt_foresight::{
     FlowEvent, Forecast, ForecastRefusal, ForecastSource, Foresight, GovernorConfig, GovernorState,
     NewFlow, OutcomeCounts, Periodic, Predictor, Reply, SuccessorTable,
@@ -72,26 +72,19 @@ struct FirstPackets {
 /// The first packet of a flow.
 struct FirstPacket {
     time: Duration,
-    id: FlowId,
+    /// The headers by which the flow has an entry of its own.
+    id: UdpFlow,
     /// The port by which the packet leaves.
     egress: u32,
-}
-
-/// The headers by which a flow has an entry of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct FlowId {
-    in_port: u32,
-    source: (u32, u16),
-    destination: (u32, u16),
 }
 
 /// A packet thread with predictors.
 struct ModelThread {
     foresight: Foresight,
-    entries: BTreeMap<FlowId, SpeculativeEntry>,
+    entries: BTreeMap<UdpFlow, SpeculativeEntry>,
     /// The entries by the time at which they expire.
-    expiries: BTreeSet<(Duration, FlowId)>,
-    seen: BTreeSet<FlowId>,
+    expiries: BTreeSet<(Duration, UdpFlow)>,
+    seen: BTreeSet<UdpFlow>,
     waiting: VecDeque<Forecast>,
     /// The time at which the thread has finished its work.
     free: Duration,
@@ -194,7 +187,7 @@ fn bound(flows: &[FirstPacket]) -> usize {
     let mut ends: BTreeSet<(u32, u16)> = BTreeSet::new();
     let mut last: BTreeMap<(u32, (u32, u16)), u16> = BTreeMap::new();
     let is_named = |flow: &FirstPacket| {
-        let FlowId { source, destination, .. } = flow.id;
+        let UdpFlow { source, destination, .. } = flow.id;
         let before = last.insert((source.0, destination), source.1);
         let is_counted = before.is_some_and(|before| {
             source.1.checked_sub(before).is_some_and(|step| (1..=STEP_MAX).contains(&step))
@@ -231,40 +224,8 @@ impl FirstPacket {
     fn of(flow: &PlannedFlow, reply: &PlannedFlow, time_ns: u64) -> Self {
         let port = |flow: &PlannedFlow| u32::try_from(flow.device + 1).unwrap_or(u32::MAX);
         let [source, destination] = flow.socket_addresses();
-        let id = FlowId { in_port: port(flow), source, destination };
+        let id = UdpFlow { in_port: port(flow), source, destination };
         Self { time: Duration::from_nanos(time_ns), id, egress: port(reply) }
-    }
-}
-
-impl FlowId {
-    fn of(key: &FlowKey) -> Self {
-        let address = |field| u32::try_from(key.field(field)).unwrap_or_default();
-        let port = |field| u16::try_from(key.field(field)).unwrap_or_default();
-        Self {
-            in_port: key.in_port().number(),
-            source: (address(FieldId::Ipv4Src), port(FieldId::UdpSrc)),
-            destination: (address(FieldId::Ipv4Dst), port(FieldId::UdpDst)),
-        }
-    }
-
-    fn key(&self) -> FlowKey {
-        let mut key = FlowKey::ZERO;
-        key.set_bridge(1);
-        key.set_in_port(PortNo::new(self.in_port));
-        for (field, value) in [
-            (FieldId::EthSrc, 0x0200_0000_0001),
-            (FieldId::EthDst, 0x0200_0000_0002),
-            (FieldId::EthType, 0x0800),
-            (FieldId::NwTtl, 64),
-            (FieldId::IpProto, 17),
-            (FieldId::Ipv4Src, self.source.0.into()),
-            (FieldId::Ipv4Dst, self.destination.0.into()),
-            (FieldId::UdpSrc, self.source.1.into()),
-            (FieldId::UdpDst, self.destination.1.into()),
-        ] {
-            key.set_field(field, value);
-        }
-        key
     }
 }
 
@@ -337,7 +298,7 @@ impl ModelThread {
     }
 
     fn install(&mut self, forecast: &Forecast) {
-        let id = FlowId::of(&FlowKey::from(&forecast.key));
+        let id = UdpFlow::of(&FlowKey::from(&forecast.key));
         let own = self.counts.entry(forecast.source).or_default();
         if !forecast.is_valid(self.free) {
             own.refused[ForecastRefusal::Expired as usize] += 1;
@@ -359,7 +320,7 @@ impl ModelThread {
     }
 
     /// Returns the origin of the entry that a new flow hits.
-    fn hit(&mut self, id: &FlowId, now: Duration) -> Option<ForecastSource> {
+    fn hit(&mut self, id: &UdpFlow, now: Duration) -> Option<ForecastSource> {
         let SpeculativeEntry { source, installed, expires } = self.entries.remove(id)?;
         self.expiries.remove(&(expires, *id));
         let own = self.counts.entry(source).or_default();

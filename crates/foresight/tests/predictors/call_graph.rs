@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use shunt_flow::{FieldId, FlowKey, PortNo};
+use shunt_flow::{FlowKey, PortNo, testing::UdpFlow};
 use shunt_foresight::{
     FlowEvent, Forecast, ForecastSource, Foresight, GovernorConfig, NewFlow, OutcomeCounts,
     Predictor, Reply, SuccessorTable,
@@ -91,13 +91,8 @@ fn share_of_hits(predictors: Vec<Box<dyn Predictor>>) -> f64 {
         foresight.observe(&FlowEvent::Started(&flow), *time);
         foresight.forecast(*time, 32, &mut made);
         for forecast in made.drain(..) {
-            let key = FlowKey::from(&forecast.key);
-            let field = |field| u32::try_from(key.field(field)).unwrap_or_default();
-            let port = |field| u16::try_from(key.field(field)).unwrap_or_default();
-            let ends = [
-                (field(FieldId::Ipv4Src), port(FieldId::UdpSrc)),
-                (field(FieldId::Ipv4Dst), port(FieldId::UdpDst)),
-            ];
+            let UdpFlow { source, destination, .. } = UdpFlow::of(&FlowKey::from(&forecast.key));
+            let ends = [source, destination];
             let own = counts.entry(forecast.source).or_default();
             own.received += 1;
             if seen.contains(&ends) || entries.contains_key(&ends) {

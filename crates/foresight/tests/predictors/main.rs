@@ -6,7 +6,7 @@ mod pairs;
 use std::{sync::Arc, time::Duration};
 
 use proptest::prelude::*;
-use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey};
+use shunt_flow::{FieldId, FlowKey, PortNo, SparseKey, testing::UdpFlow};
 use shunt_foresight::{
     FlowEvent, Forecast, ForecastSource, Foresight, Governor, GovernorConfig, GovernorState,
     NewFlow, Oracle, OutcomeCounts, Periodic, Predictor, Reply, SiblingSet, SiblingSets, Siblings,
@@ -17,23 +17,7 @@ const SECOND: Duration = Duration::from_secs(1);
 
 /// Returns a UDP packet from `source` to `destination` (address and port each).
 fn udp(in_port: u32, source: (u32, u16), destination: (u32, u16)) -> FlowKey {
-    let mut key = FlowKey::ZERO;
-    key.set_bridge(1);
-    key.set_in_port(PortNo::new(in_port));
-    for (field, value) in [
-        (FieldId::EthSrc, 0x0200_0000_0001),
-        (FieldId::EthDst, 0x0200_0000_0002),
-        (FieldId::EthType, 0x0800),
-        (FieldId::NwTtl, 64),
-        (FieldId::IpProto, 17),
-        (FieldId::Ipv4Src, source.0.into()),
-        (FieldId::Ipv4Dst, destination.0.into()),
-        (FieldId::UdpSrc, source.1.into()),
-        (FieldId::UdpDst, destination.1.into()),
-    ] {
-        key.set_field(field, value);
-    }
-    key
+    UdpFlow { in_port, source, destination }.key()
 }
 
 fn started(key: FlowKey) -> NewFlow {

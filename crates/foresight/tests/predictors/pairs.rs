@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use shunt_flow::{FieldId, FlowKey};
+use shunt_flow::{FlowKey, testing::UdpFlow};
 use shunt_foresight::{
     FlowEvent, Foresight, Governor, GovernorConfig, GovernorState, OutcomeCounts, Predictor,
     SuccessorTable,
@@ -17,12 +17,8 @@ type Pair = [(u32, u16); 2];
 const GAP: Duration = Duration::from_millis(1);
 
 fn pair_of(key: &FlowKey) -> Pair {
-    let address = |field| u32::try_from(key.field(field)).unwrap_or_default();
-    let port = |field| u16::try_from(key.field(field)).unwrap_or_default();
-    [
-        (address(FieldId::Ipv4Src), port(FieldId::UdpSrc)),
-        (address(FieldId::Ipv4Dst), port(FieldId::UdpDst)),
-    ]
+    let UdpFlow { source, destination, .. } = UdpFlow::of(key);
+    [source, destination]
 }
 
 /// A random number generator (Knuth's MMIX).
