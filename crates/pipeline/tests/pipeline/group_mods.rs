@@ -107,7 +107,7 @@ fn buckets_are_inserted_and_removed_at_their_place() {
     assert_eq!(refused(insert(BucketPlace::After(77), &[10])), unknown(one, 77));
     assert_eq!(refused(insert(BucketPlace::Last, &[13, 10])), exists(one, 10));
     assert_eq!(refused(remove(BucketSelector::Id(77))), unknown(one, 77));
-    let many: Vec<_> = (100..4100).collect();
+    let many: Vec<u32> = (100..4100).collect();
     let too_many = GroupModError::TooManyBuckets(one, 4006);
     assert_eq!(refused(insert(BucketPlace::Last, &many)), too_many);
     check(remove(BucketSelector::Id(11)), &[9, 8, 12, 0, 10]);

@@ -326,8 +326,8 @@ fn read_fields(mut entries: &[u8]) -> Result<Box<[(FieldId, u128)]>, ErrorCode> 
 fn put_selection(out: &mut Vec<u8>, selection: &Selection) {
     let (method, basis, fields) = match selection {
         Selection::Default => return,
-        Selection::DatapathHash { basis } => (&b"dp_hash"[..], *basis, Default::default()),
-        Selection::Fields { basis, fields } => (&b"hash"[..], *basis, &**fields),
+        Selection::DatapathHash { basis } => (b"dp_hash".as_slice(), *basis, <&[_]>::default()),
+        Selection::Fields { basis, fields } => (b"hash".as_slice(), *basis, &**fields),
     };
     let mut value = Vec::new();
     value.put_u32(NETRONOME);

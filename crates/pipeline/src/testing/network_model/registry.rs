@@ -91,7 +91,7 @@ impl Tables {
             }
             GroupCommand::RemoveBuckets(BucketSelector::All) => buckets.clear(),
             GroupCommand::RemoveBuckets(BucketSelector::First) => {
-                drop(buckets.drain(..1.min(old.buckets.len())));
+                drop(buckets.drain(..old.buckets.len().min(1)));
             }
             GroupCommand::RemoveBuckets(BucketSelector::Last) => drop(buckets.pop()),
             GroupCommand::RemoveBuckets(BucketSelector::Id(wanted)) => {
