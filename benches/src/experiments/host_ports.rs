@@ -45,8 +45,8 @@ const PINGS_MAX: u32 = 20;
 /// Bytes of payload of a UDP packet, for the shortest Ethernet frame (60 bytes).
 const PAYLOAD_BYTES: u32 = 18;
 
+/// Seconds between two pings.
 const PING_INTERVAL: &str = "0.002";
-const PINGS_PER_SECOND: usize = 500;
 
 /// Positions in the list of switches.
 const OURS: usize = 0;
@@ -222,15 +222,15 @@ fn rows_of(case: HostCase, names: &[String], samples: &[Vec<HostSample>]) -> Vec
             continue;
         }
         let value = row(name, metric.unit, metric.better, rival, |sample| sample.value);
-        let why = if rival == Some(BRIDGE) { why_bridge } else { why_nothing };
-        rows.push(Row { why: why(case, &value), ..value });
+        let find_reason = if rival == Some(BRIDGE) { reason_of_bridge } else { reason_of_nothing };
+        rows.push(Row { reason: find_reason(case, &value), ..value });
     }
     let [rival, _] = rivals;
     if let HostLoad::Udp { .. } = case.load {
         let has_more = rows[0].ratio().is_some_and(|ratio| ratio.verdict() == Verdict::Better);
         let cores = row(CORES, "cores", Better::Less, rival, |sample| sample.cores);
-        let why = if has_more && is_worse(&cores) { WHY_CORES } else { "" };
-        rows.push(Row { why, ..cores });
+        let reason = if has_more && is_worse(&cores) { WHY_CORES } else { "" };
+        rows.push(Row { reason, ..cores });
         rows.push(row(SENT, "1/s", Better::Neither, rival, |sample| sample.sent));
         rows.push(row(RECEIVED, "%", Better::Neither, rival, |sample| sample.received));
     } else {
@@ -241,7 +241,7 @@ fn rows_of(case: HostCase, names: &[String], samples: &[Vec<HostSample>]) -> Vec
 }
 
 /// Returns the reason why our value is worse than that of a Linux bridge.
-fn why_bridge(case: HostCase, row: &Row) -> &'static str {
+fn reason_of_bridge(case: HostCase, row: &Row) -> &'static str {
     match case.load {
         _ if !is_worse(row) => "",
         HostLoad::Tcp { .. } | HostLoad::Udp { .. } => WHY_COPIES,
@@ -250,7 +250,7 @@ fn why_bridge(case: HostCase, row: &Row) -> &'static str {
 }
 
 /// Returns the reason why nothing passed Open vSwitch.
-fn why_nothing(case: HostCase, row: &Row) -> &'static str {
+fn reason_of_nothing(case: HostCase, row: &Row) -> &'static str {
     let is_nothing = row.rival.as_ref().is_some_and(|(_, rival)| rival.most() == 0.0);
     if case.has_offloads && is_nothing && row.ours.least() > 0.0 { WHY_NOTHING } else { "" }
 }
@@ -378,9 +378,10 @@ impl HostPair {
                 }
             }
             HostLoad::Ping => {
-                let count = (seconds * PINGS_PER_SECOND).to_string();
+                // On a busy machine, a number of pings would take a multiple of the time.
+                let deadline = seconds.to_string();
                 let mut ping = self.sender.command("ping");
-                ping.args(["-i", PING_INTERVAL, "-c", &count, "-W", "1"]);
+                ping.args(["-i", PING_INTERVAL, "-w", &deadline]);
                 ping.arg(RECEIVER.to_string());
                 let (text, cores) = cores_during(process, || text_of(&mut ping));
                 let value = round_trips(&text).median();
@@ -493,12 +494,12 @@ mod tests {
             (CORES, "Open vSwitch".to_owned(), 1.0, None),
         ];
         assert_eq!(rivals.collect::<Vec<_>>(), expected);
-        assert_eq!(rows.iter().map(|row| row.why).collect::<Vec<_>>(), ["", WHY_COPIES, ""]);
+        assert_eq!(rows.iter().map(|row| row.reason).collect::<Vec<_>>(), ["", WHY_COPIES, ""]);
     }
 
     #[test]
     fn a_rival_without_traffic_has_the_reason() {
-        let of_rival = |case, values: &[f64]| rows_of_values(case, values)[0].why;
+        let of_rival = |case, values: &[f64]| rows_of_values(case, values)[0].reason;
         assert_eq!(of_rival(TCP, &[2.0, 0.0, 8.0]), WHY_NOTHING);
         assert_eq!(of_rival(CASES[1], &[2.0, 0.0, 8.0]), "", "there are no offloads");
         assert_eq!(of_rival(TCP, &[0.0, 0.0, 8.0]), "", "nothing passed Shunt either");
@@ -507,12 +508,12 @@ mod tests {
     #[test]
     fn only_a_worse_value_has_a_reason() {
         let rows = rows_of_values(CASES[7], &[20.0, 30.0, 40.0]);
-        assert!(rows.iter().all(|row| row.why.is_empty()), "{rows:?}");
-        assert_eq!(rows_of_values(CASES[7], &[20.0, 30.0, 5.0])[1].why, WHY_WAKE_UP);
+        assert!(rows.iter().all(|row| row.reason.is_empty()), "{rows:?}");
+        assert_eq!(rows_of_values(CASES[7], &[20.0, 30.0, 5.0])[1].reason, WHY_WAKE_UP);
         // Shunt takes more CPU time, and forwards more packets.
         let rows = rows_of_values(UDP_FASTEST, &[90.0, 50.0, 95.0]);
-        let why: Vec<&str> = rows.iter().map(|row| row.why).collect();
-        assert_eq!(why, ["", WHY_COPIES, WHY_CORES, "", ""]);
+        let reasons: Vec<&str> = rows.iter().map(|row| row.reason).collect();
+        assert_eq!(reasons, ["", WHY_COPIES, WHY_CORES, "", ""]);
     }
 
     #[test]
