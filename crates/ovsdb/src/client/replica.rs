@@ -63,8 +63,8 @@ impl Replica {
     /// Applies a `<table-updates>` or a `<table-updates2>`.
     ///
     /// Returns whether the program must be notified: a row was inserted or deleted, or a column
-    /// changed that the program reads. The cost depends on the changed rows, and on the tables that
-    /// a snapshot shares.
+    /// changed that the program reads. The cost depends on the changed rows, and on the parts of
+    /// tables that a snapshot shares.
     ///
     /// # Errors
     ///

@@ -8,6 +8,7 @@ mod change;
 mod column;
 mod integrity;
 mod row;
+mod rows;
 mod snapshot;
 mod store;
 mod working_set;

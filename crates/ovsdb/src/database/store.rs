@@ -2,14 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::{ChangeSet, DatabaseSnapshot, Row, WorkingSet};
+use super::{ChangeSet, DatabaseSnapshot, Row, WorkingSet, rows::Rows};
 use crate::{
     schema::DatabaseSchema,
     value::{Datum, RowUuid, UuidGenerator},
 };
-
-/// Rows of a table, which snapshots share until the next change.
-pub(super) type Rows = BTreeMap<RowUuid, Arc<Row>>;
 
 /// A database in memory.
 #[derive(Debug)]
@@ -28,6 +25,7 @@ pub(super) struct DatabaseState {
 /// The rows of a table, with their references and indexes.
 #[derive(Debug, Default)]
 pub(super) struct TableState {
+    /// The rows, which snapshots share until the next change.
     pub(super) rows: Arc<Rows>,
     /// Number of strong references to rows from other rows; absent if zero.
     pub(super) references: BTreeMap<RowUuid, i64>,
@@ -62,7 +60,7 @@ impl Database {
     /// Returns a row.
     #[must_use]
     pub fn row(&self, table: usize, uuid: RowUuid) -> Option<&Arc<Row>> {
-        self.state.tables.get(table)?.rows.get(&uuid)
+        self.state.tables.get(table)?.rows.get(uuid)
     }
 
     /// Returns the rows of a table, in the order of their UUIDs.
@@ -92,10 +90,7 @@ impl Database {
             }
             let rows = Arc::make_mut(&mut table.rows);
             for (uuid, change) in changes {
-                match &change.new {
-                    Some(row) => drop(rows.insert(*uuid, Arc::clone(row))),
-                    None => drop(rows.remove(uuid)),
-                }
+                rows.set(*uuid, change.new.clone());
             }
             for new in changes.values().filter_map(|change| change.new.as_deref()) {
                 for (columns, entries) in indexes.iter().zip(&mut table.indexes) {

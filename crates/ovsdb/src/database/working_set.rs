@@ -41,7 +41,7 @@ impl<'a> WorkingSet<'a> {
     pub fn row(&self, table: usize, uuid: RowUuid) -> Option<&Arc<Row>> {
         match self.change.tables.get(&table).and_then(|rows| rows.get(&uuid)) {
             Some(change) => change.new.as_ref(),
-            None => self.state.tables.get(table)?.rows.get(&uuid),
+            None => self.state.tables.get(table)?.rows.get(uuid),
         }
     }
 
@@ -81,7 +81,7 @@ impl<'a> WorkingSet<'a> {
             Entry::Occupied(mut entry) => entry.get_mut().new = new,
             Entry::Vacant(entry) => {
                 let state = self.state.tables.get(table);
-                let old = state.and_then(|table| table.rows.get(&uuid)).cloned();
+                let old = state.and_then(|table| table.rows.get(uuid)).cloned();
                 entry.insert(RowChange { old, new });
             }
         }

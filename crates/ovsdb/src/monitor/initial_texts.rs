@@ -170,13 +170,11 @@ mod tests {
         database.apply(&change);
     }
 
-    fn monitor(requests: &Value, version: MonitorVersion) -> RowMonitor {
-        let schema = schema::open_vswitch();
-        RowMonitor::from_json(requests, &schema, version).unwrap()
-    }
-
     /// Returns monitors of several columns, conditions and generations.
-    fn monitors() -> Vec<RowMonitor> {
+    fn monitors(database: &Database) -> Vec<RowMonitor> {
+        let monitor = |requests: &Value, version| {
+            RowMonitor::from_json(requests, database.schema(), version).unwrap()
+        };
         let all = json!({"Interface": {}, "Bridge": {}});
         let name = json!({"Interface": {"columns": ["name"]}});
         let large = json!({"Interface": {"where": [["mtu_request", "==", 2]]}});
@@ -197,7 +195,7 @@ mod tests {
             changes in prop::collection::vec((any_change(), 0..7_usize), 1..40),
         ) {
             let mut database = Database::new(schema::open_vswitch(), [7; 20]);
-            let (mut texts, monitors) = (InitialTexts::default(), monitors());
+            let (mut texts, monitors) = (InitialTexts::default(), monitors(&database));
             for (change, place) in changes {
                 apply(&mut database, &change);
                 let text = monitors[place].initial_text(&database, &mut texts);
@@ -242,7 +240,7 @@ mod tests {
         let mut database = Database::new(schema::open_vswitch(), [7; 20]);
         apply(&mut database, &Change::Put(1, 1));
         let mut texts = InitialTexts::default();
-        for monitor in monitors() {
+        for monitor in monitors(&database) {
             monitor.initial_text(&database, &mut texts);
         }
         let last = texts.tables.last().map(|own| own.part.clone());

@@ -18,6 +18,12 @@ impl RowUuid {
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
+
+    /// Returns the 128 bits of the UUID.
+    #[must_use]
+    pub const fn bits(self) -> u128 {
+        self.0
+    }
 }
 
 impl fmt::Display for RowUuid {
