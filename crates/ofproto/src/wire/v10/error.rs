@@ -33,6 +33,7 @@ pub(crate) const fn error_number(code: ErrorCode) -> ErrorNumber {
         ErrorCode::SetFieldArgument => nicira(1, 525),
         ErrorCode::ActionMustBeZero => nicira(2, 256),
         ErrorCode::ActionConjunction => nicira(2, 526),
+        ErrorCode::ActionOutGroup => nicira(2, 9),
         ErrorCode::InstructionUnsupported => nicira(2, 257),
         ErrorCode::MatchWildcards => nicira(1, 262),
         ErrorCode::MatchField => nicira(0, 263),
@@ -71,6 +72,17 @@ pub(crate) const fn error_number(code: ErrorCode) -> ErrorNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `ovs-vswitchd` 3.1 sends these numbers over OpenFlow 1.0.
+    #[test]
+    fn errors_of_groups_are_those_of_nicira() {
+        assert_eq!(error_number(ErrorCode::ActionOutGroup), nicira(2, 9));
+        assert_eq!(error_number(ErrorCode::GroupExists), nicira(6, 0));
+        assert_eq!(error_number(ErrorCode::GroupWatch), nicira(6, 6));
+        assert_eq!(error_number(ErrorCode::GroupBucketExists), nicira(6, 16));
+        assert_eq!(error_number(ErrorCode::PropertyExperimenter), nicira(14, 6));
+        assert_eq!(error_number(ErrorCode::ActionOrder), UNENCODABLE);
+    }
 
     #[test]
     fn no_error_has_a_type_of_a_later_version() {
