@@ -153,7 +153,7 @@ impl InstallHistory {
         }
     }
 
-    /// Returns the number of forecasts that can be judged, of `count` that were installed.
+    /// Returns how many of `count` installed forecasts can be judged.
     ///
     /// A forecast counts by its age as a share of `age_max`.
     fn judged(&self, count: u64, now: Duration, age_max: Duration) -> u64 {

@@ -339,7 +339,7 @@ fn log_failed_trainings(counters: &[Arc<ThreadCounters>], logged: &mut BTreeSet<
     }
 }
 
-/// Returns the causes of failures that are not logged yet, and adds them to `logged`.
+/// Returns the causes that are not logged yet, and adds them to `logged`.
 fn new_training_failures(
     counters: &[Arc<ThreadCounters>],
     logged: &mut BTreeSet<TrainingFailure>,

@@ -1,4 +1,4 @@
-//! Requests to train the learned indexes of tables, and their repetition after a failure.
+//! Requests to train the learned indexes of tables, repeated after a failure.
 //!
 //! A table needs a training only after a change, so a version is trained once. A training that
 //! fails is tried again after a pause, without waiting for the next version. Each further failure
@@ -53,7 +53,7 @@ impl Default for TableTrainings {
 }
 
 impl TableTrainings {
-    /// Requests a training by `start` if one is due, or takes the outcome of the last one.
+    /// Requests a training by `start` if one is due, or takes its outcome.
     ///
     /// # Errors
     ///

@@ -80,9 +80,9 @@ pub(crate) fn packets(pool: &mut Pool, frames: &[Vec<u8>]) -> Vec<Packet> {
     frames.iter().map(packet).collect()
 }
 
-/// Polls a port until `count` packets have arrived, or no packet in `idle_polls_max` polls.
+/// Polls a port until `count` packets have arrived.
 ///
-/// `take` gets each burst that arrives.
+/// Also ends after `idle_polls_max` polls without a packet. `take` gets each burst that arrives.
 pub(crate) fn poll_bursts(
     queues: &mut Queues,
     pool: &mut Pool,

@@ -23,9 +23,9 @@ impl DueForecasts {
         self.queue.push_back(forecast);
     }
 
-    /// Moves the `budget` most confident forecasts to `forecasts`, and drops the others.
+    /// Moves the `budget` most confident forecasts to `forecasts`.
     ///
-    /// Of equally confident forecasts, the newest ones are moved.
+    /// Drops the others. Of equally confident forecasts, the newest ones are moved.
     pub(crate) fn take(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
         if budget == 0 {
             return self.queue.clear();
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
     use crate::forecast::ForecastSource;
 
-    /// Returns a queue of forecasts with these confidences, made a second after each other.
+    /// Returns a queue of forecasts with these confidences, one made each second.
     fn queue_of(percents: &[u8]) -> DueForecasts {
         let mut due = DueForecasts::new(16);
         for (percent, second) in percents.iter().zip(0..) {

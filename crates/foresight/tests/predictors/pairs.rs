@@ -147,7 +147,7 @@ struct PlainPredictor {
 /// The time from a forecast to its flow is the same for all flows.
 const EQUAL_LEADS: &[Duration] = &[Duration::from_millis(300)];
 
-/// Leads with an exponential distribution and a mean of 300 ms: their deciles from 5 % on.
+/// Exponential leads with a mean of 300 ms: their deciles from 5 % on.
 const RANDOM_LEADS: &[Duration] = &[
     Duration::from_millis(15),
     Duration::from_millis(49),

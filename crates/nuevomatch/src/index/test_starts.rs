@@ -86,9 +86,9 @@ pub(crate) fn check_keys(name: &str, index: &impl StartIndex, starts: &[u32], ke
 /// The stride is a prime, so the keys have all low bits.
 pub(crate) const GATE_STRIDE: usize = 1021;
 
-/// Checks the positions that an index finds for one key in `stride`, and for the last key.
+/// Checks the positions that an index finds for one key in `stride`.
 ///
-/// A stride of one is all 2^32 keys.
+/// The last key is one of them. A stride of one is all 2^32 keys.
 pub(crate) fn check_strided_keys(
     name: &str,
     index: &impl StartIndex,

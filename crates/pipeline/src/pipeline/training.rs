@@ -40,7 +40,9 @@ impl IndexedTables {
     /// No table: all indexes are removed.
     pub const NONE: Self = Self::for_translations(usize::MAX);
 
-    /// Returns the tables with at least `rules_min` rules, to decide packets without a cache.
+    /// Returns the tables with at least `rules_min` rules, to decide packets.
+    ///
+    /// Such packets have no cache.
     #[must_use]
     pub const fn for_decisions(rules_min: usize) -> Self {
         Self { rules_min, lookups: IndexedLookups::Decisions }
@@ -96,7 +98,9 @@ const CHANGES_MIN: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnindexableTable;
 
-/// A training that has begun. Without an end, it is abandoned when this value is dropped.
+/// A training that has begun.
+///
+/// Without an end, it is abandoned when this value is dropped.
 struct OpenTraining<'a> {
     pipeline: &'a Pipeline,
     id: BridgeId,

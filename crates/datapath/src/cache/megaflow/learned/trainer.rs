@@ -220,7 +220,7 @@ impl TablesTraining {
     }
 }
 
-/// Trains tables; `train` returns the number of tables of which the training failed.
+/// Trains tables by `train`, which returns the number of failures.
 ///
 /// A training that panics is abandoned, and lookups use the tables as before. So the trainer
 /// continues.
