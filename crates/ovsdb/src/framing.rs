@@ -76,10 +76,10 @@ impl JsonFramer {
             self.bytes.drain(..blank);
         }
         let Some(length) = self.find_end()? else { return Ok(None) };
-        let message: Vec<u8> = self.bytes.drain(..length).collect();
+        let value = serde_json::from_slice(self.bytes.get(..length).unwrap_or_default());
+        self.bytes.drain(..length);
         self.scanned = 0;
         self.shrink();
-        let value = serde_json::from_slice(&message);
         let value = value.map_err(|error| FramingError::NotJson(error.to_string()))?;
         Ok(Some((value, length)))
     }

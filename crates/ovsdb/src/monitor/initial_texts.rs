@@ -198,7 +198,8 @@ mod tests {
             let (mut texts, monitors) = (InitialTexts::default(), monitors(&database));
             for (change, place) in changes {
                 apply(&mut database, &change);
-                let text = monitors[place].initial_text(&database, &mut texts);
+                let mut text = String::new();
+                monitors[place].write_initial(&database, &mut texts, &mut text);
                 let found: Value = serde_json::from_str(&text).unwrap();
                 prop_assert_eq!(found, monitors[place].initial(&database));
             }
@@ -241,7 +242,7 @@ mod tests {
         apply(&mut database, &Change::Put(1, 1));
         let mut texts = InitialTexts::default();
         for monitor in monitors(&database) {
-            monitor.initial_text(&database, &mut texts);
+            monitor.write_initial(&database, &mut texts, &mut String::new());
         }
         let last = texts.tables.last().map(|own| own.part.clone());
         texts.limit(2, usize::MAX);

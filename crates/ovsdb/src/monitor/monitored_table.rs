@@ -124,11 +124,17 @@ impl RowMonitor {
         updates.into()
     }
 
-    /// Returns the JSON text of [`Self::initial`].
+    /// Adds the JSON text of [`Self::initial`] to `text`.
     ///
     /// Only rows that have changed since the last monitor of the same columns are encoded.
-    pub(crate) fn initial_text(&self, database: &Database, texts: &mut InitialTexts) -> String {
-        let mut text = "{".to_owned();
+    pub(crate) fn write_initial(
+        &self,
+        database: &Database,
+        texts: &mut InitialTexts,
+        text: &mut String,
+    ) {
+        text.push('{');
+        let mut quote = "\"";
         for (index, monitored) in &self.tables {
             let Some(table) = database.schema().tables().get(*index) else { continue };
             let wanted = monitored.columns.iter().filter(|own| own.kinds.has(ChangeKind::Initial));
@@ -150,17 +156,15 @@ impl RowMonitor {
             let rows = database.rows(*index).filter(|row| monitored.condition.matches_any(row));
             let before = text.len();
             // Names of tables are identifiers, which JSON does not escape.
-            for part in [if before > 1 { ",\"" } else { "\"" }, table.name(), "\":{"] {
-                text.push_str(part);
-            }
-            if texts.write(&mut text, part, rows, encode) {
+            [quote, table.name(), "\":{"].into_iter().for_each(|start| text.push_str(start));
+            if texts.write(text, part, rows, encode) {
                 text.push('}');
+                quote = ",\"";
             } else {
                 text.truncate(before);
             }
         }
         text.push('}');
-        text
     }
 
     /// Returns the update for a change; `None` if no monitored row or column changed.

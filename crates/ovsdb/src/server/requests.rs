@@ -128,13 +128,15 @@ impl ServerCore {
         params: &Value,
         version: MonitorVersion,
     ) {
-        match self.start_monitor(client, method, params, version) {
-            Ok(initial) => {
-                let result = match version {
-                    MonitorVersion::One | MonitorVersion::Two => initial,
-                    MonitorVersion::Three => format!("[false,\"{}\",{initial}]", RowUuid::NIL),
-                };
-                self.send(client, format!("{{\"error\":null,\"id\":{id},\"result\":{result}}}"));
+        let (start, end) = match version {
+            MonitorVersion::One | MonitorVersion::Two => (String::new(), "}"),
+            MonitorVersion::Three => (format!("[false,\"{}\",", RowUuid::NIL), "]}"),
+        };
+        let mut text = format!("{{\"error\":null,\"id\":{id},\"result\":{start}");
+        match self.start_monitor(client, method, params, version, &mut text) {
+            Ok(()) => {
+                text.push_str(end);
+                self.send(client, text);
             }
             Err(error) => {
                 self.reply(client, &json_object([("id", id), ("error", error.to_json())]));
@@ -142,14 +144,15 @@ impl ServerCore {
         }
     }
 
-    /// Starts a monitor; returns the text of the initial rows.
+    /// Starts a monitor, and adds the initial rows to `text`.
     fn start_monitor(
         &mut self,
         client: ClientId,
         method: &str,
         params: &Value,
         version: MonitorVersion,
-    ) -> Result<String, TransactionError> {
+        text: &mut String,
+    ) -> Result<(), TransactionError> {
         let name = self.database_name(method, params)?;
         let wrong = |details: &str| TransactionError::syntax(details, params);
         let (id, requests) = match (params.as_array().map(Vec::as_slice), version) {
@@ -160,7 +163,7 @@ impl ServerCore {
             }
             _ => return Err(wrong("invalid parameters")),
         };
-        let Some(session) = self.sessions.get_mut(&client) else { return Ok("{}".to_owned()) };
+        let Some(session) = self.sessions.get_mut(&client) else { return Ok(()) };
         if session.monitors.contains_key(&id.to_string()) {
             return Err(TransactionError::syntax("duplicate monitor ID", id));
         }
@@ -171,12 +174,15 @@ impl ServerCore {
             );
             return Err(TransactionError::new(ErrorTag::Resources, details));
         }
-        let Some(served) = self.databases.get_mut(&name) else { return Ok("{}".to_owned()) };
+        let Some(served) = self.databases.get_mut(&name) else {
+            text.push_str("{}");
+            return Ok(());
+        };
         let monitor = RowMonitor::from_json(requests, served.database.schema(), version)?;
-        let initial = monitor.initial_text(&served.database, &mut served.texts);
+        monitor.write_initial(&served.database, &mut served.texts, text);
         let monitor = ClientMonitor { id: id.clone(), database: name, monitor };
         session.monitors.insert(id.to_string(), monitor);
-        Ok(initial)
+        Ok(())
     }
 
     fn change_monitor(
