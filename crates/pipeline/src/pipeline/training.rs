@@ -121,8 +121,8 @@ impl Pipeline {
     /// Fewest rules of a table in which translations use a learned index, if there is
     /// one.
     ///
-    /// The index is used while few of its rules are in no iSet: 64, and up to 192 of a large table. A table with clauses of
-    /// conjunctions is searched by tuple space search.
+    /// The index is used while few of its rules are in no iSet: 64, and up to 192 of a large table.
+    /// A table with clauses of conjunctions is searched by tuple space search.
     pub const INDEXED_RULES_MIN: usize = 1_000;
 
     /// Replaces [`Self::INDEXED_RULES_MIN`], so that small tables of tests use their

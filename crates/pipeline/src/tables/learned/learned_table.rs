@@ -18,7 +18,7 @@ pub(crate) struct LearnedTable {
     current: Option<Box<LearnedRules>>,
     /// Indexes that a change made useless. The next training frees them without a lock.
     #[expect(clippy::vec_box, reason = "the lock is held while an index moves here")]
-    retired: Vec<Box<LearnedRules>>,
+    retired: Vec<LearnedRules>,
     /// True while an index is trained and changes are logged.
     is_training: bool,
     log: Vec<LoggedChange>,
@@ -86,7 +86,7 @@ impl LearnedTable {
         {
             // The table is searched without an index until the next training. To free an index
             // takes as long as it has rules, and lookups wait for this change.
-            self.retired.extend(self.current.take());
+            self.retired.extend(self.current.take().map(|index| *index));
             self.changes = None;
         }
         if self.is_training {
@@ -135,7 +135,7 @@ impl LearnedTable {
 
     /// Takes the indexes that changes made useless, to be freed without a lock.
     #[expect(clippy::vec_box, reason = "the boxes are those of the indexes in force")]
-    pub(crate) fn take_retired(&mut self) -> Vec<Box<LearnedRules>> {
+    pub(crate) fn take_retired(&mut self) -> Vec<LearnedRules> {
         mem::take(&mut self.retired)
     }
 }
