@@ -21,10 +21,10 @@
 //! A forecast earns its tokens when its flow arrives, so a predictor with few tokens and late flows
 //! grows slowly. Within [`GovernorConfig::trial_time`] of the start of a trial, the governor lets a
 //! predictor *grow* that has spent all tokens, if more than half of its forecasts were hit. Hits
-//! settle earlier than wrong forecasts, so a forecast without an outcome counts as wrong by its age:
-//! the older it is, compared with the mean lead of the hits, the less probable is a hit. New flows
-//! cost a growing predictor nothing, and a hit earns twice as many tokens. The slow start of TCP
-//! has the same purpose.
+//! settle earlier than wrong forecasts, so a forecast without an outcome counts as wrong by its
+//! age. The older it is, compared with the mean lead of the hits, the less probable is a hit. New
+//! flows cost a growing predictor nothing, and a hit earns twice as many tokens. The slow start of
+//! TCP has the same purpose.
 
 use std::time::Duration;
 
