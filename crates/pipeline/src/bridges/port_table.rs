@@ -1,9 +1,6 @@
 //! The ports of a bridge at one version.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_flow::PortNo;
 
@@ -123,11 +120,8 @@ impl PortTable {
         }) {
             objects.push(Object::Bridge(bridge));
         }
-        let all = self.ports.iter().chain(before.into_iter().flat_map(|own| own.ports.iter()));
-        let numbers: BTreeSet<_> = all.map(|port| port.number).collect();
-        let is_changed =
-            |number: &PortNo| self.find(*number) != before.and_then(|before| before.find(*number));
-        let changed = numbers.into_iter().filter(is_changed);
+        let old = before.map(|before| &*before.ports).unwrap_or_default();
+        let changed = different_ports(old, &self.ports).into_iter();
         objects.extend(changed.map(|number| Object::Port(bridge, number)));
         objects
     }
@@ -148,6 +142,26 @@ impl PortTable {
     pub(crate) fn find(&self, number: PortNo) -> Option<&PortInfo> {
         let index = self.ports.binary_search_by_key(&number, |port| port.number).ok()?;
         self.ports.get(index)
+    }
+}
+
+/// Returns the numbers of the ports that differ between two lists.
+///
+/// Both lists are sorted by number. A bridge may have thousands of ports, so a port is compared
+/// once, and is not searched for.
+fn different_ports(old: &[PortInfo], new: &[PortInfo]) -> Vec<PortNo> {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    let mut different = Vec::new();
+    loop {
+        let number = match (old.peek(), new.peek()) {
+            (None, None) => return different,
+            (Some(port), None) | (None, Some(port)) => port.number,
+            (Some(one), Some(other)) => one.number.min(other.number),
+        };
+        let is_next = |port: &&PortInfo| port.number == number;
+        if old.next_if(is_next) != new.next_if(is_next) {
+            different.push(number);
+        }
     }
 }
 
@@ -173,5 +187,38 @@ impl PortInfo {
     /// Returns whether packets are sent on this port.
     pub(crate) const fn may_send(&self) -> bool {
         !self.config.no_fwd && !self.config.port_down
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bridges::port::PortKind;
+
+    /// Returns the ports 1, 2 and 5, each missing, with a link or without one.
+    ///
+    /// `state` has the three states as digits of base 3.
+    fn ports(state: usize) -> Vec<PortInfo> {
+        let port = |(place, number): (u32, u32)| {
+            let link_up = match state / 3_usize.pow(place) % 3 {
+                0 => return None,
+                own => own == 1,
+            };
+            Some(PortInfo { link_up, ..PortInfo::new(PortNo::new(number), PortKind::Unbound) })
+        };
+        (0..).zip([1, 2, 5]).filter_map(port).collect()
+    }
+
+    /// All changes of three ports are found, as by searching for each port.
+    #[test]
+    fn different_ports_are_found_in_order() {
+        for (old, new) in (0..27).flat_map(|old| (0..27).map(move |new| (ports(old), ports(new)))) {
+            let find = |all: &[PortInfo], number: &u32| {
+                all.iter().find(|port| port.number.number() == *number).cloned()
+            };
+            let differs = |number: &u32| find(&old, number) != find(&new, number);
+            let expected: Vec<_> = (0..9).filter(differs).map(PortNo::new).collect();
+            assert_eq!(different_ports(&old, &new), expected, "{old:?} {new:?}");
+        }
     }
 }
