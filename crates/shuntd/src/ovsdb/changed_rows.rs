@@ -52,7 +52,7 @@ impl ChangedRows {
         Self::Ports(changed.into_iter().map(|(_, uuid)| uuid).collect())
     }
 
-    /// Returns the changed rows, and the rows in `Port` of ports that a bridge gained or lost.
+    /// Returns the changed rows, and the rows of ports that a bridge gained or lost.
     ///
     /// `None`: any port may have changed.
     pub(super) fn rows_of_ports(

@@ -164,8 +164,8 @@ impl Follower {
 
     /// Applies the rows, and writes the results into the rows.
     ///
-    /// Without other events, the cost depends on the changed rows. Each bond of a bridge costs a copy
-    /// of all ports of the bridge.
+    /// Without other events, the cost depends on the changed rows. Each bond of a bridge costs a
+    /// copy of all ports of the bridge.
     async fn update(
         &mut self,
         rows: &DatabaseSnapshot,

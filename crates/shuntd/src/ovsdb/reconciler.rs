@@ -36,9 +36,9 @@ pub(super) struct Reconciler {
     switch: Arc<Switch>,
     /// The rows that were applied.
     applied: AppliedRows,
-    /// Names of the ports that the last pass refused, which the next pass compares again.
+    /// Names of the ports that the last pass refused.
     ///
-    /// `None`: the next pass compares all ports.
+    /// The next pass compares these ports again. `None`: the next pass compares all ports.
     refused_ports: Option<BTreeSet<String>>,
     /// The number of changes of ports in the switch, at the end of the last pass.
     ports_revision: u64,
@@ -127,7 +127,7 @@ impl Reconciler {
         self.applied.names().collect()
     }
 
-    /// Compares the switch with the desired bridges and ports, and applies the differences.
+    /// Compares the switch with the desired bridges, and applies the differences.
     ///
     /// A comparison is repeated if another client changes a port before the changes begin.
     async fn pass(
