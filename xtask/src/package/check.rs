@@ -153,13 +153,16 @@ fn watchdog(booted: &BootedRoot) -> Result<(), TaskError> {
     booted.shell("rm /stopped").map(|_| ())
 }
 
-/// Runs the engines of dbsp in the sandbox of the unit.
+/// Runs the engines in the sandbox of the unit.
 fn engines(booted: &BootedRoot) -> Result<(), TaskError> {
     let ping = format!("ip address replace 10.99.0.1/24 dev tap1; ip link set tap1 up; {PING}");
     booted.shell("cp /etc/shunt/shunt.toml /packaged.toml")?;
-    for engine in ["visits", "relational"] {
-        let section = format!("printf '[eviction]\\nengine = \"{engine}\"\\n'");
-        booted.shell(&format!("(cat /packaged.toml; {section}) > /etc/shunt/shunt.toml"))?;
+    for engine in ["visits", "relational", "direct"] {
+        let line = format!("engine = \"{engine}\"");
+        booted.shell(&format!(
+            "sed 's/^engine = .*/{line}/' /packaged.toml > /etc/shunt/shunt.toml"
+        ))?;
+        booted.shell(&format!("grep --quiet '^{line}' /etc/shunt/shunt.toml"))?;
         if booted.shell("shuntd --config /etc/shunt/shunt.toml --check").is_err() {
             println!(
                 "SKIPPED: engine {engine}: these programs were built without the feature dbsp"
