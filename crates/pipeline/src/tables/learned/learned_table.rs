@@ -17,7 +17,6 @@ use crate::{id::RuleId, tables::rule::Rule};
 pub(crate) struct LearnedTable {
     current: Option<Box<LearnedRules>>,
     /// Indexes that a change made useless. The next training frees them without a lock.
-    #[expect(clippy::vec_box, reason = "the lock is held while an index moves here")]
     retired: Vec<LearnedRules>,
     /// True while an index is trained and changes are logged.
     is_training: bool,
@@ -134,7 +133,6 @@ impl LearnedTable {
     }
 
     /// Takes the indexes that changes made useless, to be freed without a lock.
-    #[expect(clippy::vec_box, reason = "the boxes are those of the indexes in force")]
     pub(crate) fn take_retired(&mut self) -> Vec<LearnedRules> {
         mem::take(&mut self.retired)
     }
