@@ -1,6 +1,9 @@
 //! The training of learned indexes over tables, in a thread of the caller.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    mem,
+    sync::{Arc, atomic::Ordering},
+};
 
 use shunt_classifier::Lifetime;
 use shunt_flow::Match;
@@ -13,7 +16,7 @@ use crate::{
         flow_mod::TableSelector,
         learned::{
             learned_rules::LearnedRules,
-            learned_table::{ChangeTime, LearnedTable},
+            learned_table::{ChangeTime, LearnedTable, TrainingToken},
             masked::IndexedFrom,
         },
         rule::Rule,
@@ -101,19 +104,56 @@ pub(super) struct UnindexableTable;
 /// A training that has begun.
 ///
 /// Without an end, it is abandoned when this value is dropped.
-struct OpenTraining<'a> {
+pub(super) struct OpenTraining<'a> {
     pipeline: &'a Pipeline,
     id: BridgeId,
     table: TableId,
-    is_ended: bool,
+    token: TrainingToken,
+    rules: Vec<(Lifetime, Arc<Rule>)>,
+}
+
+impl OpenTraining<'_> {
+    /// Takes the rules that some published version sees.
+    pub(super) fn take_rules(&mut self) -> Vec<(Lifetime, Arc<Rule>)> {
+        mem::take(&mut self.rules)
+    }
+
+    /// Repeats the changes since the begin of the training, and replaces the index.
+    ///
+    /// Returns an index to be freed without a lock.
+    pub(super) fn end(
+        self,
+        trained: Box<LearnedRules>,
+    ) -> Result<Option<Box<LearnedRules>>, UnindexableTable> {
+        let mut trained = Some(trained);
+        let mut repeat = || {
+            let log = self.hold(LearnedTable::take_log).unwrap_or_default();
+            let is_held = |index: &mut Box<LearnedRules>| {
+                log.iter().all(|own| own.apply(index, ChangeTime::Unbounded))
+            };
+            if trained.as_mut().is_some_and(|index| !is_held(index)) {
+                trained = None;
+            }
+        };
+        // Changes wait only while the few changes since the first round are repeated.
+        repeat();
+        let control = self.pipeline.control.lock();
+        repeat();
+        let is_held = trained.is_some();
+        let former = self.hold(|own, token| own.end_training(token, trained)).flatten();
+        drop(control);
+        if is_held { Ok(former) } else { Err(UnindexableTable) }
+    }
+
+    fn hold<T>(&self, change: impl FnOnce(&mut LearnedTable, &TrainingToken) -> T) -> Option<T> {
+        let Self { pipeline, id, table, token, .. } = self;
+        pipeline.hold_learned(*id, *table, |own| change(own, token))
+    }
 }
 
 impl Drop for OpenTraining<'_> {
     fn drop(&mut self) {
-        if !self.is_ended {
-            let Self { pipeline, id, table, .. } = *self;
-            drop(pipeline.hold_learned(id, table, LearnedTable::abandon_training));
-        }
+        drop(self.hold(LearnedTable::abandon_training));
     }
 }
 
@@ -194,70 +234,34 @@ impl Pipeline {
 
     /// Trains the index of a table, unless its training is in progress.
     fn train_table(&self, id: BridgeId, table: TableId) -> Result<(), UnindexableTable> {
-        let Some(rules) = self.begin_training(id, table) else { return Ok(()) };
-        let mut open = OpenTraining { pipeline: self, id, table, is_ended: false };
-        let trained = LearnedRules::train(rules).map(Box::new).ok_or(UnindexableTable)?;
-        let former = self.end_training(id, table, trained);
-        open.is_ended = true;
-        former.map(drop)
+        let Some(mut open) = self.begin_training(id, table) else { return Ok(()) };
+        let trained = LearnedRules::train(open.take_rules()).map(Box::new);
+        let trained = trained.ok_or(UnindexableTable)?;
+        open.end(trained).map(drop)
     }
 
-    /// Begins a training. Returns the rules that some published version sees.
+    /// Begins a training with the rules that some published version sees.
     ///
     /// Returns `None` if a training of the table is in progress.
-    pub(super) fn begin_training(
-        &self,
-        id: BridgeId,
-        table: TableId,
-    ) -> Option<Vec<(Lifetime, Arc<Rule>)>> {
+    pub(super) fn begin_training(&self, id: BridgeId, table: TableId) -> Option<OpenTraining<'_>> {
         // No change is in progress when the log begins. So the log has all changes of each later
         // version, and no change of the retained one.
         let control = self.control.lock();
         let retained = self.retain_newest();
-        let has_begun = self.hold_learned(id, table, LearnedTable::begin_training);
+        let begun = self.hold_learned(id, table, LearnedTable::begin_training);
         drop(control);
-        if has_begun != Some(true) {
-            return None;
-        }
-        let (newest, mut rules) = (retained.version(), Vec::new());
+        let token = begun.flatten()?;
+        let mut open = OpenTraining { pipeline: self, id, table, token, rules: Vec::new() };
+        let newest = retained.version();
         self.scan_lifetimes(id, TableSelector::One(table), &Match::any(), |lifetime, rule| {
             if lifetime.added <= newest && !rule.instructions.is_clause() {
                 let removed = lifetime.removed().filter(|removed| *removed <= newest);
                 let mut until_newest = Lifetime::since(lifetime.added);
                 until_newest.end(removed);
-                rules.push((until_newest, Arc::clone(rule)));
+                open.rules.push((until_newest, Arc::clone(rule)));
             }
         });
-        Some(rules)
-    }
-
-    /// Ends a training: repeats the changes since its begin, and replaces the index.
-    ///
-    /// Returns an index to be freed without a lock.
-    pub(super) fn end_training(
-        &self,
-        id: BridgeId,
-        table: TableId,
-        trained: Box<LearnedRules>,
-    ) -> Result<Option<Box<LearnedRules>>, UnindexableTable> {
-        let mut trained = Some(trained);
-        let mut repeat = || {
-            let log = self.hold_learned(id, table, LearnedTable::take_log).unwrap_or_default();
-            let is_held = |index: &mut Box<LearnedRules>| {
-                log.iter().all(|own| own.apply(index, ChangeTime::Unbounded))
-            };
-            if trained.as_mut().is_some_and(|index| !is_held(index)) {
-                trained = None;
-            }
-        };
-        // Changes wait only while the few changes since the first round are repeated.
-        repeat();
-        let control = self.control.lock();
-        repeat();
-        let is_held = trained.is_some();
-        let former = self.hold_learned(id, table, |own| own.end_training(trained)).flatten();
-        drop(control);
-        if is_held { Ok(former) } else { Err(UnindexableTable) }
+        Some(open)
     }
 
     /// Changes the learned index of a table under one exclusive lock.
@@ -390,11 +394,12 @@ mod tests {
     #[test]
     fn a_training_without_an_end_is_abandoned() {
         let (pipeline, table) = (pipeline_of(&all_nested()), TableId::FIRST);
-        drop(pipeline.begin_training(BRIDGE, table).unwrap());
+        let open = pipeline.begin_training(BRIDGE, table).unwrap();
         assert!(pipeline.begin_training(BRIDGE, table).is_none());
-        drop(OpenTraining { pipeline: &pipeline, id: BRIDGE, table, is_ended: false });
+        drop(open);
         change(&pipeline, FlowModCommand::Add, &["arp".to_owned()]);
-        assert!(of_table(&pipeline, |own| own.take_log().is_empty()), "no change is logged");
-        assert!(pipeline.begin_training(BRIDGE, table).is_some());
+        let next = pipeline.begin_training(BRIDGE, table).unwrap();
+        let log = of_table(&pipeline, |own| own.take_log(&next.token));
+        assert!(log.is_empty(), "no change was logged between the trainings");
     }
 }

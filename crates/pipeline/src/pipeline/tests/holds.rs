@@ -327,14 +327,15 @@ fn a_read_of_many_rules_sees_one_version() {
 fn a_training_reads_rules_in_steps_and_repeats_changes() {
     let (pipeline, table) = (pipeline(), TableId::FIRST);
     pipeline.apply(BRIDGE, &many_rules(), Time::ZERO).unwrap();
-    let rules = check_shared(&pipeline, || pipeline.begin_training(BRIDGE, table)).unwrap();
+    let mut open = check_shared(&pipeline, || pipeline.begin_training(BRIDGE, table)).unwrap();
+    let rules = open.take_rules();
     assert_eq!(rules.len(), usize::from(MANY));
     assert!(pipeline.begin_training(BRIDGE, table).is_none(), "one training at a time");
     let strictly = |text| parse_rule(FlowModCommand::DeleteStrict, text, &NoPortNames).unwrap();
     let changes = [strictly("tcp,tp_dst=7"), add_rule("tcp,tp_dst=5000,actions=drop")];
     pipeline.apply(BRIDGE, &changes, Time::ZERO).unwrap();
     let trained = Box::new(LearnedRules::train(rules).unwrap());
-    let former = pipeline.end_training(BRIDGE, table, trained).unwrap();
+    let former = open.end(trained).unwrap();
     assert!(former.is_none(), "there was no index");
     let finds = |port: u16| {
         let matching: Match = add_rule(&format!("tcp,tp_dst={port},actions=drop")).matching;
@@ -345,18 +346,31 @@ fn a_training_reads_rules_in_steps_and_repeats_changes() {
     assert_eq!([6, 7, 5000, 5001].map(finds), [true, false, true, false]);
 }
 
+/// The next bridge has the number of the removed one, and a training of its own.
 #[test]
 fn an_index_of_a_removed_table_is_dropped() {
     let (pipeline, table) = (pipeline(), TableId::FIRST);
-    pipeline.apply(BRIDGE, &[add_rule("tcp,actions=drop")], Time::ZERO).unwrap();
-    let rules = pipeline.begin_training(BRIDGE, table).unwrap();
+    let add = |text| pipeline.apply(BRIDGE, &[add_rule(text)], Time::ZERO).unwrap();
+    add("tcp,actions=drop");
+    let mut old = pipeline.begin_training(BRIDGE, table).unwrap();
     pipeline.remove_bridge(BRIDGE);
     pipeline.reclaim(pipeline.version());
     pipeline.add_bridge(BRIDGE, BridgeSettings::default());
-    pipeline.apply(BRIDGE, &[add_rule("udp,actions=drop")], Time::ZERO).unwrap();
-    let trained = Box::new(LearnedRules::train(rules).unwrap());
-    assert!(pipeline.end_training(BRIDGE, table, trained).unwrap().is_some());
+    add("udp,actions=drop");
+    let mut new = pipeline.begin_training(BRIDGE, table).unwrap();
+    add("arp,actions=drop");
+    let trained = Box::new(LearnedRules::train(old.take_rules()).unwrap());
+    assert!(old.end(trained).unwrap().is_some());
     assert!(pipeline.bridges.read()[&BRIDGE].table(table).unwrap().learned().is_none());
+    assert!(pipeline.begin_training(BRIDGE, table).is_none(), "the new training goes on");
+    let trained = Box::new(LearnedRules::train(new.take_rules()).unwrap());
+    assert!(new.end(trained).unwrap().is_none());
+    let bridges = pipeline.bridges.read();
+    let index = bridges[&BRIDGE].table(table).unwrap().learned().unwrap();
+    for (text, is_found) in [("tcp", false), ("udp", true), ("arp", true)] {
+        let key = add_rule(&format!("{text},actions=drop")).matching.key();
+        assert_eq!(index.find(&key, pipeline.version()).is_some(), is_found, "{text}");
+    }
 }
 
 #[test]

@@ -18,11 +18,24 @@ pub(crate) struct LearnedTable {
     current: Option<Box<LearnedRules>>,
     /// Indexes that a change made useless. The next training frees them without a lock.
     retired: Vec<LearnedRules>,
-    /// True while an index is trained and changes are logged.
-    is_training: bool,
+    /// The training in progress, during which changes are logged.
+    training: Option<TrainingToken>,
     log: Vec<LoggedChange>,
     /// Number of changes since the last training; `None` if a training is due at once.
     changes: Option<usize>,
+}
+
+/// Identifies a training among all trainings.
+///
+/// A training may last longer than its bridge. The next bridge may have the number of this one, and
+/// a training of its own.
+#[derive(Clone)]
+pub(crate) struct TrainingToken(Arc<()>);
+
+impl PartialEq for TrainingToken {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }
 
 /// A change of the table during a training.
@@ -72,7 +85,7 @@ impl LearnedTable {
     pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
         let is_logged =
             matches!(self.log.last(), Some(LoggedChange::Reclaim(own)) if *own == oldest);
-        if self.is_training && !is_logged {
+        if self.training.is_some() && !is_logged {
             self.log.push(LoggedChange::Reclaim(oldest));
         }
         self.current.as_mut().map_or(0, |index| index.reclaim(oldest, removals_max))
@@ -88,21 +101,27 @@ impl LearnedTable {
             self.retired.extend(self.current.take().map(|index| *index));
             self.changes = None;
         }
-        if self.is_training {
+        if self.training.is_some() {
             self.log.push(change());
         }
     }
 
     /// Begins a training: changes are logged from now on.
     ///
-    /// Returns false if a training is in progress.
-    pub(crate) const fn begin_training(&mut self) -> bool {
-        !mem::replace(&mut self.is_training, true)
+    /// Returns `None` if a training is in progress.
+    pub(crate) fn begin_training(&mut self) -> Option<TrainingToken> {
+        if self.training.is_some() {
+            return None;
+        }
+        self.training = Some(TrainingToken(Arc::new(())));
+        self.training.clone()
     }
 
     /// Takes the changes that were logged since the begin, or since the last call.
-    pub(crate) fn take_log(&mut self) -> Vec<LoggedChange> {
-        mem::take(&mut self.log)
+    ///
+    /// There are none if the table has no such training.
+    pub(crate) fn take_log(&mut self, token: &TrainingToken) -> Vec<LoggedChange> {
+        if self.is_training(token) { mem::take(&mut self.log) } else { Vec::new() }
     }
 
     /// Ends a training; returns an index to be freed without a lock.
@@ -110,21 +129,32 @@ impl LearnedTable {
     /// `trained` has all logged changes. Without a trained index, the former index stays.
     pub(crate) fn end_training(
         &mut self,
+        token: &TrainingToken,
         trained: Option<Box<LearnedRules>>,
     ) -> Option<Box<LearnedRules>> {
-        if !mem::replace(&mut self.is_training, false) {
+        if !self.is_training(token) {
             // The bridge was removed and added again, and this is a new table.
             return trained;
         }
+        self.training = None;
         let trained = trained?;
         self.changes = Some(0);
         self.current.replace(trained)
     }
 
     /// Ends a training that failed; returns its log, to be freed without a lock.
-    pub(crate) fn abandon_training(&mut self) -> Vec<LoggedChange> {
-        self.is_training = false;
-        self.take_log()
+    ///
+    /// Does nothing after the end of the training.
+    pub(crate) fn abandon_training(&mut self, token: &TrainingToken) -> Vec<LoggedChange> {
+        let log = self.take_log(token);
+        if self.is_training(token) {
+            self.training = None;
+        }
+        log
+    }
+
+    fn is_training(&self, token: &TrainingToken) -> bool {
+        self.training.as_ref() == Some(token)
     }
 
     /// Removes the index.
