@@ -85,12 +85,17 @@ impl Foresight {
     /// Adds at most `budget` forecasts of the predictors to `forecasts`.
     ///
     /// The predictor with the most confident forecast makes its forecasts first. In each call,
-    /// another one of equally confident predictors is the first.
+    /// another one of equally confident predictors is the first. Predictors in a trial precede all
+    /// others, so that each one is judged by its own forecasts. A trial has few tokens.
     pub fn forecast(&mut self, now: Duration, budget: usize, forecasts: &mut Vec<Forecast>) {
         let (count, mut left) = (self.predictors.len(), budget);
         let mut order = std::mem::take(&mut self.order);
         order.extend((0..count).map(|step| (self.first + step) % count));
-        order.sort_by_key(|index| Reverse(self.predictors[*index].predictor.confidence(now)));
+        order.sort_by_key(|index| {
+            let own = &self.predictors[*index];
+            let is_in_trial = own.governor.state() == GovernorState::Trial;
+            Reverse((is_in_trial, own.predictor.confidence(now)))
+        });
         for index in order.drain(..) {
             let own = &mut self.predictors[index];
             let allowance = own.governor.allowance(left);

@@ -155,7 +155,8 @@ impl InstallHistory {
 
     /// Returns how many of `count` installed forecasts can be judged.
     ///
-    /// A forecast counts by its age as a share of `age_max`.
+    /// A forecast counts by its age as a share of `age_max`. Forecasts before the first record count
+    /// only once they have an outcome: they are at most those of the trial.
     fn judged(&self, count: u64, now: Duration, age_max: Duration) -> u64 {
         let age_max = age_max.as_nanos().max(1);
         let counts = self.0.iter().skip(1).map(|own| own.count).chain([count]);

@@ -99,6 +99,33 @@ fn a_short_budget_makes_the_most_confident_forecasts() {
     }
 }
 
+/// Without forecasts, a predictor could earn nothing, and would be paused.
+#[test]
+fn a_confident_predictor_starves_no_trial() {
+    const TRIAL: usize = 64;
+    let mut foresight = Foresight::new(GovernorConfig::default());
+    foresight.add(Box::new(Siblings::default()));
+    foresight.add(Box::new(Reply::default()));
+    let set = SiblingSet { field: FieldId::Ipv4Dst, values: vec![2, 3, 4] };
+    let sets = Arc::new(SiblingSets::new(vec![set]));
+    foresight.observe(&FlowEvent::RulesChanged(&sets), SECOND);
+    foresight.update(SECOND, |source| {
+        let hits = if source == ForecastSource::Reply { 64 } else { 0 };
+        OutcomeCounts { received: hits, hits, ..OutcomeCounts::default() }
+    });
+    let states: Vec<_> = foresight.status().map(|own| own.state).collect();
+    assert_eq!(states, [GovernorState::Trial, GovernorState::On]);
+    let mut made = Vec::new();
+    for _ in 0..TRIAL + 2 {
+        let flow = started(udp(1, (1, 4000), (3, 80)));
+        foresight.observe(&FlowEvent::Started(&flow), SECOND);
+        foresight.forecast(SECOND, 1, &mut made);
+    }
+    let sources: Vec<_> = made.iter().map(|forecast| forecast.source).collect();
+    assert_eq!(sources[..TRIAL], [ForecastSource::Siblings; TRIAL]);
+    assert_eq!(sources[TRIAL..], [ForecastSource::Reply; 2]);
+}
+
 /// Tests a client that calls a front end, which then calls a database.
 #[test]
 fn a_successor_is_learned_for_other_clients() {
