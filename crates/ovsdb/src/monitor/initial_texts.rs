@@ -3,14 +3,17 @@
 //! Each command of `ovs-vsctl` is a client that monitors some columns of all rows. The commands
 //! name the same columns, and few rows change between two commands. So the server keeps the text
 //! of each row for the monitors that were started last, and encodes only changed rows. Rows are
-//! compared by identity, because a changed row is a new [`Row`].
+//! compared by identity, because a changed row is a new [`Row`]. The texts keep no row in memory.
 
-use std::sync::Arc;
+use std::{
+    ptr,
+    sync::{Arc, Weak},
+};
 
 use super::monitored_table::MonitorVersion;
 use crate::{
     database::{ColumnId, Row},
-    transaction::Condition,
+    value::RowUuid,
 };
 
 /// The texts of initial rows, by the monitored part of a table.
@@ -21,13 +24,12 @@ pub(crate) struct InitialTexts {
 }
 
 /// The part of a table that a monitor reads, in the form of its generation.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MonitoredPart {
     pub(super) version: MonitorVersion,
     /// The position of the table in the schema.
     pub(super) table: usize,
     pub(super) columns: Vec<ColumnId>,
-    pub(super) condition: Condition,
 }
 
 /// The texts of the rows of one table.
@@ -43,7 +45,11 @@ struct TableTexts {
 /// A row with its member of the initial reply, such as `"UUID":{"initial":{}}`.
 #[derive(Debug)]
 struct RowText {
-    row: Arc<Row>,
+    uuid: RowUuid,
+    /// The row, of which the values are freed when the row changes.
+    ///
+    /// The address is not used again while this reference exists.
+    row: Weak<Row>,
     text: String,
 }
 
@@ -60,14 +66,15 @@ impl InitialTexts {
     ///
     /// Commas separate the texts. `rows` are in the order of their UUIDs. `encode` is called for
     /// each row that has changed since the last call for the same part; `None` leaves the row out.
+    /// Without a part, all rows are encoded, and no text is kept.
     pub(super) fn write<'a>(
         &mut self,
         text: &mut String,
-        part: MonitoredPart,
+        part: Option<MonitoredPart>,
         rows: impl Iterator<Item = &'a Arc<Row>>,
         encode: impl Fn(&Arc<Row>) -> Option<String>,
     ) -> bool {
-        let kept = self.tables.iter().position(|own| own.part == part);
+        let kept = self.tables.iter().position(|own| Some(&own.part) == part.as_ref());
         let kept = kept.map(|place| self.tables.remove(place).rows).unwrap_or_default();
         let rows = updated(kept, rows, encode);
         let lengths = rows.iter().map(|row| row.text.len().saturating_add(1));
@@ -80,8 +87,10 @@ impl InitialTexts {
             text.push_str(&row.text);
         }
         let has_rows = !rows.is_empty();
-        self.tables.push(TableTexts { part, rows, bytes });
-        self.limit(TABLES_MAX, BYTES_MAX);
+        if let Some(part) = part {
+            self.tables.push(TableTexts { part, rows, bytes });
+            self.limit(TABLES_MAX, BYTES_MAX);
+        }
         has_rows
     }
 
@@ -109,12 +118,13 @@ fn updated<'a>(
     let mut kept = kept.into_iter().peekable();
     for row in rows {
         // Rows that were deleted since are dropped.
-        while kept.next_if(|own| own.row.uuid < row.uuid).is_some() {}
-        let own = kept.next_if(|own| own.row.uuid == row.uuid);
-        match own.filter(|own| Arc::ptr_eq(&own.row, row)) {
+        while kept.next_if(|own| own.uuid < row.uuid).is_some() {}
+        let own = kept.next_if(|own| own.uuid == row.uuid);
+        match own.filter(|own| ptr::eq(own.row.as_ptr(), Arc::as_ptr(row))) {
             Some(own) => texts.push(own),
             None => {
-                texts.extend(encode(row).map(|text| RowText { row: Arc::clone(row), text }));
+                let (uuid, own) = (row.uuid, Arc::downgrade(row));
+                texts.extend(encode(row).map(|text| RowText { uuid, row: own, text }));
             }
         }
     }
@@ -129,12 +139,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::{
-        database::Database,
-        monitor::RowMonitor,
-        schema,
-        value::{Datum, RowUuid},
-    };
+    use crate::{database::Database, monitor::RowMonitor, schema, value::Datum};
 
     /// A change of the interface with a number.
     #[derive(Clone, Debug)]
@@ -213,19 +218,14 @@ mod tests {
         let (table, _) = database.schema().find_table("Interface").unwrap();
         (0..200).for_each(|number| apply(&mut database, &Change::Put(number, 1)));
         let (mut texts, encoded) = (InitialTexts::default(), Cell::new(0));
-        let part = MonitoredPart {
-            version: MonitorVersion::Two,
-            table,
-            columns: Vec::new(),
-            condition: Condition::default(),
-        };
+        let part = MonitoredPart { version: MonitorVersion::Two, table, columns: Vec::new() };
         let mut count = |database: &Database| {
             encoded.set(0);
             let encode = |row: &Arc<Row>| {
                 encoded.set(encoded.get() + 1);
                 Some(row.uuid.to_string())
             };
-            texts.write(&mut String::new(), part.clone(), database.rows(table), encode);
+            texts.write(&mut String::new(), Some(part.clone()), database.rows(table), encode);
             encoded.get()
         };
         assert_eq!(count(&database), 200);
@@ -250,5 +250,38 @@ mod tests {
         assert_eq!(texts.tables.last().map(|own| own.part.clone()), last);
         texts.limit(2, 1);
         assert!(texts.tables.is_empty());
+    }
+
+    /// A condition may be long, and would be in memory after its client has left.
+    #[test]
+    fn no_condition_is_kept() {
+        let mut database = Database::new(schema::open_vswitch(), [7; 20]);
+        apply(&mut database, &Change::Put(1, 2));
+        let mut texts = InitialTexts::default();
+        for (condition, count) in [(json!([["mtu_request", "==", 2]]), 0), (json!([true]), 1)] {
+            let requests = json!({"Interface": {"where": condition}});
+            let two = MonitorVersion::Two;
+            let monitor = RowMonitor::from_json(&requests, database.schema(), two).unwrap();
+            let mut text = String::new();
+            monitor.write_initial(&database, &mut texts, &mut text);
+            assert!(text.contains("mtu_request"), "{text}");
+            assert_eq!(texts.tables.len(), count, "{condition}");
+        }
+    }
+
+    /// Statistics replace all rows again and again, and old values would fill the memory.
+    #[test]
+    fn a_kept_text_keeps_no_values() {
+        let mut database = Database::new(schema::open_vswitch(), [7; 20]);
+        apply(&mut database, &Change::Put(1, 1));
+        let mut texts = InitialTexts::default();
+        for monitor in monitors(&database) {
+            monitor.write_initial(&database, &mut texts, &mut String::new());
+        }
+        let (table, _) = database.schema().find_table("Interface").unwrap();
+        let row = Arc::downgrade(database.rows(table).next().unwrap());
+        assert!(row.upgrade().is_some());
+        apply(&mut database, &Change::Put(1, 2));
+        assert!(row.upgrade().is_none());
     }
 }

@@ -97,9 +97,11 @@ impl RowMonitor {
         self.version
     }
 
-    /// Returns the initial rows of the monitor, for the reply to the request.
-    #[must_use]
-    pub fn initial(&self, database: &Database) -> Value {
+    /// Returns the initial rows of the monitor, all of which are encoded.
+    ///
+    /// The result is that of [`Self::write_initial`].
+    #[cfg(test)]
+    pub(super) fn initial(&self, database: &Database) -> Value {
         let mut updates = Map::new();
         for (index, monitored) in &self.tables {
             let Some(table) = database.schema().tables().get(*index) else { continue };
@@ -124,9 +126,10 @@ impl RowMonitor {
         updates.into()
     }
 
-    /// Adds the JSON text of [`Self::initial`] to `text`.
+    /// Adds the initial rows as a JSON object to `text`, for the reply to the request.
     ///
-    /// Only rows that have changed since the last monitor of the same columns are encoded.
+    /// Only rows that have changed since the last monitor of the same columns are encoded, unless
+    /// the monitor has a condition.
     pub(crate) fn write_initial(
         &self,
         database: &Database,
@@ -138,15 +141,12 @@ impl RowMonitor {
         for (index, monitored) in &self.tables {
             let Some(table) = database.schema().tables().get(*index) else { continue };
             let wanted = monitored.columns.iter().filter(|own| own.kinds.has(ChangeKind::Initial));
-            let part = MonitoredPart {
-                version: self.version,
-                table: *index,
-                columns: wanted.map(|own| own.column).collect(),
-                condition: monitored.condition.clone(),
-            };
-            if part.columns.is_empty() && !monitored.columns.is_empty() {
+            let columns: Vec<_> = wanted.map(|own| own.column).collect();
+            if columns.is_empty() && !monitored.columns.is_empty() {
                 continue;
             }
+            let part = MonitoredPart { version: self.version, table: *index, columns };
+            let part = monitored.condition.is_absent().then_some(part);
             let encode = |row: &Arc<Row>| {
                 let change = RowChange { old: None, new: Some(Arc::clone(row)) };
                 let kind = ChangeKind::Initial;

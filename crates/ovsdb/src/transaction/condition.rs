@@ -81,6 +81,11 @@ impl Condition {
         self.clauses.is_empty() || self.clauses.iter().any(|clause| clause.matches(row))
     }
 
+    /// Returns whether a monitor has no condition: the list is empty, or only `true`.
+    pub(crate) fn is_absent(&self) -> bool {
+        matches!(self.clauses.as_slice(), [] | [Clause::Constant(true)])
+    }
+
     /// Returns the only row that can match, if a clause requires a `_uuid`.
     #[must_use]
     pub fn named_row(&self) -> Option<RowUuid> {
