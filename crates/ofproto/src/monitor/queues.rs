@@ -34,6 +34,8 @@ impl MonitorQueues {
     /// Adds the queue of a connection of a bridge, until the connection drops it.
     pub fn add(&self, bridge: BridgeId, queue: &Arc<MonitorQueue>) {
         let mut queues = self.lock();
+        // A peer can add and drop many queues while no table changes.
+        queues.retain(|own| own.queue.strong_count() > 0);
         queues.push(BridgeQueue { bridge, queue: Arc::downgrade(queue) });
         self.count.store(queues.len(), Ordering::Relaxed);
     }
@@ -67,6 +69,18 @@ mod tests {
     use shunt_pipeline::{Delta, Object, Version};
 
     use super::*;
+
+    #[test]
+    fn dropped_queues_are_forgotten_without_a_change() {
+        let (queues, bridge) = (MonitorQueues::default(), BridgeId::new(1));
+        let kept = Arc::new(MonitorQueue::new(1));
+        queues.add(bridge, &kept);
+        for _ in 0..3 {
+            queues.add(bridge, &Arc::new(MonitorQueue::new(1)));
+        }
+        assert_eq!(queues.lock().len(), 2, "the kept queue and the last one");
+        assert_eq!(queues.count.load(Ordering::Relaxed), 2);
+    }
 
     #[test]
     fn a_dropped_queue_is_forgotten() {
