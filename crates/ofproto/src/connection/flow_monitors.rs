@@ -70,16 +70,16 @@ impl FlowMonitors {
         if self.by_id.len() + requests.len() > MONITORS_MAX {
             return Err(ErrorCode::MonitorTableFull);
         }
-        if self.queue.is_none() && !requests.is_empty() {
+        let queue = self.queue.get_or_insert_with(|| {
             let queue = Arc::new(MonitorQueue::new(self.changes_max));
             host.monitor(&queue);
-            self.queue = Some(queue);
-        }
+            queue
+        });
         let mut listed = BTreeMap::new();
         for request in requests {
             let (flags, filter) = (request.flags, request.filter());
             let listing = if flags.initial {
-                host.list_rules(&filter)
+                queue.list(|| host.list_rules(&filter))
             } else {
                 RuleListing { version: host.version(), rules: Vec::new() }
             };
@@ -94,6 +94,8 @@ impl FlowMonitors {
             self.by_id.insert(request.id, monitor);
         }
         self.listing = Some(ListingWriter::new(xid, listed.into_values().collect(), codec));
+        // The request may be empty.
+        self.drop_unused_queue();
         Ok(())
     }
 
@@ -151,9 +153,8 @@ impl FlowMonitors {
 
     /// Drops the queue if there is no monitor and the peer waits for no notice.
     fn drop_unused_queue(&mut self) {
-        let is_paused = self.queue.as_ref().is_some_and(|queue| queue.is_paused());
-        if self.by_id.is_empty() && !is_paused {
-            self.queue = None;
+        if self.by_id.is_empty() {
+            self.queue.take_if(|queue| !queue.is_paused());
         }
     }
 }

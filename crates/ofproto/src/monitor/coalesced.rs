@@ -6,16 +6,23 @@ use std::{
 };
 
 use shunt_flow::Match;
-use shunt_pipeline::{Priority, Rule, TableId};
+use shunt_pipeline::{Priority, Rule, TableId, Version};
 
 use super::MonitoredChange;
 use crate::message::FlowUpdateEvent;
 
 /// The net changes since the pause, at most one for each rule.
-///
-/// `previous` of a net change is the rule as it was at the pause; `None` if there was none.
 #[derive(Debug, Default)]
-pub(super) struct CoalescedChanges(HashMap<RuleIdentity, MonitoredChange>);
+pub(super) struct CoalescedChanges(HashMap<RuleIdentity, NetChange>);
+
+/// The net effect of all changes of one rule since the pause.
+#[derive(Debug)]
+struct NetChange {
+    /// `previous` is the rule as it was at the pause; `None` if there was none.
+    change: MonitoredChange,
+    /// The version of the first change.
+    first: Version,
+}
 
 /// The fields by which a peer identifies a rule.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -26,22 +33,30 @@ struct RuleIdentity {
 }
 
 impl CoalescedChanges {
-    /// Adds a change; returns the removal of a rule that existed at the pause.
-    pub(super) fn add(&mut self, change: &MonitoredChange) -> Option<MonitoredChange> {
+    /// Adds a change; returns the removal of a rule that the peer knows.
+    ///
+    /// The peer knows the rules that existed at the pause, and those of the version `listed`.
+    pub(super) fn add(
+        &mut self,
+        change: &MonitoredChange,
+        listed: Version,
+    ) -> Option<MonitoredChange> {
         let identity = RuleIdentity::of(&change.rule);
         if let FlowUpdateEvent::Deleted(_) = change.event {
             return match self.0.remove(&identity) {
-                Some(MonitoredChange { previous: None, .. }) => None,
-                Some(net) => Some(MonitoredChange { previous: net.previous, ..change.clone() }),
+                Some(net) if net.change.previous.is_none() && net.first > listed => None,
+                Some(net) => {
+                    Some(MonitoredChange { previous: net.change.previous, ..change.clone() })
+                }
                 None => Some(change.clone()),
             };
         }
         match self.0.entry(identity) {
             Entry::Vacant(entry) => {
-                entry.insert(change.clone());
+                entry.insert(NetChange { change: change.clone(), first: change.version });
             }
             Entry::Occupied(mut entry) => {
-                let net = entry.get_mut();
+                let net = &mut entry.get_mut().change;
                 net.version = change.version;
                 net.rule = Arc::clone(&change.rule);
                 if change.event == FlowUpdateEvent::Added {
@@ -54,7 +69,7 @@ impl CoalescedChanges {
 
     /// Returns the net changes, by the age of the rules.
     pub(super) fn into_changes(self) -> Vec<MonitoredChange> {
-        let mut changes: Vec<_> = self.0.into_values().collect();
+        let mut changes: Vec<_> = self.0.into_values().map(|net| net.change).collect();
         changes.sort_by_key(|change| change.rule.id);
         changes
     }

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use shunt_pipeline::Change;
+use shunt_pipeline::{Change, RuleListing, Version};
 use tokio::sync::Notify;
 
 use super::{MonitoredChange, coalesced::CoalescedChanges};
@@ -27,6 +27,8 @@ struct MonitorQueueState {
     changes_count: usize,
     /// The request of the connection that makes the next recorded change.
     own: Option<Xid>,
+    /// The newest version of which the peer receives a list of rules.
+    listed: Version,
     /// The net changes since the pause; `None` while the queue is not paused.
     paused: Option<CoalescedChanges>,
 }
@@ -78,8 +80,8 @@ impl MonitorQueue {
             state.paused = Some(CoalescedChanges::default());
         }
         if let Some(paused) = &mut state.paused {
-            let removed: Arc<[_]> =
-                changes.iter().filter_map(|change| paused.add(change)).collect();
+            let removal = |change| paused.add(change, state.listed);
+            let removed: Arc<[_]> = changes.iter().filter_map(removal).collect();
             if !removed.is_empty() {
                 state.push(RecordedChanges { changes: removed, own: None });
             }
@@ -88,6 +90,17 @@ impl MonitorQueue {
         }
         drop(guard);
         self.arrived.notify_one();
+    }
+
+    /// Returns the list of rules of `list`, which the peer receives.
+    ///
+    /// A paused queue then reports the removals of these rules, too.
+    pub(crate) fn list(&self, list: impl FnOnce() -> RuleListing) -> RuleListing {
+        // Until the version is known, the list may have any rule.
+        self.lock().listed = Version::new(u64::MAX);
+        let listing = list();
+        self.lock().listed = listing.version;
+        listing
     }
 
     /// Takes the next item.

@@ -506,10 +506,31 @@ impl PeerView {
     }
 }
 
+#[test]
+fn a_listed_rule_is_removed_during_a_pause() {
+    for codec in CODECS {
+        let mut harness = impatient(codec);
+        harness.send(&message([request(1, ALL)]));
+        assert_eq!(briefs(&mut harness), ["reply"]);
+        change(&harness, (1..=3).map(add));
+        harness.run();
+        harness.send(&message([request(2, ALL)]));
+        harness.run();
+        let queue = harness.connection.monitor_queue().unwrap();
+        assert!(queue.is_paused());
+        change(&harness, [delete(3), add(4), delete(4)]);
+        let texts = briefs(&mut harness);
+        let removals: Vec<_> = texts.iter().filter(|text| text.starts_with("deleted")).collect();
+        assert_eq!(removals, ["deleted 3 Delete"], "no update named rule 4: {texts:?}");
+    }
+}
+
 /// A step of a random session.
 #[derive(Clone, Debug)]
 enum Step {
     Change(FlowMod),
+    /// The peer requests another monitor, which lists all rules.
+    Monitor,
     /// The connection moves changes to its output.
     Process,
     /// The peer reads everything.
@@ -522,7 +543,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => Step::Change(with_command(FlowModCommand::ModifyStrict, add_output(priority, port))),
         _ => Step::Change(add_output(priority, port)),
     });
-    prop_oneof![8 => change, 2 => Just(Step::Process), 1 => Just(Step::Read)]
+    let others = [Step::Process, Step::Process, Step::Read, Step::Monitor];
+    prop_oneof![8 => change, 4 => prop::sample::select(others.to_vec())]
 }
 
 proptest! {
@@ -537,9 +559,12 @@ proptest! {
         change(&harness, before.into_iter().map(add));
         harness.send(&message([request(1, ALL)]));
         let mut view = PeerView::default();
-        for step in steps {
+        for (id, step) in (2..).zip(steps) {
             match step {
                 Step::Change(flow_mod) => change(&harness, [flow_mod]),
+                Step::Monitor => {
+                    harness.send(&message([request(id, ALL)]));
+                }
                 Step::Process => {
                     harness.run();
                 }
