@@ -70,6 +70,8 @@ pub enum ConnectionStep {
     Idle,
     /// Requests are handled again after the peer has read some of the output.
     Full,
+    /// Flow monitors have more work: call [`Connection::process`] again after other tasks.
+    Busy,
     /// A request waits: call [`Connection::resume`] when the condition holds.
     Wait(Wait),
     /// The connection ends when its queued output is sent.
@@ -148,8 +150,9 @@ impl Connection {
         self.framer.push(bytes);
     }
 
-    /// Handles requests until none is left or one has to wait.
+    /// Handles requests until none is left or one has to wait, or other tasks must run.
     pub fn process<H: Host>(&mut self, host: &H, now: Time) -> ConnectionStep {
+        self.monitors.renew_checks();
         let step = self.process_all(host, now);
         if step != ConnectionStep::Idle {
             // The connection does not read now, so the peer cannot show that it is alive.
@@ -168,13 +171,17 @@ impl Connection {
                 if !is_full && self.write_flow_update(now) {
                     continue;
                 }
-                return ConnectionStep::Wait(wait);
+                let is_busy = self.monitors.are_checks_spent();
+                return if is_busy { ConnectionStep::Busy } else { ConnectionStep::Wait(wait) };
             }
             if is_full {
                 return ConnectionStep::Full;
             }
             if self.write_flow_reply(now) || self.write_flow_update(now) {
                 continue;
+            }
+            if self.monitors.are_checks_spent() {
+                return ConnectionStep::Busy;
             }
             if self.close_without_hello() {
                 continue;

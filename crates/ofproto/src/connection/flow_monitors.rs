@@ -6,15 +6,19 @@
 //!
 //! Updates are written before the next request is handled. So a barrier reply follows the updates
 //! of all earlier requests of the connection.
+//!
+//! A peer can have many monitors that select no rule. So other tasks run after [`CHECKS_MAX`]
+//! comparisons of rules and monitors.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
 
-use shunt_pipeline::{Rule, RuleFilter, RuleListing, Version};
+use shunt_flow::{Match, PortNo};
+use shunt_pipeline::{Rule, RuleFilter, RuleListing, TableSelector, Version};
 
-use super::update_writer::{InitialRule, ListingWriter, UpdateWriter};
+use super::update_writer::{ListingWriter, UpdateStep, UpdateWriter};
 use crate::{
     ChangeOrigin, Host, MonitorQueue,
     error::{ErrorCode, TooLong},
@@ -25,6 +29,11 @@ use crate::{
 
 /// Maximum number of flow monitors of a connection.
 const MONITORS_MAX: usize = 1024;
+
+/// Number of comparisons of rules and monitors after which other tasks run.
+///
+/// The comparisons of one rule with all monitors may exceed the number.
+const CHECKS_MAX: usize = 1 << 16;
 
 /// The flow monitors of one connection.
 #[derive(Debug)]
@@ -38,6 +47,8 @@ pub(super) struct FlowMonitors {
     listing: Option<ListingWriter>,
     /// The updates that are being written.
     updates: Option<UpdateWriter>,
+    /// Number of comparisons of rules and monitors until other tasks run.
+    checks_left: usize,
 }
 
 /// A flow monitor.
@@ -51,7 +62,24 @@ pub(super) struct ActiveMonitor {
 
 impl FlowMonitors {
     pub(super) const fn new(changes_max: usize) -> Self {
-        Self { by_id: BTreeMap::new(), queue: None, changes_max, listing: None, updates: None }
+        Self {
+            by_id: BTreeMap::new(),
+            queue: None,
+            changes_max,
+            listing: None,
+            updates: None,
+            checks_left: CHECKS_MAX,
+        }
+    }
+
+    /// Allows [`CHECKS_MAX`] comparisons of rules and monitors.
+    pub(super) const fn renew_checks(&mut self) {
+        self.checks_left = CHECKS_MAX;
+    }
+
+    /// Returns whether other tasks must run before more comparisons.
+    pub(super) const fn are_checks_spent(&self) -> bool {
+        self.checks_left == 0
     }
 
     /// Adds all monitors of request `xid` or none, and begins the reply.
@@ -75,25 +103,18 @@ impl FlowMonitors {
             host.monitor(&queue);
             queue
         });
-        let mut listed = BTreeMap::new();
+        let initial = || requests.iter().filter(|request| request.flags.initial);
+        // One scan of the tables serves all monitors.
+        let listing = match cover(initial().map(FlowMonitorRequest::filter)) {
+            Some(filter) => queue.list(|| host.list_rules(&filter)),
+            None => RuleListing { version: host.version(), rules: Vec::new() },
+        };
+        let ids = initial().map(|request| request.id).collect();
+        self.listing = Some(ListingWriter::new(xid, listing.rules, ids, codec));
         for request in requests {
-            let (flags, filter) = (request.flags, request.filter());
-            let listing = if flags.initial {
-                queue.list(|| host.list_rules(&filter))
-            } else {
-                RuleListing { version: host.version(), rules: Vec::new() }
-            };
-            for rule in listing.rules {
-                // A rule that several monitors select is listed once.
-                let own = listed.entry((rule.table, rule.id));
-                let own = own.or_insert_with(|| InitialRule::new(&rule));
-                own.rule = rule;
-                own.has_actions |= flags.actions;
-            }
-            let monitor = ActiveMonitor { flags, filter, since: listing.version };
-            self.by_id.insert(request.id, monitor);
+            let (flags, filter, since) = (request.flags, request.filter(), listing.version);
+            self.by_id.insert(request.id, ActiveMonitor { flags, filter, since });
         }
-        self.listing = Some(ListingWriter::new(xid, listed.into_values().collect(), codec));
         // The request may be empty.
         self.drop_unused_queue();
         Ok(())
@@ -116,23 +137,25 @@ impl FlowMonitors {
         self.queue.clone()
     }
 
-    /// Returns the next message to the peer.
+    /// Returns the next message to the peer; `None` also if no comparison is left.
     ///
     /// `is_read` is true if the peer has read all earlier messages.
     pub(super) fn next_message(&mut self, codec: Codec, is_read: bool) -> Option<Vec<u8>> {
         loop {
             if let Some(listing) = &mut self.listing {
-                match listing.next_message() {
-                    Ok(Some(message)) => return Some(message),
-                    Ok(None) => self.listing = None,
+                match listing.next_message(&self.by_id, &mut self.checks_left) {
+                    Ok(UpdateStep::Message(message)) => return Some(message),
+                    Ok(UpdateStep::Interrupted) => return None,
+                    Ok(UpdateStep::Complete) => self.listing = None,
                     Err(error) => log_long(error),
                 }
                 continue;
             }
             if let Some(updates) = &mut self.updates {
-                match updates.next_message(&self.by_id) {
-                    Ok(Some(message)) => return Some(message),
-                    Ok(None) => self.updates = None,
+                match updates.next_message(&self.by_id, &mut self.checks_left) {
+                    Ok(UpdateStep::Message(message)) => return Some(message),
+                    Ok(UpdateStep::Interrupted) => return None,
+                    Ok(UpdateStep::Complete) => self.updates = None,
                     Err(error) => log_long(error),
                 }
                 continue;
@@ -160,6 +183,11 @@ impl FlowMonitors {
 }
 
 impl ActiveMonitor {
+    /// Returns the flags of the monitor if it selects `rule` for the list.
+    pub(super) fn flags_for_listed(&self, rule: &Rule) -> Option<FlowMonitorFlags> {
+        self.filter.selects(rule).then_some(self.flags)
+    }
+
     /// Returns the flags of the monitor if it requests an update about `change`.
     pub(super) fn flags_for(&self, change: &MonitoredChange) -> Option<FlowMonitorFlags> {
         let is_requested = match change.event {
@@ -173,6 +201,16 @@ impl ActiveMonitor {
             && (is_selected(&change.rule) || change.previous.as_deref().is_some_and(is_selected));
         is_wanted.then_some(self.flags)
     }
+}
+
+/// Returns a filter that selects at least the rules of `filters`; `None` without filters.
+fn cover(filters: impl Iterator<Item = RuleFilter>) -> Option<RuleFilter> {
+    filters.reduce(|all, own| RuleFilter {
+        table: if all.table == own.table { own.table } else { TableSelector::All },
+        matching: if all.matching == own.matching { own.matching } else { Match::any() },
+        out_port: if all.out_port == own.out_port { own.out_port } else { PortNo::ANY },
+        ..RuleFilter::all()
+    })
 }
 
 /// Encodes a message without content.

@@ -11,25 +11,20 @@ use crate::{
         FlowMonitorFlags, FlowMonitorId, FlowUpdate, FlowUpdateEvent, FullFlowUpdate,
         MultipartReply, Xid,
     },
-    monitor::{MonitoredChange, RecordedChanges},
+    monitor::RecordedChanges,
     wire::{
         Codec,
         part_writer::{PartWriter, ReplyEntry},
     },
 };
 
-/// A rule that exists when its monitors begin.
-#[derive(Debug)]
-pub(super) struct InitialRule {
-    pub(super) rule: Arc<Rule>,
-    /// True if a monitor requests the actions.
-    pub(super) has_actions: bool,
-}
-
 /// The reply to a flow monitor request: the rules that exist.
 #[derive(Debug)]
 pub(super) struct ListingWriter {
-    rules: vec::IntoIter<InitialRule>,
+    /// The rules of a version, also rules that no monitor selects.
+    rules: vec::IntoIter<Arc<Rule>>,
+    /// The monitors of the request that list rules.
+    monitors: Vec<FlowMonitorId>,
     /// `None` after the last message.
     parts: Option<PartWriter>,
 }
@@ -47,32 +42,53 @@ pub(super) struct UpdateWriter {
     parts: Option<PartWriter>,
 }
 
-impl InitialRule {
-    pub(super) fn new(rule: &Arc<Rule>) -> Self {
-        Self { rule: Arc::clone(rule), has_actions: false }
-    }
+/// The result of a call that writes updates.
+#[derive(Debug)]
+pub(super) enum UpdateStep {
+    /// The next message.
+    Message(Vec<u8>),
+    /// The caller must allow more comparisons of rules and monitors.
+    Interrupted,
+    /// All messages are written.
+    Complete,
 }
 
 impl ListingWriter {
-    pub(super) fn new(xid: Xid, rules: Vec<InitialRule>, codec: Codec) -> Self {
-        Self { rules: rules.into_iter(), parts: Some(begin(codec, xid)) }
+    pub(super) fn new(
+        xid: Xid,
+        rules: Vec<Arc<Rule>>,
+        monitors: Vec<FlowMonitorId>,
+        codec: Codec,
+    ) -> Self {
+        Self { rules: rules.into_iter(), monitors, parts: Some(begin(codec, xid)) }
     }
 
-    /// Returns the next message; `None` after the last one.
+    /// Returns the next message.
+    ///
+    /// A rule that several monitors select is listed once. `checks_left` is the number of
+    /// comparisons of rules and monitors that the call may make.
     ///
     /// # Errors
     ///
     /// A rule does not fit into a message and is left out.
-    pub(super) fn next_message(&mut self) -> Result<Option<Vec<u8>>, TooLong> {
-        let Some(parts) = &mut self.parts else { return Ok(None) };
-        for InitialRule { rule, has_actions } in self.rules.by_ref() {
-            let full = FullFlowUpdate::of(&rule, FlowUpdateEvent::Added);
-            let full = if has_actions { full } else { full.without_instructions() };
-            if let Some(message) = parts.push(ReplyEntry::FlowUpdate(&FlowUpdate::Full(full)))? {
-                return Ok(Some(message));
+    pub(super) fn next_message(
+        &mut self,
+        monitors: &BTreeMap<FlowMonitorId, ActiveMonitor>,
+        checks_left: &mut usize,
+    ) -> Result<UpdateStep, TooLong> {
+        while *checks_left > 0 {
+            let Some(rule) = self.rules.next() else { return finish(&mut self.parts) };
+            let Some(parts) = &mut self.parts else { return Ok(UpdateStep::Complete) };
+            *checks_left = checks_left.saturating_sub(self.monitors.len());
+            let selecting = self.monitors.iter().filter_map(|id| monitors.get(id));
+            let all_flags = selecting.filter_map(|monitor| monitor.flags_for_listed(&rule));
+            let Some(flags) = merged(all_flags) else { continue };
+            let update = full_update(&rule, FlowUpdateEvent::Added, flags);
+            if let Some(message) = parts.push(ReplyEntry::FlowUpdate(&update))? {
+                return Ok(UpdateStep::Message(message));
             }
         }
-        self.parts.take().map(PartWriter::finish).transpose()
+        Ok(UpdateStep::Interrupted)
     }
 }
 
@@ -81,9 +97,10 @@ impl UpdateWriter {
         Self { codec, recorded, next: 0, is_abbreviated: false, parts: None }
     }
 
-    /// Returns the next message; `None` after the last one.
+    /// Returns the next message.
     ///
-    /// There is no message if no monitor requests an update.
+    /// There is no message if no monitor requests an update. `checks_left` is the number of
+    /// comparisons of rules and monitors that the call may make.
     ///
     /// # Errors
     ///
@@ -91,28 +108,31 @@ impl UpdateWriter {
     pub(super) fn next_message(
         &mut self,
         monitors: &BTreeMap<FlowMonitorId, ActiveMonitor>,
-    ) -> Result<Option<Vec<u8>>, TooLong> {
-        while let Some(change) = self.recorded.changes.get(self.next) {
+        checks_left: &mut usize,
+    ) -> Result<UpdateStep, TooLong> {
+        while *checks_left > 0 {
+            let Some(change) = self.recorded.changes.get(self.next) else {
+                return finish(&mut self.parts);
+            };
             self.next += 1;
-            let Some(flags) = merged_flags(monitors, change) else { continue };
+            *checks_left = checks_left.saturating_sub(monitors.len().max(1));
+            let all_flags = monitors.values().filter_map(|monitor| monitor.flags_for(change));
+            let Some(flags) = merged(all_flags) else { continue };
             let update = match self.recorded.own {
                 Some(_) if !flags.own && self.is_abbreviated => continue,
                 Some(xid) if !flags.own => {
                     self.is_abbreviated = true;
                     FlowUpdate::Abbreviated(xid)
                 }
-                _ => {
-                    let full = FullFlowUpdate::of(&change.rule, change.event);
-                    FlowUpdate::Full(if flags.actions { full } else { full.without_instructions() })
-                }
+                _ => full_update(&change.rule, change.event, flags),
             };
             let codec = self.codec;
             let parts = self.parts.get_or_insert_with(|| begin(codec, Xid::NONE));
             if let Some(message) = parts.push(ReplyEntry::FlowUpdate(&update))? {
-                return Ok(Some(message));
+                return Ok(UpdateStep::Message(message));
             }
         }
-        self.parts.take().map(PartWriter::finish).transpose()
+        Ok(UpdateStep::Interrupted)
     }
 }
 
@@ -120,13 +140,21 @@ fn begin(codec: Codec, xid: Xid) -> PartWriter {
     codec.part_writer(xid, &MultipartReply::FlowMonitor(Vec::new()))
 }
 
-/// Returns the flags of all monitors that request an update about `change`.
-fn merged_flags(
-    monitors: &BTreeMap<FlowMonitorId, ActiveMonitor>,
-    change: &MonitoredChange,
-) -> Option<FlowMonitorFlags> {
-    let wanted = monitors.values().filter_map(|monitor| monitor.flags_for(change));
-    wanted.reduce(|all, own| FlowMonitorFlags {
+/// Returns the last message, if there is one.
+fn finish(parts: &mut Option<PartWriter>) -> Result<UpdateStep, TooLong> {
+    let Some(parts) = parts.take() else { return Ok(UpdateStep::Complete) };
+    parts.finish().map(UpdateStep::Message)
+}
+
+/// Describes a change of `rule`, with the instructions if `flags` request them.
+fn full_update(rule: &Rule, event: FlowUpdateEvent, flags: FlowMonitorFlags) -> FlowUpdate {
+    let full = FullFlowUpdate::of(rule, event);
+    FlowUpdate::Full(if flags.actions { full } else { full.without_instructions() })
+}
+
+/// Returns the flags of all monitors that request an update; `None` without such monitors.
+fn merged(all_flags: impl Iterator<Item = FlowMonitorFlags>) -> Option<FlowMonitorFlags> {
+    all_flags.reduce(|all, own| FlowMonitorFlags {
         actions: all.actions || own.actions,
         own: all.own || own.own,
         ..all

@@ -50,7 +50,7 @@ enum TaskEvent {
     Flushed(std::io::Result<()>),
     Event(Result<ControllerEvent, RecvError>),
     Notice(Result<ControllerEvent, Lagged>),
-    /// Rule changes for the flow monitors, which the connection takes itself.
+    /// Work for the flow monitors, which the connection does itself.
     Monitored,
     WaitOver,
     Time,
@@ -86,7 +86,7 @@ pub(super) async fn serve<H: Host>(
         match &step {
             ConnectionStep::Closed(reason) => break reason.clone(),
             ConnectionStep::Wait(wait) => _ = waiting.get_or_insert_with(|| wait_for(*wait, host)),
-            ConnectionStep::Idle | ConnectionStep::Full => {}
+            ConnectionStep::Idle | ConnectionStep::Full | ConnectionStep::Busy => {}
         }
         // A reliable event waits in `pending_event` until the output queue has room.
         let _delivered =
@@ -100,6 +100,7 @@ pub(super) async fn serve<H: Host>(
             event = events.recv() => TaskEvent::Event(event),
             pending_event = reliable_events.next(pending_event.is_none()) => TaskEvent::Notice(pending_event),
             () = changes_arrived(monitored.as_deref()) => TaskEvent::Monitored,
+            () = tokio::task::yield_now(), if step == ConnectionStep::Busy => TaskEvent::Monitored,
             () = finish_wait(&mut waiting), if waiting.is_some() => TaskEvent::WaitOver,
             () = tokio::time::sleep(sleep) => TaskEvent::Time,
         };

@@ -1,9 +1,14 @@
 //! Tests over real sockets.
 
-use std::{net::SocketAddr, os::fd::AsFd as _, sync::Arc};
+use std::{net::SocketAddr, os::fd::AsFd as _, sync::Arc, time::Duration};
 
-use shunt_flow::PortNo;
-use shunt_pipeline::{Action, PacketInReason, Time};
+use shunt_flow::{
+    PortNo,
+    text::{NoPortNames, parse_match},
+};
+use shunt_pipeline::{
+    Action, FlowModCommand, PacketInReason, TableSelector, Time, text::parse_rule,
+};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream, UnixStream},
@@ -15,7 +20,8 @@ use crate::{
     connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
     error::CloseReason,
     message::{
-        Hello, Message, PacketOut, PortStatus, PortStatusReason, RoleMessage, RoleName,
+        FlowMonitorFlags, FlowMonitorId, FlowMonitorRequest, Hello, Message, MultipartReply,
+        MultipartRequest, PacketOut, PortStatus, PortStatusReason, RoleMessage, RoleName,
         SwitchConfig, Xid,
     },
     testing::MemoryHost,
@@ -333,4 +339,30 @@ async fn a_packet_out_reaches_another_controller_as_packet_in() {
     server.publish(event);
     let Some(Message::PacketIn(packet_in)) = client.receive().await else { panic!("a packet-in") };
     assert_eq!((packet_in.data, packet_in.reason), (packet.data, PacketInReason::Action));
+}
+
+/// The comparisons of rules and monitors are interrupted several times.
+#[tokio::test]
+async fn a_list_for_many_monitors_is_completed() {
+    let (_host, server) = bridge();
+    let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
+    let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
+    let mut client = TestClient::connect(stream).await;
+    for number in 0..200 {
+        let rule = format!("reg0={number},actions=drop");
+        let rule = parse_rule(FlowModCommand::Add, &rule, &NoPortNames).unwrap();
+        client.send(&Message::FlowMod(rule)).await;
+    }
+    let monitor = |id| FlowMonitorRequest {
+        id: FlowMonitorId(id),
+        flags: FlowMonitorFlags { initial: true, add: true, ..FlowMonitorFlags::default() },
+        table: TableSelector::All,
+        matching: parse_match("ip", &NoPortNames).unwrap(),
+        out_port: PortNo::ANY,
+    };
+    let request = MultipartRequest::FlowMonitor((0..1024).map(monitor).collect());
+    client.send(&Message::MultipartRequest(request)).await;
+    let received = tokio::time::timeout(Duration::from_secs(60), client.receive()).await;
+    let reply = MultipartReply::FlowMonitor(Vec::new());
+    assert_eq!(received.unwrap(), Some(Message::MultipartReply { more: false, reply }));
 }

@@ -134,6 +134,7 @@ impl ConnectionHarness {
             let now = self.host.now();
             let step = self.connection.process(&*self.host, now);
             let is_ready = match step {
+                ConnectionStep::Busy => continue,
                 ConnectionStep::Wait(Wait::Adopted(version)) => self.host.has_adopted(version),
                 ConnectionStep::Wait(Wait::Counts) => true,
                 ConnectionStep::Idle | ConnectionStep::Full | ConnectionStep::Closed(_) => {

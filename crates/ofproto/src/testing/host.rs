@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -49,6 +49,8 @@ pub struct MemoryHost {
     events: Mutex<VecDeque<ControllerEvent>>,
     paused: PausedPackets,
     monitors: MonitorQueues,
+    /// Number of calls of [`Host::list_rules`].
+    listings: AtomicUsize,
     packets: Mutex<Vec<PacketOut>>,
     outcomes: Mutex<Vec<Arc<[DatapathAction]>>>,
 }
@@ -72,6 +74,7 @@ impl MemoryHost {
             events: Mutex::default(),
             paused: PausedPackets::default(),
             monitors: MonitorQueues::default(),
+            listings: AtomicUsize::default(),
             packets: Mutex::default(),
             outcomes: Mutex::default(),
         }
@@ -112,6 +115,12 @@ impl MemoryHost {
     /// Returns the datapath actions of sent packets since the last call.
     pub fn take_outcomes(&self) -> Vec<Arc<[DatapathAction]>> {
         std::mem::take(&mut *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the number of lists of rules for flow monitors so far.
+    #[must_use]
+    pub fn listings_count(&self) -> usize {
+        self.listings.load(Ordering::Relaxed)
     }
 
     /// Returns the pipeline.
@@ -248,6 +257,7 @@ impl Host for MemoryHost {
     }
 
     fn list_rules(&self, filter: &RuleFilter) -> RuleListing {
+        self.listings.fetch_add(1, Ordering::Relaxed);
         self.pipeline.list_rules(BRIDGE, filter)
     }
 

@@ -28,7 +28,7 @@ use crate::{
 
 const CODECS: [Codec; 2] = [Codec::V13, Codec::V10(V10Settings::INITIAL)];
 
-const ALL: FlowMonitorFlags = FlowMonitorFlags {
+pub(super) const ALL: FlowMonitorFlags = FlowMonitorFlags {
     initial: true,
     add: true,
     delete: true,
@@ -37,7 +37,7 @@ const ALL: FlowMonitorFlags = FlowMonitorFlags {
     own: true,
 };
 
-fn request(id: u32, flags: FlowMonitorFlags) -> FlowMonitorRequest {
+pub(super) fn request(id: u32, flags: FlowMonitorFlags) -> FlowMonitorRequest {
     FlowMonitorRequest {
         id: FlowMonitorId(id),
         flags,
@@ -47,7 +47,7 @@ fn request(id: u32, flags: FlowMonitorFlags) -> FlowMonitorRequest {
     }
 }
 
-fn message(requests: impl IntoIterator<Item = FlowMonitorRequest>) -> Message {
+pub(super) fn message(requests: impl IntoIterator<Item = FlowMonitorRequest>) -> Message {
     let requests = requests.into_iter().collect();
     Message::MultipartRequest(MultipartRequest::FlowMonitor(requests))
 }
@@ -61,7 +61,7 @@ fn monitored(codec: Codec, flags: FlowMonitorFlags) -> ConnectionHarness {
 }
 
 /// Returns a flow-mod that adds a rule with an output to `port`.
-fn add_output(priority: u16, port: u32) -> FlowMod {
+pub(super) fn add_output(priority: u16, port: u32) -> FlowMod {
     let apply = Box::new([Action::Output { port: PortNo::new(port), max_len: 0 }]);
     let instructions = Instructions { apply, ..Instructions::default() };
     FlowMod { instructions, ..add(priority) }
@@ -76,7 +76,7 @@ fn delete(priority: u16) -> FlowMod {
 }
 
 /// Changes rules by another connection of OpenFlow 1.3.
-fn change(harness: &ConnectionHarness, flow_mods: impl IntoIterator<Item = FlowMod>) {
+pub(super) fn change(harness: &ConnectionHarness, flow_mods: impl IntoIterator<Item = FlowMod>) {
     let mut other = harness.another(ConnectionKind::Management);
     for flow_mod in flow_mods {
         let replies = other.request(&Message::FlowMod(flow_mod));
@@ -97,7 +97,7 @@ fn read_all(harness: &mut ConnectionHarness) -> Vec<Message> {
 }
 
 /// Returns short texts of all received messages and of their updates.
-fn briefs(harness: &mut ConnectionHarness) -> Vec<String> {
+pub(super) fn briefs(harness: &mut ConnectionHarness) -> Vec<String> {
     let mut texts = Vec::new();
     for message in read_all(harness) {
         match message {

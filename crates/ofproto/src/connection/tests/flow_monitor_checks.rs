@@ -1,0 +1,91 @@
+//! Tests of the comparisons of rules and flow monitors.
+
+use shunt_flow::{
+    PortNo,
+    text::{NoPortNames, parse_match},
+};
+use shunt_pipeline::{FlowMod, TableId, TableSelector};
+
+use super::{
+    add,
+    flow_monitors::{ALL, add_output, briefs, change, message, request},
+};
+use crate::{
+    Host,
+    connection::{ConnectionKind, ConnectionStep},
+    message::{FlowMonitorRequest, Message},
+    testing::ConnectionHarness,
+};
+
+/// Returns a request for a monitor that selects no rule of [`add`].
+fn ip_monitor(id: u32) -> FlowMonitorRequest {
+    let matching = parse_match("ip", &NoPortNames).unwrap();
+    FlowMonitorRequest { matching, ..request(id, ALL) }
+}
+
+/// Runs the connection until it is idle; returns how often other tasks could run.
+fn interruptions(harness: &mut ConnectionHarness) -> usize {
+    let mut count = 0;
+    loop {
+        let now = harness.host.now();
+        match harness.connection.process(&*harness.host, now) {
+            ConnectionStep::Busy => count += 1,
+            step => {
+                assert_eq!(step, ConnectionStep::Idle);
+                return count;
+            }
+        }
+    }
+}
+
+#[test]
+fn monitors_of_a_request_share_one_scan() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    let table = TableSelector::One(TableId::new(1).unwrap());
+    change(
+        &harness,
+        [
+            add_output(1, 1),
+            add_output(2, 2),
+            FlowMod { table, ..add(3) },
+            FlowMod { table, ..add_output(4, 2) },
+        ],
+    );
+    let out_port = PortNo::new(2);
+    let of_table = FlowMonitorRequest { table, ..request(1, ALL) };
+    let of_port = FlowMonitorRequest { out_port, ..request(2, ALL) };
+    harness.send(&message([of_table, of_port, ip_monitor(3)]));
+    assert_eq!(briefs(&mut harness), ["reply", "added 2", "added 3", "added 4"]);
+    assert_eq!(harness.host.listings_count(), 1);
+    let of_both = |id| FlowMonitorRequest { table, out_port, ..request(id, ALL) };
+    harness.send(&message([of_both(4), of_both(5)]));
+    assert_eq!(briefs(&mut harness), ["reply", "added 4"]);
+    assert_eq!(harness.host.listings_count(), 2);
+}
+
+#[test]
+fn many_comparisons_let_other_tasks_run() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    change(&harness, (0..200).map(add));
+    harness.send(&message((0..1024).map(ip_monitor)));
+    assert!(interruptions(&mut harness) >= 3, "during the list");
+    assert_eq!(briefs(&mut harness), ["reply"]);
+    change(&harness, (200..400).map(add));
+    assert!(interruptions(&mut harness) >= 3, "during the updates");
+    assert!(briefs(&mut harness).is_empty());
+}
+
+#[test]
+fn an_interrupted_update_precedes_the_barrier_reply() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    let all = request(1023, ALL);
+    harness.send(&message((0..1023).map(ip_monitor).chain([all])));
+    assert_eq!(briefs(&mut harness), ["reply"]);
+    for priority in 0..100 {
+        harness.send(&Message::FlowMod(add(priority)));
+    }
+    harness.send(&Message::BarrierRequest);
+    let texts = briefs(&mut harness);
+    assert_eq!(texts.iter().filter(|text| text.starts_with("added")).count(), 100);
+    assert_eq!(texts.last().unwrap(), "barrier");
+}
