@@ -51,7 +51,7 @@ impl ChangeFixture {
         let ports = (1..=256).map(PortInfo::datapath).collect();
         pipeline.set_ports(BRIDGE, ports).expect("a valid bridge");
         let rules: Vec<_> = workload.base_rules().map(|rule| rule.text.clone()).collect();
-        let mods: Vec<_> = rules.iter().map(|rule| parsed(FlowModCommand::Add, rule)).collect();
+        let mods: Vec<_> = rules.iter().map(|rule| flow_mod(FlowModCommand::Add, rule)).collect();
         pipeline.apply(BRIDGE, &mods, Time::ZERO).expect("valid rules");
         let keys = workload.flows().iter().map(|flow| {
             let mut key = flow.key();
@@ -72,14 +72,14 @@ impl ChangeFixture {
             FlowModCommand::Add => rule,
             _ => rule.split(",actions=").next().unwrap_or_default(),
         };
-        let change = self.pipeline.apply(BRIDGE, &[parsed(command, text)], Time::ZERO);
+        let change = self.pipeline.apply(BRIDGE, &[flow_mod(command, text)], Time::ZERO);
         let change = change.expect("a valid change");
         self.pipeline.reclaim(change.version);
         change
     }
 }
 
-fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
+fn flow_mod(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).expect("a rule")
 }
 

@@ -78,7 +78,8 @@ impl Controller {
         let ready = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
         ready.unwrap_or_else(|error| panic!("{ADDRESS}: {error}"));
         let mut controller = Self { stream, framer: Framer::default(), xid: 1 };
-        controller.write(&encoded(Xid::NONE, &Message::Hello(Hello { version: 4, bitmap: None })));
+        controller
+            .write(&encode_frame(Xid::NONE, &Message::Hello(Hello { version: 4, bitmap: None })));
         controller.change(&[]);
         controller
     }
@@ -93,7 +94,7 @@ impl Controller {
         let xid = Xid::new(self.xid);
         let messages = changes.iter().map(|change| Message::FlowMod(change.clone()));
         let messages = messages.chain([Message::BarrierRequest]);
-        let bytes: Vec<u8> = messages.flat_map(|message| encoded(xid, &message)).collect();
+        let bytes: Vec<u8> = messages.flat_map(|message| encode_frame(xid, &message)).collect();
         let sent = Instant::now();
         self.write(&bytes);
         loop {
@@ -132,7 +133,7 @@ impl Controller {
                 // An undecodable message cannot be the awaited reply.
                 match v13::decode(&frame) {
                     Ok((xid, Message::EchoRequest(payload))) => {
-                        self.write(&encoded(xid, &Message::EchoReply(payload)));
+                        self.write(&encode_frame(xid, &Message::EchoReply(payload)));
                     }
                     Ok(other) => return Some(other),
                     Err(_) => {}
@@ -161,7 +162,7 @@ impl Controller {
     }
 }
 
-fn encoded(xid: Xid, message: &Message) -> Vec<u8> {
+fn encode_frame(xid: Xid, message: &Message) -> Vec<u8> {
     v13::encode(xid, message).unwrap_or_else(|error| panic!("{error}"))
 }
 

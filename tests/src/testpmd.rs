@@ -43,8 +43,10 @@ impl Testpmd {
         command.args(["--", "-i", "--total-num-mbufs=4096", "--forward-mode=io"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().unwrap_or_else(|error| panic!("dpdk-testpmd: {error}"));
-        let input = process.stdin.take().unwrap_or_else(|| panic!("it is piped"));
-        let mut printed = process.stdout.take().unwrap_or_else(|| panic!("it is piped"));
+        let input =
+            process.stdin.take().unwrap_or_else(|| panic!("standard input and output are piped"));
+        let mut printed =
+            process.stdout.take().unwrap_or_else(|| panic!("standard input and output are piped"));
         let output = Arc::new(Mutex::new(String::new()));
         let kept = Arc::clone(&output);
         spawn(move || {

@@ -250,7 +250,7 @@ fn a_slow_hypervisor_delays_no_change() {
         text(&daemon.shuntctl(&["del-port", "slow"]));
         text(&daemon.shuntctl(&["add-port", "br0", "other", "type=null"]));
         is_over.store(true, Relaxed);
-        hypervisor.join().unwrap_or_else(|_| panic!("it has panicked"))
+        hypervisor.join().unwrap_or_else(|_| panic!("the hypervisor has panicked"))
     });
     assert!(sent < PAYLOAD as usize, "the changes waited for the whole message");
     assert!(!path.exists(), "the port has removed its socket");

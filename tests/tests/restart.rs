@@ -106,8 +106,10 @@ impl Service {
         command.args(options).current_dir(folder.path());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         let mut manager = command.spawn().unwrap_or_else(|error| panic!("python3: {error}"));
-        let requests = manager.stdin.take().unwrap_or_else(|| panic!("it is piped"));
-        let replies = manager.stdout.take().unwrap_or_else(|| panic!("it is piped"));
+        let requests =
+            manager.stdin.take().unwrap_or_else(|| panic!("standard input and output are piped"));
+        let replies =
+            manager.stdout.take().unwrap_or_else(|| panic!("standard input and output are piped"));
         let replies = BufReader::new(replies);
         let mut service = Self { manager, requests, replies, folder, middle, _host: host };
         service.lines_until("ready");
@@ -160,7 +162,8 @@ impl Service {
         command.arg(root().join("tests/tools/connect_forever.py")).args(targets).arg(control);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut clients = command.spawn().unwrap_or_else(|error| panic!("python3: {error}"));
-        let replies = clients.stdout.take().unwrap_or_else(|| panic!("it is piped"));
+        let replies =
+            clients.stdout.take().unwrap_or_else(|| panic!("standard input and output are piped"));
         let mut replies = BufReader::new(replies);
         let mut line = String::new();
         let read = replies.read_line(&mut line);

@@ -113,6 +113,9 @@ mod tests {
         let files: Vec<String> = DRIVERS[1..].iter().map(file).collect();
         assert_eq!(missing_drivers(&files), ["null"]);
         let headers = ["librte_net_null.a".to_owned(), "librte_net_null.so".to_owned()];
-        assert!(missing_drivers(&headers).contains(&"null"), "it cannot be loaded");
+        assert!(
+            missing_drivers(&headers).contains(&"null"),
+            "an archive or a link cannot be loaded"
+        );
     }
 }

@@ -119,7 +119,7 @@ fn committed() -> (String, BTreeMap<String, f64>) {
     (libc.trim_matches('"').to_owned(), counts.collect())
 }
 
-/// Returns why counts of this machine are not comparable with others.
+/// Returns why counts of this machine are not comparable with the committed counts.
 fn reason_to_skip() -> Option<String> {
     if cfg!(not(all(target_arch = "x86_64", target_env = "gnu"))) {
         return Some("instruction counts need x86-64 with glibc".to_owned());

@@ -71,7 +71,7 @@ impl Report<'_> {
         let json = json_lines(&self.json());
         let sampled = plot(self.experiment, self.rows);
         let place = |ending| folder.join(format!("{}.{ending}", self.experiment.name));
-        fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+        fs::create_dir_all(folder).map_err(|error| write_failure(folder, &error))?;
         // All temporary files exist before the first file is renamed, so a full disk leaves the old
         // files.
         let mut parts = Vec::new();
@@ -196,7 +196,7 @@ fn rounded(value: f64) -> f64 {
 /// If the file cannot be written. The error has the path and tells the user how to continue.
 pub(crate) fn write_atomically(path: &Path, text: &str) -> Result<(), String> {
     let folder = path.parent().unwrap_or(path);
-    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
+    fs::create_dir_all(folder).map_err(|error| write_failure(folder, &error))?;
     let part = Part::make(path.to_owned(), |temporary| fs::write(temporary, text.as_bytes()))?;
     part.finish().map(drop)
 }
@@ -214,13 +214,14 @@ impl Part {
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(".partial");
         let part = Self { temporary: path.with_file_name(name), path };
-        make(&part.temporary).map_err(|error| failed(&part.path, &error))?;
+        make(&part.temporary).map_err(|error| write_failure(&part.path, &error))?;
         Ok(part)
     }
 
     /// Renames the file to the final path, and returns this path.
     fn finish(self) -> Result<PathBuf, String> {
-        fs::rename(&self.temporary, &self.path).map_err(|error| failed(&self.path, &error))?;
+        fs::rename(&self.temporary, &self.path)
+            .map_err(|error| write_failure(&self.path, &error))?;
         Ok(self.path.clone())
     }
 }
@@ -232,7 +233,7 @@ impl Drop for Part {
     }
 }
 
-fn failed(path: &Path, error: &io::Error) -> String {
+fn write_failure(path: &Path, error: &io::Error) -> String {
     let advice = match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             "free some space and run it \

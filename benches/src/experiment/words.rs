@@ -263,7 +263,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ("predictor successor", "predictor of the flows that followed similar flows before"),
     ("predictor siblings", "predictor of the same flow to other back ends of a service"),
     ("predictor periodic", "predictor of flows that return at equal intervals"),
-    ("perfect forecasts", "a forecast of every flow: the bound of all predictors"),
+    ("perfect forecasts", "a forecast of every flow: no predictor can save more"),
     ("collectives", "rounds in which each host sends to all others, as in distributed training"),
     ("coflows", "groups of flows that belong to one job"),
     ("service calls", "trees of requests between services, with their replies"),

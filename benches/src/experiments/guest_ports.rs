@@ -134,7 +134,7 @@ impl Guest {
     }
 
     fn command(&mut self, words: &str) {
-        let input = self.0.stdin.as_mut().unwrap_or_else(|| panic!("it is piped"));
+        let input = self.0.stdin.as_mut().unwrap_or_else(|| panic!("standard input is piped"));
         writeln!(input, "{words}").unwrap_or_else(|error| panic!("dpdk-testpmd: {error}"));
     }
 }

@@ -192,7 +192,7 @@ fn dropped_packets_take_no_session_down() {
         cable.ends[1].state()
     };
     assert_eq!(after(1), BfdState::Up);
-    assert_eq!(after(9), BfdState::Down, "it is no packet of the other end");
+    assert_eq!(after(9), BfdState::Down, "a packet of another system does not count");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use shunt_flow::FlowMask;
 const SIZES: &[(&str, usize, usize)] =
     &[("100", 100, 10), ("1k", 1000, 100), ("100k", 100_000, 600)];
 
-fn filled<C: Classifier<u64>>(mut table: C, rules: &RankedRules) -> C {
+fn with_rules<C: Classifier<u64>>(mut table: C, rules: &RankedRules) -> C {
     for (matching, rank) in rules {
         table.insert(matching.clone(), *rank, Version::ZERO, rank.age);
     }
@@ -53,10 +53,10 @@ fn lookups(criterion: &mut Criterion) {
     for (size, rules_count, masks_count) in SIZES {
         for priorities in [Priorities::Random, Priorities::Specific] {
             let rules = workload::rules(*rules_count, *masks_count, priorities);
-            let table = filled(TupleSpace::new(1), &rules);
+            let table = with_rules(TupleSpace::new(1), &rules);
             bench_lookup(criterion, &format!("tuple_space/{size}/{priorities:?}"), &table, &rules);
             if *rules_count <= 1000 {
-                let table = filled(Linear::new(), &rules);
+                let table = with_rules(Linear::new(), &rules);
                 bench_lookup(criterion, &format!("linear/{size}/{priorities:?}"), &table, &rules);
             }
         }
@@ -71,10 +71,10 @@ fn changes(criterion: &mut Criterion) {
         group.sample_size(10);
         group.bench_function(format!("insert/{size}"), |bencher| {
             let empty = || TupleSpace::new(1);
-            bencher.iter_batched(empty, |table| filled(table, &rules), BatchSize::PerIteration);
+            bencher.iter_batched(empty, |table| with_rules(table, &rules), BatchSize::PerIteration);
         });
         group.bench_function(format!("remove/{size}"), |bencher| {
-            let full = || filled(TupleSpace::new(1), &rules);
+            let full = || with_rules(TupleSpace::new(1), &rules);
             let empty = |mut table: TupleSpace<u64>| {
                 for (matching, rank) in &rules {
                     table.remove(matching, *rank, Version::ZERO);
@@ -125,7 +125,7 @@ fn replacements(criterion: &mut Criterion) {
 /// Measures the searches for existing rules before a flow-mod changes a table.
 fn overlap_searches(criterion: &mut Criterion) {
     let rules = workload::rules(100_000, 600, Priorities::Random);
-    let table = filled(TupleSpace::new(1), &rules);
+    let table = with_rules(TupleSpace::new(1), &rules);
     let mut next = rules.iter().cycle();
     let mut group = criterion.benchmark_group("tuple_space/overlap");
     group.throughput(Throughput::Elements(1));

@@ -270,7 +270,7 @@ fn matches_report_the_remaining_maximum_priority(table: &mut impl Classifier<u32
             found.push(*rule);
         }
         let then = matches.priority_max();
-        assert!(then.is_none_or(|then| then < priority), "it falls");
+        assert!(then.is_none_or(|then| then < priority), "the highest priority falls");
     }
     assert_eq!(found, [2, 1, 4]);
 }

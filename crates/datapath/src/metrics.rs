@@ -331,7 +331,7 @@ pub struct ChainCounters {
     pub made: Counter,
     /// Sub-traversals that were entries already.
     pub shared: Counter,
-    /// Entries evicted or replaced for others.
+    /// Entries evicted or replaced to make room for new entries.
     pub evicted: Counter,
     /// Translations not cached because they learn.
     pub learning: Counter,

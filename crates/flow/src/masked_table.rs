@@ -173,7 +173,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
 
     /// Adds a row for masked words without a row, as [`Self::put`].
     pub fn put_new(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
-        debug_assert!(self.find_words(hasher, words).is_none(), "they are new");
+        debug_assert!(self.find_words(hasher, words).is_none(), "the masked words have no row");
         let row = self.add(RowIndex::tag(hasher.hash(words)), words);
         self.set_tail(row, tail);
         row

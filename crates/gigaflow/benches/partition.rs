@@ -64,7 +64,7 @@ fn outlines(steps_count: u32) -> Vec<TraversalOutline> {
 }
 
 /// Returns full stages that hold the partition of every second outline.
-fn filled(outlines: &[TraversalOutline], policy: &mut impl PartitionPolicy) -> IndexedStages {
+fn full_stages(outlines: &[TraversalOutline], policy: &mut impl PartitionPolicy) -> IndexedStages {
     let mut indexed = IndexedStages { holders: HashTable::with_capacity(ENTRIES_COUNT) };
     for outline in outlines.iter().step_by(2) {
         let placements = policy.partition(outline, &indexed).to_vec();
@@ -101,7 +101,7 @@ fn partition(criterion: &mut Criterion) {
         let outlines = outlines(steps_count);
         for name in PolicyName::ALL {
             let mut policy = name.policy(1);
-            let indexed = filled(&outlines, &mut policy);
+            let indexed = full_stages(&outlines, &mut policy);
             let mut next = outlines.iter().cycle();
             group.bench_function(BenchmarkId::new(name.as_str(), steps_count), |bencher| {
                 bencher.iter(|| {

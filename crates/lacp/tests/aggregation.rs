@@ -302,7 +302,11 @@ fn malformed_frames_are_counted_and_change_nothing() {
     let mut frame = SlowFrame::Lacpdu(Lacpdu::default()).emit([4; 6]);
     frame[14] = 3;
     assert!(!bond.aggregator.on_frame(id(0), &frame, bond.now).unwrap_err().is_malformed());
-    assert_eq!(bond.aggregator.status().members[0].counters.rx_bad_pdus, 0, "it is not of LACP");
+    assert_eq!(
+        bond.aggregator.status().members[0].counters.rx_bad_pdus,
+        0,
+        "the frame is not an LACPDU"
+    );
     frame[14] = 1;
     frame[17] = 0;
     assert!(bond.aggregator.on_frame(id(0), &frame, bond.now).unwrap_err().is_malformed());
@@ -337,7 +341,7 @@ fn the_last_lacpdu_of_a_member_states_that_it_leaves() {
     assert_eq!(SlowFrame::parse(&frame), Ok(SlowFrame::Lacpdu(pdu)));
     bond.aggregator.on_link(id(1), false, bond.now);
     assert_eq!(bond.aggregator.remove_member(id(1), bond.now), None, "its link is down");
-    assert_eq!(bond.aggregator.remove_member(id(1), bond.now), None, "it is no member");
+    assert_eq!(bond.aggregator.remove_member(id(1), bond.now), None, "the port is no member");
 }
 
 #[test]

@@ -82,7 +82,7 @@ fn statistics() -> Option<BTreeMap<String, BTreeMap<String, String>>> {
     )
 }
 
-fn fixed(bucket_rules: usize) -> NuevoMatchSettings {
+fn fixed_settings(bucket_rules: usize) -> NuevoMatchSettings {
     let partition =
         PartitionSettings { sets_max: 3, bucket_rules, spare_percent: 0, coverage_permille_min: 0 };
     NuevoMatchSettings { partition, capacity: BucketCapacity::Fixed, seed: 1 }
@@ -101,8 +101,9 @@ fn coverage_of_rule_sets_is_as_listed() {
         sets += 1;
         assert_eq!(rules.len().to_string(), row["rules"], "{name}");
         for (capacity, listed) in [(40, 3), (16, 2), (8, 2)] {
-            let classifier =
-                NuevoMatch::<5>::build(&schema, &rules, &fixed(capacity)).unwrap().statistics();
+            let classifier = NuevoMatch::<5>::build(&schema, &rules, &fixed_settings(capacity))
+                .unwrap()
+                .statistics();
             let mut covered = 0;
             for at in 0..listed {
                 covered += classifier.sets.get(at).map_or(0, |set| set.rules);
@@ -136,7 +137,7 @@ fn answers_equal_a_scan() {
             })
             .map(|[a, b, c, d, e]| [a, b, c & 0xffff, d & 0xffff, e & 0xff])
             .collect();
-        for settings in [NuevoMatchSettings::default(), fixed(16)] {
+        for settings in [NuevoMatchSettings::default(), fixed_settings(16)] {
             let classifier = NuevoMatch::<5>::build(&schema, &rules, &settings).unwrap();
             let mut best = vec![None; keys.len()];
             classifier.lookup_batch(&keys, &mut best);
@@ -204,7 +205,7 @@ impl CheckedSet {
         };
         let (schema, settings) = (KeySchema::five_tuple(), NuevoMatchSettings::default());
         // Learned indexes have small errors over few starts, so buckets are small here.
-        let small = fixed(4);
+        let small = fixed_settings(4);
         Self {
             name: name.to_owned(),
             tree: NuevoMatch::build(&schema, &rules, &settings).unwrap(),

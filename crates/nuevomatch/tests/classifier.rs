@@ -296,7 +296,7 @@ proptest! {
     }
 }
 
-fn whole(priority: u32, value: u32) -> Rule {
+fn rule_for_all(priority: u32, value: u32) -> Rule {
     Rule::new(&schema(), &[FieldMatch::Any; 3], priority, value).unwrap()
 }
 
@@ -304,13 +304,13 @@ fn whole(priority: u32, value: u32) -> Rule {
 fn no_rules_match_nothing() {
     let mut classifier = build(&[], &NuevoMatchSettings::default());
     check(&classifier, &[], &[[0; 4], [u32::MAX; 4]]);
-    assert!(!classifier.remove(&whole(1, 1)) && classifier.insert(&whole(1, 1)));
-    check(&classifier, &[whole(1, 1)], &[[0; 4], [u32::MAX; 4]]);
+    assert!(!classifier.remove(&rule_for_all(1, 1)) && classifier.insert(&rule_for_all(1, 1)));
+    check(&classifier, &[rule_for_all(1, 1)], &[[0; 4], [u32::MAX; 4]]);
 }
 
 #[test]
 fn a_thousand_overlapping_rules_are_in_order() {
-    let rules: Vec<Rule> = (0..1000).map(|i| whole(i / 3, 1000 - i)).collect();
+    let rules: Vec<Rule> = (0..1000).map(|i| rule_for_all(i / 3, 1000 - i)).collect();
     let mut classifier = build(&rules, &NuevoMatchSettings::default());
     let mut left = rules;
     for at in [0, 500, 0, 0, 0, 990, 7] {
@@ -323,7 +323,7 @@ fn a_thousand_overlapping_rules_are_in_order() {
 
 #[test]
 fn equal_priorities_have_one_winner() {
-    let rules: Vec<Rule> = [9, 3, 7].map(|value| whole(4, value)).to_vec();
+    let rules: Vec<Rule> = [9, 3, 7].map(|value| rule_for_all(4, value)).to_vec();
     let classifier = build(&rules, &NuevoMatchSettings::default());
     assert_eq!(classifier.lookup(&[1; 4]), Some(BestMatch { priority: 4, value: 3 }));
 }
@@ -354,9 +354,10 @@ fn a_rule_of_another_schema_is_refused() {
     let outside = BoxRule { low: [0; 4], high: [1, 1, 1, 8], value: 1 };
     let outside = Rule::from_box(&outside, 1).unwrap();
     let settings = NuevoMatchSettings::default();
-    let error = NuevoMatch::<4>::build(&schema(), &[whole(0, 0), outside], &settings).unwrap_err();
+    let error =
+        NuevoMatch::<4>::build(&schema(), &[rule_for_all(0, 0), outside], &settings).unwrap_err();
     assert_eq!(error, Error::OutsideLane { rule: 1, lane: 3, high: 8, max: 7 });
-    let mut classifier = build(&[whole(0, 0)], &settings);
+    let mut classifier = build(&[rule_for_all(0, 0)], &settings);
     assert!(!classifier.insert(&outside) && !classifier.remove(&outside));
 }
 

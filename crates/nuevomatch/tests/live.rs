@@ -262,7 +262,9 @@ impl StartIndex for ControlledIndex {
     }
 }
 
-fn controlled(policy: UpdatePolicy) -> (BuildControl, LiveNuevoMatch<2, ControlledIndex>) {
+fn controlled_classifier(
+    policy: UpdatePolicy,
+) -> (BuildControl, LiveNuevoMatch<2, ControlledIndex>) {
     let control = BuildControl::default();
     let LiveSettings { nuevomatch, remainder_permille_max, .. } = settings(policy);
     let settings =
@@ -273,7 +275,7 @@ fn controlled(policy: UpdatePolicy) -> (BuildControl, LiveNuevoMatch<2, Controll
 
 #[test]
 fn a_dead_trainer_is_reported_and_changes_nothing() {
-    let (control, live) = controlled(UpdatePolicy::Delayed);
+    let (control, live) = controlled_classifier(UpdatePolicy::Delayed);
     let trainer = live.spawn_trainer().unwrap();
     control.panics.store(true, Ordering::Release);
     live.apply(&[RuleUpdate::Insert(rule(100, 32, None, 1, 100))]);
@@ -297,7 +299,7 @@ fn a_dead_trainer_is_reported_and_changes_nothing() {
 #[test]
 fn changes_during_a_rebuild_are_replayed() {
     for policy in [UpdatePolicy::Instant, UpdatePolicy::Delayed] {
-        let (control, live) = controlled(policy);
+        let (control, live) = controlled_classifier(policy);
         live.apply(&[100, 101].map(|i| RuleUpdate::Insert(rule(i, 32, None, 1, i))));
         control.is_waiting.store(false, Ordering::Release);
         let reader = live.reader();

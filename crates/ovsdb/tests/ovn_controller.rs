@@ -42,7 +42,7 @@ struct OvnFixture {
     received: VecDeque<Value>,
 }
 
-fn recorded() -> Vec<RecordedMessage> {
+fn recorded_messages() -> Vec<RecordedMessage> {
     let message = |line: &str| {
         let mut parts = line.splitn(4, ' ').skip(2);
         let is_request = parts.next() == Some(">");
@@ -160,7 +160,7 @@ fn without_names(value: &Value, names: &BTreeMap<String, Value>) -> Value {
 /// The rows of `_Server` are compared without their UUIDs and without the text of the schema, which
 /// has another version.
 fn comparable(message: &Value) -> Value {
-    let mut message = sorted(message);
+    let mut message = with_sorted_members(message);
     if message["id"] == SERVER_MONITOR_ID {
         let rows = message["result"]["Database"].as_object().unwrap().values();
         let mut rows: Vec<_> = rows.cloned().collect();
@@ -173,18 +173,18 @@ fn comparable(message: &Value) -> Value {
     message
 }
 
-fn sorted(value: &Value) -> Value {
+fn with_sorted_members(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
-            members.iter().map(|(name, value)| (name.clone(), sorted(value))).collect()
+            members.iter().map(|(name, value)| (name.clone(), with_sorted_members(value))).collect()
         }
         Value::Array(values) => match values.as_slice() {
             [Value::String(kind), Value::Array(members)] if ["set", "map"].contains(&&**kind) => {
-                let mut members: Vec<_> = members.iter().map(sorted).collect();
+                let mut members: Vec<_> = members.iter().map(with_sorted_members).collect();
                 members.sort_by_key(Value::to_string);
                 json!([kind, members])
             }
-            values => values.iter().map(sorted).collect(),
+            values => values.iter().map(with_sorted_members).collect(),
         },
         value => value.clone(),
     }
@@ -192,7 +192,7 @@ fn sorted(value: &Value) -> Value {
 
 #[test]
 fn ovn_controller_gets_the_recorded_answers() {
-    let recorded = recorded();
+    let recorded = recorded_messages();
     let reply_to = |request: &Value| {
         let mut replies = recorded.iter().filter(|other| !other.is_request);
         &replies.find(|reply| reply.message["id"] == request["id"]).unwrap().message
@@ -204,7 +204,7 @@ fn ovn_controller_gets_the_recorded_answers() {
             fixture.request(with_uuids(message, reply_to(message)));
             continue;
         }
-        // Messages that the controller did not cause are the changes of others.
+        // Messages that the controller did not cause are changes of other clients.
         if fixture.received.is_empty() {
             fixture.write(operations(&message["params"][2]));
         }

@@ -109,7 +109,7 @@ proptest! {
     }
 }
 
-fn encoded(change: impl FnOnce(&mut LtmRule)) -> Result<(), Refusal> {
+fn encode_rule(change: impl FnOnce(&mut LtmRule)) -> Result<(), Refusal> {
     let mut rule = LtmRule {
         tag: Tag::new(1),
         matching: Match::any(),
@@ -171,41 +171,42 @@ fn rules_that_the_program_lacks_are_refused() {
         unless_ingress,
         max_len: None,
     };
-    assert_eq!(encoded(|_| {}), Ok(()));
-    let wide = encoded(|rule| rule.tag = Tag::new(1 << 16));
+    assert_eq!(encode_rule(|_| {}), Ok(()));
+    let wide = encode_rule(|rule| rule.tag = Tag::new(1 << 16));
     assert_eq!(wide, Err(Refusal::Tag(16)));
     let register = matching(&[(FieldId::Reg0, 1, 1)]);
-    assert!(encoded(|rule| rule.matching = register).is_err());
+    assert!(encode_rule(|rule| rule.matching = register).is_err());
     let label = matching(&[(FieldId::Ipv6Label, 1, 1)]);
-    assert_eq!(encoded(|rule| rule.matching = label), Err(Refusal::Match(FieldId::Ipv6Label)));
+    assert_eq!(encode_rule(|rule| rule.matching = label), Err(Refusal::Match(FieldId::Ipv6Label)));
     let port = matching(&[(FieldId::InPort, 1 << 20, 1 << 20)]);
-    assert_eq!(encoded(|rule| rule.matching = port), Err(Refusal::Match(FieldId::InPort)));
+    assert_eq!(encode_rule(|rule| rule.matching = port), Err(Refusal::Match(FieldId::InPort)));
     let sha = matching(&[(FieldId::ArpSha, 1, 1)]);
     assert_eq!(
-        encoded(|rule| {
+        encode_rule(|rule| {
             rule.rewrite = sha;
             rule.next = Next::Tag(Tag::new(2));
         }),
         Err(Refusal::Write(FieldId::ArpSha))
     );
-    assert_eq!(encoded(|rule| rule.actions = [output(1, true)].into()), Err(Refusal::Actions));
-    let back = encoded(|rule| rule.actions = [output(70_000, false)].into());
+    assert_eq!(encode_rule(|rule| rule.actions = [output(1, true)].into()), Err(Refusal::Actions));
+    let back = encode_rule(|rule| rule.actions = [output(70_000, false)].into());
     assert_eq!(back, Err(Refusal::Actions));
     // A packet from another port is not sent back to its ingress port.
-    let elsewhere = encoded(|rule| {
+    let elsewhere = encode_rule(|rule| {
         rule.actions = [output(70_000, false)].into();
         rule.matching = matching(&[(FieldId::InPort, 3, 0xffff_ffff)]);
     });
     assert_eq!(elsewhere, Ok(()));
     assert_eq!(
-        encoded(|rule| rule.actions = [DatapathAction::PopVlan].into()),
+        encode_rule(|rule| rule.actions = [DatapathAction::PopVlan].into()),
         Err(Refusal::Actions)
     );
 }
 
 #[test]
 fn implied_bits_are_not_encoded() {
-    let of = |fields: &[(FieldId, u128, u128)]| encoded(|rule| rule.matching = matching(fields));
+    let of =
+        |fields: &[(FieldId, u128, u128)]| encode_rule(|rule| rule.matching = matching(fields));
     let (tpid, tci) = (FieldId::VlanTpid, FieldId::VlanTci);
     assert_eq!(of(&[(FieldId::PacketType, 0, 0xffff_ffff)]), Ok(()));
     assert_eq!(of(&[(tpid, 0x8100, 0xffff), (tci, 0x1000, 0x1000)]), Ok(()));
@@ -241,6 +242,6 @@ fn every_header_field_can_be_matched() {
     for field in key_fields() {
         let FieldSource::Header(id) = field.source else { continue };
         let bit = matching(&[(id, 1, 1)]);
-        assert_eq!(encoded(|rule| rule.matching = bit), Ok(()), "{}", field.name);
+        assert_eq!(encode_rule(|rule| rule.matching = bit), Ok(()), "{}", field.name);
     }
 }

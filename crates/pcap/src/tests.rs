@@ -9,7 +9,7 @@ use crate::{
 
 type Packets = Vec<(u64, Vec<u8>)>;
 
-fn written(packets: &Packets) -> Vec<u8> {
+fn write_capture(packets: &Packets) -> Vec<u8> {
     let mut writer = PcapWriter::new(Vec::new()).unwrap();
     for (time, frame) in packets {
         writer.write(*time, frame).unwrap();
@@ -34,12 +34,12 @@ fn packets() -> impl Strategy<Value = Packets> {
 proptest! {
     #[test]
     fn written_packets_are_read(packets in packets()) {
-        prop_assert_eq!(read(&written(&packets)).unwrap(), packets);
+        prop_assert_eq!(read(&write_capture(&packets)).unwrap(), packets);
     }
 
     #[test]
     fn every_byte_order_and_resolution_is_read(packets in packets(), is_micro: bool) {
-        let mut bytes = written(&packets);
+        let mut bytes = write_capture(&packets);
         let magic = if is_micro { MAGIC_MICROSECONDS } else { MAGIC_NANOSECONDS };
         bytes[..4].copy_from_slice(&magic.to_be_bytes());
         bytes[4..8].copy_from_slice(&[0, 2, 0, 4]);
@@ -59,7 +59,7 @@ proptest! {
 
     #[test]
     fn a_truncated_file_is_refused(packets in packets(), place: prop::sample::Index) {
-        let bytes = written(&packets);
+        let bytes = write_capture(&packets);
         let end = place.index(bytes.len());
         let whole = packets.iter().scan(HEADER_BYTES, |at, (_, frame)| {
             *at += RECORD_BYTES + frame.len();
@@ -72,7 +72,7 @@ proptest! {
 
 #[test]
 fn errors_name_the_repair_tool() {
-    let good = written(&vec![(5, vec![0; 60]), (6, vec![0; 60])]);
+    let good = write_capture(&vec![(5, vec![0; 60]), (6, vec![0; 60])]);
     let with = |at: usize, byte: u8| {
         let mut bytes = good.clone();
         bytes[at] = byte;
@@ -116,7 +116,7 @@ fn errors_name_the_repair_tool() {
 
 #[test]
 fn a_record_may_hold_part_of_a_frame() {
-    let mut bytes = written(&vec![(5, vec![7; 60])]);
+    let mut bytes = write_capture(&vec![(5, vec![7; 60])]);
     bytes[HEADER_BYTES + 12] = 61;
     let mut reader = PcapReader::new("x.pcap", bytes.as_slice()).unwrap();
     let record = reader.next_record().unwrap().unwrap();
@@ -129,7 +129,7 @@ proptest! {
     fn no_bytes_make_the_reader_panic(
         packets in packets(), at: prop::sample::Index, byte: u8, end: prop::sample::Index,
     ) {
-        let mut bytes = written(&packets);
+        let mut bytes = write_capture(&packets);
         let at = at.index(bytes.len());
         bytes[at] = byte;
         bytes.truncate(end.index(bytes.len() + 1));

@@ -20,7 +20,7 @@ fn filters(count: u32) -> Vec<Filter> {
     generate(&acl, &FilterRequest::new(count), Seed::new(1), &Progress::hidden()).unwrap()
 }
 
-fn filled(name: &str, count: u32, filling: TraversalSelection) -> Population {
+fn build_population(name: &str, count: u32, filling: TraversalSelection) -> Population {
     let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
     populate(
         &pipeline,
@@ -103,7 +103,7 @@ fn text(population: &Population) -> String {
 #[test]
 fn filled_pipelines_have_the_published_tables_and_traversals() {
     for builtin in BUILTIN {
-        let counts = filled(builtin.name, 2000, TraversalSelection::All).counts();
+        let counts = build_population(builtin.name, 2000, TraversalSelection::All).counts();
         for (metric, count) in [("tables", counts.tables), ("traversals", counts.traversals)] {
             let published = Figure::find(metric, builtin.name, "-", "-").unwrap().value;
             assert_eq!(count as f64, published, "{}: {metric}", builtin.name);
@@ -116,7 +116,7 @@ fn filled_pipelines_have_the_published_tables_and_traversals() {
 fn sub_traversals_are_fewer_than_traversals() {
     // These pipelines have traversals that split into parts without a common field.
     for name in ["psc", "ofd"] {
-        let counts = filled(name, 2000, TraversalSelection::Forwarding).counts();
+        let counts = build_population(name, 2000, TraversalSelection::Forwarding).counts();
         assert!((counts.parts as u64) < counts.combinations / 2, "{name}: {counts:?}");
     }
 }
@@ -124,7 +124,7 @@ fn sub_traversals_are_fewer_than_traversals() {
 #[test]
 fn every_filter_is_placed_or_counted() {
     for builtin in BUILTIN {
-        let counts = filled(builtin.name, 2000, TraversalSelection::Forwarding).counts();
+        let counts = build_population(builtin.name, 2000, TraversalSelection::Forwarding).counts();
         assert_eq!(counts.placed + counts.rejected, filters(2000).len());
         assert!(counts.placed > 9 * counts.rejected, "{}: {counts:?}", builtin.name);
     }
@@ -132,8 +132,8 @@ fn every_filter_is_placed_or_counted() {
 
 #[test]
 fn the_same_seed_gives_the_same_rules() {
-    let first = text(&filled("psc", 500, TraversalSelection::Forwarding));
-    assert_eq!(first, text(&filled("psc", 500, TraversalSelection::Forwarding)));
+    let first = text(&build_population("psc", 500, TraversalSelection::Forwarding));
+    assert_eq!(first, text(&build_population("psc", 500, TraversalSelection::Forwarding)));
 }
 
 fn real(name: &str, count: u32) -> Population {
@@ -160,7 +160,7 @@ fn the_real_pipeline_uses_registers_and_rewrites_headers() {
     let loads = |line: &&str| line.contains("->reg");
     let asks = |line: &&str| line.split("actions").next().unwrap().contains(",reg");
     assert!(ols.lines().any(|line| loads(&line)) && ols.lines().any(|line| asks(&line)), "{ols}");
-    let plain = text(&filled("ols", 300, TraversalSelection::Forwarding));
+    let plain = text(&build_population("ols", 300, TraversalSelection::Forwarding));
     assert!(!plain.lines().any(|line| loads(&line) || asks(&line)));
 }
 
@@ -206,8 +206,8 @@ fn both_forms_of_a_pipeline_forward_equally() {
 fn a_pipeline_accepts_all_generated_rules() {
     let each =
         |population: fn(&str) -> Population| BUILTIN.iter().map(move |one| population(one.name));
-    for population in
-        each(|name| filled(name, 300, TraversalSelection::All)).chain(each(|name| real(name, 300)))
+    for population in each(|name| build_population(name, 300, TraversalSelection::All))
+        .chain(each(|name| real(name, 300)))
     {
         let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
         pipeline.add_bridge(bridge, BridgeSettings::default());
@@ -226,7 +226,7 @@ fn ovs_ofctl_reads_all_the_rules() {
         return;
     }
     let all = |builtin: &Builtin| {
-        [filled(builtin.name, 500, TraversalSelection::All), real(builtin.name, 500)]
+        [build_population(builtin.name, 500, TraversalSelection::All), real(builtin.name, 500)]
             .map(|one| (builtin.name, one))
     };
     for (name, population) in BUILTIN.iter().flat_map(all) {

@@ -150,7 +150,7 @@ mod tests {
         let event = accept_event(passed).unwrap();
         fcntl(&own, FcntlArg::F_SETFL(OFlag::O_RDWR)).unwrap();
         let flags = OFlag::from_bits_retain(fcntl(&event, FcntlArg::F_GETFL).unwrap());
-        assert!(!flags.contains(OFlag::O_NONBLOCK), "both share the flags");
+        assert!(!flags.contains(OFlag::O_NONBLOCK), "both descriptors share the flags");
         let unset = event.try_clone().unwrap();
         returns(move || reset(&unset));
         // The counter gets its greatest value.
@@ -161,8 +161,8 @@ mod tests {
         returns(move || notify_unless_full(&unless_full));
         assert!(own.read().unwrap() >= u64::MAX - 1);
         notify(&event);
-        assert!(is_ready(&event, PollFlags::POLLIN), "it is set");
+        assert!(is_ready(&event, PollFlags::POLLIN), "the event is set");
         reset(&event);
-        assert!(!is_ready(&event, PollFlags::POLLIN), "it is reset");
+        assert!(!is_ready(&event, PollFlags::POLLIN), "the event is reset");
     }
 }

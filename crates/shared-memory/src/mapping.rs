@@ -367,7 +367,7 @@ mod tests {
         let mapping = SharedMapping::new(&file(64, MFdFlags::MFD_CLOEXEC), 0, 64).unwrap();
         assert!(mapping.store(2, 0x0102));
         assert_eq!(mapping.load(2), Some(0x0102));
-        assert_eq!(mapping.load(3), None, "it is not aligned");
+        assert_eq!(mapping.load(3), None, "the offset is not aligned");
         assert_eq!(mapping.load(64), None);
         assert!(mapping.is_aligned(8, 8) && !mapping.is_aligned(4, 8));
         assert!(mapping.store_u32(4, 0x0506_0708) && !mapping.store_u32(2, 0));

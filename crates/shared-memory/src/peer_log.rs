@@ -94,7 +94,7 @@ mod tests {
             .map(|note| note.to_string())
         };
         assert_eq!(note("gone", 0).as_deref(), Some(""));
-        assert_eq!(note("gone", 1), None, "it is the same");
+        assert_eq!(note("gone", 1), None, "the reason is the same");
         let texts = ["connected", "gone"].into_iter().cycle().take(19 + 30);
         let notes: Vec<_> = texts.map(|text| note(text, 59)).collect();
         assert!(notes[..18].iter().all(|note| note.as_deref() == Some("")));

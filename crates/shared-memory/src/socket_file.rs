@@ -57,7 +57,7 @@ mod tests {
         let _second = UnixListener::bind(&other).unwrap();
         fs::rename(&other, &path).unwrap();
         drop(file);
-        assert!(path.exists(), "it is another file");
+        assert!(path.exists(), "the path names another file");
         drop(OwnSocketFile::new(&path));
         assert!(!path.exists());
         fs::remove_dir(&folder).unwrap();

@@ -166,7 +166,7 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Forecast { json, metrics } => forecasts(client, *json, *metrics),
         Command::Preload { bridge, file, in_port, seconds, percent } => {
             let (in_port, seconds, percent) = (in_port.as_deref(), *seconds, *percent);
-            preloaded(client, PreloadRequest { bridge, file, in_port, seconds, percent })
+            preload_and_print(client, PreloadRequest { bridge, file, in_port, seconds, percent })
         }
         Command::Top { interval, count } => top::run(client, *interval, *count),
         Command::Capture { source, file, count } => {
@@ -226,7 +226,7 @@ fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), Ca
     show(client, "shunt/forecast", &[], json, forecast)
 }
 
-fn preloaded(client: &mut RpcClient, request: PreloadRequest<'_>) -> Result<(), CallError> {
+fn preload_and_print(client: &mut RpcClient, request: PreloadRequest<'_>) -> Result<(), CallError> {
     let report = preload(client, request)?;
     print(&report.line());
     report.result()

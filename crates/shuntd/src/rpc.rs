@@ -166,9 +166,9 @@ pub(crate) async fn answer(methods: &impl Methods, request: &Value) -> Value {
         _ => Err("a request needs a `method`, and `params` that are strings".to_owned()),
     };
     match result {
-        Ok(text) => json!({"id": id, "result": ended(text), "error": null}),
+        Ok(text) => json!({"id": id, "result": end_with_newline(text), "error": null}),
         // Open vSwitch omits the result of a failed call, and `ovs-appctl` rejects a null result.
-        Err(text) => json!({"id": id, "error": ended(text)}),
+        Err(text) => json!({"id": id, "error": end_with_newline(text)}),
     }
 }
 
@@ -179,7 +179,7 @@ fn parse_texts(value: &Value) -> Option<Vec<String>> {
     value.as_array()?.iter().map(|item| item.as_str().map(str::to_owned)).collect()
 }
 
-fn ended(mut text: String) -> String {
+fn end_with_newline(mut text: String) -> String {
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }

@@ -54,7 +54,7 @@ pub fn fuzz_rpc(data: &[u8]) {
     let whole = requests([stream]);
     assert_eq!(requests(stream.chunks(usize::from(*length).max(1))), whole);
     for request in &whole.0 {
-        let reply = answered(request);
+        let reply = reply_to(request);
         assert_eq!(reply["id"], request["id"]);
         assert_ne!(reply["result"].is_null(), reply["error"].is_null(), "{reply}");
     }
@@ -90,7 +90,7 @@ fn requests<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> (Vec<Value>, bool
     (values, false)
 }
 
-fn answered(request: &Value) -> Value {
+fn reply_to(request: &Value) -> Value {
     let mut context = Context::from_waker(Waker::noop());
     let Poll::Ready(reply) = pin!(answer(&WordMethods, request)).poll(&mut context) else {
         unreachable!("nothing here waits")

@@ -63,7 +63,7 @@ mod tests {
         let switch = Switch::start(&limit(1), None, 1).await.unwrap();
         override_limit(&switch, "2").await;
         assert_eq!(values(&switch), [1, 2]);
-        assert_eq!(switch.running_config().packets.vlan_limit, 1, "it is saved");
+        assert_eq!(switch.running_config().packets.vlan_limit, 1, "the configured value is saved");
         let refused = switch.override_setting("packets.vlan_limit", Some("9")).await;
         assert!(refused.is_err());
         assert_eq!(values(&switch), [1, 2]);
@@ -85,7 +85,7 @@ mod tests {
         assert!(switch.set(&[("packets.vlan_limit", "9")]).await.is_err());
         assert_eq!(values(&switch), [1, 2]);
         assert!(end_override(&switch).await);
-        assert!(!end_override(&switch).await, "it has ended before");
+        assert!(!end_override(&switch).await, "the override has ended before");
         switch.set(&[("packets.vlan_limit", "2")]).await.unwrap();
         assert_eq!(values(&switch), [2, 2], "no override is left");
     }

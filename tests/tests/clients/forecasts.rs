@@ -62,8 +62,8 @@ fn flow(port: u16) -> String {
 /// Returns a count for a source of forecasts.
 fn count(daemon: &Daemon, source: &str, key: &str) -> u64 {
     let status = text(&daemon.shuntctl(&["forecast", "--json"]));
-    let status: Value = serde_json::from_str(&status).expect("it is JSON");
-    let mut sources = status["sources"].as_array().expect("it is a list").iter();
+    let status: Value = serde_json::from_str(&status).expect("the status is JSON");
+    let mut sources = status["sources"].as_array().expect("the sources are a list").iter();
     let own = sources.find(|own| own["source"] == source);
     own.and_then(|own| own[key].as_u64()).unwrap_or_default()
 }

@@ -312,8 +312,8 @@ fn the_database_of_a_server_is_followed_over_tls() {
     let mut command = Command::new("ovs-vsctl");
     text(&output(command.args([&remote, "--timeout=10", "add-br", "br0"])));
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
-    server.kill().expect("it runs");
-    server.wait().expect("it has ended");
+    server.kill().expect("the server runs");
+    server.wait().expect("the server has ended");
 }
 
 /// A server that sends garbage causes log lines and nothing else.

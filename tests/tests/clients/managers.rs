@@ -97,15 +97,15 @@ fn silent_peers_leave_a_manager_with_tls_free() {
     peers.args(["-c", connect]).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut peers = peers.spawn().expect("bash runs");
     let mut line = String::new();
-    let output = peers.stdout.take().expect("it is piped");
+    let output = peers.stdout.take().expect("standard output is piped");
     BufReader::new(output).read_line(&mut line).expect("all are connected");
     assert_eq!(line, "\n");
     let listed = tls_list(&fixture, &authority, "ssl:127.0.0.1:6640");
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
     let lines = daemon.log().matches("TLS with ssl:").count();
     assert!((1..=20).contains(&lines), "{}", daemon.log());
-    peers.kill().expect("it runs");
-    peers.wait().expect("it has ended");
+    peers.kill().expect("the peers run");
+    peers.wait().expect("the peers have ended");
 }
 
 /// Lists the bridges as a controller of an authority.

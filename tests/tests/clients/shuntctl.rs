@@ -133,7 +133,7 @@ fn entries_are_explained_before_and_after_eviction() {
         words.find(|word| word.split('.').filter(|part| part.parse::<u32>().is_ok()).count() == 3)
     };
     assert!(until(|| entry().is_some()), "{}", text(&daemon.shuntctl(&["entries"])));
-    let entry = entry().expect("it exists");
+    let entry = entry().expect("the entry exists");
 
     let explanation = text(&daemon.shuntctl(&["why", &entry]));
     for expected in [
@@ -162,7 +162,7 @@ fn entries_are_explained_before_and_after_eviction() {
     }
     assert!(evict.starts_with("engine direct, version "), "{evict}");
     let evict = text(&daemon.shuntctl(&["evict", "--json"]));
-    let evict: serde_json::Value = serde_json::from_str(&evict).expect("it is JSON");
+    let evict: serde_json::Value = serde_json::from_str(&evict).expect("the output is JSON");
     assert_eq!(evict["by_cause"], serde_json::json!([["rule_added", 1]]));
     let place = serde_json::json!([{"bridge": "br0", "table": 3, "evicted": 1}]);
     assert_eq!(evict["by_table"], place);

@@ -189,7 +189,7 @@ impl<'a> Changes<'a> {
                 },
             };
             let all = vec![
-                Modification::Flow(rules.expect("it lists everything")),
+                Modification::Flow(rules.expect("the empty text is valid")),
                 Modification::Group(groups),
                 Modification::Meter(meters),
             ];

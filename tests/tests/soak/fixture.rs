@@ -59,7 +59,7 @@ impl SoakFixture {
         config.caches.megaflow_entries = 1024;
         config.caches.exact_entries = 1024;
         config.packets.vlan_limit = 2;
-        let switch = runtime.block_on(Switch::start(&config, None, 1)).expect("it starts");
+        let switch = runtime.block_on(Switch::start(&config, None, 1)).expect("the switch starts");
         let mut hosts = Hosts::default();
         for id in BRIDGES.map(|bridge| bridge.number()) {
             let bridge = BridgeOptions { name: bridge_name(id), ..BridgeOptions::default() };

@@ -97,7 +97,7 @@ impl Tables {
             traversal.mask.agree(key, &FlowKey::from(&traversal.key))
                 && !have_equal_results(&traversal, &self.translate_key(key))
         })?;
-        Some(format_match(&Match::new(&astray, &whole()), &self.names))
+        Some(format_match(&Match::new(&astray, &full_mask()), &self.names))
     }
 
     /// Compares a mask with the mask that Open vSwitch recorded as a match.
@@ -228,7 +228,7 @@ fn have_equal_results(one: &Traversal, other: &Traversal) -> bool {
     one.actions == other.actions && one.error == other.error && rules(one) == rules(other)
 }
 
-fn whole() -> FlowMask {
+fn full_mask() -> FlowMask {
     let mut mask = FlowMask::EMPTY;
     mask.words_mut().fill(u64::MAX);
     mask

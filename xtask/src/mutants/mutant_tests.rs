@@ -323,7 +323,11 @@ mod tests {
         let output_path =
             "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest d ... FAILED\n";
         assert_eq!(failed(output_path), Some("a::c"));
-        assert_eq!(failed("test a::b ... ok\ntest a::c ... "), Some("a::c"), "it does not end");
+        assert_eq!(
+            failed("test a::b ... ok\ntest a::c ... "),
+            Some("a::c"),
+            "the last test does not end"
+        );
         assert_eq!(failed("running 3 tests"), None);
     }
 
@@ -331,11 +335,11 @@ mod tests {
     fn an_ended_program_has_status_and_usage() {
         let run = |text: &str| {
             let child = Command::new("sh").args(["-c", text]).spawn().expect("there is a shell");
-            wait(child).expect("it can be waited for")
+            wait(child).expect("the child can be waited for")
         };
         let (ended, used) = run("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done");
         assert!(ended == Some(true) && used > Duration::ZERO);
         assert_eq!(run("exit 3").0, Some(false));
-        assert_eq!(run("kill -XCPU $$").0, None, "it had its share");
+        assert_eq!(run("kill -XCPU $$").0, None, "the program used its CPU limit");
     }
 }

@@ -92,7 +92,7 @@ fn a_let_chain_is_mutated_as_a_whole() {
 #[test]
 fn mutants_are_rust_and_lines_keep_their_numbers() {
     let (_, edited) = mutants(SOURCE, &OmittedMutants::default());
-    syn::parse_file(&edited.text).expect("it is Rust still");
+    syn::parse_file(&edited.text).expect("the mutated source is valid Rust");
     let lines = |text: &str| text.lines().count();
     assert_eq!(lines(&edited.text), lines(SOURCE));
 }

@@ -25,10 +25,10 @@ pub(crate) struct OurTable<'a> {
 
 impl<'a> OurTable<'a> {
     pub(crate) fn new(workload: &'a Workload) -> Self {
-        let table = filled(workload);
+        let table = table_with_rules(workload);
         // The first table reuses memory that workload generation has freed.
         let before = cpu::resident_bytes(std::process::id());
-        let copies: Vec<_> = (0..COPIES).map(|_| filled(workload)).collect();
+        let copies: Vec<_> = (0..COPIES).map(|_| table_with_rules(workload)).collect();
         let bytes = (cpu::resident_bytes(std::process::id()) - before).max(0.0) / COPIES as f64;
         drop(copies);
         Self { workload, table, bytes }
@@ -65,7 +65,7 @@ impl<'a> OurTable<'a> {
             }
             self.table.reclaim(Version::ZERO);
         });
-        let insert_ns = cpu::timed(|| self.table = filled(self.workload));
+        let insert_ns = cpu::timed(|| self.table = table_with_rules(self.workload));
         [
             each(masked_ns, packets.len()),
             each(plain_ns, packets.len()),
@@ -97,7 +97,7 @@ impl<'a> OurTable<'a> {
     }
 }
 
-fn filled(workload: &Workload) -> Table {
+fn table_with_rules(workload: &Workload) -> Table {
     let mut table = Table::new(1);
     for (matching, rank) in &workload.rules {
         table.insert(matching.clone(), *rank, Version::ZERO, rank.age);

@@ -1,7 +1,8 @@
 //! Predictors at run time, on traffic with and without structure.
 //!
 //! Each workload runs without predictors, with each predictor, and with a forecast of every flow.
-//! The run with all forecasts is the bound. All runs of a round have the same packets.
+//! No predictor can save more than the run with all forecasts. All runs of a round have the same
+//! packets.
 
 use std::path::Path;
 

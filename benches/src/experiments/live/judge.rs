@@ -175,7 +175,11 @@ mod tests {
         // rule.
         arrivals[25].exit = Exit::B;
         arrivals.extend((30..100).map(|number| arrival(number, Exit::B)));
-        assert_eq!(until_new(changed, Exit::B, &arrivals), None, "it is too early to know");
+        assert_eq!(
+            until_new(changed, Exit::B, &arrivals),
+            None,
+            "packets by the old rule may still arrive"
+        );
         arrivals.extend((100..140).map(|number| arrival(number, Exit::B)));
         assert_eq!(until_new(changed, Exit::B, &arrivals), Some(Duration::from_millis(20)));
         let at_once: Vec<_> = (5..200).map(|number| arrival(number, Exit::B)).collect();

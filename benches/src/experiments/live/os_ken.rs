@@ -71,7 +71,7 @@ impl OsKen {
         command.env(FLAPPER, address.to_string()).stdout(Stdio::null()).stderr(file);
         let process = command.spawn().unwrap_or_else(|error| panic!("os-ken: {error}"));
         let process = Process(process);
-        let orders = accepted(&listener, &log);
+        let orders = accept_switch(&listener, &log);
         let ready = orders.set_nodelay(true);
         let ready = ready.and_then(|()| orders.set_read_timeout(Some(REPLY_TIMEOUT)));
         let replies = ready.and_then(|()| orders.try_clone()).map(BufReader::new);
@@ -132,7 +132,7 @@ impl Drop for Process {
     }
 }
 
-fn accepted(listener: &TcpListener, log: &Path) -> TcpStream {
+fn accept_switch(listener: &TcpListener, log: &Path) -> TcpStream {
     let start = Instant::now();
     listener.set_nonblocking(true).unwrap_or_else(|error| panic!("{error}"));
     loop {
@@ -143,8 +143,8 @@ fn accepted(listener: &TcpListener, log: &Path) -> TcpStream {
             }
             Err(_) if start.elapsed() < CONNECT => sleep(Duration::from_millis(20)),
             Err(_) => {
-                let published_value = fs::read_to_string(log).unwrap_or_default();
-                panic!("no switch has connected to os-ken: {published_value}");
+                let log = fs::read_to_string(log).unwrap_or_default();
+                panic!("no switch has connected to os-ken; its log: {log}");
             }
         }
     }

@@ -72,7 +72,7 @@ impl UpdateWorkload {
         let ports = (1..=PORTS).map(PortInfo::datapath).collect();
         assert!(pipeline.set_ports(BRIDGE, ports).is_ok(), "the bridge is there");
         let base: Vec<_> = workload.base_rules().map(|rule| rule.text.clone()).collect();
-        let mods: Vec<_> = base.iter().map(|rule| parsed(FlowModCommand::Add, rule)).collect();
+        let mods: Vec<_> = base.iter().map(|rule| flow_mod(FlowModCommand::Add, rule)).collect();
         let applied = pipeline.apply(BRIDGE, &mods, Time::ZERO);
         assert!(applied.is_ok(), "the rules of {name} are valid");
         let changing = &workload.updates().changing;
@@ -84,8 +84,8 @@ impl UpdateWorkload {
     /// Adds or removes rules.
     pub(super) fn change(&self, command: FlowModCommand, rules: &[String]) -> Change {
         let mods = rules.iter().map(|rule| match command {
-            FlowModCommand::Add => parsed(command, rule),
-            _ => parsed(command, match_of(rule)),
+            FlowModCommand::Add => flow_mod(command, rule),
+            _ => flow_mod(command, match_of(rule)),
         });
         let mods: Vec<_> = mods.collect();
         let change = self.pipeline.apply(BRIDGE, &mods, Time::ZERO);
@@ -114,7 +114,7 @@ fn entries(pipeline: &Pipeline, keys: impl Iterator<Item = FlowKey>) -> Vec<Flow
     placed.filter(is_new).collect()
 }
 
-fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
+fn flow_mod(command: FlowModCommand, text: &str) -> FlowMod {
     let rule = parse_rule(command, text, &NoPortNames);
     rule.unwrap_or_else(|error| panic!("{text}: {error}"))
 }

@@ -85,7 +85,7 @@ impl WiredThread {
 
     /// Adds or replaces a rule. The thread is not notified yet.
     pub(crate) fn add_rule(&mut self, text: &str) {
-        let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames).expect("it is a rule");
+        let rule = parse_rule(FlowModCommand::Add, text, &NoPortNames).expect("the text is a rule");
         let change = self.pipeline.apply(BRIDGE, &[rule], self.now).expect("the rule is legal");
         self.coordinator.take_reports();
         self.coordinator.apply(change.version, &change.deltas);

@@ -548,6 +548,6 @@ mod tests {
         assert!(!run(1, true));
         assert!(run(2, true));
         assert!(run(30, true));
-        assert!(!run(30, false), "it is off");
+        assert!(!run(30, false), "the cache is off");
     }
 }

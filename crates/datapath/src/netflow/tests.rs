@@ -30,7 +30,7 @@ fn scan(cache: &mut NetflowCache, now: Time) {
     while cache.scan(3, MAX_IDLE, now) && cache.is_scanning() {}
 }
 
-fn taken(receiver: &mut NetflowReceiver) -> Vec<ExpiredFlow> {
+fn take_flows(receiver: &mut NetflowReceiver) -> Vec<ExpiredFlow> {
     std::iter::from_fn(|| receiver.pop()).collect()
 }
 
@@ -46,7 +46,7 @@ fn a_flow_is_reported_when_it_is_idle() {
         scan(&mut cache, seconds(second));
     }
     scan(&mut cache, seconds(12));
-    assert_eq!((taken(&mut receiver), receiver.flows()), (vec![], 1));
+    assert_eq!((take_flows(&mut receiver), receiver.flows()), (vec![], 1));
     assert_eq!(cache.time_to_scan(seconds(12)), SCAN_PERIOD);
     scan(&mut cache, seconds(13));
     let key = NetflowKey {
@@ -61,7 +61,7 @@ fn a_flow_is_reported_when_it_is_idle() {
     let counts =
         FlowCounts { packets: 3, bytes: 300, first: seconds(0), last: seconds(2), tcp_flags: 0 };
     let egress = SampledEgress::Port(DatapathPort::new(4));
-    assert_eq!(taken(&mut receiver), [ExpiredFlow { key, counts, egress }]);
+    assert_eq!(take_flows(&mut receiver), [ExpiredFlow { key, counts, egress }]);
     assert!(cache.is_empty() && cache.time_to_scan(seconds(13)) == Duration::MAX);
 }
 
@@ -73,7 +73,7 @@ fn a_flow_that_lasts_is_reported_at_intervals() {
     for second in 0..70 {
         cache.count(&packet(5), 10, seconds(second)).unwrap();
         scan(&mut cache, seconds(second));
-        reported.extend(taken(&mut receiver));
+        reported.extend(take_flows(&mut receiver));
     }
     let times: Vec<_> = reported.iter().map(|own| (own.counts.first, own.counts.last)).collect();
     let expected = [(0, 20), (21, 41), (42, 62)].map(|(a, b)| (seconds(a), seconds(b)));
@@ -86,7 +86,7 @@ fn a_flow_that_lasts_is_reported_at_intervals() {
     }
     assert!(receiver.is_empty(), "without a timeout only the end is reported");
     scan(&mut cache, seconds(911));
-    assert_eq!(taken(&mut receiver)[0].counts.packets, 7 + 830);
+    assert_eq!(take_flows(&mut receiver)[0].counts.packets, 7 + 830);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn flags_of_segments_are_joined_and_ecn_is_left_out() {
         cache.count(&key, 10, Time::ZERO).unwrap();
     }
     scan(&mut cache, seconds(11));
-    let flows = taken(&mut receiver);
+    let flows = take_flows(&mut receiver);
     assert_eq!(flows.len(), 1);
     assert_eq!((flows[0].counts.tcp_flags, flows[0].key.tos), (0x1b, 40));
 }
@@ -125,10 +125,13 @@ fn a_full_ring_keeps_flows_in_the_cache() {
     }
     scan(&mut cache, seconds(11));
     assert_eq!((receiver.len(), cache.flows.len()), (EXPIRED_MAX, 10));
-    assert!(!cache.is_scanning() && !cache.scan(3, MAX_IDLE, seconds(11)), "it is tried later");
-    assert_eq!(taken(&mut receiver).len(), EXPIRED_MAX);
+    assert!(
+        !cache.is_scanning() && !cache.scan(3, MAX_IDLE, seconds(11)),
+        "the scan is tried later"
+    );
+    assert_eq!(take_flows(&mut receiver).len(), EXPIRED_MAX);
     scan(&mut cache, seconds(12));
-    assert_eq!((taken(&mut receiver).len(), receiver.lost()), (10, 0));
+    assert_eq!((take_flows(&mut receiver).len(), receiver.lost()), (10, 0));
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn a_cache_that_ends_returns_its_flows() {
         cache.count(&packet(flow), bytes, Time::ZERO).unwrap();
     }
     scan(&mut cache, seconds(1));
-    assert_eq!(taken(&mut receiver).len(), 2);
+    assert_eq!(take_flows(&mut receiver).len(), 2);
     cache.count(&packet(2), 5, seconds(2)).unwrap();
     // The other flow has had no packet since its report.
     let flows: Vec<_> = cache.into_flows().collect();
@@ -201,7 +204,7 @@ proptest! {
         scan(&mut cache, seconds(now + 100));
         prop_assert!(cache.is_empty());
         let mut reported = BTreeMap::new();
-        for flow in taken(&mut receiver) {
+        for flow in take_flows(&mut receiver) {
             let FlowCounts { packets, bytes, first, last, .. } = flow.counts;
             prop_assert!(packets > 0 && first <= last);
             let own = reported.entry(flow.key.source_port).or_insert((0, 0));

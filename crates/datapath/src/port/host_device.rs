@@ -370,7 +370,11 @@ mod tests {
             let copies = (0..DESCRIPTORS_MAX).map_while(|_| device.control.try_clone().ok());
             let copies: Vec<OwnedFd> = copies.collect();
             let next = device.control.try_clone();
-            assert_eq!(next.unwrap_err().raw_os_error(), Some(libc::EMFILE), "none is free");
+            assert_eq!(
+                next.unwrap_err().raw_os_error(),
+                Some(libc::EMFILE),
+                "no descriptor is free"
+            );
             let lost = device.lost();
             drop(copies);
             lost

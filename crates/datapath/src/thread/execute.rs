@@ -341,7 +341,9 @@ impl Outputs {
         }
     }
 
-    /// Executes an output action; returns false if a meter in a copy dropped `packet`.
+    /// Outputs, punts, recirculates or copies `packet`.
+    ///
+    /// Returns false for a copy whose actions output nothing, because a meter drops it first.
     fn emit(
         &mut self,
         pool: &mut Pool,

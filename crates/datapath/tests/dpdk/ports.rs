@@ -27,7 +27,7 @@ pub(crate) fn packet(pool: &mut Pool, frame: &[u8], virtio: VirtioHeader) -> Pac
 /// Receives frames until the ring is empty.
 fn received(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
     let rx = queues.iter_mut().find_map(|own| own.rx.as_mut()).unwrap();
-    assert!(rx.wait_fd().is_none(), "it must be polled");
+    assert!(rx.wait_fd().is_none(), "the queue must be polled");
     let (mut frames, mut burst) = (Vec::new(), Vec::new());
     while !rx.rx(pool, &mut burst).unwrap().is_drained {}
     for packet in burst {

@@ -9,7 +9,7 @@ use shunt_testkit::offload::SoftwareDevice;
 use crate::harness::{BRIDGE, OffloadSwitch, START, config, packet, request};
 
 /// Returns the sum of the packet counters of all rules.
-fn counted(switch: &OffloadSwitch<SoftwareDevice>) -> u64 {
+fn total_packets(switch: &OffloadSwitch<SoftwareDevice>) -> u64 {
     let rules = switch.checked.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).sum()
 }
@@ -34,16 +34,19 @@ fn hits_are_credited_to_the_rules_of_every_ltm_entry_once() {
     let answer = pull(&switch);
     switch.settle();
     assert!(answer.try_recv().is_ok());
-    assert_eq!((counted(&switch), switch.status().packets, switch.status().bytes), (4, 4, 240));
+    assert_eq!(
+        (total_packets(&switch), switch.status().packets, switch.status().bytes),
+        (4, 4, 240)
+    );
     let answer = pull(&switch);
     switch.settle();
     assert!(answer.try_recv().is_ok());
-    assert_eq!(counted(&switch), 4);
+    assert_eq!(total_packets(&switch), 4);
     // The agent credits hits periodically, even without a pull.
     send(&mut switch, 2, 8);
     switch.wait(config().count_every);
     switch.settle();
-    assert_eq!(counted(&switch), 6);
+    assert_eq!(total_packets(&switch), 6);
 }
 
 #[test]
@@ -60,7 +63,7 @@ fn a_pull_waits_for_a_reading_that_began_after_it() {
     send(&mut switch, 1, 9);
     switch.settle();
     assert!(answer.try_recv().is_ok());
-    assert_eq!(counted(&switch), 2);
+    assert_eq!(total_packets(&switch), 2);
 }
 
 #[test]
@@ -129,7 +132,7 @@ fn a_device_that_resets_counters_loses_only_those_counts() {
     let read = |switch: &mut OffloadSwitch<SoftwareDevice>| {
         switch.wait(config().count_every);
         switch.settle();
-        counted(switch)
+        total_packets(switch)
     };
     send(&mut switch, 1, 9);
     send(&mut switch, 1, 9);

@@ -40,7 +40,7 @@ fn send(switch: &mut OffloadSwitch<SoftwareDevice>, source: u8, device: u8) {
     assert!(switch.device().send(START, &visible(&packet(source, device)), 60));
 }
 
-fn dumped(switch: &mut OffloadSwitch<SoftwareDevice>) -> Vec<DumpedEntry> {
+fn dump_entries(switch: &mut OffloadSwitch<SoftwareDevice>) -> Vec<DumpedEntry> {
     let (sender, answer) = std::sync::mpsc::channel();
     switch.handle.dump(Box::new(move |entries| sender.send(entries).unwrap()));
     switch.settle();
@@ -51,8 +51,8 @@ fn dumped(switch: &mut OffloadSwitch<SoftwareDevice>) -> Vec<DumpedEntry> {
 fn a_hit_in_the_device_settles_its_forecast() {
     let mut switch = OffloadSwitch::two_tables();
     let watch = forecast(&mut switch, (1, 9), SHORT);
-    assert!(switch.hits(&packet(1, 9)), "it is in the device before its first packet");
-    let entries = dumped(&mut switch);
+    assert!(switch.hits(&packet(1, 9)), "the entry is in the device before the packet");
+    let entries = dump_entries(&mut switch);
     assert_eq!(entries.len(), 2);
     assert!(entries.iter().all(|own| own.forecast == Some(ForecastSource::Reply)));
     assert_eq!(watch.outcome(), None);
@@ -152,8 +152,8 @@ fn a_lost_device_covers_no_forecast() {
     assert_eq!(watch.outcome(), Some(DeviceOutcome::Unused));
 }
 
-/// Returns a switch with a rule for each of many hosts, and a device with few entries.
-fn small() -> OffloadSwitch<SoftwareDevice> {
+/// Returns a switch with a rule for each of many hosts, and a small device.
+fn switch_with_small_device() -> OffloadSwitch<SoftwareDevice> {
     let hosts: Vec<_> = (0..40_u8)
         .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
         .collect();
@@ -163,7 +163,7 @@ fn small() -> OffloadSwitch<SoftwareDevice> {
 
 #[test]
 fn a_forecast_displaces_no_entry_of_a_packet() {
-    let mut switch = small();
+    let mut switch = switch_with_small_device();
     switch.fill(&(0..7_u8).map(|host| (1, host)).collect::<Vec<_>>());
     let before = switch.held();
     let watch = forecast(&mut switch, (1, 20), LONG);
@@ -173,7 +173,7 @@ fn a_forecast_displaces_no_entry_of_a_packet() {
 
 #[test]
 fn forecast_entries_are_evicted_first() {
-    let mut switch = small();
+    let mut switch = switch_with_small_device();
     let watches: Vec<_> = (20..26_u8).map(|host| forecast(&mut switch, (1, host), LONG)).collect();
     assert_eq!(switch.held().len(), 6);
     for host in 0..8_u8 {

@@ -138,7 +138,7 @@ impl<T: OffloadDevice> OffloadSwitch<T> {
 
     /// Changes the tables, and sends the change to the coordinator.
     pub(crate) fn change(&mut self, op: &Op) -> Version {
-        let change = self.checked.apply(op).expect("it changes something");
+        let change = self.checked.apply(op).expect("the operation changes something");
         self.send_change(&change);
         change.version
     }

@@ -5,8 +5,8 @@ use shunt_testkit::offload::SoftwareDevice;
 
 use crate::harness::{OffloadSwitch, START, config, network, packet};
 
-/// Returns a switch with a rule for each of 60 hosts, and a device with eight entries.
-fn small() -> OffloadSwitch<SoftwareDevice> {
+/// Returns a switch with rules for 60 hosts, and a device with eight entries.
+fn switch_with_small_device() -> OffloadSwitch<SoftwareDevice> {
     let hosts: Vec<_> = (0..60_u8)
         .map(|host| format!("table=0,priority=1,ip,nw_dst=10.0.0.{host},actions=output:2"))
         .collect();
@@ -30,7 +30,7 @@ fn send(switch: &mut OffloadSwitch<SoftwareDevice>, to_first: usize) {
 
 /// Returns the number of new flows (at most 40) that the entry of host 0 survives.
 fn new_flows_survived(packets_to_first: usize) -> u8 {
-    let mut switch = small();
+    let mut switch = switch_with_small_device();
     switch.fill(&(0..8).map(|host| (1, host)).collect::<Vec<_>>());
     // Two readings, because the first reading has no earlier reading to compare with.
     (0..2).for_each(|_| send(&mut switch, packets_to_first));

@@ -14,7 +14,7 @@ fn switch(device: SoftwareDevice) -> OffloadSwitch<SoftwareDevice> {
     OffloadSwitch::new(&network(TWO_TABLES), config(), device)
 }
 
-fn refused(switch: &OffloadSwitch<SoftwareDevice>) -> Vec<(OffloadRefusal, u64)> {
+fn refusal_counts(switch: &OffloadSwitch<SoftwareDevice>) -> Vec<(OffloadRefusal, u64)> {
     switch.status().refused.into_iter().collect()
 }
 
@@ -42,7 +42,7 @@ fn a_rule_that_the_device_refuses_is_counted_by_reason() {
     for (device, reason) in cases {
         let mut switch = switch(device);
         switch.fill(&[(1, 8)]);
-        assert_eq!(refused(&switch), [(reason, 1)]);
+        assert_eq!(refusal_counts(&switch), [(reason, 1)]);
         assert_eq!(
             (switch.log(), switch.held().len(), switch.coordinator.watched()),
             ((vec![], 0), 0, 0)
@@ -60,7 +60,7 @@ fn a_traversal_refused_in_parts_is_inserted_as_one_entry() {
     let device = SoftwareDevice::new(4, 100).with(|own| own.effects = Effects::Plain);
     let mut switch = OffloadSwitch::new(&network(&rules), config(), device);
     switch.fill(&[(1, 8)]);
-    assert_eq!((switch.held().len(), refused(&switch)), (1, vec![]));
+    assert_eq!((switch.held().len(), refusal_counts(&switch)), (1, vec![]));
     assert!(switch.hits(&packet(1, 8)));
 }
 
@@ -88,7 +88,7 @@ fn a_full_stage_evicts_and_is_never_overfilled() {
         assert!(switch.hits(&packet(source, device)), "{source} to {device}");
         assert_eq!(switch.held(), switch.intended());
     }
-    assert_eq!((refused(&switch), switch.status().held), (vec![], vec![1, 1]));
+    assert_eq!((refusal_counts(&switch), switch.status().held), (vec![], vec![1, 1]));
     assert!(switch.status().partitioned.evicted >= 6);
     assert_eq!(switch.coordinator.watched(), 2);
     // The space of a removed entry is free only after the device has confirmed the removal.
@@ -109,7 +109,7 @@ fn a_device_smaller_than_claimed_forwards_right() {
     switch.fill(&[(1, 8), (2, 9), (3, 9)]);
     assert!(switch.hits(&packet(1, 8)));
     assert!(!switch.hits(&packet(2, 9)) && !switch.hits(&packet(3, 9)));
-    assert_eq!(refused(&switch), [(OffloadRefusal::NoRoom, 4)]);
+    assert_eq!(refusal_counts(&switch), [(OffloadRefusal::NoRoom, 4)]);
     assert_eq!(switch.held(), switch.intended());
     assert_eq!((switch.coordinator.watched(), switch.status().held), (2, vec![1, 1]));
 }
@@ -125,7 +125,7 @@ fn a_smaller_reconnected_device_is_not_overfilled() {
     switch.settle();
     assert_eq!(switch.held(), switch.intended());
     assert_eq!((switch.status().held, switch.status().waiting), (vec![1, 1], 0));
-    assert_eq!(refused(&switch), [(OffloadRefusal::NoRoom, 2)]);
+    assert_eq!(refusal_counts(&switch), [(OffloadRefusal::NoRoom, 2)]);
 }
 
 #[test]

@@ -66,7 +66,10 @@ fn a_joining_agent_starts_at_the_current_version_without_entries() {
         (gone, 0, 0)
     );
     let record = switch.coordinator.record();
-    assert!(evicted.iter().all(|entry| record.find(*entry).is_none()), "they are not its own");
+    assert!(
+        evicted.iter().all(|entry| record.find(*entry).is_none()),
+        "the new agent has no evictions of its predecessor"
+    );
     switch.fill(&[(1, 9)]);
     assert!(switch.hits(&packet(1, 9)));
     assert_eq!(switch.coordinator.watched(), 2);
@@ -74,7 +77,7 @@ fn a_joining_agent_starts_at_the_current_version_without_entries() {
     let back = "table=1,priority=1,ip,nw_dst=10.0.0.9,actions=output:3";
     let version = switch.change(&request(FlowModCommand::ModifyStrict, back));
     switch.settle();
-    assert!(switch.acked_version() < version, "it is waited for like any other");
+    assert!(switch.acked_version() < version, "the version waits for the device");
     switch.device().is_silent = false;
     switch.settle();
     assert_eq!((switch.acked_version(), switch.held().len()), (version, 1));
@@ -541,7 +544,7 @@ fn entries_evicted_while_the_device_is_away_are_not_restored() {
     assert_eq!(switch.held().len(), 2);
     modify(&mut switch);
     switch.settle();
-    assert_eq!(switch.held().len(), 1, "it will be back without what went");
+    assert_eq!(switch.held().len(), 1, "the device will return without the evicted entry");
     switch.device().restore();
     switch.settle();
     assert_eq!((switch.held(), stale_reason(&switch)), (switch.intended(), None));

@@ -32,7 +32,7 @@ fn a_tap_gets_its_address_and_mtu() {
         assert_eq!(attribute("t0", "link/ether"), "02:11:22:33:44:55");
         assert_eq!(attribute("t0", "mtu"), "9000");
         close(port);
-        assert_eq!(attribute("t0", "mtu"), "", "it is gone");
+        assert_eq!(attribute("t0", "mtu"), "", "the TAP is gone");
     });
 }
 

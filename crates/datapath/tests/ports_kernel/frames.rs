@@ -381,7 +381,7 @@ fn a_port_continues_after_its_device_was_down() {
         assert!(settles(|| !a.link_up() && !b.link_up()));
         let mut pool = Pool::new();
         let sent = packets(&mut pool, &[frame(1, 60)]);
-        assert_eq!(right.tx.tx(&sent), 0, "it is down");
+        assert_eq!(right.tx.tx(&sent), 0, "the device is down");
         left.tx.tx(&sent);
         left.tx.flush();
         put_all_back(&mut pool, sent);
@@ -404,7 +404,7 @@ fn a_missing_device_is_named() {
         let Err(error) =
             open(&PortSpec::AfPacket { device: "eth7".to_owned(), mtu: None, rx_slots: None }, 0)
         else {
-            panic!("it was opened")
+            panic!("the port was opened")
         };
         assert_eq!(error.to_string(), "there is no device eth7");
         ip("link add a0 type veth peer name b0");
@@ -412,7 +412,7 @@ fn a_missing_device_is_named() {
             &PortSpec::Tap { device: "a0".to_owned(), settings: tap::TapSettings::default() },
             0,
         ) else {
-            panic!("it was opened")
+            panic!("the port was opened")
         };
         assert!(matches!(error, PortError::InUse { .. }), "{error:?}");
     });
@@ -501,7 +501,7 @@ fn a_removed_tap_is_reported() {
         let mut pool = Pool::new();
         ip("link set tap0 down");
         let sent = packets(&mut pool, &[frame(1, 60)]);
-        assert_eq!(queues.tx.tx(&sent), 0, "it is down");
+        assert_eq!(queues.tx.tx(&sent), 0, "the device is down");
         assert!(!tap.link_up());
         assert_eq!(receive(&mut queues, &mut pool, 1).len(), 0);
         ip("link del tap0");

@@ -67,7 +67,7 @@ fn received_by_host(switch: &mut Switch) -> Vec<Vec<u8>> {
     (0..2).flat_map(|thread| switch.receive(thread, HOST)).collect()
 }
 
-fn looped(switch: &Switch) -> u64 {
+fn count_loop_drops(switch: &Switch) -> u64 {
     let count = |thread| switch.counters(thread).dropped[DropReason::BondLoop as usize].get();
     (0..2).map(count).sum()
 }
@@ -99,7 +99,7 @@ fn a_copy_waits_until_the_address_of_its_host_is_learned() {
         assert_eq!((switch.threads[host].held(), switch.threads[copy].held()), (1, 1));
         switch.settle();
         assert_eq!(switch.receive(host, 1), [broadcast(1)]);
-        assert_eq!((received_by_host(&mut switch), looped(&switch)), (Vec::new(), 1));
+        assert_eq!((received_by_host(&mut switch), count_loop_drops(&switch)), (Vec::new(), 1));
         assert_eq!(learned_at(&switch), (1, BTreeSet::from([PortNo::new(HOST)])));
     }
 }
@@ -123,7 +123,7 @@ fn no_host_of_many_gets_its_own_broadcast() {
             worked |= switch.learn();
         }
     }
-    assert_eq!((received_by_host(&mut switch), looped(&switch)), (Vec::new(), 200));
+    assert_eq!((received_by_host(&mut switch), count_loop_drops(&switch)), (Vec::new(), 200));
     assert_eq!(learned_at(&switch), (200, BTreeSet::from([PortNo::new(HOST)])));
 }
 

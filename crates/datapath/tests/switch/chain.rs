@@ -93,7 +93,7 @@ fn switch(config: ThreadConfig, sizes: QueueSizes) -> Switch {
 }
 
 /// Returns the packet counter of each rule.
-fn counted(switch: &Switch) -> Vec<u64> {
+fn rule_packets(switch: &Switch) -> Vec<u64> {
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     rules.iter().map(|rule| rule.stats.totals().packets).collect()
 }
@@ -110,7 +110,7 @@ fn new_flows_hit_shared_ltm_entries() {
     assert_eq!((upcalls, counters.upcalls.get()), (2, 2));
     assert_eq!((counters.chain.hits.get(), counters.chain.steps.get()), (2, 4));
     assert_eq!(counters.entries.get(), 4);
-    assert_eq!(counted(&switch), [2; 4]);
+    assert_eq!(rule_packets(&switch), [2; 4]);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_partial_hit_continues_and_counts_each_rule_once() {
     assert_eq!((chain.partial.get(), chain.resumed.get(), chain.made.get()), (2, 1, 3));
     check(&mut switch, 1, 2, 3);
     assert_eq!(switch.counters(0).chain.resumed.get(), 1);
-    assert_eq!(counted(&switch).iter().sum::<u64>(), 6);
+    assert_eq!(rule_packets(&switch).iter().sum::<u64>(), 6);
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn a_full_stage_evicts_and_reports_to_the_engine() {
     }
     let chain = &switch.counters(0).chain;
     assert!(chain.evicted.get() > 20 && chain.refused.get() == 0);
-    assert_eq!(counted(&switch).iter().sum::<u64>(), 400);
+    assert_eq!(rule_packets(&switch).iter().sum::<u64>(), 400);
 }
 
 #[test]
@@ -201,10 +201,10 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
         switch.settle();
         assert_eq!((switch.counters(0).entries.get(), switch.coordinator.watched()), (0, 0));
         check(&mut switch, 1, 1, 2);
-        assert_eq!(switch.counters(0).upcalls.get(), before + 1, "it begins empty");
+        assert_eq!(switch.counters(0).upcalls.get(), before + 1, "the new cache begins empty");
     }
     // All hits are credited, including those of entries that were evicted before any pull.
-    assert_eq!(counted(&switch).iter().sum::<u64>(), 2 * 4 * 4);
+    assert_eq!(rule_packets(&switch).iter().sum::<u64>(), 2 * 4 * 4);
     assert_eq!(switch.counters(0).differences.get(), 0);
     switch.wait(Duration::from_secs(60));
     switch.settle();
@@ -314,7 +314,7 @@ fn a_small_replacement_of_a_full_cache_is_filled_at_once() {
         assert!(switch.send(0, 1, &frame(7)));
         switch.run_iteration(0);
     }
-    assert!(switch.counters(0).entries.get() > 1000, "those before are still there");
+    assert!(switch.counters(0).entries.get() > 1000, "earlier entries are still in the cache");
     let chain = &switch.counters(0).chain;
     assert_eq!((chain.made.get(), chain.hits.get()), (1, 1));
     switch.settle();
@@ -354,7 +354,7 @@ fn an_exact_match_entry_holds_all_ltm_entries_of_a_flow() {
     // The tables, the chain and then the exact-match cache decide these packets.
     (0..5).for_each(|_| check(&mut switch, 1, 1, 2));
     assert_eq!(hits(&switch), (3, 1, 2));
-    assert_eq!(counted(&switch), [5, 0, 5, 0]);
+    assert_eq!(rule_packets(&switch), [5, 0, 5, 0]);
     // A rule of table 1 changes: the exact-match cache loses the flow, and the entry of table 0
     // hits again.
     switch.apply(&[target(1, 3)]);

@@ -108,7 +108,7 @@ fn sent_within(switch: &mut Switch, thread: usize, steps: u32, step: Duration) -
     numbers
 }
 
-fn received(switch: &mut Switch, thread: usize) -> Vec<u16> {
+fn received_numbers(switch: &mut Switch, thread: usize) -> Vec<u16> {
     switch.receive(thread, PORT).iter().map(|frame| number(frame)).collect()
 }
 
@@ -123,7 +123,7 @@ fn a_queue_delays_packets_above_its_rate() {
     let mut switch = forwarding(1);
     let scheduler = set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 1, 0..40);
-    assert_eq!(received(&mut switch, 0), (0..16).collect::<Vec<_>>());
+    assert_eq!(received_numbers(&mut switch, 0), (0..16).collect::<Vec<_>>());
     assert_eq!(switch.counters(0).held.get(), 24);
     assert!(switch.sleep(0), "the next frame is due in several milliseconds");
     let wait = switch.threads[0].sleep_max();
@@ -145,7 +145,7 @@ fn a_thread_stays_awake_before_a_frame_is_due() {
     switch.wait(Duration::from_millis(7));
     switch.run_iteration(0);
     assert!(!switch.sleep(0));
-    assert_eq!(received(&mut switch, 0).len(), BURST_FRAMES);
+    assert_eq!(received_numbers(&mut switch, 0).len(), BURST_FRAMES);
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn set_queue_selects_a_queue_with_its_own_rate() {
     let scheduler = set_queues(&mut switch, urgent);
     send(&mut switch, 0, 1, 0..200);
     send(&mut switch, 0, 5, 1000..1200);
-    received(&mut switch, 0);
+    received_numbers(&mut switch, 0);
     let numbers = sent_within(&mut switch, 0, 100, STEP);
     let of_queue = numbers.iter().filter(|number| **number >= 1000).count();
     assert!(numbers.len().abs_diff(100) < 3, "{}", numbers.len());
@@ -185,11 +185,12 @@ fn threads_share_the_rate() {
     set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 1, 0..40);
     send(&mut switch, 1, 1, 0..40);
-    let mut sent = [received(&mut switch, 0), received(&mut switch, 1)].concat().len();
+    let mut sent =
+        [received_numbers(&mut switch, 0), received_numbers(&mut switch, 1)].concat().len();
     assert_eq!(sent, BURST_FRAMES);
     for _ in 0..10 {
         sent += sent_within(&mut switch, 0, 1, STEP).len();
-        sent += received(&mut switch, 1).len();
+        sent += received_numbers(&mut switch, 1).len();
     }
     assert_eq!(sent, BURST_FRAMES + 10);
 }
@@ -214,17 +215,20 @@ fn a_dead_thread_blocks_no_other_thread() {
     set_queues(&mut switch, lazy);
     // The queue has the smallest possible minimum rate, and uses it up.
     send(&mut switch, 1, 5, 0..40);
-    assert_eq!(received(&mut switch, 1).len(), BURST_FRAMES);
+    assert_eq!(received_numbers(&mut switch, 1).len(), BURST_FRAMES);
     send(&mut switch, 0, 1, 0..40);
     for _ in 0..10 {
         switch.wait(STEP);
         switch.run_iteration(1);
     }
-    assert!(received(&mut switch, 1).is_empty(), "the other thread has more urgent packets");
+    assert!(
+        received_numbers(&mut switch, 1).is_empty(),
+        "the other thread has more urgent packets"
+    );
     drop(switch.threads.remove(0));
     switch.wait(STEP);
     switch.threads[0].run_iteration(switch.now);
-    assert!(!received(&mut switch, 1).is_empty());
+    assert!(!received_numbers(&mut switch, 1).is_empty());
 }
 
 #[test]
@@ -232,14 +236,14 @@ fn packets_move_when_queues_are_replaced_or_removed() {
     let mut switch = forwarding(1);
     set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 5, 0..40);
-    assert_eq!(received(&mut switch, 0).len(), BURST_FRAMES);
+    assert_eq!(received_numbers(&mut switch, 0).len(), BURST_FRAMES);
     let scheduler = set_queues(&mut switch, HtbQueue::DEFAULT);
     settle(&mut switch);
     let of_queue = counts(&scheduler)[1].1.tx_packets;
     assert_eq!((of_queue, switch.counters(0).held.get()), (BURST_FRAMES as u64, 8));
     set_qos(&mut switch, PORT, None);
     settle(&mut switch);
-    assert_eq!(received(&mut switch, 0), (16..40).collect::<Vec<_>>(), "in order");
+    assert_eq!(received_numbers(&mut switch, 0), (16..40).collect::<Vec<_>>(), "in order");
     assert_eq!(switch.counters(0).held.get(), 0);
     assert!(switch.sleep(0));
 }
@@ -273,13 +277,17 @@ fn packets_within_the_rate_leave_in_their_iteration() {
             assert!(switch.send(0, port, &frame(destination, 0)));
             settle(&mut switch);
         }
-        received(&mut switch, 0);
+        received_numbers(&mut switch, 0);
         switch.wait(STEP);
         for (port, number) in ingress.into_iter().flat_map(|port| (0..32).map(move |n| (port, n))) {
             assert!(switch.send(0, port, &frame(destination, number)));
         }
         switch.run_iteration(0);
-        assert_eq!(received(&mut switch, 0).len(), 32 * ingress.len(), "UDP port {destination}");
+        assert_eq!(
+            received_numbers(&mut switch, 0).len(),
+            32 * ingress.len(),
+            "UDP port {destination}"
+        );
         assert_eq!(switch.counters(0).held.get(), 0);
     }
 }

@@ -106,13 +106,13 @@ fn gone() -> Result<RxReport, PortError> {
     Err(PortError::DeviceGone { name: "faulty".to_owned() })
 }
 
-fn finished() -> Result<RxReport, PortError> {
+fn exhausted_report() -> Result<RxReport, PortError> {
     Ok(RxReport { exhausted: true, ..RxReport::default() })
 }
 
 #[test]
 fn an_ended_queue_wakes_no_thread() {
-    for trick in [gone as ReceiveResult, finished] {
+    for trick in [gone as ReceiveResult, exhausted_report] {
         let mut switch = Switch::new(1, 0, ThreadConfig::default());
         let port = faulty_port(1, trick);
         let traffic = Arc::clone(&port.traffic);
@@ -141,7 +141,7 @@ fn an_unsendable_frame_is_dropped_alone() {
     for (lengths, expected) in cases {
         let mut switch = Switch::new(1, 2, ThreadConfig::default());
         let picky = Box::new(RefusingTx { end: TxEnd::Full });
-        let port = faulty_port_with(2, finished, picky);
+        let port = faulty_port_with(2, exhausted_report, picky);
         let traffic = Arc::clone(&port.traffic);
         switch.controls[0].send(shunt_datapath::Command::AddPort(Box::new(port))).unwrap();
         switch.apply(&[rule(1, Match::any(), vec![output(2)])]);

@@ -40,7 +40,7 @@ fn traffic(switch: &Switch, port: u32) -> &PortTraffic {
     &switch.traffic[&port][0]
 }
 
-fn dropped(switch: &Switch, reason: DropReason) -> u64 {
+fn count_dropped(switch: &Switch, reason: DropReason) -> u64 {
     switch.counters(0).dropped[reason as usize].get()
 }
 
@@ -122,7 +122,7 @@ fn a_full_port_loses_its_own_copies_only() {
         assert_eq!((own.tx_packets.get(), own.tx_dropped_total()), (kept, sent as u64 - kept));
         assert_eq!(traffic(&switch, 303).tx_packets.get(), sent as u64);
         let full = &own.tx_dropped[DropReason::TxQueueFull as usize];
-        assert_eq!(dropped(&switch, DropReason::TxQueueFull), full.get());
+        assert_eq!(count_dropped(&switch, DropReason::TxQueueFull), full.get());
         assert_eq!(switch.counters(0).dropped_total(), own.tx_dropped_total());
     }
 }
@@ -205,8 +205,8 @@ fn waiting_packets_leave_buffers_for_a_flood() {
         switch.run_iteration(0);
         let after = traffic(&switch, PORTS + 300).tx_packets.get();
         assert_eq!(after - before, 32, "{length} bytes");
-        assert_eq!(dropped(&switch, DropReason::NoBuffer), 0);
+        assert_eq!(count_dropped(&switch, DropReason::NoBuffer), 0);
         (1..=PORTS).for_each(|port| assert_eq!(traffic(&switch, port).rx_lost_total(), 0));
     }
-    assert!(dropped(&switch, DropReason::UpcallQueueFull) > 0);
+    assert!(count_dropped(&switch, DropReason::UpcallQueueFull) > 0);
 }

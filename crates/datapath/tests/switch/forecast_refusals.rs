@@ -12,12 +12,12 @@ use crate::harness::{BRIDGE, added};
 /// Number of forecasts that arrive at once.
 const MILLION: u64 = 1_000_000;
 
-fn refused(sender: &ForecastSender, reason: ForecastRefusal) -> u64 {
+fn count_refused(sender: &ForecastSender, reason: ForecastRefusal) -> u64 {
     counts(sender).refused[reason as usize]
 }
 
 /// Returns the number of forecasts with an outcome.
-fn ended(counts: &OutcomeCounts) -> u64 {
+fn count_ended(counts: &OutcomeCounts) -> u64 {
     counts.installed + counts.late + counts.covered + counts.refused_total()
 }
 
@@ -28,7 +28,7 @@ fn a_forecast_with_a_translation_error_is_refused() {
     switch.apply(&added(&["priority=9,udp,nw_dst=10.5.0.0/16,actions=resubmit(,0)"]));
     assert!(sender.send(forecast(&switch, [10, 5, 0, 1])));
     switch.settle();
-    assert_eq!(refused(&sender, ForecastRefusal::TranslationError), 1);
+    assert_eq!(count_refused(&sender, ForecastRefusal::TranslationError), 1);
     assert_eq!(counts(&sender).installed, 0);
 }
 
@@ -41,8 +41,8 @@ fn a_million_forecasts_at_once_are_counted() {
     assert!(fitted < 100_000, "{fitted} forecasts fitted the ring");
     switch.settle();
     let counts = counts(&sender);
-    assert_eq!((counts.received, ended(&counts)), (MILLION, MILLION));
-    assert!(refused(&sender, ForecastRefusal::QueueFull) >= MILLION - fitted, "{counts:?}");
+    assert_eq!((counts.received, count_ended(&counts)), (MILLION, MILLION));
+    assert!(count_refused(&sender, ForecastRefusal::QueueFull) >= MILLION - fitted, "{counts:?}");
     assert_eq!((counts.installed, counts.translations), (1, 1));
     // Packets are forwarded as before.
     assert!(switch.send(0, 1, &frame([10, 2, 0, 1], 7)));
@@ -66,7 +66,7 @@ fn forecasts_of_a_deleted_bridge_are_refused() {
     switch.settle();
     switch.settle();
     let counts = counts(&sender);
-    assert_eq!((counts.received, ended(&counts)), (21, 21));
+    assert_eq!((counts.received, count_ended(&counts)), (21, 21));
     assert_eq!((counts.installed, counts.evicted), (1, 1));
-    assert!(refused(&sender, ForecastRefusal::NoSuchPort) > 0, "{counts:?}");
+    assert!(count_refused(&sender, ForecastRefusal::NoSuchPort) > 0, "{counts:?}");
 }

@@ -86,7 +86,7 @@ pub(super) fn counts(sender: &ForecastSender) -> OutcomeCounts {
     sender.counters().of(ForecastSource::Successor).counts()
 }
 
-fn refused(sender: &ForecastSender, reason: ForecastRefusal) -> u64 {
+fn count_refused(sender: &ForecastSender, reason: ForecastRefusal) -> u64 {
     counts(sender).refused[reason as usize]
 }
 
@@ -238,10 +238,10 @@ fn bad_forecasts_are_refused_with_a_reason() {
         (ForecastRefusal::UnknownBits, Forecast { known, ..forecast(&switch, [10, 2, 0, 1]) }),
     ];
     for (reason, forecast) in bad {
-        let before = refused(&sender, reason);
+        let before = count_refused(&sender, reason);
         assert!(sender.send(forecast));
         switch.settle();
-        assert_eq!(refused(&sender, reason), before + 1, "{reason:?}");
+        assert_eq!(count_refused(&sender, reason), before + 1, "{reason:?}");
     }
     assert_eq!((counts(&sender).installed, dump(&mut switch).len()), (0, 0));
     assert_eq!(switch.counters(0).learn_requests.get(), 0);
@@ -263,7 +263,7 @@ fn too_many_forecasts_are_refused_and_counted() {
     assert_eq!(counts.received, settled + counts.refused_total());
     // Another forecast covers the flow, and no packet arrived.
     assert!(counts.late == 0 && counts.covered > 0);
-    assert!(refused(&sender, ForecastRefusal::QueueFull) > 3000);
+    assert!(count_refused(&sender, ForecastRefusal::QueueFull) > 3000);
 }
 
 /// Predicted flows give their slots to newer flows; announced flows do not.
@@ -410,7 +410,7 @@ fn a_forecast_displaces_no_entry_with_traffic() {
     }
     let after: Vec<_> = dump(&mut switch).iter().map(|own| own.entry).collect();
     assert_eq!(before, after);
-    assert_eq!(refused(&sender, ForecastRefusal::NoRoom), 20);
+    assert_eq!(count_refused(&sender, ForecastRefusal::NoRoom), 20);
 }
 
 /// Returns the number of entries with traffic after misses filled a small cache.

@@ -58,13 +58,13 @@ fn switch(threads: u16, config: ThreadConfig, sizes: QueueSizes) -> Switch {
     switch
 }
 
-fn plain() -> Switch {
+fn default_switch() -> Switch {
     switch(1, super::thread_config(), QueueSizes::default())
 }
 
 #[test]
 fn second_packet_of_a_burst_uses_the_learned_rule() {
-    let mut switch = plain();
+    let mut switch = default_switch();
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
     switch.run_iteration(0);
     // The first packet does not use the rule that it learns; the second packet waits.
@@ -78,7 +78,7 @@ fn second_packet_of_a_burst_uses_the_learned_rule() {
 
 #[test]
 fn a_sleeping_thread_wakes_for_the_acknowledgement_of_its_queue() {
-    let mut switch = plain();
+    let mut switch = default_switch();
     assert!(switch.send(0, 1, &frame(1, 2)));
     while switch.run_iteration(0) {}
     assert!(switch.sleep(0) && !switch.is_woken(0));
@@ -87,7 +87,7 @@ fn a_sleeping_thread_wakes_for_the_acknowledgement_of_its_queue() {
 
 #[test]
 fn packets_after_a_learning_one_ignore_stale_entries() {
-    let mut switch = plain();
+    let mut switch = default_switch();
     // The second packet of the flow learns nothing new, so it creates a cache entry.
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(2, 9)));
@@ -130,7 +130,7 @@ fn packets_after_a_recirculated_learner_use_its_rule() {
 
 #[test]
 fn a_waiting_queue_receives_nothing_and_others_continue() {
-    let mut switch = plain();
+    let mut switch = default_switch();
     for _ in 0..2 {
         assert!(switch.send(0, 4, &frame(4, 5)));
         switch.settle();
@@ -152,7 +152,7 @@ fn a_learning_packet_makes_no_entry_a_refreshing_one_does() {
     if !super::HAS_CACHE {
         return;
     }
-    let mut switch = plain();
+    let mut switch = default_switch();
     for entries in [0, super::entries(2), super::entries(2)] {
         assert!(switch.send(0, 1, &frame(1, 2)));
         switch.settle();
@@ -165,7 +165,7 @@ fn a_learning_packet_makes_no_entry_a_refreshing_one_does() {
 
 #[test]
 fn a_deleted_learned_rule_is_learned_again() {
-    let mut switch = plain();
+    let mut switch = default_switch();
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(1, 2)));
         switch.settle();
@@ -235,7 +235,7 @@ fn a_packet_without_room_for_its_learn_request_is_dropped() {
 
 #[test]
 fn an_address_at_two_ports_stalls_no_queue() {
-    let mut switch = plain();
+    let mut switch = default_switch();
     for _ in 0..2 {
         assert!(switch.send(0, 1, &frame(7, 8)));
         switch.settle();

@@ -42,7 +42,7 @@ fn metered(threads: u16, meters: impl IntoIterator<Item = Modification>, rule: F
     switch
 }
 
-fn dropped(switch: &Switch, reason: DropReason) -> u64 {
+fn count_dropped(switch: &Switch, reason: DropReason) -> u64 {
     let counters = (0..switch.threads.len()).map(|thread| switch.counters(thread));
     counters.map(|counters| counters.dropped[reason as usize].get()).sum()
 }
@@ -72,7 +72,7 @@ fn a_meter_limits_hits_of_every_cache() {
         send(&mut switch, 0, &frame, 10);
         assert_eq!(switch.receive(0, 2).len(), expected, "after {wait} ms");
     }
-    assert_eq!(dropped(&switch, DropReason::Metered), 26);
+    assert_eq!(count_dropped(&switch, DropReason::Metered), 26);
     assert_eq!(switch.counters(0).forwarded.get(), 14);
     assert_eq!(only_meter(&switch), (40, 40 * frame.len() as u64, 26));
     switch.wait(Duration::from_secs(1));
@@ -110,7 +110,7 @@ fn a_tso_packet_is_metered_with_all_its_bytes() {
         switch.settle();
     }
     assert_eq!(only_meter(&switch), (10, 10 * frame.len() as u64, 8));
-    assert_eq!(dropped(&switch, DropReason::Metered), 8);
+    assert_eq!(count_dropped(&switch, DropReason::Metered), 8);
     assert_eq!(
         switch.receive(0, 2).iter().map(|segment| segment.len() - 42).sum::<usize>(),
         40_000
@@ -144,7 +144,7 @@ fn threads_share_a_meter() {
     let mut switch = metered(2, [limit(6)], everything(vec![pass(1), output(2)]));
     (0..8).for_each(|index| send(&mut switch, index % 2, &udp(0), 1));
     assert_eq!(switch.receive(0, 2).len() + switch.receive(1, 2).len(), 6);
-    assert_eq!(dropped(&switch, DropReason::Metered), 2);
+    assert_eq!(count_dropped(&switch, DropReason::Metered), 2);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn copies_sent_before_a_meter_stay_sent() {
     let mut switch = metered(1, [limit(1)], everything(actions));
     send(&mut switch, 0, &udp(0), 3);
     let came = [2, 3, 4].map(|port| switch.receive(0, port).len());
-    assert_eq!((came, dropped(&switch, DropReason::Metered)), ([3, 1, 1], 2));
+    assert_eq!((came, count_dropped(&switch, DropReason::Metered)), ([3, 1, 1], 2));
     assert_eq!(switch.counters(0).forwarded.get(), 3);
 }
 
@@ -167,7 +167,7 @@ fn a_meter_drops_only_its_own_copy() {
     send(&mut switch, 0, &frame, 3);
     assert_eq!(switch.receive(0, 2).len(), 1);
     assert_eq!(switch.receive(0, 3), vec![frame; 3], "nothing of the clone is left");
-    assert_eq!(dropped(&switch, DropReason::Metered), 2);
+    assert_eq!(count_dropped(&switch, DropReason::Metered), 2);
 }
 
 #[test]
@@ -206,13 +206,13 @@ fn a_meter_counts_packets_that_are_not_sent() {
     let mut switch = metered(1, [limit(1)], everything(vec![pass(1)]));
     send(&mut switch, 0, &udp(0), 3);
     assert_eq!(only_meter(&switch).0, 3);
-    let ends =
-        [DropReason::RuleWithoutOutput, DropReason::Metered].map(|reason| dropped(&switch, reason));
+    let ends = [DropReason::RuleWithoutOutput, DropReason::Metered]
+        .map(|reason| count_dropped(&switch, reason));
     assert_eq!(ends, [1, 2]);
     let mut switch = metered(1, [limit(1)], everything(vec![output(2), pass(1)]));
     send(&mut switch, 0, &udp(0), 3);
     assert_eq!((switch.receive(0, 2).len(), only_meter(&switch).0), (3, 3));
-    assert_eq!(dropped(&switch, DropReason::Metered), 0);
+    assert_eq!(count_dropped(&switch, DropReason::Metered), 0);
     let clone = Action::Clone([pass(1)].into());
     let mut switch = metered(1, [limit(1)], everything(vec![clone, output(2)]));
     send(&mut switch, 0, &udp(0), 3);
@@ -260,7 +260,7 @@ fn packet_ins_are_limited_and_packets_are_not() {
         punted += 1;
     }
     assert_eq!((punted, switch.receive(0, 2).len()), (2, 5));
-    assert_eq!(dropped(&switch, DropReason::Metered), 3);
+    assert_eq!(count_dropped(&switch, DropReason::Metered), 3);
 }
 
 #[test]
@@ -276,7 +276,7 @@ fn a_packet_out_passes_meters_too() {
         switch.controls[0].send(Command::Inject(Box::new(injection))).unwrap();
         switch.settle();
     }
-    assert_eq!((switch.receive(0, 2).len(), dropped(&switch, DropReason::Metered)), (1, 2));
+    assert_eq!((switch.receive(0, 2).len(), count_dropped(&switch, DropReason::Metered)), (1, 2));
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 

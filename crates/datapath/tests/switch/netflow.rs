@@ -36,7 +36,7 @@ fn end(switch: &mut Switch, bridge: BridgeId) -> Vec<ExpiredFlow> {
 }
 
 /// Expires all flows, and returns them.
-fn expired(switch: &mut Switch, receiver: &mut NetflowReceiver) -> Vec<ExpiredFlow> {
+fn expire_flows(switch: &mut Switch, receiver: &mut NetflowReceiver) -> Vec<ExpiredFlow> {
     switch.wait(Duration::from_secs(12));
     switch.settle();
     std::iter::from_fn(|| receiver.pop()).collect()
@@ -78,7 +78,7 @@ fn a_flow_has_its_packets_and_output_ports() {
                 switch.settle();
             }
         }
-        let flows = expired(&mut switch, &mut receiver);
+        let flows = expire_flows(&mut switch, &mut receiver);
         let bytes = flow(1).len() as u64;
         let found: BTreeMap<_, _> = flows
             .iter()
@@ -103,7 +103,7 @@ fn a_flow_has_the_output_port_of_its_last_packet() {
         }
         switch.apply(&added(&[rule]));
     }
-    let flows = expired(&mut switch, &mut receiver);
+    let flows = expire_flows(&mut switch, &mut receiver);
     assert_eq!((flows.len(), flows[0].egress, flows[0].counts.packets), (1, port(3), 4));
 }
 
@@ -117,7 +117,7 @@ fn only_flows_of_the_bridge_are_counted() {
     let tagged = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tag(0x8100, 7).udp(1, 53);
     assert!(switch.send(0, 1, &tagged.build()));
     switch.settle();
-    assert_eq!(expired(&mut switch, &mut of_other), []);
+    assert_eq!(expire_flows(&mut switch, &mut of_other), []);
     let flows: Vec<_> = std::iter::from_fn(|| receiver.pop()).collect();
     assert_eq!((flows.len(), flows[0].counts.packets), (1, 1));
     // The end of the count returns the flows so far.
@@ -127,7 +127,7 @@ fn only_flows_of_the_bridge_are_counted() {
     assert_eq!((flows.len(), flows[0].counts.packets), (1, 1));
     assert!(switch.send(0, 1, &flow(1)));
     switch.settle();
-    assert_eq!(expired(&mut switch, &mut receiver), []);
+    assert_eq!(expire_flows(&mut switch, &mut receiver), []);
     assert_eq!((receiver.flows(), receiver.lost()), (0, 0));
     assert_eq!(end(&mut switch, BRIDGE), []);
 }
@@ -167,7 +167,7 @@ fn every_packet_of_all_bursts_is_counted() {
         switch.settle();
         received += switch.receive(0, 2).len();
     }
-    let flows = expired(&mut switch, &mut receiver);
+    let flows = expire_flows(&mut switch, &mut receiver);
     let packets: u64 = flows.iter().map(|own| own.counts.packets).sum();
     assert_eq!((flows.len(), packets, received), (8 * BURST, 40 * BURST as u64, 40 * BURST));
     assert!(flows.iter().all(|own| (own.egress, own.counts.packets) == (port(2), 5)));

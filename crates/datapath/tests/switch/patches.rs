@@ -52,7 +52,7 @@ fn send(switch: &mut Switch, flow: u16) -> ForwardingResult {
         let frames = switch.receive(0, port);
         fates.extend(frames.iter().map(|frame| (frame[11], frame[5], port)));
     }
-    assert_eq!(fates.len(), 1, "it leaves once");
+    assert_eq!(fates.len(), 1, "the packet leaves once");
     fates[0]
 }
 

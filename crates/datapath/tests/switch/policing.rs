@@ -41,7 +41,7 @@ fn police(switch: &mut Switch, port: u32, limits: IngressPolicing) {
     switch.settle();
 }
 
-fn policed(switch: &Switch, port: u32) -> u64 {
+fn count_policed(switch: &Switch, port: u32) -> u64 {
     let lost = |traffic: &Arc<PortTraffic>| traffic.rx_lost[RxLoss::Policed as usize].get();
     switch.traffic[&port].iter().map(lost).sum()
 }
@@ -68,9 +68,9 @@ fn policing_passes_the_burst_and_then_the_rate() {
         switch.wait(Duration::from_millis(wait));
         assert_eq!(passed(&mut switch, 0, 1, 40), expected, "after {wait} ms");
     }
-    assert_eq!(policed(&switch, 1), 200 - 26);
+    assert_eq!(count_policed(&switch, 1), 200 - 26);
     assert_eq!(switch.counters(0).received.get(), 26);
-    assert_eq!((passed(&mut switch, 0, 2, 40), policed(&switch, 2)), (40, 0), "another port");
+    assert_eq!((passed(&mut switch, 0, 2, 40), count_policed(&switch, 2)), (40, 0), "another port");
     police(&mut switch, 1, IngressPolicing::default());
     assert_eq!(passed(&mut switch, 0, 1, 40), 40, "the limit has ended");
 }
@@ -81,7 +81,7 @@ fn a_port_with_two_threads_has_one_rate() {
     let limits = IngressPolicing { kpkts_rate: 1, kpkts_burst: 1, ..Default::default() };
     police(&mut switch, 1, limits);
     let both: usize = (0..2).map(|thread| passed(&mut switch, thread, 1, 600)).sum();
-    assert_eq!((both, policed(&switch, 1)), (1000, 200));
+    assert_eq!((both, count_policed(&switch, 1)), (1000, 200));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn an_iteration_with_policed_packets_is_busy() {
         assert!(switch.send(0, 1, &frame()));
     }
     assert!(switch.run_iteration(0));
-    assert_eq!(policed(&switch, 1), BURST as u64);
+    assert_eq!(count_policed(&switch, 1), BURST as u64);
 }
 
 #[test]

@@ -65,7 +65,7 @@ fn a_packet_after_the_change_hits_the_repaired_entry() {
     }
     switch.settle();
     assert_eq!((switch.receive(0, 2).len(), switch.receive(0, 3).len()), (0, 5));
-    assert_eq!(switch.counters(0).upcalls.get(), upcalls, "none was translated for a packet");
+    assert_eq!(switch.counters(0).upcalls.get(), upcalls, "no packet caused a translation");
     assert_eq!(switch.coordinator.watched(), 5);
 }
 

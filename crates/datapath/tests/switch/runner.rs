@@ -130,7 +130,7 @@ fn a_panicked_thread_delays_no_version() {
             std::thread::yield_now();
         }
         let ended = threads.running.remove(0);
-        assert!(ended.stop().is_none(), "it has panicked");
+        assert!(ended.stop().is_none(), "the thread has panicked");
         assert_eq!(threads.running.len(), left);
     }
     assert_eq!(
@@ -171,7 +171,7 @@ fn a_panic_of_the_engine_ends_the_eviction_thread() {
     while !threads.coordinator.is_finished() {
         std::thread::yield_now();
     }
-    assert!(threads.coordinator.stop().is_none(), "it has panicked");
+    assert!(threads.coordinator.stop().is_none(), "the thread has panicked");
     assert!(threads.acked.recv().is_err(), "nobody says that the version is answered");
     let change = threads.pipeline.add_bridge(BridgeId::new(2), BridgeSettings::default());
     threads.changes.send(change).unwrap();

@@ -34,7 +34,7 @@ fn sample_for(
     receiver
 }
 
-fn taken(receiver: &mut SampleReceiver) -> Vec<SampledPacket> {
+fn take_samples(receiver: &mut SampleReceiver) -> Vec<SampledPacket> {
     std::iter::from_fn(|| receiver.pop()).collect()
 }
 
@@ -72,7 +72,7 @@ fn a_sample_has_the_ports_and_tags_of_its_packet() {
             let frame = flow(number);
             assert!(switch.send(0, 1, &frame));
             switch.settle();
-            let samples = taken(&mut receiver);
+            let samples = take_samples(&mut receiver);
             assert_eq!(samples.len(), 1, "flow {number}, round {round}");
             let sample = &samples[0];
             assert_eq!(sample.egress, expected, "flow {number}, round {round}");
@@ -87,7 +87,7 @@ fn a_sample_has_the_ports_and_tags_of_its_packet() {
     let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).tag(0x8100, 0x6007);
     assert!(switch.send(0, 1, &builder.udp(7, 53).build()));
     switch.settle();
-    let samples = taken(&mut receiver);
+    let samples = take_samples(&mut receiver);
     assert_eq!(
         (samples[0].vlan_in.map(|tci| tci & !0x1000), samples[0].vlan_out),
         (Some(0x6007), None)
@@ -102,7 +102,7 @@ fn a_second_lookup_makes_the_output_unknown() {
     for _ in 0..2 {
         assert!(switch.send(0, 1, &flow(1)));
         switch.settle();
-        let samples = taken(&mut receiver);
+        let samples = take_samples(&mut receiver);
         assert_eq!((samples.len(), samples[0].egress), (1, SampledEgress::Unknown));
     }
 }
@@ -120,20 +120,20 @@ fn only_packets_of_the_bridge_are_sampled() {
     send(&mut switch);
     let mut receiver = sample(&mut switch, BRIDGE, 1);
     send(&mut switch);
-    assert_eq!((taken(&mut of_other).len(), of_other.pool()), (0, 0));
-    assert_eq!((taken(&mut receiver).len(), receiver.pool()), (1, 1));
+    assert_eq!((take_samples(&mut of_other).len(), of_other.pool()), (0, 0));
+    assert_eq!((take_samples(&mut receiver).len(), receiver.pool()), (1, 1));
     // A new sampler replaces the old sampler of its bridge and protocol.
     let mut newer = sample(&mut switch, BRIDGE, 1);
     send(&mut switch);
-    assert_eq!((taken(&mut receiver).len(), taken(&mut newer).len()), (0, 1));
+    assert_eq!((take_samples(&mut receiver).len(), take_samples(&mut newer).len()), (0, 1));
     // Each protocol has its own sampler.
     let mut other_protocol = sample_for(SampleUse::Ipfix, &mut switch, BRIDGE, 1);
     send(&mut switch);
-    assert_eq!((taken(&mut newer).len(), taken(&mut other_protocol).len()), (1, 1));
+    assert_eq!((take_samples(&mut newer).len(), take_samples(&mut other_protocol).len()), (1, 1));
     switch.controls[0].send(Command::Sample(BRIDGE, SampleUse::Sflow, None)).unwrap();
     send(&mut switch);
-    assert_eq!((taken(&mut newer).len(), newer.pool()), (0, 2));
-    assert_eq!(taken(&mut other_protocol).len(), 1);
+    assert_eq!((take_samples(&mut newer).len(), newer.pool()), (0, 2));
+    assert_eq!(take_samples(&mut other_protocol).len(), 1);
 }
 
 /// A `sample` action samples the packet as changed so far, even if it is dropped.
@@ -193,7 +193,7 @@ fn samples_delay_no_packet() {
             assert!(switch.send(0, 1, &flow(number)));
         }
         switch.run_iteration(0);
-        let samples = receiver.map(|mut receiver| taken(&mut receiver)).unwrap_or_default();
+        let samples = receiver.map(|mut receiver| take_samples(&mut receiver)).unwrap_or_default();
         let known = samples.iter().filter(|sample| sample.egress == port(2)).count();
         (switch.receive(0, 2).len(), known)
     };
@@ -219,7 +219,7 @@ fn one_packet_in_n_of_all_bursts_is_sampled() {
         }
         switch.settle();
         received += switch.receive(0, 2).len();
-        let samples = taken(&mut receiver);
+        let samples = take_samples(&mut receiver);
         sampled += samples.len();
         let known =
             |sample: &SampledPacket| [port(2), SampledEgress::Unknown].contains(&sample.egress);

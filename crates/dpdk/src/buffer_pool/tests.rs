@@ -103,7 +103,7 @@ fn without_memory_a_pool_needs_a_buffer_for_each_slot() {
     add_idle(shape, 499);
     let error = PoolLease::take(eal().0, shape).map(|lease| lease.shape);
     assert_eq!(error, Err(DpdkErrno(-libc::ENOMEM)));
-    assert_eq!(idle(shape.count), [499], "it is still there");
+    assert_eq!(idle(shape.count), [499], "the idle pool is kept");
     add_idle(shape, 500);
     let enough = PoolLease::take(eal().0, shape).unwrap();
     assert_eq!((enough.pool.free_buffers(), idle(shape.count)), (500, vec![499]));

@@ -127,7 +127,7 @@ fn a_refused_start_can_be_repeated() {
     let takes = format!("DPDK device net_null21 takes {min} to {max} bytes");
     assert_eq!(text, format!("mtu {mtu} is refused: {takes}"));
     assert_eq!(low.map(drop), Err(range));
-    assert!(!device.is_removed(), "it is still open");
+    assert!(!device.is_removed(), "the device is still open");
     let queues = device.start(ONE_THREAD).unwrap();
     assert_eq!(queues.receivers.len(), 1);
     // A device that refuses a setting is closed, so it can be attached again.

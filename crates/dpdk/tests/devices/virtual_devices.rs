@@ -167,7 +167,7 @@ fn a_device_without_an_mtu_setting_refuses_one() {
     let mut device = DpdkDevice::attach(eal(), "net_ring4").unwrap();
     let result = device.start(DeviceSettings { mtu: Some(9000), ..ONE_THREAD });
     assert!(matches!(result, Err(DpdkError::Mtu { mtu: 9000, .. })), "{result:?}");
-    assert!(device.is_removed(), "it is closed");
+    assert!(device.is_removed(), "the device is closed");
     let (device, _queues) = start("net_null12", DeviceSettings { mtu: Some(9000), ..ONE_THREAD });
     assert_eq!((device.mtu(), device.frame_max()), (9000, 9022));
 }

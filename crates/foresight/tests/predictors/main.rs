@@ -20,7 +20,7 @@ fn udp(in_port: u32, source: (u32, u16), destination: (u32, u16)) -> FlowKey {
     UdpFlow { in_port, source, destination }.key()
 }
 
-fn started(key: FlowKey) -> NewFlow {
+fn new_flow(key: FlowKey) -> NewFlow {
     let mut egress = key.clone();
     egress.set_in_port(PortNo::new(9));
     NewFlow { key, egress: Some(egress), forecast: None }
@@ -39,7 +39,7 @@ fn is_of(forecast: &Forecast, key: &FlowKey) -> bool {
 #[test]
 fn a_reply_swaps_source_and_destination() {
     let mut reply = Reply::default();
-    reply.observe(&FlowEvent::Started(&started(udp(1, (1, 4000), (2, 53)))), SECOND);
+    reply.observe(&FlowEvent::Started(&new_flow(udp(1, (1, 4000), (2, 53)))), SECOND);
     let forecasts = forecasts(&mut reply, SECOND);
     let mut expected = udp(9, (2, 53), (1, 4000));
     expected.set_field(FieldId::EthSrc, 0x0200_0000_0002);
@@ -69,7 +69,7 @@ fn siblings_differ_in_one_value() {
     let set = SiblingSet { field: FieldId::Ipv4Dst, values: vec![2, 3, 4] };
     let sets = Arc::new(SiblingSets::new(vec![set]));
     siblings.observe(&FlowEvent::RulesChanged(&sets), SECOND);
-    siblings.observe(&FlowEvent::Started(&started(udp(1, (1, 4000), (3, 80)))), SECOND);
+    siblings.observe(&FlowEvent::Started(&new_flow(udp(1, (1, 4000), (3, 80)))), SECOND);
     let expected = [udp(1, (1, 4000), (2, 80)), udp(1, (1, 4000), (4, 80))];
     let forecasts = forecasts(&mut siblings, SECOND);
     assert_eq!(forecasts.len(), 2);
@@ -90,7 +90,7 @@ fn a_short_budget_makes_the_most_confident_forecasts() {
         (1, vec![ForecastSource::Reply]),
         (2, vec![ForecastSource::Reply, ForecastSource::Siblings]),
     ] {
-        let flow = started(udp(1, (1, 4000), (3, 80)));
+        let flow = new_flow(udp(1, (1, 4000), (3, 80)));
         foresight.observe(&FlowEvent::Started(&flow), SECOND);
         let mut made = Vec::new();
         foresight.forecast(SECOND, budget, &mut made);
@@ -134,12 +134,12 @@ fn a_successor_is_learned_for_other_clients() {
     let mut found = 0;
     for client in 1..=20_u16 {
         let now = SECOND * u32::from(client) * 10;
-        let base = started(udp(1, (client.into(), 40_000 + 50 * client), front));
+        let base = new_flow(udp(1, (client.into(), 40_000 + 50 * client), front));
         successor.observe(&FlowEvent::Started(&base), now);
         let forecasts = forecasts(&mut successor, now);
         let call = udp(2, (100, 50_000 + client), database);
         found += usize::from(forecasts.iter().any(|own| is_of(own, &call)));
-        successor.observe(&FlowEvent::Started(&started(call)), now + Duration::from_millis(5));
+        successor.observe(&FlowEvent::Started(&new_flow(call)), now + Duration::from_millis(5));
     }
     assert!(found >= 16, "{found} of 20 calls were forecast");
 }
@@ -152,7 +152,7 @@ fn a_successor_has_the_next_source_port_of_its_client() {
         // constant.
         let now = SECOND * time;
         let base = udp(1, (10, 33_000 + 97 * round), (20, 8000));
-        successor.observe(&FlowEvent::Started(&started(base)), now);
+        successor.observe(&FlowEvent::Started(&new_flow(base)), now);
         let made = forecasts(&mut successor, now);
         let call = udp(2, (20, 50_000 + 2 * round), (30, 5432));
         if round == 7 {
@@ -161,7 +161,7 @@ fn a_successor_has_the_next_source_port_of_its_client() {
             };
             assert!(made.iter().any(is_named), "{made:?}");
         }
-        successor.observe(&FlowEvent::Started(&started(call)), now + SECOND / 1000);
+        successor.observe(&FlowEvent::Started(&new_flow(call)), now + SECOND / 1000);
     }
 }
 
@@ -171,15 +171,15 @@ fn a_successor_that_was_not_seen_for_long_is_forgotten() {
         let mut successor = SuccessorTable::new(64);
         let mut now = SECOND;
         for round in 1..=10_u16 {
-            let base = started(udp(1, (round.into(), 40_000), (100, 80)));
+            let base = new_flow(udp(1, (round.into(), 40_000), (100, 80)));
             successor.observe(&FlowEvent::Started(&base), now);
-            let call = started(udp(2, (100, 40_001), (200, 5432)));
+            let call = new_flow(udp(2, (100, 40_001), (200, 5432)));
             successor.observe(&FlowEvent::Started(&call), now + SECOND / 1000);
             now += SECOND * 10;
         }
         drop(forecasts(&mut successor, now));
         now += pause;
-        let base = started(udp(1, (99, 40_000), (100, 80)));
+        let base = new_flow(udp(1, (99, 40_000), (100, 80)));
         successor.observe(&FlowEvent::Started(&base), now);
         forecasts(&mut successor, now).len()
     };
@@ -192,14 +192,14 @@ fn a_successor_without_followers_is_forgotten() {
     let mut successor = SuccessorTable::new(64);
     for round in 1..=20_u16 {
         let now = SECOND * u32::from(round) * 10;
-        let base = started(udp(1, (round.into(), 40_000), (100, 80)));
+        let base = new_flow(udp(1, (round.into(), 40_000), (100, 80)));
         successor.observe(&FlowEvent::Started(&base), now);
         let made = forecasts(&mut successor, now).len();
         if round > 14 {
             assert_eq!(made, 0, "round {round}");
         }
         if round <= 10 {
-            let call = started(udp(2, (100, 40_001), (200, 5432)));
+            let call = new_flow(udp(2, (100, 40_001), (200, 5432)));
             successor.observe(&FlowEvent::Started(&call), now + Duration::from_millis(5));
         }
     }
@@ -210,7 +210,7 @@ fn a_periodic_flow_is_forecast_before_it_returns() {
     let mut periodic = Periodic::new(64, 1);
     let key = udp(1, (1, 4000), (2, 53));
     for round in 1..=4 {
-        periodic.observe(&FlowEvent::Started(&started(key.clone())), SECOND * round);
+        periodic.observe(&FlowEvent::Started(&new_flow(key.clone())), SECOND * round);
     }
     assert!(forecasts(&mut periodic, SECOND * 4).is_empty());
     let due = periodic.next_due().unwrap();
@@ -326,7 +326,7 @@ fn unstructured_traffic_pauses_every_predictor() {
     let mut made = Vec::new();
     for at in 0..1000_u16 {
         let now = Duration::from_millis(10) * u32::from(at);
-        let flow = started(udp(1, (u32::from(at) * 77, at), (u32::from(at) * 31, 53)));
+        let flow = new_flow(udp(1, (u32::from(at) * 77, at), (u32::from(at) * 31, 53)));
         foresight.observe(&FlowEvent::Started(&flow), now);
         foresight.forecast(now, 16, &mut made);
         // The entries of forecasts expire unused two seconds later.
@@ -352,7 +352,8 @@ fn a_predictor_that_learns_nothing_is_paused() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let [a, b, c, d, high, low, ..] = random.to_be_bytes();
         let hosts = [u32::from_be_bytes([1, 0, a, b]), u32::from_be_bytes([2, 0, c, d])];
-        let flow = started(udp(1, (hosts[0], 40_000), (hosts[1], u16::from_be_bytes([high, low]))));
+        let flow =
+            new_flow(udp(1, (hosts[0], 40_000), (hosts[1], u16::from_be_bytes([high, low]))));
         assert_eq!(foresight.is_learning(), u64::from(at) < config.trial_flows, "{at}");
         foresight.observe(&FlowEvent::Started(&flow), now);
         foresight.forecast(now, 16, &mut made);
@@ -410,7 +411,7 @@ fn a_predictor_that_pays_outgrows_its_trial() {
     for at in 0..10_000_u32 {
         let now = Duration::from_micros(50) * at;
         let [.., high, low] = at.to_be_bytes();
-        let flow = started(udp(1, (at, u16::from_be_bytes([high, low])), (at + 1, 53)));
+        let flow = new_flow(udp(1, (at, u16::from_be_bytes([high, low])), (at + 1, 53)));
         foresight.observe(&FlowEvent::Started(&flow), now);
         foresight.forecast(now, 4, &mut made);
         // The reply arrives at once. A forecast is useful only if it was made for this flow.
@@ -462,7 +463,7 @@ proptest! {
                     Step::Start(source, destination, from, to) => {
                         let ends = ((*source).into(), 30_000 + 20 * u16::from(*from));
                         let key = udp(1, ends, ((*destination % 8).into(), u16::from(*to % 8)));
-                        predictor.observe(&FlowEvent::Started(&started(key)), now);
+                        predictor.observe(&FlowEvent::Started(&new_flow(key)), now);
                     }
                     Step::Sets(values) => {
                         let values = values.iter().map(|value| (*value).into()).collect();

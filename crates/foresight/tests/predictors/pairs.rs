@@ -8,7 +8,7 @@ use shunt_foresight::{
     SuccessorTable,
 };
 
-use crate::{SECOND, started, udp};
+use crate::{SECOND, new_flow, udp};
 
 /// Addresses and ports of source and destination.
 type Pair = [(u32, u16); 2];
@@ -61,7 +61,7 @@ fn score(table: &mut SuccessorTable, flows: &[Pair]) -> Score {
     let mut now = SECOND;
     for pair in flows {
         score.hits += usize::from(expected.contains(pair));
-        table.observe(&FlowEvent::Started(&started(udp(1, pair[0], pair[1]))), now);
+        table.observe(&FlowEvent::Started(&new_flow(udp(1, pair[0], pair[1]))), now);
         let mut made = Vec::new();
         table.forecast(now, 1000, &mut made);
         for forecast in made.iter().filter(|own| own.known.is_none()) {
@@ -127,7 +127,7 @@ fn forecasts_without_a_budget_are_made_later() {
     let (mut hits, mut expected, mut now) = (0, BTreeSet::new(), SECOND);
     for (pair, number) in flows.iter().zip(0..) {
         hits += usize::from(expected.contains(pair));
-        table.observe(&FlowEvent::Started(&started(udp(1, pair[0], pair[1]))), now);
+        table.observe(&FlowEvent::Started(&new_flow(udp(1, pair[0], pair[1]))), now);
         let mut made = Vec::new();
         table.forecast(now, if number < 80 { 0 } else { 1000 }, &mut made);
         assert!(table.next_due().is_none());
@@ -237,7 +237,7 @@ fn flows_without_structure_pause_the_table_within_ten_seconds() {
                 let address = u32::try_from(random.below(8)).unwrap();
                 (address, u16::try_from(1024 + random.below(64_000)).unwrap())
             };
-            let flow = started(udp(1, end(), end()));
+            let flow = new_flow(udp(1, end(), end()));
             foresight.observe(&FlowEvent::Started(&flow), now);
             let mut made = Vec::new();
             foresight.forecast(now, 32, &mut made);

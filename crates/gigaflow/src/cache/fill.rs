@@ -187,7 +187,11 @@ impl Gigaflow {
         };
         let SubTraversal { traversal, rewrite, limit_use } = built;
         self.counts.visits += traversal.visits.len() as u64;
-        debug_assert_eq!(traversal.next.is_none(), is_last, "it ends at its partition point");
+        debug_assert_eq!(
+            traversal.next.is_none(),
+            is_last,
+            "the sub-traversal ends at its partition point"
+        );
         let fits = limit_use.fits(self.ltm.capacity().stages_count.into());
         if !fits || traversal.error.is_some() || traversal.next.is_none() != is_last {
             return Err(FillError::NearBounds);

@@ -60,7 +60,7 @@ impl Coverage {
     /// Computes the coverage of these entries; sums saturate at the largest `u128`.
     #[must_use]
     pub fn of(links: &[CoverageLink]) -> Self {
-        Self { chains: chains(links), pairs: pairs(links), published: published(links) }
+        Self { chains: chains(links), pairs: pairs(links), published: published_coverage(links) }
     }
 }
 
@@ -104,7 +104,7 @@ fn pairs(links: &[CoverageLink]) -> u128 {
     pairs.fold(whole, u128::saturating_add)
 }
 
-fn published(links: &[CoverageLink]) -> u128 {
+fn published_coverage(links: &[CoverageLink]) -> u128 {
     let mut made: Vec<(PartitionOrigin, StageId)> =
         links.iter().map(|link| (link.origin, link.stage)).collect();
     made.sort_unstable();

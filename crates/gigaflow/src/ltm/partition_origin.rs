@@ -127,6 +127,6 @@ mod tests {
         assert!(!overlaps(&[&ethernet, &high]));
         assert!(!overlaps(&[&high, &low]));
         assert!(overlaps(&[&ethernet, &high, &high]));
-        assert!(!overlaps(&[&high, &ethernet, &high]), "the two are not adjacent");
+        assert!(!overlaps(&[&high, &ethernet, &high]), "the overlapping rules are not adjacent");
     }
 }

@@ -175,14 +175,14 @@ impl fmt::Display for FieldSet {
 }
 
 /// The coupling bits of each header word, with the field that they belong to.
-const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupled();
+const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupling_table();
 
 const NONE_COUPLED: [(u64, FieldSet); COUPLED_MAX] = [(0, FieldSet::EMPTY); COUPLED_MAX];
 
 /// Greatest number of coupling fields in one word.
 const COUPLED_MAX: usize = 3;
 
-const fn coupled() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] {
+const fn coupling_table() -> [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] {
     let mut words = [[(0, FieldSet::EMPTY); COUPLED_MAX]; FLOW_WORDS - HEADER_START];
     let mut at = 0;
     while at < Coupling::ALL.len() {

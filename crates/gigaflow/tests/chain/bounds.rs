@@ -36,7 +36,10 @@ fn no_chain_of_entries_exceeds_a_bound() {
             assert!(fixture.send(&key).is_hit);
         }
         let error = fixture.checked.translate(&flow("a", 1)).error;
-        assert_eq!(error.expect("it is beyond").to_string(), "more than 4096 resubmits");
+        assert_eq!(
+            error.expect("the traversal exceeds the limit").to_string(),
+            "more than 4096 resubmits"
+        );
         assert_eq!(
             fixture.cache.counts().near_bounds,
             2,

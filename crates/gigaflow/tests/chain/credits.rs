@@ -19,7 +19,7 @@ fn flow(mac: &str, host: u8) -> shunt_flow::FlowKey {
 }
 
 /// Returns the number of packets of each rule so far, by cookie.
-fn counted(fixture: &mut ChainFixture) -> BTreeMap<u64, u64> {
+fn rule_packets(fixture: &mut ChainFixture) -> BTreeMap<u64, u64> {
     let pipeline = std::sync::Arc::clone(&fixture.checked.pipeline);
     fixture.store.take_hits(|traversal, hits| {
         pipeline.credit(traversal, hits.packets, hits.bytes, hits.used);
@@ -35,12 +35,16 @@ fn a_hit_counts_once_for_the_rules_of_every_entry() {
         assert!(!fixture.send(&key).is_hit);
     }
     // The caller that translates a miss credits it, so the counters of the cache stay 0.
-    assert_eq!(counted(&mut fixture), BTreeMap::from([(1, 0), (2, 0), (3, 0), (4, 0)]));
+    assert_eq!(rule_packets(&mut fixture), BTreeMap::from([(1, 0), (2, 0), (3, 0), (4, 0)]));
     for key in [flow("a", 1), flow("a", 2), flow("a", 2), flow("b", 1)] {
         assert!(fixture.send(&key).is_hit);
     }
-    assert_eq!(counted(&mut fixture), BTreeMap::from([(1, 3), (2, 1), (3, 2), (4, 2)]));
-    assert_eq!(counted(&mut fixture), BTreeMap::from([(1, 3), (2, 1), (3, 2), (4, 2)]), "once");
+    assert_eq!(rule_packets(&mut fixture), BTreeMap::from([(1, 3), (2, 1), (3, 2), (4, 2)]));
+    assert_eq!(
+        rule_packets(&mut fixture),
+        BTreeMap::from([(1, 3), (2, 1), (3, 2), (4, 2)]),
+        "once"
+    );
 }
 
 #[test]

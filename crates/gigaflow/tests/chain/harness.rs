@@ -165,7 +165,7 @@ impl ChainFixture {
 
     /// Returns the sub-traversals of the entries that the packet matched.
     fn matched(&self) -> impl Iterator<Item = &Traversal> {
-        let traversal = |slot| self.store.traversal(slot).expect("it matched just now");
+        let traversal = |slot| self.store.traversal(slot).expect("the entry matched just now");
         self.walk.slots().iter().map(move |slot| &**traversal(*slot))
     }
 

@@ -36,7 +36,7 @@ const fn entry(slot: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation: 0 }
 }
 
-fn parsed(command: FlowModCommand, rule: &str) -> shunt_pipeline::FlowMod {
+fn flow_mod(command: FlowModCommand, rule: &str) -> shunt_pipeline::FlowMod {
     parse_rule(command, rule, &NoPortNames).unwrap()
 }
 
@@ -65,7 +65,7 @@ impl PublishedFixture {
         let pipeline = Pipeline::new(1);
         pipeline.add_bridge(BRIDGE, BridgeSettings::default());
         pipeline.set_ports(BRIDGE, (1..=4).map(PortInfo::datapath).collect()).unwrap();
-        let rules: Vec<_> = rules.iter().map(|rule| parsed(FlowModCommand::Add, rule)).collect();
+        let rules: Vec<_> = rules.iter().map(|rule| flow_mod(FlowModCommand::Add, rule)).collect();
         pipeline.apply(BRIDGE, &rules, Time::ZERO).unwrap();
         let seconds = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&seconds);
@@ -93,7 +93,7 @@ impl PublishedFixture {
     }
 
     fn change(&mut self, command: FlowModCommand, rule: &str) -> [Vec<u32>; 3] {
-        let change = self.pipeline.apply(BRIDGE, &[parsed(command, rule)], Time::ZERO).unwrap();
+        let change = self.pipeline.apply(BRIDGE, &[flow_mod(command, rule)], Time::ZERO).unwrap();
         self.apply(&change)
     }
 
@@ -377,7 +377,7 @@ impl Exact {
     }
 
     fn change(&mut self, command: FlowModCommand, rules: &[String]) {
-        let mods: Vec<_> = rules.iter().map(|rule| parsed(command, rule)).collect();
+        let mods: Vec<_> = rules.iter().map(|rule| flow_mod(command, rule)).collect();
         let change = self.fixture.pipeline.apply(BRIDGE, &mods, Time::ZERO).unwrap();
         let before = self.fixture.published.stats().untracked;
         let [published, direct, _] = self.fixture.apply(&change);

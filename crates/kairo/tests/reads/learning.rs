@@ -12,7 +12,7 @@ fn a_deleted_learned_rule_evicts_entries() {
     );
     switch.learn(&any_packet());
     let entry = switch.translate(&any_packet());
-    assert!(entry.learnings.is_empty(), "it is known");
+    assert!(entry.learnings.is_empty(), "the address is known");
     switch.assert_needed(entry, Kind::Learned, |switch| {
         vec![switch.rule(FlowModCommand::Delete, "cookie=5/-1")]
     });

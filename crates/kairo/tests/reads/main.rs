@@ -172,7 +172,7 @@ impl Switch {
     ) {
         let kept = entry.reads.iter().copied().filter(|object| Kind::of(object) != kind).collect();
         let forgetful = Traversal { reads: kept, ..entry.clone() };
-        assert!(forgetful.reads.len() < entry.reads.len(), "it reads one of the kind");
+        assert!(forgetful.reads.len() < entry.reads.len(), "the entry reads an object of the kind");
         let mut engine = Direct::new(self.0.version(), 1);
         let entry = Arc::new(entry);
         engine.installed(WHOLE, &entry);

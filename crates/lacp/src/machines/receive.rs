@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(machine.deadline(), Some(seconds(4)));
         assert!(machine.partner().state.contains(LacpState::TIMEOUT));
         machine.link(true, seconds(3));
-        assert_eq!(machine.deadline(), Some(seconds(4)), "it was up before");
+        assert_eq!(machine.deadline(), Some(seconds(4)), "the link was up before");
         machine.link(false, seconds(3));
         assert_eq!((machine.state(), machine.deadline()), (ReceiveState::PortDisabled, None));
     }
@@ -233,12 +233,12 @@ mod tests {
         assert_eq!(check(|pdu| pdu.partner.state = pdu.partner.state.with(USED)), (true, true));
         let passive =
             |pdu: &mut Lacpdu| pdu.actor.state = pdu.actor.state.without(LacpState::ACTIVITY);
-        assert_eq!(check(passive), (true, false), "it answers this end");
+        assert_eq!(check(passive), (true, false), "a passive partner answers this active end");
         let both = |pdu: &mut Lacpdu| {
             pdu.actor.state = pdu.actor.state.without(LacpState::ACTIVITY);
             pdu.partner.state = LacpState::AGGREGATION;
         };
-        assert_eq!(check(both), (false, true), "it does not know that this end is active");
+        assert_eq!(check(both), (false, true), "the partner does not know that this end is active");
         let detached = |pdu: &mut Lacpdu| pdu.actor.state = ACTOR_FLAGS;
         assert_eq!(check(detached), (false, false));
     }

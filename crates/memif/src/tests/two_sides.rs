@@ -137,7 +137,7 @@ fn a_socket_of_another_program_is_refused() {
     assert!(error.to_string().starts_with("cannot listen at "), "{error}");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "content", "the file stays");
     let error = MemifInterface::start(options("/x".repeat(90).as_ref(), MemifRole::Client), 1);
-    assert!(error.unwrap_err().to_string().starts_with("cannot use /x"), "it is too long");
+    assert!(error.unwrap_err().to_string().starts_with("cannot use /x"), "the path is too long");
 }
 
 /// Rings and workers may have different numbers,

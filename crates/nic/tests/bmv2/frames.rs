@@ -5,12 +5,13 @@ use shunt_flow::testing::packet::{Checksums, PacketBuilder, hostile_frames, pack
 
 /// Generates frames of all kinds that the program distinguishes, and random frames.
 pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
-    let known = (known(), any::<u8>(), vec(damage(), 0..3)).prop_map(|(packet, kind, damages)| {
-        let mut frame = packet.build();
-        vary(&mut frame, kind);
-        damages.into_iter().for_each(|damage| damage.apply(&mut frame));
-        frame
-    });
+    let known =
+        (known_frames(), any::<u8>(), vec(damage(), 0..3)).prop_map(|(packet, kind, damages)| {
+            let mut frame = packet.build();
+            vary(&mut frame, kind);
+            damages.into_iter().for_each(|damage| damage.apply(&mut frame));
+            frame
+        });
     let legal = packets().prop_map(|packet| packet.build());
     let all = prop_oneof![8 => known, 1 => legal, 1 => hostile_frames()];
     all.prop_filter("a sum of zero has two names, of which programs prefer one", |frame| {
@@ -18,7 +19,7 @@ pub(crate) fn frames() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-fn known() -> impl Strategy<Value = PacketBuilder> {
+fn known_frames() -> impl Strategy<Value = PacketBuilder> {
     let tag = option::weighted(0.4, any::<u16>());
     let padding = prop_oneof![Just(0_usize), 60..150_usize];
     let checksums = prop_oneof![4 => Just(Checksums::Complete), 1 => Just(Checksums::Absent)];

@@ -88,7 +88,7 @@ async fn a_port_is_added_and_removed_while_the_nic_runs() {
             fixture.insert(0, to(7, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
         }
         fixture.send(0, &frame());
-        assert_eq!(fixture.receive(end).await, frame(), "others reach it");
+        assert_eq!(fixture.receive(end).await, frame(), "other ports reach the port");
         // The number 7 is taken while its port exists.
         let mut other = fixture.ports.represent(7, Box::new(pair(1, 80).0), 80);
         assert!(other.split(1).is_err());
@@ -176,7 +176,11 @@ async fn a_failed_port_fails_only_its_representor() {
     let mut fixture = NicFixture::new().await;
     let mut port = fixture.ports.represent(7, Box::new(FailingPort), 60);
     let own = (port.link_up(), port.mac(), port.counters());
-    assert_eq!(own, (false, [2, 0, 0, 0, 0, 9], FailingPort.counters()), "those of the port");
+    assert_eq!(
+        own,
+        (false, [2, 0, 0, 0, 0, 9], FailingPort.counters()),
+        "the representor has the state of the port"
+    );
     let mut queues = port.split(1).unwrap().remove(0);
     let (rx, mut burst) = (queues.rx.as_mut().unwrap(), Vec::new());
     while rx.rx(&mut fixture.pool, &mut burst).is_ok() {
@@ -190,7 +194,7 @@ async fn a_failed_port_fails_only_its_representor() {
     let representor = fixture.add_end(queues.into_iter().next().unwrap());
     let end = fixture.add_end(far.split(1).unwrap().remove(0));
     fixture.send(end, &frame());
-    assert_eq!(fixture.receive(representor).await, frame(), "it is reopened");
+    assert_eq!(fixture.receive(representor).await, frame(), "the representor is reopened");
 }
 
 #[tokio::test]

@@ -140,7 +140,7 @@ impl<'a, R: Fn(u32, usize) -> (u32, u32)> IsetPlanner<'a, R> {
         largest
     }
 
-    /// Returns the bound of the iSet of each lane, and the lane, largest bound first.
+    /// Returns the most rules of an iSet in each lane, and the lane, largest first.
     fn bounds(&mut self, available: &[u32], capacity: usize) -> Vec<(usize, usize)> {
         let is_all = available.len() == self.rules;
         let known = if is_all { self.counts.take() } else { None };

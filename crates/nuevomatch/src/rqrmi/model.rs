@@ -7,8 +7,8 @@ pub const STARTS_MAX: usize = 1 << 24;
 
 /// A trained model with unknown errors.
 ///
-/// A `Model` has no lookup. [`Model::certify`] computes the errors, and returns a model with a
-/// lookup.
+/// A `Model` has no functions that look up keys. [`Model::certify`] computes the errors, and
+/// returns a model that has such functions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The stages of nets; the last stage predicts positions.

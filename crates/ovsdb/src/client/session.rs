@@ -450,7 +450,7 @@ mod tests {
         let uuids = Arc::new(Mutex::new(UuidGenerator::new([0; 20])));
         let (reply, mut result) = oneshot::channel();
         session.transact(&RowTransaction::new("test", uuids), reply);
-        let [request] = &session.take_outgoing()[..] else { panic!("it is sent") };
+        let [request] = &session.take_outgoing()[..] else { panic!("the request is sent") };
         let reply = json!({"id": request["id"], "result": [{}], "error": null});
         session.receive(reply).unwrap();
         assert!(result.try_recv().is_err());

@@ -1,4 +1,4 @@
-//! Rows as they were at one moment, for the owner of a server.
+//! Rows as they were at one moment; the program that runs the server reads them.
 
 use std::{collections::BTreeMap, sync::Arc};
 

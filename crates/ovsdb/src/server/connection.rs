@@ -191,7 +191,7 @@ impl TlsClient {
 }
 
 impl ClientStream {
-    /// Takes a connection, on which no message waits for others.
+    /// Wraps a TCP connection and turns off Nagle's algorithm.
     fn of_tcp(stream: TcpStream, address: SocketAddr) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         let (reader, writer) = stream.into_split();

@@ -44,7 +44,7 @@ pub struct ServerRemote {
     task: JoinHandle<()>,
 }
 
-/// The state of a remote, for its owner.
+/// The state of a remote: its clients, and the last failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteStatus {
     /// Number of connected clients.

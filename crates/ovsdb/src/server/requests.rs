@@ -75,7 +75,7 @@ impl ServerCore {
             "lock" | "steal" | "unlock" => self.lock_method(client, method, &params),
             "set_db_change_aware" => match params.as_array().map(Vec::as_slice) {
                 // The set of databases never changes, so both settings have the same effect.
-                Some([Value::Bool(_)]) => Ok(empty()),
+                Some([Value::Bool(_)]) => Ok(empty_object()),
                 _ => {
                     let details = "set_db_change_aware: true or false parameter expected";
                     Err(TransactionError::syntax(details, &params))
@@ -193,14 +193,14 @@ impl ServerCore {
         let Some([old_id, new_id, requests]) = params.as_array().map(Vec::as_slice) else {
             return Err(TransactionError::syntax("invalid parameters", params));
         };
-        let Some(session) = self.sessions.get_mut(&client) else { return Ok(empty()) };
+        let Some(session) = self.sessions.get_mut(&client) else { return Ok(empty_object()) };
         let is_taken = new_id != old_id && session.monitors.contains_key(&new_id.to_string());
         let unknown = || TransactionError::syntax("unknown monitor session", old_id);
         let monitor = session.monitors.get_mut(&old_id.to_string()).ok_or_else(unknown)?;
         if is_taken {
             return Err(TransactionError::syntax("duplicate monitor ID", new_id));
         }
-        let Some(served) = self.databases.get(&monitor.database) else { return Ok(empty()) };
+        let Some(served) = self.databases.get(&monitor.database) else { return Ok(empty_object()) };
         let update = monitor.monitor.change_conditions(requests, &served.database)?;
         monitor.id = new_id.clone();
         let notification = update.map(|update| monitor.notification(update));
@@ -210,7 +210,7 @@ impl ServerCore {
         if let Some(notification) = notification {
             self.reply(client, &notification);
         }
-        Ok(empty())
+        Ok(empty_object())
     }
 
     fn cancel_monitor(&mut self, client: ClientId, params: &Value) -> Answer {
@@ -219,7 +219,7 @@ impl ServerCore {
         };
         let session = self.sessions.get_mut(&client);
         match session.and_then(|session| session.monitors.remove(&id.to_string())) {
-            Some(_) => Ok(empty()),
+            Some(_) => Ok(empty_object()),
             None => Err("unknown monitor".into()),
         }
     }
@@ -266,7 +266,7 @@ impl ServerCore {
                 if let Some(next) = next {
                     self.notify(next, "locked", &json!([name]));
                 }
-                Ok(empty())
+                Ok(empty_object())
             }
         }
     }
@@ -275,6 +275,6 @@ impl ServerCore {
 /// Maximum length of the name of a lock.
 const LOCK_NAME_BYTES_MAX: usize = 255;
 
-fn empty() -> Value {
+fn empty_object() -> Value {
     Value::Object(Map::new())
 }

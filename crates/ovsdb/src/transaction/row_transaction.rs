@@ -55,7 +55,7 @@ impl RowTransaction {
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) -> RowUuid {
         let uuid = self.uuids.lock().unwrap_or_else(PoisonError::into_inner).generate();
-        self.push(table, uuid, RowEffect::Insert(owned(columns)));
+        self.push(table, uuid, RowEffect::Insert(owned_columns(columns)));
         uuid
     }
 
@@ -66,7 +66,7 @@ impl RowTransaction {
         uuid: RowUuid,
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) {
-        self.push(table, uuid, RowEffect::Update(owned(columns)));
+        self.push(table, uuid, RowEffect::Update(owned_columns(columns)));
     }
 
     /// Adds members to sets and maps of a row. A key that exists keeps its value.
@@ -76,7 +76,7 @@ impl RowTransaction {
         uuid: RowUuid,
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) {
-        self.push(table, uuid, RowEffect::InsertMembers(owned(columns)));
+        self.push(table, uuid, RowEffect::InsertMembers(owned_columns(columns)));
     }
 
     /// Removes members of sets and maps of a row.
@@ -86,7 +86,7 @@ impl RowTransaction {
         uuid: RowUuid,
         columns: impl IntoIterator<Item = (&'a str, Datum)>,
     ) {
-        self.push(table, uuid, RowEffect::DeleteMembers(owned(columns)));
+        self.push(table, uuid, RowEffect::DeleteMembers(owned_columns(columns)));
     }
 
     /// Deletes a row; has no effect if the row is already deleted.
@@ -157,6 +157,6 @@ impl RowTransaction {
     }
 }
 
-fn owned<'a>(columns: impl IntoIterator<Item = (&'a str, Datum)>) -> OwnedColumns {
+fn owned_columns<'a>(columns: impl IntoIterator<Item = (&'a str, Datum)>) -> OwnedColumns {
     columns.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -163,7 +163,7 @@ async fn done(
     events
 }
 
-fn completed(ticket: u64, result: Result<(), OffloadError>) -> OffloadEvent {
+fn completed_event(ticket: u64, result: Result<(), OffloadError>) -> OffloadEvent {
     OffloadEvent::Completed { ticket: Ticket(ticket), result }
 }
 
@@ -174,7 +174,7 @@ async fn an_inserted_entry_has_its_name() {
     let stage = StageId::new(0).unwrap();
     let room = target.room(stage);
     let events = done(&server, &mut target, (0..1000).map(insert).collect()).await;
-    assert_eq!(events, (0..1000).map(|ticket| completed(ticket, Ok(()))).collect::<Vec<_>>());
+    assert_eq!(events, (0..1000).map(|ticket| completed_event(ticket, Ok(()))).collect::<Vec<_>>());
     assert_eq!(server.entry_names(), (0..1000).collect::<Vec<_>>());
     assert_eq!(target.room(stage), room - 1000);
 }
@@ -209,14 +209,14 @@ async fn each_operation_has_its_own_result() {
         OffloadEvent::Completed { ticket, .. } => *ticket,
         _ => Ticket(0),
     });
-    assert_eq!(events[0], completed(2, Err(OffloadError::Exists)));
-    assert_eq!(events[1], completed(3, Err(OffloadError::NoSuchEntry)));
+    assert_eq!(events[0], completed_event(2, Err(OffloadError::Exists)));
+    assert_eq!(events[1], completed_event(3, Err(OffloadError::NoSuchEntry)));
     assert!(matches!(
         &events[2],
         OffloadEvent::Completed { result: Err(OffloadError::Refused(_)), .. }
     ));
-    assert_eq!(events[3], completed(5, Err(OffloadError::NoSuchStage(9))));
-    assert_eq!(events[4], completed(6, Ok(())));
+    assert_eq!(events[3], completed_event(5, Err(OffloadError::NoSuchStage(9))));
+    assert_eq!(events[4], completed_event(6, Ok(())));
     assert!(server.entry_names().is_empty());
 }
 
@@ -228,7 +228,10 @@ async fn a_modify_replaces_the_actions_of_an_entry() {
     let before = server.device.0.lock().entries.values().next().unwrap().clone();
     let rule = Arc::new(LtmRule { next: Next::Tag(Tag::new(5)), ..(*rule(2)).clone() });
     let modify = Operation::Modify { entry: LtmIndex(1), rule };
-    assert_eq!(done(&server, &mut target, vec![(Ticket(2), modify)]).await, [completed(2, Ok(()))]);
+    assert_eq!(
+        done(&server, &mut target, vec![(Ticket(2), modify)]).await,
+        [completed_event(2, Ok(()))]
+    );
     let after = server.device.0.lock().entries.values().next().unwrap().clone();
     assert_ne!(after.action, before.action);
     assert_eq!((after.r#match, after.controller_metadata), (before.r#match, 1));
@@ -269,7 +272,7 @@ async fn a_full_stage_refuses_inserts() {
     let mut target = connected(&server).await;
     server.device.0.lock().capacity_left = Some(1);
     let events = done(&server, &mut target, vec![insert(1), insert(2)]).await;
-    assert_eq!(events, [completed(1, Ok(())), completed(2, Err(OffloadError::NoRoom))]);
+    assert_eq!(events, [completed_event(1, Ok(())), completed_event(2, Err(OffloadError::NoRoom))]);
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 1);
 }
@@ -358,7 +361,7 @@ async fn a_restored_session_has_all_confirmed_entries() {
     assert_eq!(server.entry_names(), (0..300).collect::<Vec<_>>());
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 300);
-    assert_eq!(done(&server, &mut target, vec![insert(500)]).await, [completed(500, Ok(()))]);
+    assert_eq!(done(&server, &mut target, vec![insert(500)]).await, [completed_event(500, Ok(()))]);
 }
 
 #[tokio::test]

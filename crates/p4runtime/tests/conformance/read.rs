@@ -33,7 +33,7 @@ fn entries() -> Vec<TableEntry> {
     vec![first, second, third, route(1)]
 }
 
-async fn filled(fixture: &ServerFixture) -> Peer {
+async fn peer_with_entries(fixture: &ServerFixture) -> Peer {
     let (mut peer, stream) = fixture.ready().await;
     let updates = entries().into_iter().map(|entry| update(Type::Insert, entry)).collect();
     assert!(peer.write(updates).await.is_ok());
@@ -45,7 +45,7 @@ async fn filled(fixture: &ServerFixture) -> Peer {
 #[tokio::test]
 async fn queries_select_matching_entries() {
     let fixture = ServerFixture::new().await;
-    let mut peer = filled(&fixture).await;
+    let mut peer = peer_with_entries(&fixture).await;
     let [first, second, third, route] = &entries()[..] else { panic!("four entries") };
     let selecting = |change: fn(&mut TableEntry)| {
         let mut query = all(LTM);
@@ -106,7 +106,7 @@ async fn an_entry_keeps_its_metadata() {
 #[tokio::test]
 async fn default_entries_are_read_on_request() {
     let fixture = ServerFixture::new().await;
-    let mut peer = filled(&fixture).await;
+    let mut peer = peer_with_entries(&fixture).await;
     let default = |table_id| TableEntry { is_default_action: true, ..all(table_id) };
     let miss = TableEntry { action: action(MISS_ACTION.id, &[]), ..default(LTM) };
     assert_eq!(peer.entries(default(LTM)).await, [miss]);
@@ -119,7 +119,7 @@ async fn default_entries_are_read_on_request() {
 #[tokio::test]
 async fn counters_and_times_are_returned_on_request() {
     let fixture = ServerFixture::new().await;
-    let mut peer = filled(&fixture).await;
+    let mut peer = peer_with_entries(&fixture).await;
     let now = fixture.pass(Duration::from_secs(3));
     let hit = {
         let memory = &mut *fixture.device.0.lock();
@@ -142,7 +142,7 @@ async fn counters_and_times_are_returned_on_request() {
 #[tokio::test]
 async fn direct_counters_are_read_one_or_all() {
     let fixture = ServerFixture::new().await;
-    let mut peer = filled(&fixture).await;
+    let mut peer = peer_with_entries(&fixture).await;
     let request = |table_entry| {
         entity::Entity::DirectCounterEntry(Box::new(DirectCounterEntry { table_entry, data: None }))
     };
@@ -201,7 +201,7 @@ async fn failure(peer: &mut Peer, query: entity::Entity) -> Code {
 #[tokio::test]
 async fn an_invalid_query_returns_its_error() {
     let fixture = ServerFixture::new().await;
-    let mut peer = filled(&fixture).await;
+    let mut peer = peer_with_entries(&fixture).await;
     let entry = |entry: TableEntry| entity::Entity::TableEntry(Box::new(entry));
     for (name, query, expected) in [
         ("unknown table", entry(all(0x02ff_ffff)), Code::NotFound),
@@ -235,7 +235,7 @@ async fn an_invalid_query_returns_its_error() {
 #[tokio::test]
 async fn reading_needs_no_stream_and_no_election_id() {
     let fixture = ServerFixture::new().await;
-    let _primary = filled(&fixture).await;
+    let _primary = peer_with_entries(&fixture).await;
     assert_eq!(fixture.peer().await.entries(all(LTM)).await.len(), 3);
 }
 
@@ -267,7 +267,7 @@ async fn a_long_response_has_several_messages() {
 #[tokio::test]
 async fn a_query_with_an_invalid_filter_is_refused() {
     let fixture = ServerFixture::new().await;
-    let mut peer = filled(&fixture).await;
+    let mut peer = peer_with_entries(&fixture).await;
     let member = v1::table_action::Type::ActionProfileMemberId(1);
     for (name, query) in [
         (

@@ -25,7 +25,7 @@ fn matching(fields: Vec<v1::FieldMatch>) -> TableEntry {
     with(|entry| entry.r#match = fields)
 }
 
-fn ranged(fields: Vec<v1::FieldMatch>, priority: i32) -> TableEntry {
+fn range_entry(fields: Vec<v1::FieldMatch>, priority: i32) -> TableEntry {
     TableEntry {
         table_id: RANGES,
         r#match: fields,
@@ -35,7 +35,7 @@ fn ranged(fields: Vec<v1::FieldMatch>, priority: i32) -> TableEntry {
     }
 }
 
-fn routed(fields: Vec<v1::FieldMatch>) -> TableEntry {
+fn route_entry(fields: Vec<v1::FieldMatch>) -> TableEntry {
     TableEntry { r#match: fields, ..route(1) }
 }
 
@@ -126,12 +126,16 @@ fn inserts() -> Vec<(&'static str, TableEntry, Code)> {
         ("counter with a value", with(|e| e.counter_data = Some(CounterData::default())), OK),
         ("metadata", with(|e| e.metadata = b"mine".to_vec()), OK),
         ("route", route(1), OK),
-        ("no prefix", routed(vec![exact(1, &[1])]), OK),
-        ("prefix of all bits", routed(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 1], 32)]), OK),
-        ("prefix of zero bits", routed(vec![exact(1, &[1]), lpm(2, &[0], 0)]), BAD),
-        ("negative prefix", routed(vec![exact(1, &[1]), lpm(2, &[0], -1)]), BAD),
-        ("prefix too long", routed(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 0], 33)]), BAD),
-        ("bits after the prefix", routed(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 1], 8)]), BAD),
+        ("no prefix", route_entry(vec![exact(1, &[1])]), OK),
+        ("prefix of all bits", route_entry(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 1], 32)]), OK),
+        ("prefix of zero bits", route_entry(vec![exact(1, &[1]), lpm(2, &[0], 0)]), BAD),
+        ("negative prefix", route_entry(vec![exact(1, &[1]), lpm(2, &[0], -1)]), BAD),
+        ("prefix too long", route_entry(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 0], 33)]), BAD),
+        (
+            "bits after the prefix",
+            route_entry(vec![exact(1, &[1]), lpm(2, &[10, 0, 0, 1], 8)]),
+            BAD,
+        ),
         ("priority without masks", TableEntry { priority: 1, ..route(1) }, BAD),
         ("timeout of a table without", TableEntry { idle_timeout_ns: 1, ..route(1) }, BAD),
         (
@@ -139,14 +143,14 @@ fn inserts() -> Vec<(&'static str, TableEntry, Code)> {
             TableEntry { counter_data: Some(CounterData::default()), ..route(1) },
             BAD,
         ),
-        ("range", ranged(vec![range(1, &[1], &[2])], 1), OK),
-        ("range of one", ranged(vec![range(1, &[2], &[2])], 1), OK),
-        ("range of unequal lengths", ranged(vec![range(1, &[255], &[1, 0])], 1), OK),
-        ("range backwards", ranged(vec![range(1, &[3], &[2])], 1), BAD),
-        ("range of everything", ranged(vec![range(1, &[0], &[255, 255])], 1), BAD),
-        ("optional", ranged(vec![optional(2, &[0])], 1), OK),
-        ("optional too wide", ranged(vec![optional(2, &[1, 0])], 1), RANGE),
-        ("range without priority", ranged(vec![range(1, &[1], &[2])], 0), BAD),
+        ("range", range_entry(vec![range(1, &[1], &[2])], 1), OK),
+        ("range of one", range_entry(vec![range(1, &[2], &[2])], 1), OK),
+        ("range of unequal lengths", range_entry(vec![range(1, &[255], &[1, 0])], 1), OK),
+        ("range backwards", range_entry(vec![range(1, &[3], &[2])], 1), BAD),
+        ("range of everything", range_entry(vec![range(1, &[0], &[255, 255])], 1), BAD),
+        ("optional", range_entry(vec![optional(2, &[0])], 1), OK),
+        ("optional too wide", range_entry(vec![optional(2, &[1, 0])], 1), RANGE),
+        ("range without priority", range_entry(vec![range(1, &[1], &[2])], 0), BAD),
         (
             "constant table",
             TableEntry {

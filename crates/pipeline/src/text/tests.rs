@@ -138,7 +138,7 @@ fn problem(command: FlowModCommand, text: &str) -> RuleTextProblem {
     parse_rule(command, text, &NoPortNames).unwrap_err().problem
 }
 
-fn parsed(command: FlowModCommand, text: &str) -> FlowMod {
+fn flow_mod(command: FlowModCommand, text: &str) -> FlowMod {
     parse_rule(command, text, &NoPortNames).unwrap()
 }
 
@@ -165,8 +165,8 @@ fn a_command_takes_the_items_that_it_can_use() {
     useless(DeleteStrict, "idle_timeout=3");
     assert_eq!(problem(Add, "ip"), RuleTextProblem::ActionsMissing);
     assert_eq!(problem(ModifyStrict, "ip,actions"), RuleTextProblem::ActionsMissing);
-    assert_eq!(parsed(DeleteStrict, "priority=3").priority.number(), 3);
-    let delete = parsed(Delete, "out_port=LOCAL,out_group=7,table=3,ip");
+    assert_eq!(flow_mod(DeleteStrict, "priority=3").priority.number(), 3);
+    let delete = flow_mod(Delete, "out_port=LOCAL,out_group=7,table=3,ip");
     assert_eq!((delete.out_port, delete.out_group), (PortNo::LOCAL, 7));
     assert_eq!(delete.table, TableSelector::One(TableId::new(3).unwrap()));
 }
@@ -175,11 +175,11 @@ fn a_command_takes_the_items_that_it_can_use() {
 fn a_missing_table_means_the_first_or_all() {
     use FlowModCommand::{Add, Delete, Modify};
     let first = TableSelector::One(TableId::FIRST);
-    assert_eq!(parsed(Add, "actions=drop").table, first);
-    assert_eq!(parsed(Add, "table=255,actions=drop").table, first);
-    assert_eq!(parsed(Modify, "actions=drop").table, TableSelector::All);
-    assert_eq!(parsed(Delete, "").table, TableSelector::All);
-    assert_eq!(parsed(Delete, "table=255").table, TableSelector::All);
+    assert_eq!(flow_mod(Add, "actions=drop").table, first);
+    assert_eq!(flow_mod(Add, "table=255,actions=drop").table, first);
+    assert_eq!(flow_mod(Modify, "actions=drop").table, TableSelector::All);
+    assert_eq!(flow_mod(Delete, "").table, TableSelector::All);
+    assert_eq!(flow_mod(Delete, "table=255").table, TableSelector::All);
     let reserved = RuleTextProblem::BadNumber { text: "254".into(), of: "a table", max: 253 };
     assert_eq!(problem(Delete, "table=254"), reserved);
 }
@@ -231,7 +231,7 @@ fn a_saved_rule_keeps_its_enqueue() {
         assert_eq!(format_actions(&rule.instructions, &NoPortNames), format!("clone({text})"));
     }
     // As over OpenFlow 1.3, another rule has the three actions.
-    let rule = parsed(FlowModCommand::Add, "actions=enqueue:2:5");
+    let rule = flow_mod(FlowModCommand::Add, "actions=enqueue:2:5");
     let listed = "set_queue:5,output:2,pop_queue";
     assert_eq!(format_actions(&rule.instructions, &NoPortNames), listed);
 }
@@ -240,7 +240,7 @@ fn a_saved_rule_keeps_its_enqueue() {
 fn a_cookie_marks_new_rules_and_selects_old_ones() {
     use FlowModCommand::{Add, Delete, Modify};
     let cookie = |command, text| {
-        let rule = parsed(command, text);
+        let rule = flow_mod(command, text);
         (rule.cookie, rule.cookie_mask)
     };
     assert_eq!(cookie(Add, "cookie=0x5,actions=drop"), (Cookie::new(5), 0));

@@ -71,7 +71,7 @@ pub(super) fn freeze_with_hidden(
 
 /// Returns the agenda steps of a continuation.
 pub(super) fn thawed_steps(steps: &[FrozenStep]) -> Vec<AgendaStep<'_>> {
-    steps.iter().map(thawed).collect()
+    steps.iter().map(thaw).collect()
 }
 
 impl AgendaStep<'_> {
@@ -224,7 +224,7 @@ fn frozen_step(step: &AgendaStep<'_>, names_rule: bool) -> Option<FrozenStep> {
     })
 }
 
-fn thawed(step: &FrozenStep) -> AgendaStep<'_> {
+fn thaw(step: &FrozenStep) -> AgendaStep<'_> {
     match step {
         FrozenStep::Actions(actions) => AgendaStep::Actions(actions.iter()),
         FrozenStep::Set(actions) => AgendaStep::Set(actions.iter().collect::<Vec<_>>().into_iter()),

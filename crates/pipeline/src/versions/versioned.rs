@@ -109,7 +109,7 @@ mod tests {
         history.set(Arc::new('c'), Version::new(7));
         history.end(Version::new(7));
         let all: Vec<_> = (1..9).map(|number| seen(&history, number)).collect();
-        assert_eq!(all, [None, a, a, b, b, None, None, None], "it ended in its own version");
+        assert_eq!(all, [None, a, a, b, b, None, None, None], "the value ended in its own version");
         history.reclaim(Version::new(4));
         assert_eq!((seen(&history, 3), seen(&history, 4)), (None, b));
         history.reclaim(Version::new(7));

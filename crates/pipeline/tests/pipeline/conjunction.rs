@@ -110,7 +110,7 @@ fn the_lowest_conjunction_id_wins() {
     ];
     switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "2");
-    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "2", "both are satisfied");
+    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "2", "both conjunctions are satisfied");
     switch.send(FlowModCommand::Delete, "conj_id=5").expect("legal");
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.1")), "3");
 }
@@ -142,7 +142,7 @@ fn a_conjunction_ranks_below_the_rules_of_its_priority() {
     let switch = switch(&[]);
     let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
     assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, true)]);
-    let rank = traversal.visits[0].rank().expect("it decided");
+    let rank = traversal.visits[0].rank().expect("the conjunction decided");
     assert_eq!((rank.priority.number(), rank.age), (10, u64::MAX));
     assert_eq!(traversal.visits[1].rank(), traversal.visits[1].rule.as_ref().map(|own| own.rank()));
 }

@@ -18,7 +18,7 @@ fn switch(rules: &[&str]) -> Switch {
     switch
 }
 
-fn expired(change: &Change) -> Vec<(u64, RemovedReason)> {
+fn removed_rules(change: &Change) -> Vec<(u64, RemovedReason)> {
     let removed = |delta: &Delta| match delta {
         Delta::Rule(delta) => match delta.change {
             RuleChange::Removed(reason) => Some((delta.rule.cookie.number(), reason)),
@@ -39,8 +39,8 @@ fn rules_expire_when_their_time_has_passed_and_not_before() {
     let version = switch.pipeline.version();
     let early = switch.pipeline.expire(at(14));
     assert!(early.deltas.is_empty() && switch.pipeline.version() == version);
-    assert_eq!(expired(&switch.pipeline.expire(at(15))), [(1, RemovedReason::IdleTimeout)]);
-    assert_eq!(expired(&switch.pipeline.expire(at(99))), [(2, RemovedReason::HardTimeout)]);
+    assert_eq!(removed_rules(&switch.pipeline.expire(at(15))), [(1, RemovedReason::IdleTimeout)]);
+    assert_eq!(removed_rules(&switch.pipeline.expire(at(99))), [(2, RemovedReason::HardTimeout)]);
     assert_eq!(switch.cookies(), [3]);
 }
 
@@ -51,7 +51,7 @@ fn a_hit_prolongs_the_idle_timeout_and_not_the_hard_one() {
     switch.pipeline.credit(&traversal, 1, 60, at(14));
     assert!(switch.pipeline.expire(at(18)).deltas.is_empty());
     switch.pipeline.credit(&traversal, 1, 60, at(18));
-    assert_eq!(expired(&switch.pipeline.expire(at(19))), [(1, RemovedReason::HardTimeout)]);
+    assert_eq!(removed_rules(&switch.pipeline.expire(at(19))), [(1, RemovedReason::HardTimeout)]);
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_modification_restarts_the_hard_timeout() {
     let request = request(FlowModCommand::Modify, "tcp,actions=output:1");
     switch.pipeline.apply(BRIDGE, &[request], at(13)).expect("legal");
     assert!(switch.pipeline.expire(at(17)).deltas.is_empty());
-    assert_eq!(expired(&switch.pipeline.expire(at(18))).len(), 1);
+    assert_eq!(removed_rules(&switch.pipeline.expire(at(18))).len(), 1);
 }
 
 #[test]

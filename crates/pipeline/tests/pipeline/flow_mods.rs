@@ -185,7 +185,10 @@ fn an_overlap_is_refused_if_asked() {
     assert_eq!(refused.unwrap_err().error, FlowModError::Overlap(priority).into());
     assert!(apply(checked("priority=6,in_port=2,actions=output:2")).is_ok());
     assert!(apply(checked("priority=5,udp,actions=output:2")).is_ok());
-    assert!(apply(checked("priority=5,tcp,actions=output:2")).is_ok(), "it replaces");
+    assert!(
+        apply(checked("priority=5,tcp,actions=output:2")).is_ok(),
+        "the rule replaces an equal one"
+    );
 }
 
 #[test]
@@ -216,7 +219,7 @@ fn a_full_table_refuses_additions_but_not_replacements() {
     assert_eq!(rejected, RejectedMod { index: 2, error: FlowModError::TableFull(2).into() });
     assert!(switch.cookies().is_empty(), "all or nothing");
     switch.pipeline.apply(BRIDGE, &mods[..2], Time::ZERO).expect("the table has room");
-    switch.pipeline.apply(BRIDGE, &mods[..1], Time::ZERO).expect("it replaces");
+    switch.pipeline.apply(BRIDGE, &mods[..1], Time::ZERO).expect("the rule replaces an equal one");
     let elsewhere = add("table=1,arp,actions=output:1");
     switch.pipeline.apply(BRIDGE, &[elsewhere], Time::ZERO).expect("another table");
 }

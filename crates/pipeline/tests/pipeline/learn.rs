@@ -489,7 +489,7 @@ fn learn_writes_its_result_bit() {
     let switch = Switch::new(&[]);
     let limited = learn(|action| (action.limit, action.result) = (1, result));
     switch.apply(&[rule("actions=output:NXM_NX_REG2[]", &[limited])]);
-    assert_eq!(switch.run(PACKET), "2", "it is");
+    assert_eq!(switch.run(PACKET), "2", "the limit allows the rule, so the bit is set");
     switch.receive(PACKET, Time::ZERO);
     assert_eq!(switch.run(PACKET), "2", "the rule is refreshed");
     assert_eq!(switch.run(OTHER), "", "the limit is reached");

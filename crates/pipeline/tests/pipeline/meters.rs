@@ -150,7 +150,7 @@ fn only_assured_forwarding_has_a_drop_precedence_to_raise() {
     }
 }
 
-fn metered(actions: Vec<Action>) -> Switch {
+fn switch_with_meter(actions: Vec<Action>) -> Switch {
     let switch = Switch::new(&[]);
     let add = meter_mod(MeterCommand::Add, 1, vec![drop_band(1, 0)]);
     switch.make([add, rule("tcp", actions).into()]);
@@ -167,7 +167,7 @@ fn set_ttl(ttl: u8) -> Action {
 
 #[test]
 fn a_rule_passes_its_meter_before_its_actions() {
-    let switch = metered(vec![output(2), pass(), output(3)]);
+    let switch = switch_with_meter(vec![output(2), pass(), output(3)]);
     assert_eq!(switch.run("tcp"), "2 meter(1) 3");
     let mut instructed = rule("udp", vec![output(2)]);
     instructed.instructions.meter = Some(MeterId::new(1));
@@ -178,7 +178,7 @@ fn a_rule_passes_its_meter_before_its_actions() {
 #[test]
 fn a_meter_drops_only_its_own_copy() {
     let clone = Action::Clone([set_ttl(9), pass(), output(2)].into());
-    let switch = metered(vec![clone, output(3)]);
+    let switch = switch_with_meter(vec![clone, output(3)]);
     assert_eq!(switch.run("tcp,nw_ttl=64"), "copy(set(nw_ttl=9) meter(1) 2) 3");
     let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
     switch.make([
@@ -193,7 +193,7 @@ fn a_meter_drops_only_its_own_copy() {
 fn a_dscp_written_in_a_clone_affects_a_copy_only() {
     let dscp = Action::SetField { field: FieldId::IpDscp, value: 0, mask: 0x3f };
     let clone = Action::Clone([dscp, set_ttl(9), output(2)].into());
-    let switch = metered(vec![pass(), clone, output(3)]);
+    let switch = switch_with_meter(vec![pass(), clone, output(3)]);
     assert_eq!(switch.run("tcp,nw_ttl=64"), "meter(1) set(nw_ttl=9) 2 set(nw_ttl=40) 3");
     switch.make([meter_mod(MeterCommand::Modify, 1, vec![remark_band(1, 0, 1)])]);
     assert_eq!(switch.run("tcp,nw_ttl=64"), "meter(1) copy(set(nw_ttl=9) 2) 3");
@@ -205,9 +205,9 @@ fn copies_nest_up_to_the_datapath_limit() {
         let inner = vec![pass(), output(2)];
         (0..depth).fold(inner, |list, _| vec![Action::Clone(list.into()), pass()])
     };
-    assert!(metered(nested(64)).run("tcp").starts_with("copy("));
+    assert!(switch_with_meter(nested(64)).run("tcp").starts_with("copy("));
     let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
-    assert_eq!(metered(nested(65)).run("tcp"), bound);
+    assert_eq!(switch_with_meter(nested(65)).run("tcp"), bound);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_meter_of_packet_ins_ends_no_packet() {
         reason: PacketInReason::Action,
         userdata: Box::new([]),
     }));
-    let switch = metered(vec![controller, output(2)]);
+    let switch = switch_with_meter(vec![controller, output(2)]);
     assert!(switch.run("tcp").starts_with("copy(meter(1) punt("));
     switch.make([meter_mod(MeterCommand::Delete, 1, vec![])]);
     assert!(switch.run("tcp").starts_with("punt("), "without a meter they are not limited");
@@ -240,14 +240,14 @@ fn copies_for_metered_packet_ins_count_as_nesting() {
         (0..depth).fold(innermost, |list, _| vec![Action::Clone(list.into()), pass()])
     };
     let metered_punt = || vec![pass(), Action::Controller(Box::new(packet_in.clone()))];
-    assert!(metered(nested(63, metered_punt())).run("tcp").starts_with("copy("));
+    assert!(switch_with_meter(nested(63, metered_punt())).run("tcp").starts_with("copy("));
     let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
-    assert_eq!(metered(nested(64, metered_punt())).run("tcp"), bound);
+    assert_eq!(switch_with_meter(nested(64, metered_punt())).run("tcp"), bound);
     // A clone without a meter lies between the copies and the end of the outer clone.
     let around = |depth| {
         let copies = nested(depth, vec![pass(), output(2)]);
         let idle = Action::Clone([output(3)].into());
-        metered(vec![Action::Clone([copies, vec![idle]].concat().into())]).run("tcp")
+        switch_with_meter(vec![Action::Clone([copies, vec![idle]].concat().into())]).run("tcp")
     };
     assert!(around(63).starts_with("copy("));
     assert_eq!(around(64), bound);

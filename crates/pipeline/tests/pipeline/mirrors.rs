@@ -282,7 +282,11 @@ fn a_packet_without_a_copy_is_not_counted() {
     switch.configure(PortNo::LOCAL.number(), DISABLED);
     assert_eq!(counts(&switch, "in_port=1"), [0], "no port has this VLAN");
     with_vlans(&switch, [VlanMode::Trunk, VlanMode::Access(99), VlanMode::Trunk, VlanMode::Trunk]);
-    assert_eq!(counts(&switch, "in_port=1,vlan_tci=0x1063"), [0], "it is in this VLAN already");
+    assert_eq!(
+        counts(&switch, "in_port=1,vlan_tci=0x1063"),
+        [0],
+        "the packet is in this VLAN already"
+    );
     assert_eq!(counts(&switch, "in_port=1,dl_dst=01:80:c2:00:00:00"), [0], "a reserved address");
     assert_eq!(counts(&switch, "in_port=1"), [1], "several copies of one packet");
 }
@@ -381,7 +385,7 @@ fn a_copy_for_a_vlan_is_flooded_in_it() {
         &["actions=output:2"],
         &[Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) }],
     );
-    assert_eq!(switch.run("in_port=1,vlan_tci=0x1063"), "2", "it is in this VLAN already");
+    assert_eq!(switch.run("in_port=1,vlan_tci=0x1063"), "2", "the packet is in this VLAN already");
     assert_eq!(switch.run("in_port=1,dl_dst=01:80:c2:00:00:00"), "2", "a reserved address");
 }
 
@@ -405,7 +409,7 @@ fn a_missing_port_is_used_when_it_appears() {
     switch.set_ports(named("other"));
     assert_eq!(switch.run("in_port=1"), "2");
     let change = switch.pipeline.set_ports(BRIDGE, named("p4")).expect("the bridge exists");
-    assert!(change.deltas.iter().any(is_bridge), "it evicts the entries");
+    assert!(change.deltas.iter().any(is_bridge), "the new port evicts the entries");
     assert_eq!(switch.run("in_port=1"), "4! 2");
 }
 

@@ -22,7 +22,7 @@ fn switch(vlans: [PortVlans; 4]) -> Switch {
     switch
 }
 
-fn plain() -> Switch {
+fn switch_without_vlans() -> Switch {
     switch([(); 4].map(|()| PortVlans::default()))
 }
 
@@ -47,7 +47,7 @@ fn send(switch: &Switch, packet: &str, second: u64) -> String {
     describe(&traversal.actions)
 }
 
-fn known(switch: &Switch) -> Vec<(u16, u8, u32)> {
+fn known_macs(switch: &Switch) -> Vec<(u16, u8, u32)> {
     let macs = switch.pipeline.macs(BRIDGE);
     macs.iter().map(|entry| (entry.vlan, entry.mac[5], entry.port.number())).collect()
 }
@@ -58,16 +58,16 @@ fn tagged(packet: &str, tci: u64) -> String {
 
 #[test]
 fn an_unknown_destination_floods_and_learns_the_source() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     assert_eq!(send(&switch, A_TO_B, 1), "2 3 4 100");
-    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);
     assert_eq!(send(&switch, B_TO_A, 2), "1");
     assert_eq!(send(&switch, A_TO_B, 3), "2");
 }
 
 #[test]
 fn a_packet_that_learns_is_handled_by_the_old_rules() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let first = switch.translate(A_TO_B);
     assert_eq!(first.learnings.len(), 1);
     switch.pipeline.learn(&first.learnings, at(1));
@@ -78,55 +78,55 @@ fn a_packet_that_learns_is_handled_by_the_old_rules() {
 
 #[test]
 fn an_address_moves_to_the_port_where_it_was_seen_last() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 1);
     send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 2);
-    assert_eq!(known(&switch), [(0, 0x0a, 3)]);
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 3)]);
     assert_eq!(send(&switch, B_TO_A, 3), "3");
 }
 
 #[test]
 fn a_packet_to_its_ingress_port_is_dropped() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 1);
     assert_eq!(send(&switch, &B_TO_A.replace("in_port=2", "in_port=1"), 2), "");
 }
 
 #[test]
 fn a_packet_to_its_own_source_is_dropped() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let own = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0a";
     assert_eq!(send(&switch, own, 1), "");
-    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);
 }
 
 #[test]
 fn group_addresses_are_flooded_and_never_learned() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let to_all = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=ff:ff:ff:ff:ff:ff";
     assert_eq!(send(&switch, to_all, 1), "2 3 4 100");
     assert_eq!(
         send(&switch, "in_port=2,dl_src=03:00:00:00:00:0c,dl_dst=02:00:00:00:00:0a", 2),
         "1"
     );
-    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);
 }
 
 #[test]
 fn frames_to_reserved_addresses_of_bridges_go_nowhere() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     for address in ["01:80:c2:00:00:00", "01:80:c2:00:00:0e", "01:00:0c:cc:cc:cc"] {
         let packet = format!("in_port=1,dl_src=02:00:00:00:00:0a,dl_dst={address}");
         assert_eq!(send(&switch, &packet, 1), "");
     }
-    assert!(known(&switch).is_empty());
+    assert!(known_macs(&switch).is_empty());
     let packet = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=01:80:c2:00:00:10";
     assert_eq!(send(&switch, packet, 1), "2 3 4 100");
 }
 
 #[test]
 fn a_controller_may_send_to_reserved_addresses() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let mut packet = key("dl_src=02:00:00:00:00:0a,dl_dst=01:80:c2:00:00:0e");
     packet.set_in_port(PortNo::CONTROLLER);
     let normal = [Action::Output { port: PortNo::NORMAL, max_len: 0 }];
@@ -139,13 +139,13 @@ fn a_controller_may_send_to_reserved_addresses() {
 
 #[test]
 fn a_frame_with_an_unparsed_tag_is_dropped() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     for ethertype in ["0x8100", "0x88a8"] {
         assert_eq!(send(&switch, &format!("{A_TO_B},dl_type={ethertype}"), 1), "");
         let below = format!("{A_TO_B},dl_type={ethertype},vlan_tci=0x1005");
         assert_eq!(send(&switch, &below, 1), "2 3 4 100");
     }
-    assert_eq!(known(&switch), [(5, 0x0a, 1)]);
+    assert_eq!(known_macs(&switch), [(5, 0x0a, 1)]);
     assert_eq!(send(&switch, &format!("{A_TO_B},dl_type=0x88cc"), 1), "2 3 4 100");
 }
 
@@ -174,7 +174,7 @@ fn an_access_port_adds_and_removes_its_vlan_tag() {
     let other = mode(VlanMode::Access(6));
     let switch = switch([access(), PortVlans::default(), access(), other]);
     assert_eq!(send(&switch, A_TO_B, 1), "push(8100,1005) 2 pop 3 push(8100,1005) 100");
-    assert_eq!(known(&switch), [(5, 0x0a, 1)]);
+    assert_eq!(known_macs(&switch), [(5, 0x0a, 1)]);
     assert_eq!(send(&switch, &tagged(B_TO_A, 0x1005), 2), "pop 1");
     assert_eq!(send(&switch, &tagged(B_TO_A, 0x1006), 2), "pop 4 push(8100,1006) 100");
 }
@@ -183,7 +183,7 @@ fn an_access_port_adds_and_removes_its_vlan_tag() {
 fn an_access_port_drops_tagged_frames() {
     let switch = switch([5, 5, 5, 5].map(|vlan| mode(VlanMode::Access(vlan))));
     assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 1), "");
-    assert!(known(&switch).is_empty());
+    assert!(known_macs(&switch).is_empty());
 }
 
 #[test]
@@ -278,7 +278,7 @@ fn a_tunnel_adds_and_removes_the_service_tag() {
         let packet = tci.map_or_else(|| A_TO_B.to_owned(), |tci| tagged(A_TO_B, tci));
         assert_eq!(send(&switch, &packet, 1), expected, "{tci:x?}");
     }
-    assert_eq!(known(&switch), [(100, 0x0a, 1)], "learned in the service VLAN");
+    assert_eq!(known_macs(&switch), [(100, 0x0a, 1)], "learned in the service VLAN");
     let answer = B_TO_A.replace("in_port=2", "in_port=LOCAL");
     assert_eq!(send(&switch, &tagged(&answer, 0x1064), 2), "pop 1");
     assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 3), "push(88a8,1064) 100");
@@ -394,7 +394,7 @@ fn cvlans_select_the_customer_vlans() {
 
 #[test]
 fn no_flood_ports_get_known_unicast() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let config = shunt_pipeline::PortConfig { no_flood: true, ..Default::default() };
     switch.configure(2, config);
     assert_eq!(send(&switch, A_TO_B, 1), "3 4 100");
@@ -404,7 +404,7 @@ fn no_flood_ports_get_known_unicast() {
 
 #[test]
 fn a_packet_out_is_flooded_and_learns_nothing() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let mut packet = key(A_TO_B);
     packet.set_in_port(PortNo::CONTROLLER);
     let normal = [Action::Output { port: PortNo::NORMAL, max_len: 0 }];
@@ -415,73 +415,77 @@ fn a_packet_out_is_flooded_and_learns_nothing() {
 
 #[test]
 fn hits_keep_an_address_from_ageing() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     send(&switch, B_TO_A, 0);
     send(&switch, A_TO_B, 200);
     let change = switch.pipeline.expire(at(300));
-    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);
     assert_eq!(change.deltas.len(), 1, "{:?}", change.deltas);
     assert!(switch.pipeline.expire(at(499)).deltas.is_empty());
     switch.pipeline.expire(at(500));
-    assert!(known(&switch).is_empty());
+    assert!(known_macs(&switch).is_empty());
 }
 
 #[test]
 fn a_late_refresh_neither_moves_nor_adds_an_address() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     let refreshing = switch.translate(A_TO_B);
     assert!(matches!(*refreshing.refreshes, [Refresh::Mac(_)]));
     send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 100);
     // The cache entry is older than the move of the address.
     switch.pipeline.credit(&refreshing, 1, 60, at(250));
-    assert_eq!(known(&switch), [(0, 0x0a, 3)], "the address is on its last port");
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 3)], "the address is on its last port");
     assert_eq!(switch.pipeline.macs(BRIDGE)[0].seen(), at(100));
     switch.pipeline.expire(at(400));
-    assert!(known(&switch).is_empty());
+    assert!(known_macs(&switch).is_empty());
     let version = switch.pipeline.version();
     switch.pipeline.credit(&refreshing, 1, 60, at(401));
-    assert!(known(&switch).is_empty() && switch.pipeline.version() == version);
+    assert!(known_macs(&switch).is_empty() && switch.pipeline.version() == version);
 }
 
 #[test]
 fn a_removed_port_loses_its_addresses() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     switch.set_ports(ports().into_iter().filter(|port| port.number != PortNo::new(1)).collect());
-    assert!(known(&switch).is_empty());
+    assert!(known_macs(&switch).is_empty());
 }
 
 #[test]
 fn changed_vlans_remove_the_addresses_of_a_port() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     send(&switch, B_TO_A, 0);
     let mut all = ports();
     all[0].vlans = mode(VlanMode::Access(5));
     switch.set_ports(all.clone());
-    assert_eq!(known(&switch), [(0, 0x0b, 2)], "the addresses of the other port stay");
+    assert_eq!(known_macs(&switch), [(0, 0x0b, 2)], "the addresses of the other port stay");
     all[0].config.no_flood = true;
     send(&switch, A_TO_B, 1);
     switch.set_ports(all);
-    assert_eq!(known(&switch), [(0, 0x0b, 2), (5, 0x0a, 1)], "other settings remove no address");
+    assert_eq!(
+        known_macs(&switch),
+        [(0, 0x0b, 2), (5, 0x0a, 1)],
+        "other settings remove no address"
+    );
 }
 
 #[test]
 fn an_address_of_a_removed_vlan_is_not_learned() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let learn_requests = switch.translate(A_TO_B).learnings;
     let mut all = ports();
     all[0].vlans = mode(VlanMode::Access(5));
     switch.set_ports(all);
     switch.pipeline.learn(&learn_requests, at(1));
-    assert!(known(&switch).is_empty());
+    assert!(known_macs(&switch).is_empty());
 }
 
 #[test]
 fn a_sighting_in_a_removed_vlan_refreshes_no_address() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     let learn_requests = switch.translate(&A_TO_B.replace("in_port=1", "in_port=3")).learnings;
     assert_eq!(learn_requests.len(), 1);
@@ -489,31 +493,31 @@ fn a_sighting_in_a_removed_vlan_refreshes_no_address() {
     all[2].vlans = mode(VlanMode::Access(5));
     switch.set_ports(all);
     switch.pipeline.learn(&learn_requests, at(1));
-    assert_eq!(known(&switch), [(0, 0x0a, 1)]);
+    assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);
     assert_eq!(switch.pipeline.macs(BRIDGE)[0].seen(), at(0), "the frame arrived on another port");
 }
 
 #[test]
 fn a_full_table_replaces_its_oldest_address() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let settings = BridgeSettings { macs_max: 1, ..BridgeSettings::default() };
     switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
     send(&switch, A_TO_B, 1);
     send(&switch, B_TO_A, 2);
-    assert_eq!(known(&switch), [(0, 0x0b, 2)]);
+    assert_eq!(known_macs(&switch), [(0, 0x0b, 2)]);
 }
 
 #[test]
 fn a_flush_removes_all_addresses_and_reports_them() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     send(&switch, A_TO_B, 1);
     assert_eq!(switch.pipeline.flush_macs(BRIDGE).deltas.len(), 1);
-    assert!(known(&switch).is_empty());
+    assert!(known_macs(&switch).is_empty());
 }
 
 #[test]
 fn normal_consults_addresses_vlan_and_ingress() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let Traversal { mask, reads, .. } = switch.translate(A_TO_B);
     for field in [FieldId::EthSrc, FieldId::EthDst, FieldId::VlanTci, FieldId::InPort] {
         let whole = u128::MAX >> (128 - field.width());
@@ -530,7 +534,7 @@ fn normal_consults_addresses_vlan_and_ingress() {
 /// The reads of the packet contain both protected ports.
 #[test]
 fn protected_ports_do_not_reach_each_other() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let protect = |numbers: [u32; 2]| {
         let mut all = ports();
         for port in &mut all {
@@ -556,7 +560,7 @@ fn protected_ports_do_not_reach_each_other() {
 /// A VLAN without learning floods every packet; other VLANs learn.
 #[test]
 fn flood_vlans_learn_nothing() {
-    let switch = plain();
+    let switch = switch_without_vlans();
     let flood_vlans = [5].into();
     let settings = BridgeSettings { flood_vlans, ..BridgeSettings::default() };
     switch.pipeline.set_settings(BRIDGE, settings).unwrap();
@@ -565,7 +569,7 @@ fn flood_vlans_learn_nothing() {
         assert_eq!(send(&switch, &flooded, second), "2 3 4 100");
         assert_eq!(send(&switch, &tagged(B_TO_A, 0x1005), second), "1 3 4 100");
     }
-    assert_eq!(known(&switch), []);
+    assert_eq!(known_macs(&switch), []);
     send(&switch, A_TO_B, 4);
     assert_eq!(send(&switch, B_TO_A, 5), "1");
 }

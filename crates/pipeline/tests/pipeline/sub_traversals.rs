@@ -14,13 +14,13 @@ use crate::{
     switch::{BRIDGE, Switch, describe, key, request},
 };
 
-fn noted(switch: &Switch, packet: &str) -> NotedTraversal {
+fn noted_traversal(switch: &Switch, packet: &str) -> NotedTraversal {
     switch.pipeline.translate_noted(&key(packet), None, switch.pipeline.version())
 }
 
 /// Returns the visits of the partition points of a packet.
 fn points(switch: &Switch, packet: &str) -> Vec<usize> {
-    noted(switch, packet).points.iter().map(|point| point.visit).collect()
+    noted_traversal(switch, packet).points.iter().map(|point| point.visit).collect()
 }
 
 fn sub_traversals(switch: &Switch, packet: &FlowKey, ends: &[usize]) -> Vec<SubTraversal> {
@@ -38,7 +38,7 @@ fn next(switch: &Switch, packet: &str) -> Arc<Continuation> {
 /// Compares the names of the states, and the states.
 #[track_caller]
 fn assert_one(switch: &Switch, [one, other]: [&str; 2], are_one: bool) {
-    let names = [one, other].map(|packet| noted(switch, packet).points[0].name);
+    let names = [one, other].map(|packet| noted_traversal(switch, packet).points[0].name);
     assert_eq!(names[0] == names[1], are_one, "by name");
     assert_eq!(Arc::ptr_eq(&next(switch, one), &next(switch, other)), are_one, "by state");
 }
@@ -52,7 +52,7 @@ const CHAIN: [&str; 3] = [
 #[test]
 fn each_visit_but_the_first_has_a_partition_point() {
     let switch = Switch::new(&CHAIN);
-    let noted = noted(&switch, "in_port=1");
+    let noted = noted_traversal(&switch, "in_port=1");
     assert_eq!(noted.points.iter().map(|point| point.visit).collect::<Vec<_>>(), [1, 2]);
     let (lookups, actions, refreshes) = (2, 2, 0);
     assert_eq!(noted.limit_use, LimitUse { lookups, actions, refreshes });
@@ -102,7 +102,7 @@ fn only_plain_sub_traversals_are_composed() {
     for (rules, is_put_together) in [(leading, true), (CHAIN, false)] {
         let switch = Switch::new(&rules);
         switch.add(&["table=2,priority=1,actions=output:2"]);
-        let (noted, packet) = (noted(&switch, "in_port=1"), key("in_port=1"));
+        let (noted, packet) = (noted_traversal(&switch, "in_port=1"), key("in_port=1"));
         let first = switch.pipeline.translate_sub_traversal(&packet, None, &noted, 0..1).traversal;
         let (start, headers) = (first.next.as_ref(), FlowKey::from(&noted.traversal.visits[1].key));
         let last = switch.pipeline.translate_sub_traversal(&headers, start, &noted, 1..3).traversal;
@@ -169,7 +169,7 @@ fn a_final_resubmit_and_a_goto_share_one_state() {
     ]);
     let [one, other] = ["in_port=1", "in_port=2"].map(|packet| {
         let next = sub_traversals(&switch, &key(packet), &[2])[0].traversal.next.clone();
-        (noted(&switch, packet).points[1].name, next.expect("there is a partition point"))
+        (noted_traversal(&switch, packet).points[1].name, next.expect("there is a partition point"))
     });
     assert_eq!(one.0, other.0, "by name");
     assert!(Arc::ptr_eq(&one.1, &other.1), "by state");
@@ -228,8 +228,8 @@ fn a_resumed_packet_is_not_partitioned_at_its_start() {
 fn a_continuation_has_the_name_of_its_partition_point() {
     let switch = Switch::new(&CHAIN);
     let next = next(&switch, "in_port=1");
-    assert_eq!(next.name(), noted(&switch, "in_port=1").points[0].name);
-    assert_ne!(next.name(), noted(&switch, "in_port=1").points[1].name);
+    assert_eq!(next.name(), noted_traversal(&switch, "in_port=1").points[0].name);
+    assert_ne!(next.name(), noted_traversal(&switch, "in_port=1").points[1].name);
 }
 
 #[test]
@@ -362,10 +362,13 @@ fn each_version_has_its_own_plain_continuations() {
         assert!(Arc::ptr_eq(&made, &known));
         made
     };
-    let old = noted(&switch, "in_port=1");
+    let old = noted_traversal(&switch, "in_port=1");
     let before = first(&old);
     switch.add(&["table=1,priority=7,reg2=7,actions=drop"]);
-    assert!(Arc::ptr_eq(&first(&noted(&switch, "in_port=1")), &next(&switch, "in_port=1")));
+    assert!(Arc::ptr_eq(
+        &first(&noted_traversal(&switch, "in_port=1")),
+        &next(&switch, "in_port=1")
+    ));
     assert!(Arc::ptr_eq(&first(&old), &before), "at the version before");
     assert!(!Arc::ptr_eq(&before, &next(&switch, "in_port=1")));
 }
@@ -384,7 +387,10 @@ fn the_depth_of_a_lookup_is_state() {
     let [flat, deep, as_deep] = [(1, 1), (2, 2), (3, 2)].map(|(port, visit)| {
         let packet = format!("in_port={port}");
         let next = sub_traversals(&switch, &key(&packet), &[visit])[0].traversal.next.clone();
-        (noted(&switch, &packet).points[visit - 1].name, next.expect("there is a partition point"))
+        (
+            noted_traversal(&switch, &packet).points[visit - 1].name,
+            next.expect("there is a partition point"),
+        )
     });
     assert!(flat.0 != deep.0 && deep.0 == as_deep.0, "by name");
     assert!(!Arc::ptr_eq(&flat.1, &deep.1) && Arc::ptr_eq(&deep.1, &as_deep.1), "by state");
@@ -395,7 +401,7 @@ fn a_packet_that_reaches_a_limit_has_no_partition_point() {
     let many = vec!["resubmit(,2)"; 4096].join(",");
     for ends in ["resubmit(,1)".to_owned(), format!("clone({many})")] {
         let switch = Switch::new(&["actions=goto_table:1", &format!("table=1,actions={ends}")]);
-        let noted = noted(&switch, "in_port=1");
+        let noted = noted_traversal(&switch, "in_port=1");
         assert!(noted.traversal.error.is_some() && noted.traversal.visits.len() > 60, "{ends}");
         assert!(noted.points.is_empty(), "{ends}");
     }

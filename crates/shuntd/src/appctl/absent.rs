@@ -4,9 +4,9 @@
 use super::{command::commands, methods::DaemonMethods};
 
 commands! {
-    "autoattach/show-isid" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
-    "autoattach/statistics" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
-    "autoattach/status" "[bridge]", 0..=1, Read, empty, "Always empty: no auto-attach";
+    "autoattach/show-isid" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
+    "autoattach/statistics" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
+    "autoattach/status" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
     "cfm/show" "[interface]", 0..=1, Read, cfm, "Always empty: no CFM";
     "rstp/show" "[bridge]", 0..=1, Read, rstp, "Always empty: no spanning tree";
     "stp/show" "[bridge]", 0..=1, Read, stp, "Always empty: no spanning tree";
@@ -15,7 +15,7 @@ commands! {
     "tnl/ports/show" "[-v]", 0..=1, Read, tunnel_ports, "Always empty: no tunnels";
 }
 
-async fn empty(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+async fn empty_reply(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     Ok(String::new())
 }
 

@@ -137,7 +137,7 @@ fn every_section_is_on_the_page() {
 #[test]
 fn the_example_shows_the_defaults() {
     let mut example = values(EXAMPLE);
-    assert_ne!(example["bridge"].take(), json!([]), "it has a bridge");
+    assert_ne!(example["bridge"].take(), json!([]), "the example has a bridge");
     let mut defaults = values("");
     defaults["bridge"].take();
     assert_eq!(example, defaults);

@@ -52,7 +52,7 @@ fn the_log_names_the_process_of_a_change() {
     assert!(log.contains("control socket: shunt/add-port br0 p1 type=null pid="), "{log}");
     assert!(log.contains("port p1: added to br0 number=1"), "{log}");
     assert!(log.contains("settings: caches.idle_ms=7000"), "{log}");
-    assert!(!log.contains("control socket: shunt/show"), "it changes nothing: {log}");
+    assert!(!log.contains("control socket: shunt/show"), "`shunt/show` changes nothing: {log}");
 }
 
 #[test]

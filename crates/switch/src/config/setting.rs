@@ -291,7 +291,7 @@ pub(crate) fn changed_settings(
     config: &Config,
     settings: &[(&str, &str)],
 ) -> Result<ChangedSettings<Config>, SwitchError> {
-    changed(config, SETTINGS, settings, SETTINGS_RANGE)
+    with_settings(config, SETTINGS, settings, SETTINGS_RANGE)
 }
 
 /// Returns the change of a setting of the switch to its value in `config`.
@@ -320,10 +320,10 @@ pub(crate) fn changed_bridge_settings(
     settings: &[(&str, &str)],
 ) -> Result<ChangedSettings<BridgeOptions>, SwitchError> {
     let range = "a key of a bridge that can change while it forwards";
-    changed(bridge, BRIDGE_SETTINGS, settings, range)
+    with_settings(bridge, BRIDGE_SETTINGS, settings, range)
 }
 
-fn changed<T: Clone + 'static>(
+fn with_settings<T: Clone + 'static>(
     options: &T,
     known: &'static [KeyedSetting<T>],
     settings: &[(&str, &str)],

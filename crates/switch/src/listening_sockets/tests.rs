@@ -101,7 +101,7 @@ fn a_released_address_refuses_clients_and_can_be_used_again() {
     // A service manager may close its duplicate later than the daemon.
     let _late = store.0.lock().values().next().unwrap().try_clone().unwrap();
     sockets.release_tcp(address);
-    assert_eq!(store.names().len(), 1, "it is in use");
+    assert_eq!(store.names().len(), 1, "the socket is in use");
     drop(listener);
     sockets.pause_tcp(address);
     sockets.release_tcp(address);
@@ -177,7 +177,7 @@ fn a_unix_socket_is_taken_over_with_its_file() {
     let listener = next.inherited_unix(path.to_str().unwrap(), &path).unwrap();
     listener.accept().unwrap();
     drop(client);
-    assert!(next.inherited_unix(path.to_str().unwrap(), &path).is_none(), "it is in use");
+    assert!(next.inherited_unix(path.to_str().unwrap(), &path).is_none(), "the socket is in use");
     assert!(UnixStream::connect(&path).is_ok(), "and stays open");
     next.release_all();
     assert!(store.names().is_empty() && !path.exists());

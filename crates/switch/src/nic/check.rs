@@ -164,7 +164,7 @@ mod tests {
         let error = config.check().unwrap_err().to_string();
         assert!(error.starts_with("caches.gigaflow.offload.bridge = "), "{error}");
         config.caches.gigaflow.offload.bridge = "br7".into();
-        assert!(config.check().is_ok(), "it may come later");
+        assert!(config.check().is_ok(), "the bridge may be added later");
         config.bridges.push(bridge());
         let error = config.check().unwrap_err().to_string();
         assert!(error.contains("br7"), "{error}");

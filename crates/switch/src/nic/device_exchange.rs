@@ -466,7 +466,7 @@ mod tests {
         assert_eq!(exchange.submit(&mut batch), Err(Lost));
         assert_eq!((device_events(&mut exchange), batch.len()), (vec![], 1));
         next.send(Some(fake().0), PredecessorState::Runs);
-        assert_eq!(exchange.submit(&mut batch), Err(Lost), "it has not said that it is there");
+        assert_eq!(exchange.submit(&mut batch), Err(Lost), "the new device has not responded");
         assert_eq!(device_events(&mut exchange), [OffloadEvent::Restored]);
         exchange.submit(&mut batch).unwrap();
         assert_eq!(device_events(&mut exchange), [done(1)]);
@@ -528,11 +528,15 @@ mod tests {
         assert_eq!((device_events(&mut exchange), next.is_pending()), (vec![], true));
         assert_eq!(exchange.submit(&mut vec![insert(3)]), Err(Lost));
         device.lock().is_slow = false;
-        assert_eq!(device_events(&mut exchange), [], "it is asked");
+        assert_eq!(device_events(&mut exchange), [], "the device is queried");
         let idle = OffloadEvent::Idle { entry: LtmIndex(1) };
         assert_eq!(device_events(&mut exchange), [OffloadEvent::Restored, idle]);
         assert!(device.lock().held.is_empty(), "{device:?}");
-        assert_eq!((Arc::strong_count(&device), next.is_pending()), (1, false), "it is let go");
+        assert_eq!(
+            (Arc::strong_count(&device), next.is_pending()),
+            (1, false),
+            "the previous device is dropped"
+        );
         exchange.submit(&mut vec![insert(3)]).unwrap();
         assert_eq!(device_events(&mut exchange), [done(3)]);
     }
@@ -563,10 +567,10 @@ mod tests {
         assert_eq!(
             (device_events(&mut exchange), next.is_pending()),
             (vec![], true),
-            "it may be there"
+            "the entry may be in the device"
         );
         (device.lock().is_new, device.lock().is_slow) = (true, false);
-        assert_eq!(device_events(&mut exchange), [], "it is asked");
+        assert_eq!(device_events(&mut exchange), [], "the device is queried");
         assert_eq!(
             device_events(&mut exchange),
             [OffloadEvent::Restored],

@@ -324,7 +324,7 @@ impl OffloadFixture {
             {
                 break;
             }
-            prop_assert!(turns < 20_000, "it never comes to rest: {:?}", self.handle.status());
+            prop_assert!(turns < 20_000, "the agent is never idle: {:?}", self.handle.status());
         }
         for device in &self.replaced {
             let held = device.lock().inner().entries().len();

@@ -249,7 +249,7 @@ mod tests {
             assert!(poll(own.changed()).is_ready());
             assert!(poll(own.changed()).is_ready(), "the ports are not taken yet");
             assert_eq!(own.take(), StatusPorts::Only(BTreeSet::from([one, two])));
-            assert!(poll(own.changed()).is_pending(), "both are seen as one");
+            assert!(poll(own.changed()).is_pending(), "both changes are one event");
         }
         changed.add(two.0, two.1);
         changed.note();

@@ -204,7 +204,7 @@ mod tests {
         let mut table = BondBucketTable::new("b");
         table.assign(&["p1"]);
         table.loads[..2].fill(1);
-        assert_eq!(table.assign(&["p1", "p2"]), 0, "none has lost its member");
+        assert_eq!(table.assign(&["p1", "p2"]), 0, "no bucket has lost its member");
         let of = |member| table.of_member(member).count();
         assert_eq!((of("p1"), of("p2")), (129, 127));
         assert!(table.members[..2].iter().all(|own| own.as_deref() == Some("p1")));

@@ -350,7 +350,7 @@ mod tests {
         let mut bond = Steps::new(BondOptions::default());
         assert_eq!(bond.link("p1", false).at(1), "member p1 disabled; active member is now p2");
         assert_eq!(bond.link("p1", true).at(2), "member p1 enabled");
-        assert_eq!(bond.state.active(), Some("p2"), "it stays where it is");
+        assert_eq!(bond.state.active(), Some("p2"), "the active member stays");
         assert_eq!(bond.link("p2", false).at(3), "member p2 disabled; active member is now p1");
         let last = "member p1 disabled; no active member, all members are disabled";
         assert_eq!(bond.link("p1", false).at(4), last);
@@ -402,11 +402,11 @@ mod tests {
         bond.state.set_active("p2");
         assert_eq!(bond.at(1), "active member is now p2");
         bond.state.set_active("p3");
-        assert_eq!(bond.at(1), "", "it is no member");
+        assert_eq!(bond.at(1), "", "p3 is no member");
         bond.state.set_enabled("p2", false);
         assert_eq!(bond.at(2), "active member is now p1");
         bond.state.set_active("p2");
-        assert_eq!(bond.at(2), "", "it is disabled");
+        assert_eq!(bond.at(2), "", "p2 is disabled");
         bond.link("p2", false).at(3);
         assert_eq!(bond.link("p2", true).at(4), "member p2 enabled");
     }
@@ -446,7 +446,7 @@ mod tests {
         assert_eq!(bond.link("p1", false).at(1), moved);
         assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (0, 256));
         assert_eq!(bond.link("p1", true).at(2), "member p1 enabled");
-        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (128, 128), "they have sent nothing");
+        assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (128, 128), "the buckets have sent nothing");
         bond.state.migrate(7, "p1");
         assert_eq!((of(&bond, "p1"), of(&bond, "p2")), (129, 127));
         assert_eq!(bond.state.due(), Some(Time::ZERO.after(Duration::from_secs(10))));

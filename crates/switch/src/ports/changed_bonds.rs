@@ -76,7 +76,7 @@ mod tests {
         assert!(moved.as_mut().poll(&mut context).is_pending());
         changed.add([]);
         assert!(delays.as_mut().poll(&mut context).is_ready());
-        assert!(moved.as_mut().poll(&mut context).is_pending(), "none sends on another member");
+        assert!(moved.as_mut().poll(&mut context).is_pending(), "no bond sends on another member");
         changed.add([(BridgeId::new(1), "bond0".to_owned())]);
         changed.add([(BridgeId::new(1), "bond1".to_owned())]);
         let both = ["bond0", "bond1"].map(|bond| (BridgeId::new(1), bond.to_owned()));

@@ -257,7 +257,7 @@ impl BridgePort {
         let Some(open) = &self.open else { return Ok(None) };
         match open.change_device(setting) {
             Some(work) => Ok(Some(work)),
-            None => Err(failed(&self.settings.name, io::ErrorKind::Unsupported.into())),
+            None => Err(device_error(&self.settings.name, io::ErrorKind::Unsupported.into())),
         }
     }
 }
@@ -393,9 +393,9 @@ impl Bridges {
 async fn run(port: &str, work: Option<DeviceWork>) -> Result<(), SwitchError> {
     let Some(work) = work else { return Ok(()) };
     let done = spawn_blocking(work).await.unwrap_or_else(|panic| Err(panic.into()));
-    done.map_err(|source| failed(port, source))
+    done.map_err(|source| device_error(port, source))
 }
 
-fn failed(port: &str, source: io::Error) -> SwitchError {
+fn device_error(port: &str, source: io::Error) -> SwitchError {
     SwitchError::System { doing: format!("change the device of port {port}"), source }
 }

@@ -399,8 +399,11 @@ mod tests {
         cables.run(6..16);
         assert_eq!(key(&cables), Some(3));
         let status = cables.ends[1].1.status();
-        assert!(status.members.iter().all(|member| member.partner.key == 3), "the partner sees it");
-        assert_eq!(cables.admissions(), [LacpAdmission::All; 2], "both have negotiated again");
+        assert!(
+            status.members.iter().all(|member| member.partner.key == 3),
+            "the partner sees the new key"
+        );
+        assert_eq!(cables.admissions(), [LacpAdmission::All; 2], "both ends have negotiated again");
         cables.taken = TakenLacpKeys::default();
         cables.run(16..17);
         assert_eq!(key(&cables), Some(3), "the key stays");

@@ -153,9 +153,9 @@ mod tests {
         let check = |port: &str, number| check_lacp_number(&bonds, port, PortNo::new(number));
         assert_eq!(lacp_port_ids(&bonds, "p1"), BTreeSet::from([PortNo::new(1)]));
         assert!(lacp_port_ids(&bonds, "p2").is_empty());
-        assert!(check("p1", 1).is_err(), "p2 has it for LACP");
+        assert!(check("p1", 1).is_err(), "p2 has the number for LACP");
         assert!(check("p1", 2).is_ok() && check("p2", 1).is_ok());
-        assert!(check("p3", 1).is_ok(), "it is no member");
+        assert!(check("p3", 1).is_ok(), "p3 is no member");
         let without = [BondOptions { lacp: BondLacp::Off, ..bonds[0].clone() }];
         assert!(check_lacp_number(&without, "p1", PortNo::new(1)).is_ok());
     }

@@ -531,7 +531,7 @@ mod tests {
         bridges.remove("br1", version);
         bridges.reclaim(version);
         assert!(bridges.add(bridge("br3")).is_err(), "the number is kept");
-        assert_eq!(bridges.reserve("br2", version).unwrap(), two, "it is there already");
+        assert_eq!(bridges.reserve("br2", version).unwrap(), two, "the bridge exists already");
         bridges.reclaim(version);
         assert_eq!(bridges.add(bridge("br3")).unwrap().id, one, "and now it is not");
         bridges.remove("br2", version);

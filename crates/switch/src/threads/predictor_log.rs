@@ -109,7 +109,11 @@ mod tests {
         let change = log.change(0, SECOND * 10, &status(paused, 3));
         let outcomes = Box::new(OutcomeCounts { hits: 3, ..OutcomeCounts::default() });
         assert_eq!(change, Some(PredictorChange::Paused { pause: SECOND * 10, outcomes }));
-        assert_eq!(log.change(0, SECOND * 11, &status(paused, 3)), None, "it is logged once");
+        assert_eq!(
+            log.change(0, SECOND * 11, &status(paused, 3)),
+            None,
+            "the pause is logged once"
+        );
         // Each packet thread has its own predictors.
         assert!(log.change(1, SECOND * 11, &status(paused, 3)).is_some());
         let change = log.change(0, SECOND * 20, &status(GovernorState::Trial, 3));
@@ -117,7 +121,7 @@ mod tests {
         let Some(PredictorChange::Paused { outcomes, .. }) =
             log.change(0, SECOND * 30, &status(paused, 4))
         else {
-            panic!("it is paused again")
+            panic!("the predictor is paused again")
         };
         assert_eq!(outcomes.hits, 1, "only those of the second trial");
     }

@@ -102,7 +102,7 @@ async fn a_session_decides_about_its_port() {
     assert!(cable.fixture.switch.force_bfd_forwarding(Some("p1"), Some(false)));
     cable.carry_until(|| cable.output() == Some(3)).await;
     assert!(cable.fixture.switch.force_bfd_forwarding(None, None));
-    assert!(!cable.fixture.switch.force_bfd_forwarding(Some("p3"), None), "it has no session");
+    assert!(!cable.fixture.switch.force_bfd_forwarding(Some("p3"), None), "p3 has no session");
     cable.carry_until(|| cable.output() == Some(2)).await;
     // From here on, no frames are carried between the ports.
     until(|| cable.state("p1") == BfdState::Down).await;

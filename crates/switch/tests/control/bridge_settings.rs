@@ -62,10 +62,10 @@ async fn controllers_change_without_disturbing_others() {
     fixture.switch.set_bridge("br0", &[("controllers", &both)]).await.unwrap();
     let to_two = accept(&two).await;
     assert_eq!(targets(&fixture.switch), [first.as_str(), &second]);
-    assert!(!is_closed(&to_one), "it stays connected");
+    assert!(!is_closed(&to_one), "the controller stays connected");
     fixture.switch.set_bridge("br0", &[("controllers", &second)]).await.unwrap();
     wait_for_end(&mut to_one).await;
-    assert!(!is_closed(&to_two), "it stays connected");
+    assert!(!is_closed(&to_two), "the controller stays connected");
     assert_eq!(targets(&fixture.switch), [second]);
     fixture.switch.set_bridge("br0", &[("controllers", "")]).await.unwrap();
     assert_eq!(targets(&fixture.switch), [""; 0]);
@@ -148,7 +148,7 @@ async fn a_refused_listener_keeps_the_other_sockets() {
     assert_eq!(fixture.switch.running_config(), before);
     assert_eq!(targets(&fixture.switch), [target, own]);
     in_time(TcpStream::connect(address)).await.unwrap();
-    assert!(!is_closed(&to_controller), "it stays connected");
+    assert!(!is_closed(&to_controller), "the controller stays connected");
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn the_limits_of_tables_change_at_run_time() {
     assert_eq!(
         fixture.switch.rules_count("br0", &RuleFilter::all()).unwrap(),
         2,
-        "none is removed"
+        "no rule is removed"
     );
     fixture.switch.set_bridge("br0", &[("table_rules", "3")]).await.unwrap();
     add("priority=3,actions=drop").await.unwrap();

@@ -105,7 +105,11 @@ async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64
         circuit.passes(from, to).await;
     }
     let status = circuit.status().await;
-    assert_eq!((status.faults, status.evicted), (1, 2), "it took both: {status:?}");
+    assert_eq!(
+        (status.faults, status.evicted),
+        (1, 2),
+        "the fault evicts both entries: {status:?}"
+    );
     assert_eq!(status.by_cause, [("fault", 2)]);
     // The rebuilt circuit has the entries that were installed after the failure.
     circuit.fixture.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
@@ -113,7 +117,11 @@ async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64
     until(|| circuit.fixture.switch.drops().dropped == [("rule_without_output", 1)]).await;
     circuit.passes(1, 0).await;
     let status = circuit.status().await;
-    assert_eq!((status.faults, status.evicted), (1, 3), "it took one: {status:?}");
+    assert_eq!(
+        (status.faults, status.evicted),
+        (1, 3),
+        "the drop rule evicts one entry: {status:?}"
+    );
     assert_eq!(circuit.fixture.switch.caches().differences, 0);
 }
 

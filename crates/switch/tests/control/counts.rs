@@ -20,7 +20,7 @@ const ROUNDS: u64 = 16;
 const FLOWS: u8 = 24;
 
 /// Returns a configuration with caches that have space for a part of the flows.
-fn crowded(kind: CacheKind, threads: u16) -> Config {
+fn config_with_small_caches(kind: CacheKind, threads: u16) -> Config {
     let mut config = Config::default();
     config.threads.packet = threads;
     config.caches.kind = kind;
@@ -35,7 +35,7 @@ fn crowded(kind: CacheKind, threads: u16) -> Config {
 }
 
 /// Returns the packet and byte counts of the rules of table 0, by cookie.
-async fn counted(controller: &mut Controller) -> Vec<[u64; 2]> {
+async fn rule_counts(controller: &mut Controller) -> Vec<[u64; 2]> {
     let request = Message::MultipartRequest(MultipartRequest::Flow(RuleFilter::all()));
     let Message::MultipartReply { reply: MultipartReply::Flow(flows), .. } =
         controller.ask(&request).await
@@ -93,7 +93,7 @@ fn packet(flow: u8, length: usize) -> Vec<u8> {
 }
 
 async fn check(kind: CacheKind, threads: u16) {
-    let fixture = SwitchFixture::of(&crowded(kind, threads)).await;
+    let fixture = SwitchFixture::of(&config_with_small_caches(kind, threads)).await;
     fixture.add_bridge("br0").await;
     let mut ports: Vec<FarEnd> = Vec::new();
     for thread in 0..usize::from(THREADS) {
@@ -145,7 +145,7 @@ async fn check(kind: CacheKind, threads: u16) {
         })
         .await;
         assert_eq!(
-            counted(&mut controller).await,
+            rule_counts(&mut controller).await,
             expected,
             "{kind:?}, {threads} threads, round {round}"
         );

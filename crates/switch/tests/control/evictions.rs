@@ -37,7 +37,7 @@ async fn an_entry_is_explained_before_and_after_its_eviction() {
     let name = list.entries[0].entry.clone();
 
     let EntryExplanation::Live(live) = fixture.switch.explain_entry(&name).await.unwrap() else {
-        panic!("it is there")
+        panic!("the entry is in the cache")
     };
     let tables: Vec<u8> = live.visits.iter().map(|own| own.table).collect();
     assert_eq!((live.status.packets, tables), (1, vec![0, 3]));
@@ -48,7 +48,7 @@ async fn an_entry_is_explained_before_and_after_its_eviction() {
     fixture.switch.add_rules("br0", &["table=3,priority=40000,actions=drop"]).await.unwrap();
     let EntryExplanation::Evicted(evicted) = fixture.switch.explain_entry(&name).await.unwrap()
     else {
-        panic!("it went")
+        panic!("the entry is evicted")
     };
     let rule = "the rule table=3,priority=40000 of br0 was added";
     assert_eq!((evicted.cause, evicted.delta.as_deref()), ("rule_added", Some(rule)));
@@ -115,7 +115,7 @@ async fn a_too_large_change_evicts_all_entries_of_its_tables() {
     passes(1, 0).await;
     let EntryExplanation::Evicted(evicted) = fixture.switch.explain_entry(&name).await.unwrap()
     else {
-        panic!("it went")
+        panic!("the entry is evicted")
     };
     assert_eq!((evicted.cause, evicted.delta), ("bound", None));
     let status = fixture.switch.evictions().await.unwrap();

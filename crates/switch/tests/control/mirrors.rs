@@ -51,7 +51,7 @@ async fn the_log_names_ports_that_go_and_come() {
     let idle = "copies nothing until output_port p9 is added to the bridge";
     assert!(matches!(&*lines(&log), [one] if one.contains(idle)), "{:?}", lines(&log));
     switch.remove_port("p1").await.unwrap();
-    assert_eq!(lines(&log).len(), 1, "it copies nothing anyway");
+    assert_eq!(lines(&log).len(), 1, "the mirror copies nothing anyway");
     switch.add_port("br0", null("p9")).await.unwrap();
     let missing = "the bridge has no port p1";
     assert!(matches!(&*lines(&log), [_, two] if two.contains(missing)), "{:?}", lines(&log));

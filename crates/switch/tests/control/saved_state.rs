@@ -11,8 +11,8 @@ fn null(name: &str, number: u32) -> config::PortOptions {
     config::PortOptions { name: name.into(), number, kind, ..Default::default() }
 }
 
-/// A switch with two bridges and objects of every kind.
-async fn filled() -> Switch {
+/// Returns a switch with two bridges and with objects of every kind.
+async fn switch_with_state() -> Switch {
     let switch = Switch::start(&Config::default(), None, 1).await.unwrap();
     for name in ["br0", "br1"] {
         let bridge = config::BridgeOptions { name: name.into(), ..Default::default() };
@@ -46,7 +46,7 @@ async fn filled() -> Switch {
 
 #[tokio::test]
 async fn a_new_switch_becomes_the_saved_one() {
-    let saved = filled().await.save();
+    let saved = switch_with_state().await.save();
     let text = serde_json::to_string(&saved).unwrap();
     let read: SavedState = serde_json::from_str(&text).unwrap();
     assert_eq!(read, saved);
@@ -61,7 +61,7 @@ async fn a_new_switch_becomes_the_saved_one() {
 /// The counters of rules, groups and meters are restored, and MAC addresses.
 #[tokio::test]
 async fn counts_and_macs_are_restored() {
-    let switch = filled().await;
+    let switch = switch_with_state().await;
     let mut saved = switch.save();
     assert!(saved.tables[0].counts.is_empty(), "nothing was hit");
     let [rules, groups, meters] =
@@ -88,7 +88,7 @@ async fn counts_and_macs_are_restored() {
 /// A client of OpenFlow 1.0 adds such rules, and later versions refuse them.
 #[tokio::test]
 async fn rules_of_openflow_10_are_restored() {
-    let switch = filled().await;
+    let switch = switch_with_state().await;
     let rules = [
         "udp,actions=pop_vlan",
         "arp,actions=mod_tp_dst:5,output:7",
@@ -106,7 +106,7 @@ async fn rules_of_openflow_10_are_restored() {
 
 #[tokio::test]
 async fn multicast_groups_and_routers_are_restored() {
-    let switch = filled().await;
+    let switch = switch_with_state().await;
     switch.add_port("br1", null("q2", 0)).await.unwrap();
     switch.set_bridge("br1", &[("mcast_snooping_enable", "true")]).await.unwrap();
     let mut saved = switch.save();
@@ -125,7 +125,7 @@ async fn multicast_groups_and_routers_are_restored() {
 
 #[tokio::test]
 async fn restore_replaces_the_tables_and_keeps_other_ports() {
-    let switch = filled().await;
+    let switch = switch_with_state().await;
     let saved = switch.save();
     switch.add_rules("br0", &["table=9,actions=drop"]).await.unwrap();
     switch.add_port("br0", null("p2", 0)).await.unwrap();
@@ -143,7 +143,7 @@ async fn restore_replaces_the_tables_and_keeps_other_ports() {
 
 #[tokio::test]
 async fn a_state_that_is_not_valid_changes_nothing() {
-    let switch = filled().await;
+    let switch = switch_with_state().await;
     let before = switch.save();
     let mut later = before.clone();
     later.format = 5;
@@ -155,7 +155,7 @@ async fn a_state_that_is_not_valid_changes_nothing() {
 /// A text that an operator has edited may be wrong.
 #[tokio::test]
 async fn a_wrong_rule_does_not_prevent_the_others() {
-    let saved = filled().await.save();
+    let saved = switch_with_state().await.save();
     let mut wrong = saved.clone();
     wrong.tables[0].rules.insert(1, "actions=ouptut:1".into());
     let other = Switch::start(&Config::default(), None, 2).await.unwrap();
@@ -190,7 +190,7 @@ async fn an_empty_switch_gets_the_saved_nic() {
 /// A refused rule does not prevent the restoration of the other rules.
 #[tokio::test]
 async fn a_refused_object_does_not_cost_the_others() {
-    let switch = filled().await;
+    let switch = switch_with_state().await;
     let mut saved = switch.save();
     saved.config.bridges[0].table_rules = 1;
     let more = ["priority=7,actions=drop", "table=4,actions=drop"];
@@ -208,7 +208,7 @@ async fn a_refused_object_does_not_cost_the_others() {
 /// The report has a line for each rule over the limit, in the order of the state.
 #[tokio::test]
 async fn the_report_names_each_refused_rule() {
-    let switch = filled().await;
+    let switch = switch_with_state().await;
     let mut saved = switch.save();
     saved.config.bridges[1].table_rules = 10;
     let rules = (0..2000).map(|priority| format!("priority={priority},actions=drop"));

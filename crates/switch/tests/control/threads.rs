@@ -18,7 +18,7 @@ use shunt_switch::{
 use crate::fixture::{BREAK, Controller, PANIC, SwitchFixture, frame, until};
 
 /// Returns the packet count of the only rule of a bridge.
-async fn counted(controller: &mut Controller) -> u64 {
+async fn packet_count(controller: &mut Controller) -> u64 {
     let request = Message::MultipartRequest(MultipartRequest::Flow(RuleFilter::all()));
     match controller.ask(&request).await {
         Message::MultipartReply { reply: MultipartReply::Flow(flows), .. } => flows[0].packets,
@@ -57,7 +57,7 @@ async fn a_panicked_thread_takes_its_ports_down() {
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     from.send(&frame(2));
     assert_eq!([to.next_received().await, to.next_received().await], [frame(2), frame(2)]);
-    assert_eq!(counted(&mut controller).await, 2);
+    assert_eq!(packet_count(&mut controller).await, 2);
     assert!(controller.events.iter().any(|event| is_down(event, "p1")));
     fixture.switch.remove_port("p1").await.unwrap();
     fixture.switch.remove_port("p2").await.unwrap();
@@ -147,7 +147,7 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     fixture.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
     assert_eq!(to.next_received().await, frame(1));
-    assert_eq!(counted(&mut controller).await, 1);
+    assert_eq!(packet_count(&mut controller).await, 1);
     assert_eq!(fixture.threads(), [Running; 7]);
 
     doom.store(true, Ordering::Relaxed);
@@ -159,7 +159,7 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     assert!(from.is_closed() && to.all_received().is_empty());
     assert_eq!(fixture.threads(), [Stopped, Stopped, Panicked, Running, Running, Running, Running]);
 
-    assert_eq!(counted(&mut controller).await, 1);
+    assert_eq!(packet_count(&mut controller).await, 1);
     fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     while !controller.events.iter().any(|event| is_down(event, "p1")) {
@@ -177,7 +177,7 @@ async fn requests_are_answered_while_a_thread_is_dying() {
         fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
         doomed.send(PANIC);
         for _ in 0..5 {
-            assert_eq!(counted(&mut controller).await, 0);
+            assert_eq!(packet_count(&mut controller).await, 0);
             fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
             assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
         }
@@ -194,7 +194,7 @@ async fn without_packet_threads_every_port_is_down() {
     assert!(other.is_closed());
     fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
-    assert_eq!(counted(&mut controller).await, 0);
+    assert_eq!(packet_count(&mut controller).await, 0);
     let (port, _far_end) = crate::fixture::wire(0);
     let refused = fixture.switch.add_own_port("br0", "p3", port).await;
     assert!(matches!(refused, Err(SwitchError::NoThreads)), "{refused:?}");

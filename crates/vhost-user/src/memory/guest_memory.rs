@@ -353,7 +353,7 @@ mod tests {
         let mut bytes = [0; 2];
         assert!(memory.read(range, 2, &mut bytes));
         assert_eq!((bytes, memory.load_u16(range, 2)), ([2, 1], Some(0x0102)));
-        assert_eq!(memory.load_u16(range, 3), None, "it is not aligned");
+        assert_eq!(memory.load_u16(range, 3), None, "the offset is not aligned");
         assert_eq!(memory.load_u16(range, 64), None);
     }
 

@@ -119,7 +119,7 @@ impl TestGuest {
         }
         let (written, id) = (self.read_u32(descriptor + 8), self.read_u16(descriptor + 12));
         let state = &mut self.queues[usize::from(queue)];
-        let chain = state.chains.remove(&id).expect("the device returns a chain that it has");
+        let chain = state.chains.remove(&id).expect("the device returns a chain that it holds");
         state.seen = seen + u32::try_from(chain.descriptors.len()).unwrap();
         state.free.push(id);
         Some((chain, written))

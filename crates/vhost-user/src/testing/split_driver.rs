@@ -82,7 +82,7 @@ impl TestGuest {
         let state = &mut self.queues[usize::from(queue)];
         state.seen = seen + 1;
         let chain = state.chains.remove(&u16::try_from(head).unwrap());
-        let chain = chain.expect("the device returns a chain that it has");
+        let chain = chain.expect("the device returns a chain that it holds");
         state.free.extend(&chain.descriptors);
         Some((chain, written))
     }

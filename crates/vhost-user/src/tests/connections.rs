@@ -40,7 +40,7 @@ fn exchange(guest: &mut TestGuest, worker: &mut Worker) {
     assert_eq!(guest.take_sent(0), 1);
 }
 
-fn accepted(listener: &UnixListener) -> TestFrontEnd {
+fn accept_front_end(listener: &UnixListener) -> TestFrontEnd {
     TestFrontEnd::new(listener.accept().unwrap().0)
 }
 
@@ -69,7 +69,7 @@ fn check_client(mut guest: TestGuest) {
     for (round, order) in
         [MessageOrder::Qemu, MessageOrder::Dpdk].into_iter().cycle().take(4).enumerate()
     {
-        let mut front_end = accepted(&listener);
+        let mut front_end = accept_front_end(&listener);
         await_link(&backend, "connected", |link| *link == GuestLink::Connected);
         front_end.start(&guest, order).unwrap();
         await_link(&backend, "up", GuestLink::is_up);

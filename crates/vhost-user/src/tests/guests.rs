@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{KeptFrames, attached, copied};
+use super::{KeptFrames, attached, duplicate};
 use crate::{
     GuestLink, NetHeader, RingError, SendEnd, VirtioFeatures, Worker,
     device::VhostDevice,
@@ -275,8 +275,8 @@ fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
     let failures = queues.take_failures();
     let [failure] = failures[..] else { panic!("one queue fails, not {failures:?}") };
     assert_eq!(failure.queue, queue);
-    assert!(device.fail(failure), "it is news");
-    assert!(!device.fail(failure), "it is news once");
+    assert!(device.fail(failure), "the failure is new");
+    assert!(!device.fail(failure), "the failure is new only once");
     assert_eq!(device.failure(), Some(failure));
     assert_eq!(poll_to_sleep(&mut worker), 0);
     assert!(!is_readable(&worker), "a broken queue wakes nobody");
@@ -338,7 +338,7 @@ fn a_queue_resumes_when_its_memory_returns() {
     let [failure] = queues.take_failures()[..] else { panic!("the queue fails") };
     assert!(matches!(failure.error, RingError::Buffer { .. }), "{failure:?}");
     assert!(device.fail(failure));
-    device.handle(VhostRequest::AddMemReg(region), vec![copied(&guest.file)]).unwrap();
+    device.handle(VhostRequest::AddMemReg(region), vec![duplicate(&guest.file)]).unwrap();
     assert_eq!(device.failure(), None);
     assert_eq!(poll_to_sleep(&mut worker), 1);
 }

@@ -7,7 +7,7 @@ use nix::sys::{
     memfd::{MFdFlags, memfd_create},
 };
 
-use super::{KeptFrames, attached, copied};
+use super::{KeptFrames, attached, duplicate};
 use crate::{
     NetHeader, SendEnd, VirtioFeatures, Worker,
     device::VhostDevice,
@@ -33,7 +33,7 @@ impl Migration {
         let log = File::from(memfd_create(c"log", MFdFlags::MFD_CLOEXEC).unwrap());
         log.set_len(Self::LOG_BYTES).unwrap();
         let request = VhostRequest::SetLogBase { length: Self::LOG_BYTES, offset: 0 };
-        let reply = device.handle(request, vec![copied(&log)]).unwrap();
+        let reply = device.handle(request, vec![duplicate(&log)]).unwrap();
         assert_eq!(reply, Some(VhostReply::Empty));
         let features = guest.features.with(VirtioFeatures::LOG_ALL);
         device.handle(VhostRequest::SetFeatures(features.bits()), Vec::new()).unwrap();

@@ -38,7 +38,7 @@ impl FrameSink for KeptFrames {
     }
 }
 
-fn copied(descriptor: &impl AsFd) -> OwnedFd {
+fn duplicate(descriptor: &impl AsFd) -> OwnedFd {
     descriptor.as_fd().try_clone_to_owned().unwrap()
 }
 
@@ -48,7 +48,7 @@ fn attached(queues: &Arc<DeviceQueues>, guest: &TestGuest) -> VhostDevice {
     let mut handle =
         |request, descriptors: Vec<OwnedFd>| assert!(device.handle(request, descriptors).is_ok());
     handle(VhostRequest::SetFeatures(guest.features.bits()), Vec::new());
-    let files = guest.regions().iter().map(|_| copied(&guest.file)).collect();
+    let files = guest.regions().iter().map(|_| duplicate(&guest.file)).collect();
     handle(VhostRequest::SetMemTable(guest.regions().to_vec()), files);
     for (queue, driver) in (0_u16..).zip(&guest.queues) {
         let address = TestGuest::address(queue);
@@ -57,8 +57,8 @@ fn attached(queues: &Arc<DeviceQueues>, guest: &TestGuest) -> VhostDevice {
         handle(VhostRequest::SetVringNum { queue, size: guest.size.into() }, Vec::new());
         handle(VhostRequest::SetVringBase { queue, base: 0 }, Vec::new());
         handle(VhostRequest::SetVringAddr { queue, address }, Vec::new());
-        handle(VhostRequest::SetVringKick(vring), vec![copied(&driver.kick)]);
-        handle(VhostRequest::SetVringCall(vring), vec![copied(&driver.call)]);
+        handle(VhostRequest::SetVringKick(vring), vec![duplicate(&driver.kick)]);
+        handle(VhostRequest::SetVringCall(vring), vec![duplicate(&driver.call)]);
         handle(VhostRequest::SetVringEnable { queue, is_enabled: true }, Vec::new());
     }
     device

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{KeptFrames, attached, copied};
+use super::{KeptFrames, attached, duplicate};
 use crate::{
     NetHeader, RingError, SendEnd, VirtioFeatures, Worker,
     message::{VhostReply, VhostRequest, VringDescriptor},
@@ -249,7 +249,7 @@ fn a_foreign_ring_continues_at_the_negotiated_position() {
         };
         setup.undo(1, &offered, (0..SIZE).filter(is_last));
         let vring = VringDescriptor { queue: 1, has_descriptor: true };
-        let kick = copied(&setup.guest.queues[1].kick);
+        let kick = duplicate(&setup.guest.queues[1].kick);
         device.handle(VhostRequest::SetVringBase { queue: 1, base }, Vec::new()).unwrap();
         device.handle(VhostRequest::SetVringKick(vring), vec![kick]).unwrap();
         assert_eq!(setup.guest.take_sent(0), 3);

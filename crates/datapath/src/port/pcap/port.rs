@@ -141,7 +141,7 @@ impl RxQueue for Replay {
             let frame = self.capture.frame(self.next);
             self.next += 1;
             let length = frame.map_or(0, <[u8]>::len);
-            match frame.map(|frame| filled(pool, frame)) {
+            match frame.map(|frame| packet_with_frame(pool, frame)) {
                 Some(Some(packet)) => burst.push(packet),
                 Some(None) => report.refuse(RxLoss::without_buffer(length)),
                 None => report.refuse(RxLoss::Refused),
@@ -152,7 +152,7 @@ impl RxQueue for Replay {
 }
 
 /// Creates a packet with this frame.
-fn filled(pool: &mut Pool, frame: &[u8]) -> Option<Packet> {
+fn packet_with_frame(pool: &mut Pool, frame: &[u8]) -> Option<Packet> {
     let mut packet = pool.take(frame.len(), shunt_pipeline::DatapathPort::default())?;
     packet.frame_mut().copy_from_slice(frame);
     Some(packet)

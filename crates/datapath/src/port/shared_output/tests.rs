@@ -191,7 +191,7 @@ fn segments_of_a_waiting_packet_take_its_place() {
         assert_eq!(queue.tx(std::slice::from_ref(&last)), 0);
         assert_eq!(queue.tx_end(), TxEnd::Full);
         assert!(queue.backlog.len() <= BACKLOG_MAX);
-        assert_eq!(queue.backlog.capacity(), capacity, "it does not grow");
+        assert_eq!(queue.backlog.capacity(), capacity, "the backlog does not grow");
         // The output takes the segments, and refuses the next packet.
         state.is_busy.store(false, Relaxed);
         state.calls_until_busy.store(1, Relaxed);

@@ -64,7 +64,7 @@ fn op() -> impl Strategy<Value = KeyUpdate> {
     ]
 }
 
-fn counted(packets: i64) -> CounterData {
+fn data_of_counter(packets: i64) -> CounterData {
     CounterData { packet_count: packets, byte_count: packets * 64 }
 }
 
@@ -87,11 +87,11 @@ impl KeyUpdate {
                 update(Type::Modify, TableEntry { controller_metadata, idle_timeout_ns, ..known })
             }
             Self::Recount { packets } => {
-                let counter_data = Some(counted(packets));
+                let counter_data = Some(data_of_counter(packets));
                 update(Type::Modify, TableEntry { counter_data, ..known })
             }
             Self::Count { packets } => {
-                let data = Some(counted(packets));
+                let data = Some(data_of_counter(packets));
                 let counter = DirectCounterEntry { table_entry: Some(known), data };
                 of(Type::Modify, entity::Entity::DirectCounterEntry(Box::new(counter)))
             }
@@ -236,7 +236,7 @@ fn a_restored_entry_continues_counting() {
     fixture.hit();
     let read = fixture.read();
     let Some(entity::Entity::TableEntry(entry)) = &read[0].entity else { panic!("{read:?}") };
-    assert_eq!(entry.counter_data, Some(counted(10)));
+    assert_eq!(entry.counter_data, Some(data_of_counter(10)));
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub(super) fn learn() -> impl Strategy<Value = Action> {
     let result = option::weighted(0.4, 0u8..3)
         .prop_map(|bit| bit.and_then(|bit| Subfield::new(FieldId::Reg0, bit, 1)));
     let place = (table(), 0u16..4, 0u64..3);
-    let specs = (vec(matched(), 0..3), vec(done(), 0..3));
+    let specs = (vec(match_spec(), 0..3), vec(done(), 0..3));
     (place, timeouts, fin, (rarely(), rarely()), limit, result, specs).prop_map(
         |((table, priority, cookie), timeouts, fin, flags, limit, result, (matched, done))| {
             Action::Learn(Box::new(LearnAction {
@@ -44,7 +44,7 @@ fn field(field: FieldId) -> LearnSource {
     LearnSource::Field(Subfield::whole(field))
 }
 
-fn matched() -> impl Strategy<Value = LearnSpec> {
+fn match_spec() -> impl Strategy<Value = LearnSpec> {
     let same = select(vec![
         FieldId::EthSrc,
         FieldId::EthDst,

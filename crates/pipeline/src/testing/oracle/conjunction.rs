@@ -36,13 +36,13 @@ impl NetworkModel {
         let mut passed = Vec::new();
         loop {
             let met = match self.decide(bridge, table, key, &passed) {
-                LookupStep::Rule(rule) => return (rule, tried(&passed)),
+                LookupStep::Rule(rule) => return (rule, count_tried(&passed)),
                 LookupStep::Conjunction(met) => met,
             };
             passed.push(met);
             let rule = self.second(bridge, table, key, met.1);
             if rule.is_some() {
-                return (rule, tried(&passed));
+                return (rule, count_tried(&passed));
             }
         }
     }
@@ -93,7 +93,7 @@ impl NetworkModel {
     }
 }
 
-fn tried(passed: &[Conjunction]) -> u16 {
+fn count_tried(passed: &[Conjunction]) -> u16 {
     u16::try_from(passed.len()).unwrap_or(u16::MAX)
 }
 

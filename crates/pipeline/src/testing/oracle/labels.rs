@@ -24,8 +24,10 @@ impl Walker<'_> {
                 self.set(FieldId::UdpDst, (*port).into(), 0xffff);
             }
             Action::SetMplsTtl(ttl) => self.set(FieldId::MplsTtl, (*ttl).into(), 0xff),
-            Action::PushMpls { ethertype } => bounded(self.packet.push_label(*ethertype))?,
-            Action::PopMpls { ethertype } => bounded(self.packet.pop_label(*ethertype))?,
+            Action::PushMpls { ethertype } => {
+                check_label_limit(self.packet.push_label(*ethertype))?
+            }
+            Action::PopMpls { ethertype } => check_label_limit(self.packet.pop_label(*ethertype))?,
             Action::CopyTtlIn => self.copy_ttl(TtlCopy::In)?,
             Action::CopyTtlOut => self.copy_ttl(TtlCopy::Out)?,
             Action::DecMplsTtl => return Ok(self.dec_mpls_ttl()),
@@ -72,7 +74,7 @@ impl Walker<'_> {
     }
 }
 
-const fn bounded(is_within: bool) -> Result<(), TraversalError> {
+const fn check_label_limit(is_within: bool) -> Result<(), TraversalError> {
     if is_within { Ok(()) } else { Err(TraversalError::TooManyMplsLabels(3)) }
 }
 

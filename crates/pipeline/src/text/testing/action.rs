@@ -25,7 +25,7 @@ pub(super) fn settable() -> impl Strategy<Value = Action> {
         group_id().prop_map(Action::Group),
         set_field(),
         load(),
-        moved(),
+        move_action(),
         tag(),
         ttl(),
         resubmit(),
@@ -173,7 +173,7 @@ fn load() -> impl Strategy<Value = Action> {
     })
 }
 
-fn moved() -> impl Strategy<Value = Action> {
+fn move_action() -> impl Strategy<Value = Action> {
     let ends = (readable(128), bits(is_writable, 128));
     ends.prop_filter_map("bits of one width", |(source, target)| {
         let width = source.width.min(target.width);

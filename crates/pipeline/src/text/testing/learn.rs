@@ -42,17 +42,17 @@ pub(super) fn learn() -> impl Strategy<Value = Action> {
 }
 
 fn spec() -> impl Strategy<Value = LearnSpec> {
-    let same = readable().prop_map(|bits| matched(bits, LearnSource::Field(bits)));
+    let same = readable().prop_map(|bits| match_spec(bits, LearnSource::Field(bits)));
     let other =
         (readable(), readable()).prop_filter_map("bits of one width", |(target, source)| {
             let width = target.width.min(source.width);
             let target = Subfield::new(target.field, target.offset, width)?;
             let source = Subfield::new(source.field, source.offset, width)?;
-            Some(matched(target, LearnSource::Field(source)))
+            Some(match_spec(target, LearnSource::Field(source)))
         });
     let asked = readable()
         .prop_flat_map(asked)
-        .prop_map(|(target, value)| matched(target, LearnSource::Value(value)));
+        .prop_map(|(target, value)| match_spec(target, LearnSource::Value(value)));
     let load = (readable(), bits(|field| is_writable(field) && is_short(field), 128))
         .prop_filter_map("bits of one width", |(source, target)| {
             let width = target.width.min(source.width);
@@ -74,7 +74,7 @@ fn spec() -> impl Strategy<Value = LearnSpec> {
     prop_oneof![same, other, asked, load, value, output]
 }
 
-const fn matched(target: Subfield, source: LearnSource) -> LearnSpec {
+const fn match_spec(target: Subfield, source: LearnSource) -> LearnSpec {
     LearnSpec { source, width: target.width, target: LearnTarget::Match(target) }
 }
 

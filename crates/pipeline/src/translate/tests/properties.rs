@@ -255,7 +255,7 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
         }
     }
     for action in &*traversal.actions {
-        emitted(action, &mut add);
+        add_features(action, &mut add);
     }
     if traversal.actions.iter().filter(|action| is_recirculated(action)).count() > 1 {
         add(F::TwoRecirculations, None);
@@ -263,7 +263,7 @@ fn features(traversal: &Traversal) -> Vec<Feature> {
     used
 }
 
-fn emitted(action: &DatapathAction, add: &mut impl FnMut(Feature, Option<Feature>)) {
+fn add_features(action: &DatapathAction, add: &mut impl FnMut(Feature, Option<Feature>)) {
     use Feature as F;
     match action {
         DatapathAction::Meter(meter) => {
@@ -278,7 +278,7 @@ fn emitted(action: &DatapathAction, add: &mut impl FnMut(Feature, Option<Feature
             if is_metered && inner.iter().any(is_recirculated) {
                 add(F::MeteredRecirculation, None);
             }
-            inner.iter().for_each(|action| emitted(action, add));
+            inner.iter().for_each(|action| add_features(action, add));
         }
         DatapathAction::Recirculate(continuation) => {
             let is_copy = continuation.ttl_copy().is_some();

@@ -134,7 +134,7 @@ fn a_unit_must_be_enabled() {
     let mend = "systemctl enable --now shuntd".to_owned();
     assert_eq!(unit(&installed, false), Some((CheckState::Missing, Some(mend))));
     let booted = [installed[0], ("run/systemd/system/a", "")];
-    assert_eq!(unit(&booted, true).unwrap().0, CheckState::Wrong, "it does not run");
+    assert_eq!(unit(&booted, true).unwrap().0, CheckState::Wrong, "the service does not run");
     let group = ("sys/fs/cgroup/system.slice/shuntd.service/cgroup.procs", "");
     assert_eq!(unit(&[booted[0], booted[1], group], true), Some((CheckState::Ok, None)));
 }

@@ -117,7 +117,7 @@ impl BridgeSflow {
             self.next_refresh = now.after(REFRESH_INTERVAL);
             self.refresh(agent);
         }
-        self.add_samples(bridges, now);
+        self.send_samples(bridges, now);
         let uptime_ms = milliseconds(now.since(self.started));
         if let Some((next, statistics)) = self.next_poll.zip(readings.statistics) {
             let interval = Duration::from_secs(self.options.polling.into());
@@ -151,7 +151,7 @@ impl BridgeSflow {
     pub(super) fn send_rest(&mut self, bridges: &Bridges, now: Time) -> bool {
         let is_some_left = self.receivers.iter().any(|own| !own.is_empty());
         if is_some_left {
-            self.add_samples(bridges, now);
+            self.send_samples(bridges, now);
         }
         is_some_left
     }
@@ -178,7 +178,7 @@ impl BridgeSflow {
     }
 
     /// Sends samples from the rings, as long as collectors have space.
-    fn add_samples(&mut self, bridges: &Bridges, now: Time) {
+    fn send_samples(&mut self, bridges: &Bridges, now: Time) {
         // A port is published before packet threads receive from it. So the ports of all samples
         // counted here are in the port list that is read below; later samples wait for the next
         // round. The count also bounds the round, so a flood of samples cannot hold the task.
@@ -187,15 +187,15 @@ impl BridgeSflow {
         let uptime_ms = milliseconds(now.since(self.started));
         for (index, mut left) in counts.into_iter().enumerate() {
             while left > 0 && self.collectors.has_room() {
-                self.add_samples_of(index, left.min(CHUNK), uptime_ms);
+                self.encode_samples(index, left.min(CHUNK), uptime_ms);
                 self.collectors.send(self.exporter.take_datagrams(uptime_ms));
                 left = left.saturating_sub(CHUNK);
             }
         }
     }
 
-    /// Sends at most `count` samples of a ring.
-    fn add_samples_of(&mut self, index: usize, count: usize, uptime_ms: u32) {
+    /// Moves at most `count` samples of a ring into the datagrams.
+    fn encode_samples(&mut self, index: usize, count: usize, uptime_ms: u32) {
         let mut samples = 0;
         for _ in 0..count {
             let Some(packet) = self.receivers[index].pop() else { break };
