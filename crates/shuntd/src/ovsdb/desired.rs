@@ -364,7 +364,7 @@ impl DesiredBridges {
         let name = interface.string("name").unwrap_or_default();
         if name == bridge.options.name {
             bridge.local = Some(interface.uuid());
-            bridge.local_row = Some(port.uuid());
+            bridge.has_dependent_ports |= bridge.local_row.replace(port.uuid()).is_some();
             bridge.options.local = LocalPort::Tap;
             (bridge.options.mtu, bridge.kept.mtu) = self.mtu(*interface);
             self.refuse_policing(*interface);
@@ -386,7 +386,9 @@ impl DesiredBridges {
         let reading = match earlier.take(&self.vhost_folder, port.uuid(), uuid) {
             Some(reading) => {
                 self.refused_interfaces.extend(reading.refused.clone().map(|own| (uuid, own)));
-                self.refused_settings.extend(reading.settings.clone().map(|own| (uuid, own)));
+                if let Some(reason) = &reading.settings {
+                    self.refuse_setting(uuid, reason);
+                }
                 reading
             }
             None => self.read_port(snapshot, port, *interface),
@@ -404,18 +406,20 @@ impl DesiredBridges {
         interface: RowView<'_>,
     ) -> PortReading {
         let uuid = interface.uuid();
+        // Another port may share the interface. Its settings are no part of this reading.
+        let of_others = self.refused_settings.remove(&uuid);
         if let Some(mode @ ("active" | "passive")) = row.string("lacp") {
             let reason =
                 format!("lacp {mode} has no effect: it needs a port with several interfaces");
             self.refuse_setting(uuid, &reason);
         }
         let port = self.desired_port(snapshot, row, interface);
-        PortReading {
-            row: row.uuid(),
-            port,
-            refused: self.refused_interfaces.get(&uuid).cloned(),
-            settings: self.refused_settings.get(&uuid).cloned(),
+        let settings = self.refused_settings.remove(&uuid);
+        for reason in of_others.iter().chain(&settings) {
+            self.refuse_setting(uuid, reason);
         }
+        let refused = self.refused_interfaces.get(&uuid).cloned();
+        PortReading { row: row.uuid(), port, refused, settings }
     }
 
     /// Adds a bond with its members; the members get the VLANs of the bond.

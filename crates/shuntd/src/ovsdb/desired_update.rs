@@ -114,6 +114,8 @@ impl DesiredBridges {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use shunt_ovsdb::{OvsdbHandle, RowTransaction, Server, ServerConfig, schema};
 
     use super::*;
@@ -165,17 +167,16 @@ mod tests {
         async fn change(&self, numbers: &mut Numbers) -> String {
             let before = self.rows().await;
             let name = numbers.choose(&NAMES);
-            let find = |table: &str| {
-                before
-                    .rows(table)
-                    .find(|row| row.string("name") == Some(name))
-                    .map(|row| row.uuid())
-            };
+            let row = before.rows("Port").find(|row| row.string("name") == Some(name));
+            let port = row.map(|row| row.uuid());
             let mut rows = self.handle.transaction("a change");
             let kind = numbers.below(9);
-            match (kind, find("Port"), find("Interface")) {
+            let interfaces: Vec<RowUuid> =
+                row.into_iter().flat_map(|row| row.uuids("interfaces")).collect();
+            let interface = (!interfaces.is_empty()).then(|| numbers.choose(&interfaces));
+            match (kind, port, interface) {
                 (0, Some(port), _) => self.put(&before, &mut rows, port, None),
-                (1..4, None, None) => {
+                (1..4, None, _) => {
                     let interface = rows.insert("Interface", [("name", Datum::string(name))]);
                     let columns =
                         [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
@@ -189,9 +190,13 @@ mod tests {
                     self.put(&before, &mut rows, port, Some(bridge));
                     rows.update("Port", port, [("tag", Datum::integer(9))]);
                 }
-                (2, Some(port), Some(interface)) if numbers.below(3) == 0 => {
-                    let port = before.row("Port", port).unwrap();
-                    change_bond(&mut rows, name, port, interface);
+                (2, Some(port), _) if numbers.below(3) == 0 => {
+                    change_bond(&mut rows, name, before.row("Port", port).unwrap());
+                }
+                // Both bridges may have the port then.
+                (3, Some(port), _) if numbers.below(4) == 0 => {
+                    let bridge = numbers.choose(&self.bridges);
+                    rows.insert_members("Bridge", bridge, [("ports", Datum::uuid(port))]);
                 }
                 (2..5, Some(port), _) => rows.update("Port", port, [port_column(numbers)]),
                 (5..7, _, Some(interface)) => {
@@ -226,14 +231,46 @@ mod tests {
     }
 
     /// Makes a port a bond, or a bond a port.
-    fn change_bond(rows: &mut RowTransaction, name: &str, port: RowView<'_>, interface: RowUuid) {
-        let mut members = vec![Atom::Uuid(interface)];
-        if port.uuids("interfaces").count() == 1 {
-            let other = format!("{name}-2");
-            let second = rows.insert("Interface", [("name", Datum::string(&other))]);
-            members.push(Atom::Uuid(second));
-        }
-        rows.update("Port", port.uuid(), [("interfaces", Datum::set(members))]);
+    ///
+    /// A bond has another name than its members.
+    fn change_bond(rows: &mut RowTransaction, name: &str, port: RowView<'_>) {
+        let is_bond = port.uuids("interfaces").count() > 1;
+        let endings: &[&str] = if is_bond { &[""] } else { &["-1", "-2"] };
+        let members = Datum::set(endings.iter().map(|ending| {
+            let member = format!("{name}{ending}");
+            Atom::Uuid(rows.insert("Interface", [("name", Datum::string(&member))]))
+        }));
+        rows.update("Port", port.uuid(), [("interfaces", members)]);
+    }
+
+    /// Returns the ports as text, by the names of their bridge and of themselves.
+    fn ports_of(bridges: &DesiredBridges) -> BTreeMap<(&str, &str), String> {
+        let all = bridges.bridges.iter().flat_map(|(bridge, own)| {
+            let ports = own.ports.iter();
+            ports.map(move |(name, port)| ((bridge.as_str(), name.as_str()), format!("{port:?}")))
+        });
+        all.collect()
+    }
+
+    /// Returns the names of the members of all bonds, which each pass compares.
+    fn members(bridges: &DesiredBridges) -> impl Iterator<Item = &str> {
+        let bonds = bridges.bridges.values().flat_map(|bridge| &bridge.options.bonds);
+        bonds.flat_map(|bond| &bond.members).map(String::as_str)
+    }
+
+    /// Returns the names of different ports that a pass over `names` does not compare.
+    fn left_out(
+        states: [&DesiredBridges; 2],
+        names: Option<&BTreeSet<String>>,
+    ) -> BTreeSet<String> {
+        let Some(names) = names else { return BTreeSet::new() };
+        let compared: BTreeSet<&str> =
+            names.iter().map(String::as_str).chain(states.into_iter().flat_map(members)).collect();
+        let [old, new] = states.map(ports_of);
+        let keys = old.keys().chain(new.keys());
+        let different = keys.filter(|key| old.get(*key) != new.get(*key));
+        let names = different.map(|(_, name)| *name).filter(|name| !compared.contains(name));
+        names.map(str::to_owned).collect()
     }
 
     /// A column with its value.
@@ -282,12 +319,15 @@ mod tests {
     }
 
     /// After random changes, the bridges are those that all rows describe.
+    ///
+    /// The names of changed rows include each port that differs.
     #[tokio::test]
     async fn changed_bridges_equal_bridges_read_whole() {
         for seed in 1..30 {
             let (database, mut numbers) = (TwoBridges::start().await, Numbers(seed));
             let mut earlier = database.rows().await;
             let mut bridges = DesiredBridges::of(&earlier, PortReadings::default());
+            let mut before = DesiredBridges::of(&earlier, PortReadings::default());
             let mut done = Vec::new();
             for _ in 0..40 {
                 done.push(database.change(&mut numbers).await);
@@ -302,10 +342,61 @@ mod tests {
                     texts[0],
                     texts[1]
                 );
-                earlier = rows;
+                let names = changed.port_names(&earlier, &rows);
+                let missing = left_out([&before, &whole], names.as_ref());
+                assert!(missing.is_empty(), "seed {seed}, {done:?}: {missing:?}");
+                (earlier, before) = (rows, whole);
             }
             database.handle.stop().await;
         }
+    }
+
+    /// A reason why a local port has no effect is no part of the reading of another port.
+    #[tokio::test]
+    async fn a_shared_interface_keeps_no_old_reason() {
+        let database = TwoBridges::start().await;
+        let mut rows = database.handle.transaction("ports of both bridges");
+        let ports = ["br0", "br1", "p0"].map(|name| {
+            let interface = rows.insert("Interface", [("name", Datum::string(name))]);
+            let columns = [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
+            rows.insert("Port", columns)
+        });
+        for bridge in database.bridges {
+            let ports = ("ports", Datum::set(ports.map(Atom::Uuid)));
+            let wrong = ("other_config", Datum::string_map([("hwaddr", "x")]));
+            rows.update("Bridge", bridge, [ports, wrong]);
+        }
+        database.handle.transact(rows).await.unwrap();
+        let earlier = database.rows().await;
+        let bridges = DesiredBridges::of(&earlier, PortReadings::default());
+        assert!(!bridges.refused_settings.is_empty());
+        let mut rows = database.handle.transaction("no address");
+        for bridge in database.bridges {
+            rows.update("Bridge", bridge, [("other_config", Datum::empty())]);
+        }
+        database.handle.transact(rows).await.unwrap();
+        let rows = database.rows().await;
+        let changed = ChangedRows::between(&earlier, &rows);
+        let bridges = bridges.after([&earlier, &rows], &changed);
+        assert!(bridges.refused_settings.is_empty(), "{:?}", bridges.refused_settings);
+        database.handle.stop().await;
+    }
+
+    /// The settings of a local port are then those of the last row.
+    #[tokio::test]
+    async fn rows_of_one_local_port_are_dependent() {
+        let database = TwoBridges::start().await;
+        let mut rows = database.handle.transaction("two rows");
+        let interface = rows.insert("Interface", [("name", Datum::string("br0"))]);
+        for name in ["br0", "again"] {
+            let columns = [("name", Datum::string(name)), ("interfaces", Datum::uuid(interface))];
+            let port = Datum::uuid(rows.insert("Port", columns));
+            rows.insert_members("Bridge", database.bridges[0], [("ports", port)]);
+        }
+        database.handle.transact(rows).await.unwrap();
+        let bridges = DesiredBridges::of(&database.rows().await, PortReadings::default());
+        assert!(bridges.bridges["br0"].has_dependent_ports);
+        database.handle.stop().await;
     }
 
     /// A new port of a bridge is read alone, and so is a changed one.
