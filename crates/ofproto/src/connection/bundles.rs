@@ -236,7 +236,7 @@ impl BundledChange {
                 Self::Step(HostStep::Modify(flow_mod.into()))
             }
             Message::GroupMod(group_mod) => {
-                requests::check_group_mod(&group_mod, codec)?;
+                requests::check_group_mod(&group_mod)?;
                 Self::Step(HostStep::Modify(group_mod.into()))
             }
             Message::PortMod(port_mod) => Self::Port(port_mod),

@@ -24,6 +24,9 @@ use crate::{
 /// bytes, and its three actions of OpenFlow 1.3 have 40. So the rule of a shorter flow-mod fits.
 const FLOW_MOD_LONG: usize = 1 << 14;
 
+/// Clients of these versions list all rules and groups.
+const LISTING_CODECS: [Codec; 2] = [Codec::NEWEST, Codec::V10(V10Settings::INITIAL)];
+
 /// A request as received.
 struct ReceivedRequest<'a> {
     xid: Xid,
@@ -71,7 +74,7 @@ impl Connection {
                 self.modify(xid, flow_mod.into(), host)?;
             }
             Message::GroupMod(group_mod) => {
-                check_group_mod(&group_mod, self.codec)?;
+                check_group_mod(&group_mod)?;
                 self.modify(xid, group_mod.into(), host)?;
             }
             Message::MeterMod(meter_mod) => self.modify(xid, meter_mod.into(), host)?,
@@ -299,21 +302,17 @@ pub(super) fn check_flow_mod(
         matching: flow_mod.matching.clone(),
         instructions: std::sync::Arc::new(flow_mod.instructions.clone()),
     };
-    // Clients of every version list the rule.
-    let v10 = Codec::V10(V10Settings::INITIAL);
-    let replies = [
-        (Codec::NEWEST, MultipartReply::Flow(vec![entry.clone()])),
-        (v10, MultipartReply::NiciraFlow(vec![entry])),
-    ];
-    for (codec, reply) in replies {
+    let replies =
+        [MultipartReply::Flow(vec![entry.clone()]), MultipartReply::NiciraFlow(vec![entry])];
+    for (codec, reply) in LISTING_CODECS.into_iter().zip(replies) {
         let reply = Message::MultipartReply { more: false, reply };
         codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::ActionTooMany)?;
     }
     Ok(())
 }
 
-/// Checks a group-mod; its group must also fit into a group description reply.
-pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), RequestRefusal> {
+/// Checks a group-mod; its group must also fit into a group description reply of each version.
+pub(super) fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
     crate::check_group_mod(group_mod)?;
     if group_mod.buckets.len() > Group::BUCKETS_MAX {
         return Err(ErrorCode::GroupBucketsFull.into());
@@ -326,7 +325,9 @@ pub(super) fn check_group_mod(group_mod: &GroupMod, codec: Codec) -> Result<(), 
     };
     let reply = MultipartReply::GroupDescription(vec![entry]);
     let reply = Message::MultipartReply { more: false, reply };
-    codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::GroupBucketsFull)?;
+    for codec in LISTING_CODECS {
+        codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::GroupBucketsFull)?;
+    }
     Ok(())
 }
 

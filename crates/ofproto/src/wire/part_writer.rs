@@ -107,9 +107,12 @@ impl PartWriter {
 
 /// Encodes a reply as one or more messages.
 ///
+/// An entry that alone does not fit into a message is left out. Buckets that are inserted one by
+/// one can make a group that long, and a client must still get a reply.
+///
 /// # Errors
 ///
-/// An entry alone does not fit into a message.
+/// A reply without entries does not fit into a message.
 pub(crate) fn encode_reply(
     codec: Codec,
     xid: Xid,
@@ -117,43 +120,48 @@ pub(crate) fn encode_reply(
 ) -> Result<Vec<Vec<u8>>, EncodeError> {
     let mut writer = PartWriter::new(codec, xid, reply);
     let mut parts = Vec::new();
-    let mut push = |entry| writer.push(entry).map(|full| parts.extend(full));
+    let mut push = |entry| match writer.push(entry) {
+        Ok(full) => parts.extend(full),
+        Err(error) => {
+            tracing::error!(%error, "an entry is too long for a reply and is left out");
+        }
+    };
     match reply {
         MultipartReply::Flow(flows) => {
-            flows.iter().map(ReplyEntry::Flow).try_for_each(&mut push)?;
+            flows.iter().map(ReplyEntry::Flow).for_each(&mut push);
         }
         MultipartReply::NiciraFlow(flows) => {
-            flows.iter().map(ReplyEntry::NiciraFlow).try_for_each(&mut push)?;
+            flows.iter().map(ReplyEntry::NiciraFlow).for_each(&mut push);
         }
         MultipartReply::FlowMonitor(updates) => {
-            updates.iter().map(ReplyEntry::FlowUpdate).try_for_each(&mut push)?;
+            updates.iter().map(ReplyEntry::FlowUpdate).for_each(&mut push);
         }
         MultipartReply::Table(tables) => {
-            tables.iter().map(ReplyEntry::Table).try_for_each(&mut push)?;
+            tables.iter().map(ReplyEntry::Table).for_each(&mut push);
         }
         MultipartReply::Port(ports) => {
-            ports.iter().map(ReplyEntry::Port).try_for_each(&mut push)?;
+            ports.iter().map(ReplyEntry::Port).for_each(&mut push);
         }
         MultipartReply::Queue(queues) => {
-            queues.iter().map(ReplyEntry::Queue).try_for_each(&mut push)?;
+            queues.iter().map(ReplyEntry::Queue).for_each(&mut push);
         }
         MultipartReply::Group(groups) => {
-            groups.iter().map(ReplyEntry::Group).try_for_each(&mut push)?;
+            groups.iter().map(ReplyEntry::Group).for_each(&mut push);
         }
         MultipartReply::GroupDescription(groups) => {
-            groups.iter().map(ReplyEntry::GroupDescription).try_for_each(&mut push)?;
+            groups.iter().map(ReplyEntry::GroupDescription).for_each(&mut push);
         }
         MultipartReply::Meter(meters) => {
-            meters.iter().map(ReplyEntry::Meter).try_for_each(&mut push)?;
+            meters.iter().map(ReplyEntry::Meter).for_each(&mut push);
         }
         MultipartReply::MeterConfig(meters) => {
-            meters.iter().map(ReplyEntry::MeterConfig).try_for_each(&mut push)?;
+            meters.iter().map(ReplyEntry::MeterConfig).for_each(&mut push);
         }
         MultipartReply::TableFeatures(tables) => {
-            tables.iter().map(ReplyEntry::TableFeatures).try_for_each(&mut push)?;
+            tables.iter().map(ReplyEntry::TableFeatures).for_each(&mut push);
         }
         MultipartReply::PortDescription(ports) => {
-            ports.iter().map(ReplyEntry::PortDescription).try_for_each(&mut push)?;
+            ports.iter().map(ReplyEntry::PortDescription).for_each(&mut push);
         }
         MultipartReply::Description(_)
         | MultipartReply::Aggregate(_)

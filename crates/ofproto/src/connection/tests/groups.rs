@@ -2,9 +2,9 @@
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    Action, Bucket, FlowFlags, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod, Instructions,
-    MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod, MeterUnit, Priority,
-    RemovedReason, RuleFilter, Selection,
+    Action, Bucket, BucketPlace, FlowFlags, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod,
+    Instructions, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod,
+    MeterUnit, Priority, RemovedReason, RuleFilter, Selection,
 };
 
 use super::{add, code};
@@ -16,7 +16,7 @@ use crate::{
         MeterDescription, MultipartReply, MultipartRequest, PacketOut, Xid,
     },
     testing::ConnectionHarness,
-    wire::v13,
+    wire::{Codec, v10::V10Settings, v13},
 };
 
 const GROUP: GroupId = GroupId::new(5);
@@ -182,6 +182,49 @@ fn a_group_too_long_for_replies_is_refused() {
     let reply = multipart_reply(&mut harness, MultipartRequest::Group(None));
     let MultipartReply::Group(groups) = reply else { panic!("counters") };
     assert_eq!(groups[0].buckets.len(), 4000);
+}
+
+/// The group fits into a description of OpenFlow 1.3 alone.
+#[test]
+fn a_group_must_fit_into_replies_of_all_versions() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
+    let mut request = group_mod(GroupCommand::Add, std::iter::repeat_n(1, 4000));
+    request.kind = GroupKind::FastFailover;
+    for bucket in &mut request.buckets {
+        bucket.actions = Box::default();
+        (bucket.watch_port, bucket.watch_group) = (PortNo::new(1), Some(GroupId::new(6)));
+    }
+    let refused = refusal(&mut harness, &Message::GroupMod(request));
+    assert_eq!(refused, Some(ErrorCode::GroupBucketsFull));
+}
+
+/// Insertions make the group too long for a description.
+#[test]
+fn a_group_too_long_to_list_is_left_out() {
+    let codec = Codec::V10(V10Settings::INITIAL);
+    let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, codec);
+    let short = GroupMod { group: Some(GroupId::new(6)), ..group_mod(GroupCommand::Add, [1]) };
+    assert!(harness.request(&Message::GroupMod(short)).is_empty());
+    let insert = GroupCommand::InsertBuckets(BucketPlace::Last);
+    for (first, command) in [(0, GroupCommand::Add), (1000, insert), (2000, insert)] {
+        let mut request = group_mod(command, std::iter::repeat_n(1, 1000));
+        if command == GroupCommand::Add {
+            request.kind = GroupKind::Select;
+        }
+        for bucket in &mut request.buckets {
+            (bucket.id, bucket.weight) = (first + bucket.id, 1);
+        }
+        let replies = harness.request(&Message::GroupMod(request));
+        assert!(replies.is_empty(), "{replies:?}");
+    }
+    assert_eq!(harness.host.groups()[0].buckets.len(), 3000);
+    let mut other = harness.another(ConnectionKind::Controller);
+    for client in [&mut harness, &mut other] {
+        let reply = multipart_reply(client, MultipartRequest::GroupDescription(None));
+        let MultipartReply::GroupDescription(groups) = reply else { panic!("{reply:?}") };
+        let groups: Vec<_> = groups.iter().map(|own| own.group).collect();
+        assert_eq!(groups, [GroupId::new(6)]);
+    }
 }
 
 const FLAGS: BundleFlags = BundleFlags { atomic: true, ordered: true };
