@@ -133,7 +133,8 @@ fn with_inserted(
             None => return Err(GroupModError::UnknownBucket(old.id, id)),
         },
     };
-    if let Some(bucket) = new.iter().find(|bucket| find(bucket.id).is_some()) {
+    let ids: BTreeSet<u32> = old.buckets.iter().map(|bucket| bucket.id).collect();
+    if let Some(bucket) = new.iter().find(|bucket| ids.contains(&bucket.id)) {
         return Err(GroupModError::BucketExists(old.id, bucket.id));
     }
     let (before, after) = old.buckets.split_at(before);
