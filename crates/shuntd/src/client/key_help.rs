@@ -188,7 +188,7 @@ const BOND_ROWS: &[KeyRow] = &[
     ["primary", "PORT", "(none)", "member that is active when enabled"],
     ["updelay_ms", "MS", "0", "time until a link that is up is enabled"],
     ["downdelay_ms", "MS", "0", "time until a link that is down is disabled"],
-    ["rebalance_interval_ms", "MS", "10000", "time between checks of the loads; 0: none"],
+    ["rebalance_interval_ms", "1000 or more", "10000", "time between checks of the loads; 0: none"],
     ["hash_basis", "N", "0", "seed of the hashes that choose a member"],
     ["lacp", "off", "off", "every member with a link is used"],
     ["", "active", "", "LACP, which the switch begins"],
@@ -222,7 +222,10 @@ mod tests {
     use std::{collections::BTreeSet, fmt::Debug};
 
     use clap::{CommandFactory, Parser};
-    use shunt_switch::config::{BfdOptions, BondOptions, BridgeOptions, MirrorOptions};
+    use shunt_switch::{
+        config::{BfdOptions, BondOptions, BridgeOptions, MirrorOptions},
+        with_causes,
+    };
 
     use super::*;
     use crate::{
@@ -286,6 +289,40 @@ mod tests {
         has_defaults(BFD_ROWS, "enable=true", |words| setting::bfd("p1", words));
         has_defaults(BOND_ROWS, "", |words| setting::bond("bond0", words));
         has_defaults(MIRROR_ROWS, "", |words| setting::mirror("m1", words));
+    }
+
+    /// Checks that a key takes the values of its range, and no others but its default.
+    fn has_ranges(rows: &[KeyRow], needed: &str, check: impl Fn(&[String]) -> Result<(), String>) {
+        for [key, values, default, _] in rows {
+            let Some((min, max)) = values.split_once(" to ") else { continue };
+            let [min, max] = [min, max].map(|end| end.parse::<i64>().unwrap());
+            let accepts = |value: i64| check(&words(&format!("{needed} {key}={value}"))).is_ok();
+            assert!(accepts(min) && accepts(max), "{key}");
+            assert!(!accepts(max + 1), "{key}");
+            assert!(default.parse::<i64>() == Ok(min - 1) || !accepts(min - 1), "{key}");
+        }
+    }
+
+    #[test]
+    fn each_table_has_the_ranges_of_its_keys() {
+        let bridge = |words: &[String]| setting::bridge("br0", words).map(drop);
+        has_ranges(BRIDGE_ROWS, "", bridge);
+        has_ranges(BRIDGE_START_ROWS, "local=tap", bridge);
+        has_ranges(VLAN_ROWS, "", |words| {
+            setting::vlans("p1", words)?.check().map_err(|error| with_causes(&error))
+        });
+        has_ranges(BFD_ROWS, "", |words| {
+            let session = setting::bfd("p1", words)?.bfd.unwrap_or_default();
+            session.check().map_err(str::to_owned)
+        });
+        has_ranges(BOND_ROWS, "members=p1,p2 lacp=active", |words| {
+            let bonds = vec![setting::bond("bond0", words)?];
+            let bridge = BridgeOptions { bonds, ..BridgeOptions::default() };
+            bridge.check_bonds().map_err(|error| with_causes(&*error.problem))
+        });
+        has_ranges(MIRROR_ROWS, "output_vlan=7", |words| {
+            setting::mirror("m1", words)?.check().map_err(|error| with_causes(&*error.problem))
+        });
     }
 
     /// Returns the number of keys in the example of a help text, which must be valid.

@@ -251,8 +251,6 @@ fn name_conflict(taken: &HashMap<&str, NameOwner<'_>>, name: &str) -> Option<Swi
     })
 }
 
-/// Range of an MTU.
-///
 /// Checks an MTU; 0 means that the switch does not set it.
 fn check_mtu(mtu: u32) -> Result<(), SwitchError> {
     if mtu == 0 || PortOptions::MTUS.contains(&mtu) {
