@@ -83,7 +83,9 @@ struct TagSlot {
     held_count: u32,
 }
 
+/// Index of the word with the bridge.
 const BRIDGE: usize = word::BRIDGE as usize;
+/// Index of the word with the recirculation id.
 const RECIRC: usize = word::RECIRC as usize;
 
 impl TagSpace {

@@ -3,6 +3,7 @@
 use shunt_flow::{Match, layout::word};
 use shunt_pipeline::{Rule, Traversal, Visit};
 
+/// Index of the word with the transport ports.
 const TRANSPORT: usize = word::TRANSPORT as usize;
 /// The bits of the transport ports in the word [`TRANSPORT`].
 const PORTS_BITS: u64 = 0xffff_ffff_0000_0000;

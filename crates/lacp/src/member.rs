@@ -141,7 +141,7 @@ impl AggregatorMember {
             frames.push(SlowFrame::MarkerResponse(marker).emit(source));
         }
         let actor = self.actor(aggregator);
-        if self.periodic.is_sending() && self.transmit.send(&actor, now) {
+        if self.periodic.is_sending() && self.transmit.take_due(&actor, now) {
             add_one(&mut self.counters.tx_pdus);
             let partner = *self.receive.partner();
             let pdu = Lacpdu { actor, partner, collector_max_delay: 0 };

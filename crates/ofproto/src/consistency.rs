@@ -145,13 +145,15 @@ impl KnownPacket {
         match action {
             Action::Output { port, .. } => self.check_output(*port),
             Action::OutputTruncated { port, .. } => check_truncated(*port),
-            Action::OutputField { source, .. } | Action::Push(source) => self.read(source.field),
+            Action::OutputField { source, .. } | Action::Push(source) => {
+                self.check_prerequisites(source.field)
+            }
             Action::SetField { field, value, mask } => self.set(*field, *value, *mask),
             Action::Load { target, value } => {
                 self.set(target.field, u128::from(*value) << target.offset, target.bits())
             }
             Action::Move { source, target } => {
-                self.read(source.field)?;
+                self.check_prerequisites(source.field)?;
                 self.write(*target)
             }
             Action::PushVlan { .. } => self.push_vlan(),
@@ -224,7 +226,7 @@ impl KnownPacket {
     }
 
     /// Checks that packets meet the prerequisites of `field`.
-    fn read(&self, field: FieldId) -> Result<(), ErrorCode> {
+    fn check_prerequisites(&self, field: FieldId) -> Result<(), ErrorCode> {
         let is_met = self.absent == AbsentFields::Ignored
             || prerequisite::is_met(field, &self.key, &self.mask);
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
@@ -240,7 +242,7 @@ impl KnownPacket {
                 Err(ErrorCode::ActionInconsistent)
             }
             field if is_of_connection(field) => Err(ErrorCode::SetFieldArgument),
-            _ => self.read(field),
+            _ => self.check_prerequisites(field),
         }
     }
 
@@ -282,7 +284,7 @@ impl KnownPacket {
     fn write(&self, target: Subfield) -> Result<(), ErrorCode> {
         match target.field {
             // The copied value may contain the tag-present bit.
-            FieldId::VlanVid => self.read(target.field),
+            FieldId::VlanVid => self.check_prerequisites(target.field),
             field => self.need(field),
         }
     }
@@ -320,11 +322,11 @@ impl KnownPacket {
         let mut learned = Self::matched(&Match::any());
         for spec in &learn.specs {
             if let LearnSource::Field(source) = spec.source {
-                self.read(source.field)?;
+                self.check_prerequisites(source.field)?;
             }
             match spec.target {
                 LearnTarget::Match(target) => {
-                    learned.read(target.field)?;
+                    learned.check_prerequisites(target.field)?;
                     if let LearnSource::Value(value) = spec.source {
                         let (value, bits) = (value << target.offset, target.bits());
                         learned.key.set_field_masked(target.field, value, bits);
@@ -334,7 +336,7 @@ impl KnownPacket {
                 // A learned rule may load a VLAN field without a match on a tag, as in Open
                 // vSwitch.
                 LearnTarget::Load(target) if !is_of_connection(target.field) => {
-                    learned.read(target.field)?;
+                    learned.check_prerequisites(target.field)?;
                 }
                 LearnTarget::Load(_) => return Err(ErrorCode::SetFieldArgument),
                 LearnTarget::Output => {}

@@ -179,7 +179,7 @@ pub enum ActionScope {
 }
 
 impl Schema {
-    /// Checks a P4Info.
+    /// Reads the tables, actions and counters of a P4Info, and checks them.
     ///
     /// # Errors
     ///

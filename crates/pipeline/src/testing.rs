@@ -19,7 +19,7 @@ mod sub_traversals;
 
 pub use checked_pipeline::{CheckedPipeline, bridge_with_rules};
 pub use execute::execute;
-pub use frame::{set_secret, visible};
+pub use frame::{set_test_word, visible};
 pub use network_model::{BridgeModel, NetworkModel, SeenPorts};
 pub use oracle::{
     Conjunction, LearnEffect, LookupStep, Outcome, PacketEffects, Punted, Refreshed, RuleToLearn,

@@ -249,8 +249,8 @@ async fn run_upkeep(control: &ControlPlane) {
         Ok::<_, Infallible>(change)
     };
     let Ok(_) = plane.publisher().change(expire);
-    control.router_log.add(plane.pipeline(), &routers, now);
-    control.router_log.add_summaries(now);
+    control.router_log.log_changes(plane.pipeline(), &routers, now);
+    control.router_log.log_summaries(now);
     control.bridges.reclaim(plane.version());
     control.captures.end_unread().await;
     log_differences(plane, &control.tracer());

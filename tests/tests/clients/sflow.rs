@@ -76,7 +76,7 @@ fn counters_of(collectors: &Collectors, port: &str) -> Option<Vec<u32>> {
     samples.iter().rev().find(is_own)?.words_of(1)
 }
 
-/// Requests and replies alternate, so every sample is known.
+/// Checks the samples of alternating requests and replies.
 fn check_flow_samples(collectors: &Collectors, [p1, p2]: [u32; 2]) {
     for (sample, number) in samples(collectors, 1).iter().zip(1..) {
         let (input, kind) = if number % 2 == 1 { (p1, 8) } else { (p2, 0) };

@@ -29,6 +29,7 @@ use crate::{
 const BRIDGE: BridgeId = BridgeId::new(1);
 /// Key words that no header fills.
 const HIDDEN_WORDS: usize = word::ETH_DST as usize;
+/// Index of the word with the VLAN tags.
 const VLAN: usize = word::VLAN as usize;
 const OUTER_TAG: u64 = 0xffff_ffff_0000_0000;
 const INNER_TAG: u64 = 0x0000_0000_ffff_ffff;
@@ -56,11 +57,11 @@ pub(crate) struct Widths {
 impl Tables {
     /// Creates tables with the rules of a case.
     pub(crate) fn new(case: &Case) -> Self {
-        Self::read(case).unwrap_or_else(|error| panic!("{error}"))
+        Self::try_new(case).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Creates tables with rules that may be legal only over OpenFlow.
-    pub(crate) fn read(case: &Case) -> Result<Self, String> {
+    /// Creates tables with the rules of a case; an error names the refused rule.
+    pub(crate) fn try_new(case: &Case) -> Result<Self, String> {
         let pipeline = Pipeline::new(1);
         let mirrors = case.mirrors.iter().map(MirrorOptions::mirror).collect();
         pipeline.add_bridge(BRIDGE, BridgeSettings { mirrors, ..BridgeSettings::default() });

@@ -250,7 +250,7 @@ impl Play<'_> {
     /// Tests the masks of Shunt with packets near the packets of the case.
     fn try_masks(&mut self) {
         // Some rules and groups are accepted over OpenFlow only.
-        let Ok(tables) = Tables::read(&self.case) else { return };
+        let Ok(tables) = Tables::try_new(&self.case) else { return };
         for (index, packet) in self.case.packets.iter().enumerate() {
             if let Some(other) = tables.find_mask_violation(&self.case, packet) {
                 self.found.push(format!("mask of packet {index} is too wide: {other}"));

@@ -43,7 +43,7 @@ pub struct TicketCounts {
 
 impl ForecastTicket {
     /// Counts flows that are sent to packet threads.
-    pub fn send(&self, count: u64) {
+    pub fn count_sent(&self, count: u64) {
         self.sent.add(count);
     }
 

@@ -23,7 +23,7 @@ use shunt_pipeline::{
     testing::{
         CheckedPipeline, bridge_with_rules,
         generate::{self, Op},
-        set_secret, visible,
+        set_test_word, visible,
     },
     text::parse_rule,
 };
@@ -76,7 +76,7 @@ pub(crate) fn packet(source: u8, device: u8) -> FlowKey {
     key.set_bridge(BRIDGE.number().into());
     key.set_in_port(PortNo::new(1));
     key.set_field(FieldId::NwTtl, 64);
-    set_secret(&mut key, 0x0800, 100);
+    set_test_word(&mut key, 0x0800, 100);
     key
 }
 

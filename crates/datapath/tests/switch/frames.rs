@@ -12,7 +12,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     Action, FlowMod, Modification,
-    testing::{generate::Op, set_secret, visible},
+    testing::{generate::Op, set_test_word, visible},
 };
 
 /// Returns a frame with the header fields of a generated packet.
@@ -100,7 +100,7 @@ pub(crate) fn with_hidden(key: &FlowKey, frame: &[u8]) -> FlowKey {
         let network = usize::from(word::IPV4);
         key_for_oracle.words_mut()[network..].copy_from_slice(&hidden.words()[network..]);
     }
-    set_secret(&mut key_for_oracle, hidden_type(key), u16::try_from(frame.len()).unwrap());
+    set_test_word(&mut key_for_oracle, hidden_type(key), u16::try_from(frame.len()).unwrap());
     key_for_oracle.set_bridge(key.bridge());
     key_for_oracle.set_in_port(key.in_port());
     key_for_oracle

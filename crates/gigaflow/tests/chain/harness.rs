@@ -18,7 +18,7 @@ use shunt_pipeline::{
     testing::{
         CheckedPipeline, Outcome, PacketEffects,
         generate::{self, Op},
-        merged, set_secret, visible,
+        merged, set_test_word, visible,
     },
     text::parse_rule,
 };
@@ -225,7 +225,7 @@ pub(crate) fn packet(text: &str) -> FlowKey {
         key.set_field(FieldId::NwTtl, 64);
     }
     let ether_type = key.eth_type();
-    set_secret(&mut key, ether_type, 100);
+    set_test_word(&mut key, ether_type, 100);
     key
 }
 

@@ -41,7 +41,7 @@ impl TransmitMachine {
     }
 
     /// Returns whether an LACPDU with `actor` must be sent now, and counts it as sent.
-    pub(crate) fn send(&mut self, actor: &LacpInfo, now: Duration) -> bool {
+    pub(crate) fn take_due(&mut self, actor: &LacpInfo, now: Duration) -> bool {
         let is_due = self.deadline(actor).is_some_and(|due| due <= now);
         if is_due {
             (self.is_needed, self.last) = (false, Some(*actor));
@@ -90,7 +90,7 @@ mod tests {
         let mut sent = Vec::new();
         for time in (0..5000).step_by(10).map(ms) {
             machine.need();
-            if machine.send(&LacpInfo::default(), time) {
+            if machine.take_due(&LacpInfo::default(), time) {
                 sent.push(time);
             }
         }
@@ -106,13 +106,13 @@ mod tests {
         let mut machine = TransmitMachine::default();
         let actor = LacpInfo::default();
         let news = LacpInfo { key: 2, ..actor };
-        assert!(machine.send(&actor, ms(0)) && !machine.send(&actor, ms(1)));
+        assert!(machine.take_due(&actor, ms(0)) && !machine.take_due(&actor, ms(1)));
         assert_eq!(machine.deadline(&actor), None);
         machine.need();
-        assert!(machine.send(&actor, ms(2)) && !machine.send(&actor, ms(3)));
-        assert!(machine.send(&news, ms(4)) && !machine.send(&news, ms(5)));
+        assert!(machine.take_due(&actor, ms(2)) && !machine.take_due(&actor, ms(3)));
+        assert!(machine.take_due(&news, ms(4)) && !machine.take_due(&news, ms(5)));
         machine.reset();
         assert_eq!(machine.deadline(&news), Some(ms(1000)), "the limit stays");
-        assert!(!machine.send(&news, ms(999)) && machine.send(&news, ms(1000)));
+        assert!(!machine.take_due(&news, ms(999)) && machine.take_due(&news, ms(1000)));
     }
 }

@@ -289,7 +289,7 @@ mod tests {
         }
     }
 
-    /// Looks up one key in `stride` in segments of several starts.
+    /// Checks lookups of one key in `stride` in segments of several starts.
     fn check_models(stride: usize) {
         for starts in [uniform_starts(31_000), patterns().pop().unwrap().1] {
             let index = LinearSegments::build(&starts, &SegmentSettings::default());

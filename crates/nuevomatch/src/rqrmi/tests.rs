@@ -267,7 +267,7 @@ fn more_attempts_lower_the_errors() {
     assert!(six < one, "{six} with six attempts, {one} with one");
 }
 
-/// Looks up one key in `stride` in models of several starts.
+/// Checks lookups of one key in `stride` in models of several starts.
 fn check_models(stride: usize) {
     let uniform = uniform_starts(31_000);
     let clusters = patterns().pop().unwrap().1;

@@ -133,7 +133,7 @@ pub(super) fn accept_clients(
         let (history, log) = (Arc::default(), Arc::default());
         let scope = RemoteScope { closed: stopped.clone(), history, times, log };
         let listener = ClientListener::Unix(path, listener);
-        tokio::spawn(accept(Arc::clone(&connections), listener, scope));
+        tokio::spawn(serve_listener(Arc::clone(&connections), listener, scope));
     }
     connections
 }
@@ -272,7 +272,7 @@ impl Connections {
 }
 
 /// Serves the clients of a socket until its connections end.
-pub(super) async fn accept(
+pub(super) async fn serve_listener(
     connections: Arc<Connections>,
     listener: ClientListener,
     scope: RemoteScope,

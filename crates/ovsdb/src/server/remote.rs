@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    connection::{ClientListener, ClientStream, Connections, RemoteScope, accept, serve},
+    connection::{ClientListener, ClientStream, Connections, RemoteScope, serve, serve_listener},
     probe::RemoteTimes,
     server_core::ClientOrigin,
 };
@@ -98,7 +98,9 @@ impl ServerRemote {
             RemoteTransport::Tls(identity) => ClientListener::Tls(listener, identity),
         };
         let connections = Arc::clone(connections);
-        Ok(Self::start(address, times, |scope| tokio::spawn(accept(connections, listener, scope))))
+        Ok(Self::start(address, times, |scope| {
+            tokio::spawn(serve_listener(connections, listener, scope))
+        }))
     }
 
     pub(super) fn connect(

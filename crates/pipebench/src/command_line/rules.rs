@@ -36,7 +36,7 @@ pub(crate) struct RulesCommand {
     filters: String,
     /// Number of filters to generate, as in 500, 100k or 1m; duplicates are dropped,
     /// so the result is slightly smaller [default: 10k]
-    #[arg(long, value_parser = count)]
+    #[arg(long, value_parser = parse_filter_count)]
     count: Option<u32>,
     /// Seed of all randomness: the same seed gives the same bytes
     #[arg(long, default_value_t = 1)]
@@ -68,7 +68,7 @@ pub(crate) struct RulesCommand {
 const COUNT: u32 = 10_000;
 
 /// Parses a number of filters in the syntax of names.
-fn count(text: &str) -> Result<u32, String> {
+fn parse_filter_count(text: &str) -> Result<u32, String> {
     let number = parse_count(text).and_then(|number| u32::try_from(number).ok());
     number.ok_or_else(|| "write a number, as in 500, 100k or 1m".to_owned())
 }

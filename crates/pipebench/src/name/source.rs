@@ -63,7 +63,7 @@ impl SourceName {
         !matches!(self, Self::Coflow | Self::Collective)
     }
 
-    /// Parses a word of [`SOURCES`], or a path.
+    /// Returns the source that a word of [`SOURCES`] or a path names.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         if is_path(word) {
@@ -86,7 +86,7 @@ impl FilterName {
     /// The words that [`find`](Self::find) knows, apart from paths.
     pub(super) const WORDS: &[&str] = &["acl", "fw", "ipc", "of"];
 
-    /// Parses a word, or a path.
+    /// Returns the filters that a word or a path names.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         match word {

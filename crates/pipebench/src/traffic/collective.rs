@@ -33,7 +33,7 @@ impl CollectivePattern {
     /// All words of [`Self::find`].
     pub const WORDS: &[&str] = &["all-to-all", "ring"];
 
-    /// Parses a word.
+    /// Returns the pattern that a word names; `None` for another word.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         match word {

@@ -36,7 +36,7 @@ impl Locality {
     /// Names of the localities.
     pub(crate) const WORDS: &[&'static str] = &["high", "low"];
 
-    /// Parses the [`Display`](fmt::Display) form.
+    /// Returns the locality that a word names; `None` for another word.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         [Self::High, Self::Low].into_iter().find(|locality| locality.to_string() == word)

@@ -50,7 +50,7 @@ impl UpdateKind {
         Self::Burst,
     ];
 
-    /// Parses the [`Display`](fmt::Display) form.
+    /// Returns the kind of update that a word names; `None` for another word.
     #[must_use]
     pub fn find(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.word() == word)

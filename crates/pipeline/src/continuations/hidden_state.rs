@@ -8,7 +8,9 @@ use shunt_flow::{
     layout::{HEADER_START, word},
 };
 
+/// Index of the word with the recirculation id.
 const RECIRC: usize = word::RECIRC as usize;
+/// Index of the word with the bridge.
 const BRIDGE: usize = word::BRIDGE as usize;
 
 const _: () = assert!(RECIRC < BRIDGE && BRIDGE + 1 == HEADER_START);

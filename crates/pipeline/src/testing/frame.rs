@@ -18,26 +18,29 @@ use shunt_flow::{
     rewrite::TtlCopy,
 };
 
+/// Index of the word with the VLAN tags.
 const VLAN: usize = word::VLAN as usize;
+/// Index of the word with the first two MPLS labels.
 const MPLS: usize = word::MPLS as usize;
-const SECRET: usize = word::MPLS_PBB as usize;
+/// Index of the word with the third label, the hidden Ethernet type and the length.
+const TEST_WORD: usize = word::MPLS_PBB as usize;
 const LINK: Range<usize> = word::ETH_DST as usize..VLAN + 1;
 const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 const BOTTOM: u32 = 0x100;
 
 /// Stores the Ethernet type after the labels of a test packet, if there are labels.
 /// Also stores the length of the frame.
-pub fn set_secret(key: &mut FlowKey, hidden_type: u16, length: u16) {
-    let secret = u64::from(hidden_type) << 16 | u64::from(length);
-    let word = &mut key.words_mut()[SECRET];
-    *word = *word & !0xffff_ffff | secret;
+pub fn set_test_word(key: &mut FlowKey, hidden_type: u16, length: u16) {
+    let stored = u64::from(hidden_type) << 16 | u64::from(length);
+    let word = &mut key.words_mut()[TEST_WORD];
+    *word = *word & !0xffff_ffff | stored;
 }
 
 /// Returns the key that a switch extracts from a test packet.
 #[must_use]
 pub fn visible(key: &FlowKey) -> FlowKey {
     let mut key = key.clone();
-    key.words_mut()[SECRET] &= !0xffff_ffff;
+    key.words_mut()[TEST_WORD] &= !0xffff_ffff;
     if is_mpls(key.eth_type()) {
         key.words_mut()[PAYLOAD].fill(0);
     }
@@ -67,24 +70,24 @@ impl Frame {
         let (mut link, mut payload) = (Box::<FlowKey>::default(), Box::<FlowKey>::default());
         link.words_mut()[LINK].copy_from_slice(&key.words()[LINK]);
         payload.words_mut()[PAYLOAD].copy_from_slice(&key.words()[PAYLOAD]);
-        let secret = key.words()[SECRET];
+        let stored = key.words()[TEST_WORD];
         let ether_type = key.eth_type();
         let mut frame = Self {
             link,
             labels: Vec::new(),
             hidden_type: ether_type,
             payload,
-            length: low(secret).into(),
+            length: low(stored).into(),
         };
         if is_mpls(ether_type) {
-            let words = [key.words()[MPLS] >> 32, key.words()[MPLS], secret >> 32];
+            let words = [key.words()[MPLS] >> 32, key.words()[MPLS], stored >> 32];
             for entry in words.map(entry) {
                 frame.labels.push(entry);
                 if entry & BOTTOM != 0 {
                     break;
                 }
             }
-            frame.hidden_type = low(secret >> 16);
+            frame.hidden_type = low(stored >> 16);
         }
         frame.length -= frame.shims();
         frame
@@ -96,7 +99,7 @@ impl Frame {
         if is_mpls(self.ether_type()) {
             let [first, second, third] = self.shown();
             key.words_mut()[MPLS] = first << 32 | second;
-            key.words_mut()[SECRET] = third << 32;
+            key.words_mut()[TEST_WORD] = third << 32;
         } else if self.is_open() {
             key.words_mut()[PAYLOAD].copy_from_slice(&self.payload.words()[PAYLOAD]);
         }

@@ -11,9 +11,11 @@ use crate::{
     meters::meter::Meter,
 };
 
-/// Words of a flow key.
+/// Index of the word with the VLAN tags.
 const VLAN: usize = word::VLAN as usize;
+/// Index of the word with the first two MPLS labels.
 const MPLS: usize = word::MPLS as usize;
+/// Index of the word with the third label.
 const MPLS_THIRD: usize = word::MPLS_PBB as usize;
 
 /// The first half of a word.

@@ -242,7 +242,7 @@ impl Collector {
 
     /// Records that the kernel accepted a datagram.
     pub(super) fn note_sent(&self) {
-        self.totals.add(|totals| totals.sent += 1);
+        self.totals.update(|totals| totals.sent += 1);
         let is_ended = self.state.lock().fault.take().is_some();
         self.log_reachable(is_ended);
     }
@@ -303,7 +303,7 @@ impl Collector {
 
     /// Counts a datagram that was taken from the queue and is lost.
     pub(super) fn count_lost(&self, datagram: &ExportDatagram) {
-        self.totals.add(|totals| {
+        self.totals.update(|totals| {
             totals.lost += 1;
             totals.records_lost += u64::from(datagram.records);
         });

@@ -36,7 +36,7 @@ impl ExportTotals {
     }
 
     /// Changes the counters.
-    pub(super) fn add(&self, change: impl FnOnce(&mut ExportCounts)) {
+    pub(super) fn update(&self, change: impl FnOnce(&mut ExportCounts)) {
         change(&mut self.0.lock());
     }
 }

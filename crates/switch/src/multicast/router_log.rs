@@ -62,7 +62,7 @@ impl RouterChange {
 
 impl RouterLog {
     /// Logs changes, as long as their ports have lines left in the present period.
-    pub(crate) fn add(&self, pipeline: &Pipeline, changes: &[RouterChange], now: Time) {
+    pub(crate) fn log_changes(&self, pipeline: &Pipeline, changes: &[RouterChange], now: Time) {
         self.lines(pipeline, changes, now).into_iter().for_each(|line| info!("{line}"));
     }
 
@@ -70,7 +70,7 @@ impl RouterLog {
     ///
     /// A summary is due when no further change has occurred for some seconds, or when the period
     /// ends.
-    pub(crate) fn add_summaries(&self, now: Time) {
+    pub(crate) fn log_summaries(&self, now: Time) {
         let lines = self.0.lock().summaries(now);
         lines.into_iter().for_each(|line| info!("{line}"));
     }

@@ -168,7 +168,7 @@ fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
     });
     // A change of the multicast tables never fails.
     debug_assert!(learned.is_ok());
-    control.router_log.add(plane.pipeline(), &routers, now);
+    control.router_log.log_changes(plane.pipeline(), &routers, now);
     for sighting in sightings {
         let MulticastSighting { bridge, vlan, port, event } = *sighting;
         let (group, change) = match event {

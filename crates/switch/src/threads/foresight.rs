@@ -187,7 +187,7 @@ impl ForesightWorker {
         let (for_threads, threads) = self.by_thread(forecasts);
         let sent: usize = for_threads.iter().map(Vec::len).sum();
         self.waiting.fetch_sub(accepted * all - sent, Ordering::Relaxed);
-        ticket.iter().for_each(|ticket| ticket.send(sent as u64));
+        ticket.iter().for_each(|ticket| ticket.count_sent(sent as u64));
         let refused = count - accepted;
         // If the foresight thread has ended, the flows are dropped.
         let _ =

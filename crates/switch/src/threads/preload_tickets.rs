@@ -44,7 +44,7 @@ mod tests {
         let mut tickets = PreloadTickets::default();
         assert!(tickets.find(0).is_none() && tickets.find(1).is_none());
         let first = tickets.start();
-        tickets.find(first).unwrap().send(7);
+        tickets.find(first).unwrap().count_sent(7);
         for _ in 1..TICKETS_MAX {
             tickets.start();
         }

@@ -24,6 +24,7 @@ pub(crate) struct TracedPacket {
 const SHIM: usize = 4;
 /// Length in bytes of an Ethernet header with one VLAN tag.
 const TAGGED_HEADER: usize = 18;
+/// Index of the word with the VLAN tags.
 const VLAN: usize = word::VLAN as usize;
 
 impl TracedPacket {

@@ -143,7 +143,7 @@ fn learn(dice: &mut Dice, table: usize) -> String {
     format!("learn(table={target},cookie={cookie:#x},{parts})")
 }
 
-/// Returns a write to a field that packets of the protocol have.
+/// Returns an action that sets a field of the packets of a protocol.
 fn set(dice: &mut Dice, theme: Theme, protocol: &str) -> String {
     let of_protocol = fields(protocol);
     if !of_protocol.is_empty() && dice.percent(55) {

@@ -158,7 +158,7 @@ impl PairTable {
             && let Some(group) = self.groups.find(current)
         {
             if group.is_recent(now, AGE_MAX) && group.shared().contains(id) {
-                group.open(id, now);
+                group.count_flow(id, now);
                 return Some(current);
             }
             // The group is chosen without the counts of the source itself.

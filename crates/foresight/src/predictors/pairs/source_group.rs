@@ -148,7 +148,7 @@ impl SourceGroup {
 
     /// Adds a source with the destinations that it has opened.
     pub(super) fn join(&mut self, source: FlowService, opened: DestinationSet, now: Duration) {
-        opened.iter().for_each(|id| self.open(id, now));
+        opened.iter().for_each(|id| self.count_flow(id, now));
         if self.members.len() < MEMBERS_MAX {
             self.members.push(source);
         }
@@ -170,7 +170,7 @@ impl SourceGroup {
     }
 
     /// Counts a flow of a source of the group to another destination.
-    pub(super) fn open(&mut self, id: DestinationId, now: Duration) {
+    pub(super) fn count_flow(&mut self, id: DestinationId, now: Duration) {
         self.used = now;
         let count = &mut self.counts[id.index()];
         if let Some(more) = count.checked_add(1) {

@@ -134,6 +134,7 @@ fn next_step(action: &Action, here: TableId) -> NextStep {
     }
 }
 
+/// Index of the word with the VLAN tags.
 const VLAN: usize = word::VLAN as usize;
 /// The bits of the VLAN word that are set if the outer or the inner tag is present.
 const OUTER_PRESENT: u64 = 0x1000 << 32;

@@ -8,7 +8,7 @@ use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, layout::word};
 
 use super::{Action, BRIDGES, FlowMod, Op, Subfield, TableId, conjunction, groups, learn};
-use crate::testing::set_secret;
+use crate::testing::set_test_word;
 
 /// Labels that cannot be read as the beginning of an IPv4 or ARP packet.
 pub(super) const LABELS: &[u128] = &[16, 17, 40];
@@ -17,7 +17,9 @@ pub(super) const LABELS: &[u128] = &[16, 17, 40];
 /// All lengths are above the burst size of the meters, even without tags and labels.
 const LENGTHS: std::ops::Range<u16> = 152..220;
 
+/// Index of the word with the first two MPLS labels.
 const MPLS: usize = word::MPLS as usize;
+/// Index of the word with the third label.
 const THIRD: usize = word::MPLS_PBB as usize;
 const BOTTOM: u64 = 0x100;
 
@@ -29,7 +31,7 @@ pub(super) fn labelled(packet: impl Strategy<Value = FlowKey>) -> impl Strategy<
     let entries = prop_oneof![3 => Just(Vec::new()), 2 => vec(entry, 1..=4)];
     (packet, entries, LENGTHS).prop_map(|(mut key, entries, length)| {
         let hidden_type = key.eth_type();
-        set_secret(&mut key, hidden_type, length);
+        set_test_word(&mut key, hidden_type, length);
         let last = entries.len().saturating_sub(1);
         let entry = |index: usize| match entries.get(index) {
             Some(entry) if index == last => entry | BOTTOM,
@@ -197,7 +199,7 @@ pub(super) fn copy_hidden_state(other: &mut FlowKey, key: &FlowKey, mask: &FlowM
         [key.words()[THIRD] >> 16, other.words()[THIRD]].map(|word| word & 0xffff);
     let [hidden_type, noise] = [hidden_type, noise].map(|half| u16::try_from(half).unwrap_or(0));
     let lengths = LENGTHS.end - LENGTHS.start;
-    set_secret(other, hidden_type, LENGTHS.start + noise % lengths);
+    set_test_word(other, hidden_type, LENGTHS.start + noise % lengths);
     let words = other.words_mut();
     let (first, second) = (words[MPLS] >> 32 & BOTTOM, words[MPLS] & BOTTOM);
     if !matches!(other.eth_type(), 0x8847 | 0x8848) {

@@ -12,7 +12,7 @@ use super::{BRIDGES, Op};
 use crate::{
     bridges::multicast::{MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping},
     id::BridgeId,
-    testing::set_secret,
+    testing::set_test_word,
     time::Time,
 };
 
@@ -101,7 +101,7 @@ pub fn multicast_packet() -> impl Strategy<Value = FlowKey> {
             key.set_field(FieldId::Ipv6Dst, address(group).to_bits());
         }
         let hidden_type = key.eth_type();
-        set_secret(&mut key, hidden_type, 100);
+        set_test_word(&mut key, hidden_type, 100);
         key
     })
 }

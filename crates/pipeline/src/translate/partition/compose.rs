@@ -272,6 +272,7 @@ impl Composer<'_> {
     }
 }
 
+/// Index of the word with the bridge.
 const BRIDGE: usize = word::BRIDGE as usize;
 
 const _: () = assert!(BRIDGE + 1 == HEADER_START, "the bridge is the last hidden word");

@@ -13,13 +13,16 @@ pub(in crate::translate) struct ForeignBits {
     pub(in crate::translate) conj_id: u64,
 }
 
+/// Index of the word with the ingress port.
 const IN_PORT: usize = word::IN_PORT as usize;
 /// The word of `nw_frag`, and the bit in it that fragments have.
 pub(in crate::translate) const FRAGMENT: (usize, u64) = {
     let slot = FieldId::NwFrag.slot();
     (slot.word as usize, 1 << slot.shift)
 };
+/// Index of the word with the transport ports.
 pub(in crate::translate) const TRANSPORT: usize = word::TRANSPORT as usize;
+/// Index of the word with the conjunction id.
 pub(in crate::translate) const CONJ_ID: usize = word::ACTSET_OUTPUT as usize;
 /// The bits of `in_port` in its word.
 pub(in crate::translate) const IN_PORT_BITS: u64 = 0xffff_ffff_0000_0000;

@@ -105,8 +105,11 @@ pub(super) struct Uncommitted {
 /// The most nested copies, because the datapath executes copies recursively.
 const COPY_DEPTH_MAX: u16 = 64;
 
+/// Index of the word with the VLAN tags.
 const VLAN: usize = word::VLAN as usize;
+/// Index of the word with the first two MPLS labels.
 const MPLS: usize = word::MPLS as usize;
+/// Index of the word with the third label.
 const MPLS_THIRD: usize = word::MPLS_PBB as usize;
 /// `ETH_TYPE_MPLS`: the Ethernet type of a label that is pushed only to be popped.
 const ETHERTYPE_MPLS: u16 = 0x8847;

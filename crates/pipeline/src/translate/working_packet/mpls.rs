@@ -32,7 +32,9 @@ use crate::{action::Subfield, traversals::traversal::TraversalError};
 /// The most labels of a packet that the switch changes.
 const LABELS_MAX: u8 = 3;
 
+/// Index of the word with the first two labels.
 const FIRST: usize = word::MPLS as usize;
+/// Index of the word with the third label.
 const THIRD: usize = word::MPLS_PBB as usize;
 /// The words of the key for the headers after the Ethernet type.
 const PAYLOAD: std::ops::Range<usize> = word::IPV4 as usize..FLOW_WORDS;

@@ -13,7 +13,7 @@ use shunt_flow::{FieldId, layout::word};
 
 use super::WorkingPacket;
 
-/// The word of the tags.
+/// Index of the word with the VLAN tags.
 pub(in crate::translate) const VLAN: usize = word::VLAN as usize;
 /// The present bit of the outer and of the inner tag.
 const OUTER_PRESENT: u64 = 0x1000 << 32;

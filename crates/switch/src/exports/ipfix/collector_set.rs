@@ -133,7 +133,7 @@ impl CollectorSetIpfix {
         };
         let now_ms = milliseconds(clock.unix_time);
         let (key, counts) = parser.flow_by_rule(packet, &observation, now_ms);
-        self.collectors.totals().add(|totals| totals.samples += 1);
+        self.collectors.totals().update(|totals| totals.samples += 1);
         if let Some(flow) = self.cache.add(key, counts, now_ms) {
             self.encode(&flow, clock);
         }
@@ -155,7 +155,7 @@ impl CollectorSetIpfix {
     pub(super) async fn end(self, end: IpfixEnd) {
         let Self { collectors, cache, .. } = self;
         let (totals, owner) = (Arc::clone(collectors.totals()), collectors.owner().to_owned());
-        totals.add(|totals| totals.records_lost += cache.len() as u64);
+        totals.update(|totals| totals.records_lost += cache.len() as u64);
         collectors.end().await;
         let counts = totals.counts();
         let (flows, flows_lost) = (counts.flows, counts.records_lost);
@@ -201,7 +201,7 @@ impl CollectorSetIpfix {
             exporter
         });
         exporter.add_flow(flow, seconds);
-        self.collectors.totals().add(|totals| totals.flows += 1);
+        self.collectors.totals().update(|totals| totals.flows += 1);
     }
 
     /// Sends the templates of all domains at intervals,

@@ -163,7 +163,7 @@ impl BridgeIpfix {
     pub(super) fn begin_end(&mut self, bridges: &Bridges) {
         self.follow_ports(bridges);
         let dropped = self.dropped();
-        self.collectors.totals().add(|totals| totals.samples_dropped += dropped);
+        self.collectors.totals().update(|totals| totals.samples_dropped += dropped);
     }
 
     /// Reports a part of the samples in the rings, and then of all flows.
@@ -182,7 +182,7 @@ impl BridgeIpfix {
     pub(super) async fn end(self, end: IpfixEnd) {
         let Self { collectors, cache, .. } = self;
         let (totals, owner) = (Arc::clone(collectors.totals()), collectors.owner().to_owned());
-        totals.add(|totals| totals.records_lost += cache.len() as u64);
+        totals.update(|totals| totals.records_lost += cache.len() as u64);
         collectors.end().await;
         let counts = totals.counts();
         let (flows, flows_lost) = (counts.flows, counts.records_lost);
@@ -242,7 +242,7 @@ impl BridgeIpfix {
                 flows += 1;
             }
         }
-        self.collectors.totals().add(|totals| {
+        self.collectors.totals().update(|totals| {
             totals.samples += samples;
             totals.flows += flows;
         });
@@ -265,7 +265,7 @@ impl BridgeIpfix {
             self.exporter.add_flow(&flow, seconds);
             flows += 1;
         }
-        self.collectors.totals().add(|totals| totals.flows += flows as u64);
+        self.collectors.totals().update(|totals| totals.flows += flows as u64);
         self.collectors.send(self.exporter.take_messages(seconds));
         flows < CHUNK
     }

@@ -167,7 +167,7 @@ impl BridgeNetflow {
     pub(super) async fn end(self, unreported: usize) {
         let (totals, owner) = (Arc::clone(self.collectors.totals()), self.collectors.owner());
         let (owner, by_threads) = (owner.to_owned(), self.lost_by_threads());
-        totals.add(|totals| totals.records_lost += unreported as u64);
+        totals.update(|totals| totals.records_lost += unreported as u64);
         self.collectors.end().await;
         let counts = totals.counts();
         let flows_lost = by_threads + counts.records_lost;
@@ -195,7 +195,7 @@ impl BridgeNetflow {
         for flow in flows {
             self.exporter.add(&self.record(flow));
         }
-        self.collectors.totals().add(|totals| totals.flows += flows.len() as u64);
+        self.collectors.totals().update(|totals| totals.flows += flows.len() as u64);
         self.collectors.send(self.exporter.take_datagrams(clock));
     }
 

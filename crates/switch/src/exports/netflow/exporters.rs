@@ -72,7 +72,7 @@ impl NetflowExporters {
         };
         if !is_running {
             let mut receivers = Vec::new();
-            self.count_flows(bridge, || {
+            self.set_flow_caches(bridge, || {
                 let seed = self.seed.wrapping_add(receivers.len() as u64);
                 let (cache, receiver) = netflow_cache(bridge, NETFLOW_FLOWS_MAX, seed);
                 receivers.push(receiver);
@@ -107,7 +107,7 @@ impl NetflowExporters {
 
     /// Stops the exporter of a bridge; a task reports its flows.
     async fn stop(&self, bridge: BridgeId) {
-        let caches = self.count_flows(bridge, || None).await;
+        let caches = self.set_flow_caches(bridge, || None).await;
         // The last flows may be of new ports, and these ports may be removed soon.
         let ports = self.port_numbers();
         let before = self.running.lock().remove(&bridge);
@@ -120,7 +120,7 @@ impl NetflowExporters {
     /// Sends every packet thread a flow cache for a bridge, or removes its cache.
     ///
     /// Returns the previous caches when all packet threads have processed the change.
-    async fn count_flows(
+    async fn set_flow_caches(
         &self,
         bridge: BridgeId,
         mut cache: impl FnMut() -> Option<Box<NetflowCache>>,

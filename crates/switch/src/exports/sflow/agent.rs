@@ -144,7 +144,7 @@ impl BridgeSflow {
     pub(super) fn begin_end(&mut self, bridges: &Bridges) {
         self.follow_ports(bridges);
         let dropped = self.dropped();
-        self.collectors.totals().add(|totals| totals.samples_dropped += dropped);
+        self.collectors.totals().update(|totals| totals.samples_dropped += dropped);
     }
 
     /// Sends a part of the samples in the rings; returns whether samples are left.
@@ -217,7 +217,7 @@ impl BridgeSflow {
                 uptime_ms,
             );
         }
-        self.collectors.totals().add(|totals| totals.samples += samples);
+        self.collectors.totals().update(|totals| totals.samples += samples);
     }
 
     fn interface(&self, port: DatapathPort) -> SampledInterface {
