@@ -52,41 +52,6 @@ impl PortOptions {
 }
 
 impl Switch {
-    /// Sets the MTU of an `af_packet` or `tap` port.
-    ///
-    /// The local port of a bridge has the name of the bridge. The device keeps its addresses. With
-    /// an MTU of 0, the switch does not set the MTU.
-    ///
-    /// # Errors
-    ///
-    /// If the port does not exist, or the kernel refuses the MTU. After an error, nothing has
-    /// changed.
-    pub async fn set_mtu(&self, port: &str, mtu: u32) -> Result<(), SwitchError> {
-        self.control.structure().await.set_mtu(port, mtu).await
-    }
-
-    /// Sets the MAC address of the device of a `tap` port.
-    ///
-    /// The device keeps its IP addresses. With an empty text, the switch does not set the address.
-    /// The address of a local port is the key `mac` of its bridge.
-    ///
-    /// # Errors
-    ///
-    /// If the port does not exist or is a local port, or the kernel refuses the address. After an
-    /// error, nothing has changed.
-    pub async fn set_mac(&self, port: &str, mac: &str) -> Result<(), SwitchError> {
-        self.control.structure().await.set_mac(port, mac).await
-    }
-
-    /// Returns whether the device has another MAC address than the configured one.
-    ///
-    /// Other programs can change the address of a device; setting the configured address again
-    /// restores it.
-    #[must_use]
-    pub fn has_other_mac(&self, port: &str) -> bool {
-        self.control.bridges.has_other_mac(port)
-    }
-
     /// Returns a receiver of status changes of ports, from now on.
     #[must_use]
     pub fn port_changes(&self) -> PortChanges {
@@ -278,6 +243,9 @@ impl Bridges {
     }
 
     /// Sets the MTU of a port; returns whether the option has changed.
+    ///
+    /// The device keeps its addresses. With an MTU of 0, the switch does not set the MTU. After an
+    /// error, nothing has changed.
     pub(crate) async fn set_mtu(&self, name: &str, mtu: u32) -> Result<bool, SwitchError> {
         let change = |own: &PortOptions| PortOptions { mtu, ..own.clone() };
         let setting = (mtu > 0).then_some(HostDeviceSetting::Mtu(mtu));
@@ -285,6 +253,9 @@ impl Bridges {
     }
 
     /// Sets the MAC address of a port; returns whether the option has changed.
+    ///
+    /// The device keeps its IP addresses. With an empty text, the switch does not set the address.
+    /// After an error, nothing has changed.
     pub(crate) async fn set_mac(&self, name: &str, mac: &str) -> Result<bool, SwitchError> {
         if self.lock().find_port(name)?.1.number == PortNo::LOCAL {
             let problem = "the address of a local port is `mac` of its bridge: set it there";
