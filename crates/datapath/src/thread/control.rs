@@ -118,7 +118,7 @@ impl PacketThread {
             may_have_more: false,
             traffic,
             policer,
-            waiting: WaitingPackets::new(self.config.waiting_per_port),
+            waiting: WaitingPackets::default(),
             received,
             burst_start: received,
             finished: received,

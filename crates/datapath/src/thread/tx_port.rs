@@ -24,6 +24,7 @@ pub(crate) struct TxPort {
     pub(crate) queue: Box<dyn TxQueue>,
     pub(crate) capabilities: Capabilities,
     pub(crate) traffic: Arc<PortTraffic>,
+    /// Packets to send; without memory before the first packet, because most ports are idle.
     pub(super) batch: Vec<Packet>,
     /// The quality of service of sent packets: a policer or egress queues.
     pub(super) qos: Option<TxQos>,
@@ -48,7 +49,7 @@ impl TxPortIndex {
     }
 }
 
-/// Initial capacity of a batch: room for a nearly full batch and a burst.
+/// Capacity of a batch from its first packet on: room for a nearly full batch and a burst.
 ///
 /// Only segments may need a larger batch.
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
@@ -60,13 +61,12 @@ impl TxPort {
         capabilities: Capabilities,
         traffic: Arc<PortTraffic>,
     ) -> Self {
-        let batch = Vec::with_capacity(BATCH_MAX);
         Self {
             port,
             queue,
             capabilities,
             traffic,
-            batch,
+            batch: Vec::new(),
             qos: None,
             slow_protocols: SlowProtocolLimit::default(),
             bfd: BfdLimit::default(),
@@ -75,12 +75,13 @@ impl TxPort {
         }
     }
 
-    /// Puts the port into the list of ports to flush.
+    /// Puts the port into the list of ports to flush, and makes room for a batch.
     #[inline]
     pub(super) fn mark(&mut self, tx_index: TxPortIndex, unflushed: &mut Vec<u32>) {
         if !self.is_unflushed {
             self.is_unflushed = true;
             unflushed.push(tx_index.0);
+            self.batch.reserve(BATCH_MAX);
         }
     }
 

@@ -222,6 +222,22 @@ fn a_warm_burst_allocates_nothing_for_any_action() {
     }
 }
 
+/// A thread allocates the upcall queue and the transmit batch of a port with its first packets.
+///
+/// The bound includes the growth of all lists of ports. With queues from the start, a port takes
+/// more than 20 KiB.
+#[test]
+fn an_idle_port_takes_two_kilobytes_at_most() {
+    const PORTS: u32 = 64;
+    let mut switch = Switch::new(1, 0, super::thread_config());
+    let mut bytes = 0;
+    for port in 1..=PORTS {
+        switch.add_port(port, BRIDGE, PortNo::new(port));
+        bytes += measure(|| while switch.run_iteration(0) {}).bytes_total;
+    }
+    assert!(bytes < u64::from(PORTS) * 2048, "{bytes} bytes for {PORTS} idle ports");
+}
+
 #[test]
 fn the_allocator_counts_allocations() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(5)))), 1);

@@ -3,6 +3,9 @@
 //! Packets are in order of arrival and leave in this order, but the thread may serve one flow
 //! before others. The queue counts its packets by a hash of their flow. So a packet that hits can
 //! check quickly whether an earlier packet of its flow waits.
+//!
+//! Most ports are idle, so a queue has no memory before its first packet, and then grows with the
+//! number of its packets.
 
 use std::collections::VecDeque;
 
@@ -15,9 +18,10 @@ use crate::packet::buffer::Packet;
 const FLOWS: usize = 1024;
 
 /// The upcall queue of a port: packets that wait for a translation, oldest first.
+#[derive(Default)]
 pub(in crate::thread) struct WaitingPackets {
     packets: VecDeque<WaitingPacket>,
-    /// Number of packets by the low bits of [`WaitingPacket::flow`].
+    /// Number of packets by the low bits of [`WaitingPacket::flow`]; empty before the first packet.
     flows: Box<[u32]>,
 }
 
@@ -48,11 +52,6 @@ pub(in crate::thread) enum SourceLearning {
 }
 
 impl WaitingPackets {
-    pub(in crate::thread) fn new(capacity: usize) -> Self {
-        let flows = vec![0; FLOWS].into_boxed_slice();
-        Self { packets: VecDeque::with_capacity(capacity), flows }
-    }
-
     pub(in crate::thread) fn len(&self) -> usize {
         self.packets.len()
     }
@@ -73,6 +72,9 @@ impl WaitingPackets {
 
     /// Inserts a packet at the position from which it was taken.
     pub(in crate::thread) fn insert(&mut self, position: usize, waiting: WaitingPacket) {
+        if self.flows.is_empty() {
+            self.flows = vec![0; FLOWS].into_boxed_slice();
+        }
         self.flows[waiting.flow as usize % FLOWS] += 1;
         self.packets.insert(position, waiting);
     }
@@ -91,7 +93,7 @@ impl WaitingPackets {
 
     /// Returns the position of the oldest packet with a flow hash.
     pub(in crate::thread) fn position_of(&self, flow: u32) -> Option<usize> {
-        if self.flows[flow as usize % FLOWS] == 0 {
+        if self.flows.get(flow as usize % FLOWS).is_none_or(|count| *count == 0) {
             return None;
         }
         self.packets.iter().position(|waiting| waiting.flow == flow)
