@@ -16,8 +16,9 @@ use shunt_flow::{
     text::{NoPortNames, parse_match},
 };
 use shunt_pipeline::{
-    Action, CtAction, CtZone, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod, Instructions,
-    MeterCommand, MeterId, MeterMod, PortConfig, Selection, TableId, TableSelector,
+    Action, BucketPlace, BucketSelector, CtAction, CtZone, FlowMod, GroupCommand, GroupId,
+    GroupKind, GroupMod, Instructions, MeterCommand, MeterId, MeterMod, PortConfig, Selection,
+    TableId, TableSelector,
 };
 
 use super::add;
@@ -25,7 +26,7 @@ use crate::{
     connection::ConnectionKind,
     message::{Message, Xid},
     testing::ConnectionHarness,
-    wire::v13,
+    wire::{Codec, v10::V10Settings, v13},
 };
 
 /// A log subscriber that stores the lines of a level.
@@ -250,6 +251,39 @@ fn every_change_is_logged_with_its_peer() {
     assert!(meter.starts_with("bridge br0: meter_mod add meter=4"), "{meter}");
     assert!(refused.starts_with("test: refused flow_mod"), "{refused}");
     assert_eq!(lines_of(Level::INFO, &changes[..4]), [""; 0], "many rules are not news");
+}
+
+/// All of these are vendor messages of OpenFlow 1.0.
+#[test]
+fn vendor_messages_are_logged_as_changes() {
+    let group = |command| {
+        Message::GroupMod(GroupMod {
+            command,
+            group: Some(GroupId::new(3)),
+            kind: GroupKind::All,
+            selection: Selection::Default,
+            buckets: Box::default(),
+        })
+    };
+    let changes = [
+        group(GroupCommand::Add),
+        group(GroupCommand::InsertBuckets(BucketPlace::Last)),
+        group(GroupCommand::RemoveBuckets(BucketSelector::All)),
+        group(GroupCommand::Delete),
+    ];
+    let codec = Codec::V10(V10Settings::INITIAL);
+    let mut harness = ConnectionHarness::open_with(ConnectionKind::Management, codec);
+    let lines = logged_at(Level::DEBUG, || {
+        for change in &changes {
+            harness.send(change);
+            harness.run();
+        }
+    });
+    let expected = ["add group_id=3,type=all,buckets=0", "insert_buckets group_id=3,buckets=0"]
+        .into_iter()
+        .chain(["remove_buckets group_id=3", "delete group_id=3"])
+        .map(|text| format!("bridge br0: group_mod {text} peer=\"test\""));
+    assert_eq!(lines, expected.collect::<Vec<_>>());
 }
 
 #[test]

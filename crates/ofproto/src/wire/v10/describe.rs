@@ -1,18 +1,27 @@
 //! Short texts of messages for the log, also of messages that cannot be decoded.
 
 use super::{codec::decode, kind, settings::V10Settings};
-use crate::wire::{
-    ByteReader,
-    header::Header,
-    v13::describe::{detail, raw_experimenter, shorten},
+use crate::{
+    message::Message,
+    wire::{
+        ByteReader,
+        header::Header,
+        v13::describe::{detail, raw_experimenter, shorten},
+    },
 };
 
 /// Returns a text such as `flow_mod add table=1,tcp,tp_dst=80 actions=output:2`.
 pub(crate) fn describe(frame: &[u8], settings: V10Settings) -> String {
     let Some(header) = Header::parse(frame) else { return "message without a header".to_owned() };
-    let name = kind::message_name(header.kind);
+    let decoded = decode(frame, settings);
+    let name = match &decoded {
+        // Also a vendor message is named after its content.
+        Ok((_, Message::FlowMod(_))) => Some("flow_mod"),
+        Ok((_, Message::GroupMod(_))) => Some("group_mod"),
+        _ => kind::message_name(header.kind),
+    };
     let name = name.map_or_else(|| format!("message of type {}", header.kind), str::to_owned);
-    let detail = match decode(frame, settings) {
+    let detail = match decoded {
         Ok((_, message)) => detail(&message, frame),
         Err(_) if header.kind == kind::VENDOR => {
             let mut body = ByteReader::new(frame.get(Header::LEN..).unwrap_or_default());
