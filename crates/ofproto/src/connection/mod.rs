@@ -29,6 +29,7 @@
 //!   sent.
 //! * Events beyond [`ConnectionLimits::events_max`] bytes are dropped and counted.
 //! * Flow monitors are paused at [`ConnectionLimits::monitored_changes_max`] waiting changes.
+//! * [`ConnectionStep::Busy`] lets other tasks run between many comparisons of rules and monitors.
 //! * The connection ends if the peer reads almost nothing for [`ConnectionLimits::stall_timeout`].
 
 mod assembly;

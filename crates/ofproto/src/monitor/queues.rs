@@ -66,9 +66,28 @@ impl MonitorQueues {
 
 #[cfg(test)]
 mod tests {
-    use shunt_pipeline::{Delta, Object, Version};
+    use shunt_flow::text::NoPortNames;
+    use shunt_pipeline::{
+        BridgeSettings, Delta, FlowModCommand, Object, Pipeline, Time, Version, text::parse_rule,
+    };
 
     use super::*;
+
+    #[test]
+    fn a_queue_gets_the_changes_of_its_bridge() {
+        let (queues, pipeline) = (MonitorQueues::default(), Pipeline::new(0));
+        let bridges = [1, 2].map(BridgeId::new);
+        let all = bridges.map(|bridge| {
+            pipeline.add_bridge(bridge, BridgeSettings::default());
+            let queue = Arc::new(MonitorQueue::new(1));
+            queues.add(bridge, &queue);
+            queue
+        });
+        let rule = parse_rule(FlowModCommand::Add, "actions=drop", &NoPortNames).unwrap();
+        let change = pipeline.modify(bridges[1], [rule.into()], Time::ZERO).unwrap();
+        queues.record(&change);
+        assert_eq!(all.map(|queue| queue.take(true).is_some()), [false, true]);
+    }
 
     #[test]
     fn dropped_queues_are_forgotten_without_a_change() {

@@ -26,7 +26,7 @@ use crate::{
     wire::{Codec, v10::V10Settings, v13},
 };
 
-const CODECS: [Codec; 2] = [Codec::V13, Codec::V10(V10Settings::INITIAL)];
+pub(super) const CODECS: [Codec; 2] = [Codec::V13, Codec::V10(V10Settings::INITIAL)];
 
 pub(super) const ALL: FlowMonitorFlags = FlowMonitorFlags {
     initial: true,
@@ -53,7 +53,7 @@ pub(super) fn message(requests: impl IntoIterator<Item = FlowMonitorRequest>) ->
 }
 
 /// Returns a harness with one monitor, which has listed nothing.
-fn monitored(codec: Codec, flags: FlowMonitorFlags) -> ConnectionHarness {
+pub(super) fn monitored(codec: Codec, flags: FlowMonitorFlags) -> ConnectionHarness {
     let mut harness = ConnectionHarness::open_with(ConnectionKind::Management, codec);
     harness.send(&message([request(1, flags)]));
     assert_eq!(briefs(&mut harness), ["reply"]);
@@ -443,7 +443,7 @@ fn a_cancelled_monitor_reports_nothing() {
 }
 
 /// Returns a harness with monitors that are paused at two waiting changes.
-fn impatient(codec: Codec) -> ConnectionHarness {
+pub(super) fn impatient(codec: Codec) -> ConnectionHarness {
     let limits = ConnectionLimits {
         replies_max: 200,
         events_max: 100,

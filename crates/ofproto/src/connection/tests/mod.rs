@@ -2,7 +2,7 @@
 
 mod bundles;
 mod events;
-mod flow_monitor_checks;
+mod flow_monitor_order;
 mod flow_monitors;
 mod groups;
 mod log;

@@ -1,4 +1,4 @@
-//! Tests of the comparisons of rules and flow monitors.
+//! Tests of the order of flow monitor messages, and of the work for many monitors.
 
 use shunt_flow::{
     PortNo,
@@ -8,13 +8,16 @@ use shunt_pipeline::{FlowMod, TableId, TableSelector};
 
 use super::{
     add,
-    flow_monitors::{ALL, add_output, briefs, change, message, request},
+    flow_monitors::{
+        ALL, CODECS, add_output, briefs, change, impatient, message, monitored, request,
+    },
 };
 use crate::{
     Host,
     connection::{ConnectionKind, ConnectionStep},
     message::{FlowMonitorRequest, Message},
     testing::ConnectionHarness,
+    wire::Codec,
 };
 
 /// Returns a request for a monitor that selects no rule of [`add`].
@@ -88,4 +91,34 @@ fn an_interrupted_update_precedes_the_barrier_reply() {
     let texts = briefs(&mut harness);
     assert_eq!(texts.iter().filter(|text| text.starts_with("added")).count(), 100);
     assert_eq!(texts.last().unwrap(), "barrier");
+}
+
+#[test]
+fn an_update_precedes_a_barrier_reply_that_waits() {
+    let mut harness = monitored(Codec::V13, ALL);
+    harness.host.hold_versions();
+    harness.send(&Message::FlowMod(add(5)));
+    harness.send(&Message::BarrierRequest);
+    assert_eq!(briefs(&mut harness), ["reply", "added 5"]);
+    change(&harness, [add(6)]);
+    assert_eq!(briefs(&mut harness), ["reply", "added 6"], "the barrier still waits");
+    harness.host.adopt();
+    assert_eq!(briefs(&mut harness), ["barrier"]);
+}
+
+/// Rule 3 is added after the pause, and listed before the queue is resumed.
+#[test]
+fn a_listed_rule_is_not_reported_again() {
+    for codec in CODECS {
+        let mut harness = impatient(codec);
+        let table = TableSelector::One(TableId::new(1).unwrap());
+        harness.send(&message([FlowMonitorRequest { table, ..request(1, ALL) }]));
+        assert_eq!(briefs(&mut harness), ["reply"]);
+        change(&harness, (1..=3).map(add));
+        harness.run();
+        assert!(harness.connection.monitor_queue().unwrap().is_paused());
+        harness.send(&message([request(2, ALL)]));
+        let expected = ["paused", "reply", "added 1", "added 2", "added 3", "resumed"];
+        assert_eq!(briefs(&mut harness), expected);
+    }
 }
