@@ -66,6 +66,8 @@ pub struct Pipeline {
     published: AtomicU64,
     /// The oldest version by which threads may still translate.
     oldest: AtomicU64,
+    /// The version of the last complete reclaim.
+    reclaimed: AtomicU64,
     bridges: RwLock<VersionedBridges>,
     continuations: Continuations,
     control: Mutex<ControlState>,
@@ -116,6 +118,7 @@ impl Pipeline {
             seed,
             published: AtomicU64::new(Version::ZERO.number()),
             oldest: AtomicU64::new(Version::ZERO.number()),
+            reclaimed: AtomicU64::new(Version::ZERO.number()),
             bridges: RwLock::new(VersionedBridges::new()),
             continuations: Continuations::new(seed),
             control: Mutex::new(control),
@@ -278,6 +281,15 @@ impl Pipeline {
     #[must_use]
     pub fn learnings_refused(&self) -> u64 {
         self.learn_status.refused_count()
+    }
+
+    /// Returns the version of the last complete reclaim.
+    ///
+    /// No table has a rule that only earlier versions see.
+    #[must_use]
+    pub fn reclaimed_version(&self) -> Version {
+        // Partner: the `Release` in `Self::reclaim`.
+        Version::new(self.reclaimed.load(Ordering::Acquire))
     }
 
     /// Returns whether all rules and objects of `version` still exist.

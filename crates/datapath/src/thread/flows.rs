@@ -78,7 +78,8 @@ impl PacketThread {
         let (tables, version) = (self.caches.indexed_tables(), self.pipeline.version());
         let (caches, pipeline) = (&self.caches, &self.pipeline);
         let start = |tables| caches.train_tables(pipeline, tables);
-        let request = TrainingRequest { tables, version };
+        let reclaimed = pipeline.reclaimed_version();
+        let request = TrainingRequest { tables, version, reclaimed };
         if let Err(failure) = self.decisions.trainings.run(request, self.now, start) {
             self.counters.table_trainings_failed[failure as usize].add(1);
         }

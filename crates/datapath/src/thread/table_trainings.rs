@@ -1,6 +1,7 @@
 //! Requests to train the learned indexes of tables, repeated after a failure.
 //!
-//! A table needs a training only after a change, so a version is trained once. A training that
+//! A table needs a training only after a change, so a version is trained once, and again when its
+//! removed rules are reclaimed: an index that has them may be too slow to be used. A training that
 //! fails is tried again after a pause, without waiting for the next version. Each further failure
 //! doubles the pause.
 
@@ -28,6 +29,8 @@ pub(super) struct TableTrainings {
 pub(super) struct TrainingRequest {
     pub(super) tables: IndexedTables,
     pub(super) version: Version,
+    /// The version of the last complete reclaim.
+    pub(super) reclaimed: Version,
 }
 
 /// A request that the trainer has not answered.
@@ -104,7 +107,8 @@ mod tests {
     use super::*;
 
     const TABLES: IndexedTables = IndexedTables::for_decisions(1);
-    const FIRST: TrainingRequest = TrainingRequest { tables: TABLES, version: Version::new(1) };
+    const FIRST: TrainingRequest =
+        TrainingRequest { tables: TABLES, version: Version::new(1), reclaimed: Version::ZERO };
 
     fn at(milliseconds: u64) -> Time {
         Time::ZERO.after(Duration::from_millis(milliseconds))
@@ -136,6 +140,22 @@ mod tests {
         }
         assert!(requests(&mut trainings, 15_000, Ok(())));
         assert!(!requests(&mut trainings, 60_000, Ok(())), "the version is trained");
+    }
+
+    #[test]
+    fn a_reclaim_makes_a_training_due() {
+        let mut trainings = TableTrainings::default();
+        assert!(requests(&mut trainings, 0, Ok(())));
+        let reclaimed = TrainingRequest { reclaimed: FIRST.version, ..FIRST };
+        for (milliseconds, is_due) in [(100, true), (200, false)] {
+            let mut is_requested = false;
+            let start = |_| {
+                is_requested = true;
+                TablesTraining::Ended(Ok(()))
+            };
+            assert_eq!(trainings.run(reclaimed, at(milliseconds), start), Ok(()));
+            assert_eq!(is_requested, is_due);
+        }
     }
 
     #[test]

@@ -53,6 +53,8 @@ impl Pipeline {
         // The bridges are dropped after the lock is released.
         drop(gone);
         self.learn_status.reclaim(oldest);
+        // Partner: the `Acquire` in `Self::reclaimed_version`.
+        self.reclaimed.fetch_max(oldest.number(), Ordering::Release);
     }
 
     /// Applies requests to a bridge, and publishes them as one version.

@@ -374,6 +374,22 @@ mod tests {
         assert!(has_index(&pipeline));
     }
 
+    /// An older version still sees the removed rules at the first training.
+    #[test]
+    fn reclaimed_rules_make_another_training_useful() {
+        let all = all_nested();
+        let pipeline = pipeline_of(&all);
+        change(&pipeline, FlowModCommand::DeleteStrict, &all[1..]);
+        pipeline.train_tables(TRANSLATIONS);
+        assert!(!has_index(&pipeline), "all rules were trained");
+        let version = pipeline.version();
+        assert!(pipeline.reclaimed_version() < version);
+        pipeline.reclaim(version);
+        assert_eq!(pipeline.reclaimed_version(), version);
+        pipeline.train_tables(TRANSLATIONS);
+        assert!(has_index(&pipeline));
+    }
+
     /// A rule that moves a long remainder makes the index useless.
     ///
     /// The change neither moves the rules nor frees the index, because lookups wait for it.

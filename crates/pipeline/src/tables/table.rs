@@ -184,6 +184,7 @@ impl RuleTable {
     /// Drops at most `removals_max` rules; returns their number.
     pub(crate) fn reclaim(&mut self, oldest: Version, removals_max: usize) -> usize {
         let rules = self.rules.reclaim_some(oldest, removals_max);
+        self.learned.count_reclaimed(rules);
         let clauses = self.clauses.reclaim_some(oldest, removals_max - rules);
         let learned = self.learned.reclaim(oldest, removals_max);
         learned.max(rules + clauses)

@@ -63,6 +63,7 @@ impl LearnedTable {
 
     /// Returns the number of changes since the last training.
     ///
+    /// A removed rule counts again when it is reclaimed, since a training before includes it.
     /// The result is `None` if there was no training, or a change made its index useless.
     pub(crate) const fn changes(&self) -> Option<usize> {
         self.changes
@@ -79,6 +80,11 @@ impl LearnedTable {
 
     pub(crate) fn remove(&mut self, id: RuleId, removed: Version) {
         self.change(|| LoggedChange::Remove(id, removed));
+    }
+
+    /// Counts reclaimed rules of the table, which the next training will not include.
+    pub(crate) fn count_reclaimed(&mut self, rules: usize) {
+        self.changes = self.changes.map(|count| count.saturating_add(rules));
     }
 
     /// Calls [`LearnedRules::reclaim`] on the learned index.
