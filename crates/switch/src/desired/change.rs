@@ -155,7 +155,12 @@ impl StateChange {
     pub(crate) fn undo(&self, present: &DesiredState, state: &mut DesiredState) {
         match self {
             Self::AddBridge(bridge) => state.bridges.retain(|own| own.options.name != bridge.name),
-            Self::AddPort { port, .. } => remove_port(state, &port.name),
+            Self::AddPort { bridge, port, .. } => {
+                // Another bridge may have the port, which is the reason of the refusal.
+                if let Some(own) = state.bridge_mut(bridge) {
+                    own.ports.retain(|own| own.options.name != port.name);
+                }
+            }
             Self::RemoveBridge { name, .. } => {
                 state.bridges.retain(|own| own.options.name != *name);
                 state.bridges.extend(present.bridge(name).cloned());

@@ -287,7 +287,11 @@ impl<'a> PortPairs<'a> {
         let mut changes = Vec::new();
         for (bridge, port) in &self.new {
             let name = port.options.name.as_str();
-            match self.old.get(name).filter(|_| !self.replaced.contains(name)) {
+            // A port that stays in another bridge is added, which the switch refuses.
+            let stays = |(old_bridge, _): &&(&str, &DeclaredPort)| {
+                old_bridge == bridge && !self.replaced.contains(name)
+            };
+            match self.old.get(name).filter(stays) {
                 Some((_, old)) => changes.extend(port_changes(&old.options, &port.options)),
                 None => changes.push(StateChange::AddPort {
                     bridge: (*bridge).to_owned(),

@@ -385,6 +385,29 @@ async fn a_repeated_bridge_is_refused_by_name() {
     assert_eq!(switch.bridge_options("br0").unwrap().table_rules, 7);
 }
 
+/// The switch refuses the port for the second bridge. Its options change, and it can be removed.
+#[tokio::test]
+async fn a_port_of_two_bridges_is_in_the_first() {
+    let (switch, policy) = (start().await, ApplyPolicy::Continuous);
+    let mut base = DesiredState::default();
+    for tag in [None, Some(7), Some(8)] {
+        let ports = || vec![PortOptions { tag, ..port("p") }];
+        let desired = state(&[bridge("br0", ports()), bridge("br1", ports())]);
+        let expected = state(&[bridge("br0", ports()), bridge("br1", Vec::new())]);
+        let report = switch.apply_difference(&base, &desired, policy, &mut |_| ()).await;
+        let refused: Vec<_> = report.refused().collect();
+        let [(own, reason)] = refused.as_slice() else { panic!("{report:?}") };
+        assert_eq!(own.object, ObjectId::Port("p".to_owned()));
+        assert!(reason.starts_with("port p exists already, on bridge br0"), "{reason}");
+        base = report.in_force(&base, &desired);
+        assert_eq!(base, expected);
+        check_in_force(&switch, &expected).await;
+    }
+    let without = state(&[bridge("br0", Vec::new()), bridge("br1", Vec::new())]);
+    switch.apply_difference(&base, &without, policy, &mut |_| ()).await;
+    check_in_force(&switch, &without).await;
+}
+
 /// Objects that only another owner has declared are not in the compared states.
 #[tokio::test]
 async fn a_difference_leaves_other_objects() {
