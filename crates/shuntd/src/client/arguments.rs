@@ -246,7 +246,8 @@ pub(super) enum Command {
     Reload,
     /// Save bridges, ports, settings, rules, groups and meters to a file.
     ///
-    /// Rules are in the syntax of `ovs-ofctl`. Counters and learned MAC addresses are not saved.
+    /// Rules are in the syntax of `ovs-ofctl`. The file also has their counters, and the learned MAC
+    /// addresses and multicast groups. Counters of ports are not saved.
     Save {
         /// Write to this file instead of standard output.
         file: Option<PathBuf>,

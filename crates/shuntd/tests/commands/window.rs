@@ -66,6 +66,17 @@ fn events_have_the_counters_of_the_switch() {
     assert_eq!(second["links"], link);
     assert_eq!(second["tables"][0]["lookups"], 90);
     assert_eq!(second["bridges"][0]["ports"].as_array().unwrap().len(), 3);
+    // The page adds these to the losses.
+    for loss in [
+        "/device_lost",
+        "/snooping_inbox_full",
+        "/packet_ins/listener_full",
+        "/packet_ins/no_connection",
+        "/packet_ins/no_bridge",
+    ] {
+        assert!(second["drops"].pointer(loss).is_some_and(Value::is_u64), "{loss}");
+    }
+    assert_eq!(second["bridges"][0]["ports"][0]["forward_dropped"], 30);
     assert!(second["threads"][0]["iterations"].is_u64());
     assert!(second["evictions"]["by_cause"].is_array());
     let empty = serde_json::json!([]);

@@ -56,6 +56,25 @@ mod tests {
     }
 
     #[test]
+    fn the_page_counts_each_loss_of_drops() {
+        let [.., (.., script)] = FILES;
+        for loss in [
+            "not_received",
+            "device_lost",
+            "packet_in_listener_full",
+            "packet_in_no_connection",
+            "packet_in_no_bridge",
+            "snooping_inbox_full",
+            "forward_dropped",
+        ] {
+            assert!(
+                script.contains(&format!("{loss}\"")) || script.contains(&format!(".{loss}")),
+                "{loss}"
+            );
+        }
+    }
+
+    #[test]
     fn the_page_loads_nothing_from_other_hosts() {
         for (path, _, content) in FILES {
             let urls = content.replace("http://www.w3.org/2000/svg", "");

@@ -14,6 +14,7 @@ let last = null;
 let now = null;
 let token = "";
 let isPaused = false;
+let isRunning = false;
 
 // Returns a number with three digits and a unit: 950, 12.3 K, 4.56 M.
 function short(value) {
@@ -90,15 +91,26 @@ function setState(text, className) {
   state.className = className;
 }
 
+// Returns the lost packets by reason, as `shuntctl drops` lists them.
+function losses(frame) {
+  const drops = frame.drops, packetIns = drops.packet_ins;
+  const others = [
+    ["device_lost", drops.device_lost], ["packet_in_listener_full", packetIns.listener_full],
+    ["packet_in_no_connection", packetIns.no_connection], ["packet_in_no_bridge", packetIns.no_bridge],
+    ["snooping_inbox_full", drops.snooping_inbox_full],
+  ];
+  return drops.dropped.concat(drops.not_received, others.filter(([, packets]) => packets > 0));
+}
+
 function showOverview() {
   const caches = now.caches, before = last ? last.caches : {};
-  const drops = (frame) => sum(frame.drops.dropped.concat(frame.drops.not_received).map(([, count]) => count));
+  const lost = (frame) => sum(losses(frame).map(([, packets]) => packets));
   const received = rate(before.received, caches.received);
   const hits = sum(LEVELS.slice(0, 4).map(([, key]) => rate(before[key], caches[key])));
   const rows = [
     ["Received/s", short(received)],
     ["Sent/s", short(rate(last && last.drops.sent, now.drops.sent))],
-    ["Lost/s", short(rate(last ? drops(last) : undefined, drops(now)))],
+    ["Lost/s", short(rate(last ? lost(last) : undefined, lost(now)))],
     ["Hit rate", received > 0 ? (Math.min(1, hits / received) * 100).toFixed(1) + " %" : "–"],
     ["Upcalls/s", short(rate(before.upcalls, caches.upcalls))],
     ["Entries", short(caches.entries)],
@@ -118,8 +130,10 @@ function showOverview() {
 
 function showLevels() {
   const rates = LEVELS.map(([, key]) => rate(last && last.caches[key], now.caches[key]));
-  if (last) history.push(rates);
-  if (history.length > HISTORY) history.shift();
+  // After a pause or missed events, the rates are those of several seconds.
+  const seconds = last ? Math.max(1, Math.round((now.time_ms - last.time_ms) / 1000)) : 0;
+  for (let second = 0; second < Math.min(seconds, HISTORY); second += 1) history.push(rates);
+  while (history.length > HISTORY) history.shift();
   const all = sum(rates);
   fill(byId("levels"), LEVELS.map(([name, key], at) => [
     [name, "level-" + at], short(rates[at]), all > 0 ? (rates[at] / all * 100).toFixed(1) + " %" : "–",
@@ -131,7 +145,7 @@ function showLevels() {
 function drawChart() {
   const chart = byId("chart");
   const highest = Math.max(1, ...history.map(sum));
-  byId("chart-max").textContent = "top: " + short(highest) + " packets/s";
+  byId("chart-max").textContent = "height: " + short(highest) + " packets/s";
   const x = (at) => (600 - (history.length - 1 - at) * 600 / (HISTORY - 1)).toFixed(1);
   const y = (value) => (158 - value / highest * 150).toFixed(1);
   const below = history.map(() => 0);
@@ -172,24 +186,37 @@ function showTraceBridges() {
   if (names.includes(chosen)) choice.value = chosen;
 }
 
+// Returns all ports with their rates. Lost packets are those of the three columns of `shuntctl ports`.
+function portRates() {
+  const key = (port) => port.bridge + " " + port.name;
+  const before = new Map(portsOf(last).map((port) => [key(port), port]));
+  return portsOf(now).map((port) => {
+    const old = before.get(key(port)) || {};
+    const own = (name) => rate(old[name], port[name]);
+    return {
+      ...port,
+      rx: { packets: own("rx_packets"), bytes: own("rx_bytes") },
+      tx: { packets: own("tx_packets"), bytes: own("tx_bytes") },
+      lost: own("rx_dropped") + own("forward_dropped") + own("tx_dropped"),
+    };
+  });
+}
+
 function showPorts() {
-  const before = new Map(portsOf(last).map((port) => [port.bridge + " " + port.name, port]));
   const wanted = byId("filter").value.trim().toLowerCase();
-  const all = portsOf(now);
+  const all = portRates();
   const matching = all.filter((port) =>
     [port.bridge, port.name, port.type, port.link].some((text) => text.toLowerCase().includes(wanted)));
+  const order = byId("order").value;
+  if (order === "traffic") matching.sort((one, other) => other.rx.bytes + other.tx.bytes - one.rx.bytes - one.tx.bytes);
+  if (order === "lost") matching.sort((one, other) => other.lost - one.lost);
+  const traffic = (own) => short(own.packets) + "\n" + short(8 * own.bytes);
   const rows = matching.slice(0, PORTS_SHOWN).map((port) => {
-    const old = before.get(port.bridge + " " + port.name) || {};
-    const traffic = (direction) =>
-      short(rate(old[direction + "_packets"], port[direction + "_packets"])) + " packets/s\n" +
-      short(8 * rate(old[direction + "_bytes"], port[direction + "_bytes"])) + " bit/s";
-    const lost = rate(old.rx_dropped, port.rx_dropped) + rate(old.tx_dropped, port.tx_dropped);
     const number = port.number > 65535 ? "local" : port.number;
-    const link = port.link.startsWith("down: ") ? "down" : port.link;
     return [
       port.name + "\n" + port.bridge + " " + number + " " + port.type,
-      [link, port.link === "up" ? "good" : "bad"],
-      traffic("rx"), traffic("tx"), [short(lost), lost > 0 ? "bad" : ""],
+      [port.link.replace("down: ", "down\n"), port.link === "up" ? "good" : "bad"],
+      traffic(port.rx), traffic(port.tx), [short(port.lost), port.lost > 0 ? "bad" : ""],
     ];
   });
   byId("ports-count").textContent = rows.length < all.length ? rows.length + " of " + all.length : "";
@@ -221,16 +248,58 @@ function showTables() {
       next.map((link) => link.to + " (" + short(link.perSecond) + "/s)").join(", ") || "–",
     ];
   }), "No table has rules.");
-  const graphs = now.bridges.flatMap((bridge) => {
+  const boxes = now.bridges.flatMap((bridge) => {
     const own = tables.filter((table) => table.bridge === bridge.name);
-    return own.length ? [graph(bridge, own, links.filter((link) => link.bridge === bridge.name))] : [];
+    return own.length ? [graphBox(bridge, graph(bridge, own, links.filter((link) => link.bridge === bridge.name)))] : [];
   });
-  byId("graphs").replaceChildren(...graphs);
+  const list = byId("graphs");
+  const isSame = boxes.length === list.children.length && boxes.every((box, at) => box === list.children[at]);
+  if (!isSame) list.replaceChildren(...boxes);
 }
+
+// Puts the drawing of a bridge into its box. The box stays, with its scroll position and the focus.
+function graphBox(bridge, drawing) {
+  let box = [...byId("graphs").children].find((own) => own.dataset.bridge === bridge.name);
+  if (!box) {
+    box = element("div");
+    box.dataset.bridge = bridge.name;
+    const scroll = element("div", undefined, "scroll");
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", "Graph of the tables of " + bridge.name);
+    box.append(element("h3", bridge.name), scroll, element("p", undefined, "weak"));
+  }
+  const [, scroll, note] = box.children;
+  const { scrollLeft, scrollTop } = scroll;
+  scroll.replaceChildren(drawing);
+  [scroll.scrollLeft, scroll.scrollTop] = [scrollLeft, scrollTop];
+  note.textContent = bridge.rules > 1000 ? "The links are not shown: the bridge has more than 1000 rules." : "";
+  return box;
+}
+
+// The size of a table in a drawing, and the space to the next one.
+const [BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y] = [132, 46, 16, 40];
+
+// Returns the curve of a link between two places, and the middle of its label. A link to the next row
+// leads down; any other one leads around the right side of the tables between.
+function curve(from, to) {
+  const down = to.y - from.y === BOX_HEIGHT + GAP_Y;
+  const side = down ? BOX_WIDTH / 2 : BOX_WIDTH;
+  const [x1, x2] = [from.x + side, to.x + side];
+  const [y1, y2] = down ? [from.y + BOX_HEIGHT, to.y] : [from.y + BOX_HEIGHT * 0.6, to.y + BOX_HEIGHT * 0.4];
+  const [outX, outY] = down ? [0, (y2 - y1) / 2] : [SIDE * 4 / 3, 0];
+  const right = Math.max(x1, x2);
+  const [bend1, bend2] = down ? [x1, x2] : [right + outX, right + outX];
+  const d = "M" + x1 + "," + y1 + "C" + bend1 + "," + (y1 + outY) + " " + bend2 + "," + (y2 - outY) + " " + x2 + "," + y2;
+  return { d, x: (x1 + 3 * bend1 + 3 * bend2 + x2) / 8, y: (y1 + y2) / 2 };
+}
+
+// The distance of a link from the side of the tables that it passes.
+const SIDE = 36;
 
 // Draws the tables of a bridge from top to bottom, each below the tables that lead to it.
 function graph(bridge, tables, links) {
-  const width = 132, height = 46, gapX = 16, gapY = 40;
+  const [width, height, gapX, gapY] = [BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y];
   const level = new Map(tables.map((table) => [table.table, 0]));
   const ahead = links.filter((link) => link.to > link.from && level.has(link.from));
   ahead.sort((one, other) => one.from - other.from);
@@ -246,7 +315,7 @@ function graph(bridge, tables, links) {
     place.set(table, { x: 2 + column * (width + gapX), y: 2 + at * (height + gapY) });
   }));
   const columns = Math.max(...levels.map((row) => row.length));
-  const [wide, high] = [columns * (width + gapX), levels.length * (height + gapY) - gapY + 4];
+  const [wide, high] = [columns * (width + gapX) + 2 * SIDE, levels.length * (height + gapY) - gapY + 4];
   const drawing = svg("svg", {
     class: "graph", width: wide, height: high, viewBox: "0 0 " + wide + " " + high, role: "img",
     "aria-label": "Tables of " + bridge.name + "; the list below has the same values",
@@ -255,12 +324,10 @@ function graph(bridge, tables, links) {
   for (const link of links) {
     const from = place.get(link.from), to = place.get(link.to);
     if (!from || !to) continue;
-    const [x1, y1, x2, y2] = [from.x + width / 2, from.y + height, to.x + width / 2, to.y];
-    const bend = Math.max(20, (y2 - y1) / 2);
-    const d = "M" + x1 + "," + y1 + "C" + x1 + "," + (y1 + bend) + " " + x2 + "," + (y2 - bend) + " " + x2 + "," + y2;
+    const { d, x, y } = curve(from, to);
     const stroke = (1 + Math.log10(1 + link.perSecond)).toFixed(1);
     drawing.append(svg("path", { class: "link", d, "stroke-width": stroke }));
-    const label = svg("text", { class: "flow", x: (x1 + x2) / 2, y: (y1 + y2) / 2 + 4 });
+    const label = svg("text", { class: "flow", x, y: y + 4 });
     label.textContent = short(link.perSecond) + "/s";
     labels.push(label);
   }
@@ -276,19 +343,16 @@ function graph(bridge, tables, links) {
     });
   }
   drawing.append(...labels);
-  const scroll = element("div", undefined, "scroll");
-  scroll.append(drawing);
-  const box = element("div");
-  box.append(element("h3", bridge.name), scroll);
-  if (bridge.rules > 1000) box.append(element("p", "The links are not shown: the bridge has more than 1000 rules.", "weak"));
-  return box;
+  return drawing;
 }
 
-function showCounts(body, pairs, before, nothing) {
+// Fills a table of counters. Those that grow are first; the total orders them, because rates would
+// make the rows change places every second.
+function showCounts(body, pairs, before, nothing, growing) {
   const old = new Map(before || []);
   const rows = pairs.map(([name, count]) => [name.replaceAll("_", " "), rate(before ? old.get(name) || 0 : undefined, count), count]);
-  rows.sort((one, other) => other[1] - one[1] || other[2] - one[2]);
-  fill(body, rows.map(([name, perSecond, count]) => [name, [short(perSecond), perSecond > 0 ? "bad" : ""], short(count)]), nothing);
+  rows.sort((one, other) => (other[1] > 0) - (one[1] > 0) || other[2] - one[2]);
+  fill(body, rows.map(([name, perSecond, count]) => [name, [short(perSecond), perSecond > 0 ? growing : ""], short(count)]), nothing);
 }
 
 function showThreads() {
@@ -310,10 +374,10 @@ function show(frame) {
   showTraceBridges();
   showPorts();
   showTables();
-  const lost = (one) => one && one.drops.dropped.concat(one.drops.not_received);
-  showCounts(byId("drops"), lost(now), lost(last), "No packet was lost.");
-  const causes = (one) => (one && one.evictions ? one.evictions.by_cause : null);
-  showCounts(byId("evictions"), causes(now) || [], causes(last), "No change has evicted an entry.");
+  showCounts(byId("drops"), losses(now), last && losses(last), "No packet was lost.", "bad");
+  const causes = (one) => one && one.evictions && one.evictions.by_cause;
+  const noEviction = causes(now) ? "No change has evicted an entry." : "The eviction thread does not reply.";
+  showCounts(byId("evictions"), causes(now) || [], causes(last), noEviction, "");
   showThreads();
 }
 
@@ -346,15 +410,20 @@ async function follow() {
   }
 }
 
+// Follows the events until a token is missing; a second call while it runs does nothing.
 async function run() {
-  for (;;) {
+  if (isRunning) return;
+  isRunning = true;
+  let isAllowed = true;
+  while (isAllowed) {
     try {
-      if (!await follow()) return;
+      isAllowed = await follow();
     } catch (error) {
       setState("No connection: " + error.message, "bad");
     }
-    await new Promise((resolve) => { setTimeout(resolve, 1000); });
+    if (isAllowed) await new Promise((resolve) => { setTimeout(resolve, 1000); });
   }
+  isRunning = false;
 }
 
 async function readFlows() {
@@ -394,7 +463,7 @@ byId("pause").addEventListener("click", (event) => {
   event.currentTarget.setAttribute("aria-pressed", isPaused);
   if (now) showState();
 });
-byId("filter").addEventListener("input", () => { if (now) showPorts(); });
+for (const id of ["filter", "order"]) byId(id).addEventListener("input", () => { if (now) showPorts(); });
 byId("read-flows").addEventListener("click", readFlows);
 byId("trace").addEventListener("submit", trace);
 byId("login").addEventListener("submit", (event) => {
