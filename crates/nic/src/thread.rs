@@ -69,7 +69,7 @@ pub(crate) struct WorkerShared {
     pub(crate) clock: fn() -> ClockReading,
 }
 
-/// The data of the packet thread.
+/// The state of the packet thread of a NIC.
 pub(crate) struct NicWorker {
     shared: WorkerShared,
     epoll: Epoll,

@@ -88,7 +88,7 @@ impl RunDir {
         let failed =
             |source| ClaimError::System { doing: format!("write {}", pid.display()), source };
         // A daemon creates its socket at the end of its start, and removes it before it stops.
-        let has_no_socket = |process: &str| !socket(folder, process).exists();
+        let has_no_socket = |process: &str| !control_socket_path(folder, process).exists();
         let lock = match LockFile::lock(&pid, has_no_socket).await {
             Ok(lock) => lock,
             Err(LockError::Taken(process)) => {
@@ -96,8 +96,8 @@ impl RunDir {
             }
             Err(LockError::System(source)) => return Err(failed(source)),
         };
-        let own_socket = socket(folder, &std::process::id().to_string());
-        let earlier_socket = socket(folder, &lock.earlier_id());
+        let own_socket = control_socket_path(folder, &std::process::id().to_string());
+        let earlier_socket = control_socket_path(folder, &lock.earlier_id());
         let taken = lock_record(lock.file())
             .and_then(|()| remove_sockets(folder, &earlier_socket, inherited))
             .and_then(|()| take_socket(&earlier_socket, &own_socket))
@@ -146,7 +146,7 @@ pub(crate) fn find_socket(folder: &Path) -> Result<PathBuf, CallError> {
     let missing = |reason| CallError::NoDaemon { folder: folder.display().to_string(), reason };
     match fs::read_to_string(&file) {
         Ok(id) if id.trim().is_empty() => Err(missing(format!("{} is empty", file.display()))),
-        Ok(id) => Ok(socket(folder, id.trim())),
+        Ok(id) => Ok(control_socket_path(folder, id.trim())),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             Err(CallError::NotPermitted { path: file.display().to_string() })
         }
@@ -187,7 +187,7 @@ fn pid_file(folder: &Path) -> PathBuf {
     folder.join("shuntd.pid")
 }
 
-fn socket(folder: &Path, id: &str) -> PathBuf {
+fn control_socket_path(folder: &Path, id: &str) -> PathBuf {
     folder.join(format!("shuntd.{id}.ctl"))
 }
 

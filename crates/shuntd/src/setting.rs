@@ -184,7 +184,7 @@ pub(crate) fn bridge(name: &str, words: &[String]) -> Result<BridgeOptions, Stri
     }
 }
 
-/// Splits words that change a bridge, such as `controllers=tcp:192.0.2.1`.
+/// Returns the keys and values in words such as `controllers=tcp:192.0.2.1`.
 ///
 /// # Errors
 ///

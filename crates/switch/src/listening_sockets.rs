@@ -95,7 +95,9 @@ impl ListeningSockets {
         for StoredDescriptor { name, fd, .. } in store.take(PREFIX) {
             match read_name(&name) {
                 Some((_, None)) if is_elsewhere(fd.as_fd()) => {
-                    warn!("the stored socket {name} is of another network namespace, closed");
+                    warn!(
+                        "stored socket {name}: closed, because it is of another network namespace"
+                    );
                     // The store closes its duplicate later.
                     let _ = shutdown(fd.as_raw_fd(), Shutdown::Both);
                     store.discard(&name);
@@ -104,7 +106,9 @@ impl ListeningSockets {
                     sockets.insert(key, KeptListener { fd, file, is_used: false });
                 }
                 _ => {
-                    warn!("the stored descriptor {name} is refused: it is no listening socket");
+                    warn!(
+                        "stored descriptor {name}: refused, because it is not a listening socket"
+                    );
                     store.discard(&name);
                 }
             }

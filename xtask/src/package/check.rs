@@ -21,7 +21,7 @@ const FILES: &str = "find / -xdev \\( -path /proc -o -path /sys -o -path /dev -o
                      -o -path /var/log -o -path /var/cache -o -path /var/lib/dpkg -o -path /mnt \
                      -o -path /var/lib/systemd -o -path /var/tmp \\) -prune -o -print | sort";
 
-/// The packages of one check.
+/// The paths of the packages that a check installs.
 pub(super) struct Packages<'a> {
     pub(super) first: &'a Path,
     /// The next revision.

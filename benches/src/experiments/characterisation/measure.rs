@@ -8,7 +8,7 @@ use shunt_pipeline::{EntryId, Evictor, Iterative, OwnerId, Traversal};
 
 use super::{
     caches::{ENTRIES, HITS, MISSES, entries, of_packets},
-    parts::{PARTS, RATE, TABLE, of_set_up},
+    set_up_phases::{PARTS, RATE, TABLE, of_set_up},
 };
 use crate::experiments::loaded::{LOCALITIES, Loaded, PIPELINES, published_name, workload};
 use crate::{

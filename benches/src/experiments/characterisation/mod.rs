@@ -2,7 +2,7 @@
 
 mod caches;
 mod measure;
-mod parts;
+mod set_up_phases;
 
 pub(super) use caches::{HITS, MISSES, of_packets};
 pub(crate) use measure::run;

@@ -129,7 +129,7 @@ pub struct OwnerStatus {
     pub reports: usize,
 }
 
-/// The state of one owner.
+/// The state of one owner of cache entries.
 struct OwnerState {
     endpoint: CoordinatorEndpoint,
     /// The last install that the engine knows (rule 1).

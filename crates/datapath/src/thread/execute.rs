@@ -65,7 +65,7 @@ pub(crate) struct ParsedPacket<'a> {
     pub(crate) layers: Layers,
 }
 
-/// Pending work after a recirculation.
+/// Work that is left for a packet or for its copy after a recirculation.
 #[expect(
     clippy::large_enum_variant,
     reason = "a list keeps its memory, and boxes would be allocated again"

@@ -12,7 +12,7 @@ use shunt_pipeline::{
     Time, Traversal, Version, text::parse_rule,
 };
 
-use crate::all::All;
+use crate::side_by_side::All;
 
 pub(crate) const BRIDGE: BridgeId = BridgeId::new(1);
 

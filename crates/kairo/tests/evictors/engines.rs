@@ -16,7 +16,7 @@ use shunt_pipeline::{
     },
 };
 
-use crate::all::{All, CHANGES, EventCounts, cases, run_sequences};
+use crate::side_by_side::{All, CHANGES, EventCounts, cases, run_sequences};
 
 const fn entry(slot: u32, generation: u32) -> EntryId {
     EntryId { owner: OwnerId(0), slot, generation }

@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod all;
 mod cases;
 mod costs;
 mod engines;
 mod fragments;
 #[cfg(feature = "dbsp")]
 mod published;
+mod side_by_side;
 mod truth;

@@ -19,7 +19,7 @@ use shunt_pipeline::{
     text::{parse_group_mod, parse_rule},
 };
 
-use crate::all::{CHANGES, EventCounts, run_sequences};
+use crate::side_by_side::{CHANGES, EventCounts, run_sequences};
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 

@@ -18,7 +18,7 @@ use crate::{
     transaction::RowTransaction, value::RowUuid,
 };
 
-/// The protocol between a client and a server, with the rows.
+/// The client end of the OVSDB protocol, with a replica of the rows.
 #[derive(Debug)]
 pub struct ReplicaSession {
     config: Arc<OvsdbClientConfig>,

@@ -2,9 +2,9 @@
 
 mod condition;
 mod execution;
+mod json_members;
 mod mutation;
 mod operation;
-mod parts;
 mod row_json;
 mod row_transaction;
 

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 use super::{
     condition::Condition,
     execution::DatabaseAccess,
+    json_members::column_list,
     mutation::Mutation,
-    parts::column_list,
     row_json::{columns_of, row_to_json},
 };
 use crate::{

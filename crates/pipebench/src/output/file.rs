@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::parts::UnfinishedPath;
+use super::unfinished_files::UnfinishedPath;
 use crate::OutputError;
 
 /// A file that is being written.

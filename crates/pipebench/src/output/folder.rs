@@ -10,7 +10,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use super::parts::UnfinishedPath;
+use super::unfinished_files::UnfinishedPath;
 use crate::OutputError;
 
 /// An output folder that is being filled.

@@ -3,11 +3,11 @@
 mod file;
 mod folder;
 mod live;
-mod parts;
 mod trace;
+mod unfinished_files;
 
 pub use file::OutputFile;
 pub use folder::OutputFolder;
 pub use live::{LivePort, SendCounts};
-pub use parts::remove_parts;
 pub use trace::{PacketTrace, TracePacket};
+pub use unfinished_files::remove_parts;

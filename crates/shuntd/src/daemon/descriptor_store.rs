@@ -40,7 +40,7 @@ pub(crate) struct ServiceDescriptors {
     content: Mutex<StoreContent>,
 }
 
-/// The content of the store.
+/// The descriptors in the store.
 #[derive(Debug, Default)]
 struct StoreContent {
     /// Descriptors of an earlier process that no port has taken yet.

@@ -4,7 +4,7 @@ use shunt_ovsdb::RowView;
 use shunt_switch::{Switch, with_causes};
 use tracing::{info, warn};
 
-/// The values of the keys.
+/// The values of the keys `pmd-auto-lb` in a row.
 ///
 /// `None` is for an absent key, and for a value that has no effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

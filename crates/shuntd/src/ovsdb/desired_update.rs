@@ -338,13 +338,13 @@ mod tests {
                 let texts = [&bridges, &whole].map(|own| format!("{own:#?}"));
                 assert!(
                     texts[0] == texts[1],
-                    "seed {seed}, {done:?}: {}\nnot {}",
+                    "seed {seed}, {done:?}: the update gives {}\nand a whole reading {}",
                     texts[0],
                     texts[1]
                 );
                 let names = changed.port_names(&earlier, &rows);
                 let missing = left_out([&before, &whole], names.as_ref());
-                assert!(missing.is_empty(), "seed {seed}, {done:?}: {missing:?}");
+                assert!(missing.is_empty(), "seed {seed}, {done:?}: ports left out: {missing:?}");
                 (earlier, before) = (rows, whole);
             }
             database.handle.stop().await;

@@ -11,7 +11,7 @@ use nix::sched::{CloneFlags, unshare};
 
 use super::*;
 
-/// A store in memory, which exists longer than the sockets' users.
+/// A descriptor store in memory, which outlives the processes of a test.
 #[derive(Debug, Default)]
 struct MemoryStore(Mutex<BTreeMap<String, OwnedFd>>);
 
@@ -49,7 +49,7 @@ fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn process(store: &Arc<MemoryStore>) -> ListeningSockets {
+fn start_process(store: &Arc<MemoryStore>) -> ListeningSockets {
     ListeningSockets::new(Arc::<MemoryStore>::clone(store))
 }
 
@@ -64,12 +64,12 @@ fn bind_unix(sockets: &ListeningSockets, path: &Path) -> UnixListener {
 fn a_client_between_two_processes_waits_for_the_next() {
     let store = Arc::<MemoryStore>::default();
     let address = free_address();
-    let earlier = process(&store);
+    let earlier = start_process(&store);
     drop((earlier.listen_tcp(address).unwrap(), earlier));
     // At this time, no process accepts connections.
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"hello").unwrap();
-    let next = process(&store);
+    let next = start_process(&store);
     let listener = next.listen_tcp(address).unwrap();
     listener.set_nonblocking(false).unwrap();
     let mut received = [0; 5];
@@ -80,7 +80,7 @@ fn a_client_between_two_processes_waits_for_the_next() {
 #[test]
 fn an_address_has_one_listening_socket() {
     let store = Arc::<MemoryStore>::default();
-    let (sockets, address) = (process(&store), free_address());
+    let (sockets, address) = (start_process(&store), free_address());
     let first = sockets.listen_tcp(address).unwrap();
     let error = sockets.listen_tcp(address).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
@@ -96,7 +96,7 @@ fn an_address_has_one_listening_socket() {
 #[test]
 fn a_released_address_refuses_clients_and_can_be_used_again() {
     let store = Arc::<MemoryStore>::default();
-    let (sockets, address) = (process(&store), free_address());
+    let (sockets, address) = (start_process(&store), free_address());
     let listener = sockets.listen_tcp(address).unwrap();
     // A service manager may close its duplicate later than the daemon.
     let _late = store.0.lock().values().next().unwrap().try_clone().unwrap();
@@ -117,9 +117,9 @@ fn a_released_address_refuses_clients_and_can_be_used_again() {
 fn an_unused_socket_makes_room_for_another_address() {
     let store = Arc::<MemoryStore>::default();
     let address = free_address();
-    let earlier = process(&store);
+    let earlier = start_process(&store);
     drop((earlier.listen_tcp(address).unwrap(), earlier));
-    let next = process(&store);
+    let next = start_process(&store);
     let all = SocketAddr::from(([0, 0, 0, 0], address.port()));
     next.listen_tcp(all).unwrap();
     assert_eq!(store.names(), [format!("listen/tcp/0.0.0.0_{}/", address.port())]);
@@ -137,13 +137,13 @@ fn a_socket_of_another_namespace_is_replaced() {
         // Only this thread moves to the new namespace.
         unshare(CloneFlags::CLONE_NEWNET)
             .is_ok()
-            .then(|| process(&earlier).listen_tcp(all).unwrap())
+            .then(|| start_process(&earlier).listen_tcp(all).unwrap())
     });
     let Some(elsewhere) = bound.join().unwrap() else {
         eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace");
         return;
     };
-    let next = process(&store);
+    let next = start_process(&store);
     assert!(store.names().is_empty());
     let listener = next.listen_tcp(all).unwrap();
     TcpStream::connect(address).unwrap();
@@ -157,9 +157,9 @@ fn sockets_that_nobody_uses_are_closed() {
     let store = Arc::<MemoryStore>::default();
     let (folder, address) = (tempfile::tempdir().unwrap(), free_address());
     let path = folder.path().join("br0.mgmt");
-    let earlier = process(&store);
+    let earlier = start_process(&store);
     drop((earlier.listen_tcp(address).unwrap(), bind_unix(&earlier, &path), earlier));
-    process(&store).release_unused();
+    start_process(&store).release_unused();
     assert!(store.names().is_empty() && !path.exists());
     assert!(TcpStream::connect(address).is_err());
 }
@@ -169,10 +169,10 @@ fn a_unix_socket_is_taken_over_with_its_file() {
     let store = Arc::<MemoryStore>::default();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("br0.mgmt");
-    let earlier = process(&store);
+    let earlier = start_process(&store);
     drop((bind_unix(&earlier, &path), earlier));
     let client = UnixStream::connect(&path).unwrap();
-    let next = process(&store);
+    let next = start_process(&store);
     assert_eq!(next.files().len(), 1);
     let listener = next.inherited_unix(path.to_str().unwrap(), &path).unwrap();
     listener.accept().unwrap();
@@ -189,11 +189,11 @@ fn a_unix_socket_without_its_file_is_refused() {
     let store = Arc::<MemoryStore>::default();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("br0.mgmt");
-    let earlier = process(&store);
+    let earlier = start_process(&store);
     drop((bind_unix(&earlier, &path), earlier));
     fs::remove_file(&path).unwrap();
     let _other = UnixListener::bind(&path).unwrap();
-    let next = process(&store);
+    let next = start_process(&store);
     assert!(next.inherited_unix(path.to_str().unwrap(), &path).is_none());
     assert!(store.names().is_empty() && path.exists(), "the file belongs to the other one");
 }
@@ -216,7 +216,7 @@ fn an_unknown_descriptor_name_is_refused() {
     let store = Arc::<MemoryStore>::default();
     let null = OwnedFd::from(fs::File::open("/dev/null").unwrap());
     store.0.lock().insert("listen/tcp/127.0.0.1_1/".to_owned(), null);
-    assert!(process(&store).files().is_empty());
+    assert!(start_process(&store).files().is_empty());
     assert!(store.names().is_empty());
 }
 

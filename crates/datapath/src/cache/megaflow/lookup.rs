@@ -18,7 +18,7 @@ pub(super) struct IndexedMegaflows {
     probes_min: u32,
 }
 
-/// The work of the lookups of a burst.
+/// Counts of the lookups of a burst: packets, hits and probes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LookupWork {
     /// Packets looked up in the learned index.

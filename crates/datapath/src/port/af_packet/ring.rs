@@ -303,7 +303,7 @@ pub(super) struct Filled<'a> {
     pub(super) tag: Option<[u8; 4]>,
 }
 
-/// The content of a slot.
+/// The frame in a slot of the receive ring.
 pub(super) enum SlotContent<'a> {
     /// The whole frame.
     Whole(Filled<'a>),

@@ -18,7 +18,7 @@ use self::model::{
     AGEING, BRIDGE, Model, Op, PACKETS, Packet, Path, ReadObject, Request, key, modification, op,
     rule,
 };
-use crate::all::{All, CHANGES, EventCounts, run_sequences};
+use crate::side_by_side::{All, CHANGES, EventCounts, run_sequences};
 
 #[derive(Clone, Debug)]
 enum Event {

@@ -100,7 +100,7 @@ impl KeyUpdate {
     }
 }
 
-/// A store and its device.
+/// An entry store and its device in memory.
 struct StoreFixture {
     store: EntryStore,
     device: MemoryDevice,
