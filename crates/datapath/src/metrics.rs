@@ -15,7 +15,10 @@
 
 use std::{
     ops::Deref,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::{histogram::HistogramCounters, reasons::reasons};
@@ -174,6 +177,34 @@ impl Deref for DropCounters {
 
     fn deref(&self) -> &Self::Target {
         &self.0
+    }
+}
+
+/// The dropped packets of one port, by [`DropReason`].
+///
+/// The first dropped packet allocates the counters, because most ports drop none.
+#[derive(Debug, Default)]
+pub struct PortDropCounters(OnceLock<Box<DropCounters>>);
+
+impl PortDropCounters {
+    /// Counts dropped packets; only the writing thread may call this.
+    #[inline]
+    pub fn add(&self, reason: DropReason, count: u64) {
+        if count > 0 {
+            self.0.get_or_init(Box::default)[reason as usize].add(count);
+        }
+    }
+
+    /// Returns the number of packets that were dropped for a reason.
+    #[must_use]
+    pub fn get(&self, reason: DropReason) -> u64 {
+        self.0.get().map_or(0, |counters| counters[reason as usize].get())
+    }
+
+    /// Returns the number of dropped packets, all reasons together.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.get().map_or(0, |counters| counters.iter().map(Counter::get).sum())
     }
 }
 
@@ -371,14 +402,16 @@ pub struct PortTraffic {
     /// 1 if the receive queue is broken, else 0.
     pub rx_broken: Counter,
     /// Packets received here and then dropped in the switch, by [`DropReason`].
-    pub forward_dropped: DropCounters,
+    pub forward_dropped: PortDropCounters,
     /// Packets sent.
     pub tx_packets: Counter,
     /// Bytes sent.
     pub tx_bytes: Counter,
     /// Packets dropped at transmission, by [`DropReason`].
-    pub tx_dropped: DropCounters,
+    pub tx_dropped: PortDropCounters,
 }
+
+const _: () = assert!(size_of::<PortTraffic>() == 128, "a port has this for each packet thread");
 
 /// The measured load of a receive queue.
 ///
@@ -394,13 +427,13 @@ impl PortTraffic {
     /// Counts packets that were dropped at transmission.
     #[inline]
     pub fn drop_many(&self, reason: DropReason, count: u64) {
-        self.tx_dropped[reason as usize].add(count);
+        self.tx_dropped.add(reason, count);
     }
 
     /// Returns the number of packets dropped at transmission, all reasons together.
     #[must_use]
     pub fn tx_dropped_total(&self) -> u64 {
-        self.tx_dropped.iter().map(Counter::get).sum()
+        self.tx_dropped.total()
     }
 
     /// Returns the number of frames that were lost before a thread looked them up.

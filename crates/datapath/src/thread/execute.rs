@@ -443,7 +443,7 @@ impl Outputs {
     /// Counts nothing if the port was removed, or if a packet-out names no ingress port.
     pub(super) fn count_forward_drop(&self, ingress: DatapathPort, reason: DropReason) {
         if let Some(tx_index) = self.find_index(ingress) {
-            self.ports[tx_index.index()].traffic.forward_dropped[reason as usize].add(1);
+            self.ports[tx_index.index()].traffic.forward_dropped.add(reason, 1);
         }
     }
 

@@ -166,7 +166,7 @@ fn a_flood_of_slow_protocols_takes_no_place_of_other_links() {
     assert_eq!(punted(&mut switch), counts);
     let refused = DropReason::LacpFrameRefused as usize;
     assert_eq!(switch.counters(0).dropped[refused].get(), 90);
-    assert_eq!(switch.traffic[&1][0].forward_dropped[refused].get(), 90);
+    assert_eq!(switch.traffic[&1][0].forward_dropped.get(DropReason::LacpFrameRefused), 90);
     switch.wait(Duration::from_millis(500));
     (0..10).for_each(|_| assert!(switch.send(0, 1, &frame)));
     switch.settle();

@@ -131,8 +131,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
     // Each dropped packet is counted at exactly one port.
     for reason in DropReason::ALL {
         let at = |port: &[Arc<PortTraffic>]| {
-            port[0].forward_dropped[*reason as usize].get()
-                + port[0].tx_dropped[*reason as usize].get()
+            port[0].forward_dropped.get(*reason) + port[0].tx_dropped.get(*reason)
         };
         let dropped: u64 = traffic.values().map(|port| at(port)).sum();
         assert_eq!(dropped, counters.dropped[*reason as usize].get(), "{reason:?}");

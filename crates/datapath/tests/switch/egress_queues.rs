@@ -175,7 +175,7 @@ fn a_full_queue_drops_and_counts() {
     let dropped = 1100 - 1000 - BURST_FRAMES as u64;
     let reason = DropReason::EgressQueueFull as usize;
     assert_eq!(switch.counters(0).dropped[reason].get(), dropped);
-    assert_eq!(switch.traffic[&PORT][0].tx_dropped[reason].get(), dropped);
+    assert_eq!(switch.traffic[&PORT][0].tx_dropped.get(DropReason::EgressQueueFull), dropped);
     assert_eq!(counts(&scheduler)[1].1.tx_errors, dropped);
 }
 

@@ -121,8 +121,8 @@ fn a_full_port_loses_its_own_copies_only() {
         let kept = if length > Pool::SMALL { Pool::LARGE_MAX } else { 1024 } as u64;
         assert_eq!((own.tx_packets.get(), own.tx_dropped_total()), (kept, sent as u64 - kept));
         assert_eq!(traffic(&switch, 303).tx_packets.get(), sent as u64);
-        let full = &own.tx_dropped[DropReason::TxQueueFull as usize];
-        assert_eq!(count_dropped(&switch, DropReason::TxQueueFull), full.get());
+        let full = own.tx_dropped.get(DropReason::TxQueueFull);
+        assert_eq!(count_dropped(&switch, DropReason::TxQueueFull), full);
         assert_eq!(switch.counters(0).dropped_total(), own.tx_dropped_total());
     }
 }

@@ -55,7 +55,7 @@ fn a_flood_of_reports_takes_no_place_of_other_ports() {
     assert_eq!(punted(&mut switch), counts);
     let refused = DropReason::SnoopingMessageRefused as usize;
     assert_eq!(switch.counters(0).dropped[refused].get(), 50);
-    assert_eq!(switch.traffic[&1][0].forward_dropped[refused].get(), 50);
+    assert_eq!(switch.traffic[&1][0].forward_dropped.get(DropReason::SnoopingMessageRefused), 50);
     switch.wait(Duration::from_millis(50));
     send(&mut switch, 1, 20);
     assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 10)]));

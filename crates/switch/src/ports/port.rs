@@ -113,7 +113,7 @@ impl BridgePort {
     /// Returns the number of received LACP frames that packet threads dropped.
     pub(crate) fn refused_lacp_frames(&self) -> u64 {
         let dropped = self.traffic.iter().map(|traffic| &traffic.forward_dropped);
-        dropped.map(|dropped| dropped[DropReason::LacpFrameRefused as usize].get()).sum()
+        dropped.map(|dropped| dropped.get(DropReason::LacpFrameRefused)).sum()
     }
 
     /// Returns the port in the form that the LACP actor takes.

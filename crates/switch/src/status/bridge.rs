@@ -492,12 +492,12 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
         ("rx", reason.name(), lost + of_device)
     });
     let forward = DropReason::ALL.iter().map(|reason| {
-        let dropped = sum(&|traffic| traffic.forward_dropped[*reason as usize].get());
+        let dropped = sum(&|traffic| traffic.forward_dropped.get(*reason));
         ("forward", reason.name(), dropped)
     });
-    let tx = DropReason::ALL.iter().map(|reason| {
-        ("tx", reason.name(), sum(&|traffic| traffic.tx_dropped[*reason as usize].get()))
-    });
+    let tx = DropReason::ALL
+        .iter()
+        .map(|reason| ("tx", reason.name(), sum(&|traffic| traffic.tx_dropped.get(*reason))));
     rx.chain(forward)
         .chain([("forward", SNOOPING_INBOX_FULL, port.snooping_lost)])
         .chain(tx)
