@@ -9,6 +9,7 @@ pub(crate) mod reload;
 mod sandbox;
 mod service_manager;
 mod signals;
+mod start;
 pub(crate) mod state_file;
 pub(crate) mod trace_log;
 
@@ -33,7 +34,7 @@ use tokio::{
     sync::{Notify, Semaphore, oneshot},
     task::JoinHandle,
 };
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 
 use self::{
     descriptor_store::ServiceDescriptors,
@@ -42,9 +43,8 @@ use self::{
     reload::Reloader,
     sandbox::{SandboxError, WriteRestriction},
     signals::{Signal, Signals},
-    state_file::{
-        Resumed, StateFile, StateKeeper, StateLock, StateLockError, StateReadError, keep_later,
-    },
+    start::start_switch,
+    state_file::{Resumed, StateKeeper, StateLock, StateLockError},
 };
 use crate::{
     appctl::DaemonMethods,
@@ -115,6 +115,11 @@ const CLIENTS_MAX: usize = 64;
 
 /// Pause after a failed accept on the control socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time after which an idle thread for blocking calls ends.
+///
+/// Ports are opened at the same time, each by a thread. 500 idle threads have six megabytes.
+const BLOCKING_THREAD_IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for the last counts of the packet threads.
 const LAST_COUNTS_MAX: Duration = Duration::from_secs(1);
@@ -231,6 +236,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("shunt-control")
+        .thread_keep_alive(BLOCKING_THREAD_IDLE_MAX)
         .enable_all()
         .build()
         .map_err(system("start the control threads"))?;
@@ -386,25 +392,9 @@ async fn serve(
     sockets: &InheritedSockets,
     mut signals: Signals,
 ) -> Result<StopReason, DaemonError> {
-    let saved = read_state(arguments, &file)?;
-    let config = match &saved {
-        // The saved state has the bridges with all changes of the last run.
-        Some(saved) => saved.start_config(&file.switch()),
-        None => file.switch(),
-    };
-    let (run_dir, seed) = (Some(arguments.run_dir.clone()), random_seed());
-    let InheritedSockets { descriptors, listening } = sockets;
-    let store = Arc::<ServiceDescriptors>::clone(descriptors);
-    let (tls, shared) = (tls_identity(&file), Arc::clone(listening));
-    let started = Switch::start_inheriting(&config, run_dir, seed, store, shared, tls).await;
-    let switch = Arc::new(started.map_err(|error| DaemonError::Switch(with_causes(&error)))?);
-    let Resumed { may_write, loaded, refused } = match (&saved, &arguments.state) {
-        (Some(saved), Some(path)) => {
-            let resumed = saved.resume(path, &switch, &file.switch()).await;
-            resumed.map_err(DaemonError::State)?
-        }
-        _ => Resumed { may_write: true, loaded: file.switch(), refused: Vec::new() },
-    };
+    let (switch, resumed) = start_switch(arguments, &file, sockets).await?;
+    let Resumed { may_write, loaded, refused } = resumed;
+    let listening = &sockets.listening;
     let mut ovsdb = OvsdbService::start(ovsdb, &switch).await?;
     let listener = listen_for_control(listening, socket)
         .map_err(system(&format!("listen on {}", socket.display())))?;
@@ -554,27 +544,6 @@ async fn write_last_state(keeper: &StateKeeper, keeping: JoinHandle<()>) {
     keeping.abort();
     let _ = keeping.await;
     keeper.write().await;
-}
-
-/// Reads the state file, and applies the log filter in it.
-fn read_state(arguments: &Arguments, file: &ConfigFile) -> Result<Option<StateFile>, DaemonError> {
-    let saved = match arguments.state.as_deref().map(StateFile::read).transpose() {
-        Ok(saved) => saved.flatten(),
-        Err(ref later @ StateReadError::Later { ref path, found }) => {
-            let copy = keep_later(path, found).map_err(DaemonError::State)?;
-            let copy = copy.display();
-            error!(
-                "state file {later}: the daemon starts without it, and keeps it as {copy}: install the \
-                 later version and move the file back"
-            );
-            None
-        }
-        Err(StateReadError::Invalid(problem)) => return Err(DaemonError::State(problem)),
-    };
-    if let Some(saved) = &saved {
-        saved.set_start_filter(&file.logging.filter);
-    }
-    Ok(saved)
 }
 
 /// Logs that the daemon serves clients, with its version, file, ports and threads.
