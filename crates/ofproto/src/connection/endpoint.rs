@@ -70,7 +70,9 @@ pub enum ConnectionStep {
     Idle,
     /// Requests are handled again after the peer has read some of the output.
     Full,
-    /// Flow monitors have more work: call [`Connection::process`] again after other tasks.
+    /// Flow monitors have more work, and other tasks must run before it.
+    ///
+    /// The caller then calls [`Connection::process`] again.
     Busy,
     /// A request waits: call [`Connection::resume`] when the condition holds.
     Wait(Wait),

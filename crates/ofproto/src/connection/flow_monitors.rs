@@ -203,7 +203,9 @@ impl ActiveMonitor {
     }
 }
 
-/// Returns a filter that selects at least the rules of `filters`; `None` without filters.
+/// Returns a filter that selects the rules of all these filters, and maybe others.
+///
+/// There is none without filters.
 fn cover(filters: impl Iterator<Item = RuleFilter>) -> Option<RuleFilter> {
     filters.reduce(|all, own| RuleFilter {
         table: if all.table == own.table { own.table } else { TableSelector::All },

@@ -311,7 +311,9 @@ pub(super) fn check_flow_mod(
     Ok(())
 }
 
-/// Checks a group-mod; its group must also fit into a group description reply of each version.
+/// Checks a group-mod.
+///
+/// The group must also fit into a group description reply of each version.
 pub(super) fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
     crate::check_group_mod(group_mod)?;
     if group_mod.buckets.len() > Group::BUCKETS_MAX {

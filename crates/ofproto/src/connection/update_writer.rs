@@ -152,7 +152,7 @@ fn full_update(rule: &Rule, event: FlowUpdateEvent, flags: FlowMonitorFlags) -> 
     FlowUpdate::Full(if flags.actions { full } else { full.without_instructions() })
 }
 
-/// Returns the flags of all monitors that request an update; `None` without such monitors.
+/// Returns the flags of all monitors that request an update.
 fn merged(all_flags: impl Iterator<Item = FlowMonitorFlags>) -> Option<FlowMonitorFlags> {
     all_flags.reduce(|all, own| FlowMonitorFlags {
         actions: all.actions || own.actions,
