@@ -365,13 +365,13 @@ fn log_changes(report: &ApplyReport) {
 #[cfg(test)]
 mod tests {
     use shunt_ovsdb::{
-        Server, ServerConfig, schema,
-        value::{Atom, Datum},
+        OvsdbHandle, RowTransaction, Server, ServerConfig, schema,
+        value::{Atom, Datum, RowUuid},
     };
-    use shunt_switch::ObjectReport;
+    use shunt_switch::{Config, ObjectReport};
 
     use super::*;
-    use crate::ovsdb::port_readings::PortReadings;
+    use crate::ovsdb::{changed_rows::ChangedRows, port_readings::PortReadings};
 
     /// Returns the bridge `br0` of a database with the ports `p1` and `p2`.
     async fn two_ports() -> DesiredBridges {
@@ -425,5 +425,129 @@ mod tests {
         assert_eq!(refused(&errors, &done, &other), Some(Vec::new()));
         errors.normal_rules.insert("br0".to_owned(), "the table is full".to_owned());
         assert_eq!(refused(&errors, &done, &all), None);
+    }
+
+    /// The ports of the test, none of which needs a device.
+    const NAMES: [&str; 4] = ["p0", "p1", "p2", "p3"];
+
+    fn interface(rows: &mut RowTransaction, name: &str) -> RowUuid {
+        let columns = [("name", Datum::string(name)), ("type", Datum::string("null"))];
+        rows.insert("Interface", columns)
+    }
+
+    /// Changes the rows of a port; `kind` is below 6, and `value` below 3.
+    async fn change(handle: &OvsdbHandle, kind: usize, name: &str, value: usize) {
+        let before = handle.snapshot().await.unwrap();
+        let old = before.rows("Port").find(|row| row.string("name") == Some(name));
+        let mut rows = handle.transaction("a change");
+        match (kind, old) {
+            // Adds the port, moves it to another bridge, or removes it.
+            (0 | 1, _) => {
+                let add = || {
+                    let interfaces = Datum::uuid(interface(&mut rows, name));
+                    let columns = [("name", Datum::string(name)), ("interfaces", interfaces)];
+                    rows.insert("Port", columns)
+                };
+                let port = old.map_or_else(add, |old| old.uuid());
+                for (place, bridge) in before.rows("Bridge").enumerate() {
+                    let others = bridge.uuids("ports").filter(|own| *own != port);
+                    let new = (place == value).then_some(port);
+                    let ports = Datum::set(others.chain(new).map(Atom::Uuid));
+                    rows.update("Bridge", bridge.uuid(), [("ports", ports)]);
+                }
+            }
+            (2, Some(old)) => {
+                let tag = [Datum::empty(), Datum::integer(7), Datum::integer(8)][value].clone();
+                rows.update("Port", old.uuid(), [("tag", tag)]);
+            }
+            // Without a tag, the VLANs are refused.
+            (3, Some(old)) => {
+                let tunnel = Datum::string("dot1q-tunnel");
+                let mode = if value == 0 { tunnel } else { Datum::empty() };
+                rows.update("Port", old.uuid(), [("vlan_mode", mode)]);
+            }
+            (4, Some(old)) => {
+                let of_type = ("type", Datum::string(["null", "gre", "patch"][value]));
+                let peer = ("options", Datum::string_map([("peer", "p9")]));
+                for uuid in old.uuids("interfaces").take(1) {
+                    rows.update("Interface", uuid, [of_type.clone(), peer.clone()]);
+                }
+            }
+            // Makes the port a bond, or the bond a port.
+            (5, Some(old)) => {
+                let is_bond = old.uuids("interfaces").count() > 1;
+                let endings: &[&str] = if is_bond { &[""] } else { &["-1", "-2"] };
+                let members =
+                    Datum::set(endings.iter().map(|ending| {
+                        Atom::Uuid(interface(&mut rows, &format!("{name}{ending}")))
+                    }));
+                rows.update("Port", old.uuid(), [("interfaces", members)]);
+            }
+            _ => return,
+        }
+        handle.transact(rows).await.unwrap();
+    }
+
+    /// Returns the bridges of a switch, without the numbers of ports.
+    fn bridges_of(switch: &Switch) -> Vec<BridgeOptions> {
+        let mut bridges = switch.running_config().bridges;
+        for bridge in &mut bridges {
+            bridge.ports.iter_mut().for_each(|port| port.number = 0);
+            bridge.ports.sort_by(|one, two| one.name.cmp(&two.name));
+            bridge.bonds.sort_by(|one, two| one.name.cmp(&two.name));
+        }
+        bridges
+    }
+
+    /// A pass over the ports of changed rows has the effect and the errors of a pass over all.
+    ///
+    /// Another client of the switch removes ports as well.
+    #[tokio::test]
+    async fn a_pass_over_changed_rows_equals_a_whole_pass() {
+        for seed in 1..7_u64 {
+            let mut state = seed;
+            let mut below = |end: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+                usize::try_from((state >> 33) % end).unwrap()
+            };
+            let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+            let handle = server.unwrap().start().unwrap();
+            let mut rows = handle.transaction("two bridges");
+            let bridges =
+                ["br0", "br1"].map(|name| rows.insert("Bridge", [("name", Datum::string(name))]));
+            let bridges = Datum::set(bridges.map(Atom::Uuid));
+            rows.insert("Open_vSwitch", [("bridges", bridges)]);
+            handle.transact(rows).await.unwrap();
+            let start =
+                async || Arc::new(Switch::start(&Config::default(), None, 1).await.unwrap());
+            let switches = [start().await, start().await];
+            let [mut part, mut whole] =
+                switches.each_ref().map(|own| Reconciler::new(Arc::clone(own)));
+            let mut earlier = handle.snapshot().await.unwrap();
+            let mut desired = DesiredBridges::of(&earlier, PortReadings::default());
+            part.apply(&desired, None).await;
+            whole.apply(&desired, None).await;
+            let mut done = Vec::new();
+            for _ in 0..30 {
+                let (kind, name, value) = (below(7), NAMES[below(4)], below(3));
+                done.push((kind, name, value));
+                change(&handle, kind, name, value).await;
+                for switch in switches.iter().filter(|_| kind == 6) {
+                    let _ = switch.remove_port(name).await;
+                }
+                let rows = handle.snapshot().await.unwrap();
+                let changed = ChangedRows::between(&earlier, &rows);
+                let names = changed.port_names(&earlier, &rows).unwrap();
+                desired = desired.after([&earlier, &rows], &changed);
+                let all = DesiredBridges::of(&rows, PortReadings::default());
+                let (errors, _) = part.apply(&desired, Some(&names)).await;
+                let (expected, _) = whole.apply(&all, None).await;
+                assert_eq!(errors, expected, "seed {seed}: {done:?}");
+                let [one, two] = switches.each_ref().map(|own| bridges_of(own));
+                assert_eq!(one, two, "seed {seed}: {done:?}");
+                earlier = rows;
+            }
+            handle.stop().await;
+        }
     }
 }
