@@ -18,7 +18,7 @@ use std::{
 use crate::{
     capture::FRAME_BYTES,
     cpu,
-    experiment::{Better, Row, Run, Samples, quantile},
+    experiment::{Better, Row, Run, Samples, Verdict, quantile},
     switch::{Contender, PortSpec, Setup, Switch},
     wire::{Frame, WireReceiver, WireSender},
 };
@@ -41,6 +41,11 @@ const MEDIAN_TIME: &str = "median time for a packet to pass the sleeping switch"
 const TAIL: &str = "99th percentile of the time for a packet to pass the sleeping switch";
 const MEMORY: &str = "memory that the idle ports add";
 const LOSSES: &str = "packets lost";
+
+const WHY_MEMORY: &str = "Shunt has the options of each port twice, in force and as last loaded, \
+                          because a reload compares both. Each packet thread has a transmit queue \
+                          and counters for each port. The heaps keep memory that the start has \
+                          freed";
 
 /// The kind of the idle ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,7 +121,13 @@ fn memory_row(
     let added =
         base.iter().zip(all).map(|(base, all)| all.map(|bytes| (bytes - base.least()) / 1e6));
     let added: Vec<Samples> = added.collect();
-    row(contenders, &title(kind, count), MEMORY, "MB", &added)
+    with_reason(row(contenders, &title(kind, count), MEMORY, "MB", &added))
+}
+
+/// Adds the reason if our ports take more memory.
+fn with_reason(memory: Row) -> Row {
+    let is_worse = memory.ratio().is_some_and(|ratio| ratio.verdict() == Verdict::Worse);
+    Row { reason: if is_worse { WHY_MEMORY } else { "" }, ..memory }
 }
 
 fn title(kind: Kind, count: usize) -> String {
@@ -256,4 +267,19 @@ fn device_memory(contender: &Contender, folder: &Path, count: usize) -> f64 {
     };
     ip(&idle.iter().map(|name| format!("link delete {name}\n")).collect::<String>());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_more_memory_has_a_reason() {
+        let reason_of = |ours: f64| {
+            let rival = Some(("Open vSwitch".to_owned(), Samples(vec![15.0; 3])));
+            let row = Row { ours: Samples(vec![ours; 3]), rival, ..Row::new("", MEMORY, "MB") };
+            with_reason(row).reason
+        };
+        assert_eq!([29.0, 15.0, 9.0].map(reason_of), [WHY_MEMORY, "", ""]);
+    }
 }
