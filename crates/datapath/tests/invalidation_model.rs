@@ -71,7 +71,7 @@ enum Rule {
     LooksBeforeItPosts,
 }
 
-/// The versions: version 1 changes flow 0, version 2 changes flow 1.
+/// The last version: version 1 changes flow 0, and version 2 changes flow 1.
 const LAST: u64 = 2;
 const FLOWS: u16 = 2;
 

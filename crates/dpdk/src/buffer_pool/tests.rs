@@ -51,7 +51,7 @@ fn a_pool_has_a_buffer_for_every_slot_and_cache() {
 /// All buffers return to their pool, and no round needs another pool.
 #[test]
 fn rings_that_close_full_keep_one_buffer_pool() {
-    // Two queues of 1024 slots in each direction, and the caches of the threads.
+    // Buffers of the pool: two queues of 1024 slots in each direction, and the caches of threads.
     const COUNT: u32 = 4 * 1024 + 4 * 512;
     for round in 0..4 {
         let mut device = DpdkDevice::attach(eal(), "net_ring40").unwrap();
