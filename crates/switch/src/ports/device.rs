@@ -370,3 +370,41 @@ async fn run(port: &str, work: Option<DeviceWork>) -> Result<(), SwitchError> {
 fn device_error(port: &str, source: io::Error) -> SwitchError {
     SwitchError::System { doing: format!("change the device of port {port}"), source }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{BridgeOptions, Config};
+
+    /// Changed ports are taken by name, and the status of these ports alone is returned.
+    #[tokio::test]
+    async fn changed_ports_are_named() {
+        let switch = Switch::start(&Config::default(), None, 1).await.unwrap();
+        let ports = ["p1", "p2"].map(|name| PortOptions {
+            name: name.to_owned(),
+            kind: PortType::Null,
+            ..PortOptions::default()
+        });
+        let name = "br0".to_owned();
+        let bridge = BridgeOptions { name, ports: ports.into(), ..BridgeOptions::default() };
+        switch.add_bridge(&bridge).await.unwrap();
+        let changes = switch.port_changes();
+        let bridges = &switch.control.bridges;
+        let (id, number) = {
+            let bridges = bridges.lock();
+            let (bridge, port) = bridges.find_port("p2").unwrap();
+            (bridge.id, port.number)
+        };
+        bridges.changed().note_port(id, number);
+        // The port was removed meanwhile.
+        bridges.changed().note_port(id, PortNo::new(99));
+        let names = switch.take_changed_ports(&changes).unwrap();
+        assert_eq!(names, BTreeSet::from(["p2".to_owned()]));
+        assert_eq!(switch.take_changed_ports(&changes), Some(BTreeSet::new()));
+        let status = switch.bridges_with_ports(&names);
+        let of_ports: Vec<_> = status[0].ports.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!((status.len(), of_ports), (1, vec!["p2"]));
+        bridges.changed().note();
+        assert_eq!(switch.take_changed_ports(&changes), None);
+    }
+}
