@@ -19,9 +19,9 @@ impl DatapathPorts {
     pub(super) fn of(bridges: &BridgeRegistry, with_names: bool) -> Self {
         let (mut by_number, mut by_bridge) = (BTreeMap::new(), BTreeMap::new());
         for bridge in bridges.iter() {
-            for (number, port) in &bridge.ports {
+            for port in bridge.ports.values() {
                 let name = port.settings.name.clone();
-                by_bridge.insert((bridge.id, *number), (port.datapath, name.clone()));
+                by_bridge.insert((bridge.id, port.number), (port.datapath, name.clone()));
                 by_number.extend(port.datapath.map(|datapath| (datapath, name)));
             }
         }

@@ -88,7 +88,7 @@ fn present_bridge(
     } else {
         Arc::new(bridge.settings.clone())
     };
-    let local = bridge.ports.get(&PortNo::LOCAL);
+    let local = bridge.ports.get(PortNo::LOCAL);
     if let Some(mac) = local.and_then(|port| other_mac(port, bridge)) {
         Arc::make_mut(&mut options).mac = mac;
     }
@@ -178,13 +178,13 @@ mod tests {
             let id = bridges.find("br0").unwrap().id;
             let own = bridges.by_id_mut(id).unwrap();
             CONFIGURED.clone_into(&mut own.settings.mac);
-            let port = own.ports.get_mut(&PortNo::new(1)).unwrap();
+            let port = own.ports.get_mut(PortNo::new(1)).unwrap();
             CONFIGURED.clone_into(&mut port.settings.mac);
             set_other_mac(port);
             let of_port = present_bridge(&declared, own, &mut Vec::new());
             // The device is that of the local port now.
-            let open = own.ports.get_mut(&PortNo::new(1)).unwrap().open.take();
-            let local = own.ports.get_mut(&PortNo::LOCAL).unwrap();
+            let open = own.ports.get_mut(PortNo::new(1)).unwrap().open.take();
+            let local = own.ports.get_mut(PortNo::LOCAL).unwrap();
             local.open = open;
             set_other_mac(local);
             let of_bridge = present_bridge(&declared, own, &mut Vec::new());

@@ -66,7 +66,7 @@ impl Switch {
         let StatusPorts::Only(ports) = changes.take() else { return None };
         let bridges = self.control.bridges.lock();
         let name = |(bridge, number): (BridgeId, PortNo)| {
-            let port = bridges.by_id(bridge)?.ports.get(&number)?;
+            let port = bridges.by_id(bridge)?.ports.get(number)?;
             Some(port.settings.name.clone())
         };
         Some(ports.into_iter().filter_map(name).collect())

@@ -8,6 +8,7 @@ mod bond_member;
 pub(crate) mod bonds;
 #[cfg(test)]
 mod bonds_tests;
+pub(crate) mod bridge_ports;
 pub(crate) mod bridges;
 pub(crate) mod capture;
 pub(crate) mod change_log;

@@ -1,9 +1,6 @@
 //! A port of a bridge: its options, its open device, and its state.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use shunt_datapath::{
     DropReason,
@@ -21,7 +18,10 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::{bfd::port_session::PortSession, device_users::DeviceUser, lacp::MemberPort},
+    ports::{
+        bfd::port_session::PortSession, bridge_ports::BridgePorts, device_users::DeviceUser,
+        lacp::MemberPort,
+    },
 };
 
 /// A port of a bridge.
@@ -287,11 +287,8 @@ fn memif_options(settings: &config::PortOptions) -> MemifOptions {
 /// Returns the lowest free port number of a bridge.
 ///
 /// The number is none of `reserved`.
-pub(crate) fn free_number(
-    ports: &BTreeMap<PortNo, BridgePort>,
-    reserved: &BTreeSet<PortNo>,
-) -> PortNo {
+pub(crate) fn free_number(ports: &BridgePorts, reserved: &BTreeSet<PortNo>) -> PortNo {
     let mut numbers = (1..=PortNo::MAX.number()).map(PortNo::new);
-    let is_free = |number: &PortNo| !ports.contains_key(number) && !reserved.contains(number);
+    let is_free = |number: &PortNo| ports.get(*number).is_none() && !reserved.contains(number);
     numbers.find(is_free).unwrap_or(PortNo::MAX)
 }

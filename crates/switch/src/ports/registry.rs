@@ -18,6 +18,7 @@ use crate::{
     ports::{
         bond_events::BondEvent,
         bonds::BondState,
+        bridge_ports::BridgePorts,
         exclusive::ExclusiveResource,
         lacp_actors::{check_lacp_number, lacp_port_ids, other_keys},
         numbers::NumberPool,
@@ -36,7 +37,7 @@ pub(crate) struct BridgeState {
     /// Ports, including the local port.
     ///
     /// [`BridgeRegistry::remove_port`] removes a port, so that its name is removed as well.
-    pub(crate) ports: BTreeMap<PortNo, BridgePort>,
+    pub(crate) ports: BridgePorts,
     /// The number of each port, by name.
     numbers: BTreeMap<String, PortNo>,
     /// States of the bonds, by name.
@@ -52,16 +53,16 @@ impl BridgeState {
 
     /// Returns the port with a name.
     pub(crate) fn port_named(&self, name: &str) -> Option<&BridgePort> {
-        self.ports.get(self.numbers.get(name)?)
+        self.ports.get(*self.numbers.get(name)?)
     }
 
     fn insert_port(&mut self, port: BridgePort) {
         self.numbers.insert(port.settings.name.clone(), port.number);
-        self.ports.insert(port.number, port);
+        self.ports.insert(port);
     }
 
     fn remove_port(&mut self, number: PortNo) {
-        if let Some(port) = self.ports.remove(&number) {
+        if let Some(port) = self.ports.remove(number) {
             self.numbers.remove(&port.settings.name);
         }
     }
@@ -78,7 +79,7 @@ impl BridgeState {
         bonds.retain(|name, _| settings.bonds.iter().any(|bond| bond.name == *name));
         let address = settings.mac().unwrap_or_default();
         let find = |name: &str| {
-            let port = ports.get(numbers.get(name)?)?;
+            let port = ports.get(*numbers.get(name)?)?;
             port.can_be_member().then_some(port)
         };
         let lacp_port = |name: &str| find(name).map(BridgePort::lacp_member);
@@ -219,7 +220,7 @@ impl BridgeRegistry {
             id,
             settings,
             datapath_id,
-            ports: BTreeMap::new(),
+            ports: BridgePorts::default(),
             numbers: BTreeMap::new(),
             bonds: BTreeMap::new(),
         };
@@ -308,7 +309,7 @@ impl BridgeRegistry {
     }
 
     pub(crate) fn port_mut(&mut self, id: BridgeId, number: PortNo) -> Option<&mut BridgePort> {
-        self.by_id_mut(id)?.ports.get_mut(&number)
+        self.by_id_mut(id)?.ports.get_mut(number)
     }
 
     /// Returns the number of the bridge with a name; without a name, of all bridges.
@@ -359,7 +360,7 @@ impl BridgeRegistry {
         let reserved = lacp_port_ids(bonds, &settings.name);
         let number = wanted.unwrap_or_else(|| free_number(ports, &reserved));
         check_lacp_number(bonds, &settings.name, number)?;
-        if let Some(other) = ports.get(&number) {
+        if let Some(other) = ports.get(number) {
             let port = other.settings.name.clone();
             return Err(SwitchError::NumberTaken { number: number.number(), port });
         }

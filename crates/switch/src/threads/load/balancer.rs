@@ -155,7 +155,7 @@ impl LoadBalancer {
         let queues = sampled(&control.bridges);
         let bridges = control.bridges.lock();
         let status = queues.into_iter().filter_map(|(queue, own)| {
-            let port = bridges.by_id(queue.bridge)?.ports.get(&queue.port)?;
+            let port = bridges.by_id(queue.bridge)?.ports.get(queue.port)?;
             Some(RxQueueStatus {
                 port: port.settings.name.clone(),
                 queue: queue.number,
