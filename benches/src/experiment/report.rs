@@ -301,7 +301,10 @@ mod tests {
             // An experiment that needs other hardware has no page.
             let Ok(page) = fs::read_to_string(page) else { continue };
             let name = experiment.name;
-            assert!(page.starts_with(&opening(experiment)), "{name}.md has another opening");
+            assert!(
+                page.starts_with(&opening(experiment)),
+                "{name}.md does not begin with the opening of its experiment"
+            );
             assert!(page.contains(COLUMNS), "{name}.md has other columns");
             let results = page.split("## Results\n\n").nth(1).unwrap();
             let words = words_of(results);

@@ -18,7 +18,7 @@ use crate::{
 
 /// Maximum packets of all captures.
 ///
-/// The maximum is less than the buffers of OVS-DPDK, which keeps the packets there.
+/// OVS-DPDK keeps the packets in its buffers, and has more buffers than that.
 const PACKETS: usize = 180_000;
 /// The port that all packets leave through.
 const OUT: u32 = 2;

@@ -47,7 +47,7 @@ pub enum Command {
     ///
     /// `None` if the thread has no queues of the port.
     RemovePort(DatapathPort, Reply<Option<RemovedQueues>>),
-    /// Bind a port to a bridge, with its port number there.
+    /// Bind a port to a bridge, with its port number in the bridge.
     Bind(DatapathPort, BridgeId, PortNo),
     /// Limit the rate of the packets received from a port; `None`: no limit.
     PoliceIngress(DatapathPort, Option<Arc<IngressPolicer>>),

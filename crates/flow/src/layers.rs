@@ -54,7 +54,7 @@ impl Layers {
     }
 
     /// Returns the offset of the first byte after the IP packet.
-    /// Ethernet padding starts there.
+    /// Ethernet padding, if any, starts at this offset.
     #[must_use]
     pub fn end(&self) -> Option<usize> {
         usize::try_from(self.end?.get()).ok()

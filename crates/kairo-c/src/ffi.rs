@@ -216,8 +216,8 @@ pub unsafe extern "C" fn kairo_forget(engine: *mut Kairo, owner: u16) {
 
 /// Applies the changes of a version, and returns the number of evicted entries.
 ///
-/// [`kairo_evicted`] lists them. Returns -1, and does nothing, if a change is invalid or the
-/// version must not follow the last one.
+/// [`kairo_evicted`] lists the evicted entries. Returns -1, and does nothing, if a change is
+/// invalid or the version must not follow the last one.
 ///
 /// # Safety
 ///

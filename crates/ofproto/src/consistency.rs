@@ -33,7 +33,7 @@ pub enum AbsentFields {
     Refused,
     /// The action has no effect on packets without the field.
     ///
-    /// OpenFlow 1.0 and group buckets do so.
+    /// OpenFlow 1.0 and group buckets have such actions.
     Ignored,
 }
 

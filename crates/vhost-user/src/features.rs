@@ -1,7 +1,7 @@
 //! Features of the device and of the protocol, as bits.
 //!
 //! A front-end accepts some of the features that the back-end offers. The offered features never
-//! change: a guest keeps its features while the back-end restarts, and would not notice others.
+//! change: a guest keeps its features while the back-end restarts, and would not notice new ones.
 //!
 //! Source: Virtual I/O Device 1.2, 5.1.3 and 6; vhost-user protocol, "Feature bits".
 

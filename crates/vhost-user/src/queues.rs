@@ -191,7 +191,7 @@ impl DeviceQueues {
 
     /// Returns the events that wake the worker of a pair.
     ///
-    /// Worker `w` has pair `w` among others.
+    /// Worker `w` has pair `w`, and may have further pairs.
     pub(crate) fn wake_set(&self, pair: u16) -> &WakeSet {
         &self.workers[usize::from(pair) % self.workers.len()]
     }

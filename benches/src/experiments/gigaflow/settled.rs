@@ -1,8 +1,8 @@
 //! Steady-state hit rates where Gigaflow loses: OLS with ten times the published packets.
 //!
-//! The published design hits much less often than megaflows there. Set duelling chooses one of the
-//! two policies by sampled packets. This choice takes time: in a short run, even the last third
-//! includes a part of this time.
+//! The published design hits much less often than megaflows with this pipeline. Set duelling
+//! chooses one of the two policies by sampled packets. This choice takes time: in a short run, even
+//! the last third includes a part of this time.
 
 use super::{
     hits::CacheCase,

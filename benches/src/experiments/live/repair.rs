@@ -2,9 +2,9 @@
 //!
 //! Packets are sent at a constant rate, and the output is counted every ten milliseconds. A rule
 //! moves 8,192 cached flows to another exit. The entries of these flows are evicted. The next
-//! packet of a flow translates its entry again, or repair does so earlier. Open vSwitch updates the
-//! actions of its entries in place, some time after the reply, and forwards by the old rule until
-//! then.
+//! packet of a flow translates its entry again, or repair translates it earlier. Open vSwitch
+//! updates the actions of its entries in place, some time after the reply, and forwards by the old
+//! rule until then.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},

@@ -108,7 +108,7 @@ impl Testbed {
         cached
     }
 
-    /// Waits for the switch to connect. Callers do so after the slow preparations.
+    /// Waits for the switch to connect. Callers wait after the slow preparations.
     pub(crate) fn controller(&self) -> Controller {
         Controller::accept()
     }

@@ -82,7 +82,7 @@ impl PacketThread {
 /// Collects the output ports of action lists.
 pub(super) struct EgressScan {
     ingress: DatapathPort,
-    /// The first output port, and the TCI that the packet has there.
+    /// The first output port, and the TCI that the packet has at this output.
     first: Option<(DatapathPort, Option<u16>)>,
     ports_count: u32,
     is_punted: bool,

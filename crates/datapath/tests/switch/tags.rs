@@ -43,7 +43,7 @@ fn frame(source: u8, target: u8) -> Vec<u8> {
 }
 
 /// Returns the output ports of a packet.
-/// Each port has the last byte of the packet's Ethernet source there.
+/// With each port is the last byte of the Ethernet source that the packet has at the port.
 fn run(switch: &mut Switch, source: u8, target: u8) -> Vec<(u32, u8)> {
     assert!(switch.send(0, 1, &frame(source, target)));
     switch.settle();

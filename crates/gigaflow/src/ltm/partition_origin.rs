@@ -26,7 +26,7 @@ pub struct PartitionOrigin {
     pub overlaps: bool,
 }
 
-/// The first table of a sub-traversal, without the hidden state there.
+/// The first table of a sub-traversal, without the hidden state at its start.
 pub(crate) type FirstTable = Option<(BridgeId, TableId)>;
 
 /// One sub-traversal of a partition.

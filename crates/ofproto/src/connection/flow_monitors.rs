@@ -203,7 +203,7 @@ impl ActiveMonitor {
     }
 }
 
-/// Returns a filter that selects the rules of all these filters, and maybe others.
+/// Returns a filter that selects at least the rules of all these filters.
 ///
 /// There is none without filters.
 fn cover(filters: impl Iterator<Item = RuleFilter>) -> Option<RuleFilter> {

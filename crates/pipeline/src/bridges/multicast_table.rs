@@ -8,10 +8,10 @@
 //! Each group is charged to one port: the one that has been in it longest. A full table finds the
 //! port that is charged with the most groups, and removes this port from the group that the port
 //! reported longest ago (see [`LearnedAges`]). This repeats until a group is empty. After
-//! [`MulticastSnooping::DEPARTURES_MAX`] ports, the last of these groups ends with all of its ports.
-//! The new group is charged to the port that reports it. Among ports with equally many groups, this port leaves
-//! one of its own. So a host takes a place only from a port with more groups, or for its first
-//! group.
+//! [`MulticastSnooping::DEPARTURES_MAX`] ports, the last of these groups ends with all of its
+//! ports. The new group is charged to the port that reports it. Among ports with equally many
+//! groups, this port leaves one of its own. So a host takes a place only from a port with more
+//! groups, or for its first group.
 //!
 //! A report of a port that is known prolongs its time, and makes no version.
 
@@ -262,8 +262,8 @@ impl MulticastTable {
 
     /// Removes ports from groups until there are at most `groups_max` groups.
     ///
-    /// Returns whether that is so. Ends after `visits_max` visited groups, and the search in
-    /// progress. A search visits at most 64 groups.
+    /// Returns whether the number is reached. Ends after `visits_max` visited groups, and the
+    /// search in progress. A search visits at most 64 groups.
     pub(crate) fn evict_some(
         &mut self,
         groups_max: usize,

@@ -81,7 +81,7 @@ impl IndexedTables {
     /// Returns whether a new index may be one that lookups use.
     ///
     /// `changes` is the number of changes since the last training, after which lookups used no
-    /// index. The remainder of a new index is shorter only if enough of the rules are others.
+    /// index. The remainder of a new index is shorter only if enough of the rules are new.
     pub(crate) fn may_use_next(self, rules: usize, changes: Option<usize>) -> bool {
         match self.lookups {
             IndexedLookups::Decisions => true,
@@ -94,7 +94,7 @@ impl IndexedTables {
 
 /// Fewest changes after which a table without an index is trained again.
 ///
-/// With as many changes, the rules of a short remainder may all be others.
+/// After as many changes, all rules of a short remainder may be new.
 const CHANGES_MIN: usize = 64;
 
 /// The index of a table cannot hold its rules.

@@ -26,7 +26,7 @@ pub struct NotedTraversal {
     pub traversal: Arc<Traversal>,
     /// The bits that the lookup of each visit consulted, without the bits of actions.
     ///
-    /// `None`: the mask of the visit has these bits, because no action consulted others.
+    /// `None`: the mask of the visit has these bits, because actions consulted no further bits.
     pub(crate) lookups: Vec<Option<SparseMask>>,
     /// The tail of the traversal, if the traversal began in a plain state.
     pub(crate) tail: Option<TraversalTail>,

@@ -238,10 +238,10 @@ impl UpdateBatch {
 
     /// Makes room for one more rule in a table.
     ///
-    /// If the table is full and the bridge evicts rules, evicts others.
+    /// If the table is full and the bridge evicts rules, evicts rules of the table.
     ///
-    /// Returns false if more rules must be evicted, or if the rules are not in the order of eviction
-    /// yet. The pipeline then orders them, and the request is repeated.
+    /// Returns false if more rules must be evicted, or if the rules are not in the order of
+    /// eviction yet. The pipeline then orders them, and the request is repeated.
     fn make_room(
         &mut self,
         bridge: &mut VersionedBridge,

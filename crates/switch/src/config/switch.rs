@@ -43,7 +43,7 @@ pub struct ThreadOptions {
     /// Longest sleep of an idle packet thread, in milliseconds; 0:
     /// the thread never sleeps.
     pub sleep_max_ms: u64,
-    /// If true, receive queues move from busy packet threads to others.
+    /// If true, receive queues move from busy packet threads to less busy ones.
     pub auto_lb: bool,
     /// Load of a packet thread, in percent, from which on its receive queues may move.
     pub auto_lb_load_threshold: u8,

@@ -172,7 +172,7 @@ impl<'a> BridgePairs<'a> {
 
     /// Returns the removals of bonds that no longer exist.
     ///
-    /// Another bridge may get them.
+    /// Another bridge may get the names of these bonds.
     fn removals_of_bonds(&self) -> impl Iterator<Item = StateChange> {
         self.new.iter().filter_map(|(name, new)| {
             let old = &self.kept(name)?.options.bonds;

@@ -73,7 +73,7 @@ impl Publisher {
 
     /// Returns the tables.
     ///
-    /// Only this publisher may change them.
+    /// Only this publisher may change the tables.
     pub(crate) fn pipeline(&self) -> &Pipeline {
         &self.pipeline
     }

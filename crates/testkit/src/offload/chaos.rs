@@ -19,7 +19,7 @@ use shunt_gigaflow::{
 pub struct ChaosSettings {
     /// A poll returns nothing.
     pub delay: u8,
-    /// A result arrives with a later poll, after others.
+    /// A result arrives with a later poll, after later results.
     pub hold_back: u8,
     /// An insertion finds no room.
     pub reject: u8,
