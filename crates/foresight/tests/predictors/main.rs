@@ -117,7 +117,7 @@ fn a_confident_predictor_starves_no_trial() {
     assert_eq!(states, [GovernorState::Trial, GovernorState::On]);
     let mut made = Vec::new();
     for _ in 0..TRIAL + 2 {
-        let flow = started(udp(1, (1, 4000), (3, 80)));
+        let flow = new_flow(udp(1, (1, 4000), (3, 80)));
         foresight.observe(&FlowEvent::Started(&flow), SECOND);
         foresight.forecast(SECOND, 1, &mut made);
     }
