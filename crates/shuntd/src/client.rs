@@ -60,6 +60,7 @@ pub fn main() -> ExitCode {
                 CallError::NoDaemon { .. }
                 | CallError::Unreachable { .. }
                 | CallError::NotPermitted { .. }
+                | CallError::Interrupted
                 | CallError::Broken => ExitCode::from(3),
             }
         }

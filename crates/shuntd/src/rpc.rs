@@ -220,16 +220,24 @@ pub(crate) enum CallError {
     /// The connection was closed, or the reply is not valid.
     #[error("the daemon closed the connection without a reply")]
     Broken,
+    /// The user ended the wait for a reply.
+    #[error("the daemon has not replied so far")]
+    Interrupted,
     /// The daemon refused the call.
     #[error("{0}")]
     Refused(String),
 }
+
+/// Interval at which a call without a reply asks whether to wait longer.
+const WAIT_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The client end of the control socket.
 pub(crate) struct RpcClient {
     stream: BlockingStream,
     replies: Objects,
     calls: u64,
+    /// Returns whether a call waits longer for its reply.
+    waits_longer: Option<fn() -> bool>,
 }
 
 impl RpcClient {
@@ -243,7 +251,19 @@ impl RpcClient {
             }
         };
         let stream = BlockingStream::connect(path).map_err(failed)?;
-        Ok(Self { stream, replies: Objects::default(), calls: 0 })
+        Ok(Self { stream, replies: Objects::default(), calls: 0, waits_longer: None })
+    }
+
+    /// Makes calls without a reply ask ten times a second whether to wait longer.
+    ///
+    /// A call fails with [`CallError::Interrupted`] when the answer is `false`.
+    pub(crate) fn ask_while_waiting(
+        &mut self,
+        waits_longer: fn() -> bool,
+    ) -> Result<(), CallError> {
+        self.waits_longer = Some(waits_longer);
+        let set = self.stream.set_read_timeout(Some(WAIT_CHECK_INTERVAL));
+        set.map_err(|_| CallError::Broken)
     }
 
     /// Calls a method and waits for its reply.
@@ -281,10 +301,19 @@ impl RpcClient {
                 ParsedObject::Garbage => return Err(CallError::Broken),
                 ParsedObject::Incomplete => {}
             }
-            let count = self.stream.read(&mut chunk).map_err(|_| CallError::Broken)?;
-            if count == 0 {
-                return Err(CallError::Broken);
-            }
+            let count = match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(CallError::Broken),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.waits_longer.is_some_and(|waits_longer| !waits_longer()) {
+                        return Err(CallError::Interrupted);
+                    }
+                    continue;
+                }
+                // With a timeout, a signal such as SIGWINCH ends the read.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(_) => return Err(CallError::Broken),
+            };
             self.replies.bytes.extend_from_slice(chunk.get(..count).unwrap_or(&chunk));
         }
     }
@@ -324,6 +353,15 @@ mod tests {
         let _ = client.read_to_string(&mut replies).await;
         serving.await.unwrap();
         replies
+    }
+
+    #[test]
+    fn a_user_can_interrupt_a_call() {
+        let (stream, _silent_daemon) = BlockingStream::pair().unwrap();
+        let mut client =
+            RpcClient { stream, replies: Objects::default(), calls: 0, waits_longer: None };
+        client.ask_while_waiting(|| false).unwrap();
+        assert!(matches!(client.call("shunt/show", &[]), Err(CallError::Interrupted)));
     }
 
     #[tokio::test]

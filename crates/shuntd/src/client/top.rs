@@ -24,6 +24,9 @@ const FLOWS: &str = "50";
 /// Number of lines that a page key scrolls.
 const PAGE: isize = 10;
 
+/// Number of columns that the left and the right key scroll.
+const SIDE: i16 = 20;
+
 /// Shows rates until Ctrl-C, or for a number of updates; 0: no limit.
 ///
 /// The full screen needs standard output and standard input to be a terminal.
@@ -70,10 +73,40 @@ fn top_flows(client: &mut RpcClient) -> Result<Value, CallError> {
 
 /// Shows a screen until a key ends it.
 fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Result<(), CallError> {
+    client.ask_while_waiting(waits_longer)?;
     let mut terminal = ratatui::try_init().map_err(|error| broken(&error))?;
     let shown = show(client, interval, start, &mut terminal);
     ratatui::restore();
-    shown
+    match shown {
+        Err(CallError::Interrupted) => Ok(()),
+        shown => shown,
+    }
+}
+
+/// Returns whether the screen waits longer for a reply: no key has ended it.
+///
+/// In the raw mode of the screen, the terminal sends no signal for Ctrl-C. Without this check, only
+/// another terminal could end a screen that waits for a daemon that hangs.
+fn waits_longer() -> bool {
+    while event::poll(Duration::ZERO).unwrap_or(false) {
+        match event::read() {
+            Ok(Event::Key(key)) if key.kind == KeyEventKind::Press && is_end_key(key) => {
+                return false;
+            }
+            Ok(_) => {}
+            Err(_) => return false,
+        }
+    }
+    true
+}
+
+/// Returns whether a key ends the screen.
+fn is_end_key(key: KeyEvent) -> bool {
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => true,
+        KeyCode::Char('c') => key.modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
+    }
 }
 
 /// Returns the error that the terminal cannot be used.
@@ -128,13 +161,17 @@ fn show(
 
 /// Handles a key; returns whether it ends the program.
 fn is_end(screen: &mut TopScreen, key: KeyEvent) -> bool {
+    if is_end_key(key) {
+        return true;
+    }
     match key.code {
-        KeyCode::Char('q') | KeyCode::Esc => return true,
-        KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return true,
+        KeyCode::Char('o') => screen.next_order(),
         KeyCode::Char('p') => screen.toggle_pause(),
         KeyCode::Char('f') => screen.toggle_flows(),
         KeyCode::Up => screen.scroll(-1),
         KeyCode::Down => screen.scroll(1),
+        KeyCode::Left => screen.scroll_sideways(-SIDE),
+        KeyCode::Right => screen.scroll_sideways(SIDE),
         KeyCode::PageUp => screen.scroll(-PAGE),
         KeyCode::PageDown => screen.scroll(PAGE),
         _ => {}

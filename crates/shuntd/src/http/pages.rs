@@ -205,8 +205,8 @@ fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) 
     let headers = request.headers();
     match token {
         Some(token) if !is_file && !token.is_in(headers) => {
-            let text = "a bearer token is required: send the header `Authorization: Bearer TOKEN` \
-                        with the token of http.token_file";
+            let text = "the request has no valid bearer token: send the header \
+                        `Authorization: Bearer TOKEN` with the token of http.token_file";
             return page(StatusCode::UNAUTHORIZED, text);
         }
         None if !names_this_host(headers) => {

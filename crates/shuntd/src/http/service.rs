@@ -35,15 +35,16 @@ pub(crate) struct HttpService {
 /// The reason why the server did not start.
 #[derive(Debug, Error)]
 pub(crate) enum HttpStartError {
+    // The texts contain those of their causes, which are therefore no sources of the report.
     /// The options are not valid, which a check of the configuration finds.
     #[error("{0}")]
     Options(String),
     /// The token file cannot be used.
     #[error("http.token_file: {0}")]
-    Token(#[from] TokenError),
+    Token(TokenError),
     /// The key or the certificate cannot be used.
     #[error("http: {0}")]
-    Tls(#[from] TlsError),
+    Tls(TlsError),
 }
 
 /// Maximum number of connections; further connections are closed immediately.
@@ -100,9 +101,9 @@ impl HttpService {
             return Ok(None);
         }
         let token = options.has_token().then(|| BearerToken::read(&options.token_file));
-        let token = token.transpose()?;
+        let token = token.transpose().map_err(HttpStartError::Token)?;
         let tls = options.tls().map_err(|(message, _)| HttpStartError::Options(message))?;
-        let tls = tls.map(server_identity).transpose()?;
+        let tls = tls.map(server_identity).transpose().map_err(HttpStartError::Tls)?;
         let window = options.window.then(WindowFeed::new);
         let readiness = ReadinessMonitor::new(Arc::clone(switch), Arc::clone(reloader), database);
         let pages = HttpPages::new(Arc::clone(switch), readiness, token, window);

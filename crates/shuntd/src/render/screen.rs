@@ -39,10 +39,10 @@ const BAR_WIDTH: u64 = 20;
 const SHARE_WIDTH: u64 = 21;
 
 /// Help for keys, in the last line.
-const KEYS: &str = "q quit   p pause   f top flows   up, down, page up, page down: scroll";
+const KEYS: &str = "q quit   p pause   f top flows   o order   arrows, page up, page down: scroll";
 
 /// Help for keys, in the last line of a narrow terminal.
-const SHORT_KEYS: &str = "q quit  p pause  f flows  up, down";
+const SHORT_KEYS: &str = "q quit  p pause  f flows  o order";
 
 /// Columns of the table of ports, most important first, as indices of [`TITLES`].
 const BY_IMPORTANCE: [usize; 11] = [2, 3, 7, 10, 5, 6, 9, 4, 8, 0, 1];
@@ -60,6 +60,47 @@ pub(crate) enum LowerPart {
     Flows,
 }
 
+/// The order of the ports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum PortOrder {
+    /// By bridge and number.
+    #[default]
+    Number,
+    /// Most received and sent packets first.
+    Traffic,
+    /// Most dropped packets first.
+    Dropped,
+}
+
+impl PortOrder {
+    /// Returns the words for the title of the ports.
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Number => "ports",
+            Self::Traffic => "ports, most packets first",
+            Self::Dropped => "ports, most drops first",
+        }
+    }
+
+    /// Returns the columns of which the sum orders the ports, as indices of [`TITLES`].
+    const fn columns(self) -> &'static [usize] {
+        match self {
+            Self::Number => &[],
+            Self::Traffic => &[3, 7],
+            Self::Dropped => &[5, 6, 9],
+        }
+    }
+
+    /// Sorts rows of ports; rows with the same sum keep their order.
+    fn sort(self, rows: &mut [Vec<String>]) {
+        let sum = |row: &Vec<String>| -> u64 {
+            let cells = self.columns().iter().filter_map(|column| row.get(*column));
+            cells.filter_map(|cell| cell.parse::<u64>().ok()).fold(0, u64::saturating_add)
+        };
+        rows.sort_by_cached_key(|row| Reverse(sum(row)));
+    }
+}
+
 /// The content of the screen, and its state.
 #[derive(Default)]
 pub(crate) struct TopScreen {
@@ -73,6 +114,9 @@ pub(crate) struct TopScreen {
     is_paused: bool,
     /// Number of the first shown line of the lower part.
     first: usize,
+    /// Number of the first shown column of the flows.
+    first_column: u16,
+    order: PortOrder,
 }
 
 impl TopScreen {
@@ -105,6 +149,25 @@ impl TopScreen {
             LowerPart::Flows => LowerPart::Ports,
         };
         self.first = 0;
+        self.first_column = 0;
+    }
+
+    /// Orders the ports in the next way: by number, by traffic, by drops.
+    pub(crate) const fn next_order(&mut self) {
+        self.order = match self.order {
+            PortOrder::Number => PortOrder::Traffic,
+            PortOrder::Traffic => PortOrder::Dropped,
+            PortOrder::Dropped => PortOrder::Number,
+        };
+        self.first = 0;
+    }
+
+    /// Scrolls the flows to the right by a number of columns; a negative number scrolls to the left.
+    pub(crate) fn scroll_sideways(&mut self, columns: i16) {
+        let text = evict::entries(&self.flows);
+        let longest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
+        let last = u16::try_from(longest).unwrap_or(u16::MAX).saturating_sub(1);
+        self.first_column = self.first_column.saturating_add_signed(columns).min(last);
     }
 
     /// Pauses or resumes the snapshots.
@@ -205,11 +268,15 @@ impl TopScreen {
         now: &TopSnapshot,
     ) {
         let mut rows = vec![TITLES.map(str::to_owned).to_vec()];
-        rows.extend(port_rates(before, now));
+        let mut ports = port_rates(before, now);
+        self.order.sort(&mut ports);
+        rows.extend(ports);
         let columns = shown_columns(&rows, area.width.saturating_sub(2));
         let title = match TITLES.len().saturating_sub(columns.len()) {
-            0 => "ports".to_owned(),
-            hidden => format!("ports, without {}", counted(hidden as u64, "column")),
+            0 => self.order.title().to_owned(),
+            hidden => {
+                format!("{}, without {}", self.order.title(), counted(hidden as u64, "column"))
+            }
         };
         let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
         let mut shown = rows.iter().map(|row| {
@@ -228,7 +295,8 @@ impl TopScreen {
         let rest = lines.skip(self.first).map(|line| Line::raw(line.to_owned()));
         let lines: Vec<Line<'_>> = title.into_iter().chain(rest).collect();
         let block = Block::bordered().title("cache entries with most packets");
-        frame.render_widget(Paragraph::new(lines).block(block), area);
+        let paragraph = Paragraph::new(lines).scroll((0, self.first_column));
+        frame.render_widget(paragraph.block(block), area);
     }
 }
 
@@ -409,6 +477,49 @@ mod tests {
         has(&lines, "0.1.2");
         has(&lines, "output:p2");
         assert!(!lines.iter().any(|line| line.contains("rx packets/s")), "{}", lines.join("\n"));
+    }
+
+    #[test]
+    fn flows_scroll_sideways() {
+        let megaflow = format!("{}end", "x".repeat(80));
+        let mut screen = TopScreen::default();
+        screen.toggle_flows();
+        let flows = json!({"total": 1, "entries": [{"entry": "0.1.2", "packets": 7, "bytes": 420,
+            "idle_ms": 3, "actions": ["output:p2"], "megaflow": megaflow}]});
+        screen.add(snapshot(1, 1));
+        screen.add(snapshot(2, 2));
+        screen.set_flows(flows);
+        assert!(!drawn_in(&screen, 80, 24).iter().any(|line| line.contains("end")));
+        screen.scroll_sideways(60);
+        has(&drawn_in(&screen, 80, 24), "xend");
+        screen.scroll_sideways(-100);
+        has(&drawn_in(&screen, 80, 24), "0.1.2");
+    }
+
+    #[test]
+    fn ports_are_ordered_by_number_traffic_or_drops() {
+        let mut screen = TopScreen::default();
+        let row = |name: &str, received: u64, sent: u64, dropped: u64| {
+            let cells = [0, 0, 0, received, 0, 0, dropped, sent, 0, 0, 0];
+            let mut row: Vec<String> = cells.iter().map(u64::to_string).collect();
+            row[2] = name.to_owned();
+            row
+        };
+        let names = |order: PortOrder| {
+            let mut rows = vec![row("p1", 1, 1, 0), row("p2", 0, 9, 1), row("p3", 3, 3, 0)];
+            order.sort(&mut rows);
+            rows.iter().map(|row| row[2].clone()).collect::<Vec<_>>().join(" ")
+        };
+        let mut seen = Vec::new();
+        for _ in 0..3 {
+            seen.push(names(screen.order));
+            screen.next_order();
+        }
+        assert_eq!(seen, ["p1 p2 p3", "p2 p3 p1", "p2 p1 p3"]);
+        screen.next_order();
+        screen.add(snapshot(1, 1));
+        screen.add(snapshot(2, 2));
+        has(&drawn(&screen), "ports, most packets first");
     }
 
     #[test]

@@ -390,12 +390,14 @@ async function follow() {
   const response = await fetch("events", { headers: headers(), cache: "no-store" });
   if (response.status === 401) {
     byId("login").hidden = false;
+    byId("main").hidden = true;
     setState(token ? "The token was refused" : "A token is required", "bad");
     byId("token").focus();
     return false;
   }
   if (!response.ok) throw new Error((await response.text()).trim());
   byId("login").hidden = true;
+  byId("main").hidden = false;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
