@@ -25,7 +25,7 @@ impl Walker<'_> {
             }
             Action::SetMplsTtl(ttl) => self.set(FieldId::MplsTtl, (*ttl).into(), 0xff),
             Action::PushMpls { ethertype } => {
-                check_label_limit(self.packet.push_label(*ethertype))?
+                check_label_limit(self.packet.push_label(*ethertype))?;
             }
             Action::PopMpls { ethertype } => check_label_limit(self.packet.pop_label(*ethertype))?,
             Action::CopyTtlIn => self.copy_ttl(TtlCopy::In)?,
