@@ -63,8 +63,7 @@ pub(super) async fn serve<H: Host>(
     shared: &ServerState<H>,
     opened: impl FnOnce() + Send,
 ) -> ConnectionEnd {
-    let host = &*shared.host;
-    let peer = config.peer.clone();
+    let (host, peer) = (&*shared.host, config.peer.clone());
     let mut connection = shared.new_connection(config);
     let _misses = MissUpdate(shared);
     let mut entry = shared.registry.register(&peer, connection.status());
