@@ -244,7 +244,7 @@ fn revalidate(loaded: &Loaded, store: &VecStore) -> f64 {
     let change = loaded.change();
     let version = change.version;
     let ns = cpu::timed(|| {
-        assert!(engine.apply(&change.deltas, version).is_empty(), "no entry is stale")
+        assert!(engine.apply(&change.deltas, version).is_empty(), "no entry is stale");
     });
     ns as f64 / 1e6
 }
