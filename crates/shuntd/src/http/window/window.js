@@ -3,6 +3,9 @@
 
 const HISTORY = 120;
 const PORTS_SHOWN = 200;
+// Longest time without an event, in seconds. A daemon that hangs, or a host that is gone, ends no
+// connection, and the page would show its last figures as if they were new.
+const SILENCE_MAX = 10;
 const LEVELS = [
   ["exact", "exact_hits"], ["signature", "signature_hits"], ["megaflow", "megaflow_hits"],
   ["gigaflow", "gigaflow_hits"], ["no cache", "decided"], ["upcall", "upcalls"],
@@ -287,15 +290,17 @@ function curve(from, to) {
   const side = down ? BOX_WIDTH / 2 : BOX_WIDTH;
   const [x1, x2] = [from.x + side, to.x + side];
   const [y1, y2] = down ? [from.y + BOX_HEIGHT, to.y] : [from.y + BOX_HEIGHT * 0.6, to.y + BOX_HEIGHT * 0.4];
-  const [outX, outY] = down ? [0, (y2 - y1) / 2] : [SIDE * 4 / 3, 0];
+  // Longer links lead around shorter ones.
+  const rows = Math.abs(to.y - from.y) / (BOX_HEIGHT + GAP_Y);
+  const [outX, outY] = down ? [0, (y2 - y1) / 2] : [Math.min(16 + 12 * rows, SIDE_MAX) * 4 / 3, 0];
   const right = Math.max(x1, x2);
   const [bend1, bend2] = down ? [x1, x2] : [right + outX, right + outX];
   const d = "M" + x1 + "," + y1 + "C" + bend1 + "," + (y1 + outY) + " " + bend2 + "," + (y2 - outY) + " " + x2 + "," + y2;
   return { d, x: (x1 + 3 * bend1 + 3 * bend2 + x2) / 8, y: (y1 + y2) / 2 };
 }
 
-// The distance of a link from the side of the tables that it passes.
-const SIDE = 36;
+// Maximum distance of a link from the side of the tables that it passes.
+const SIDE_MAX = 150;
 
 // Draws the tables of a bridge from top to bottom, each below the tables that lead to it.
 function graph(bridge, tables, links) {
@@ -315,20 +320,23 @@ function graph(bridge, tables, links) {
     place.set(table, { x: 2 + column * (width + gapX), y: 2 + at * (height + gapY) });
   }));
   const columns = Math.max(...levels.map((row) => row.length));
-  const [wide, high] = [columns * (width + gapX) + 2 * SIDE, levels.length * (height + gapY) - gapY + 4];
+  const [wide, high] = [columns * (width + gapX), levels.length * (height + gapY) - gapY + 4];
+  const curves = links.flatMap((link) => {
+    const from = place.get(link.from), to = place.get(link.to);
+    return from && to ? [{ ...link, ...curve(from, to) }] : [];
+  });
+  // The label of a link at the right side needs space, too.
+  const right = Math.max(wide, ...curves.map((own) => own.x + 30));
   const drawing = svg("svg", {
-    class: "graph", width: wide, height: high, viewBox: "0 0 " + wide + " " + high, role: "img",
+    class: "graph", width: right, height: high, viewBox: "0 0 " + right + " " + high, role: "img",
     "aria-label": "Tables of " + bridge.name + "; the list below has the same values",
   });
   const labels = [];
-  for (const link of links) {
-    const from = place.get(link.from), to = place.get(link.to);
-    if (!from || !to) continue;
-    const { d, x, y } = curve(from, to);
-    const stroke = (1 + Math.log10(1 + link.perSecond)).toFixed(1);
+  for (const { d, x, y, perSecond } of curves) {
+    const stroke = (1 + Math.log10(1 + perSecond)).toFixed(1);
     drawing.append(svg("path", { class: "link", d, "stroke-width": stroke }));
     const label = svg("text", { class: "flow", x, y: y + 4 });
-    label.textContent = short(link.perSecond) + "/s";
+    label.textContent = short(perSecond) + "/s";
     labels.push(label);
   }
   const known = new Map(tables.map((table) => [table.table, table]));
@@ -385,9 +393,31 @@ function headers() {
   return token ? { Authorization: "Bearer " + token } : {};
 }
 
-// Reads the events with `fetch`, because `EventSource` sends no token.
+// Returns a signal that ends a request without an event for SILENCE_MAX, and a function to call at
+// each event.
+function silenceLimit() {
+  const controller = new AbortController();
+  let timer = 0;
+  const heard = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => controller.abort(new Error("no event for " + SILENCE_MAX + " s")), 1000 * SILENCE_MAX);
+  };
+  heard();
+  return { signal: controller.signal, heard, end: () => clearTimeout(timer) };
+}
+
 async function follow() {
-  const response = await fetch("events", { headers: headers(), cache: "no-store" });
+  const limit = silenceLimit();
+  try {
+    return await readEvents(limit);
+  } finally {
+    limit.end();
+  }
+}
+
+// Reads the events with `fetch`, because `EventSource` sends no token. Returns false if a token is missing.
+async function readEvents(limit) {
+  const response = await fetch("events", { headers: headers(), cache: "no-store", signal: limit.signal });
   if (response.status === 401) {
     byId("login").hidden = false;
     byId("main").hidden = true;
@@ -403,6 +433,7 @@ async function follow() {
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return true;
+    limit.heard();
     text += value;
     const events = text.split("\n\n");
     text = events.pop();
