@@ -284,17 +284,19 @@ function graphBox(bridge, drawing) {
 const [BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y] = [132, 46, 16, 40];
 
 // Returns the curve of a link between two places, and the middle of its label. A link to the next row
-// leads down; any other one leads around the right side of the tables between.
-function curve(from, to) {
+// leads down; any other one leads around the right side of all places in the rows of the link.
+function curve(from, to, places) {
   const down = to.y - from.y === BOX_HEIGHT + GAP_Y;
   const side = down ? BOX_WIDTH / 2 : BOX_WIDTH;
   const [x1, x2] = [from.x + side, to.x + side];
   const [y1, y2] = down ? [from.y + BOX_HEIGHT, to.y] : [from.y + BOX_HEIGHT * 0.6, to.y + BOX_HEIGHT * 0.4];
   // Longer links lead around shorter ones.
   const rows = Math.abs(to.y - from.y) / (BOX_HEIGHT + GAP_Y);
-  const [outX, outY] = down ? [0, (y2 - y1) / 2] : [Math.min(16 + 12 * rows, SIDE_MAX) * 4 / 3, 0];
-  const right = Math.max(x1, x2);
-  const [bend1, bend2] = down ? [x1, x2] : [right + outX, right + outX];
+  const passed = places.filter(({ y }) => y >= Math.min(from.y, to.y) && y <= Math.max(from.y, to.y));
+  const middle = Math.max(...passed.map(({ x }) => x + BOX_WIDTH)) + Math.min(16 + 12 * rows, SIDE_MAX);
+  // The middle of the curve has three quarters of the weight of the bends.
+  const bend = (8 * middle - x1 - x2) / 6;
+  const [bend1, bend2, outY] = down ? [x1, x2, (y2 - y1) / 2] : [bend, bend, 0];
   const d = "M" + x1 + "," + y1 + "C" + bend1 + "," + (y1 + outY) + " " + bend2 + "," + (y2 - outY) + " " + x2 + "," + y2;
   return { d, x: (x1 + 3 * bend1 + 3 * bend2 + x2) / 8, y: (y1 + y2) / 2 };
 }
@@ -321,9 +323,10 @@ function graph(bridge, tables, links) {
   }));
   const columns = Math.max(...levels.map((row) => row.length));
   const [wide, high] = [columns * (width + gapX), levels.length * (height + gapY) - gapY + 4];
+  const places = [...place.values()];
   const curves = links.flatMap((link) => {
     const from = place.get(link.from), to = place.get(link.to);
-    return from && to ? [{ ...link, ...curve(from, to) }] : [];
+    return from && to ? [{ ...link, ...curve(from, to, places) }] : [];
   });
   // The label of a link at the right side needs space, too.
   const right = Math.max(wide, ...curves.map((own) => own.x + 30));
