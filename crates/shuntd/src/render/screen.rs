@@ -82,7 +82,7 @@ impl PortOrder {
         }
     }
 
-    /// Returns the columns of which the sum orders the ports, as indices of [`TITLES`].
+    /// Returns the columns with the sum that orders ports, as indices of [`TITLES`].
     const fn columns(self) -> &'static [usize] {
         match self {
             Self::Number => &[],
@@ -162,7 +162,9 @@ impl TopScreen {
         self.first = 0;
     }
 
-    /// Scrolls the flows to the right by a number of columns; a negative number scrolls to the left.
+    /// Scrolls the flows to the right by a number of columns.
+    ///
+    /// A negative number scrolls to the left.
     pub(crate) fn scroll_sideways(&mut self, columns: i16) {
         let text = evict::entries(&self.flows);
         let longest = text.lines().map(|line| line.chars().count()).max().unwrap_or_default();
