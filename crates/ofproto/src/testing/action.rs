@@ -126,7 +126,8 @@ fn is_short_field(field: FieldId) -> bool {
     field.info().oxms.first().is_some_and(|oxm| oxm.class.experimenter().is_none())
 }
 
-fn short_port() -> impl Strategy<Value = PortNo> {
+/// Generates ports with a form in 16 bits.
+pub(super) fn short_port() -> impl Strategy<Value = PortNo> {
     prop_oneof![0..0xff00_u32, 0xffff_ff00..=u32::MAX].prop_map(PortNo::new)
 }
 

@@ -1,10 +1,13 @@
 //! Generators of flow monitor requests and updates.
 
 use proptest::{collection::vec, prelude::*, sample::select};
-use shunt_flow::{PortNo, testing::any_match};
+use shunt_flow::testing::any_match;
 use shunt_pipeline::{RemovedReason, TableSelector};
 
-use super::{action::any_table, message::any_flow_statistics};
+use super::{
+    action::{any_table, short_port},
+    message::any_flow_statistics,
+};
 use crate::message::{
     FlowMonitorFlags, FlowMonitorId, FlowMonitorRequest, FlowUpdate, FlowUpdateEvent,
     FullFlowUpdate, Message, MultipartReply, MultipartRequest, Xid,
@@ -38,13 +41,13 @@ fn any_flags() -> impl Strategy<Value = FlowMonitorFlags> {
 
 fn any_request() -> impl Strategy<Value = FlowMonitorRequest> {
     let table = prop_oneof![Just(TableSelector::All), any_table().prop_map(TableSelector::One)];
-    (any::<(u32, u32)>(), any_flags(), table, any_match()).prop_map(
-        |((id, out_port), flags, table, matching)| FlowMonitorRequest {
+    (any::<u32>(), short_port(), any_flags(), table, any_match()).prop_map(
+        |(id, out_port, flags, table, matching)| FlowMonitorRequest {
             id: FlowMonitorId(id),
             flags,
             table,
             matching,
-            out_port: PortNo::new(out_port),
+            out_port,
         },
     )
 }

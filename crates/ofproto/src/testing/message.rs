@@ -10,7 +10,7 @@ use shunt_pipeline::{
 };
 
 use super::{
-    action::{any_actions, any_instructions, any_table},
+    action::{any_actions, any_instructions, any_table, short_port},
     flow_monitor::any_flow_monitor_message,
     group::{any_group, any_group_mod, any_meter, any_meter_mod, any_reply},
 };
@@ -205,7 +205,7 @@ pub fn any_bundle_add(xid: Xid) -> impl Strategy<Value = BundleAdd> {
 /// Generates flow-mods that OpenFlow 1.3 can express.
 pub fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
     let cookie_mask = prop_oneof![Just(0), any::<u64>()];
-    let words = (any::<u64>(), cookie_mask, any::<u16>(), any::<u32>(), any::<u32>());
+    let words = (any::<u64>(), cookie_mask, any::<u16>(), short_port(), any::<u32>());
     let commands = vec![
         FlowModCommand::Add,
         FlowModCommand::Modify,
@@ -237,7 +237,7 @@ pub fn any_flow_mod() -> impl Strategy<Value = FlowMod> {
                 hard_timeout,
                 importance: 0,
                 flags,
-                out_port: if is_delete { PortNo::new(out_port) } else { PortNo::ANY },
+                out_port: if is_delete { out_port } else { PortNo::ANY },
                 out_group: if is_delete { out_group } else { RuleFilter::GROUP_ANY },
                 instructions: if is_delete { Instructions::default() } else { instructions },
             }
@@ -346,13 +346,13 @@ fn any_port_mod() -> impl Strategy<Value = PortMod> {
 
 fn any_filter() -> impl Strategy<Value = RuleFilter> {
     let table = prop_oneof![Just(TableSelector::All), any_table().prop_map(TableSelector::One)];
-    (table, any_match(), any::<(u64, u64, u32, u32)>()).prop_map(
-        |(table, matching, (cookie, cookie_mask, out_port, out_group))| RuleFilter {
+    (table, any_match(), short_port(), any::<(u64, u64, u32)>()).prop_map(
+        |(table, matching, out_port, (cookie, cookie_mask, out_group))| RuleFilter {
             table,
             matching,
             cookie: Cookie::new(cookie),
             cookie_mask,
-            out_port: PortNo::new(out_port),
+            out_port,
             out_group,
         },
     )

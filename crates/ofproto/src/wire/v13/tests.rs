@@ -1,10 +1,15 @@
 //! Round-trip tests of the codec, and tests against recorded sessions.
 
 use proptest::prelude::*;
+use shunt_flow::{Match, PortNo, text::NoPortNames};
+use shunt_pipeline::{FlowMod, FlowModCommand, RuleFilter, TableSelector, text::parse_rule};
 
 use super::{decode, encode};
 use crate::{
-    message::{Message, Xid},
+    error::ErrorCode,
+    message::{
+        FlowMonitorFlags, FlowMonitorId, FlowMonitorRequest, Message, MultipartRequest, Xid,
+    },
     testing::{any_message, fuzz_openflow},
 };
 
@@ -53,6 +58,35 @@ proptest! {
     #[test]
     fn garbage_harms_nothing(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
         fuzz_openflow(&bytes);
+    }
+}
+
+/// As `ovs-ofctl ofp-print` of Open vSwitch 3.1 does.
+#[test]
+fn an_out_port_has_a_form_in_sixteen_bits() {
+    for (number, is_legal) in [(0xfeff, true), (0xff01, false), (0x1_0000, false)]
+        .into_iter()
+        .chain([(0xffff_feff, false), (0xffff_ff00, true), (u32::MAX, true)])
+    {
+        let out_port = PortNo::new(number);
+        let filter = RuleFilter { out_port, ..RuleFilter::all() };
+        let flags = FlowMonitorFlags { add: true, ..FlowMonitorFlags::default() };
+        let (table, matching) = (TableSelector::All, Match::any());
+        let monitor = FlowMonitorRequest { id: FlowMonitorId(1), flags, table, matching, out_port };
+        let delete = parse_rule(FlowModCommand::Delete, "", &NoPortNames).unwrap();
+        let messages = [
+            Message::MultipartRequest(MultipartRequest::Flow(filter.clone())),
+            Message::MultipartRequest(MultipartRequest::Aggregate(filter)),
+            Message::MultipartRequest(MultipartRequest::FlowMonitor(vec![monitor])),
+            Message::FlowMod(FlowMod { out_port, ..delete }),
+        ];
+        for message in messages {
+            let decoded = decode(&encode(Xid::new(7), &message).unwrap());
+            match decoded {
+                Ok(decoded) => assert!(is_legal && decoded.1 == message, "{message:?}"),
+                Err(code) => assert!(!is_legal && code == ErrorCode::ActionOutPort, "{message:?}"),
+            }
+        }
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
             NO_BUFFER,
             instruction::{put_instructions, read_instructions},
             oxm::{put_match, read_match},
+            port_no,
         },
     },
 };
@@ -47,10 +48,11 @@ pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<FlowMod, Erro
     let (table, command) = (reader.u8()?, reader.u8()?);
     let (idle_timeout, hard_timeout) = (reader.u16()?, reader.u16()?);
     let (priority, buffer) = (Priority::new(reader.u16()?), reader.u32()?);
-    let (out_port, out_group) = (PortNo::new(reader.u32()?), reader.u32()?);
+    let (out_port, out_group) = (reader.u32()?, reader.u32()?);
     let flags = reader.u16()?;
     reader.skip(2)?;
     let matching = read_match(reader)?;
+    let out_port = port_no::read_out_port(out_port)?;
     let instructions = read_instructions(reader)?;
     let command = read_command(command)?;
     let flags = read_flags(flags)?;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::BufMut;
-use shunt_flow::{Match, PortNo};
+use shunt_flow::Match;
 use shunt_pipeline::{Cookie, Instructions, Priority, RuleFilter, TableId};
 
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
             instruction::{put_instructions, read_instructions},
             length,
             oxm::{put_match, read_match},
+            port_no,
         },
     },
 };
@@ -28,7 +29,7 @@ use crate::{
 pub(super) fn read_filter(body: &mut ByteReader<'_>) -> Result<RuleFilter, ErrorCode> {
     let table = body.u8()?;
     body.skip(3)?;
-    let (out_port, out_group) = (PortNo::new(body.u32()?), body.u32()?);
+    let (out_port, out_group) = (port_no::read_out_port(body.u32()?)?, body.u32()?);
     body.skip(4)?;
     let (cookie, cookie_mask) = (Cookie::new(body.u64()?), body.u64()?);
     let matching = read_match(body)?;

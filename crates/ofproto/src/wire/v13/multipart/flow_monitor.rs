@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::BufMut;
-use shunt_flow::{Match, PortNo};
+use shunt_flow::Match;
 use shunt_pipeline::{Cookie, Instructions, Priority, RemovedReason, TableId};
 
 use super::flow::put_listed_instructions;
@@ -23,6 +23,7 @@ use crate::{
             instruction::read_instructions,
             length,
             oxm::{put_match, read_match},
+            port_no,
         },
     },
 };
@@ -85,12 +86,13 @@ pub(super) fn read_request(body: &mut ByteReader<'_>) -> Result<FlowMonitorReque
     let (id, flags) = (FlowMonitorId(body.u32()?), body.u16()?);
     // The match has its own length.
     body.skip(2)?;
-    let (out_port, table) = (PortNo::new(body.u32()?), body.u8()?);
+    let (out_port, table) = (body.u32()?, body.u8()?);
     let reserved: [u8; 3] = body.array()?;
     let flags = read_monitor_flags(flags)?;
     if reserved != [0; 3] {
         return Err(ErrorCode::MustBeZero);
     }
+    let out_port = port_no::read_out_port(out_port)?;
     let matching = read_match(body)?;
     let table = table_selector(table).ok_or(ErrorCode::BadTableId)?;
     Ok(FlowMonitorRequest { id, flags, table, matching, out_port })
