@@ -67,7 +67,8 @@ impl CollectorSetOptions {
         COLLECTORS.check(&self.targets)?;
         let range = ConfigError::check_range;
         let has_targets = !self.targets.is_empty();
-        range("targets", "[]".to_owned(), has_targets, "at least one collector")?;
+        let allowed = "a list of at least one collector: add an address, such as 192.0.2.1";
+        range("targets", "[]".to_owned(), has_targets, allowed)?;
         let (timeout, flows) = (self.cache_active_timeout, self.cache_max_flows);
         let is_possible = timeout <= CACHE_TIMEOUT_MAX;
         range("cache_active_timeout", timeout.to_string(), is_possible, "from 0 to 4200")?;
@@ -92,7 +93,9 @@ mod tests {
         let on = || CollectorSetOptions { targets: vec!["192.0.2.1".into()], ..Default::default() };
         assert_eq!(check(on()), "fine");
         let text = check(CollectorSetOptions { targets: Vec::new(), ..on() });
-        assert!(text.ends_with("it must be at least one collector"), "{text}");
+        let expected = "targets = []: it must be a list of at least one collector: add an address, \
+                        such as 192.0.2.1";
+        assert_eq!(text, expected);
         let text = check(CollectorSetOptions { cache_active_timeout: 4201, ..on() });
         assert!(text.ends_with("it must be from 0 to 4200"), "{text}");
         let text = check(CollectorSetOptions { targets: vec!["x".into()], ..on() });
