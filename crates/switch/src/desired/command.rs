@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use super::{
     apply::command,
+    present::other_local_mac,
     state::{DeclaredBridge, DeclaredPort, DesiredState},
 };
 use crate::{
@@ -62,8 +63,9 @@ impl Switch {
         let changed = changed_bridge_settings(&present.options, settings)?;
         let mut desired = present.clone();
         changed.write(Arc::make_mut(&mut desired.options));
-        if changed.has("mac") && structure.bridges().has_other_mac(name) {
-            forget_address(&mut present, &desired);
+        if changed.has("mac") {
+            let other = other_local_mac(structure.bridges().lock().find(name)?);
+            set_present_mac(&mut present, other);
         }
         command(&structure, &of_bridge(present), &of_bridge(desired)).await
     }
@@ -315,13 +317,12 @@ fn of_bridge(bridge: DeclaredBridge) -> DesiredState {
     DesiredState { settings: None, bridges: vec![bridge] }
 }
 
-/// Removes a present address that another program has changed.
+/// Sets the present address of a bridge to the one that another program has given its device.
 ///
-/// So the difference contains the address. If the command removes the address, the states differ
-/// already.
-fn forget_address(present: &mut DeclaredBridge, desired: &DeclaredBridge) {
-    if !desired.options.mac.is_empty() {
-        Arc::make_mut(&mut present.options).mac.clear();
+/// So the difference contains the address of the command.
+fn set_present_mac(present: &mut DeclaredBridge, other: Option<String>) {
+    if let Some(mac) = other {
+        Arc::make_mut(&mut present.options).mac = mac;
     }
 }
 
@@ -353,13 +354,13 @@ mod tests {
     /// A command sets or removes an address that another program has changed.
     #[test]
     fn a_changed_address_is_set_or_removed() {
-        let own = "02:00:00:00:00:01";
-        for mac in [own, "02:00:00:00:00:02", ""] {
+        let [own, of_device] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+        for mac in [own, of_device, ""] {
             let [mut present, desired] = [own, mac].map(|mac| {
                 let mac = mac.to_owned();
                 DeclaredBridge::of(&BridgeOptions { mac, ..bridge("br0", Vec::new()) })
             });
-            forget_address(&mut present, &desired);
+            set_present_mac(&mut present, Some(format!("0{of_device}")));
             let [present, desired] = [present, desired].map(of_bridge);
             let changes = difference(&present, &desired, ApplyPolicy::Once).changes;
             assert_eq!(changes.len(), 1, "{mac:?}: {changes:?}");

@@ -88,8 +88,7 @@ fn present_bridge(
     } else {
         Arc::new(bridge.settings.clone())
     };
-    let local = bridge.ports.get(PortNo::LOCAL);
-    if let Some(mac) = local.and_then(|port| other_mac(port, bridge)) {
+    if let Some(mac) = other_local_mac(bridge) {
         Arc::make_mut(&mut options).mac = mac;
     }
     let mut ports = Vec::with_capacity(declared.ports.len());
@@ -121,6 +120,13 @@ fn present_port(
         Arc::make_mut(&mut options).mac = mac;
     }
     options
+}
+
+/// Returns the address of the local port if it is not the configured one.
+///
+/// The text is that of [`other_mac`].
+pub(super) fn other_local_mac(bridge: &BridgeState) -> Option<String> {
+    other_mac(bridge.ports.get(PortNo::LOCAL)?, bridge)
 }
 
 /// Returns the address of a device that does not have its configured address.
