@@ -189,9 +189,12 @@ impl ActiveMonitor {
     }
 
     /// Returns the flags of the monitor if it requests an update about `change`.
+    ///
+    /// A rule that was added during a pause may also have been modified since. So the net effect is
+    /// for monitors of modifications, too, as in Open vSwitch.
     pub(super) fn flags_for(&self, change: &MonitoredChange) -> Option<FlowMonitorFlags> {
         let is_requested = match change.event {
-            FlowUpdateEvent::Added => self.flags.add,
+            FlowUpdateEvent::Added => self.flags.add || change.is_net && self.flags.modify,
             FlowUpdateEvent::Deleted(_) => self.flags.delete,
             FlowUpdateEvent::Modified => self.flags.modify,
         };

@@ -16,6 +16,8 @@ pub(crate) struct MonitoredChange {
     pub(crate) rule: Arc<Rule>,
     /// The rule that the change replaced or modified.
     pub(crate) previous: Option<Arc<Rule>>,
+    /// True for the net effect of all changes of the rule during a pause.
+    pub(crate) is_net: bool,
 }
 
 impl MonitoredChange {
@@ -43,7 +45,8 @@ impl MonitoredChange {
                 RuleChange::Modified(old) if is_same(old, rule) => continue,
                 RuleChange::Modified(old) => (FlowUpdateEvent::Modified, Some(Arc::clone(old))),
             };
-            changes.push(Self { version, event, rule: Arc::clone(rule), previous });
+            let rule = Arc::clone(rule);
+            changes.push(Self { version, event, rule, previous, is_net: false });
         }
         changes
     }

@@ -69,7 +69,8 @@ impl CoalescedChanges {
 
     /// Returns the net changes, by the age of the rules.
     pub(super) fn into_changes(self) -> Vec<MonitoredChange> {
-        let mut changes: Vec<_> = self.0.into_values().map(|net| net.change).collect();
+        let as_net = |net: NetChange| MonitoredChange { is_net: true, ..net.change };
+        let mut changes: Vec<_> = self.0.into_values().map(as_net).collect();
         changes.sort_by_key(|change| change.rule.id);
         changes
     }

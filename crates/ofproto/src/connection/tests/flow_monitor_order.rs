@@ -4,7 +4,7 @@ use shunt_flow::{
     PortNo,
     text::{NoPortNames, parse_match},
 };
-use shunt_pipeline::{FlowMod, TableId, TableSelector};
+use shunt_pipeline::{FlowMod, FlowModCommand, TableId, TableSelector};
 
 use super::{
     add,
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     Host,
     connection::{ConnectionKind, ConnectionStep},
-    message::{FlowMonitorRequest, Message},
+    message::{FlowMonitorFlags, FlowMonitorRequest, Message},
     testing::ConnectionHarness,
     wire::Codec,
 };
@@ -104,6 +104,26 @@ fn an_update_precedes_a_barrier_reply_that_waits() {
     assert_eq!(briefs(&mut harness), ["reply", "added 6"], "the barrier still waits");
     harness.host.adopt();
     assert_eq!(briefs(&mut harness), ["barrier"]);
+}
+
+/// The peer did not receive the additions of rules 3 and 4, so the updates have
+/// their event.
+#[test]
+fn a_pause_loses_no_modification_of_new_rules() {
+    let modified = FlowMod { command: FlowModCommand::ModifyStrict, ..add_output(4, 1) };
+    let none = FlowMonitorFlags { initial: false, add: false, delete: false, modify: false, ..ALL };
+    for codec in CODECS {
+        for (flags, after) in [
+            (FlowMonitorFlags { modify: true, ..none }, &["reply", "added 3", "added 4"][..]),
+            (FlowMonitorFlags { delete: true, ..none }, &[][..]),
+        ] {
+            let mut harness = impatient(codec);
+            harness.send(&message([request(1, flags)]));
+            assert_eq!(briefs(&mut harness), ["reply"]);
+            change(&harness, (1..=4).map(add).chain([modified.clone()]));
+            assert_eq!(briefs(&mut harness), [&["paused"][..], after, &["resumed"]].concat());
+        }
+    }
 }
 
 /// Rule 3 is added after the pause, and listed before the queue is resumed.
