@@ -20,7 +20,7 @@ use clap::{CommandFactory, Parser, error::ErrorKind};
 use serde_json::Value;
 
 use self::{
-    arguments::{Arguments, Command},
+    arguments::{Arguments, Command, RUN_DIR_DEFAULT},
     doctor::doctor,
     preload::{PreloadRequest, preload},
 };
@@ -88,7 +88,8 @@ fn usage_hint(error: ErrorKind, words: &[String]) -> Option<String> {
     let has = |command: &str| words.iter().any(|word| word == command);
     match error {
         ErrorKind::InvalidSubcommand => {
-            words.iter().find_map(|word| open_vswitch::command_hint(word))
+            let run_dir = path::absolute(given_run_dir(words)).unwrap_or_default();
+            words.iter().find_map(|word| open_vswitch::command_hint(word, &run_dir))
         }
         ErrorKind::UnknownArgument if has("del-port") => {
             Some("del-port takes a port, without its bridge: shuntctl del-port PORT".to_owned())
@@ -98,6 +99,14 @@ fn usage_hint(error: ErrorKind, words: &[String]) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Returns the run directory in a command line that is not valid, or the default.
+fn given_run_dir(words: &[String]) -> &str {
+    let option = "--run-dir";
+    let joined = words.iter().find_map(|word| word.strip_prefix(option)?.strip_prefix('='));
+    let next = || words.iter().skip_while(|word| *word != option).nth(1).map(String::as_str);
+    joined.or_else(next).unwrap_or(RUN_DIR_DEFAULT)
 }
 
 #[expect(clippy::print_stderr, reason = "a command prints for its user")]
@@ -355,4 +364,23 @@ fn capture(
         }
     }
     client.call("shunt/capture-stop", &[id]).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_names_the_socket_in_the_run_directory() {
+        for (line, run_dir) in [
+            ("dump-flows br0", "/run/shunt"),
+            ("--run-dir /run/a dump-flows br0", "/run/a"),
+            ("dump-flows br0 --run-dir=/run/b", "/run/b"),
+            ("dump-flows br0 --run-dir", "/run/shunt"),
+        ] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let hint = usage_hint(ErrorKind::InvalidSubcommand, &words).unwrap();
+            assert!(hint.ends_with(&format!(" unix:{run_dir}/BRIDGE.mgmt")), "{line}: {hint}");
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! Keys and commands of Open vSwitch that Shunt lacks, each with an alternative.
 
+use std::path::Path;
+
 /// Returns the alternative to a key or value of Open vSwitch's database.
 pub(crate) fn hint(word: &str) -> Option<&'static str> {
     let (_, hint) = WORDS.iter().find(|(words, _)| words.contains(&word))?;
@@ -7,9 +9,11 @@ pub(crate) fn hint(word: &str) -> Option<&'static str> {
 }
 
 /// Returns the alternative to a command of Open vSwitch's programs.
-pub(crate) fn command_hint(word: &str) -> Option<String> {
+///
+/// The bridges of the daemon have their sockets in `run_dir`.
+pub(crate) fn command_hint(word: &str, run_dir: &Path) -> Option<String> {
     if OFCTL.contains(&word) {
-        let socket = "unix:RUN_DIR/BRIDGE.mgmt";
+        let socket = format!("unix:{}/BRIDGE.mgmt", run_dir.display());
         // OpenFlow 1.0, the default of ovs-ofctl, has no groups, meters and table features.
         let needs_13 = ["group", "meter", "table-features"].iter().any(|own| word.contains(own));
         let version = if needs_13 { "-O OpenFlow13 " } else { "" };
@@ -162,9 +166,10 @@ mod tests {
         assert_eq!(hint("vxlan"), Some("tunnels do not exist yet"));
         assert!(hint("internal").unwrap().contains("local = \"tap\""));
         assert_eq!(hint("af_packet"), None);
+        let command_hint = |word| command_hint(word, Path::new("/run/shunt"));
         assert_eq!(
             command_hint("dump-flows").unwrap(),
-            "`dump-flows` is a command of ovs-ofctl: ovs-ofctl dump-flows unix:RUN_DIR/BRIDGE.mgmt"
+            "`dump-flows` is a command of ovs-ofctl: ovs-ofctl dump-flows unix:/run/shunt/BRIDGE.mgmt"
         );
         for word in ["dump-groups", "add-meter", "meter-stats", "dump-table-features"] {
             let hint = command_hint(word).unwrap();

@@ -6,6 +6,9 @@ use clap::{Parser, Subcommand};
 
 use super::key_help;
 
+/// The run directory of a daemon that is started without `--run-dir`.
+pub(super) const RUN_DIR_DEFAULT: &str = "/run/shunt";
+
 /// Control a running shuntd.
 ///
 /// Rules are changed with OpenFlow: `ovs-ofctl .. unix:RUN_DIR/BRIDGE.mgmt`.
@@ -13,7 +16,7 @@ use super::key_help;
 #[command(name = "shuntctl", version)]
 pub(super) struct Arguments {
     /// Use the daemon with this run directory.
-    #[arg(long, value_name = "DIR", default_value = "/run/shunt", global = true)]
+    #[arg(long, value_name = "DIR", default_value = RUN_DIR_DEFAULT, global = true)]
     pub(super) run_dir: PathBuf,
     #[command(subcommand)]
     pub(super) command: Command,

@@ -81,9 +81,11 @@ fn a_patch_port_needs_a_peer() {
 #[test]
 fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    let run_dir = daemon.run_dir().display();
+    let dump_flows = format!("ovs-ofctl dump-flows unix:{run_dir}/BRIDGE.mgmt");
     for (arguments, hint) in [
         (&["del-port", "br0", "a"][..], "shuntctl del-port PORT"),
-        (&["dump-flows", "br0"], "ovs-ofctl dump-flows unix:RUN_DIR/BRIDGE.mgmt"),
+        (&["dump-flows", "br0"], dump_flows.as_str()),
         (&["list-br"], "run `shuntctl show`"),
         (&["add-port", "br0", "a", "type=vxlan"], "tunnels do not exist yet"),
         (&["add-port", "br0", "a", "tag"], "such as tag=10"),
