@@ -2,6 +2,7 @@
 
 mod arguments;
 mod doctor;
+mod end_signals;
 mod key_help;
 mod preload;
 mod top;

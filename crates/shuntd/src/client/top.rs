@@ -9,7 +9,7 @@ use std::{
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 
-use super::{print, value};
+use super::{end_signals, print, value};
 use crate::{
     render::{
         screen::{LowerPart, TopScreen},
@@ -20,6 +20,9 @@ use crate::{
 
 /// Number of cache entries that the screen requests.
 const FLOWS: &str = "50";
+
+/// Interval at which a screen without events asks for signals.
+const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Number of lines that a page key scrolls.
 const PAGE: isize = 10;
@@ -71,9 +74,10 @@ fn top_flows(client: &mut RpcClient) -> Result<Value, CallError> {
     Ok(value(&client.call("shunt/entries", &[FLOWS])?))
 }
 
-/// Shows a screen until a key ends it.
+/// Shows a screen until a key or a signal ends it, and restores the terminal.
 fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Result<(), CallError> {
     client.ask_while_waiting(waits_longer)?;
+    end_signals::watch().map_err(|error| broken(&error))?;
     let mut terminal = ratatui::try_init().map_err(|error| broken(&error))?;
     let shown = show(client, interval, start, &mut terminal);
     ratatui::restore();
@@ -83,11 +87,14 @@ fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Resu
     }
 }
 
-/// Returns whether the screen waits longer for a reply: no key has ended it.
+/// Returns whether the screen waits longer for a reply: no key or signal has ended it.
 ///
 /// In the raw mode of the screen, the terminal sends no signal for Ctrl-C. Without this check, only
 /// another terminal could end a screen that waits for a daemon that hangs.
 fn waits_longer() -> bool {
+    if end_signals::has_arrived() {
+        return false;
+    }
     while event::poll(Duration::ZERO).unwrap_or(false) {
         match event::read() {
             Ok(Event::Key(key)) if key.kind == KeyEventKind::Press && is_end_key(key) => {
@@ -140,7 +147,7 @@ fn show(
             }
         }
         terminal.draw(|frame| screen.draw(frame)).map_err(|error| broken(&error))?;
-        if !event::poll(next.saturating_sub(start.elapsed())).map_err(|error| broken(&error))? {
+        if !has_event(start, next)? {
             continue;
         }
         if let Event::Key(key) = event::read().map_err(|error| broken(&error))?
@@ -155,6 +162,24 @@ fn show(
             if lower != screen.lower() && screen.lower() == LowerPart::Flows {
                 screen.set_flows(top_flows(client)?);
             }
+        }
+    }
+}
+
+/// Waits for an event of the terminal; returns `false` at the time `next`.
+///
+/// A signal ends the wait with [`CallError::Interrupted`].
+fn has_event(start: Instant, next: Duration) -> Result<bool, CallError> {
+    loop {
+        if end_signals::has_arrived() {
+            return Err(CallError::Interrupted);
+        }
+        let left = next.saturating_sub(start.elapsed());
+        if event::poll(left.min(SIGNAL_CHECK_INTERVAL)).map_err(|error| broken(&error))? {
+            return Ok(true);
+        }
+        if left <= SIGNAL_CHECK_INTERVAL {
+            return Ok(false);
         }
     }
 }

@@ -1,6 +1,9 @@
 //! A run directory is used by one daemon, also after a crash of an earlier daemon.
 
-use std::fs;
+use std::{
+    fs,
+    process::{Command, Stdio},
+};
 
 use crate::{Daemon, errors, reload::signal, shuntctl, shuntd, until};
 
@@ -134,6 +137,37 @@ fn top_clears_no_screen_where_there_is_none() {
     let daemon = Daemon::start(BRIDGE);
     let look = daemon.answer(&["top", "--count", "1"]);
     assert!(look.contains("packets/s received") && !look.contains('\u{1b}'), "{look:?}");
+}
+
+/// A signal ends the screen as Ctrl-C does, and the terminal shows its earlier content.
+#[test]
+fn top_restores_the_terminal_after_a_signal() {
+    let daemon = Daemon::start(BRIDGE);
+    let [output, pid] = ["terminal", "top.pid"].map(|name| daemon.run_dir().join(name));
+    let top = format!(
+        "echo $$ > {}; exec {} --run-dir {} top",
+        pid.display(),
+        env!("CARGO_BIN_EXE_shuntctl"),
+        daemon.run_dir().display(),
+    );
+    for name in ["TERM", "HUP", "INT"] {
+        let _ = fs::remove_file(&output);
+        let mut script = Command::new("script");
+        script.args(["-qefc", &top]).arg(&output).env("TERM", "xterm").env("SHELL", "/bin/sh");
+        // The end of its input would end the terminal.
+        let mut terminal = script.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let has = |code: &str| {
+            String::from_utf8_lossy(&fs::read(&output).unwrap_or_default()).contains(code)
+        };
+        assert!(until(|| has("\u{1b}[?1049h")), "{name}: no screen");
+        let process = fs::read_to_string(&pid).unwrap();
+        assert!(
+            Command::new("kill").args(["-s", name, process.trim()]).status().unwrap().success()
+        );
+        assert!(until(|| terminal.try_wait().unwrap().is_some()), "{name}: the screen stays");
+        assert!(terminal.wait().unwrap().success(), "{name}");
+        assert!(has("\u{1b}[?1049l"), "{name}: the terminal is not restored");
+    }
 }
 
 #[test]
