@@ -94,7 +94,7 @@ struct Arguments {
     /// ports that listen. Ports of DPDK need /var/run/dpdk. Needs Linux 5.13 with Landlock.
     #[arg(long, value_name = "DIR")]
     writable: Vec<PathBuf>,
-    /// Check the configuration file and exit.
+    /// Check the configuration file, with the files of the HTTP server, and exit.
     #[arg(long)]
     check: bool,
     #[command(subcommand)]
@@ -155,6 +155,9 @@ enum DaemonError {
     Ovsdb(#[from] OvsdbStartError),
     #[error(transparent)]
     Http(#[from] HttpStartError),
+    /// A check of the configuration has found a file that the HTTP server cannot use.
+    #[error(transparent)]
+    HttpFiles(HttpStartError),
     #[error("{0}")]
     #[diagnostic(help("stop it with `shuntctl --run-dir {1} exit`, or use another --run-dir"))]
     Running(String, String),
@@ -175,6 +178,7 @@ impl DaemonError {
             | Self::State(_)
             | Self::StateNotKept(_)
             | Self::Database(_)
+            | Self::HttpFiles(_)
             | Self::Account(_)
             | Self::Sandbox(_) => ExitCode::from(2),
             Self::Running(..) | Self::StateTaken(_) => ExitCode::from(3),
@@ -247,7 +251,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     };
     let ovsdb = file.database(arguments.db.as_ref()).map_err(DaemonError::Database)?;
     if arguments.check {
-        return Ok(());
+        return HttpService::check(&file.http).map_err(DaemonError::HttpFiles);
     }
     if arguments.state.is_some() && ovsdb.is_enabled() {
         // The state file and the database would both restore the bridges.

@@ -18,7 +18,7 @@ use self::{
     system::HostSystem,
 };
 use super::{connect, print, value};
-use crate::{config, render::counted, rpc::RpcClient};
+use crate::{config, http::HttpService, render::counted, rpc::RpcClient};
 
 /// The result of one check of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -142,6 +142,10 @@ fn checks_of_user(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<Hos
             let needs = PortNeeds::of_config(&file.switch());
             let ports = counted(needs.ports, "port");
             checks.push(HostCheck::ok("configuration", format!("{shown} is valid, with {ports}")));
+            checks.extend(HttpService::check(&file.http).err().map(|error| {
+                let mend = format!("shuntd --config {shown} --check");
+                HostCheck::wrong("HTTP server", error.to_string(), mend)
+            }));
             needs
         }
         Err(error) => {

@@ -100,10 +100,7 @@ impl HttpService {
         if addresses.is_empty() {
             return Ok(None);
         }
-        let token = options.has_token().then(|| BearerToken::read(&options.token_file));
-        let token = token.transpose().map_err(HttpStartError::Token)?;
-        let tls = options.tls().map_err(|(message, _)| HttpStartError::Options(message))?;
-        let tls = tls.map(server_identity).transpose().map_err(HttpStartError::Tls)?;
+        let HttpAccess { token, tls } = HttpAccess::read(options)?;
         let window = options.window.then(WindowFeed::new);
         let readiness = ReadinessMonitor::new(Arc::clone(switch), Arc::clone(reloader), database);
         let pages = HttpPages::new(Arc::clone(switch), readiness, token, window);
@@ -135,11 +132,42 @@ impl HttpService {
         Ok(Some(Self { tasks }))
     }
 
+    /// Checks the files that the options name, unless there is no HTTP server.
+    ///
+    /// # Errors
+    ///
+    /// If [`Self::start`] would refuse a file.
+    pub(crate) fn check(options: &HttpOptions) -> Result<(), HttpStartError> {
+        if options.listen.is_empty() {
+            return Ok(());
+        }
+        HttpAccess::read(options).map(drop)
+    }
+
     /// Stops the server with its connections, if there is a server.
     pub(crate) async fn stop(service: Option<Self>) {
         if let Some(mut service) = service {
             service.tasks.shutdown().await;
         }
+    }
+}
+
+/// The content of the files that the options name.
+struct HttpAccess {
+    /// The token that clients send, if they need one.
+    token: Option<BearerToken>,
+    /// Key and certificate, if the server has TLS.
+    tls: Option<TlsIdentity>,
+}
+
+impl HttpAccess {
+    /// Reads the files, and checks that they can be used.
+    fn read(options: &HttpOptions) -> Result<Self, HttpStartError> {
+        let token = options.has_token().then(|| BearerToken::read(&options.token_file));
+        let token = token.transpose().map_err(HttpStartError::Token)?;
+        let tls = options.tls().map_err(|(message, _)| HttpStartError::Options(message))?;
+        let tls = tls.map(server_identity).transpose().map_err(HttpStartError::Tls)?;
+        Ok(Self { token, tls })
     }
 }
 

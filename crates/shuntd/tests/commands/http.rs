@@ -337,10 +337,28 @@ fn an_address_of_other_hosts_needs_a_token() {
     for words in ["needs a bearer token", "`token_file`", "\"0.0.0.0:9475\""] {
         assert!(refused.contains(words), "{words}: {refused}");
     }
-    assert_eq!(check("[http]\nlisten = \"0.0.0.0:9475\"\ntoken_file = \"/t\"\n"), "");
+    let folder = tempfile::tempdir().unwrap();
+    let token_file = folder.path().join("token");
+    let with_token = || {
+        let token_file = token_file.display();
+        check(&format!("[http]\nlisten = \"0.0.0.0:9475\"\ntoken_file = \"{token_file}\"\n"))
+    };
+    let missing = in_one_line(&with_token());
+    assert!(missing.contains("http.token_file: cannot read the bearer token in"), "{missing}");
+    fs::write(&token_file, "short").unwrap();
+    let short = in_one_line(&with_token());
+    assert!(short.contains("has 5 characters, and must have 16 to 512: write one"), "{short}");
+    fs::write(&token_file, TOKEN).unwrap();
+    assert_eq!(with_token(), "");
     let misspelled = check("[http]\nlisten = \"localhost:9475\"\n");
     assert!(misspelled.contains("write an IP address"), "{misspelled}");
     assert!(check("[http]\nlisten = 9475\n").contains("an address in quotes"));
+}
+
+/// Returns the words of a report, which has broken its lines.
+fn in_one_line(report: &str) -> String {
+    let words: Vec<&str> = report.split_whitespace().filter(|word| *word != "│").collect();
+    words.join(" ")
 }
 
 /// Starts a daemon with a token file and returns its error output.
@@ -358,9 +376,7 @@ fn failed_start(folder: &Path, token: &str) -> String {
 fn every_page_needs_the_token() {
     let folder = tempfile::tempdir().unwrap();
     let refused = failed_start(folder.path(), "short");
-    // The report breaks lines.
-    let words: Vec<&str> = refused.split_whitespace().filter(|word| *word != "│").collect();
-    assert_eq!(words.join(" ").matches("must have 16 to 512").count(), 1, "{refused}");
+    assert_eq!(in_one_line(&refused).matches("must have 16 to 512").count(), 1, "{refused}");
     let token_file = folder.path().join("token");
     fs::write(&token_file, format!("{TOKEN}\n")).unwrap();
     let daemon = Daemon::start(&format!("{HTTP}token_file = \"{}\"\n", token_file.display()));

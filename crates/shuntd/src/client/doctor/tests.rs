@@ -166,6 +166,31 @@ fn an_invalid_configuration_is_wrong() {
     assert_eq!(found.mend, Some(format!("shuntd --config {} --check", file.display())));
 }
 
+/// A daemon does not start with a token file that cannot be used.
+#[test]
+fn a_token_file_is_checked_before_the_start() {
+    let (folder, system) = host(&[("token", "short")]);
+    let file = folder.path().join("shunt.toml");
+    let found = |token_file: &str| {
+        let token_file = folder.path().join(token_file).display().to_string();
+        let text = format!("[http]\nlisten = \"127.0.0.1:0\"\ntoken_file = \"{token_file}\"\n");
+        fs::write(&file, text).unwrap();
+        let checks = run_checks(&system, folder.path(), &file);
+        let found = checks.into_iter().find(|check| check.subject == "HTTP server");
+        found.map(|check| (check.state, check.detail))
+    };
+    for (name, words) in [
+        ("none", "none: No such file or directory (os error 2): create the file"),
+        ("token", "token has 5 characters, and must have 16 to 512: write one with"),
+    ] {
+        let (state, detail) = found(name).unwrap();
+        assert_eq!(state, CheckState::Wrong);
+        assert!(detail.contains(words), "{detail}");
+    }
+    fs::write(folder.path().join("token"), "0123456789abcdef\n").unwrap();
+    assert_eq!(found("token"), None);
+}
+
 #[test]
 fn the_report_counts_what_is_missing() {
     let checks =
