@@ -6,6 +6,7 @@
 
 mod accept;
 mod body;
+mod connections;
 mod health;
 mod options;
 mod pages;

@@ -102,6 +102,10 @@ impl HttpPages {
         headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         let policy = HeaderValue::from_static(window::CONTENT_SECURITY_POLICY);
         headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+        if token.is_some_and(|token| !token.is_in(request.headers())) {
+            // Without a token, a client keeps no place among the connections.
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
         match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

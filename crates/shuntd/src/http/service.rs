@@ -10,7 +10,6 @@ use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     task::JoinSet,
     time::{Instant, sleep, timeout},
 };
@@ -18,6 +17,7 @@ use tracing::{debug, info, warn};
 
 use super::{
     HttpOptions,
+    connections::{HttpConnectionPlace, HttpConnections},
     pages::HttpPages,
     readiness::ReadinessMonitor,
     stall_timeout::StallTimeoutStream,
@@ -47,7 +47,9 @@ pub(crate) enum HttpStartError {
     Tls(TlsError),
 }
 
-/// Maximum number of connections; further connections are closed immediately.
+/// Maximum number of connections.
+///
+/// A further connection takes the place of the oldest one without a request, or is closed.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Maximum number of bytes of a request line and its headers.
@@ -59,7 +61,12 @@ const HEADERS_MAX: usize = 64;
 /// Maximum number of bytes that are read ahead on a connection.
 const BUFFER_BYTES_MAX: usize = 16384;
 
-/// Maximum time until the headers of a request are complete, including idle time.
+/// Maximum time until the headers of the first request are complete, with the TLS handshake.
+///
+/// Until then, the client has sent no token.
+const FIRST_REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// Maximum time until the headers of a later request are complete, including idle time.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum time that a write waits for the client to read.
@@ -107,7 +114,7 @@ impl HttpService {
         let server = HttpServer {
             pages: Arc::new(pages),
             tls,
-            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            connections: HttpConnections::new(CONNECTIONS_MAX, FIRST_REQUEST_TIME_MAX),
             has_token: options.has_token(),
             listening: Arc::clone(switch.listening_sockets()),
         };
@@ -185,8 +192,7 @@ struct HttpServer {
     pages: Arc<HttpPages>,
     /// Key and certificate, if the server has TLS.
     tls: Option<TlsIdentity>,
-    /// Permits for connections, up to the maximum number.
-    permits: Arc<Semaphore>,
+    connections: Arc<HttpConnections>,
     has_token: bool,
     /// The listening sockets that outlive the process.
     listening: Arc<ListeningSockets>,
@@ -229,17 +235,12 @@ impl HttpServer {
                 Some(_) = connections.join_next() => continue,
             };
             match accepted {
-                Ok((stream, peer)) => match Arc::clone(&self.permits).try_acquire_owned() {
-                    Ok(place) => {
-                        let server = self.clone();
-                        connections.spawn(async move {
-                            server.serve(stream, peer).await;
-                            drop(place);
-                        });
+                Ok((stream, peer)) => match self.connections.insert() {
+                    Some(place) => {
+                        connections.spawn(self.clone().serve_in_place(stream, peer, place));
                     }
-                    Err(_)
-                        if last_refused
-                            .is_none_or(|last| last.elapsed() > REFUSED_LOG_INTERVAL) =>
+                    None if last_refused
+                        .is_none_or(|last| last.elapsed() > REFUSED_LOG_INTERVAL) =>
                     {
                         warn!(
                             max = CONNECTIONS_MAX,
@@ -247,7 +248,7 @@ impl HttpServer {
                         );
                         last_refused = Some(Instant::now());
                     }
-                    Err(_) => {}
+                    None => {}
                 },
                 Err(error) => {
                     warn!(%error, "http: accept failed");
@@ -259,12 +260,22 @@ impl HttpServer {
         }
     }
 
+    /// Serves a connection until it ends or loses its place.
+    async fn serve_in_place(self, stream: TcpStream, peer: SocketAddr, place: HttpConnectionPlace) {
+        let place = Arc::new(place);
+        tokio::select! {
+            () = self.serve(stream, peer, Arc::clone(&place)) => {}
+            () = place.removed() => debug!(%peer, "http: connection without a request closed"),
+        }
+    }
+
     /// Serves a connection, with TLS if the server has a certificate.
-    async fn serve(self, stream: TcpStream, peer: SocketAddr) {
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, place: Arc<HttpConnectionPlace>) {
         let stream = StallTimeoutStream::new(stream, WRITE_TIME_MAX);
-        let Some(identity) = &self.tls else { return serve(stream, peer, self.pages).await };
+        let pages = self.pages;
+        let Some(identity) = &self.tls else { return serve(stream, peer, pages, place).await };
         match identity.accept(stream).await {
-            Ok(stream) => serve(stream, peer, self.pages).await,
+            Ok(stream) => serve(stream, peer, pages, place).await,
             Err(error) => debug!(%peer, %error, "http: the TLS handshake failed"),
         }
     }
@@ -276,8 +287,10 @@ async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     pages: Arc<HttpPages>,
+    place: Arc<HttpConnectionPlace>,
 ) {
     let service = service_fn(move |request| {
+        place.note_request();
         let pages = Arc::clone(&pages);
         async move { Ok::<_, Infallible>(pages.answer(&request).await) }
     });

@@ -319,15 +319,39 @@ fn garbage_ends_its_connection_alone() {
     }
 }
 
+/// Opens a connection that stays open after a request; `None` if the server closes it.
+fn open_connection(address: &str) -> Option<TcpStream> {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").ok()?;
+    stream.read_exact(&mut [0; 12]).ok()?;
+    Some(stream)
+}
+
+/// Connections without a request cannot keep other clients away.
+#[test]
+fn an_idle_connection_makes_room() {
+    let daemon = Daemon::start(HTTP);
+    let address = addresses(&daemon)[0].clone();
+    let mut idle: Vec<_> = (0..64).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    idle[0].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(get(&daemon, "/healthz", "").status, 200);
+    assert_eq!(idle[0].read(&mut [0; 1]).unwrap(), 0, "the oldest connection is closed");
+}
+
 #[test]
 fn connections_are_bounded() {
     let daemon = Daemon::start(HTTP);
     let address = addresses(&daemon)[0].clone();
-    let idle: Vec<_> = (0..64).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    let mut open = Vec::new();
+    let is_full = || {
+        open.extend(open_connection(&address));
+        open.len() == 64
+    };
+    assert!(until(is_full));
     let is_refused = || exchange(&daemon, b"GET / HTTP/1.0\r\n\r\n").is_empty();
     assert!(until(is_refused), "the 65th connection was served");
     assert!(until(|| daemon.log().contains("http: connection refused, too many connections")));
-    idle.iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
+    open.iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
     assert!(until(|| !is_refused()), "places are free again");
 }
 
@@ -388,6 +412,8 @@ fn every_page_needs_the_token() {
             assert!(!refused.body.contains("shunt_"), "{refused:?}");
         }
     }
+    let kept = exchange(&daemon, b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    assert!(kept.contains("connection: close"), "a client without a token keeps its place: {kept}");
     let own = format!("Authorization: Bearer {TOKEN}\r\n");
     assert_eq!(get(&daemon, "/metrics", &own).status, 200);
     // A proxy may request by another name of the host.
