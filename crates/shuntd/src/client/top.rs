@@ -87,7 +87,7 @@ fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Resu
     }
 }
 
-/// Returns whether the screen waits longer for a reply: no key or signal has ended it.
+/// Returns whether the screen waits longer: no key or signal has ended it.
 ///
 /// In the raw mode of the screen, the terminal sends no signal for Ctrl-C. Without this check, only
 /// another terminal could end a screen that waits for a daemon that hangs.

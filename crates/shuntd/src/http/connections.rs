@@ -68,7 +68,7 @@ impl HttpConnections {
 }
 
 impl HttpConnectionPlace {
-    /// Notes that the headers of a request have arrived, so the connection keeps its place.
+    /// Notes that a request has arrived, so the connection keeps its place.
     pub(super) fn note_request(&self) {
         if let Some(own) = self.table.open.lock().by_number.get_mut(&self.number) {
             own.has_request = true;

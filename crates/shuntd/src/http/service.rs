@@ -61,12 +61,12 @@ const HEADERS_MAX: usize = 64;
 /// Maximum number of bytes that are read ahead on a connection.
 const BUFFER_BYTES_MAX: usize = 16384;
 
-/// Maximum time until the headers of the first request are complete, with the TLS handshake.
+/// Maximum time until the headers of the first request are complete.
 ///
-/// Until then, the client has sent no token.
+/// The time contains the TLS handshake. Until then, the client has sent no token.
 const FIRST_REQUEST_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum time until the headers of a later request are complete, including idle time.
+/// Maximum time until the headers of a later request, including idle time.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// Maximum time that a write waits for the client to read.

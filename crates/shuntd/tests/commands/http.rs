@@ -319,7 +319,7 @@ fn garbage_ends_its_connection_alone() {
     }
 }
 
-/// Opens a connection that stays open after a request; `None` if the server closes it.
+/// Opens a connection and requests a page; `None` if the server closes it.
 fn open_connection(address: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").ok()?;

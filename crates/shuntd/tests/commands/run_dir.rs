@@ -139,7 +139,7 @@ fn top_clears_no_screen_where_there_is_none() {
     assert!(look.contains("packets/s received") && !look.contains('\u{1b}'), "{look:?}");
 }
 
-/// A signal ends the screen as Ctrl-C does, and the terminal shows its earlier content.
+/// A signal ends the screen, and the terminal shows its earlier content.
 #[test]
 fn top_restores_the_terminal_after_a_signal() {
     let daemon = Daemon::start(BRIDGE);

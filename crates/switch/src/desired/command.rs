@@ -317,9 +317,9 @@ fn of_bridge(bridge: DeclaredBridge) -> DesiredState {
     DesiredState { settings: None, bridges: vec![bridge] }
 }
 
-/// Sets the present address of a bridge to the one that another program has given its device.
+/// Sets the present address of a bridge to another one of its device, if any.
 ///
-/// So the difference contains the address of the command.
+/// Another program may have changed the address of the device. So the difference contains the address of the command.
 fn set_present_mac(present: &mut DeclaredBridge, other: Option<String>) {
     if let Some(mac) = other {
         Arc::make_mut(&mut present.options).mac = mac;
