@@ -1,8 +1,8 @@
 //! Forecasts that wait for their translation on a packet thread.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet};
 
-use shunt_foresight::{Forecast, ForecastRefusal};
+use shunt_foresight::{Confidence, Forecast, ForecastRefusal};
 use shunt_pipeline::InstallNo;
 
 use super::ForecastAccount;
@@ -13,8 +13,8 @@ use super::ForecastAccount;
 /// translations to the predictors.
 #[derive(Debug, Default)]
 pub(crate) struct ForecastQueue {
-    predicted: VecDeque<WaitingForecast>,
-    announced: VecDeque<WaitingForecast>,
+    predicted: BoundedQueue,
+    announced: BoundedQueue,
     /// True if the last taken forecast was one of a predictor.
     was_predicted: bool,
 }
@@ -28,6 +28,17 @@ pub(crate) struct WaitingForecast {
     pub(crate) account: ForecastAccount,
 }
 
+/// A queue of at most [`WAITING_MAX`] forecasts, which finds the least confident one.
+#[derive(Debug, Default)]
+struct BoundedQueue {
+    /// The forecasts by their position, in the order of their arrival.
+    by_position: BTreeMap<u64, WaitingForecast>,
+    /// The confidence and the position of each forecast.
+    by_confidence: BTreeSet<(Confidence, u64)>,
+    /// The position of the next forecast.
+    next: u64,
+}
+
 /// Maximum number of forecasts in each queue.
 const WAITING_MAX: usize = 256;
 
@@ -38,7 +49,7 @@ impl ForecastQueue {
 
     /// Returns whether the queue of announced flows has room.
     pub(crate) fn takes_announced(&self) -> bool {
-        self.announced.len() < WAITING_MAX
+        !self.announced.is_full()
     }
 
     /// Adds a forecast; a full queue refuses the least confident forecast.
@@ -47,11 +58,8 @@ impl ForecastQueue {
     pub(crate) fn push(&mut self, waiting: WaitingForecast) {
         let is_predicted = waiting.forecast.source.is_predictor();
         let queue = if is_predicted { &mut self.predicted } else { &mut self.announced };
-        if queue.len() >= WAITING_MAX {
-            let confidences = queue.iter().map(|own| own.forecast.confidence).enumerate();
-            let least = confidences.min_by_key(|(_, confidence)| *confidence);
-            let least = least.filter(|(_, confidence)| *confidence < waiting.forecast.confidence);
-            let Some(displaced) = least.and_then(|(at, _)| queue.remove(at)) else {
+        if queue.is_full() {
+            let Some(displaced) = queue.pop_less_confident(waiting.forecast.confidence) else {
                 return waiting.account.refuse(ForecastRefusal::QueueFull);
             };
             displaced.account.refuse(ForecastRefusal::QueueFull);
@@ -70,12 +78,46 @@ impl ForecastQueue {
     }
 }
 
+impl BoundedQueue {
+    fn is_empty(&self) -> bool {
+        self.by_position.is_empty()
+    }
+
+    fn is_full(&self) -> bool {
+        self.by_position.len() >= WAITING_MAX
+    }
+
+    fn push_back(&mut self, waiting: WaitingForecast) {
+        self.by_confidence.insert((waiting.forecast.confidence, self.next));
+        self.by_position.insert(self.next, waiting);
+        self.next += 1;
+    }
+
+    fn pop_front(&mut self) -> Option<WaitingForecast> {
+        let (position, first) = self.by_position.pop_first()?;
+        self.by_confidence.remove(&(first.forecast.confidence, position));
+        Some(first)
+    }
+
+    /// Takes the least confident forecast, if it is less confident than `confidence`.
+    ///
+    /// Of equally confident forecasts, the oldest is taken.
+    fn pop_less_confident(&mut self, confidence: Confidence) -> Option<WaitingForecast> {
+        let (least, position) = *self.by_confidence.first()?;
+        if least >= confidence {
+            return None;
+        }
+        self.by_confidence.pop_first();
+        self.by_position.remove(&position)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::{collections::VecDeque, sync::Arc, time::Duration};
 
     use shunt_flow::{FlowKey, SparseKey};
-    use shunt_foresight::{Confidence, ForecastSource};
+    use shunt_foresight::ForecastSource;
 
     use super::*;
     use crate::forecast::ForecastCounters;
@@ -110,5 +152,37 @@ mod tests {
         assert_eq!(waiting.len(), WAITING_MAX);
         assert_eq!(waiting.iter().filter(|percent| **percent == 75).count(), WAITING_MAX - 1);
         assert_eq!(waiting.last(), Some(&90));
+    }
+
+    /// The model scans a plain queue for the least confident forecast.
+    #[test]
+    fn the_queue_equals_a_scanned_queue() {
+        let (mut queue, counters) = (ForecastQueue::default(), Arc::<ForecastCounters>::default());
+        let (mut model, mut random) = (VecDeque::<u8>::new(), 1_u64);
+        for step in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let [percent, choice, ..] = random.to_be_bytes();
+            let percent = percent % 101;
+            // Most forecasts find a full queue, and both indexes lose entries in the middle.
+            if choice < 32 {
+                let first = queue.pop().map(|own| own.forecast.confidence.percent());
+                assert_eq!(first, model.pop_front(), "{step}");
+                continue;
+            }
+            push(&mut queue, &counters, percent);
+            if model.len() >= WAITING_MAX {
+                let (at, least) =
+                    model.iter().copied().enumerate().min_by_key(|own| own.1).unwrap();
+                if least >= percent {
+                    continue;
+                }
+                model.remove(at);
+            }
+            model.push_back(percent);
+        }
+        let rest = std::iter::from_fn(|| queue.pop());
+        let rest: Vec<_> = rest.map(|own| own.forecast.confidence.percent()).collect();
+        assert_eq!(model, rest);
+        assert!(queue.predicted.by_confidence.is_empty());
     }
 }
