@@ -153,14 +153,16 @@ impl InstallHistory {
         }
     }
 
-    /// Returns how many of `count` installed forecasts can be judged.
+    /// Returns how many of the forecasts of a trial can be judged.
     ///
-    /// A forecast counts by its age as a share of `age_max`. Forecasts before the first record count
-    /// only once they have an outcome: they are at most those of the trial.
-    fn judged(&self, count: u64, now: Duration, age_max: Duration) -> u64 {
+    /// `before` forecasts were installed before the trial, and `count` until now. A forecast counts
+    /// by its age as a share of `age_max`. Forecasts before the first record have its age.
+    fn judged(&self, before: u64, count: u64, now: Duration, age_max: Duration) -> u64 {
         let age_max = age_max.as_nanos().max(1);
-        let counts = self.0.iter().skip(1).map(|own| own.count).chain([count]);
-        let parts = self.0.iter().zip(counts).map(|(own, next)| {
+        let start = self.0.first().map(|first| InstalledForecasts { count: before, ..*first });
+        let records = start.iter().chain(&self.0);
+        let counts = self.0.iter().map(|own| own.count).chain([count]);
+        let parts = records.zip(counts).map(|(own, next)| {
             let age = now.saturating_sub(own.time).as_nanos().min(age_max);
             u128::from(next.saturating_sub(own.count)) * age
         });
@@ -293,7 +295,8 @@ impl Governor {
     fn grows(&self, counts: &OutcomeCounts, now: Duration) -> bool {
         let trial = counts.since(&self.trial_counts);
         let Some(lead) = trial.mean_lead() else { return false };
-        let judged = self.installed.judged(counts.installed, now, lead * LEADS);
+        let before = self.trial_counts.installed;
+        let judged = self.installed.judged(before, counts.installed, now, lead * LEADS);
         trial.hits * 2 > judged.saturating_sub(trial.device_covered).max(trial.settled())
     }
 

@@ -214,9 +214,13 @@ fn a_predictor_that_pays_grows_within_its_trial() {
 
 #[test]
 fn a_predictor_that_does_not_pay_grows_no_further_than_its_trial() {
-    for (hits_per_cent, leads) in
-        [(20, EQUAL_LEADS), (20, RANDOM_LEADS), (30, EQUAL_LEADS), (40, RANDOM_LEADS)]
-    {
+    for (hits_per_cent, leads) in [
+        (20, EQUAL_LEADS),
+        (20, RANDOM_LEADS),
+        (30, EQUAL_LEADS),
+        (40, RANDOM_LEADS),
+        (45, RANDOM_LEADS),
+    ] {
         let (_, made, paused) = governed(&PlainPredictor { hits_per_cent, leads }, SECOND * 12);
         let paused = paused.unwrap();
         assert!(paused <= SECOND * 10, "{paused:?}");
