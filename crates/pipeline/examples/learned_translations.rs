@@ -109,7 +109,7 @@ impl RuleSetTable {
         self.pipeline.set_indexed_rules_min(RULES_MIN);
         #[expect(clippy::disallowed_methods, reason = "an example measures time")]
         let started = Instant::now();
-        self.pipeline.train_tables(IndexedTables::for_translations(RULES_MIN));
+        self.pipeline.train_tables(IndexedTables::for_translations(RULES_MIN), Time::ZERO);
         let training = started.elapsed();
         let mut times = [u128::MAX; 2];
         for _ in 0..ROUNDS {

@@ -106,7 +106,8 @@ pub use meters::{
 };
 pub use packet_count::PacketTotals;
 pub use pipeline::{
-    BridgeContents, Change, Crediting, Pipeline, RuleListing, training::IndexedTables,
+    BridgeContents, Change, Crediting, Pipeline, RuleListing,
+    training::{IndexedTables, TrainingReport},
 };
 pub use shunt_classifier::{Lifetime, Priority, Rank, Version};
 pub use tables::learned::lanes;

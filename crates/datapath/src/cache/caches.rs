@@ -164,8 +164,9 @@ impl Caches {
         &self,
         pipeline: &Arc<Pipeline>,
         tables: IndexedTables,
+        now: Time,
     ) -> TablesTraining {
-        self.seeds.trainer.train_tables(pipeline, tables)
+        self.seeds.trainer.train_tables(pipeline, tables, now)
     }
 
     /// Returns the tables that need a learned index.

@@ -73,14 +73,15 @@ impl fmt::Debug for TableDecisions {
 impl PacketThread {
     /// Requests learned indexes over large tables; removes indexes no longer needed.
     ///
-    /// A training that failed is counted, and tried again after a pause.
+    /// A request with a training that failed is counted, and repeated after a pause.
     pub(super) fn train_tables(&mut self) {
         let (tables, version) = (self.caches.indexed_tables(), self.pipeline.version());
         let (caches, pipeline) = (&self.caches, &self.pipeline);
-        let start = |tables| caches.train_tables(pipeline, tables);
+        let now = self.now;
+        let start = |tables| caches.train_tables(pipeline, tables, now);
         let reclaimed = pipeline.reclaimed_version();
         let request = TrainingRequest { tables, version, reclaimed };
-        if let Err(failure) = self.decisions.trainings.run(request, self.now, start) {
+        if let Err(failure) = self.decisions.trainings.run(request, now, start) {
             self.counters.table_trainings_failed[failure as usize].add(1);
         }
     }

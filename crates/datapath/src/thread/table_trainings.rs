@@ -1,13 +1,14 @@
 //! Requests to train the learned indexes of tables, repeated after a failure.
 //!
 //! A table needs a training only after a change, so a version is trained once, and again when its
-//! removed rules are reclaimed: an index that has them may be too slow to be used. A training that
-//! fails is tried again after a pause, without waiting for the next version. Each further failure
-//! doubles the pause.
+//! removed rules are reclaimed: an index that has them may be too slow to be used. A table that
+//! fails is trained again after a pause of this table, without waiting for the next version. Other
+//! tables are trained with each version meanwhile. If a request fails as a whole, because there is
+//! no trainer, each further failure doubles the pause until the next request.
 
 use std::{sync::mpsc::Receiver, time::Duration};
 
-use shunt_pipeline::{IndexedTables, Time, Version};
+use shunt_pipeline::{IndexedTables, Time, TrainingReport, Version};
 
 use crate::{cache::TablesTraining, metrics::TrainingFailure};
 
@@ -18,9 +19,11 @@ pub(super) struct TableTrainings {
     done: Option<TrainingRequest>,
     /// The request that the trainer works on, with the channel of its outcome.
     pending: Option<PendingRequest>,
+    /// The last request, if some of its tables failed.
+    failed: Option<FailedRequest>,
     /// Earliest time of the next check.
     next_check: Time,
-    /// Time from the next failure to the next request.
+    /// Time from the next request that fails as a whole to the one after it.
     pause: Duration,
 }
 
@@ -37,21 +40,28 @@ pub(super) struct TrainingRequest {
 #[derive(Debug)]
 struct PendingRequest {
     request: TrainingRequest,
-    outcome: Receiver<Result<(), TrainingFailure>>,
+    outcome: Receiver<Result<TrainingReport, TrainingFailure>>,
+}
+
+/// A request with tables that failed, and are due again later.
+#[derive(Debug)]
+struct FailedRequest {
+    request: TrainingRequest,
+    retry_at: Time,
 }
 
 /// Least time between two checks of the learned indexes.
 const CHECK_PERIOD: Duration = Duration::from_millis(20);
 
-/// Time from the first failure to the next request.
+/// Time from the first request that fails as a whole to the next request.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// Longest time from a failure to the next request.
+/// Longest time from a request that fails as a whole to the next request.
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
 impl Default for TableTrainings {
     fn default() -> Self {
-        Self { done: None, pending: None, next_check: Time::ZERO, pause: PAUSE_MIN }
+        Self { done: None, pending: None, failed: None, next_check: Time::ZERO, pause: PAUSE_MIN }
     }
 }
 
@@ -67,8 +77,8 @@ impl TableTrainings {
         now: Time,
         start: impl FnOnce(IndexedTables) -> TablesTraining,
     ) -> Result<(), TrainingFailure> {
-        let is_needless = self.pending.is_none() && self.is_done(request);
-        if is_needless || now < self.next_check {
+        let is_needless = self.is_done(request) || self.is_delayed(request, now);
+        if self.pending.is_none() && is_needless || now < self.next_check {
             return Ok(());
         }
         self.next_check = now.after(CHECK_PERIOD);
@@ -82,10 +92,12 @@ impl TableTrainings {
                 self.pending = Some(PendingRequest { request, outcome });
                 Ok(())
             }
-            TablesTraining::Ended(Ok(())) => {
-                self.done = Some(request).filter(|own| !own.tables.is_empty());
+            TablesTraining::Ended(Ok(report)) => {
                 self.pause = PAUSE_MIN;
-                Ok(())
+                self.failed = report.retry_at.map(|retry_at| FailedRequest { request, retry_at });
+                let is_done = self.failed.is_none() && !request.tables.is_empty();
+                self.done = is_done.then_some(request);
+                failure_of(report).map_or(Ok(()), Err)
             }
             TablesTraining::Ended(Err(failure)) => {
                 self.next_check = now.after(self.pause);
@@ -96,7 +108,24 @@ impl TableTrainings {
     }
 
     fn is_done(&self, request: TrainingRequest) -> bool {
-        self.done == Some(request) || self.done.is_none() && request.tables.is_empty()
+        let has_none = self.done.is_none() && self.failed.is_none();
+        self.done == Some(request) || has_none && request.tables.is_empty()
+    }
+
+    /// Returns whether only tables need a training that failed and are not due again.
+    fn is_delayed(&self, request: TrainingRequest, now: Time) -> bool {
+        self.failed.as_ref().is_some_and(|own| own.request == request && now < own.retry_at)
+    }
+}
+
+/// Returns the cause of the trainings that failed, if any did.
+const fn failure_of(report: TrainingReport) -> Option<TrainingFailure> {
+    if report.panicked > 0 {
+        Some(TrainingFailure::Panicked)
+    } else if report.unindexable > 0 {
+        Some(TrainingFailure::Unindexable)
+    } else {
+        None
     }
 }
 
@@ -114,44 +143,82 @@ mod tests {
         Time::ZERO.after(Duration::from_millis(milliseconds))
     }
 
+    const COMPLETE: TrainingReport = TrainingReport { unindexable: 0, panicked: 0, retry_at: None };
+
+    /// Returns the report about a table that has failed before.
+    fn delayed(retry_milliseconds: u64) -> TrainingReport {
+        TrainingReport { retry_at: Some(at(retry_milliseconds)), ..COMPLETE }
+    }
+
     /// Runs a check; returns whether a training was requested, which ends in this way.
-    fn requests(
+    fn requests_for(
+        request: TrainingRequest,
         trainings: &mut TableTrainings,
         milliseconds: u64,
-        outcome: Result<(), TrainingFailure>,
+        outcome: Result<TrainingReport, TrainingFailure>,
     ) -> bool {
         let mut is_requested = false;
-        let result = trainings.run(FIRST, at(milliseconds), |_| {
+        let result = trainings.run(request, at(milliseconds), |_| {
             is_requested = true;
             TablesTraining::Ended(outcome)
         });
-        assert_eq!(result, if is_requested { outcome } else { Ok(()) });
+        let failure = outcome.map_or_else(Some, failure_of).filter(|_| is_requested);
+        assert_eq!(result.err(), failure);
         is_requested
+    }
+
+    fn requests(
+        trainings: &mut TableTrainings,
+        milliseconds: u64,
+        outcome: Result<TrainingReport, TrainingFailure>,
+    ) -> bool {
+        requests_for(FIRST, trainings, milliseconds, outcome)
     }
 
     #[test]
     fn a_failed_training_is_tried_again_after_a_pause() {
         let mut trainings = TableTrainings::default();
-        let failure = Err(TrainingFailure::Unindexable);
-        // The pauses are 1, 2 and 4 seconds.
-        for time in [0, 1_000, 3_000, 7_000] {
+        for (time, retry) in [(0, 1_000), (1_000, 3_000), (3_000, 7_000)] {
+            let failure = Ok(TrainingReport { unindexable: 1, ..delayed(retry) });
             assert!(requests(&mut trainings, time, failure), "{time} ms");
-            assert!(!requests(&mut trainings, time + 999, failure), "{time} ms");
+            assert!(!requests(&mut trainings, retry - 1, failure), "{time} ms");
         }
-        assert!(requests(&mut trainings, 15_000, Ok(())));
-        assert!(!requests(&mut trainings, 60_000, Ok(())), "the version is trained");
+        assert!(requests(&mut trainings, 7_000, Ok(COMPLETE)));
+        assert!(!requests(&mut trainings, 60_000, Ok(COMPLETE)), "the version is trained");
+    }
+
+    #[test]
+    fn a_failed_table_delays_no_version() {
+        let mut trainings = TableTrainings::default();
+        let failure = TrainingReport { panicked: 1, ..delayed(64_000) };
+        assert!(requests(&mut trainings, 0, Ok(failure)));
+        let next = TrainingRequest { version: Version::new(2), ..FIRST };
+        for (time, is_due) in [(20, true), (63_999, false), (64_000, true)] {
+            let report = Ok(delayed(time.max(64_000)));
+            assert_eq!(requests_for(next, &mut trainings, time, report), is_due, "{time} ms");
+        }
+    }
+
+    /// Other tables of the request have an index.
+    #[test]
+    fn indexes_are_removed_after_a_failure() {
+        let mut trainings = TableTrainings::default();
+        assert!(requests(&mut trainings, 0, Ok(delayed(64_000))));
+        let none = TrainingRequest { tables: IndexedTables::NONE, ..FIRST };
+        assert!(requests_for(none, &mut trainings, 20, Ok(COMPLETE)));
+        assert!(!requests_for(none, &mut trainings, 40, Ok(COMPLETE)));
     }
 
     #[test]
     fn a_reclaim_makes_a_training_due() {
         let mut trainings = TableTrainings::default();
-        assert!(requests(&mut trainings, 0, Ok(())));
+        assert!(requests(&mut trainings, 0, Ok(COMPLETE)));
         let reclaimed = TrainingRequest { reclaimed: FIRST.version, ..FIRST };
         for (milliseconds, is_due) in [(100, true), (200, false)] {
             let mut is_requested = false;
             let start = |_| {
                 is_requested = true;
-                TablesTraining::Ended(Ok(()))
+                TablesTraining::Ended(Ok(COMPLETE))
             };
             assert_eq!(trainings.run(reclaimed, at(milliseconds), start), Ok(()));
             assert_eq!(is_requested, is_due);
@@ -180,7 +247,7 @@ mod tests {
         drop(reply);
         assert_eq!(trainings.run(next, at(200), refused), Err(TrainingFailure::TrainerLost));
         // The next request is for the newest version.
-        assert_eq!(trainings.run(next, at(1_200), |_| TablesTraining::Ended(Ok(()))), Ok(()));
+        assert_eq!(trainings.run(next, at(1_200), |_| TablesTraining::Ended(Ok(COMPLETE))), Ok(()));
         assert_eq!(trainings.done, Some(next));
     }
 }

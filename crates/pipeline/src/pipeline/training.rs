@@ -2,6 +2,7 @@
 
 use std::{
     mem,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, atomic::Ordering},
 };
 
@@ -21,6 +22,7 @@ use crate::{
         },
         rule::Rule,
     },
+    time::Time,
 };
 
 /// The tables that get a learned index, and the lookups that use it.
@@ -101,6 +103,26 @@ const CHANGES_MIN: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnindexableTable;
 
+/// The result of the trainings of all tables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrainingReport {
+    /// Number of tables with an index that cannot hold their rules.
+    pub unindexable: usize,
+    /// Number of tables with a training that panicked.
+    pub panicked: usize,
+    /// The earliest time of another training of a table that failed.
+    pub retry_at: Option<Time>,
+}
+
+/// A table with the next step for its learned index.
+struct TableStep {
+    id: BridgeId,
+    table: TableId,
+    step: TrainingStep,
+    /// The earliest time of a training, if the last one failed.
+    retry_at: Option<Time>,
+}
+
 /// A training that has begun.
 ///
 /// Without an end, it is abandoned when this value is dropped.
@@ -110,6 +132,13 @@ pub(super) struct OpenTraining<'a> {
     table: TableId,
     token: TrainingToken,
     rules: Vec<(Lifetime, Arc<Rule>)>,
+}
+
+impl TrainingReport {
+    /// Notes the time of the next training of a table that failed.
+    fn delay(&mut self, retry_at: Option<Time>) {
+        self.retry_at = self.retry_at.into_iter().chain(retry_at).min();
+    }
 }
 
 impl OpenTraining<'_> {
@@ -193,11 +222,22 @@ impl Pipeline {
     /// Trains the learned indexes of the tables that need a training.
     ///
     /// A large table without an index needs one, and so does an index that changes have made slow.
-    /// Other tables lose their index. Returns the number of tables with an index that cannot hold
-    /// their rules. Takes milliseconds for each ten thousand rules, mostly without a lock.
-    pub fn train_tables(&self, tables: IndexedTables) -> usize {
-        let (mut failed, mut is_trained) = (0, false);
-        for (id, table, step) in self.training_steps(tables) {
+    /// Other tables lose their index. A table that fails is trained again after a pause, and does
+    /// not delay the others: a training that panics is abandoned. Takes milliseconds for each ten
+    /// thousand rules, mostly without a lock.
+    pub fn train_tables(&self, tables: IndexedTables, now: Time) -> TrainingReport {
+        self.train_tables_by(tables, now, |id, table| self.train_table(id, table))
+    }
+
+    /// Trains the tables that need a training by `train`.
+    fn train_tables_by(
+        &self,
+        tables: IndexedTables,
+        now: Time,
+        train: impl Fn(BridgeId, TableId) -> Result<(), UnindexableTable>,
+    ) -> TrainingReport {
+        let (mut report, mut is_trained) = (TrainingReport::default(), false);
+        for TableStep { id, table, step, retry_at } in self.training_steps(tables) {
             if step == TrainingStep::Keep {
                 continue;
             }
@@ -206,27 +246,39 @@ impl Pipeline {
             match step {
                 TrainingStep::Keep | TrainingStep::Free => {}
                 TrainingStep::Forget => drop(self.hold_learned(id, table, LearnedTable::clear)),
-                TrainingStep::Train => match self.train_table(id, table) {
-                    Ok(()) => is_trained = true,
-                    Err(UnindexableTable) => failed += 1,
-                },
+                TrainingStep::Train if retry_at.is_some_and(|time| now < time) => {
+                    report.delay(retry_at);
+                }
+                TrainingStep::Train => {
+                    match catch_unwind(AssertUnwindSafe(|| train(id, table))) {
+                        Ok(Ok(())) => {
+                            is_trained = true;
+                            continue;
+                        }
+                        Ok(Err(UnindexableTable)) => report.unindexable += 1,
+                        Err(_) => report.panicked += 1,
+                    }
+                    report.delay(self.hold_learned(id, table, |own| own.pause_after_failure(now)));
+                }
             }
         }
         // The remainder of a new index may be so long that lookups do not use it.
         let steps = if is_trained { self.training_steps(tables) } else { Vec::new() };
-        for (id, table, _) in steps.into_iter().filter(|(.., step)| *step == TrainingStep::Forget) {
-            drop(self.hold_learned(id, table, LearnedTable::clear));
+        for own in steps.into_iter().filter(|own| own.step == TrainingStep::Forget) {
+            drop(self.hold_learned(own.id, own.table, LearnedTable::clear));
         }
-        failed
+        report
     }
 
     /// Returns the next step for the learned index of each table.
-    fn training_steps(&self, tables: IndexedTables) -> Vec<(BridgeId, TableId, TrainingStep)> {
+    fn training_steps(&self, tables: IndexedTables) -> Vec<TableStep> {
         let bridges = self.bridges.read();
         let of_bridge = |(id, bridge): (&BridgeId, &VersionedBridge)| {
             let id = *id;
-            let steps =
-                bridge.tables().map(move |(table, own)| (id, table, own.learns_from(tables)));
+            let steps = bridge.tables().map(move |(table, own)| {
+                let (step, retry_at) = (own.learns_from(tables), own.retry_at());
+                TableStep { id, table, step, retry_at }
+            });
             steps.collect::<Vec<_>>()
         };
         bridges.iter().flat_map(of_bridge).collect()
@@ -293,7 +345,7 @@ pub(crate) enum TrainingStep {
 
 #[cfg(test)]
 mod tests {
-    use std::net::Ipv4Addr;
+    use std::{cell::RefCell, net::Ipv4Addr, time::Duration};
 
     use shunt_flow::text::NoPortNames;
 
@@ -302,7 +354,6 @@ mod tests {
         bridges::settings::BridgeSettings,
         tables::flow_mod::{FlowMod, FlowModCommand},
         text::parse_rule,
-        time::Time,
     };
 
     const BRIDGE: BridgeId = BridgeId::new(1);
@@ -342,6 +393,11 @@ mod tests {
         pipeline.hold_learned(BRIDGE, TableId::FIRST, read).unwrap()
     }
 
+    /// Trains all tables, none of which fails.
+    fn train(pipeline: &Pipeline, tables: IndexedTables) {
+        assert_eq!(pipeline.train_tables(tables, Time::ZERO), TrainingReport::default());
+    }
+
     fn has_index(pipeline: &Pipeline) -> bool {
         of_table(pipeline, |own| own.index().is_some())
     }
@@ -351,9 +407,9 @@ mod tests {
     fn translations_keep_no_index_with_a_long_remainder() {
         let pipeline = pipeline_of(&all_nested());
         for _ in 0..2 {
-            assert_eq!(pipeline.train_tables(TRANSLATIONS), 0);
+            train(&pipeline, TRANSLATIONS);
             assert!(!has_index(&pipeline));
-            assert_eq!(pipeline.train_tables(DECISIONS), 0);
+            train(&pipeline, DECISIONS);
             assert!(has_index(&pipeline), "decisions use any index");
         }
     }
@@ -362,15 +418,15 @@ mod tests {
     fn a_dropped_index_is_trained_again_after_many_changes() {
         let all = all_nested();
         let pipeline = pipeline_of(&all);
-        pipeline.train_tables(TRANSLATIONS);
+        train(&pipeline, TRANSLATIONS);
         let (few, rest) = all.split_at(CHANGES_MIN - 1);
         change(&pipeline, FlowModCommand::DeleteStrict, few);
-        pipeline.train_tables(TRANSLATIONS);
+        train(&pipeline, TRANSLATIONS);
         let changes = of_table(&pipeline, |own| own.changes());
         assert_eq!(changes, Some(few.len()), "a training would not pay yet");
         change(&pipeline, FlowModCommand::DeleteStrict, &rest[1..]);
         pipeline.reclaim(pipeline.version());
-        pipeline.train_tables(TRANSLATIONS);
+        train(&pipeline, TRANSLATIONS);
         assert!(has_index(&pipeline));
     }
 
@@ -380,13 +436,13 @@ mod tests {
         let all = all_nested();
         let pipeline = pipeline_of(&all);
         change(&pipeline, FlowModCommand::DeleteStrict, &all[1..]);
-        pipeline.train_tables(TRANSLATIONS);
+        train(&pipeline, TRANSLATIONS);
         assert!(!has_index(&pipeline), "all rules were trained");
         let version = pipeline.version();
         assert!(pipeline.reclaimed_version() < version);
         pipeline.reclaim(version);
         assert_eq!(pipeline.reclaimed_version(), version);
-        pipeline.train_tables(TRANSLATIONS);
+        train(&pipeline, TRANSLATIONS);
         assert!(has_index(&pipeline));
     }
 
@@ -396,14 +452,46 @@ mod tests {
     #[test]
     fn the_next_training_frees_a_useless_index() {
         let pipeline = pipeline_of(&all_nested());
-        pipeline.train_tables(DECISIONS);
+        train(&pipeline, DECISIONS);
         // No prefix: a remainder of such rules needs a wider layout.
         change(&pipeline, FlowModCommand::Add, &["ip,nw_src=0.0.0.5/0.0.0.255".to_owned()]);
         assert!(!has_index(&pipeline));
         assert!(of_table(&pipeline, |own| own.has_retired()));
-        pipeline.train_tables(DECISIONS);
+        train(&pipeline, DECISIONS);
         assert!(has_index(&pipeline));
         assert!(!of_table(&pipeline, |own| own.has_retired()));
+    }
+
+    /// Both tables need a training, and that of the first fails.
+    #[test]
+    fn a_failing_table_delays_no_other_table() {
+        let pipeline = pipeline_of(&all_nested());
+        change(&pipeline, FlowModCommand::Add, &["table=1,arp".to_owned()]);
+        let trained = RefCell::new(Vec::new());
+        let run = |milliseconds, outcome: fn() -> Result<(), UnindexableTable>| {
+            let now = Time::ZERO.after(Duration::from_millis(milliseconds));
+            let report = pipeline.train_tables_by(DECISIONS, now, |_, table| {
+                trained.borrow_mut().push(table.number());
+                if table == TableId::FIRST { outcome() } else { Ok(()) }
+            });
+            let retry_at = report.retry_at.map(|time| time.since(Time::ZERO).as_millis());
+            (trained.take(), report.unindexable, report.panicked, retry_at)
+        };
+        let panics = || -> Result<(), UnindexableTable> { panic!("the test requests this panic") };
+        let unindexable = || Err(UnindexableTable);
+        assert_eq!(run(0, panics), (vec![0, 1], 0, 1, Some(1_000)));
+        assert_eq!(run(999, unindexable), (vec![1], 0, 0, Some(1_000)), "a pause");
+        assert_eq!(run(1_000, unindexable), (vec![0, 1], 1, 0, Some(3_000)));
+        // The pauses are bounded.
+        let mut now = 3_000;
+        for pause in [4_000, 8_000, 16_000, 32_000, 64_000, 64_000] {
+            assert_eq!(run(now, unindexable), (vec![0, 1], 1, 0, Some(u128::from(now + pause))));
+            now += pause;
+        }
+        let end = Time::ZERO.after(Duration::from_millis(now));
+        assert_eq!(pipeline.train_tables(DECISIONS, end), TrainingReport::default());
+        assert!(has_index(&pipeline));
+        assert_eq!(of_table(&pipeline, |own| own.retry_at()), None, "a success ends the pauses");
     }
 
     /// A training that panics leaves a table that can be trained again.

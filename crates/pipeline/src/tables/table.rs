@@ -21,6 +21,7 @@ use super::{
 use crate::{
     id::TableId,
     pipeline::training::{IndexedTables, TrainingStep},
+    time::Time,
 };
 
 /// The type of the classifier of every table.
@@ -142,6 +143,11 @@ impl RuleTable {
             _ if self.learned.has_retired() => TrainingStep::Free,
             _ => TrainingStep::Keep,
         }
+    }
+
+    /// Returns the earliest time of the next training, if the last one failed.
+    pub(crate) fn retry_at(&self) -> Option<Time> {
+        self.learned.retry_at()
     }
 
     /// Returns the learned index for changes.

@@ -5,12 +5,12 @@
 //! and repeated on the new index without a lock before it is used. The former index gets these
 //! changes as well, so lookups are right at any time.
 
-use std::{mem, sync::Arc};
+use std::{mem, sync::Arc, time::Duration};
 
 use shunt_classifier::Version;
 
 use super::learned_rules::LearnedRules;
-use crate::{id::RuleId, tables::rule::Rule};
+use crate::{id::RuleId, tables::rule::Rule, time::Time};
 
 /// The learned index of a table, if the table has one.
 #[derive(Default)]
@@ -23,7 +23,22 @@ pub(crate) struct LearnedTable {
     log: Vec<LoggedChange>,
     /// Number of changes since the last training; `None` if a training is due at once.
     changes: Option<usize>,
+    /// The pause after the last training, if the training failed.
+    pause: Option<TrainingPause>,
 }
+
+/// The pause of a table after a failed training.
+#[derive(Clone, Copy)]
+struct TrainingPause {
+    until: Time,
+    length: Duration,
+}
+
+/// The pause after the first failed training.
+const PAUSE_MIN: Duration = Duration::from_secs(1);
+
+/// The longest pause after a failed training.
+const PAUSE_MAX: Duration = Duration::from_secs(64);
 
 /// Identifies a training among all trainings.
 ///
@@ -67,6 +82,21 @@ impl LearnedTable {
     /// The result is `None` if there was no training, or a change made its index useless.
     pub(crate) const fn changes(&self) -> Option<usize> {
         self.changes
+    }
+
+    /// Returns the earliest time of the next training, if the last one failed.
+    pub(crate) fn retry_at(&self) -> Option<Time> {
+        self.pause.map(|pause| pause.until)
+    }
+
+    /// Notes a failed training; returns the earliest time of the next one.
+    ///
+    /// Each further failure doubles the pause.
+    pub(crate) fn pause_after_failure(&mut self, now: Time) -> Time {
+        let length = self.pause.map_or(PAUSE_MIN, |pause| (pause.length * 2).min(PAUSE_MAX));
+        let until = now.after(length);
+        self.pause = Some(TrainingPause { until, length });
+        until
     }
 
     /// Returns whether an index waits to be freed.
@@ -144,7 +174,7 @@ impl LearnedTable {
         }
         self.training = None;
         let trained = trained?;
-        self.changes = Some(0);
+        (self.changes, self.pause) = (Some(0), None);
         self.current.replace(trained)
     }
 

@@ -56,7 +56,7 @@ proptest! {
             // The tables first have no learned indexes, then new indexes, and then indexes with
             // changes.
             if turn % 3 != 0 {
-                checked.pipeline.train_tables(IndexedTables::for_decisions(1 + turn % 2));
+                checked.pipeline.train_tables(IndexedTables::for_decisions(1 + turn % 2), Time::ZERO);
             }
             let keys: Vec<_> = packets.iter().map(crate::testing::visible).collect();
             let mut decisions: Vec<_> = keys.iter().map(|_| PacketDecision::default()).collect();

@@ -39,7 +39,7 @@ proptest! {
         checked.pipeline.set_indexed_rules_min(1);
         for turn in 0..=ops.len() {
             if turn % 3 == 0 {
-                checked.pipeline.train_tables(IndexedTables::for_translations(1));
+                checked.pipeline.train_tables(IndexedTables::for_translations(1), Time::ZERO);
             }
             for key in &packets {
                 let (shown, version) = (visible(key), checked.pipeline.version());
@@ -75,7 +75,7 @@ proptest! {
         let (pipeline, id) = (CheckedPipeline::with_rules(BRIDGES[0], &[]).pipeline, BRIDGES[0]);
         pipeline.set_indexed_rules_min(1);
         change(&pipeline, id, FlowModCommand::Add, &rules);
-        pipeline.train_tables(IndexedTables::for_translations(1));
+        pipeline.train_tables(IndexedTables::for_translations(1), Time::ZERO);
         // Too many rules in the remainder are rare.
         prop_assume!(pipeline.is_indexed(id, TableId::FIRST));
         let (before, old) = (pipeline.version(), pipeline.rules(id, &RuleFilter::all()));
@@ -93,7 +93,7 @@ proptest! {
         are_sound(&pipeline, &keys, after, &new)?;
         pipeline.reclaim(after);
         are_sound(&pipeline, &keys, after, &new)?;
-        pipeline.train_tables(IndexedTables::for_translations(1));
+        pipeline.train_tables(IndexedTables::for_translations(1), Time::ZERO);
         are_sound(&pipeline, &keys, after, &new)?;
     }
 }
@@ -104,7 +104,7 @@ fn a_table_of_a_thousand_rules_is_searched_by_its_index() {
     let add = |hosts: std::ops::Range<u32>| {
         let rules: Vec<_> = hosts.map(OverlappingRule::to_host).collect();
         change(&pipeline, id, FlowModCommand::Add, &rules);
-        pipeline.train_tables(IndexedTables::for_translations(1));
+        pipeline.train_tables(IndexedTables::for_translations(1), Time::ZERO);
     };
     let rules_min = u32::try_from(Pipeline::INDEXED_RULES_MIN).unwrap();
     add(1..rules_min);

@@ -11,7 +11,7 @@ use std::{
 
 use shunt_nuevomatch::{CandidateIndex, KeySchema, PartitionSettings};
 use shunt_pipeline::{
-    IndexedTables, Pipeline,
+    IndexedTables, Pipeline, Time, TrainingReport,
     lanes::{CatalogueBox, LANES, LaneSelection},
 };
 
@@ -84,9 +84,9 @@ pub(super) enum NoTraining {
 #[derive(Debug)]
 pub(crate) enum TablesTraining {
     /// The training has ended.
-    Ended(Result<(), TrainingFailure>),
+    Ended(Result<TrainingReport, TrainingFailure>),
     /// The trainer thread will send the outcome.
-    Sent(Receiver<Result<(), TrainingFailure>>),
+    Sent(Receiver<Result<TrainingReport, TrainingFailure>>),
     /// The trainer has another job, and nothing was requested.
     Busy,
 }
@@ -95,8 +95,13 @@ pub(crate) enum TablesTraining {
 enum TrainerJob {
     /// Builds an index.
     Train(BoxesBySlot, SyncSender<TrainedIndex>),
-    /// Trains indexes over the rules of these tables.
-    TrainTables(Arc<Pipeline>, IndexedTables, SyncSender<Result<(), TrainingFailure>>),
+    /// Trains indexes over the rules of these tables, which were requested at a time.
+    TrainTables(
+        Arc<Pipeline>,
+        IndexedTables,
+        Time,
+        SyncSender<Result<TrainingReport, TrainingFailure>>,
+    ),
     /// Frees an index, which would delay a packet thread.
     Free(Box<TrainedIndex>),
 }
@@ -164,16 +169,17 @@ impl Trainer {
         &self,
         pipeline: &Arc<Pipeline>,
         tables: IndexedTables,
+        now: Time,
     ) -> TablesTraining {
         let jobs = match &self.0 {
             TrainerKind::Thread(jobs) => jobs,
             TrainerKind::Caller { .. } => {
-                return TablesTraining::Ended(guarded(|| pipeline.train_tables(tables)));
+                return TablesTraining::Ended(guarded(|| pipeline.train_tables(tables, now)));
             }
             TrainerKind::Lost => return TablesTraining::Ended(Err(TrainingFailure::TrainerLost)),
         };
         let (reply, outcome) = mpsc::sync_channel(1);
-        match jobs.try_send(TrainerJob::TrainTables(Arc::clone(pipeline), tables, reply)) {
+        match jobs.try_send(TrainerJob::TrainTables(Arc::clone(pipeline), tables, now, reply)) {
             Ok(()) => TablesTraining::Sent(outcome),
             Err(TrySendError::Full(_)) => TablesTraining::Busy,
             Err(TrySendError::Disconnected(_)) => {
@@ -220,16 +226,12 @@ impl TablesTraining {
     }
 }
 
-/// Trains tables by `train`, which returns the number of failures.
+/// Trains tables by `train`.
 ///
-/// A training that panics is abandoned, and lookups use the tables as before. So the trainer
-/// continues.
-fn guarded(train: impl FnOnce() -> usize) -> Result<(), TrainingFailure> {
-    match catch_unwind(AssertUnwindSafe(train)) {
-        Ok(0) => Ok(()),
-        Ok(_) => Err(TrainingFailure::Unindexable),
-        Err(_) => Err(TrainingFailure::Panicked),
-    }
+/// A panic outside the training of a single table ends all trainings, and lookups use the tables as
+/// before. So the trainer continues.
+fn guarded(train: impl FnOnce() -> TrainingReport) -> Result<TrainingReport, TrainingFailure> {
+    catch_unwind(AssertUnwindSafe(train)).map_err(|_| TrainingFailure::Panicked)
 }
 
 fn run_jobs(jobs: &Receiver<TrainerJob>) {
@@ -239,9 +241,9 @@ fn run_jobs(jobs: &Receiver<TrainerJob>) {
                 // The receiver is gone if another cache was selected meanwhile.
                 let _ = reply.send(TrainedIndex::train(boxes));
             }
-            TrainerJob::TrainTables(pipeline, tables, reply) => {
+            TrainerJob::TrainTables(pipeline, tables, now, reply) => {
                 // The receiver is gone if the packet thread has ended.
-                let _ = reply.send(guarded(|| pipeline.train_tables(tables)));
+                let _ = reply.send(guarded(|| pipeline.train_tables(tables, now)));
             }
             TrainerJob::Free(index) => drop(index),
         }
@@ -290,12 +292,13 @@ mod tests {
 
     #[test]
     fn failed_trainings_of_tables_have_a_cause() {
-        assert_eq!(guarded(|| 0), Ok(()));
-        assert_eq!(guarded(|| 1), Err(TrainingFailure::Unindexable));
+        let report = TrainingReport { unindexable: 1, ..TrainingReport::default() };
+        assert_eq!(guarded(|| report), Ok(report));
         let panicked = guarded(|| panic!("the test requests this panic"));
         assert_eq!(panicked, Err(TrainingFailure::Panicked));
         let pipeline = Arc::new(Pipeline::new(1));
-        let lost = Trainer::new(Training::Lost).train_tables(&pipeline, IndexedTables::NONE);
+        let lost = Trainer::new(Training::Lost);
+        let lost = lost.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO);
         let TablesTraining::Ended(outcome) = lost else { panic!("{lost:?}") };
         assert_eq!(outcome, Err(TrainingFailure::TrainerLost));
     }
@@ -303,10 +306,10 @@ mod tests {
     #[test]
     fn a_trainer_thread_replies_after_the_tables() {
         let (trainer, pipeline) = (Trainer::new(Training::Thread), Arc::new(Pipeline::new(1)));
-        let TablesTraining::Sent(outcome) = trainer.train_tables(&pipeline, IndexedTables::NONE)
-        else {
+        let training = trainer.train_tables(&pipeline, IndexedTables::NONE, Time::ZERO);
+        let TablesTraining::Sent(outcome) = training else {
             panic!("the first job is taken at once");
         };
-        assert_eq!(outcome.recv(), Ok(Ok(())));
+        assert_eq!(outcome.recv(), Ok(Ok(TrainingReport::default())));
     }
 }
