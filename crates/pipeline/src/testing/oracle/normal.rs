@@ -156,17 +156,17 @@ impl Walker<'_> {
                 } else {
                     self.packet.tags.remove(0);
                 }
-                let priority = tci & 0xe000;
-                let first = self.packet.tags.first().copied();
-                match first {
-                    Some((_, below)) if is_kept(tci) => {
-                        self.packet.tags[0].1 = below & 0x1fff | priority;
+                let (priority, priority_tags) = (tci & 0xe000, port.vlans.priority_tags);
+                match self.packet.tags.first_mut() {
+                    Some((_, below)) if priority_tags != PriorityTags::Never => {
+                        *below = *below & 0x1fff | priority;
                     }
                     None if is_kept(tci) => self.packet.tags.push((0x8100, 0x1000 | priority)),
-                    Some((_, 0x1000)) => {
-                        self.packet.tags.remove(0);
-                    }
                     Some(_) | None => {}
+                }
+                let is_empty = matches!(self.packet.tags.first(), Some((_, 0x1000)));
+                if is_empty && priority_tags != PriorityTags::Always {
+                    self.packet.tags.remove(0);
                 }
             }
             Some((_, tci)) if id == 0 && !is_kept(tci) => {
