@@ -262,7 +262,9 @@ impl From<GroupModError> for ErrorCode {
             GroupModError::NotYet(_) => Self::ActionExperimenterType,
             GroupModError::UnknownBucket(..) => Self::GroupBucketUnknown,
             GroupModError::BucketExists(..) => Self::GroupBucketExists,
-            GroupModError::TooManyBuckets(..) => Self::GroupBucketsFull,
+            GroupModError::TooManyBuckets(..) | GroupModError::TooLong(..) => {
+                Self::GroupBucketsFull
+            }
             GroupModError::TooMany(_) => Self::GroupTableFull,
             // The last variant of `GroupModError`, and variants that are added later.
             _ => Self::GroupInvalid,

@@ -92,8 +92,8 @@ pub use evict::{
     iterative::Iterative,
 };
 pub use groups::group::{
-    Bucket, BucketPlace, BucketSelector, Group, GroupCommand, GroupKind, GroupMod, GroupModError,
-    GroupStats, Selection,
+    Bucket, BucketPlace, BucketSelector, Group, GroupCheck, GroupCommand, GroupKind, GroupMod,
+    GroupModError, GroupStats, Selection,
 };
 pub use id::{BridgeId, Cookie, DatapathPort, GroupId, MeterId, QueueId, RuleId, TableId};
 pub use learn::learning::{LearnedRule, Learning};

@@ -41,6 +41,7 @@ use crate::{
     },
     continuations::continuation::Continuations,
     error::RejectedMod,
+    groups::group::GroupCheck,
     id::{BridgeId, RuleId},
     learn::{
         learn_status::LearnStatus,
@@ -72,6 +73,8 @@ pub struct Pipeline {
     continuations: Continuations,
     control: Mutex<ControlState>,
     learn_status: LearnStatus,
+    /// The check of groups that insertions of buckets make; `None` accepts all.
+    group_check: Option<GroupCheck>,
     /// Rules with timeouts that packets have lowered, not queued again yet.
     lowered: Mutex<Vec<Arc<Rule>>>,
     /// The versions that readers of many rules retain, with their numbers of readers.
@@ -123,6 +126,7 @@ impl Pipeline {
             continuations: Continuations::new(seed),
             control: Mutex::new(control),
             learn_status: LearnStatus::default(),
+            group_check: None,
             lowered: Mutex::default(),
             retained: Mutex::default(),
             indexed_rules_min: AtomicUsize::new(Self::INDEXED_RULES_MIN),
@@ -131,6 +135,16 @@ impl Pipeline {
             #[cfg(test)]
             shared_holds: AtomicU64::new(0),
         }
+    }
+
+    /// Sets the check of groups that insertions of buckets make.
+    ///
+    /// An insertion is refused if `check` returns false for its group. Other requests have all
+    /// buckets of their groups, so their sender can check them before.
+    #[must_use]
+    pub const fn with_group_check(mut self, check: GroupCheck) -> Self {
+        self.group_check = Some(check);
+        self
     }
 
     /// Returns the newest published version.

@@ -58,4 +58,5 @@ pub use event::ControllerEvent;
 pub use output::PacketInCounts;
 pub(crate) use rate::WarningKind;
 pub use rate::WarningRate;
+pub use requests::is_listable;
 pub use role::{ConnectionId, RoleRegistry};

@@ -316,9 +316,17 @@ pub(super) fn check_flow_mod(
 /// The group must also fit into a group description reply of each version.
 pub(super) fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
     crate::check_group_mod(group_mod)?;
-    if group_mod.buckets.len() > Group::BUCKETS_MAX {
+    if group_mod.buckets.len() > Group::BUCKETS_MAX || !is_listable(group_mod) {
         return Err(ErrorCode::GroupBucketsFull.into());
     }
+    Ok(())
+}
+
+/// Returns whether a group fits into a group description reply of each version.
+///
+/// `group_mod` has all buckets of the group.
+#[must_use]
+pub fn is_listable(group_mod: &GroupMod) -> bool {
     let entry = GroupDescription {
         group: GroupId::ALL,
         kind: group_mod.kind,
@@ -327,10 +335,7 @@ pub(super) fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal
     };
     let reply = MultipartReply::GroupDescription(vec![entry]);
     let reply = Message::MultipartReply { more: false, reply };
-    for codec in LISTING_CODECS {
-        codec.encode(Xid::NONE, &reply).map_err(|_| ErrorCode::GroupBucketsFull)?;
-    }
-    Ok(())
+    LISTING_CODECS.iter().all(|codec| codec.encode(Xid::NONE, &reply).is_ok())
 }
 
 /// Checks a port-mod and returns the new settings of its port.

@@ -23,7 +23,7 @@ use tokio::sync::watch;
 
 use crate::{
     ChangeOrigin, ErrorCode, Host, HostStep, MonitorQueue, MonitorQueues, PausedPackets,
-    connection::ControllerEvent,
+    connection::{ControllerEvent, is_listable},
     message::{
         self, Features, FlowRemoved, LinkFeatures, PacketOut, PortDescription, PortStatistics,
         PortStatus, PortStatusReason, QueueDescription, QueueStatistics, ReportedPortCounters,
@@ -59,7 +59,7 @@ impl MemoryHost {
     /// Creates a bridge that uses `clock`.
     #[must_use]
     pub fn new(clock: impl Fn() -> Time + Send + Sync + 'static) -> Self {
-        let pipeline = Pipeline::new(0);
+        let pipeline = Pipeline::new(0).with_group_check(is_listable);
         let settings = BridgeSettings { name: "br0".to_owned(), ..BridgeSettings::default() };
         pipeline.add_bridge(BRIDGE, settings);
         let ports = [(1, "p1"), (2, "p2"), (PortNo::LOCAL.number(), "br0")].map(port).to_vec();

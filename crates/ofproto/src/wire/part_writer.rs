@@ -107,8 +107,7 @@ impl PartWriter {
 
 /// Encodes a reply as one or more messages.
 ///
-/// An entry that alone does not fit into a message is left out. Buckets that are inserted one by
-/// one can make a group that long, and a client must still get a reply.
+/// An entry that alone does not fit into a message is left out, so a client still gets a reply.
 ///
 /// # Errors
 ///

@@ -111,6 +111,9 @@ pub struct GroupMod {
     pub buckets: Box<[Bucket]>,
 }
 
+/// Returns whether a protocol can describe a group, given with all its buckets.
+pub type GroupCheck = fn(&GroupMod) -> bool;
+
 /// The command of a group-mod (`ofp_group_mod_command`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupCommand {
@@ -193,6 +196,9 @@ pub enum GroupModError {
         limit = Group::BUCKETS_MAX
     )]
     TooManyBuckets(GroupId, usize),
+    /// `OFPGMFC_OUT_OF_BUCKETS`: see [`GroupCheck`].
+    #[error("group {0} with {1} buckets would fit into no group description: remove some first")]
+    TooLong(GroupId, usize),
     /// `OFPGMFC_OUT_OF_GROUPS`.
     #[error("the bridge has {0} groups, its limit: delete some first")]
     TooMany(usize),

@@ -70,12 +70,16 @@ impl UpdateBatch {
             | GroupCommand::InsertBuckets(_)
             | GroupCommand::RemoveBuckets(_) => {}
         }
+        let is_insertion = matches!(request.command, GroupCommand::InsertBuckets(_));
         let request = match &old {
             Some(old) => with_all_buckets(old, request)?,
             None => request,
         };
         check_shape(group, &request)?;
         check_targets(bridge, group, &request.buckets, version)?;
+        if is_insertion && self.group_check.is_some_and(|check| !check(&request)) {
+            return Err(GroupModError::TooLong(group, request.buckets.len()));
+        }
         if old.is_none() && bridge.groups.count() >= Group::COUNT_MAX {
             return Err(GroupModError::TooMany(Group::COUNT_MAX));
         }

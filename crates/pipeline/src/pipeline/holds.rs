@@ -73,6 +73,7 @@ impl Pipeline {
         let before = self.version();
         let version = before.next();
         let mut batch = UpdateBatch::new(version, now, control.next_rule);
+        batch.group_check = self.group_check;
         self.requeue_lowered(&mut control.deadlines, before);
         let mut requests = NumberedRequests { requests: requests.into_iter(), last: None };
         let applied = loop {

@@ -25,6 +25,7 @@ use super::{
 };
 use crate::{
     bridges::{bridge::VersionedBridge, settings::OverflowPolicy},
+    groups::group::GroupCheck,
     id::{BridgeId, Cookie, RuleId, TableId},
     tables::{
         evictable::Evictable,
@@ -41,6 +42,8 @@ use crate::{
 pub(crate) struct UpdateBatch {
     pub(crate) version: Version,
     pub(crate) now: Time,
+    /// The check of groups that insertions of buckets make; `None` accepts all.
+    pub(crate) group_check: Option<GroupCheck>,
     next_rule: RuleId,
     deltas: Vec<Delta>,
     pub(super) pending: PendingRuleChanges,
@@ -54,7 +57,16 @@ impl UpdateBatch {
     /// Creates a batch that becomes `version`; its first new rule is `next_rule`.
     pub(crate) fn new(version: Version, now: Time, next_rule: RuleId) -> Self {
         let pending = PendingRuleChanges::default();
-        Self { version, now, next_rule, deltas: Vec::new(), pending, has_scanned: false, visits: 0 }
+        Self {
+            version,
+            now,
+            group_check: None,
+            next_rule,
+            deltas: Vec::new(),
+            pending,
+            has_scanned: false,
+            visits: 0,
+        }
     }
 
     /// Applies the part of a request that needs no scan of the tables.

@@ -117,8 +117,8 @@ impl DataPlane {
         engine: EngineMaker,
     ) -> Result<StartedDataPlane, SwitchError> {
         let clock = DaemonClock::start();
-        let pipeline = Arc::new(Pipeline::new(seed));
-        let version = pipeline.version();
+        let pipeline = Pipeline::new(seed).with_group_check(shunt_ofproto::connection::is_listable);
+        let (version, pipeline) = (pipeline.version(), Arc::new(pipeline));
         let wakers = Wakers {
             coordinator: Arc::new(Waker::new().map_err(system)?),
             control: Arc::new(Waker::new().map_err(system)?),

@@ -2,9 +2,9 @@
 
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    Action, Bucket, BucketPlace, FlowFlags, FlowMod, GroupCommand, GroupId, GroupKind, GroupMod,
-    Instructions, MeterBand, MeterBandKind, MeterCommand, MeterConfig, MeterId, MeterMod,
-    MeterUnit, Priority, RemovedReason, RuleFilter, Selection,
+    Action, Bucket, BucketPlace, BucketSelector, FlowFlags, FlowMod, GroupCommand, GroupId,
+    GroupKind, GroupMod, Instructions, MeterBand, MeterBandKind, MeterCommand, MeterConfig,
+    MeterId, MeterMod, MeterUnit, Priority, RemovedReason, RuleFilter, Selection,
 };
 
 use super::{add, code};
@@ -198,7 +198,38 @@ fn a_group_must_fit_into_replies_of_all_versions() {
     assert_eq!(refused, Some(ErrorCode::GroupBucketsFull));
 }
 
-/// Insertions make the group too long for a description.
+/// Returns a request with 1000 buckets of a `select` group.
+fn a_thousand(command: GroupCommand, first: u32) -> GroupMod {
+    let mut request = group_mod(command, std::iter::repeat_n(1, 1000));
+    for bucket in &mut request.buckets {
+        (bucket.id, bucket.weight) = (first + bucket.id, 1);
+    }
+    if command == GroupCommand::Add {
+        request.kind = GroupKind::Select;
+    }
+    request
+}
+
+/// Each bucket has 32 bytes in a description of OpenFlow 1.3, so 2046 fit.
+#[test]
+fn an_insertion_leaves_the_group_short_enough_to_list() {
+    let insert = GroupCommand::InsertBuckets(BucketPlace::Last);
+    let codec = Codec::V10(V10Settings::INITIAL);
+    let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, codec);
+    for request in [a_thousand(GroupCommand::Add, 0), a_thousand(insert, 1000)] {
+        assert_eq!(refusal(&mut harness, &Message::GroupMod(request)), None);
+    }
+    let third = Message::GroupMod(a_thousand(insert, 2000));
+    assert_eq!(refusal(&mut harness, &third), Some(ErrorCode::GroupBucketsFull));
+    assert_eq!(harness.host.groups()[0].buckets.len(), 2000, "nothing has changed");
+    let removal = GroupMod { buckets: Box::default(), ..a_thousand(insert, 0) };
+    let command = GroupCommand::RemoveBuckets(BucketSelector::All);
+    let removal = Message::GroupMod(GroupMod { command, ..removal });
+    assert_eq!(refusal(&mut harness, &removal), None);
+    assert_eq!(refusal(&mut harness, &third), None);
+}
+
+/// A group that the host adds by itself may be too long for a description.
 #[test]
 fn a_group_too_long_to_list_is_left_out() {
     let codec = Codec::V10(V10Settings::INITIAL);
@@ -206,17 +237,11 @@ fn a_group_too_long_to_list_is_left_out() {
     let short = GroupMod { group: Some(GroupId::new(6)), ..group_mod(GroupCommand::Add, [1]) };
     assert!(harness.request(&Message::GroupMod(short)).is_empty());
     let insert = GroupCommand::InsertBuckets(BucketPlace::Last);
-    for (first, command) in [(0, GroupCommand::Add), (1000, insert), (2000, insert)] {
-        let mut request = group_mod(command, std::iter::repeat_n(1, 1000));
-        if command == GroupCommand::Add {
-            request.kind = GroupKind::Select;
-        }
-        for bucket in &mut request.buckets {
-            (bucket.id, bucket.weight) = (first + bucket.id, 1);
-        }
-        let replies = harness.request(&Message::GroupMod(request));
-        assert!(replies.is_empty(), "{replies:?}");
-    }
+    let mut long = a_thousand(GroupCommand::Add, 0);
+    let rest = [1000, 2000].into_iter().flat_map(|first| a_thousand(insert, first).buckets);
+    long.buckets = long.buckets.into_iter().chain(rest).collect();
+    let origin = crate::ChangeOrigin::new(None, Xid::NONE);
+    harness.host.modify(vec![long.into()], &origin).unwrap();
     assert_eq!(harness.host.groups()[0].buckets.len(), 3000);
     let mut other = harness.another(ConnectionKind::Controller);
     for client in [&mut harness, &mut other] {
