@@ -28,7 +28,7 @@ pub(crate) struct WaitingForecast {
     pub(crate) account: ForecastAccount,
 }
 
-/// A queue of at most [`WAITING_MAX`] forecasts, which finds the least confident one.
+/// A queue of [`WAITING_MAX`] forecasts, which finds the least confident one.
 #[derive(Debug, Default)]
 struct BoundedQueue {
     /// The forecasts by their position, in the order of their arrival.

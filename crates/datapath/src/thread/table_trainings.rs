@@ -188,6 +188,15 @@ mod tests {
     }
 
     #[test]
+    fn failed_tables_have_a_cause() {
+        let unindexable = TrainingReport { unindexable: 1, ..COMPLETE };
+        let both = TrainingReport { panicked: 1, ..unindexable };
+        let causes = [COMPLETE, delayed(1), unindexable, both].map(failure_of);
+        let [unindexable, panicked] = [TrainingFailure::Unindexable, TrainingFailure::Panicked];
+        assert_eq!(causes, [None, None, Some(unindexable), Some(panicked)]);
+    }
+
+    #[test]
     fn a_failed_table_delays_no_version() {
         let mut trainings = TableTrainings::default();
         let failure = TrainingReport { panicked: 1, ..delayed(64_000) };
