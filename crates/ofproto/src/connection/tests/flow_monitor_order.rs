@@ -21,8 +21,12 @@ use crate::{
 };
 
 /// Returns a request for a monitor that selects no rule of [`add`].
-fn ip_monitor(id: u32) -> FlowMonitorRequest {
-    let matching = parse_match("ip", &NoPortNames).unwrap();
+///
+/// Monitors with the same match would list the rules of this match only. So even and odd numbers
+/// have different matches, and a list for both compares all rules.
+fn empty_monitor(id: u32) -> FlowMonitorRequest {
+    let text = if id % 2 == 0 { "ip" } else { "arp" };
+    let matching = parse_match(text, &NoPortNames).unwrap();
     FlowMonitorRequest { matching, ..request(id, ALL) }
 }
 
@@ -57,7 +61,7 @@ fn monitors_of_a_request_share_one_scan() {
     let out_port = PortNo::new(2);
     let of_table = FlowMonitorRequest { table, ..request(1, ALL) };
     let of_port = FlowMonitorRequest { out_port, ..request(2, ALL) };
-    harness.send(&message([of_table, of_port, ip_monitor(3)]));
+    harness.send(&message([of_table, of_port, empty_monitor(3)]));
     assert_eq!(briefs(&mut harness), ["reply", "added 2", "added 3", "added 4"]);
     assert_eq!(harness.host.listings_count(), 1);
     let of_both = |id| FlowMonitorRequest { table, out_port, ..request(id, ALL) };
@@ -70,7 +74,7 @@ fn monitors_of_a_request_share_one_scan() {
 fn many_comparisons_let_other_tasks_run() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     change(&harness, (0..200).map(add));
-    harness.send(&message((0..1024).map(ip_monitor)));
+    harness.send(&message((0..1024).map(empty_monitor)));
     assert!(interruptions(&mut harness) >= 3, "during the list");
     assert_eq!(briefs(&mut harness), ["reply"]);
     change(&harness, (200..400).map(add));
@@ -82,7 +86,7 @@ fn many_comparisons_let_other_tasks_run() {
 fn an_interrupted_update_precedes_the_barrier_reply() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let all = request(1023, ALL);
-    harness.send(&message((0..1023).map(ip_monitor).chain([all])));
+    harness.send(&message((0..1023).map(empty_monitor).chain([all])));
     assert_eq!(briefs(&mut harness), ["reply"]);
     for priority in 0..100 {
         harness.send(&Message::FlowMod(add(priority)));
