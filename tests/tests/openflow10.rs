@@ -143,12 +143,17 @@ struct Monitor {
 
 impl Monitor {
     /// Starts the monitor of packet-ins, or of `watched` rules.
+    ///
+    /// The log has both outputs: `ovs-ofctl` prints the list of rules to stdout, and all later
+    /// messages to stderr.
     fn start(fixture: &BridgeFixture, options: &[&str], watched: Option<&str>) -> Self {
         let log = fixture.file("monitor");
         let mut command = Command::new("ovs-ofctl");
         command.args(options).arg("monitor").arg(fixture.socket());
         command.arg(watched.unwrap_or("65534"));
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(File::create(&log).unwrap());
+        let stderr = File::create(&log).unwrap();
+        let stdout = stderr.try_clone().unwrap();
+        command.stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         Self { process: command.spawn().unwrap(), log }
     }
 
