@@ -201,9 +201,9 @@ fn dpdk_ports(booted: &BootedRoot) -> Result<(), TaskError> {
     booted.until(PING).map(|_| ())
 }
 
-/// Installs the next package and the first one in turns, while packets and a TCP connection pass.
+/// Installs the next package and the first one in turns.
 ///
-/// No packet may be lost, and the connection must last. The longest answer time of a ping is the
+/// Packets and a TCP connection pass meanwhile. No packet may be lost, and the connection must last. The longest answer time of a ping is the
 /// longest pause of forwarding.
 fn upgrade(booted: &BootedRoot, upgrades: u32) -> Result<(), TaskError> {
     booted.shell("echo '# a change of the operator' >> /etc/shunt/shunt.toml")?;

@@ -343,7 +343,7 @@ impl Outputs {
 
     /// Outputs, punts, recirculates or copies `packet`.
     ///
-    /// Returns false for a copy whose actions output nothing, because a meter drops it first.
+    /// Returns false for a copy that is not output, because a meter drops it first.
     fn emit(
         &mut self,
         pool: &mut Pool,

@@ -24,7 +24,9 @@ pub(crate) struct TxPort {
     pub(crate) queue: Box<dyn TxQueue>,
     pub(crate) capabilities: Capabilities,
     pub(crate) traffic: Arc<PortTraffic>,
-    /// Packets to send; without memory before the first packet, because most ports are idle.
+    /// Packets to send.
+    ///
+    /// The list has no memory before the first packet, because most ports are idle.
     pub(super) batch: Vec<Packet>,
     /// The quality of service of sent packets: a policer or egress queues.
     pub(super) qos: Option<TxQos>,
@@ -49,9 +51,9 @@ impl TxPortIndex {
     }
 }
 
-/// Capacity of a batch from its first packet on: room for a nearly full batch and a burst.
+/// Capacity of a batch from its first packet on.
 ///
-/// Only segments may need a larger batch.
+/// It has room for a nearly full batch and a burst. Only segments may need a larger batch.
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl TxPort {

@@ -222,8 +222,9 @@ fn a_warm_burst_allocates_nothing_for_any_action() {
     }
 }
 
-/// A thread allocates the upcall queue and the transmit batch of a port with its first packets.
+/// A thread allocates the queues of a port with its first packets.
 ///
+/// These are the upcall queue and the transmit batch.
 /// The bound includes the growth of all lists of ports. With queues from the start, a port takes
 /// more than 20 KiB.
 #[test]

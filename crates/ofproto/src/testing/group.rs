@@ -46,7 +46,7 @@ pub fn any_group_mod() -> impl Strategy<Value = GroupMod> {
     prop_oneof![2 => change, 1 => delete]
 }
 
-/// Generates group-mods of OpenFlow 1.0 that decoding returns unchanged after encoding.
+/// Generates group-mods that OpenFlow 1.0 encodes and decodes without a change.
 pub fn any_nicira_group_mod() -> impl Strategy<Value = GroupMod> {
     let id = || 0..=0xffff_ff00_u32;
     let place = prop_oneof![

@@ -269,7 +269,7 @@ mod tests {
         }
     }
 
-    /// Statistics replace all rows again and again, and old values would fill the memory.
+    /// Statistics replace all rows often, and old values would fill the memory.
     #[test]
     fn a_kept_text_keeps_no_values() {
         let mut database = Database::new(schema::open_vswitch(), [7; 20]);

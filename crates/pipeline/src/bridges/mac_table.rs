@@ -232,9 +232,9 @@ impl MacTable {
         Some(oldest)
     }
 
-    /// Removes addresses until there are at most `entries_max`; returns whether that is so.
+    /// Removes addresses until there are at most `entries_max`.
     ///
-    /// Ends after `visits_max` visited addresses, and the search in progress. A search visits at
+    /// Returns false if more are left. Ends after `visits_max` visited addresses, and the search in progress. A search visits at
     /// most 64 addresses.
     pub(crate) fn evict_some(
         &mut self,

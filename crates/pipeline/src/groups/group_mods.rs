@@ -100,7 +100,7 @@ impl UpdateBatch {
     }
 }
 
-/// Returns the request that has the same result as `request`, and all buckets of the group.
+/// Returns a request with all buckets of the group and the result of `request`.
 fn with_all_buckets(old: &Group, request: GroupMod) -> Result<GroupMod, GroupModError> {
     let buckets = match request.command {
         GroupCommand::InsertBuckets(place) => with_inserted(old, place, request.buckets)?,

@@ -49,7 +49,7 @@ pub(crate) struct UpdateBatch {
     pub(super) pending: PendingRuleChanges,
     /// True if the last request has compared its match with many rules.
     has_scanned: bool,
-    /// Number of learned entries that were visited since the last [`Self::take_visits`].
+    /// Number of visited learned entries since the last [`Self::take_visits`].
     visits: usize,
 }
 
@@ -141,7 +141,7 @@ impl UpdateBatch {
         std::mem::replace(&mut self.has_scanned, false)
     }
 
-    /// Counts learned entries that were visited, to find those that a full table evicts.
+    /// Counts learned entries that a search for evictions of a full table visited.
     pub(crate) const fn add_visits(&mut self, visits: usize) {
         self.visits += visits;
     }

@@ -351,7 +351,7 @@ mod tests {
         }
     }
 
-    /// A reason why a local port has no effect is no part of the reading of another port.
+    /// A reason why a local port has no effect is not in the reading of another.
     #[tokio::test]
     async fn a_shared_interface_keeps_no_old_reason() {
         let database = TwoBridges::start().await;

@@ -499,7 +499,7 @@ mod tests {
         bridges
     }
 
-    /// A pass over the ports of changed rows has the effect and the errors of a pass over all.
+    /// A pass over changed rows has the effect and the errors of a pass over all.
     ///
     /// Another client of the switch removes ports as well.
     #[tokio::test]

@@ -173,7 +173,7 @@ mod tests {
         port.device = Some(HostDeviceState { index: 1, is_up: true, mac, mtu: 1500 });
     }
 
-    /// An address that the device refused is configured until a state clears or replaces it.
+    /// An address that a device refused stays until a state clears or replaces it.
     #[tokio::test]
     async fn a_refused_address_can_be_cleared() {
         let switch = Switch::start(&Config::default(), None, 1).await.unwrap();

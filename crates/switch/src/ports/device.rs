@@ -376,7 +376,7 @@ mod tests {
     use super::*;
     use crate::config::{BridgeOptions, Config};
 
-    /// Changed ports are taken by name, and the status of these ports alone is returned.
+    /// The names of changed ports are taken, and only their status is returned.
     #[tokio::test]
     async fn changed_ports_are_named() {
         let switch = Switch::start(&Config::default(), None, 1).await.unwrap();

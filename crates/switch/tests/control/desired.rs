@@ -385,7 +385,9 @@ async fn a_repeated_bridge_is_refused_by_name() {
     assert_eq!(switch.bridge_options("br0").unwrap().table_rules, 7);
 }
 
-/// The switch refuses the port for the second bridge. Its options change, and it can be removed.
+/// The switch refuses the port for the second bridge.
+///
+/// The options of the port change, and it can be removed.
 #[tokio::test]
 async fn a_port_of_two_bridges_is_in_the_first() {
     let (switch, policy) = (start().await, ApplyPolicy::Continuous);

@@ -81,7 +81,7 @@ async fn learned_and_expired_rules_are_reported() {
     assert_eq!(all, [(FlowUpdateEvent::Added, 1), (FlowUpdateEvent::Added, 7), (expired, 7)]);
 }
 
-/// The rules of these versions fill the sockets, the output and the queue of the connection.
+/// The rules fill the sockets, the output and the queue of the connection.
 #[tokio::test]
 async fn a_monitor_that_reads_late_knows_all_rules() {
     const COUNT: u64 = 30_000;

@@ -21,7 +21,9 @@ const FLOWS: usize = 1024;
 #[derive(Default)]
 pub(in crate::thread) struct WaitingPackets {
     packets: VecDeque<WaitingPacket>,
-    /// Number of packets by the low bits of [`WaitingPacket::flow`]; empty before the first packet.
+    /// Number of packets by the low bits of [`WaitingPacket::flow`].
+    ///
+    /// The list is empty before the first packet.
     flows: Box<[u32]>,
 }
 

@@ -306,7 +306,9 @@ fn read_selection(value: &mut ByteReader<'_>) -> Result<Selection, ErrorCode> {
     }
 }
 
-/// Reads fields in the form of match entries; the value of an entry is the mask of a field.
+/// Reads fields in the form of match entries.
+///
+/// The value of an entry is the mask of a field.
 fn read_fields(mut entries: &[u8]) -> Result<Box<[(FieldId, u128)]>, ErrorCode> {
     let mut fields = BTreeMap::new();
     while !entries.is_empty() {

@@ -202,7 +202,9 @@ fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
     assert!(count > 60 && forms > 15, "{count} {forms}");
 }
 
-/// Sessions of `ovs-ofctl` 3.1 with `ovs-vswitchd` 3.1 about groups, in OpenFlow 1.0.
+/// Sessions of `ovs-ofctl` with `ovs-vswitchd` about groups, in OpenFlow 1.0.
+///
+/// Both programs are of version 3.1.
 const RECORDED_GROUPS: &str = include_str!("../../../tests/data/recorded10-groups.txt");
 
 fn unhex(hex: &str) -> Vec<u8> {
@@ -223,7 +225,9 @@ fn messages_about_groups_round_trip_byte_for_byte() {
     }
 }
 
-/// Returns the part of a reply that does not depend on time, order, or limits of the switch.
+/// Returns the part of a reply that two switches have in common.
+///
+/// It does not depend on time, order, or limits of the switch.
 fn comparable(frame: &[u8]) -> Result<MultipartReply, Vec<u8>> {
     let (_, message) = decode(frame, V10Settings::INITIAL).unwrap();
     let Message::MultipartReply { more: false, mut reply } = message else {
@@ -350,7 +354,7 @@ fn listed_actions(actions: &[Action]) -> Vec<Action> {
     read_actions(&out, ActionFormat::V10).unwrap()
 }
 
-/// `ovs-vswitchd` 3.1 lists rules with these actions of OpenFlow 1.3 so over OpenFlow 1.0.
+/// `ovs-vswitchd` 3.1 lists these actions of OpenFlow 1.3 so over 1.0.
 #[test]
 fn writes_to_fields_are_listed_as_in_open_vswitch() {
     let parse = |text: &str| parse_actions(text, &NoPortNames).unwrap().apply;

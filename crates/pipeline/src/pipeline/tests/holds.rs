@@ -171,7 +171,7 @@ fn groups_of_a_bridge_are_removed_in_steps() {
     assert!(pipeline.bridges.read().is_empty());
 }
 
-/// Packets have refreshed all addresses, so each search for the oldest one visits 64.
+/// Packets have refreshed all addresses, so each search for the oldest visits 64.
 #[test]
 fn a_full_table_learns_few_addresses_at_once() {
     let (pipeline, macs_max) = (pipeline(), usize::from(MANY));
