@@ -203,8 +203,8 @@ fn dpdk_ports(booted: &BootedRoot) -> Result<(), TaskError> {
 
 /// Installs the next package and the first one in turns.
 ///
-/// Packets and a TCP connection pass meanwhile. No packet may be lost, and the connection must last. The longest answer time of a ping is the
-/// longest pause of forwarding.
+/// Packets and a TCP connection pass meanwhile. No packet may be lost, and the connection must
+/// last. The longest answer time of a ping is the longest pause of forwarding.
 fn upgrade(booted: &BootedRoot, upgrades: u32) -> Result<(), TaskError> {
     booted.shell("echo '# a change of the operator' >> /etc/shunt/shunt.toml")?;
     booted.shell("cat /sys/class/net/tap1/ifindex > /index")?;

@@ -234,8 +234,8 @@ impl MacTable {
 
     /// Removes addresses until there are at most `entries_max`.
     ///
-    /// Returns false if more are left. Ends after `visits_max` visited addresses, and the search in progress. A search visits at
-    /// most 64 addresses.
+    /// Returns false if more are left. Ends after `visits_max` visited addresses, and the search in
+    /// progress. A search visits at most 64 addresses.
     pub(crate) fn evict_some(
         &mut self,
         entries_max: usize,
