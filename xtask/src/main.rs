@@ -74,7 +74,7 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "package",
-        arguments: "[--image] [--check [--upgrades N]] [--profile NAME | --programs DIR]",
+        arguments: "[--image] [--check [--upgrades N]] [--quick] [--profile NAME | --programs DIR]",
         what: "build the Debian package (--dpdk: that of DPDK too), or with --image the container image; --check tries it",
         run: package::run_command,
     },

@@ -24,6 +24,15 @@ use crate::{
 /// for an upgrade.
 const REVISION: u32 = 1;
 
+/// The time that the compression of a package may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Compression {
+    /// A small package, for users.
+    Thorough,
+    /// A larger package in a fifth of the time, for a check.
+    Quick,
+}
+
 /// Options of the command.
 struct PackageOptions {
     /// True if the package is installed and tested in a fresh root.
@@ -32,6 +41,7 @@ struct PackageOptions {
     is_image: bool,
     /// True if the package of the daemon with DPDK ports is built, too.
     has_dpdk: bool,
+    compression: Compression,
     /// Number of upgrades that the check does.
     upgrades: u32,
     /// Profile of cargo: `release`, or `dev` for a quick trial.
@@ -47,6 +57,7 @@ impl PackageOptions {
             is_checked: false,
             is_image: false,
             has_dpdk: false,
+            compression: Compression::Thorough,
             upgrades: 1,
             profile: "release".to_owned(),
             programs: None,
@@ -60,6 +71,7 @@ impl PackageOptions {
                 "--image" => options.is_image = true,
                 "--dpdk" => options.has_dpdk = true,
                 "--profile" => value()?.clone_into(&mut options.profile),
+                "--quick" => options.compression = Compression::Quick,
                 "--upgrades" => {
                     let number = value()?;
                     options.upgrades = number.parse().map_err(|error| {
@@ -69,7 +81,7 @@ impl PackageOptions {
                 "--programs" => options.programs = Some(value()?.into()),
                 _ => {
                     return Err(TaskError::new(format!(
-                        "unknown option `{word}`: choose --dpdk, --image, --check, --upgrades N, \
+                        "unknown option `{word}`: choose --dpdk, --image, --check, --quick, --upgrades N, \
                          --profile NAME or --programs DIR"
                     )));
                 }
@@ -121,11 +133,12 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     }
     let programs = options.programs(programs)?;
     let manual = step("manual", || man::write_by(&programs))?;
-    let package = step("package", || build(&folder, &programs, &manual, REVISION))?;
+    let sources = PackageSources { folder: &folder, programs: &programs, manual: &manual };
+    let package = step("package", || build(&sources, REVISION, options.compression))?;
     println!("{}", package.display());
     let next = options
         .is_checked
-        .then(|| step("next package", || build(&folder, &programs, &manual, REVISION + 1)));
+        .then(|| step("next package", || build(&sources, REVISION + 1, Compression::Quick)));
     let next = next.transpose()?;
     // This build replaces the daemon in the folder of the programs, so this build comes last.
     let with_dpdk = options.has_dpdk.then(|| dpdk::build(&options, &folder)).transpose()?;
@@ -160,13 +173,20 @@ fn architecture() -> Result<String, TaskError> {
     output(Command::new("dpkg").arg("--print-architecture"))
 }
 
+/// The folder of the packages, and the folders of their content.
+struct PackageSources<'a> {
+    folder: &'a Path,
+    programs: &'a Path,
+    manual: &'a Path,
+}
+
 /// Builds one package, and returns its path.
 fn build(
-    folder: &Path,
-    programs: &Path,
-    manual: &Path,
+    sources: &PackageSources<'_>,
     revision: u32,
+    compression: Compression,
 ) -> Result<PathBuf, TaskError> {
+    let &PackageSources { folder, programs, manual } = sources;
     let version = format!("{}-{revision}", env!("CARGO_PKG_VERSION"));
     let architecture = architecture()?;
     let architecture = architecture.trim();
@@ -175,13 +195,17 @@ fn build(
         &stage,
         &staging::Sources { programs, manual, version: &version, architecture },
     )?;
-    pack(&stage, &folder.join(format!("shunt_{version}_{architecture}.deb")))
+    pack(&stage, &folder.join(format!("shunt_{version}_{architecture}.deb")), compression)
 }
 
 /// Packs the files of a folder, and returns the package.
-fn pack(stage: &Path, package: &Path) -> Result<PathBuf, TaskError> {
+fn pack(stage: &Path, package: &Path, compression: Compression) -> Result<PathBuf, TaskError> {
+    let level = match compression {
+        Compression::Thorough => "-z6",
+        Compression::Quick => "-z1",
+    };
     let mut pack = Command::new("dpkg-deb");
-    pack.args(["--root-owner-group", "--uniform-compression", "-Zxz", "--build"]);
+    pack.args(["--root-owner-group", "--uniform-compression", "-Zxz", level, "--build"]);
     pack.env("SOURCE_DATE_EPOCH", files::commit_time("%ct")?.trim());
     run(pack.arg(stage).arg(package))?;
     Ok(package.to_owned())
@@ -203,6 +227,7 @@ mod tests {
         assert!(!parse(&[]).unwrap().is_checked);
         assert!(parse(&["--image"]).unwrap().is_image);
         assert!(parse(&["--dpdk"]).unwrap().has_dpdk && !parse(&[]).unwrap().has_dpdk);
+        assert_eq!(parse(&["--quick"]).unwrap().compression, Compression::Quick);
         assert_eq!(parse(&["--check", "--upgrades", "20"]).unwrap().upgrades, 20);
         assert!(parse(&["--upgrades", "many"]).is_err());
         assert!(parse(&["--profile"]).is_err() && parse(&["--chek"]).is_err());

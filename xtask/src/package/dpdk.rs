@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    PackageOptions, REVISION, architecture,
+    Compression, PackageOptions, REVISION, architecture,
     files::{compress, copy, write_file},
     folder_of, pack,
     staging::{changes, checksums, dependencies, installed_size},
@@ -30,7 +30,7 @@ pub(super) fn build(options: &PackageOptions, folder: &Path) -> Result<PathBuf, 
         Some(programs) => std::path::absolute(programs)?.join("dpdk/shuntd"),
         None => step("program with DPDK", || program(&options.profile))?,
     };
-    step("package of DPDK", || package(folder, &program))
+    step("package of DPDK", || package(folder, &program, options.compression))
 }
 
 /// Builds the daemon with DPDK ports and all eviction engines.
@@ -41,7 +41,7 @@ fn program(profile: &str) -> Result<PathBuf, TaskError> {
     Ok(target().join(folder_of(profile)).join("shuntd"))
 }
 
-fn package(folder: &Path, program: &Path) -> Result<PathBuf, TaskError> {
+fn package(folder: &Path, program: &Path, compression: Compression) -> Result<PathBuf, TaskError> {
     let stage = folder.join("stage-dpdk");
     if stage.exists() {
         fs::remove_dir_all(&stage)?;
@@ -68,7 +68,7 @@ fn package(folder: &Path, program: &Path) -> Result<PathBuf, TaskError> {
         .replace("@DEPENDS@", &dependencies(&stage, &[to])?);
     write_file(&stage.join("DEBIAN/control"), &control, 0o644)?;
     let name = format!("shunt-dpdk_{version}_{}.deb", architecture.trim());
-    pack(&stage, &folder.join(name))
+    pack(&stage, &folder.join(name), compression)
 }
 
 fn version() -> String {
