@@ -25,7 +25,7 @@ use crate::{
 /// Monitors with the same match would list the rules of this match only. So even and odd numbers
 /// have different matches, and a list for both compares all rules.
 fn empty_monitor(id: u32) -> FlowMonitorRequest {
-    let text = if id % 2 == 0 { "ip" } else { "arp" };
+    let text = if id.is_multiple_of(2) { "ip" } else { "arp" };
     let matching = parse_match(text, &NoPortNames).unwrap();
     FlowMonitorRequest { matching, ..request(id, ALL) }
 }
