@@ -139,7 +139,7 @@ const VLAN_ROWS: &[KeyRow] = &[
     ["", "if-nonzero", "", "frames with a priority have a tag of VLAN 0"],
     ["", "always", "", "frames that had a tag keep one"],
     ["protected", "true|false", "false", "NORMAL sends nothing to protected ports"],
-    ["mcast_snooping_flood", "true|false", "false", "the port receives all groups"],
+    ["mcast_snooping_flood", "true|false", "false", "the port receives all multicast groups"],
     ["mcast_snooping_flood_reports", "true|false", "false", "the port receives all reports"],
 ];
 
