@@ -12,8 +12,9 @@ use crate::{
     ErrorCode, Host,
     connection::{ConnectionKind, ConnectionStep, Wait},
     message::{
-        BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, GroupDescription, Message,
-        MeterDescription, MultipartReply, MultipartRequest, PacketOut, Xid,
+        BundleAdd, BundleCommand, BundleControl, BundleFlags, BundleId, ErrorMessage,
+        GroupDescription, Message, MeterDescription, MultipartReply, MultipartRequest, PacketOut,
+        Xid,
     },
     testing::ConnectionHarness,
     wire::{Codec, v10::V10Settings, v13},
@@ -77,7 +78,9 @@ fn multipart_reply(harness: &mut ConnectionHarness, request: MultipartRequest) -
 }
 
 fn refusal(harness: &mut ConnectionHarness, message: &Message) -> Option<ErrorCode> {
-    harness.request(message).first().and_then(code)
+    let replies = harness.request(message);
+    let Some(Message::Error(ErrorMessage { number, .. })) = replies.first() else { return None };
+    ErrorCode::ALL.iter().copied().find(|code| harness.codec.error_number(*code) == *number)
 }
 
 fn reason_of_removal(harness: &mut ConnectionHarness) -> Option<RemovedReason> {
