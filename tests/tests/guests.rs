@@ -111,6 +111,7 @@ impl Switch {
         ports.filter(|port| port["type"] == "vhost_user").cloned().collect()
     }
 
+    /// Returns a number from the JSON of a port; 0 if the port does not have it.
     fn number(&self, port: usize, key: &str) -> u64 {
         self.ports()[port][key].as_u64().unwrap_or_default()
     }

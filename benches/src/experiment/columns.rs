@@ -67,6 +67,7 @@ pub(super) fn put(body: &mut String, blocks: &[Block], head: f64) -> (f64, f64) 
 mod tests {
     use super::*;
 
+    /// Many panels share at most [`COLUMNS_MAX`] columns of about equal height.
     #[test]
     fn few_panels_are_one_column_and_many_are_as_wide_as_high() {
         let (places, width, height) = arrange(&[300.0, 500.0]);

@@ -4,6 +4,7 @@
 
 use shunt_flow::{FlowMask, SparseMask};
 
+/// The high half of a word.
 const HIGH: u64 = u64::MAX << 32;
 const LOW: u64 = !HIGH;
 

@@ -114,6 +114,7 @@ pub(crate) fn flow_hash(key: &FlowKey) -> u64 {
     hasher.finish()
 }
 
+/// The fields that the hash of every flow covers.
 const FLOW: &[FieldId] = &[
     FieldId::EthSrc,
     FieldId::EthDst,
@@ -124,6 +125,7 @@ const FLOW: &[FieldId] = &[
     FieldId::IpProto,
 ];
 
+/// The fields that the hash of a packet with ports covers too.
 const PORTS: &[FieldId] = &[FieldId::TcpSrc, FieldId::TcpDst];
 
 /// The header writes of a rule, prepared for frames.

@@ -123,7 +123,7 @@ pub enum Error {
 #[non_exhaustive]
 pub enum TrainingError {
     /// The list of starts is empty.
-    #[error("no starts: a model needs at least one")]
+    #[error("the list of starts is empty: a model needs at least one start")]
     Empty,
     /// The starts are not in strictly ascending order.
     #[error(

@@ -19,7 +19,7 @@ pub struct Announced {
     pub accepted: usize,
     /// Flows that were refused because the queue was full.
     pub refused: usize,
-    /// Packet threads that create entries, because they receive from the flows' ports.
+    /// Number of packet threads that create entries: those that receive from the ports.
     ///
     /// If flows have different numbers of threads, this number is the greatest.
     pub threads: usize,

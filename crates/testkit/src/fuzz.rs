@@ -16,7 +16,7 @@ pub fn fuzz_pcap(data: &[u8]) {
     let Ok(capture) = Capture::parse("fuzz", data.to_vec()) else { return };
     let frames = (0..capture.len()).filter_map(|index| capture.frame(index));
     let length: usize = frames.map(<[u8]>::len).sum();
-    assert!(length <= data.len(), "frames lie in the file, none twice");
+    assert!(length <= data.len(), "the frames together are not longer than the file");
 }
 
 /// Completes a packet from a virtio header and a frame.

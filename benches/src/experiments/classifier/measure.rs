@@ -44,7 +44,9 @@ pub(crate) fn prepare() {
     println!("building Open vSwitch's library from Debian's source, once: a few minutes");
     let built = Command::new("sh").arg(script).arg(&folder).stdout(Stdio::null()).status();
     if !built.is_ok_and(|status| status.success()) {
-        println!("without the rival: {script} failed (it needs gcc, make, python3 and apt-get)");
+        println!(
+            "measuring without {RIVAL_NAME}: {script} failed (needs gcc, make, python3, apt-get)"
+        );
     }
 }
 

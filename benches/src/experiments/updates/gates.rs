@@ -1,4 +1,6 @@
-//! Gates and the timer of the published engine, on and off.
+//! Cost of updates in the published engine, with and without its gates and timer.
+//!
+//! A gate behind each table holds back work that need not be done at once.
 //!
 //! This reproduces A. Zulfiqar, *Rearchitecting the End Host Network for the Terabit Per Second
 //! Era*, figure 4.8. Two updates are five seconds apart: the first update in the fifth-last visited

@@ -230,6 +230,7 @@ const OFFLOADS: [c_uint; 4] = [
     TCP,
     libc::TUN_F_CSUM,
 ];
+/// The offloads of TCP: checksums, and segmentation over IPv4 and IPv6.
 const TCP: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
 
 fn accept_offloads(file: BorrowedFd<'_>) -> io::Result<()> {

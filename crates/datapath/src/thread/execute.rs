@@ -107,6 +107,7 @@ pub(crate) trait ActionList {
     fn share(&self) -> Arc<[DatapathAction]>;
 }
 
+/// Marks a port number that no port of the thread has.
 const ABSENT: u32 = u32::MAX;
 
 impl PendingWork {

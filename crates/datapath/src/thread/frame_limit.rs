@@ -32,6 +32,7 @@ pub(super) type BfdLimit = FrameLimit<500, 32>;
 pub(super) type SnoopingLimit = FrameLimit<5_000, 200>;
 
 impl<const INTERVAL_US: u64, const BURST: u32> FrameLimit<INTERVAL_US, BURST> {
+    /// The time after which one more frame may pass.
     const INTERVAL: Duration = Duration::from_micros(INTERVAL_US);
 
     /// The time after which an empty bucket is full.

@@ -260,6 +260,7 @@ fn a_chain_that_credits_a_wrong_rule_is_detected() {
     detect_wrong_chain(&mut switch, &[2]);
 }
 
+/// The cached chain counts the packet for the right rules, but lacks an output.
 #[test]
 fn a_chain_with_right_credits_and_missing_actions_is_detected() {
     let flood = Action::Output { port: PortNo::FLOOD, max_len: 0 };

@@ -173,6 +173,6 @@ pub(crate) fn normalize(op: &mut Op) {
         | Op::LearnFrom(_)
         | Op::Reclaim
         | Op::Expire(_) => {}
-        Op::Commit(..) => unreachable!("no bundle is drawn"),
+        Op::Commit(..) => unreachable!("these tests generate no bundles"),
     }
 }

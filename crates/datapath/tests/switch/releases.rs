@@ -134,7 +134,8 @@ impl MovingQueues {
             if answered.as_ref().is_err_and(|error| *error == TryRecvError::Empty) {
                 continue;
             }
-            // No time passes, so the thread never keeps the queue.
+            // A thread refuses the release only if the queue may overflow meanwhile. No time
+            // passes in this test, so no queue may overflow.
             let released = answered.unwrap().unwrap();
             attach_released(switch, *to, own.port, released);
             (own.thread, own.pending) = (*to, None);

@@ -54,6 +54,7 @@ fn run(switch: &mut Switch, source: u8, target: u8) -> Vec<(u32, u8)> {
     left
 }
 
+/// Returns a modification of group 1, which has one bucket.
 fn group(command: GroupCommand, bucket: &str) -> Modification {
     let text = format!("group_id=1,type=all,bucket={bucket}");
     parse_group_mod(command, &text, &NoPortNames).unwrap().into()

@@ -53,6 +53,7 @@ pub(super) const VARIABLE_LENGTH: u16 = 65_535;
 /// The scope element of the options record: `observationDomainId`.
 pub(super) const SAMPLING_SCOPE: Element = (149, 4);
 
+/// The elements that precede the others in every template.
 const HEAD: [Element; 8] = [
     (138, 4), // observationPointId
     (61, 1),  // flowDirection
@@ -64,12 +65,14 @@ const HEAD: [Element; 8] = [
     (240, 1), // ethernetHeaderLength
 ];
 
+/// The elements of a flow with a VLAN tag.
 const VLAN: [Element; 3] = [
     (58, 2),  // vlanId
     (243, 2), // dot1qVlanId
     (244, 1), // dot1qPriority
 ];
 
+/// The elements of an IP flow.
 const IP: [Element; 6] = [
     (60, 1),  // ipVersion
     (4, 1),   // protocolIdentifier
@@ -90,6 +93,7 @@ const ADDRESSES_V6: [Element; 3] = [
     (31, 4),  // flowLabelIPv6
 ];
 
+/// The elements of a flow with transport ports.
 const PORTS: [Element; 3] = [
     (7, 2),  // sourceTransportPort
     (11, 2), // destinationTransportPort

@@ -63,6 +63,7 @@ impl Parser<'_> {
     /// Parses up to three label stack entries.
     /// The payload after the labels is unknown until they are popped.
     pub(super) fn mpls(&mut self) {
+        /// The bottom-of-stack bit of a label stack entry.
         const BOTTOM: u64 = 0x100;
         let mut entries = [0; 3];
         for entry in &mut entries {

@@ -155,6 +155,7 @@ impl<'a> FrameHeaders<'a> {
     /// Writes label, traffic class and TTL of the outermost entry.
     /// The bottom-of-stack bit stays.
     fn label(&mut self, bits: WrittenBits) {
+        /// The bottom-of-stack bit of a label stack entry.
         const BOTTOM: u64 = 0x100;
         if let Some(offset) = self.mpls {
             replace::<4>(self.frame, offset, 0, WrittenBits { mask: bits.mask & !BOTTOM, ..bits });

@@ -162,6 +162,7 @@ impl TransportHeader {
     }
 
     fn update_crc(&self, frame: &mut [u8], state: ChecksumState) {
+        /// Offset of the checksum in an SCTP header.
         const CRC: usize = 8;
         let header = frame.get_mut(self.header..).and_then(|header| header.get_mut(CRC..));
         if state == ChecksumState::Complete

@@ -140,6 +140,7 @@ struct TrackedHeaders {
 /// The TPID and TCI of a VLAN tag; zeros mean no tag.
 type VlanTag = (u128, u128);
 
+/// The TPID and TCI fields of the outer tag.
 const OUTER: (FieldId, FieldId) = (FieldId::VlanTpid, FieldId::VlanTci);
 const INNER: (FieldId, FieldId) = (FieldId::VlanTpid1, FieldId::VlanTci1);
 /// The bit of the TCI field that is set if there is a tag.

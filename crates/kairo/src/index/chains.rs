@@ -41,6 +41,7 @@ struct ChainLink {
 struct Predecessor(u32);
 
 impl Predecessor {
+    /// The bit that is set for the first position of a chain.
     const FIRST: u32 = 1 << 31;
 
     /// Creates the value of a first position: the next chain of the bucket.
@@ -76,7 +77,7 @@ impl Chains {
     pub(super) fn insert(&mut self, position: u32, fingerprint: u32) {
         let index = position as usize;
         if self.links.len() <= index {
-            assert!(position < NONE, "a table of visits has fewer than two thousand million");
+            assert!(position < NONE, "a table of visits has fewer than 2^31 - 1 positions");
             let empty =
                 ChainLink { next: NONE, before: Predecessor::position(NONE), fingerprint: 0 };
             self.links.resize(index + 1, empty);

@@ -143,6 +143,7 @@ pub(crate) struct Adam {
 }
 
 impl Adam {
+    /// The decay rates of the mean and of the mean square of the gradients.
     const DECAYS: [f64; 2] = [0.9, 0.999];
 
     /// Creates an optimizer without past gradients.

@@ -67,6 +67,7 @@ impl<'a> RecordReader<'a> {
     }
 }
 
+/// The text at the start of each record.
 const MAGIC: &str = "OVSDB JSON ";
 
 /// Maximum length of the first line of a record, in bytes.

@@ -192,7 +192,7 @@ enum ChangeProgress {
 }
 
 impl<I: Iterator> NumberedRequests<I> {
-    /// Applies as many requests, and changes of rules, as fit one step.
+    /// Applies at most [`CHANGES_PER_HOLD`] requests and changes of rules: one step.
     ///
     /// Ends early after a request that must select its rules, or that has scanned rules.
     fn apply_some(

@@ -187,7 +187,7 @@ pub(super) const CHAIN: [Metric<GigaflowStatus>; 9] = [
     (
         "shunt_gigaflow_reused_entries_total",
         "counter",
-        "Sub-traversals that matched an existing LTM entry.",
+        "Sub-traversals that needed no new LTM entry, because the cache had one already.",
         |own| own.shared.into(),
     ),
     (
@@ -281,7 +281,7 @@ pub(super) const NIC: [Metric<NicStatus>; 13] = [
     (
         "shunt_nic_reused_entries_total",
         "counter",
-        "Sub-traversals that matched an LTM entry of the NIC.",
+        "Sub-traversals that needed no new LTM entry, because the NIC had one already.",
         |own| own.shared.into(),
     ),
     (

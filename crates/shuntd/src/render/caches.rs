@@ -100,7 +100,7 @@ fn ltm_entries(caches: &Value) -> String {
     let uses = (created + shared) as f64 / created.max(1) as f64;
     let remark = format!("used by {uses:.2} traversals on average");
     text += &counter_line("LTM entries created", created, &remark);
-    text += &counter_line("sub-traversals shared", shared, "matched an existing LTM entry");
+    text += &counter_line("sub-traversals shared", shared, "needed no new LTM entry");
     text += &counter_line("evicted for space", count(&chain["evicted_for_space"]), "");
     for (name, key) in [
         ("learns", "learns"),

@@ -86,7 +86,7 @@ pub(crate) fn nic(nic: &Value) -> String {
     );
     line("entry hits", own("entry_hits"), &tags);
     line("nic created", own("created"), &uses(own("created"), own("shared")));
-    line("nic shared", own("shared"), "sub-traversals that matched an existing entry");
+    line("nic shared", own("shared"), "sub-traversals that needed no new entry");
     let rule_space = &nic["rule_space"];
     if rule_space.is_object() {
         let estimates = ["pairwise", "published"].map(|key| count(&rule_space[key]));

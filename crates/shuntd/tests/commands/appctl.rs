@@ -57,7 +57,7 @@ fn the_names_of_a_running_daemon_stay() {
     let expected = format!("belongs to process {}", first.process.id());
     assert!(second.log().contains(&expected), "{}", second.log());
     second.answer(&["exit"]);
-    assert!(taken.exists(), "a daemon removes only its own names");
+    assert!(taken.exists(), "a daemon removes only the links that it made");
 }
 
 #[test]

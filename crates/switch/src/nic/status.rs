@@ -44,7 +44,7 @@ pub struct NicStatus {
     pub tags: u64,
     /// LTM entries created for the NIC.
     pub created: u64,
-    /// Sub-traversals that matched an existing LTM entry.
+    /// Sub-traversals that needed no new LTM entry, because the NIC had one already.
     pub shared: u64,
     /// Sum of the hit counters of all entries.
     ///

@@ -28,7 +28,7 @@ pub struct GigaflowStatus {
     pub resumed: u64,
     /// LTM entries created.
     pub created: u64,
-    /// Sub-traversals that matched an existing LTM entry.
+    /// Sub-traversals that needed no new LTM entry: the cache had one already.
     pub shared: u64,
     /// LTM entries that were evicted for space or replaced by other entries.
     pub evicted_for_space: u64,

@@ -188,7 +188,9 @@ async fn a_reply_that_hits_in_the_nic_is_counted() {
     assert_eq!((reply.wrong, reply.evicted, reply.pauses), (0, 0, 0), "{reply:?}");
 }
 
-/// Each packet thread keeps its entries although the NIC forwards the flows.
+/// Each of two preloads reports only its own flows.
+///
+/// Each packet thread also keeps its entries although the NIC forwards the flows.
 #[tokio::test]
 async fn two_preloads_count_their_own_flows() {
     const FLOWS: u16 = 100;

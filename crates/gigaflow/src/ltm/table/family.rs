@@ -233,7 +233,7 @@ impl MaskFamily {
         self.order.iter().find(is_it).copied()
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "there are fewer groups than rules")]
+    #[expect(clippy::cast_possible_truncation, reason = "the rules, and so the groups, fit in u32")]
     fn add_group(&mut self, group: MaskGroup) -> u32 {
         let length = group.length;
         let number = match self.groups.iter().position(|group| group.rules.is_empty()) {

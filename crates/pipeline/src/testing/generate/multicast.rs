@@ -16,7 +16,7 @@ use crate::{
     time::Time,
 };
 
-/// Addresses of generated packets.
+/// Destination addresses of generated packets, mostly multicast groups.
 ///
 /// Two groups, a group of the local network, and a unicast address.
 const GROUPS: &[[u8; 4]] = &[[239, 1, 1, 1], [239, 1, 1, 2], [224, 0, 0, 5], [10, 0, 0, 1]];

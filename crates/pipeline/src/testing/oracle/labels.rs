@@ -14,7 +14,7 @@ impl Walker<'_> {
     pub(super) fn label(&mut self, action: &Action) -> Result<bool, TraversalError> {
         match action {
             Action::SetNwTtl(ttl) => self.set(FieldId::NwTtl, (*ttl).into(), 0xff),
-            // Each of these fields exists in packets of one protocol.
+            // A packet has at most one of the two fields. `set` ignores the other.
             Action::SetTpSrc(port) => {
                 self.set(FieldId::TcpSrc, (*port).into(), 0xffff);
                 self.set(FieldId::UdpSrc, (*port).into(), 0xffff);

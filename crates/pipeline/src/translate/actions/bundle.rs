@@ -51,7 +51,10 @@ fn heaviest_member(
     heaviest.map(|(_, port)| *port)
 }
 
-/// Returns whether a member is live: all reserved ports are, except CONTROLLER.
+/// Returns whether a member is live.
+///
+/// A port of the bridge and `LOCAL` have their own state. Other reserved ports are always live,
+/// except `CONTROLLER` and `NONE`.
 fn is_live_member(packet: &mut WorkingPacket, bridge: BridgeView<'_>, port: PortNo) -> bool {
     match port {
         PortNo::IN_PORT | PortNo::TABLE | PortNo::NORMAL | PortNo::FLOOD | PortNo::ALL => true,

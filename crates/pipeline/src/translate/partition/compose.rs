@@ -62,6 +62,7 @@ use crate::{
 
 /// The tail of a traversal that began in a plain state.
 ///
+/// In a plain state, a table lookup is the only remaining step.
 /// The tail begins with the first visit that does more than lead to another table.
 #[derive(Clone, Debug)]
 pub(crate) struct TraversalTail {

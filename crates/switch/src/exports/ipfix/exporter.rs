@@ -178,7 +178,7 @@ impl BridgeIpfix {
         !self.report_some(clock, |cache| cache.pop(FlowEndReason::ForcedEnd))
     }
 
-    /// Sends the last messages. Flows that are not reported are lost.
+    /// Sends the last messages. Flows that still wait for a report count as lost.
     pub(super) async fn end(self, end: IpfixEnd) {
         let Self { collectors, cache, .. } = self;
         let (totals, owner) = (Arc::clone(collectors.totals()), collectors.owner().to_owned());
