@@ -41,11 +41,11 @@ pub use exact::{ExactCache, ExactConfig, INGRESS_WORDS, ingress_words};
 #[cfg(not(loom))]
 pub(crate) use hit_slots::{ActionLists, HitSlots, PositionSet};
 #[cfg(not(loom))]
-pub(crate) use megaflow::{TablesTraining, Trainer};
-#[cfg(not(loom))]
 pub use megaflow::{
     MegaflowCache, MegaflowConfig, MissedPackets, RowAddress, SignatureCache, Training,
 };
+#[cfg(not(loom))]
+pub(crate) use megaflow::{TablesTraining, Trainer};
 #[cfg(not(loom))]
 pub(crate) use shunt_flow::hash::split_mix;
 pub use shunt_flow::hash::{KeyHasher, MaskWord};

@@ -27,11 +27,11 @@ use shunt_flow::{FlowKey, SparseMask};
 use shunt_nuevomatch::{BoxRule, CANDIDATE_BATCH_MAX};
 use shunt_pipeline::lanes::{CatalogueBox, LANES};
 
-pub(crate) use self::trainer::{TablesTraining, Trainer};
 pub use self::trainer::Training;
 use self::trainer::{
     BoxChange, BoxesBySlot, NoTraining, PendingTraining, TrainedIndex, TrainingPoll,
 };
+pub(crate) use self::trainer::{TablesTraining, Trainer};
 use super::{MegaflowCache, MissedPackets, RowAddress};
 use crate::{cache::EntryRef, packet::buffer::BURST};
 
