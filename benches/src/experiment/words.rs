@@ -51,7 +51,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     (
         "offloads",
         "the hosts leave checksums and TCP segmentation to their devices, so the switch gets \
-         frames of up to 64 KiB; *no offloads*: the hosts do both, and no frame is longer than \
+         frames of up to 64 KiB. *No offloads*: the hosts do both, and no frame is longer than \
          the MTU",
     ),
     (

@@ -257,7 +257,7 @@ mod tests {
                 eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a network namespace: {error}");
                 return;
             }
-            // These devices do not fit in one part of the answer, so the kernel sends several parts.
+            // These devices do not fit in one part of the answer: the kernel sends several parts.
             let count = 160;
             let pair = |number| format!("link add a{number} type veth peer name b{number}\n");
             let lines: Vec<String> = (0..count / 2).map(pair).collect();
