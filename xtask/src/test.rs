@@ -3,7 +3,7 @@
 use std::{process::Command, time::Instant};
 
 use crate::{
-    dpdk, install, linux_guest, man,
+    dpdk, install, linux_guest,
     shell::{TaskError, cargo, run, run_watched, target},
     suite::{DpdkNeed, FEATURES, FEATURES_AND_DPDK, SUITES, Suite},
 };
@@ -65,17 +65,7 @@ fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
 /// If all suites run, tests of the daemon build the programs. A build of only the programs selects
 /// other features, and thus builds all dependencies once more.
 fn programs(shares_build: bool, has_dpdk: bool) -> Vec<&'static str> {
-    let shared = [
-        "test",
-        "--quiet",
-        "--no-run",
-        "--test",
-        "commands",
-        "--example",
-        man::WRITER,
-        "--workspace",
-        "--features",
-    ];
+    let shared = ["test", "--quiet", "--no-run", "--test", "commands", "--workspace", "--features"];
     let alone = ["build", "--quiet", "--bins", "--package", "shuntd"];
     match (shares_build, has_dpdk) {
         (true, false) => [&shared[..], &[FEATURES]].concat(),
@@ -93,7 +83,7 @@ fn run_suite(
     tally: &mut SuiteCounts,
 ) -> Result<(), TaskError> {
     if suite.is_package {
-        // The programs of all suites have every engine, and the writer of the manual is beside them.
+        // The suite `crates` has built the programs with all engines, and the writer of the manual.
         let built = target().join("debug");
         let mut check = Command::new(std::env::current_exe()?);
         check.args(["package", "--check", "--quick"]);
