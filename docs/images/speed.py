@@ -123,7 +123,7 @@ def draw():
             side = (end + 6, "factor") if ratio >= 1 else (start - 6, "factor end")
             body.append(text(side[0], y + 14, factor, side[1]))
             own_text, rival_text = shown(own, unit), shown(rival, unit)
-            body.append(text(892, y + 14, own_text, "small end"))
+            body.append(text(876, y + 14, own_text, "small end"))
             body.append(text(976, y + 14, rival_text, "small end"))
             y += ROW
     bottom = y + 6
@@ -136,7 +136,7 @@ def draw():
         text(28, 34, "Shunt beside Open vSwitch 3.1.0: the value of Open vSwitch divided by that of Shunt", "title"),
         text(x(1) - 14, TOP - 28, "◀ Open vSwitch is better", "small end"),
         text(x(1) + 14, TOP - 28, "Shunt is better ▶", "small"),
-        text(892, TOP - 28, "Shunt", "small end"),
+        text(876, TOP - 28, "Shunt", "small end"),
         text(976, TOP - 28, "Open vSwitch", "small end"),
     ]
     foot = [
