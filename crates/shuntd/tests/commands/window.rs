@@ -48,7 +48,12 @@ fn the_window_is_off_by_default() {
 #[test]
 fn events_have_the_counters_of_the_switch() {
     let daemon = switch_with_traffic(&format!("{HTTP}window = true\n"));
-    for (path, kind) in [("/", "html"), ("/window.css", "css"), ("/window.js", "javascript")] {
+    for (path, kind) in [
+        ("/", "html"),
+        ("/window.css", "css"),
+        ("/window.js", "javascript"),
+        ("/objects.js", "javascript"),
+    ] {
         let file = get(&daemon, path, "");
         assert!(file.status == 200 && file.headers.contains(&format!("text/{kind}")), "{path}");
         assert!(file.headers.contains("content-security-policy: default-src 'none'"), "{path}");
@@ -97,6 +102,101 @@ fn events_have_the_counters_of_the_switch() {
     let _ = events.read_to_end(&mut Vec::new());
 }
 
+/// The keys of each object that the page reads, as paths in the status of a bridge.
+const OBJECT_KEYS: [(&str, &[&str]); 4] = [
+    ("/bonds/0", &["name", "mode", "lacp_status"]),
+    ("/bonds/0/member_status/1", &["name", "enabled", "active", "delay_ms", "lacp"]),
+    (
+        "/mirrors/0",
+        &[
+            "name",
+            "select_all",
+            "select_src_port",
+            "select_dst_port",
+            "select_vlan",
+            "output_port",
+            "output_vlan",
+            "snaplen",
+            "tx_packets",
+            "problem",
+        ],
+    ),
+    (
+        "/nic",
+        &[
+            "kind",
+            "address",
+            "state",
+            "stale_s",
+            "reason",
+            "error",
+            "stages",
+            "waiting",
+            "entry_hits",
+            "traffic",
+            "operations",
+        ],
+    ),
+];
+
+/// Number of events until the status of all objects must be complete.
+const EVENTS_MAX: usize = 30;
+
+/// The sections of the page for bonds, mirrors, BFD sessions and the NIC show these values.
+#[test]
+fn events_have_the_objects_of_bridges() {
+    let ports: String = ["p1", "p2", "p3", "p4"]
+        .map(|name| format!("[[bridge.port]]\nname = \"{name}\"\ntype = \"null\"\n"))
+        .concat();
+    let daemon = Daemon::start(&format!(
+        "{HTTP}window = true\n[caches.gigaflow.offload]\nkind = \"embedded\"\n\
+         [[bridge]]\nname = \"br0\"\n{ports}"
+    ));
+    let before = next(&mut events(&daemon));
+    let empty = serde_json::json!([]);
+    for kind in ["bonds", "mirrors"] {
+        assert_eq!(before["bridges"][0][kind], empty, "{kind}");
+    }
+    let port = |event: &Value, name: &str| -> Value {
+        let ports = event["bridges"][0]["ports"].as_array().unwrap();
+        ports.iter().find(|port| port["name"] == name).unwrap().clone()
+    };
+    assert_eq!(port(&before, "p3").get("bfd"), None);
+
+    let bond = ["add-bond", "br0", "bond0", "members=p1,p2", "mode=balance-tcp", "lacp=active"];
+    daemon.answer(&bond);
+    daemon.answer(&["add-mirror", "br0", "m1", "select_src_port=p1", "output_port=p4"]);
+    daemon.answer(&["set-bfd", "p3", "min_tx_ms=300"]);
+    // The NIC connects late, and the first event may have been made before the last command.
+    let mut events = events(&daemon);
+    let is_whole = |event: &Value| {
+        let is_connected = event["bridges"][0]["nic"]["state"] == "connected";
+        is_connected && port(event, "p3").get("bfd").is_some()
+    };
+    let event = (0..EVENTS_MAX).map(|_| next(&mut events)).find(is_whole).unwrap();
+    for (path, keys) in OBJECT_KEYS {
+        let object = event["bridges"][0].pointer(path).unwrap();
+        for key in keys {
+            assert!(object.get(key).is_some(), "{path}/{key}: {object}");
+        }
+    }
+    let bridge = &event["bridges"][0];
+    assert_eq!(bridge["bonds"][0]["lacp_status"], "configured");
+    let lacp = &bridge["bonds"][0]["member_status"][0]["lacp"];
+    assert!(lacp["receive"].is_string() && lacp["mux"].is_string(), "{lacp}");
+    assert_eq!(bridge["mirrors"][0]["select_src_port"], serde_json::json!(["p1"]));
+    assert!(bridge["nic"]["stages"][0]["entries_max"].as_u64() > Some(0), "{bridge}");
+    assert!(bridge["nic"]["operations"]["failed"].is_u64(), "{bridge}");
+    for counter in ["hits", "missed"] {
+        assert!(bridge["nic"]["traffic"][counter].is_u64(), "{bridge}");
+    }
+    let bfd = port(&event, "p3")["bfd"].clone();
+    for key in ["state", "diagnostic", "remote_state", "remote_diagnostic"] {
+        assert!(bfd[key].is_string(), "{key}: {bfd}");
+    }
+    assert!(bfd["forwarding"].is_boolean() && bfd["flap_count"].is_u64(), "{bfd}");
+}
+
 #[test]
 fn the_data_of_the_window_needs_the_token() {
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +206,7 @@ fn the_data_of_the_window_needs_the_token() {
     let daemon = Daemon::start(&format!("{HTTP}window = true\ntoken_file = \"{token_file}\"\n"));
     // A browser cannot send a token when it requests a page by its address; these files contain no
     // data.
-    for path in ["/", "/window.css", "/window.js"] {
+    for path in ["/", "/window.css", "/window.js", "/objects.js"] {
         assert_eq!(get(&daemon, path, "").status, 200, "{path}");
     }
     for path in

@@ -11,10 +11,11 @@ pub(super) use feed::WindowFeed;
 type WindowFile = (&'static str, &'static str, &'static str);
 
 /// The files of the live page; they contain no data of the switch.
-const FILES: [WindowFile; 3] = [
+const FILES: [WindowFile; 4] = [
     ("/", "text/html; charset=utf-8", include_str!("window.html")),
     ("/window.css", "text/css; charset=utf-8", include_str!("window.css")),
     ("/window.js", "text/javascript; charset=utf-8", include_str!("window.js")),
+    ("/objects.js", "text/javascript; charset=utf-8", include_str!("objects.js")),
 ];
 
 /// The sources that the live page may use: files and events of this server.
@@ -42,10 +43,13 @@ mod tests {
 
     #[test]
     fn the_script_uses_elements_that_exist() {
-        let [(.., page), _, (.., script)] = FILES;
-        let (used, defined) = (quoted(script, "byId(\""), quoted(page, "id=\""));
-        assert!(used.len() > 20, "{used:?}");
-        assert!(used.is_subset(&defined), "{:?}", used.difference(&defined));
+        let [(.., page), _, (.., script), (.., objects)] = FILES;
+        let defined = quoted(page, "id=\"");
+        for (script, least) in [(script, 20), (objects, 4)] {
+            let used = quoted(script, "byId(\"");
+            assert!(used.len() >= least, "{used:?}");
+            assert!(used.is_subset(&defined), "{:?}", used.difference(&defined));
+        }
         for attribute in ["aria-labelledby=\"", "for=\"", "href=\"#"] {
             let named = quoted(page, attribute);
             assert!(!named.is_empty() && named.is_subset(&defined), "{attribute}");
@@ -55,9 +59,26 @@ mod tests {
         }
     }
 
+    /// A switch without an object shows no empty table, and a screen reader names each table and
+    /// row of the others.
+    #[test]
+    fn sections_of_objects_are_hidden_and_named() {
+        let [(.., page), _, _, (.., objects)] = FILES;
+        for name in quoted(objects, "showSection(byId(\"") {
+            let start = format!("<section aria-labelledby=\"{name}-title\" hidden>");
+            let section = page.split_once(&start).map(|(_, rest)| rest).unwrap_or_default();
+            let (section, _) = section.split_once("</section>").unwrap_or_default();
+            let body = format!("<tbody id=\"{name}\" data-heads>");
+            for part in ["<caption>", "<th scope=\"col\">", "tabindex=\"0\"", &body] {
+                assert!(section.contains(part), "{name}: {part}: {section}");
+            }
+        }
+        assert_eq!(quoted(objects, "showSection(byId(\"").len(), 4);
+    }
+
     #[test]
     fn the_page_counts_each_loss_of_drops() {
-        let [.., (.., script)] = FILES;
+        let [_, _, (.., script), _] = FILES;
         for loss in [
             "not_received",
             "device_lost",
@@ -78,7 +99,7 @@ mod tests {
     fn the_page_loads_nothing_from_other_hosts() {
         for (path, _, content) in FILES {
             let urls = content.replace("http://www.w3.org/2000/svg", "");
-            assert!(!urls.contains("//") || path == "/window.js", "{path}");
+            assert!(!urls.contains("//") || path.ends_with(".js"), "{path}");
             assert!(!urls.contains("http:") && !urls.contains("https:"), "{path}");
             assert!(!content.contains(" style=") && !content.contains(" onclick="), "{path}");
             assert!(

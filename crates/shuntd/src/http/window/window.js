@@ -29,6 +29,11 @@ function short(value) {
   return value >= 100 || Number.isInteger(value) ? Math.round(value).toString() : value.toFixed(1);
 }
 
+// Returns a number with its noun: 1 rule, 2 rules.
+function counted(number, noun) {
+  return short(number) + " " + noun + (number === 1 ? "" : "s");
+}
+
 // Returns the growth of a counter per second, 0 after a restart of the daemon.
 function rate(before, after) {
   const seconds = last ? (now.time_ms - last.time_ms) / 1000 : 0;
@@ -50,7 +55,7 @@ function svg(name, attributes) {
 }
 
 // Fills a table body. A row is a list of cells: a text, or a text and a class. Rows are reused, so that
-// the focus and the selection of the user stay.
+// the focus and the selection of the user stay. With `data-heads`, the first cell is the head of its row.
 function fill(body, rows, nothing) {
   if (rows.length === 0) rows = [[[nothing, "weak left"]]];
   while (body.rows.length > rows.length) body.deleteRow(-1);
@@ -59,11 +64,17 @@ function fill(body, rows, nothing) {
     while (row.cells.length > cells.length) row.deleteCell(-1);
     cells.forEach((cell, column) => {
       const [text, className] = Array.isArray(cell) ? cell : [cell, ""];
-      const own = row.cells[column] || row.insertCell();
+      const own = row.cells[column] || (column === 0 && "heads" in body.dataset ? rowHead(row) : row.insertCell());
       if (own.textContent !== text) own.textContent = text;
       if (own.className !== className) own.className = className;
     });
   });
+}
+
+function rowHead(row) {
+  const head = element("th");
+  head.scope = "row";
+  return row.appendChild(head);
 }
 
 const sum = (list) => list.reduce((all, next) => all + next, 0);
@@ -165,11 +176,10 @@ function showBridges() {
   const box = byId("bridges");
   const lines = now.bridges.map((bridge) => {
     const controllers = bridge.controllers.map((own) => {
-      const retry = own.state === "waiting" ? " (" + own.reason + ")" : "";
-      return own.target + " " + own.state + retry;
+      const more = own.state === "waiting" ? " (" + own.reason + ")" : own.state === "connected" ? " (" + own.role + ")" : "";
+      return own.target + " " + own.state + more;
     });
-    const count = (number, noun) => short(number) + " " + noun + (number === 1 ? "" : "s");
-    return [bridge.name, count(bridge.rules, "rule"), count(bridge.ports.length, "port")].concat(controllers).join(" · ");
+    return [bridge.name, counted(bridge.rules, "rule"), counted(bridge.ports.length, "port")].concat(controllers).join(" · ");
   });
   if (lines.length === 0) lines.push("No bridge exists.");
   const text = lines.join("\n");
@@ -384,6 +394,10 @@ function show(frame) {
   showBridges();
   showTraceBridges();
   showPorts();
+  showNics();
+  showBonds();
+  showMirrors();
+  showBfd();
   showTables();
   showCounts(byId("drops"), losses(now), last && losses(last), "No packet was lost.", "bad");
   const causes = (one) => one && one.evictions && one.evictions.by_cause;
