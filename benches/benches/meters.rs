@@ -25,6 +25,7 @@ use shunt_pipeline::{
 ///
 /// A thread takes tokens for several packets of this length at once.
 const LENGTH: usize = 1500;
+/// Packets for which a thread takes tokens at once.
 const SLICE: usize = 32;
 
 /// Returns a meter with a rate of 100 Gbit/s.

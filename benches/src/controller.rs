@@ -20,6 +20,7 @@ use shunt_pipeline::{FlowMod, FlowModCommand, text::parse_rule};
 
 /// Listening address, in the syntax of the switches' settings.
 pub const CONTROLLER: &str = "tcp:127.0.0.1:6653";
+/// Listening address, in the syntax of sockets.
 const ADDRESS: &str = "127.0.0.1:6653";
 
 /// Maximum time for a switch to connect; switches retry after at most 8 seconds.

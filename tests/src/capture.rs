@@ -29,6 +29,7 @@ pub fn read(file: &[u8]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Length of the file header, and of a record header.
+/// Length of the file header.
 const HEADER: usize = 24;
+/// Length of the header of each packet.
 const RECORD: usize = 16;

@@ -20,6 +20,7 @@ impl Namespace {
     ///
     /// If the process has no permission to create namespaces.
     pub fn new(label: &str) -> io::Result<Self> {
+        /// Number of namespaces of this process.
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("shunt-{label}-{}-{number}", std::process::id());

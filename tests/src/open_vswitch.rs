@@ -13,6 +13,7 @@ use crate::{
     namespace::{Namespace, skipped},
 };
 
+/// The program of the installed version.
 const SWITCH: &str = "/usr/lib/openvswitch-switch/ovs-vswitchd";
 /// The database schema of the installed version.
 pub const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";

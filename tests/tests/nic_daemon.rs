@@ -87,6 +87,7 @@ fn leaves(target: &str) -> (BTreeSet<Vec<u8>>, Daemon) {
     (capture::read(&fs::read(out).unwrap()).into_iter().collect(), daemon)
 }
 
+/// The section of the configuration for an embedded NIC.
 const EMBEDDED: &str = "[caches.gigaflow.offload]\nkind = \"embedded\"";
 
 #[test]

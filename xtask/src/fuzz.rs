@@ -8,6 +8,7 @@ use std::{path::PathBuf, process::Command};
 
 use crate::shell::{TaskError, output, root, run, step};
 
+/// Compiler flags of fuzz targets.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
     -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares \
@@ -94,4 +95,5 @@ fn seeds(target: &str) -> Result<Vec<PathBuf>, TaskError> {
     Ok(crates.filter_map(|entry| entry.ok().map(folder)).filter(|path| path.is_dir()).collect())
 }
 
+/// The target for which fuzz targets are built.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";

@@ -2,6 +2,7 @@
 
 use crate::shell::{TaskError, cargo, root, run};
 
+/// Arguments of cargo that run the generator.
 const PROGRAM: &[&str] =
     &["run", "--quiet", "--package", "shunt-p4runtime", "--example", "program", "--"];
 

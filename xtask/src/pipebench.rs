@@ -2,6 +2,7 @@
 
 use crate::shell::{TaskError, cargo, run};
 
+/// Arguments of cargo that run `pipebench`.
 const PROGRAM: &[&str] =
     &["run", "--release", "--quiet", "--package", "shunt-pipebench", "--bin", "pipebench", "--"];
 

@@ -28,8 +28,10 @@ const TOLERANCE: f64 = 0.01;
 /// Both numbers are whole rounds of the 256 flows that the kernels cycle through.
 const CALLS: [u32; 2] = [1_024, 3_072];
 
+/// The file with the committed counts.
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../icount.toml");
 
+/// The comment at the top of that file.
 const HEAD: &str =
     "# Instructions per call of each kernel, by callgrind, in the release profile, on any x86-64.
 # Written by `cargo xtask test icount --bless`; growth of more than 1 % fails the gate.

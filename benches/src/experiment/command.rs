@@ -134,6 +134,7 @@ fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
 const COMMON: [(&str, bool); 3] = [("--quick", false), ("--all", false), ("--shard", true)];
 /// Option that the measuring processes pass to each other.
 const PART_OPTION: &str = "--part";
+/// Options of `bench regress` alone.
 const OF_REGRESS: [&str; 2] = ["--base", "--base-name"];
 
 /// Checks the options and their values against the selected experiments.

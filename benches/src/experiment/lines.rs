@@ -13,8 +13,11 @@ use super::{
 
 /// Left edge of the panel, after the axis labels.
 const LEFT: f64 = 96.0;
+/// Height of the area with the lines, in SVG units.
 const HEIGHT: f64 = 190.0;
+/// Height of the text above that area.
 const HEAD_HEIGHT: f64 = 72.0;
+/// Height of the axis labels below it, with the gap to the next panel.
 const FOOT: f64 = 52.0;
 
 /// Colours of the lines in order. A plot has at most this number of lines.

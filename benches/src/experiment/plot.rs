@@ -16,7 +16,9 @@ use super::{
     table::{number, times},
 };
 
+/// Width of the picture, in SVG units.
 pub(super) const WIDTH: f64 = 1000.0;
+/// Distance of the text from the left and right edge.
 pub(super) const MARGIN: f64 = 28.0;
 /// Left and right end of the bars.
 /// Names are on the left of the bars, and ratios on the right.
@@ -24,6 +26,7 @@ const BARS_LEFT: f64 = 290.0;
 const BARS_RIGHT: f64 = 760.0;
 const BAR_HEIGHT: f64 = 15.0;
 const BAR_GAP: f64 = 13.0;
+/// Height of a panel above its first bar.
 const PANEL_HEAD: f64 = 76.0;
 /// Baseline of the heading in its panel, and of the line below it.
 const HEADING: f64 = 30.0;
@@ -45,7 +48,9 @@ pub(super) const PUBLISHED: &str = "#adb5bd";
 pub(super) const INK: &str = "#212529";
 pub(super) const GREY: &str = "#868e96";
 pub(super) const GRID: &str = "#e9ecef";
+/// Colour of a ratio that is better than 1.
 const GOOD: &str = "#2b8a3e";
+/// Colour of a ratio that is worse than 1.
 const BAD: &str = "#c92a2a";
 
 /// A drawing with a cursor that moves down the page.
@@ -73,13 +78,19 @@ pub(super) struct Font {
     pub(super) anchor: Anchor,
 }
 
+/// The font of the title of the picture.
 const TITLE: Font = Font { size: 23, is_bold: true, color: INK, anchor: Anchor::Start };
+/// The font of the heading of a panel.
 pub(super) const HEAD: Font = Font { size: 16, ..TITLE };
 pub(super) const PLAIN: Font = Font { size: 13, is_bold: false, ..TITLE };
 pub(super) const FAINT: Font = Font { color: GREY, ..PLAIN };
+/// The font of names beside bars.
 const NAME: Font = Font { anchor: Anchor::End, ..PLAIN };
+/// The font of numbers at an axis.
 pub(super) const TICK: Font = Font { size: 11, anchor: Anchor::Middle, ..FAINT };
+/// The font of values after bars.
 const VALUE: Font = Font { size: 12, ..PLAIN };
+/// The font of ratios at the right edge.
 const RATIO: Font = Font { size: 15, is_bold: true, anchor: Anchor::End, ..PLAIN };
 
 /// Draws a bar panel for each metric and a line panel for each row with curves.

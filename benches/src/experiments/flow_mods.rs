@@ -24,12 +24,14 @@ struct Size {
     rounds: usize,
 }
 
+/// Rule-sets of a full run.
 const FULL: &[Size] = &[
     Size { name: "10K rules", rules: 10_000, singles: 2_000, rounds: 5 },
     Size { name: "100K rules", rules: 100_000, singles: 2_000, rounds: 3 },
     Size { name: "500K rules", rules: 500_000, singles: 2_000, rounds: 3 },
 ];
 
+/// Rule-sets of a quick run.
 const QUICK: &[Size] = &[Size { name: "10K rules", rules: 10_000, singles: 500, rounds: 3 }];
 
 const RATE: &str = "flow-mods per second, with ovs-ofctl";

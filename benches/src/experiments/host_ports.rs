@@ -24,6 +24,7 @@ use crate::{
     switch::{Contender, PortSpec, Setup, output},
 };
 
+/// The only rule of the switch.
 const RULE: &str = "actions=NORMAL";
 
 /// Address of the sending host.
@@ -38,7 +39,8 @@ const CONNECT_MS: &str = "3000";
 const RUN_SECONDS_MAX: &str = "60";
 /// Time until the receiver must have written its report.
 const REPORT_LOOKS_MAX: u32 = 60;
-const LOOK: Duration = Duration::from_millis(50);
+/// Pause between two checks for the report.
+const REPORT_PAUSE: Duration = Duration::from_millis(50);
 /// Pings until the switch counts as broken.
 const PINGS_MAX: u32 = 20;
 
@@ -48,11 +50,14 @@ const PAYLOAD_BYTES: u32 = 18;
 /// Seconds between two pings.
 const PING_INTERVAL: &str = "0.002";
 
-/// Positions in the list of switches.
+/// Position of Shunt in the list of switches.
 const OURS: usize = 0;
+/// Position of Open vSwitch in the list of switches.
 const OPEN_VSWITCH: usize = 1;
+/// Position of the Linux bridge in the list of switches.
 const BRIDGE: usize = 2;
 
+/// Name of the device of the Linux bridge.
 const BRIDGE_DEVICE: &str = "hosts-bridge";
 
 /// Values of one kind of load, compared with Open vSwitch and with a Linux bridge.
@@ -114,8 +119,10 @@ struct HostCase {
     has_offloads: bool,
 }
 
+/// One TCP stream with frames of usual length.
 const TCP: HostCase =
     HostCase { load: HostLoad::Tcp { streams: 1 }, mtu: 1500, has_offloads: true };
+/// UDP at 50,000 packets per second.
 const UDP: HostCase = HostCase { load: HostLoad::Udp { rate: 50_000 }, has_offloads: false, ..TCP };
 
 const CASES: [HostCase; 8] = [
@@ -410,7 +417,7 @@ impl HostPair {
 /// Returns the report of a receiver; null if no sender reached the receiver.
 fn report_of(mut receiver: Child) -> Value {
     let is_over = (0..REPORT_LOOKS_MAX).any(|_| {
-        sleep(LOOK);
+        sleep(REPORT_PAUSE);
         matches!(receiver.try_wait(), Ok(Some(_)))
     });
     if !is_over {
@@ -467,6 +474,7 @@ mod tests {
 
     use super::*;
 
+    /// The case with the highest rate of UDP packets.
     const UDP_FASTEST: HostCase = CASES[6];
 
     /// Returns the rows of three rounds, with one value for each switch.

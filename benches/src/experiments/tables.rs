@@ -35,9 +35,11 @@ pub(crate) fn actions() -> Vec<Case> {
     ]
 }
 
+/// Actions that set four header fields.
 const SET_FOUR: &str = "set_field:02:00:00:00:00:77->eth_src,set_field:02:00:00:00:00:78->eth_dst,\
                         set_field:10.9.9.8->ip_src,set_field:53->udp_dst,output:2";
 
+/// Actions that set four registers.
 const LOAD_FOUR: &str = "load:1->NXM_NX_REG2[],load:2->NXM_NX_REG3[],load:3->NXM_NX_REG4[0..7],\
                          move:NXM_NX_REG2[]->NXM_NX_REG5[],output:2";
 

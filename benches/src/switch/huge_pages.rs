@@ -30,6 +30,7 @@ impl HugePages {
 
     /// Returns whether this system provides enough huge pages.
     pub(super) fn are_here() -> bool {
+        /// The result of the first call.
         static PREPARED: OnceLock<bool> = OnceLock::new();
         *PREPARED.get_or_init(|| Self::ask().are_enough)
     }

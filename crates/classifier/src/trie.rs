@@ -31,8 +31,9 @@
 //! 15 leading bits have the same prefixes in the set, so 15 bits prove that no `/16` matches. No
 //! prefix of length 12 is on the path, so 12 bits prove that no `/12` matches.
 
-/// The index of the root, which also marks an absent child: no child is the root.
+/// The index of the root.
 const ROOT: u32 = 0;
+/// The mark of an absent child: no child is the root.
 const ABSENT: u32 = ROOT;
 
 /// Number of bits of the longest prefix.

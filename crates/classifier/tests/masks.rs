@@ -11,11 +11,13 @@ use shunt_flow::{
 /// A field, its value, and the bits of it that are compared.
 type Item = (FieldId, u128, u128);
 
+/// The mask of a field that is compared as a whole.
 const ALL: u128 = u128::MAX;
 const IP: Item = (EthType, 0x0800, ALL);
 const ARP: Item = (EthType, 0x0806, ALL);
 const UDP: Item = (IpProto, 17, ALL);
 const TCP: Item = (IpProto, 6, ALL);
+/// A packet without a VLAN tag.
 const UNTAGGED: Item = (VlanTci, 0, 0x1000);
 
 fn ip(octets: [u8; 4]) -> u128 {

@@ -63,6 +63,7 @@ const fn rank(priority: u16, age: u64) -> Rank {
     Rank { priority: Priority::new(priority), age }
 }
 
+/// The versions of the cases, by number.
 const V: [Version; 5] =
     [Version::ZERO, Version::new(1), Version::new(2), Version::new(3), Version::new(4)];
 

@@ -73,6 +73,7 @@ enum Rule {
 
 /// The last version: version 1 changes flow 0, and version 2 changes flow 1.
 const LAST: u64 = 2;
+/// Number of flows of the model.
 const FLOWS: u16 = 2;
 
 fn object(flow: u16) -> Object {

@@ -84,6 +84,7 @@ fn tcp() -> Vec<u8> {
     frame
 }
 
+/// The header of a TCP packet over IPv4 that must still be segmented.
 const TSO: VirtioHeader = VirtioHeader {
     needs_checksum: true,
     data_valid: false,

@@ -110,6 +110,7 @@ impl PoolLease {
     }
 
     fn create(started: Started, shape: PoolShape) -> Result<Self, DpdkErrno> {
+        /// Number of pools that were created, for unique names.
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = format!("shunt{}", NUMBER.fetch_add(1, Relaxed));
         let name = CString::new(name).unwrap_or_default();

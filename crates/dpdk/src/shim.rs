@@ -67,10 +67,15 @@ pub(crate) struct RawOffload {
 }
 
 impl RawOffload {
+    /// The device has found the checksums of a received frame right.
     pub(crate) const CHECKSUM_GOOD: u16 = 1;
+    /// The device must fill in the TCP checksum.
     pub(crate) const TCP_CHECKSUM: u16 = 2;
+    /// The device must fill in the UDP checksum.
     pub(crate) const UDP_CHECKSUM: u16 = 4;
+    /// The device must cut the frame into TCP segments.
     pub(crate) const TCP_SEGMENTS: u16 = 8;
+    /// The frame has IPv6, and IPv4 otherwise.
     pub(crate) const IPV6: u16 = 16;
 }
 
@@ -191,6 +196,7 @@ pub(crate) struct Started(());
 ///
 /// If DPDK refuses, or if this function was called before: DPDK can start only once.
 pub(crate) fn start(arguments: Vec<CString>) -> Result<Started, DpdkErrno> {
+    /// Set by the first call.
     static CALLED: AtomicBool = AtomicBool::new(false);
     if CALLED.swap(true, Relaxed) {
         return Err(DpdkErrno(-libc::EALREADY));

@@ -84,6 +84,7 @@ impl MatchDraft {
     }
 
     fn ask_for_tunnel_option(&mut self, option: u8) {
+        /// Index of the word that has a bit for each present option.
         const PRESENT: usize = word::TUN_METADATA_PRESENT as usize;
         self.key.words_mut()[PRESENT] |= 1 << option;
         self.mask.words_mut()[PRESENT] |= 1 << option;

@@ -274,6 +274,7 @@ fn share_bits(a: FieldId, b: FieldId) -> bool {
 
 /// Returns whether two rows share bits under the same prerequisite.
 fn is_another_view(a: FieldId, b: FieldId) -> bool {
+    /// Prefixes of the names of fields that share bits.
     const VIEWS: [&[&str]; 3] = [
         &["reg", "xreg", "xxreg"],
         &["vlan_tci", "dl_vlan", "vlan_"],

@@ -15,6 +15,7 @@ use shunt_testkit::partition::{
     workload::RecordedWorkload,
 };
 
+/// Recorded traversals, by name.
 const WORKLOADS: [(&str, &str); 7] = [
     ("psc-high", include_str!("data/psc-high.txt")),
     ("psc-low", include_str!("data/psc-low.txt")),

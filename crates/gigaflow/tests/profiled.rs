@@ -16,7 +16,8 @@ fn outline(seen: [u64; 2], fields: [FieldSet; 2]) -> TraversalOutline {
     outline
 }
 
-const UNKNOWN: [FieldSet; 2] = [FieldSet::EMPTY; 2];
+/// The fields of two steps that read none.
+const NO_FIELDS: [FieldSet; 2] = [FieldSet::EMPTY; 2];
 
 /// Partitions traversals in order; returns the number of sub-traversals of each.
 fn partition(
@@ -31,7 +32,7 @@ fn partition(
 fn recombined() -> impl Iterator<Item = TraversalOutline> {
     (0..40_000_u64).map(|number| {
         let mixed = number * 7919 % 40_000;
-        outline([mixed / 200, 1000 + mixed % 200], UNKNOWN)
+        outline([mixed / 200, 1000 + mixed % 200], NO_FIELDS)
     })
 }
 

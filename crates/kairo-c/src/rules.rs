@@ -57,6 +57,7 @@ mod tests {
     use super::*;
     use crate::engine::{CacheEngine, HeaderWords, RuleText, WORDS};
 
+    /// The key of zeros, and the mask without bits.
     const NOTHING: &HeaderWords = &[0; WORDS];
 
     const fn described(id: u64, revision: u32) -> RuleText<'static> {

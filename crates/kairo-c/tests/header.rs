@@ -14,8 +14,11 @@ use shunt_kairo_c::ffi::{
     KairoRule, KairoTraversal, KairoVisit,
 };
 
+/// The text of the C header.
 const HEADER: &str = include_str!("../include/shunt_kairo.h");
+/// The text of the C program that the test compiles.
 const PROGRAM: &str = include_str!("cache.c");
+/// The text of the module with the exported functions.
 const BORDER: &str = include_str!("../src/ffi.rs");
 
 /// The library, which is built beside this test.

@@ -6,6 +6,7 @@ use shunt_flow::{FlowMask, SparseMask};
 
 /// The high half of a word.
 const HIGH: u64 = u64::MAX << 32;
+/// The low half of a word.
 const LOW: u64 = !HIGH;
 
 /// Returns the bits that both masks have.

@@ -101,6 +101,7 @@ fn partner(system: u8, port: u16) -> LacpInfo {
     }
 }
 
+/// The members with the numbers 1 to 3.
 const THREE: fn() -> [MemberSettings; 3] = || [member(1), member(2), member(3)];
 
 #[test]
@@ -366,4 +367,5 @@ fn events_name_each_change_once() {
     }
 }
 
+/// The state of a member that has heard of no partner.
 const UNKNOWN: &str = "expired detached";

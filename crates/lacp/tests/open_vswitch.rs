@@ -8,8 +8,9 @@ use shunt_lacp::{
     MemberSettings, MuxState, ReceiveState, SlowFrame, SystemId,
 };
 
-/// The MAC addresses of the two ports.
+/// The MAC address of the port of the first switch.
 const A0: [u8; 6] = [2, 0, 0, 0, 0x0a, 0];
+/// The MAC address of the port of the second switch.
 const B0: [u8; 6] = [2, 0, 0, 0, 0x0b, 0];
 
 fn read(name: &str) -> Vec<u8> {

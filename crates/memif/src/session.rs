@@ -72,6 +72,7 @@ pub(crate) enum SessionStep {
 
 /// Returns the first message of a server.
 pub(crate) fn hello() -> MemifMessage {
+    /// The highest number of a region.
     #[expect(clippy::cast_possible_truncation, reason = "there are 256 regions")]
     const REGION_MAX: u16 = (REGIONS_MAX - 1) as u16;
     MemifMessage::Hello(HelloMessage {

@@ -14,7 +14,9 @@ use shunt_flow::{
 ///
 /// On the wire this bit is the drop-eligible bit.
 const TCI_PRESENT: u16 = 0x1000;
+/// The Ethernet type of a tagged frame.
 const TPID: u16 = 0x8100;
+/// Length of a tag.
 const TAG_BYTES: usize = 4;
 /// The offset of the TCI in a tagged frame, after the TPID.
 const TCI_AT: usize = 14;

@@ -14,8 +14,11 @@ use shunt_nuevomatch_c::ffi::{
     NuevoMatchSizes,
 };
 
+/// The text of the C header.
 const HEADER: &str = include_str!("../include/shunt_nuevomatch.h");
+/// The text of the C program that the test compiles.
 const PROGRAM: &str = include_str!("classifier.c");
+/// The text of the module with the exported functions.
 const BORDER: &str = include_str!("../src/ffi.rs");
 
 /// The library, which is built beside this test.

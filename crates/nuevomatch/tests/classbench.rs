@@ -25,6 +25,7 @@ use shunt_nuevomatch::{
     testing::{HeaderStream, SyntheticSet, TupleMerge},
 };
 
+/// Variable with the folder of ClassBench rule-sets.
 const FOLDER: &str = "SHUNT_CLASSBENCH";
 
 /// Variable with the number of headers that are compared with a scan.

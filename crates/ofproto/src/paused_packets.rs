@@ -87,6 +87,7 @@ impl PausedPackets {
         queue.continuations.get(index).cloned()
     }
 
+    /// Offset of the number in a token.
     const NUMBER_AT: usize = PauseToken::HEADER.len();
 
     fn token(&self, number: u64) -> PauseToken {

@@ -15,6 +15,7 @@ use shunt_ovsdb::{
 };
 use tokio::sync::oneshot;
 
+/// The followed tables and columns.
 const TABLES: [FollowedTable; 4] = [
     FollowedTable {
         name: "Open_vSwitch",
@@ -30,7 +31,9 @@ const TABLES: [FollowedTable; 4] = [
     FollowedTable { name: "Interface", read: &["name", "options"], written: &["ofport", "error"] },
 ];
 
+/// The server's number of the session.
 const SESSION: ClientId = ClientId(1);
+/// The server's number of the client that writes.
 const WRITER: ClientId = ClientId(2);
 
 /// A server, a session that follows it, and a client that writes.
@@ -309,8 +312,10 @@ fn a_session_writes_only_with_its_lock() {
     assert!(fixture.session.state().is_writable());
 }
 
+/// The UUID of the row of `Open_vSwitch`.
 const ROW: &str = "00000000-0000-4000-8000-000000000001";
 
+/// Ids of transactions, as the server sends them.
 const IDS: [&str; 3] = [
     "00000000-0000-4000-8000-00000000000a",
     "00000000-0000-4000-8000-00000000000b",

@@ -22,7 +22,9 @@ use shunt_ovsdb::{
 };
 use tokio::sync::oneshot;
 
+/// A clock that stands still.
 const CLOCK: ServerClock = ServerClock { monotonic: || Duration::ZERO, date: || Duration::ZERO };
+/// The server's number of the client.
 const CLIENT: ClientId = ClientId(1);
 
 /// A server with one client.

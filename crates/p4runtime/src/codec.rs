@@ -102,6 +102,7 @@ pub fn capabilities(program: &Program, features: &DeviceFeatures) -> OffloadCapa
 /// Maximum number of lookups of a translation.
 const LOOKUPS_MAX: u16 = 4096;
 
+/// Width of the tag field in the program.
 const TAG_BITS: u8 = 16;
 const _: () = assert!(TAG_BITS as u16 == TAG_WIDTH, "the widths of tags are equal");
 

@@ -172,6 +172,7 @@ mod tests {
     use super::*;
     use crate::Seed;
 
+    /// Number of samples of which the tests take the mean.
     const DRAWS: u32 = 100_000;
 
     fn mean(mut draw: impl FnMut(&mut RandomStream) -> f64) -> f64 {

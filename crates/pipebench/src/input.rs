@@ -91,7 +91,9 @@ const MAGIC: &[(&[u8], &str, &str)] = &[
     (&[0xa1, 0xb2, 0x3c, 0x4d], CAPTURE, STATS),
     (&[0x0a, 0x0d, 0x0d, 0x0a], CAPTURE, STATS),
 ];
+/// The words of an error for a capture file.
 const CAPTURE: &str = "a capture";
+/// The advice of an error for a capture file.
 const STATS: &str = "print its packet statistics with `pipebench stats FILE`";
 
 impl Input {

@@ -45,6 +45,7 @@ impl Figure {
 pub static FIGURES: LazyLock<Vec<Figure>> =
     LazyLock::new(|| TABLE.lines().filter_map(row).collect());
 
+/// The published figures, one in a line.
 static TABLE: &str = include_str!("../data/vswitch-thesis.tsv");
 
 fn row(line: &'static str) -> Option<Figure> {

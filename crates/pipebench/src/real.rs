@@ -63,13 +63,17 @@ pub(crate) fn pow(base: f64, exponent: f64) -> f64 {
     exp(exponent * ln(base))
 }
 
+/// The fraction bits of a double.
 const FRACTION: u64 = (1 << 52) - 1;
+/// The exponent bits of 1.0.
 const ONE: u64 = 1023 << 52;
+/// The factor that makes a subnormal number normal.
 const TWO_TO_54: f64 = (1_u64 << 54) as f64;
 const SQRT_2: f64 = std::f64::consts::SQRT_2;
 const LN_2: f64 = std::f64::consts::LN_2;
 /// The first 33 bits of ln 2, so that their product with an exponent is exact.
 const LN_2_HIGH: f64 = f64::from_bits(0x3fe6_2e42_fee0_0000);
+/// The rest of ln 2 after its first 33 bits.
 const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
 
 #[cfg(test)]

@@ -146,6 +146,7 @@ const fn high_half(product: u128) -> u64 {
 const GOLDEN_GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0100_0000_01b3;
+/// 2^-53: the distance of two random numbers from 0 to 1.
 const UNIT: f64 = 1.0 / (1_u64 << 53) as f64;
 
 #[cfg(test)]

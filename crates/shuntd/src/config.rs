@@ -194,6 +194,7 @@ pub(crate) fn parse(name: &str, text: String) -> Result<ConfigFile, ConfigFileEr
 ///
 /// If the package is installed, it is the page in the package.
 fn page() -> &'static str {
+    /// The page in the package.
     const PACKAGED: &str = "/usr/share/doc/shunt/configuration.md";
     if Path::new(PACKAGED).exists() { PACKAGED } else { "docs/configuration.md" }
 }
@@ -250,6 +251,7 @@ fn parse_file(text: &str) -> Result<ConfigFile, Mistake> {
 /// Ranges of types are removed, because most keys have a smaller range. The valid words of a key
 /// are also removed, because the help text lists them.
 fn in_words(message: &str) -> String {
+    /// Words of the parser, and the words that users know.
     const WORDS: [(&str, &str); 10] = [
         ("unknown field", "unknown key"),
         ("unknown variant", "unknown value"),

@@ -25,7 +25,9 @@ pub(crate) fn command_hint(word: &str, run_dir: &Path) -> Option<String> {
     Some(format!("`{word}` is a command of Open vSwitch: {own}"))
 }
 
+/// The alternative to a tunnel port.
 const TUNNEL: &str = "tunnels do not exist yet";
+/// The alternative to spanning tree.
 const TREE: &str = "spanning tree does not exist yet";
 
 /// Keys and port types of Open vSwitch, with their alternatives.

@@ -56,6 +56,7 @@ pub(crate) fn store_authority(
 ///
 /// A file that is incomplete, as on a full disk, would end the search for an authority.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    /// Number of the next temporary file.
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let mut name = path.as_os_str().to_owned();
     // Relaxed: the number guards no other memory.

@@ -11,6 +11,7 @@ const LENGTH: usize = 60;
 /// Returns a RARP request from a MAC address, as an Ethernet frame.
 pub(crate) fn announcement(mac: [u8; 6]) -> [u8; LENGTH] {
     const BROADCAST: [u8; 6] = [0xff; 6];
+    /// The Ethernet type of RARP.
     const RARP: [u8; 2] = [0x80, 0x35];
     // Ethernet and IPv4, their address lengths, and the operation "request reverse".
     const REQUEST: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 3];

@@ -150,14 +150,18 @@ impl Drop for Backend {
 /// Bytes of the stack of a control thread.
 const STACK_BYTES: usize = 256 << 10;
 
-/// Event number of the stop event; the numbers of other events follow.
+/// Number of the event that stops the thread.
 const STOP: u64 = 0;
+/// Number of the events of the connection.
 const CONNECTION: u64 = 1;
+/// Number of the event of a failed queue.
 const FAILURE: u64 = 2;
+/// Number of the events of the listening socket.
 const LISTENER: u64 = 3;
 
-/// First pause between two attempts to connect; the longest pause follows.
+/// First pause between two attempts to connect.
 const RETRY_FIRST: Duration = Duration::from_millis(50);
+/// Longest pause between two attempts to connect.
 const RETRY_LONGEST: Duration = Duration::from_secs(1);
 
 /// The source of connections, by socket mode.

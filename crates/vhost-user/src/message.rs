@@ -26,8 +26,11 @@ impl MessageHeader {
     pub(crate) const PAYLOAD_MAX: usize = 8 + REGIONS_PER_MESSAGE * RegionMessage::BYTES;
 
     const VERSION: u32 = 1;
+    /// The bits of the version in the flags.
     const VERSION_MASK: u32 = 3;
+    /// The flag of a reply.
     const REPLY: u32 = 1 << 2;
+    /// The flag of a request that needs a reply.
     const NEED_REPLY: u32 = 1 << 3;
 
     pub(crate) fn parse(bytes: [u8; Self::BYTES]) -> Result<Self, ProtocolError> {
@@ -129,7 +132,9 @@ pub(crate) struct VringDescriptor {
 }
 
 impl VringDescriptor {
+    /// The bits of the queue number in the payload.
     const QUEUE_MASK: u64 = 0xff;
+    /// The bit of a message without a file descriptor.
     const NO_DESCRIPTOR: u64 = 1 << 8;
 
     fn of(number: u64) -> Self {

@@ -28,7 +28,9 @@ fn read_message(stream: &mut UnixStream) -> Option<(u8, Vec<u8>)> {
     Some((header[1], body))
 }
 
+/// A hello message of OpenFlow 1.3.
 const HELLO: [u8; 8] = [4, 0, 0, 8, 0, 0, 0, 1];
+/// An echo request of OpenFlow 1.3.
 const ECHO: [u8; 8] = [4, 2, 0, 8, 0, 0, 0, 9];
 
 #[test]

@@ -15,6 +15,7 @@ use shunt_tests::{
 
 use crate::daemon;
 
+/// Folder of the recorded rules of OVN.
 const DATA: &str = "crates/pipeline/tests/data/ovn/";
 
 /// Actions and fields that are not supported yet.

@@ -41,8 +41,9 @@ use crate::{changes::Changes, fixture::SoakFixture, memory::resident_bytes, prog
 /// Default number of packets.
 const PACKETS: u64 = 200_000;
 
-/// Number of networks built one after the other, in the gate and in a soak.
+/// Number of networks built one after the other in the gate.
 const NETWORKS: u64 = 5;
+/// Number of networks built one after the other in a soak.
 const NETWORKS_OF_SOAK: u64 = 25;
 
 /// Minimum number of changes of a network, even if its packets are sent very fast.

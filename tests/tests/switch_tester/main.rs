@@ -27,8 +27,9 @@ use crate::{expected::Expected, verdicts::verdicts};
 
 /// Variable with the Python that has the tester; `cargo xtask test` sets it.
 const PYTHON: &str = "SHUNT_SWITCH_TESTER_PYTHON";
-/// Listening address and port of the tester.
+/// Listening address of the tester.
 const TESTER: &str = "10.66.0.1";
+/// Listening port of the tester.
 const PORT: &str = "16633";
 
 #[test]

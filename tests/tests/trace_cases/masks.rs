@@ -31,8 +31,11 @@ const BRIDGE: BridgeId = BridgeId::new(1);
 const HIDDEN_WORDS: usize = word::ETH_DST as usize;
 /// Index of the word with the VLAN tags.
 const VLAN: usize = word::VLAN as usize;
+/// The bits of the outer tag in that word.
 const OUTER_TAG: u64 = 0xffff_ffff_0000_0000;
+/// The bits of the inner tag in that word.
 const INNER_TAG: u64 = 0x0000_0000_ffff_ffff;
+/// The bits of the Ethernet types of both tags in that word.
 const TPIDS: u64 = 0xffff_0000_ffff_0000;
 /// Number of frame bytes with flipped bits.
 const FLIPPED_BYTES: usize = 64;

@@ -24,8 +24,9 @@ use crate::{
 const ROUNDS: u32 = 2000;
 /// The columns of a port that contain its VLANs.
 const VLAN_COLUMNS: [&str; 5] = ["tag", "vlan_mode", "trunks", "cvlans", "other_config"];
-/// Bytes of a capture file before its first frame, and before each frame.
+/// Bytes of a capture file before its first record.
 const FILE_HEADER: u64 = 24;
+/// Bytes of a record before its frame.
 const FRAME_HEADER: usize = 16;
 
 /// A private Open vSwitch.

@@ -294,6 +294,7 @@ impl Usage {
 const LENGTH_MAX: Duration = Duration::from_secs(20);
 /// Allowed slowdown factor of a test with a mutant, in addition to a constant.
 const SLOWER: u32 = 10;
+/// Time that a test with a mutant may take in addition.
 const SLACK: Duration = Duration::from_secs(3);
 /// Signals at the CPU limit: `SIGXCPU`,
 /// and `SIGKILL` if the program ignores `SIGXCPU`.
@@ -306,7 +307,9 @@ const TICK_MS: u64 = 10;
 ///
 /// The start of a program costs more than most short tests.
 const TOGETHER_MAX: Duration = Duration::from_millis(50);
+/// First pause between two checks of a running test.
 const POLL_MIN: Duration = Duration::from_millis(1);
+/// Longest pause between two checks of a running test.
 const POLL_MAX: Duration = Duration::from_millis(50);
 /// Maximum duration of a test in a quick run. Tracing increases the duration.
 const QUICK_MAX: Duration = Duration::from_secs(1);

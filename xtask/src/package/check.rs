@@ -11,6 +11,7 @@ use crate::shell::{TaskError, is_root, output, root, run, step};
 /// Packages of the root, in addition to the essential packages.
 const INCLUDED: &str = "adduser,init-system-helpers,iperf3,iproute2,iputils-ping,man-db,\
                         openvswitch-common,procps,systemd,systemd-sysv";
+/// The Debian release of the root.
 const SUITE: &str = "bookworm";
 
 /// Maximum exposure of the unit in `systemd-analyze security`, in tenths.

@@ -20,6 +20,7 @@ use crate::{
 /// The program of the package.
 pub(super) const PROGRAM: &str = "usr/lib/shunt/shuntd-dpdk";
 
+/// Folder of the documents of the package.
 const DOC: &str = "usr/share/doc/shunt-dpdk";
 
 /// Builds the package, and returns its path.

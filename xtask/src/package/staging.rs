@@ -26,6 +26,7 @@ pub(super) struct Sources<'a> {
 const PROGRAMS: [(&str, &str, &str); 2] =
     [("shuntd", "usr/sbin", "8"), ("shuntctl", "usr/bin", "1")];
 
+/// Folder of the documents of the package.
 const DOC: &str = "usr/share/doc/shunt";
 
 /// Files that an upgrade does not overwrite if the operator has changed the files.

@@ -37,8 +37,9 @@ const IDLE: Duration = Duration::from_secs(5);
 /// Interval at which the governors receive the outcomes.
 const REPORT_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Maximum number of waiting forecasts, and of those made at once.
+/// Maximum number of waiting forecasts.
 const WAITING_MAX: usize = 256;
+/// Maximum number of forecasts that are made at once.
 const FORECASTS_AT_ONCE: usize = 32;
 
 /// Number of services or flows that a predictor remembers, as in the switch.

@@ -29,8 +29,9 @@ const CHOICES: [(&str, &[&str]); 4] = [
     ("perfect", &[]),
 ];
 
-/// Indices of [`CHOICES`].
+/// Index in [`CHOICES`] of the run without predictors.
 const NONE: usize = 0;
+/// Index in [`CHOICES`] of the run with perfect forecasts.
 const PERFECT: usize = 3;
 
 const GAIN: &str = "share of the misses that perfect forecasts save";

@@ -225,6 +225,7 @@ impl SourcePorts {
 /// and Performance: Alibaba Trace Analysis*, section 4). Here the shares are a half, a quarter, an
 /// eighth, and so on.
 pub(super) fn call_graph(requests: u32, gap_ns: u64) -> Plan {
+    /// Number of services in the graph of calls.
     const SERVICES: usize = 24;
     let mut random = SplitMix64(11);
     let host = |service: usize| u32::try_from(service).unwrap_or_default() % HOSTS;
@@ -304,6 +305,7 @@ const STEP_NS: u64 = 2_000_000;
 
 /// Returns the flow of a pair of hosts.
 fn queue_pair(host: u32, peer: u32) -> PlannedFlow {
+    /// The UDP port of RDMA over Converged Ethernet (RoCEv2).
     const PORT: u16 = 4791;
     let source = u16::try_from(49_152 + host * HOSTS + peer).unwrap_or_default();
     let (from, to) = (address(host), address(peer));

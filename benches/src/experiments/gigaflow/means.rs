@@ -18,12 +18,16 @@ use crate::{
 const TOGETHER: &str = "all pipelines together";
 const SPACE: &str = "rule-space coverage, published formula, per megaflow of capacity";
 
-/// The compared cache configurations.
+/// Name of the cache of LTM entries in the rows.
 const GIGAFLOW: &str = "gigaflow";
+/// Name of the megaflow cache in the rows.
 const MEGAFLOWS: &str = "megaflow";
 
+/// Name of the cache of LTM entries in the published figures.
 const OF_GIGAFLOW: &str = "Gigaflow 4x8K";
+/// Name of the megaflow cache in the published figures.
 const OF_MEGAFLOW: &str = "Megaflow 32K";
+/// Name of the ratio of both caches in the published figures.
 const OF_BOTH: &str = "4x8K vs 32K";
 
 const WHY_MEGAFLOWS: &str = "megaflows hit more often here than in the published run, where flows \

@@ -31,6 +31,7 @@ use crate::{
 /// Numbers of cached flows.
 pub(super) const SIZES: &[(&str, u32)] = &[("10K", 10_000), ("100K", 100_000), ("1M", 1_000_000)];
 const QUICK_SIZE: &str = "10K";
+/// Number of cached flows from which on a run has fewer pairs of changes.
 pub(super) const MANY: u32 = 1_000_000;
 
 /// Maximum measured time that packets follow the old rule.
@@ -41,6 +42,7 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 /// Time for the eviction engine to process the newest cached entries.
 const TAKE_IN: Duration = Duration::from_millis(20);
+/// Priority of the changed rule.
 const PRIORITY: u16 = 50_000;
 
 pub(super) const REPLY: &str = "time from the flow-mod to the barrier reply";

@@ -19,8 +19,9 @@ use crate::{
     switch::{Contender, Setup, ShuntCtl},
 };
 
-/// Packets of one flow, and the target time between two of them.
+/// Packets of one flow.
 const PACKETS: usize = 200;
+/// Target time between two packets of a flow.
 const PAUSE: Duration = Duration::from_micros(20);
 /// Flows that already have LTM entries.
 ///

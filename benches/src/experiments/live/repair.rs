@@ -35,11 +35,13 @@ const RATE: u32 = 100_000;
 
 /// Length of a bucket.
 const BUCKET: Duration = Duration::from_millis(10);
-/// Number of buckets before the change, and after it.
+/// Number of buckets before the change.
 const BEFORE: usize = 40;
+/// Number of buckets after the change.
 const AFTER: usize = 120;
 /// Number of ignored buckets at either end.
 const MARGIN: usize = 10;
+/// Priority of the changed rule.
 const PRIORITY: u16 = 45_000;
 
 const DIP_DEPTH: &str = "depth of the dip: the worst 10 ms, below the mean before the change";

@@ -32,10 +32,13 @@ const TIMEOUT: Duration = Duration::from_millis(100);
 /// Later flows leave through another port.
 pub(crate) const WATCHED: u32 = 2048;
 
-/// Port numbers: ingress, the exit of other flows, and the two exits.
+/// Number of the ingress port.
 const IN: u32 = 1;
+/// Number of the port of flows that are not watched.
 const OTHERS: u32 = 2;
+/// Number of the port of exit A.
 const A: u32 = 3;
+/// Number of the port of exit B.
 const B: u32 = 4;
 
 /// A running switch with its virtual devices.

@@ -114,6 +114,7 @@ struct MaskShape {
     partial: &'static [FieldId],
 }
 
+/// Fields of generated masks.
 const SHAPES: &[MaskShape] = &[
     MaskShape { full: &[], partial: &[] },
     MaskShape { full: &[InPort], partial: &[] },
@@ -133,9 +134,11 @@ const SHAPES: &[MaskShape] = &[
     MaskShape { full: &[TcpFlags], partial: &[] },
 ];
 
+/// IPv4 addresses of generated keys.
 const IPV4: &[u128] =
     &[0, 0x0a00_0001, 0x0a00_0002, 0x0a01_0001, 0x0a80_0001, 0xc0a8_0001, 0xc0a8_0081];
 
+/// IPv6 addresses of generated keys.
 const IPV6: &[u128] = &[
     0,
     0xfd00_0000_0000_0000_0000_0000_0000_0001,
@@ -144,6 +147,7 @@ const IPV6: &[u128] = &[
     0x2001_0db8_0000_0000_8000_0000_0000_0001,
 ];
 
+/// Values that generated keys have in each field.
 const VALUES: &[(FieldId, &[u128])] = &[
     (InPort, &[1, 2]),
     (Reg0, &[0, 1]),

@@ -67,6 +67,7 @@ struct Model {
     now: u64,
 }
 
+/// Maximum number of entries of the store.
 const LIMIT: usize = 6;
 
 impl Model {

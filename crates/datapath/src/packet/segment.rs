@@ -128,6 +128,7 @@ const EXTENSIONS_OPTIONS: [u8; 2] = [0, 60];
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 
+/// Offset of the flags in a TCP header.
 const TCP_FLAGS: usize = 13;
 const TCP_FIN: u8 = 0x01;
 const TCP_PSH: u8 = 0x08;

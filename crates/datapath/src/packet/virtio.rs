@@ -94,7 +94,9 @@ impl VirtioHeader {
     /// Virtio calls this flag `VIRTIO_NET_HDR_GSO_ECN`.
     pub const GSO_ECN: u8 = 0x80;
 
+    /// `VIRTIO_NET_HDR_F_NEEDS_CSUM`: the checksum is incomplete.
     const NEEDS_CSUM: u8 = 1;
+    /// `VIRTIO_NET_HDR_F_DATA_VALID`: the checksum was found to be right.
     pub(crate) const DATA_VALID: u8 = 2;
 
     /// Returns whether the packet must still be segmented.

@@ -132,6 +132,7 @@ fn is_killed(process: i32) -> bool {
 
 /// Logs the wait for a process only once, because it may have had many devices.
 fn log_wait(device: &str, process: i32) {
+    /// The last process whose wait was logged.
     static LOGGED: AtomicI32 = AtomicI32::new(0);
     if LOGGED.swap(process, Relaxed) != process {
         info!(

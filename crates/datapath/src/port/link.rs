@@ -15,8 +15,9 @@ use nix::{
 const IFLA_MASTER: u16 = 10;
 /// Attribute of a link: 1 if it has a carrier.
 const IFLA_CARRIER: u16 = 33;
-/// The request for statistics of links, and its answer.
+/// The request for statistics of links.
 const RTM_GETSTATS: u16 = 94;
+/// The answer to the request for statistics.
 const RTM_NEWSTATS: u16 = 92;
 /// Attribute of statistics: the counters of a link, as `rtnl_link_stats64`.
 const IFLA_STATS_LINK_64: u16 = 1;

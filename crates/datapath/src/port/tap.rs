@@ -64,7 +64,9 @@ use crate::{
     },
 };
 
+/// The capability that opening a TAP needs, for error messages.
 const NEEDS: &str = "CAP_NET_ADMIN";
+/// Length of the virtio header before each frame.
 const HEADER: usize = VirtioHeader::ENCODED_WITH_BUFFERS;
 
 /// A TAP device.

@@ -135,7 +135,9 @@ mod tests {
 
     use super::*;
 
+    /// All tables with a rule, for packets that have no cache.
     const TABLES: IndexedTables = IndexedTables::for_decisions(1);
+    /// The first request for a training.
     const FIRST: TrainingRequest =
         TrainingRequest { tables: TABLES, version: Version::new(1), reclaimed: Version::ZERO };
 
@@ -143,6 +145,7 @@ mod tests {
         Time::ZERO.after(Duration::from_millis(milliseconds))
     }
 
+    /// The report of a training without failures.
     const COMPLETE: TrainingReport = TrainingReport { unindexable: 0, panicked: 0, retry_at: None };
 
     /// Returns the report about a table that has failed before.

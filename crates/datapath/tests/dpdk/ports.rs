@@ -139,6 +139,7 @@ fn checksums_and_segments_are_made_where_the_device_has_none() {
 /// Four threads send without waiting, and each packet is written or counted as lost.
 #[test]
 fn threads_share_a_queue_without_losing_count() {
+    /// Number of frames that each thread sends.
     const EACH: u32 = 20_000;
     let file = tempfile::NamedTempFile::new().unwrap();
     let (port, queues) = open(&format!("net_pcap0,tx_pcap={}", file.path().display()), 4);

@@ -63,7 +63,9 @@ struct Size {
     changes: usize,
 }
 
+/// A model with one owner.
 const ONE: Size = Size { owners: 1, packets: 3, changes: 2 };
+/// A model with two owners.
 const TWO: Size = Size { owners: 2, packets: 2, changes: 1 };
 
 /// The owners, the coordinator, and the learn requests between them.

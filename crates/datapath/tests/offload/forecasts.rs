@@ -13,8 +13,9 @@ use shunt_testkit::offload::SoftwareDevice;
 
 use crate::harness::{OffloadSwitch, START, TWO_TABLES, config, network, packet, request};
 
-/// A time shorter than the idle timeout of entries with traffic, and a longer time.
+/// A time shorter than the idle timeout of entries with traffic.
 const SHORT: Duration = Duration::from_secs(3);
+/// A time longer than the idle timeout of entries with traffic.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Sends a forecast that expires after `time`.

@@ -9,6 +9,7 @@ use shunt_datapath::{
 
 use crate::{close, in_namespace, ip, packet_port, run_ip, tap_port};
 
+/// The address that the tests set on a device.
 const MAC: [u8; 6] = [0x02, 0x11, 0x22, 0x33, 0x44, 0x55];
 
 /// Returns an attribute of a device in the network namespace of this thread.

@@ -41,8 +41,9 @@ enum CableContent {
     Segments { gso_size: u16, payload: Vec<u8> },
 }
 
-/// The length of a UDP header and that of a TCP header without options.
+/// The length of a UDP header.
 const UDP: usize = 8;
+/// The length of a TCP header without options.
 const TCP: usize = 20;
 
 fn number(length: usize) -> u16 {

@@ -35,9 +35,11 @@ use crate::{
 };
 
 const BRIDGE: BridgeId = BridgeId::new(1);
-/// The packet port, and the port to which the switch sends all of its frames.
+/// Number of the packet port.
 const FROM: u32 = 1;
+/// Number of the port to which the switch sends all frames of the packet port.
 const TO: u32 = 2;
+/// Number of packet threads.
 const THREADS: u16 = 2;
 /// Number of moves from sockets, and then from rings.
 const MOVES: u16 = 20;

@@ -48,8 +48,9 @@ pub(crate) fn has_rings(port: &dyn Port) -> bool {
     stored.iter().any(|own| !own.name.ends_with("/socket"))
 }
 
-/// Number of flows of the test, and maximum number of frames in transit.
+/// Number of flows of the test.
 pub(crate) const FLOWS: u8 = 16;
+/// Maximum number of frames in transit.
 const WINDOW: u64 = 200;
 
 /// The progress of a test, which its threads share.

@@ -112,6 +112,7 @@ fn received_numbers(switch: &mut Switch, thread: usize) -> Vec<u16> {
     switch.receive(thread, PORT).iter().map(|frame| number(frame)).collect()
 }
 
+/// Time that passes between two looks at the sent packets.
 const STEP: Duration = Duration::from_millis(10);
 
 fn counts(scheduler: &EgressScheduler) -> Vec<(u32, QueueCounts)> {

@@ -33,6 +33,7 @@ use crate::{
     harness::{BRIDGE, Switch, added, output, request, rule},
 };
 
+/// Idle timeout of the entries of forecasts.
 pub(super) const IDLE: Duration = Duration::from_secs(3);
 
 /// Returns a switch with three ports, and a rule for each of several destinations.

@@ -548,6 +548,7 @@ impl ModelledSwitch {
 
 /// Returns the bits that a forecast knows: all (`None`), or all but one field.
 fn known_bits(runner: &mut TestRunner) -> Option<SparseMask> {
+    /// Fields that a forecast may lack.
     const UNKNOWN: [FieldId; 3] = [FieldId::Ipv4Src, FieldId::UdpSrc, FieldId::EthSrc];
     let field = UNKNOWN.get(draw(runner, 0..9_usize))?;
     let mut known = FlowMask::EMPTY;

@@ -18,6 +18,7 @@ pub(crate) struct WorstCase {
     next: Duration,
 }
 
+/// Maximum number of remembered flows.
 const RECENT_MAX: usize = 8;
 
 /// Time between two rounds of forecasts: the duration of a few iterations.

@@ -22,6 +22,7 @@ fn idle(count: u32) -> Vec<u32> {
 
 /// Adds an idle pool with only `free` buffers, as if a driver had the others.
 fn add_idle(shape: PoolShape, free: u32) {
+    /// Number of pools that were created, for unique names.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let name = CString::new(format!("test{}", NUMBER.fetch_add(1, Relaxed))).unwrap();
     let pool = MbufPool::create(eal().0, &name, free, shape.room, shape.node).unwrap();

@@ -82,11 +82,13 @@ const IP: [Element; 6] = [
     (53, 1),  // maximumTTL
 ];
 
+/// Elements of the addresses of an IPv4 flow.
 const ADDRESSES_V4: [Element; 2] = [
     (8, 4),  // sourceIPv4Address
     (12, 4), // destinationIPv4Address
 ];
 
+/// Elements of the addresses and the flow label of an IPv6 flow.
 const ADDRESSES_V6: [Element; 3] = [
     (27, 16), // sourceIPv6Address
     (28, 16), // destinationIPv6Address
@@ -100,11 +102,13 @@ const PORTS: [Element; 3] = [
     (6, 2),  // tcpControlBits
 ];
 
+/// Elements of the ICMP type and code.
 const ICMP_V4: [Element; 2] = [
     (176, 1), // icmpTypeIPv4
     (177, 1), // icmpCodeIPv4
 ];
 
+/// Elements of the ICMPv6 type and code.
 const ICMP_V6: [Element; 2] = [
     (178, 1), // icmpTypeIPv6
     (179, 1), // icmpCodeIPv6
@@ -123,8 +127,9 @@ const IP_TAIL: [Element; 1] = [
     (1, 8), // octetDeltaCount
 ];
 
-/// Lengths of an Ethernet header and of a VLAN tag, in bytes.
+/// Length of an Ethernet header, in bytes.
 const ETHERNET_BYTES: u8 = 14;
+/// Length of a VLAN tag, in bytes.
 const TAG_BYTES: u8 = 4;
 
 impl TemplateShape {

@@ -11,12 +11,14 @@ use crate::{DATAGRAM_MAX, ExportDatagram, xdr::XdrBuffer};
 /// The version of the sFlow protocol.
 pub(crate) const VERSION: u32 = 5;
 
-/// Format numbers of samples.
+/// Format number of a sample of a flow.
 pub(crate) const FLOW_SAMPLE: u32 = 1;
+/// Format number of a sample of counters.
 pub(crate) const COUNTERS_SAMPLE: u32 = 2;
 
-/// Type numbers of IP addresses.
+/// Type number of an IPv4 address.
 pub(crate) const IPV4: u32 = 1;
+/// Type number of an IPv6 address.
 pub(crate) const IPV6: u32 = 2;
 
 /// The identity of a stream of sFlow datagrams.

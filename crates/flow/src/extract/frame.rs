@@ -117,6 +117,7 @@ impl<'a> Parser<'a> {
 /// Clears the words that extraction writes.
 /// The cleared words are the low half of the ingress word, and all words after it.
 fn clear(words: &mut [u64; FLOW_WORDS]) {
+    /// The bits of the packet type in the ingress word.
     const PACKET_TYPE: u64 = 0xffff_ffff;
     let (ingress, headers) = words.split_at_mut(HEADER_START + 1);
     headers.fill(0);

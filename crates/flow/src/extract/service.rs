@@ -12,6 +12,7 @@ const BASE: usize = 8;
 
 /// Length in bytes of a header with a fixed-length context (metadata type 1).
 const FIXED: usize = 24;
+/// Metadata type of a header with a fixed-length context.
 const FIXED_CONTEXT: u8 = 1;
 
 impl Parser<'_> {

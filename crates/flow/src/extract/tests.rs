@@ -113,6 +113,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 #[test]
 fn a_service_header_is_read_as_open_vswitch_reads_it() {
     // `ofproto/trace BRIDGE in_port=LOCAL FRAME`, Open vSwitch 3.1: the fields after `dl_type`.
+    /// The service header fields of a packet without a service header.
     const NOTHING: &str = "nsh_flags=0,nsh_ttl=0,nsh_mdtype=0,nsh_np=0,nsh_spi=0x0,nsh_si=0";
     let contexts = "11111111222222223333333344444444";
     for (header, expected) in [

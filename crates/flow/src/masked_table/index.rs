@@ -28,6 +28,7 @@ struct IndexSlot {
 /// No row.
 pub(super) const NO_ROW: u32 = u32::MAX;
 
+/// A slot without a row.
 const EMPTY: IndexSlot = IndexSlot { tag: 0, row: NO_ROW };
 
 /// Bits of a position in the smallest table.

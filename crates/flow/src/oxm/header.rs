@@ -173,6 +173,7 @@ pub fn find_header(word: u32, experimenter: Option<u32>) -> Option<FieldId> {
 /// number is the ONF experimenter number. An NXM number is used only if the field has no other
 /// number.
 pub(super) fn preferred(field: FieldId) -> Option<Oxm> {
+    /// Classes, the preferred one first.
     const ORDER: [OxmClass; 3] = [OxmClass::Onf, OxmClass::Basic, OxmClass::PacketRegs];
     let oxms = field.info().oxms;
     let of_class = |class| oxms.iter().find(|oxm| oxm.class == class);
@@ -194,6 +195,7 @@ impl ClassIndex {
     }
 }
 
+/// All classes, in the order of [`ClassIndex`].
 const CLASSES: [OxmClass; 8] = [
     OxmClass::Basic,
     OxmClass::Nxm1,
@@ -208,6 +210,7 @@ const CLASSES: [OxmClass; 8] = [
 /// Field and value length in bytes, by class and number.
 type FieldNumbers = [[Option<(FieldId, usize)>; 128]; CLASSES.len()];
 
+/// Fields by class and number.
 static NUMBERS: LazyLock<FieldNumbers> = LazyLock::new(|| {
     let mut numbers: FieldNumbers = [[None; 128]; CLASSES.len()];
     for field in FieldId::all() {
@@ -223,4 +226,5 @@ static NUMBERS: LazyLock<FieldNumbers> = LazyLock::new(|| {
     numbers
 });
 
+/// The bit of the header for a value with a mask.
 const HAS_MASK: u32 = 0x100;

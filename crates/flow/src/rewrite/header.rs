@@ -146,6 +146,7 @@ impl<'a> FrameHeaders<'a> {
 
     /// Writes priority and id of the outermost tag; its drop-eligible bit stays.
     fn tag(&mut self, bits: WrittenBits) {
+        /// The bit of the key that is set if there is a tag.
         const TAG_PRESENT: u64 = 0x1000;
         if self.tag == TagPresence::Present {
             self.link::<2>(14, WrittenBits { mask: bits.mask & !TAG_PRESENT, ..bits });
@@ -210,6 +211,7 @@ impl<'a> FrameHeaders<'a> {
 
     /// Writes flags, TTL and path of a service header (NSH), or its fixed context.
     fn service(&mut self, header: usize, index: u8, bits: WrittenBits) {
+        /// Metadata type of a header with a fixed-length context.
         const FIXED_CONTEXT: u8 = 1;
         let kind = header.checked_add(2).and_then(|at| self.frame.get(at)).copied();
         match (index, kind) {

@@ -65,6 +65,7 @@ pub fn pop_mpls(frame: &mut [u8], payload: usize, ether_type: u16) {
 /// The label is the bottom of its stack; the version field of the packet selects IPv4 or IPv6. The
 /// checksum of an IPv4 header is updated. A payload that is not IP has no TTL, and is not changed.
 pub fn copy_ttl(frame: &mut [u8], payload: usize, copy: TtlCopy) {
+    /// Offset of the TTL in a label stack entry.
     const LABEL_TTL: usize = 3;
     let network = payload.saturating_add(ENTRY);
     let ttl = match frame.get(network).map(|first| first >> 4) {

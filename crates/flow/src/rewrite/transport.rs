@@ -50,6 +50,7 @@ enum TransportKind {
 impl TransportHeader {
     /// Returns the transport header of the packet, if it is complete and has fields.
     pub(super) fn new(network: NetworkHeader, layers: &Layers, key: &FlowKey) -> Option<Self> {
+        /// The bit of `nw_frag` that fragments after the first have.
         const LATER_FRAGMENT: u128 = 2;
         let header = layers.transport()?;
         let length = layers.end()?.checked_sub(header)?;
@@ -175,6 +176,7 @@ impl TransportHeader {
     /// Returns whether the TCP header with its options fits the packet.
     /// If the header does not fit, the key has no ports.
     fn is_whole_tcp(&self, frame: &[u8]) -> bool {
+        /// Offset of the byte with the length of the TCP header.
         const DATA_OFFSET: usize = 12;
         let data_offset = frame.get(self.header..).and_then(|header| header.get(DATA_OFFSET));
         data_offset.is_some_and(|byte| (20..=self.length).contains(&(usize::from(byte >> 4) << 2)))

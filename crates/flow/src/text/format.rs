@@ -220,8 +220,10 @@ struct TagNames {
     tci: &'static str,
 }
 
+/// The names of the fields of the outer tag.
 const TAG: TagNames =
     TagNames { field: FieldId::VlanTci, vid: "dl_vlan", pcp: "dl_vlan_pcp", tci: "vlan_tci" };
+/// The names of the fields of the inner tag.
 const TAG1: TagNames =
     TagNames { field: FieldId::VlanTci1, vid: "dl_vlan1", pcp: "dl_vlan_pcp1", tci: "vlan_tci1" };
 

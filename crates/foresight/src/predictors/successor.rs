@@ -138,8 +138,9 @@ const RELATIONS_MAX: usize = 16;
 /// Greatest number of forecasts that wait to be taken.
 const DUE_MAX: usize = 1024;
 
-/// The maximum strength of a relation, and the least strength for forecasts.
+/// The maximum strength of a relation.
 const STRENGTH_MAX: u8 = 3;
+/// The least strength of a relation that causes forecasts.
 const STRENGTH_MIN: u8 = 2;
 
 /// Greatest difference of two source ports of one client that is learned.

@@ -102,6 +102,7 @@ fn a_short_budget_makes_the_most_confident_forecasts() {
 /// Without forecasts, a predictor could earn nothing, and would be paused.
 #[test]
 fn a_confident_predictor_starves_no_trial() {
+    /// Number of forecasts of a trial.
     const TRIAL: usize = 64;
     let mut foresight = Foresight::new(GovernorConfig::default());
     foresight.add(Box::new(Siblings::default()));

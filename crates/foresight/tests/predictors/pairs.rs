@@ -165,7 +165,9 @@ const RANDOM_LEADS: &[Duration] = &[
 ///
 /// Returns the governor, the number of forecasts, and the time of the first pause.
 fn governed(predictor: &PlainPredictor, time: Duration) -> (Governor, u64, Option<Duration>) {
+    /// Time between two reports to the governor.
     const REPORT: Duration = Duration::from_millis(10);
+    /// Number of new flows in that time.
     const FLOWS: u64 = 330;
     let (PlainPredictor { hits_per_cent, leads }, expiry) = (predictor, SECOND * 5);
     let mut governor = Governor::new(GovernorConfig::default());

@@ -41,7 +41,9 @@ struct IndexedEntry {
 
 /// Number of cells of the filter per entry that the stages can hold.
 const CELLS_PER_ENTRY: usize = 8;
+/// Maximum number of cells of the filter.
 const CELLS_MAX: usize = 1 << 18;
+/// Cells of one bit in a word of the filter.
 const CELLS_PER_WORD: usize = u64::BITS as usize;
 
 impl IdentityIndex {

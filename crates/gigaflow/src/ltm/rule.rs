@@ -142,6 +142,7 @@ type VlanTag = (u128, u128);
 
 /// The TPID and TCI fields of the outer tag.
 const OUTER: (FieldId, FieldId) = (FieldId::VlanTpid, FieldId::VlanTci);
+/// The TPID and TCI fields of the inner tag.
 const INNER: (FieldId, FieldId) = (FieldId::VlanTpid1, FieldId::VlanTci1);
 /// The bit of the TCI field that is set if there is a tag.
 const TCI_PRESENT: u128 = 0x1000;

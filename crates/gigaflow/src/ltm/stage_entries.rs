@@ -94,6 +94,7 @@ struct StageOrder {
     count: usize,
 }
 
+/// The mark of an absent entry in a list.
 const NONE: u32 = u32::MAX;
 
 impl StageEntries {

@@ -50,7 +50,9 @@ fn tcp(text: &str) -> FlowKey {
     packet(&format!("tcp,{text}"))
 }
 
+/// Headers of a packet from host 0a to 10.0.0.1.
 const A: &str = "dl_src=00:00:00:00:00:0a,nw_dst=10.0.0.1";
+/// Headers of a packet from host 0b to 10.0.0.2.
 const B: &str = "dl_src=00:00:00:00:00:0b,nw_dst=10.0.0.2";
 
 #[test]

@@ -108,7 +108,9 @@ kinds! {
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 const PEER: BridgeId = BridgeId::new(2);
+/// The entry with all objects that its traversal read.
 const WHOLE: EntryId = EntryId { owner: OwnerId(0), slot: 0, generation: 0 };
+/// The entry of the same traversal without the objects that it read.
 const WITHOUT_READS: EntryId = EntryId { owner: OwnerId(0), slot: 1, generation: 0 };
 
 struct Switch(Pipeline);

@@ -27,6 +27,7 @@ struct Source {
     info: P4Info,
 }
 
+/// The compiled program of the NIC with its tables.
 static SOURCE: LazyLock<Source> = LazyLock::new(|| {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../p4/gigaflow.json");
     let program: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();

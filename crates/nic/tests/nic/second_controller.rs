@@ -61,6 +61,7 @@ struct SecondController {
     client: P4RuntimeClient<Channel>,
 }
 
+/// Election id of the second controller.
 const ELECTION: Uint128 = Uint128 { high: 9, low: 9 };
 
 impl SecondController {

@@ -179,9 +179,12 @@ fn check_ranks<const N: usize>(
     }
 }
 
+/// Widths of the fields of an IPv4 5-tuple, in bits.
 const FIVE_TUPLE: [u8; 5] = [32, 32, 16, 16, 8];
+/// Widths of eight fields, one of them empty, in bits.
 const MIXED: [u8; 8] = [32, 0, 20, 17, 16, 12, 8, 3];
 
+/// No field is a prefix.
 const NONE: [bool; 5] = [false; 5];
 
 proptest! {

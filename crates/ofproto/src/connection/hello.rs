@@ -55,6 +55,7 @@ mod tests {
     use super::*;
     use crate::wire::{header::Header, v10::V10Settings};
 
+    /// The result of an agreement on OpenFlow 1.3.
     const AGREED: VersionNegotiation = VersionNegotiation::Agreed(Codec::V13);
 
     fn agreement(hello: Hello) -> VersionNegotiation {

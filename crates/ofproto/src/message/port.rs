@@ -145,6 +145,7 @@ pub struct ReportedPortCounters {
 impl Default for ReportedPortCounters {
     /// Returns counters, all of them unsupported.
     fn default() -> Self {
+        /// The value of an unsupported counter (OpenFlow 1.3.5, 7.3.5.6).
         const UNKNOWN: u64 = u64::MAX;
         Self {
             rx_packets: UNKNOWN,

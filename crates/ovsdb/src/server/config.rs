@@ -85,6 +85,7 @@ impl ServerClock {
 
 #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
 fn monotonic() -> Duration {
+    /// The time of the first call.
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     let start = *START.get_or_init(Instant::now);
     Instant::now().saturating_duration_since(start)

@@ -172,6 +172,7 @@ fn integer(json: &Value) -> Option<i64> {
 
 /// Returns a number as an integer, if it is whole and exact in 53 bits.
 fn whole(real: f64) -> Option<i64> {
+    /// 2^53: up to this number, a double has every integer.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     if real.fract() != 0.0 || real.abs() > EXACT_MAX {
         return None;

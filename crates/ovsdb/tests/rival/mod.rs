@@ -329,4 +329,5 @@ const SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/vswitch.ovsschem
 
 /// Number of attempts to connect to a new server.
 const ATTEMPTS: u32 = 500;
+/// Pause between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -22,14 +22,18 @@ use super::{
 
 /// Verdict: no entry has decided yet.
 const UNDECIDED: u128 = 0;
+/// Verdict: forward the packet.
 const FORWARD: u128 = 1;
+/// Verdict: drop the packet.
 const DROP: u128 = 2;
+/// Verdict: send the packet to the controller.
 const PUNT: u128 = 3;
 
 /// Punt reason: the parser refused the packet.
 ///
 /// Reason 0 means that no entry matched.
 pub(super) const UNPARSED: u128 = 1;
+/// Punt reason: the action of an entry.
 const PUNTED_BY_ENTRY: u128 = 2;
 
 /// The headers in frame order, with the widths of their fields.
@@ -141,6 +145,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("intrinsic_metadata", "priority"),
 ];
 
+/// The errors of a bmv2 program, in the order of their numbers.
 const ERRORS: &[&str] = &[
     "NoError",
     "PacketTooShort",

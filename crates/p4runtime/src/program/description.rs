@@ -267,10 +267,13 @@ pub const fn actions() -> &'static [ActionSpec] {
     ACTIONS
 }
 
-/// Positions of Ethernet fields in the key; the constants below are other layers.
+/// Positions of Ethernet fields in the key.
 const ETHERNET: &[usize] = &[2, 3, 5];
+/// Positions of IP fields in the key.
 const IP: &[usize] = &[6, 7, 9, 10];
+/// Positions of transport fields in the key.
 const TRANSPORT: &[usize] = &[12, 13];
+/// Positions of all fields in the key that an action can write.
 const ALL: &[usize] = &[2, 3, 5, 6, 7, 9, 10, 12, 13, 15, 16];
 
 const ACTIONS: &[ActionSpec] = &[
@@ -368,7 +371,9 @@ pub const PACKET_OUT: PacketHeader = PacketHeader {
 
 /// The top byte of an id is the kind of its object.
 const ACTION_PREFIX: u32 = 0x0100_0000;
+/// The first byte of the id of a table.
 const TABLE_PREFIX: u32 = 0x0200_0000;
+/// The first byte of the id of a direct counter.
 const DIRECT_COUNTER_PREFIX: u32 = 0x1300_0000;
 
 #[cfg(test)]

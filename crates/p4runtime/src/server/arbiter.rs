@@ -182,6 +182,7 @@ mod tests {
 
     use super::*;
 
+    /// The name of the default role.
     const ROLE: &str = "";
 
     fn summary(notices: &[RoleNotice]) -> Vec<(u64, bool, bool)> {

@@ -32,8 +32,9 @@ struct FrameCounts {
 
 /// Forwards one connection to a server, and counts the frames of the client.
 async fn proxied(server: &RestartableServer, counts: &Arc<FrameCounts>) -> ClientSettings {
-    /// Length of the connection preface, and of a frame header (RFC 9113, 3.4 and 4.1).
+    /// Length of the connection preface (RFC 9113, 3.4).
     const PREFACE: usize = 24;
+    /// Length of a frame header (RFC 9113, 4.1).
     const HEADER: usize = 9;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

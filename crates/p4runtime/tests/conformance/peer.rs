@@ -31,6 +31,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming, transport::Channel};
 
+/// The device id of the server.
 pub(crate) const DEVICE: u64 = 1;
 
 /// A table with an exact and a longest-prefix field.
@@ -43,8 +44,9 @@ pub(crate) const FIXED: u32 = 0x0200_1002;
 pub(crate) const SMALL: u32 = 0x0200_1003;
 /// An action with a nine-bit parameter, for entries and defaults.
 pub(crate) const SEND: u32 = 0x0100_1000;
-/// An action for entries only, and one for defaults only.
+/// An action for entries only.
 pub(crate) const ONLY_ENTRY: u32 = 0x0100_1001;
+/// An action for default entries only.
 pub(crate) const ONLY_DEFAULT: u32 = 0x0100_1002;
 
 fn table(id: u32, fields: &[(i32, match_field::MatchType)], size: i64) -> Table {
@@ -356,8 +358,9 @@ pub(crate) fn action(id: u32, params: &[(u32, &[u8])]) -> Option<v1::TableAction
     Some(v1::TableAction { r#type: Some(table_action::Type::Action(action)) })
 }
 
-/// The first LTM table and its `next` action.
+/// The first LTM table.
 pub(crate) const LTM: u32 = 0x0200_0001;
+/// The `next` action of the first LTM table.
 pub(crate) const NEXT: u32 = 0x0100_0001;
 
 /// Returns an entry of an LTM table: a tag, a destination and a next tag.

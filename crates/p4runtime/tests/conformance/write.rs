@@ -43,9 +43,13 @@ fn default_entry(table_id: u32, action: Option<v1::TableAction>) -> TableEntry {
     TableEntry { table_id, action, is_default_action: true, ..TableEntry::default() }
 }
 
+/// The code of an accepted update.
 const OK: Code = Code::Ok;
+/// The code of a malformed value or an unknown id.
 const BAD: Code = Code::InvalidArgument;
+/// The code of a value with the wrong width.
 const RANGE: Code = Code::OutOfRange;
+/// The code of an update that the server never allows.
 const DENIED: Code = Code::PermissionDenied;
 
 /// Returns inserts and the expected result of each.

@@ -245,6 +245,7 @@ fn ranked(ports: impl Iterator<Item = PortRange>) -> Vec<(PortRange, f64)> {
 }
 
 const TCP: u8 = 6;
+/// Value and mask of TCP flags with SYN and without ACK.
 const SYN_ONLY: (u16, u16) = (0x0002, 0x0012);
 
 const ACL: Profile = Profile {

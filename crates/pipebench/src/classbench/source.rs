@@ -19,6 +19,7 @@ pub(super) struct TreeNode {
 }
 
 impl TreeNode {
+    /// The node of all addresses.
     pub(super) const ROOT: Self = Self { address: 0, length: 0, nesting: 0 };
 
     /// Returns the child on a side.
@@ -44,6 +45,7 @@ pub(super) enum ChildSide {
 }
 
 impl ChildSide {
+    /// The sides of a node, in order.
     pub(super) const BOTH: [Self; 2] = [Self::Zero, Self::One];
 
     pub(super) fn random(stream: &mut RandomStream) -> Self {

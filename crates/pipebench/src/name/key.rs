@@ -202,10 +202,14 @@ const RULES_MAX: u32 = 1_000_000;
 const RATE_MAX: u32 = 1_000_000_000;
 /// Minimum time between two updates.
 const PERIOD_MIN_MS: u32 = 1;
+/// Time between two updates without a time in the name, in milliseconds.
 const PERIOD_MS: u32 = 1000;
 
+/// Names of the distributions of packet lengths.
 const SIZES: &[&str] = &["caida", "mawi", "campus", "zipf", "hadoop", "search", "fixed"];
+/// Names of the distributions of times between packets.
 const GAPS: &[&str] = &["caida", "mawi", "poisson", "constant"];
+/// Names of the patterns of updates.
 const UPDATES: &[&str] = &["p1", "p2", "p3", "p4", "p5", "flap", "burst"];
 
 /// Returns a key that applies to every source; its functions are still empty.

@@ -122,6 +122,7 @@ fn key_of(part: NamePart<'_>) -> Result<(&'static NameKey, NamePart<'_>), NameMi
     Ok((key, NamePart { at, text }))
 }
 
+/// The legal numbers of flows, for error messages.
 const NUMBER: &str = "1 to 10m, as in 500, 100k or 1m";
 
 /// Replaces letters that look like digits by these digits.

@@ -18,6 +18,7 @@ pub(super) struct UnfinishedPath(PathBuf);
 /// All unfinished files, each with the folder that was created for it, if any.
 type UnfinishedPaths = BTreeMap<PathBuf, Option<PathBuf>>;
 
+/// The unfinished files of this process.
 static PARTS: Mutex<UnfinishedPaths> = Mutex::new(BTreeMap::new());
 
 impl UnfinishedPath {

@@ -59,6 +59,7 @@ impl<'de> Deserialize<'de> for Field {
     }
 }
 
+/// Prefix of the name of a register.
 const REGISTER: &str = "reg:";
 
 /// Other names of fields, which `ovs-ofctl` and others use.

@@ -49,10 +49,13 @@ pub fn picture(pipeline: &PipelineFile) -> String {
 /// The row and the column of a table.
 type GridCell = (usize, usize);
 
+/// Distance of the boxes from the edges, in SVG units.
 const MARGIN: usize = 40;
 /// Approximate width of a character of the heading.
 const TITLE_CHARACTER: usize = 8;
+/// Distance between the left edges of two neighbouring boxes.
 const COLUMN: usize = 260;
+/// Distance between the upper edges of two boxes, one above the other.
 const ROW: usize = 86;
 const BOX_WIDTH: usize = 190;
 const BOX_HEIGHT: usize = 44;

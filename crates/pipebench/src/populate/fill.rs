@@ -419,6 +419,7 @@ fn typed(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet
     steps.filter(asks).map(|step| step.table).collect()
 }
 
+/// The field with the Ethernet type.
 const TYPE: &str = "eth_type";
 /// Fields that every rule matches exactly.
 const EXACT: [&str; 2] = ["eth_src", "eth_dst"];

@@ -254,7 +254,9 @@ fn listed(path: &[TableId]) -> String {
 ///
 /// The name of a longer traversal shows its beginning and end.
 const TABLES_SHOWN: usize = 32;
+/// Number of tables at the beginning of a shortened name.
 const TABLES_AT_BEGIN: usize = 16;
+/// Number of tables at the end of a shortened name.
 const TABLES_AT_END: usize = 8;
 
 #[cfg(test)]

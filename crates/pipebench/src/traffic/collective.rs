@@ -22,11 +22,13 @@ const RACKS: u32 = 8;
 /// The address 10.0.0.0, from which on racks have prefixes.
 /// Each prefix has [`RACK_BITS`] host bits.
 const HOSTS_FROM: u32 = 0x0a00_0000;
+/// Number of host bits of the prefix of a rack.
 const RACK_BITS: u32 = 21;
 /// The UDP port of RDMA over Converged Ethernet (RoCEv2).
 const RDMA_PORT: u32 = 4791;
 /// The first of the source ports, which differ between the flows of a host.
 const SOURCE_PORTS_FROM: u32 = 49_152;
+/// Number of source ports.
 const SOURCE_PORTS: u32 = 16_384;
 
 impl CollectivePattern {

@@ -60,6 +60,7 @@ pub fn write_frame(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<
     Ok(())
 }
 
+/// The lowest Ethernet type; lower numbers are lengths.
 const ETHER_TYPE_MIN: u16 = 0x0600;
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
@@ -81,8 +82,9 @@ const SCTP: u8 = 132;
 const TAG_PRESENT: u16 = 0x1000;
 /// The bit that is set in the last entry of a label stack.
 const BOTTOM: u32 = 0x100;
-/// The values of the field `nw_frag`.
+/// The value of the field `nw_frag` in a first fragment.
 const FIRST_FRAGMENT: u8 = 1;
+/// The value of the field `nw_frag` in a later fragment.
 const LATER_FRAGMENT: u8 = 3;
 
 fn put_ethernet(key: &FlowKey, frame: &mut Vec<u8>) {
@@ -264,6 +266,7 @@ impl Segment {
 ///
 /// The slow computation suffices, because SCTP packets are rare.
 fn crc32c(bytes: &[u8]) -> u32 {
+    /// The polynomial of CRC-32C (RFC 9260, Appendix A), with its bits reversed.
     const POLYNOMIAL: u32 = 0x82f6_3b78;
     let step = |crc: u32| (crc >> 1) ^ (POLYNOMIAL * (crc & 1));
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))

@@ -212,6 +212,7 @@ pub enum PacketSizes {
 pub const PACKET_MIN: u16 = 64;
 /// Maximum length of a packet on the wire, in bytes.
 pub const PACKET_MAX: u16 = 9018;
+/// Length of a long packet: a full Ethernet frame without a tag.
 const PACKET_LONG: u16 = 1518;
 
 impl PacketSizes {

@@ -23,9 +23,11 @@ pub const PACKETS_FILE: &str = "packets.pcap";
 const RULES_FILE: &str = "rules.txt";
 const FLOWS_FILE: &str = "flows.csv";
 const UPDATES_FILE: &str = "updates.txt";
+/// Name of the script that plays the updates.
 const PLAYER_FILE: &str = "play-updates.sh";
 const MANIFEST_FILE: &str = "manifest.json";
 const README_FILE: &str = "README.md";
+/// Name of this program in the manifest.
 const GENERATOR: &str = "pipebench";
 /// The script that applies the batches of updates.
 const PLAYER: &str = include_str!("play-updates.sh");

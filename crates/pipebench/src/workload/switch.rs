@@ -27,6 +27,7 @@ const OTHER_FIELDS: &[FieldId] =
 const IPV4: u128 = 0x0800;
 /// The bit of a tag that is set if the tag is present.
 const TAG_PRESENT: u128 = 0x1000;
+/// The TPID of the tags of generated packets.
 const TAG: u128 = 0x8100;
 /// The source ports of flows if no rule matches source ports.
 const CLIENT_PORTS: (u128, u128) = (1024, 65_535);

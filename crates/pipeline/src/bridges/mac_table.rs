@@ -415,6 +415,7 @@ fn may_be_copy(
 mod tests {
     use super::*;
 
+    /// Maximum number of addresses in the table.
     const ROOM: usize = 2;
 
     fn seen(table: &mut MacTable, last: u8, port: u32, second: u64) -> usize {
@@ -548,6 +549,7 @@ mod tests {
     /// Packets have refreshed all addresses, so searches for the oldest one visit many.
     #[test]
     fn a_lowered_limit_visits_few_addresses_at_once() {
+        /// Number of addresses in the table.
         const MANY: u16 = 2000;
         let (mut table, version) = (MacTable::default(), Version::new(1));
         for second in [1, 2] {

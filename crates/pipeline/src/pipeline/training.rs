@@ -357,7 +357,9 @@ mod tests {
     };
 
     const BRIDGE: BridgeId = BridgeId::new(1);
+    /// The selection of all tables, for translations.
     const TRANSLATIONS: IndexedTables = IndexedTables::for_translations(1);
+    /// The selection of all tables, for packets without a cache.
     const DECISIONS: IndexedTables = IndexedTables::for_decisions(1);
 
     /// Returns a match of all packets between two networks with the address 10.0.0.0.

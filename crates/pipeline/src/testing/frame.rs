@@ -24,8 +24,11 @@ const VLAN: usize = word::VLAN as usize;
 const MPLS: usize = word::MPLS as usize;
 /// Index of the word with the third label, the hidden Ethernet type and the length.
 const TEST_WORD: usize = word::MPLS_PBB as usize;
+/// Words of the Ethernet header and its VLAN tags.
 const LINK: Range<usize> = word::ETH_DST as usize..VLAN + 1;
+/// Words of the headers after the labels.
 const PAYLOAD: Range<usize> = word::IPV4 as usize..FLOW_WORDS;
+/// The bottom-of-stack bit of a label stack entry.
 const BOTTOM: u32 = 0x100;
 
 /// Stores the Ethernet type after the labels of a test packet, if there are labels.

@@ -513,10 +513,13 @@ fn table() -> impl Strategy<Value = TableId> {
     (0u8..4).prop_filter_map("a table", TableId::new)
 }
 
+/// Tag control information of generated tags, with the present bit.
 const TCIS: [u64; 3] = [0x1000, 0x1005, 0x3005];
 const MACS: &[u128] = &[0x0200_0000_0001, 0x0200_0000_0002];
 const ADDRESSES: &[u128] = &[0x0a00_0001, 0x0a00_0002, 0x0a01_0001];
+/// Values of registers and metadata.
 const SMALL: &[u128] = &[0, 1, 2, 3];
+/// Transport ports.
 const PORTS: &[u128] = &[1, 2, 80];
 
 /// Fields of packets, with their values.

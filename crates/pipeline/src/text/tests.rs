@@ -29,6 +29,7 @@ use crate::{
 /// Ports with names that need quotes, look like numbers, or are keywords.
 struct OddNames;
 
+/// Names of ports that look like other words of a rule.
 const ODD: [&str; 6] = ["eth0", "a,b", "7", "drop", "x (1)", "in_port"];
 
 impl PortNames for OddNames {

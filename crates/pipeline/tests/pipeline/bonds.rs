@@ -18,6 +18,7 @@ use crate::switch::{BRIDGE, Switch, describe, key, ports};
 
 /// A packet from the address 0a, on the bond, to the address 0b, on port 3.
 const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
+/// The answer to that packet.
 const B_TO_A: &str = "in_port=3,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
 
 /// Returns ports 1 to 4 and LOCAL; ports 1 and 2 are a bond.

@@ -308,6 +308,7 @@ fn removing_a_bridge_removes_groups_and_meters() {
 
 #[test]
 fn unsupported_actions_of_groups_are_refused() {
+    /// The message of the refusal.
     const CT_CLEAR: &str = "ct_clear: connection tracking is not supported";
     let switch = Switch::new(&[]);
     let refused =

@@ -21,6 +21,7 @@ fn lse(label: u32, class: u32, ttl: u32) -> u32 {
     label << 12 | class << 9 | ttl
 }
 
+/// The bottom-of-stack bit of a label stack entry.
 const BOTTOM: u32 = 0x100;
 const OUTPUT: Action = output(2);
 

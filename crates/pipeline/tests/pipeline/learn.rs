@@ -80,7 +80,9 @@ impl Switch {
     }
 }
 
+/// A packet from host 01 to host 02, on port 3.
 const PACKET: &str = "in_port=3,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:02";
+/// A packet from host 01 to host 03, on port 2.
 const OTHER: &str = "in_port=2,dl_src=02:00:00:00:00:01,dl_dst=02:00:00:00:00:03";
 
 #[test]

@@ -35,7 +35,9 @@ fn labelled(entries: [u64; 3]) -> FlowKey {
     key
 }
 
+/// A label stack entry with label 16 and TTL 64.
 const LABEL: u64 = 0x1_0040;
+/// The bottom-of-stack bit of a label stack entry.
 const BOTTOM: u64 = 0x100;
 
 #[test]

@@ -24,6 +24,7 @@ use crate::{
 };
 
 pub(crate) const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 1);
+/// A group without members.
 const OTHER: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 2);
 
 /// Returns a learning switch that snoops.
@@ -144,6 +145,7 @@ fn flood_on(switch: &Switch, number: u32, multicast: MulticastFlooding) {
     switch.set_ports(all);
 }
 
+/// The ports to which the bridge floods.
 const ALL: [u32; 4] = [2, 3, 4, 100];
 
 #[test]

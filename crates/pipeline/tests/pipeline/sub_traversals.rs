@@ -43,6 +43,7 @@ fn assert_one(switch: &Switch, [one, other]: [&str; 2], are_one: bool) {
     assert_eq!(Arc::ptr_eq(&next(switch, one), &next(switch, other)), are_one, "by state");
 }
 
+/// Rules of three tables; the last one reads a register that the second one loads.
 const CHAIN: [&str; 3] = [
     "table=0,actions=set_field:02:00:00:00:00:05->eth_src,goto_table:1",
     "table=1,actions=load:5->NXM_NX_REG0[],goto_table:2",

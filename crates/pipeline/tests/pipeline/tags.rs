@@ -16,7 +16,9 @@ fn run(switch: &Switch, tags: u64) -> String {
     }
 }
 
+/// The word of the tags of a packet with one tag.
 const ONE: u64 = 0x8100_3005_0000_0000;
+/// The word of the tags of a packet with two tags.
 const TWO: u64 = 0x88a8_3005_8100_1007;
 
 #[test]

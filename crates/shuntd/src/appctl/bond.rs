@@ -99,7 +99,9 @@ async fn change(
     }
 }
 
+/// The message of Open vSwitch for an unknown bond.
 const NO_BOND: &str = "no such bond";
+/// The message of Open vSwitch for a member that is disabled.
 const DISABLED: &str = "cannot make disabled member active";
 
 async fn list(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {

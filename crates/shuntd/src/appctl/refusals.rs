@@ -12,6 +12,7 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     REFUSALS.iter().flat_map(|(names, _)| names.iter().copied())
 }
 
+/// Commands that are refused, with the reason.
 const REFUSALS: &[(&[&str], &str)] = &[
     (&["cfm/set-fault"], "CFM does not exist"),
     (

@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
+/// The page of the configuration.
 const PAGE: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md"));
 
+/// The example of a configuration file.
 const EXAMPLE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/example.toml"));
 
 /// The sections: heading, a file that omits all keys,

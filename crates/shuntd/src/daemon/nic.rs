@@ -161,6 +161,7 @@ fn open_ports(arguments: &NicArguments) -> Result<Vec<NicPort>, RunError> {
 
 #[expect(clippy::disallowed_methods, reason = "only the daemon reads clocks")]
 fn now() -> ClockReading {
+    /// The time of the first call.
     static START: LazyLock<Instant> = LazyLock::new(Instant::now);
     let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     ClockReading { steady: START.elapsed(), day }

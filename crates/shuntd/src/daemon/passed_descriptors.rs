@@ -24,6 +24,7 @@ use tracing::warn;
 ///
 /// A second call returns no descriptors.
 pub(super) fn take_inherited() -> Vec<(String, OwnedFd)> {
+    /// Set by the first call.
     static TAKEN: AtomicBool = AtomicBool::new(false);
     if TAKEN.swap(true, Relaxed) {
         return Vec::new();

@@ -15,6 +15,7 @@ use tracing_subscriber::{
 
 type Handle = reload::Handle<EnvFilter, tracing_subscriber::Registry>;
 
+/// The handle by which the log filter changes; absent until logging starts.
 static HANDLE: OnceLock<Handle> = OnceLock::new();
 
 /// Returns the log filter in force; empty if logging has not started.

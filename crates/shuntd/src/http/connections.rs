@@ -102,6 +102,7 @@ impl Drop for HttpConnectionPlace {
 mod tests {
     use super::*;
 
+    /// A timeout that no test reaches.
     const LONG: Duration = Duration::from_secs(600);
 
     #[tokio::test]

@@ -21,8 +21,10 @@ use shunt_switch::{
 
 use super::{tests::cache_status, *};
 
+/// The page of the metrics.
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/metrics.md"));
 
+/// The dashboard for Grafana.
 const DASHBOARD: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/grafana.json"));
 

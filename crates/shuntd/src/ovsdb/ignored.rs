@@ -74,6 +74,7 @@ pub(super) const TABLES: [(&str, &str); 7] = [
 /// The tables of which the column `status` also contains a state.
 pub(super) const TABLES_WITH_STATE: [&str; 2] = ["Controller", "Manager"];
 
+/// Columns without an effect in Shunt, with the reasons.
 static COLUMNS: [IgnoredColumn; 24] = [
     column("Bridge", "auto_attach", is_given, "Auto Attach is not supported"),
     column("Bridge", "datapath_type", is_other_datapath, "there is one datapath: use netdev"),
@@ -143,6 +144,7 @@ const NO_PACKET_IN_LIMIT: &str = "packet-ins have no rate limit of their own: li
 const NO_SPANNING_TREE: &str =
     "no spanning tree is computed: a loop of links stays a loop, remove it";
 
+/// Known keys of `other_config` columns, with their effect.
 const KEYS: [KnownKey; 27] = [
     // DPDK is initialised when the first DPDK port is opened.
     key("Open_vSwitch", "dpdk-init", KeyEffect::Any),
@@ -183,6 +185,7 @@ const KEYS: [KnownKey; 27] = [
     key("Port", "qinq-ethtype", KeyEffect::QinqEthtype),
 ];
 
+/// The reason that the sampling of input and output cannot be chosen.
 const ONE_FLOW: &str = "a packet is sampled once, when it is received, with both interfaces";
 
 /// The values of `priority-tags`; older versions of Open vSwitch used `true`.

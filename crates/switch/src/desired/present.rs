@@ -149,7 +149,9 @@ mod tests {
         desired::{change::StateChange, difference::difference},
     };
 
+    /// The address in the configuration.
     const CONFIGURED: &str = "02:00:00:00:00:0b";
+    /// The address of the device.
     const OF_DEVICE: &str = "02:00:00:00:00:0d";
 
     fn bridge(mac: &str) -> DeclaredBridge {

@@ -43,6 +43,7 @@ const REFRESHES_AFTER_CLOSE: u32 = 5;
 /// Together they allow at most 12,800 datagrams a second. Without the pause, the receive buffer of
 /// the collector would overflow.
 const BURST: usize = 64;
+/// Pause after each burst.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// Bytes of the send buffer; the kernel doubles this value.

@@ -42,6 +42,7 @@ impl DaemonClock {
     /// Returns the monotonic time and the time of day for an embedded NIC.
     #[expect(clippy::disallowed_methods, reason = "the only place that reads the system clock")]
     pub(crate) fn of_nic() -> ClockReading {
+        /// The time of the first call.
         static START: LazyLock<Instant> = LazyLock::new(Instant::now);
         let day = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         ClockReading { steady: START.elapsed(), day }

@@ -166,7 +166,9 @@ impl<'a> PartitionReasons<'a> {
     }
 }
 
+/// The reason of a partition point that a random number chose.
 const RANDOM: &str = "random choice";
+/// The reason of a missing partition point when all stages are used.
 const NO_STAGES: &str = "no stage is left";
 
 /// Returns a set of fields as words of a sentence.

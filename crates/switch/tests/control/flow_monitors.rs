@@ -84,7 +84,9 @@ async fn learned_and_expired_rules_are_reported() {
 /// The rules fill the sockets, the output and the queue of the connection.
 #[tokio::test]
 async fn a_monitor_that_reads_late_knows_all_rules() {
+    /// Number of added rules.
     const COUNT: u64 = 30_000;
+    /// Number of a rule that is added after them.
     const LAST: u64 = 1_000_000;
     let fixture = SwitchFixture::start(1).await;
     let mut controller = fixture.controller().await;

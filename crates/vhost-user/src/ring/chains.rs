@@ -75,8 +75,11 @@ pub(super) struct Descriptor {
 
 impl Descriptor {
     pub(super) const BYTES: usize = 16;
+    /// The flag of a descriptor with a successor in its chain.
     pub(super) const NEXT: u16 = 1;
+    /// The flag of a buffer that the device writes.
     pub(super) const WRITE: u16 = 2;
+    /// The flag of a table of descriptors.
     pub(super) const INDIRECT: u16 = 4;
 
     pub(super) const fn has(self, flag: u16) -> bool {

@@ -28,8 +28,9 @@ pub(super) struct UsedChain {
     pub(super) written: u32,
 }
 
-/// Bits of the flags that follow the wrap counters.
+/// The bit of the flags that follows the wrap counter of the driver.
 const AVAIL: u16 = 1 << 7;
+/// The bit of the flags that follows the wrap counter of the device.
 const USED: u16 = 1 << 15;
 
 /// Offset of the second half of a descriptor: length, number and flags.

@@ -70,10 +70,13 @@ pub(crate) struct PackedRing {
 
 /// Bytes of an event suppression structure: a position, then flags.
 const EVENTS: usize = 4;
+/// Offset of the flags in an event suppression structure.
 const EVENT_FLAGS: usize = 2;
-/// Flags of an event suppression structure: always, never, or at the position.
+/// Flags of an event suppression structure: notify always.
 const EVENTS_ENABLED: u16 = 0;
+/// Flags of an event suppression structure: never notify.
 const EVENTS_DISABLED: u16 = 1;
+/// Flags of an event suppression structure: notify at the position.
 const EVENTS_AT_POSITION: u16 = 2;
 
 impl PackedRing {

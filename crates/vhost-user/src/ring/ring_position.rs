@@ -25,6 +25,7 @@ pub(super) enum FoundPosition {
 }
 
 impl RingPosition {
+    /// The bit of an encoded position with the wrap counter.
     const WRAP: u16 = 1 << 15;
 
     /// Returns the position `count` descriptors later.
@@ -114,6 +115,7 @@ impl WrapBits {
 /// The result is `None` if the bits change more often. Then another kind of back-end used the ring,
 /// which changes the bit of the first descriptor of each chain alone.
 pub(super) fn find_position(size: u16, bits: impl Fn(u16) -> WrapBits) -> Option<FoundPosition> {
+    /// Number of changes of the bits with which the position is unknown.
     const CHANGES_MAX: usize = 3;
     let mut changes =
         (1..size).filter(|slot| bits(*slot).used != bits(slot.saturating_sub(1)).used);

@@ -232,6 +232,7 @@ impl VirtqueueLayout for SplitRing {
             let wanted = self.memory().load_u16(self.available, offset).unwrap_or(before);
             return has_passed(wanted, before, self.next);
         }
+        /// `VRING_AVAIL_F_NO_INTERRUPT`: the driver wants no notification.
         const NO_INTERRUPT: u16 = 1;
         self.memory().load_u16(self.available, 0).unwrap_or_default() & NO_INTERRUPT == 0
     }

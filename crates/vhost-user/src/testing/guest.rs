@@ -73,15 +73,21 @@ impl BufferLayout {
 /// A frame that the guest received, with its header.
 pub type ReceivedFrame = (NetHeader, Vec<u8>);
 
+/// Guest physical address of the first byte of the memory.
 const GUEST_BASE: u64 = 0x4000_0000;
+/// Addresses of the two memory regions in the front-end.
 const USER_BASES: [u64; 2] = [0x7f00_0000_0000, 0x7e00_0000_0000];
+/// Bytes of memory for the rings and tables of a queue.
 const QUEUE_BYTES: u64 = 0x1_0000;
 /// The available ring; of a packed ring, the driver area.
 pub(super) const AVAILABLE: u64 = 0x2000;
 /// The used ring; of a packed ring, the device area.
 pub(super) const USED: u64 = 0x3000;
+/// Offset of the tables of indirect descriptors, after the start of a queue.
 const TABLES: u64 = 0x4000;
+/// Bytes of a table of indirect descriptors.
 const TABLE_BYTES: u64 = 0x200;
+/// Offset of the buffers, after all queues.
 const DATA: u64 = 0x10_0000;
 /// Number of bytes of memory for the data of one descriptor.
 const SLOT: u64 = 0x2_0000;
@@ -244,6 +250,7 @@ impl TestGuest {
 
     /// Returns the flag of buffers that the device writes.
     pub(super) fn direction(queue: u16) -> u16 {
+        /// The flag of a buffer that the device writes.
         const WRITE: u16 = 2;
         if queue.is_multiple_of(2) { WRITE } else { 0 }
     }

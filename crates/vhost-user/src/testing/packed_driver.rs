@@ -6,10 +6,13 @@
 use super::guest::{AVAILABLE, DriverChain, TestGuest, USED};
 use crate::features::VirtioFeatures;
 
-/// Flags of descriptors.
+/// The flag of a descriptor with a successor in its chain.
 const NEXT: u16 = 1;
+/// The flag of a table of descriptors.
 const INDIRECT: u16 = 4;
+/// The bit of the flags that follows the wrap counter of the driver.
 const AVAIL_BIT: u16 = 1 << 7;
+/// The bit of the flags that follows the wrap counter of the device.
 const USED_BIT: u16 = 1 << 15;
 
 impl TestGuest {

@@ -39,7 +39,9 @@ fn is_readable(worker: &Worker) -> bool {
     epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).unwrap() > 0
 }
 
+/// Features of a guest with split rings and without any option.
 const PLAIN: VirtioFeatures = VirtioFeatures::VERSION_1;
+/// Features of a guest with packed rings and without any option.
 const PLAIN_PACKED: VirtioFeatures = PLAIN.with(VirtioFeatures::RING_PACKED);
 
 #[test]
@@ -393,6 +395,7 @@ fn descriptor(address: u64, length: u32, flags: u16, next: u16) -> Vec<u8> {
 
 #[test]
 fn a_guest_that_breaks_a_rule_loses_its_queue() {
+    /// Offset of the available ring.
     const AVAILABLE: u64 = 0x2000;
     let inside = TestGuest::base(0);
     let cases: Vec<(u16, u64, Vec<u8>, RingError)> = vec![

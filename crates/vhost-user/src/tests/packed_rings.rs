@@ -10,6 +10,7 @@ use crate::{
     testing::{BufferLayout, TestGuest},
 };
 
+/// Number of descriptors of a ring.
 const SIZE: u16 = 8;
 
 /// A guest with packed rings, and the device that serves it.
@@ -79,10 +80,13 @@ fn descriptor(address: u64, length: u32, flags: u16) -> Vec<u8> {
     bytes
 }
 
-/// Flags of descriptors.
+/// The flag of a descriptor with a successor in its chain.
 const NEXT: u16 = 1;
+/// The flag of a buffer that the device writes.
 const WRITE: u16 = 2;
+/// The flag of a table of descriptors.
 const INDIRECT: u16 = 4;
+/// The bit of the flags that follows the wrap counter of the driver.
 const AVAIL: u16 = 1 << 7;
 
 #[test]

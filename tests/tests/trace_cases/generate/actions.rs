@@ -159,6 +159,7 @@ fn set(dice: &mut Dice, theme: Theme, protocol: &str) -> String {
     }
 }
 
+/// Actions on VLAN tags.
 const TAGS: &[&str] = &[
     "mod_vlan_vid:5",
     "mod_vlan_vid:7",
@@ -169,6 +170,7 @@ const TAGS: &[&str] = &[
     "load:3->NXM_OF_VLAN_TCI[13..15]",
     "move:NXM_OF_VLAN_TCI[0..11]->NXM_NX_REG1[0..11]",
 ];
+/// Actions on fields that no frame has.
 const HIDDEN: &[&str] = &[
     "set_field:1->reg0",
     "set_field:5->reg0",

@@ -7,6 +7,7 @@ use shunt_switch::config::{PortOptions, PortVlanMode, QinqEthtype};
 use super::dice::Dice;
 use crate::case::{Case, RecordedPacket};
 
+/// Number of packets of a case.
 const PACKETS: usize = 16;
 /// Ingress ports of frames. The port above these ports has no link in some cases.
 const PORTS: usize = 5;
@@ -38,7 +39,9 @@ const TARGETS: &[[u8; 6]] = &[
 const SOURCES: &[[u8; 6]] =
     &[[1, 0, 0x5e, 0, 0, 1], [0xff; 6], [0; 6], [0xaa, 0x55, 0xaa, 0x55, 0, 0]];
 const VLANS: &[u16] = &[5, 7, 100];
+/// Settings of ports that restrict their packets.
 const SETTINGS: &[&str] = &["no-flood", "no-forward", "no-receive"];
+/// The opposites of these settings, in the same order.
 const UNSETTINGS: &[&str] = &["flood", "forward", "receive"];
 
 /// Actions of rules.

@@ -199,6 +199,7 @@ fn transport(dice: &mut Dice, protocol: &str, parts: &mut Vec<String>) {
     }
 }
 
+/// Matches of VLAN tags.
 const TAGS: &[&str] = &[
     "dl_vlan=5",
     "dl_vlan=7",
@@ -221,6 +222,7 @@ const REGISTERS: &[&str] = &[
     "reg2=3/7",
     "xxreg1=0",
 ];
+/// Matches of fields that no frame has.
 const HIDDEN: &[&str] =
     &["metadata=5", "metadata=0x1/0x1", "metadata=0", "tun_id=0", "pkt_mark=3", "pkt_mark=0"];
 

@@ -144,6 +144,7 @@ mod tests {
         mask
     }
 
+    /// The fields of generated keys and masks.
     const FIELDS: [FieldId; 3] = [FieldId::Ipv4Src, FieldId::TcpDst, FieldId::IpProto];
 
     fn ops() -> impl Strategy<Value = Vec<Op>> {

@@ -55,6 +55,7 @@ impl RowAddress {
 }
 
 impl Bucket {
+    /// A bucket without flows.
     const EMPTY: Self = Self {
         signatures: [NO_FLOW; FLOWS_PER_BUCKET],
         subtables: [0; FLOWS_PER_BUCKET],

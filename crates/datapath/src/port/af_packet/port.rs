@@ -23,6 +23,7 @@ use crate::{
     },
 };
 
+/// The capability that a packet socket needs, for error messages.
 const NEEDS: &str = "CAP_NET_RAW";
 
 /// A network device of the host.

@@ -59,8 +59,9 @@ const ETHERTYPE_IPV6: u32 = 0x86dd;
 const WITH_PORTS: [u32; 3] = [6, 17, 132];
 /// Bits of the IPv4 header that only fragments have: more fragments, offset.
 const FRAGMENT: u32 = 0x3fff;
-/// Words of the scratch memory.
+/// Word of the scratch memory with the XOR of the addresses.
 const ADDRESSES: u32 = 0;
+/// Word of the scratch memory with the source port.
 const PORT: u32 = 1;
 /// 2^32 divided by the golden ratio, made odd: spreads neighbouring numbers.
 const FACTOR: u32 = 0x9e37_79b1;

@@ -39,7 +39,9 @@ struct Kernel {
 
 type Queue = Arc<Mutex<VecDeque<Frame>>>;
 
+/// Number of the queue of the socket.
 const SOCKET: u64 = 0;
+/// Number of the queue of the ring.
 const RING: u64 = 1;
 
 impl Kernel {

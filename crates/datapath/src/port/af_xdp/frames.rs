@@ -286,8 +286,9 @@ const fn sending_chunks(memory: &Umem) -> Range<u32> {
     memory.chunks / 2..memory.chunks
 }
 
-/// Number of checks for returned chunks, and the pause between two checks.
+/// Number of checks for returned chunks.
 const SETTLE_CHECKS: u32 = 20;
+/// Pause between two checks for returned chunks.
 const SETTLE_PAUSE: Duration = Duration::from_millis(5);
 /// Maximum number of system calls that send the frames of an earlier process.
 ///

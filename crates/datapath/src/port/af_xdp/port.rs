@@ -42,6 +42,7 @@ use crate::port::{
     sys::{self, DeviceName},
 };
 
+/// The capabilities that an AF_XDP socket needs, for error messages.
 const NEEDS: &str = "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
 
 /// Number of bytes that the kernel keeps free before each received frame.

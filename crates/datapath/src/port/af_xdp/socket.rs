@@ -40,6 +40,7 @@ const MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
 /// Attempts to bind to a queue that a closed socket still has.
 const BIND_ATTEMPTS: u32 = 200;
+/// Pause between two attempts to bind.
 const BIND_PAUSE: Duration = Duration::from_millis(5);
 
 /// A receive queue of a device, and the transmit queue of the same number.

@@ -51,8 +51,9 @@ pub(super) struct MaskGroup {
 /// Number of groups up to which a family keeps no short lists.
 const GROUPS_MIN: usize = 2;
 
-/// The flag bits of a row: its rule ends the traversal, or rewrites headers.
+/// The flag bit of a row: its rule ends the traversal.
 const END: u64 = 1 << 63;
+/// The flag bit of a row: its rule rewrites headers.
 const REWRITES: u64 = 1 << 62;
 
 impl MaskFamily {

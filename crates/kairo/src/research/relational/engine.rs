@@ -70,6 +70,7 @@ const PENDING_PER_THRESHOLD: usize = 32;
 ///
 /// A query searches every batch of a trace, so merged traces are searched faster.
 const CHURN: usize = 4;
+/// Minimum number of added or removed entries before traces are merged.
 const CHURNED_MIN: usize = 1024;
 
 /// Number of retired entries above which every step removes some of them.

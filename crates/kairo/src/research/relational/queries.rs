@@ -48,8 +48,9 @@ impl LinkTraces {
 /// A rank in ascending order: the priority, and the inverted age.
 pub(super) type OrderedRank = (u16, u64);
 
-/// The rank below every rule, and the rank above every rule.
+/// The rank below every rule.
 pub(super) const LOWEST: OrderedRank = (0, 0);
+/// The rank above every rule.
 pub(super) const HIGHEST: OrderedRank = (u16::MAX, u64::MAX);
 
 /// A query for the rows that a delta affects.

@@ -56,6 +56,7 @@ struct VisitCircuit {
 struct ThreadCircuit(Option<Box<VisitCircuit>>);
 
 thread_local! {
+    /// The circuit of this thread; absent until its first step.
     static CIRCUIT: RefCell<ThreadCircuit> = const { RefCell::new(ThreadCircuit(None)) };
 }
 

@@ -29,13 +29,16 @@ pub(super) const AGEING: u64 = 60;
 /// From the lowest bit on: four bits of destination address, two of source address, two of
 /// destination port, one for a first fragment, one of MAC address.
 pub(super) type Packet = u32;
+/// All packets.
 pub(super) const PACKETS: std::ops::Range<Packet> = 0..1024;
 const DESTINATION: Packet = 0x0f;
 const SOURCE: Packet = 0x30;
 const PORT: Packet = 0xc0;
 const FRAGMENT: Packet = 0x100;
 const HOST: Packet = 0x200;
+/// The lowest bit of the source address.
 const SOURCE_UNIT: Packet = 0x10;
+/// The lowest bit of the destination port.
 const PORT_UNIT: Packet = 0x40;
 
 /// The action of a rule on a packet.

@@ -45,6 +45,7 @@ fn fields(matching: &Match) -> impl Iterator<Item = FieldId> {
 ///
 /// Returns the output lines about entries that `ovs-ofctl` cannot read.
 fn unread(messages: &[u8]) -> Option<String> {
+    /// The number of the next file.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     let name = format!("shunt-ofp-{}-{number}.bin", std::process::id());

@@ -71,6 +71,7 @@ fn statistics(flow_mod: &FlowMod) -> FlowStatistics {
     }
 }
 
+/// Settings of a controller that uses NXM and table ids in flow-mods.
 const NXM: V10Settings = V10Settings { flow_format: FlowFormat::Nxm, has_table_ids: true };
 
 proptest! {
@@ -269,7 +270,9 @@ fn groups_change_as_in_ovs_vswitchd() {
 /// The parts are command, type, `command_bucket_id`, buckets, and properties of the group.
 #[test]
 fn malformed_group_mods_get_the_errors_of_ovs_vswitchd() {
+    /// A bucket without actions.
     const BUCKET: &str = "00100008000000010000000800010000";
+    /// The id of no particular bucket, or of all buckets.
     const ALL: u32 = u32::MAX;
     let selection = |method: &str, rest: &str| {
         let body = format!("0000154d0000000100000000{method:0<32}0000000000000000{rest}");

@@ -24,6 +24,7 @@ use crate::{
     },
 };
 
+/// Number of keys of the cases.
 const KEYS: u8 = 4;
 
 /// Returns an entry of a key with a `next` action.

@@ -212,6 +212,7 @@ mod tests {
 
     use super::*;
 
+    /// Fields of generated matches.
     const FIELDS: [FieldId; 6] = [
         FieldId::Ipv4Src,
         FieldId::Ipv6Dst,

@@ -55,6 +55,7 @@ struct RuleRevision {
     rule: Arc<Rule>,
 }
 
+/// The index of a match that has no bit outside of the lanes.
 const NO_REST: u32 = u32::MAX;
 
 /// Number of rules in the remainder that never make a training due.

@@ -71,7 +71,9 @@ pub(super) struct OuterPass {
 /// The value of `copies` before a packet-in.
 pub(super) struct PacketInCopies(Copies);
 
+/// Maximum number of recirculations.
 const CUTS_MAX: u8 = 6;
+/// Maximum depth of copies in copies.
 const COPY_DEPTH_MAX: u16 = 64;
 
 impl PacketPasses {

@@ -204,5 +204,7 @@ const VLAN_PCP_MAX: u128 = 7;
 const VLAN_PRESENT: u128 = 0x1000;
 /// The bits of the TOS byte that belong to ECN.
 const ECN_BITS: u8 = 3;
+/// The advice for a VLAN id without the present bit.
 const VID_RULE: &str = "add 0x1000, the bit that marks a present tag";
+/// The advice for a TOS value with ECN bits.
 const TOS_RULE: &str = "its two lowest bits are nw_ecn";

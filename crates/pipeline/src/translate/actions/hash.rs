@@ -19,7 +19,9 @@ pub(in crate::translate) struct Hash(u64);
 
 /// The source port field of TCP, by which `hash_fields` names the protocol.
 const TCP: FieldId = FieldId::TcpSrc;
+/// The source port field of UDP, by which `hash_fields` names the protocol.
 const UDP: FieldId = FieldId::UdpSrc;
+/// The source port field of SCTP, by which `hash_fields` names the protocol.
 const SCTP: FieldId = FieldId::SctpSrc;
 /// The bit of `nw_frag` that fragments have.
 const ANY_FRAGMENT: u128 = 1;

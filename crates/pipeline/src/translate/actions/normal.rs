@@ -321,6 +321,7 @@ pub(super) fn address(packet: &mut WorkingPacket, field: FieldId) -> u64 {
 /// See IEEE 802.1Q, 8.6.3; and the vendor addresses that `ovs-vswitchd.conf.db(5)` lists under
 /// `forward-bpdu`.
 pub(super) const fn is_reserved(address: u64) -> bool {
+    /// The mask of a range of sixteen addresses.
     const SIXTEEN: u64 = !0xf;
     address & SIXTEEN == 0x0180_c200_0000
         || address & SIXTEEN == 0x0100_0ccc_ccc0

@@ -40,8 +40,11 @@ pub(in crate::translate) struct PacketVlan {
     pub(super) service_tag: Option<QinqEthtype>,
 }
 
+/// The present bit of the outer tag in the word of the tags.
 pub(super) const OUTER_PRESENT: u64 = 0x1000 << 32;
+/// The priority of the outer tag.
 pub(super) const OUTER_PRIORITY: u64 = 0xe000 << 32;
+/// The VLAN id of the outer tag.
 pub(super) const OUTER_ID: u64 = 0xfff << 32;
 /// The VLAN id of the tag below the outer one.
 pub(super) const INNER_ID: u64 = 0xfff;

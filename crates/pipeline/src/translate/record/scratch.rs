@@ -47,6 +47,7 @@ pub(super) struct VisitFrame {
 pub(super) struct RecentMasks(Box<[Option<SparseMask>]>);
 
 thread_local! {
+    /// The buffers of this thread; absent during a translation.
     static SCRATCH: Cell<Option<Box<Scratch>>> = const { Cell::new(None) };
 }
 

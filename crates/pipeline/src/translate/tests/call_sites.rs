@@ -27,6 +27,7 @@ use crate::testing::{
 type Site = (&'static str, u32, u32);
 
 thread_local! {
+    /// The calls of this thread.
     static CALLS: RefCell<Calls> = RefCell::default();
 }
 
@@ -122,11 +123,15 @@ fn aimed(
     changes.chain(learn).collect()
 }
 
+/// Maximum number of changes that are aimed at objects of a translation.
 const AIMED: usize = 3;
+/// Number of generated cases.
 const CASES: usize = 400;
 /// The most cases that are tried for one call, among the cases that reach it.
 const CASES_EACH: usize = 60;
+/// Number of packets of a case.
 const PACKETS: usize = 6;
+/// Number of random changes of a case.
 const CHANGES: usize = 6;
 
 /// A recording call that the generated packets do not always need.

@@ -41,9 +41,12 @@ const PAYLOAD: std::ops::Range<usize> = word::IPV4 as usize..FLOW_WORDS;
 
 /// The bottom-of-stack bit of a label stack entry.
 const BOTTOM: u32 = 0x100;
+/// The TTL bits of a label stack entry.
 const TTL: u32 = 0xff;
 
+/// The Ethernet types of MPLS, unicast and multicast.
 const ETHER_TYPES: [u16; 2] = [0x8847, 0x8848];
+/// The TTL of a new label if no header has one.
 const TTL_DEFAULT: u128 = 64;
 
 impl WorkingPacket {

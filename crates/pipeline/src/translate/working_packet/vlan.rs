@@ -15,10 +15,13 @@ use super::WorkingPacket;
 
 /// Index of the word with the VLAN tags.
 pub(in crate::translate) const VLAN: usize = word::VLAN as usize;
-/// The present bit of the outer and of the inner tag.
+/// The present bit of the outer tag.
 const OUTER_PRESENT: u64 = 0x1000 << 32;
+/// The present bit of the inner tag.
 const INNER_PRESENT: u64 = 0x1000;
+/// The bits of the outer tag in the word of the tags.
 const OUTER: u64 = 0xffff_ffff_0000_0000;
+/// The bits of the inner tag in the word of the tags.
 const INNER: u64 = 0x0000_0000_ffff_ffff;
 /// `ETH_TYPE_VLAN`: the type of a tag if no action names one.
 const TPID_DEFAULT: u16 = 0x8100;

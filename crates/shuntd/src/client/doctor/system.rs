@@ -48,9 +48,11 @@ pub(super) enum UnitState {
     Stopped,
 }
 
-/// Directories of systemd units, and the link that exists for an enabled unit.
+/// Directories of systemd units.
 const UNITS: [&str; 3] = ["etc/systemd/system", "lib/systemd/system", "usr/lib/systemd/system"];
+/// Name of the unit of the daemon.
 const UNIT: &str = "shuntd.service";
+/// The link that exists if the unit is enabled.
 const ENABLED_UNIT: &str = "etc/systemd/system/multi-user.target.wants/shuntd.service";
 
 /// Parents of the control group of the unit; the group exists while the unit runs.
@@ -58,8 +60,9 @@ const ENABLED_UNIT: &str = "etc/systemd/system/multi-user.target.wants/shuntd.se
 /// The first path is for cgroup version 2, and the second for version 1.
 const GROUPS: [&str; 2] = ["sys/fs/cgroup/system.slice", "sys/fs/cgroup/systemd/system.slice"];
 
-/// The columns of `/proc/PID/limits`, after the name of a limit.
+/// Column of soft limits in `/proc/PID/limits`, after the name of a limit.
 const SOFT: usize = 0;
+/// Column of hard limits.
 const HARD: usize = 1;
 
 impl ProcessRights {

@@ -208,6 +208,7 @@ fn derived_mac(host: &str, name: &str) -> [u8; 6] {
 
 /// Returns the id of the host (`machine-id(5)`); empty if the host has none.
 fn host_id() -> &'static str {
+    /// The text of the file, which is read once.
     static HOST: LazyLock<String> =
         LazyLock::new(|| fs::read_to_string("/etc/machine-id").unwrap_or_default());
     HOST.trim()

@@ -48,8 +48,9 @@ pub(super) struct BridgeNetflow {
 /// Time between two readings of the ports.
 const PORTS_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Output interface numbers for outputs that are no port, as in Open vSwitch.
+/// Output interface number of dropped packets, as in Open vSwitch.
 const OUTPUT_DROPPED: u16 = 65_533;
+/// Output interface number of packets to several ports, as in Open vSwitch.
 const OUTPUT_MULTIPLE: u16 = 65_534;
 
 /// The output interface number of a flow if the output is not known.
