@@ -48,24 +48,42 @@ pub enum BfdError {
 impl fmt::Display for BfdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotBfd => f.write_str("not BFD: it needs IPv4 and the UDP port 3784"),
+            Self::NotBfd => f.write_str(
+                "the frame has no BFD packet: BFD needs IPv4 and the UDP destination port 3784",
+            ),
             Self::Short { length, needed } => {
-                write!(f, "{length} bytes are too short: a packet needs {needed} bytes")
+                write!(f, "the packet ends after {length} bytes, but needs {needed}")
             }
             Self::HeaderChecksum => f.write_str("the checksum of the IPv4 header is wrong"),
-            Self::Ttl(ttl) => write!(f, "the TTL is {ttl}: packets of a neighbor have 255"),
+            Self::Ttl(ttl) => write!(
+                f,
+                "the TTL is {ttl}: it must be 255, because packets of a neighbor pass no router"
+            ),
             Self::Version(version) => write!(f, "the version is {version}: it must be 1"),
             Self::Length { length, payload } => {
-                write!(f, "the packet has a length of {length} bytes in a payload of {payload}")
+                write!(
+                    f,
+                    "the packet states a length of {length} bytes, but the UDP payload has \
+                     {payload}"
+                )
             }
-            Self::ZeroMultiplier => f.write_str("the detection multiplier is zero"),
-            Self::Multipoint => f.write_str("the multipoint bit is set"),
-            Self::ZeroDiscriminator => f.write_str("the discriminator of the sender is zero"),
-            Self::MissingDiscriminator => {
-                f.write_str("the discriminator of this end is zero, although the sender knows it")
+            Self::ZeroMultiplier => {
+                f.write_str("the field Detect Mult is zero: it must be at least 1")
             }
+            Self::Multipoint => f.write_str("the Multipoint bit is set: it must be clear"),
+            Self::ZeroDiscriminator => {
+                f.write_str("the field My Discriminator is zero: the sender needs a number")
+            }
+            Self::MissingDiscriminator => f.write_str(
+                "the field Your Discriminator is zero, although the state of the sender is init \
+                 or up",
+            ),
             Self::UnknownDiscriminator(found) => {
-                write!(f, "the discriminator {found:#x} is not that of the session")
+                write!(
+                    f,
+                    "the field Your Discriminator is {found:#x}, which is not the number of this \
+                     session"
+                )
             }
             Self::Authenticated => {
                 f.write_str("the packet is authenticated: switch authentication off at the sender")

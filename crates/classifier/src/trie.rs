@@ -93,7 +93,7 @@ impl PrefixBits for u128 {
 /// The type for IPv4 addresses and ports, which is enough for most tables.
 impl PrefixBits for u32 {
     fn of(value: u128) -> Self {
-        debug_assert!(value << Self::BITS == 0, "no value is longer");
+        debug_assert!(value << Self::BITS == 0, "a value has at most as many bits as this type");
         (value >> (u128::BITS - Self::BITS)) as Self
     }
 
@@ -137,7 +137,7 @@ impl<P: PrefixBits> Trie<P> {
             (grandparent, parent) = (parent, at);
             at = self.node(at).children[side(prefix, self.node(at).length)];
             if at == ABSENT {
-                debug_assert!(false, "a prefix that is removed is held");
+                debug_assert!(false, "a prefix that is removed is in the trie");
                 return;
             }
         }

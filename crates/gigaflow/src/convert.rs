@@ -47,7 +47,7 @@ pub fn rule_of(
     masks: &mut HeaderMasks,
 ) -> LtmRule {
     let length = u16::try_from(traversal.visits.len());
-    debug_assert!(length.is_ok(), "translations have a limit of a few thousand lookups");
+    debug_assert!(length.is_ok(), "a translation does at most a few thousand lookups");
     LtmRule {
         tag,
         matching: Match::of(&traversal.key, masks.of(&traversal.mask)),

@@ -198,22 +198,22 @@ pub enum Refusal {
     #[error("the device cannot match {}", .0.name())]
     Match(FieldId),
     /// The rule matches bits that belong to no field.
-    #[error("the device cannot match all bits of the rule")]
+    #[error("the device cannot match all bits that the LTM entry matches")]
     MatchUnnamed,
     /// The rule writes a field that the device does not write.
     #[error("the device cannot write {}", .0.name())]
     Write(FieldId),
     /// The rule writes bits that belong to no field.
-    #[error("the device cannot write all bits that the rule writes")]
+    #[error("the device cannot write all bits that the LTM entry writes")]
     WriteUnnamed,
     /// The device cannot execute an action of the rule, or not in this position.
-    #[error("the device cannot execute the actions of the rule")]
+    #[error("the device cannot execute the actions of the LTM entry")]
     Actions,
     /// The rule sends to a port that the device does not have.
     #[error("the device has no port {}", .0.number())]
     Output(DatapathPort),
     /// The rule replaces more table lookups than one rule may.
-    #[error("the rule replaces {length} table lookups: one rule may replace at most {max}")]
+    #[error("the LTM entry replaces {length} table lookups: an entry may replace at most {max}")]
     Length {
         /// Number of table lookups that the rule replaces.
         length: u16,
@@ -221,13 +221,13 @@ pub enum Refusal {
         max: u16,
     },
     /// The number of a tag is too large.
-    #[error("the rule has a tag of more than {0} bits")]
+    #[error("the LTM entry has a tag of more than {0} bits, the width of tags in the device")]
     Tag(u8),
     /// The stage has reached its greatest number of masks.
-    #[error("the stage has no room for another mask")]
+    #[error("the stage of the device has as many masks as it can have")]
     Masks,
     /// The rule matches more bits than a key of the device has.
-    #[error("the rule matches more bits than a key of the device has")]
+    #[error("the LTM entry matches more bits than a key of the device has")]
     KeyBits,
 }
 
@@ -239,7 +239,7 @@ pub enum OffloadError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// The stage is full.
-    #[error("the stage is full")]
+    #[error("the stage of the device is full")]
     NoRoom,
     /// The device has no such stage.
     #[error("the device has no stage {0}")]
@@ -256,7 +256,7 @@ pub enum OffloadError {
     /// The device replied with an error that the protocol does not allow.
     ///
     /// The number is its code.
-    #[error("the device failed with code {0}")]
+    #[error("the device replied with the unexpected error code {0}")]
     Failed(i32),
 }
 

@@ -111,7 +111,8 @@ impl ChangeBound {
         tracing::info!(
             rules = deltas.iter().filter_map(table).count(),
             tables = tables.len(),
-            "many rules changed at once: all entries of their tables are evicted"
+            "eviction engine: many rules changed at once, so every entry of their tables is \
+             evicted"
         );
         tables.into_iter().for_each(evict_visitors);
     }

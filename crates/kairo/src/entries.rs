@@ -23,7 +23,10 @@ struct SlotOwner {
     is_watched: bool,
 }
 
-const _: () = assert!(size_of::<SlotOwner>() == 16, "evicting an entry reads only this struct");
+const _: () = assert!(
+    size_of::<SlotOwner>() == 16,
+    "an eviction reads this for each entry, so it is kept small"
+);
 
 /// All entries of an engine, watched or retired.
 pub(crate) struct WatchedEntries<L> {

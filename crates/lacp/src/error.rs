@@ -45,7 +45,7 @@ impl fmt::Display for PduError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotSlowProtocols => f.write_str(
-                "not a slow-protocols frame: it needs the destination 01:80:c2:00:00:02 \
+                "the frame is not of a slow protocol: it needs the destination 01:80:c2:00:00:02 \
                  and the Ethernet type 0x8809",
             ),
             Self::Subtype(subtype) => {
@@ -55,7 +55,7 @@ impl fmt::Display for PduError {
                 write!(f, "frame of {length} bytes is too short: it needs 124 bytes")
             }
             Self::TlvLength { tlv, length, expected } => {
-                write!(f, "{tlv} has the length {length}: it needs {expected}")
+                write!(f, "{tlv} has a length of {length} bytes: it must have {expected}")
             }
             Self::MarkerType(number) => {
                 write!(f, "marker TLV type {number} is neither a request (1) nor a response (2)")

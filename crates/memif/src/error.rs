@@ -67,11 +67,13 @@ pub(crate) enum MemifProtocolError {
     Length(usize),
     #[error("a message has the unknown type {0}")]
     UnknownType(u16),
-    #[error("the message {0} was not expected")]
+    #[error("the peer sent the message {0}, which is not allowed at this point")]
     Unexpected(&'static str),
-    #[error("the message {0} came without its descriptor")]
+    #[error("the message {0} came without its file descriptor")]
     NoDescriptor(&'static str),
-    #[error("the peer has the versions {min:#x} to {max:#x}, not 0x200")]
+    #[error(
+        "the peer supports the versions {min:#x} to {max:#x} of memif: version 0x200 is needed"
+    )]
     Version { min: u16, max: u16 },
     #[error("there is no server with id {0} at this socket")]
     NoSuchInterface(u32),
@@ -81,11 +83,17 @@ pub(crate) enum MemifProtocolError {
     Mode(u8),
     #[error("the secret of the client is wrong")]
     Secret,
-    #[error("region {index} was added, and the next is {next} of at most {max}")]
+    #[error(
+        "the peer added region {index}, but the next number is {next}, and at most {max} regions \
+         are allowed"
+    )]
     Region { index: u16, next: usize, max: usize },
     #[error("the regions of the client have {0} bytes, more than 4 GiB")]
     RegionsBytes(u64),
-    #[error("ring {index} does not exist, or was added before: there are at most {max}")]
+    #[error(
+        "the peer added ring {index}, which was added before or does not exist: at most {max} \
+         rings are allowed"
+    )]
     Ring { index: u16, max: u16 },
     #[error("ring {0} was not added: rings are numbered from 0 without a gap")]
     MissingRing(u16),
@@ -99,9 +107,12 @@ pub(crate) enum MemifProtocolError {
     Disconnected(String),
     #[error("the peer closed the connection")]
     Closed,
-    #[error("the peer has not connected within {0} seconds")]
+    #[error("the peer has not completed the exchange of messages within {0} seconds")]
     Slow(u64),
-    #[error("of {0} clients without an interface, this one has waited longest")]
+    #[error(
+        "{0} clients are connected and have chosen no interface, and this client for the longest \
+         time"
+    )]
     Crowded(usize),
     #[error("the connection failed: {0}")]
     Connection(#[from] io::Error),
@@ -127,7 +138,7 @@ pub enum MemifRingError {
     #[error("a ring begins with {0:#x} instead of the memif cookie 0x3e31f20")]
     Cookie(u32),
     /// The peer moved an index by more than the size of the ring.
-    #[error("the peer announced {announced} descriptors of a ring that has {size}")]
+    #[error("the peer announced {announced} descriptors in a ring that has only {size}")]
     Index {
         /// The number of descriptors that the index announces.
         announced: u16,

@@ -35,7 +35,9 @@ impl fmt::Display for MembershipError {
             Self::MessageType(number) => {
                 write!(f, "message type {number} is neither a query, a report, nor a leave")
             }
-            Self::Fragment => f.write_str("the packet is a fragment, and hosts send none"),
+            Self::Fragment => {
+                f.write_str("the packet is a fragment, and hosts do not fragment these messages")
+            }
             Self::Short { length } => {
                 write!(f, "frame of {length} bytes ends before its message does")
             }

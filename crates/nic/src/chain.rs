@@ -187,7 +187,7 @@ impl NicChain {
         let stage = stage.index();
         let entry = NicEntry::new(no, stage, priority, rule, is_punt);
         let Some(stage) = self.stages.get_mut(stage) else {
-            return Err(DeviceError::Refused("the program has no such stage"));
+            return Err(DeviceError::Refused("the P4 program has no stage of this number"));
         };
         let mask = entry.rule.matching.mask();
         if self.limits.key_bits_max.is_some_and(|max| mask.bits_count() > max) {
@@ -244,7 +244,7 @@ impl NicChain {
         let Some(slot) = self.numbers.remove(&no) else { return EntryHits::default() };
         let entry = self.slots.get_mut(slot as usize).and_then(Option::take);
         if let Some(entry) = entry {
-            debug_assert_eq!(entry.no, no, "a number has one entry");
+            debug_assert_eq!(entry.no, no, "the slot of an entry number has that entry");
             if let Some(stage) = self.stages.get_mut(entry.stage) {
                 stage.remove(&entry);
             }
@@ -266,7 +266,10 @@ impl NicChain {
         let (mut tag, mut is_rewritten, mut last_stage) = (self.start, false, 0);
         let punt = |reason, tag: Tag, last_stage| {
             let miss_tag = u16::try_from(tag.number());
-            debug_assert!(miss_tag.is_ok(), "the program has tags of 16 bits: {tag:?}");
+            debug_assert!(
+                miss_tag.is_ok(),
+                "the P4 program has tags of 16 bits, so {tag:?} cannot occur"
+            );
             NicVerdict::Punt { reason, miss_tag: miss_tag.unwrap_or(u16::MAX), last_stage }
         };
         for (number, stage) in (1..).zip(&self.stages) {

@@ -37,7 +37,7 @@ impl NicDevice {
 /// The refusal of an entry that the program cannot hold.
 ///
 /// The server has checked the entry against the P4Info, so this error does not occur.
-const UNKNOWN: DeviceError = DeviceError::Refused("the entry does not belong to the program");
+const UNKNOWN: DeviceError = DeviceError::Refused("the entry is not one of the P4 program");
 
 impl Device for NicDevice {
     fn verify(&self, info: &P4Info, config: &[u8]) -> Result<(), ProgramError> {

@@ -8,7 +8,7 @@ use shunt_p4runtime::server::ServerError;
 #[non_exhaustive]
 pub enum NicError {
     /// A port cannot be opened or used.
-    #[error("port {number} cannot be used")]
+    #[error("port {number} of the NIC cannot be used")]
     Port {
         /// The number of the port.
         number: u16,

@@ -346,7 +346,7 @@ impl NicWorker {
         let received = port.port.receive(0, &self.epoll, &mut self.pool, &mut self.burst);
         if let Err(error) = received {
             self.shared.traffic.count_broken_port();
-            warn!(port = number, %error, "port failed and is no longer polled");
+            warn!(port = number, %error, "NIC: port failed, and is no longer polled");
             // The representor is dropped too, so that the switch reopens the port.
             if let Some(representor) = port.representor.take() {
                 representor.unregister(&self.epoll);
@@ -373,7 +373,7 @@ impl NicWorker {
             let (pool, burst) = (&mut self.pool, &mut self.burst);
             if let Err(error) = representor.receive(queue, &self.epoll, pool, burst) {
                 self.shared.traffic.count_broken_port();
-                warn!(port = number, %error, "representor failed and is no longer polled");
+                warn!(port = number, %error, "NIC: representor failed, and is no longer polled");
             }
             if representor.has_ended(queue)
                 && let Some(order) = &mut port.order

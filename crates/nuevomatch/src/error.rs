@@ -17,7 +17,10 @@ pub enum Error {
         bits: u32,
     },
     /// A schema has another number of lanes than the type that it is used with.
-    #[error("the schema has {lanes} lanes, but the type is for {expected}: change its parameter")]
+    #[error(
+        "the schema has {lanes} lanes, but the type is for {expected}: change the parameter of \
+         the type"
+    )]
     LaneCount {
         /// Number of lanes of the schema.
         lanes: usize,
@@ -55,7 +58,7 @@ pub enum Error {
         max: u32,
     },
     /// A classifier with the contract of `rte_acl` has no category, or too many.
-    #[error("{categories} categories: a classifier has 1 to {max}, so change the number")]
+    #[error("{categories} categories are refused: use 1 to {max}")]
     AclCategories {
         /// The refused number of categories.
         categories: usize,
@@ -74,7 +77,9 @@ pub enum Error {
     #[error("userdata 0 means that no rule matches: give the rule another number")]
     AclUserData,
     /// A rule has a range without values.
-    #[error("rule {rule}: lane {lane} is from {low} to {high}: swap the ends of the range")]
+    #[error(
+        "rule {rule}: its range in lane {lane} begins at {low} and ends at {high}: swap its ends"
+    )]
     EmptyRange {
         /// Position of the rule in the list of rules.
         rule: usize,
@@ -101,7 +106,7 @@ pub enum Error {
         max: u32,
     },
     /// More rules than an index can number.
-    #[error("{rules} rules, but an index holds at most {max}: divide the rules")]
+    #[error("{rules} rules are too many for an index, which holds at most {max}: divide the rules")]
     TooManyRules {
         /// Number of rules.
         rules: usize,
@@ -109,7 +114,7 @@ pub enum Error {
         max: usize,
     },
     /// A bucket cannot have this capacity.
-    #[error("bucket_rules = {bucket_rules}, but a bucket holds from 1 to {max} rules")]
+    #[error("bucket_rules = {bucket_rules} is refused: a bucket holds from 1 to {max} rules")]
     BucketRules {
         /// The refused capacity.
         bucket_rules: usize,
@@ -137,7 +142,7 @@ pub enum TrainingError {
         start: u32,
     },
     /// The list has more starts than the output of a neural net can number.
-    #[error("{count} starts: a model indexes at most {STARTS_MAX}")]
+    #[error("{count} starts are too many: a model indexes at most {STARTS_MAX}")]
     TooMany {
         /// Number of starts.
         count: usize,

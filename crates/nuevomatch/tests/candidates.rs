@@ -212,7 +212,10 @@ fn a_range_without_values_is_an_error_that_names_the_rule() {
     rules[1].low[1] = 9;
     let error = Index::build(&schema(), &rules, &PartitionSettings::default()).unwrap_err();
     assert_eq!(error, Error::EmptyRange { rule: 1, lane: 1, low: 9, high: 1 });
-    assert_eq!(error.to_string(), "rule 1: lane 1 is from 9 to 1: swap the ends of the range");
+    assert_eq!(
+        error.to_string(),
+        "rule 1: its range in lane 1 begins at 9 and ends at 1: swap its ends"
+    );
     rules[1].low[1] = 1;
     rules[2].high[2] = 8;
     let error = Index::build(&schema(), &rules, &PartitionSettings::default()).unwrap_err();

@@ -16,7 +16,11 @@ impl std::fmt::Display for PcapError {
         let Self { name, number, problem } = self;
         match problem {
             PcapProblem::NoHeader => {
-                write!(f, "{name} is not a capture: it is shorter than a file header")
+                write!(
+                    f,
+                    "{name} is not a capture: it is shorter than the 24 bytes of the header of a \
+                     pcap file"
+                )
             }
             PcapProblem::NoMagic => {
                 write!(
@@ -27,7 +31,7 @@ impl std::fmt::Display for PcapError {
             PcapProblem::Version => {
                 write!(
                     f,
-                    "{name} is not a capture of version 2.4: convert it with `editcap -F pcap`"
+                    "{name} is not a pcap file of version 2.4: convert it with `editcap -F pcap`"
                 )
             }
             PcapProblem::Pcapng => {
@@ -40,7 +44,8 @@ impl std::fmt::Display for PcapError {
             ),
             PcapProblem::CheckSequences => write!(
                 f,
-                "{name} has frames with their check sequences: strip them with `editcap -C -4 -L`"
+                "{name} has frames that end with their check sequence (FCS): strip it with \
+                 `editcap -C -4 -L`"
             ),
             PcapProblem::EndsWithin => {
                 write!(
@@ -57,12 +62,13 @@ impl std::fmt::Display for PcapError {
             ),
             PcapProblem::Longer { captured, original } => write!(
                 f,
-                "packet {number} of {name} has {captured} of {original} bytes: the file is damaged"
+                "packet {number} of {name} has {captured} captured bytes, but the packet itself \
+                 had {original}: the file is damaged, so capture again"
             ),
             PcapProblem::TooLong { length } => write!(
                 f,
-                "packet {number} of {name} has {length} bytes, more than 262144: \
-                 the file is damaged"
+                "packet {number} of {name} has {length} bytes, and at most 262144 are possible: \
+                 the file is damaged, so capture again"
             ),
             PcapProblem::Unreadable(error) => write!(f, "cannot read {name}: {error}"),
         }

@@ -72,7 +72,10 @@ impl<R: Read> PcapReader<R> {
     /// If the file ends within the packet, or contains only a part of the packet.
     pub fn next_packet(&mut self) -> Result<Option<PcapPacket<'_>>, PcapError> {
         let Some((time_ns, original)) = self.read_record()? else { return Ok(None) };
-        debug_assert!(u32::try_from(self.frame.len()).is_ok(), "at most FRAME_BYTES_MAX");
+        debug_assert!(
+            u32::try_from(self.frame.len()).is_ok(),
+            "a frame has at most FRAME_BYTES_MAX bytes"
+        );
         let captured = u32::try_from(self.frame.len()).unwrap_or(u32::MAX);
         if captured < original {
             return Err(self.failed(PcapProblem::Snapped { captured, original }));

@@ -79,8 +79,11 @@ fn errors_name_the_repair_tool() {
         bytes
     };
     let cases = [
-        (good[..23].to_vec(), "x.pcap is not a capture: it is shorter than a file header"),
-        (with(6, 3), "x.pcap is not a capture of version 2.4: convert it with `editcap -F pcap`"),
+        (
+            good[..23].to_vec(),
+            "x.pcap is not a capture: it is shorter than the 24 bytes of the header of a pcap file",
+        ),
+        (with(6, 3), "x.pcap is not a pcap file of version 2.4: convert it with `editcap -F pcap`"),
         (with(0, 0), "x.pcap is not a capture: it does not begin with the magic number of pcap"),
         (
             [&[0x0a, 0x0d, 0x0d, 0x0a][..], &good[4..]].concat(),
@@ -92,7 +95,8 @@ fn errors_name_the_repair_tool() {
         ),
         (
             with(23, 0x04),
-            "x.pcap has frames with their check sequences: strip them with `editcap -C -4 -L`",
+            "x.pcap has frames that end with their check sequence (FCS): strip it with `editcap \
+             -C -4 -L`",
         ),
         (
             good[..good.len() - 1].to_vec(),
@@ -103,10 +107,15 @@ fn errors_name_the_repair_tool() {
             "packet 1 of x.pcap was truncated to 60 of 61 bytes when it was captured: capture whole \
              packets (`tcpdump -s 0`)",
         ),
-        (with(24 + 12, 59), "packet 1 of x.pcap has 60 of 59 bytes: the file is damaged"),
+        (
+            with(24 + 12, 59),
+            "packet 1 of x.pcap has 60 captured bytes, but the packet itself had 59: the file is \
+             damaged, so capture again",
+        ),
         (
             with(24 + 11, 0xff),
-            "packet 1 of x.pcap has 4278190140 bytes, more than 262144: the file is damaged",
+            "packet 1 of x.pcap has 4278190140 bytes, and at most 262144 are possible: the file \
+             is damaged, so capture again",
         ),
     ];
     for (bytes, expected) in cases {

@@ -106,7 +106,10 @@ pub fn send_with_descriptors(
     // SAFETY: all fields are integers or pointers: zero is a value of each.
     let mut message: libc::msghdr = unsafe { zeroed() };
     (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
-    assert!(descriptors.len() <= DESCRIPTORS_MAX, "the control buffer has room");
+    assert!(
+        descriptors.len() <= DESCRIPTORS_MAX,
+        "the control buffer has room for DESCRIPTORS_MAX descriptors"
+    );
     if !descriptors.is_empty() {
         let length = u32::try_from(size_of_val(descriptors)).unwrap_or_default();
         message.msg_control = control.0.as_mut_ptr().cast();

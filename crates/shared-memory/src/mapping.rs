@@ -51,10 +51,10 @@ unsafe impl Sync for SharedMapping {}
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
     /// The part is empty, or longer than half of the address space.
-    #[error("a memory region of {0} bytes is empty or too long")]
+    #[error("a memory region of {0} bytes is empty, or ends beyond half of the address space")]
     Length(u64),
     /// The file is shorter than the end of the part.
-    #[error("a memory region ends at byte {end} of a file with {length} bytes")]
+    #[error("a memory region ends at byte {end}, but its file has only {length} bytes")]
     ShortFile {
         /// The end of the part, as offset in the file.
         end: u64,
@@ -70,7 +70,8 @@ pub enum MapError {
     ///
     /// No seal forbids this, and the kernel may have no huge pages left for later accesses.
     #[error(
-        "a memory region is in a file of huge pages, which its owner can give back: use pages of the usual size"
+        "a memory region is in a file of huge pages, which its owner can return to the kernel: \
+         use ordinary pages"
     )]
     HugePages,
     /// The kernel refused to map the file.
@@ -389,10 +390,10 @@ mod tests {
             Err(error) => error.to_string(),
         };
         assert_eq!(refused(0, 0x2800), "fine");
-        let expected = "a memory region ends at byte 10241 of a file with 10240 bytes";
+        let expected = "a memory region ends at byte 10241, but its file has only 10240 bytes";
         assert_eq!(refused(1, 0x2800), expected);
         for (offset, length) in [(0, 0), (u64::MAX, 1), (0, u64::MAX)] {
-            assert!(refused(offset, length).contains("is empty or too long"));
+            assert!(refused(offset, length).contains("is empty, or ends beyond"));
         }
     }
 

@@ -36,7 +36,9 @@ pub(crate) fn store_authority(
     let refused =
         |reason: String| TlsError::NotBootstrapped { path: path.display().to_string(), reason };
     let [leaf, intermediates @ .., authority] = chain else {
-        return Err(refused("the server sends no CA certificate with its own".to_owned()));
+        return Err(refused(
+            "the server sends only its own certificate, and not that of its CA".to_owned(),
+        ));
     };
     let checked = || {
         let mut roots = RootCertStore::empty();
@@ -47,7 +49,9 @@ pub(crate) fn store_authority(
         verify_server_cert_signed_by_trust_anchor(&leaf, &roots, intermediates, now, algorithms)
     };
     checked().map_err(|error: rustls::Error| {
-        refused(format!("the last certificate of the server does not sign the others: {error}"))
+        refused(format!(
+            "the last certificate that the server sends did not sign the others: {error}"
+        ))
     })?;
     write_new(path, &pem(authority)).map_err(|error| refused(error.to_string()))
 }

@@ -10,8 +10,8 @@ the certificate of the peer does not come from the CA in ca_certificate: sign it
 CA of the peer";
 
 /// The reason if a peer presents the certificate of an authority as its own.
-const CA_AS_PEER: &str = "\
-the certificate of the peer is one of a CA: make one without CA:TRUE, as `ovs-pki req+sign` does";
+const CA_AS_PEER: &str = "the certificate of the peer is that of a CA, which cannot identify a \
+                          peer: make one without CA:TRUE, as `ovs-pki req+sign` does";
 
 /// The correction of a certificate without extensions, as of `openssl x509 -req`.
 pub(crate) const VERSION_1: &str = "\
@@ -33,7 +33,8 @@ fn remedy(error: &Error) -> Option<String> {
     match error {
         Error::InvalidCertificate(problem) => Some(of_certificate(problem)),
         Error::NoCertificatesPresented => Some(
-            "the peer shows no certificate: give it one of the CA in ca_certificate".to_owned(),
+            "the peer sends no certificate: give it one that the CA in ca_certificate has signed"
+                .to_owned(),
         ),
         Error::AlertReceived(alert) => of_alert(*alert),
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
@@ -81,15 +82,18 @@ fn of_alert(alert: AlertDescription) -> Option<String> {
             "the peer does not trust the certificate of the switch: give the peer the CA that signed it"
         }
         AlertDescription::CertificateRequired => {
-            "the peer asks for a certificate, and the switch has none for it: set certificate"
+            "the peer asks for a certificate, and the switch has none: set certificate and \
+             private_key"
         }
         AlertDescription::BadCertificate
         | AlertDescription::UnsupportedCertificate
         | AlertDescription::CertificateUnknown => {
-            "the peer does not accept the certificate of the switch: its log has the reason"
+            "the peer does not accept the certificate of the switch: read the reason in the log \
+             of the peer"
         }
         AlertDescription::CertificateExpired => {
-            "the certificate of the switch has expired for the peer: renew it, and compare the clocks"
+            "the certificate of the switch has expired by the clock of the peer: renew it, and \
+             compare the clocks"
         }
         AlertDescription::ProtocolVersion => {
             "the peer speaks neither TLS 1.2 nor TLS 1.3: update it, or permit one of them there"

@@ -240,7 +240,7 @@ fn check_file(what: &'static str, path: &Path) -> Result<(), TlsError> {
 
 fn unreadable(what: &'static str, path: &Path, error: &pem::Error) -> TlsError {
     let reason = match error {
-        pem::Error::NoItemsFound => "it has none in PEM format".to_owned(),
+        pem::Error::NoItemsFound => format!("the file has no {what} in PEM format"),
         pem::Error::Io(error) => not_read(error),
         error => error.to_string(),
     };
@@ -252,7 +252,7 @@ fn not_read(error: &io::Error) -> String {
     match error.kind() {
         // `ovs-pki` creates keys that only root can read.
         io::ErrorKind::PermissionDenied => {
-            format!("{error}; the user of the daemon must be able to read it")
+            format!("{error}; let the user of the daemon read the file")
         }
         _ => error.to_string(),
     }

@@ -123,7 +123,10 @@ async fn a_peer_with_a_certificate_of_a_ca_gets_advice() {
     let mut client = ours.sign("switch");
     client.ca_certificate = Some(theirs.path("ca.pem"));
     let error = talk(&identity(client), &identity(server)).await.unwrap_err().to_string();
-    assert!(error.contains("is one of a CA: make one without CA:TRUE"), "{error}");
+    assert!(
+        error.contains("is that of a CA, which cannot identify a peer: make one without CA:TRUE"),
+        "{error}"
+    );
 }
 
 /// The first connection stores the certificate, and later connections are checked.
@@ -136,7 +139,10 @@ async fn an_authority_can_come_from_the_first_server() {
     let mut server = ours.sign("controller");
     client.check().unwrap();
     let error = talk(&client, &identity(server.clone())).await.unwrap_err().to_string();
-    assert!(error.contains("the server sends no CA certificate with its own"), "{error}");
+    assert!(
+        error.contains("the server sends only its own certificate, and not that of its CA"),
+        "{error}"
+    );
     // The certificate of another authority is not stored.
     let chain = |authority: &Authority| {
         let own = fs::read_to_string(&server.certificate).unwrap();
@@ -146,7 +152,7 @@ async fn an_authority_can_come_from_the_first_server() {
     };
     let wrong = TlsFiles { certificate: chain(&theirs), ..server.clone() };
     let error = talk(&client, &identity(wrong)).await.unwrap_err().to_string();
-    assert!(error.contains("does not sign the others"), "{error}");
+    assert!(error.contains("did not sign the others"), "{error}");
     assert!(!ours.path("taken.pem").exists());
     server.certificate = chain(&ours);
     let error = talk(&client, &identity(server.clone())).await.unwrap_err().to_string();
@@ -174,7 +180,7 @@ fn a_file_of_another_user_is_named_with_advice() {
     if let Err(error) = files.check() {
         let text = error.to_string();
         assert!(text.contains("cannot read the private key"), "{text}");
-        assert!(text.ends_with("the user of the daemon must be able to read it"), "{text}");
+        assert!(text.ends_with("let the user of the daemon read the file"), "{text}");
     }
 }
 
@@ -189,7 +195,7 @@ fn each_file_that_cannot_be_used_is_named() {
     let text = refused(&TlsFiles { private_key: "/nonexistent/key".into(), ..good.clone() });
     assert!(text.starts_with("cannot read the private key /nonexistent/key: "), "{text}");
     let text = refused(&TlsFiles { certificate: good.private_key.clone(), ..good.clone() });
-    assert!(text.ends_with("switch.key: it has none in PEM format"), "{text}");
+    assert!(text.ends_with("switch.key: the file has no private key in PEM format"), "{text}");
     let text = refused(&TlsFiles { private_key: other.private_key, ..good.clone() });
     assert!(text.contains("is it the key of"), "{text}");
     let text = refused(&TlsFiles { ca_certificate: Some("/nonexistent/ca".into()), ..good });

@@ -36,9 +36,11 @@ pub enum BackendError {
 pub(crate) enum ProtocolError {
     #[error("the message has the version {0}, not 1")]
     Version(u32),
-    #[error("request {request} has a payload of {length} bytes, at most {max} are allowed")]
+    #[error("request {request} has a payload of {length} bytes: at most {max} are allowed")]
     TooLong { request: u32, length: u32, max: usize },
-    #[error("request {request} has a payload of {length} bytes, which is too short")]
+    #[error(
+        "request {request} has a payload of {length} bytes, which is too short for this request"
+    )]
     TooShort { request: u32, length: usize },
     #[error("request {0} is not supported")]
     Unsupported(u32),
@@ -48,7 +50,7 @@ pub(crate) enum ProtocolError {
     Event(#[from] EventError),
     #[error("queue {queue} does not exist: the device has {max} queues")]
     NoSuchQueue { queue: u32, max: u16 },
-    #[error("features {0:#x} were not offered")]
+    #[error("the front-end chose the features {0:#x}, which were not offered")]
     NotOffered(u64),
     #[error("an MTU of {0} bytes is not between 68 and 65535")]
     Mtu(u64),
@@ -86,7 +88,7 @@ pub enum RingError {
         address: u64,
     },
     /// A part of the queue is not aligned.
-    #[error("its {part} at {address:#x} is not aligned")]
+    #[error("its {part} at {address:#x} is not aligned as virtio requires")]
     Misaligned {
         /// The part of the queue.
         part: &'static str,
@@ -94,7 +96,7 @@ pub enum RingError {
         address: u64,
     },
     /// The guest offers more buffers than the queue has.
-    #[error("it offers {offered} buffers, and has {size}")]
+    #[error("it offers {offered} buffers at once, but has places for {size} only")]
     Offered {
         /// The number of offered buffers.
         offered: u16,
@@ -102,7 +104,7 @@ pub enum RingError {
         size: u16,
     },
     /// The number of a descriptor is beyond the end of its table.
-    #[error("descriptor {index} does not exist: the table has {size}")]
+    #[error("descriptor {index} does not exist: the table has {size} descriptors")]
     NoDescriptor {
         /// The number of the descriptor.
         index: u16,
@@ -124,12 +126,18 @@ pub enum RingError {
     #[error("a buffer of {0} bytes is too short for frames: it must have at least 12")]
     ShortBuffer(usize),
     /// A buffer has the wrong direction: writable instead of readable, or vice versa.
-    #[error("a buffer is for the other direction")]
+    #[error(
+        "a buffer has the wrong direction: the device must be able to write receive buffers, and \
+         to read transmit buffers"
+    )]
     Direction,
     /// The guest uses an indirect table, but did not accept `VIRTIO_F_INDIRECT_DESC`.
-    #[error("a descriptor is indirect, which was not negotiated")]
+    #[error("a descriptor is indirect, but the guest did not accept VIRTIO_F_INDIRECT_DESC")]
     IndirectRefused,
     /// An indirect table of descriptors has an invalid length or is nested.
-    #[error("a table of {0} bytes does not hold whole descriptors, or is inside another table")]
+    #[error(
+        "an indirect table of {0} bytes is invalid: it must hold whole descriptors, and be \
+         inside no other table"
+    )]
     IndirectTable(u32),
 }

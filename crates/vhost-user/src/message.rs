@@ -293,7 +293,7 @@ mod tests {
         let wrong = MessageHeader::parse(header(5, 2, 40)).unwrap_err();
         assert_eq!(wrong.to_string(), "the message has the version 2, not 1");
         let long = MessageHeader::parse(header(5, 1, 265)).unwrap_err();
-        assert!(long.to_string().contains("265 bytes, at most 264"), "{long}");
+        assert!(long.to_string().contains("265 bytes: at most 264"), "{long}");
     }
 
     #[test]

@@ -156,16 +156,20 @@ mod tests {
         for (changes, expected) in [
             (&[(0, 0)][..], "the version is 0: it must be 1"),
             (&[(0, 0x5f)], "the version is 2: it must be 1"),
-            (&[(3, 23)], "23 bytes are too short: a packet needs 24 bytes"),
-            (&[(1, 0xc4), (3, 25)], "25 bytes are too short: a packet needs 26 bytes"),
-            (&[(3, 25)], "the packet has a length of 25 bytes in a payload of 24"),
-            (&[(2, 0)], "the detection multiplier is zero"),
-            (&[(1, 0xc1)], "the multipoint bit is set"),
-            (&[(7, 0)], "the discriminator of the sender is zero"),
-            (&[(11, 0)], "the discriminator of this end is zero, although the sender knows it"),
+            (&[(3, 23)], "the packet ends after 23 bytes, but needs 24"),
+            (&[(1, 0xc4), (3, 25)], "the packet ends after 25 bytes, but needs 26"),
+            (&[(3, 25)], "the packet states a length of 25 bytes, but the UDP payload has 24"),
+            (&[(2, 0)], "the field Detect Mult is zero: it must be at least 1"),
+            (&[(1, 0xc1)], "the Multipoint bit is set: it must be clear"),
+            (&[(7, 0)], "the field My Discriminator is zero: the sender needs a number"),
+            (
+                &[(11, 0)],
+                "the field Your Discriminator is zero, although the state of the sender is init \
+                 or up",
+            ),
             // The packet is wrong in several ways, and the first reason is reported.
             (&[(0, 0), (2, 0), (7, 0)], "the version is 0: it must be 1"),
-            (&[(2, 0), (1, 0xc1)], "the detection multiplier is zero"),
+            (&[(2, 0), (1, 0xc1)], "the field Detect Mult is zero: it must be at least 1"),
         ] {
             let mut octets = packet(BfdState::Up, 1, 2).emit();
             for (position, octet) in changes {

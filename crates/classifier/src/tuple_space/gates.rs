@@ -77,7 +77,9 @@ impl Gates {
             None => {
                 self.gates.push(gate);
                 #[expect(clippy::expect_used, reason = "that many gates would fill 256 GiB")]
-                GateId(u32::try_from(self.gates.len() - 1).expect("fewer than 2^32 gates"))
+                GateId(
+                    u32::try_from(self.gates.len() - 1).expect("a table has fewer than 2^32 gates"),
+                )
             }
         };
         self.by_mask.insert(mask, id);

@@ -37,7 +37,7 @@ impl ValueSet {
         let same = |counted_hash: &CountedHash| counted_hash.half == half;
         let found = self.0.entry(spread(half), same, |counted_hash| spread(counted_hash.half));
         let Entry::Occupied(mut entry) = found else {
-            debug_assert!(false, "a hash that is removed is held");
+            debug_assert!(false, "a hash that is removed is in the set");
             return;
         };
         entry.get_mut().count -= 1;

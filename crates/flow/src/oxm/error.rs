@@ -11,7 +11,7 @@ use crate::{FieldId, draft::value_bits};
 #[non_exhaustive]
 pub enum OxmError {
     /// The bytes end inside an entry (`OFPBMC_BAD_LEN`).
-    #[error("an entry needs {needed} bytes, {present} are left")]
+    #[error("a field of the match needs {needed} bytes, but only {present} are left")]
     BadLength {
         /// Bytes that the entry needs.
         needed: usize,
@@ -27,10 +27,16 @@ pub enum OxmError {
     /// The bridge has no table that binds this tunnel option (`OFPBMC_BAD_FIELD`).
     ///
     /// Open vSwitch has its own code for this error, `NXFMFC_INVALID_TLV_FIELD`.
-    #[error("{} is not mapped to a tunnel option", .0.name())]
+    #[error(
+        "{} is not mapped to a tunnel option: map it first, as `ovs-ofctl add-tlv-map` does",
+        .0.name()
+    )]
     Unbound(FieldId),
     /// The field has no such value (`OFPBMC_BAD_VALUE`).
-    #[error("{} cannot be {value:#x}: its bits are {:#x}", .field.name(), value_bits(*.field))]
+    #[error(
+        "{} cannot be {value:#x}: only the bits {:#x} may be set",
+        .field.name(), value_bits(*.field)
+    )]
     BadValue {
         /// The field.
         field: FieldId,

@@ -157,7 +157,11 @@ impl Ltm {
     ) -> u32 {
         let start = keys.first().and_then(|key| self.tags.start_of(key));
         for (packet, (key, walk)) in keys.iter().zip(&mut *walks).enumerate() {
-            debug_assert_eq!(self.tags.start_of(key), start, "one bridge, no hidden state");
+            debug_assert_eq!(
+                self.tags.start_of(key),
+                start,
+                "all packets of a burst have one bridge and no hidden state"
+            );
             walk.begin(start.filter(|_| is_selected(packet)));
         }
         let mut probes = 0;

@@ -134,7 +134,7 @@ impl Store for VecStore {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.slots.push(VecSlot::default());
             #[expect(clippy::expect_used, reason = "that many slots would fill 160 GiB")]
-            u32::try_from(self.slots.len() - 1).expect("fewer than 2^32 slots")
+            u32::try_from(self.slots.len() - 1).expect("the store has fewer than 2^32 slots")
         });
         let own = self.slots.get_mut(slot as usize)?;
         own.held = Some((Arc::clone(traversal), Hits { used: now, ..Hits::default() }));

@@ -316,4 +316,5 @@ const UNUSED: u8 = 0;
 
 const _: () =
     assert!(crate::outline::SEGMENTS_MAX <= u8::MAX as usize, "a segment number is a byte");
-const _: () = assert!((super::contract::STAGES_MAX as i64) < FIRST, "digits do not run over");
+const _: () =
+    assert!((super::contract::STAGES_MAX as i64) < FIRST, "a number of stages is less than FIRST");

@@ -123,7 +123,7 @@ impl VisitGroup {
     /// The plan epoch of the former group continues, so that no plan of that group is used for the
     /// new group.
     pub(super) fn replace_with(&mut self, other: Self) {
-        debug_assert!(self.is_empty(), "a group with visits keeps its mask");
+        debug_assert!(self.is_empty(), "only a group without visits is replaced");
         let plan_epoch = self.plan_epoch + 1;
         *self = Self { plan_epoch, ..other };
     }

@@ -365,7 +365,10 @@ impl RegionIndex {
     /// Reclaims a retired entry. The visits of the entry must be unlinked already.
     pub(crate) fn release(&mut self, slot: u32) {
         if let Some(record) = self.entries.release(slot) {
-            debug_assert!(record.links.rows.is_empty(), "a row refers to an entry that is there");
+            debug_assert!(
+                record.links.rows.is_empty(),
+                "the visits of a reclaimed entry were unlinked"
+            );
             self.readers.remove(record.links.reads, slot);
         }
     }

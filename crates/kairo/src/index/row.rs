@@ -28,7 +28,8 @@ pub(super) struct VisitRef {
 /// The rule number that marks a table miss; no rule has this number.
 const NO_RULE: u64 = u64::MAX;
 
-const _: () = assert!(size_of::<Option<GroupRow>>() == 24, "there is one for each visit");
+const _: () =
+    assert!(size_of::<Option<GroupRow>>() == 24, "each visit has one, so it is kept small");
 
 impl GroupRow {
     /// Returns the rows of a visit: one per rule that decided it, or one for a miss.

@@ -81,7 +81,7 @@ impl VisitGroups {
 
     /// Sets the scan threshold of all groups. No group may exist yet.
     pub(super) fn with_scan_threshold(self, scan_threshold: usize) -> Self {
-        debug_assert!(self.groups.is_empty(), "groups keep what they are made with");
+        debug_assert!(self.groups.is_empty(), "the threshold is set before the first group exists");
         Self { scan_threshold, ..self }
     }
 

@@ -156,11 +156,16 @@ mod tests {
             (lacpdu(), 5, 3, "not a slow-protocols frame"),
             (lacpdu(), 13, 8, "not a slow-protocols frame"),
             (lacpdu(), 14, 3, "slow protocol 3 is neither LACP (1) nor the marker protocol (2)"),
-            (lacpdu(), 17, 19, "the actor information has the length 19: it needs 20"),
-            (lacpdu(), 37, 0, "the partner information has the length 0: it needs 20"),
-            (lacpdu(), 57, 17, "the collector information has the length 17: it needs 16"),
+            (lacpdu(), 17, 19, "the actor information has a length of 19 bytes: it must have 20"),
+            (lacpdu(), 37, 0, "the partner information has a length of 0 bytes: it must have 20"),
+            (
+                lacpdu(),
+                57,
+                17,
+                "the collector information has a length of 17 bytes: it must have 16",
+            ),
             (marker.clone(), 16, 3, "marker TLV type 3 is neither a request (1)"),
-            (marker, 17, 15, "the marker information has the length 15: it needs 16"),
+            (marker, 17, 15, "the marker information has a length of 15 bytes: it must have 16"),
         ] {
             let mut bytes = frame;
             bytes[position] = octet;

@@ -503,6 +503,9 @@ mod tests {
         state.attend(after(10));
         assert_eq!(state.connections.len(), 0);
         let reason = link.get().to_string();
-        assert!(reason.contains("has not connected within 10 seconds"), "{reason}");
+        assert!(
+            reason.contains("has not completed the exchange of messages within 10 seconds"),
+            "{reason}"
+        );
     }
 }

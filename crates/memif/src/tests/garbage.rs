@@ -109,7 +109,9 @@ fn a_server_refuses_messages_that_break_the_protocol() {
     };
     type PeerAction<'a> = &'a dyn Fn(&RawPeer);
     let cases: [(&str, PeerAction<'_>); 13] = [
-        ("the message CONNECT was not expected", &|peer| peer.send(&connect, None)),
+        ("the peer sent the message CONNECT, which is not allowed at this point", &|peer| {
+            peer.send(&connect, None)
+        }),
         ("mode 1 is not supported", &|peer| peer.send(&mode, None)),
         ("a message has 3 bytes, not 128", &|peer| {
             send_with_descriptors(&peer.0, b"abc", &[]).unwrap();
@@ -117,15 +119,15 @@ fn a_server_refuses_messages_that_break_the_protocol() {
         ("a message has the unknown type 65535", &|peer| {
             send_with_descriptors(&peer.0, &[0xff; 128], &[]).unwrap();
         }),
-        ("the message ADD_REGION came without its descriptor", &|peer| {
+        ("the message ADD_REGION came without its file descriptor", &|peer| {
             peer.start();
             peer.send(&MemifMessage::AddRegion { index: 1, size: 4096 }, None);
         }),
-        ("region 2 was added, and the next is 1", &|peer| {
+        ("the peer added region 2, but the next number is 1", &|peer| {
             let file = peer.start();
             peer.send(&MemifMessage::AddRegion { index: 2, size: 4096 }, Some(file.as_fd()));
         }),
-        ("a memory region ends at byte 8192 of a file with 4096 bytes", &|peer| {
+        ("a memory region ends at byte 8192, but its file has only 4096 bytes", &|peer| {
             let file = peer.start();
             peer.send(&MemifMessage::AddRegion { index: 1, size: 8192 }, Some(file.as_fd()));
         }),
@@ -207,7 +209,7 @@ fn a_rule_that_is_broken_in_a_ring_ends_the_connection() {
     let region = SharedMapping::new(&file, 0, 4096).unwrap();
     assert!(region.write(6, &1000_u16.to_ne_bytes()));
     worker.receiver.receive(32, &mut super::TestFrames::default());
-    await_reason(&server, "the peer announced 1000 descriptors of a ring that has 8");
+    await_reason(&server, "the peer announced 1000 descriptors in a ring that has only 8");
     assert!(peer.refusal().contains("announced 1000 descriptors"));
     serves(&server, &path);
 }
@@ -220,7 +222,9 @@ fn a_client_that_is_silent_is_closed() {
     let silent: Vec<RawPeer> = (0..10).map(|_| RawPeer::connect(&path)).collect();
     serves(&server, &path);
     for peer in silent {
-        assert!(peer.refusal().contains("has not connected within 2 seconds"));
+        assert!(
+            peer.refusal().contains("has not completed the exchange of messages within 2 seconds")
+        );
     }
 }
 
@@ -252,8 +256,11 @@ fn a_client_refuses_a_server_that_breaks_the_protocol() {
     let listener = UnixListener::from(own);
     let (client, _) = start(options(&path, MemifRole::Client));
     let cases = [
-        (MemifMessage::Ack, "the message ACK was not expected"),
-        (MemifMessage::Connected { name: String::new() }, "CONNECTED was not expected"),
+        (MemifMessage::Ack, "the peer sent the message ACK, which is not allowed at this point"),
+        (
+            MemifMessage::Connected { name: String::new() },
+            "the message CONNECTED, which is not allowed at this point",
+        ),
         (crate::session::disconnect("no\x1b"), "the peer has disconnected: no?"),
     ];
     for (message, reason) in cases {
@@ -266,5 +273,8 @@ fn a_client_refuses_a_server_that_breaks_the_protocol() {
     let MemifMessage::Hello(hello) = crate::session::hello() else { unreachable!() };
     let old = crate::message::HelloMessage { version_max: 0x100, version_min: 0x100, ..hello };
     peer.send(&MemifMessage::Hello(old), None);
-    assert!(peer.refusal().contains("the peer has the versions 0x100 to 0x100, not 0x200"));
+    assert!(
+        peer.refusal()
+            .contains("the peer supports the versions 0x100 to 0x100 of memif: version 0x200")
+    );
 }

@@ -111,7 +111,7 @@ impl<const N: usize> RuleArena<N> {
 
     /// Adds a rule to a run that has room and a layout that can hold the rule.
     pub(crate) fn push(&mut self, run: &mut BlockRun, rule: &PriorityRule<N>) {
-        assert!(run.has_room(), "a rule is added where there is room");
+        assert!(run.has_room(), "a rule is added only to a run that has room");
         let at = usize::from(run.rules);
         run.rules += 1;
         let block = self.block_range(*run, at);
@@ -135,7 +135,7 @@ impl<const N: usize> RuleArena<N> {
 
     /// Adds a rule to a run in the order of ranks. The run must have room.
     pub(crate) fn insert_sorted(&mut self, run: &mut BlockRun, rule: &PriorityRule<N>) {
-        assert!(run.has_room(), "a rule is added where there is room");
+        assert!(run.has_room(), "a rule is added only to a run that has room");
         let rank = rule.rank();
         let mut at = usize::from(run.rules);
         while at > 0 && self.rank(run.first, at - 1) > rank {

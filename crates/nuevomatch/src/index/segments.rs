@@ -208,7 +208,11 @@ impl StartIndex for LinearSegments {
     /// [`STARTS_MAX`] starts.
     fn build(starts: &[u32], settings: &SegmentSettings) -> Self {
         check_starts(starts);
-        assert!(starts.len() <= STARTS_MAX, "{} starts: at most {STARTS_MAX}", starts.len());
+        assert!(
+            starts.len() <= STARTS_MAX,
+            "{} starts are too many: the index holds at most {STARTS_MAX}",
+            starts.len()
+        );
         let (bases, lines) = fit(starts, settings.error_wanted);
         let (roots, root_shift) = radix_root(&bases);
         let mut index = Self {

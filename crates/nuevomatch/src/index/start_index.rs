@@ -43,5 +43,5 @@ pub trait StartIndex: Debug + Send + Sync + Sized {
 /// If `starts` is empty, does not begin with 0, or is not strictly ascending.
 pub(crate) fn check_starts(starts: &[u32]) {
     assert_eq!(starts.first(), Some(&0), "the first interval starts at 0");
-    assert!(starts.is_sorted_by(|a, b| a < b), "starts rise");
+    assert!(starts.is_sorted_by(|a, b| a < b), "the starts are in strictly ascending order");
 }

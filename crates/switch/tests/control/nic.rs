@@ -514,6 +514,6 @@ async fn a_trace_shows_the_sub_traversals_in_the_nic() {
         assert!(text.contains(expected), "{expected}: {text}");
     }
     let text = trace("in_port=1,arp").to_text();
-    let expected = "\n  not offloaded: the device cannot execute the actions of the rule\n";
+    let expected = "\n  not offloaded: the device cannot execute the actions of the LTM entry\n";
     assert!(text.contains(expected), "{text}");
 }

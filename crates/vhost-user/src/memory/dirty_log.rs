@@ -75,7 +75,10 @@ mod tests {
         file.read_exact_at(&mut bytes, 0x1002).unwrap();
         assert_eq!(bytes, [0, 0, 0b1000_0010, 1, 0b11, 0b1000_0000, 0, 0]);
         let short = DirtyLog::new(&file, 13, 0x1004).unwrap_err();
-        assert!(short.to_string().contains("ends at byte 4113 of a file with 4112"), "{short}");
+        assert!(
+            short.to_string().contains("ends at byte 4113, but its file has only 4112"),
+            "{short}"
+        );
         file.set_len(5 << 30).unwrap();
         DirtyLog::new(&file, 4 << 30, 0).unwrap();
         let long = DirtyLog::new(&file, (4 << 30) + 1, 0).unwrap_err();

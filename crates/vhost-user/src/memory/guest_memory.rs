@@ -52,7 +52,10 @@ impl GuestRange {
 /// A reason why a memory region is not used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum MemoryError {
-    #[error("a memory region of {length} bytes at {address:#x} is empty or too long")]
+    #[error(
+        "a memory region of {length} bytes at {address:#x} is empty, or ends beyond the last \
+         address"
+    )]
     Length { length: u64, address: u64 },
     #[error("memory regions overlap at {0:#x}")]
     Overlap(u64),
@@ -391,10 +394,10 @@ mod tests {
             Ok(()) => "fine".to_owned(),
             Err(error) => error.to_string(),
         };
-        let expected = "a memory region ends at byte 10240 of a file with 10239 bytes";
+        let expected = "a memory region ends at byte 10240, but its file has only 10239 bytes";
         assert_eq!(refused(REGION, 0x27ff), expected);
         let wraps = RegionMessage { guest_address: u64::MAX - 1, ..REGION };
-        assert!(refused(wraps, 0x2800).contains("is empty or too long"));
+        assert!(refused(wraps, 0x2800).contains("is empty, or ends beyond"));
         assert!(refused(RegionMessage { length: 0, ..REGION }, 0x2800).contains("is empty"));
         assert_eq!(refused(REGION, 0x2800), "fine");
         let beside = RegionMessage { guest_address: 0x10_1fff, ..REGION };

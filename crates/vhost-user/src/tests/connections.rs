@@ -189,7 +189,7 @@ fn wrong_messages_end_the_connection_alone() {
         (12, [0; 8].to_vec(), vec![], "came with 0 descriptors, not with 1"),
         (13, [0; 8].to_vec(), vec![file.as_fd()], "/dev/null, not an eventfd"),
         (200, vec![], vec![], "request 200 is not supported"),
-        (1, vec![0; 300], vec![], "300 bytes, at most 264 are allowed"),
+        (1, vec![0; 300], vec![], "300 bytes: at most 264 are allowed"),
     ];
     for (request, payload, descriptors, reason) in mistakes {
         let (backend, mut workers, mut front_end) = served(&folder, &guest);

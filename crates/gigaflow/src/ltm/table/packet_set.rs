@@ -70,4 +70,5 @@ impl PacketSet {
     }
 }
 
-const _: () = assert!(CHUNK_MAX < 256, "an index is a byte, and so is the count");
+const _: () =
+    assert!(CHUNK_MAX < 256, "the index of a packet and the count of packets fit in a byte");

@@ -249,7 +249,7 @@ impl Relational {
             Some(true) => {}
             Some(false) => return None,
             None => {
-                self.fail("a query was not answered");
+                self.fail("a query of the circuit panicked");
                 return Some(Vec::new());
             }
         }
