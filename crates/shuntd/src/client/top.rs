@@ -153,9 +153,13 @@ fn show(
         if let Event::Key(key) = event::read().map_err(|error| broken(&error))?
             && key.kind == KeyEventKind::Press
         {
-            let lower = screen.lower();
+            let (lower, was_paused) = (screen.lower(), screen.is_paused());
             if is_end(&mut screen, key) {
                 return Ok(());
+            }
+            if was_paused && !screen.is_paused() {
+                // The first interval after the pause begins immediately.
+                next = start.elapsed();
             }
             // The entries are requested immediately: the next update may be late, and a paused
             // screen has none.

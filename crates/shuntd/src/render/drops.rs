@@ -11,8 +11,9 @@ use super::{count, list, number, table, word};
 /// `run_dir` is the directory of the daemon's sockets, for a hint.
 pub(crate) fn drops(drops: &Value, run_dir: &Path) -> String {
     let mut text = String::new();
-    for key in ["received", "injected", "copied", "sent", "punted", "held"] {
-        let _ = writeln!(text, "{key:<NAME_WIDTH$} {:>COUNT_WIDTH$}", count(&drops[key]));
+    for (key, remark) in COUNTERS {
+        let line = format!("{key:<NAME_WIDTH$} {:>COUNT_WIDTH$}", count(&drops[key]));
+        let _ = writeln!(text, "{}", format!("{line}  {remark}").trim_end());
     }
     for (reason, packets, remark) in losses(drops) {
         let line = dropped_line(reason, packets);
@@ -77,6 +78,16 @@ pub(crate) fn total(drops: &Value) -> u64 {
     losses(drops).map(|(_, packets, _)| packets).sum()
 }
 
+/// The counters of packets that were not lost, each with its meaning if the name is not enough.
+const COUNTERS: [(&str, &str); 6] = [
+    ("received", ""),
+    ("injected", "packet-outs of controllers"),
+    ("copied", "copies for further outputs"),
+    ("sent", ""),
+    ("punted", "packet-ins, LACP, BFD, snooping"),
+    ("held", "in upcall and egress queues"),
+];
+
 /// Width of the column with the names of counters.
 const NAME_WIDTH: usize = 32;
 /// Width of the column with the counters.
@@ -96,11 +107,11 @@ mod tests {
             "bridges_without_rules": ["br1"]});
         let expected = "\
 received                                     10
-injected                                      0
-copied                                        0
+injected                                      0  packet-outs of controllers
+copied                                        0  copies for further outputs
 sent                                          7
-punted                                        0
-held                                          0
+punted                                        0  packet-ins, LACP, BFD, snooping
+held                                          0  in upcall and egress queues
 dropped: no_matching_rule                     2
 dropped: tx_queue_full                        1
 dropped: rx_ring_full                    540000  not in `received`

@@ -1,6 +1,6 @@
 //! The screen of `top` in a terminal: rates over time, caches, losses, evictions and ports.
 
-use std::{cmp::Reverse, collections::VecDeque, time::Duration};
+use std::{cmp::Reverse, collections::VecDeque, rc::Rc, time::Duration};
 
 use ratatui::{
     Frame,
@@ -104,8 +104,10 @@ impl PortOrder {
 /// The content of the screen, and its state.
 #[derive(Default)]
 pub(crate) struct TopScreen {
-    /// The last two snapshots.
-    snapshots: [Option<TopSnapshot>; 2],
+    /// The snapshot that starts the next interval; `None` at first and after a pause.
+    last: Option<Rc<TopSnapshot>>,
+    /// The start and the end of the interval that is shown.
+    shown: Option<[Rc<TopSnapshot>; 2]>,
     /// Received packets per second, oldest first.
     received: VecDeque<u64>,
     /// The cache entries that were requested last.
@@ -114,6 +116,8 @@ pub(crate) struct TopScreen {
     is_paused: bool,
     /// Number of the first shown line of the lower part.
     first: usize,
+    /// Number of lines that the lower part had space for when it was drawn last.
+    lower_lines: usize,
     /// Number of the first shown column of the flows.
     first_column: u16,
     order: PortOrder,
@@ -122,14 +126,14 @@ pub(crate) struct TopScreen {
 impl TopScreen {
     /// Adds a snapshot.
     pub(crate) fn add(&mut self, now: TopSnapshot) {
-        let [_, last] = std::mem::take(&mut self.snapshots);
-        if let Some(last) = &last {
-            self.received.push_back(now.received_rate(last));
+        let now = Rc::new(now);
+        if let Some(last) = self.last.replace(Rc::clone(&now)) {
+            self.received.push_back(now.received_rate(&last));
             if self.received.len() > HISTORY {
                 self.received.pop_front();
             }
+            self.shown = Some([last, now]);
         }
-        self.snapshots = [last, Some(now)];
     }
 
     /// Replaces the cache entries of [`LowerPart::Flows`].
@@ -174,11 +178,22 @@ impl TopScreen {
 
     /// Pauses or resumes the snapshots.
     ///
-    /// After a pause, the first interval begins when the pause ends.
+    /// After a pause, the first interval begins when the pause ends. Until it is complete, the screen
+    /// shows the interval before the pause.
     pub(crate) fn toggle_pause(&mut self) {
         self.is_paused = !self.is_paused;
         if !self.is_paused {
-            self.snapshots = [None, None];
+            self.last = None;
+        }
+    }
+
+    /// Returns whether a pause has ended, and no interval since then.
+    fn is_resuming(&self) -> bool {
+        let end = self.shown.as_ref().map(|[_, end]| end);
+        match (end, &self.last) {
+            (Some(end), Some(last)) => !Rc::ptr_eq(end, last),
+            (Some(_), None) => true,
+            (None, _) => false,
         }
     }
 
@@ -188,42 +203,41 @@ impl TopScreen {
     }
 
     /// Scrolls the lower part down by a number of lines; a negative number scrolls up.
+    ///
+    /// A list scrolls only until its last line is at the end of the lower part.
     pub(crate) fn scroll(&mut self, lines: isize) {
-        let last = match (&self.lower, &self.snapshots[1]) {
-            (LowerPart::Ports, Some(now)) => list(&ports_of(&now.bridges)).len(),
-            (LowerPart::Flows, _) => list(&self.flows["entries"]).len(),
+        self.first = self.first.saturating_add_signed(lines).min(self.first_max());
+    }
+
+    /// Returns the maximum of `first`, with the last line at the end of the lower part.
+    fn first_max(&self) -> usize {
+        let lines = match (&self.lower, &self.shown) {
+            (LowerPart::Ports, Some([_, now])) => list(&ports_of(&now.bridges)).len(),
+            // The first line has the titles.
+            (LowerPart::Flows, _) => evict::entries(&self.flows).lines().skip(1).count(),
             (LowerPart::Ports, None) => 0,
         };
-        self.first = self.first.saturating_add_signed(lines).min(last.saturating_sub(1));
+        lines.saturating_sub(self.lower_lines.max(1))
     }
 
     /// Draws the screen into a frame of the terminal.
-    pub(crate) fn draw(&self, frame: &mut Frame<'_>) {
-        let area = frame.area();
-        let panel_lines = match (area.width, area.height) {
-            (_, ..PANELS_HEIGHT) => 0,
-            (..FOUR_PANELS_WIDTH, _) => 2 * LOW_PANEL_LINES,
-            _ => PANEL_LINES,
+    pub(crate) fn draw(&mut self, frame: &mut Frame<'_>) {
+        let areas = screen_areas(frame.area());
+        self.lower_lines = usize::from(areas.lower.height.saturating_sub(FRAME_LINES));
+        // The list may have become shorter, or the terminal higher.
+        self.first = self.first.min(self.first_max());
+        let all_keys = if usize::from(frame.area().width) < KEYS.len() { SHORT_KEYS } else { KEYS };
+        frame.render_widget(Paragraph::new(all_keys).style(Style::new().dim()), areas.keys);
+        let Some([before, now]) = &self.shown else {
+            return frame.render_widget(Paragraph::new("waits for the first interval"), areas.head);
         };
-        let [head, panels, lower, keys] = Layout::vertical([
-            Constraint::Length(1),
-            Constraint::Length(panel_lines),
-            Constraint::Min(3),
-            Constraint::Length(1),
-        ])
-        .areas(area);
-        let all_keys = if usize::from(area.width) < KEYS.len() { SHORT_KEYS } else { KEYS };
-        frame.render_widget(Paragraph::new(all_keys).style(Style::new().dim()), keys);
-        let [Some(before), Some(now)] = &self.snapshots else {
-            return frame.render_widget(Paragraph::new("waits for the first interval"), head);
-        };
-        frame.render_widget(Paragraph::new(self.header_line(before, now)).style(BOLD), head);
-        if panel_lines > 0 {
-            self.draw_panels(frame, panels, before, now);
+        frame.render_widget(Paragraph::new(self.header_line(before, now)).style(BOLD), areas.head);
+        if areas.panels.height > 0 {
+            self.draw_panels(frame, areas.panels, before, now);
         }
         match self.lower {
-            LowerPart::Ports => self.draw_ports(frame, lower, before, now),
-            LowerPart::Flows => self.draw_flows(frame, lower),
+            LowerPart::Ports => self.draw_ports(frame, areas.lower, before, now),
+            LowerPart::Flows => self.draw_flows(frame, areas.lower),
         }
     }
 
@@ -231,7 +245,11 @@ impl TopScreen {
         let bridges = counted(list(&now.bridges).len() as u64, "bridge");
         let ports = counted(list(&ports_of(&now.bridges)).len() as u64, "port");
         let (received, lost) = (now.received_rate(before), now.loss_rate(before));
-        let paused = if self.is_paused { "paused   " } else { "" };
+        let paused = match (self.is_paused, self.is_resuming()) {
+            (true, _) => "paused   ",
+            (false, true) => "resumes   ",
+            (false, false) => "",
+        };
         let version = env!("CARGO_PKG_VERSION");
         // A narrow terminal cuts off the end of the line.
         format!(
@@ -276,9 +294,11 @@ impl TopScreen {
         let columns = shown_columns(&rows, area.width.saturating_sub(2));
         let title = match TITLES.len().saturating_sub(columns.len()) {
             0 => self.order.title().to_owned(),
-            hidden => {
-                format!("{}, without {}", self.order.title(), counted(hidden as u64, "column"))
-            }
+            hidden => format!(
+                "{}, {} hidden: make the terminal wider",
+                self.order.title(),
+                counted(hidden as u64, "column")
+            ),
         };
         let widths = columns.iter().map(|(_, width)| Constraint::Length(*width));
         let mut shown = rows.iter().map(|row| {
@@ -304,6 +324,35 @@ impl TopScreen {
 
 /// The style of titles, which does not depend on colours.
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
+
+/// The parts of the screen, from top to bottom.
+struct ScreenAreas {
+    head: Rect,
+    /// The panels; without height in a low terminal.
+    panels: Rect,
+    lower: Rect,
+    keys: Rect,
+}
+
+/// Number of lines of the lower part for its border and its titles.
+const FRAME_LINES: u16 = 3;
+
+/// Divides the area of the screen.
+fn screen_areas(area: Rect) -> ScreenAreas {
+    let panel_lines = match (area.width, area.height) {
+        (_, ..PANELS_HEIGHT) => 0,
+        (..FOUR_PANELS_WIDTH, _) => 2 * LOW_PANEL_LINES,
+        _ => PANEL_LINES,
+    };
+    let [head, panels, lower, keys] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(panel_lines),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    ScreenAreas { head, panels, lower, keys }
+}
 
 /// Returns the areas of four panels: in one row, or two by two.
 fn panel_areas(area: Rect) -> [Rect; 4] {
@@ -391,203 +440,4 @@ fn numbered(values: &[(&str, u64)]) -> Vec<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use ratatui::{Terminal, backend::TestBackend};
-    use serde_json::json;
-
-    use super::*;
-
-    /// Returns a snapshot of the daemon at a second of the test.
-    fn snapshot(second: u64, packets: u64) -> TopSnapshot {
-        let port = |name: &str, number| {
-            json!({"bridge": "br0", "name": name, "number": number, "link": "up",
-                "rx_packets": packets, "rx_bytes": 60 * packets, "rx_dropped": 0,
-                "forward_dropped": 0, "tx_packets": 0, "tx_bytes": 0, "tx_dropped": 0})
-        };
-        TopSnapshot {
-            taken: Duration::from_secs(second),
-            bridges: json!([{"ports": [port("p1", 1), port("p2", 2)]}]),
-            caches: json!({"received": packets, "exact_hits": packets / 2,
-                "megaflow_hits": packets / 2, "upcalls": 0, "entries": 1, "gigaflow": null}),
-            drops: json!({"dropped": [["metered", packets / 10]], "not_received": []}),
-            evictions: json!({"by_cause": [["rule_added", packets / 5], ["group", 0]]}),
-        }
-    }
-
-    /// Returns the lines of a drawn screen.
-    fn drawn(screen: &TopScreen) -> Vec<String> {
-        drawn_in(screen, 140, 20)
-    }
-
-    /// Returns the lines of a screen that is drawn in a terminal of a given size.
-    fn drawn_in(screen: &TopScreen, width: u16, height: u16) -> Vec<String> {
-        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| screen.draw(frame)).unwrap();
-        let cells = terminal.backend().buffer().content();
-        let line = |line: &[ratatui::buffer::Cell]| -> String {
-            line.iter().map(ratatui::buffer::Cell::symbol).collect()
-        };
-        cells.chunks(usize::from(width)).map(|cells| line(cells).trim_end().to_owned()).collect()
-    }
-
-    fn has(lines: &[String], wanted: &str) {
-        assert!(lines.iter().any(|line| line.contains(wanted)), "{wanted}:\n{}", lines.join("\n"));
-    }
-
-    #[test]
-    fn the_screen_shows_what_happened_in_the_interval() {
-        let mut screen = TopScreen::default();
-        screen.add(snapshot(0, 100));
-        has(&drawn(&screen), "waits for the first interval");
-        screen.add(snapshot(2, 300));
-        let lines = drawn(&screen);
-        has(&lines, "100 packets/s received, 10 dropped/s   1 bridge, 2 ports");
-        has(&lines, "exact match   50.0 % ######");
-        has(&lines, "        10 metered");
-        has(&lines, "evicted/s by cause");
-        has(&lines, "        20 rule_added");
-        has(&lines, "br0     1     p1    100");
-        has(&lines, "br0     2     p2    100");
-        has(&lines, "q quit");
-        assert!(!lines.iter().any(|line| line.contains("group")), "no eviction by a group");
-    }
-
-    #[test]
-    fn ports_scroll_to_the_last_one_and_back() {
-        let mut screen = TopScreen::default();
-        screen.add(snapshot(1, 1));
-        screen.add(snapshot(2, 2));
-        screen.scroll(10);
-        let lines = drawn(&screen);
-        assert!(!lines.iter().any(|line| line.contains(" p1 ")), "{}", lines.join("\n"));
-        has(&lines, " p2 ");
-        screen.scroll(-10);
-        has(&drawn(&screen), " p1 ");
-    }
-
-    #[test]
-    fn the_flow_list_replaces_the_port_list() {
-        let mut screen = TopScreen::default();
-        screen.toggle_flows();
-        assert_eq!(screen.lower(), LowerPart::Flows);
-        let flows = json!({"total": 1, "entries": [{"entry": "0.1.2", "packets": 7, "bytes": 420,
-            "idle_ms": 3, "actions": ["output:p2"], "megaflow": "in_port=p1"}]});
-        screen.add(snapshot(1, 1));
-        screen.add(snapshot(2, 2));
-        screen.set_flows(flows);
-        let lines = drawn(&screen);
-        has(&lines, "0.1.2");
-        has(&lines, "output:p2");
-        assert!(!lines.iter().any(|line| line.contains("rx packets/s")), "{}", lines.join("\n"));
-    }
-
-    #[test]
-    fn flows_scroll_sideways() {
-        let megaflow = format!("{}end", "x".repeat(80));
-        let mut screen = TopScreen::default();
-        screen.toggle_flows();
-        let flows = json!({"total": 1, "entries": [{"entry": "0.1.2", "packets": 7, "bytes": 420,
-            "idle_ms": 3, "actions": ["output:p2"], "megaflow": megaflow}]});
-        screen.add(snapshot(1, 1));
-        screen.add(snapshot(2, 2));
-        screen.set_flows(flows);
-        assert!(!drawn_in(&screen, 80, 24).iter().any(|line| line.contains("end")));
-        screen.scroll_sideways(60);
-        has(&drawn_in(&screen, 80, 24), "xend");
-        screen.scroll_sideways(-100);
-        has(&drawn_in(&screen, 80, 24), "0.1.2");
-    }
-
-    #[test]
-    fn ports_are_ordered_by_number_traffic_or_drops() {
-        let mut screen = TopScreen::default();
-        let row = |name: &str, received: u64, sent: u64, dropped: u64| {
-            let cells = [0, 0, 0, received, 0, 0, dropped, sent, 0, 0, 0];
-            let mut row: Vec<String> = cells.iter().map(u64::to_string).collect();
-            row[2] = name.to_owned();
-            row
-        };
-        let names = |order: PortOrder| {
-            let mut rows = vec![row("p1", 1, 1, 0), row("p2", 0, 9, 1), row("p3", 3, 3, 0)];
-            order.sort(&mut rows);
-            rows.iter().map(|row| row[2].clone()).collect::<Vec<_>>().join(" ")
-        };
-        let mut seen = Vec::new();
-        for _ in 0..3 {
-            seen.push(names(screen.order));
-            screen.next_order();
-        }
-        assert_eq!(seen, ["p1 p2 p3", "p2 p3 p1", "p2 p1 p3"]);
-        screen.next_order();
-        screen.add(snapshot(1, 1));
-        screen.add(snapshot(2, 2));
-        has(&drawn(&screen), "ports, most packets first");
-    }
-
-    #[test]
-    fn a_terminal_of_any_size_is_drawn() {
-        let mut screen = TopScreen::default();
-        screen.add(snapshot(1, 1));
-        screen.add(snapshot(2, 2));
-        for (width, height) in [(1, 1), (10, 3), (40, 12), (300, 100)] {
-            let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-            terminal.draw(|frame| screen.draw(frame)).unwrap();
-        }
-    }
-
-    /// A busy daemon answers late, so its packets belong to a longer interval.
-    #[test]
-    fn a_late_snapshot_does_not_raise_the_rates() {
-        let mut screen = TopScreen::default();
-        screen.add(snapshot(0, 0));
-        screen.add(snapshot(60, 6_000));
-        has(&drawn(&screen), "100 packets/s received, 10 dropped/s");
-        has(&drawn(&screen), "br0     1     p1    100 ");
-    }
-
-    #[test]
-    fn rates_restart_after_a_pause() {
-        let mut screen = TopScreen::default();
-        screen.add(snapshot(0, 0));
-        screen.add(snapshot(1, 10));
-        screen.toggle_pause();
-        has(&drawn(&screen), "paused   10 packets/s received");
-        screen.toggle_pause();
-        screen.add(snapshot(60, 50_000));
-        has(&drawn(&screen), "waits for the first interval");
-        screen.add(snapshot(61, 50_020));
-        has(&drawn(&screen), "20 packets/s received");
-    }
-
-    #[test]
-    fn a_terminal_of_80_columns_has_all_panels() {
-        let mut screen = TopScreen::default();
-        screen.add(snapshot(0, 0));
-        screen.add(snapshot(1, 100));
-        let lines = drawn_in(&screen, 80, 24);
-        for title in ["received packets/s", "packets by cache", "dropped/s by reason"] {
-            has(&lines, title);
-        }
-        has(&lines, "exact match   50.0 % ########");
-        has(&lines, "        10 metered");
-        has(&lines, "        20 rule_added");
-        has(&lines, "ports, without 4 columns");
-        has(
-            &lines,
-            "port  name  rx packets/s  rx dropped/s  forward dropped/s  tx packets/s  link",
-        );
-        has(&lines, KEYS);
-    }
-
-    #[test]
-    fn a_small_terminal_has_the_rates_of_ports() {
-        let mut screen = TopScreen::default();
-        screen.add(snapshot(0, 0));
-        screen.add(snapshot(1, 100));
-        let lines = drawn_in(&screen, 40, 10);
-        has(&lines, "100 packets/s received, 10 dropped/s");
-        has(&lines, "name  rx packets/s  tx packets/s  link");
-        has(&lines, "p2    100           0             up");
-        has(&lines, SHORT_KEYS);
-    }
-}
+mod tests;
