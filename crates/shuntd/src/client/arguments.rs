@@ -331,6 +331,12 @@ pub(super) enum Command {
         json: bool,
     },
     /// Show packet counters, and lost packets by reason and by port.
+    ///
+    /// `injected` counts packet-outs of controllers, and `copied` counts copies for further outputs.
+    /// `punted` counts packet-ins for controllers, and frames for LACP, BFD and multicast snooping.
+    /// `held` counts packets that wait in an upcall queue for a translation, or in an egress queue.
+    ///
+    /// received + injected + copied = sent + punted + held + the drops without a remark.
     Drops {
         /// Print JSON.
         #[arg(long, conflicts_with = "metrics")]

@@ -360,6 +360,16 @@ mod tests {
         settings.len()
     }
 
+    #[test]
+    fn the_help_of_drops_explains_each_counter() {
+        let mut command = Arguments::command();
+        let help = command.find_subcommand_mut("drops").unwrap().render_long_help().to_string();
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for counter in ["injected", "copied", "punted", "held"] {
+            assert!(help.contains(&format!("`{counter}` counts ")), "{counter}: {help}");
+        }
+    }
+
     /// The help of eight commands has a table with one example, and fits a terminal.
     #[test]
     fn each_help_has_a_valid_example() {

@@ -26,7 +26,12 @@ const PACKETS: [Metric<DropStatus>; 6] = [
         "Packet-ins for controllers, and frames for LACP, BFD and multicast snooping.",
         |own| own.punted.into(),
     ),
-    ("shunt_held_packets", "gauge", "Packets that wait for a translation.", |own| own.held.into()),
+    (
+        "shunt_held_packets",
+        "gauge",
+        "Packets that wait in upcall queues for a translation, or in egress queues.",
+        |own| own.held.into(),
+    ),
 ];
 
 /// Returns the metrics of packets and of lost packets.

@@ -100,7 +100,7 @@ pub struct DropStatus {
     ///
     /// A message is dropped when too many newer messages of its port wait.
     pub snooping_inbox_full: u64,
-    /// Packets that wait for a translation.
+    /// Packets that wait in upcall queues for a translation, or in egress queues.
     pub held: u64,
     /// Packets dropped after they were received, by reason.
     ///
