@@ -1,4 +1,6 @@
 //! A daemon while the system fails: calls, disks, limits, clocks, pauses and kills.
+//!
+//! Also a daemon while everything that it keeps is added and deleted.
 
 use std::{
     env,
@@ -13,6 +15,9 @@ use shunt_tests::{
 
 /// Seconds of a short run, which has a few rounds.
 const SHORT: &str = "30";
+
+/// Minutes of a short run under churn.
+const SHORT_CHURN: &str = "0.5";
 
 /// Returns the value of a variable of the environment, or a default.
 fn variable(name: &str, default: &str) -> String {
@@ -36,4 +41,25 @@ fn a_daemon_comes_back_from_faults() {
     tool.args(["--seed", &variable("SHUNT_SEED", "0")]);
     let status = tool.status().unwrap_or_else(|error| panic!("python3: {error}"));
     assert!(status.success(), "the output has the round that failed");
+}
+
+/// The tool prints each round, the memory by use, and the first check that failed.
+#[test]
+fn memory_stays_flat_under_churn() {
+    if namespace_or_skip("churn").is_none() {
+        return;
+    }
+    for program in ["ovs-vsctl", "ovs-ofctl", "ovs-appctl"] {
+        let version = Command::new(program).arg("--version").stdout(Stdio::null()).status();
+        if !version.is_ok_and(|status| status.success()) {
+            skipped(&format!("churn needs {program}"));
+            return;
+        }
+    }
+    let mut tool = Command::new("python3");
+    tool.arg(root().join("tests/tools/churn.py")).arg(binary("shuntd")).arg(binary("shuntctl"));
+    tool.args(["--minutes", &variable("SHUNT_CHURN_MINUTES", SHORT_CHURN)]);
+    tool.args(["--seed", &variable("SHUNT_SEED", "0")]);
+    let status = tool.status().unwrap_or_else(|error| panic!("python3: {error}"));
+    assert!(status.success(), "the output has the check that failed");
 }

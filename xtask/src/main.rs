@@ -92,8 +92,8 @@ const COMMANDS: &[Command] = &[
     },
     Command {
         name: "soak",
-        arguments: "[--packets N] [--changes N] [--faults MINUTES] [--minutes N] [--seed N]",
-        what: "test a whole switch, the eviction engines and the invariants under random changes",
+        arguments: "[--packets N] [--changes N] [--faults MINUTES] [--churn MINUTES] [--minutes N] [--seed N]",
+        what: "test a whole switch, its memory, the eviction engines and the invariants under random changes",
         run: soak::run_command,
     },
     Command {

@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: a whole switch and its invariants under random changes, for any duration.
 //!
-//! The command also runs the daemon while parts of the system fail.
+//! The command also runs the daemon while parts of the system fail, and while objects come and go.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,9 @@ const CHANGES: u64 = 10_000_000;
 
 /// Default number of minutes with system faults.
 const FAULTS: u64 = 1;
+
+/// Default number of minutes in which everything is added and deleted.
+const CHURN: u64 = 1;
 
 /// Tests that read the number of changes from `SHUNT_CHANGES`.
 ///
@@ -44,6 +47,8 @@ struct SoakRequest {
     minutes: u64,
     /// Minutes with system faults.
     faults: u64,
+    /// Minutes in which everything is added and deleted.
+    churn: u64,
     seed: u64,
 }
 
@@ -51,7 +56,7 @@ struct SoakRequest {
 ///
 /// Then repeats the invariant tests with new seeds for the requested number of minutes.
 pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
-    let SoakRequest { packets, changes, minutes, faults, seed } = request(arguments)?;
+    let SoakRequest { packets, changes, minutes, faults, churn, seed } = request(arguments)?;
     let mut passed = 0;
     if packets > 0 {
         step(&format!("{packets} packets through a whole switch"), || run_switch(packets, seed))?;
@@ -66,6 +71,12 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     }
     if faults > 0 {
         step(&format!("the daemon under faults for {faults} min"), || run_faults(faults, seed))?;
+        passed += 1;
+    }
+    if churn > 0 {
+        step(&format!("memory of the daemon under churn for {churn} min"), || {
+            run_churn(churn, seed)
+        })?;
         passed += 1;
     }
     let (start, length) = (Instant::now(), Duration::from_secs(minutes * 60));
@@ -83,10 +94,16 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
 }
 
 fn request(arguments: &[String]) -> Result<SoakRequest, TaskError> {
-    let mut request =
-        SoakRequest { packets: PACKETS, changes: CHANGES, minutes: 0, faults: FAULTS, seed: 0 };
-    let usage =
-        "cargo xtask soak [--packets N] [--changes N] [--faults MINUTES] [--minutes N] [--seed N]";
+    let mut request = SoakRequest {
+        packets: PACKETS,
+        changes: CHANGES,
+        minutes: 0,
+        faults: FAULTS,
+        churn: CHURN,
+        seed: 0,
+    };
+    let usage = "cargo xtask soak [--packets N] [--changes N] [--faults MINUTES] \
+                 [--churn MINUTES] [--minutes N] [--seed N]";
     for pair in arguments.chunks(2) {
         let [flag, number] = pair else { return Err(TaskError::new(usage)) };
         let number = number.parse().map_err(|_| TaskError::new(usage))?;
@@ -95,6 +112,7 @@ fn request(arguments: &[String]) -> Result<SoakRequest, TaskError> {
             "--changes" => request.changes = number,
             "--minutes" => request.minutes = number,
             "--faults" => request.faults = number,
+            "--churn" => request.churn = number,
             "--seed" => request.seed = number,
             _ => return Err(TaskError::new(usage)),
         }
@@ -119,8 +137,17 @@ fn run_switch(packets: u64, seed: u64) -> Result<(), TaskError> {
 fn run_faults(minutes: u64, seed: u64) -> Result<(), TaskError> {
     let faults = ["test", "--quiet", "--package", "shunt-tests", "--test", "faults"];
     run(cargo(&faults)
-        .args(["--", "--nocapture"])
+        .args(["--", "--nocapture", "a_daemon_comes_back_from_faults"])
         .env("SHUNT_FAULT_SECONDS", (minutes * 60).to_string())
+        .env("SHUNT_SEED", seed.to_string()))
+}
+
+/// Runs the daemon while ports, rules, connections and flows come and go.
+fn run_churn(minutes: u64, seed: u64) -> Result<(), TaskError> {
+    let churn = ["test", "--quiet", "--package", "shunt-tests", "--test", "faults"];
+    run(cargo(&churn)
+        .args(["--", "--nocapture", "memory_stays_flat_under_churn"])
+        .env("SHUNT_CHURN_MINUTES", minutes.to_string())
         .env("SHUNT_SEED", seed.to_string()))
 }
 
@@ -159,12 +186,18 @@ mod tests {
             changes: 10_000_000,
             minutes: 0,
             faults: 1,
+            churn: 1,
             seed: 0,
         };
         assert_eq!(read(""), Some(usual));
-        let other = SoakRequest { packets: 0, changes: 5000, minutes: 5, faults: 2, seed: 7 };
-        let line = "--minutes 5 --packets 0 --changes 5000 --faults 2 --seed 7";
+        let other =
+            SoakRequest { packets: 0, changes: 5000, minutes: 5, faults: 2, churn: 60, seed: 7 };
+        let line = "--minutes 5 --packets 0 --changes 5000 --faults 2 --churn 60 --seed 7";
         assert_eq!(read(line), Some(other));
-        assert!(["--minutes", "--packets x", "--hours 1"].iter().all(|line| read(line).is_none()));
+        assert!(
+            ["--minutes", "--packets x", "--churn", "--hours 1"]
+                .iter()
+                .all(|line| read(line).is_none())
+        );
     }
 }

@@ -278,8 +278,16 @@ pub(crate) const SUITES: &[Suite] = &[
     ),
     Suite::own(
         "faults",
-        "the daemon while system calls, disks, limits and clocks fail: it comes back with whole bundles",
-        &["--package", "shunt-tests", "--test", "faults", "--", "--nocapture"],
+        "the daemon while system calls, disks, limits and clocks fail, and its memory under churn",
+        &[
+            "--package",
+            "shunt-tests",
+            "--test",
+            "faults",
+            "--",
+            "--nocapture",
+            "--test-threads=1",
+        ],
     )
     .with_tools()
     .on_request(),
