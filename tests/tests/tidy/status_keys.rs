@@ -15,7 +15,9 @@ const NOT_KEYS: &[&str] =
 /// Returns the code of the files in the folders `starts`, without unit tests.
 fn code_of(starts: &[&str]) -> Vec<String> {
     let all = files(".rs").into_iter();
-    let wanted = all.filter(|(path, _)| starts.iter().any(|start| path.starts_with(start)));
+    let wanted = all.filter(|(path, _)| {
+        starts.iter().any(|start| path.starts_with(start)) && !path.ends_with("/tests.rs")
+    });
     wanted.map(|(_, text)| text.split("#[cfg(test)]").next().unwrap_or_default().into()).collect()
 }
 

@@ -383,8 +383,7 @@ pub(super) enum Command {
     /// Show packet rates, caches, drops and evictions until Ctrl-C.
     ///
     /// In a terminal it is a screen: `q` ends it, `f` shows the cache entries with most packets, `o`
-    /// orders the ports by packets or drops, `p` stops and resumes the updates, arrow keys
-    /// scroll.
+    /// orders the ports by packets or drops, `p` pauses and resumes, arrow keys scroll.
     Top {
         /// Set the time between two updates, in seconds.
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=86400))]
