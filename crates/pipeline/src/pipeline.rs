@@ -155,7 +155,7 @@ impl Pipeline {
 
     /// Returns the ports of a bridge, by number.
     #[must_use]
-    pub fn ports(&self, id: BridgeId) -> Option<Arc<[PortInfo]>> {
+    pub fn ports(&self, id: BridgeId) -> Option<Arc<[Arc<PortInfo>]>> {
         let bridges = self.bridges.read();
         bridges.get(&id)?.ports(self.version()).map(|ports| Arc::clone(ports.ports()))
     }

@@ -145,7 +145,8 @@ impl Switch {
 
     /// Changes some of the ports of the bridge.
     fn set_ports(&self, change: impl FnOnce(&mut Vec<PortInfo>)) -> Change {
-        let mut ports = self.0.ports(BRIDGE).unwrap().to_vec();
+        let ports = self.0.ports(BRIDGE).unwrap();
+        let mut ports: Vec<_> = ports.iter().map(|port| (**port).clone()).collect();
         change(&mut ports);
         self.0.set_ports(BRIDGE, ports).unwrap()
     }

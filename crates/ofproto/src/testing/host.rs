@@ -178,7 +178,8 @@ impl MemoryHost {
     }
 
     fn port_infos(&self) -> Vec<PortInfo> {
-        self.pipeline.ports(BRIDGE).map_or_else(Vec::new, |ports| ports.to_vec())
+        let ports = self.pipeline.ports(BRIDGE);
+        ports.iter().flat_map(|ports| ports.iter()).map(|port| (**port).clone()).collect()
     }
 }
 

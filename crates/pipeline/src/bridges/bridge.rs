@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_classifier::{Lifetime, Version};
-use shunt_flow::Match;
+use shunt_flow::{Match, PortNo};
 
 use super::{
     mac_table::MacTable, mirror::Mirror, mirror_table::MirrorTable,
@@ -68,12 +68,26 @@ pub(crate) struct PortTableParts {
 
 impl PortTableParts {
     /// Builds the table of these ports, and compares it with the ports before.
-    pub(crate) fn change_to(self, ports: Vec<PortInfo>) -> PortChange {
-        let Self { before, settings, mirror_counters } = self;
-        let mirrors = settings.as_ref().map_or(&[][..], |own| own.mirrors.as_slice());
-        let ports =
-            PortTable::new(ports, |ports| MirrorTable::new(mirrors, &mirror_counters, ports));
-        PortChange::new(before, Arc::new(ports))
+    pub(crate) fn change_to(self, ports: Vec<Arc<PortInfo>>) -> PortChange {
+        let table = PortTable::new(ports, |ports| self.mirrors(ports));
+        PortChange::new(self.before, Arc::new(table))
+    }
+
+    /// Builds the table in which some ports are replaced, added or removed (`None`).
+    pub(crate) fn change(self, changes: BTreeMap<PortNo, Option<PortInfo>>) -> PortChange {
+        let mirrors = |ports: &[Arc<PortInfo>]| self.mirrors(ports);
+        let table = match &self.before {
+            Some(before) => before.with_changes(changes, mirrors),
+            None => {
+                PortTable::new(changes.into_values().flatten().map(Arc::new).collect(), mirrors)
+            }
+        };
+        PortChange::new(self.before, Arc::new(table))
+    }
+
+    fn mirrors(&self, ports: &[Arc<PortInfo>]) -> MirrorTable {
+        let mirrors = self.settings.as_ref().map_or(&[][..], |own| own.mirrors.as_slice());
+        MirrorTable::new(mirrors, &self.mirror_counters, ports)
     }
 }
 
@@ -147,8 +161,16 @@ impl VersionedBridge {
     }
 
     /// Replaces the ports; the caller applies the change to learned entries.
-    pub(crate) fn replace_ports(&mut self, ports: Vec<PortInfo>, version: Version) -> PortChange {
+    fn replace_ports(&mut self, ports: Vec<Arc<PortInfo>>, version: Version) -> PortChange {
         let change = self.port_table_parts(version).change_to(ports);
+        self.set_port_table(Arc::clone(change.now()), version);
+        change
+    }
+
+    /// Replaces one port; the caller applies the change to learned entries.
+    pub(crate) fn replace_port(&mut self, port: PortInfo, version: Version) -> PortChange {
+        let changes = BTreeMap::from([(port.number, Some(port))]);
+        let change = self.port_table_parts(version).change(changes);
         self.set_port_table(Arc::clone(change.now()), version);
         change
     }

@@ -69,7 +69,7 @@ impl MirrorTable {
     pub(crate) fn new(
         mirrors: &[Mirror],
         counters: &BTreeMap<String, Arc<OutputCounter>>,
-        ports: &[PortInfo],
+        ports: &[Arc<PortInfo>],
     ) -> Self {
         let mut table = Self::default();
         for (index, mirror) in (0..).zip(mirrors.iter().take(Mirror::COUNT_MAX)) {
@@ -85,7 +85,7 @@ impl MirrorTable {
         table
     }
 
-    fn add(&mut self, index: u8, mirror: &Mirror, hit: OutputHit, ports: &[PortInfo]) {
+    fn add(&mut self, index: u8, mirror: &Mirror, hit: OutputHit, ports: &[Arc<PortInfo>]) {
         let output = match &mirror.output {
             MirrorOutput::Port(name) => {
                 let named = || ports.iter().filter(|port| port.is_named(name));

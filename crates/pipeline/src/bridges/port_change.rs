@@ -12,7 +12,7 @@ use shunt_flow::PortNo;
 use super::{
     multicast_table::{MulticastKey, MulticastTable},
     port::PortInfo,
-    port_table::PortTable,
+    port_table::{PortTable, different_parts},
 };
 use crate::{id::BridgeId, versions::delta::Object};
 
@@ -33,11 +33,17 @@ impl PortChange {
                 now.find(old.number)
                     .is_some_and(|own| own.vlans == old.vlans && own.bond_name() == old.bond_name())
             };
-            let is_cleared = |old: &&PortInfo| {
+            let is_cleared = |old: &&Arc<PortInfo>| {
                 let is_output = now.mirrors.is_output(old.number);
                 !is_same(old) || is_output && !before.mirrors.is_output(old.number)
             };
-            cleared.extend(before.ports().iter().filter(is_cleared).map(|old| old.number));
+            // Other mirrors may clear ports that have not changed themselves.
+            let old: &[Arc<PortInfo>] = if before.mirrors == now.mirrors {
+                different_parts(before.ports(), now.ports())[0]
+            } else {
+                before.ports()
+            };
+            cleared.extend(old.iter().filter(is_cleared).map(|old| old.number));
         }
         Self { before, now, cleared }
     }
@@ -79,7 +85,7 @@ impl PortChange {
         if self.now.find(number).is_some_and(is_in_bond) {
             return None;
         }
-        let is_successor = |port: &&PortInfo| {
+        let is_successor = |port: &&Arc<PortInfo>| {
             is_in_bond(port)
                 && before.find(port.number).is_some()
                 && !self.cleared.contains(&port.number)

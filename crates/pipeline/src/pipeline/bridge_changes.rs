@@ -3,14 +3,18 @@
 //! A change of ports removes the learned entries of ports that are gone or have other VLANs, some
 //! under each exclusive lock of the tables. The table of the new ports is built without the lock.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use shunt_classifier::Version;
+use shunt_flow::PortNo;
 
 use super::{Change, Pipeline, holds::CHANGES_PER_HOLD};
 use crate::{
     bridges::{
-        bridge::VersionedBridge, port::PortInfo, port_change::PortChange, settings::BridgeSettings,
+        bridge::{PortTableParts, VersionedBridge},
+        port::PortInfo,
+        port_change::PortChange,
+        settings::BridgeSettings,
     },
     error::NoSuchBridge,
     id::BridgeId,
@@ -76,6 +80,31 @@ impl Pipeline {
     ///
     /// Fails if there is no such bridge.
     pub fn set_ports(&self, id: BridgeId, ports: Vec<PortInfo>) -> Result<Change, NoSuchBridge> {
+        let ports = ports.into_iter().map(Arc::new).collect();
+        self.set_port_table(id, |parts| parts.change_to(ports))
+    }
+
+    /// Replaces, adds or removes (`None`) some ports of a bridge, by number.
+    ///
+    /// The cost depends on these ports, unless the bridge has mirrors.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is no such bridge.
+    pub fn change_ports(
+        &self,
+        id: BridgeId,
+        changes: BTreeMap<PortNo, Option<PortInfo>>,
+    ) -> Result<Change, NoSuchBridge> {
+        self.set_port_table(id, |parts| parts.change(changes))
+    }
+
+    /// Replaces the table of the ports of a bridge by a new one from its parts.
+    fn set_port_table(
+        &self,
+        id: BridgeId,
+        make: impl FnOnce(PortTableParts) -> PortChange,
+    ) -> Result<Change, NoSuchBridge> {
         let control = self.control.lock();
         let before = self.version();
         let version = before.next();
@@ -84,7 +113,7 @@ impl Pipeline {
             let found = bridges.get(&id).filter(|own| own.settings(before).is_some());
             found.ok_or(NoSuchBridge(id))?.port_table_parts(before)
         };
-        let change = parts.change_to(ports);
+        let change = make(parts);
         let now = Arc::clone(change.now());
         self.hold(id, |bridge| bridge.set_port_table(now, version));
         self.clear_ports(id, &change, version);

@@ -233,7 +233,17 @@ impl CheckedPipeline {
             bridge.keep_multicast_ports(stays);
             bridge.forget_mirror_outputs();
         }
-        self.pipeline.set_ports(id, ports.to_vec()).ok()
+        let known = self.pipeline.ports(id).filter(|_| !ports.len().is_multiple_of(2));
+        let Some(known) = known else {
+            return self.pipeline.set_ports(id, ports.to_vec()).ok();
+        };
+        // Half of the changes replace, add and remove ports one by one.
+        let is_known = |port: &&PortInfo| known.iter().any(|own| **own == **port);
+        let gone = known.iter().map(|port| (port.number, None));
+        let gone = gone.filter(|(own, _)| !ports.iter().any(|port| port.number == *own));
+        let new = ports.iter().filter(|port| !is_known(port));
+        let new = new.map(|port| (port.number, Some(port.clone())));
+        self.pipeline.change_ports(id, gone.chain(new).collect()).ok()
     }
 
     /// Changes the settings of a bridge in the model and in the pipeline.

@@ -194,7 +194,7 @@ impl<'a> BridgeView<'a> {
     }
 
     /// Returns all ports of the bridge, in the order of their numbers.
-    pub(super) fn all_ports(self, recorder: &mut Recorder) -> &'a [PortInfo] {
+    pub(super) fn all_ports(self, recorder: &mut Recorder) -> &'a [Arc<PortInfo>] {
         recorder.read(Object::Ports(self.id));
         self.ports.ports()
     }

@@ -18,7 +18,7 @@ use crate::{
     action::Action,
     bridges::{
         bridge::{VersionedBridge, VersionedBridges},
-        port::PortConfig,
+        port::{PortConfig, PortInfo},
     },
     error::RejectedMod,
     id::BridgeId,
@@ -88,11 +88,10 @@ impl UpdateBatch {
         config: PortConfig,
     ) -> Result<(), ModificationError> {
         let version = self.version();
-        let ports = bridge.ports(version).map(|table| table.ports().to_vec());
-        let mut ports = ports.ok_or(ModificationError::NoSuchBridge(id))?;
-        let own = ports.iter_mut().find(|own| own.number == port);
-        own.ok_or(ModificationError::NoSuchPort(port))?.config = config;
-        let change = bridge.replace_ports(ports, version);
+        let ports = bridge.ports(version).ok_or(ModificationError::NoSuchBridge(id))?;
+        let own = ports.find(port).ok_or(ModificationError::NoSuchPort(port))?;
+        let changed = PortInfo { config, ..own.clone() };
+        let change = bridge.replace_port(changed, version);
         debug_assert!(change.cleared().is_empty(), "controllers change no VLANs and no bonds");
         change.objects(id).into_iter().for_each(|object| self.push(Delta::Changed(object)));
         Ok(())

@@ -26,7 +26,7 @@ fn set(field: FieldId, value: u128) -> Action {
 }
 
 fn link_down(switch: &Switch, number: u32) {
-    let mut ports = switch.pipeline.ports(BRIDGE).expect("the bridge exists").to_vec();
+    let mut ports = switch.infos();
     ports.iter_mut().filter(|port| port.number == PortNo::new(number)).for_each(|port| {
         port.link_up = false;
     });

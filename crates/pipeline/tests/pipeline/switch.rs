@@ -45,13 +45,19 @@ impl Switch {
         switch
     }
 
+    /// Returns the ports of the bridge.
+    pub(crate) fn infos(&self) -> Vec<PortInfo> {
+        let ports = self.pipeline.ports(BRIDGE).expect("the bridge exists");
+        ports.iter().map(|port| (**port).clone()).collect()
+    }
+
     pub(crate) fn set_ports(&self, ports: Vec<PortInfo>) {
         self.pipeline.set_ports(BRIDGE, ports).expect("the bridge exists");
     }
 
     /// Changes the settings of a port.
     pub(crate) fn configure(&self, number: u32, config: PortConfig) {
-        let mut ports = self.pipeline.ports(BRIDGE).expect("the bridge exists").to_vec();
+        let mut ports = self.infos();
         let port = ports.iter_mut().find(|port| port.number == PortNo::new(number));
         port.expect("the port exists").config = config;
         self.set_ports(ports);

@@ -51,7 +51,7 @@ const VIRTUAL_LINK: u32 = 1 << 6 | 1 << 11;
 const VIRTUAL_LINK_KBPS: u32 = 10_000_000;
 
 impl BridgeHost {
-    fn ports_now(&self) -> Arc<[PortInfo]> {
+    fn ports_now(&self) -> Arc<[Arc<PortInfo>]> {
         self.plane.pipeline().ports(self.bridge).unwrap_or_else(|| Arc::new([]))
     }
 
@@ -138,7 +138,7 @@ impl Host for BridgeHost {
     }
 
     fn ports(&self) -> Vec<PortDescription> {
-        self.ports_now().iter().map(Self::describe).collect()
+        self.ports_now().iter().map(|port| Self::describe(port)).collect()
     }
 
     fn port_statistics(&self) -> Vec<PortStatistics> {

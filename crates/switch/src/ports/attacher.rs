@@ -33,7 +33,7 @@ use crate::{
     ports::{
         bridges::Bridges,
         port::{BridgePort, PlacedRxQueue},
-        registry::BridgeRegistry,
+        registry::{BridgeRegistry, BridgeState},
     },
     threads::{
         data_plane::{DataPlane, StoppedThreads},
@@ -208,6 +208,7 @@ impl PortAttacher {
             // ports.
             self.plane.pull_threads().await;
         }
+        let opened: Vec<_> = attached.iter().map(|port| (port.bridge, port.number)).collect();
         let mut stored = Vec::new();
         for AttachedPort { bridge, number, port, link_mode, receivers } in attached {
             self.bridges.with_port(bridge, number, |entered| {
@@ -223,7 +224,7 @@ impl PortAttacher {
         }
         self.bridges.publish_ports();
         if !self.is_held.load(Relaxed) {
-            self.begin_receiving().await;
+            self.begin_receiving(&opened).await;
         }
         self.keep(stored).await;
         results
@@ -244,19 +245,20 @@ impl PortAttacher {
     /// Ends [`Self::hold`]: the held ports begin to receive.
     pub(crate) async fn release(&self) {
         self.is_held.store(false, Relaxed);
-        self.begin_receiving().await;
+        let numbers = |bridge: &BridgeState| {
+            let id = bridge.id;
+            bridge.ports.keys().map(move |number| (id, *number)).collect::<Vec<_>>()
+        };
+        let ports: Vec<_> = self.bridges.lock().iter().flat_map(numbers).collect();
+        self.begin_receiving(&ports).await;
     }
 
-    /// Sends the held receive queues to the packet threads.
-    async fn begin_receiving(&self) {
-        let held: Vec<_> = {
-            let mut bridges = self.bridges.lock();
-            let receivers = bridges.iter_mut().flat_map(|bridge| {
-                let id = bridge.id;
-                bridge.ports.values_mut().flat_map(move |port| receivers(id, port))
-            });
-            receivers.collect()
-        };
+    /// Sends the held receive queues of ports to the packet threads.
+    async fn begin_receiving(&self, ports: &[(BridgeId, PortNo)]) {
+        let mut held = Vec::new();
+        for (bridge, number) in ports {
+            self.bridges.with_port(*bridge, *number, |port| held.extend(receivers(*bridge, port)));
+        }
         if held.is_empty() {
             return;
         }

@@ -6,7 +6,9 @@ use parking_lot::{Mutex, MutexGuard};
 use shunt_classifier::Version;
 use shunt_datapath::port::{DeviceLosses, PortWork};
 use shunt_flow::PortNo;
-use shunt_pipeline::{BridgeId, Change, DatapathPort, Pipeline, PortConfig, PortInfo};
+use shunt_pipeline::{
+    BridgeId, Change, DatapathPort, NoSuchBridge, Pipeline, PortConfig, PortInfo,
+};
 use tokio::sync::Notify;
 use tracing::{info, warn};
 
@@ -19,6 +21,7 @@ use crate::{
         bond_events::BondEvent,
         changed_bonds::ChangedBonds,
         port::BridgePort,
+        publication::{PublishedPorts, find_info},
         registry::{BridgeRegistry, BridgeState},
         set_down::DevicesSetDown,
     },
@@ -145,14 +148,19 @@ impl Bridges {
         Ok(Some((port.datapath, renew(port))))
     }
 
-    /// Publishes all port lists that differ from the lists in the tables.
+    /// Publishes all ports that differ from the tables.
     ///
     /// Bonds are updated first. So the version in which a link is down already has the next active
-    /// member.
+    /// member. The cost depends on the changed ports, the members of bonds, and the BFD sessions.
     pub(crate) fn publish_ports(&self) {
         // Without this lock, an older list could be published after a newer list.
         let _publishing = self.publishing.lock();
-        let infos = {
+        let pipeline = self.publisher.pipeline();
+        let ids: Vec<_> = self.lock().iter().map(|bridge| bridge.id).collect();
+        // The ports of a bridge that is being added are published once the bridge is in the tables.
+        let published: PublishedPorts =
+            ids.into_iter().filter_map(|id| Some((id, pipeline.ports(id)?))).collect();
+        let unpublished = {
             let mut bridges = self.lock();
             bridges.update_bfd(&self.bfd, self.publisher.now());
             let events = bridges.update_bonds(self.publisher.now());
@@ -162,19 +170,12 @@ impl Bridges {
             if bridges.uses_lacp() {
                 self.lacp_changed.notify_one();
             }
-            bridges.infos()
+            bridges.take_unpublished(&published)
         };
-        for (id, ports) in infos {
-            // The ports of a bridge that is being added are published once the bridge is in the
-            // tables.
-            let Some(known) = self.publisher.pipeline().ports(id) else { continue };
-            if *known == *ports {
-                continue;
-            }
-            let published = self.publisher.change(|pipeline| pipeline.set_ports(id, ports));
-            if let Err(error) = published {
-                warn!(%error, "bridge {}: the tables refuse the changed ports, and keep the \
-                               previous ones", id.number());
+        for (id, ports) in unpublished {
+            let change = self.publisher.change(|pipeline| pipeline.change_ports(id, ports));
+            if let Err(error) = change {
+                self.note_refused(id, &error);
             }
         }
     }
@@ -235,6 +236,8 @@ impl Bridges {
         mut change: Change,
         configs: &[(PortNo, PortConfig)],
     ) -> Change {
+        let published: PublishedPorts =
+            pipeline.ports(id).map(|ports| (id, ports)).into_iter().collect();
         let ports = {
             let mut bridges = self.lock();
             for (number, config) in configs {
@@ -257,21 +260,25 @@ impl Bridges {
                 return change;
             }
             self.note_bond_events(events);
-            bridges.infos().into_iter().find(|(own, _)| *own == id)
+            bridges.take_unpublished(&published).pop()
         };
-        let failover = ports.map(|(_, ports)| pipeline.set_ports(id, ports));
+        let failover = ports.map(|(_, ports)| pipeline.change_ports(id, ports));
         match failover {
             Some(Ok(Change { version, deltas })) => {
                 change.version = version;
                 change.deltas.extend(deltas);
             }
-            Some(Err(error)) => {
-                warn!(%error, "bridge {}: the tables refuse the changed ports, and keep the \
-                               previous ones", id.number());
-            }
+            Some(Err(error)) => self.note_refused(id, &error),
             None => {}
         }
         change
+    }
+
+    /// Logs that the tables refuse changed ports; the next publication compares all ports.
+    fn note_refused(&self, id: BridgeId, error: &NoSuchBridge) {
+        warn!(%error, "bridge {}: the tables refuse the changed ports, and keep the previous ones",
+              id.number());
+        self.lock().note_all_changed(id);
     }
 
     /// Stores the port configuration that a controller has set.
@@ -310,6 +317,7 @@ impl Bridges {
     pub(crate) fn close_devices(&self) {
         let ports: Vec<_> = {
             let mut bridges = self.lock();
+            bridges.iter_mut().for_each(|bridge| bridge.ports.note_all_changed());
             let ports = bridges.iter_mut().flat_map(|bridge| bridge.ports.values_mut());
             let ended = ports.filter_map(|port| {
                 let set_up = port.take_up_work(&self.set_down);
@@ -353,13 +361,13 @@ impl Bridges {
     /// Returns the published port list of a bridge.
     ///
     /// Until a port changes, each call returns the same list.
-    pub(crate) fn published(&self, bridge: BridgeId) -> Option<Arc<[PortInfo]>> {
+    pub(crate) fn published(&self, bridge: BridgeId) -> Option<Arc<[Arc<PortInfo>]>> {
         self.publisher.pipeline().ports(bridge)
     }
 
     /// Returns the port as the tables see it.
     pub(crate) fn port_info(&self, bridge: BridgeId, number: PortNo) -> Option<PortInfo> {
         let ports = self.published(bridge)?;
-        ports.iter().find(|port| port.number == number).cloned()
+        find_info(&ports, number).cloned()
     }
 }

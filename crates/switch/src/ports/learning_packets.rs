@@ -4,6 +4,8 @@
 //! member. So the bond sends a reverse ARP request (RFC 903) for each address that the bridge has
 //! learned on a port outside the bond, as Open vSwitch does.
 
+use std::sync::Arc;
+
 use shunt_pipeline::{BridgeId, LacpAdmission, PortInfo};
 
 use crate::{ports::own_frames::send_frame, threads::data_plane::DataPlane};
@@ -15,7 +17,7 @@ pub(crate) async fn send_learning_packets(plane: &DataPlane, bridge: BridgeId, b
     let pipeline = plane.pipeline();
     let Some(ports) = pipeline.ports(bridge) else { return };
     let is_member = |port: &PortInfo| port.bond.as_ref().is_some_and(|own| *own.bond == *bond);
-    let is_active = |port: &&PortInfo| port.bond.as_ref().is_some_and(|own| own.is_active);
+    let is_active = |port: &&Arc<PortInfo>| port.bond.as_ref().is_some_and(|own| own.is_active);
     let members = || ports.iter().filter(|port| is_member(port));
     let Some(active) = members().find(is_active) else { return };
     // An LACP partner uses the members as one port, so it needs no learning packets.

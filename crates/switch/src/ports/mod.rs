@@ -28,6 +28,7 @@ pub(crate) mod own_frames;
 mod patch_peer;
 pub(crate) mod policing;
 pub(crate) mod port;
+pub(crate) mod publication;
 pub(crate) mod qos;
 pub(crate) mod registry;
 pub(crate) mod set_down;

@@ -10,7 +10,7 @@ use crate::ports::registry::listed;
 /// A snapshot of the names of the ports and mirrors of one bridge.
 #[derive(Debug)]
 pub struct BridgeNames {
-    ports: Option<Arc<[PortInfo]>>,
+    ports: Option<Arc<[Arc<PortInfo>]>>,
     mirrors: Vec<Mirror>,
 }
 
@@ -63,7 +63,7 @@ impl BridgeNames {
     }
 
     fn ports(&self) -> impl Iterator<Item = &PortInfo> {
-        self.ports.iter().flat_map(|ports| ports.iter())
+        self.ports.iter().flat_map(|ports| ports.iter()).map(|port| &**port)
     }
 }
 

@@ -37,8 +37,8 @@ impl BridgeRegistry {
             return PortKind::Unbound;
         }
         // A patch port forwards only if both ends name each other.
-        match self.find_port(&port.settings.peer) {
-            Ok((bridge, peer)) if peer.settings.peer == port.settings.name => {
+        match self.find_named(&port.settings.peer) {
+            Some((bridge, peer)) if peer.settings.peer == port.settings.name => {
                 PortKind::Patch { bridge: bridge.id, port: peer.number }
             }
             _ => PortKind::Unbound,

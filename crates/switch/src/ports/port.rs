@@ -18,10 +18,7 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::{
-        bfd::port_session::PortSession, bridge_ports::BridgePorts, device_users::DeviceUser,
-        lacp::MemberPort,
-    },
+    ports::{bfd::port_session::PortSession, device_users::DeviceUser, lacp::MemberPort},
 };
 
 /// A port of a bridge.
@@ -282,13 +279,4 @@ fn memif_options(settings: &config::PortOptions) -> MemifOptions {
         allow_unsealed: settings.allow_unsealed,
         name: settings.name.clone(),
     }
-}
-
-/// Returns the lowest free port number of a bridge.
-///
-/// The number is none of `reserved`.
-pub(crate) fn free_number(ports: &BridgePorts, reserved: &BTreeSet<PortNo>) -> PortNo {
-    let mut numbers = (1..=PortNo::MAX.number()).map(PortNo::new);
-    let is_free = |number: &PortNo| ports.get(*number).is_none() && !reserved.contains(number);
-    numbers.find(is_free).unwrap_or(PortNo::MAX)
 }

@@ -1,16 +1,11 @@
 //! The registry of bridges and their ports, by name and number; pure state without I/O.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use shunt_classifier::Version;
 use shunt_datapath::DATAPATH_PORT_MAX;
 use shunt_flow::PortNo;
-use shunt_pipeline::{
-    BondMember, BridgeId, DatapathPort, LacpAdmission, PortInfo, PortKind, PortVlans, Time,
-};
+use shunt_pipeline::{BridgeId, DatapathPort, Time};
 
 use crate::{
     config::{self, BondOptions, PortType},
@@ -22,7 +17,7 @@ use crate::{
         exclusive::ExclusiveResource,
         lacp_actors::{check_lacp_number, lacp_port_ids, other_keys},
         numbers::NumberPool,
-        port::{BridgePort, free_number},
+        port::BridgePort,
     },
 };
 
@@ -61,10 +56,10 @@ impl BridgeState {
         self.ports.insert(port);
     }
 
-    fn remove_port(&mut self, number: PortNo) {
-        if let Some(port) = self.ports.remove(number) {
-            self.numbers.remove(&port.settings.name);
-        }
+    fn remove_port(&mut self, number: PortNo) -> Option<BridgePort> {
+        let port = self.ports.remove(number)?;
+        self.numbers.remove(&port.settings.name);
+        Some(port)
     }
 
     /// Updates the states of the bonds, and returns the changes.
@@ -92,48 +87,14 @@ impl BridgeState {
             let rekeyed = state.follow_lacp(options, address, &taken, lacp_port, now);
             let events = rekeyed.into_iter().chain(state.update(options, link, now));
             if state.buckets().is_some() {
-                let all = ports.values().map(|port| (port.settings.name.as_str(), port.number));
-                let is_member = |(name, _): &(&str, PortNo)| {
-                    options.members.iter().any(|member| member == name)
-                };
-                state.number_buckets(options, &all.filter(is_member).collect());
+                let members = options.members.iter();
+                let numbered =
+                    members.filter_map(|name| Some((name.as_str(), *numbers.get(name)?)));
+                state.number_buckets(options, &numbered.collect());
             }
             changed.extend(events.map(|event| (options.name.clone(), event)));
         }
         changed
-    }
-
-    /// Returns the ports in the form that the tables use.
-    fn infos(&self, kind: impl Fn(&BridgePort) -> PortKind) -> Vec<PortInfo> {
-        let members = self.members();
-        let info = |port: &BridgePort| {
-            let info = port.info(kind(port));
-            match members.get(info.name.as_str()) {
-                Some((member, vlans)) => {
-                    PortInfo { vlans: vlans.clone(), bond: Some(member.clone()), ..info }
-                }
-                None => info,
-            }
-        };
-        self.ports.values().map(info).collect()
-    }
-
-    /// Returns bond membership and VLANs of each member, by port name.
-    fn members(&self) -> BTreeMap<&str, (BondMember, PortVlans)> {
-        let mut members = BTreeMap::new();
-        for bond in &self.settings.bonds {
-            let (name, vlans) = (Arc::<str>::from(bond.name.as_str()), bond.as_port().vlans());
-            let state = self.bonds.get(&bond.name);
-            let active = state.and_then(BondState::active);
-            let balance = state.and_then(BondState::balance);
-            for member in &bond.members {
-                let (bond, is_active) = (Arc::clone(&name), active == Some(member.as_str()));
-                let lacp = state.map_or(LacpAdmission::Off, |own| own.lacp_admission(member));
-                let own = BondMember { bond, is_active, balance: balance.clone(), lacp };
-                members.insert(member.as_str(), (own, vlans.clone()));
-            }
-        }
-        members
     }
 
     /// Returns the bond that has a port as a member.
@@ -235,6 +196,10 @@ impl BridgeRegistry {
     ) -> Result<(), SwitchError> {
         let datapath_id = settings.datapath_id()?;
         if let Some(bridge) = self.by_id_mut(id) {
+            if bridge.settings.bonds != settings.bonds {
+                // Earlier members of bonds may differ from the tables as well.
+                bridge.ports.note_all_changed();
+            }
             (bridge.settings, bridge.datapath_id) = (settings, datapath_id);
         }
         Ok(())
@@ -320,10 +285,14 @@ impl BridgeRegistry {
         }
     }
 
+    /// Returns the port with a name, and its bridge; `None` if no bridge has it.
+    pub(crate) fn find_named(&self, name: &str) -> Option<(&BridgeState, &BridgePort)> {
+        self.iter().find_map(|bridge| Some((bridge, bridge.port_named(name)?)))
+    }
+
     /// Returns the port with a name, and its bridge.
     pub(crate) fn find_port(&self, name: &str) -> Result<(&BridgeState, &BridgePort), SwitchError> {
-        let found = self.iter().find_map(|bridge| Some((bridge, bridge.port_named(name)?)));
-        found.ok_or_else(|| {
+        self.find_named(name).ok_or_else(|| {
             let ports = self.iter().flat_map(|bridge| bridge.ports.values());
             let known = ports.map(|port| port.settings.name.as_str());
             SwitchError::NoSuchPort { name: name.to_owned(), known: listed(known) }
@@ -343,7 +312,7 @@ impl BridgeRegistry {
         now: Time,
     ) -> Result<(BridgeId, PortNo), SwitchError> {
         let ports = &self.find(bridge)?.ports;
-        if let Ok((other, port)) = self.find_port(&settings.name) {
+        if let Some((other, port)) = self.find_named(&settings.name) {
             let (name, bridge) = (port.settings.name.clone(), other.settings.name.clone());
             return Err(SwitchError::PortExists { name, bridge });
         }
@@ -358,7 +327,7 @@ impl BridgeRegistry {
         let wanted = number.or_else(|| (settings.number > 0).then(|| PortNo::new(settings.number)));
         let bonds = &self.find(bridge)?.settings.bonds;
         let reserved = lacp_port_ids(bonds, &settings.name);
-        let number = wanted.unwrap_or_else(|| free_number(ports, &reserved));
+        let number = wanted.unwrap_or_else(|| ports.free_number(&reserved));
         check_lacp_number(bonds, &settings.name, number)?;
         if let Some(other) = ports.get(number) {
             let port = other.settings.name.clone();
@@ -374,17 +343,19 @@ impl BridgeRegistry {
             PortBacking::Packets => port.datapath = Some(self.take_datapath_port()?),
             PortBacking::None => port.link_up = true,
         }
+        let peer = port.settings.peer.clone();
         let bridge = self.find_mut(bridge)?;
         bridge.insert_port(port);
         let id = bridge.id;
+        self.note_peer(&peer);
         self.ports_revision += 1;
         Ok((id, number))
     }
 
     /// Removes a port from its bridge.
     pub(crate) fn remove_port(&mut self, id: BridgeId, number: PortNo) {
-        if let Some(bridge) = self.by_id_mut(id) {
-            bridge.remove_port(number);
+        if let Some(port) = self.by_id_mut(id).and_then(|bridge| bridge.remove_port(number)) {
+            self.note_peer(&port.settings.peer);
         }
         self.ports_revision += 1;
     }
@@ -397,9 +368,12 @@ impl BridgeRegistry {
         options: config::PortOptions,
     ) -> Option<&mut BridgePort> {
         self.ports_revision += 1;
-        let port = self.port_mut(id, number)?;
-        port.settings = options;
-        Some(port)
+        let peer = options.peer.clone();
+        let before = std::mem::replace(&mut self.port_mut(id, number)?.settings, options);
+        for peer in [&before.peer, &peer] {
+            self.note_peer(peer);
+        }
+        self.port_mut(id, number)
     }
 
     /// Returns the number of changes of ports and their options so far.
@@ -442,11 +416,6 @@ impl BridgeRegistry {
     pub(crate) fn reclaim(&mut self, oldest: Version) {
         self.bridge_numbers.reclaim(oldest);
         self.port_numbers.reclaim(oldest);
-    }
-
-    /// Returns the ports in the form that the tables use, by bridge.
-    pub(crate) fn infos(&self) -> Vec<(BridgeId, Vec<PortInfo>)> {
-        self.iter().map(|bridge| (bridge.id, bridge.infos(|port| self.kind(port)))).collect()
     }
 
     /// Updates the states of all bonds, and returns the changes by bridge and bond.
@@ -494,7 +463,7 @@ impl BridgeRegistry {
 
     /// Returns the bond that has a port as a member.
     pub(crate) fn bond_of(&self, port: &str) -> Option<&BondOptions> {
-        self.find_port(port).ok()?.0.bond_of(port)
+        self.find_named(port)?.0.bond_of(port)
     }
 
     fn no_bridge(&self, name: &str) -> SwitchError {

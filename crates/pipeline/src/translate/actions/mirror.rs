@@ -15,7 +15,7 @@
 //!   Packets that are in this VLAN already, and frames to reserved addresses of bridges, are not
 //!   copied.
 
-use std::slice;
+use std::{slice, sync::Arc};
 
 use shunt_flow::FieldId;
 
@@ -57,7 +57,7 @@ pub(in crate::translate) struct MirrorCopies<'a> {
 pub(in crate::translate) struct MirrorFlood<'a> {
     mirrors: &'a MirrorTable,
     mirror: &'a ActiveMirror,
-    rest: slice::Iter<'a, PortInfo>,
+    rest: slice::Iter<'a, Arc<PortInfo>>,
     vlan: PacketVlan,
     is_counted: bool,
 }

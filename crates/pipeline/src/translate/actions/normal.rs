@@ -24,7 +24,7 @@
 //!   gets no packet with another VLAN below its own, and a dot1q-tunnel port only packets of the
 //!   customer VLANs that it carries.
 
-use std::slice;
+use std::{slice, sync::Arc};
 
 use shunt_flow::{FieldId, PortNo};
 
@@ -51,7 +51,7 @@ use crate::{
 
 /// The remaining ports of a flood by NORMAL.
 pub(in crate::translate) struct NormalFlood<'a> {
-    rest: slice::Iter<'a, PortInfo>,
+    rest: slice::Iter<'a, Arc<PortInfo>>,
     ingress: PortNo,
     /// True if the ingress port is protected.
     is_protected: bool,

@@ -8,7 +8,7 @@
 //! After an output to a patch port, the translation continues in the peer bridge, as a step of the
 //! agenda.
 
-use std::slice;
+use std::{slice, sync::Arc};
 
 use shunt_flow::{FieldId, PortNo};
 
@@ -43,7 +43,7 @@ pub(in crate::translate) struct Egress<'t, 'a> {
 
 /// The remaining ports of an output to ALL or FLOOD.
 pub(in crate::translate) struct Flood<'a> {
-    rest: slice::Iter<'a, PortInfo>,
+    rest: slice::Iter<'a, Arc<PortInfo>>,
     /// True if ports with `no_flood` are included.
     to_all: bool,
 }

@@ -48,7 +48,7 @@ pub(super) struct CollectorSetIpfix {
 #[derive(Default)]
 struct SetInterfaces {
     /// The ports that the tables had when the indices were read.
-    ports: Option<Arc<[PortInfo]>>,
+    ports: Option<Arc<[Arc<PortInfo>]>>,
     /// Indices by datapath port, also of removed ports.
     by_port: InterfaceIndices,
     /// Indices by the port number in the bridge.

@@ -35,7 +35,7 @@ pub(super) struct BridgeIpfix {
     exporter: IpfixExporter,
     cache: IpfixCache,
     /// The ports that the tables had when the indices were read.
-    ports: Option<Arc<[PortInfo]>>,
+    ports: Option<Arc<[Arc<PortInfo>]>>,
     /// The interface indices of the ports, also of removed ports.
     indices: InterfaceIndices,
     /// Time at which the templates are sent again.

@@ -35,7 +35,7 @@ pub(super) struct BridgeSflow {
     receivers: Vec<SampleReceiver>,
     exporter: SflowExporter,
     /// The ports that the tables had when the indices were read.
-    ports: Option<Arc<[PortInfo]>>,
+    ports: Option<Arc<[Arc<PortInfo>]>>,
     /// The interface indices of the ports, also of removed ports.
     indices: InterfaceIndices,
     started: Time,

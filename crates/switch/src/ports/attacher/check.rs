@@ -115,7 +115,8 @@ impl PortAttacher {
         let nic = self.nic.front().filter(|nic| nic.closes_ports().is_some());
         let now = self.plane.now();
         let mut found = PortsToCheck::default();
-        for bridge in self.bridges.lock().iter_mut() {
+        let mut bridges = self.bridges.lock();
+        for bridge in bridges.iter_mut() {
             let id = bridge.id;
             for port in bridge.ports.values_mut() {
                 let number = port.number;
@@ -147,6 +148,8 @@ impl PortAttacher {
                     found.closed.push((port.settings.name.clone(), id, number));
                 }
             }
+            let changed = found.changed.iter().filter(|(own, _)| *own == id);
+            changed.for_each(|(_, number)| bridge.ports.note_changed(*number));
         }
         found
     }
@@ -162,12 +165,16 @@ impl PortAttacher {
         let Ok(readings) = readings.await else { return };
         let mut bridges = self.bridges.lock();
         for (bridge, number, reading) in readings {
-            let Some(port) = bridges.port_mut(bridge, number) else { continue };
+            let Some(own) = bridges.by_id_mut(bridge) else { continue };
+            let Some(port) = own.ports.state_mut(number) else { continue };
             let Some(open) = &port.open else { continue };
             match open.lost_by(&reading) {
                 Some(reason) => ports.broken.push((port.settings.name.clone(), reason)),
                 None => {
                     let change = port.note_device(&reading);
+                    if change == DeviceChange::Description {
+                        own.ports.note_changed(number);
+                    }
                     ports.add(bridge, number, change);
                 }
             }

@@ -143,10 +143,10 @@ impl BridgeRegistry {
         let mut current = Vec::new();
         for bridge in self.iter_mut() {
             let id = bridge.id;
-            for port in bridge.ports.values_mut() {
+            bridge.ports.update_sessions(|port| {
                 let Some(options) = port.settings.bfd_session() else {
                     port.bfd = None;
-                    continue;
+                    return false;
                 };
                 let session = match &port.bfd {
                     Some(session) => {
@@ -160,7 +160,8 @@ impl BridgeRegistry {
                 };
                 current.push(Arc::clone(&session));
                 port.bfd = Some(session);
-            }
+                true
+            });
         }
         let is_used = !current.is_empty();
         let has_ended = sessions.set_current(current, now);
