@@ -113,7 +113,7 @@ impl Controller {
     }
 
     /// Waits for `time`. Answers only the echo requests of the switch.
-    pub fn rest(&mut self, time: Duration) {
+    pub fn wait(&mut self, time: Duration) {
         let end = Instant::now() + time;
         loop {
             let left = end.saturating_duration_since(Instant::now());

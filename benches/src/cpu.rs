@@ -48,7 +48,7 @@ pub fn threads_ns(id: u32, name: &str) -> u64 {
 }
 
 /// Waits at most half a minute until the other threads of this process are idle.
-pub fn rest() {
+pub fn wait_until_idle() {
     let look = Duration::from_millis(100);
     for _ in 0..300 {
         let account = Account::open(std::process::id());

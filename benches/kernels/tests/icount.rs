@@ -113,7 +113,7 @@ fn libc() -> String {
 }
 
 /// Returns the C library and the counts of the committed file.
-fn committed() -> (String, BTreeMap<String, f64>) {
+fn read_committed() -> (String, BTreeMap<String, f64>) {
     let text = fs::read_to_string(PAGE).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once(" = "));
     let libc = pairs.clone().find(|(name, _)| *name == "libc").map_or("", |(_, libc)| libc);
@@ -146,7 +146,7 @@ fn no_hot_function_needs_more_instructions() {
     if let Some(reason_to_skip) = reason_to_skip() {
         return print_skip(&format!("SKIPPED: {reason_to_skip}"));
     }
-    let (libc, (libc_then, committed)) = (libc(), committed());
+    let (libc, (libc_then, committed)) = (libc(), read_committed());
     let is_blessed = std::env::var_os("SHUNT_BLESS").is_some();
     if libc != libc_then && !is_blessed {
         return print_skip(&format!(

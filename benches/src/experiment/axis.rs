@@ -59,7 +59,7 @@ impl Axis {
             Self::Even { step, end } => {
                 let ticks = (0_u32..).map(|number| f64::from(number) * step);
                 let ticks = ticks.take_while(|tick| *tick <= end * 1.000_001);
-                ticks.map(|tick| (tick, short(tick, step))).collect()
+                ticks.map(|tick| (tick, tick_label(tick, step))).collect()
             }
             Self::Powers { low, high } => {
                 let every = usize::try_from((high - low) / POWERS_MAX + 1).unwrap_or(1);
@@ -94,7 +94,7 @@ pub(super) fn tick_step(most: f64) -> f64 {
 }
 
 /// Formats a tick label with just enough digits to differ from neighbouring labels.
-pub(super) fn short(tick: f64, step: f64) -> String {
+pub(super) fn tick_label(tick: f64, step: f64) -> String {
     let (divisor, suffix) = match step {
         step if step >= 1e6 => (1e6, " M"),
         step if step >= 1e3 => (1e3, " K"),
@@ -113,8 +113,8 @@ mod tests {
         for (most, step) in [(1.0, 0.2), (149.0, 20.0), (349.0, 50.0), (40_000.0, 10_000.0)] {
             assert_eq!(tick_step(most), step, "{most}");
         }
-        assert_eq!(short(150_000.0, 50_000.0), "150 K");
-        assert_eq!(short(0.4, 0.2), "0.40");
+        assert_eq!(tick_label(150_000.0, 50_000.0), "150 K");
+        assert_eq!(tick_label(0.4, 0.2), "0.40");
         let words = |axis: Axis| axis.ticks().into_iter().map(|(_, word)| word).collect::<Vec<_>>();
         assert_eq!(words(Axis::of([3.0], 4.0)), ["0", "1", "2", "3", "4"]);
         assert_eq!(words(Axis::of([30.0], 2e12)).first().map(String::as_str), Some("1e1"));

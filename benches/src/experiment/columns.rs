@@ -69,7 +69,7 @@ mod tests {
 
     /// Many panels share at most [`COLUMNS_MAX`] columns of about equal height.
     #[test]
-    fn few_panels_are_one_column_and_many_are_as_wide_as_high() {
+    fn few_panels_fill_one_column_many_fill_several() {
         let (places, width, height) = arrange(&[300.0, 500.0]);
         assert_eq!((places, width, height), (vec![(0.0, 0.0), (0.0, 300.0)], WIDTH, 800.0));
         for (count, panel) in [(30, 400.0), (7, 1500.0), (100, 130.0), (1, 9000.0)] {

@@ -54,7 +54,7 @@ fn run_words(words: &[String]) -> Result<(), String> {
         print!("{}", list());
         return Ok(());
     }
-    let chosen = chosen(words)?;
+    let chosen = select_experiments(words)?;
     check_options(&chosen, words)?;
     if env::var_os(INSIDE_VARIABLE).is_none() {
         interrupt::watch("");
@@ -84,7 +84,7 @@ fn list() -> String {
 }
 
 /// Returns the selected experiments: all, a shard of all, or the named experiments.
-fn chosen(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
+fn select_experiments(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let has = |word: &str| words.iter().any(|other| other == word);
     let is_named = words.first().is_some_and(|word| !word.starts_with('-'));
     match (has("--all"), is_named) {
@@ -95,7 +95,7 @@ fn chosen(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> 
         (false, _) if has("--shard") => {
             Err("--shard selects a part of all experiments: add --all".to_owned())
         }
-        (false, _) => named(words),
+        (false, _) => find_experiments(words),
     }
 }
 
@@ -118,7 +118,7 @@ fn run_all(chosen: &[Option<&Experiment>], words: &[String]) -> Result<(), Strin
 }
 
 /// Returns the named experiments; `None` means the comparison of two builds.
-fn named(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
+fn find_experiments(words: &[String]) -> Result<Vec<Option<&'static Experiment>>, String> {
     let names = words.iter().take_while(|word| !word.starts_with('-'));
     let names: Vec<&String> = names.collect();
     if names.first().is_some_and(|name| *name == "regress") {
@@ -331,9 +331,10 @@ mod tests {
     #[test]
     fn an_empty_shard_is_refused() {
         let all = EXPERIMENTS.len();
-        let last = chosen(&words(&format!("--all --shard {all}/{all} --quick"))).unwrap();
+        let last =
+            select_experiments(&words(&format!("--all --shard {all}/{all} --quick"))).unwrap();
         assert_eq!(last.len(), 1);
-        let refused = |text: &str| chosen(&words(text)).unwrap_err();
+        let refused = |text: &str| select_experiments(&words(text)).unwrap_err();
         assert!(refused(&format!("--all --shard 1/{}", all + 1)).contains("too few for"));
         assert!(refused("--all --shard").contains("is not a shard"));
         assert!(refused("--all --shard --quick").contains("is not a shard"));
@@ -357,7 +358,7 @@ mod tests {
     fn an_unknown_option_gets_a_suggestion() {
         let check = |text: &str| {
             let words = words(text);
-            check_options(&named(&words).unwrap(), &words)
+            check_options(&find_experiments(&words).unwrap(), &words)
         };
         let refused = check("spine --qiuck").unwrap_err();
         assert!(refused.contains("--qiuck") && refused.contains("`--quick`"), "{refused}");
@@ -385,9 +386,9 @@ mod tests {
 
     #[test]
     fn options_are_not_names_of_experiments() {
-        let chosen = named(&words("spine pipeline --quick")).unwrap();
+        let chosen = find_experiments(&words("spine pipeline --quick")).unwrap();
         assert_eq!(chosen.len(), 2);
-        assert!(named(&words("spine pipline")).unwrap_err().contains("`pipeline`"));
-        assert!(named(&words("--quick")).is_err());
+        assert!(find_experiments(&words("spine pipline")).unwrap_err().contains("`pipeline`"));
+        assert!(find_experiments(&words("--quick")).is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     Row,
-    axis::{short, tick_step},
+    axis::{tick_label, tick_step},
     plot::{
         Anchor, Drawing, FAINT, Font, GREY, GRID, HEAD, MARGIN, OURS, PLAIN, PUBLISHED, RIVAL,
         TICK, WIDTH,
@@ -85,7 +85,7 @@ impl Drawing {
             let y = scale.y(tick);
             self.line((left, y), (right, y), if tick == 0.0 { GREY } else { GRID });
             let font = Font { anchor: Anchor::End, ..TICK };
-            self.text((left - 8.0, y + 4.0), font, &short(tick, step));
+            self.text((left - 8.0, y + 4.0), font, &tick_label(tick, step));
             tick += step;
         }
         let (begin, end) = scale.x;

@@ -34,7 +34,7 @@ impl Progress {
                 "{}/{}, {}: {what}",
                 self.done + 1,
                 self.steps,
-                left(self.done, self.steps, seconds)
+                remaining_time(self.done, self.steps, seconds)
             );
         }
     }
@@ -57,12 +57,12 @@ fn bar(done: usize, steps: usize, seconds: f64) -> String {
     let steps = steps.max(done).max(1);
     let filled = WIDTH * done / steps;
     let percent = 100 * done / steps;
-    let left = left(done, steps, seconds);
+    let left = remaining_time(done, steps, seconds);
     format!("[{}{}] {percent:3} %, {left}:", "#".repeat(filled), ".".repeat(WIDTH - filled))
 }
 
 /// Estimates the remaining time from the steps so far.
-fn left(done: usize, steps: usize, seconds: f64) -> String {
+fn remaining_time(done: usize, steps: usize, seconds: f64) -> String {
     match done {
         0 => "? s left".to_owned(),
         _ => format!("{:.0} s left", seconds / done as f64 * steps.saturating_sub(done) as f64),

@@ -99,10 +99,10 @@ impl Report<'_> {
                 "name": row.name,
                 "metric": row.metric,
                 "unit": row.unit,
-                "value": rounded(row.ours.median()),
+                "value": round_to_digits(row.ours.median()),
                 "rival": rival.map(|(name, _)| name),
-                "rival_value": rival.map(|(_, samples)| rounded(samples.median())),
-                "ratio": comparison(row).map(rounded),
+                "rival_value": rival.map(|(_, samples)| round_to_digits(samples.median())),
+                "ratio": comparison(row).map(round_to_digits),
                 "published": row.published,
             })
         });
@@ -115,7 +115,8 @@ impl Report<'_> {
         });
         for row in self.rows {
             for curve in &row.curves {
-                let points = curve.points.iter().map(|(x, y)| [rounded(*x), rounded(*y)]);
+                let points =
+                    curve.points.iter().map(|(x, y)| [round_to_digits(*x), round_to_digits(*y)]);
                 value["curves"][&row.name][&curve.name] = points.collect();
             }
         }
@@ -185,7 +186,7 @@ fn comparison(row: &Row) -> Option<f64> {
 }
 
 /// Rounds to four significant digits; more digits are noise.
-fn rounded(value: f64) -> f64 {
+fn round_to_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 

@@ -54,11 +54,11 @@ pub(crate) fn table_of_builds(base: &str, rows: &[Row]) -> String {
         let what = format!("{}, {}", row.name, row.metric);
         [what, spread(&row.ours, row.unit), other.unwrap_or_default(), ratio.unwrap_or_default()]
     }));
-    text + &aligned(&lines)
+    text + &align(&lines)
 }
 
 /// Formats a table with columns of equal width.
-fn aligned(lines: &[[String; 4]]) -> String {
+fn align(lines: &[[String; 4]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].len()).max().unwrap_or(0);
     let widths = [0, 1, 2, 3].map(width);
     let mut text = String::new();

@@ -138,7 +138,7 @@ struct Files {
 impl Files {
     fn write(folder: &Path, size: &Size) -> Self {
         let Size { rules, singles: count, .. } = *size;
-        let mut lines = tables::large(rules + count);
+        let mut lines = tables::rules_with_many_masks(rules + count);
         let singles = lines.split_off(rules);
         let matches = singles.iter().map(|line| line.split(",actions").next().unwrap_or_default());
         let changed: Vec<String> =

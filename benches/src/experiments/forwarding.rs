@@ -92,7 +92,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
         pairs.extend([("exact match", 0, None), ("without exact match", 1, None)]);
     }
     let rounds = run.either(3, 2);
-    measured(run, rounds, &subjects, &pairs)
+    measure_pairs(run, rounds, &subjects, &pairs)
 }
 
 /// Caches of Open vSwitch, and the names of the caches in Open vSwitch.
@@ -111,10 +111,10 @@ pub(crate) fn rows(run: &mut Run, ours: &Contender, rival: &Contender) -> Vec<Ro
         caches: FrontCaches::Usual,
         name: contender.name(),
     };
-    measured(run, 5, &[subject(ours), subject(rival)], &[("forwarding", 0, Some(1))])
+    measure_pairs(run, 5, &[subject(ours), subject(rival)], &[("forwarding", 0, Some(1))])
 }
 
-fn measured(run: &mut Run, rounds: usize, subjects: &[Subject], pairs: &[Pair]) -> Vec<Row> {
+fn measure_pairs(run: &mut Run, rounds: usize, subjects: &[Subject], pairs: &[Pair]) -> Vec<Row> {
     let seconds = run.either(4, 1) as u64;
     let workloads = if run.is_quick { &WORKLOADS[1..] } else { WORKLOADS };
     run.begin(workloads.len() * rounds * subjects.len());

@@ -62,7 +62,7 @@ fn measure(loaded: &Loaded) -> Misses {
     let mut cache = MegaflowCache::new(KeyHasher::new(1), 1);
     let mut engine = Direct::new(version, 1);
     let mut cycles = Vec::with_capacity(loaded.keys.len());
-    let ns = cpu::timed(|| {
+    let ns = cpu::measure_ns(|| {
         for (slot, key) in (0..).zip(&loaded.keys) {
             let start = tsc::cycles();
             let traversal = Arc::new(loaded.pipeline.translate(key, version));

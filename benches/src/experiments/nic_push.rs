@@ -138,15 +138,15 @@ impl Testbed {
             let stage = stage.unwrap_or_else(|| panic!("stage {number}"));
             Operation::Insert { entry: LtmIndex(number), stage, rule: Arc::clone(rule) }
         };
-        let inserted = self.done(rules.iter().zip(0..).map(insert));
+        let inserted = self.operations_rate(rules.iter().zip(0..).map(insert));
         let cpu_us = account.spent().run_ns / 1e3 / rules.len() as f64;
         let remove = |number| Operation::Remove { entry: LtmIndex(number) };
-        let removed = self.done((0..rules.len() as u64).map(remove));
+        let removed = self.operations_rate((0..rules.len() as u64).map(remove));
         Measured { inserted, removed, cpu_us }
     }
 
     /// Returns the operations per second.
-    fn done(&mut self, operations: impl Iterator<Item = Operation>) -> f64 {
+    fn operations_rate(&mut self, operations: impl Iterator<Item = Operation>) -> f64 {
         let mut left: Vec<_> = (0..).map(Ticket).zip(operations).collect();
         let count = left.len();
         let (start, mut replied) = (Instant::now(), 0);

@@ -51,7 +51,7 @@ fn case(name: &str, actions: &str, groups: &'static [&'static str]) -> Case {
 /// Returns rules over 600 masks in the syntax of `ovs-ofctl`.
 ///
 /// All rules match an EtherType.
-pub(crate) fn large(count: usize) -> Vec<String> {
+pub(crate) fn rules_with_many_masks(count: usize) -> Vec<String> {
     let all = rules(count, 600, Priorities::Random);
     let lines = all.iter().map(|(matching, rank)| {
         let matching = format_match(matching, &NoPortNames);

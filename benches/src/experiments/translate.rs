@@ -38,7 +38,7 @@ pub(crate) fn rows(run: &mut Run) -> Vec<Row> {
     for _ in 0..steps(run) {
         run.step("translations", |_| {
             for Subject { call, samples, .. } in &mut subjects {
-                let ns = cpu::timed(|| (0..TRANSLATIONS_PER_READING).for_each(|_| call()));
+                let ns = cpu::measure_ns(|| (0..TRANSLATIONS_PER_READING).for_each(|_| call()));
                 samples.0.push(ns as f64 / TRANSLATIONS_PER_READING as f64);
             }
         });

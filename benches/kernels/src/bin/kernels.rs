@@ -40,6 +40,6 @@ fn main() -> ExitCode {
 
 fn time(kernel: &Kernel) {
     let mut call = (kernel.make)();
-    let ns = cpu::timed(|| (0..CALLS).for_each(|_| call()));
+    let ns = cpu::measure_ns(|| (0..CALLS).for_each(|_| call()));
     println!("{} {:.2}", kernel.name, ns as f64 / f64::from(CALLS));
 }

@@ -69,7 +69,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Registers an entry for each traversal with an engine.
-pub(super) fn watched<E: Evictor>(mut engine: E, traversals: &[Arc<Traversal>]) -> E {
+pub(super) fn register_entries<E: Evictor>(mut engine: E, traversals: &[Arc<Traversal>]) -> E {
     for (slot, traversal) in (0..).zip(traversals) {
         engine.installed(EntryId { owner: OwnerId(0), slot, generation: 0 }, traversal);
     }
@@ -95,10 +95,10 @@ fn measure_revalidation(pipeline: &str, loaded: &Loaded, keys: &[FlowKey], round
     for _ in 0..rounds {
         let traversals: Vec<_> = keys.iter().map(|key| loaded.translate(key)).collect();
         let iterative = Iterative::new(Arc::clone(&loaded.pipeline));
-        let mut engine = watched(iterative, &traversals);
+        let mut engine = register_entries(iterative, &traversals);
         let change = loaded.change();
         let version = change.version;
-        let ns = cpu::timed(|| drop(black_box(engine.apply(&change.deltas, version))));
+        let ns = cpu::measure_ns(|| drop(black_box(engine.apply(&change.deltas, version))));
         ours.0.push(ns as f64 / 1e6);
     }
     let name = format!("{pipeline}: {}K entries", keys.len() / 1000);

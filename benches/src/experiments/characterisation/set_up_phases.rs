@@ -12,7 +12,7 @@ use shunt_kairo::Direct;
 use shunt_pipebench::workload::Workload;
 use shunt_pipeline::{FlowMod, TableSelector, Traversal};
 
-use super::measure::watched;
+use super::measure::register_entries;
 use crate::{
     cpu,
     experiment::{Better, Row, Samples},
@@ -45,18 +45,19 @@ pub(super) fn of_set_up(
     let mut rate = Samples::default();
     for _ in 0..rounds {
         let each = |ns: u64| ns as f64 / keys.len() as f64;
-        let extraction = each(cpu::timed(|| extract_all(&frames)));
-        let lookups = each(cpu::timed(|| tables.look_up(&visits)));
-        let translation = each(cpu::timed(|| {
+        let extraction = each(cpu::measure_ns(|| extract_all(&frames)));
+        let lookups = each(cpu::measure_ns(|| tables.look_up(&visits)));
+        let translation = each(cpu::measure_ns(|| {
             keys.iter().for_each(|key| drop(black_box(loaded.translate(key))));
         }));
-        let install = each(cpu::timed(|| drop(black_box(install(keys, &traversals)))));
-        let registration =
-            each(cpu::timed(|| drop(black_box(watched(Direct::new(version, 1), &traversals)))));
+        let install = each(cpu::measure_ns(|| drop(black_box(install(keys, &traversals)))));
+        let registration = each(cpu::measure_ns(|| {
+            drop(black_box(register_entries(Direct::new(version, 1), &traversals)))
+        }));
         let all = [extraction, lookups, (translation - lookups).max(0.0), install, registration];
         parts.iter_mut().zip(all).for_each(|(samples, ns)| samples.0.push(ns / 1e3));
         for (samples, visits) in of_tables.iter_mut().zip(by_table.values()) {
-            let ns = cpu::timed(|| tables.look_up(visits));
+            let ns = cpu::measure_ns(|| tables.look_up(visits));
             samples.0.push(ns as f64 / visits.len() as f64);
         }
         rate.0.push(1e9 / (extraction + translation + install + registration));

@@ -47,25 +47,25 @@ impl<'a> OurTable<'a> {
     pub(crate) fn figures(&mut self) -> Figures {
         let (packets, rules) = (&self.workload.packets, &self.workload.rules);
         let each = |ns: u64, count: usize| ns as f64 / count as f64;
-        let masked_ns = cpu::timed(|| {
+        let masked_ns = cpu::measure_ns(|| {
             for key in packets {
                 let mut mask = FlowMask::EMPTY;
                 black_box(self.table.lookup_masked(key, Version::ZERO, &mut mask));
                 black_box(&mask);
             }
         });
-        let plain_ns = cpu::timed(|| {
+        let plain_ns = cpu::measure_ns(|| {
             for key in packets {
                 black_box(self.table.lookup(key, Version::ZERO));
             }
         });
-        let remove_ns = cpu::timed(|| {
+        let remove_ns = cpu::measure_ns(|| {
             for (matching, rank) in rules {
                 self.table.remove(matching, *rank, Version::ZERO);
             }
             self.table.reclaim(Version::ZERO);
         });
-        let insert_ns = cpu::timed(|| self.table = table_with_rules(self.workload));
+        let insert_ns = cpu::measure_ns(|| self.table = table_with_rules(self.workload));
         [
             each(masked_ns, packets.len()),
             each(plain_ns, packets.len()),

@@ -273,7 +273,7 @@ impl Generator<'_> {
                 } else if planned.device != device {
                     break;
                 }
-                burst.push(stamped(planned.frame, *flow, now));
+                burst.push(with_stamp(planned.frame, *flow, now));
                 packets.next();
             }
             if burst.is_empty()
@@ -282,7 +282,7 @@ impl Generator<'_> {
                 && let Some(Reverse((_, from, frame))) = self.replies.pop()
             {
                 device = from;
-                burst.push(restamped(frame, now));
+                burst.push(with_time(frame, now));
             }
             if !burst.is_empty() {
                 self.measured.sent += burst.len() as u64;
@@ -319,7 +319,7 @@ impl Generator<'_> {
 
     /// Counts a packet that arrived. Returns whether the packet is one of the plan.
     fn arrive(&mut self, device: usize, frame: Frame, now: u64) -> bool {
-        let (number, sent) = stamps(&frame);
+        let (number, sent) = read_stamps(&frame);
         let (flow, is_reply) = (number & !REPLY, number & REPLY != 0);
         let Some(planned) = self.plan.flows.get(flow as usize) else { return false };
         // The receiver also gets the packets that the receiver's device sends.
@@ -336,24 +336,24 @@ impl Generator<'_> {
             self.measured.first.push(us);
         }
         if let (Some(RequestAnswer { after_ns }), false) = (planned.answer, is_reply) {
-            let reply = stamped(reversed(frame), number | REPLY, now);
+            let reply = with_stamp(reversed(frame), number | REPLY, now);
             self.replies.push(Reverse((now + after_ns, device, reply)));
         }
         true
     }
 }
 
-fn stamped(mut frame: Frame, flow: u32, time: u64) -> Frame {
+fn with_stamp(mut frame: Frame, flow: u32, time: u64) -> Frame {
     frame[FLOW_AT..TIME_AT].copy_from_slice(&flow.to_be_bytes());
-    restamped(frame, time)
+    with_time(frame, time)
 }
 
-fn restamped(mut frame: Frame, time: u64) -> Frame {
+fn with_time(mut frame: Frame, time: u64) -> Frame {
     frame[TIME_AT..TIME_AT + 8].copy_from_slice(&time.to_be_bytes());
     frame
 }
 
-fn stamps(frame: &Frame) -> (u32, u64) {
+fn read_stamps(frame: &Frame) -> (u32, u64) {
     let mut flow = [0; 4];
     let mut time = [0; 8];
     flow.copy_from_slice(&frame[FLOW_AT..TIME_AT]);

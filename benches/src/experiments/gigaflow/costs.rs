@@ -101,7 +101,7 @@ fn partition(rounds: usize) -> Row {
         kernel.map(|kernel| (kernel.make)()).unwrap_or_else(|| panic!("no such kernel"));
     let each = |ns: u64| ns as f64 / 1e3 / f64::from(PARTITIONS);
     let rounds =
-        (0..rounds).map(|_| each(cpu::timed(|| (0..PARTITIONS).for_each(|_| partition()))));
+        (0..rounds).map(|_| each(cpu::measure_ns(|| (0..PARTITIONS).for_each(|_| partition()))));
     let ours = Samples(rounds.collect());
     Row { ours, ..Row::new("30 tables, 4 stages", PARTITION, "us") }
 }
@@ -121,19 +121,19 @@ fn measure(testbed: &Testbed, rounds: usize, scale: usize) -> Times {
     let mut times = Times::default();
     for _ in 0..rounds {
         let each = |ns: u64, count: usize| ns as f64 / 1e3 / count.max(1) as f64;
-        let translated = cpu::timed(|| translate_all(&testbed.loaded, missing));
+        let translated = cpu::measure_ns(|| translate_all(&testbed.loaded, missing));
         times.translated.0.push(each(translated, missing.len()));
         for ((stages, entries, policy), samples) in [
             ((1, 4 * entries, PolicyName::Megaflow), &mut times.megaflow_miss),
             ((4, entries, PolicyName::Joint), &mut times.ltm_miss),
         ] {
             let mut cache = Gigaflow::new(config(stages, entries, policy));
-            let ns = cpu::timed(|| miss_all(&testbed.loaded, missing, &mut cache));
+            let ns = cpu::measure_ns(|| miss_all(&testbed.loaded, missing, &mut cache));
             samples.0.push(each(ns, missing.len()));
         }
-        let ns = cpu::timed(|| assert_eq!(chain.look_up(&hits), hits.len(), "all hit"));
+        let ns = cpu::measure_ns(|| assert_eq!(chain.look_up(&hits), hits.len(), "all hit"));
         times.chain.0.push(each(ns, hits.len()));
-        let ns = cpu::timed(|| assert_eq!(megaflow.look_up(&hits), hits.len(), "all hit"));
+        let ns = cpu::measure_ns(|| assert_eq!(megaflow.look_up(&hits), hits.len(), "all hit"));
         times.megaflow.0.push(each(ns, hits.len()));
         times.revalidated_megaflows_ms.0.push(revalidate(&testbed.loaded, &megaflow.store));
         times.revalidated_ltm_ms.0.push(revalidate(&testbed.loaded, &chain.store));
@@ -243,7 +243,7 @@ fn revalidate(loaded: &Loaded, store: &VecStore) -> f64 {
     }
     let change = loaded.change();
     let version = change.version;
-    let ns = cpu::timed(|| {
+    let ns = cpu::measure_ns(|| {
         assert!(engine.apply(&change.deltas, version).is_empty(), "no entry is stale");
     });
     ns as f64 / 1e6

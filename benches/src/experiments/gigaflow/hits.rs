@@ -329,8 +329,8 @@ fn replay(testbed: &Testbed, cache_case: &CacheCase, scale: usize) -> Outcome {
     let mut upcalls = 0;
     let mut hits = |numbers: Range<usize>| {
         let is_hit = |number: &usize| {
-            let is_hit = replay.one(*number);
-            upcalls += u64::from(!is_hit && !behind.one(*number));
+            let is_hit = replay.send_one(*number);
+            upcalls += u64::from(!is_hit && !behind.send_one(*number));
             is_hit
         };
         numbers.filter(is_hit).count() as u64

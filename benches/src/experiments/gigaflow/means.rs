@@ -95,12 +95,13 @@ pub(super) fn rows(summaries: &[Summary], is_full: bool) -> Vec<Row> {
     if [&gigaflow, &megaflow, &low].iter().any(|those| those.len() != PIPELINES.len()) {
         return Vec::new();
     }
-    let all = sentences(&gigaflow, &megaflow, &low).into_iter().chain(spaces(&gigaflow));
+    let all =
+        rows_of_sentences(&gigaflow, &megaflow, &low).into_iter().chain(coverage_rows(&gigaflow));
     let smaller = |row| if is_full { row } else { Row { published: None, reason: "", ..row } };
     all.map(smaller).collect()
 }
 
-fn sentences(gigaflow: &[Summary], megaflow: &[Summary], low: &[Summary]) -> [Row; 8] {
+fn rows_of_sentences(gigaflow: &[Summary], megaflow: &[Summary], low: &[Summary]) -> [Row; 8] {
     let sum = |those: &[Summary], what: fn(&Summary) -> f64| those.iter().map(what).sum::<f64>();
     let mean = |those, what| sum(those, what) / PIPELINES.len() as f64;
     let usage = |those| 100.0 * mean(those, |one: &Summary| one.usage);
@@ -168,7 +169,7 @@ fn sentences(gigaflow: &[Summary], megaflow: &[Summary], low: &[Summary]) -> [Ro
     ]
 }
 
-fn spaces(gigaflow: &[Summary]) -> impl Iterator<Item = Row> {
+fn coverage_rows(gigaflow: &[Summary]) -> impl Iterator<Item = Row> {
     gigaflow.iter().map(|one| {
         let published = Figure::find("rule_space_ratio", one.pipeline, "high", OF_BOTH);
         let name = format!("{} high", one.pipeline);

@@ -63,7 +63,7 @@ fn measure(testbed: &Testbed, rounds: usize, scale: usize) -> [Samples; 2] {
     for _ in 0..rounds {
         for (config, samples) in configs.iter().zip(&mut spent) {
             let mut replay = Replay::new(testbed, *config, Resume::StartOver);
-            let ns = cpu::timed(|| {
+            let ns = cpu::measure_ns(|| {
                 replay.send(0..testbed.packets.len());
             });
             samples.0.push(ns as f64 / 1e3 / testbed.packets.len().max(1) as f64);

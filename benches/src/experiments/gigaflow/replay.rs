@@ -99,11 +99,11 @@ impl<'a> Replay<'a> {
 
     /// Sends the packets, one per nanosecond; returns the number of hits.
     pub(in crate::experiments) fn send(&mut self, packets: impl Iterator<Item = usize>) -> u64 {
-        packets.filter(|number| self.one(*number)).count() as u64
+        packets.filter(|number| self.send_one(*number)).count() as u64
     }
 
     /// Sends one packet; returns whether the packet hit.
-    pub(in crate::experiments) fn one(&mut self, number: usize) -> bool {
+    pub(in crate::experiments) fn send_one(&mut self, number: usize) -> bool {
         self.packet_of(self.testbed.packets[number] as usize, number as u64)
     }
 

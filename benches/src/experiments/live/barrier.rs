@@ -183,7 +183,7 @@ fn measure(testbed: &Testbed, flows: u32, pairs: usize) -> Round {
     let numbered = Some(Stream { rate: 10_000, flows: 1 });
     let rates = Rates { numbered, others: &[Stream { rate: 20_000, flows }] };
     under_traffic(testbed, rates, |traffic| {
-        controller.rest(Duration::from_secs(1));
+        controller.wait(Duration::from_secs(1));
         let mut round = Round { cached: testbed.switch.cached() as f64, ..Round::default() };
         let (begin, before) = (Instant::now(), testbed.arrived());
         let acks = acks(testbed);
@@ -191,8 +191,8 @@ fn measure(testbed: &Testbed, flows: u32, pairs: usize) -> Round {
             let changes = kind.changes();
             for (change, exit) in std::iter::repeat_n(&changes, pairs).flatten() {
                 testbed.cache(0..kind.flows());
-                controller.rest(TAKE_IN);
-                let took = one(&mut controller, traffic, kind, change, *exit);
+                controller.wait(TAKE_IN);
+                let took = change_once(&mut controller, traffic, kind, change, *exit);
                 round.replies[kind as usize].0.push(took.0.as_secs_f64() * 1e6);
                 if let Some(packets) = took.1 {
                     round.packets[kind as usize].0.push(packets.as_secs_f64() * 1e6);
@@ -227,7 +227,7 @@ fn shares(before: &[f64], after: &[f64]) -> Vec<f64> {
 /// Makes a change.
 ///
 /// Returns the time to the reply, and the time until no packet follows the old rule.
-fn one(
+fn change_once(
     controller: &mut Controller,
     traffic: &Traffic<'_>,
     kind: Kind,
@@ -237,13 +237,13 @@ fn one(
     traffic.arrivals().for_each(drop);
     let changed = controller.change(std::slice::from_ref(change));
     if matches!(kind, Kind::Nothing) {
-        controller.rest(PAUSE);
+        controller.wait(PAUSE);
         return (changed.took(), None);
     }
     let sent = traffic.time(changed.sent);
     let mut arrivals: Vec<Arrival> = Vec::new();
     loop {
-        controller.rest(Duration::from_millis(5));
+        controller.wait(Duration::from_millis(5));
         arrivals.extend(traffic.arrivals());
         let until = until_new(sent, exit, &arrivals);
         if until.is_some() {

@@ -63,7 +63,7 @@ pub(crate) trait Flapper {
     fn install(&mut self, number: u32) -> Changed;
 
     /// Waits without changes.
-    fn rest(&mut self, time: Duration);
+    fn wait(&mut self, time: Duration);
 }
 
 impl Flapper for Controller {
@@ -71,8 +71,8 @@ impl Flapper for Controller {
         self.change(&[change(number)])
     }
 
-    fn rest(&mut self, time: Duration) {
-        Self::rest(self, time);
+    fn wait(&mut self, time: Duration) {
+        Self::wait(self, time);
     }
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn begin<F: Flapper>(testbed: &Testbed, flows: u32, start: impl FnOnc
     flapper.install(0);
     testbed.cache(0..WATCHED);
     // Background work of the switch has ended by then.
-    flapper.rest(Duration::from_secs(1));
+    flapper.wait(Duration::from_secs(1));
     flapper
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn flap(
             }
             replies.0.push(changed.took().as_secs_f64() * 1e6);
             arrivals.extend(traffic.arrivals());
-            flapper.rest(Duration::from_millis(random.below(PAUSE_MS_MAX).into()));
+            flapper.wait(Duration::from_millis(random.below(PAUSE_MS_MAX).into()));
         }
         let sent = await_idle(traffic, flapper, &mut arrivals);
         Window {
@@ -139,7 +139,7 @@ fn await_idle(
     arrivals: &mut Vec<Arrival>,
 ) -> f64 {
     let sent = traffic.next_number();
-    flapper.rest(DRAIN);
+    flapper.wait(DRAIN);
     // Later packets belong to the next window.
     arrivals.extend(traffic.arrivals());
     arrivals.retain(|arrival| arrival.number < sent);

@@ -110,12 +110,12 @@ fn watch(
     let setup = Setup { threads: Some(THREADS), entries_max: Some(2 * FLOWS), ..Setup::default() };
     let testbed = Testbed::new(contender, folder, &setup);
     let Some(python) = python else {
-        return flapped(&testbed, flapping, || testbed.controller());
+        return run_flaps(&testbed, flapping, || testbed.controller());
     };
-    flapped(&testbed, flapping, || OsKen::start(python, folder))
+    run_flaps(&testbed, flapping, || OsKen::start(python, folder))
 }
 
-fn flapped<F: Flapper>(
+fn run_flaps<F: Flapper>(
     testbed: &Testbed,
     flapping: Flapping,
     start: impl FnOnce() -> F,

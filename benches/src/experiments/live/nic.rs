@@ -146,13 +146,13 @@ fn disturb(control: &ShuntCtl, stop: &AtomicBool, disturbances: &AtomicU64) {
             let setting = format!("caches.gigaflow.offload.update_us={update_us}");
             assert!(control.ask(&["set", &setting]).is_some(), "{setting} is refused");
         } else {
-            cut(&Nic::of(control));
+            cut_connection(&Nic::of(control));
         }
     }
 }
 
 /// Cuts the connection to a NIC: the kernel closes both ends together.
-pub(super) fn cut(nic: &Nic) {
+pub(super) fn cut_connection(nic: &Nic) {
     let port = nic.address.rsplit(':').next().unwrap_or_default();
     output("ss", &["-K", "-t", "dst", "127.0.0.1", "dport", "=", port]);
 }
@@ -168,12 +168,12 @@ fn wrong_entries(control: &ShuntCtl) -> f64 {
     let is_over = || start.elapsed() > TIMEOUT;
     loop {
         let nic = await_nic(control, is_over, Nic::is_synchronised);
-        let before = held(&nic);
-        cut(&nic);
+        let before = read_entries(&nic);
+        cut_connection(&nic);
         let seen = nic.stale_count;
         let restored =
             await_nic(control, is_over, |nic| nic.stale_count > seen && nic.is_synchronised());
-        let after = held(&restored);
+        let after = read_entries(&restored);
         // Operations that were requested in between are not repairs.
         if restored.operations == nic.operations || is_over() {
             return (before.symmetric_difference(&after).count() as u64 + restored.to_come) as f64;
@@ -199,7 +199,7 @@ fn await_nic(
 }
 
 /// Returns the entries of all NIC tables, as read over P4Runtime.
-fn held(nic: &Nic) -> BTreeSet<String> {
+fn read_entries(nic: &Nic) -> BTreeSet<String> {
     let runtime = Runtime::new().unwrap_or_else(|error| panic!("no runtime: {error}"));
     runtime.block_on(async {
         let client = P4RuntimeClient::connect(format!("http://{}", nic.address)).await;

@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::{
-    nic::{Nic, cut},
+    nic::{Nic, cut_connection},
     probe,
     testbed::Testbed,
 };
@@ -70,7 +70,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let setup = Setup { ltm_entries_max: Some(*entries), ..setup() };
             let testbed = Testbed::new(ours, folder, &setup);
             testbed.fill(*entries);
-            restored(control(&testbed), rounds)
+            measure_restore(control(&testbed), rounds)
         });
         rows.push(Row {
             ours: times,
@@ -88,17 +88,17 @@ fn control(testbed: &Testbed) -> &ShuntCtl {
 fn new_flows(testbed: &Testbed, flows: std::ops::Range<u32>) -> Round {
     let mut round = Round { missed: Vec::new(), gaps: Vec::new(), never: 0 };
     let control = control(testbed);
-    settled(control, 0);
+    wait_until_settled(control, 0);
     for flow in flows {
         let before = Nic::of(control);
-        let frame = probe::plain(flow);
+        let frame = probe::plain_packet(flow);
         let mut sent = Vec::with_capacity(PACKETS);
         for _ in 0..PACKETS {
             sent.push(Instant::now());
             testbed.sender.send(&[frame]);
             sleep(PAUSE);
         }
-        let after = settled(control, before.received() + PACKETS as u64);
+        let after = wait_until_settled(control, before.received() + PACKETS as u64);
         let hits = usize::try_from(after.hits.saturating_sub(before.hits)).unwrap_or_default();
         assert!(hits <= PACKETS, "{hits} hits of {PACKETS} packets: another sender is active");
         let us = |later: Instant, earlier: Instant| (later - earlier).as_secs_f64() * 1e6;
@@ -112,7 +112,7 @@ fn new_flows(testbed: &Testbed, flows: std::ops::Range<u32>) -> Round {
 }
 
 /// Waits until the NIC has received `received` packets and has no pending entries.
-fn settled(control: &ShuntCtl, received: u64) -> Nic {
+fn wait_until_settled(control: &ShuntCtl, received: u64) -> Nic {
     let start = Instant::now();
     loop {
         let nic = Nic::of(control);
@@ -128,12 +128,12 @@ fn settled(control: &ShuntCtl, received: u64) -> Nic {
 ///
 /// The time starts at each connection cut. The NIC keeps its entries during the cut; the switch
 /// reads the entries back and compares them with its own.
-fn restored(control: &ShuntCtl, rounds: usize) -> (u64, Samples) {
-    let mut nic = settled(control, 0);
+fn measure_restore(control: &ShuntCtl, rounds: usize) -> (u64, Samples) {
+    let mut nic = wait_until_settled(control, 0);
     let held = nic.entries;
     let times = (0..rounds).map(|_| {
         let start = Instant::now();
-        cut(&nic);
+        cut_connection(&nic);
         let is_back = |now: &Nic| now.stale_count > nic.stale_count && now.is_synchronised();
         let mut now = Nic::of(control);
         while !is_back(&now) {

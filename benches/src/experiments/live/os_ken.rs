@@ -106,7 +106,7 @@ impl Flapper for OsKen {
         }
     }
 
-    fn rest(&mut self, time: Duration) {
+    fn wait(&mut self, time: Duration) {
         // os-ken answers the echo requests of the switch.
         sleep(time);
     }

@@ -34,12 +34,12 @@ pub(crate) struct Arrival {
 }
 
 /// Returns the packet of a flow, with the source address that the tables match.
-pub(crate) fn plain(flow: u32) -> Frame {
+pub(crate) fn plain_packet(flow: u32) -> Frame {
     capture::udp_frame(SOURCE, address(flow), [port(flow), OTHERS])
 }
 
 /// Returns a numbered packet of a flow.
-pub(crate) fn numbered(flow: u32, number: u64, sent: Duration) -> Frame {
+pub(crate) fn numbered_packet(flow: u32, number: u64, sent: Duration) -> Frame {
     let mut frame = capture::udp_frame(SOURCE, address(flow), [port(flow), NUMBERED]);
     let sent = u64::try_from(sent.as_nanos()).unwrap_or(u64::MAX);
     frame[PAYLOAD..PAYLOAD + 8].copy_from_slice(&number.to_be_bytes());
@@ -87,12 +87,12 @@ mod tests {
     #[test]
     fn a_packet_carries_its_number_and_label() {
         let sent = Duration::from_nanos(123_456_789);
-        let mut frame = numbered(7, 42, sent);
+        let mut frame = numbered_packet(7, 42, sent);
         let arrival = read(&frame, Exit::B).unwrap();
         assert_eq!((arrival.number, arrival.sent, arrival.exit), (42, sent, Exit::B));
         assert_eq!(label(0x0102_0304), "set_field:02:00:01:02:03:04->eth_dst");
         frame[..6].copy_from_slice(&[2, 0, 1, 2, 3, 4]);
         assert_eq!(read(&frame, Exit::A).unwrap().label, 0x0102_0304);
-        assert!(read(&plain(7), Exit::A).is_none());
+        assert!(read(&plain_packet(7), Exit::A).is_none());
     }
 }

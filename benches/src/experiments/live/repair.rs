@@ -150,7 +150,7 @@ fn change(testbed: &Testbed, controller: &mut Controller, flows: u32, turn: usiz
     // The rule that will be replaced has cached all flows.
     let exit = |turn: usize| if turn.is_multiple_of(2) { Exit::A } else { Exit::B };
     controller.change(&[flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn)))]);
-    controller.rest(Duration::from_millis(500));
+    controller.wait(Duration::from_millis(500));
     testbed.cache(0..CHANGED);
     let change = flow_mod(Add, &rule(PRIORITY, CHANGED, exit(turn + 1)));
     let others = &[Stream { rate: RATE, flows }];
@@ -160,9 +160,9 @@ fn change(testbed: &Testbed, controller: &mut Controller, flows: u32, turn: usiz
         let sent = traffic.sent;
         scope(|scope| {
             let counter = scope.spawn(|| count(testbed, sent, &stop));
-            controller.rest(measure_barriers(BEFORE + 2 * MARGIN));
+            controller.wait(measure_barriers(BEFORE + 2 * MARGIN));
             let changed = controller.change(&[change]).sent;
-            controller.rest(measure_barriers(AFTER + MARGIN));
+            controller.wait(measure_barriers(AFTER + MARGIN));
             stop.store(true, Ordering::Relaxed);
             let buckets = buckets(&counter.join().unwrap_or_default(), changed);
             ChangeResult { dip: dip(&buckets, BEFORE), buckets }

@@ -87,7 +87,7 @@ impl Testbed {
         let mut window: Vec<Frame> = Vec::new();
         let last = flows.end.saturating_sub(1);
         self.sink.send(flows, WINDOW, |flow| {
-            window.push(probe::plain(flow));
+            window.push(probe::plain_packet(flow));
             if window.len() >= WINDOW as usize || flow == last {
                 self.sender.send(&window);
                 window.clear();

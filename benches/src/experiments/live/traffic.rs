@@ -120,13 +120,13 @@ fn send(
         frames.clear();
         let now = start.elapsed();
         for (due, flows) in &mut others {
-            frames.extend((0..due.take(now)).map(|_| probe::plain(random.below(*flows))));
+            frames.extend((0..due.take(now)).map(|_| probe::plain_packet(random.below(*flows))));
         }
         if let Some((due, flows)) = &mut numbered {
             for _ in 0..due.take(now) {
                 let number = next.fetch_add(1, Ordering::SeqCst);
                 let flow = u32::try_from(number % u64::from(*flows)).unwrap_or_default();
-                frames.push(probe::numbered(flow, number, start.elapsed()));
+                frames.push(probe::numbered_packet(flow, number, start.elapsed()));
             }
         }
         testbed.sender.send(&frames);

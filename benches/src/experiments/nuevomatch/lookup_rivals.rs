@@ -85,7 +85,7 @@ impl LookupRival for TupleSpaceRival {
     }
 
     fn run_ns(&mut self, trace: usize, _: CallSize) -> u64 {
-        cpu::timed(|| {
+        cpu::measure_ns(|| {
             for key in &self.traces[trace] {
                 black_box(self.table.lookup(key, Version::ZERO));
             }
@@ -110,7 +110,7 @@ impl LookupRival for TupleMergeRival<'_> {
     }
 
     fn run_ns(&mut self, trace: usize, _: CallSize) -> u64 {
-        cpu::timed(|| {
+        cpu::measure_ns(|| {
             for packet in &self.traces[trace] {
                 black_box(self.table.lookup(black_box(packet)));
             }

@@ -156,14 +156,14 @@ fn run_ns(ours: &NuevoMatch<5>, packets: &[[u32; 5]], size: CallSize) -> u64 {
     match size {
         CallSize::Batch => {
             let mut best = [None; BATCH];
-            cpu::timed(|| {
+            cpu::measure_ns(|| {
                 for packets in packets.chunks(BATCH) {
                     ours.lookup_batch(packets, &mut best);
                     black_box(&best);
                 }
             })
         }
-        CallSize::Single => cpu::timed(|| {
+        CallSize::Single => cpu::measure_ns(|| {
             for packet in packets {
                 black_box(ours.lookup(black_box(packet)));
             }

@@ -80,7 +80,7 @@ impl RuleSet {
         let text = match folder() {
             Some(folder) => fs::read_to_string(folder.join(name))
                 .unwrap_or_else(|error| panic!("{FOLDER}: {name}: {error}")),
-            None => generated(name),
+            None => generate_filters(name),
         };
         let rules = parse_classbench(&text).unwrap_or_else(|error| panic!("{name}: {error}"));
         Self { name: format!("{name}: {} rules", rules.len()), rules }
@@ -172,7 +172,7 @@ impl RuleSet {
     }
 }
 
-fn generated(name: &str) -> String {
+fn generate_filters(name: &str) -> String {
     let known = name.split_once('_').and_then(|(set, size)| {
         let rules = SIZES.iter().find(|(known, _)| *known == size)?.1;
         Some((set.parse::<BuiltinSet>().ok()?, rules))

@@ -80,7 +80,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 fn second_rows(run: &mut Run) -> Vec<Row> {
     let (flows, rounds) = (run.either(10, 2), run.either(3, 1));
     let workload = UpdateWorkload::of(&format!("ols:low:{flows}k:updates=p1@100ms"));
-    let (mut tables, visited) = (tables(&workload.base), visited(&workload));
+    let (mut tables, visited) = (tables(&workload.base), visited_tables(&workload));
     tables.retain(|table, _| visited.contains(table));
     let tables: Vec<Vec<String>> = tables.into_values().collect();
     let mut rows = Vec::new();
@@ -131,14 +131,14 @@ fn large_rows(run: &mut Run) -> Vec<Row> {
             });
             let title =
                 format!("{title} {variant}, {} rules, {entries} entries", workload.changing.len());
-            rows.extend(large([&ours, &theirs], &title, entries as f64));
+            rows.extend(rows_of_large_update([&ours, &theirs], &title, entries as f64));
         }
     }
     rows
 }
 
 /// Returns the cost and evictions of a large update with both engines.
-fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
+fn rows_of_large_update(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
     let row = |metric, unit, of: &dyn Fn(&Watched) -> Samples| {
         let [ours, theirs] = both.map(of);
         Row { ours, rival: Some((RIVAL.to_owned(), theirs)), ..Row::new(name, metric, unit) }
@@ -157,7 +157,7 @@ fn large(both: [&Watched; 2], name: &str, entries: f64) -> [Row; 2] {
 }
 
 /// Returns the tables in which at least one packet is looked up.
-fn visited(workload: &UpdateWorkload) -> BTreeSet<u8> {
+fn visited_tables(workload: &UpdateWorkload) -> BTreeSet<u8> {
     let version = workload.pipeline.version();
     let tables = |key| {
         let visits = workload.pipeline.translate(key, version).visits;

@@ -90,9 +90,9 @@ fn measure(name: &str, rounds: usize, entries: usize) -> Outcome {
             while ours.run_maintenance() {}
             let change = workload.change(command, &workload.changing);
             let mut evicted = Vec::new();
-            let ns = cpu::timed(|| evicted = ours.apply(&change.deltas, change.version));
+            let ns = cpu::measure_ns(|| evicted = ours.apply(&change.deltas, change.version));
             outcome.ours.0.push(ns as f64 / 1e3);
-            let ns = cpu::timed(|| drop(theirs.apply(&change.deltas, change.version)));
+            let ns = cpu::measure_ns(|| drop(theirs.apply(&change.deltas, change.version)));
             outcome.theirs.0.push(ns as f64 / 1e3);
             let gone = evicted.iter().map(|id| id.slot).collect();
             outcome.share.0.push(chain.share_of(&workload, &gone));

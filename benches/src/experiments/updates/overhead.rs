@@ -63,11 +63,11 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mut rows = Vec::new();
     let flows = run.either(FLOWS, FLOWS / 20);
     for pipeline in PIPELINES {
-        let [without, with] = measured(run, pipeline, flows);
+        let [without, with] = measure_both(run, pipeline, flows);
         rows.extend(rows_of(pipeline, &without, &with, run.is_quick));
         if let Some(rival) = &rival {
             let flows = run.either(FLOWS_OF_RIVAL, FLOWS_OF_RIVAL / 20);
-            let [without, with] = measured(run, pipeline, flows);
+            let [without, with] = measure_both(run, pipeline, flows);
             let title = format!("{pipeline} {flows}K, {}", rival.name());
             let bytes = run.step(&title, |folder| memory_of(rival, pipeline, flows, folder));
             let engine = with.resident - without.resident;
@@ -80,7 +80,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
 }
 
 /// Measures both engines with `flows` thousand flows.
-fn measured(run: &mut Run, pipeline: &str, flows: usize) -> [Measured; 2] {
+fn measure_both(run: &mut Run, pipeline: &str, flows: usize) -> [Measured; 2] {
     ENGINES.map(|engine| {
         Measured::of(&run.part("kairo-overhead", &format!("{pipeline} {engine} {flows}")))
     })
@@ -154,12 +154,12 @@ fn rows_of(pipeline: &str, without: &Measured, with: &Measured, is_quick: bool) 
         Row { ours: memory.into(), ..Row::new(pipeline, MEMORY, "%") },
         Row { ours: spent.into(), ..Row::new(pipeline, CPU, "%") }
             .beside_another(published("cpu_overhead"), WHY_CPU),
-        resident(pipeline, with),
-        resident(&format!("{pipeline}, the iterative engine"), without),
+        resident_row(pipeline, with),
+        resident_row(&format!("{pipeline}, the iterative engine"), without),
     ]
 }
 
-fn resident(name: &str, measured: &Measured) -> Row {
+fn resident_row(name: &str, measured: &Measured) -> Row {
     let ours = (measured.resident / f64::from(1 << 20)).into();
     Row { better: Better::Neither, ours, ..Row::new(name, RESIDENT, "MiB") }
 }
@@ -209,7 +209,7 @@ impl Cache {
     /// Sets up every flow; returns the CPU microseconds per flow.
     fn fill(&mut self, workload: &UpdateWorkload, engine: &mut dyn Evictor) -> f64 {
         let (pipeline, version) = (&workload.pipeline, workload.pipeline.version());
-        let ns = cpu::timed(|| {
+        let ns = cpu::measure_ns(|| {
             for key in &workload.keys {
                 let traversal = Arc::new(pipeline.translate(key, version));
                 if let Some(made) = self.store.make(&traversal, Time::ZERO) {

@@ -105,15 +105,20 @@ fn rows(run: &mut Run) -> Vec<Row> {
                 times.push(outcome.times());
                 fewer.push(outcome.times_fewer());
                 // A kind of update has a row with its own mean only if the paper has this mean.
-                let row =
-                    compared(pipeline, &kind, STALE_RATIO, &fewer[fewer.len() - 1..], run.is_quick);
+                let row = row_of_means(
+                    pipeline,
+                    &kind,
+                    STALE_RATIO,
+                    &fewer[fewer.len() - 1..],
+                    run.is_quick,
+                );
                 rows.extend(Figure::find("stale_reduction", pipeline, "-", &kind).map(|_| row));
             }
             rows.extend(outcome.rows());
         }
         let [ours, theirs] = [0, 1].map(|at| times.iter().map(|own| own[at]).sum::<f64>());
-        rows.push(compared(pipeline, ALL_KINDS, MEAN, &[theirs / ours], run.is_quick));
-        rows.push(compared(pipeline, ALL_KINDS, STALE_RATIO, &fewer, run.is_quick));
+        rows.push(row_of_means(pipeline, ALL_KINDS, MEAN, &[theirs / ours], run.is_quick));
+        rows.push(row_of_means(pipeline, ALL_KINDS, STALE_RATIO, &fewer, run.is_quick));
     }
     let metrics =
         [MEAN, STALE_RATIO, CHANGE, STALE, EVICTED, EVICTED_UNCHANGED, LOAD, LOAD_OF_EIGHT];
@@ -124,7 +129,7 @@ fn rows(run: &mut Run) -> Vec<Row> {
 /// Returns the mean ratios to the iterative engine, and the published ratios.
 ///
 /// The published speed-up is the ratio of mean times, so that expensive updates weigh most.
-fn compared(
+fn row_of_means(
     pipeline: &str,
     kinds: &str,
     metric: &'static str,

@@ -103,14 +103,14 @@ fn measure(
     switch.ofctl(&["--bundle"], "add-flows", &[&files.rules.display().to_string()]);
     let mut theirs = RivalResults::default();
     for command in (0..rounds).flat_map(|_| commands) {
-        theirs.apply_and_restore(&*switch, &written(command, &workload.changing, folder));
+        theirs.apply_and_restore(&*switch, &write_changes(command, &workload.changing, folder));
     }
     let title = format!("{title}, {} rules", workload.changing.len());
     Outcome { title, entries: workload.keys.len() as f64, ours, theirs }
 }
 
 /// Writes a file with the changes to some rules in the syntax of `ovs-ofctl`.
-fn written(command: FlowModCommand, rules: &[String], folder: &Path) -> String {
+fn write_changes(command: FlowModCommand, rules: &[String], folder: &Path) -> String {
     let line = |rule: &String| match command {
         FlowModCommand::Add => format!("add {rule}\n"),
         _ => format!("delete_strict {}\n", match_of(rule)),

@@ -90,7 +90,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             let rules = (workload.changing.len() * share / 10).max(1);
             let measured = run.step(&title, |_| measure(&workload, rules));
             let published = published(pipeline, &format!("{share} % of the rules"));
-            rows.push(faster(title.clone(), SPEED_UP, times_faster(&measured), published));
+            rows.push(speed_up_row(title.clone(), SPEED_UP, times_faster(&measured), published));
             let metrics = [BY_SHARE, EVICTED_BY_SHARE];
             rows.extend(rows_of(title, metrics, measured, workload.keys.len() as f64));
         }
@@ -112,7 +112,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
             of_mean.extend(OF_MEAN.contains(&thousands).then_some(times));
             let published = published(pipeline, &format!("P2, {thousands}K entries"));
             let title = format!("{pipeline} {}K", thousands / scale);
-            rows.push(faster(title, FASTER_BY_FLOWS, times, published));
+            rows.push(speed_up_row(title, FASTER_BY_FLOWS, times, published));
             let (title, metrics) =
                 (format!("{pipeline} {entries} entries"), [BY_ENTRIES, EVICTED_BY_ENTRIES]);
             rows.extend(rows_of(title, metrics, measured, entries as f64));
@@ -133,7 +133,7 @@ pub(crate) fn run(run: &mut Run) -> Vec<Row> {
     let mean = of_mean.iter().sum::<f64>() / of_mean.len().max(1) as f64;
     let title =
         format!("mean of the pipelines, {}K and {}K", OF_MEAN[0] / scale, OF_MEAN[1] / scale);
-    rows.push(faster(title, FASTER_BY_FLOWS, mean, published));
+    rows.push(speed_up_row(title, FASTER_BY_FLOWS, mean, published));
     rows.extend(larger_rows(&larger, scale == 1));
     rows.sort_by_key(|row: &Row| ORDER.iter().position(|metric| *metric == row.metric));
     rows
@@ -156,7 +156,7 @@ fn times_faster([ours, theirs]: &[Watched; 2]) -> f64 {
     theirs.spent.in_pairs().median() / ours.spent.in_pairs().median()
 }
 
-fn faster(name: String, metric: &'static str, times: f64, published: Option<f64>) -> Row {
+fn speed_up_row(name: String, metric: &'static str, times: f64, published: Option<f64>) -> Row {
     Row { better: Better::More, ours: times.into(), ..Row::new(name, metric, "x") }
         .beside_published(published, WHY)
 }

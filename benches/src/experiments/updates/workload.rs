@@ -134,13 +134,13 @@ impl Watched {
         let visits = self.traversals.iter().map(|traversal| traversal.visits.len()).sum::<usize>();
         let resident = || cpu::resident_bytes(std::process::id());
         let before = resident();
-        let ns = self.clock.timed(|| {
+        let ns = self.clock.measure_ns(|| {
             for (slot, traversal) in (0..).zip(&self.traversals) {
                 self.engine.installed(entry(slot, 0), traversal);
             }
         });
         self.run_maintenance();
-        cpu::rest();
+        cpu::wait_until_idle();
         Load {
             us: ns / 1e3 / workload.keys.len() as f64,
             bytes: (resident() - before).max(0.0) / visits as f64,
@@ -162,7 +162,7 @@ impl Watched {
     pub(super) fn apply(&mut self, change: &Change) -> Vec<EntryId> {
         let mut evicted = Vec::new();
         let engine = &mut self.engine;
-        let ns = self.clock.timed(|| evicted = engine.apply(&change.deltas, change.version));
+        let ns = self.clock.measure_ns(|| evicted = engine.apply(&change.deltas, change.version));
         self.spent.0.push(ns / 1e3);
         self.evicted.0.push(evicted.len() as f64);
         evicted
@@ -179,7 +179,8 @@ impl Watched {
         let mut is_more = true;
         while is_more {
             let engine = &mut self.engine;
-            longest = longest.max(self.clock.timed(|| is_more = engine.run_maintenance()) / 1e3);
+            longest =
+                longest.max(self.clock.measure_ns(|| is_more = engine.run_maintenance()) / 1e3);
         }
         longest
     }
@@ -212,14 +213,14 @@ impl Watched {
 
 impl Clock {
     /// Returns the CPU nanoseconds of `run`.
-    fn timed(self, run: impl FnOnce()) -> f64 {
+    fn measure_ns(self, run: impl FnOnce()) -> f64 {
         match self {
-            Self::Thread => cpu::timed(run) as f64,
+            Self::Thread => cpu::measure_ns(run) as f64,
             #[cfg(feature = "dbsp")]
             Self::Circuit => {
                 let workers = || cpu::threads_ns(std::process::id(), WORKERS);
                 let before = workers();
-                let own = cpu::timed(run);
+                let own = cpu::measure_ns(run);
                 (own + workers() - before) as f64
             }
         }
