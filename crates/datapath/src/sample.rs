@@ -281,7 +281,7 @@ mod tests {
     }
 
     /// Returns the positions of the sampled packets in the sequence of all bursts.
-    fn sampled(sampler: &mut PacketSampler, bursts: &[usize]) -> Vec<usize> {
+    fn sample_bursts(sampler: &mut PacketSampler, bursts: &[usize]) -> Vec<usize> {
         let (mut positions, mut before) = (Vec::new(), 0);
         for count in bursts {
             let mut from = 0;
@@ -304,8 +304,8 @@ mod tests {
             bursts in prop::collection::vec(1..=BURST, 1..100),
         ) {
             let whole: usize = bursts.iter().sum();
-            let by_bursts = sampled(&mut sampler(rate, seed).0, &bursts);
-            prop_assert_eq!(&by_bursts, &sampled(&mut sampler(rate, seed).0, &[whole]));
+            let by_bursts = sample_bursts(&mut sampler(rate, seed).0, &bursts);
+            prop_assert_eq!(&by_bursts, &sample_bursts(&mut sampler(rate, seed).0, &[whole]));
             let bound = 2 * rate as usize - 1;
             prop_assert!(by_bursts.first().is_none_or(|first| *first < bound));
             for pair in by_bursts.windows(2) {
@@ -319,7 +319,7 @@ mod tests {
     #[test]
     fn one_packet_in_n_is_sampled() {
         let (mut sampler, _) = sampler(64, 7);
-        let positions = sampled(&mut sampler, &vec![BURST; 20_000]);
+        let positions = sample_bursts(&mut sampler, &vec![BURST; 20_000]);
         // The mean is 10,000, with a standard deviation of about 58.
         assert!((9_500..10_500).contains(&positions.len()), "{}", positions.len());
         let places: BTreeSet<usize> = positions.iter().map(|position| position % BURST).collect();

@@ -308,7 +308,7 @@ impl ModelSystem {
         (owner_model, ends)
     }
 
-    fn replayed(model: Model, steps: &[Step]) -> Self {
+    fn replay(model: Model, steps: &[Step]) -> Self {
         let mut system = Self::new(model);
         steps.iter().for_each(|step| system.run(*step));
         system
@@ -541,7 +541,7 @@ fn explore(model: Model) -> (usize, BTreeMap<ModelViolation, Vec<Step>>) {
     while let Some((path, steps)) = queue.pop_front() {
         for step in steps {
             let path: Vec<Step> = path.iter().copied().chain([step]).collect();
-            let system = ModelSystem::replayed(model, &path);
+            let system = ModelSystem::replay(model, &path);
             if !seen.insert(system.state()) {
                 continue;
             }

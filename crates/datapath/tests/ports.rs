@@ -26,7 +26,7 @@ fn packets(pool: &mut Pool, count: usize) -> Vec<Packet> {
     (0..count).map(packet).collect()
 }
 
-fn one(mut queues: Vec<Queues>) -> Queues {
+fn only_queues(mut queues: Vec<Queues>) -> Queues {
     assert_eq!(queues.len(), 1);
     queues.remove(0)
 }
@@ -73,7 +73,8 @@ fn a_null_port_takes_everything_and_gives_nothing() {
 fn a_pair_carries_frames_and_virtio_headers_in_both_directions() {
     let (mut left, mut right) = pair(1, 5);
     assert_ne!(left.mac(), right.mac());
-    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let (mut left, mut right) =
+        (only_queues(left.split(1).unwrap()), only_queues(right.split(1).unwrap()));
     let mut pool = Pool::new();
     let mut sent = packets(&mut pool, 3);
     sent[1].virtio =
@@ -96,7 +97,8 @@ fn a_pair_carries_frames_and_virtio_headers_in_both_directions() {
 #[test]
 fn packets_refused_by_a_full_pair_stay_with_the_sender() {
     let (mut left, mut right) = pair(1, 0);
-    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let (mut left, mut right) =
+        (only_queues(left.split(1).unwrap()), only_queues(right.split(1).unwrap()));
     let (mut sender, mut receiver) = (Pool::new(), Pool::new());
     let sent = packets(&mut sender, 50);
     let (mut taken, mut received) = (0, 0);
@@ -118,7 +120,8 @@ fn packets_refused_by_a_full_pair_stay_with_the_sender() {
 #[test]
 fn a_receiver_without_buffers_counts_refused_frames() {
     let (mut left, mut right) = pair(1, 0);
-    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let (mut left, mut right) =
+        (only_queues(left.split(1).unwrap()), only_queues(right.split(1).unwrap()));
     let (mut sender, mut receiver) = (Pool::new(), Pool::new());
     let held: Vec<_> = std::iter::from_fn(|| receiver.take(60, DatapathPort::default())).collect();
     assert_eq!(held.len(), Pool::SMALL_MAX);
@@ -135,7 +138,7 @@ fn a_receiver_without_buffers_counts_refused_frames() {
 fn a_closed_peer_is_reported_after_its_last_packet() {
     let (mut left_port, mut right_port) = pair(1, 0);
     let (mut left, mut right) =
-        (one(left_port.split(1).unwrap()), one(right_port.split(1).unwrap()));
+        (only_queues(left_port.split(1).unwrap()), only_queues(right_port.split(1).unwrap()));
     assert!(left_port.link_up() && right_port.link_up());
     let mut pool = Pool::new();
     let sent = packets(&mut pool, 1);
@@ -151,7 +154,8 @@ fn a_closed_peer_is_reported_after_its_last_packet() {
 fn a_pair_runs_across_two_threads_without_losing_a_packet() {
     const COUNT: usize = 20_000;
     let (mut left, mut right) = pair(1, 0);
-    let (mut left, mut right) = (one(left.split(1).unwrap()), one(right.split(1).unwrap()));
+    let (mut left, mut right) =
+        (only_queues(left.split(1).unwrap()), only_queues(right.split(1).unwrap()));
     let sender = std::thread::spawn(move || {
         let mut pool = Pool::new();
         let mut sent = 0;
@@ -217,11 +221,12 @@ fn an_endless_file_begins_again() {
     let path = folder.path().join("x.pcap");
     let mut pool = Pool::new();
     let sent = packets(&mut pool, 5);
-    let mut writer = one(pcap(None, Some(&path), Repeat::Once).unwrap().split(1).unwrap());
+    let mut writer = only_queues(pcap(None, Some(&path), Repeat::Once).unwrap().split(1).unwrap());
     assert_eq!(writer.tx.tx(&sent), 5);
     drop(writer);
 
-    let mut reader = one(pcap(Some(&path), None, Repeat::Endless).unwrap().split(1).unwrap());
+    let mut reader =
+        only_queues(pcap(Some(&path), None, Repeat::Endless).unwrap().split(1).unwrap());
     for _ in 0..10 {
         let mut burst = Vec::new();
         let report = reader.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
@@ -236,7 +241,8 @@ fn an_endless_file_without_packets_is_exhausted() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.pcap");
     drop(pcap(None, Some(&path), Repeat::Once).unwrap());
-    let mut reader = one(pcap(Some(&path), None, Repeat::Endless).unwrap().split(1).unwrap());
+    let mut reader =
+        only_queues(pcap(Some(&path), None, Repeat::Endless).unwrap().split(1).unwrap());
     let mut pool = Pool::new();
     assert_eq!(drain(reader.rx.as_mut().unwrap().as_mut(), &mut pool), (Vec::new(), 0, true));
 }

@@ -174,7 +174,7 @@ unsafe extern "C" {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DpdkErrno(pub(crate) i32);
 
-const fn checked(result: c_int) -> Result<(), DpdkErrno> {
+const fn check_result(result: c_int) -> Result<(), DpdkErrno> {
     if result < 0 { Err(DpdkErrno(result)) } else { Ok(()) }
 }
 
@@ -208,7 +208,7 @@ pub(crate) fn start(arguments: Vec<CString>) -> Result<Started, DpdkErrno> {
     let list = Vec::leak(pointers).as_mut_ptr();
     // SAFETY: `list` has `count` strings and a null pointer that live as long as the process, and the
     // flag above lets only one thread call this function. `log_text` has the type that the shim calls.
-    checked(unsafe { shunt_dpdk_start(count, list, log_text) })?;
+    check_result(unsafe { shunt_dpdk_start(count, list, log_text) })?;
     Ok(Started(()))
 }
 
@@ -344,7 +344,7 @@ impl RawPort {
         let mut open = OPEN_PORTS.lock();
         // SAFETY: DPDK has started. `devargs` ends with a NUL byte and is copied; `port` is valid for
         // the call.
-        checked(unsafe { shunt_dpdk_attach(devargs.as_ptr(), &raw mut port) })?;
+        check_result(unsafe { shunt_dpdk_attach(devargs.as_ptr(), &raw mut port) })?;
         // For an attached device, DPDK returns its existing port, which belongs to the first
         // caller.
         if !open.insert(port) {
@@ -356,7 +356,7 @@ impl RawPort {
     pub(crate) fn limits(&self) -> Result<RawLimits, DpdkErrno> {
         let mut limits = RawLimits::default();
         // SAFETY: the port is open, and `limits` is valid for the call.
-        checked(unsafe { shunt_dpdk_limits(self.port, &raw mut limits) })?;
+        check_result(unsafe { shunt_dpdk_limits(self.port, &raw mut limits) })?;
         Ok(limits)
     }
 
@@ -379,7 +379,7 @@ impl RawPort {
         // valid for the call.
         let result =
             unsafe { shunt_dpdk_start_device(self.port, &raw const settings, &raw mut start) };
-        checked(result).map_err(|error| {
+        check_result(result).map_err(|error| {
             let steps =
                 [StartStep::Configure, StartStep::Mtu, StartStep::RxQueue, StartStep::TxQueue];
             (steps.get(start.step as usize).copied().unwrap_or(StartStep::Start), error)
@@ -388,7 +388,7 @@ impl RawPort {
         let rx = (0..rx_queues).map(|queue| RxHandle { port: Arc::clone(&port), queue });
         let tx = (0..tx_queues).map(|queue| TxHandle { port: Arc::clone(&port), pool, queue });
         let (rx, tx) = (rx.collect(), tx.collect());
-        Ok(StartedPort { port, rx, tx, promiscuous: checked(start.promiscuous) })
+        Ok(StartedPort { port, rx, tx, promiscuous: check_result(start.promiscuous) })
     }
 
     pub(crate) fn link_is_up(&self) -> bool {
@@ -404,21 +404,21 @@ impl RawPort {
     pub(crate) fn mac(&self) -> Result<[u8; 6], DpdkErrno> {
         let mut mac = [0; 6];
         // SAFETY: the port is open, and `mac` has the six bytes that the function writes.
-        checked(unsafe { shunt_dpdk_mac(self.port, mac.as_mut_ptr()) })?;
+        check_result(unsafe { shunt_dpdk_mac(self.port, mac.as_mut_ptr()) })?;
         Ok(mac)
     }
 
     pub(crate) fn mtu(&self) -> Result<u16, DpdkErrno> {
         let mut mtu = 0;
         // SAFETY: the port is open, and `mtu` is valid for the call.
-        checked(unsafe { shunt_dpdk_mtu(self.port, &raw mut mtu) })?;
+        check_result(unsafe { shunt_dpdk_mtu(self.port, &raw mut mtu) })?;
         Ok(mtu)
     }
 
     pub(crate) fn counters(&self) -> Result<RawCounters, DpdkErrno> {
         let mut counters = RawCounters::default();
         // SAFETY: the port is open, and `counters` is valid for the call.
-        checked(unsafe { shunt_dpdk_counters(self.port, &raw mut counters) })?;
+        check_result(unsafe { shunt_dpdk_counters(self.port, &raw mut counters) })?;
         Ok(counters)
     }
 }

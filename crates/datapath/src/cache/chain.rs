@@ -80,7 +80,8 @@ impl WildcardIndex for GigaflowIndex {
     type Totals = ChainTotals;
 
     fn new(config: GigaflowConfig, seeds: &IndexSeeds, (tally, counts): ChainTotals) -> Self {
-        let mut gigaflow = Gigaflow::new(bounded(GigaflowConfig { seed: seeds.seed, ..config }));
+        let mut gigaflow =
+            Gigaflow::new(limit_stages(GigaflowConfig { seed: seeds.seed, ..config }));
         gigaflow.count_on(counts);
         let walks = vec![Walk::default(); BURST].into_boxed_slice();
         Self { gigaflow, walk: Walk::default(), walks, tally }
@@ -368,7 +369,7 @@ impl From<LtmEntryRef> for EntryRef {
 }
 
 /// Limits the stages of a configuration to [`CHAIN_MAX`].
-fn bounded(config: GigaflowConfig) -> GigaflowConfig {
+fn limit_stages(config: GigaflowConfig) -> GigaflowConfig {
     // `CHAIN_MAX` fits into a byte, as its definition asserts.
     let stages_max = u8::try_from(CHAIN_MAX).unwrap_or(u8::MAX);
     let stages_count = config.capacity.stages_count.clamp(1, stages_max);

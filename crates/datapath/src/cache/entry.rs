@@ -206,7 +206,7 @@ impl Entries {
         let hot = &mut self.hot[index];
         debug_assert!(hot.state == SlotState::Free && hot.packets == 0);
         hot.actions = Arc::clone(&traversal.actions);
-        (hot.forward, hot.unless_ingress) = forward(&traversal.actions);
+        (hot.forward, hot.unless_ingress) = only_output(&traversal.actions);
         hot.used = now;
         hot.state = SlotState::Live;
         let generation = hot.generation;
@@ -305,15 +305,17 @@ impl Entries {
     /// Returns the newest live entry by install number.
     #[must_use]
     pub fn newest(&self) -> Option<(EntryRef, InstallNo)> {
-        self.numbered(self.newest)
+        self.find_with_number(self.newest)
     }
 
     /// Returns the live entries that were installed after `number`, the newest first.
     pub fn installed_after(&self, number: InstallNo) -> impl Iterator<Item = EntryRef> {
-        let newest = self.numbered(self.newest);
-        iter::successors(newest, |(entry, _)| self.numbered(self.cold[entry.slot as usize].older))
-            .take_while(move |(_, own)| *own > number)
-            .map(|(entry, _)| entry)
+        let newest = self.find_with_number(self.newest);
+        iter::successors(newest, |(entry, _)| {
+            self.find_with_number(self.cold[entry.slot as usize].older)
+        })
+        .take_while(move |(_, own)| *own > number)
+        .map(|(entry, _)| entry)
     }
 
     /// Returns whether a live entry was installed after `number`.
@@ -325,13 +327,13 @@ impl Entries {
     /// Returns the number of the install of a live entry.
     #[must_use]
     pub fn install_no(&self, slot: u32) -> Option<InstallNo> {
-        self.numbered(slot).map(|(_, number)| number)
+        self.find_with_number(slot).map(|(_, number)| number)
     }
 
     /// Returns the oldest live entry by install number.
     #[must_use]
     pub fn oldest(&self) -> Option<(EntryRef, InstallNo)> {
-        self.numbered(self.oldest)
+        self.find_with_number(self.oldest)
     }
 
     /// Returns the live entry of a slot.
@@ -459,7 +461,7 @@ impl Entries {
         (packets > 0).then_some(Credit { packets, bytes, used: hot.used })
     }
 
-    fn numbered(&self, slot: u32) -> Option<(EntryRef, InstallNo)> {
+    fn find_with_number(&self, slot: u32) -> Option<(EntryRef, InstallNo)> {
         self.live_at(slot).map(|entry| (entry, self.cold[slot as usize].number))
     }
 
@@ -530,7 +532,8 @@ impl Hit<'_> {
     }
 }
 
-fn forward(actions: &[DatapathAction]) -> (u32, bool) {
+/// Returns the port of the only action, or `NONE`, and whether it spares the ingress port.
+fn only_output(actions: &[DatapathAction]) -> (u32, bool) {
     match actions {
         [
             DatapathAction::Output { port, queue: QueueId::DEFAULT, unless_ingress, max_len: None },

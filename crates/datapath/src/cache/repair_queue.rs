@@ -45,13 +45,13 @@ impl RepairQueue {
     /// Removes a most recently hit entry, to the precision of its bucket.
     pub(super) fn pop_newest(&mut self) -> Option<EntryRef> {
         let popped = self.by_age.iter_mut().find_map(VecDeque::pop_front);
-        self.popped(popped)
+        self.note_popped(popped)
     }
 
     /// Removes a least recently hit entry, to the precision of its bucket.
     pub(super) fn pop_oldest(&mut self) -> Option<EntryRef> {
         let popped = self.by_age.iter_mut().rev().find_map(VecDeque::pop_front);
-        self.popped(popped)
+        self.note_popped(popped)
     }
 
     /// Removes an entry that was evicted at `until` or before.
@@ -59,10 +59,10 @@ impl RepairQueue {
         let is_late = |(_, evicted): &mut (EntryRef, Time)| *evicted <= until;
         let mut queues = self.by_age.iter_mut();
         let popped = queues.find_map(|queue| queue.pop_front_if(is_late));
-        self.popped(popped)
+        self.note_popped(popped)
     }
 
-    fn popped(&mut self, popped: Option<(EntryRef, Time)>) -> Option<EntryRef> {
+    fn note_popped(&mut self, popped: Option<(EntryRef, Time)>) -> Option<EntryRef> {
         self.len -= usize::from(popped.is_some());
         popped.map(|(entry, _)| entry)
     }

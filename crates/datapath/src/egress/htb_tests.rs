@@ -47,16 +47,16 @@ impl HtbOracle {
         level
     }
 
-    fn port(&self, now: u64) -> i128 {
+    fn tokens_of_port(&self, now: u64) -> i128 {
         self.tokens_left(self.max_rate, 0, now, |_| true)
     }
 
-    fn ceiling(&self, queue: usize, now: u64) -> i128 {
+    fn tokens_below_maximum(&self, queue: usize, now: u64) -> i128 {
         let HtbQueue { max_rate, burst, .. } = self.queues[queue];
         self.tokens_left(max_rate.min(self.max_rate), burst, now, |packet| packet.queue == queue)
     }
 
-    fn assured(&self, queue: usize, now: u64) -> i128 {
+    fn tokens_below_minimum(&self, queue: usize, now: u64) -> i128 {
         let HtbQueue { min_rate, burst, .. } = self.queues[queue];
         self.tokens_left(min_rate, burst, now, |packet| packet.queue == queue && packet.is_assured)
     }
@@ -66,13 +66,15 @@ impl HtbOracle {
     /// A queue with tokens of its minimum rate may overdraw the bucket of the port.
     fn may_send(&self, queue: usize, now: u64) -> bool {
         let burst = self.queues.iter().map(|queue| queue.burst).max().unwrap_or(0);
-        let overdraft = if self.assured(queue, now) > 0 { i128::from(burst) * BILLION } else { 0 };
-        self.port(now) > -overdraft && self.ceiling(queue, now) > 0
+        let overdraft =
+            if self.tokens_below_minimum(queue, now) > 0 { i128::from(burst) * BILLION } else { 0 };
+        self.tokens_of_port(now) > -overdraft && self.tokens_below_maximum(queue, now) > 0
     }
 
     /// Returns whether the rank of queue `one` is before that of queue `other`.
     fn precedes(&self, one: usize, other: usize, now: u64) -> bool {
-        let (own, others) = (self.assured(one, now) > 0, self.assured(other, now) > 0);
+        let (own, others) =
+            (self.tokens_below_minimum(one, now) > 0, self.tokens_below_minimum(other, now) > 0);
         own && !others || own == others && self.queues[one].priority < self.queues[other].priority
     }
 
@@ -103,7 +105,7 @@ impl HtbOracle {
     }
 
     fn send(&mut self, queue: usize, bits: u64, time: u64) {
-        let is_assured = self.assured(queue, time) > 0;
+        let is_assured = self.tokens_below_minimum(queue, time) > 0;
         self.sent.push(SentPacket { time, queue, bits, is_assured });
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use super::{
     host_device::LinkMode,
-    sys::{DeviceName, checked},
+    sys::{DeviceName, check_result},
 };
 
 const ETHTOOL_GSET: u32 = 1;
@@ -46,7 +46,7 @@ fn run_ioctl<T: EthtoolRequest>(
     // has the length of the request. Command and request live until the call returns.
     let result =
         unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL as _, ptr::from_mut(&mut ifreq)) };
-    checked(result).map(drop)
+    check_result(result).map(drop)
 }
 
 /// Returns the number of receive queues.

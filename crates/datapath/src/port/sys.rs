@@ -52,7 +52,7 @@ impl DeviceName {
     }
 }
 
-pub(super) fn checked(result: c_int) -> io::Result<c_int> {
+pub(super) fn check_result(result: c_int) -> io::Result<c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn device_request(
     request: &mut libc::ifreq,
 ) -> io::Result<()> {
     // SAFETY: every code passed here reads and writes one `ifreq`, which is borrowed for the call.
-    checked(unsafe { libc::ioctl(fd.as_raw_fd(), code, ptr::from_mut(request)) }).map(drop)
+    check_result(unsafe { libc::ioctl(fd.as_raw_fd(), code, ptr::from_mut(request)) }).map(drop)
 }
 
 /// Returns the name that the kernel has written to a request.
@@ -167,7 +167,7 @@ pub(super) fn set_tun_persistent(fd: BorrowedFd<'_>, stays: bool) -> io::Result<
     let stays = libc::c_ulong::from(stays);
     // SAFETY: the request takes its argument by value.
     let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETPERSIST, stays) };
-    checked(result).map(drop)
+    check_result(result).map(drop)
 }
 
 /// Converts flags to the type `short` of the kernel.
@@ -200,7 +200,7 @@ pub(super) fn tun_of_queue(fd: BorrowedFd<'_>) -> io::Result<(String, c_int)> {
 /// Needs `CAP_NET_ADMIN` in that namespace.
 pub(super) fn namespace_of_tun(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: the request passes no memory.
-    let namespace = checked(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETDEVNETNS) })?;
+    let namespace = check_result(unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNGETDEVNETNS) })?;
     // SAFETY: the kernel created this descriptor for the request, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(namespace) })
 }
@@ -217,7 +217,7 @@ pub fn namespace_of_socket(fd: BorrowedFd<'_>) -> io::Result<u64> {
     // SAFETY: the kernel writes at most `length` bytes to `value`, which is as long.
     let result =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, target, &raw mut length) };
-    checked(result).map(|_| value)
+    check_result(result).map(|_| value)
 }
 
 /// The socket option for the network namespace (Linux `asm-generic/socket.h`).
@@ -233,7 +233,7 @@ pub(super) fn set_tun_header(fd: BorrowedFd<'_>, length: c_int) -> io::Result<()
     // SAFETY: the request reads one int, which is borrowed for the call.
     let result =
         unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETVNETHDRSZ, ptr::from_ref(&length)) };
-    checked(result).map(drop)
+    check_result(result).map(drop)
 }
 
 /// Sets the offloads (`TUN_F_*`) that the reader of a TAP understands.
@@ -241,7 +241,7 @@ pub(super) fn set_tun_offload(fd: BorrowedFd<'_>, offloads: c_uint) -> io::Resul
     // SAFETY: the request takes its argument by value.
     let result =
         unsafe { libc::ioctl(fd.as_raw_fd(), libc::TUNSETOFFLOAD, libc::c_ulong::from(offloads)) };
-    checked(result).map(drop)
+    check_result(result).map(drop)
 }
 
 /// Sets a socket option; `T` must be the type that the kernel expects.
@@ -256,7 +256,7 @@ pub(super) fn set_option<T: Copy>(
     let result = unsafe {
         libc::setsockopt(fd.as_raw_fd(), level, option, ptr::from_ref(value).cast(), length)
     };
-    checked(result).map(drop)
+    check_result(result).map(drop)
 }
 
 /// Sets a socket option that takes a classic BPF program.
@@ -283,7 +283,7 @@ fn integer_option(fd: BorrowedFd<'_>, level: c_int, option: c_int) -> io::Result
     // SAFETY: the kernel writes at most `length` bytes to `value`, which is as long.
     let result =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, target, &raw mut length) };
-    checked(result).map(|_| value)
+    check_result(result).map(|_| value)
 }
 
 /// Returns the number of packets that a packet socket dropped since the last call.
@@ -295,7 +295,7 @@ pub(super) fn take_packet_drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
     // SAFETY: the kernel writes at most `length` bytes to `counts`, which is as long.
     let result =
         unsafe { libc::getsockopt(fd.as_raw_fd(), level, option, target, &raw mut length) };
-    checked(result).map(|_| counts[1])
+    check_result(result).map(|_| counts[1])
 }
 
 /// Takes the next frame of the receive queue of a packet socket.
@@ -337,7 +337,7 @@ fn bind_protocol(fd: BorrowedFd<'_>, device: c_uint, protocol: u16) -> io::Resul
     let length = length_of::<libc::sockaddr_ll>();
     // SAFETY: the kernel reads `length` bytes from `address`, which is as long.
     let result = unsafe { libc::bind(fd.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
-    checked(result).map(drop)
+    check_result(result).map(drop)
 }
 
 /// Returns the device that a packet socket is bound to; `None` if removed.
@@ -346,7 +346,8 @@ pub(super) fn bound_device(fd: BorrowedFd<'_>) -> io::Result<Option<c_uint>> {
     let target = ptr::from_mut(&mut address).cast();
     // SAFETY: the kernel writes at most `length` bytes to `address`, which is as long.
     let result = unsafe { libc::getsockname(fd.as_raw_fd(), target, &raw mut length) };
-    checked(result).map(|_| c_uint::try_from(address.sll_ifindex).ok().filter(|index| *index > 0))
+    check_result(result)
+        .map(|_| c_uint::try_from(address.sll_ifindex).ok().filter(|index| *index > 0))
 }
 
 /// Creates a socket for requests about devices.
@@ -428,5 +429,5 @@ pub(super) fn send_packets(fd: BorrowedFd<'_>, packets: &[Packet]) -> io::Result
     let sent = unsafe {
         libc::sendmmsg(fd.as_raw_fd(), messages.as_mut_ptr(), length, libc::MSG_DONTWAIT)
     };
-    checked(sent).map(|sent| usize::try_from(sent).unwrap_or(0))
+    check_result(sent).map(|sent| usize::try_from(sent).unwrap_or(0))
 }

@@ -280,7 +280,7 @@ impl Outputs {
                 };
                 self.tally.copied += 1;
                 if recirculates(action) {
-                    let (actions, next) = (joined(lists), index + 1);
+                    let (actions, next) = (join_lists(lists), index + 1);
                     let (key, layers) = (parsed.key.clone(), parsed.layers);
                     self.pending.push(Pending::ResumeActions {
                         packet,
@@ -507,7 +507,7 @@ fn emits(action: &DatapathAction, ingress: DatapathPort) -> bool {
 /// Returns action lists as one list.
 ///
 /// A packet with a recirculation usually has one list, because traversals end at a recirculation.
-fn joined(lists: &[&impl ActionList]) -> Arc<[DatapathAction]> {
+fn join_lists(lists: &[&impl ActionList]) -> Arc<[DatapathAction]> {
     match lists {
         [one] => one.share(),
         many => many.iter().flat_map(|list| list.actions()).cloned().collect(),

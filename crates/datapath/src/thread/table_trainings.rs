@@ -170,7 +170,7 @@ mod tests {
         is_requested
     }
 
-    fn requests(
+    fn requests_after(
         trainings: &mut TableTrainings,
         milliseconds: u64,
         outcome: Result<TrainingReport, TrainingFailure>,
@@ -183,11 +183,11 @@ mod tests {
         let mut trainings = TableTrainings::default();
         for (time, retry) in [(0, 1_000), (1_000, 3_000), (3_000, 7_000)] {
             let failure = Ok(TrainingReport { unindexable: 1, ..delayed(retry) });
-            assert!(requests(&mut trainings, time, failure), "{time} ms");
-            assert!(!requests(&mut trainings, retry - 1, failure), "{time} ms");
+            assert!(requests_after(&mut trainings, time, failure), "{time} ms");
+            assert!(!requests_after(&mut trainings, retry - 1, failure), "{time} ms");
         }
-        assert!(requests(&mut trainings, 7_000, Ok(COMPLETE)));
-        assert!(!requests(&mut trainings, 60_000, Ok(COMPLETE)), "the version is trained");
+        assert!(requests_after(&mut trainings, 7_000, Ok(COMPLETE)));
+        assert!(!requests_after(&mut trainings, 60_000, Ok(COMPLETE)), "the version is trained");
     }
 
     #[test]
@@ -203,7 +203,7 @@ mod tests {
     fn a_failed_table_delays_no_version() {
         let mut trainings = TableTrainings::default();
         let failure = TrainingReport { panicked: 1, ..delayed(64_000) };
-        assert!(requests(&mut trainings, 0, Ok(failure)));
+        assert!(requests_after(&mut trainings, 0, Ok(failure)));
         let next = TrainingRequest { version: Version::new(2), ..FIRST };
         for (time, is_due) in [(20, true), (63_999, false), (64_000, true)] {
             let report = Ok(delayed(time.max(64_000)));
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn indexes_are_removed_after_a_failure() {
         let mut trainings = TableTrainings::default();
-        assert!(requests(&mut trainings, 0, Ok(delayed(64_000))));
+        assert!(requests_after(&mut trainings, 0, Ok(delayed(64_000))));
         let none = TrainingRequest { tables: IndexedTables::NONE, ..FIRST };
         assert!(requests_for(none, &mut trainings, 20, Ok(COMPLETE)));
         assert!(!requests_for(none, &mut trainings, 40, Ok(COMPLETE)));
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn a_reclaim_makes_a_training_due() {
         let mut trainings = TableTrainings::default();
-        assert!(requests(&mut trainings, 0, Ok(COMPLETE)));
+        assert!(requests_after(&mut trainings, 0, Ok(COMPLETE)));
         let reclaimed = TrainingRequest { reclaimed: FIRST.version, ..FIRST };
         for (milliseconds, is_due) in [(100, true), (200, false)] {
             let mut is_requested = false;
@@ -242,7 +242,8 @@ mod tests {
         let mut trainings = TableTrainings::default();
         let failure = Err(TrainingFailure::TrainerLost);
         let day = 24 * 3600;
-        let seconds = (0..day).filter(|second| requests(&mut trainings, second * 1000, failure));
+        let seconds =
+            (0..day).filter(|second| requests_after(&mut trainings, second * 1000, failure));
         let count = seconds.count() as u64;
         assert!((day / 70..day / 60).contains(&count), "{count} requests in a day");
     }

@@ -31,14 +31,14 @@ fn connect(number: u8) -> Ends {
     let host_queues = host.split(1).unwrap();
     let (guest, guest_queues) =
         open(&format!("net_virtio_user{number},path={}", path.display()), 1);
-    until(|| host.link_up());
+    wait_until(|| host.link_up());
     assert!(guest.capabilities().tx_checksum);
     // The queues keep the device open.
     drop(guest);
     Ends { _folder: folder, _host: host, host_queues, guest_queues }
 }
 
-fn until(mut is_done: impl FnMut() -> bool) {
+fn wait_until(mut is_done: impl FnMut() -> bool) {
     #[expect(clippy::disallowed_methods, reason = "a real socket needs a real clock")]
     let deadline = Instant::now() + Duration::from_secs(20);
     while !is_done() {
@@ -50,7 +50,7 @@ fn until(mut is_done: impl FnMut() -> bool) {
 }
 
 /// Sends a packet from one port; returns the packets that the other port receives.
-fn pass(
+fn send_and_receive(
     from: &mut Queues,
     to: &mut Queues,
     pool: &mut Pool,
@@ -62,7 +62,7 @@ fn pass(
     pool.put_back(sent);
     let rx = to.rx.as_mut().unwrap();
     let mut received = Vec::new();
-    until(|| {
+    wait_until(|| {
         rx.rx(pool, &mut received).unwrap();
         received.len() >= count
     });
@@ -81,7 +81,9 @@ fn checksums_are_left_to_a_capable_device() {
     for protocol in [6, 17] {
         let (frame, virtio) = partial(protocol, 700);
         let whole = packet(&mut pool, &frame, virtio);
-        let [received] = &pass(from, to, &mut pool, whole, 1)[..] else { panic!("one packet") };
+        let [received] = &send_and_receive(from, to, &mut pool, whole, 1)[..] else {
+            panic!("one packet")
+        };
         assert!(received.virtio.needs_checksum, "protocol {protocol}");
         assert_eq!(received.virtio.checksum_start, 34);
         assert_eq!(received.frame(), frame);
@@ -90,7 +92,7 @@ fn checksums_are_left_to_a_capable_device() {
     let gso_type = VirtioHeader::GSO_TCPV4;
     let virtio = VirtioHeader { gso_type, gso_size: 1000, header_length: 54, ..virtio };
     let whole = packet(&mut pool, &frame, virtio);
-    let received = pass(from, to, &mut pool, whole, 4);
+    let received = send_and_receive(from, to, &mut pool, whole, 4);
     assert!(received.iter().all(|segment| is_complete(segment.frame())));
 }
 
@@ -105,7 +107,9 @@ fn a_dpdk_port_requests_complete_packets() {
     for protocol in [6, 17] {
         let (frame, virtio) = partial(protocol, 700);
         let whole = packet(&mut pool, &frame, virtio);
-        let [received] = &pass(from, to, &mut pool, whole, 1)[..] else { panic!("one packet") };
+        let [received] = &send_and_receive(from, to, &mut pool, whole, 1)[..] else {
+            panic!("one packet")
+        };
         assert_eq!(received.virtio, VirtioHeader::default());
         assert!(is_complete(received.frame()), "protocol {protocol}");
     }
@@ -113,6 +117,6 @@ fn a_dpdk_port_requests_complete_packets() {
     let gso_type = VirtioHeader::GSO_TCPV4;
     let virtio = VirtioHeader { gso_type, gso_size: 1000, header_length: 54, ..virtio };
     let whole = packet(&mut pool, &frame, virtio);
-    let received = pass(from, to, &mut pool, whole, 4);
+    let received = send_and_receive(from, to, &mut pool, whole, 4);
     assert!(received.iter().all(|segment| is_complete(segment.frame())));
 }

@@ -25,7 +25,7 @@ pub(crate) fn packet(pool: &mut Pool, frame: &[u8], virtio: VirtioHeader) -> Pac
 }
 
 /// Receives frames until the ring is empty.
-fn received(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
+fn receive_frames(queues: &mut [Queues], pool: &mut Pool) -> Vec<Vec<u8>> {
     let rx = queues.iter_mut().find_map(|own| own.rx.as_mut()).unwrap();
     assert!(rx.wait_fd().is_none(), "the queue must be polled");
     let (mut frames, mut burst) = (Vec::new(), Vec::new());
@@ -101,7 +101,7 @@ fn packets_come_back_in_order_unchanged() {
     assert_eq!(queues[0].tx.tx(&packets), 100);
     queues[0].tx.flush();
     packets.into_iter().for_each(|packet| pool.put_back(packet));
-    assert_eq!(received(&mut queues, &mut pool), sent);
+    assert_eq!(receive_frames(&mut queues, &mut pool), sent);
     assert_eq!(port.counters(), PortCounters::default());
     assert_eq!(pool.out(), 0);
 }
@@ -117,7 +117,7 @@ fn checksums_and_segments_are_made_where_the_device_has_none() {
         let whole = packet(&mut pool, &frame, virtio);
         assert_eq!(queues[0].tx.tx(std::slice::from_ref(&whole)), 1);
         pool.put_back(whole);
-        let frames = received(&mut queues, &mut pool);
+        let frames = receive_frames(&mut queues, &mut pool);
         assert_eq!(frames.len(), 1);
         assert!(is_complete(&frames[0]), "protocol {protocol}");
     }
@@ -127,7 +127,7 @@ fn checksums_and_segments_are_made_where_the_device_has_none() {
     let whole = packet(&mut pool, &frame, virtio);
     assert_eq!(queues[0].tx.tx(std::slice::from_ref(&whole)), 1);
     pool.put_back(whole);
-    let frames = received(&mut queues, &mut pool);
+    let frames = receive_frames(&mut queues, &mut pool);
     assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [1054; 4]);
     assert!(frames.iter().all(|frame| is_complete(frame)));
     let payload: Vec<u8> = frames.iter().flat_map(|frame| frame[54..].to_vec()).collect();
@@ -200,12 +200,12 @@ fn counters_add_up_after_a_full_queue() {
     let taken = queues[0].tx.tx(&packets);
     assert_eq!(queues[0].tx.tx_end(), TxEnd::Full);
     packets.into_iter().for_each(|packet| pool.put_back(packet));
-    assert_eq!(received(&mut queues, &mut pool).len(), taken);
+    assert_eq!(receive_frames(&mut queues, &mut pool).len(), taken);
     assert_eq!(port.counters(), PortCounters::default());
     // The ring has room again.
     let packets: Vec<_> =
         (0..1000).map(|_| packet(&mut pool, &[8; 60], VirtioHeader::default())).collect();
     assert_eq!(queues[0].tx.tx(&packets), 1000);
     packets.into_iter().for_each(|packet| pool.put_back(packet));
-    assert_eq!(received(&mut queues, &mut pool).len(), 1000);
+    assert_eq!(receive_frames(&mut queues, &mut pool).len(), 1000);
 }

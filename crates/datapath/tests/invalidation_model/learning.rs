@@ -155,7 +155,7 @@ impl ModelSystem {
         (OwnerModel { owner, link, learn_requests: requests, forwarded: 0, awaited: None }, ends)
     }
 
-    fn known(&self, version: u64) -> BTreeSet<u64> {
+    fn rules_seen_by(&self, version: u64) -> BTreeSet<u64> {
         let index = usize::try_from(version).unwrap().checked_sub(1);
         index.map(|index| self.published[index].clone()).unwrap_or_default()
     }
@@ -168,7 +168,7 @@ impl ModelSystem {
         match step {
             Step::Change => {
                 self.changes += 1;
-                self.publish(self.known(self.newest().number()), Vec::new());
+                self.publish(self.rules_seen_by(self.newest().number()), Vec::new());
             }
             Step::Collect => self.collect(),
             Step::Publish => self.learn(),
@@ -212,7 +212,7 @@ impl ModelSystem {
         let taken = std::mem::take(&mut self.taken);
         let learn_requests =
             taken.iter().map(|(owner, learn_request, _)| (*owner, *learn_request)).collect();
-        let before = self.known(self.newest().number());
+        let before = self.rules_seen_by(self.newest().number());
         let mut known = before.clone();
         known.extend(taken.iter().map(|(.., fact)| *fact));
         if known != before {
@@ -260,7 +260,7 @@ impl ModelSystem {
     /// its fact.
     fn forward(&mut self, owner: usize) {
         let at = self.owners[owner].owner.version().number();
-        let known = self.known(at);
+        let known = self.rules_seen_by(at);
         let owner_model = &mut self.owners[owner];
         let before = &QUEUE[..owner_model.forwarded];
         self.overtaken |= before.iter().any(|fact| !known.contains(fact));

@@ -160,7 +160,7 @@ impl<T: OffloadDevice> OffloadSwitch<T> {
 
     /// Returns the entries that the agent intends the device to have, in order.
     pub(crate) fn intended(&self) -> Vec<(StageId, LtmRule)> {
-        sorted(self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())))
+        sort_entries(self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())))
     }
 }
 
@@ -208,10 +208,10 @@ impl OffloadSwitch<SoftwareDevice> {
 }
 
 pub(crate) fn held(device: &SoftwareDevice) -> Vec<(StageId, LtmRule)> {
-    sorted(device.entries().values().map(|entry| (entry.stage, (*entry.rule).clone())))
+    sort_entries(device.entries().values().map(|entry| (entry.stage, (*entry.rule).clone())))
 }
 
-fn sorted(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {
+fn sort_entries(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {
     let mut rules: Vec<_> = rules.collect();
     rules.sort_by_key(|(stage, rule)| {
         let matching = (rule.matching.mask().iter().collect::<Vec<_>>(), rule.matching.value());

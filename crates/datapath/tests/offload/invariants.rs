@@ -153,7 +153,7 @@ struct Run {
 }
 
 impl Run {
-    fn happen(&mut self, event: Event) {
+    fn apply_event(&mut self, event: Event) {
         let switch = &mut self.switch;
         match event {
             Event::Packet(mut key) => {
@@ -295,7 +295,7 @@ fn a_confirming_device_forwards_as_the_acknowledged_version() {
                 hits: 0,
             };
             for event in events {
-                run.happen(event);
+                run.apply_event(event);
                 run.check()?;
             }
             run.rest()?;

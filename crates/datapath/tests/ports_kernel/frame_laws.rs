@@ -15,7 +15,7 @@ use shunt_pipeline::DatapathPort;
 
 use crate::{
     frames::{frame, poll_bursts, settles},
-    in_namespace, ip, one, packet_port, put_all_back,
+    in_namespace, ip, packet_port, put_all_back, split_one,
 };
 
 /// Number of sets of frames.
@@ -46,13 +46,13 @@ const UDP: usize = 8;
 /// The length of a TCP header without options.
 const TCP: usize = 20;
 
-fn number(length: usize) -> u16 {
+fn to_u16(length: usize) -> u16 {
     u16::try_from(length).unwrap()
 }
 
 /// Returns an IPv4 header for a payload of `length` bytes.
 fn ipv4(protocol: u8, length: usize) -> Vec<u8> {
-    let [high, low] = number(20 + length).to_be_bytes();
+    let [high, low] = to_u16(20 + length).to_be_bytes();
     vec![0x45, 0, high, low, 0, 1, 0x40, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]
 }
 
@@ -65,7 +65,7 @@ impl CableFrame {
             let ether_type = bytes.len() - 2;
             bytes[ether_type..].copy_from_slice(&[8, 0]);
         }
-        let transport = number(bytes.len() + 20);
+        let transport = to_u16(bytes.len() + 20);
         let due = VirtioHeader {
             needs_checksum: true,
             checksum_start: transport,
@@ -78,7 +78,7 @@ impl CableFrame {
             }
             CableContent::Checksum(payload) => {
                 bytes.extend(ipv4(17, UDP + payload.len()));
-                let [high, low] = number(UDP + payload.len()).to_be_bytes();
+                let [high, low] = to_u16(UDP + payload.len()).to_be_bytes();
                 bytes.extend([0, 9, 0, 53, high, low, 0, 0]);
                 bytes.extend(payload);
                 (bytes, VirtioHeader { checksum_offset: 6, ..due })
@@ -91,7 +91,7 @@ impl CableFrame {
                     checksum_offset: 16,
                     gso_type: VirtioHeader::GSO_TCPV4,
                     gso_size: *gso_size,
-                    header_length: transport + number(TCP),
+                    header_length: transport + to_u16(TCP),
                     ..due
                 };
                 (bytes, virtio)
@@ -143,7 +143,7 @@ fn receive_packets(queues: &mut Queues, pool: &mut Pool, count: usize) -> Vec<Pa
 }
 
 /// Returns the frames of packets after their checksums and segments were made.
-fn finished(packets: Vec<Packet>, pool: &mut Pool) -> Vec<Vec<u8>> {
+fn finish_frames(packets: Vec<Packet>, pool: &mut Pool) -> Vec<Vec<u8>> {
     let nothing = Capabilities {
         tx_checksum: false,
         tx_segmentation: false,
@@ -172,7 +172,7 @@ fn crosses_both_cables(queues: &mut [Queues; 4], frames: &[CableFrame]) {
     let [first, near, far, last] = queues;
     let mut pool = Pool::new();
     let expected = frames.iter().map(|frame| frame.packet(&mut pool)).collect();
-    let expected = finished(expected, &mut pool);
+    let expected = finish_frames(expected, &mut pool);
     let sent = frames.iter().map(|frame| frame.packet(&mut pool)).collect();
     send_packets(first, &mut pool, sent);
     let forwarded = receive_packets(near, &mut pool, frames.len());
@@ -180,7 +180,7 @@ fn crosses_both_cables(queues: &mut [Queues; 4], frames: &[CableFrame]) {
     send_packets(far, &mut pool, forwarded);
     let received = receive_packets(last, &mut pool, frames.len());
     assert_eq!(received.len(), frames.len(), "packets at the receiver");
-    assert!(finished(received, &mut pool) == expected, "other frames arrive");
+    assert!(finish_frames(received, &mut pool) == expected, "other frames arrive");
     assert_eq!(pool.out(), 0);
 }
 
@@ -194,7 +194,7 @@ fn random_frames_cross_two_cables_unchanged() {
         }
         let mut ports = ["a0", "b0", "c0", "d0"].map(packet_port);
         assert!(settles(|| ports.iter().all(|port| port.link_up())));
-        let queues = RefCell::new(ports.each_mut().map(|port| one(port.as_mut())));
+        let queues = RefCell::new(ports.each_mut().map(|port| split_one(port.as_mut())));
         let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
         let frames = prop::collection::vec(cable_frame(), 1..8);
         let law = |frames: Vec<CableFrame>| {

@@ -16,7 +16,7 @@ use shunt_datapath::{
 use shunt_pipeline::DatapathPort;
 
 use crate::{
-    close, in_namespace, ip, one, packet_port, put_all_back, switchovers::make_busy, tap_port,
+    close, in_namespace, ip, packet_port, put_all_back, split_one, switchovers::make_busy, tap_port,
 };
 
 fn has_device(name: &str) -> bool {
@@ -66,7 +66,7 @@ pub(crate) fn frame(number: u8, length: usize) -> Vec<u8> {
     frame
 }
 
-fn tagged(mut frame: Vec<u8>, tag: [u8; 4]) -> Vec<u8> {
+fn with_tag(mut frame: Vec<u8>, tag: [u8; 4]) -> Vec<u8> {
     frame.splice(12..12, tag);
     frame
 }
@@ -143,10 +143,11 @@ pub(crate) fn crosses(from: &mut Queues, to: &mut Queues, frames: &[Vec<u8>]) {
 
 pub(crate) fn every_kind_of_frame() -> Vec<Vec<u8>> {
     let plain = (0..100).map(|number| frame(number, 60 + usize::from(number)));
-    let customer = tagged(frame(200, 60), [0x81, 0x00, 0xe0, 0x07]);
-    let service = tagged(frame(201, 1500), [0x88, 0xa8, 0x10, 0x08]);
-    let both = tagged(tagged(frame(202, 60), [0x81, 0x00, 0x00, 0x01]), [0x88, 0xa8, 0x0f, 0xff]);
-    let priority = tagged(frame(203, 60), [0x81, 0x00, 0x60, 0x00]);
+    let customer = with_tag(frame(200, 60), [0x81, 0x00, 0xe0, 0x07]);
+    let service = with_tag(frame(201, 1500), [0x88, 0xa8, 0x10, 0x08]);
+    let both =
+        with_tag(with_tag(frame(202, 60), [0x81, 0x00, 0x00, 0x01]), [0x88, 0xa8, 0x0f, 0xff]);
+    let priority = with_tag(frame(203, 60), [0x81, 0x00, 0x60, 0x00]);
     plain.chain([customer, service, both, priority, frame(204, 1514)]).collect()
 }
 
@@ -156,7 +157,7 @@ fn frames_and_their_tags_cross_a_veth() {
         let (mut a, mut b) = veth();
         assert!(settles(|| a.link_up() && b.link_up()));
         assert_ne!(a.mac(), b.mac());
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         for round in 0..5 {
             // From round 2 on, one end reads a ring, and the other a socket.
             if round == 2 {
@@ -175,14 +176,14 @@ fn long_and_short_frames_stay_in_order() {
     in_namespace(|| {
         let (mut a, mut b) = veth_with(Some(9000));
         assert!(settles(|| a.link_up() && b.link_up()));
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         // One end reads a ring, the other a socket.
         make_busy(b.as_mut(), &mut right, &mut left);
         let length = |number: u8| {
             if number.is_multiple_of(3) { 60 } else { 1400 + 100 * usize::from(number) }
         };
         let mut frames: Vec<_> = (0..30).map(|number| frame(number, length(number))).collect();
-        frames.push(tagged(frame(31, 8000), [0x81, 0x00, 0x20, 0x07]));
+        frames.push(with_tag(frame(31, 8000), [0x81, 0x00, 0x20, 0x07]));
         for _ in 0..3 {
             crosses(&mut left, &mut right, &frames);
             crosses(&mut right, &mut left, &frames);
@@ -196,7 +197,7 @@ fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
     in_namespace(|| {
         let (mut a, mut b) = veth_with(Some(65_000));
         assert!(settles(|| a.link_up() && b.link_up()));
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         make_busy(b.as_mut(), &mut right, &mut left);
         let mut pool = Pool::new();
         let long = packets(&mut pool, &[frame(1, 60_000)]);
@@ -235,7 +236,7 @@ pub(crate) fn ring_bytes() -> Vec<u64> {
 fn a_frame_that_the_device_never_sends_does_not_stop_the_others() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let frames = [frame(1, 60), frame(2, 4000), frame(3, 60), frame(4, 10), frame(5, 60)]
             .map(|frame| frame.to_vec());
         let mut pool = Pool::new();
@@ -252,7 +253,12 @@ fn a_frame_that_the_device_never_sends_does_not_stop_the_others() {
 }
 
 /// Sends more frames than the queue holds; checks that each is received or counted.
-fn is_received_or_counted(port: &dyn Port, sender: &mut Queues, queues: &mut Queues, bursts: u64) {
+fn check_received_or_counted(
+    port: &dyn Port,
+    sender: &mut Queues,
+    queues: &mut Queues,
+    bursts: u64,
+) {
     let mut pool = Pool::new();
     let frames: Vec<_> = (0..250).map(|number| frame(number, 60)).collect();
     let sent = packets(&mut pool, &frames);
@@ -270,9 +276,9 @@ fn is_received_or_counted(port: &dyn Port, sender: &mut Queues, queues: &mut Que
 fn frames_that_find_the_ring_full_are_counted_by_the_port() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         make_busy(b.as_mut(), &mut right, &mut left);
-        is_received_or_counted(&*b, &mut left, &mut right, 4);
+        check_received_or_counted(&*b, &mut left, &mut right, 4);
     });
 }
 
@@ -280,8 +286,8 @@ fn frames_that_find_the_ring_full_are_counted_by_the_port() {
 fn frames_that_find_the_socket_full_are_counted_by_the_port() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
-        is_received_or_counted(&*b, &mut left, &mut right, 200);
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
+        check_received_or_counted(&*b, &mut left, &mut right, 200);
     });
 }
 
@@ -294,7 +300,7 @@ fn frames_that_find_a_tap_full_are_counted_by_the_port() {
         let mut pool = Pool::new();
         for _ in 0..2 {
             let mut port = open(&spec, 0).unwrap();
-            let mut queues = one(port.as_mut());
+            let mut queues = split_one(port.as_mut());
             ip("address replace 10.9.0.1/24 dev t0");
             ip("neighbor replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev t0");
             assert_eq!(port.counters(), PortCounters::default());
@@ -334,7 +340,7 @@ const FLOOD: u64 = 2000;
 fn frames_without_a_buffer_are_refused() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let (mut pool, mut empty) = (Pool::new(), Pool::new());
         let held: Vec<_> = std::iter::from_fn(|| empty.take(60, DatapathPort::default())).collect();
         let sent = packets(&mut pool, &[frame(1, 60), frame(2, 60)]);
@@ -356,7 +362,7 @@ fn frames_without_a_buffer_are_refused() {
 fn a_port_reports_a_removed_device() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         crosses(&mut left, &mut right, &[frame(1, 60)]);
         ip("link del a0");
         let mut pool = Pool::new();
@@ -376,7 +382,7 @@ fn a_port_reports_a_removed_device() {
 fn a_port_continues_after_its_device_was_down() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         ip("link set b0 down");
         assert!(settles(|| !a.link_up() && !b.link_up()));
         let mut pool = Pool::new();
@@ -433,7 +439,7 @@ pub(crate) fn datagram(flow: u8, number: u8) -> Vec<u8> {
 fn each_flow_of_a_device_has_one_thread() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let mut left = one(a.as_mut());
+        let mut left = split_one(a.as_mut());
         let mut right = b.split(3).unwrap();
         let frames: Vec<_> =
             (0..3u8).flat_map(|number| (0..40).map(move |flow| datagram(flow, number))).collect();
@@ -467,7 +473,7 @@ fn frames_and_their_tags_cross_a_tap() {
         assert!(settles(|| tap.link_up()));
         let mut host = packet_port("tap0");
         assert_eq!(tap.mac(), host.mac());
-        let (mut switch, mut host) = (one(tap.as_mut()), one(host.as_mut()));
+        let (mut switch, mut host) = (split_one(tap.as_mut()), split_one(host.as_mut()));
         for _ in 0..3 {
             crosses(&mut switch, &mut host, &every_kind_of_frame());
             crosses(&mut host, &mut switch, &every_kind_of_frame());
@@ -497,7 +503,7 @@ fn a_created_tap_is_removed_with_its_last_queue() {
 fn a_removed_tap_is_reported() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
-        let mut queues = one(tap.as_mut());
+        let mut queues = split_one(tap.as_mut());
         let mut pool = Pool::new();
         ip("link set tap0 down");
         let sent = packets(&mut pool, &[frame(1, 60)]);
@@ -518,7 +524,7 @@ fn a_tap_without_buffers_continues_later() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
         let mut host = packet_port("tap0");
-        let (mut switch, mut host) = (one(tap.as_mut()), one(host.as_mut()));
+        let (mut switch, mut host) = (split_one(tap.as_mut()), split_one(host.as_mut()));
         let (mut pool, mut empty) = (Pool::new(), Pool::new());
         let held: Vec<_> = std::iter::from_fn(|| empty.take(60, DatapathPort::default())).collect();
         let sent = packets(&mut pool, &[frame(1, 60), frame(2, 60)]);
@@ -535,7 +541,7 @@ fn a_tap_without_buffers_continues_later() {
 fn an_offloaded_checksum_is_completed() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
-        let (mut left, mut right) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let mut pool = Pool::new();
         let mut sent = packets(&mut pool, &[datagram(1, 9)]);
         sent[0].virtio = VirtioHeader {
@@ -553,7 +559,7 @@ fn an_offloaded_checksum_is_completed() {
 
 /// Returns a TCP packet with a VLAN tag, to be cut into five segments.
 fn tagged_segments(pool: &mut Pool) -> Packet {
-    let mut frame = tagged(frame(0, 14), [0x81, 0x00, 0x00, 0x05]);
+    let mut frame = with_tag(frame(0, 14), [0x81, 0x00, 0x00, 0x05]);
     frame[16..18].copy_from_slice(&[8, 0]);
     frame.extend([0x45, 0, 0x13, 0xb0, 0, 1, 0x40, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
     frame.extend([0, 80, 0, 81, 0, 0, 0, 9, 0, 0, 0, 0, 0x50, 0x18, 1, 0, 0, 0, 0, 0]);
@@ -576,8 +582,8 @@ fn a_tagged_packet_still_to_be_segmented_crosses_a_veth_and_a_tap() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut tap, mut host) = (tap_port("tap0"), packet_port("tap0"));
-        let (left, right) = (one(a.as_mut()), one(b.as_mut()));
-        let (switch, host) = (one(tap.as_mut()), one(host.as_mut()));
+        let (left, right) = (split_one(a.as_mut()), split_one(b.as_mut()));
+        let (switch, host) = (split_one(tap.as_mut()), split_one(host.as_mut()));
         let mut pool = Pool::new();
         for (mut from, mut to) in [(left, right), (switch, host)] {
             let sent = [tagged_segments(&mut pool)];

@@ -13,7 +13,7 @@ use shunt_datapath::{
 use crate::{
     close,
     frames::{self, frame},
-    in_namespace, ip, one, packet_port, put_all_back,
+    in_namespace, ip, packet_port, put_all_back, split_one,
     switchovers::make_busy,
     xdp::{cable, with_xdp, xdp_spec},
 };
@@ -58,7 +58,7 @@ fn handed_over(port: Box<dyn Port>, queues: Queues, spec: &PortSpec) -> (Box<dyn
     let count = stored.len();
     close((port, queues));
     let mut port = open_inheriting(spec, 0, &EalOptions::default(), stored).unwrap();
-    let queues = one(&mut *port);
+    let queues = split_one(&mut *port);
     let again = port.stored_descriptors();
     assert!(again.len() == count && again.iter().all(|own| own.is_inherited), "{again:?}");
     (port, queues)
@@ -73,7 +73,7 @@ fn a_ring_continues_with_its_first_frame() {
         ip("link set b0 up");
         let mut pool = Pool::new();
         let (mut sender, mut port) = (packet_port("a0"), open(&ring_port(), 0).unwrap());
-        let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        let (mut sending, mut queues) = (split_one(&mut *sender), split_one(&mut *port));
         make_busy(&mut *port, &mut queues, &mut sending);
         assert_eq!(port.stored_descriptors().len(), 2, "a socket and a ring");
         for read in 0..3 {
@@ -101,7 +101,7 @@ fn a_socket_keeps_its_frames() {
         ip("link set b0 up");
         let mut pool = Pool::new();
         let (mut sender, mut port) = (packet_port("a0"), packet_port("b0"));
-        let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        let (mut sending, mut queues) = (split_one(&mut *sender), split_one(&mut *port));
         let spec = PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots: None };
         for _ in 0..3 {
             send(&mut sending, &mut pool, 0..200);
@@ -117,10 +117,10 @@ fn a_tap_keeps_its_frames() {
     in_namespace(|| {
         let spec = PortSpec::Tap { device: "t0".to_owned(), settings: TapSettings::default() };
         let mut port = open(&spec, 0).unwrap();
-        let queues = one(&mut *port);
+        let queues = split_one(&mut *port);
         let mut pool = Pool::new();
         let mut sender = packet_port("t0");
-        let mut sending = one(&mut *sender);
+        let mut sending = split_one(&mut *sender);
         send(&mut sending, &mut pool, 7..10);
         let (_port, mut queues) = handed_over(port, queues, &spec);
         assert_eq!(receive(&mut queues, &mut pool), [7, 8, 9]);
@@ -157,7 +157,7 @@ fn a_queue_with_a_new_number_is_stored_again() {
 /// Returns whether a port opens but refuses an inherited descriptor.
 fn is_refused(spec: &PortSpec, stored: StoredDescriptor) -> bool {
     let mut port = open_inheriting(spec, 0, &EalOptions::default(), vec![stored]).unwrap();
-    let _queues = one(&mut *port);
+    let _queues = split_one(&mut *port);
     port.stored_descriptors().iter().all(|own| !own.is_inherited)
 }
 
@@ -171,7 +171,7 @@ fn a_descriptor_of_another_device_is_refused() {
         };
         let stored = |spec: &PortSpec, name: &str| {
             let mut port = open(spec, 0).unwrap();
-            let _queues = one(&mut *port);
+            let _queues = split_one(&mut *port);
             let fd = port.stored_descriptors().remove(0).fd;
             StoredDescriptor { name: name.to_owned(), fd, is_inherited: true }
         };
@@ -204,7 +204,7 @@ fn an_xdp_port_keeps_its_frames() {
             cable(1);
             let spec = xdp_spec(mode);
             let (mut port, mut peer) = (open(&spec, 0).unwrap(), packet_port("b0"));
-            let (mut queues, mut far) = (one(&mut *port), one(&mut *peer));
+            let (mut queues, mut far) = (split_one(&mut *port), split_one(&mut *peer));
             let mut pool = Pool::new();
             for round in 0..30 {
                 send(&mut far, &mut pool, 0..200);
@@ -229,7 +229,7 @@ fn a_full_ring_of_an_xdp_port_is_kept() {
         cable(1);
         let spec = xdp_spec(XdpMode::Generic);
         let (mut port, mut peer) = (open(&spec, 0).unwrap(), packet_port("b0"));
-        let (mut queues, mut far) = (one(&mut *port), one(&mut *peer));
+        let (mut queues, mut far) = (split_one(&mut *port), split_one(&mut *peer));
         let mut pool = Pool::new();
         for round in 0..3 {
             let numbers = (0..=u8::MAX).cycle();
@@ -255,7 +255,7 @@ fn the_queues_of_an_xdp_port_get_other_threads() {
         let mut port = open_inheriting(&spec, 0, &EalOptions::default(), stored).unwrap();
         assert!(!port.must_discard_stored());
         let mut peer = packet_port("b0");
-        let (mut queues, mut far) = (one(&mut *port), one(&mut *peer));
+        let (mut queues, mut far) = (split_one(&mut *port), split_one(&mut *peer));
         let mut pool = Pool::new();
         let sent: Vec<_> = (0..64).map(|flow| frames::datagram(flow, 0)).collect();
         let packets = frames::packets(&mut pool, &sent);
@@ -279,9 +279,9 @@ fn xdp_is_refused(spec: &PortSpec, stored: Vec<StoredDescriptor>) -> bool {
     let mut port = open_inheriting(spec, 0, &EalOptions::default(), stored).unwrap();
     let is_refused = port.must_discard_stored();
     // The port attaches its own program, or uses the stored one.
-    let mut queues = one(&mut *port);
+    let mut queues = split_one(&mut *port);
     let mut peer = packet_port("b0");
-    let mut far = one(&mut *peer);
+    let mut far = split_one(&mut *peer);
     frames::crosses(&mut far, &mut queues, &[frame(1, 60)]);
     port.release_device();
     close((port, queues));
@@ -295,7 +295,7 @@ fn foreign_descriptors_of_an_xdp_port_are_refused() {
         let spec = xdp_spec(XdpMode::Native);
         let stored = || {
             let mut port = open(&spec, 0).unwrap();
-            let queues = one(&mut *port);
+            let queues = split_one(&mut *port);
             let stored = port.stored_descriptors();
             close((port, queues));
             stored

@@ -91,7 +91,7 @@ fn tap_port(device: &str) -> Box<dyn Port> {
         .unwrap()
 }
 
-fn one(port: &mut dyn Port) -> Queues {
+fn split_one(port: &mut dyn Port) -> Queues {
     port.split(1).unwrap().remove(0)
 }
 

@@ -30,7 +30,7 @@ use shunt_pipeline::{
 
 use crate::{
     frames::settles,
-    in_namespace, ip, one, packet_port,
+    in_namespace, ip, packet_port, split_one,
     switchovers::{Done, FLOWS, MEASURED, Progress, has_rings, send_until_done},
 };
 
@@ -243,7 +243,7 @@ fn moved_queues_of_a_packet_port_lose_nothing() {
         ip("link set b0 up");
         let (mut sender, mut port) = (packet_port("a0"), packet_port("b0"));
         assert!(settles(|| sender.link_up() && port.link_up()));
-        let sending = one(&mut *sender);
+        let sending = split_one(&mut *sender);
         let (sink, left) = mpsc::channel();
         let mut switch = RunningSwitch::start(&mut *port, &sink);
         // The channel ends with the transmit queues of the threads.

@@ -19,7 +19,7 @@ use shunt_datapath::{
     port::{Capabilities, Port, Queues},
 };
 
-use crate::{enter_namespace, in_namespace, ip, one, packet_port, put_all_back, tap_port};
+use crate::{enter_namespace, in_namespace, ip, packet_port, put_all_back, split_one, tap_port};
 
 /// Number of bytes of a stream.
 const STREAM: usize = 8 << 20;
@@ -119,7 +119,7 @@ fn switch(
     limit: impl Fn(Capabilities) -> Capabilities,
 ) -> Seen {
     let capabilities = [&ports[0], &ports[1]].map(|port| limit(port.capabilities()));
-    let mut queues = ports.map(|port| one(port.as_mut()));
+    let mut queues = ports.map(|port| split_one(port.as_mut()));
     let sleep = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).unwrap();
     for queues in &queues {
         let fd = queues.rx.as_ref().unwrap().wait_fd().unwrap();

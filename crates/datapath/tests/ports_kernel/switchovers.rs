@@ -19,7 +19,7 @@ use shunt_pipeline::Time;
 
 use crate::{
     frames::{datagram, frame, packets, receive, ring_bytes, settles},
-    in_namespace, ip, one, packet_port, put_all_back,
+    in_namespace, ip, packet_port, put_all_back, split_one,
 };
 
 /// Time over which maintenance measures the load of a port.
@@ -168,7 +168,7 @@ fn every_flow_survives(threads: u16) {
         ip("link set b0 up");
         let (mut sender, mut port) = (packet_port("a0"), packet_port("b0"));
         assert!(settles(|| sender.link_up() && port.link_up()));
-        let (sending, mut queues) = (one(&mut *sender), port.split(threads).unwrap());
+        let (sending, mut queues) = (split_one(&mut *sender), port.split(threads).unwrap());
         let progress = Progress::default();
         let (rounds, flows) = thread::scope(|scope| {
             let sender = scope.spawn(|| send_until_done(sending, &progress));
@@ -210,7 +210,7 @@ fn a_busy_port_has_the_configured_slots() {
         let mut sender = packet_port("a0");
         let spec = PortSpec::AfPacket { device: "b0".to_owned(), mtu: None, rx_slots: Some(1999) };
         let mut port = open(&spec, 0).unwrap();
-        let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        let (mut sending, mut queues) = (split_one(&mut *sender), split_one(&mut *port));
         assert!(!has_rings(&*port), "an idle port has no ring");
         make_busy(&mut *port, &mut queues, &mut sending);
         // The ring has whole blocks of 32 slots.
@@ -226,7 +226,7 @@ fn a_busy_port_continues_after_its_device_was_down() {
         ip("link set a0 up");
         ip("link set b0 up");
         let (mut sender, mut port) = (packet_port("a0"), packet_port("b0"));
-        let (mut sending, mut queues) = (one(&mut *sender), one(&mut *port));
+        let (mut sending, mut queues) = (split_one(&mut *sender), split_one(&mut *port));
         make_busy(&mut *port, &mut queues, &mut sending);
         let mut pool = Pool::new();
         for number in 0..3 {

@@ -25,7 +25,7 @@ use shunt_pipeline::{
 use crate::{
     close,
     frames::{frame, packets, settles},
-    in_namespace, ip, one, packet_port, put_all_back, tap_port,
+    in_namespace, ip, packet_port, put_all_back, split_one, tap_port,
 };
 
 const BRIDGE: BridgeId = BridgeId::new(1);
@@ -66,7 +66,7 @@ impl ForwardingThread {
                 bridge: BRIDGE,
                 number: PortNo::new(number),
                 capabilities: port.capabilities(),
-                queues: one(port.as_mut()),
+                queues: split_one(port.as_mut()),
                 traffic: Arc::clone(traffic.last().unwrap()),
             };
             control.send(Command::AddPort(Box::new(added))).unwrap();
@@ -109,7 +109,7 @@ fn no_frame_is_lost(mut ports: Vec<Box<dyn Port>>, hosts: Vec<Box<dyn Port>>) {
     let mut hosts: Vec<(Box<dyn Port>, Queues)> = hosts
         .into_iter()
         .map(|mut host| {
-            let queues = one(host.as_mut());
+            let queues = split_one(host.as_mut());
             (host, queues)
         })
         .collect();
@@ -210,7 +210,7 @@ fn a_frame_makes_the_thread_readable() {
         let thread = ForwardingThread::start(&mut ports);
         thread.await_sleep();
         let mut stopped = thread.running.stop().unwrap();
-        let mut host = one(hosts[0].as_mut());
+        let mut host = split_one(hosts[0].as_mut());
         let mut pool = Pool::new();
         let sent = packets(&mut pool, &[frame(1, 60)]);
         let is_readable = |thread: &PacketThread| {

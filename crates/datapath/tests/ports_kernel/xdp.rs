@@ -16,7 +16,7 @@ use shunt_pipeline::DatapathPort;
 use crate::{
     close,
     frames::{crosses, datagram, every_kind_of_frame, frame, packets, receive, settles},
-    in_namespace, ip, one, packet_port, put_all_back,
+    in_namespace, ip, packet_port, put_all_back, split_one,
 };
 
 /// Runs `test` in a new network namespace, if the kernel permits AF_XDP.
@@ -61,7 +61,7 @@ pub(crate) fn cable(queues: u8) {
 }
 
 /// Creates a veth pair, with an AF_XDP port and a packet port at its ends.
-fn ends(mode: XdpMode) -> (Box<dyn Port>, Box<dyn Port>) {
+fn open_ends(mode: XdpMode) -> (Box<dyn Port>, Box<dyn Port>) {
     cable(1);
     (open(&xdp_spec(mode), 0).unwrap(), packet_port("b0"))
 }
@@ -72,8 +72,8 @@ const MODES: [XdpMode; 3] = [XdpMode::BestEffort, XdpMode::Native, XdpMode::Gene
 fn frames_and_their_tags_cross_in_every_mode() {
     for mode in MODES {
         with_xdp(move || {
-            let (mut a, mut b) = ends(mode);
-            let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+            let (mut a, mut b) = open_ends(mode);
+            let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
             assert!(settles(|| a.link_up() && b.link_up()));
             // 25 rounds send more frames than the rings have entries.
             for _ in 0..25 {
@@ -103,10 +103,10 @@ fn a_device_can_be_attached_again_at_once() {
     with_xdp(|| {
         cable(1);
         let mut b = packet_port("b0");
-        let mut peer = one(b.as_mut());
+        let mut peer = split_one(b.as_mut());
         for mode in MODES.into_iter().cycle().take(9) {
             let mut a = attached_again(mode);
-            let mut xdp = one(a.as_mut());
+            let mut xdp = split_one(a.as_mut());
             crosses(&mut peer, &mut xdp, &[frame(1, 60)]);
             close((a, xdp));
         }
@@ -116,9 +116,9 @@ fn a_device_can_be_attached_again_at_once() {
 #[test]
 fn more_threads_than_queues_all_send() {
     with_xdp(|| {
-        let (mut a, mut b) = ends(XdpMode::BestEffort);
+        let (mut a, mut b) = open_ends(XdpMode::BestEffort);
         let mut threads = a.split(3).unwrap();
-        let mut peer = one(b.as_mut());
+        let mut peer = split_one(b.as_mut());
         let mut pool = Pool::new();
         assert_eq!(threads.iter().filter(|queues| queues.rx.is_some()).count(), 1);
         for (number, queues) in (0..).zip(&mut threads) {
@@ -138,7 +138,7 @@ fn one_thread_serves_several_queues() {
         cable(4);
         let mut a = open(&xdp_spec(XdpMode::Native), 0).unwrap();
         let mut b = packet_port("b0");
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let mut pool = Pool::new();
         let frames: Vec<_> = (0..64).map(|flow| datagram(flow, 0)).collect();
         let sent = packets(&mut pool, &frames);
@@ -164,8 +164,8 @@ fn is_readable(queues: &Queues) -> bool {
 #[test]
 fn frames_beyond_the_ring_are_counted() {
     with_xdp(|| {
-        let (mut a, mut b) = ends(XdpMode::Generic);
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut a, mut b) = open_ends(XdpMode::Generic);
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let mut pool = Pool::new();
         let sent = packets(&mut pool, &vec![frame(1, 60); 100]);
         for _ in 0..20 {
@@ -182,8 +182,8 @@ fn frames_beyond_the_ring_are_counted() {
 fn frames_that_arrive_while_the_port_reads_are_received_or_counted() {
     for mode in [XdpMode::Native, XdpMode::Generic] {
         with_xdp(move || {
-            let (mut a, mut b) = ends(mode);
-            let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+            let (mut a, mut b) = open_ends(mode);
+            let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
             let sending = thread::spawn(move || {
                 let mut pool = Pool::new();
                 let sent = packets(&mut pool, &[frame(1, 60)]);
@@ -206,8 +206,8 @@ fn frames_that_arrive_while_the_port_reads_are_received_or_counted() {
 #[test]
 fn a_transmit_ring_knows_the_ports_of_its_packets() {
     with_xdp(|| {
-        let (mut a, _b) = ends(XdpMode::Native);
-        let mut xdp = one(a.as_mut());
+        let (mut a, _b) = open_ends(XdpMode::Native);
+        let mut xdp = split_one(a.as_mut());
         let mut pool = Pool::new();
         let holds =
             |xdp: &Queues| [7, 8].map(|port| xdp.tx.holds_packets_of(DatapathPort::new(port)));
@@ -227,8 +227,8 @@ fn a_transmit_ring_knows_the_ports_of_its_packets() {
 #[test]
 fn a_half_full_receive_ring_may_overflow() {
     with_xdp(|| {
-        let (mut a, mut b) = ends(XdpMode::Generic);
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut a, mut b) = open_ends(XdpMode::Generic);
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let mut pool = Pool::new();
         let may_overflow = |xdp: &Queues, pause| xdp.rx.as_ref().unwrap().may_overflow(pause);
         let sent = packets(&mut pool, &vec![frame(1, 60); 100]);
@@ -246,8 +246,8 @@ fn a_half_full_receive_ring_may_overflow() {
 #[test]
 fn a_full_transmit_ring_takes_no_more() {
     with_xdp(|| {
-        let (mut a, mut b) = ends(XdpMode::Native);
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut a, mut b) = open_ends(XdpMode::Native);
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let mut pool = Pool::new();
         let sent = packets(&mut pool, &vec![frame(1, 60); 1000]);
         assert_eq!(xdp.tx.tx(&sent), 1000);
@@ -267,8 +267,8 @@ fn a_full_transmit_ring_takes_no_more() {
 #[test]
 fn a_frame_longer_than_the_mtu_is_refused() {
     with_xdp(|| {
-        let (mut a, mut b) = ends(XdpMode::BestEffort);
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut a, mut b) = open_ends(XdpMode::BestEffort);
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         let mut pool = Pool::new();
         let sent = packets(&mut pool, &[frame(1, 60), frame(2, 1700), frame(3, 60)]);
         assert_eq!(xdp.tx.tx(&sent), 1);
@@ -302,7 +302,7 @@ fn jumbo_frames_are_refused_with_the_limit() {
         }
         let mut a = open(&xdp_spec(XdpMode::Generic), 0).unwrap();
         let mut b = packet_port("b0");
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         crosses(&mut xdp, &mut peer, &[frame(1, 3014), frame(2, 60)]);
         crosses(&mut peer, &mut xdp, &[frame(3, 3014), frame(4, 60)]);
     });
@@ -311,7 +311,7 @@ fn jumbo_frames_are_refused_with_the_limit() {
 #[test]
 fn a_device_has_one_port() {
     with_xdp(|| {
-        let (mut a, b) = ends(XdpMode::Generic);
+        let (mut a, b) = open_ends(XdpMode::Generic);
         assert!(matches!(opening_error(&xdp_spec(XdpMode::BestEffort)), PortError::Claimed { .. }));
         let spec = PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: None };
         assert!(matches!(opening_error(&spec), PortError::Claimed { .. }));
@@ -323,8 +323,8 @@ fn a_device_has_one_port() {
 #[test]
 fn a_removed_device_is_reported() {
     with_xdp(|| {
-        let (mut a, mut b) = ends(XdpMode::BestEffort);
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut a, mut b) = open_ends(XdpMode::BestEffort);
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         crosses(&mut peer, &mut xdp, &[frame(1, 60)]);
         ip("link del a0");
         let mut pool = Pool::new();
@@ -348,7 +348,7 @@ fn a_device_that_is_down_is_attached() {
         ip("link add a0 type veth peer name b0");
         ip("link set b0 up");
         let (mut a, mut b) = (open(&xdp_spec(XdpMode::BestEffort), 0).unwrap(), packet_port("b0"));
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         ip("link set a0 up");
         assert!(settles(|| a.link_up() && b.link_up()));
         crosses(&mut peer, &mut xdp, &[frame(2, 60)]);
@@ -359,8 +359,8 @@ fn a_device_that_is_down_is_attached() {
 #[test]
 fn a_port_continues_after_its_device_was_down() {
     with_xdp(|| {
-        let (mut a, mut b) = ends(XdpMode::BestEffort);
-        let (mut xdp, mut peer) = (one(a.as_mut()), one(b.as_mut()));
+        let (mut a, mut b) = open_ends(XdpMode::BestEffort);
+        let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
         ip("link set a0 down");
         assert!(settles(|| !a.link_up()));
         let mut pool = Pool::new();
@@ -386,7 +386,7 @@ fn an_unusable_mode_names_the_usable_ones() {
 #[test]
 fn a_port_is_lost_when_its_mtu_grows() {
     with_xdp(|| {
-        let (mut near, _far) = ends(XdpMode::Generic);
+        let (mut near, _far) = open_ends(XdpMode::Generic);
         let queues = near.split(1).unwrap();
         assert_eq!(near.lost(), None);
         ip("link set a0 mtu 3000");

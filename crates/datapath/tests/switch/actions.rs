@@ -34,7 +34,7 @@ fn check(actions: Vec<Action>, frame: &[u8], expected: &[(u32, Vec<u8>)]) -> Swi
     switch
 }
 
-fn set(field: FieldId, value: u128) -> Action {
+fn set_field(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
@@ -55,7 +55,7 @@ fn every_output_sees_the_packet_as_it_is_at_that_point() {
     let after = PacketBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1])
         .udp(1000, 53)
         .payload(b"payload".to_vec());
-    let actions = vec![output(2), set(FieldId::Ipv4Dst, 0xc000_0201), output(3), output(4)];
+    let actions = vec![output(2), set_field(FieldId::Ipv4Dst, 0xc000_0201), output(3), output(4)];
     let after = after.build();
     check(actions, &before, &[(2, before.clone()), (3, after.clone()), (4, after)]);
 }
@@ -64,7 +64,8 @@ fn every_output_sees_the_packet_as_it_is_at_that_point() {
 fn tags_are_pushed_set_and_popped() {
     let plain = udp().build();
     let tagged = udp().tag(0x8100, 7).build();
-    let push = [Action::PushVlan { ethertype: 0x8100 }, set(FieldId::VlanVid, 0x1007), output(2)];
+    let push =
+        [Action::PushVlan { ethertype: 0x8100 }, set_field(FieldId::VlanVid, 0x1007), output(2)];
     check(push.to_vec(), &plain, &[(2, tagged.clone())]);
     check(vec![output(3), Action::PopVlan, output(2)], &tagged, &[(3, tagged.clone()), (2, plain)]);
 }
@@ -111,8 +112,8 @@ fn a_header_behind_a_pushed_tag_is_still_found() {
         .build();
     let actions = vec![
         Action::PushVlan { ethertype: 0x8100 },
-        set(FieldId::VlanVid, 0x1007),
-        set(FieldId::UdpDst, 54),
+        set_field(FieldId::VlanVid, 0x1007),
+        set_field(FieldId::UdpDst, 54),
         output(2),
     ];
     check(actions, &plain, &[(2, changed)]);
@@ -207,7 +208,7 @@ fn a_packet_in_names_its_ingress_port() {
 #[test]
 fn a_partial_checksum_stays_partial_through_a_rewrite() {
     let mut switch = Switch::new(1, 2, Default::default());
-    let actions = vec![set(FieldId::Ipv4Dst, 0xc000_0201), output(2)];
+    let actions = vec![set_field(FieldId::Ipv4Dst, 0xc000_0201), output(2)];
     switch.apply(&[rule(1, Match::any(), actions)]);
     let frame = udp().build();
     // The checksum field contains the folded sum of the pseudo-header.

@@ -126,7 +126,7 @@ fn a_warm_burst_between_pcap_and_null_allocates_nothing() {
     }
 }
 
-fn group(number: u32, kind: GroupKind, buckets: [Vec<Action>; 2]) -> Modification {
+fn add_group(number: u32, kind: GroupKind, buckets: [Vec<Action>; 2]) -> Modification {
     let watch_port = PortNo::ANY;
     let bucket = |(id, actions): (u32, Vec<Action>)| {
         let weight = u16::from(kind == GroupKind::Select);
@@ -142,7 +142,7 @@ fn group(number: u32, kind: GroupKind, buckets: [Vec<Action>; 2]) -> Modificatio
     request.into()
 }
 
-fn meter(number: u32, kind: MeterBandKind) -> Modification {
+fn add_meter(number: u32, kind: MeterBandKind) -> Modification {
     let bands = [MeterBand { kind, rate: 1, burst_size: 0 }].into();
     let config = MeterConfig { unit: MeterUnit::Packets, burst: false, stats: true, bands };
     MeterMod { command: MeterCommand::Add, meter: Some(MeterId::new(number)), config }.into()
@@ -187,11 +187,11 @@ fn a_warm_burst_allocates_nothing_for_any_action() {
     for (name, label, actions) in action_lists() {
         let mut switch = Switch::new(1, 4, super::thread_config());
         switch.modify([
-            group(1, GroupKind::All, [vec![set(FieldId::EthSrc), output(2)], vec![output(3)]]),
-            group(2, GroupKind::Select, [vec![output(2)], vec![output(3)]]),
-            group(3, GroupKind::All, [uncovered(), uncovered()]),
-            meter(1, MeterBandKind::Drop),
-            meter(2, MeterBandKind::DscpRemark { precedence: 1 }),
+            add_group(1, GroupKind::All, [vec![set(FieldId::EthSrc), output(2)], vec![output(3)]]),
+            add_group(2, GroupKind::Select, [vec![output(2)], vec![output(3)]]),
+            add_group(3, GroupKind::All, [uncovered(), uncovered()]),
+            add_meter(1, MeterBandKind::Drop),
+            add_meter(2, MeterBandKind::DscpRemark { precedence: 1 }),
             rule(1, Match::any(), actions).into(),
         ]);
         for warm in [false, true] {

@@ -22,7 +22,7 @@ fn with_bfd() -> Switch {
 }
 
 /// Returns the number of BFD packets that reached the control plane, by port.
-fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
+fn count_punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
     let mut counts = BTreeMap::new();
     while let Some(packet) = switch.controls[0].packet_ins.pop() {
         if let PuntReceiver::Bfd(port) = packet.punt.receiver {
@@ -49,14 +49,14 @@ fn a_flood_of_bfd_takes_no_place_of_other_links() {
     assert!(switch.send(0, 2, &packet(3784)) && switch.send(0, 2, &packet(3785)));
     switch.settle();
     let counts = BTreeMap::from([(PortNo::new(1), 32), (PortNo::new(2), 1)]);
-    assert_eq!(punted(&mut switch), counts);
+    assert_eq!(count_punted(&mut switch), counts);
     let refused = DropReason::BfdPacketRefused as usize;
     assert_eq!(switch.counters(0).dropped[refused].get(), 68);
     assert_eq!(switch.receive(0, 3), [packet(3785)], "another port is no BFD");
     switch.wait(Duration::from_millis(5));
     (0..12).for_each(|_| assert!(switch.send(0, 1, &packet(3784))));
     switch.settle();
-    assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 10)]));
+    assert_eq!(count_punted(&mut switch), BTreeMap::from([(PortNo::new(1), 10)]));
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 
@@ -71,7 +71,7 @@ fn remote_floods_take_no_place_of_bfd() {
     }
     assert!(switch.send(0, 1, &packet(3784, 255)));
     switch.settle();
-    assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 1)]));
+    assert_eq!(count_punted(&mut switch), BTreeMap::from([(PortNo::new(1), 1)]));
     assert_eq!(switch.counters(0).dropped[DropReason::BfdPacketRefused as usize].get(), 0);
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }

@@ -140,7 +140,7 @@ fn packets_from_a_bond_reach_hosts() {
 }
 
 /// Returns the number of LACP frames that reached the control plane, by port.
-fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
+fn count_punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
     let mut counts = BTreeMap::new();
     while let Some(packet) = switch.controls[0].packet_ins.pop() {
         if let PuntReceiver::Lacp(port) = packet.punt.receiver {
@@ -163,13 +163,13 @@ fn a_flood_of_slow_protocols_takes_no_place_of_other_links() {
     assert!(switch.send(0, 2, &frame));
     switch.settle();
     let counts = BTreeMap::from([(PortNo::new(1), 10), (PortNo::new(2), 1)]);
-    assert_eq!(punted(&mut switch), counts);
+    assert_eq!(count_punted(&mut switch), counts);
     let refused = DropReason::LacpFrameRefused as usize;
     assert_eq!(switch.counters(0).dropped[refused].get(), 90);
     assert_eq!(switch.traffic[&1][0].forward_dropped.get(DropReason::LacpFrameRefused), 90);
     switch.wait(Duration::from_millis(500));
     (0..10).for_each(|_| assert!(switch.send(0, 1, &frame)));
     switch.settle();
-    assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 5)]));
+    assert_eq!(count_punted(&mut switch), BTreeMap::from([(PortNo::new(1), 5)]));
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }

@@ -215,7 +215,7 @@ fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
 ///
 /// The switch has the rules of [`switch`] and an engine that evicts nothing. The switch compares
 /// every hit with the tables.
-fn poisoned(target: FlowMod) -> Switch {
+fn switch_with_stale_entries(target: FlowMod) -> Switch {
     let config = ThreadConfig { verify_one_in: 1, ..config(100) };
     let mut switch =
         Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(NeverStale));
@@ -248,14 +248,14 @@ fn detect_wrong_chain(switch: &mut Switch, ports: &[u32]) {
 
 #[test]
 fn a_chain_with_a_wrong_output_is_detected() {
-    let mut switch = poisoned(target(1, 2));
+    let mut switch = switch_with_stale_entries(target(1, 2));
     switch.apply(&[FlowMod { command: FlowModCommand::ModifyStrict, ..target(1, 3) }]);
     detect_wrong_chain(&mut switch, &[3]);
 }
 
 #[test]
 fn a_chain_that_credits_a_wrong_rule_is_detected() {
-    let mut switch = poisoned(target(1, 2));
+    let mut switch = switch_with_stale_entries(target(1, 2));
     switch.apply(&[FlowMod { priority: Priority::new(9), ..target(1, 2) }]);
     detect_wrong_chain(&mut switch, &[2]);
 }
@@ -264,7 +264,7 @@ fn a_chain_that_credits_a_wrong_rule_is_detected() {
 #[test]
 fn a_chain_with_right_credits_and_missing_actions_is_detected() {
     let flood = Action::Output { port: PortNo::FLOOD, max_len: 0 };
-    let mut switch = poisoned(FlowMod {
+    let mut switch = switch_with_stale_entries(FlowMod {
         table: TableSelector::One(TableId::new(1).unwrap()),
         ..rule(1, matching(FieldId::Ipv4Dst, 1), vec![flood])
     });

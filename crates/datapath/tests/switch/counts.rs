@@ -23,7 +23,7 @@ use shunt_pipeline::{
 
 use crate::harness::{BRIDGE, Switch, output, rule};
 
-fn to(host: u8) -> Vec<u8> {
+fn frame_to(host: u8) -> Vec<u8> {
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, host]).udp(1, 2).build()
 }
 
@@ -59,9 +59,9 @@ fn emptied_caches_have_no_entry_and_lose_no_count() {
     let mut switch = Switch::new(1, 3, config);
     switch.apply(&[rule(1, matching(2), vec![output(2)])]);
     for sent in 1..=4 {
-        assert!(switch.send(0, 1, &to(2)));
+        assert!(switch.send(0, 1, &frame_to(2)));
         switch.settle();
-        assert_eq!(switch.receive(0, 2), [to(2)]);
+        assert_eq!(switch.receive(0, 2), [frame_to(2)]);
         if sent % 2 == 0 {
             switch.controls[0].send(Command::EmptyCaches).unwrap();
             switch.settle();
@@ -100,7 +100,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
     let mut held_most = 0;
     for round in 0..400_u32 {
         for index in 0..40 {
-            switch.send(0, 1, &to(u8::try_from((round * 7 + index * 3) % 40).unwrap()));
+            switch.send(0, 1, &frame_to(u8::try_from((round * 7 + index * 3) % 40).unwrap()));
         }
         switch.run_iteration(0);
         let counters = switch.counters(0);
@@ -142,7 +142,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
 fn a_pull_credits_every_hit_to_its_rule_once() {
     let mut switch = Switch::new(2, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![])]);
-    let frames = [to(1), to(2), to(3)];
+    let frames = [frame_to(1), frame_to(2), frame_to(3)];
     for index in 0..300 {
         assert!(switch.send(index % 2, 1, &frames[index % 3]));
         if index % 10 == 0 {
@@ -174,7 +174,7 @@ fn a_pull_waits_for_earlier_counts() {
     let rules: Vec<_> = (0..200).map(|host| rule(1, matching(host), vec![output(2)])).collect();
     switch.apply(&rules);
     for host in 0..200 {
-        assert!(switch.send(0, 1, &to(host)));
+        assert!(switch.send(0, 1, &frame_to(host)));
         switch.run_iteration(0);
     }
     // Packets arrive all the time, so the busy thread credits hits only for a pull.
@@ -183,7 +183,7 @@ fn a_pull_waits_for_earlier_counts() {
     let pull = Command::Pull(Box::new(move |()| flag.store(true, Ordering::Relaxed)));
     switch.controls[0].send(pull).unwrap();
     while !done.load(Ordering::Relaxed) {
-        assert!(switch.send(0, 1, &to(0)));
+        assert!(switch.send(0, 1, &frame_to(0)));
         switch.run_iteration(0);
         switch.receive(0, 2);
     }
@@ -200,7 +200,7 @@ fn counts_of_expired_and_evicted_entries_are_credited() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![output(2)])]);
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
-    assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(2)));
+    assert!(switch.send(0, 1, &frame_to(1)) && switch.send(0, 1, &frame_to(2)));
     // Without an idle iteration, no hit is credited before the entries are evicted.
     switch.run_iteration(0);
     switch.coordinator.run_iteration();
@@ -223,7 +223,7 @@ fn hits_before_a_reset_are_not_counted_after_it() {
     };
     for _ in 0..3 {
         for thread in [0, 0, 1] {
-            assert!(switch.send(thread, 1, &to(1)));
+            assert!(switch.send(thread, 1, &frame_to(1)));
         }
         // Without an idle iteration, the hits are not credited when the rule is modified. One
         // thread forwards another packet before it receives the invalidation.
@@ -234,10 +234,10 @@ fn hits_before_a_reset_are_not_counted_after_it() {
         switch.settle();
         let totals = || switch.pipeline.rules(BRIDGE, &RuleFilter::all())[0].stats.totals();
         assert_eq!((totals().packets, totals().bytes, totals().used), (0, 0, switch.now));
-        assert!(switch.send(0, 1, &to(1)) && switch.send(1, 1, &to(1)));
+        assert!(switch.send(0, 1, &frame_to(1)) && switch.send(1, 1, &frame_to(1)));
         switch.settle();
         let totals = switch.pipeline.rules(BRIDGE, &RuleFilter::all())[0].stats.totals();
-        assert_eq!((totals.packets, totals.bytes), (2, 2 * to(1).len() as u64));
+        assert_eq!((totals.packets, totals.bytes), (2, 2 * frame_to(1).len() as u64));
         switch.wait(Duration::from_secs(1));
     }
 }
@@ -250,7 +250,7 @@ fn a_dump_shows_every_entry_with_all_that_it_counted() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)])]);
     for _ in 0..5 {
-        assert!(switch.send(0, 1, &to(1)) && switch.send(0, 1, &to(9)));
+        assert!(switch.send(0, 1, &frame_to(1)) && switch.send(0, 1, &frame_to(9)));
         switch.settle();
     }
     let (sender, answer) = mpsc::channel();

@@ -36,11 +36,11 @@ fn frame(destination: u16, number: u16) -> Vec<u8> {
     packet.udp(1000, destination).payload(payload).build()
 }
 
-fn number(frame: &[u8]) -> u16 {
+fn frame_number(frame: &[u8]) -> u16 {
     u16::from_be_bytes([frame[98], frame[99]])
 }
 
-fn to(destination: u16) -> Match {
+fn match_of(destination: u16) -> Match {
     let (mut key, mut mask) = (FlowKey::ZERO, FlowMask::EMPTY);
     for (field, value) in
         [(FieldId::EthType, 0x800), (FieldId::IpProto, 17), (FieldId::UdpDst, destination.into())]
@@ -55,7 +55,7 @@ fn to(destination: u16) -> Match {
 fn forwarding(threads: u16) -> Switch {
     let mut switch = Switch::new(threads, PORT, super::thread_config());
     let enqueue = vec![Action::SetQueue(5), output(PORT), Action::PopQueue { ends_enqueue: false }];
-    switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, to(5), enqueue)]);
+    switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, match_of(5), enqueue)]);
     switch
 }
 
@@ -103,13 +103,13 @@ fn sent_within(switch: &mut Switch, thread: usize, steps: u32, step: Duration) -
     for _ in 0..steps {
         switch.wait(step);
         settle(switch);
-        numbers.extend(switch.receive(thread, PORT).iter().map(|frame| number(frame)));
+        numbers.extend(switch.receive(thread, PORT).iter().map(|frame| frame_number(frame)));
     }
     numbers
 }
 
 fn received_numbers(switch: &mut Switch, thread: usize) -> Vec<u16> {
-    switch.receive(thread, PORT).iter().map(|frame| number(frame)).collect()
+    switch.receive(thread, PORT).iter().map(|frame| frame_number(frame)).collect()
 }
 
 /// Time that passes between two looks at the sent packets.
@@ -270,7 +270,7 @@ fn packets_within_the_rate_leave_in_their_iteration() {
         let mut switch = Switch::new(1, 6, super::thread_config());
         let enqueue =
             vec![Action::SetQueue(5), output(PORT), Action::PopQueue { ends_enqueue: false }];
-        switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, to(5), enqueue)]);
+        switch.apply(&[rule(1, Match::any(), vec![output(PORT)]), rule(2, match_of(5), enqueue)]);
         let queues = [(QueueId::new(5), HtbQueue::DEFAULT)].into();
         set_queues_of(&mut switch, PORT, &HtbOptions { max_rate: FAST, queues });
         let ingress = [1, 2, 4, 5, 6];
@@ -299,7 +299,7 @@ fn a_congested_port_leaves_buffers_to_other_ports() {
     let enqueue = |queue| {
         vec![Action::SetQueue(queue), output(PORT), Action::PopQueue { ends_enqueue: false }]
     };
-    let rules = (1..=9_u16).map(|queue| rule(2, to(queue), enqueue(queue.into())));
+    let rules = (1..=9_u16).map(|queue| rule(2, match_of(queue), enqueue(queue.into())));
     switch.apply(&rules.chain([rule(1, Match::any(), vec![output(4)])]).collect::<Vec<_>>());
     let queues = (1..=9).map(|queue| (QueueId::new(queue), HtbQueue::DEFAULT)).collect();
     let slow = set_queues_of(&mut switch, PORT, &HtbOptions { max_rate: FRAME, queues });
@@ -317,7 +317,7 @@ fn a_congested_port_leaves_buffers_to_other_ports() {
         assert!(switch.send(0, 1, &frame(100, number)));
     }
     settle(&mut switch);
-    let sent: Vec<_> = switch.receive(0, 4).iter().map(|frame| number(frame)).collect();
+    let sent: Vec<_> = switch.receive(0, 4).iter().map(|frame| frame_number(frame)).collect();
     assert_eq!(sent, (0..32).collect::<Vec<_>>());
     send(&mut switch, 0, 9, 0..31);
     assert_eq!((drops(&switch), switch.counters(0).held.get()), (before, held + 31));

@@ -102,7 +102,7 @@ fn faulty_port_with(port: u32, trick: ReceiveResult, tx: Box<dyn TxQueue>) -> Th
     }
 }
 
-fn gone() -> Result<RxReport, PortError> {
+fn report_removed_device() -> Result<RxReport, PortError> {
     Err(PortError::DeviceGone { name: "faulty".to_owned() })
 }
 
@@ -112,7 +112,7 @@ fn exhausted_report() -> Result<RxReport, PortError> {
 
 #[test]
 fn an_ended_queue_wakes_no_thread() {
-    for trick in [gone as ReceiveResult, exhausted_report] {
+    for trick in [report_removed_device as ReceiveResult, exhausted_report] {
         let mut switch = Switch::new(1, 0, ThreadConfig::default());
         let port = faulty_port(1, trick);
         let traffic = Arc::clone(&port.traffic);

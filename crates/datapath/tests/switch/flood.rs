@@ -28,7 +28,7 @@ fn switch(pairs: u32, others: impl IntoIterator<Item = PortSpec>, config: Thread
     switch
 }
 
-fn nulls(count: usize) -> impl Iterator<Item = PortSpec> {
+fn null_ports(count: usize) -> impl Iterator<Item = PortSpec> {
     std::iter::repeat_n(PortSpec::Null, count)
 }
 
@@ -71,7 +71,7 @@ fn to_segment() -> (Vec<u8>, VirtioHeader) {
 fn copies_reach_every_port_however_many_there_are() {
     for (others, length, count) in [(300, 50, 40), (600, 50, 70), (40, 65_000, 40), (300, 9000, 33)]
     {
-        let mut switch = switch(3, nulls(others), ThreadConfig::default());
+        let mut switch = switch(3, null_ports(others), ThreadConfig::default());
         switch.apply(&flood());
         let frames: Vec<_> = (0..count).map(|number| frame(number, length)).collect();
         frames.iter().for_each(|frame| assert!(switch.send(0, 1, frame)));
@@ -91,7 +91,7 @@ fn copies_reach_every_port_however_many_there_are() {
 
 #[test]
 fn copies_keep_their_order_and_bytes() {
-    let mut switch = switch(3, nulls(600), ThreadConfig::default());
+    let mut switch = switch(3, null_ports(600), ThreadConfig::default());
     switch.apply(&flood());
     let frames: Vec<_> = (0..64).map(|number| frame(number, 60 + number)).collect();
     frames.iter().for_each(|frame| assert!(switch.send(0, 1, frame)));
@@ -103,7 +103,7 @@ fn copies_keep_their_order_and_bytes() {
 #[test]
 fn a_full_port_loses_its_own_copies_only() {
     for length in [50, 65_000] {
-        let mut switch = switch(3, nulls(300), ThreadConfig::default());
+        let mut switch = switch(3, null_ports(300), ThreadConfig::default());
         switch.apply(&flood());
         let (mut sent, mut arrived) = (0, 0);
         // The test does not receive from port 2. The ring of port 2 has 1024 places and 256 long
@@ -132,7 +132,7 @@ fn segments_for_a_port_find_buffers_behind_a_flood() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segments.pcap");
     let pcap = PortSpec::Pcap { rx: None, tx: Some(path), repeat: Repeat::Once };
-    let mut switch = switch(3, nulls(300).chain([pcap]), ThreadConfig::default());
+    let mut switch = switch(3, null_ports(300).chain([pcap]), ThreadConfig::default());
     switch.apply(&flood());
     let (long, header) = to_segment();
     for number in 0..28 {
@@ -151,7 +151,7 @@ fn segments_for_a_port_find_buffers_behind_a_flood() {
 fn full_batches_of_many_ports_refuse_no_received_frame() {
     const PORTS: u32 = 300;
     let config = ThreadConfig { translations_per_iteration: 10_000, ..ThreadConfig::default() };
-    let mut switch = switch(PORTS, nulls(PORTS as usize), config);
+    let mut switch = switch(PORTS, null_ports(PORTS as usize), config);
     let to_own = |port| format!("in_port={port},actions=output:{}", PORTS + port);
     let rules: Vec<String> = (1..=PORTS).map(to_own).collect();
     switch.apply(&added(&rules.iter().map(String::as_str).collect::<Vec<_>>()));
@@ -173,7 +173,7 @@ fn full_batches_of_many_ports_refuse_no_received_frame() {
 #[test]
 fn waiting_packets_leave_buffers_for_a_flood() {
     const PORTS: u32 = 40;
-    let mut switch = switch(PORTS, nulls(300), ThreadConfig::default());
+    let mut switch = switch(PORTS, null_ports(300), ThreadConfig::default());
     switch.apply(&flood());
     assert!(switch.send(0, 1, &frame(0, 60)));
     switch.settle();

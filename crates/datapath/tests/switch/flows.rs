@@ -106,7 +106,7 @@ impl CacheTotals {
     ///
     /// In one of four networks, a cache replaces the tables for long and has many hits. A few such
     /// networks have most of the hits, so the check counts threads, not packets.
-    fn judge(&self) {
+    fn check_hits(&self) {
         let Self { decided, hits, verified, threads, by_tables } = *self;
         assert!(decided > hits && hits > 100 && verified > 1000, "{self:?}");
         assert!(by_tables * 5 > threads * 3, "{self:?}");

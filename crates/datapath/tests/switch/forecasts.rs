@@ -313,7 +313,7 @@ fn predictors_take_turns_with_announced_flows() {
 }
 
 /// Returns a switch with a clock that advances by a microsecond at each call.
-fn clocked(predictors: Foresight) -> (Switch, ForecastSender) {
+fn switch_with_clock(predictors: Foresight) -> (Switch, ForecastSender) {
     let mut switch = Switch::new(1, 3, thread_config());
     let config = ForecastConfig::default();
     let control = &mut switch.controls[0];
@@ -334,7 +334,7 @@ fn clocked(predictors: Foresight) -> (Switch, ForecastSender) {
 fn the_time_of_predictors_is_counted() {
     let mut predictors = Foresight::new(GovernorConfig::default());
     predictors.add(Box::new(Reply::default()));
-    let (mut switch, sender) = clocked(predictors);
+    let (mut switch, sender) = switch_with_clock(predictors);
     let taken = || sender.counters().predictor_ns.get();
     switch.settle();
     assert_eq!(taken(), 0);
@@ -349,7 +349,7 @@ fn the_time_of_predictors_is_counted() {
 
 #[test]
 fn the_time_of_translations_is_counted() {
-    let (mut switch, mut sender) = clocked(Foresight::new(GovernorConfig::default()));
+    let (mut switch, mut sender) = switch_with_clock(Foresight::new(GovernorConfig::default()));
     sender.send(forecast(&switch, [10, 1, 0, 1]));
     switch.settle();
     assert_eq!(counts(&sender).spent, Duration::from_micros(1));

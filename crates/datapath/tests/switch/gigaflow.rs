@@ -142,7 +142,7 @@ impl CacheTotals {
     }
 
     /// Checks that chains had hits, and hits of more than one entry.
-    fn judge(&self) {
+    fn check_hits(&self) {
         let Self { hits, steps, partial, resumed, shared, evicted } = *self;
         assert!(hits > 1000 && steps > hits + hits / 100, "{self:?}");
         assert!([partial, resumed, shared, evicted].iter().all(|count| *count > 0), "{self:?}");

@@ -61,7 +61,7 @@ fn check(threads: u16, packets: u32) {
         networks += 1;
         counted += usize::from(modelled.is_counted);
         if sent >= packets {
-            met.judge();
+            met.check_hits();
             judge_forecasts(&forecasts);
             judge_worst_case(&worst);
             assert!(refreshes > 100, "{refreshes} packets refreshed addresses");

@@ -111,7 +111,7 @@ impl CacheTotals {
     }
 
     /// Checks that each kind of lookup had hits.
-    fn judge(&self) {
+    fn check_hits(&self) {
         let least = self.hits.min(self.signature_hits).min(self.learned_hits);
         assert!(least > 1000 && self.trainings > 20, "{self:?}");
     }

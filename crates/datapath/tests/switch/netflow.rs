@@ -26,7 +26,7 @@ fn count(switch: &mut Switch, bridge: BridgeId) -> NetflowReceiver {
 }
 
 /// Ends the count of the flows of a bridge; returns the flows left in the cache.
-fn end(switch: &mut Switch, bridge: BridgeId) -> Vec<ExpiredFlow> {
+fn end_count(switch: &mut Switch, bridge: BridgeId) -> Vec<ExpiredFlow> {
     let (sender, caches) = mpsc::channel();
     let reply = Box::new(move |cache| drop(sender.send(cache)));
     switch.controls[0].send(Command::CountFlows(bridge, None, reply)).unwrap();
@@ -42,7 +42,7 @@ fn expire_flows(switch: &mut Switch, receiver: &mut NetflowReceiver) -> Vec<Expi
     std::iter::from_fn(|| receiver.pop()).collect()
 }
 
-const fn port(number: u32) -> SampledEgress {
+const fn egress_port(number: u32) -> SampledEgress {
     SampledEgress::Port(DatapathPort::new(number))
 }
 
@@ -62,13 +62,13 @@ fn a_flow_has_its_packets_and_output_ports() {
     ]));
     let mut receiver = count(&mut switch, BRIDGE);
     let expected = [
-        port(2),
+        egress_port(2),
         SampledEgress::Ports(2),
-        port(4),
+        egress_port(4),
         SampledEgress::Dropped,
-        port(1),
+        egress_port(1),
         SampledEgress::Controller,
-        port(3),
+        egress_port(3),
     ];
     // A flow of one packet has no cache hit: its output port comes from its translation.
     for packets in [1, 3] {
@@ -104,7 +104,7 @@ fn a_flow_has_the_output_port_of_its_last_packet() {
         switch.apply(&added(&[rule]));
     }
     let flows = expire_flows(&mut switch, &mut receiver);
-    assert_eq!((flows.len(), flows[0].egress, flows[0].counts.packets), (1, port(3), 4));
+    assert_eq!((flows.len(), flows[0].egress, flows[0].counts.packets), (1, egress_port(3), 4));
 }
 
 #[test]
@@ -123,13 +123,13 @@ fn only_flows_of_the_bridge_are_counted() {
     // The end of the count returns the flows so far.
     assert!(switch.send(0, 1, &flow(1)));
     switch.settle();
-    let flows = end(&mut switch, BRIDGE);
+    let flows = end_count(&mut switch, BRIDGE);
     assert_eq!((flows.len(), flows[0].counts.packets), (1, 1));
     assert!(switch.send(0, 1, &flow(1)));
     switch.settle();
     assert_eq!(expire_flows(&mut switch, &mut receiver), []);
     assert_eq!((receiver.flows(), receiver.lost()), (0, 0));
-    assert_eq!(end(&mut switch, BRIDGE), []);
+    assert_eq!(end_count(&mut switch, BRIDGE), []);
 }
 
 /// There are more flows than the ring of ended flows holds.
@@ -145,7 +145,7 @@ fn a_cache_that_ends_has_all_flows() {
         }
     }
     switch.settle();
-    let ended = end(&mut switch, BRIDGE);
+    let ended = end_count(&mut switch, BRIDGE);
     let ports: BTreeSet<u16> = ended.iter().map(|own| own.key.source_port).collect();
     assert_eq!((ended.len(), ports.len()), (usize::from(flows), usize::from(flows)));
     assert!(receiver.pop().is_none() && receiver.lost() == 0);
@@ -170,7 +170,7 @@ fn every_packet_of_all_bursts_is_counted() {
     let flows = expire_flows(&mut switch, &mut receiver);
     let packets: u64 = flows.iter().map(|own| own.counts.packets).sum();
     assert_eq!((flows.len(), packets, received), (8 * BURST, 40 * BURST as u64, 40 * BURST));
-    assert!(flows.iter().all(|own| (own.egress, own.counts.packets) == (port(2), 5)));
+    assert!(flows.iter().all(|own| (own.egress, own.counts.packets) == (egress_port(2), 5)));
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }
 

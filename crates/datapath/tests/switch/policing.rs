@@ -47,7 +47,7 @@ fn count_policed(switch: &Switch, port: u32) -> u64 {
 }
 
 /// Sends frames in bursts; returns the number of frames that leave.
-fn passed(switch: &mut Switch, thread: usize, port: u32, count: usize) -> usize {
+fn send_and_count(switch: &mut Switch, thread: usize, port: u32, count: usize) -> usize {
     for sent in 0..count {
         assert!(switch.send(thread, port, &frame()));
         if sent % BURST == BURST - 1 {
@@ -66,13 +66,17 @@ fn policing_passes_the_burst_and_then_the_rate() {
     police(&mut switch, 1, IngressPolicing { kbps: 8, burst_kb: 8, ..Default::default() });
     for (wait, expected) in [(0, 10), (50, 0), (50, 1), (500, 5), (60_000, 10)] {
         switch.wait(Duration::from_millis(wait));
-        assert_eq!(passed(&mut switch, 0, 1, 40), expected, "after {wait} ms");
+        assert_eq!(send_and_count(&mut switch, 0, 1, 40), expected, "after {wait} ms");
     }
     assert_eq!(count_policed(&switch, 1), 200 - 26);
     assert_eq!(switch.counters(0).received.get(), 26);
-    assert_eq!((passed(&mut switch, 0, 2, 40), count_policed(&switch, 2)), (40, 0), "another port");
+    assert_eq!(
+        (send_and_count(&mut switch, 0, 2, 40), count_policed(&switch, 2)),
+        (40, 0),
+        "another port"
+    );
     police(&mut switch, 1, IngressPolicing::default());
-    assert_eq!(passed(&mut switch, 0, 1, 40), 40, "the limit has ended");
+    assert_eq!(send_and_count(&mut switch, 0, 1, 40), 40, "the limit has ended");
 }
 
 #[test]
@@ -80,7 +84,7 @@ fn a_port_with_two_threads_has_one_rate() {
     let mut switch = forwarding(2);
     let limits = IngressPolicing { kpkts_rate: 1, kpkts_burst: 1, ..Default::default() };
     police(&mut switch, 1, limits);
-    let both: usize = (0..2).map(|thread| passed(&mut switch, thread, 1, 600)).sum();
+    let both: usize = (0..2).map(|thread| send_and_count(&mut switch, thread, 1, 600)).sum();
     assert_eq!((both, count_policed(&switch, 1)), (1000, 200));
 }
 
@@ -92,7 +96,7 @@ fn a_receive_queue_comes_with_its_limit() {
     for (policer, expected) in [(policer, 10), (None, 40)] {
         switch.add_policed_port(1, BRIDGE, PortNo::new(1), policer.as_ref());
         switch.settle();
-        assert_eq!(passed(&mut switch, 0, 1, 40), expected);
+        assert_eq!(send_and_count(&mut switch, 0, 1, 40), expected);
     }
 }
 
@@ -101,7 +105,7 @@ fn a_receive_queue_comes_with_its_limit() {
 fn an_iteration_with_policed_packets_is_busy() {
     let mut switch = forwarding(1);
     police(&mut switch, 1, IngressPolicing { kpkts_rate: 1, kpkts_burst: 1, ..Default::default() });
-    assert_eq!(passed(&mut switch, 0, 1, 1000), 1000);
+    assert_eq!(send_and_count(&mut switch, 0, 1, 1000), 1000);
     for _ in 0..BURST {
         assert!(switch.send(0, 1, &frame()));
     }
@@ -124,12 +128,12 @@ fn an_egress_policer_passes_its_burst_and_its_rate() {
     set(&mut switch, Some(policer));
     for (wait, expected) in [(0, 10), (50, 0), (50, 1), (500, 5), (60_000, 10)] {
         switch.wait(Duration::from_millis(wait));
-        assert_eq!(passed(&mut switch, 0, 1, 40), expected, "after {wait} ms");
+        assert_eq!(send_and_count(&mut switch, 0, 1, 40), expected, "after {wait} ms");
     }
     let dropped = switch.counters(0).dropped[DropReason::EgressPoliced as usize].get();
     let of_port = &switch.traffic[&3][0];
     assert_eq!((dropped, of_port.tx_dropped_total()), (200 - 26, 200 - 26));
     assert_eq!((of_port.tx_packets.get(), switch.counters(0).received.get()), (26, 200));
     set(&mut switch, None);
-    assert_eq!(passed(&mut switch, 0, 1, 40), 40, "the limit has ended");
+    assert_eq!(send_and_count(&mut switch, 0, 1, 40), 40, "the limit has ended");
 }

@@ -17,7 +17,7 @@ fn dec_ttl() -> Action {
     Action::DecTtl { controllers: Box::new([]) }
 }
 
-fn larger(length: u16) -> Action {
+fn check_larger(length: u16) -> Action {
     let target = Subfield { field: FieldId::Reg0, offset: 0, width: 1 };
     Action::CheckPktLarger { length, target }
 }
@@ -53,7 +53,7 @@ fn check(rules: &[FlowMod], frame: &[u8], expected: &[(u32, &[u8])]) -> Switch {
     switch
 }
 
-fn of(actions: Vec<Action>) -> [FlowMod; 1] {
+fn only_rule(actions: Vec<Action>) -> [FlowMod; 1] {
     [rule(1, Match::any(), actions)]
 }
 
@@ -64,16 +64,16 @@ fn mpls_labels_follow_the_vlan_tags() {
     let two = plain.clone().mpls(40, 0, 9).mpls(0, 0, 9).build();
     let label = Action::SetField { field: FieldId::MplsLabel, value: 40, mask: 0xfffff };
     let actions = vec![PUSH, output(2), PUSH, label, output(3)];
-    check(&of(actions), &plain.build(), &[(2, &one), (3, &two)]);
+    check(&only_rule(actions), &plain.build(), &[(2, &one), (3, &two)]);
     let pops = vec![Action::PopMpls { ethertype: 0x8847 }, output(2), POP, output(3)];
-    check(&of(pops), &two, &[(2, &one), (3, &plain.build())]);
+    check(&only_rule(pops), &two, &[(2, &one), (3, &plain.build())]);
 }
 
 #[test]
 fn a_packet_behind_a_pushed_and_popped_label_hits_again() {
     let (labelled, counted) = (packet(9).mpls(0, 0, 9).build(), packet(8).build());
     let actions = vec![clone(&[PUSH, output(2)]), dec_ttl(), output(3)];
-    check(&of(actions), &packet(9).build(), &[(2, &labelled), (3, &counted)]);
+    check(&only_rule(actions), &packet(9).build(), &[(2, &labelled), (3, &counted)]);
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn headers_uncovered_by_a_pop_are_parsed_and_rewritten() {
     let (labelled, plain, counted) =
         (packet(9).mpls(16, 0, 3).build(), packet(9).build(), packet(8).build());
     let actions = vec![POP, output(2), dec_ttl(), output(3)];
-    let switch = check(&of(actions), &labelled, &[(2, &plain), (3, &counted)]);
+    let switch = check(&only_rule(actions), &labelled, &[(2, &plain), (3, &counted)]);
     assert_eq!(switch.counters(0).upcalls.get(), 2, "one for each time that it is parsed");
 }
 
@@ -95,7 +95,7 @@ fn a_ttl_is_copied_between_the_last_label_and_the_packet() {
         (Action::CopyTtlOut, packet(9).mpls(16, 5, 9)),
     ] {
         let frame = packet(9).mpls(16, 5, 3).build();
-        check(&of(vec![action, output(2)]), &frame, &[(2, &expected.build())]);
+        check(&only_rule(vec![action, output(2)]), &frame, &[(2, &expected.build())]);
     }
 }
 
@@ -106,36 +106,36 @@ fn check_pkt_larger_is_true_above_its_length() {
     let port = Action::OutputField { source: Subfield::whole(FieldId::Reg0), max_len: 0 };
     let at = |limit| {
         let two = Action::SetField { field: FieldId::Reg0, value: 2, mask: 0xffff_ffff };
-        of(vec![two, larger(limit), port.clone()])
+        only_rule(vec![two, check_larger(limit), port.clone()])
     };
     check(&at(length), &frame, &[(2, &frame)]);
     check(&at(length - 1), &frame, &[(3, &frame)]);
     let grown = packet(9).mpls(0, 0, 9).build();
-    let actions = vec![PUSH, larger(length), clone(&[output(2)]), port];
-    check(&of(actions), &frame, &[(2, &grown)]);
+    let actions = vec![PUSH, check_larger(length), clone(&[output(2)]), port];
+    check(&only_rule(actions), &frame, &[(2, &grown)]);
 }
 
 #[test]
 fn copies_leave_in_action_order_at_any_recirculation_depth() {
     let ttl = |ttl| packet(ttl).build();
     let set = |ttl| Action::SetNwTtl(ttl);
-    let inner = clone(&[larger(9), set(3), output(2), larger(9), set(4), output(2)]);
+    let inner = clone(&[check_larger(9), set(3), output(2), check_larger(9), set(4), output(2)]);
     let actions = vec![
         set(1),
         output(2),
-        clone(&[larger(9), set(2), output(2), inner, set(5), output(2)]),
+        clone(&[check_larger(9), set(2), output(2), inner, set(5), output(2)]),
         set(6),
         output(2),
     ];
     let frames = [1, 2, 3, 4, 5, 6].map(ttl);
     let expected: Vec<(u32, &[u8])> = frames.iter().map(|frame| (2, frame.as_slice())).collect();
-    check(&of(actions), &ttl(9), &expected);
+    check(&only_rule(actions), &ttl(9), &expected);
 }
 
 #[test]
 fn packets_of_a_burst_stay_in_order_through_a_recirculation() {
     let mut switch = Switch::new(1, 2, super::thread_config());
-    switch.apply(&of(vec![POP, dec_ttl(), output(2)]));
+    switch.apply(&only_rule(vec![POP, dec_ttl(), output(2)]));
     let send = |switch: &mut Switch| {
         for number in 0..20 {
             let frame = packet(9).payload([number]).mpls(16, 0, 3).build();
@@ -157,7 +157,7 @@ fn a_recirculated_packet_does_not_wait_for_a_translation() {
     }
     let config = ThreadConfig { translations_per_iteration: 1, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
-    switch.apply(&of(vec![larger(9), larger(10), POP, dec_ttl(), output(2)]));
+    switch.apply(&only_rule(vec![check_larger(9), check_larger(10), POP, dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).mpls(16, 0, 3).build()));
     switch.run_iteration(0);
     assert_eq!(switch.receive(0, 2), [packet(8).build()]);
@@ -171,7 +171,7 @@ fn misses_of_recirculated_packets_count_for_the_iteration() {
     }
     let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
-    switch.apply(&of(vec![dec_ttl(), larger(9), dec_ttl(), output(2)]));
+    switch.apply(&only_rule(vec![dec_ttl(), check_larger(9), dec_ttl(), output(2)]));
     assert!(switch.send(0, 1, &packet(9).build()) && switch.send(0, 1, &packet(5).build()));
     switch.run_iteration(0);
     assert_eq!(switch.receive(0, 2), [packet(7).build()], "two translations are one packet");
@@ -194,7 +194,7 @@ fn lookups_after_a_partition_point_know_the_path() {
     };
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&[
-        rule(1, Match::any(), vec![larger(100), resubmit(1)]),
+        rule(1, Match::any(), vec![check_larger(100), resubmit(1)]),
         in_table(1, with_bit(1), vec![output(2)]),
         in_table(1, with_bit(0), vec![output(3)]),
     ]);
@@ -213,8 +213,8 @@ fn lookups_after_a_partition_point_know_the_path() {
 #[test]
 fn endless_recirculation_ends_with_one_copy() {
     let mut switch = Switch::new(1, 2, super::thread_config());
-    let copy = clone(&[larger(9), resubmit(0)]);
-    switch.apply(&of(vec![
+    let copy = clone(&[check_larger(9), resubmit(0)]);
+    switch.apply(&only_rule(vec![
         copy.clone(),
         copy.clone(),
         copy.clone(),
@@ -235,10 +235,10 @@ fn a_packet_that_ends_at_a_bound_is_dropped_and_the_reason_counted() {
     let cases = [
         (vec![output(2), POP], DropReason::TooManyMplsLabels),
         (vec![output(2), PUSH], DropReason::TooManyMplsLabels),
-        (vec![larger(9), resubmit(0)], DropReason::RecirculationTooDeep),
+        (vec![check_larger(9), resubmit(0)], DropReason::RecirculationTooDeep),
     ];
     for (actions, reason) in cases {
-        let switch = check(&of(actions), &deep, &[]);
+        let switch = check(&only_rule(actions), &deep, &[]);
         assert_eq!(switch.counters(0).dropped[reason as usize].get(), 3);
     }
 }

@@ -48,7 +48,7 @@ fn entries(switch: &mut Switch) -> Vec<DumpedEntry> {
 }
 
 /// Returns the counters of repairs: unchanged, changed, covered, and dropped.
-fn repaired(switch: &Switch) -> [u64; 4] {
+fn repair_counts(switch: &Switch) -> [u64; 4] {
     let own = switch.counters(0);
     [&own.repaired_same, &own.repaired_changed, &own.repair_covered, &own.repair_dropped]
         .map(|counter| counter.get())
@@ -59,7 +59,7 @@ fn a_packet_after_the_change_hits_the_repaired_entry() {
     let mut switch = switch(Repair::On, 5);
     let upcalls = switch.counters(0).upcalls.get();
     switch.apply(&[per_flow(2, 3)]);
-    assert_eq!((repaired(&switch), switch.counters(0).evicted.get()), ([0, 5, 0, 0], 5));
+    assert_eq!((repair_counts(&switch), switch.counters(0).evicted.get()), ([0, 5, 0, 0], 5));
     for number in 0..5 {
         assert!(switch.send(0, 1, &flow(number)));
     }
@@ -84,16 +84,16 @@ fn the_iteration_that_drops_an_entry_repairs_it_before_receiving() {
 fn unchanged_and_changed_repairs_are_counted_apart() {
     let mut switch = switch(Repair::On, 1);
     switch.apply(&[per_flow(2, 2)]);
-    assert_eq!(repaired(&switch), [1, 0, 0, 0]);
+    assert_eq!(repair_counts(&switch), [1, 0, 0, 0]);
     switch.apply(&[per_flow(3, 3)]);
-    assert_eq!(repaired(&switch), [1, 1, 0, 0]);
+    assert_eq!(repair_counts(&switch), [1, 1, 0, 0]);
 }
 
 #[test]
 fn without_repair_the_next_packet_misses() {
     let mut switch = switch(Repair::Off, 3);
     switch.apply(&[per_flow(2, 3)]);
-    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0; 4], 0));
+    assert_eq!((repair_counts(&switch), switch.coordinator.watched()), ([0; 4], 0));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn an_idle_entry_is_not_repaired() {
     let mut switch = switch(Repair::On, 1);
     switch.wait(Duration::from_secs(2));
     switch.apply(&[per_flow(2, 3)]);
-    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0; 4], 0));
+    assert_eq!((repair_counts(&switch), switch.coordinator.watched()), ([0; 4], 0));
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn repair_takes_an_eighth_while_packets_wait() {
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
     (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
-    let seen_to = |switch: &Switch| repaired(switch).iter().sum::<u64>();
+    let seen_to = |switch: &Switch| repair_counts(switch).iter().sum::<u64>();
     // Of 16 translations per iteration, repairs may use half if no packet waits, and otherwise an
     // eighth.
     switch.run_iteration(0);
@@ -162,7 +162,7 @@ fn repair_takes_an_eighth_while_packets_wait() {
         let before = seen_to(&switch);
         switch.run_iteration(0);
         iterations += 1;
-        assert!((1..=2).contains(&(seen_to(&switch) - before)), "{:?}", repaired(&switch));
+        assert!((1..=2).contains(&(seen_to(&switch) - before)), "{:?}", repair_counts(&switch));
     }
     assert!(iterations > 0, "no packet waited");
 }
@@ -196,7 +196,7 @@ fn an_entry_that_a_packet_recreated_is_not_repaired() {
     (0..40).for_each(|number| assert!(switch.send(0, 1, &flow(number))));
     switch.settle();
     assert_eq!((switch.receive(0, 3).len(), switch.coordinator.watched()), (40, 40));
-    let [same, changed, covered, dropped] = repaired(&switch);
+    let [same, changed, covered, dropped] = repair_counts(&switch);
     assert_eq!((same + changed + covered, dropped), (40, 0));
     assert!(changed > 0 && covered > 0, "{changed} {covered}");
 }
@@ -210,7 +210,7 @@ fn repair_by_rate_gives_up_after_a_second() {
         switch.run_iteration(0);
         switch.wait(Duration::from_millis(1));
     }
-    let [_, changed, _, dropped] = repaired(&switch);
+    let [_, changed, _, dropped] = repair_counts(&switch);
     assert!((9..=12).contains(&changed), "{changed}");
     assert_eq!(changed + dropped, 40);
     assert!(switch.sleep(0), "nothing waits any more");
@@ -225,8 +225,8 @@ fn each_entry_waits_a_second_despite_later_evictions() {
         assert!(switch.send(0, 1, &flow(0)));
         switch.settle();
     }
-    let [_, _, covered, dropped] = repaired(&switch);
-    assert!(covered + dropped >= 38, "{:?}", repaired(&switch));
+    let [_, _, covered, dropped] = repair_counts(&switch);
+    assert!(covered + dropped >= 38, "{:?}", repair_counts(&switch));
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn entries_that_would_learn_are_not_repaired() {
     let mut switch = switch(Repair::On, 1);
     let text = "priority=9,actions=learn(table=7,NXM_OF_ETH_DST[]=NXM_OF_ETH_SRC[]),output:3";
     switch.apply(&[parse_rule(FlowModCommand::Add, text, &NoPortNames).unwrap()]);
-    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0, 0, 0, 1], 0));
+    assert_eq!((repair_counts(&switch), switch.coordinator.watched()), ([0, 0, 0, 1], 0));
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     assert!(rules.iter().all(|own| own.table.number() == 0), "no rule was learned");
 }
@@ -263,7 +263,7 @@ fn entries_that_would_learn_are_not_repaired() {
 fn a_match_all_rule_gives_one_entry() {
     let mut switch = switch(Repair::On, 10);
     switch.apply(&[rule(9, Match::any(), vec![output(3)])]);
-    assert_eq!((repaired(&switch), switch.coordinator.watched()), ([0, 1, 9, 0], 1));
+    assert_eq!((repair_counts(&switch), switch.coordinator.watched()), ([0, 1, 9, 0], 1));
 }
 
 #[test]
@@ -306,7 +306,7 @@ fn a_repaired_entry_equals_a_translation() {
                 }
             }
         }
-        let [same, changed, _, _] = repaired(&switch);
+        let [same, changed, _, _] = repair_counts(&switch);
         repaired_count.set(repaired_count.get() + same + changed);
         Ok(())
     });

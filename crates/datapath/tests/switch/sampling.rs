@@ -38,7 +38,7 @@ fn take_samples(receiver: &mut SampleReceiver) -> Vec<SampledPacket> {
     std::iter::from_fn(|| receiver.pop()).collect()
 }
 
-const fn port(number: u32) -> SampledEgress {
+const fn egress_port(number: u32) -> SampledEgress {
     SampledEgress::Port(DatapathPort::new(number))
 }
 
@@ -58,13 +58,13 @@ fn a_sample_has_the_ports_and_tags_of_its_packet() {
     ]));
     let mut receiver = sample(&mut switch, BRIDGE, 1);
     let expected = [
-        port(2),
+        egress_port(2),
         SampledEgress::Ports(2),
-        port(4),
+        egress_port(4),
         SampledEgress::Dropped,
-        port(1),
+        egress_port(1),
         SampledEgress::Controller,
-        port(3),
+        egress_port(3),
     ];
     // The first packet of each flow misses, and later packets hit.
     for round in 0..3 {
@@ -194,7 +194,7 @@ fn samples_delay_no_packet() {
         }
         switch.run_iteration(0);
         let samples = receiver.map(|mut receiver| take_samples(&mut receiver)).unwrap_or_default();
-        let known = samples.iter().filter(|sample| sample.egress == port(2)).count();
+        let known = samples.iter().filter(|sample| sample.egress == egress_port(2)).count();
         (switch.receive(0, 2).len(), known)
     };
     let (sent, _) = sent_by(None);
@@ -221,8 +221,9 @@ fn one_packet_in_n_of_all_bursts_is_sampled() {
         received += switch.receive(0, 2).len();
         let samples = take_samples(&mut receiver);
         sampled += samples.len();
-        let known =
-            |sample: &SampledPacket| [port(2), SampledEgress::Unknown].contains(&sample.egress);
+        let known = |sample: &SampledPacket| {
+            [egress_port(2), SampledEgress::Unknown].contains(&sample.egress)
+        };
         assert!(samples.iter().all(known));
     }
     let sent = 200 * BURST;

@@ -36,7 +36,7 @@ fn send(switch: &mut Switch, port: u8, count: usize) {
 }
 
 /// Returns the number of IGMP messages that reached the control plane, by port.
-fn punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
+fn count_punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
     let mut counts = BTreeMap::new();
     while let Some(packet) = switch.controls[0].packet_ins.pop() {
         if let PuntReceiver::Multicast { port, .. } = packet.punt.receiver {
@@ -52,12 +52,12 @@ fn a_flood_of_reports_takes_no_place_of_other_ports() {
     send(&mut switch, 1, 250);
     send(&mut switch, 2, 1);
     let counts = BTreeMap::from([(PortNo::new(1), 200), (PortNo::new(2), 1)]);
-    assert_eq!(punted(&mut switch), counts);
+    assert_eq!(count_punted(&mut switch), counts);
     let refused = DropReason::SnoopingMessageRefused as usize;
     assert_eq!(switch.counters(0).dropped[refused].get(), 50);
     assert_eq!(switch.traffic[&1][0].forward_dropped.get(DropReason::SnoopingMessageRefused), 50);
     switch.wait(Duration::from_millis(50));
     send(&mut switch, 1, 20);
-    assert_eq!(punted(&mut switch), BTreeMap::from([(PortNo::new(1), 10)]));
+    assert_eq!(count_punted(&mut switch), BTreeMap::from([(PortNo::new(1), 10)]));
     assert_eq!(switch.counters(0).unaccounted(), 0);
 }

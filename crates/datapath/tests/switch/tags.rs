@@ -55,7 +55,7 @@ fn run(switch: &mut Switch, source: u8, target: u8) -> Vec<(u32, u8)> {
 }
 
 /// Returns a modification of group 1, which has one bucket.
-fn group(command: GroupCommand, bucket: &str) -> Modification {
+fn group_mod(command: GroupCommand, bucket: &str) -> Modification {
     let text = format!("group_id=1,type=all,bucket={bucket}");
     parse_group_mod(command, &text, &NoPortNames).unwrap().into()
 }
@@ -116,12 +116,12 @@ fn a_rule_with_new_bits_evicts_entries_of_tags_without_them() {
 fn a_bucket_with_new_bits_evicts_entries_of_tags_without_them() {
     check(
         |switch| {
-            switch.modify([group(GroupCommand::Add, "output:4")]);
+            switch.modify([group_mod(GroupCommand::Add, "output:4")]);
             switch.apply(&added(&["table=1,ip,nw_dst=10.0.0.9,actions=group:1"]));
         },
         |switch| {
             let moves = "move:NXM_NX_REG5[0..7]->NXM_OF_ETH_SRC[0..7],output:4";
-            switch.modify([group(GroupCommand::Modify, moves)]);
+            switch.modify([group_mod(GroupCommand::Modify, moves)]);
         },
         &[vec![(4, 1)], vec![(4, 2)]],
     );

@@ -14,11 +14,11 @@ fn config(verify_one_in: u32, insert_inverse: u32) -> ThreadConfig {
     ThreadConfig { caches, verify_one_in, ..super::thread_config() }
 }
 
-fn blind(config: ThreadConfig) -> Switch {
+fn switch_that_evicts_nothing(config: ThreadConfig) -> Switch {
     Switch::with_engine(1, 3, config, QueueSizes::default(), |_| Box::new(NeverStale))
 }
 
-fn all(actions: Vec<Action>) -> FlowMod {
+fn rule_for_all(actions: Vec<Action>) -> FlowMod {
     rule(1, Match::any(), actions)
 }
 
@@ -35,14 +35,14 @@ fn send(switch: &mut Switch, packets: usize) -> (usize, usize) {
 #[test]
 fn a_wrong_entry_is_detected_evicted_and_reported() {
     for insert_inverse in [0, 1] {
-        let mut switch = blind(config(1, insert_inverse));
-        switch.apply(&[all(vec![output(2)])]);
+        let mut switch = switch_that_evicts_nothing(config(1, insert_inverse));
+        switch.apply(&[rule_for_all(vec![output(2)])]);
         // The exact-match cache can decide packets from the second burst on.
         assert_eq!((send(&mut switch, 3), send(&mut switch, 3)), ((3, 0), (3, 0)));
         let right = switch.counters(0).verified.get();
         assert!(right > 0 && switch.counters(0).differences.get() == 0);
 
-        switch.apply(&[all(vec![output(3)])]);
+        switch.apply(&[rule_for_all(vec![output(3)])]);
         assert_eq!(send(&mut switch, 3), (0, 3), "packets follow the tables");
         assert_eq!(switch.counters(0).differences.get(), 1);
         assert_eq!(switch.counters(0).entries.get(), 1, "the wrong one is gone");
@@ -59,8 +59,8 @@ fn a_wrong_entry_is_detected_evicted_and_reported() {
 
 #[test]
 fn an_entry_that_credits_the_wrong_rule_is_detected() {
-    let mut switch = blind(config(1, 0));
-    switch.apply(&[all(vec![output(2)])]);
+    let mut switch = switch_that_evicts_nothing(config(1, 0));
+    switch.apply(&[rule_for_all(vec![output(2)])]);
     send(&mut switch, 1);
     switch.apply(&[rule(2, Match::any(), vec![output(2)])]);
     assert_eq!(send(&mut switch, 1), (1, 0));
@@ -73,8 +73,8 @@ fn an_entry_that_credits_the_wrong_rule_is_detected() {
 #[test]
 fn one_hit_in_n_is_compared() {
     for (one_in, range) in [(0, 0..1), (8, 300..700)] {
-        let mut switch = blind(config(one_in, 0));
-        switch.apply(&[all(vec![output(2)])]);
+        let mut switch = switch_that_evicts_nothing(config(one_in, 0));
+        switch.apply(&[rule_for_all(vec![output(2)])]);
         for _ in 0..200 {
             assert_eq!(send(&mut switch, 20), (20, 0));
         }

@@ -38,7 +38,7 @@ impl RawPort {
         let room = u32::try_from(number).unwrap_or(0);
         // SAFETY: the port is open, and `raw` has `room` elements. The function writes no more.
         let result = unsafe { shunt_dpdk_statistics(self.port, raw.as_mut_ptr(), room) };
-        super::checked(result)?;
+        super::check_result(result)?;
         let counter = |own: &RawStatistic| {
             let name = CStr::from_bytes_until_nul(&own.name).ok()?.to_string_lossy().into_owned();
             Some((name, own.value)).filter(|(_, value)| *value > 0)

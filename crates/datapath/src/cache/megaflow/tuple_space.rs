@@ -408,12 +408,12 @@ impl MegaflowSubtable {
     #[inline]
     fn entry(&self, row: u32) -> EntryRef {
         let [entry] = self.table.tail(row);
-        unpacked(entry)
+        unpack(entry)
     }
 
     fn insert(&mut self, hasher: &KeyHasher, key: &FlowKey, entry: EntryRef) -> u32 {
         let words: Vec<u64> = self.table.masked(key.words()).collect();
-        self.table.put(hasher, &words, [packed(entry)])
+        self.table.put(hasher, &words, [pack(entry)])
     }
 
     fn remove(&mut self, hasher: &KeyHasher, row: u32, entry: EntryRef) {
@@ -423,12 +423,12 @@ impl MegaflowSubtable {
     }
 }
 
-const fn packed(entry: EntryRef) -> u64 {
+const fn pack(entry: EntryRef) -> u64 {
     (entry.generation as u64) << 32 | entry.slot as u64
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "each cast takes one half of the word")]
-const fn unpacked(word: u64) -> EntryRef {
+const fn unpack(word: u64) -> EntryRef {
     EntryRef { slot: word as u32, generation: (word >> 32) as u32 }
 }
 

@@ -141,7 +141,7 @@ impl FrameSource for RingQueue {
         for _ in burst.len()..max {
             let Some(slot) = self.ring.next() else { return true };
             let copied = match slot.content() {
-                SlotContent::Whole(filled) => copied(&filled, pool),
+                SlotContent::Whole(filled) => copy_slot(&filled, pool),
                 SlotContent::Queued { length, tag } => queued(self.socket.fd(), length, tag, pool),
                 SlotContent::Truncated { length } => Err(RxLoss::truncated(length)),
                 SlotContent::Invalid => Err(RxLoss::Refused),
@@ -267,7 +267,7 @@ fn take_buffer(pool: &mut Pool, length: usize) -> Result<Packet, RxLoss> {
 }
 
 /// Copies the frame of a slot into a packet, and inserts its VLAN tag again.
-fn copied(filled: &Filled<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
+fn copy_slot(filled: &Filled<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
     let Filled { virtio_header, frame, tag } = *filled;
     let Some(tag) = tag else {
         let virtio = VirtioHeader::receive(virtio_header, frame).map_err(|_| RxLoss::Refused)?;
@@ -331,7 +331,7 @@ mod tests {
     fn loss(pool: &mut Pool, length: usize, tag: Option<[u8; 4]>) -> Option<RxLoss> {
         let frame = vec![0; length];
         let filled = Filled { virtio_header: [0; VirtioHeader::ENCODED], frame: &frame, tag };
-        copied(&filled, pool).err()
+        copy_slot(&filled, pool).err()
     }
 
     /// The inserted tag may make a frame too long.

@@ -464,7 +464,8 @@ impl RxQueue for XdpRx {
                 && let Some(frame) = receiver.next()
             {
                 left -= 1;
-                match frame.bytes().ok_or(RxLoss::Refused).and_then(|bytes| copied(bytes, pool)) {
+                match frame.bytes().ok_or(RxLoss::Refused).and_then(|bytes| copy_frame(bytes, pool))
+                {
                     Ok(packet) => burst.push(packet),
                     Err(reason) => report.refuse(reason),
                 }
@@ -503,7 +504,7 @@ impl RxQueue for XdpRx {
 }
 
 /// Copies a frame into a packet.
-fn copied(frame: &[u8], pool: &mut Pool) -> Result<Packet, RxLoss> {
+fn copy_frame(frame: &[u8], pool: &mut Pool) -> Result<Packet, RxLoss> {
     let mut packet = pool.take(frame.len(), DatapathPort::default()).ok_or(RxLoss::NoBuffer)?;
     packet.frame_mut().copy_from_slice(frame);
     Ok(packet)

@@ -199,13 +199,13 @@ fn bind_once(socket: BorrowedFd<'_>, queue: DeviceQueue, flags: u16) -> io::Resu
     let length = sys::length_of::<libc::sockaddr_xdp>();
     // SAFETY: the kernel reads `length` bytes from `address`, which has this length.
     let result = unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&address).cast(), length) };
-    sys::checked(result).map(drop)
+    sys::check_result(result).map(drop)
 }
 
 fn new_socket() -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    let fd = sys::checked(fd)?;
+    let fd = sys::check_result(fd)?;
     // SAFETY: the descriptor is new, and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
@@ -228,5 +228,5 @@ fn get_option<T: OptionValue>(socket: BorrowedFd<'_>, option: libc::c_int) -> io
     let (fd, target) = (socket.as_raw_fd(), ptr::from_mut(&mut value).cast());
     // SAFETY: the kernel writes at most `length` bytes to `value`, which has this length.
     let result = unsafe { libc::getsockopt(fd, libc::SOL_XDP, option, target, &raw mut length) };
-    sys::checked(result).map(|_| value)
+    sys::check_result(result).map(|_| value)
 }
