@@ -113,7 +113,7 @@ impl Taps {
                     virtio::complete_checksum(&mut frame, start.into(), offset.into());
                 }
                 let pushed = tap.packets.push(Captured { time: self.now, frame });
-                debug_assert!(pushed.is_ok(), "only this end fills the ring");
+                debug_assert!(pushed.is_ok(), "the ring has room, because only this end fills it");
             }
         }
     }

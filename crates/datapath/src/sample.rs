@@ -175,7 +175,7 @@ impl PacketSampler {
             ..SampledPacket::of(packet, self.header_length)
         };
         let pushed = self.packets.push(sample);
-        debug_assert!(pushed.is_ok(), "only this end fills the ring");
+        debug_assert!(pushed.is_ok(), "the ring has room, because only this end fills it");
     }
 
     /// Returns a random number of packets to skip.

@@ -399,7 +399,9 @@ pub enum CloseReason {
         seconds: u64,
     },
     /// The peer reads so slowly that it would have lost an event that must not be lost.
-    #[error("the peer reads too slowly: too many reliable events wait for it")]
+    #[error(
+        "the peer reads too slowly: too many notifications wait for it that must not be dropped"
+    )]
     Lagged,
     /// The peer closed the connection.
     #[error("the peer closed the connection")]

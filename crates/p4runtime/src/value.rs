@@ -13,7 +13,7 @@ pub enum ValueError {
     #[error("the value is empty: zero is encoded as one byte")]
     Empty,
     /// The value is too wide.
-    #[error("the value has {bits} bits: the field has {width}")]
+    #[error("the value has {bits} bits, but the field has only {width}")]
     TooWide {
         /// Number of bits up to the highest set bit.
         bits: usize,

@@ -83,7 +83,7 @@ const WAYS: usize = 4;
 /// The tag of a line that holds no flow.
 const EMPTY: u32 = 0;
 
-const _: () = assert!(size_of::<CacheLine>() == 192, "a line is three cache lines");
+const _: () = assert!(size_of::<CacheLine>() == 192, "an entry takes three cache lines of the CPU");
 const _: () =
     assert!(word::IN_PORT == word::BRIDGE + 1, "the words set at ingress are consecutive");
 
@@ -98,9 +98,9 @@ const _: () =
 pub fn ingress_words(key: &FlowKey) -> &[u64; INGRESS_WORDS] {
     debug_assert!(
         key.words().iter().take(usize::from(word::BRIDGE)).all(|word| *word == 0),
-        "hidden state at ingress is not compared"
+        "a packet has no hidden state at ingress, so it is not compared"
     );
-    key.words().last_chunk().expect("a key has at least that many words")
+    key.words().last_chunk().expect("a key has more than INGRESS_WORDS words")
 }
 
 impl ExactCache {

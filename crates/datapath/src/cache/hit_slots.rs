@@ -18,7 +18,7 @@ pub(crate) struct HitSlots {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PositionSet(u64);
 
-const _: () = assert!(BURST < 64, "a position is a bit");
+const _: () = assert!(BURST < 64, "each position in a burst has a bit");
 
 impl PositionSet {
     /// The empty set.
@@ -91,7 +91,7 @@ impl HitSlots {
     #[expect(clippy::cast_possible_truncation, reason = "there are at most CHAIN_MAX slots")]
     pub(crate) fn set(&mut self, slots: &[u32]) {
         // Without a slot, the packet would skip the actions of its entry.
-        assert!(slots.len() <= CHAIN_MAX, "a chain has no more stages");
+        assert!(slots.len() <= CHAIN_MAX, "a chain has at most CHAIN_MAX stages");
         self.slots[..slots.len()].copy_from_slice(slots);
         self.count = slots.len() as u8;
     }

@@ -107,7 +107,10 @@ pub enum InstallError {
         current: Version,
     },
     /// No slot is free.
-    #[error("no free slot: {0} entries are live, and dead ones hold the other slots")]
+    #[error(
+        "no slot is free: {0} entries are in use, and removed entries hold the other slots until \
+         they are reclaimed"
+    )]
     Full(usize),
     /// The ring of reports is full, because the engine is too slow.
     #[error("the ring of reports to the eviction thread is full")]
@@ -259,7 +262,7 @@ impl Owner {
         self.last = number;
         let report = Report::Installed { entry: self.entry_id(entry), number, traversal };
         let sent = self.reports.push(report);
-        debug_assert!(sent.is_ok(), "only this end fills the ring");
+        debug_assert!(sent.is_ok(), "the ring has room, because only this end fills it");
         self.reported += 1;
         Ok(entry)
     }
@@ -279,7 +282,7 @@ impl Owner {
             return false;
         }
         let sent = self.reports.push(Report::Removed(self.entry_id(entry)));
-        debug_assert!(sent.is_ok(), "only this end fills the ring");
+        debug_assert!(sent.is_ok(), "the ring has room, because only this end fills it");
         self.reported += 1;
         true
     }

@@ -103,7 +103,7 @@ impl Packet {
     /// The offsets of [`Self::virtio`] are adjusted. If the checksum field is removed, no checksum
     /// is computed.
     pub fn pop_front(&mut self, count: usize) {
-        debug_assert!(count <= self.len(), "a frame of {} bytes loses {count}", self.len());
+        debug_assert!(count <= self.len(), "a frame of {} bytes cannot lose {count}", self.len());
         let count = count.min(self.len());
         #[expect(clippy::cast_possible_truncation, reason = "the count is at most the length")]
         let bytes = count as u32;

@@ -227,7 +227,9 @@ fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool
         Ok((state, device.link_up()))
     };
     let reader = thread::Builder::new().name("shunt-netns".to_owned()).spawn(read)?;
-    reader.join().unwrap_or_else(|_| Err(io::Error::other("the thread panicked")))
+    reader.join().unwrap_or_else(|_| {
+        Err(io::Error::other("the thread that reads the device in its network namespace panicked"))
+    })
 }
 
 /// Sets the MTU of a device that is being opened, if one is given.
@@ -237,7 +239,11 @@ pub(super) fn try_mtu(control: BorrowedFd<'_>, device: &DeviceName, mtu: Option<
     let Some(mtu) = mtu else { return };
     if let Err(error) = sys::set_mtu(control, device, mtu) {
         let name = device.as_str();
-        warn!(%error, "device {name}: the MTU {mtu} is refused, it keeps its own (needs CAP_NET_ADMIN)");
+        warn!(
+            %error,
+            "device {name}: the system refuses the MTU {mtu}, so the device keeps its own (a \
+             change needs CAP_NET_ADMIN)"
+        );
     }
 }
 

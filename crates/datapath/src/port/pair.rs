@@ -154,7 +154,10 @@ impl PairRx {
     fn send_back(&mut self, buffer: Packet) {
         // The ring is full only if the sender has ended, and then the buffer is not needed.
         let sent = self.back.push(buffer);
-        debug_assert!(sent.is_ok() || self.back.is_abandoned(), "the way back has room for all");
+        debug_assert!(
+            sent.is_ok() || self.back.is_abandoned(),
+            "the ring back to the sender has room for all buffers"
+        );
     }
 }
 

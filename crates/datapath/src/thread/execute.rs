@@ -159,7 +159,7 @@ impl Outputs {
     pub(crate) fn remove(&mut self, port: DatapathPort) -> Option<TxPort> {
         let tx_index = self.find_index(port)?;
         let removed = self.ports.swap_remove(tx_index.index());
-        debug_assert!(removed.batch.is_empty(), "flushed before");
+        debug_assert!(removed.batch.is_empty(), "the batch of a removed port was sent before");
         self.index_by_port[port.number() as usize] = ABSENT;
         let last = self.ports.len();
         self.unflushed.retain(|unflushed| *unflushed != tx_index.0);

@@ -236,7 +236,13 @@ impl Connection {
         }
         match self.codec.encode(Xid::NONE, &self.subscription.message(event, self.codec)) {
             Ok(message) => self.output.send(message, now),
-            Err(error) => tracing::error!(%error, "an event could not be encoded"),
+            Err(error) => {
+                tracing::error!(
+                    peer = self.config.peer,
+                    %error,
+                    "an event cannot be encoded, and is not sent"
+                );
+            }
         }
     }
 
@@ -310,7 +316,7 @@ impl Connection {
         }
         let expired = self.bundles.expire(&limits, now);
         if expired > 0 {
-            tracing::debug!(peer = self.config.peer, expired, "removed idle bundles");
+            tracing::debug!(peer = self.config.peer, expired, "idle bundles removed");
         }
     }
 
@@ -337,7 +343,13 @@ impl Connection {
     pub(super) fn reply(&mut self, xid: Xid, message: &Message, now: Time) {
         match self.codec.encode(xid, message) {
             Ok(message) => self.output.send(message, now),
-            Err(error) => tracing::error!(%error, "a reply could not be encoded"),
+            Err(error) => {
+                tracing::error!(
+                    peer = self.config.peer,
+                    %error,
+                    "a reply cannot be encoded, and is not sent"
+                );
+            }
         }
     }
 

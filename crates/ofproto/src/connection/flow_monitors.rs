@@ -221,9 +221,16 @@ fn cover(filters: impl Iterator<Item = RuleFilter>) -> Option<RuleFilter> {
 /// Encodes a message without content.
 fn notice(codec: Codec, message: &Message) -> Option<Vec<u8>> {
     let encoded = codec.encode(Xid::NONE, message);
-    encoded.inspect_err(|error| tracing::error!(%error, "a notice could not be encoded")).ok()
+    encoded
+        .inspect_err(|error| {
+            tracing::error!(%error, "an update of a flow monitor cannot be encoded, and is lost");
+        })
+        .ok()
 }
 
 fn log_long(error: TooLong) {
-    tracing::error!(%error, "a rule is too long for a flow monitor and is left out");
+    tracing::error!(
+        %error,
+        "a rule is too long for the updates of a flow monitor, and is left out"
+    );
 }

@@ -132,7 +132,12 @@ impl Connection {
             Message::Error(error) => {
                 // A reply to an error could start an endless exchange of errors.
                 self.warn(WarningKind::PeerError, now, |peer, suppressed| {
-                    tracing::warn!(peer, suppressed, number = ?error.number, "the peer sent an error");
+                    tracing::warn!(
+                        peer,
+                        suppressed,
+                        number = ?error.number,
+                        "the peer sent an error message"
+                    );
                 });
             }
             // A second hello, or a message that only a switch sends.
@@ -256,7 +261,13 @@ impl Connection {
     fn send_parts(&mut self, xid: Xid, reply: &MultipartReply, now: Time) {
         match self.codec.encode_reply(xid, reply) {
             Ok(parts) => parts.into_iter().for_each(|part| self.output.send(part, now)),
-            Err(error) => tracing::error!(%error, "a reply could not be encoded"),
+            Err(error) => {
+                tracing::error!(
+                    peer = self.config.peer,
+                    %error,
+                    "a reply cannot be encoded, and is not sent"
+                );
+            }
         }
     }
 }

@@ -190,7 +190,12 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((_, peer)) if connections.len() >= CONNECTIONS_MAX => warn(&|suppressed| {
-                    tracing::warn!(peer, suppressed, max = CONNECTIONS_MAX, "too many connections");
+                    tracing::warn!(
+                        peer,
+                        suppressed,
+                        max = CONNECTIONS_MAX,
+                        "connection refused: too many are open"
+                    );
                 }),
                 Ok((stream, peer)) => {
                     let mut config = ConnectionConfig::new(&*peer, ConnectionKind::Management);
@@ -211,7 +216,11 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
                 }
                 Err(error) => {
                     warn(&|suppressed| {
-                        tracing::warn!(%error, suppressed, "a connection could not be accepted");
+                        tracing::warn!(
+                            %error,
+                            suppressed,
+                            "a connection cannot be accepted, retrying"
+                        );
                     });
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
@@ -224,7 +233,10 @@ pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<
                     tracing::warn!(peer, suppressed, reason = %ended.reason, "connection closed because of an error");
                 }),
                 // A panic in one connection does not affect the others.
-                Err(error) => tracing::error!(%error, "the task of a connection panicked"),
+                Err(error) => tracing::error!(
+                    %error,
+                    "the task of a connection panicked, which ends this connection alone"
+                ),
             },
         }
     }

@@ -122,7 +122,7 @@ pub(crate) fn encode_reply(
     let mut push = |entry| match writer.push(entry) {
         Ok(full) => parts.extend(full),
         Err(error) => {
-            tracing::error!(%error, "an entry is too long for a reply and is left out");
+            tracing::error!(%error, "an entry is too long for a reply, and is left out");
         }
     };
     match reply {

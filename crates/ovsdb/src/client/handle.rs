@@ -79,7 +79,7 @@ pub enum ClientTransactionError {
     /// The client is not connected, or another client owns the lock.
     ///
     /// If the connection was lost during the request, the server may have executed the transaction.
-    #[error("the database is away, or another client owns its lock")]
+    #[error("the database is not connected, or another client owns its lock")]
     NotWritable,
     /// The server, or the schema, refused the transaction.
     #[error("{0}")]

@@ -40,7 +40,7 @@ impl ServerMessage {
     /// If the message does not have the members of JSON-RPC 1.0.
     pub fn from_json(json: Value) -> Result<Self, OvsdbClientError> {
         let wrong = OvsdbClientError::Message;
-        let Value::Object(mut members) = json else { return Err(wrong("is no object")) };
+        let Value::Object(mut members) = json else { return Err(wrong("is not a JSON object")) };
         let id = members.remove("id").unwrap_or_default();
         let Some(method) = members.remove("method").filter(|method| !method.is_null()) else {
             if id.is_null() {

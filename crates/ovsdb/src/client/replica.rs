@@ -70,12 +70,12 @@ impl Replica {
     ///
     /// A text about the first error in the update. In that case no row has changed.
     pub fn apply(&mut self, updates: &Value, format: UpdateFormat) -> Result<bool, String> {
-        let tables = updates.as_object().ok_or("the update is no object")?;
+        let tables = updates.as_object().ok_or("the update is not a JSON object")?;
         let schema = Arc::clone(self.database.schema());
         let (mut set, _) = self.database.begin();
         for (name, rows) in tables {
             let table = schema.find_table(name);
-            let (index, table) = table.ok_or_else(|| format!("table {name} is not followed"))?;
+            let (index, table) = table.ok_or_else(|| format!("table {name} was not requested"))?;
             let rows = rows.as_object().ok_or_else(|| format!("table {name} has no rows"))?;
             for (uuid, json) in rows {
                 let uuid: RowUuid =
@@ -112,7 +112,7 @@ fn with_values(
     table: &TableDefinition,
     json: &Value,
 ) -> Result<Option<Row>, String> {
-    let members = json.as_object().ok_or("its update is no object")?;
+    let members = json.as_object().ok_or("its update is not a JSON object")?;
     match members.get("new") {
         None if members.contains_key("old") => Ok(None),
         None => Err("its update has neither old nor new".to_owned()),
@@ -132,12 +132,12 @@ fn with_differences(
 ) -> Result<Option<Row>, String> {
     let members = json.as_object().filter(|members| members.len() == 1);
     let member = members.and_then(|members| members.iter().next());
-    let (kind, columns) = member.ok_or("its update has not one member")?;
+    let (kind, columns) = member.ok_or("its update does not have exactly one member")?;
     match kind.as_str() {
         "initial" | "insert" => with_columns(Row::new(uuid, table), table, columns).map(Some),
         "delete" => Ok(None),
         "modify" => {
-            let mut row = known.ok_or("the server changes it, but never sent it")?.clone();
+            let mut row = known.ok_or("the server changes the row, but has never sent it")?.clone();
             for (name, json) in columns_of(columns)? {
                 let (index, column) = find_column(table, name)?;
                 let difference = value_of(name, json, &column.of_differences())?;
@@ -162,7 +162,7 @@ fn with_columns(mut row: Row, table: &TableDefinition, columns: &Value) -> Resul
 }
 
 fn columns_of(json: &Value) -> Result<&Map<String, Value>, String> {
-    json.as_object().ok_or_else(|| "its columns are no object".to_owned())
+    json.as_object().ok_or_else(|| "its columns are not a JSON object".to_owned())
 }
 
 fn find_column<'a>(
@@ -170,7 +170,7 @@ fn find_column<'a>(
     name: &str,
 ) -> Result<(usize, &'a ColumnType), String> {
     let column = table.find_column(name).map(|(index, column)| (index, column.kind()));
-    column.ok_or_else(|| format!("column {name} is not followed"))
+    column.ok_or_else(|| format!("column {name} was not requested"))
 }
 
 fn value_of(name: &str, json: &Value, kind: &ColumnType) -> Result<Datum, String> {

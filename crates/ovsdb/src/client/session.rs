@@ -366,7 +366,7 @@ impl ReplicaSession {
                 (*found, Some(id.clone()), updates)
             }
             (MonitorVersion::Three, _) => {
-                return Err(OvsdbClientError::Message("has not the rows of a monitor"));
+                return Err(OvsdbClientError::Message("does not have the rows of a monitor"));
             }
             (MonitorVersion::One | MonitorVersion::Two, _) => (false, None, result),
         };

@@ -245,7 +245,7 @@ impl Connections {
                 ClientOrigin::Remote => self.limits.remote_clients(),
             };
             log.warn(&format!(
-                "{name}: refused {peer}, because {limit} are connected and none is idle"
+                "{name}: refused {peer}, because {limit} clients are connected and none is idle"
             ));
         }
         place
@@ -327,7 +327,8 @@ async fn serve_tls(
     let opened = tokio::select! {
         opened = client.open() => opened,
         // The sender is dropped for a newer handshake.
-        _ = gives_way => Err(io::Error::other("the handshake is slow, and many others run")),
+        _ = gives_way => Err(io::Error::other("the handshake was ended for a newer one, because \
+                                               too many were in progress")),
         _ = closed.changed() => return,
     };
     match opened {

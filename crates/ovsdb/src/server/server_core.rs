@@ -263,8 +263,10 @@ impl ServerCore {
     ) {
         let waiting = self.blocked.iter().filter(|blocked| blocked.client == client).count();
         if waiting >= self.limits.blocked {
-            let details =
-                format!("{waiting} transactions of this client wait for a change already");
+            let details = format!(
+                "{waiting} transactions of this client already wait for a change of the \
+                 database, which is the limit"
+            );
             let error = TransactionError::new(crate::ErrorTag::Resources, details);
             self.reply(client, &json!({"id": id, "error": error.to_json()}));
             return;

@@ -156,7 +156,7 @@ impl Session {
             Ok(opened) => opened.into_inner(),
             // Some devices support one controller only, without arbitration.
             Err(SessionError::Refused(status)) if status.code() == Code::Unimplemented => {
-                debug!("the device has no stream channel");
+                debug!("NIC: the device has no stream channel");
                 return Ok(());
             }
             Err(error) => return Err(error),
@@ -281,7 +281,7 @@ impl Requests {
         let set = self.client.set_forwarding_pipeline_config(request);
         match with_timeout(&self.settings, set).await {
             Ok(_) => {
-                info!(device = self.settings.device_id, "pipeline configuration set");
+                info!(device = self.settings.device_id, "NIC: pipeline configuration set");
                 Ok(false)
             }
             // A device with a fixed program cannot be configured.

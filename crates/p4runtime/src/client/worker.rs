@@ -146,10 +146,10 @@ impl SessionWorker {
                         Err(error) => {
                             self.settings.last_error.note(&error);
                             if self.settings.last_error.is_intended() {
-                                debug!(%error, "device removed");
+                                debug!(%error, "NIC: the device was removed from the switch");
                             } else {
                                 let reason = self.settings.last_error.text().unwrap_or_default();
-                                warn!(reason, "device lost");
+                                warn!(reason, "NIC: connection lost, reconnecting");
                             }
                             self.fail_all(&mut pending);
                             self.notify(OffloadEvent::Lost(Lost));
@@ -162,7 +162,7 @@ impl SessionWorker {
                     if is_new && !self.settings.last_error.is_intended() {
                         let reason = self.settings.last_error.text().unwrap_or_default();
                         let address = self.settings.address.as_str();
-                        warn!(address, reason, "cannot reach the NIC, retrying");
+                        warn!(address, reason, "NIC: cannot be reached, retrying");
                     }
                     error
                 }
@@ -196,7 +196,7 @@ impl SessionWorker {
             // removes it.
             self.notify(OffloadEvent::Idle { entry });
         }
-        info!(installed = self.desired.confirmed.len(), "device restored");
+        info!(installed = self.desired.confirmed.len(), "NIC: connected, entries restored");
         let mut counts = BTreeMap::new();
         for installed in self.desired.confirmed.values() {
             let table = self.settings.program.table_id(installed.stage.number());
@@ -386,7 +386,7 @@ impl SessionWorker {
         let reply = match finished.result {
             Ok(reply) => reply,
             Err(SessionError::NoDetails(status)) => {
-                debug!(%status, "writing the updates of a failed batch one by one");
+                debug!(%status, "NIC: the updates of a failed batch are sent one by one");
                 let again = pending
                     .by_number
                     .get(&finished.number)
@@ -494,9 +494,9 @@ impl SessionWorker {
                 let (code, message) = (error.canonical_code, error.message);
                 // A device may send an error for every packet.
                 if std::mem::replace(&mut self.is_error_logged, true) {
-                    debug!(code, message, "error message of the device");
+                    debug!(code, message, "NIC: the device sent an error message");
                 } else {
-                    warn!(code, message, "error message of the device");
+                    warn!(code, message, "NIC: the device sent an error message");
                 }
             }
             Update::Arbitration(_) | Update::Digest(_) | Update::Other(_) => {}

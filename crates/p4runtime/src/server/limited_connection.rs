@@ -41,7 +41,7 @@ pub(super) fn limit_connections(
         };
         let permit = Arc::clone(&permits).try_acquire_owned();
         if permit.is_err() {
-            debug!(connections_max, "connection closed: the limit is reached");
+            debug!(connections_max, "P4Runtime: connection closed, because too many are open");
         }
         Some(Ok(LimitedConnection { stream, _permit: permit.ok()? }))
     })

@@ -208,7 +208,11 @@ impl P4Runtime for Service {
         let election = election_id(request.election_id);
         state.check_writer(request.device_id, &request.role, election)?;
         state.pipeline.set(&mut *state.device, request.action, request.config)?;
-        info!(device = request.device_id, action = request.action, "pipeline configuration set");
+        info!(
+            device = request.device_id,
+            action = request.action,
+            "P4Runtime: pipeline configuration set"
+        );
         Ok(Response::new(SetForwardingPipelineConfigResponse {}))
     }
 
@@ -238,7 +242,7 @@ impl P4Runtime for Service {
                 () = queue.closed() => Ok(()),
             };
             state.lock().close(stream);
-            debug!(stream = stream.0, "controller stream ended");
+            debug!(stream = stream.0, "P4Runtime: the stream of a controller ended");
             if let Err(status) = ended {
                 queue.end(status);
             }

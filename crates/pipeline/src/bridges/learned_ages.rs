@@ -68,7 +68,10 @@ impl<K: Copy + Ord> LearnedAges<K> {
 
     /// Adds a new entry, seen on a port at this time.
     pub(crate) fn add(&mut self, key: K, port: PortNo, seen: Time) {
-        debug_assert!(!self.by_key.contains_key(&key), "removed before");
+        debug_assert!(
+            !self.by_key.contains_key(&key),
+            "an entry is removed before it is added again"
+        );
         self.by_key.insert(key, (port, seen));
         let ages = self.by_port.entry(port).or_default();
         self.by_count.remove(&(ages.len(), port));

@@ -160,7 +160,7 @@ pub enum BucketSelector {
 #[non_exhaustive]
 pub enum GroupModError {
     /// `OFPGMFC_GROUP_EXISTS`.
-    #[error("group {0} exists: use modify")]
+    #[error("group {0} exists already: modify it")]
     Exists(GroupId),
     /// `OFPGMFC_UNKNOWN_GROUP`.
     #[error("there is no group {0}: add it first")]
@@ -188,7 +188,7 @@ pub enum GroupModError {
     #[error("group {0} has no bucket {1}: name one of its buckets")]
     UnknownBucket(GroupId, u32),
     /// `OFPGMFC_BUCKET_EXISTS`.
-    #[error("group {0} has a bucket {1}: give the new bucket another number")]
+    #[error("group {0} has a bucket {1} already: give the new bucket another number")]
     BucketExists(GroupId, u32),
     /// `OFPGMFC_OUT_OF_BUCKETS`.
     #[error(
@@ -197,10 +197,13 @@ pub enum GroupModError {
     )]
     TooManyBuckets(GroupId, usize),
     /// `OFPGMFC_OUT_OF_BUCKETS`: see [`GroupCheck`].
-    #[error("group {0} with {1} buckets would fit into no group description: remove some first")]
+    #[error(
+        "group {0} with {1} buckets would be too long for the OpenFlow message that describes \
+         it: remove some buckets"
+    )]
     TooLong(GroupId, usize),
     /// `OFPGMFC_OUT_OF_GROUPS`.
-    #[error("the bridge has {0} groups, its limit: delete some first")]
+    #[error("the bridge has {0} groups, which is its limit: delete some first")]
     TooMany(usize),
 }
 

@@ -170,7 +170,7 @@ fn check_shape(group: GroupId, request: &GroupMod) -> Result<(), GroupModError> 
         |bucket: &Bucket| bucket.watch_port != PortNo::ANY || bucket.watch_group.is_some();
     let invalid = |reason| Err(GroupModError::Invalid(group, reason));
     if group > GroupId::MAX {
-        return invalid("the number is reserved");
+        return invalid("the number is reserved: use 0 to 4294967040");
     }
     let is_weighted = |bucket: &Bucket| bucket.weight != 0;
     match request.kind {

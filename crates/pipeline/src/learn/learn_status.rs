@@ -213,7 +213,7 @@ impl Learners {
         };
         let before = *count;
         *count = before.saturating_add_signed(by);
-        debug_assert!(before != *count, "each learner is counted out once");
+        debug_assert!(before != *count, "a learner is subtracted only once");
         before == 0 || *count == 0
     }
 }

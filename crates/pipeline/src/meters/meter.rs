@@ -92,7 +92,7 @@ pub enum MeterCommand {
 #[non_exhaustive]
 pub enum MeterModError {
     /// `OFPMMFC_METER_EXISTS`.
-    #[error("meter {0} exists: use modify")]
+    #[error("meter {0} exists already: modify it")]
     Exists(MeterId),
     /// `OFPMMFC_UNKNOWN_METER`.
     #[error("there is no meter {0}: add it first")]
@@ -104,7 +104,7 @@ pub enum MeterModError {
     #[error("the meter has {0} bands, but at most {max} are allowed: remove some", max = Meter::BANDS_MAX)]
     TooManyBands(usize),
     /// `OFPMMFC_OUT_OF_METERS`.
-    #[error("the bridge has {0} meters, its limit: delete some first")]
+    #[error("the bridge has {0} meters, which is its limit: delete some first")]
     TooMany(usize),
 }
 

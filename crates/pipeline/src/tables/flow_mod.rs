@@ -88,7 +88,7 @@ pub enum FlowModError {
         target: TableId,
     },
     /// `OFPFMFC_TABLE_FULL`.
-    #[error("the table holds {0} rules, its limit: delete some or raise the limit")]
+    #[error("the table has {0} rules, which is its limit: delete some or raise the limit")]
     TableFull(usize),
     /// `OFPBAC_BAD_OUT_GROUP`.
     #[error("there is no group {0}: add it before the rules that name it")]

@@ -330,7 +330,7 @@ fn mask(field: FieldId, text: TextSlice<'_>) -> Result<u128, RuleTextError> {
     if whole == field.value_max() && mask != 0 && is_legal {
         Ok(mask)
     } else {
-        Err(text.bad("fields", "FIELD=MASK with the bits that count, if not all of them do"))
+        Err(text.bad("fields", "FIELD to hash all its bits, or FIELD=MASK to hash some"))
     }
 }
 

@@ -280,25 +280,25 @@ pub enum TraversalError {
     #[error("resubmits, buckets, patch ports or copies are nested deeper than {0}")]
     TooDeep(u16),
     /// The translation has more table lookups after the first than the limit.
-    #[error("more than {0} resubmits")]
+    #[error("the packet needs more than {0} resubmits")]
     TooManyResubmits(u16),
     /// The packet has more MPLS labels than a key holds.
-    #[error("more than {0} MPLS labels")]
+    #[error("the packet gets more than {0} MPLS labels")]
     TooManyMplsLabels(u8),
     /// The stack has more bytes than the limit.
-    #[error("more than {0} bytes on the stack")]
+    #[error("the packet needs more than {0} bytes on the stack")]
     StackTooDeep(usize),
     /// The packet was parsed again more often than the limit.
     /// Pops of labels and checks of the length cause this.
-    #[error("more than {0} recirculations")]
+    #[error("the packet needs more than {0} recirculations")]
     TooManyRecirculations(u8),
     /// The packet arrived on a port that no bridge has.
     #[error("the packet arrived on a port that no bridge has")]
     NoSuchPort,
     /// The packet has more learn requests or refreshes than the limit.
-    #[error("more than {0} learn requests or refreshes")]
+    #[error("the packet needs more than {0} learn requests or refreshes")]
     TooManyLearnedRules(usize),
     /// The packet has more datapath actions than the limit.
-    #[error("more than {0} datapath actions")]
+    #[error("the packet needs more than {0} datapath actions")]
     TooManyActions(usize),
 }

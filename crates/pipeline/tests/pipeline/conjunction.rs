@@ -171,7 +171,10 @@ fn conjunctions_have_an_id() {
     });
     let clauses: Vec<_> = clauses.collect();
     switch.pipeline.apply(BRIDGE, &clauses, Time::ZERO).expect("legal");
-    assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "more than 4096 resubmits");
+    assert_eq!(
+        switch.run(&packet("10.0.0.1", "10.0.0.2")),
+        "the packet needs more than 4096 resubmits"
+    );
 }
 
 /// Returns the mask and the result of a packet, as a match and a text.
@@ -272,5 +275,5 @@ fn each_satisfied_conjunction_is_one_more_lookup() {
         switch.run("ip,in_port=1")
     };
     assert_eq!(run(4094), "3");
-    assert_eq!(run(4095), "more than 4096 resubmits");
+    assert_eq!(run(4095), "the packet needs more than 4096 resubmits");
 }

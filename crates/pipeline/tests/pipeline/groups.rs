@@ -171,7 +171,7 @@ fn buckets_that_multiply_are_stopped() {
     let chain = (1..40).rev().map(|id| add_group(id, GroupKind::All, twice(id + 1)));
     switch.make(end.into_iter().chain(chain));
     switch.make([rule("", vec![group(1)]).into()]);
-    assert_eq!(switch.run("ip"), "more than 4096 resubmits");
+    assert_eq!(switch.run("ip"), "the packet needs more than 4096 resubmits");
 }
 
 #[test]

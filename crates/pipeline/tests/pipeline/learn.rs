@@ -511,5 +511,8 @@ fn learn_requests_of_one_packet_are_limited() {
         traversal.error.map(|error| error.to_string())
     };
     assert_eq!(learns(1024), None);
-    assert_eq!(learns(1025).as_deref(), Some("more than 1024 learn requests or refreshes"));
+    assert_eq!(
+        learns(1025).as_deref(),
+        Some("the packet needs more than 1024 learn requests or refreshes")
+    );
 }

@@ -202,7 +202,7 @@ fn the_number_of_resubmits_is_limited() {
     let rules: Vec<_> =
         (0..4).map(|table| format!("table={table},actions=output:2,{}", many(table + 1))).collect();
     let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    assert_eq!(Switch::new(&rules).run("in_port=1"), "more than 4096 resubmits");
+    assert_eq!(Switch::new(&rules).run("in_port=1"), "the packet needs more than 4096 resubmits");
 }
 
 #[test]

@@ -87,7 +87,8 @@ impl AfPacket {
         if sockets.len() != usize::from(threads) {
             let count = sockets.len();
             warn!(
-                "device {device}: sockets of {count} queues are stored, and {threads} are needed; replaced"
+                "device {device}: the sockets of {count} queues are stored, but {threads} are \
+                 needed, so all are replaced"
             );
             return None;
         }
@@ -98,7 +99,10 @@ impl AfPacket {
         match RxSockets::inherit(self.settings(), sockets, rings.collect()) {
             Ok(sockets) => Some(sockets),
             Err(error) => {
-                warn!(%error, "device {device}: the stored sockets cannot be used; replaced");
+                warn!(
+                    %error,
+                    "device {device}: the stored sockets cannot be used, so they are replaced"
+                );
                 None
             }
         }

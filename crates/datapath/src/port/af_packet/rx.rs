@@ -98,9 +98,11 @@ impl RxQueue for PacketRx {
         match sys::bound_device(self.socket.fd()) {
             Ok(Some(_)) => Ok(()),
             Ok(None) => Err(PortError::DeviceGone { name: self.device.clone() }),
-            Err(source) => {
-                Err(PortError::System { doing: "ask about", name: self.device.clone(), source })
-            }
+            Err(source) => Err(PortError::System {
+                doing: "read the state of",
+                name: self.device.clone(),
+                source,
+            }),
         }
     }
 

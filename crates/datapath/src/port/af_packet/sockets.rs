@@ -186,7 +186,7 @@ impl RxSockets {
 
     fn first(&self) -> io::Result<&PacketSocket> {
         let first = self.queues.first().map(|queue| &*queue.socket.socket);
-        first.ok_or_else(|| io::Error::other("no packet thread"))
+        first.ok_or_else(|| io::Error::other("the port has no packet thread"))
     }
 
     /// Returns the number of sockets.

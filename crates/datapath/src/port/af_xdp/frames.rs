@@ -159,7 +159,8 @@ fn map(file: &File, length: usize) -> io::Result<NonNull<u8>> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))
+    NonNull::new(base.cast())
+        .ok_or_else(|| io::Error::other("the kernel mapped the memory at address 0"))
 }
 
 /// The receiving half of a socket.
@@ -245,7 +246,7 @@ impl Receiver {
     /// Writes a chunk to the ring of free chunks.
     fn put_back(&mut self, address: u64) {
         let has_room = self.free.push(address);
-        debug_assert!(has_room, "the ring has two entries for each chunk");
+        debug_assert!(has_room, "the ring has room, because it has two entries for each chunk");
     }
 }
 

@@ -91,7 +91,10 @@ impl XdpAttachment {
                 log_refusal(device, &error);
                 if let Err(error) = link.detach() {
                     let device = device.name.as_str();
-                    warn!(%error, "device {device}: the stored XDP program stays attached");
+                    warn!(
+                        %error,
+                        "device {device}: the stored XDP program cannot be detached, and stays"
+                    );
                 }
                 None
             }

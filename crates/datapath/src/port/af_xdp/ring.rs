@@ -67,7 +67,8 @@ impl<T: RingEntry> Mapping<T> {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        let base = NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at zero"))?;
+        let base = NonNull::new(base.cast())
+            .ok_or_else(|| io::Error::other("the kernel mapped the memory at address 0"))?;
         Ok(Self { base, length, offsets, entries, entry: PhantomData })
     }
 

@@ -58,7 +58,8 @@ pub struct CatalogueBox {
     mask: [u32; CATALOGUE_LANES],
 }
 
-const _: () = assert!(size_of::<Option<CatalogueBox>>() == 116, "memory of a slot");
+const _: () =
+    assert!(size_of::<Option<CatalogueBox>>() == 116, "each rule has one, so it is kept small");
 
 /// The lanes of an index, as positions in the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -207,4 +207,4 @@ const ECN_BITS: u8 = 3;
 /// The advice for a VLAN id without the present bit.
 const VID_RULE: &str = "add 0x1000, the bit that marks a present tag";
 /// The advice for a TOS value with ECN bits.
-const TOS_RULE: &str = "its two lowest bits are nw_ecn";
+const TOS_RULE: &str = "clear its two lowest bits, which are nw_ecn";
