@@ -284,7 +284,7 @@ fn packet_ins(text: &mut MetricsText, bridges: &[BridgeStatus]) {
     text.family(
         "shunt_bridge_packet_ins_total",
         "counter",
-        "Packet-ins of a bridge by their end, counted for each connection: delivered, or dropped.",
+        "Packet-ins of a bridge by outcome, counted for each connection: delivered, or dropped.",
     );
     for bridge in bridges {
         let PacketInTotals { delivered, dropped_unread, dropped_missed, no_connection } =

@@ -17,7 +17,7 @@ const SFLOW: [Metric<SflowStatus>; 4] = [
     (
         "shunt_sflow_datagrams_total",
         "counter",
-        "sFlow datagrams of a bridge that the system sent, counted for each collector.",
+        "sFlow datagrams of a bridge that were sent, counted for each collector.",
         |own| own.datagrams.into(),
     ),
     (
@@ -32,7 +32,7 @@ const NETFLOW: [Metric<NetflowStatus>; 5] = [
     (
         "shunt_netflow_active_flows",
         "gauge",
-        "Flows of a bridge that last and that NetFlow will report.",
+        "Flows of a bridge that have not ended, and that NetFlow will report.",
         |own| own.active_flows.into(),
     ),
     (
@@ -114,7 +114,7 @@ const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
     (
         "shunt_collector_set_flows_total",
         "counter",
-        "Flows that a set of collectors was sent.",
+        "Flows that were sent to a set of collectors.",
         |own| own.flows.into(),
     ),
     (
