@@ -314,7 +314,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "foresight-coflows",
         title: "Foresight: coflows with a share of flows preloaded",
         what: "Latency of first and all packets, and CPU, by the share of flows with a forecast",
-        source: "E. Stahl et al., On the Benefits of Predictable Traffic in Virtual Switches, \
+        source: "E. Ståhl et al., On the Benefits of Predictable Traffic in Virtual Switches, \
                  Fig 4 and 5, compared with Open vSwitch",
         has_rival: true,
         run: foresight::coflows::run,
@@ -332,7 +332,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "foresight-run-time",
         title: "Foresight: predictors on coflows, by the share that is predictable",
         what: "Share of the misses that perfect forecasts save, of generated and recorded coflows",
-        source: "workload of E. Stahl et al., On the Benefits of Predictable Traffic in Virtual \
+        source: "workload of E. Ståhl et al., On the Benefits of Predictable Traffic in Virtual \
                  Switches, section 4",
         run: foresight::run_time::run,
         ..OWN
@@ -341,7 +341,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         name: "foresight-offline",
         title: "Foresight: predictors without a switch, and the bound",
         what: "New flows that predictors name in time, and those that can be named at all",
-        source: "workload of E. Stahl et al., On the Benefits of Predictable Traffic in Virtual \
+        source: "workload of E. Ståhl et al., On the Benefits of Predictable Traffic in Virtual \
                  Switches, section 4",
         run: foresight::offline::run,
         ..OWN

@@ -118,8 +118,8 @@ pub(super) const WORDS: &[(&str, &str)] = &[
     ),
     (
         "tags in use",
-        "different names for the state of a packet between two stages; as `recirc_id` of Open \
-         vSwitch",
+        "different names for the state of a packet between two stages; like `recirc_id` of \
+         Open vSwitch",
     ),
     (
         "table lookups in translations of misses",
@@ -280,7 +280,7 @@ pub(super) const WORDS: &[(&str, &str)] = &[
         "all rules in one OpenFlow bundle; `one by one` waits for a barrier reply after each",
     ),
     ("number of tables", "tables that the packet passes, with 100 rules each"),
-    ("extraction", "reading the header fields of a packet, as a yardstick"),
+    ("extraction", "reading the header fields of a packet, for comparison"),
     ("eviction engine registration", "the report of a new cache entry to the eviction engine"),
     (
         "table lookups for each distinct visit",

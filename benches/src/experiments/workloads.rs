@@ -91,9 +91,9 @@ fn unit(metric: &str) -> &'static str {
 fn reason(name: &str, metric: &str) -> &'static str {
     match (name.split(':').next().unwrap_or_default(), metric) {
         ("ant", RULES) => {
-            "published are 1.4 rules per filter over 22 tables, so most tables must match few \
-             fields. The traversals and fields are not published. Those of Antrea's document \
-             match address pairs in seven tables"
+            "the published number is 1.4 rules per filter over 22 tables, so most tables must \
+             match few fields. The traversals and fields are not published. Those of Antrea's \
+             document match address pairs in seven tables"
         }
         ("acl" | "fw" | "ipc" | "of", RECURRENCE) => {
             "a mean over all choices of fields, dominated by the small number of protocols and \

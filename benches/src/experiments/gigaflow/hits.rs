@@ -296,8 +296,8 @@ fn reason(word: &str, name: &str, is_more: bool) -> &'static str {
              many of them are entries already, so more flows share them"
         }
         _ => {
-            "computed from hits among as many packets as the published megaflow misses are of; \
-             the published misses with LTM entries are of different packet counts"
+            "computed from the hit rate here, for the number of packets of the published megaflow \
+             misses; the published misses with LTM entries are of other numbers of packets"
         }
     }
 }

@@ -40,8 +40,8 @@ const COMPARED: [&str; 2] = ["visits", "direct"];
 const ROUNDS: usize = 3;
 
 /// The reason why the compared engine takes longer.
-const STEP: &str = "this engine makes the same search in a step of a dbsp circuit, and the step waits for the \
-                    memory of the circuit";
+const STEP: &str = "this engine makes the same search in a step of a dbsp circuit, and the \
+                    processor waits for data of the circuit in memory";
 
 /// Number of new masks of each kind.
 const NEW_MASKS: usize = 100;

@@ -41,7 +41,8 @@ const EVICTED: &str = "entries evicted by a change, with Open vSwitch";
 
 const WHY_FASTER: &str = "the published engine keeps a copy of every table as a circuit; ours \
                           finds entries by their regions, at the cost shown";
-const WHY_TIMES: &str = "published is time on another machine, ours is CPU";
+const WHY_TIMES: &str =
+    "the published value is wall-clock time on another machine, ours is CPU time";
 
 /// Results of one update.
 struct Outcome {
