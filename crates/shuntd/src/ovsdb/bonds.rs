@@ -1,16 +1,94 @@
 //! Bonds from the rows of an OVSDB database: rows of `Port` with several interfaces.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     BondMemberChange, BondMemberStatus, Switch,
-    config::{BondLacp, BondLacpTime, BondMode, BondOptions, BridgeOptions, PortOptions},
+    config::{
+        BondLacp, BondLacpTime, BondMode, BondOptions, BridgeOptions, PortOptions, PriorityTags,
+        QinqEthtype,
+    },
     mac_text, with_causes,
 };
 use tracing::info;
 
-use super::desired::DesiredBridge;
+use super::desired::{DesiredBridge, DesiredBridges};
+
+/// The reason why `priority-tags` of a bond has no effect.
+const BOND_PRIORITY_TAGS: &str =
+    "other_config:priority-tags has no effect: a bond sends no priority tags, remove it";
+
+/// The rows of all bonds, which each pass reads again.
+#[derive(Debug, Default)]
+pub(super) struct BondRows {
+    /// Rows in `Port` with several interfaces.
+    pub(super) ports: BTreeSet<RowUuid>,
+    /// Rows in `Interface` of the members.
+    pub(super) interfaces: BTreeSet<RowUuid>,
+}
+
+impl DesiredBridges {
+    /// Adds a bond with its members; the members get the VLANs of the bond.
+    pub(super) fn add_bond(
+        &mut self,
+        snapshot: &DatabaseSnapshot,
+        bridge: &mut DesiredBridge,
+        row: RowView<'_>,
+        interfaces: &[RowView<'_>],
+    ) {
+        self.bonds.ports.insert(row.uuid());
+        for interface in interfaces.iter().map(RowView::uuid) {
+            let is_local = |own: &DesiredBridge| own.local == Some(interface);
+            bridge.has_dependent_ports |= !self.bonds.interfaces.insert(interface)
+                || self.readings.port_of(interface).is_some()
+                || is_local(bridge)
+                || self.bridges.values().any(is_local);
+        }
+        let mut members = Vec::new();
+        let mut vlans = PortOptions::default();
+        for interface in interfaces {
+            if let Some(mut member) = self.desired_port(snapshot, row, *interface) {
+                if let Some(reason) = member.refused_vlans.take() {
+                    self.refused_interfaces.insert(interface.uuid(), reason);
+                    continue;
+                }
+                vlans = (*member.options).clone();
+                let options = Arc::make_mut(&mut member.options);
+                (options.vlan_mode, options.tag) = (None, None);
+                options.trunks.clear();
+                options.cvlans.clear();
+                options.qinq_ethtype = QinqEthtype::Dot1ad;
+                options.priority_tags = PriorityTags::Never;
+                members.push(member);
+            }
+        }
+        match bond(row, interfaces, &vlans) {
+            Ok(bond) => {
+                let without_effect = setting_without_effect(row).map(str::to_owned);
+                let has_tags = vlans.priority_tags != PriorityTags::Never;
+                let tags = has_tags.then(|| BOND_PRIORITY_TAGS.to_owned());
+                let reasons = without_effect.into_iter().chain(wrong_system_id(row)).chain(tags);
+                for reason in reasons {
+                    interfaces.iter().for_each(|own| self.refuse_setting(own.uuid(), &reason));
+                }
+                let active = row.string("bond_active_slave");
+                let active = active.map(|address| (bond.name.clone(), address.to_owned()));
+                bridge.last_active.extend(active);
+                bridge.options.bonds.push(bond);
+                let named = members.into_iter().map(|port| (port.options.name.clone(), port));
+                bridge.ports.extend(named);
+            }
+            Err(reason) => {
+                let rows = interfaces.iter().map(|interface| (interface.uuid(), reason.clone()));
+                self.refused_interfaces.extend(rows);
+            }
+        }
+    }
+}
 
 /// Reads the bond of a row of `Port` with several interfaces.
 ///
@@ -20,7 +98,7 @@ use super::desired::DesiredBridge;
 /// # Errors
 ///
 /// The reason why the switch cannot have the bond of the row.
-pub(super) fn bond(
+fn bond(
     row: RowView<'_>,
     interfaces: &[RowView<'_>],
     vlans: &PortOptions,
@@ -73,7 +151,7 @@ fn milliseconds(value: i64) -> u32 {
 
 /// Returns the reason why a bond setting of a row has no effect;
 /// `None` if all have.
-pub(super) fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
+fn setting_without_effect(row: RowView<'_>) -> Option<&'static str> {
     let detects_by = row.entry("other_config", "bond-detect-mode");
     let has_interval = row.entry("other_config", "bond-miimon-interval").is_some();
     (detects_by == Some("miimon") || has_interval).then_some(
@@ -147,7 +225,7 @@ fn lacp(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Result<BondOptions, Str
 }
 
 /// Returns why the `lacp-system-id` of a row has no effect; `None` if it is valid.
-pub(super) fn wrong_system_id(row: RowView<'_>) -> Option<String> {
+fn wrong_system_id(row: RowView<'_>) -> Option<String> {
     let text = row.entry("other_config", "lacp-system-id")?;
     let example = "02:00:00:00:00:01";
     (!BondOptions::is_lacp_system_id(text)).then(|| {
@@ -177,9 +255,12 @@ pub(super) fn refuse_wrong_bonds(
     refused: &mut BTreeMap<RowUuid, String>,
 ) {
     for bond in std::mem::take(&mut bridge.options.bonds) {
-        let members = bond.members.clone();
+        let (name, members) = (bond.name.clone(), bond.members.clone());
         bridge.options.bonds.push(bond);
-        let ports = bridge.ports.values().map(|port| (*port.options).clone()).collect();
+        // No other port can make this bond wrong, and a bridge may have thousands.
+        let names: BTreeSet<&String> = members.iter().chain([&name]).collect();
+        let ports = names.into_iter().filter_map(|name| bridge.ports.get(name));
+        let ports = ports.map(|port| (*port.options).clone()).collect();
         let whole = BridgeOptions { ports, ..bridge.options.clone() };
         if let Err(error) = whole.check_bonds() {
             bridge.options.bonds.pop();

@@ -9,10 +9,7 @@ use std::{
 use shunt_ovsdb::{DatabaseSnapshot, RowView, value::RowUuid};
 use shunt_switch::{
     ControllerEndpoint, EndpointError,
-    config::{
-        BfdOptions, BridgeOptions, LocalPort, PortOptions, PortType, PriorityTags, QinqEthtype,
-        QosOptions,
-    },
+    config::{BfdOptions, BridgeOptions, LocalPort, PortOptions, PortType, QosOptions},
     with_causes,
 };
 use shunt_tls::TlsFiles;
@@ -20,7 +17,7 @@ use shunt_tls::TlsFiles;
 use super::{
     auto_lb::AutoLbRow,
     bfd::bfd as bfd_of,
-    bonds::{bond, interfaces, refuse_wrong_bonds, setting_without_effect, wrong_system_id},
+    bonds::{BondRows, interfaces, refuse_wrong_bonds},
     bridge_rows::{is_protocol, set_mac_table, set_snooping, table_limits, table_names},
     exports::{
         DesiredCollectorSets, ExportRows, RefusedExports, collector_sets as collector_sets_of,
@@ -51,6 +48,8 @@ pub(super) struct DesiredBridges {
     pub(super) refused_exports: RefusedExports,
     /// Directory for the sockets of `dpdkvhostuser` ports.
     vhost_folder: PathBuf,
+    /// The rows of bonds.
+    pub(super) bonds: BondRows,
     /// The ports that this pass has read or taken over.
     pub(super) readings: PortReadings,
     /// True while ports and controllers wait for restored rules (`flow-restore-wait`).
@@ -74,9 +73,7 @@ pub(super) struct DesiredBridge {
     pub(super) local: Option<RowUuid>,
     /// Row in `Port` of the local port.
     pub(super) local_row: Option<RowUuid>,
-    /// True if a row in `Port` has several interfaces, or shares its interface.
-    ///
-    /// Ports then depend on other ports.
+    /// True if rows in `Port` share an interface: ports then depend on other ports.
     pub(super) has_dependent_ports: bool,
     /// The handling of the rule for `NORMAL` that the daemon adds.
     pub(super) normal_rule: NormalRule,
@@ -182,9 +179,6 @@ pub(super) fn add_reason(reasons: &mut BTreeMap<RowUuid, String>, row: RowUuid, 
     }
     all.push_str(reason);
 }
-
-const BOND_PRIORITY_TAGS: &str =
-    "other_config:priority-tags has no effect: a bond sends no priority tags, remove it";
 
 /// The key that `ovs-ctl restart` sets, in `other_config` of `Open_vSwitch`.
 const FLOW_RESTORE_WAIT: &str = "flow-restore-wait";
@@ -358,9 +352,9 @@ impl DesiredBridges {
     ) {
         let interfaces = interfaces(snapshot, port);
         let [interface] = interfaces.as_slice() else {
-            bridge.has_dependent_ports = true;
             return self.add_bond(snapshot, bridge, port, &interfaces);
         };
+        bridge.has_dependent_ports |= self.bonds.interfaces.contains(&interface.uuid());
         let name = interface.string("name").unwrap_or_default();
         if name == bridge.options.name {
             bridge.local = Some(interface.uuid());
@@ -422,58 +416,9 @@ impl DesiredBridges {
         PortReading { row: row.uuid(), port, refused, settings }
     }
 
-    /// Adds a bond with its members; the members get the VLANs of the bond.
-    fn add_bond(
-        &mut self,
-        snapshot: &DatabaseSnapshot,
-        bridge: &mut DesiredBridge,
-        row: RowView<'_>,
-        interfaces: &[RowView<'_>],
-    ) {
-        let mut members = Vec::new();
-        let mut vlans = PortOptions::default();
-        for interface in interfaces {
-            if let Some(mut member) = self.desired_port(snapshot, row, *interface) {
-                if let Some(reason) = member.refused_vlans.take() {
-                    self.refused_interfaces.insert(interface.uuid(), reason);
-                    continue;
-                }
-                vlans = (*member.options).clone();
-                let options = Arc::make_mut(&mut member.options);
-                (options.vlan_mode, options.tag) = (None, None);
-                options.trunks.clear();
-                options.cvlans.clear();
-                options.qinq_ethtype = QinqEthtype::Dot1ad;
-                options.priority_tags = PriorityTags::Never;
-                members.push(member);
-            }
-        }
-        match bond(row, interfaces, &vlans) {
-            Ok(bond) => {
-                let without_effect = setting_without_effect(row).map(str::to_owned);
-                let has_tags = vlans.priority_tags != PriorityTags::Never;
-                let tags = has_tags.then(|| BOND_PRIORITY_TAGS.to_owned());
-                let reasons = without_effect.into_iter().chain(wrong_system_id(row)).chain(tags);
-                for reason in reasons {
-                    interfaces.iter().for_each(|own| self.refuse_setting(own.uuid(), &reason));
-                }
-                let active = row.string("bond_active_slave");
-                let active = active.map(|address| (bond.name.clone(), address.to_owned()));
-                bridge.last_active.extend(active);
-                bridge.options.bonds.push(bond);
-                let named = members.into_iter().map(|port| (port.options.name.clone(), port));
-                bridge.ports.extend(named);
-            }
-            Err(reason) => {
-                let rows = interfaces.iter().map(|interface| (interface.uuid(), reason.clone()));
-                self.refused_interfaces.extend(rows);
-            }
-        }
-    }
-
     /// Returns the port of an interface;
     /// records the reason if the switch cannot have it.
-    fn desired_port(
+    pub(super) fn desired_port(
         &mut self,
         snapshot: &DatabaseSnapshot,
         port: RowView<'_>,
@@ -574,7 +519,7 @@ impl DesiredBridges {
     }
 
     /// Records a setting that a port cannot have.
-    fn refuse_setting(&mut self, interface: RowUuid, reason: &str) {
+    pub(super) fn refuse_setting(&mut self, interface: RowUuid, reason: &str) {
         add_reason(&mut self.refused_settings, interface, reason);
     }
 

@@ -1,8 +1,8 @@
 //! The bridges and ports after a change of rows, of which only the changed ports are read.
 //!
 //! A bridge may have thousands of ports, and most changes concern one of them. So the ports of
-//! unchanged rows stay in place. The settings of the switch and of its bridges are always read,
-//! because there are few.
+//! unchanged rows stay in place. The settings of the switch and of its bridges, and all bonds, are
+//! always read, because there are few.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,10 @@ use shunt_ovsdb::{
 };
 
 use super::{
-    bonds::interfaces, changed_rows::ChangedRows, desired::DesiredBridges, exports::RefusedExports,
+    bonds::{BondRows, interfaces},
+    changed_rows::ChangedRows,
+    desired::DesiredBridges,
+    exports::RefusedExports,
     port_readings::PortReadings,
 };
 
@@ -54,19 +57,20 @@ impl DesiredBridges {
         }
         let is_port = |uuid| snapshots.iter().any(|own| own.row("Port", uuid).is_some());
         let port_of = |uuid| if is_port(uuid) { Some(uuid) } else { self.readings.port_of(uuid) };
-        // The settings of a bridge are a part of its local port.
+        // The settings of a bridge are a part of its local port. A bond depends on all of its
+        // members, and on the other bonds.
         let local = self.bridges.values().filter_map(|bridge| bridge.local_row);
-        let ports: BTreeSet<_> = changed.into_iter().filter_map(port_of).chain(local).collect();
+        let bonds = self.bonds.ports.iter().copied();
+        let read = changed.into_iter().filter_map(port_of);
+        let ports: BTreeSet<_> = read.chain(local).chain(bonds).collect();
         let is_free = |interface: RowUuid| {
             self.readings.port_of(interface).is_none_or(|port| ports.contains(&port))
         };
         let is_separate = |uuid: &RowUuid| {
-            snapshots.into_iter().filter_map(|own| Some((own, own.row("Port", *uuid)?))).all(
-                |(own, port)| match interfaces(own, port).as_slice() {
-                    [interface] => is_free(interface.uuid()),
-                    _ => false,
-                },
-            )
+            snapshots
+                .into_iter()
+                .filter_map(|own| Some((own, own.row("Port", *uuid)?)))
+                .all(|(own, port)| interfaces(own, port).iter().all(|own| is_free(own.uuid())))
         };
         ports.iter().all(is_separate).then(|| ports.clone())
     }
@@ -76,6 +80,7 @@ impl DesiredBridges {
         for port in ports.iter().filter_map(|uuid| earlier.row("Port", *uuid)) {
             interfaces(earlier, port).into_iter().for_each(|interface| self.forget(interface));
         }
+        self.bonds = BondRows::default();
         self.refused_controllers.clear();
         self.refused_mirrors.clear();
         self.refused_exports = RefusedExports::default();
@@ -423,6 +428,25 @@ mod tests {
         let changed = ChangedRows::between(&before, &after);
         let read = bridges.ports_to_read([&before, &after], &changed);
         assert_eq!(read, Some(BTreeSet::from([new, ports[7]])));
+
+        // A bond is always read as well, and leaves all other ports in place.
+        let bridges = bridges.after([&before, &after], &changed);
+        let mut rows = database.handle.transaction("a bond");
+        change_bond(&mut rows, "bond", after.row("Port", ports[9]).unwrap());
+        database.handle.transact(rows).await.unwrap();
+        let bonded = database.rows().await;
+        let changed = ChangedRows::between(&after, &bonded);
+        let read = bridges.ports_to_read([&after, &bonded], &changed);
+        assert_eq!(read, Some(BTreeSet::from([ports[9]])));
+        let bridges = bridges.after([&after, &bonded], &changed);
+        assert_eq!(bridges.bridges["br0"].options.bonds.len(), 1);
+        let mut rows = database.handle.transaction("a tag");
+        rows.update("Port", ports[7], [("tag", Datum::integer(8))]);
+        database.handle.transact(rows).await.unwrap();
+        let tagged = database.rows().await;
+        let changed = ChangedRows::between(&bonded, &tagged);
+        let read = bridges.ports_to_read([&bonded, &tagged], &changed);
+        assert_eq!(read, Some(BTreeSet::from([ports[7], ports[9]])));
         database.handle.stop().await;
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use shunt_ovsdb::{DatabaseSnapshot, OvsdbServerError, RowTransaction, value::RowUuid};
-use shunt_switch::{ObjectId, PortChanges, Switch, config::PortType};
+use shunt_switch::{ObjectId, PortChanges, Switch};
 use tokio::{
     sync::oneshot,
     time::{Instant, MissedTickBehavior, interval_at, sleep_until},
@@ -164,8 +164,7 @@ impl Follower {
 
     /// Applies the rows, and writes the results into the rows.
     ///
-    /// Without other events, the cost depends on the changed rows. Each bond of a bridge costs a
-    /// copy of all ports of the bridge.
+    /// Without other events, the cost depends on the changed rows and on the bonds.
     async fn update(
         &mut self,
         rows: &DatabaseSnapshot,
@@ -278,8 +277,8 @@ async fn ports_changed(changes: &PortChanges, due: &mut Option<Instant>, last_re
 
 /// Returns the rows in `Port` and `Interface` that a pass reports.
 ///
-/// The result has the changed rows, and the rows of ports with a new result. If any object has
-/// changed, all patch ports are included, because the peer of a patch port may be new or gone.
+/// The result has the changed rows, and the rows of ports with a new result. A changed port also
+/// concerns the patch ports that have it as a peer, and a changed bridge all patch ports.
 fn report_scope(
     mut scope: BTreeSet<RowUuid>,
     desired: &DesiredBridges,
@@ -288,16 +287,23 @@ fn report_scope(
 ) -> BTreeSet<RowUuid> {
     scope.extend(changed_keys(&last_errors.interfaces, &errors.interfaces));
     scope.extend(changed_keys(&last_errors.settings, &errors.settings));
-    if objects.is_empty() {
-        return scope;
-    }
-    for bridge in desired.bridges.values() {
-        let named = objects.iter().filter_map(|object| {
-            let ObjectId::Port(name) = object else { return None };
-            bridge.ports.get(name)
-        });
-        let patch = bridge.ports.values().filter(|port| port.options.kind == PortType::Patch);
-        scope.extend(named.chain(patch).map(|port| port.interface));
+    for object in objects {
+        match object {
+            ObjectId::Port(name) => {
+                scope.extend(desired.interface(name));
+                scope.extend(desired.readings.patches_to(name));
+            }
+            ObjectId::Bridge(_) => scope.extend(desired.readings.patches()),
+            ObjectId::Settings
+            | ObjectId::Controllers(_)
+            | ObjectId::Sflow(_)
+            | ObjectId::Netflow(_)
+            | ObjectId::Ipfix(_)
+            | ObjectId::CollectorSets(_)
+            | ObjectId::Bonds(_)
+            | ObjectId::Bond(_)
+            | ObjectId::Mirror { .. } => {}
+        }
     }
     scope
 }
@@ -324,4 +330,53 @@ fn statistics_period(rows: &DatabaseSnapshot) -> Duration {
     let entry = |key| rows.rows("Open_vSwitch").find_map(|row| row.entry("other_config", key));
     let period = entry("stats-update-interval").and_then(|text| text.parse().ok());
     period.map_or(STATISTICS_PERIOD_MIN, Duration::from_millis).max(STATISTICS_PERIOD_MIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_ovsdb::{
+        Server, ServerConfig, schema,
+        value::{Atom, Datum},
+    };
+
+    use super::*;
+
+    /// A changed port is reported with the patch ports that name it, and without all others.
+    #[tokio::test]
+    async fn a_port_is_reported_with_its_patches() {
+        let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());
+        let handle = server.unwrap().start().unwrap();
+        let mut rows = handle.transaction("patch ports");
+        let mut interfaces = BTreeMap::new();
+        let mut ports = Vec::new();
+        for number in 0..200 {
+            let (name, peer) = (format!("p{number}"), format!("p{}", number ^ 1));
+            let columns = [
+                ("name", Datum::string(&name)),
+                ("type", Datum::string("patch")),
+                ("options", Datum::string_map([("peer", peer.as_str())])),
+            ];
+            let interface = rows.insert("Interface", columns);
+            let columns = [("name", Datum::string(&name)), ("interfaces", Datum::uuid(interface))];
+            ports.push(Atom::Uuid(rows.insert("Port", columns)));
+            interfaces.insert(name, interface);
+        }
+        let columns = [("name", Datum::string("br0")), ("ports", Datum::set(ports))];
+        let bridge = rows.insert("Bridge", columns);
+        rows.insert("Open_vSwitch", [("bridges", Datum::uuid(bridge))]);
+        handle.transact(rows).await.unwrap();
+        let rows = handle.snapshot().await.unwrap();
+        let desired = DesiredBridges::of(&rows, PortReadings::default());
+        let scope = |object: ObjectId| {
+            let errors = ApplyErrors::default();
+            report_scope(BTreeSet::new(), &desired, &BTreeSet::from([object]), [&errors; 2])
+        };
+        let both = ["p6", "p7"].map(|name| interfaces[name]);
+        assert_eq!(scope(ObjectId::Port("p7".to_owned())), BTreeSet::from(both));
+        // The port is not in the database any more.
+        assert_eq!(scope(ObjectId::Port("p999".to_owned())), BTreeSet::new());
+        let all: BTreeSet<_> = interfaces.into_values().collect();
+        assert_eq!(scope(ObjectId::Bridge("br0".to_owned())), all);
+        handle.stop().await;
+    }
 }

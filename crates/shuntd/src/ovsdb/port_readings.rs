@@ -1,11 +1,12 @@
 //! The ports that were read from rows, for rows that do not change.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
 use shunt_ovsdb::{DatabaseSnapshot, value::RowUuid};
+use shunt_switch::config::PortType;
 
 use super::{changed_rows::ChangedRows, desired::DesiredPort};
 
@@ -15,6 +16,8 @@ pub(super) struct PortReadings {
     /// Directory for sockets, which the options of some ports depend on.
     folder: PathBuf,
     by_interface: BTreeMap<RowUuid, PortReading>,
+    /// Rows in `Interface` of patch ports, by the names of their peers.
+    patches: BTreeMap<String, BTreeSet<RowUuid>>,
 }
 
 /// The result of reading a row in `Port` with one interface.
@@ -33,7 +36,7 @@ pub(super) struct PortReading {
 impl PortReadings {
     /// Returns empty readings for a directory for sockets.
     pub(super) const fn new(folder: PathBuf) -> Self {
-        Self { folder, by_interface: BTreeMap::new() }
+        Self { folder, by_interface: BTreeMap::new(), patches: BTreeMap::new() }
     }
 
     /// Removes the readings of rows that have changed since `earlier`.
@@ -49,9 +52,28 @@ impl PortReadings {
         self
     }
 
-    /// Removes the reading of an interface.
-    pub(super) fn remove(&mut self, interface: RowUuid) {
-        self.by_interface.remove(&interface);
+    /// Removes the reading of an interface, and returns it.
+    pub(super) fn remove(&mut self, interface: RowUuid) -> Option<PortReading> {
+        let reading = self.by_interface.remove(&interface)?;
+        if let Some(peer) = reading.patch_peer()
+            && let Some(rows) = self.patches.get_mut(peer)
+        {
+            rows.remove(&interface);
+            if rows.is_empty() {
+                self.patches.remove(peer);
+            }
+        }
+        Some(reading)
+    }
+
+    /// Returns the rows in `Interface` of the patch ports with a peer.
+    pub(super) fn patches_to(&self, peer: &str) -> impl Iterator<Item = RowUuid> {
+        self.patches.get(peer).into_iter().flatten().copied()
+    }
+
+    /// Returns the rows in `Interface` of all patch ports.
+    pub(super) fn patches(&self) -> impl Iterator<Item = RowUuid> {
+        self.patches.values().flatten().copied()
     }
 
     /// Returns the row in `Port` of an interface.
@@ -69,7 +91,7 @@ impl PortReadings {
         if folder != self.folder {
             return None;
         }
-        self.by_interface.remove(&interface).filter(|own| own.row == port)
+        self.remove(interface).filter(|own| own.row == port)
     }
 
     /// Stores the reading of an interface, and returns the reading that it replaces.
@@ -78,6 +100,19 @@ impl PortReadings {
         interface: RowUuid,
         reading: PortReading,
     ) -> Option<PortReading> {
-        self.by_interface.insert(interface, reading)
+        let replaced = self.remove(interface);
+        if let Some(peer) = reading.patch_peer() {
+            self.patches.entry(peer.to_owned()).or_default().insert(interface);
+        }
+        self.by_interface.insert(interface, reading);
+        replaced
+    }
+}
+
+impl PortReading {
+    /// Returns the name of the peer of a patch port.
+    fn patch_peer(&self) -> Option<&str> {
+        let options = &self.port.as_ref()?.options;
+        (options.kind == PortType::Patch).then_some(options.peer.as_str())
     }
 }

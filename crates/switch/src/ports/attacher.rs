@@ -193,7 +193,13 @@ impl PortAttacher {
         ports: Vec<Result<Option<SplittingPort>, SwitchError>>,
     ) -> Vec<Result<(), SwitchError>> {
         let (mut results, mut attached) = (Vec::with_capacity(ports.len()), Vec::new());
-        let mut placer = self.loads.placer(&self.bridges, self.plane.now());
+        let is_placed = ports.iter().any(|port| matches!(port, Ok(Some(_))));
+        // Without a choice of threads, the loads of all queues are not read.
+        let mut placer = if is_placed && self.plane.living().len() > 1 {
+            self.loads.placer(&self.bridges, self.plane.now())
+        } else {
+            QueuePlacer::default()
+        };
         for port in ports {
             results.push(match port {
                 Ok(Some(port)) => {
