@@ -373,7 +373,7 @@ fn wrong_descriptors_are_refused_and_replaced() {
     let log = service.log();
     assert!(log.contains("descriptor tap/t1/0000 is refused: it is not a queue of a TAP"), "{log}");
     assert!(log.contains("is refused: it is not a packet socket"), "{log}");
-    assert!(log.contains("descriptor tap/t9/0000 is not used, closed"), "{log}");
+    assert!(log.contains("descriptor tap/t9/0000 is not used any more, so it is closed"), "{log}");
 }
 
 /// With such descriptors, the service manager keeps the device in use.

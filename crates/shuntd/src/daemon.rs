@@ -267,8 +267,8 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     }
     if restriction == Some(WriteRestriction::Partial) {
         warn!(
-            "--writable protects in part: this kernel lets the daemon truncate files outside the directories; \
-             use Linux 6.2 or later"
+            "--writable protects only in part: this kernel lets the daemon truncate files \
+             outside the directories; use Linux 6.2 or later"
         );
     }
     match &arguments.command {
@@ -483,7 +483,7 @@ fn tls_identity(file: &ConfigFile) -> TlsIdentity {
     let files = file.tls.files();
     if let Some(Err(error)) = files.as_ref().map(TlsFiles::check) {
         // The files are read at each handshake, so the daemon starts despite the error.
-        warn!("tls: {error}; connections with TLS fail until it is mended");
+        warn!("tls: {error}; connections with TLS fail until this is corrected");
     }
     identity.set(files);
     identity

@@ -254,7 +254,7 @@ fn packet_ins(counts: &Value) -> Option<String> {
     let delivered = field("delivered");
     let reasons = [
         (field("dropped_unread"), "unread by a slow peer"),
-        (field("dropped_missed"), "missed in a burst"),
+        (field("dropped_missed"), "too many at once"),
         (field("no_connection"), "without a connection"),
     ];
     let dropped = reasons.iter().fold(0_u64, |sum, (count, _)| sum.saturating_add(*count));
@@ -562,7 +562,8 @@ eviction thread: panicked; restart the daemon
                 "no_connection": 3}}]));
         let lines: Vec<&str> = shown.lines().skip(1).map(str::trim).collect();
         let expected = [
-            "packet-ins: 10 delivered, 12 dropped (4 unread by a slow peer, 5 missed in a burst, 3 without a connection)",
+            "packet-ins: 10 delivered, 12 dropped (4 unread by a slow peer, 5 too many at once, \
+             3 without a connection)",
             "packet-ins to tcp:1.2.3.4: 7 delivered, 0 dropped",
         ];
         assert_eq!(lines, expected);

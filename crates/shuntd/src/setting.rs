@@ -299,7 +299,7 @@ fn set_vlan(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, Stri
 
 /// Parses `true` or `false`.
 fn flag(key: &str, value: &str) -> Result<bool, String> {
-    value.parse().map_err(|_| format!("{key}={value}: it is true or false"))
+    value.parse().map_err(|_| format!("{key}={value}: use true or false"))
 }
 
 /// Parses the ingress policing of a port from words.
@@ -327,7 +327,7 @@ fn set_policing(port: &mut PortOptions, key: &str, value: &str) -> Result<bool, 
         _ => return Ok(false),
     };
     *field = value.parse().map_err(|_| {
-        format!("{key}={value}: it is a number of {unit}, from 0 to {max}", max = u32::MAX)
+        format!("{key}={value}: use a number of {unit}, from 0 to {max}", max = u32::MAX)
     })?;
     Ok(true)
 }

@@ -253,7 +253,9 @@ impl ListeningSockets {
     pub fn release_unused(&self) {
         self.release_where(|key, socket| {
             if !socket.is_used {
-                info!("service manager: the stored socket {key} is not used, closed");
+                info!(
+                    "service manager: the stored socket {key} is not used any more, so it is closed"
+                );
             }
             !socket.is_used
         });

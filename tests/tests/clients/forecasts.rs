@@ -111,7 +111,7 @@ fn a_masked_flow_has_an_entry_if_the_mask_does_not_matter() {
     assert_eq!(line, "1 flow on 1 packet thread: 1 installed, 0 covered, 0 refused\n");
     // The rules consult the source port.
     let done = preload(&daemon, &[flow(2).replace("tp_src=2", "tp_src=2/0xfffe")]);
-    assert!(error_text(&done).contains("unknown_bits 1 (the rules consult a field"), "{done:?}");
+    assert!(error_text(&done).contains("unknown_bits 1 (the rules match bits"), "{done:?}");
     // A packet of a trace has one value of each field.
     let traced = daemon.shuntctl(&["trace", "br0", masked]);
     assert!(error_text(&traced).contains("ip_src has a mask"), "{traced:?}");

@@ -153,8 +153,8 @@ mod tests {
     fn each_wrong_octet_has_its_error() {
         let marker = SlowFrame::MarkerRequest(Marker::default()).emit([2; 6]);
         for (frame, position, octet, text) in [
-            (lacpdu(), 5, 3, "not a slow-protocols frame"),
-            (lacpdu(), 13, 8, "not a slow-protocols frame"),
+            (lacpdu(), 5, 3, "the frame is not of a slow protocol"),
+            (lacpdu(), 13, 8, "the frame is not of a slow protocol"),
             (lacpdu(), 14, 3, "slow protocol 3 is neither LACP (1) nor the marker protocol (2)"),
             (lacpdu(), 17, 19, "the actor information has a length of 19 bytes: it must have 20"),
             (lacpdu(), 37, 0, "the partner information has a length of 0 bytes: it must have 20"),

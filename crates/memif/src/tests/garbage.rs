@@ -143,7 +143,7 @@ fn a_server_refuses_messages_that_break_the_protocol() {
             let file = peer.start();
             peer.send(&ring(RING), Some(file.as_fd()));
         }),
-        ("ring 64 does not exist", &|peer| {
+        ("the peer added ring 64, which", &|peer| {
             peer.start();
             peer.send(&ring(RingMessage { index: 64, ..RING }), Some(event().as_fd()));
         }),
@@ -242,7 +242,10 @@ fn silent_clients_give_way_to_new_ones() {
     // At most 64 clients may wait, including the client that was served.
     for peer in &silent[..17] {
         let refusal = peer.refusal();
-        assert!(refusal.contains("of 64 clients without an interface"), "{refusal}");
+        assert!(
+            refusal.contains("64 clients are connected and have chosen no interface"),
+            "{refusal}"
+        );
     }
 }
 

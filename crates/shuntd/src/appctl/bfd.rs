@@ -9,7 +9,7 @@ use super::{command::commands, methods::DaemonMethods};
 
 commands! {
     "bfd/set-forwarding" "[interface] normal|false|true", 1..=2, Change, set_forwarding,
-        "Decide if ports with BFD are used: as their sessions do (normal), never, or always";
+        "Use ports with BFD as their sessions decide (normal), never (false), or always (true)";
     "bfd/show" "[interface]", 0..=1, Read, show,
         "Show the BFD session of one port, or of all ports";
 }

@@ -28,7 +28,7 @@ commands! {
     "shunt/add-port" "bridge name [key=value..]", 2..=WORDS_MAX, Change, add_port,
         "Add a port: `shuntctl add-port`";
     "shunt/announce" "bridge seconds flow [flow..]", 3..=FLOWS_MAX, Change, announce,
-        "Announce flows that will arrive, for programs";
+        "Announce flows that will arrive, so that they get cache entries before";
     "shunt/caches" "[rule-space]", 0..=1, Read, caches,
         "Show the counters of caches: `shuntctl caches`";
     "shunt/capture-read" "id", 1..=1, Read, capture_read, "Return packets of a capture";
@@ -165,7 +165,9 @@ async fn drops(methods: &DaemonMethods, _: &[String]) -> Result<String, String> 
 
 async fn entries(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let count = match arguments.first() {
-        Some(count) => count.parse().map_err(|_| format!("`{count}` is not a number"))?,
+        Some(count) => {
+            count.parse().map_err(|_| format!("`{count}` is not a number of entries"))?
+        }
         None => 0,
     };
     json(&methods.switch.entries(count).await)
@@ -203,9 +205,11 @@ async fn reload_file(methods: &DaemonMethods, _: &[String]) -> Result<String, St
 async fn restore(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let path = first(arguments);
     let saved = StateFile::read(Path::new(path)).map_err(|error| error.to_string())?;
-    let saved = saved.ok_or_else(|| format!("{path} does not exist"))?;
+    let saved = saved.ok_or_else(|| {
+        format!("there is no file {path}: name a file that `save` or `shuntd --state` has written")
+    })?;
     let report = saved.restore(&methods.switch).await?;
-    Ok(reload::text(&report, "the state is in force already\n"))
+    Ok(reload::text(&report, "nothing changed: the switch has this state already\n"))
 }
 
 async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
@@ -310,7 +314,9 @@ fn json(value: &impl Serialize) -> Result<String, String> {
 }
 
 fn preload_id(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("`{text}` is not the number of a preload"))
+    text.parse().map_err(|_| {
+        format!("`{text}` is not the number of a preload, as `shunt/preload-start` returns it")
+    })
 }
 
 fn capture_id(text: &str) -> Result<u64, String> {

@@ -133,7 +133,8 @@ fn moves_text(moves: QueueMoves) -> String {
         return format!("{moved} receive queues moved");
     }
     format!(
-        "{moved} of {planned} receive queues moved: the threads of the others have unsent packets"
+        "{moved} of {planned} receive queues moved: the others stay until their threads have \
+         sent the packets of these queues"
     )
 }
 

@@ -22,7 +22,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
     (&["dpctl/add-if", "dpctl/del-if"], "use `shuntctl add-port` or `del-port`"),
     (
         &["dpctl/add-flow", "dpctl/add-flows", "dpctl/mod-flow", "dpctl/mod-flows"],
-        "the tables make all cache entries: add rules with `ovs-ofctl add-flow`, or \
+        "cache entries come from the tables alone: add rules with `ovs-ofctl add-flow`, or \
          announce flows with `shuntctl preload`",
     ),
     (
@@ -87,7 +87,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
     ),
     (
         &["dpif-netdev/pmd-stats-clear"],
-        "counters only grow: compare two answers, or use `shuntctl top`",
+        "counters cannot be cleared: compare two answers, or use `shuntctl top`",
     ),
     (&["dpif-netlink/dispatch-mode"], "the kernel datapath is not used"),
     (
@@ -98,7 +98,7 @@ const REFUSALS: &[(&[&str], &str)] = &[
         &["fdb/add", "fdb/del"],
         "static MAC addresses do not exist: add a rule with `dl_dst` before `NORMAL`",
     ),
-    (&["fdb/stats-clear"], "counters only grow: compare two answers of fdb/stats-show"),
+    (&["fdb/stats-clear"], "counters cannot be cleared: compare two answers of fdb/stats-show"),
     (
         &["ofproto/trace-packet-out"],
         "use `ofproto/trace`, and for a packet-out `ovs-ofctl packet-out`",

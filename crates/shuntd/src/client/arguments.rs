@@ -376,7 +376,7 @@ pub(super) enum Command {
         /// Remove entries that no packet has hit after this time.
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         seconds: u64,
-        /// Take this share of the flows, in percent.
+        /// Preload only this share of the flows, in percent.
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u8).range(1..=100))]
         percent: u8,
     },
@@ -407,10 +407,12 @@ pub(super) enum Command {
     },
     /// Check the rights, devices and limits that the switch needs on this host.
     ///
-    /// Works without the daemon, and checks its rights, limits and ports as well if it runs. Else it
-    /// reads what the ports need from the configuration file, and checks the rights of this user.
+    /// The command also works without the daemon. If the daemon runs, its rights, limits and ports
+    /// are checked. Else the ports are those of the configuration file, and the rights of this user
+    /// are checked.
     ///
-    /// Shows the command that mends each missing thing. The exit code is 1 if something is missing.
+    /// Shows the command that corrects each missing thing. The exit code is 1 if something is
+    /// missing.
     Doctor {
         /// Read the ports from this configuration file if no daemon runs.
         #[arg(long, value_name = "FILE", default_value = "/etc/shunt/shunt.toml")]

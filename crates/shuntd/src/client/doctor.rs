@@ -92,8 +92,8 @@ fn run_checks(system: &HostSystem, run_dir: &Path, config: &Path) -> Vec<HostChe
             if daemon.is_none() {
                 checks.push(HostCheck::note(
                     "daemon",
-                    "it answers, but not with its process and its ports; the checks below are about \
-                     this user",
+                    "the daemon answers, but without its process and ports; the checks below are \
+                     about this user",
                 ));
             }
             daemon

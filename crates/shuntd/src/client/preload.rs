@@ -207,7 +207,9 @@ impl PreloadReport {
                      `foresight.entries`)",
                     self.entries
                 ),
-                "unknown_bits" => " (the rules consult a field that has a mask)".to_owned(),
+                "unknown_bits" => {
+                    " (the rules match bits that the mask of the flow leaves open)".to_owned()
+                }
                 "no_room" => {
                     " (three quarters of the cache are in use: raise the size of the cache)"
                         .to_owned()

@@ -63,7 +63,10 @@ impl ServiceDescriptors {
         let unused: Vec<_> =
             std::mem::take(&mut self.content.lock().inherited).into_keys().collect();
         for name in unused {
-            info!("service manager: the stored descriptor {name} is not used, closed");
+            info!(
+                "service manager: the stored descriptor {name} is not used any more, so it is \
+                 closed"
+            );
             self.remove(&name);
         }
     }

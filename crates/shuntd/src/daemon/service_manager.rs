@@ -48,7 +48,10 @@ async fn feed_watchdog(switch: Arc<Switch>) {
     let Some(limit) = sd_notify::watchdog_enabled().filter(|limit| !limit.is_zero()) else {
         return;
     };
-    info!("watchdog: on; restarts if a packet thread hangs for {} s", limit.as_secs_f64());
+    info!(
+        "watchdog: on: the service manager restarts the daemon if a packet thread hangs for {} s",
+        limit.as_secs_f64()
+    );
     // The longest wait for answers, and the pause, together take less than the limit.
     let (answer_max, pause) = (limit / 2, limit / 4);
     let (mut shown, mut stalled_before) = (size(&switch), Vec::new());
@@ -71,13 +74,13 @@ async fn feed_watchdog(switch: Arc<Switch>) {
 
 fn log_stall(stalled: &[usize], limit: Duration) {
     if stalled.is_empty() {
-        info!("watchdog: every packet thread iterates again");
+        info!("watchdog: no packet thread hangs any more");
     }
     for thread in stalled {
         error!(
             limit_ms = millis(limit),
-            "packet thread {thread}: no iteration ended in time, so the watchdog is not fed and the \
-             service manager will restart the daemon"
+            "packet thread {thread}: no iteration ended in time, so the watchdog is not notified \
+             and the service manager will restart the daemon"
         );
     }
 }
@@ -97,7 +100,7 @@ fn size(switch: &Switch) -> String {
 /// Returns the status line of a switch with packet threads that do not iterate.
 fn stall(threads: &[usize]) -> String {
     let names: Vec<String> = threads.iter().map(usize::to_string).collect();
-    format!("packet threads that do not iterate: {}", names.join(", "))
+    format!("packet threads that hang: {}", names.join(", "))
 }
 
 fn millis(time: Duration) -> u64 {

@@ -154,7 +154,10 @@ impl StateFile {
     /// file then stays in force.
     pub(crate) fn set_start_filter(&self, file: &str) {
         if let Err(problem) = trace_log::set(self.filter.start(file)) {
-            warn!("state file: {problem}; the filter {file} of the configuration file stays");
+            warn!(
+                "state file: {problem}; the log filter {file} of the configuration file stays in \
+                 force"
+            );
         }
     }
 

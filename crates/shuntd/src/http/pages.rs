@@ -90,7 +90,8 @@ impl HttpPages {
             (Some(refused), _) => refused,
             (None, Some((kind, content))) => (StatusCode::OK, kind, content.into()),
             (None, None) => timeout(PAGE_TIME_MAX, self.page(request)).await.unwrap_or_else(|_| {
-                let text = format!("not done within {} s\n", PAGE_TIME_MAX.as_secs());
+                let text =
+                    format!("the page was not complete within {} s\n", PAGE_TIME_MAX.as_secs());
                 plain(StatusCode::SERVICE_UNAVAILABLE, text)
             }),
         };
@@ -198,7 +199,7 @@ fn plain(status: StatusCode, text: impl Into<PageBody>) -> Page {
 }
 
 fn window_is_off() -> Page {
-    plain(StatusCode::NOT_FOUND, "the window is off: set `window = true` in [http]\n")
+    plain(StatusCode::NOT_FOUND, "the window, a live page, is off: set `window = true` in [http]\n")
 }
 
 /// Returns the page for a refused request; `None` if the request is allowed.
@@ -222,7 +223,7 @@ fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) 
     }
     let is = |name, expected| headers.get(name).is_some_and(|value| value == expected);
     if is(SEC_FETCH_SITE, "cross-site") && !is(SEC_FETCH_MODE, "navigate") {
-        let text = "a web page of another site may not ask for the pages";
+        let text = "a web page of another site may not request these pages";
         return page(StatusCode::FORBIDDEN, text);
     }
     if [Method::GET, Method::HEAD].contains(request.method()) {

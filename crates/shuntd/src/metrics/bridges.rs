@@ -45,13 +45,13 @@ const PORT_BFD: [Metric<BfdPortStatus>; 6] = [
     (
         "shunt_port_bfd_forwarding",
         "gauge",
-        "1 if the BFD session of a port lets it be used, else 0.",
+        "1 if a port is used because its BFD session is forwarding, else 0.",
         |own| u64::from(own.session.forwarding).into(),
     ),
     (
         "shunt_port_bfd_flaps_total",
         "counter",
-        "Changes of the use of a port by its BFD session.",
+        "Number of times that the BFD session of a port began or stopped forwarding.",
         |own| own.session.flap_count.into(),
     ),
     (

@@ -17,7 +17,7 @@ const PACKETS: [Metric<DropStatus>; 6] = [
     (
         "shunt_device_lost_packets_total",
         "counter",
-        "Packets that devices accepted, counted as sent, and could not send.",
+        "Packets that are counted as sent, although the device could not send them.",
         |own| own.device_lost.into(),
     ),
     (

@@ -44,7 +44,8 @@ const NETFLOW: [Metric<NetflowStatus>; 5] = [
     (
         "shunt_netflow_flows_lost_total",
         "counter",
-        "Flows that NetFlow lost: too many, or in datagrams that a collector missed.",
+        "Flows that NetFlow lost, because they were too many or a collector did not get their \
+         datagrams.",
         |own| own.flows_lost.into(),
     ),
     (
@@ -81,7 +82,7 @@ const IPFIX: [Metric<IpfixStatus>; 7] = [
     (
         "shunt_ipfix_flows_lost_total",
         "counter",
-        "Flows that IPFIX lost in messages that a collector missed.",
+        "Flows that IPFIX lost in messages that a collector did not get.",
         |own| own.flows_lost.into(),
     ),
     (
@@ -120,7 +121,7 @@ const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
     (
         "shunt_collector_set_flows_lost_total",
         "counter",
-        "Flows in messages that a collector of a set missed.",
+        "Flows in messages that a collector of a set did not get.",
         |own| own.flows_lost.into(),
     ),
     (

@@ -21,9 +21,12 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
         "Changes of the tables that waited because the queue to the eviction thread was full.",
         |own| own.delayed.into(),
     ),
-    ("shunt_eviction_changes_total", "counter", "Changes applied to the eviction engine.", |own| {
-        own.changes.into()
-    }),
+    (
+        "shunt_eviction_changes_total",
+        "counter",
+        "Changes of the tables that the eviction engine has processed.",
+        |own| own.changes.into(),
+    ),
     (
         "shunt_eviction_overflows_total",
         "counter",
@@ -250,13 +253,16 @@ pub(super) const NIC: [Metric<NicStatus>; 13] = [
         "1 if the NIC is connected and holds its entries, else 0.",
         |own| u64::from(own.is_connected()).into(),
     ),
-    ("shunt_nic_stale_total", "counter", "Number of times that the NIC became stale.", |own| {
-        own.stale_count.into()
-    }),
+    (
+        "shunt_nic_stale_total",
+        "counter",
+        "Number of times that the NIC became stale: it may then forward by evicted entries.",
+        |own| own.stale_count.into(),
+    ),
     (
         "shunt_nic_unconfirmed_total",
         "counter",
-        "Table versions that were acknowledged without the NIC.",
+        "Table versions that were acknowledged while the NIC was stale, without waiting for it.",
         |own| own.unconfirmed.into(),
     ),
     (

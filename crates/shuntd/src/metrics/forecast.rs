@@ -64,7 +64,7 @@ const TIMES: &[SourceMetric] = &[
     (
         "shunt_forecast_saved_seconds_total",
         "counter",
-        "Estimated time that packets did not wait: hits times the mean translation.",
+        "Estimated time that packets did not wait: hits times the mean time of a translation.",
         |own| own.saved_us.unwrap_or_default(),
     ),
 ];
@@ -78,7 +78,11 @@ pub(crate) fn forecast(status: &ForecastStatus) -> String {
         "Forecasts with cache entries that no packet has hit so far.",
     );
     text.value(&[], status.speculative);
-    text.family("shunt_forecast_observed_total", "counter", "New flows that the predictors saw.");
+    text.family(
+        "shunt_forecast_observed_total",
+        "counter",
+        "New flows that were passed to the predictors.",
+    );
     text.value(&[], status.observed);
     text.family(
         "shunt_forecast_not_observed_total",

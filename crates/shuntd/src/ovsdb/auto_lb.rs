@@ -49,7 +49,7 @@ async fn apply_one<T: ToString>(switch: &Switch, name: &str, key: Option<T>) {
         Ok(false) => {}
         Ok(true) => match text {
             Some(text) => info!("ovsdb: pmd-auto-lb: {name} set to {text}"),
-            None => info!("ovsdb: pmd-auto-lb: {name} has its configured value"),
+            None => info!("ovsdb: pmd-auto-lb: {name} has its configured value again"),
         },
         Err(error) => {
             warn!(error = with_causes(&error), "ovsdb: pmd-auto-lb: {name} cannot be set");

@@ -183,7 +183,10 @@ pub(super) async fn keep_active_members(
         let Some(member) = member.filter(|member| !member.active) else { continue };
         let change = BondMemberChange::Activate;
         if let Err(error) = switch.change_bond_member(name, &member.name, change).await {
-            info!("bond {name}: another member is active than before: {}", with_causes(&error));
+            info!(
+                "bond {name}: the member that was active before the start cannot be active now: {}",
+                with_causes(&error)
+            );
         }
     }
 }

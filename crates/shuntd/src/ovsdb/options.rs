@@ -32,7 +32,8 @@ impl OvsdbOptions {
         let has_log = self.log.as_path() != Path::new("");
         let Some(remote) = &self.remote else {
             if has_log && !self.is_embedded() {
-                let text = "`log` is for the embedded server, and there is none: add `socket`, or remove it";
+                let text = "`log` is the file of the embedded server, and there is none: add \
+                            `socket`, or remove `log`";
                 return wrong(text.to_owned(), ConfigStep::Field("log"));
             }
             return Ok(());
@@ -46,8 +47,10 @@ impl OvsdbOptions {
             return wrong(text, ConfigStep::Field("remote"));
         }
         if has_log {
-            let text =
-                format!("`log` is for the embedded server, and {remote} has its own: remove it");
+            let text = format!(
+                "`log` is the file of the embedded server, and the database is on {remote}: \
+                 remove `log`"
+            );
             return wrong(text, ConfigStep::Field("log"));
         }
         Ok(())
@@ -113,8 +116,8 @@ mod tests {
         let remote = "unix:/run/a.sock".parse().unwrap();
         for (text, words) in [
             ("socket = '/s'\nremote = 'unix:/r'", "remove `socket` or `remote`"),
-            ("log = '/l'\nremote = 'unix:/r'", "`log` is for the embedded server"),
-            ("log = '/l'", "add `socket`, or remove it"),
+            ("log = '/l'\nremote = 'unix:/r'", "`log` is the file of the embedded server"),
+            ("log = '/l'", "add `socket`, or remove `log`"),
         ] {
             let (message, _) = options(text).check().unwrap_err();
             assert!(message.contains(words), "{message}");

@@ -34,7 +34,7 @@ impl TlsRow {
             (Some(_), Err(error)) => {
                 // The files are read at each handshake, so the connections work once the files are
                 // correct.
-                warn!("ovsdb: SSL: {error}; connections with TLS fail until it is mended");
+                warn!("ovsdb: SSL: {error}; connections with TLS fail until this is corrected");
             }
         }
     }

@@ -122,7 +122,7 @@ fn sizes(evict: &Value) -> String {
 
 /// Relations of the engine that are printed, each with its meaning.
 const RELATIONS: [(&str, &str); 2] =
-    [("entries", "cache entries in the index"), ("visits", "table lookups behind them")];
+    [("entries", "cache entries in the index"), ("visits", "table lookups of these entries")];
 
 /// Returns the numbers of entries by cause and by table as text.
 fn totals(evict: &Value) -> String {
@@ -327,7 +327,7 @@ acknowledgements by poll loop iterations since the version was sent: 8 (parked t
         let value = json!({"engine": "direct", "relations": [["entries", 3], ["visits", 9],
             ["projections", 7], ["chained", 12]], "owners": [{"owner": 0, "reports": 2}]});
         let shown = evict(&value);
-        for words in ["table lookups behind them", "2  installs and removals not yet read"] {
+        for words in ["table lookups of these entries", "2  installs and removals not yet read"] {
             assert!(shown.contains(words), "{shown}");
         }
         assert!(!shown.contains("projections") && !shown.contains("chained"), "{shown}");

@@ -59,7 +59,7 @@ fn set_queue(
         "max_rate" => queue.max_rate = parse_amount(key, value, "bits per second")?,
         "burst" => queue.burst = parse_amount(key, value, "bits")?,
         "priority" => {
-            let problem = |_| format!("{key}={value}: it is a number from 0 to {}", u32::MAX);
+            let problem = |_| format!("{key}={value}: use a number from 0 to {}", u32::MAX);
             queue.priority = value.parse().map_err(problem)?;
         }
         _ => return Err(unknown("key of a queue", of_queue, &QUEUE_KEYS)),
@@ -69,7 +69,7 @@ fn set_queue(
 
 /// Parses a rate or a burst size; the error names the unit.
 fn parse_amount(key: &str, value: &str, unit: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| format!("{key}={value}: it is a number of {unit}"))
+    value.parse().map_err(|_| format!("{key}={value}: use a number of {unit}"))
 }
 
 #[cfg(test)]
@@ -89,7 +89,7 @@ mod tests {
         let error_text = |text: &str| qos("p", &words(text)).unwrap_err();
         assert!(error_text("type=linux-hfsc").contains("use `linux-htb`"));
         assert!(error_text("cri=5").contains("did you mean `cir`?"));
-        assert_eq!(error_text("cir=fast"), "cir=fast: it is a number of bytes per second");
+        assert_eq!(error_text("cir=fast"), "cir=fast: use a number of bytes per second");
     }
 
     #[test]

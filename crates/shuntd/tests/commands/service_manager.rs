@@ -150,7 +150,7 @@ fn a_packet_thread_that_hangs_starves_the_watchdog() {
     let mut reader = File::options().read(true).write(true).open(&pipe).unwrap();
     let mut restoring = send_to(&service.daemon, &pipe);
     let starved = service.message_with("STATUS=packet threads");
-    assert_eq!(starved, "STATUS=packet threads that do not iterate: 0\n");
+    assert_eq!(starved, "STATUS=packet threads that hang: 0\n");
     let silence = service.messages_until(Duration::from_millis(800));
     assert!(silence.is_empty(), "{silence:?}");
     assert!(service.daemon.log().contains("packet thread 0: no iteration ended in time"));

@@ -255,7 +255,9 @@ fn packet_socket() -> Option<HostCheck> {
             "this user may not open one: it needs CAP_NET_RAW in the user namespace that owns this \
              network namespace"
         }
-        Err(Errno::EAFNOSUPPORT) => "the kernel has none, or the address family is restricted",
+        Err(Errno::EAFNOSUPPORT) => {
+            "the kernel has no packet sockets, or a filter of system calls forbids them"
+        }
         Err(_) => return None,
     };
     let mend = "systemctl enable --now shuntd    # or run shuntd as root of the host";
@@ -349,7 +351,7 @@ impl RunningDaemon {
         match rights {
             Some(rights) => checks.extend(needs.checks_of_process(system, &rights)),
             None => {
-                let detail = "this user may not see those of the daemon";
+                let detail = "this user may not read the rights of the daemon";
                 checks.push(HostCheck::note("rights", detail));
             }
         }

@@ -36,7 +36,10 @@ pub(in crate::ovsdb) fn collector_sets(
         let id = match number(set, "id", 0, WORDS) {
             Ok(id) => id,
             Err(reason) => {
-                refused.insert(row, format!("bridge {name} does not have the set: {reason}"));
+                refused.insert(
+                    row,
+                    format!("bridge {name} gets no collector set from this row: {reason}"),
+                );
                 continue;
             }
         };
