@@ -1,8 +1,8 @@
 //! Forecasts of flows that are about to arrive, for a switch that caches translations.
 //!
 //! The first packet of a flow misses in every cache and waits for a translation. If a switch knows
-//! the flow beforehand, it can translate it before the packet arrives. A [`Forecast`] describes a
-//! flow that is about to arrive.
+//! the flow beforehand, the switch can translate the flow before its first packet arrives. A
+//! [`Forecast`] describes a flow that is about to arrive.
 //!
 //! [`Predictor`]s make forecasts from the flows that a switch sees. [`Foresight`] runs several
 //! predictors, and gives each a budget. A [`Governor`] compares the translations that a predictor

@@ -10,9 +10,9 @@
 //! flows hit: the entries also cover `a1 b2` and `a2 b1`. The number of covered traversals is the
 //! *rule-space coverage* of the entries.
 //!
-//! A packet carries a *tag* from stage to stage. The tag is a number for the state after the last
-//! entry: the next table, the registers, and everything else that the rest of the pipeline can
-//! read. An entry matches only packets that carry the tag of the entry. So every sequence of
+//! A packet carries a *tag* from stage to stage. The tag is the number of the state after the last
+//! entry. This state is the next table, the registers, and everything else that the rest of the
+//! pipeline can read. An entry matches only packets that carry the tag of the entry. So every sequence of
 //! entries that a packet matches is a traversal that the pipeline makes too.
 //!
 //! # Modules

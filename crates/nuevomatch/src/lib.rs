@@ -10,7 +10,7 @@
 //! priority wins. Rules that no iSet holds are in the *remainder*: a list, or hash tables.
 //! [`CandidateIndex`] has no priorities: it returns all boxes that contain a key, and the caller
 //! verifies them. The rules of a [`LiveNuevoMatch`] change while other threads look up keys, and a
-//! thread rebuilds it. [`AclClassifier`] has the contract of `rte_acl` of DPDK.
+//! thread rebuilds it. [`AclClassifier`] has the interface of `rte_acl` of DPDK.
 //!
 //! Sources: *A Computational Approach to Packet Classification* (NuevoMatch, SIGCOMM 2020) and
 //! *Scaling Open vSwitch with a Computational Cache* (NuevoMatchUP, NSDI 2022).

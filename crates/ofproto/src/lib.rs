@@ -4,15 +4,16 @@
 //!
 //! | module | contents | has no |
 //! | --- | --- | --- |
-//! | [`message`], [`wire`] | messages as values, and their bytes in OpenFlow 1.3.5 | connections |
+//! | [`message`], [`wire`] | messages as values, and their bytes in OpenFlow 1.0 and 1.3.5 | connections |
 //! | [`connection`] | one connection: request order, roles, bundles, events | sockets, clocks |
 //! | [`server`] | the sockets, tasks and timers of connections | rules |
 //!
 //! The switch implements the [`Host`] trait. This crate owns no ports and no tables: it decodes a
 //! flow-mod into a [`FlowMod`](shunt_pipeline::FlowMod), which the pipeline applies.
 //!
-//! Every request is either executed or refused with an [`ErrorCode`]; none is accepted and ignored.
-//! The error numbers are those of Open vSwitch, except for the departures that [`wire::v13`] lists.
+//! Every request is executed, or refused with an [`ErrorCode`]. `docs/openflow.md` names the few
+//! requests that are accepted without effect. The error numbers are those of Open vSwitch, except
+//! for the departures that [`wire::v13`] lists.
 //!
 //! ```
 //! use shunt_flow::text::{NoPortNames, parse_match};
