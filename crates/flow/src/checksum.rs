@@ -176,7 +176,7 @@ mod tests {
     }
 
     /// Sums are equal when they are congruent: 0 and 0xffff are two names of zero.
-    fn same(a: u16, b: u16) -> bool {
+    fn is_same_sum(a: u16, b: u16) -> bool {
         a % 0xffff == b % 0xffff
     }
 
@@ -194,8 +194,8 @@ mod tests {
             let mut difference = ChecksumDifference::default();
             difference.add(u64::from_be_bytes(old), u64::from_be_bytes(new));
             let after = internet_sum(&bytes);
-            prop_assert!(same(difference.update_partial(before), after));
-            prop_assert!(same(!difference.update(!before), after));
+            prop_assert!(is_same_sum(difference.update_partial(before), after));
+            prop_assert!(is_same_sum(!difference.update(!before), after));
             prop_assert_eq!(difference.is_none(), old == new);
         }
 

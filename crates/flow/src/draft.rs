@@ -49,7 +49,7 @@ impl MatchDraft {
                 self.drop_bits_of_an_absent_tag();
             }
             FieldId::NwFrag => {
-                let (value, bits) = frag(value, bits);
+                let (value, bits) = from_open_vswitch_frag(value, bits);
                 self.write(field, value, bits);
             }
             _ => self.write(field, value, bits),
@@ -140,7 +140,7 @@ fn is_possible(field: FieldId, value: u128, bits: u128) -> bool {
     }
 }
 
-const fn frag(value: u128, bits: u128) -> (u128, u128) {
+const fn from_open_vswitch_frag(value: u128, bits: u128) -> (u128, u128) {
     match (value, bits) {
         (2, 2) => (3, 3),
         (0, 1) => (0, 3),

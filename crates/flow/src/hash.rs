@@ -38,12 +38,12 @@ impl KeyHasher {
         let (pairs, odd) = words.as_chunks();
         let mut sum = 0_u128;
         for (pair, secret) in pairs.iter().zip(&self.secrets) {
-            sum = sum.wrapping_add(product(*pair, *secret));
+            sum = sum.wrapping_add(multiply(*pair, *secret));
         }
         if let [odd] = odd {
-            sum = sum.wrapping_add(product([*odd, 0], self.secrets[pairs.len()]));
+            sum = sum.wrapping_add(multiply([*odd, 0], self.secrets[pairs.len()]));
         }
-        self.folded(sum)
+        self.fold(sum)
     }
 
     /// Returns [`Self::hash`] of a number of words known at compile time.
@@ -52,8 +52,8 @@ impl KeyHasher {
     pub fn hash_array<const N: usize>(&self, words: &[u64; N]) -> u64 {
         const { assert!(N.is_multiple_of(2) && N / 2 <= PAIRS_MAX) };
         let pair = |index: usize| [words[2 * index], words[2 * index + 1]];
-        let products = (0..N / 2).map(|index| product(pair(index), self.secrets[index]));
-        self.folded(products.fold(0, u128::wrapping_add))
+        let products = (0..N / 2).map(|index| multiply(pair(index), self.secrets[index]));
+        self.fold(products.fold(0, u128::wrapping_add))
     }
 
     /// Returns the hash of the bits of `key` that `mask` selects.
@@ -65,16 +65,16 @@ impl KeyHasher {
         let (pairs, odd) = mask.as_chunks::<2>();
         let mut sum = 0_u128;
         for (pair, secret) in pairs.iter().zip(&self.secrets) {
-            sum = sum.wrapping_add(product(pair.map(|word| word.of(key)), *secret));
+            sum = sum.wrapping_add(multiply(pair.map(|word| word.of(key)), *secret));
         }
         if let [odd] = odd {
-            sum = sum.wrapping_add(product([odd.of(key), 0], self.secrets[pairs.len()]));
+            sum = sum.wrapping_add(multiply([odd.of(key), 0], self.secrets[pairs.len()]));
         }
-        self.folded(sum)
+        self.fold(sum)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "each half is used separately")]
-    const fn folded(&self, sum: u128) -> u64 {
+    const fn fold(&self, sum: u128) -> u64 {
         let (high, low) = ((sum >> 64) as u64, sum as u64);
         let product = (high ^ self.fold[0]) as u128 * (low ^ self.fold[1]) as u128;
         (product >> 64) as u64 ^ product as u64 ^ low
@@ -110,7 +110,7 @@ impl MaskWord {
 const PAIRS_MAX: usize = FLOW_WORDS.div_ceil(2);
 
 #[inline]
-fn product(words: [u64; 2], secret: [u64; 2]) -> u128 {
+fn multiply(words: [u64; 2], secret: [u64; 2]) -> u128 {
     let mixed = |index: usize| u128::from(words[index].wrapping_add(secret[index]));
     mixed(0) * mixed(1)
 }

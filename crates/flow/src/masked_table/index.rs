@@ -67,7 +67,7 @@ impl RowIndex {
             if slot.tag == tag || slot.row == NO_ROW {
                 return slot.row;
             }
-            position = self.after(position);
+            position = self.next_position(position);
         }
     }
 
@@ -86,7 +86,7 @@ impl RowIndex {
         }
         let mut position = self.home(tag);
         while self.slots[position].row != NO_ROW {
-            position = self.after(position);
+            position = self.next_position(position);
         }
         self.slots[position] = IndexSlot { tag, row };
         self.len += 1;
@@ -97,14 +97,14 @@ impl RowIndex {
         let Some(mut gap) = self.find_position(tag, |own| own == row) else { return false };
         self.len -= 1;
         // Moves each later slot that would not be found any more into the gap, up to a free slot.
-        let mut position = self.after(gap);
+        let mut position = self.next_position(gap);
         while self.slots[position].row != NO_ROW {
             let distance = |from: usize| position.wrapping_sub(from) & (self.slots.len() - 1);
             if distance(self.home(self.slots[position].tag)) >= distance(gap) {
                 self.slots[gap] = self.slots[position];
                 gap = position;
             }
-            position = self.after(position);
+            position = self.next_position(position);
         }
         self.slots[gap] = EMPTY;
         true
@@ -120,7 +120,7 @@ impl RowIndex {
             if slot.tag == tag && is_it(slot.row) {
                 return Some(position);
             }
-            position = self.after(position);
+            position = self.next_position(position);
         }
     }
 
@@ -130,7 +130,7 @@ impl RowIndex {
     }
 
     #[inline]
-    const fn after(&self, position: usize) -> usize {
+    const fn next_position(&self, position: usize) -> usize {
         (position + 1) & (self.slots.len() - 1)
     }
 }

@@ -27,7 +27,7 @@ fn key_of(frame: &[u8]) -> (FlowKey, Layers) {
 }
 
 /// The frame and the key after a set.
-fn written(mut frame: Vec<u8>, set: &Match, state: ChecksumState) -> (Vec<u8>, FlowKey) {
+fn rewrite(mut frame: Vec<u8>, set: &Match, state: ChecksumState) -> (Vec<u8>, FlowKey) {
     let (mut key, layers) = key_of(&frame);
     set_header(&mut frame, &layers, &mut key, set, state);
     (frame, key)
@@ -63,13 +63,13 @@ proptest! {
     fn a_rewritten_frame_is_the_frame_of_the_rewritten_packet(
         (packet, set, after) in header_sets(),
     ) {
-        let (frame, _) = written(packet.build(), &set, ChecksumState::Complete);
+        let (frame, _) = rewrite(packet.build(), &set, ChecksumState::Complete);
         prop_assert_eq!(frame, after.build());
     }
 
     #[test]
     fn extracting_a_rewritten_frame_yields_the_updated_key((packet, set, _) in header_sets()) {
-        let (frame, key) = written(packet.build(), &set, ChecksumState::Complete);
+        let (frame, key) = rewrite(packet.build(), &set, ChecksumState::Complete);
         prop_assert_eq!(key_of(&frame).0, key);
     }
 
@@ -81,7 +81,7 @@ proptest! {
         if key_of(&frame).0.field(FieldId::IpProto) == 132 {
             return Ok(()); // The CRC32c of SCTP has no partial form.
         }
-        let (frame, _) = written(frame, &set, ChecksumState::Partial);
+        let (frame, _) = rewrite(frame, &set, ChecksumState::Partial);
         prop_assert_eq!(frame, after.checksums(Checksums::Partial).build());
     }
 
@@ -94,7 +94,7 @@ proptest! {
         let add = |checksum: u16| internet_sum(&[checksum.to_be_bytes(), error.to_be_bytes()].concat());
         let wrong = add(checksum(&corrupt, offset));
         corrupt[offset..offset + 2].copy_from_slice(&wrong.to_be_bytes());
-        let (corrupt, _) = written(corrupt, &set, ChecksumState::Complete);
+        let (corrupt, _) = rewrite(corrupt, &set, ChecksumState::Complete);
         let right = after.checksums(Checksums::Complete).build();
         let expected = add(checksum(&right, offset));
         prop_assert_eq!(checksum(&corrupt, offset) % 0xffff, expected % 0xffff);
@@ -109,9 +109,9 @@ proptest! {
             frame[42..46].iter_mut().zip(error.to_be_bytes()).for_each(|(byte, bits)| *byte ^= bits);
         }
         let (corrupt, _) =
-            written(corrupt, &set_of(FieldId::SctpSrc, ports[2].into()), ChecksumState::Complete);
+            rewrite(corrupt, &set_of(FieldId::SctpSrc, ports[2].into()), ChecksumState::Complete);
         let (corrupt, _) =
-            written(corrupt, &set_of(FieldId::SctpDst, ports[3].into()), ChecksumState::Complete);
+            rewrite(corrupt, &set_of(FieldId::SctpDst, ports[3].into()), ChecksumState::Complete);
         prop_assert_eq!(corrupt, right);
     }
 
@@ -209,7 +209,7 @@ proptest! {
 fn a_udp_checksum_of_zero_stays_zero() {
     let packet = PacketBuilder::ipv4([1; 4], [2; 4]).udp(3, 4).checksums(Checksums::Absent);
     let set = set_of(FieldId::Ipv4Dst, 0x0a00_0001);
-    let (frame, _) = written(packet.build(), &set, ChecksumState::Complete);
+    let (frame, _) = rewrite(packet.build(), &set, ChecksumState::Complete);
     assert_eq!(checksum(&frame, 40), 0);
 }
 
@@ -217,7 +217,7 @@ fn a_udp_checksum_of_zero_stays_zero() {
 fn a_computed_udp_checksum_of_zero_becomes_ffff() {
     let frame = PacketBuilder::ipv4([1; 4], [2; 4]).udp(0, 4).build();
     let set = set_of(FieldId::UdpSrc, checksum(&frame, 40).into());
-    let (frame, _) = written(frame, &set, ChecksumState::Complete);
+    let (frame, _) = rewrite(frame, &set, ChecksumState::Complete);
     assert_eq!(checksum(&frame, 40), 0xffff);
 }
 
@@ -225,11 +225,11 @@ fn a_computed_udp_checksum_of_zero_becomes_ffff() {
 fn fields_that_cannot_be_written_stay() {
     let labels = PacketBuilder::ethernet(0).mpls(16, 0, 64).build();
     let set = set_of(FieldId::MplsBos, 0);
-    assert_eq!(written(labels.clone(), &set, ChecksumState::Complete).0, labels);
+    assert_eq!(rewrite(labels.clone(), &set, ChecksumState::Complete).0, labels);
     let tcp = PacketBuilder::ipv4([1; 4], [2; 4]).tcp(1, 2).build();
     for field in [FieldId::IpProto, FieldId::NwFrag, FieldId::TcpFlags, FieldId::EthType] {
         let set = set_of(field, 0);
-        assert_eq!(written(tcp.clone(), &set, ChecksumState::Complete).0, tcp);
+        assert_eq!(rewrite(tcp.clone(), &set, ChecksumState::Complete).0, tcp);
     }
 }
 
@@ -239,7 +239,7 @@ fn truncated_tcp_options_hide_the_ports() {
     frame[46] = 0x60;
     assert_eq!(key_of(&frame).0.field(FieldId::TcpDst), 0);
     let set = set_of(FieldId::TcpDst, 80);
-    assert_eq!(written(frame.clone(), &set, ChecksumState::Complete).0, frame);
+    assert_eq!(rewrite(frame.clone(), &set, ChecksumState::Complete).0, frame);
 }
 
 #[test]
@@ -247,7 +247,7 @@ fn a_later_fragment_keeps_its_payload() {
     let packet = PacketBuilder::ipv4([1; 4], [2; 4]).udp(3, 4).fragment(5).payload([9; 30]);
     let frame = packet.build();
     let set = set_of(FieldId::Ipv4Dst, 0x0a00_0001);
-    let (rewritten, _) = written(frame.clone(), &set, ChecksumState::Complete);
+    let (rewritten, _) = rewrite(frame.clone(), &set, ChecksumState::Complete);
     assert_eq!(rewritten[34..], frame[34..]);
     assert_ne!(rewritten[..34], frame[..34]);
 }
@@ -256,7 +256,7 @@ fn a_later_fragment_keeps_its_payload() {
 fn a_truncated_header_changes_only_in_the_key() {
     let frame = PacketBuilder::ipv4([1; 4], [2; 4]).protocol(6).payload([0; 10]).build();
     let (rewritten, key) =
-        written(frame.clone(), &set_of(FieldId::TcpDst, 80), ChecksumState::Complete);
+        rewrite(frame.clone(), &set_of(FieldId::TcpDst, 80), ChecksumState::Complete);
     assert_eq!(rewritten, frame);
     assert_eq!(key.field(FieldId::TcpDst), 80);
 }
@@ -294,7 +294,7 @@ fn a_written_service_header_is_the_one_that_is_read() {
         (NshC4, 0xffff_ffff),
     ] {
         let before = service_frame(1);
-        let (frame, key) = written(before.clone(), &set_of(field, value), ChecksumState::Complete);
+        let (frame, key) = rewrite(before.clone(), &set_of(field, value), ChecksumState::Complete);
         assert_eq!(key_of(&frame).0, key, "{field:?}");
         assert_eq!(key.field(field), value, "{field:?}");
         assert_eq!(frame[38..], before[38..], "what it carries stays");
@@ -310,6 +310,6 @@ fn a_written_service_header_is_the_one_that_is_read() {
 #[test]
 fn options_are_not_taken_for_a_fixed_context() {
     let set = set_of(FieldId::NshC1, 0xdead_beef);
-    let (frame, _) = written(service_frame(2), &set, ChecksumState::Complete);
+    let (frame, _) = rewrite(service_frame(2), &set, ChecksumState::Complete);
     assert_eq!(frame, service_frame(2));
 }

@@ -35,7 +35,7 @@ pub fn fuzz_extract(frame: &[u8]) {
 /// If a property does not hold.
 pub fn fuzz_rewrite(data: &[u8]) {
     let Some((choice, frame)) = data.split_first_chunk::<24>() else { return };
-    let set = writes(choice);
+    let set = any_writes(choice);
     let state = [ChecksumState::Complete, ChecksumState::Partial][usize::from(choice[0] & 1)];
     let mut key = FlowKey::ZERO;
     let layers = extract(frame, VlanLimit::One, &mut key);
@@ -99,7 +99,7 @@ fn check_labels(frame: &[u8], layers: &Layers) {
 
 /// Returns a set of writable fields.
 /// The first eight bytes select the fields, the rest gives their values.
-fn writes(choice: &[u8; 24]) -> Match {
+fn any_writes(choice: &[u8; 24]) -> Match {
     let (chosen, seed) = choice.split_at(8);
     let chosen = chosen.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
     let seed = seed.iter().fold(0, |bits, byte| bits << 8 | u128::from(*byte));
