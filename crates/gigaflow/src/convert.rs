@@ -98,14 +98,14 @@ fn step_of(visit: &Visit, key: &FlowKey, seed: u64) -> OutlineStep {
     let (mut seen, mut fields) = (0_u64, FieldSet::EMPTY);
     for (index, mask) in visit.mask.headers() {
         fields = fields.union(FieldSet::of_bits(index, mask));
-        seen = seen.wrapping_add(mixed(MIXERS[index] ^ seed, mask, key.words()[index] & mask));
+        seen = seen.wrapping_add(mix(MIXERS[index] ^ seed, mask, key.words()[index] & mask));
     }
     OutlineStep { fields, identity: fold(identity, seen) }
 }
 
 /// Returns a hash of the mask and the value of a word.
 #[expect(clippy::cast_possible_truncation, reason = "the halves are folded together")]
-const fn mixed(mixer: u64, mask: u64, value: u64) -> u64 {
+const fn mix(mixer: u64, mask: u64, value: u64) -> u64 {
     let product = (mask ^ mixer) as u128 * value.wrapping_add(mixer.rotate_left(32)) as u128;
     (product >> 64) as u64 ^ product as u64
 }

@@ -215,8 +215,8 @@ impl TraversalOutline {
 
     /// Returns whether the outline has this shape.
     pub(crate) fn has_shape(&self, shape: &OutlineShape) -> bool {
-        let own = self.segments.iter().map(|segment| (segment.end, segment.groups.known()));
-        own.eq(shape.0.iter().map(|(end, groups)| (*end, groups.known())))
+        let own = self.segments.iter().map(|segment| (segment.end, segment.groups.sets()));
+        own.eq(shape.0.iter().map(|(end, groups)| (*end, groups.sets())))
     }
 
     /// Returns the id of the sub-traversal with exactly these steps, if there is one.

@@ -40,7 +40,7 @@ fn recombine(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
 }
 
 /// Samples 190 traversals without shared steps: only their megaflows fit.
-fn part(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
+fn sample_unshared(adaptive: &mut Adaptive<JointPolicy>, start: u32, draws: u32) {
     let mut numbers = Numbers(2);
     for _ in 0..draws {
         let number = 1000 + numbers.below(190);
@@ -59,7 +59,7 @@ fn flows_that_share_stay_with_sub_traversals() {
 #[test]
 fn flows_that_share_nothing_become_megaflows() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
-    part(&mut adaptive, 0, 4 * ROUND);
+    sample_unshared(&mut adaptive, 0, 4 * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
     assert_eq!(adaptive.partition(&outline(0, 1, 2), &PlainStages::empty(4)).len(), 1);
 }
@@ -67,7 +67,7 @@ fn flows_that_share_nothing_become_megaflows() {
 #[test]
 fn a_change_is_reverted_when_the_traffic_changes_back() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
-    part(&mut adaptive, 0, 8 * ROUND);
+    sample_unshared(&mut adaptive, 0, 8 * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
     recombine(&mut adaptive, 0, (CLEARED_AFTER_ROUNDS + 8) * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::SubTraversals);
@@ -76,7 +76,7 @@ fn a_change_is_reverted_when_the_traffic_changes_back() {
 #[test]
 fn each_start_tag_is_decided_independently() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
-    part(&mut adaptive, 0, 6 * ROUND);
+    sample_unshared(&mut adaptive, 0, 6 * ROUND);
     recombine(&mut adaptive, 10, (CLEARED_AFTER_ROUNDS + 8) * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);
     assert_eq!(adaptive.granularity(StateId::new(10)), Granularity::SubTraversals);
@@ -116,7 +116,7 @@ fn equal_hit_rates_change_no_decision() {
     let mut changes = 0;
     let mut granularity = Granularity::SubTraversals;
     for round in 0..10 {
-        part(&mut adaptive, 0, ROUND);
+        sample_unshared(&mut adaptive, 0, ROUND);
         let now = adaptive.granularity(StateId::new(0));
         changes += u32::from(now != granularity);
         granularity = now;

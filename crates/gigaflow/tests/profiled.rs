@@ -29,7 +29,7 @@ fn partition(
 }
 
 /// Returns all 40,000 combinations of 200 first and 200 second steps, each once.
-fn recombined() -> impl Iterator<Item = TraversalOutline> {
+fn all_combinations() -> impl Iterator<Item = TraversalOutline> {
     (0..40_000_u64).map(|number| {
         let mixed = number * 7919 % 40_000;
         outline([mixed / 200, 1000 + mixed % 200], NO_FIELDS)
@@ -38,10 +38,12 @@ fn recombined() -> impl Iterator<Item = TraversalOutline> {
 
 #[test]
 fn steps_that_combine_freely_are_separated() {
-    let counts = partition(&mut ProfiledPolicy::default(), recombined());
+    let counts = partition(&mut ProfiledPolicy::default(), all_combinations());
     assert!(counts[..4000].iter().all(|count| *count == 1), "partitioned by fields until measured");
     assert!(counts[10_000..].iter().all(|count| *count == 2));
-    assert!(partition(&mut JointPolicy::default(), recombined()).iter().all(|count| *count == 1));
+    assert!(
+        partition(&mut JointPolicy::default(), all_combinations()).iter().all(|count| *count == 1)
+    );
 }
 
 #[test]

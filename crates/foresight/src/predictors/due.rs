@@ -97,7 +97,7 @@ mod tests {
     }
 
     /// Returns confidences and times of forecasts.
-    fn seen(forecasts: &[Forecast]) -> Vec<(u8, u64)> {
+    fn confidences_and_times(forecasts: &[Forecast]) -> Vec<(u8, u64)> {
         forecasts.iter().map(|own| (own.confidence.percent(), own.made.as_secs())).collect()
     }
 
@@ -106,18 +106,26 @@ mod tests {
         let (mut due, mut taken) = (queue_of(&[90, 50, 75, 50, 25]), Vec::new());
         assert_eq!(due.confidence(), Some(Confidence::of_percent(90)));
         due.take(Duration::ZERO, 3, &mut taken);
-        assert_eq!(seen(&taken), [(90, 0), (75, 2), (50, 3)], "the newer one of two equal ones");
+        assert_eq!(
+            confidences_and_times(&taken),
+            [(90, 0), (75, 2), (50, 3)],
+            "the newer one of two equal ones"
+        );
         assert_eq!((due.len(), due.confidence()), (0, None));
         queue_of(&[50, 90]).take(Duration::ZERO, 2, &mut taken);
-        assert_eq!(seen(&taken[3..]), [(50, 0), (90, 1)], "the budget is not short");
+        assert_eq!(
+            confidences_and_times(&taken[3..]),
+            [(50, 0), (90, 1)],
+            "the budget is not short"
+        );
     }
 
     #[test]
     fn less_confident_forecasts_wait_for_others() {
         let (mut due, mut taken) = (queue_of(&[50, 75, 50, 90]), Vec::new());
         due.take_from(Confidence::of_percent(60), Duration::ZERO, 3, &mut taken);
-        assert_eq!(seen(&taken), [(75, 1), (90, 3)]);
+        assert_eq!(confidences_and_times(&taken), [(75, 1), (90, 3)]);
         due.take(Duration::ZERO, 1, &mut taken);
-        assert_eq!(seen(&taken[2..]), [(50, 2)]);
+        assert_eq!(confidences_and_times(&taken[2..]), [(50, 2)]);
     }
 }

@@ -164,7 +164,7 @@ const RANDOM_LEADS: &[Duration] = &[
 /// The forecasts of a predictor at a rate of flows, with outcomes after leads.
 ///
 /// Returns the governor, the number of forecasts, and the time of the first pause.
-fn governed(predictor: &PlainPredictor, time: Duration) -> (Governor, u64, Option<Duration>) {
+fn run_governor(predictor: &PlainPredictor, time: Duration) -> (Governor, u64, Option<Duration>) {
     /// Time between two reports to the governor.
     const REPORT: Duration = Duration::from_millis(10);
     /// Number of new flows in that time.
@@ -208,7 +208,7 @@ fn governed(predictor: &PlainPredictor, time: Duration) -> (Governor, u64, Optio
 fn a_predictor_that_pays_grows_within_its_trial() {
     for leads in [EQUAL_LEADS, RANDOM_LEADS] {
         let predictor = PlainPredictor { hits_per_cent: 65, leads };
-        let (governor, made, paused) = governed(&predictor, SECOND * 4);
+        let (governor, made, paused) = run_governor(&predictor, SECOND * 4);
         assert_eq!((governor.state(), paused), (GovernorState::On, None));
         assert!(made > 20_000, "{made}");
     }
@@ -223,7 +223,7 @@ fn a_predictor_that_does_not_pay_grows_no_further_than_its_trial() {
         (40, RANDOM_LEADS),
         (45, RANDOM_LEADS),
     ] {
-        let (_, made, paused) = governed(&PlainPredictor { hits_per_cent, leads }, SECOND * 12);
+        let (_, made, paused) = run_governor(&PlainPredictor { hits_per_cent, leads }, SECOND * 12);
         let paused = paused.unwrap();
         assert!(paused <= SECOND * 10, "{paused:?}");
         assert!(made < 1000, "{hits_per_cent} % hits: {made}");

@@ -80,21 +80,21 @@ mod tests {
     use super::*;
 
     /// Returns the number of sampled packets if one in `miss_one_in` packets misses.
-    fn sampled(one_in: u32, packets: u64, miss_one_in: u64) -> usize {
+    fn count_sampled(one_in: u32, packets: u64, miss_one_in: u64) -> usize {
         let mut sampler = Sampler::new(one_in, 1);
         (0..packets).filter(|packet| sampler.next(packet / miss_one_in)).count()
     }
 
     #[test]
     fn sampling_keeps_its_rate_if_most_miss() {
-        let count = sampled(32, 320_000, 1);
+        let count = count_sampled(32, 320_000, 1);
         assert!((9_000..11_000).contains(&count), "{count}");
-        assert_eq!(sampled(0, 1000, 1), 0);
+        assert_eq!(count_sampled(0, 1000, 1), 0);
     }
 
     #[test]
     fn sampling_follows_the_number_of_misses() {
-        let count = sampled(32, 1_000_000, 100);
+        let count = count_sampled(32, 1_000_000, 100);
         assert!(count < 10_000 / 4, "{count}");
     }
 

@@ -170,7 +170,7 @@ mod tests {
     }
 
     /// Returns entries of one partition; `counts` are their numbers in stages 0 to 3.
-    fn made(origin: PartitionOrigin, counts: [usize; 4]) -> Vec<CoverageLink> {
+    fn entries_of(origin: PartitionOrigin, counts: [usize; 4]) -> Vec<CoverageLink> {
         let of = |(stage, count)| vec![CoverageLink { origin, ..link(stage, 0, None) }; count];
         (0..).zip(counts).flat_map(of).collect()
     }
@@ -180,15 +180,21 @@ mod tests {
         let origin = |hash| PartitionOrigin { hash, overlaps: false };
         let of = |links: &[Vec<CoverageLink>]| Coverage::of(&links.concat()).published;
         assert_eq!(of(&[]), 0);
-        assert_eq!(of(&[made(origin(1), [3, 2, 5, 4])]), 20, "5 times 4, and no more");
-        assert_eq!(of(&[made(origin(1), [3, 0, 5, 0])]), 15, "an empty stage is skipped");
-        assert_eq!(of(&[made(origin(1), [0, 7, 0, 0])]), 7);
+        assert_eq!(of(&[entries_of(origin(1), [3, 2, 5, 4])]), 20, "5 times 4, and no more");
+        assert_eq!(of(&[entries_of(origin(1), [3, 0, 5, 0])]), 15, "an empty stage is skipped");
+        assert_eq!(of(&[entries_of(origin(1), [0, 7, 0, 0])]), 7);
         let overlapping = PartitionOrigin { hash: 2, overlaps: true };
-        assert_eq!(of(&[made(overlapping, [3, 2, 5, 4])]), 5, "the largest stage alone");
+        assert_eq!(of(&[entries_of(overlapping, [3, 2, 5, 4])]), 5, "the largest stage alone");
         // One partition has 3 * 2 chains, and the other one has 5. No chain has entries of both
         // partitions.
-        assert_eq!(of(&[made(origin(1), [3, 2, 0, 0]), made(overlapping, [0, 0, 5, 4])]), 11);
-        assert_eq!(of(&[made(origin(1), [2, 2, 0, 0]), made(origin(3), [2, 2, 0, 0])]), 8);
+        assert_eq!(
+            of(&[entries_of(origin(1), [3, 2, 0, 0]), entries_of(overlapping, [0, 0, 5, 4])]),
+            11
+        );
+        assert_eq!(
+            of(&[entries_of(origin(1), [2, 2, 0, 0]), entries_of(origin(3), [2, 2, 0, 0])]),
+            8
+        );
     }
 
     #[test]

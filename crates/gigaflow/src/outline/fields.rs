@@ -231,7 +231,7 @@ impl FieldGroups {
     ///
     /// Groups are disjoint, so there are at most as many groups as coupling fields.
     pub(super) fn add(&mut self, fields: FieldSet) {
-        let known = self.known();
+        let known = self.sets();
         if fields.is_empty() || known.iter().any(|set| set.includes(fields)) {
             return;
         }
@@ -251,7 +251,7 @@ impl FieldGroups {
 
     /// Adds the groups of another sequence of steps.
     pub(super) fn join(&mut self, other: &Self) {
-        for set in other.known() {
+        for set in other.sets() {
             self.add(*set);
         }
     }
@@ -261,7 +261,7 @@ impl FieldGroups {
         self.count <= 1
     }
 
-    pub(super) fn known(&self) -> &[FieldSet] {
+    pub(super) fn sets(&self) -> &[FieldSet] {
         &self.sets[..usize::from(self.count)]
     }
 }

@@ -140,13 +140,16 @@ impl ChainFixture {
             }
             Arc::new(merged)
         } else {
-            self.missed(miss, if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed })
+            self.handle_miss(
+                miss,
+                if is_sampled { ProbeResult::Sampled } else { ProbeResult::Missed },
+            )
         };
         self.notify_engine();
         (is_hit, self.checked.effects(&traversal, key))
     }
 
-    fn missed(&mut self, miss: Miss<'_>, probe: ProbeResult) -> Arc<Traversal> {
+    fn handle_miss(&mut self, miss: Miss<'_>, probe: ProbeResult) -> Arc<Traversal> {
         let matched: Vec<Traversal> = self.matched().cloned().collect();
         let rest = if self.resumes {
             self.cache.resume(&mut self.store, miss, &self.walk, probe)

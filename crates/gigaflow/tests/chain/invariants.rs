@@ -102,7 +102,7 @@ fn a_chain_of_entries_does_what_the_tables_do() {
         ProptestConfig { cases: 320, rng_seed, failure_persistence: None, ..Default::default() };
     let invariant = |case| {
         let mut total = sum.get();
-        total.add(&after(case));
+        total.add(&run_events(case));
         sum.set(total);
         Ok(())
     };
@@ -113,7 +113,7 @@ fn a_chain_of_entries_does_what_the_tables_do() {
 /// Runs the events of a test case.
 ///
 /// The fixture compares every packet with the oracle.
-fn after((network, config, (resumes, finds_dead), events): Case) -> ChainFixture {
+fn run_events((network, config, (resumes, finds_dead), events): Case) -> ChainFixture {
     let mut fixture = ChainFixture { resumes, finds_dead, ..ChainFixture::new(&network, config) };
     let mut runner = TestRunner::deterministic();
     let mut sent = Vec::new();

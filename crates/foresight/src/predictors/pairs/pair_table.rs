@@ -322,7 +322,12 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn open(table: &mut PairTable, source: u128, destination: u128, now: Duration) -> Vec<u128> {
+    fn start_flow(
+        table: &mut PairTable,
+        source: u128,
+        destination: u128,
+        now: Duration,
+    ) -> Vec<u128> {
         let mut key = FlowKey::ZERO;
         for (field, value) in [
             (FieldId::EthType, 0x0800),
@@ -371,7 +376,8 @@ mod tests {
     fn table_of(capacity: usize) -> PairTable {
         let mut table = PairTable::new(capacity);
         for source in [100, 101] {
-            (1..=4).for_each(|destination| drop(open(&mut table, source, destination, SECOND)));
+            (1..=4)
+                .for_each(|destination| drop(start_flow(&mut table, source, destination, SECOND)));
         }
         table
     }
@@ -379,31 +385,31 @@ mod tests {
     #[test]
     fn a_source_joins_a_group_with_its_second_destination() {
         let mut table = table();
-        assert!(open(&mut table, 102, 1, SECOND).is_empty());
-        assert_eq!(open(&mut table, 102, 2, SECOND), [3, 4]);
+        assert!(start_flow(&mut table, 102, 1, SECOND).is_empty());
+        assert_eq!(start_flow(&mut table, 102, 2, SECOND), [3, 4]);
         // Each flow is forecast once.
-        assert!(open(&mut table, 102, 3, SECOND).is_empty());
+        assert!(start_flow(&mut table, 102, 3, SECOND).is_empty());
     }
 
     #[test]
     fn old_groups_are_not_joined() {
         let (mut table, now) = (table(), SECOND * 60);
-        assert!(open(&mut table, 102, 1, now).is_empty());
-        assert!(open(&mut table, 102, 2, now).is_empty());
+        assert!(start_flow(&mut table, 102, 1, now).is_empty());
+        assert!(start_flow(&mut table, 102, 2, now).is_empty());
     }
 
     #[test]
     fn an_old_member_does_not_revive_its_group() {
         let mut table = table();
         for (source, destination) in [(101, 5), (102, 1), (102, 2), (102, 5)] {
-            open(&mut table, source, destination, SECOND);
+            start_flow(&mut table, source, destination, SECOND);
         }
         // The group shares destination 5, which source 100 has not opened.
-        assert!(open(&mut table, 103, 1, SECOND).is_empty());
-        assert_eq!(open(&mut table, 103, 2, SECOND), [3, 4, 5]);
+        assert!(start_flow(&mut table, 103, 1, SECOND).is_empty());
+        assert_eq!(start_flow(&mut table, 103, 2, SECOND), [3, 4, 5]);
         let now = SECOND * 60;
         for (source, destination) in [(100, 5), (104, 1), (104, 2)] {
-            assert!(open(&mut table, source, destination, now).is_empty(), "{source}");
+            assert!(start_flow(&mut table, source, destination, now).is_empty(), "{source}");
             check_counts(&table);
         }
     }
@@ -413,10 +419,11 @@ mod tests {
         let mut table = table();
         for now in [SECOND, SECOND * 60] {
             for source in [100, 101] {
-                (1..=4).for_each(|destination| drop(open(&mut table, source, destination, now)));
+                (1..=4)
+                    .for_each(|destination| drop(start_flow(&mut table, source, destination, now)));
             }
-            assert!(open(&mut table, 102, 1, now).is_empty());
-            assert_eq!(open(&mut table, 102, 2, now), [3, 4]);
+            assert!(start_flow(&mut table, 102, 1, now).is_empty());
+            assert_eq!(start_flow(&mut table, 102, 2, now), [3, 4]);
             check_counts(&table);
         }
     }
@@ -427,11 +434,11 @@ mod tests {
         let mut table = table_of(1000);
         check_counts(&table);
         let now = SECOND * 2 + AGE_MAX;
-        (1000..1300).for_each(|other| drop(open(&mut table, other, other, now)));
+        (1000..1300).for_each(|other| drop(start_flow(&mut table, other, other, now)));
         assert!(table.destinations.removals() >= 4);
         check_counts(&table);
         for (source, destination) in [(100, 5), (100, 6), (101, 5), (101, 6), (100, 7)] {
-            open(&mut table, source, destination, now + AGE_MAX);
+            start_flow(&mut table, source, destination, now + AGE_MAX);
             check_counts(&table);
         }
     }
@@ -445,7 +452,7 @@ mod tests {
             for (source, destination, pause) in flows {
                 // 0, 2, 4 or 6 seconds.
                 now += SECOND * 2 * pause;
-                open(&mut table, 100 + source, 1 + destination, now);
+                start_flow(&mut table, 100 + source, 1 + destination, now);
                 check_counts(&table);
             }
         }
@@ -455,15 +462,15 @@ mod tests {
     fn a_removed_destination_is_not_forecast() {
         let mut table = table();
         let now = SECOND + AGE_MAX / 2;
-        open(&mut table, 102, 1, now);
+        start_flow(&mut table, 102, 1, now);
         // The table has room for 252 more destinations, and the first ones are old.
         for destination in 1000..1300 {
-            open(&mut table, destination, destination, SECOND + AGE_MAX);
+            start_flow(&mut table, destination, destination, SECOND + AGE_MAX);
         }
         assert_eq!(table.destinations.len(), DestinationId::COUNT);
         assert!(table.destinations.removals() > 0);
         for source in [100, 101, 102] {
-            assert!(open(&mut table, source, 1, SECOND + AGE_MAX).is_empty());
+            assert!(start_flow(&mut table, source, 1, SECOND + AGE_MAX).is_empty());
         }
     }
 }

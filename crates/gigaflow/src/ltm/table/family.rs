@@ -167,7 +167,7 @@ impl MaskFamily {
                 let key = chunk.key(packet).words();
                 if let Some(row) = group.rules.confirm(candidates[index], tags[index], key) {
                     group.hits = group.hits.saturating_add(1);
-                    found.note(packet, group.found(row));
+                    found.note(packet, group.match_of_row(row));
                 } else if lists.group(list_of[packet], round + 1).is_some() {
                     left.push(packet);
                 }
@@ -189,7 +189,7 @@ impl MaskFamily {
     ) -> Option<u32> {
         let group = &self.groups[self.number_of(rule, mask_hash)? as usize];
         let row = group.rules.find_words(hasher, rule.matching.value())?;
-        Some(group.found(row).matched.entry.slot)
+        Some(group.match_of_row(row).matched.entry.slot)
     }
 
     /// Adds a rule. The family must have no rule with the same match and length.
@@ -280,7 +280,7 @@ impl MaskGroup {
 
     #[inline]
     fn find(&self, hasher: &KeyHasher, key: &FlowKey) -> Option<RuleMatch> {
-        self.rules.find(hasher, key.words()).map(|row| self.found(row))
+        self.rules.find(hasher, key.words()).map(|row| self.match_of_row(row))
     }
 
     fn find_chunk(
@@ -296,7 +296,7 @@ impl MaskGroup {
         let mut left = PacketSet::EMPTY;
         for (row, packet) in rows.into_iter().zip(pending.iter()) {
             match row {
-                Some(row) => found.note(packet, self.found(row)),
+                Some(row) => found.note(packet, self.match_of_row(row)),
                 None => left.push(packet),
             }
         }
@@ -305,7 +305,7 @@ impl MaskGroup {
     }
 
     #[inline]
-    fn found(&self, row: u32) -> RuleMatch {
+    fn match_of_row(&self, row: u32) -> RuleMatch {
         let [entry, next] = self.rules.tail(row);
         #[expect(clippy::cast_possible_truncation, reason = "each cast takes one half of a word")]
         let (slot, generation, tag) = (entry as u32, (entry >> 32) as u32, next as u32);
