@@ -60,7 +60,7 @@ mod tests {
     /// The key of zeros, and the mask without bits.
     const NOTHING: &HeaderWords = &[0; WORDS];
 
-    const fn described(id: u64, revision: u32) -> RuleText<'static> {
+    const fn rule_text(id: u64, revision: u32) -> RuleText<'static> {
         RuleText { id, revision, priority: 1, table: 0, key: NOTHING, mask: NOTHING }
     }
 
@@ -68,7 +68,7 @@ mod tests {
     fn visits_share_their_rule_revision() {
         let mut engine = CacheEngine::new(1, 1);
         let mut decider = |id, revision| {
-            let visit = engine.visit(0, NOTHING, NOTHING, Some(&described(id, revision)));
+            let visit = engine.visit(0, NOTHING, NOTHING, Some(&rule_text(id, revision)));
             visit.and_then(|visit| visit.rule).expect("there is such a table")
         };
         let first = decider(7, 0);
@@ -82,7 +82,7 @@ mod tests {
     fn unvisited_rules_keep_memory_bounded() {
         let mut rules = SharedRules::default();
         let mut shared = |id| {
-            let described = described(id, 0);
+            let described = rule_text(id, 0);
             let rule = rules.shared(described.name(), || described.rule());
             rule.expect("there is such a table")
         };

@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
 
-    fn held(chains: &Chains, fingerprint: u32) -> BTreeSet<u32> {
+    fn positions_of(chains: &Chains, fingerprint: u32) -> BTreeSet<u32> {
         let all: Vec<_> = chains.of(fingerprint).collect();
         let set: BTreeSet<_> = all.iter().copied().collect();
         assert_eq!(set.len(), all.len(), "a position is in its chain once");
@@ -233,7 +233,7 @@ mod tests {
             }
             for fingerprint in (0..40).map(|fingerprint: u32| (fingerprint << 24) + fingerprint % 3) {
                 let expected = model.iter().filter(|(_, own)| **own == fingerprint);
-                prop_assert_eq!(held(&chains, fingerprint), expected.map(|(p, _)| *p).collect::<BTreeSet<_>>());
+                prop_assert_eq!(positions_of(&chains, fingerprint), expected.map(|(p, _)| *p).collect::<BTreeSet<_>>());
             }
             prop_assert_eq!(chains.len, model.len());
             prop_assert_eq!(chains.chains, model.values().collect::<BTreeSet<_>>().len());

@@ -93,7 +93,7 @@ impl<E: InCircuit> FaultFixture<E> {
         self.checked.pipeline.remove_bridge(generate::BRIDGES[0])
     }
 
-    fn evicted(&mut self, change: &Change) -> Vec<EntryId> {
+    fn evicted_entries(&mut self, change: &Change) -> Vec<EntryId> {
         let mut evicted = self.engine.apply(&change.deltas, change.version);
         evicted.sort_unstable();
         evicted
@@ -104,11 +104,11 @@ fn a_failed_step_evicts_all_entries_and_recovers<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     fixture.engine.fail_after(0);
     let change = fixture.last_change();
-    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!((fixture.engine.stats().errors, fixture.engine.len()), (1, 0));
     assert_eq!(fixture.engine.causes(), [CauseRun { cause: Cause::Fault, count: 3 }]);
     assert_eq!(fixture.engine.state().faults, 1);
-    assert!(fixture.evicted(&change).is_empty());
+    assert!(fixture.evicted_entries(&change).is_empty());
     assert_eq!(fixture.engine.stats().errors, 1);
 }
 
@@ -122,14 +122,14 @@ fn the_change_after_a_fault_evicts_lost_entries<E: InCircuit>() {
     assert_eq!((fixture.engine.stats().errors, fixture.engine.len()), (1, 3));
     fixture.engine.removed(entry(1));
     let change = Change { deltas: Vec::new(), ..fixture.last_change() };
-    assert_eq!(fixture.evicted(&change), [entry(0), entry(2)]);
+    assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(2)]);
 }
 
 fn an_engine_can_move_to_another_thread<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(99);
     while fixture.engine.run_maintenance() {}
     let change = fixture.last_change();
-    let evicted = std::thread::spawn(move || fixture.evicted(&change));
+    let evicted = std::thread::spawn(move || fixture.evicted_entries(&change));
     assert_eq!(evicted.join().unwrap(), [entry(0), entry(1), entry(2)]);
 }
 
@@ -138,14 +138,17 @@ fn an_engine_can_return_to_a_thread<E: InCircuit>() {
     while fixture.engine.run_maintenance() {}
     let moved = std::thread::spawn(move || {
         let change = fixture.new_rule();
-        assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+        assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
         let traversal = fixture.traversal();
         assert_eq!(fixture.engine.installed(entry(3), &traversal), Installed::Recorded);
         fixture
     });
     let mut fixture = moved.join().unwrap();
     let change = fixture.last_change();
-    assert_eq!((fixture.evicted(&change), fixture.engine.stats().errors), (vec![entry(3)], 0));
+    assert_eq!(
+        (fixture.evicted_entries(&change), fixture.engine.stats().errors),
+        (vec![entry(3)], 0)
+    );
 }
 
 /// Where an async runtime runs, another one can neither run nor be dropped.
@@ -156,7 +159,7 @@ fn a_step_works_in_a_task_of_an_async_runtime<E: InCircuit>() {
         while fixture.engine.run_maintenance() {}
         let change = fixture.new_rule();
         assert!(fixture.engine.is_quick(&change.deltas), "the thread of the change applies it");
-        assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+        assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
         assert_eq!(fixture.engine.stats().errors, 0);
         // The failed circuit is dropped in the task.
         a_failed_step_evicts_all_entries_and_recovers::<E>();
@@ -169,7 +172,7 @@ fn a_fault_does_not_affect_other_engines<E: InCircuit>() {
     fixture.engine.fail_after(0);
     for (fixture, errors) in [(&mut fixture, 1), (&mut other, 0)] {
         let change = fixture.last_change();
-        assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+        assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
         assert_eq!(fixture.engine.stats().errors, errors);
     }
 }
@@ -179,7 +182,7 @@ fn a_fault_also_evicts_pending_evictions<E: InCircuit>() {
     fixture.engine.fail_after(1);
     let Change { version, deltas } = fixture.last_change();
     let change = Change { version, deltas: deltas.into_iter().rev().collect() };
-    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!(fixture.engine.len(), 0);
 }
 
@@ -192,14 +195,14 @@ fn a_fault_while_entries_are_added_loses_none<E: InCircuit>() {
     }
     assert_eq!(fixture.engine.len(), 300);
     let change = fixture.last_change();
-    assert_eq!(fixture.evicted(&change), (0..300).map(entry).collect::<Vec<_>>());
+    assert_eq!(fixture.evicted_entries(&change), (0..300).map(entry).collect::<Vec<_>>());
     assert_eq!(fixture.engine.len(), 0);
 }
 
 fn a_too_large_change_evicts_pending_entries<E: InCircuit>() {
     let mut fixture = FaultFixture::<E>::new(0);
     let change = fixture.new_rule();
-    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!((fixture.engine.stats().overflows, fixture.engine.stats().errors), (1, 0));
     let cause = Cause::Bound(generate::BRIDGES[0], TableId::FIRST);
     assert_eq!(fixture.engine.causes(), [CauseRun { cause, count: 3 }]);
@@ -212,7 +215,7 @@ fn beyond_the_bound_objects_keep_their_delta_number<E: InCircuit>() {
     let Change { version, deltas } = fixture.last_change();
     let deltas = rule.deltas.into_iter().chain(deltas).collect();
     let change = Change { version, deltas };
-    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
     let of_bridge = Object::Bridge(generate::BRIDGES[0]);
     let is_read = |delta: &Delta| matches!(delta, Delta::Changed(own) if *own == of_bridge);
     let cause = Cause::Delta(change.deltas.iter().position(is_read).unwrap());
@@ -244,7 +247,7 @@ fn beyond_the_bound_only_objects_are_examined<E: InCircuit>() {
             let objects = deltas.into_iter().filter(|own| matches!(own, Delta::Changed(_)));
             change.deltas.extend(objects);
         }
-        let evicted = fixture.evicted(&change).len();
+        let evicted = fixture.evicted_entries(&change).len();
         assert_eq!(fixture.engine.stats().errors, 0);
         (evicted, fixture.engine.causes().to_vec(), fixture.engine.stats().overflows)
     };
@@ -262,7 +265,7 @@ fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() 
     let mut fixture = FaultFixture::<E>::new(0);
     fixture.engine.fail_after(0);
     let change = fixture.new_rule();
-    assert_eq!(fixture.evicted(&change), [entry(0), entry(1), entry(2)]);
+    assert_eq!(fixture.evicted_entries(&change), [entry(0), entry(1), entry(2)]);
     assert_eq!(fixture.engine.len(), 0);
 }
 

@@ -16,7 +16,7 @@ use crate::cases::{BRIDGE, SPREAD, Switch, direct, packet};
 const MANY: u32 = 5000;
 
 /// Creates an engine with many entries, one per destination, and no deferred work.
-fn full(rule: &str) -> Switch<Direct> {
+fn switch_with_entries(rule: &str) -> Switch<Direct> {
     let mut switch = Switch::with(direct, &[rule]);
     for destination in 0..MANY {
         switch.install(0x0a00_0000 | destination);
@@ -56,7 +56,7 @@ const DELETE: FlowModCommand = FlowModCommand::DeleteStrict;
 
 #[test]
 fn a_rule_for_one_destination_is_quick() {
-    let mut switch = full(SPREAD);
+    let mut switch = switch_with_entries(SPREAD);
     // The first rule of a mask is not quick, because the engine scans all visits and adds a
     // projection.
     change(&mut switch, ADD, "priority=9,ip,nw_dst=10.0.0.1,actions=output:3");
@@ -70,18 +70,18 @@ fn a_rule_for_one_destination_is_quick() {
 fn the_first_rule_of_a_mask_sorts_no_visits() {
     let projections = |switch: &Switch<Direct>| switch.engine.size().projections;
     let rule = |last| format!("priority=9,ip,nw_dst=10.0.0.{last},actions=output:3");
-    let mut switch = full(SPREAD);
+    let mut switch = switch_with_entries(SPREAD);
     // For a single rule, the projection is deferred to maintenance.
     assert_eq!(change(&mut switch, ADD, &rule(1)).1, 1);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (0, true));
     run_maintenance(&mut switch);
     assert_eq!((projections(&switch), switch.engine.has_backlog()), (1, false));
     // For the second rule of the mask, the projection is added before the search.
-    let mut switch = full(SPREAD);
+    let mut switch = switch_with_entries(SPREAD);
     (1..=2).for_each(|last| assert_eq!(change(&mut switch, ADD, &rule(last)).1, 1));
     assert_eq!(projections(&switch), 1);
     // For two rules in one change, the projection is not deferred.
-    let mut switch = full(SPREAD);
+    let mut switch = switch_with_entries(SPREAD);
     let together = switch.publish(ADD, &[&rule(1), &rule(2)]);
     assert_eq!((apply_change(&mut switch, &together).1, projections(&switch)), (2, 1));
 }
@@ -150,16 +150,19 @@ fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
 #[test]
 fn a_change_that_evicts_many_is_not_quick() {
     let all = MANY as usize;
-    assert_eq!(change(&mut full(SPREAD), ADD, "priority=9,actions=drop"), (false, all));
-    assert_eq!(change(&mut full(SPREAD), DELETE, "priority=1,ip"), (false, all));
-    let mut switch = full(SPREAD);
+    assert_eq!(
+        change(&mut switch_with_entries(SPREAD), ADD, "priority=9,actions=drop"),
+        (false, all)
+    );
+    assert_eq!(change(&mut switch_with_entries(SPREAD), DELETE, "priority=1,ip"), (false, all));
+    let mut switch = switch_with_entries(SPREAD);
     let change = switch.pipeline.set_ports(BRIDGE, without_flood()).unwrap();
     assert_eq!(apply_change(&mut switch, &change), (false, all));
 }
 
 #[test]
 fn many_quick_changes_together_are_not_quick() {
-    let mut switch = full(SPREAD);
+    let mut switch = switch_with_entries(SPREAD);
     let rules = |from: u32| -> Vec<String> {
         let rule = |last| format!("priority=9,ip,nw_dst=10.0.{}.0/24,actions=drop", from + last);
         (0..8).map(rule).collect()
@@ -178,7 +181,7 @@ fn many_quick_changes_together_are_not_quick() {
 #[test]
 fn a_rule_that_outranks_nothing_is_quick() {
     let rule = SPREAD.replace("priority=1,", "priority=100,");
-    let mut switch = full(&rule);
+    let mut switch = switch_with_entries(&rule);
     change(&mut switch, ADD, "priority=40,ip,actions=drop");
     run_maintenance(&mut switch);
     assert_eq!(change(&mut switch, ADD, "priority=50,ip,actions=drop"), (true, 0));

@@ -125,7 +125,7 @@ impl EngineFixture {
         }
     }
 
-    fn happens(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Install(key) => self.install(self.checked.traversals(key)),
             Event::InstallSubTraversals(key, choice) => {
@@ -188,7 +188,7 @@ fn every_engine_equals_the_definition_over_long_sequences() {
     let sequences = || (generate::network(), prop::collection::vec(event(), 100..400));
     let met = run_sequences(1, sequences, |(network, events), met| {
         let mut fixture = EngineFixture::new(&network);
-        events.iter().for_each(|event| fixture.happens(event));
+        events.iter().for_each(|event| fixture.apply_event(event));
         *met = fixture.met;
     });
     met.assert_often(&[
@@ -220,7 +220,7 @@ proptest! {
         events in prop::collection::vec(event(), 1..24),
     ) {
         let mut fixture = EngineFixture::new(&network);
-        events.iter().for_each(|event| fixture.happens(event));
+        events.iter().for_each(|event| fixture.apply_event(event));
     }
 }
 

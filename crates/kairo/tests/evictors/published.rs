@@ -262,7 +262,7 @@ fn a_changed_object_evicts_its_readers() {
 }
 
 /// Returns the traversal with a mask of all bits: its entry covers one packet.
-fn exact(traversal: Traversal) -> Arc<Traversal> {
+fn with_full_mask(traversal: Traversal) -> Arc<Traversal> {
     let mut all = FlowMask::EMPTY;
     all.words_mut().fill(u64::MAX);
     Arc::new(Traversal { mask: SparseMask::from(&all), ..traversal })
@@ -345,12 +345,12 @@ impl Exact {
         Self { fixture, rules, live, installed: 0, met }
     }
 
-    fn happens(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Install(destination) => {
                 let version = self.fixture.pipeline.version();
                 let traversal =
-                    exact(self.fixture.pipeline.translate(&packet(*destination), version));
+                    with_full_mask(self.fixture.pipeline.translate(&packet(*destination), version));
                 self.fixture.published.installed(entry(self.installed), &traversal);
                 self.fixture.direct.installed(entry(self.installed), &traversal);
                 self.live.push(self.installed);
@@ -408,8 +408,8 @@ fn one_packet_entries_are_evicted_exactly_when_stale() {
     };
     let met = run_sequences(100, sequences, |(rules, events, has_gates), met| {
         let mut exact = Exact::new(has_gates);
-        exact.happens(&Event::Add(rules));
-        events.iter().for_each(|event| exact.happens(event));
+        exact.apply_event(&Event::Add(rules));
+        events.iter().for_each(|event| exact.apply_event(event));
         *met = exact.met;
     });
     // Evictions of untracked entries are not compared, because the published engine may evict more
@@ -430,7 +430,7 @@ fn no_stale_one_packet_entry_stays() {
         let mut direct = Direct::new(checked.pipeline.version(), 1);
         let all = packets.iter().flat_map(|key| checked.traversals(key));
         for (slot, traversal) in (0..).zip(all.filter(|own| own.learnings.is_empty())) {
-            let traversal = exact(traversal);
+            let traversal = with_full_mask(traversal);
             published.installed(entry(slot), &traversal);
             direct.installed(entry(slot), &traversal);
         }

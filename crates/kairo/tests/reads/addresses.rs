@@ -16,7 +16,7 @@ fn at(second: u64) -> Time {
 
 /// Returns the traversal of a packet to port 2.
 /// The addresses were last seen at these seconds.
-fn known(switch: &Switch, [target, source]: [u64; 2]) -> Traversal {
+fn translate_known(switch: &Switch, [target, source]: [u64; 2]) -> Traversal {
     switch.add("actions=normal");
     switch.learn_at(&any_packet(), at(source));
     switch.learn_at(&packet(2, [2, 1]), at(target));
@@ -35,7 +35,7 @@ fn a_newly_learned_destination_evicts_entries() {
 #[test]
 fn a_moved_destination_evicts_entries() {
     let switch = Switch::new();
-    let entry = known(&switch, [0, 0]);
+    let entry = translate_known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [2, 1]))]);
 }
 
@@ -43,14 +43,14 @@ fn a_moved_destination_evicts_entries() {
 fn an_aged_out_destination_evicts_entries() {
     let switch = Switch::new();
     let ageing = BridgeSettings::default().mac_ageing.as_secs();
-    let entry = known(&switch, [0, 1]);
+    let entry = translate_known(&switch, [0, 1]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.expire(at(ageing))]);
 }
 
 #[test]
 fn a_flushed_address_evicts_entries() {
     let switch = Switch::new();
-    let entry = known(&switch, [0, 0]);
+    let entry = translate_known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.flush_macs(BRIDGE)]);
 }
 
@@ -59,14 +59,14 @@ fn an_address_forgotten_by_a_full_table_evicts_entries() {
     let switch = Switch::new();
     let settings = BridgeSettings { macs_max: 2, ..BridgeSettings::default() };
     switch.0.set_settings(BRIDGE, settings).unwrap();
-    let entry = known(&switch, [0, 0]);
+    let entry = translate_known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [3, 1]))]);
 }
 
 #[test]
 fn a_moved_source_evicts_entries() {
     let switch = Switch::new();
-    let entry = known(&switch, [0, 0]);
+    let entry = translate_known(&switch, [0, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.learn(&packet(3, [1, 2]))]);
 }
 
@@ -74,6 +74,6 @@ fn a_moved_source_evicts_entries() {
 fn an_aged_out_source_evicts_entries() {
     let switch = Switch::new();
     let ageing = BridgeSettings::default().mac_ageing.as_secs();
-    let entry = known(&switch, [1, 0]);
+    let entry = translate_known(&switch, [1, 0]);
     switch.assert_needed(entry, Kind::Mac, |switch| vec![switch.0.expire(at(ageing))]);
 }

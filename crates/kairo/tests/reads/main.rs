@@ -220,11 +220,11 @@ fn every_kind_of_read_is_removed_by_its_tests() {
     for (kind, tests) in Kind::ALL {
         let removes = |test: &&&str| test.contains(&format!("Kind::{kind:?},"));
         let removing = all.iter().filter(removes).filter_map(|test| test.split('(').next());
-        assert_eq!(sorted(removing), sorted(tests.iter().copied()), "{kind:?}");
+        assert_eq!(sort_names(removing), sort_names(tests.iter().copied()), "{kind:?}");
     }
 }
 
-fn sorted<'t>(tests: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
+fn sort_names<'t>(tests: impl Iterator<Item = &'t str>) -> Vec<&'t str> {
     let mut tests: Vec<_> = tests.collect();
     tests.sort_unstable();
     tests

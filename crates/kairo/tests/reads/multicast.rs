@@ -39,7 +39,7 @@ fn to_group() -> FlowKey {
 }
 
 /// Returns the traversal of a packet with a known source.
-fn known(switch: &Switch) -> Traversal {
+fn translate_known(switch: &Switch) -> Traversal {
     switch.learn(&to_group());
     switch.translate(&to_group())
 }
@@ -57,7 +57,7 @@ const LEAVE: MulticastEvent = MulticastEvent::Leave(IpAddr::V4(GROUP));
 #[test]
 fn a_first_member_evicts_entries() {
     let switch = snooping();
-    let entry = known(&switch);
+    let entry = translate_known(&switch);
     switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![learn(switch, 2, JOIN)]);
 }
 
@@ -65,7 +65,7 @@ fn a_first_member_evicts_entries() {
 fn a_further_member_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
-    let entry = known(&switch);
+    let entry = translate_known(&switch);
     switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![learn(switch, 3, JOIN)]);
 }
 
@@ -73,7 +73,7 @@ fn a_further_member_evicts_entries() {
 fn a_member_that_leaves_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
-    let entry = known(&switch);
+    let entry = translate_known(&switch);
     switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![learn(switch, 2, LEAVE)]);
 }
 
@@ -81,7 +81,7 @@ fn a_member_that_leaves_evicts_entries() {
 fn an_aged_out_member_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
-    let entry = known(&switch);
+    let entry = translate_known(&switch);
     let then = Time::ZERO.after(AGEING);
     switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![switch.0.expire(then)]);
 }
@@ -90,7 +90,7 @@ fn an_aged_out_member_evicts_entries() {
 fn a_group_evicted_by_a_full_table_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
-    let entry = known(&switch);
+    let entry = translate_known(&switch);
     let other = MulticastEvent::Join(Ipv4Addr::new(239, 1, 1, 2).into());
     switch.assert_needed(entry, Kind::MulticastGroup, |switch| vec![learn(switch, 3, other)]);
 }
@@ -99,7 +99,7 @@ fn a_group_evicted_by_a_full_table_evicts_entries() {
 fn an_aged_out_router_port_evicts_entries() {
     let switch = snooping();
     learn(&switch, 4, MulticastEvent::Query);
-    let entry = known(&switch);
+    let entry = translate_known(&switch);
     let then = Time::ZERO.after(MulticastSnooping::ROUTER_AGEING);
     assert!(then < Time::ZERO.after(Duration::from_secs(300)), "addresses stay");
     switch.assert_needed(entry, Kind::MulticastRouters, |switch| vec![switch.0.expire(then)]);
@@ -108,7 +108,7 @@ fn an_aged_out_router_port_evicts_entries() {
 #[test]
 fn a_new_router_port_evicts_entries() {
     let switch = snooping();
-    let entry = known(&switch);
+    let entry = translate_known(&switch);
     switch.assert_needed(entry, Kind::MulticastRouters, |switch| {
         vec![learn(switch, 4, MulticastEvent::Query)]
     });

@@ -169,12 +169,12 @@ fn a_port_added_to_a_normal_flood_evicts_entries() {
 #[test]
 fn changed_vlans_of_a_normal_flood_evict() {
     for [before, now] in changes(&[
-        carries(VlanMode::Trunk),
+        vlans_of(VlanMode::Trunk),
         only(VLAN + 1),
-        carries(VlanMode::Access(VLAN)),
-        carries(VlanMode::Access(VLAN + 1)),
-        carries(VlanMode::NativeUntagged(VLAN)),
-        carries(VlanMode::Dot1qTunnel(VLAN)),
+        vlans_of(VlanMode::Access(VLAN)),
+        vlans_of(VlanMode::Access(VLAN + 1)),
+        vlans_of(VlanMode::NativeUntagged(VLAN)),
+        vlans_of(VlanMode::Dot1qTunnel(VLAN)),
     ]) {
         if looks_alike(&before, &now) {
             continue;
@@ -182,8 +182,8 @@ fn changed_vlans_of_a_normal_flood_evict() {
         let switch = Switch::new();
         switch.set_ports(|ports| ports[1].vlans = before.clone());
         switch.add("actions=normal");
-        switch.learn(&tagged(1, [1, 2]));
-        let entry = switch.translate(&tagged(1, [1, 2]));
+        switch.learn(&tagged_packet(1, [1, 2]));
+        let entry = switch.translate(&tagged_packet(1, [1, 2]));
         switch.assert_needed(entry, Kind::Ports, |switch| {
             vec![switch.set_ports(|ports| ports[1].vlans = now)]
         });
@@ -196,20 +196,20 @@ fn changed_vlans_of_a_normal_flood_evict() {
 #[test]
 fn changed_vlans_of_the_output_port_evict() {
     for [before, now] in changes(&[
-        carries(VlanMode::Trunk),
-        carries(VlanMode::Access(VLAN)),
-        carries(VlanMode::NativeTagged(VLAN)),
-        carries(VlanMode::NativeUntagged(VLAN)),
+        vlans_of(VlanMode::Trunk),
+        vlans_of(VlanMode::Access(VLAN)),
+        vlans_of(VlanMode::NativeTagged(VLAN)),
+        vlans_of(VlanMode::NativeUntagged(VLAN)),
         only(VLAN),
     ]) {
         let switch = Switch::new();
         switch.set_ports(|ports| ports[1].vlans = before.clone());
         switch.add("actions=normal");
-        switch.learn(&tagged(1, [1, 2]));
+        switch.learn(&tagged_packet(1, [1, 2]));
         for answer in [packet, tagged] {
             switch.learn(&answer(2, [2, 1]));
         }
-        let entry = switch.translate(&tagged(1, [1, 2]));
+        let entry = switch.translate(&tagged_packet(1, [1, 2]));
         switch.assert_needed(entry, Kind::Port, |switch| {
             vec![switch.set_ports(|ports| ports[1].vlans = now)]
         });
@@ -219,10 +219,10 @@ fn changed_vlans_of_the_output_port_evict() {
 #[test]
 fn changed_vlans_of_the_ingress_port_evict() {
     for [before, now] in changes(&[
-        carries(VlanMode::Trunk),
-        carries(VlanMode::Access(VLAN)),
-        carries(VlanMode::NativeTagged(VLAN)),
-        carries(VlanMode::Dot1qTunnel(VLAN)),
+        vlans_of(VlanMode::Trunk),
+        vlans_of(VlanMode::Access(VLAN)),
+        vlans_of(VlanMode::NativeTagged(VLAN)),
+        vlans_of(VlanMode::Dot1qTunnel(VLAN)),
         only(VLAN),
     ]) {
         let switch = Switch::new();
@@ -299,13 +299,13 @@ fn add_peer(switch: &Switch) -> Vec<Change> {
 }
 
 /// Returns the key of a packet with the tag of the VLAN.
-fn tagged(port: u32, hosts: [u8; 2]) -> FlowKey {
+fn tagged_packet(port: u32, hosts: [u8; 2]) -> FlowKey {
     let mut key = packet(port, hosts);
     key.set_field(FieldId::VlanTci, u128::from(0x1000 | VLAN));
     key
 }
 
-const fn carries(mode: VlanMode) -> PortVlans {
+const fn vlans_of(mode: VlanMode) -> PortVlans {
     PortVlans {
         mode,
         trunks: None,

@@ -185,7 +185,9 @@ impl EngineFixture {
         let evicted = self.engines.apply(&deltas, newest);
         let by_force = self.brute_force.as_mut().map(|engine| engine.apply(&deltas, newest));
         for (id, entry) in &self.entries {
-            let met = |(packet, path): (&Packet, &Path)| parts(path, &self.model.path(*packet));
+            let met = |(packet, path): (&Packet, &Path)| {
+                first_difference(path, &self.model.path(*packet))
+            };
             let parted = entry.paths.iter().find_map(met);
             let is_stale = parted.is_some();
             if let Some(by_force) = &by_force {
@@ -210,7 +212,7 @@ impl EngineFixture {
         }
     }
 
-    fn happens(&mut self, event: &Event) {
+    fn apply_event(&mut self, event: &Event) {
         match event {
             Event::Install(packet) => self.install(*packet, &self.translate(*packet)),
             Event::InstallLate(packet, ops) => {
@@ -228,7 +230,7 @@ impl EngineFixture {
 }
 
 /// Returns the first object at which two paths of a packet differ.
-fn parts(before: &Path, now: &Path) -> Option<ReadObject> {
+fn first_difference(before: &Path, now: &Path) -> Option<ReadObject> {
     let first = before.iter().zip(now).find(|(before, now)| before != now);
     let longer = || before.get(now.len()).or_else(|| now.get(before.len()));
     first.map(|(before, _)| before).or_else(longer).map(|(place, _)| *place)
@@ -275,7 +277,7 @@ fn check(can_write: bool) {
         || event_sequence(can_write),
         |(events, by_force), met| {
             let mut fixture = EngineFixture::new(by_force);
-            events.iter().for_each(|event| fixture.happens(event));
+            events.iter().for_each(|event| fixture.apply_event(event));
             fixture.met.add("expired", fixture.model.expired);
             fixture.met.add("aged", fixture.model.aged);
             *met = fixture.met;
