@@ -35,7 +35,7 @@ pub fn fuzz_lacp(data: &[u8]) {
             0..8 => {
                 let length = usize::from(unread.next().unwrap_or_default());
                 let octets: Vec<u8> = unread.by_ref().take(length).collect();
-                let frame = completed(&octets);
+                let frame = complete_frame(&octets);
                 if let Ok(parsed) = SlowFrame::parse(&frame) {
                     let emitted = parsed.emit([2; 6]);
                     assert_eq!(emitted.len(), FRAME_BYTES);
@@ -84,7 +84,7 @@ fn aggregator(octet: u8) -> Aggregator {
 }
 
 /// Returns a frame that begins with `octets`, and ends like a LACPDU.
-fn completed(octets: &[u8]) -> Vec<u8> {
+fn complete_frame(octets: &[u8]) -> Vec<u8> {
     let valid = SlowFrame::Lacpdu(Lacpdu::default()).emit([4; 6]);
     let (header, body) = valid.split_at(HEADER_BYTES);
     let rest = body.get(octets.len()..).filter(|_| octets.len() >= SHORTEST).unwrap_or_default();

@@ -54,7 +54,7 @@ impl Bond {
         }
     }
 
-    fn enabled(&self) -> Vec<usize> {
+    fn enabled_members(&self) -> Vec<usize> {
         let is_enabled = |index: &usize| self.aggregator.mux(id(*index)).is_distributing();
         (0..self.partners.len()).filter(is_enabled).collect()
     }
@@ -109,14 +109,14 @@ fn members_with_the_partner_of_the_lead_are_enabled() {
     let other = Some(Unselected::OtherPartner);
     let partners = [partner(1, 7), partner(2, 8), partner(1, 9)];
     let mut bond = Bond::new(settings(), &THREE(), &partners);
-    assert_eq!((bond.enabled(), bond.lead()), (vec![0, 2], Some(id(0))));
+    assert_eq!((bond.enabled_members(), bond.lead()), (vec![0, 2], Some(id(0))));
     assert_eq!(bond.reasons(), [None, other, None]);
     // The member with the other partner gets a lower value, which is preferred.
     let preferred = MemberSettings { port_priority: 3, ..member(2) };
     bond.aggregator.set_member(id(1), preferred, bond.now);
-    assert_eq!(bond.enabled(), [0_usize; 0], "the partner has changed");
+    assert_eq!(bond.enabled_members(), [0_usize; 0], "the partner has changed");
     bond.run(4);
-    assert_eq!((bond.enabled(), bond.lead()), (vec![1], Some(id(1))));
+    assert_eq!((bond.enabled_members(), bond.lead()), (vec![1], Some(id(1))));
     assert_eq!(bond.reasons(), [other, None, other]);
 }
 
@@ -124,7 +124,7 @@ fn members_with_the_partner_of_the_lead_are_enabled() {
 fn members_with_another_partner_key_are_separate() {
     let partners = [partner(1, 7), LacpInfo { key: 6, ..partner(1, 8) }, partner(1, 9)];
     let bond = Bond::new(settings(), &THREE(), &partners);
-    assert_eq!(bond.enabled(), [0, 2]);
+    assert_eq!(bond.enabled_members(), [0, 2]);
 }
 
 #[test]
@@ -132,7 +132,7 @@ fn members_with_another_own_key_are_separate() {
     let own = MemberSettings { key: NonZeroU16::new(9), ..member(1) };
     let partners = [partner(1, 7), partner(1, 8), partner(1, 9)];
     let bond = Bond::new(settings(), &[own, member(2), member(3)], &partners);
-    assert_eq!(bond.enabled(), [0]);
+    assert_eq!(bond.enabled_members(), [0]);
     assert_eq!(bond.reasons()[1], Some(Unselected::OtherKey));
     let status = bond.aggregator.status();
     assert_eq!(status.members.iter().map(|member| member.actor.key).collect::<Vec<_>>(), [9, 1, 1]);
@@ -148,7 +148,11 @@ fn the_lower_system_decides_which_priorities_count() {
         partner.system.priority = 5;
     }
     bond.run(4);
-    assert_eq!((bond.lead(), bond.enabled()), (Some(id(1)), vec![1]), "priorities of partners");
+    assert_eq!(
+        (bond.lead(), bond.enabled_members()),
+        (Some(id(1)), vec![1]),
+        "priorities of partners"
+    );
 }
 
 #[test]
@@ -158,27 +162,27 @@ fn an_individual_link_is_used_alone() {
         LacpInfo { state: info.state.without(LacpState::AGGREGATION), ..info }
     };
     let bond = Bond::new(settings(), &THREE(), &[alone(7), alone(8), partner(1, 9)]);
-    assert_eq!(bond.enabled(), [0]);
+    assert_eq!(bond.enabled_members(), [0]);
 }
 
 #[test]
 fn a_link_to_the_own_system_carries_nothing() {
     let own = LacpInfo { system: settings().system, ..partner(1, 7) };
     let bond = Bond::new(settings(), &[member(1), member(2)], &[own, partner(1, 8)]);
-    assert_eq!((bond.enabled(), bond.lead()), (vec![1], Some(id(1))));
+    assert_eq!((bond.enabled_members(), bond.lead()), (vec![1], Some(id(1))));
     assert_eq!(bond.reasons()[0], Some(Unselected::OwnSystem));
 }
 
 #[test]
 fn a_silent_lead_gives_way_at_once() {
     let mut bond = Bond::new(settings(), &[member(1), member(2)], &[partner(1, 7), partner(2, 8)]);
-    assert_eq!(bond.enabled(), [0]);
+    assert_eq!(bond.enabled_members(), [0]);
     bond.partners[0].port = 0;
     bond.run(4);
     let status = bond.aggregator.status().members[0];
     assert_eq!((status.receive, status.mux), (ReceiveState::Expired, MuxState::Detached));
     bond.run(2);
-    assert_eq!(bond.enabled(), [1]);
+    assert_eq!(bond.enabled_members(), [1]);
 }
 
 #[test]
@@ -186,21 +190,21 @@ fn members_without_partner_are_a_fallback_until_one_appears() {
     let settings = AggregatorSettings { fallback_ab: true, ..settings() };
     let silent = LacpInfo::default();
     let mut bond = Bond::new(settings, &THREE(), &[silent; 3]);
-    assert_eq!((bond.enabled(), bond.aggregator.is_negotiated()), (vec![0, 1, 2], false));
+    assert_eq!((bond.enabled_members(), bond.aggregator.is_negotiated()), (vec![0, 1, 2], false));
     bond.aggregator.on_link(id(0), false, bond.now);
-    assert_eq!(bond.enabled(), [1, 2]);
+    assert_eq!(bond.enabled_members(), [1, 2]);
     assert_eq!(bond.reasons(), [Some(Unselected::LinkDown), None, None]);
     bond.partners[1] = partner(1, 7);
     bond.run(1);
-    assert_eq!((bond.enabled(), bond.aggregator.is_negotiated()), (vec![], true));
+    assert_eq!((bond.enabled_members(), bond.aggregator.is_negotiated()), (vec![], true));
     assert_eq!(bond.reasons()[2], Some(Unselected::NoPartner));
     bond.run(2);
-    assert_eq!(bond.enabled(), [1]);
+    assert_eq!(bond.enabled_members(), [1]);
     bond.settings.fallback_ab = false;
     bond.partners[1] = silent;
     bond.aggregator.set_settings(bond.settings, bond.now);
     bond.run(8);
-    assert_eq!(bond.enabled(), [0_usize; 0]);
+    assert_eq!(bond.enabled_members(), [0_usize; 0]);
 }
 
 #[test]
@@ -323,7 +327,7 @@ fn removed_and_unknown_members_are_detached() {
     bond.aggregator.remove_member(id(0), bond.now);
     bond.aggregator.on_link(id(5), true, bond.now);
     assert_eq!(bond.aggregator.on_frame(id(5), &[], bond.now), Ok(()));
-    assert_eq!(bond.enabled(), [1, 2], "the others stay as they are");
+    assert_eq!(bond.enabled_members(), [1, 2], "the others stay as they are");
     assert_eq!(bond.lead(), Some(id(1)));
 }
 

@@ -18,7 +18,7 @@ fn read(name: &str) -> Vec<u8> {
 }
 
 /// Returns the recorded frames, each with its time since the first frame.
-fn recorded() -> Vec<(Duration, Vec<u8>)> {
+fn recorded_frames() -> Vec<(Duration, Vec<u8>)> {
     let file = read("negotiation.pcap");
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
     assert_eq!(number(&file[..4]), 0xa1b2_c3d4, "little-endian, microseconds");
@@ -66,7 +66,7 @@ fn recorded_lacpdus_parse_as_tcpdump_prints_them() {
     let text = String::from_utf8(read("negotiation.txt")).unwrap();
     let is_info = |line: &&str| line.starts_with("System ") || line.starts_with("State Flags");
     let expected: Vec<&str> = text.lines().map(str::trim).filter(is_info).collect();
-    let frames = recorded();
+    let frames = recorded_frames();
     let parsed = frames.iter().flat_map(|(_, frame)| {
         let Ok(SlowFrame::Lacpdu(pdu)) = SlowFrame::parse(frame) else {
             panic!("not a LACPDU: {frame:?}")
@@ -79,7 +79,7 @@ fn recorded_lacpdus_parse_as_tcpdump_prints_them() {
 
 #[test]
 fn emitted_lacpdus_have_the_recorded_octets() {
-    for (_, frame) in recorded() {
+    for (_, frame) in recorded_frames() {
         let source = frame[6..12].try_into().unwrap();
         assert_eq!(SlowFrame::parse(&frame).unwrap().emit(source), frame);
     }
@@ -107,7 +107,8 @@ fn replay(mode: LacpMode, time: LacpTime, own: LacpInfo, from: [u8; 6]) -> Vec<C
     };
     aggregator.set_member(id, member, Duration::ZERO);
     aggregator.on_link(id, true, Duration::ZERO);
-    let mut frames = recorded().into_iter().filter(|(_, frame)| frame[6..12] == from).peekable();
+    let mut frames =
+        recorded_frames().into_iter().filter(|(_, frame)| frame[6..12] == from).peekable();
     let mut changes = Vec::new();
     let mut now = Duration::ZERO;
     while now < Duration::from_secs(14) {

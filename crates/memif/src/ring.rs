@@ -269,7 +269,7 @@ impl RingMemory {
     ///
     /// If the number is greater than the size of the ring.
     #[inline]
-    const fn announced(&self, from: u16, to: u16) -> Result<u16, MemifRingError> {
+    const fn count_announced(&self, from: u16, to: u16) -> Result<u16, MemifRingError> {
         let announced = to.wrapping_sub(from);
         if announced > self.size {
             return Err(MemifRingError::Index { announced, size: self.size });
@@ -362,7 +362,7 @@ impl ReceiveRing {
             BufferOwner::Own { .. } => self.memory.load(RingWord::Tail),
             BufferOwner::Peer => self.memory.load(RingWord::Head),
         };
-        let announced = self.memory.announced(self.next, end)?;
+        let announced = self.memory.count_announced(self.next, end)?;
         for ahead in (0..announced).take(max) {
             self.memory.prefetch(self.next.wrapping_add(ahead));
         }
@@ -489,11 +489,12 @@ impl TransmitRing {
     pub(crate) fn look(&mut self, frames: usize) -> Result<(), MemifRingError> {
         self.free = match self.memory.owner {
             BufferOwner::Own { .. } => {
-                let used = self.memory.announced(self.memory.load(RingWord::Tail), self.next)?;
+                let used =
+                    self.memory.count_announced(self.memory.load(RingWord::Tail), self.next)?;
                 self.memory.size.saturating_sub(used)
             }
             BufferOwner::Peer => {
-                self.memory.announced(self.next, self.memory.load(RingWord::Head))?
+                self.memory.count_announced(self.next, self.memory.load(RingWord::Head))?
             }
         };
         if self.memory.owner == BufferOwner::Peer {

@@ -204,10 +204,10 @@ impl MemifServerSession {
         let open =
             |ring: &RingMessage| RingMemory::open(Arc::clone(&regions), ring, BufferOwner::Peer);
         let mut rings = ConnectedRings { peer, ..ConnectedRings::default() };
-        for (ring, event) in numbered(std::mem::take(&mut self.to_server))? {
+        for (ring, event) in in_order_of_numbers(std::mem::take(&mut self.to_server))? {
             rings.receive.push(ReceiveQueue::new(ReceiveRing::start(open(&ring)?), event));
         }
-        for (ring, event) in numbered(std::mem::take(&mut self.to_client))? {
+        for (ring, event) in in_order_of_numbers(std::mem::take(&mut self.to_client))? {
             let ring = TransmitRing::start(open(&ring)?);
             rings.transmit.push(TransmitQueue { ring, event });
         }
@@ -217,7 +217,7 @@ impl MemifServerSession {
 }
 
 /// Returns rings in the order of their numbers; an error if a number is missing.
-fn numbered(
+fn in_order_of_numbers(
     rings: BTreeMap<u16, (RingMessage, File)>,
 ) -> Result<impl Iterator<Item = (RingMessage, File)>, MemifProtocolError> {
     let gap = (0..).zip(rings.keys()).find(|(expected, number)| expected != *number);

@@ -45,7 +45,7 @@ fn report(records: &[(u8, u8, IpAddr)]) -> Vec<u8> {
     }
 }
 
-fn one(group: impl Into<IpAddr>, membership: Membership) -> MembershipMessage {
+fn single_report(group: impl Into<IpAddr>, membership: Membership) -> MembershipMessage {
     MembershipMessage::Report(vec![MembershipRecord { group: group.into(), membership }])
 }
 
@@ -55,12 +55,12 @@ fn each_kind_of_message_has_its_meaning() {
     let parse = |frame: Vec<u8>| MembershipMessage::parse(&frame);
     assert_eq!(parse(igmp(0x11, Ipv4Addr::UNSPECIFIED)), Ok(MembershipMessage::Query));
     assert_eq!(parse(igmp(0x11, GROUP)), Ok(MembershipMessage::Query));
-    assert_eq!(parse(igmp(0x12, GROUP)), Ok(one(GROUP, Join)));
-    assert_eq!(parse(igmp(0x16, GROUP)), Ok(one(GROUP, Join)));
-    assert_eq!(parse(igmp(0x17, GROUP)), Ok(one(GROUP, Leave)));
+    assert_eq!(parse(igmp(0x12, GROUP)), Ok(single_report(GROUP, Join)));
+    assert_eq!(parse(igmp(0x16, GROUP)), Ok(single_report(GROUP, Join)));
+    assert_eq!(parse(igmp(0x17, GROUP)), Ok(single_report(GROUP, Leave)));
     assert_eq!(parse(mld(130, Ipv6Addr::UNSPECIFIED)), Ok(MembershipMessage::Query));
-    assert_eq!(parse(mld(131, GROUP6)), Ok(one(GROUP6, Join)));
-    assert_eq!(parse(mld(132, GROUP6)), Ok(one(GROUP6, Leave)));
+    assert_eq!(parse(mld(131, GROUP6)), Ok(single_report(GROUP6, Join)));
+    assert_eq!(parse(mld(132, GROUP6)), Ok(single_report(GROUP6, Leave)));
 }
 
 /// A record that includes no source leaves its group.
@@ -90,7 +90,10 @@ fn records_of_reports_join_and_leave() {
 fn records_of_unicast_addresses_are_left_out() {
     let own = |last: u8| IpAddr::V4(Ipv4Addr::new(10, 0, 0, last));
     let records = [(4, 0, own(1)), (4, 0, GROUP.into()), (4, 0, own(2))];
-    assert_eq!(MembershipMessage::parse(&report(&records)), Ok(one(GROUP, Membership::Join)));
+    assert_eq!(
+        MembershipMessage::parse(&report(&records)),
+        Ok(single_report(GROUP, Membership::Join))
+    );
     let nothing = Ok(MembershipMessage::Report(Vec::new()));
     assert_eq!(MembershipMessage::parse(&igmp(0x16, HOST)), nothing);
     assert_eq!(MembershipMessage::parse(&mld(131, HOST6)), nothing);

@@ -75,12 +75,12 @@ impl MuxMachine {
                     return;
                 }
                 self.end = None;
-                used(partner)
+                state_when_attached(partner)
             }
             (
                 Some(Selected::Aggregation(_)),
                 MuxState::Attached | MuxState::Collecting | MuxState::CollectingDistributing,
-            ) => match used(partner) {
+            ) => match state_when_attached(partner) {
                 state if state < self.state => self.wait(now),
                 state => state,
             },
@@ -95,7 +95,7 @@ impl MuxMachine {
 }
 
 /// Returns the state of an attached member, which depends on its partner.
-const fn used(partner: &LacpInfo) -> MuxState {
+const fn state_when_attached(partner: &LacpInfo) -> MuxState {
     let is_synchronized = partner.state.contains(LacpState::SYNCHRONIZATION);
     let collects = partner.state.contains(LacpState::COLLECTING);
     match (is_synchronized, collects) {
@@ -150,11 +150,11 @@ mod tests {
     use super::*;
     use crate::{SystemId, selection::Aggregation};
 
-    fn partner(flags: LacpState) -> LacpInfo {
+    fn partner_with(flags: LacpState) -> LacpInfo {
         LacpInfo { state: flags, ..LacpInfo::default() }
     }
 
-    fn aggregation(key: u16) -> Option<Selected> {
+    fn selected_aggregation(key: u16) -> Option<Selected> {
         let system = SystemId::default();
         let aggregation = Aggregation { key, partner: system, partner_key: 1, individual: None };
         Some(Selected::Aggregation(aggregation))
@@ -172,31 +172,31 @@ mod tests {
         let mut mux = MuxMachine::default();
         for (ms, selected, flags, expected) in [
             (0, None, collects, MuxState::Detached),
-            (0, aggregation(1), none, MuxState::Waiting),
-            (1999, aggregation(1), collects, MuxState::Waiting),
-            (2000, aggregation(1), none, MuxState::Attached),
-            (2001, aggregation(1), LacpState::COLLECTING, MuxState::Attached),
-            (2002, aggregation(1), sync, MuxState::Collecting),
-            (2003, aggregation(1), collects, MuxState::CollectingDistributing),
+            (0, selected_aggregation(1), none, MuxState::Waiting),
+            (1999, selected_aggregation(1), collects, MuxState::Waiting),
+            (2000, selected_aggregation(1), none, MuxState::Attached),
+            (2001, selected_aggregation(1), LacpState::COLLECTING, MuxState::Attached),
+            (2002, selected_aggregation(1), sync, MuxState::Collecting),
+            (2003, selected_aggregation(1), collects, MuxState::CollectingDistributing),
             // The partner stops using the link, and uses it again before the wait has ended.
-            (2004, aggregation(1), sync, MuxState::Waiting),
-            (2005, aggregation(1), collects, MuxState::Waiting),
-            (4003, aggregation(1), none, MuxState::Waiting),
-            (4004, aggregation(1), collects, MuxState::CollectingDistributing),
-            (4005, aggregation(1), none, MuxState::Waiting),
-            (6005, aggregation(1), none, MuxState::Attached),
-            (6006, aggregation(1), sync, MuxState::Collecting),
-            (6007, aggregation(1), none, MuxState::Waiting),
-            (6008, aggregation(2), collects, MuxState::Waiting),
+            (2004, selected_aggregation(1), sync, MuxState::Waiting),
+            (2005, selected_aggregation(1), collects, MuxState::Waiting),
+            (4003, selected_aggregation(1), none, MuxState::Waiting),
+            (4004, selected_aggregation(1), collects, MuxState::CollectingDistributing),
+            (4005, selected_aggregation(1), none, MuxState::Waiting),
+            (6005, selected_aggregation(1), none, MuxState::Attached),
+            (6006, selected_aggregation(1), sync, MuxState::Collecting),
+            (6007, selected_aggregation(1), none, MuxState::Waiting),
+            (6008, selected_aggregation(2), collects, MuxState::Waiting),
             (6010, None, collects, MuxState::Detached),
-            (6011, aggregation(2), collects, MuxState::Waiting),
-            (8010, aggregation(2), collects, MuxState::Waiting),
-            (8011, aggregation(2), collects, MuxState::CollectingDistributing),
+            (6011, selected_aggregation(2), collects, MuxState::Waiting),
+            (8010, selected_aggregation(2), collects, MuxState::Waiting),
+            (8011, selected_aggregation(2), collects, MuxState::CollectingDistributing),
             (8012, Some(Selected::Fallback), none, MuxState::CollectingDistributing),
-            (8013, aggregation(2), collects, MuxState::Waiting),
+            (8013, selected_aggregation(2), collects, MuxState::Waiting),
         ] {
             for _again in 0..2 {
-                mux.step(selected, &partner(flags), at(ms));
+                mux.step(selected, &partner_with(flags), at(ms));
                 assert_eq!(mux.state(), expected, "at {ms} ms");
                 assert_eq!(mux.deadline().is_some(), expected == MuxState::Waiting);
             }

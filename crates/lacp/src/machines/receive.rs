@@ -160,7 +160,7 @@ mod tests {
 
     const ACTOR_FLAGS: LacpState = LacpState::ACTIVITY.with(LacpState::AGGREGATION);
 
-    fn end(number: u16, state: LacpState) -> LacpInfo {
+    fn info_of_end(number: u16, state: LacpState) -> LacpInfo {
         let system = SystemId { priority: 1, mac: [number.to_be_bytes()[1]; 6] };
         LacpInfo { system, key: number, port_priority: 9, port: number, state }
     }
@@ -169,9 +169,13 @@ mod tests {
         Duration::from_secs(count)
     }
 
-    fn synchronized() -> Lacpdu {
+    fn synchronized_lacpdu() -> Lacpdu {
         let state = ACTOR_FLAGS.with(LacpState::SYNCHRONIZATION);
-        Lacpdu { actor: end(2, state), partner: end(1, ACTOR_FLAGS), collector_max_delay: 0 }
+        Lacpdu {
+            actor: info_of_end(2, state),
+            partner: info_of_end(1, ACTOR_FLAGS),
+            collector_max_delay: 0,
+        }
     }
 
     #[test]
@@ -180,7 +184,7 @@ mod tests {
         for (flags, current) in [(ACTOR_FLAGS, 90), (ACTOR_FLAGS.with(LacpState::TIMEOUT), 3)] {
             let mut machine = ReceiveMachine::default();
             machine.link(true, seconds(10));
-            machine.record(&synchronized(), &end(1, flags), seconds(10));
+            machine.record(&synchronized_lacpdu(), &info_of_end(1, flags), seconds(10));
             for (at, expiry, state) in [
                 (10, None, Current),
                 (10 + current - 1, None, Current),
@@ -211,11 +215,11 @@ mod tests {
 
     #[test]
     fn synchronization_needs_a_partner_that_knows_this_end() {
-        let actor = end(1, ACTOR_FLAGS);
+        let actor = info_of_end(1, ACTOR_FLAGS);
         let check = |change: fn(&mut Lacpdu)| {
             let mut machine = ReceiveMachine::default();
             machine.link(true, seconds(0));
-            let mut pdu = synchronized();
+            let mut pdu = synchronized_lacpdu();
             change(&mut pdu);
             let needs_pdu = machine.record(&pdu, &actor, seconds(1));
             (machine.partner().state.contains(LacpState::SYNCHRONIZATION), needs_pdu)

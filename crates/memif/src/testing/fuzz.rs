@@ -62,7 +62,7 @@ pub fn fuzz_messages(data: &[u8]) {
         let mut bytes = payload.to_vec();
         bytes.resize(crate::message::MESSAGE_BYTES, 0);
         let Ok(message) = MemifMessage::parse(&bytes) else { continue };
-        match session.handle(message, passed(*kind)) {
+        match session.handle(message, passed_descriptor(*kind)) {
             Err(_) => break,
             Ok(SessionStep::Send(..)) => {}
             Ok(SessionStep::Connected(rings, _)) => queues.start(rings.receive, rings.transmit),
@@ -77,7 +77,7 @@ pub fn fuzz_messages(data: &[u8]) {
 }
 
 /// Returns a descriptor of a kind that a peer may pass.
-fn passed(kind: u8) -> Option<OwnedFd> {
+fn passed_descriptor(kind: u8) -> Option<OwnedFd> {
     let layout = MemoryLayout { ring_log2: 2, buffer_bytes: 64, to_server: 1, to_client: 1 };
     let file = |length| {
         let file = File::from(memfd_create(c"fuzz", MFdFlags::MFD_ALLOW_SEALING).ok()?);

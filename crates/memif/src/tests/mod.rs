@@ -32,7 +32,7 @@ fn start(options: MemifOptions) -> (MemifInterface, MemifWorker) {
 }
 
 /// Waits at most twenty seconds for a condition; returns whether it holds.
-fn until(mut condition: impl FnMut() -> bool) -> bool {
+fn wait_until(mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         if Instant::now() > deadline {

@@ -7,7 +7,7 @@ use std::{
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
-use super::{LONGEST, TestFrames, await_links, await_reason, options, socket, start, until};
+use super::{LONGEST, TestFrames, await_links, await_reason, options, socket, start, wait_until};
 use crate::{
     MemifInterface, MemifLink, MemifOptions, MemifRole, MemifSecret, MemifWorker, SendEnd,
 };
@@ -18,7 +18,7 @@ fn exchange(sender: &mut MemifWorker, receiver: &mut MemifWorker) {
         (1..200_u8).map(|number| vec![number; 60 * usize::from(number)]).collect();
     let mut received = TestFrames::default();
     let mut sent = 0;
-    let is_complete = until(|| {
+    let is_complete = wait_until(|| {
         let next = frames[sent..].iter().map(Vec::as_slice).take(8);
         let result = sender.sender.send(next);
         sent += result.frames;
@@ -162,7 +162,7 @@ fn rings_are_spread_over_workers() {
             });
             received.frames.len() == all
         };
-        assert!(until(has_all), "{queues} queues, {workers} workers");
+        assert!(wait_until(has_all), "{queues} queues, {workers} workers");
     }
 }
 
@@ -237,7 +237,7 @@ fn either_process_may_die_under_load() {
             let is_up = client.wait_for_link(LONGEST, MemifLink::is_up);
             let before = at_server_received.load(Relaxed);
             let mut received = TestFrames::default();
-            let is_served = until(|| {
+            let is_served = wait_until(|| {
                 at_client.sender.send([&[2; 60][..]; 4]);
                 at_client.receiver.receive(32, &mut received);
                 let at_server_now = at_server_received.load(Relaxed) - before;
