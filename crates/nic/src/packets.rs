@@ -319,7 +319,7 @@ mod tests {
     }
 
     /// Returns the frame after these rewrites.
-    fn rewritten(frame: &[u8], rewrites: &[Match]) -> Vec<u8> {
+    fn rewrite_all(frame: &[u8], rewrites: &[Match]) -> Vec<u8> {
         let mut packet = Pool::new().take(frame.len(), DatapathPort::new(0)).unwrap();
         packet.frame_mut().copy_from_slice(frame);
         let mut key = FlowKey::ZERO;
@@ -355,11 +355,11 @@ mod tests {
                 ..to.clone()
             };
             let expected = came_in(from.tag).frame();
-            prop_assert_eq!(rewritten(&frame, std::slice::from_ref(&one)), expected);
+            prop_assert_eq!(rewrite_all(&frame, std::slice::from_ref(&one)), expected);
             // If the tag is popped in between and pushed again, the new tag has a clear
             // drop-eligible bit.
             let expected = came_in(from.tag.filter(|_| middle.tag.is_some())).frame();
-            prop_assert_eq!(rewritten(&frame, &[rewrite_to(&middle), one]), expected);
+            prop_assert_eq!(rewrite_all(&frame, &[rewrite_to(&middle), one]), expected);
         }
 
         #[test]

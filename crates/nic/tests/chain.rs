@@ -82,7 +82,7 @@ fn program() -> Program {
 }
 
 /// Returns the entry as the NIC decodes it.
-fn decoded(intended_entry: &IntendedEntry) -> Decoded {
+fn decode_entry(intended_entry: &IntendedEntry) -> Decoded {
     let ports = Ports((0..3).map(|n| (DatapathPort::new(n), n.try_into().unwrap())).collect());
     let stage = StageId::new(intended_entry.stage).unwrap();
     let entry = encode(&program(), &ports, stage, &intended_entry.rule).unwrap();
@@ -151,7 +151,7 @@ fn chain() -> NicChain {
     NicChain::new(program(), NicLimits::default(), 7)
 }
 
-fn no(number: usize) -> EntryNo {
+fn entry_no(number: usize) -> EntryNo {
     EntryNo(number as u64)
 }
 
@@ -169,10 +169,10 @@ proptest! {
         let mut add = |chain: &mut NicChain, entries: &mut Vec<(EntryNo, IntendedEntry)>, intended_entry: IntendedEntry| {
             number += 1;
             let is_there = entries.iter().any(|(_, other)| is_same(other, &intended_entry));
-            let taken = chain.insert(no(number), decoded(&intended_entry));
+            let taken = chain.insert(entry_no(number), decode_entry(&intended_entry));
             assert_eq!(taken.is_err(), is_there);
             if !is_there {
-                entries.push((no(number), intended_entry));
+                entries.push((entry_no(number), intended_entry));
             }
         };
         drawn.into_iter().for_each(|intended_entry| add(&mut chain, &mut entries, intended_entry));

@@ -76,7 +76,7 @@ fn keys() -> impl Strategy<Value = Vec<(usize, Key)>> {
 }
 
 /// Returns keys in rules, keys next to rules, and any keys.
-fn near(rules: &[Rule], seeds: &[(usize, Key)]) -> Vec<Key> {
+fn keys_near(rules: &[Rule], seeds: &[(usize, Key)]) -> Vec<Key> {
     let key = |(at, any): &(usize, Key)| {
         let Some(rule) = rules.get(at % rules.len().max(1)) else { return *any };
         let rule = rule.as_box();
@@ -176,7 +176,7 @@ fn check_proofs(classifier: &NuevoMatch<4>, rules: &[Rule], keys: &[Key]) {
             assert!(excluded.contains(&rule.value()), "the caller has to exclude {rule:?}");
         }
         let single = keys.first() == Some(key);
-        for other in others(key, keys, single) {
+        for other in other_keys(key, keys, single) {
             let same =
                 std::array::from_fn(|lane| key[lane] & mask[lane] | other[lane] & !mask[lane]);
             assert_eq!(scan(&accepted, &same), best[0], "{key:?} under {mask:x?} covers {same:?}");
@@ -211,7 +211,7 @@ fn winner_bits(rules: &[Rule], best: BestMatch, key: &Key) -> Key {
 /// Returns other keys, and the key with random bits flipped.
 ///
 /// With `single`, each bit is also flipped alone.
-fn others(key: &Key, keys: &[Key], single: bool) -> Vec<Key> {
+fn other_keys(key: &Key, keys: &[Key], single: bool) -> Vec<Key> {
     let mut seed = key.iter().fold(1_u64, |seed, word| seed.rotate_left(32) ^ u64::from(*word));
     let mut random = || {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -250,7 +250,7 @@ proptest! {
         settings in settings(),
         seeds in keys(),
     ) {
-        check(&build(&rules, &settings), &rules, &near(&rules, &seeds));
+        check(&build(&rules, &settings), &rules, &keys_near(&rules, &seeds));
     }
 
     #[test]
@@ -275,7 +275,7 @@ proptest! {
                 }
             }
         }
-        check(&classifier, &current, &near(&all, &seeds));
+        check(&classifier, &current, &keys_near(&all, &seeds));
     }
 
     #[test]
@@ -290,7 +290,7 @@ proptest! {
         prop_assert!(rules[..removed].iter().all(|rule| classifier.remove(rule)));
         prop_assert!(added.iter().all(|rule| classifier.insert(rule)));
         let current = [&rules[removed..], &added].concat();
-        let keys = near(&current, &seeds);
+        let keys = keys_near(&current, &seeds);
         check_masks(&classifier, &current, &keys);
         check_proofs(&classifier, &current, &keys);
     }
@@ -346,7 +346,7 @@ fn the_number_of_hash_tables_is_bounded() {
     assert!((1..=64).contains(&statistics.remainder_tables), "{statistics:?}");
     let seeds: Vec<(usize, Key)> =
         (0_u32..500).map(|i| (i as usize * 7, [i, i / 6, i / 36, 0])).collect();
-    check(&classifier, &rules, &near(&rules, &seeds));
+    check(&classifier, &rules, &keys_near(&rules, &seeds));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Creates a NIC and a switch with the bmv2 program, with the same entries.
-fn both(entries: &[TableEntry], start: u16) -> (NicChain, Switch) {
+fn nic_and_switch(entries: &[TableEntry], start: u16) -> (NicChain, Switch) {
     let program = Program::default();
     let (mut chain, mut switch) = (NicChain::new(program, NicLimits::default(), 7), Switch::new());
     chain.set_start(Tag::new(start.into()));
@@ -34,7 +34,7 @@ fn both(entries: &[TableEntry], start: u16) -> (NicChain, Switch) {
 }
 
 /// Returns the packet-out that sends a frame through the tables.
-fn resubmitted((port, frame): &Arrival) -> Vec<u8> {
+fn packet_out_of((port, frame): &Arrival) -> Vec<u8> {
     let [high, low] = port.to_be_bytes();
     [&[0, 0, high, low, 1], frame.as_slice()].concat()
 }
@@ -52,12 +52,12 @@ proptest! {
         let numbered = (1..).zip(&matchless_entry);
         let entries: Vec<_> =
             numbered.map(|(priority, matchless_entry)| matchless_entry.entry(&arrivals, priority)).collect();
-        let (chain, switch) = both(&entries, start);
+        let (chain, switch) = nic_and_switch(&entries, start);
         for arrival in &arrivals {
             let (port, frame) = arrival;
             let expected = outcome_of(&chain, *port, frame);
             prop_assert_eq!(&switch.outcome_of(*port, frame), &expected, "{:02x?}", frame);
-            let again = switch.outcome_of(CPU_PORT, &resubmitted(arrival));
+            let again = switch.outcome_of(CPU_PORT, &packet_out_of(arrival));
             prop_assert_eq!(again, expected, "resubmitted: {:02x?}", frame);
         }
     }
@@ -79,7 +79,7 @@ proptest! {
                 _ => (0, 0),
             })
         }).collect();
-        let (chain, switch) = both(&entries, 0);
+        let (chain, switch) = nic_and_switch(&entries, 0);
         let mut frame = packet.build();
         vary(&mut frame, kind);
         prop_assert_eq!(switch.outcome_of(0, &frame), outcome_of(&chain, 0, &frame));
@@ -99,7 +99,7 @@ proptest! {
 const EDGE: i16 = 40;
 
 /// Generates packets with a checksum, and the offset of the checksum.
-fn summed() -> impl Strategy<Value = (PacketBuilder, usize)> {
+fn packet_with_checksum() -> impl Strategy<Value = (PacketBuilder, usize)> {
     let v4 = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]);
     let v6 = PacketBuilder::ipv6([1; 16], [2; 16]);
     let packets = vec![
@@ -119,13 +119,13 @@ proptest! {
 
     #[test]
     fn checksums_near_zero_are_equal(
-        (packet, checksum) in summed(), values in any::<[u128; 18]>(),
+        (packet, checksum) in packet_with_checksum(), values in any::<[u128; 18]>(),
     ) {
         let all = for_all(0, "rewrite_forward", 1, |field| {
             let mask = if field.name == "vlan_tci" { 0 } else { u128::MAX };
             (values[field.id as usize], mask)
         });
-        let (chain, switch) = both(&[all], 0);
+        let (chain, switch) = nic_and_switch(&[all], 0);
         let mut frame = packet.build();
         let NicOutcome::Sent { frame: left, .. } = outcome_of(&chain, 0, &frame) else { panic!("no output") };
         let place = checksum..checksum + 2;

@@ -8,15 +8,15 @@ use serde_json::Value;
 use crate::fields::{Fields, list, name, text};
 
 /// Evaluates a numeric expression; `data` has the parameters of the action.
-pub(crate) fn number(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u128 {
+pub(crate) fn evaluate(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u128 {
     let inner = &value["value"];
     match value["type"].as_str().unwrap() {
         "field" => fields.read(&name(inner)),
         "hexstr" => hex(inner),
         "local" | "runtime_data" => data[inner.as_u64().unwrap() as usize],
-        "expression" if inner["type"] == "expression" => number(inner, fields, data),
+        "expression" if inner["type"] == "expression" => evaluate(inner, fields, data),
         "expression" => {
-            let side = |side: &str| number(&inner[side], fields, data);
+            let side = |side: &str| evaluate(&inner[side], fields, data);
             let (left, right) = (side("left"), side("right"));
             let result = match inner["op"].as_str().unwrap() {
                 "+" => left.checked_add(right),
@@ -37,7 +37,7 @@ pub(crate) fn number(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u128 
 pub(crate) fn is_true(value: &Value, fields: &Fields<'_>) -> bool {
     assert_eq!(value["type"], "expression");
     let inner = &value["value"];
-    let side = |side: &str| number(&inner[side], fields, &[]);
+    let side = |side: &str| evaluate(&inner[side], fields, &[]);
     match inner["op"].as_str().unwrap() {
         "==" => side("left") == side("right"),
         "!=" => side("left") != side("right"),
@@ -57,7 +57,7 @@ pub(crate) fn run(action: &Value, data: &[u128], fields: &mut Fields<'_>) {
         let [target, rest @ ..] = list(&primitive["parameters"]) else { panic!("{primitive}") };
         match (primitive["op"].as_str().unwrap(), rest) {
             ("assign", [value]) => {
-                let value = number(value, fields, data);
+                let value = evaluate(value, fields, data);
                 fields.write(&name(&target["value"]), value);
             }
             ("add_header", []) => fields.add(&text(&target["value"])),

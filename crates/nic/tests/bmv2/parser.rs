@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::{
-    expression::number,
+    expression::evaluate,
     fields::{Fields, list, name, text},
 };
 
@@ -32,7 +32,7 @@ pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b
                     }
                 },
                 ("set", [target, value]) => {
-                    let value = number(value, fields, &[]);
+                    let value = evaluate(value, fields, &[]);
                     fields.write(&name(&target["value"]), value);
                 }
                 (other, _) => panic!("unknown operation: {other}"),
@@ -46,7 +46,8 @@ pub(crate) fn parse<'b>(program: &Value, fields: &mut Fields<'_>, mut bytes: &'b
 /// Returns the next state of the parser.
 fn follow(state: &Value, fields: &Fields<'_>) -> Option<String> {
     let looked_at = list(&state["transition_key"]).iter();
-    let key: Vec<u8> = looked_at.flat_map(|part| padded(&name(&part["value"]), fields)).collect();
+    let key: Vec<u8> =
+        looked_at.flat_map(|part| pad_to_bytes(&name(&part["value"]), fields)).collect();
     let chosen = list(&state["transitions"]).iter().find(|transition| {
         assert!(transition["mask"].is_null(), "masks are not supported");
         match transition["type"].as_str().unwrap() {
@@ -61,7 +62,7 @@ fn follow(state: &Value, fields: &Fields<'_>) -> Option<String> {
 }
 
 /// Returns the value of a field as whole bytes, padded with leading zeros.
-fn padded(name: &(String, String), fields: &Fields<'_>) -> Vec<u8> {
+fn pad_to_bytes(name: &(String, String), fields: &Fields<'_>) -> Vec<u8> {
     let length = fields.layout.width(name).div_ceil(8) as usize;
     fields.read(name).to_be_bytes()[16 - length..].to_vec()
 }

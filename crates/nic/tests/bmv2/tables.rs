@@ -38,7 +38,7 @@ impl Tables {
     pub(crate) fn insert(&mut self, program: &Value, info: &P4Info, entry: &TableEntry) {
         let described = info.tables.iter().find(|table| id(&table.preamble) == entry.table_id);
         let described = described.unwrap();
-        let table = table(program, &qualified(&described.preamble));
+        let table = table(program, &name_in_program(&described.preamble));
         let mut masked = Vec::new();
         for part in list(&table["key"]) {
             let field = described.match_fields.iter().find(|field| part["name"] == *field.name);
@@ -100,7 +100,7 @@ fn call(program: &Value, info: &P4Info, entry: &TableEntry) -> Call {
     let Some(table_action::Type::Action(given)) = given else { panic!("{given:?}") };
     let described = info.actions.iter().find(|action| id(&action.preamble) == given.action_id);
     let described = described.unwrap();
-    let action = action(program, &qualified(&described.preamble));
+    let action = action(program, &name_in_program(&described.preamble));
     let data = list(&action["runtime_data"]).iter().map(|parameter| {
         let param = described.params.iter().find(|param| parameter["name"] == *param.name);
         let id = param.unwrap().id;
@@ -115,6 +115,6 @@ fn id(preamble: &Option<Preamble>) -> u32 {
 }
 
 /// Returns the name that an object of the P4Info has in the program.
-fn qualified(preamble: &Option<Preamble>) -> String {
+fn name_in_program(preamble: &Option<Preamble>) -> String {
     preamble.as_ref().unwrap().name.clone()
 }

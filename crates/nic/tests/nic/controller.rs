@@ -10,13 +10,13 @@ use shunt_gigaflow::{
 use shunt_nic::{NicDropReason, NicLimits};
 use shunt_p4runtime::client::PacketToSend;
 
-use crate::fixture::{NicFixture, frame, rule, to};
+use crate::fixture::{NicFixture, frame, rule, with_output};
 
 #[tokio::test]
 async fn a_miss_goes_unchanged_to_the_controller() {
     let mut fixture = NicFixture::new().await;
     fixture.send(0, &frame());
-    let packet = fixture.punted().await;
+    let packet = fixture.receive_punted().await;
     assert_eq!(packet.payload, frame());
     assert_eq!((packet.ingress_port, packet.reason, packet.miss_tag), (1, 0, 0));
 }
@@ -28,11 +28,11 @@ async fn a_hit_rewrites_and_forwards_and_a_partial_hit_does_not() {
     let first = rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)));
     fixture.insert(0, first).await;
     fixture.send(0, &frame());
-    let packet = fixture.punted().await;
+    let packet = fixture.receive_punted().await;
     assert_eq!((&packet.payload, packet.miss_tag, packet.last_stage), (&frame(), 5, 1));
     assert_eq!((fixture.traffic.partial_hits(), fixture.traffic.hits()), (1, 0));
     // The packet matches no entry of stage 1. The last stage matches the values that stage 0 wrote.
-    fixture.insert(2, to(2, rule(5, &[ttl], &[(FieldId::TcpDst, 7777)], Next::End))).await;
+    fixture.insert(2, with_output(2, rule(5, &[ttl], &[(FieldId::TcpDst, 7777)], Next::End))).await;
     fixture.send(0, &frame());
     let sent = fixture.receive(1).await;
     let mut key = FlowKey::ZERO;
@@ -43,7 +43,7 @@ async fn a_hit_rewrites_and_forwards_and_a_partial_hit_does_not() {
     fixture.send(1, &PacketBuilder::ipv4([10, 0, 0, 9], [10, 0, 0, 2]).udp(1000, 2000).build());
     fixture.send(0, &frame());
     assert_eq!(fixture.receive(1).await, sent);
-    assert_eq!(fixture.nothing(1).await, Ok(()));
+    assert_eq!(fixture.expect_nothing(1).await, Ok(()));
     assert_eq!(fixture.traffic.dropped(NicDropReason::Rule), 1);
 }
 
@@ -67,13 +67,15 @@ async fn a_refusal_names_the_limit() {
 async fn a_truncated_header_never_enters_the_tables() {
     let mut fixture = NicFixture::new().await;
     let arp = 0x0806u16;
-    fixture.insert(0, to(2, rule(0, &[(FieldId::EthType, arp.into())], &[], Next::End))).await;
+    fixture
+        .insert(0, with_output(2, rule(0, &[(FieldId::EthType, arp.into())], &[], Next::End)))
+        .await;
     let mut whole = [vec![2; 12], arp.to_be_bytes().to_vec()].concat();
     whole.extend([0, 1, 8, 0, 6, 4, 0, 1]);
     whole.extend([0; 20]);
     for length in [16, whole.len() - 1] {
         fixture.send(0, &whole[..length]);
-        let packet = fixture.punted().await;
+        let packet = fixture.receive_punted().await;
         assert_eq!((packet.reason, packet.payload.len()), (1, length));
     }
     fixture.send(0, &whole);
@@ -93,12 +95,12 @@ async fn a_packet_for_a_missing_port_is_not_sent() {
 #[tokio::test]
 async fn every_packet_is_counted_exactly_once() {
     let mut fixture = NicFixture::new().await;
-    fixture.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
+    fixture.insert(0, with_output(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
     for end in [0, 1, 0] {
         fixture.send(end, &frame());
     }
     fixture.send(0, &[0; 14]);
-    fixture.punted().await;
+    fixture.receive_punted().await;
     fixture.receive(1).await;
     fixture.receive(1).await;
     let counts = || {
@@ -123,8 +125,8 @@ async fn a_packet_out_leaves_by_its_port_or_enters_the_stages() {
     assert_eq!(fixture.receive(1).await, frame());
     let resubmit = || PacketToSend::Resubmit { port: 2, payload: frame() };
     fixture.target.send(resubmit()).unwrap();
-    assert_eq!(fixture.punted().await.ingress_port, 2);
-    fixture.insert(0, to(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
+    assert_eq!(fixture.receive_punted().await.ingress_port, 2);
+    fixture.insert(0, with_output(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
     fixture.target.send(resubmit()).unwrap();
     assert_eq!(fixture.receive(0).await, frame());
 }

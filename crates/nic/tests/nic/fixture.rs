@@ -102,7 +102,7 @@ impl NicFixture {
         let (ends, came, pool) = (Vec::new(), Vec::new(), Pool::new());
         let mut fixture =
             Self { address, target, news, ends, came, traffic, ports, server, pool, next: 0 };
-        fixture.restored().await;
+        fixture.wait_until_restored().await;
         for mut far in [far_1, far_2] {
             fixture.add_end(far.split(1).unwrap().remove(0));
         }
@@ -110,7 +110,7 @@ impl NicFixture {
     }
 
     /// Waits until the NIC holds the entries of its controller.
-    pub(crate) async fn restored(&mut self) {
+    pub(crate) async fn wait_until_restored(&mut self) {
         let mut events = Vec::new();
         while !events.contains(&OffloadEvent::Restored) {
             self.news.notified().await;
@@ -189,7 +189,7 @@ impl NicFixture {
     }
 
     /// Checks that no frame arrives at a far end; returns an arriving frame as error.
-    pub(crate) async fn nothing(&mut self, end: usize) -> Result<(), Vec<u8>> {
+    pub(crate) async fn expect_nothing(&mut self, end: usize) -> Result<(), Vec<u8>> {
         // A packet-out that the controller sends now arrives after all earlier frames.
         let payload = PacketBuilder::ipv4([1, 1, 1, 1], [2, 2, 2, 2]).udp(1, 2).build();
         let port = if end == 0 { 1 } else { 2 };
@@ -199,7 +199,7 @@ impl NicFixture {
         if next == payload { Ok(()) } else { Err(next) }
     }
 
-    pub(crate) async fn punted(&mut self) -> shunt_p4runtime::client::DevicePacket {
+    pub(crate) async fn receive_punted(&mut self) -> shunt_p4runtime::client::DevicePacket {
         loop {
             if let Some(packet) = self.target.take_packets().pop() {
                 return packet;
@@ -241,7 +241,7 @@ pub(crate) fn rule(
     }
 }
 
-pub(crate) fn to(port: u32, mut rule: LtmRule) -> LtmRule {
+pub(crate) fn with_output(port: u32, mut rule: LtmRule) -> LtmRule {
     let output = DatapathAction::Output {
         port: DatapathPort::new(port),
         queue: QueueId::DEFAULT,

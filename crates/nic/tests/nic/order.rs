@@ -4,7 +4,7 @@ use shunt_datapath::port::{Port, pair::pair};
 use shunt_flow::{FieldId, testing::PacketBuilder};
 use shunt_gigaflow::ltm::Next;
 
-use crate::fixture::{NicFixture, rule, to};
+use crate::fixture::{NicFixture, rule, with_output};
 
 /// A NIC with ports 7 and 8 of a switch; the test acts as the switch.
 struct Ordered {
@@ -33,28 +33,28 @@ impl Ordered {
 
     fn send(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            self.fixture.send(self.ends[0], &numbered(number));
+            self.fixture.send(self.ends[0], &numbered_frame(number));
         }
     }
 
     /// Receives frames of the flow that missed, from the representor of port 7.
-    async fn missed(&mut self, numbers: impl IntoIterator<Item = u16>) {
+    async fn receive_missed(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            assert_eq!(self.fixture.receive(self.representors[0]).await, numbered(number));
+            assert_eq!(self.fixture.receive(self.representors[0]).await, numbered_frame(number));
         }
     }
 
     /// Receives frames of the flow that left by port 8.
-    async fn left(&mut self, numbers: impl IntoIterator<Item = u16>) {
+    async fn receive_forwarded(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            assert_eq!(self.fixture.receive(self.ends[1]).await, numbered(number));
+            assert_eq!(self.fixture.receive(self.ends[1]).await, numbered_frame(number));
         }
     }
 
     /// Sends frames of the flow as the switch does.
     fn forward(&mut self, numbers: impl IntoIterator<Item = u16>) {
         for number in numbers {
-            self.fixture.send(self.representors[1], &numbered(number));
+            self.fixture.send(self.representors[1], &numbered_frame(number));
         }
     }
 
@@ -65,7 +65,9 @@ impl Ordered {
 
     /// Inserts an entry for all packets of port 7.
     async fn insert(&mut self) {
-        self.fixture.insert(0, to(8, rule(0, &[(FieldId::InPort, 7)], &[], Next::End))).await;
+        self.fixture
+            .insert(0, with_output(8, rule(0, &[(FieldId::InPort, 7)], &[], Next::End)))
+            .await;
     }
 
     /// Waits until a packet of another flow has left.
@@ -76,7 +78,7 @@ impl Ordered {
     }
 }
 
-fn numbered(number: u16) -> Vec<u8> {
+fn numbered_frame(number: u16) -> Vec<u8> {
     let payload = number.to_be_bytes();
     PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2]).udp(1000, 2000).payload(payload).build()
 }
@@ -85,19 +87,19 @@ fn numbered(number: u16) -> Vec<u8> {
 async fn a_hit_waits_for_earlier_packets_of_its_flow() {
     let mut nic = Ordered::new().await;
     nic.send(0..3);
-    nic.missed(0..3).await;
+    nic.receive_missed(0..3).await;
     nic.insert().await;
     nic.send(3..6);
     nic.other_flow_leaves().await;
     // The switch has finished only some of the diverted packets.
     nic.forward(0..2);
     nic.finish(2);
-    nic.left(0..2).await;
+    nic.receive_forwarded(0..2).await;
     nic.other_flow_leaves().await;
     nic.forward(2..3);
     nic.finish(3);
     nic.send(6..8);
-    nic.left(2..8).await;
+    nic.receive_forwarded(2..8).await;
     assert_eq!(nic.fixture.traffic.hits(), 7);
     assert_eq!(nic.fixture.traffic.represented(), 3);
 }
@@ -106,38 +108,38 @@ async fn a_hit_waits_for_earlier_packets_of_its_flow() {
 async fn a_held_packet_leaves_after_the_switch_drops_the_earlier_ones() {
     let mut nic = Ordered::new().await;
     nic.send(0..2);
-    nic.missed(0..2).await;
+    nic.receive_missed(0..2).await;
     nic.insert().await;
     nic.send(2..4);
     nic.other_flow_leaves().await;
     nic.finish(2);
-    nic.left(2..4).await;
+    nic.receive_forwarded(2..4).await;
     nic.send(4..6);
-    nic.left(4..6).await;
+    nic.receive_forwarded(4..6).await;
 }
 
 #[tokio::test]
 async fn packets_that_cannot_be_held_follow_in_order() {
     let mut nic = Ordered::new().await;
     nic.send(0..1);
-    nic.missed(0..1).await;
+    nic.receive_missed(0..1).await;
     nic.insert().await;
     // At most 256 packets are held. With the next packet, all held packets take the path through
     // the switch.
     nic.send(1..258);
-    nic.missed(1..258).await;
+    nic.receive_missed(1..258).await;
     nic.send(258..260);
     nic.other_flow_leaves().await;
     nic.forward(0..258);
     nic.finish(258);
-    nic.left(0..260).await;
+    nic.receive_forwarded(0..260).await;
 }
 
 #[tokio::test]
 async fn held_packets_end_with_their_port() {
     let mut nic = Ordered::new().await;
     nic.send(0..1);
-    nic.missed(0..1).await;
+    nic.receive_missed(0..1).await;
     nic.insert().await;
     nic.send(1..5);
     nic.other_flow_leaves().await;

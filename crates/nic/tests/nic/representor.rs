@@ -13,7 +13,7 @@ use shunt_datapath::{
 use shunt_flow::{FieldId, testing::PacketBuilder};
 use shunt_gigaflow::ltm::{Next, Tag};
 
-use crate::fixture::{NicFixture, REPRESENTORS, frame, rule, to};
+use crate::fixture::{NicFixture, REPRESENTORS, frame, rule, with_output};
 
 #[tokio::test]
 async fn a_miss_leaves_unchanged_by_the_representor_of_its_port() {
@@ -34,7 +34,7 @@ async fn a_miss_leaves_unchanged_by_the_representor_of_its_port() {
 #[tokio::test]
 async fn a_packet_from_a_representor_bypasses_the_stages() {
     let mut fixture = NicFixture::represented().await;
-    fixture.insert(0, to(1, rule(0, &[], &[(FieldId::NwTtl, 9)], Next::End))).await;
+    fixture.insert(0, with_output(1, rule(0, &[], &[(FieldId::NwTtl, 9)], Next::End))).await;
     let [first, second] = REPRESENTORS;
     fixture.send(second, &frame());
     assert_eq!(fixture.receive(1).await, frame());
@@ -48,7 +48,7 @@ async fn a_hit_never_reaches_the_switch() {
     let mut fixture = NicFixture::represented().await;
     fixture.send(0, &frame());
     fixture.receive(REPRESENTORS[0]).await;
-    fixture.insert(0, to(2, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
+    fixture.insert(0, with_output(2, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
     for _ in 0..3 {
         fixture.send(0, &frame());
         assert_eq!(fixture.receive(1).await, frame());
@@ -65,7 +65,7 @@ fn flow(number: u8) -> Vec<u8> {
 /// Adds a port to the NIC.
 ///
 /// Returns the representor of the port with its queues, and the far end of the port.
-fn added(fixture: &NicFixture, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
+fn add_port(fixture: &NicFixture, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
     let (near, far) = pair(1, 50);
     let mut port = fixture.ports.represent(number, Box::new(near), 60);
     let queues = port.split(threads).unwrap();
@@ -76,7 +76,7 @@ fn added(fixture: &NicFixture, number: u16, threads: u16) -> (Box<dyn Port>, Vec
 async fn a_port_is_added_and_removed_while_the_nic_runs() {
     let mut fixture = NicFixture::new().await;
     for round in 0..3 {
-        let (port, queues, mut far) = added(&fixture, 7, 1);
+        let (port, queues, mut far) = add_port(&fixture, 7, 1);
         assert!(port.link_up());
         let representor = fixture.add_end(queues.into_iter().next().unwrap());
         let end = fixture.add_end(far.split(1).unwrap().remove(0));
@@ -85,7 +85,9 @@ async fn a_port_is_added_and_removed_while_the_nic_runs() {
         fixture.send(representor, &frame());
         assert_eq!(fixture.receive(end).await, frame());
         if round == 0 {
-            fixture.insert(0, to(7, rule(0, &[(FieldId::InPort, 1)], &[], Next::End))).await;
+            fixture
+                .insert(0, with_output(7, rule(0, &[(FieldId::InPort, 1)], &[], Next::End)))
+                .await;
         }
         fixture.send(0, &frame());
         assert_eq!(fixture.receive(end).await, frame(), "other ports reach the port");
@@ -100,7 +102,7 @@ async fn a_port_is_added_and_removed_while_the_nic_runs() {
 #[tokio::test]
 async fn each_flow_stays_on_one_queue_and_flows_are_spread() {
     let mut fixture = NicFixture::new().await;
-    let (_port, queues, mut far) = added(&fixture, 7, 4);
+    let (_port, queues, mut far) = add_port(&fixture, 7, 4);
     let end = fixture.add_end(far.split(1).unwrap().remove(0));
     for number in (0..32).chain(0..32) {
         fixture.send(end, &flow(number));
@@ -188,9 +190,9 @@ async fn a_failed_port_fails_only_its_representor() {
     }
     assert_eq!(fixture.traffic.ports_broken(), 1);
     fixture.send(0, &frame());
-    assert_eq!(fixture.punted().await.payload, frame());
+    assert_eq!(fixture.receive_punted().await.payload, frame());
     drop(port);
-    let (_port, queues, mut far) = added(&fixture, 7, 1);
+    let (_port, queues, mut far) = add_port(&fixture, 7, 1);
     let representor = fixture.add_end(queues.into_iter().next().unwrap());
     let end = fixture.add_end(far.split(1).unwrap().remove(0));
     fixture.send(end, &frame());
@@ -200,7 +202,7 @@ async fn a_failed_port_fails_only_its_representor() {
 #[tokio::test]
 async fn without_a_server_the_nic_runs_without_rules() {
     let mut fixture = NicFixture::represented().await;
-    fixture.insert(0, to(2, rule(0, &[], &[], Next::End))).await;
+    fixture.insert(0, with_output(2, rule(0, &[], &[], Next::End))).await;
     fixture.send(0, &frame());
     assert_eq!(fixture.receive(1).await, frame());
     fixture.stop_server().await;
@@ -212,7 +214,7 @@ async fn without_a_server_the_nic_runs_without_rules() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_packet_wakes_the_waiting_thread() {
     let fixture = NicFixture::new().await;
-    let (port, queues, mut far) = added(&fixture, 7, 1);
+    let (port, queues, mut far) = add_port(&fixture, 7, 1);
     let mut far = far.split(1).unwrap().remove(0);
     let mut near = queues.into_iter().next().unwrap();
     tokio::task::spawn_blocking(move || {

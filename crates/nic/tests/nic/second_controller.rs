@@ -34,7 +34,7 @@ use tokio::{
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming, transport::Channel};
 
-use crate::fixture::{NicFixture, frame, program, rule, to};
+use crate::fixture::{NicFixture, frame, program, rule, with_output};
 
 /// Greatest time until a reply of the NIC.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -46,7 +46,7 @@ const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 /// Creates a NIC that forwards the packets of its first port.
 async fn forwarding() -> NicFixture {
     let mut fixture = NicFixture::new().await;
-    fixture.insert(0, to(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
+    fixture.insert(0, with_output(2, rule(0, &[(FieldId::EthType, 0x0800)], &[], Next::End))).await;
     forwards(&mut fixture).await;
     fixture
 }
@@ -153,7 +153,7 @@ async fn garbage_ends_only_its_own_connection() {
         forwards(&mut fixture).await;
     }
     assert!(events(&mut fixture).is_empty(), "its controller noticed");
-    fixture.insert(2, to(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
+    fixture.insert(2, with_output(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
 }
 
 /// Returns the events of the device of the first controller.
@@ -237,6 +237,6 @@ async fn another_program_is_refused_and_the_entries_stay() {
         other => panic!("{other:?}"),
     }
     drop((sender, replies));
-    fixture.restored().await;
+    fixture.wait_until_restored().await;
     forwards(&mut fixture).await;
 }

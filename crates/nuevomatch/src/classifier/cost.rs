@@ -88,7 +88,7 @@ pub(super) fn cheapest_sets<const N: usize>(
 }
 
 /// Returns the share of keys with a winner worse than the rule at `position`.
-fn visited(position: u32, rules: usize) -> usize {
+fn visited_share(position: u32, rules: usize) -> usize {
     let matched = (rules - position as usize) * PERMILLE / rules.max(1);
     (matched * (UNMATCHED_ONE_IN - 1) + PERMILLE) / UNMATCHED_ONE_IN
 }
@@ -102,7 +102,7 @@ fn set_cost(set: &PlannedSet, rules: usize, is_first: bool) -> usize {
         let blocks = count.div_ceil(BLOCK_RULES);
         // On average, the search for a key with a match ends in the middle of the bucket.
         let by_matches = members * (blocks + 1) / 2 + (rules - members) * blocks;
-        let keys = if is_first { PERMILLE } else { visited(cover.members[first], rules) };
+        let keys = if is_first { PERMILLE } else { visited_share(cover.members[first], rules) };
         compared += count * by_matches / rules.max(1) * keys;
         first += count;
     }
@@ -115,7 +115,7 @@ fn remainder_cost<const N: usize>(
     rules: &[PriorityRule<N>],
 ) -> usize {
     let visits = |positions: &mut dyn Iterator<Item = u32>| -> usize {
-        positions.map(|position| visited(position, rules.len())).sum()
+        positions.map(|position| visited_share(position, rules.len())).sum()
     };
     if left_out.len() <= LIST_RULES_MAX {
         let mut blocks = left_out.iter().copied().step_by(BLOCK_RULES);

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     /// Returns a rule of one lane, with the bits of a mask.
-    fn masked(number: u32, mask: u32) -> PriorityRule<1> {
+    fn rule_of_mask(number: u32, mask: u32) -> PriorityRule<1> {
         let (low, high) = if mask == 0 { ([number], [number]) } else { ([0], [u32::MAX]) };
         PriorityRule { low, high, mask: [mask], priority: 7, value: number }
     }
@@ -297,13 +297,13 @@ mod tests {
     fn a_bounded_insert_never_moves_a_long_remainder() {
         for (rules, is_moved) in [(10, true), (11, false)] {
             let mut remainder = Remainder::new(1, [32]);
-            assert!((0..rules).all(|number| remainder.insert(&masked(number, 0))));
-            let odd = masked(100, 0xff);
+            assert!((0..rules).all(|number| remainder.insert(&rule_of_mask(number, 0))));
+            let odd = rule_of_mask(100, 0xff);
             assert_eq!(remainder.insert_moving(&odd, 10), is_moved, "{rules} rules");
             assert_eq!(remainder.remove(&odd), is_moved);
             assert_eq!(remainder.len(), rules as usize);
             // Rules of the layout are added at any length, and so is every rule without a bound.
-            assert!(remainder.insert_moving(&masked(99, 0), 10));
+            assert!(remainder.insert_moving(&rule_of_mask(99, 0), 10));
             assert!(remainder.insert(&odd));
         }
     }

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Returns settings with few samples, for tests that need no good training.
-fn quick(seed: u64) -> TrainingSettings {
+fn quick_settings(seed: u64) -> TrainingSettings {
     TrainingSettings { seed, samples: 320, attempts_max: 2, ..TrainingSettings::default() }
 }
 
@@ -80,7 +80,7 @@ fn check_model(name: &str, index: &CertifiedModel, starts: &[u32]) {
 #[test]
 fn every_pattern_is_found_with_each_instruction_set() {
     for (name, starts) in patterns() {
-        check_model(name, &train(&starts, quick(3)).certify(), &starts);
+        check_model(name, &train(&starts, quick_settings(3)).certify(), &starts);
     }
 }
 
@@ -88,7 +88,7 @@ fn every_pattern_is_found_with_each_instruction_set() {
 #[test]
 fn keys_below_all_starts_have_position_zero() {
     let starts: Vec<u32> = (1 << 20..(1 << 20) + 5).collect();
-    let index = train(&starts, quick(3)).certify();
+    let index = train(&starts, quick_settings(3)).certify();
     check_keys("late start", &index, &starts, &[0, 1, (1 << 20) - 1, 1 << 20, u32::MAX]);
 }
 
@@ -98,7 +98,7 @@ fn every_key_of_16_bits_is_found() {
     for (name, starts) in patterns() {
         let starts: Vec<u32> = starts.into_iter().filter(|start| *start <= 0xffff).collect();
         for (kind, model) in [
-            ("trained", train(&starts, quick(5))),
+            ("trained", train(&starts, quick_settings(5))),
             ("random", random_model(starts.clone(), &[1, 3, 7], 5)),
         ] {
             check_keys(&format!("{name}, {kind}"), &model.certify(), &starts, &keys);
@@ -113,7 +113,7 @@ fn certificate_equals_the_errors_of_all_keys() {
     for (number, (name, starts)) in patterns().into_iter().enumerate() {
         let starts: Vec<u32> = starts.into_iter().filter(|start| *start <= 0xffff).collect();
         for (kind, model) in [
-            ("trained", train(&starts, quick(7))),
+            ("trained", train(&starts, quick_settings(7))),
             ("random", random_model(starts.clone(), &[1, 4, 9], number as u64)),
         ] {
             let certified = model.errors(domain);
@@ -222,9 +222,9 @@ fn intervals_of_nets_divide_all_keys() {
 #[test]
 fn training_depends_on_seed_and_starts_alone() {
     let starts: Vec<u32> = (0..1500).map(|i| i * i * 1900).collect();
-    let model = train(&starts, quick(1));
-    assert_eq!(model, train(&starts, quick(1)));
-    assert_ne!(model, train(&starts, quick(2)));
+    let model = train(&starts, quick_settings(1));
+    assert_eq!(model, train(&starts, quick_settings(1)));
+    assert_ne!(model, train(&starts, quick_settings(2)));
     let text = format!("{:?}", model.stages);
     let hash = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
     assert_eq!(text.bytes().fold(0xcbf2_9ce4_8422_2325, hash), 17_752_195_097_016_256_357);
@@ -235,7 +235,7 @@ fn training_depends_on_seed_and_starts_alone() {
 fn errors_are_small_up_to_100_000_starts() {
     for count in [100, 1_000, 10_000, 100_000] {
         let starts = uniform_starts(count);
-        let index = train(&starts, quick(1)).certify();
+        let index = train(&starts, quick_settings(1)).certify();
         assert!(index.error_max() <= 32, "{count} starts: error {}", index.error_max());
         check_index(&format!("{count} starts"), &index, &starts);
     }

@@ -87,9 +87,9 @@ fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
     let [source, destination, key_ports, protocol] =
         key.each_ref().map(|word| _mm512_set1_epi32(word.cast_signed()));
     let differ = _mm512_xor_si512(source, load(sources));
-    let sources = shifted(differ, _mm512_and_si512(rest, _mm512_set1_epi32(0xff)));
+    let sources = shift_right(differ, _mm512_and_si512(rest, _mm512_set1_epi32(0xff)));
     let differ = _mm512_xor_si512(destination, load(destinations));
-    let destinations = shifted(differ, _mm512_srli_epi32::<24>(rest));
+    let destinations = shift_right(differ, _mm512_srli_epi32::<24>(rest));
     let ports = _mm512_subs_epu16(_mm512_sub_epi16(key_ports, load(ports)), load(spans));
     let span = _mm512_srli_epi32::<8>(rest);
     let protocols = _mm512_subs_epu8(_mm512_sub_epi8(protocol, rest), span);
@@ -105,7 +105,7 @@ fn match_five_tuples(block: &FiveTupleBlock, key: &[u32; 4]) -> u16 {
 /// if it knows some of the counts.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
-fn shifted(words: __m512i, counts: __m512i) -> __m512i {
+fn shift_right(words: __m512i, counts: __m512i) -> __m512i {
     let shifted;
     // SAFETY: the instruction is a part of AVX-512 F, and reads and writes registers alone.
     unsafe {
