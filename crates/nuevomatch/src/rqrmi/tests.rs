@@ -259,7 +259,7 @@ fn descent_lowers_the_errors() {
 fn more_attempts_lower_the_errors() {
     let starts = uniform_starts(1500);
     let sum = |attempts_max| -> u32 {
-        let settings = TrainingSettings { error_wanted: 0, attempts_max, ..quick(1) };
+        let settings = TrainingSettings { error_wanted: 0, attempts_max, ..quick_settings(1) };
         let index = train(&starts, settings).certify();
         index.errors().iter().map(|error| error.below + error.above).sum()
     };
