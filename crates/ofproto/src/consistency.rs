@@ -53,7 +53,7 @@ pub fn check_flow_mod(flow_mod: &FlowMod, absent: AbsentFields) -> Result<(), Re
     {
         return Err(FlowModError::GotoNotUp { table, target }.into());
     }
-    let mut packet = KnownPacket { absent, ..KnownPacket::matched(&flow_mod.matching) };
+    let mut packet = KnownPacket { absent, ..KnownPacket::of_match(&flow_mod.matching) };
     packet.walk(&instructions.apply)?;
     packet.context = ActionContext::ActionSet;
     packet.walk(&instructions.write)
@@ -68,7 +68,7 @@ pub fn check_group_mod(group_mod: &GroupMod) -> Result<(), RequestRefusal> {
     let packet = KnownPacket {
         context: ActionContext::Bucket,
         absent: AbsentFields::Ignored,
-        ..KnownPacket::matched(&Match::any())
+        ..KnownPacket::of_match(&Match::any())
     };
     group_mod.buckets.iter().try_for_each(|bucket| packet.clone().walk(&bucket.actions))
 }
@@ -116,7 +116,7 @@ struct KnownPacket {
 
 impl KnownPacket {
     /// Returns the known field values of the packets that `matching` matches.
-    fn matched(matching: &Match) -> Self {
+    fn of_match(matching: &Match) -> Self {
         let mask = FlowMask::from(matching.mask());
         let absent = AbsentFields::Refused;
         Self { key: matching.key(), mask, context: ActionContext::Rule, absent }
@@ -319,7 +319,7 @@ impl KnownPacket {
 
     fn check_learn(&self, learn: &LearnAction) -> Result<(), ErrorCode> {
         // The part of the learned match that is the same for all packets.
-        let mut learned = Self::matched(&Match::any());
+        let mut learned = Self::of_match(&Match::any());
         for spec in &learn.specs {
             if let LearnSource::Field(source) = spec.source {
                 self.check_prerequisites(source.field)?;

@@ -129,7 +129,7 @@ impl ReplicaFixture {
     }
 
     /// Returns the followed columns of all rows, as the server selects them.
-    fn selected(&mut self) -> BTreeMap<String, Value> {
+    fn select_rows(&mut self) -> BTreeMap<String, Value> {
         let mut rows = BTreeMap::new();
         for table in TABLES {
             let columns = table.read.iter().chain(table.written);
@@ -147,8 +147,8 @@ impl ReplicaFixture {
         rows
     }
 
-    /// Returns the rows of the session in the form of [`Self::selected`].
-    fn followed(&self) -> BTreeMap<String, Value> {
+    /// Returns the rows of the session in the form of [`Self::select_rows`].
+    fn rows_of_session(&self) -> BTreeMap<String, Value> {
         let snapshot = self.session.state().rows.unwrap();
         let mut rows = BTreeMap::new();
         for table in snapshot.schema().tables() {
@@ -263,7 +263,7 @@ proptest! {
         fixture.transact(&json!([{"op": "insert", "table": "Open_vSwitch", "row": {}}]));
         for step in &steps {
             let before = fixture.session.state().changes;
-            let rows = fixture.followed();
+            let rows = fixture.rows_of_session();
             fixture.transact(&operations(step));
             match step {
                 Step::Reconnect => fixture.reconnect(&OvsdbClientError::Closed),
@@ -272,11 +272,11 @@ proptest! {
                 }
                 _ => fixture.exchange(),
             }
-            let expected = fixture.selected();
-            prop_assert_eq!(fixture.followed(), expected, "{:?}", step);
+            let expected = fixture.select_rows();
+            prop_assert_eq!(fixture.rows_of_session(), expected, "{:?}", step);
             // The client is notified of each change of a column that it reads.
             let is_notified = fixture.session.state().changes != before;
-            prop_assert!(is_notified || fixture.followed() == rows, "{:?}", step);
+            prop_assert!(is_notified || fixture.rows_of_session() == rows, "{:?}", step);
         }
     }
 }

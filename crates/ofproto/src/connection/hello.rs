@@ -71,7 +71,7 @@ mod tests {
     /// OpenFlow 1.3 alone.
     const V13_ONLY: u32 = 1 << 4;
 
-    fn incompatible(offered: &str) -> VersionNegotiation {
+    fn incompatible_with(offered: &str) -> VersionNegotiation {
         VersionNegotiation::Incompatible { offered: offered.to_owned(), own: "1.3".to_owned() }
     }
 
@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn a_bitmap_overrides_the_header_version() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x12) }), AGREED);
-        let refused = incompatible("1.0, 1.5");
+        let refused = incompatible_with("1.0, 1.5");
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0x42) }), refused);
     }
 
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn an_empty_version_bitmap_counts_as_absent() {
         assert_eq!(agreement(Hello { version: 6, bitmap: Some(0) }), AGREED);
-        let refused = incompatible("1.0");
+        let refused = incompatible_with("1.0");
         assert_eq!(agreement(Hello { version: 1, bitmap: Some(0) }), refused);
     }
 

@@ -82,7 +82,7 @@ impl ListingWriter {
             *checks_left = checks_left.saturating_sub(self.monitors.len());
             let selecting = self.monitors.iter().filter_map(|id| monitors.get(id));
             let all_flags = selecting.filter_map(|monitor| monitor.flags_for_listed(&rule));
-            let Some(flags) = merged(all_flags) else { continue };
+            let Some(flags) = merge_flags(all_flags) else { continue };
             let update = full_update(&rule, FlowUpdateEvent::Added, flags);
             if let Some(message) = parts.push(ReplyEntry::FlowUpdate(&update))? {
                 return Ok(UpdateStep::Message(message));
@@ -117,7 +117,7 @@ impl UpdateWriter {
             self.next += 1;
             *checks_left = checks_left.saturating_sub(monitors.len().max(1));
             let all_flags = monitors.values().filter_map(|monitor| monitor.flags_for(change));
-            let Some(flags) = merged(all_flags) else { continue };
+            let Some(flags) = merge_flags(all_flags) else { continue };
             let update = match self.recorded.own {
                 Some(_) if !flags.own && self.is_abbreviated => continue,
                 Some(xid) if !flags.own => {
@@ -153,7 +153,7 @@ fn full_update(rule: &Rule, event: FlowUpdateEvent, flags: FlowMonitorFlags) -> 
 }
 
 /// Returns the flags of all monitors that request an update.
-fn merged(all_flags: impl Iterator<Item = FlowMonitorFlags>) -> Option<FlowMonitorFlags> {
+fn merge_flags(all_flags: impl Iterator<Item = FlowMonitorFlags>) -> Option<FlowMonitorFlags> {
     all_flags.reduce(|all, own| FlowMonitorFlags {
         actions: all.actions || own.actions,
         own: all.own || own.own,

@@ -276,10 +276,10 @@ async fn keep_connected<H: Host>(
     let peer = &config.peer;
     let mut back_off = BackOff::new();
     loop {
-        attempts.connecting();
+        attempts.note_connecting();
         let (reason, open_for) = connect_once(to, config, shared, attempts).await;
         let pause = back_off.advance(open_for.unwrap_or_default());
-        attempts.waiting(reason.clone(), shared.host.now().after(pause));
+        attempts.note_waiting(reason.clone(), shared.host.now().after(pause));
         if open_for.is_some() {
             match config.warnings.admit(WarningKind::Connection, shared.host.now()) {
                 Some(suppressed) => {
@@ -287,7 +287,7 @@ async fn keep_connected<H: Host>(
                 }
                 None => tracing::debug!(peer, reason, "controller disconnected"),
             }
-        } else if attempts.failed() {
+        } else if attempts.note_failed() {
             tracing::warn!(peer, reason, "controller unreachable, retrying");
         } else {
             tracing::debug!(peer, reason, "controller unreachable");
@@ -311,7 +311,7 @@ async fn connect_once<H: Host>(
         Err(_) => return ("the connection attempt timed out".to_owned(), None),
     };
     let opened = || {
-        attempts.connected();
+        attempts.note_connected();
         tracing::info!(peer = config.peer, "controller connected");
     };
     let ended = serve(stream, config.clone(), shared, opened).await;

@@ -38,22 +38,22 @@ impl ReconnectAttempts {
         self.lock().reconnect_state.clone()
     }
 
-    pub(super) fn connecting(&self) {
+    pub(super) fn note_connecting(&self) {
         self.lock().reconnect_state = ReconnectState::Connecting;
     }
 
-    pub(super) fn connected(&self) {
+    pub(super) fn note_connected(&self) {
         *self.lock() = AttemptState { reconnect_state: ReconnectState::Connected, failed: 0 };
     }
 
     /// Records a failed attempt; returns whether it is the first one.
-    pub(super) fn failed(&self) -> bool {
+    pub(super) fn note_failed(&self) -> bool {
         let mut state = self.lock();
         state.failed = state.failed.saturating_add(1);
         state.failed == 1
     }
 
-    pub(super) fn waiting(&self, reason: String, until: Time) {
+    pub(super) fn note_waiting(&self, reason: String, until: Time) {
         self.lock().reconnect_state = ReconnectState::Waiting { reason, until };
     }
 
@@ -70,8 +70,11 @@ mod tests {
     #[test]
     fn the_first_failure_after_each_connection_is_logged() {
         let attempts = ReconnectAttempts::default();
-        assert_eq!([attempts.failed(), attempts.failed(), attempts.failed()], [true, false, false]);
-        attempts.connected();
-        assert_eq!([attempts.failed(), attempts.failed()], [true, false]);
+        assert_eq!(
+            [attempts.note_failed(), attempts.note_failed(), attempts.note_failed()],
+            [true, false, false]
+        );
+        attempts.note_connected();
+        assert_eq!([attempts.note_failed(), attempts.note_failed()], [true, false]);
     }
 }

@@ -227,7 +227,9 @@ impl ReplicaSession {
                 self.outgoing.push(reply);
                 Ok(())
             }
-            ServerMessage::Notification { method, params } => self.notified(&method, &params),
+            ServerMessage::Notification { method, params } => {
+                self.handle_notification(&method, &params)
+            }
             ServerMessage::Reply { id, outcome } => {
                 let request = id.as_u64().and_then(|id| self.requests.remove(&id));
                 let wrong = OvsdbClientError::Message("is a reply to no request");
@@ -235,7 +237,7 @@ impl ReplicaSession {
                 if !matches!(request, ClientRequest::Probe) {
                     self.replies = self.replies.wrapping_add(1);
                 }
-                self.replied(request, outcome)
+                self.handle_reply(request, outcome)
             }
         }
     }
@@ -248,7 +250,7 @@ impl ReplicaSession {
         self.requests.insert(self.next_id, request);
     }
 
-    fn replied(
+    fn handle_reply(
         &mut self,
         request: ClientRequest,
         outcome: Result<Value, Value>,
@@ -288,7 +290,11 @@ impl ReplicaSession {
         }
     }
 
-    fn notified(&mut self, method: &str, params: &[Value]) -> Result<(), OvsdbClientError> {
+    fn handle_notification(
+        &mut self,
+        method: &str,
+        params: &[Value],
+    ) -> Result<(), OvsdbClientError> {
         match (method, params) {
             ("update", [_, updates]) => self.update(updates, UpdateFormat::Values),
             ("update2", [_, updates]) => self.update(updates, UpdateFormat::Differences),

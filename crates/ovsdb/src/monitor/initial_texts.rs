@@ -76,7 +76,7 @@ impl InitialTexts {
     ) -> bool {
         let kept = self.tables.iter().position(|own| Some(&own.part) == part.as_ref());
         let kept = kept.map(|place| self.tables.remove(place).rows).unwrap_or_default();
-        let rows = updated(kept, rows, encode);
+        let rows = update_texts(kept, rows, encode);
         let lengths = rows.iter().map(|row| row.text.len().saturating_add(1));
         let bytes = lengths.fold(0, usize::saturating_add);
         text.reserve(bytes);
@@ -109,7 +109,7 @@ impl InitialTexts {
 }
 
 /// Returns the texts of `rows`, of which those in `kept` are not encoded again.
-fn updated<'a>(
+fn update_texts<'a>(
     kept: Vec<RowText>,
     rows: impl Iterator<Item = &'a Arc<Row>>,
     encode: impl Fn(&Arc<Row>) -> Option<String>,

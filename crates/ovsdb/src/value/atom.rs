@@ -144,7 +144,7 @@ impl OrderedReal {
     }
 
     fn to_json(self) -> Value {
-        match whole(self.0) {
+        match as_integer(self.0) {
             Some(integer) => integer.into(),
             None => Number::from_f64(self.0).map_or(Value::Null, Value::Number),
         }
@@ -167,11 +167,11 @@ impl Ord for OrderedReal {
 
 /// Returns the integer of a JSON number, which may be written as `1.0`.
 fn integer(json: &Value) -> Option<i64> {
-    json.as_i64().or_else(|| json.as_f64().and_then(whole))
+    json.as_i64().or_else(|| json.as_f64().and_then(as_integer))
 }
 
 /// Returns a number as an integer, if it is whole and exact in 53 bits.
-fn whole(real: f64) -> Option<i64> {
+fn as_integer(real: f64) -> Option<i64> {
     /// 2^53: up to this number, a double has every integer.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     if real.fract() != 0.0 || real.abs() > EXACT_MAX {

@@ -301,7 +301,7 @@ fn check_size(len: usize, kind: &ColumnType, json: Option<&Value>) -> Result<(),
 mod tests {
     use super::*;
 
-    fn parsed(kind: &str, value: &str) -> Result<Datum, TransactionError> {
+    fn parse_datum(kind: &str, value: &str) -> Result<Datum, TransactionError> {
         let kind = ColumnType::from_json(&serde_json::from_str(kind).unwrap()).unwrap();
         Datum::from_json(&serde_json::from_str(value).unwrap(), &kind, None)
     }
@@ -309,11 +309,11 @@ mod tests {
     #[test]
     fn sets_are_sorted_and_have_no_duplicates() {
         let kind = r#"{"key": "integer", "min": 0, "max": 3}"#;
-        assert_eq!(parsed(kind, "[\"set\", [3, 1]]").unwrap().keys().len(), 2);
-        assert_eq!(parsed(kind, "[\"set\", [3, 1]]"), parsed(kind, "[\"set\", [1, 3]]"));
-        assert!(parsed(kind, "[\"set\", [1, 1]]").is_err());
-        assert!(parsed(kind, "[\"set\", [1, 2, 3, 4]]").is_err());
-        assert!(parsed(kind, "[\"map\", []]").is_err());
+        assert_eq!(parse_datum(kind, "[\"set\", [3, 1]]").unwrap().keys().len(), 2);
+        assert_eq!(parse_datum(kind, "[\"set\", [3, 1]]"), parse_datum(kind, "[\"set\", [1, 3]]"));
+        assert!(parse_datum(kind, "[\"set\", [1, 1]]").is_err());
+        assert!(parse_datum(kind, "[\"set\", [1, 2, 3, 4]]").is_err());
+        assert!(parse_datum(kind, "[\"map\", []]").is_err());
     }
 
     #[test]
@@ -346,8 +346,8 @@ mod tests {
     #[test]
     fn column_constraints_are_checked() {
         let kind = r#"{"key": {"type": "integer", "minInteger": 0, "maxInteger": 4095}}"#;
-        let error = parsed(kind, "4096").unwrap_err();
+        let error = parse_datum(kind, "4096").unwrap_err();
         assert_eq!(error.details(), "4096 is not in the valid range 0 to 4095 (inclusive)");
-        assert!(parsed(kind, "4095").is_ok());
+        assert!(parse_datum(kind, "4095").is_ok());
     }
 }

@@ -127,7 +127,7 @@ impl Side {
     /// Returns all rows of all tables, sorted, without UUIDs.
     pub(crate) fn dump(&self) -> String {
         let database = format!("unix:{}", self.socket().display());
-        sorted(&output("ovsdb-client", &["-f", "json", "dump", &database, "Open_vSwitch"]))
+        sort_dump(&output("ovsdb-client", &["-f", "json", "dump", &database, "Open_vSwitch"]))
     }
 
     /// As [`dump`](Self::dump), without the columns that are lost when a server stops.
@@ -308,7 +308,7 @@ fn sorted_rows(value: Value) -> Value {
 }
 
 /// Sorts the rows of a dump without their UUIDs.
-fn sorted(dump: &str) -> String {
+fn sort_dump(dump: &str) -> String {
     let mut tables: Vec<String> = dump
         .lines()
         .filter(|line| !line.is_empty())

@@ -224,7 +224,7 @@ fn to_controller(cookie: u16) -> FlowMod {
 }
 
 /// Returns the cookies of the rules that sent packets to controllers.
-fn punted(harness: &ConnectionHarness) -> Vec<u64> {
+fn cookies_of_punts(harness: &ConnectionHarness) -> Vec<u64> {
     let cookie = |event: ControllerEvent| match event {
         ControllerEvent::PacketIn(packet, _) => Some(packet.punt.cookie.number()),
         ControllerEvent::PortStatus(_) | ControllerEvent::FlowRemoved(_) => None,
@@ -242,7 +242,7 @@ fn a_bundled_packet_uses_earlier_rules_of_the_bundle() {
     add_to(&mut harness, 4, Message::FlowMod(to_controller(3)));
     let before = harness.host.pipeline().version();
     assert_eq!(harness.request(&control(BundleCommand::Commit)), [reply(BundleCommand::Committed)]);
-    assert_eq!(punted(&harness), [1, 2]);
+    assert_eq!(cookies_of_punts(&harness), [1, 2]);
     assert_eq!(harness.host.pipeline().version(), before.next());
 }
 

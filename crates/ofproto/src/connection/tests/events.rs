@@ -8,7 +8,7 @@ use shunt_pipeline::{
     Instructions, PacketInReason, Punt, PuntReceiver, PuntedPacket, TableId, TableMiss, Time,
 };
 
-use super::{add, code, logged};
+use super::{add, code, logs_of};
 use crate::{
     ErrorCode,
     connection::{ConnectionConfig, ConnectionKind, ConnectionLimits, ControllerEvent},
@@ -217,7 +217,7 @@ fn dropped_packet_ins_cause_few_warnings() {
     let mut harness = ConnectionHarness::with_config(config);
     harness.send_hello();
     let event = packet_in(PacketInReason::Action, 0, 100);
-    let lines = logged(|| {
+    let lines = logs_of(|| {
         for _ in 0..10_000 {
             harness.notify(&event);
             harness.connection.miss_packet_ins(10, Time::ZERO);
@@ -228,14 +228,14 @@ fn dropped_packet_ins_cause_few_warnings() {
     let counts = harness.connection.status().packet_ins;
     assert_eq!(counts.dropped_missed, 100_000);
     let later = Time::ZERO.after(Duration::from_secs(60));
-    let lines = logged(|| harness.connection.miss_packet_ins(1, later));
+    let lines = logs_of(|| harness.connection.miss_packet_ins(1, later));
     assert!(lines[0].contains("suppressed=19"), "{lines:?}");
 }
 
 #[test]
 fn a_client_without_packet_ins_misses_none() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
-    let lines = logged(|| harness.connection.miss_packet_ins(1000, Time::ZERO));
+    let lines = logs_of(|| harness.connection.miss_packet_ins(1000, Time::ZERO));
     assert_eq!(lines, <[&str; 0]>::default());
     assert_eq!(harness.connection.status().packet_ins.dropped(), 0);
 }
@@ -271,7 +271,7 @@ fn a_packet_out_needs_actions_that_fit_its_packet() {
 }
 
 /// Pauses a packet before it is sent to port 2, and returns its packet-in.
-fn paused(harness: &mut ConnectionHarness) -> message::PacketIn {
+fn pause_packet(harness: &mut ConnectionHarness) -> message::PacketIn {
     harness.request(&Message::SetPacketInFormat(PacketInFormat::Nicira2));
     let pause = Action::Controller(Box::new(ControllerAction {
         max_len: u16::MAX,
@@ -314,7 +314,7 @@ fn sent_to(harness: &ConnectionHarness) -> Vec<u32> {
 #[test]
 fn a_paused_packet_resumes() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
-    let packet = paused(&mut harness);
+    let packet = pause_packet(&mut harness);
     assert_eq!(packet.metadata.key().field(FieldId::Reg0), 1);
     assert!(harness.request(&Message::Resume(packet.clone())).is_empty());
     assert_eq!(sent_to(&harness), [1]);
@@ -329,7 +329,7 @@ fn a_paused_packet_resumes() {
 #[test]
 fn a_packet_of_another_pause_is_stale() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
-    let packet = paused(&mut harness);
+    let packet = pause_packet(&mut harness);
     let mut forged = packet.clone();
     *forged.continuation.last_mut().unwrap() ^= 1;
     for stale in [forged, message::PacketIn { continuation: Vec::new(), ..packet }] {

@@ -103,7 +103,7 @@ pub(super) fn briefs(harness: &mut ConnectionHarness) -> Vec<String> {
         match message {
             Message::MultipartReply { reply: MultipartReply::FlowMonitor(updates), .. } => {
                 texts.push("reply".to_owned());
-                texts.extend(updates.iter().map(brief));
+                texts.extend(updates.iter().map(summarize));
             }
             Message::FlowMonitorPaused => texts.push("paused".to_owned()),
             Message::FlowMonitorResumed => texts.push("resumed".to_owned()),
@@ -114,7 +114,7 @@ pub(super) fn briefs(harness: &mut ConnectionHarness) -> Vec<String> {
     texts
 }
 
-fn brief(update: &FlowUpdate) -> String {
+fn summarize(update: &FlowUpdate) -> String {
     match update {
         FlowUpdate::Abbreviated(xid) => format!("own {}", xid.number()),
         FlowUpdate::Full(full) => {
@@ -143,7 +143,7 @@ fn the_reply_lists_the_rules_that_exist() {
         };
         let MultipartReply::FlowMonitor(updates) = reply else { panic!("{reply:?}") };
         assert_eq!(*reply_xid, xid);
-        let texts: Vec<_> = updates.iter().map(brief).collect();
+        let texts: Vec<_> = updates.iter().map(summarize).collect();
         assert_eq!(texts, ["added 1", "added 2", "added 3"], "each rule is listed once");
         let actions = updates.iter().map(|update| match update {
             FlowUpdate::Full(full) => full.instructions.apply.len(),

@@ -74,7 +74,7 @@ impl Subscriber for LogCapture {
 }
 
 /// Runs `action` and returns the warnings and errors that it logged.
-pub(super) fn logged(action: impl FnOnce()) -> Vec<String> {
+pub(super) fn logs_of(action: impl FnOnce()) -> Vec<String> {
     logged_at(Level::WARN, action)
 }
 
@@ -101,7 +101,7 @@ fn rule(matching: &str, actions: Vec<Action>) -> FlowMod {
 /// Returns the only line that is logged for a request, without the peer.
 fn line(frame: &[u8]) -> String {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
-    let lines = logged(|| {
+    let lines = logs_of(|| {
         harness.send_bytes(frame);
         harness.run();
     });

@@ -20,7 +20,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(digit).collect()
 }
 
-fn in_short(frame: &[u8]) -> String {
+fn summarize(frame: &[u8]) -> String {
     match v13::decode(frame) {
         Ok((_, Message::Error(error))) => match error.number {
             ErrorNumber::Standard { kind, code } => format!("E({kind},{code})"),
@@ -42,7 +42,7 @@ fn replies(messages: &[Vec<u8>]) -> String {
     let frames = harness.reply_frames();
     let is_echo = |frame: &&bytes::Bytes| Header::parse(frame).unwrap().xid == echo;
     let mut words: Vec<_> =
-        frames.iter().take_while(|frame| !is_echo(frame)).map(|frame| in_short(frame)).collect();
+        frames.iter().take_while(|frame| !is_echo(frame)).map(|frame| summarize(frame)).collect();
     if matches!(harness.run(), ConnectionStep::Closed(_)) {
         words.push("closed".to_owned());
     } else {

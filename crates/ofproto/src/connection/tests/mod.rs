@@ -19,7 +19,7 @@ use shunt_pipeline::{
     TableId, TableSelector,
 };
 
-use self::log::logged;
+use self::log::logs_of;
 use crate::{
     ErrorCode,
     message::{ErrorMessage, Message},

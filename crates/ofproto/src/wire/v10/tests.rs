@@ -37,7 +37,7 @@ fn as_v10(message: &Message, settings: V10Settings) -> Option<Message> {
 }
 
 /// Returns flow statistics that went through the bytes of a codec.
-fn listed(flow: &FlowStatistics, codec: Codec) -> FlowStatistics {
+fn through_codec(flow: &FlowStatistics, codec: Codec) -> FlowStatistics {
     let flows = vec![flow.clone()];
     let reply = match codec {
         Codec::V10(_) => MultipartReply::NiciraFlow(flows),
@@ -129,9 +129,9 @@ proptest! {
             panic!("a flow-mod")
         };
         let flow = statistics(&added);
-        let in_13 = listed(&flow, Codec::V13);
+        let in_13 = through_codec(&flow, Codec::V13);
         prop_assert_eq!(&in_13.matching, &flow.matching);
-        prop_assert_eq!(&listed(&in_13, Codec::V10(NXM)), &flow);
+        prop_assert_eq!(&through_codec(&in_13, Codec::V10(NXM)), &flow);
     }
 
     #[test]

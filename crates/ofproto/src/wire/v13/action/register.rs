@@ -179,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    fn loaded(width: u8) -> Vec<u8> {
+    fn encode_load(width: u8) -> Vec<u8> {
         let mut out = Vec::new();
         let target = Subfield::new(FieldId::InPort, 0, width).unwrap();
         put_load(&mut out, target, 0);
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn the_short_in_port_has_its_own_number() {
-        assert_eq!(loaded(16), [0x00, 0x0f, 0x00, 0x00, 0x00, 0x02]);
-        assert_eq!(loaded(32), [0x00, 0x1f, 0x80, 0x00, 0x00, 0x04]);
+        assert_eq!(encode_load(16), [0x00, 0x0f, 0x00, 0x00, 0x00, 0x02]);
+        assert_eq!(encode_load(32), [0x00, 0x1f, 0x80, 0x00, 0x00, 0x04]);
     }
 }
