@@ -190,11 +190,11 @@ impl DeviceFixture {
         let target =
             P4RuntimeDevice::new(settings, &Handle::current(), move || notified.notify_one());
         let mut fixture = Self { device, ports, target, events: Vec::new(), news };
-        fixture.until(is_restored).await;
+        fixture.poll_until(is_restored).await;
         fixture
     }
 
-    async fn until(&mut self, condition: impl Fn(&[OffloadEvent]) -> bool) {
+    async fn poll_until(&mut self, condition: impl Fn(&[OffloadEvent]) -> bool) {
         let wait = async {
             self.target.poll(&mut self.events);
             while !condition(&self.events) {
@@ -214,13 +214,13 @@ impl DeviceFixture {
         let count = batch.len();
         self.target.submit(&mut batch).unwrap();
         self.events.clear();
-        self.until(|events| results(events).len() == count).await;
+        self.poll_until(|events| results(events).len() == count).await;
         results(&self.events)
     }
 
     async fn disconnect(&mut self) {
         self.device.habits.is_away.send_replace(true);
-        self.until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_))))
+        self.poll_until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_))))
             .await;
         self.events.clear();
     }
@@ -229,7 +229,7 @@ impl DeviceFixture {
     async fn reconnect(&mut self) {
         *self.device.service.lock() = service(&self.device.memory);
         self.device.habits.is_away.send_replace(false);
-        self.until(is_restored).await;
+        self.poll_until(is_restored).await;
     }
 
     fn entry_names(&self) -> Vec<u64> {
@@ -346,7 +346,9 @@ async fn an_endless_read_loses_the_device() {
     let entries = (0..3).map(LtmIndex).collect();
     let mut batch = vec![(Ticket(5), Operation::Count { entries })];
     fixture.target.submit(&mut batch).unwrap();
-    fixture.until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))).await;
+    fixture
+        .poll_until(|events| events.iter().any(|event| matches!(event, OffloadEvent::Lost(_))))
+        .await;
 }
 
 #[tokio::test]

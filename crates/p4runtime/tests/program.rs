@@ -31,14 +31,14 @@ fn source() -> String {
 }
 
 /// Returns the text from the first mark up to the second mark.
-fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
+fn text_between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
     let (_, rest) = text.split_once(from).unwrap_or_else(|| panic!("no `{from}`"));
     rest.split_once(to).unwrap_or_else(|| panic!("no `{to}` after `{from}`")).0
 }
 
 /// Parses `bit<16> tag` into name and width.
-fn declared(text: &str) -> (String, u16) {
-    let width = between(text, "bit<", ">").parse().unwrap();
+fn parse_field(text: &str) -> (String, u16) {
+    let width = text_between(text, "bit<", ">").parse().unwrap();
     let name = text.split_whitespace().last().unwrap().to_owned();
     (name, width)
 }
@@ -63,16 +63,16 @@ fn the_program_has_the_stages_of_the_description() {
     assert_eq!(source.matches("\n    STAGE(").count(), usize::from(program.stages()));
     assert_eq!(source.matches("\n        PASS(").count(), usize::from(program.stages()));
     assert!(source.contains(&format!("@id({START_TABLE:#010x}) table start_table")));
-    let stage = between(&source, "#define STAGE", "\n");
-    assert_eq!(between(stage, "size = ", ";").parse(), Ok(program.size()));
+    let stage = text_between(&source, "#define STAGE", "\n");
+    assert_eq!(text_between(stage, "size = ", ";").parse(), Ok(program.size()));
     assert!(stage.contains("support_timeout = true;"));
 }
 
 #[test]
 fn the_program_matches_the_fields_of_the_description() {
     let source = source();
-    let stage = between(&source, "#define STAGE", "\n");
-    let keys: Vec<&str> = between(stage, "key = {", "}").split(';').map(str::trim).collect();
+    let stage = text_between(&source, "#define STAGE", "\n");
+    let keys: Vec<&str> = text_between(stage, "key = {", "}").split(';').map(str::trim).collect();
     let expected = key_fields().iter().map(|field| {
         let kind = match field.kind {
             MatchKind::Exact => "exact",
@@ -81,8 +81,8 @@ fn the_program_matches_the_fields_of_the_description() {
         format!("meta.flow.{0} : {kind} @name(\"{0}\")", field.name)
     });
     assert_eq!(keys[..keys.len() - 1], expected.collect::<Vec<_>>());
-    let fields = between(&source, "struct flow_t {", "}").split(';').map(str::trim);
-    let widths: Vec<_> = fields.filter(|field| !field.is_empty()).map(declared).collect();
+    let fields = text_between(&source, "struct flow_t {", "}").split(';').map(str::trim);
+    let widths: Vec<_> = fields.filter(|field| !field.is_empty()).map(parse_field).collect();
     let expected: Vec<_> =
         key_fields().iter().map(|field| (field.name.to_owned(), field.width)).collect();
     assert_eq!(widths, expected);
@@ -91,8 +91,8 @@ fn the_program_matches_the_fields_of_the_description() {
 #[test]
 fn the_program_has_the_actions_of_the_description() {
     let source = source();
-    let stage = between(&source, "#define STAGE", "\n");
-    let listed = between(stage, "actions = {", "}").split(';').map(str::trim);
+    let stage = text_between(&source, "#define STAGE", "\n");
+    let listed = text_between(stage, "actions = {", "}").split(';').map(str::trim);
     let expected: Vec<_> =
         actions().iter().map(|action| format!("@tableonly {}", action.name)).collect();
     let listed: Vec<_> = listed.filter(|action| action.starts_with("@tableonly")).collect();
@@ -100,11 +100,11 @@ fn the_program_has_the_actions_of_the_description() {
     assert!(stage.contains(&format!("const default_action = {}();", MISS_ACTION.name)));
     for action in actions().iter().chain([&MISS_ACTION, &START_ACTION]) {
         let declaration = format!("@id({:#010x}) action {}(", action.id, action.name);
-        let params = between(&source, &declaration, ")").split(',').map(str::trim);
-        let params: Vec<_> = params.filter(|param| !param.is_empty()).map(declared).collect();
+        let params = text_between(&source, &declaration, ")").split(',').map(str::trim);
+        let params: Vec<_> = params.filter(|param| !param.is_empty()).map(parse_field).collect();
         let expected: Vec<_> = action.params().map(|param| (param.name(), param.width)).collect();
         assert_eq!(params, expected, "{}", action.name);
-        let body = between(between(&source, &declaration, "\n    @id"), "{", "}");
+        let body = text_between(text_between(&source, &declaration, "\n    @id"), "{", "}");
         assert_eq!(
             body.contains("SET_NEXT_TAG"),
             action.disposition == Disposition::Next,
@@ -128,15 +128,16 @@ type Transitions = BTreeMap<Option<u128>, String>;
 /// Transitions with masks or several fields are left out, together with their defaults.
 fn source_transitions() -> BTreeMap<String, Transitions> {
     let source = source();
-    let states = between(&source, "parser parse(", "\ncontrol ").split("    state ").skip(1);
+    let states = text_between(&source, "parser parse(", "\ncontrol ").split("    state ").skip(1);
     let transitions = states.map(|state| {
         let name = state.split(' ').next().unwrap().trim_end_matches("_state").to_owned();
-        let transition = between(state, "transition ", "\n    }");
+        let transition = text_between(state, "transition ", "\n    }");
         let Some((_, cases)) = transition.split_once('{') else {
             let next = transition.trim().trim_end_matches(';').trim_end_matches("_state");
             return (name, Transitions::from([(None, next.to_owned())]));
         };
-        let cases = between(cases, "", "}").split(';').filter_map(|case| case.split_once(": "));
+        let cases =
+            text_between(cases, "", "}").split(';').filter_map(|case| case.split_once(": "));
         let cases: Vec<_> = cases.map(|(value, next)| (value.trim(), next.trim())).collect();
         let has_masks = cases.iter().any(|(value, _)| value.contains("&&&") || value.contains('('));
         let plain = cases.iter().filter_map(|(value, next)| {
@@ -188,12 +189,12 @@ fn the_parser_agrees_with_that_for_bmv2() {
 fn the_program_has_the_packet_headers_of_the_description() {
     let source = source();
     for header in [PACKET_IN, PACKET_OUT] {
-        let fields = between(&source, &format!("header {}_t {{", header.name), "}").split(';');
+        let fields = text_between(&source, &format!("header {}_t {{", header.name), "}").split(';');
         let fields: Vec<_> =
             fields.map(str::trim).filter(|field| !field.is_empty()).map(str::to_owned).collect();
         for (field, text) in header.fields.iter().zip(&fields) {
             assert!(text.starts_with(&format!("@id({})", field.id)), "{text}");
-            assert_eq!(declared(text), (field.name.to_owned(), field.width));
+            assert_eq!(parse_field(text), (field.name.to_owned(), field.width));
         }
         assert_eq!(fields.len(), header.fields.len());
     }

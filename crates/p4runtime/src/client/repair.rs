@@ -186,13 +186,13 @@ mod tests {
         TableEntry { table_id, priority, controller_metadata: name, ..TableEntry::default() }
     }
 
-    fn confirmed(entries: &[TableEntry]) -> BTreeMap<LtmIndex, TableEntry> {
+    fn confirmed_entries(entries: &[TableEntry]) -> BTreeMap<LtmIndex, TableEntry> {
         entries.iter().map(|e| (LtmIndex(e.controller_metadata), e.clone())).collect()
     }
 
     #[test]
     fn repair_inserts_missing_and_deletes_unknown_entries() {
-        let desired = confirmed(&[entry(1, 1, 1), entry(1, 2, 2), entry(2, 1, 3)]);
+        let desired = confirmed_entries(&[entry(1, 1, 1), entry(1, 2, 2), entry(2, 1, 3)]);
         let unknown = entry(2, 9, 77);
         let renamed = entry(1, 2, 99);
         let repair = repair(&desired, vec![entry(1, 1, 1), unknown.clone(), renamed.clone()]);
@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn a_device_with_all_entries_needs_no_repair() {
         let entries = [entry(1, 1, 1), entry(2, 1, 2)];
-        assert_eq!(repair(&confirmed(&entries), entries.to_vec()), RepairPlan::default());
+        assert_eq!(repair(&confirmed_entries(&entries), entries.to_vec()), RepairPlan::default());
     }
 
     #[test]
@@ -242,6 +242,6 @@ mod tests {
         assert_ne!(found, desired);
         let schema = Schema::read(&program.p4info()).unwrap();
         let found = canonical_entry(&schema, found);
-        assert_eq!(repair(&confirmed(&[desired]), [found]), RepairPlan::default());
+        assert_eq!(repair(&confirmed_entries(&[desired]), [found]), RepairPlan::default());
     }
 }

@@ -303,7 +303,7 @@ impl SessionWorker {
             };
             let installed = InstalledRule {
                 stage: known_rule.stage,
-                rule: Arc::new(modified(&known_rule.rule, &rule)),
+                rule: Arc::new(with_changes_of(&known_rule.rule, &rule)),
             };
             match installed.update(&self.settings, Type::Modify, entry) {
                 Ok(update) => {
@@ -590,7 +590,7 @@ fn pending_request(kind: TaskKind, parts: Vec<PendingUpdate>) -> PendingRequest 
 }
 
 /// Returns `known_rule` with the actions, rewrite and next tag of `rule`.
-fn modified(known_rule: &LtmRule, rule: &LtmRule) -> LtmRule {
+fn with_changes_of(known_rule: &LtmRule, rule: &LtmRule) -> LtmRule {
     LtmRule {
         actions: Arc::clone(&rule.actions),
         rewrite: rule.rewrite.clone(),

@@ -14,7 +14,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{RestartableServer, TEST_TIMEOUT, is_restored, until};
+use super::{RestartableServer, TEST_TIMEOUT, is_restored, poll_until};
 
 /// Reads the device configuration that the server has.
 async fn device_config(server: &RestartableServer) -> Vec<u8> {
@@ -49,6 +49,6 @@ async fn the_device_configuration_is_read_from_its_file() {
     assert!(text.starts_with(&expected), "{text}");
 
     fs::write(&path, b"compiled").unwrap();
-    until(&server, &mut target, &mut Vec::new(), is_restored).await;
+    poll_until(&server, &mut target, &mut Vec::new(), is_restored).await;
     assert_eq!(device_config(&server).await, b"compiled");
 }

@@ -93,7 +93,7 @@ fn service(device: &MemoryDevice) -> Service {
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Polls the client on each wake-up until a condition holds.
-async fn until(
+async fn poll_until(
     server: &RestartableServer,
     target: &mut impl OffloadDevice,
     events: &mut Vec<OffloadEvent>,
@@ -110,14 +110,14 @@ async fn until(
     assert!(with_timeout.is_ok(), "the condition did not hold in time: {events:?}");
 }
 
-async fn connected(server: &RestartableServer) -> P4RuntimeDevice {
-    connected_by(server, server.settings()).await
+async fn connect(server: &RestartableServer) -> P4RuntimeDevice {
+    connect_with(server, server.settings()).await
 }
 
-async fn connected_by(server: &RestartableServer, settings: ClientSettings) -> P4RuntimeDevice {
+async fn connect_with(server: &RestartableServer, settings: ClientSettings) -> P4RuntimeDevice {
     let news = Arc::clone(&server.news);
     let mut target = P4RuntimeDevice::new(settings, &Handle::current(), move || news.notify_one());
-    until(server, &mut target, &mut Vec::new(), is_restored).await;
+    poll_until(server, &mut target, &mut Vec::new(), is_restored).await;
     target
 }
 
@@ -145,7 +145,7 @@ fn insert(number: u64) -> (Ticket, Operation) {
     (Ticket(number), Operation::Insert { entry: LtmIndex(number), stage, rule: rule(address) })
 }
 
-async fn done(
+async fn run_operations(
     server: &RestartableServer,
     target: &mut impl OffloadDevice,
     mut batch: Vec<(Ticket, Operation)>,
@@ -159,7 +159,7 @@ async fn done(
     let count_completed = |events: &[OffloadEvent]| {
         events.iter().filter(|event| matches!(event, OffloadEvent::Completed { .. })).count()
     };
-    until(server, target, &mut events, |events| count_completed(events) == count).await;
+    poll_until(server, target, &mut events, |events| count_completed(events) == count).await;
     events
 }
 
@@ -170,10 +170,10 @@ fn completed_event(ticket: u64, result: Result<(), OffloadError>) -> OffloadEven
 #[tokio::test]
 async fn an_inserted_entry_has_its_name() {
     let server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
+    let mut target = connect(&server).await;
     let stage = StageId::new(0).unwrap();
     let room = target.room(stage);
-    let events = done(&server, &mut target, (0..1000).map(insert).collect()).await;
+    let events = run_operations(&server, &mut target, (0..1000).map(insert).collect()).await;
     assert_eq!(events, (0..1000).map(|ticket| completed_event(ticket, Ok(()))).collect::<Vec<_>>());
     assert_eq!(server.entry_names(), (0..1000).collect::<Vec<_>>());
     assert_eq!(target.room(stage), room - 1000);
@@ -182,8 +182,8 @@ async fn an_inserted_entry_has_its_name() {
 #[tokio::test]
 async fn each_operation_has_its_own_result() {
     let server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, vec![insert(1)]).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, vec![insert(1)]).await;
     let remove = |entry| Operation::Remove { entry: LtmIndex(entry) };
     let mut again = insert(1);
     again.0 = Ticket(2);
@@ -192,7 +192,7 @@ async fn each_operation_has_its_own_result() {
     let refused = Operation::Insert { entry: LtmIndex(9), stage, rule: Arc::new(wide) };
     let nowhere =
         Operation::Insert { entry: LtmIndex(9), stage: StageId::new(9).unwrap(), rule: rule(1) };
-    let mut events = done(
+    let mut events = run_operations(
         &server,
         &mut target,
         vec![
@@ -223,13 +223,13 @@ async fn each_operation_has_its_own_result() {
 #[tokio::test]
 async fn a_modify_replaces_the_actions_of_an_entry() {
     let server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, vec![insert(1)]).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, vec![insert(1)]).await;
     let before = server.device.0.lock().entries.values().next().unwrap().clone();
     let rule = Arc::new(LtmRule { next: Next::Tag(Tag::new(5)), ..(*rule(2)).clone() });
     let modify = Operation::Modify { entry: LtmIndex(1), rule };
     assert_eq!(
-        done(&server, &mut target, vec![(Ticket(2), modify)]).await,
+        run_operations(&server, &mut target, vec![(Ticket(2), modify)]).await,
         [completed_event(2, Ok(()))]
     );
     let after = server.device.0.lock().entries.values().next().unwrap().clone();
@@ -240,15 +240,16 @@ async fn a_modify_replaces_the_actions_of_an_entry() {
 #[tokio::test]
 async fn a_removal_returns_the_hits() {
     let server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, (0..3).map(insert).collect()).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, (0..3).map(insert).collect()).await;
     let numbers: Vec<_> = server.device.0.lock().entries.keys().copied().collect();
     for (no, packets) in numbers.into_iter().zip([5, 6, 7]) {
         let hits = EntryHits { packets, bytes: packets * 100, last: None };
         server.device.0.lock().hits.insert(no, hits);
     }
     let entries = vec![LtmIndex(0), LtmIndex(2)];
-    let events = done(&server, &mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
+    let events =
+        run_operations(&server, &mut target, vec![(Ticket(9), Operation::Count { entries })]).await;
     let counted = |events: &[OffloadEvent]| {
         let mut list: Vec<_> = events
             .iter()
@@ -262,16 +263,16 @@ async fn a_removal_returns_the_hits() {
     };
     assert_eq!(counted(&events), [(0, 5), (2, 7)]);
     let remove = Operation::Remove { entry: LtmIndex(1) };
-    let events = done(&server, &mut target, vec![(Ticket(10), remove)]).await;
+    let events = run_operations(&server, &mut target, vec![(Ticket(10), remove)]).await;
     assert_eq!(counted(&events), [(1, 6)]);
 }
 
 #[tokio::test]
 async fn a_full_stage_refuses_inserts() {
     let server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
+    let mut target = connect(&server).await;
     server.device.0.lock().capacity_left = Some(1);
-    let events = done(&server, &mut target, vec![insert(1), insert(2)]).await;
+    let events = run_operations(&server, &mut target, vec![insert(1), insert(2)]).await;
     assert_eq!(events, [completed_event(1, Ok(())), completed_event(2, Err(OffloadError::NoRoom))]);
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 1);
@@ -288,10 +289,10 @@ async fn an_idle_entry_is_reported_by_its_name() {
         ClockReading { steady: clock.now(), ..ClockReading::default() }
     });
     server.start().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, vec![insert(4)]).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, vec![insert(4)]).await;
     time.pass(Duration::from_secs(2));
-    until(&server, &mut target, &mut Vec::new(), |events| {
+    poll_until(&server, &mut target, &mut Vec::new(), |events| {
         events.contains(&OffloadEvent::Idle { entry: LtmIndex(4) })
     })
     .await;
@@ -322,7 +323,7 @@ mod parking_lot_time {
 #[tokio::test]
 async fn packet_ins_and_packet_outs_pass() {
     let server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
+    let mut target = connect(&server).await;
     let field = |metadata_id, value: u8| PacketMetadata { metadata_id, value: vec![value] };
     let metadata = vec![field(1, 3), field(2, 0), field(3, 9), field(4, 1)];
     assert!(server.service.packet_in(PacketIn { payload: b"frame".to_vec(), metadata }));
@@ -347,55 +348,58 @@ async fn packet_ins_and_packet_outs_pass() {
 #[tokio::test]
 async fn a_restored_session_has_all_confirmed_entries() {
     let mut server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, (0..300).map(insert).collect()).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, (0..300).map(insert).collect()).await;
     server.stop().await;
     let mut events = Vec::new();
-    until(&server, &mut target, &mut events, is_lost).await;
+    poll_until(&server, &mut target, &mut events, is_lost).await;
     assert!(target.submit(&mut vec![insert(999)]).is_err());
     // The device loses all entries, and its server with it.
     server.device.0.lock().entries.clear();
     server.service = service(&server.device);
     server.start().await;
-    until(&server, &mut target, &mut events, is_restored).await;
+    poll_until(&server, &mut target, &mut events, is_restored).await;
     assert_eq!(server.entry_names(), (0..300).collect::<Vec<_>>());
     let stage = StageId::new(0).unwrap();
     assert_eq!(target.room(stage), target.capabilities().stage_entries[0] - 300);
-    assert_eq!(done(&server, &mut target, vec![insert(500)]).await, [completed_event(500, Ok(()))]);
+    assert_eq!(
+        run_operations(&server, &mut target, vec![insert(500)]).await,
+        [completed_event(500, Ok(()))]
+    );
 }
 
 #[tokio::test]
 async fn an_emptied_device_gets_thousands_of_entries_back() {
     let mut server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, (0..5000).map(insert).collect()).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, (0..5000).map(insert).collect()).await;
     let before = entries(&server);
     assert_eq!(before.len(), 5000);
     server.stop().await;
     let mut events = Vec::new();
-    until(&server, &mut target, &mut events, is_lost).await;
+    poll_until(&server, &mut target, &mut events, is_lost).await;
     server.device.0.lock().entries.clear();
     server.service = service(&server.device);
     server.start().await;
-    until(&server, &mut target, &mut events, is_restored).await;
+    poll_until(&server, &mut target, &mut events, is_restored).await;
     assert_eq!(entries(&server), before);
 }
 
 #[tokio::test]
 async fn a_client_takes_over_from_another_controller() {
     let server = RestartableServer::new().await;
-    let mut first = connected(&server).await;
-    done(&server, &mut first, vec![insert(1)]).await;
+    let mut first = connect(&server).await;
+    run_operations(&server, &mut first, vec![insert(1)]).await;
     // The second client tries the same election id, finds it taken, and raises it.
-    let mut second = connected(&server).await;
+    let mut second = connect(&server).await;
     let mut events = Vec::new();
-    until(&server, &mut first, &mut events, |events| {
+    poll_until(&server, &mut first, &mut events, |events| {
         events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))
     })
     .await;
     drop(first);
     // Entries of the first client are no entries of the second client.
-    done(&server, &mut second, vec![insert(2)]).await;
+    run_operations(&server, &mut second, vec![insert(2)]).await;
     assert_eq!(server.entry_names(), [2]);
 }
 
@@ -409,7 +413,7 @@ async fn next_poll(server: &RestartableServer) {
 #[tokio::test]
 async fn a_faulty_connection_loses_no_result_or_entry() {
     let server = RestartableServer::new().await;
-    let inner = connected(&server).await;
+    let inner = connect(&server).await;
     let settings = ChaosSettings {
         delay: 64,
         hold_back: 64,
@@ -453,7 +457,7 @@ async fn a_faulty_connection_loses_no_result_or_entry() {
 async fn the_first_tag_is_set_with_every_session() {
     let server = RestartableServer::new().await;
     let settings = ClientSettings { start_tag: 12, ..server.settings() };
-    let _target = connected_by(&server, settings).await;
+    let _target = connect_with(&server, settings).await;
     let defaults = server.device.0.lock().defaults.clone();
     let start = &defaults[&shunt_p4runtime::program::START_TABLE];
     assert_eq!(start.as_ref().unwrap().params[0].value[..], [12]);
@@ -532,13 +536,13 @@ fn entries(server: &RestartableServer) -> Vec<TableEntry> {
 #[tokio::test]
 async fn changes_of_another_controller_are_repaired() {
     let server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, (0..300).map(insert).collect()).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, (0..300).map(insert).collect()).await;
     let before = entries(&server);
     let mut rival = rival::RivalController::new(server.address, 1000).await;
     rival.become_primary().await;
     let mut events = Vec::new();
-    until(&server, &mut target, &mut events, is_lost).await;
+    poll_until(&server, &mut target, &mut events, is_lost).await;
     for (number, entry) in before.iter().enumerate() {
         match number % 4 {
             0 => rival.write(Type::Delete, entry.clone()).await.unwrap(),
@@ -556,21 +560,21 @@ async fn changes_of_another_controller_are_repaired() {
     }
     assert_ne!(entries(&server), before);
     drop(rival);
-    until(&server, &mut target, &mut events, is_restored).await;
+    poll_until(&server, &mut target, &mut events, is_restored).await;
     assert_eq!(entries(&server), before);
 }
 
 #[tokio::test]
 async fn a_late_write_of_an_old_session_is_refused() {
     let mut server = RestartableServer::new().await;
-    let mut target = connected(&server).await;
-    done(&server, &mut target, vec![insert(1)]).await;
+    let mut target = connect(&server).await;
+    run_operations(&server, &mut target, vec![insert(1)]).await;
     let unknown = TableEntry { priority: 77, ..entries(&server)[0].clone() };
     server.stop().await;
     let mut events = Vec::new();
-    until(&server, &mut target, &mut events, is_lost).await;
+    poll_until(&server, &mut target, &mut events, is_lost).await;
     server.start().await;
-    until(&server, &mut target, &mut events, is_restored).await;
+    poll_until(&server, &mut target, &mut events, is_restored).await;
     // The late write of the first session arrives now.
     let mut late = rival::RivalController::new(server.address, 1).await;
     assert_eq!(late.write(Type::Insert, unknown).await, Err(Code::PermissionDenied));
@@ -581,11 +585,11 @@ async fn a_late_write_of_an_old_session_is_refused() {
 async fn concurrent_writes_each_get_a_result() {
     let server = RestartableServer::new().await;
     let settings = ClientSettings { batch: 3, ..server.settings() };
-    let mut target = connected_by(&server, settings).await;
+    let mut target = connect_with(&server, settings).await;
     let remove = |number| (Ticket(number + 100), Operation::Remove { entry: LtmIndex(number) });
     // Removals wait for the results of earlier insertions.
     let batch: Vec<_> = (0..50).map(insert).chain((0..50).step_by(2).map(remove)).collect();
-    let events = done(&server, &mut target, batch).await;
+    let events = run_operations(&server, &mut target, batch).await;
     let failed = events
         .iter()
         .filter(|event| matches!(event, OffloadEvent::Completed { result: Err(_), .. }));

@@ -17,7 +17,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{RestartableServer, TEST_TIMEOUT, connected_by, done, insert, until};
+use super::{RestartableServer, TEST_TIMEOUT, connect_with, insert, poll_until, run_operations};
 
 /// Counts of the HTTP/2 frames that a client sent through a proxy.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ struct FrameCounts {
 }
 
 /// Forwards one connection to a server, and counts the frames of the client.
-async fn proxied(server: &RestartableServer, counts: &Arc<FrameCounts>) -> ClientSettings {
+async fn start_proxy(server: &RestartableServer, counts: &Arc<FrameCounts>) -> ClientSettings {
     /// Length of the connection preface (RFC 9113, 3.4).
     const PREFACE: usize = 24;
     /// Length of a frame header (RFC 9113, 4.1).
@@ -80,9 +80,9 @@ async fn proxied(server: &RestartableServer, counts: &Arc<FrameCounts>) -> Clien
 #[tokio::test]
 async fn an_idle_client_probes_without_pings() {
     let (server, counts) = (RestartableServer::new().await, Arc::new(FrameCounts::default()));
-    let settings = proxied(&server, &counts).await;
+    let settings = start_proxy(&server, &counts).await;
     let probe = Duration::from_millis(5);
-    let mut target = connected_by(&server, ClientSettings { probe, ..settings }).await;
+    let mut target = connect_with(&server, ClientSettings { probe, ..settings }).await;
     let before = counts.requests.load(Ordering::Relaxed);
     let probed = async {
         while counts.requests.load(Ordering::Relaxed) < before + 10 {
@@ -91,7 +91,7 @@ async fn an_idle_client_probes_without_pings() {
     };
     assert!(timeout(TEST_TIMEOUT, probed).await.is_ok(), "{counts:?}");
     assert_eq!(counts.pings.load(Ordering::Relaxed), 0);
-    assert_eq!(done(&server, &mut target, vec![insert(1)]).await.len(), 1);
+    assert_eq!(run_operations(&server, &mut target, vec![insert(1)]).await.len(), 1);
 }
 
 #[tokio::test]
@@ -100,12 +100,12 @@ async fn a_device_that_stops_to_answer_is_lost() {
     let settings = ClientSettings {
         probe: Duration::from_millis(5),
         request_timeout: Duration::from_millis(500),
-        ..proxied(&server, &counts).await
+        ..start_proxy(&server, &counts).await
     };
-    let mut target = connected_by(&server, settings).await;
+    let mut target = connect_with(&server, settings).await;
     counts.is_cut.store(true, Ordering::Relaxed);
     let mut events = Vec::new();
-    until(&server, &mut target, &mut events, |events| {
+    poll_until(&server, &mut target, &mut events, |events| {
         events.iter().any(|event| matches!(event, OffloadEvent::Lost(_)))
     })
     .await;

@@ -8,11 +8,7 @@ use tonic::Code;
 use crate::peer::{DEVICE, Peer, ServerFixture, Stream, config, id, ltm, status, update};
 use shunt_p4runtime::wire::p4::v1::{set_forwarding_pipeline_config_request::Action, update::Type};
 
-async fn joined(
-    fixture: &ServerFixture,
-    role: &str,
-    election: Option<u64>,
-) -> (Peer, Stream, Code) {
+async fn join(fixture: &ServerFixture, role: &str, election: Option<u64>) -> (Peer, Stream, Code) {
     let mut peer = fixture.peer().await;
     let (stream, reply) = peer.join(role, election).await;
     (peer, stream, status(&reply))
@@ -30,7 +26,7 @@ async fn the_first_controller_becomes_primary() {
 #[tokio::test]
 async fn an_election_id_of_zero_is_one() {
     let fixture = ServerFixture::new().await;
-    let (mut peer, _stream, code) = joined(&fixture, "", Some(0)).await;
+    let (mut peer, _stream, code) = join(&fixture, "", Some(0)).await;
     assert_eq!(code, Code::Ok);
     assert_eq!(peer.set(Action::VerifyAndCommit, Some(config(1))).await, Ok(()));
 }
@@ -51,7 +47,7 @@ async fn without_an_election_id_nobody_is_primary() {
 async fn a_lower_id_is_a_backup_and_may_not_write() {
     let fixture = ServerFixture::new().await;
     let (_first, _stream) = fixture.ready().await;
-    let (mut second, _other, code) = joined(&fixture, "", Some(0)).await;
+    let (mut second, _other, code) = join(&fixture, "", Some(0)).await;
     assert_eq!(code, Code::AlreadyExists);
     let denied = second.write(vec![update(Type::Insert, ltm(1, 1))]).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
@@ -62,7 +58,7 @@ async fn a_lower_id_is_a_backup_and_may_not_write() {
 async fn a_higher_id_takes_over_and_notifies_the_old_primary() {
     let fixture = ServerFixture::new().await;
     let (mut first, mut stream) = fixture.ready().await;
-    let (mut second, _other, code) = joined(&fixture, "", Some(9)).await;
+    let (mut second, _other, code) = join(&fixture, "", Some(9)).await;
     assert_eq!(code, Code::Ok);
     let received = stream.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::AlreadyExists, Some(id(9))));
@@ -75,8 +71,8 @@ async fn a_higher_id_takes_over_and_notifies_the_old_primary() {
 async fn a_backup_is_notified_of_a_new_primary() {
     let fixture = ServerFixture::new().await;
     let (_first, _stream) = fixture.primary().await;
-    let (_backup, mut backup, _) = joined(&fixture, "", Some(0)).await;
-    let (_third, _other, _) = joined(&fixture, "", Some(9)).await;
+    let (_backup, mut backup, _) = join(&fixture, "", Some(0)).await;
+    let (_third, _other, _) = join(&fixture, "", Some(9)).await;
     let received = backup.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::AlreadyExists, Some(id(9))));
 }
@@ -84,8 +80,8 @@ async fn a_backup_is_notified_of_a_new_primary() {
 #[tokio::test]
 async fn no_stream_is_promoted_when_the_primary_leaves() {
     let fixture = ServerFixture::new().await;
-    let (first, stream, _) = joined(&fixture, "", Some(5)).await;
-    let (mut second, mut backup, _) = joined(&fixture, "", Some(3)).await;
+    let (first, stream, _) = join(&fixture, "", Some(5)).await;
+    let (mut second, mut backup, _) = join(&fixture, "", Some(3)).await;
     drop((first, stream));
     let received = backup.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::NotFound, Some(id(5))));
@@ -103,7 +99,7 @@ async fn no_stream_is_promoted_when_the_primary_leaves() {
 #[tokio::test]
 async fn a_primary_steps_down_by_a_lower_id() {
     let fixture = ServerFixture::new().await;
-    let (mut peer, mut stream, _) = joined(&fixture, "", Some(5)).await;
+    let (mut peer, mut stream, _) = join(&fixture, "", Some(5)).await;
     stream.arbitrate(DEVICE, "", Some(4)).await;
     let received = stream.arbitration().await;
     assert_eq!((status(&received), received.election_id), (Code::NotFound, Some(id(5))));
@@ -116,7 +112,7 @@ async fn a_primary_steps_down_by_a_lower_id() {
 #[tokio::test]
 async fn the_high_word_of_an_election_id_comes_first() {
     let fixture = ServerFixture::new().await;
-    let (_low, _stream, _) = joined(&fixture, "", Some(u64::MAX)).await;
+    let (_low, _stream, _) = join(&fixture, "", Some(u64::MAX)).await;
     let mut peer = fixture.peer().await;
     let mut stream = peer.stream().await;
     let update = MasterArbitrationUpdate {
@@ -149,7 +145,7 @@ async fn an_election_id_in_use_is_refused() {
 async fn a_later_message_may_not_take_a_live_election_id() {
     let fixture = ServerFixture::new().await;
     let (_first, _stream) = fixture.primary().await;
-    let (_second, mut backup, _) = joined(&fixture, "", Some(0)).await;
+    let (_second, mut backup, _) = join(&fixture, "", Some(0)).await;
     backup.arbitrate(DEVICE, "", Some(1)).await;
     assert_eq!(backup.next().await, Err(Code::InvalidArgument));
 }
@@ -210,7 +206,7 @@ async fn streams_beyond_the_most_are_refused() {
     let fixture = ServerFixture::new().await;
     let mut held = Vec::new();
     for election in 1..=4 {
-        held.push(joined(&fixture, "", Some(election)).await);
+        held.push(join(&fixture, "", Some(election)).await);
     }
     let mut peer = fixture.peer().await;
     let (_sender, receiver) = tokio::sync::mpsc::channel::<StreamMessageRequest>(1);
@@ -244,7 +240,7 @@ async fn silent_streams_do_not_block_others() {
         let mut peer = fixture.peer().await;
         silent.push((peer.stream().await, peer));
     }
-    let (_peer, _stream, code) = joined(&fixture, "", Some(1)).await;
+    let (_peer, _stream, code) = join(&fixture, "", Some(1)).await;
     assert_eq!(code, Code::Ok);
     assert_eq!(silent[0].0.next().await, Err(Code::Unavailable));
 }

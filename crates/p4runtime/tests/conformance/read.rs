@@ -17,7 +17,7 @@ use crate::peer::{
     DEVICE, LTM, NEXT, Peer, ROUTES, ServerFixture, action, exact, ltm, route, ternary, update,
 };
 
-fn all(table_id: u32) -> TableEntry {
+fn all_of_table(table_id: u32) -> TableEntry {
     TableEntry { table_id, ..TableEntry::default() }
 }
 
@@ -48,15 +48,15 @@ async fn queries_select_matching_entries() {
     let mut peer = peer_with_entries(&fixture).await;
     let [first, second, third, route] = &entries()[..] else { panic!("four entries") };
     let selecting = |change: fn(&mut TableEntry)| {
-        let mut query = all(LTM);
+        let mut query = all_of_table(LTM);
         change(&mut query);
         query
     };
     for (name, query, expected) in [
-        ("all tables", all(0), vec![first, second, third, route]),
-        ("one table", all(LTM), vec![first, second, third]),
-        ("another table", all(ROUTES), vec![route]),
-        ("an empty table", all(LTM + 1), vec![]),
+        ("all tables", all_of_table(0), vec![first, second, third, route]),
+        ("one table", all_of_table(LTM), vec![first, second, third]),
+        ("another table", all_of_table(ROUTES), vec![route]),
+        ("an empty table", all_of_table(LTM + 1), vec![]),
         ("a priority", selecting(|e| e.priority = 9), vec![third]),
         ("controller metadata", selecting(|e| e.controller_metadata = 11), vec![first]),
         ("metadata", selecting(|e| e.metadata = b"second".to_vec()), vec![second]),
@@ -88,7 +88,7 @@ async fn read_entries_are_canonical() {
         vec![ternary(8, &[0, 10, 0, 0, 1], &[0, 255, 255, 255, 255]), exact(1, &[0, 1])];
     padded.action = action(NEXT, &[(1, &[0, 2])]);
     assert_eq!(peer.code(Type::Insert, padded).await, Code::Ok);
-    assert_eq!(peer.entries(all(LTM)).await, [ltm(1, 1)]);
+    assert_eq!(peer.entries(all_of_table(LTM)).await, [ltm(1, 1)]);
 }
 
 #[tokio::test]
@@ -100,20 +100,20 @@ async fn an_entry_keeps_its_metadata() {
     entry.metadata = vec![0, 1, 2];
     entry.idle_timeout_ns = 12_345_678_901;
     assert_eq!(peer.code(Type::Insert, entry.clone()).await, Code::Ok);
-    assert_eq!(peer.entries(all(LTM)).await, [entry]);
+    assert_eq!(peer.entries(all_of_table(LTM)).await, [entry]);
 }
 
 #[tokio::test]
 async fn default_entries_are_read_on_request() {
     let fixture = ServerFixture::new().await;
     let mut peer = peer_with_entries(&fixture).await;
-    let default = |table_id| TableEntry { is_default_action: true, ..all(table_id) };
+    let default = |table_id| TableEntry { is_default_action: true, ..all_of_table(table_id) };
     let miss = TableEntry { action: action(MISS_ACTION.id, &[]), ..default(LTM) };
     assert_eq!(peer.entries(default(LTM)).await, [miss]);
     let start =
         TableEntry { action: action(START_ACTION.id, &[(1, &[0])]), ..default(START_TABLE) };
     assert_eq!(peer.entries(default(START_TABLE)).await, [start]);
-    assert_eq!(peer.entries(all(START_TABLE)).await, []);
+    assert_eq!(peer.entries(all_of_table(START_TABLE)).await, []);
 }
 
 #[tokio::test]
@@ -128,7 +128,7 @@ async fn counters_and_times_are_returned_on_request() {
         memory.hits.insert(*no, EntryHits { packets: 2, bytes: 128, last });
         *no
     };
-    let mut query = TableEntry { controller_metadata: 11, ..all(LTM) };
+    let mut query = TableEntry { controller_metadata: 11, ..all_of_table(LTM) };
     let plain = peer.entries(query.clone()).await;
     assert!(plain[0].counter_data.is_none() && plain[0].time_since_last_hit.is_none());
     query.counter_data = Some(CounterData::default());
@@ -148,8 +148,8 @@ async fn direct_counters_are_read_one_or_all() {
     };
     for (name, query, count) in [
         ("one entry", request(Some(ltm(1, 1))), 1),
-        ("one table", request(Some(all(LTM))), 3),
-        ("all tables", request(Some(all(0))), 3),
+        ("one table", request(Some(all_of_table(LTM))), 3),
+        ("all tables", request(Some(all_of_table(0))), 3),
         ("no table", request(None), 3),
     ] {
         let entries = peer.read(query).await.unwrap();
@@ -161,7 +161,10 @@ async fn direct_counters_are_read_one_or_all() {
             assert_eq!(counter.data, Some(CounterData::default()));
         }
     }
-    assert_eq!(failure(&mut peer, request(Some(all(ROUTES)))).await, Code::InvalidArgument);
+    assert_eq!(
+        failure(&mut peer, request(Some(all_of_table(ROUTES)))).await,
+        Code::InvalidArgument
+    );
 }
 
 #[tokio::test]
@@ -174,7 +177,7 @@ async fn a_counter_continues_from_a_written_value() {
     let no = *fixture.device.0.lock().entries.keys().next().unwrap();
     let hits = |packets| EntryHits { packets, bytes: packets * 100, last: None };
     fixture.device.0.lock().hits.insert(no, hits(1));
-    let query = TableEntry { counter_data: Some(CounterData::default()), ..all(LTM) };
+    let query = TableEntry { counter_data: Some(CounterData::default()), ..all_of_table(LTM) };
     let received = peer.entries(query.clone()).await;
     assert_eq!(received[0].counter_data, Some(CounterData { byte_count: 1100, packet_count: 11 }));
     let counter = DirectCounterEntry {
@@ -204,11 +207,11 @@ async fn an_invalid_query_returns_its_error() {
     let mut peer = peer_with_entries(&fixture).await;
     let entry = |entry: TableEntry| entity::Entity::TableEntry(Box::new(entry));
     for (name, query, expected) in [
-        ("unknown table", entry(all(0x02ff_ffff)), Code::NotFound),
-        ("no table's id", entry(all(NEXT)), Code::InvalidArgument),
+        ("unknown table", entry(all_of_table(0x02ff_ffff)), Code::NotFound),
+        ("no table's id", entry(all_of_table(NEXT)), Code::InvalidArgument),
         (
             "a priority in all tables",
-            entry(TableEntry { priority: 9, ..all(0) }),
+            entry(TableEntry { priority: 9, ..all_of_table(0) }),
             Code::InvalidArgument,
         ),
         (
@@ -218,7 +221,7 @@ async fn an_invalid_query_returns_its_error() {
         ),
         (
             "no match of the table",
-            entry(TableEntry { r#match: vec![ternary(8, &[1], &[1])], ..all(LTM) }),
+            entry(TableEntry { r#match: vec![ternary(8, &[1], &[1])], ..all_of_table(LTM) }),
             Code::InvalidArgument,
         ),
         ("what is not served", entity::Entity::MeterEntry(Unserved {}), Code::Unimplemented),
@@ -236,7 +239,7 @@ async fn an_invalid_query_returns_its_error() {
 async fn reading_needs_no_stream_and_no_election_id() {
     let fixture = ServerFixture::new().await;
     let _primary = peer_with_entries(&fixture).await;
-    assert_eq!(fixture.peer().await.entries(all(LTM)).await.len(), 3);
+    assert_eq!(fixture.peer().await.entries(all_of_table(LTM)).await.len(), 3);
 }
 
 #[tokio::test]
@@ -253,7 +256,8 @@ async fn a_long_response_has_several_messages() {
         };
         assert!(peer.write(batch.iter().map(entry).collect()).await.is_ok());
     }
-    let entities = vec![Entity { entity: Some(entity::Entity::TableEntry(Box::new(all(LTM)))) }];
+    let entities =
+        vec![Entity { entity: Some(entity::Entity::TableEntry(Box::new(all_of_table(LTM)))) }];
     let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
     let mut replies = peer.client.read(request).await.unwrap().into_inner();
     let mut lengths = Vec::new();
@@ -272,10 +276,10 @@ async fn a_query_with_an_invalid_filter_is_refused() {
     for (name, query) in [
         (
             "a member",
-            TableEntry { action: Some(v1::TableAction { r#type: Some(member) }), ..all(LTM) },
+            TableEntry { action: Some(v1::TableAction { r#type: Some(member) }), ..all_of_table(LTM) },
         ),
-        ("no action", TableEntry { action: Some(v1::TableAction { r#type: None }), ..all(LTM) }),
-        ("below zero", TableEntry { priority: -1, ..all(LTM) }),
+        ("no action", TableEntry { action: Some(v1::TableAction { r#type: None }), ..all_of_table(LTM) }),
+        ("below zero", TableEntry { priority: -1, ..all_of_table(LTM) }),
         ("a default with a match", TableEntry { is_default_action: true, ..ltm(1, 1) }),
     ] {
         let query = entity::Entity::TableEntry(Box::new(query));
@@ -291,7 +295,7 @@ async fn a_response_in_parts_has_each_entry_once() {
     let updates = (1..=5000).map(|priority| update(Type::Insert, entry(priority)));
     assert!(peer.write(updates.collect()).await.is_ok());
     let mut priorities: Vec<i32> =
-        peer.entries(all(0)).await.iter().map(|entry| entry.priority).collect();
+        peer.entries(all_of_table(0)).await.iter().map(|entry| entry.priority).collect();
     priorities.sort_unstable();
     assert_eq!(priorities, (1..=5000).collect::<Vec<_>>());
 }
@@ -307,7 +311,8 @@ async fn response_messages_fit_the_default_client_limit() {
         };
         assert!(peer.write(batch.iter().map(recorded).collect()).await.is_ok());
     }
-    let entities = vec![Entity { entity: Some(entity::Entity::TableEntry(Box::new(all(LTM)))) }];
+    let entities =
+        vec![Entity { entity: Some(entity::Entity::TableEntry(Box::new(all_of_table(LTM)))) }];
     let request = ReadRequest { device_id: DEVICE, entities, ..ReadRequest::default() };
     let mut replies = peer.client.read(request).await.unwrap().into_inner();
     let mut count = 0;

@@ -147,7 +147,7 @@ impl StoreFixture {
     }
 
     /// Returns the actions of the device by match and priority.
-    fn installed(&self) -> BTreeMap<(Vec<u8>, i32), Option<TableAction>> {
+    fn installed_actions(&self) -> BTreeMap<(Vec<u8>, i32), Option<TableAction>> {
         let memory = self.device.0.lock();
         let installed = memory.entries.values().map(|entry| {
             ((key_of(&entry.r#match, entry.priority), entry.priority), entry.action.clone())
@@ -195,12 +195,12 @@ fn batch(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) -> Vec<Update> {
 /// Checks that a batch with a failing last update changes nothing.
 fn check(before: &BTreeSet<u8>, ops: &[(u8, KeyUpdate)]) {
     let mut fixture = StoreFixture::new(before);
-    let (read, installed) = (fixture.read(), fixture.installed());
+    let (read, installed) = (fixture.read(), fixture.installed_actions());
     let mut expected = vec![Err(EntityError::Aborted); ops.len()];
     expected.push(Err(EntityError::NotFound));
     assert_eq!(fixture.write(batch(before, ops), 2), expected);
     assert_eq!(fixture.read(), read);
-    assert_eq!(fixture.installed(), installed);
+    assert_eq!(fixture.installed_actions(), installed);
     let due = fixture.store.due(&mut fixture.device, Duration::from_secs(9), usize::MAX);
     assert_eq!(due.entries.len(), before.len(), "each entry has one deadline");
     fixture.empty(before);
