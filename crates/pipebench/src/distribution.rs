@@ -98,7 +98,7 @@ impl Exponential {
     ///
     /// If the mean is not positive and finite.
     pub fn new(mean: f64) -> Result<Self, DistributionError> {
-        positive("the mean", mean).map(|mean| Self { mean })
+        check_positive("the mean", mean).map(|mean| Self { mean })
     }
 
     /// Samples a gap.
@@ -136,7 +136,7 @@ impl LogNormal {
     ///
     /// If the mean or the deviation is not positive and finite.
     pub fn with_mean(mean: f64, deviation: f64) -> Result<Self, DistributionError> {
-        let ratio = positive("the deviation", deviation)? / positive("the mean", mean)?;
+        let ratio = check_positive("the deviation", deviation)? / check_positive("the mean", mean)?;
         let variance = ln(1.0 + ratio * ratio);
         Self::new(ln(mean) - variance / 2.0, variance.sqrt())
     }
@@ -158,7 +158,7 @@ fn normal(stream: &mut RandomStream) -> f64 {
     }
 }
 
-fn positive(what: &'static str, value: f64) -> Result<f64, DistributionError> {
+fn check_positive(what: &'static str, value: f64) -> Result<f64, DistributionError> {
     let good = value.is_finite() && value > 0.0;
     if good { Ok(value) } else { Err(out_of_range(what, value, "positive and finite")) }
 }

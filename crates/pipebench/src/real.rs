@@ -82,14 +82,14 @@ mod tests {
 
     use super::*;
 
-    fn close(ours: f64, theirs: f64) -> bool {
+    fn is_close(ours: f64, theirs: f64) -> bool {
         ours == theirs || (ours - theirs).abs() <= 1e-14 * theirs.abs().max(1e-2)
     }
 
     proptest! {
         #[test]
         fn the_logarithm_is_that_of_the_platform_but_for_the_last_bits(value in 1e-320_f64..1e300) {
-            prop_assert!(close(ln(value), value.ln()), "{} {}", ln(value), value.ln());
+            prop_assert!(is_close(ln(value), value.ln()), "{} {}", ln(value), value.ln());
         }
 
         #[test]
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(ln(1.0), 0.0);
         assert!(ln(-1.0).is_nan() && ln(f64::NAN).is_nan() && exp(f64::NAN).is_nan());
         assert_eq!((exp(0.0), exp(1e9), exp(-1e9)), (1.0, f64::INFINITY, 0.0));
-        assert!(close(pow(2.0, 0.5), SQRT_2) && close(pow(10.0, -3.0), 0.001));
+        assert!(is_close(pow(2.0, 0.5), SQRT_2) && is_close(pow(10.0, -3.0), 0.001));
     }
 
     #[test]

@@ -136,7 +136,7 @@ fn the_same_seed_gives_the_same_rules() {
     assert_eq!(first, text(&build_population("psc", 500, TraversalSelection::Forwarding)));
 }
 
-fn real(name: &str, count: u32) -> Population {
+fn populate_real(name: &str, count: u32) -> Population {
     let pipeline = PipelineFile::parse(Builtin::find(name).unwrap().json).unwrap();
     populate(
         &pipeline,
@@ -151,11 +151,11 @@ fn real(name: &str, count: u32) -> Population {
 
 #[test]
 fn the_real_pipeline_uses_registers_and_rewrites_headers() {
-    let psc = text(&real("psc", 300));
+    let psc = text(&populate_real("psc", 300));
     for action in ["set_field:02:00:5e:20:", "->eth_src", "->eth_dst", "dec_ttl"] {
         assert!(psc.contains(action), "{action}");
     }
-    let ols = text(&real("ols", 300));
+    let ols = text(&populate_real("ols", 300));
     // Later tables match registers that earlier tables load.
     let loads = |line: &&str| line.contains("->reg");
     let asks = |line: &&str| line.split("actions").next().unwrap().contains(",reg");
@@ -207,7 +207,7 @@ fn a_pipeline_accepts_all_generated_rules() {
     let each =
         |population: fn(&str) -> Population| BUILTIN.iter().map(move |one| population(one.name));
     for population in each(|name| build_population(name, 300, TraversalSelection::All))
-        .chain(each(|name| real(name, 300)))
+        .chain(each(|name| populate_real(name, 300)))
     {
         let (pipeline, bridge) = (Pipeline::new(1), BridgeId::new(1));
         pipeline.add_bridge(bridge, BridgeSettings::default());
@@ -226,8 +226,11 @@ fn ovs_ofctl_reads_all_the_rules() {
         return;
     }
     let all = |builtin: &Builtin| {
-        [build_population(builtin.name, 500, TraversalSelection::All), real(builtin.name, 500)]
-            .map(|one| (builtin.name, one))
+        [
+            build_population(builtin.name, 500, TraversalSelection::All),
+            populate_real(builtin.name, 500),
+        ]
+        .map(|one| (builtin.name, one))
     };
     for (name, population) in BUILTIN.iter().flat_map(all) {
         let mut file = tempfile::NamedTempFile::new().unwrap();

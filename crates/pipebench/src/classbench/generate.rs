@@ -94,12 +94,12 @@ pub fn generate(
         }
     }
     let growth = f64::from(request.rules) / f64::from(parameters.scale);
-    let sources = scaled(&parameters.source, growth);
+    let sources = scale_branching(&parameters.source, growth);
     grow_sources(&mut drafts, &sources, &mut seed.stream("sources"));
-    let destinations = scaled(&parameters.destination, growth);
+    let destinations = scale_branching(&parameters.destination, growth);
     let correlation = &parameters.correlation;
     grow_destinations(&mut drafts, &destinations, correlation, &mut seed.stream("destinations"));
-    Ok(ordered(drafts.iter().map(FilterDraft::filter).collect()))
+    Ok(most_specific_first(drafts.iter().map(FilterDraft::filter).collect()))
 }
 
 /// Number of filters between two progress updates.
@@ -122,7 +122,7 @@ impl FilterDraft {
 /// Sorts the most specific filters first, and drops duplicates.
 ///
 /// In this order, no filter hides a later filter.
-fn ordered(mut filters: Vec<Filter>) -> Vec<Filter> {
+fn most_specific_first(mut filters: Vec<Filter>) -> Vec<Filter> {
     filters.sort_unstable_by_key(|filter| {
         let address_bits = filter.source.length() + filter.destination.length();
         let ports = (filter.destination_ports.span(), filter.source_ports.span());
@@ -137,7 +137,7 @@ fn ordered(mut filters: Vec<Filter>) -> Vec<Filter> {
 ///
 /// The growth is used up level by level from the root. A level that needs less than the remaining
 /// growth to split evenly splits evenly; the next level uses a part of the rest.
-fn scaled(branching: &Branching, growth: f64) -> Branching {
+fn scale_branching(branching: &Branching, growth: f64) -> Branching {
     let mut scaled = branching.clone();
     let mut left = if growth > 1.0 { growth } else { 0.0 };
     for level in scaled.levels.iter_mut().take(usize::from(AddressPrefix::LENGTH_MAX)) {
@@ -198,14 +198,14 @@ impl<'a> FilterSampler<'a> {
         let row = self.protocols.as_ref().map_or(0, |protocols| protocols.sample(stream));
         let protocol = self.parameters.protocols.get(row).map_or(0, |protocol| protocol.protocol);
         let flags = self.choose_flags(protocol, stream);
-        let share = scoped(request.port_scope, stream);
+        let share = sample_scoped(request.port_scope, stream);
         let pair = self.pairs.get(row).and_then(Option::as_ref).map_or(0, |pairs| pairs.at(share));
         let (source, destination) =
             PAIR_NAMES.get(pair).and_then(|name| name.split_once('_')).unwrap_or_default();
         let [source_ports, destination_ports] = &self.ports;
         let ports =
             [source_ports.choose(source, stream), destination_ports.choose(destination, stream)];
-        let share = scoped(request.address_scope, stream);
+        let share = sample_scoped(request.address_scope, stream);
         let lengths = self.lengths.get(pair).and_then(Option::as_ref);
         let (source, destination) = lengths.map_or((0, 0), |lengths| lengths.choose(share, stream));
         let (source, destination) =
@@ -225,7 +225,7 @@ impl<'a> FilterSampler<'a> {
 }
 
 /// Samples a number from 0 to 1; a greater scope makes low numbers more likely.
-fn scoped(scope: f64, stream: &mut RandomStream) -> f64 {
+fn sample_scoped(scope: f64, stream: &mut RandomStream) -> f64 {
     let share = stream.unit();
     share * (scope * share - scope + 1.0)
 }

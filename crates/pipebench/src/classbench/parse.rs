@@ -229,7 +229,7 @@ mod tests {
         }
     }
 
-    fn broken(from: &str, to: &str) -> ParameterError {
+    fn error_with(from: &str, to: &str) -> ParameterError {
         let text = BuiltinSet::Acl.parameters().to_string();
         assert!(text.contains(from), "{text}");
         Parameters::parse(&text.replacen(from, to, 1)).unwrap_err()
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_misspelled_section_gets_a_suggestion() {
-        let ParameterError::Section { place, nearest } = broken("-sskew", "-skew") else {
+        let ParameterError::Section { place, nearest } = error_with("-sskew", "-skew") else {
             panic!()
         };
         assert_eq!((place.column, place.found.as_str(), nearest), (2, "skew", Some("sskew")));
@@ -245,19 +245,21 @@ mod tests {
 
     #[test]
     fn a_bad_number_has_a_position() {
-        let ParameterError::Text(error) = broken("-dnest\n", "-dnest\nmany ") else { panic!() };
+        let ParameterError::Text(error) = error_with("-dnest\n", "-dnest\nmany ") else { panic!() };
         assert_eq!((error.column, error.found.as_str()), (1, "many"));
-        let ParameterError::Text(error) = broken("-pcorr\n1\t", "-pcorr\n1\t1.") else { panic!() };
+        let ParameterError::Text(error) = error_with("-pcorr\n1\t", "-pcorr\n1\t1.") else {
+            panic!()
+        };
         assert_eq!((error.column, error.expected), (3, "a share from 0 to 1"));
     }
 
     #[test]
     fn missing_sections_are_reported() {
-        let missing = broken("-snest", "#");
+        let missing = error_with("-snest", "#");
         assert!(matches!(missing, ParameterError::Text(_)), "{missing}");
         let missing = Parameters::parse("-scale\n1\n").unwrap_err();
         assert_eq!(missing, ParameterError::Missing { section: "prots" });
-        let ports = broken("-dpem\n", "-dpem\n#\n-extra\n");
+        let ports = error_with("-dpem\n", "-dpem\n#\n-extra\n");
         assert!(matches!(ports, ParameterError::Unsupplied { section: "dpem", .. }), "{ports}");
     }
 }

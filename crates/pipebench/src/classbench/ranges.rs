@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    fn covered(range: PortRange, port: u16) -> usize {
+    fn count_covering(range: PortRange, port: u16) -> usize {
         range.masks().filter(|mask| port & mask.mask == mask.value).count()
     }
 
@@ -141,8 +141,8 @@ mod tests {
         fn masks_cover_the_range_once_and_nothing_else(a: u16, b: u16, port: u16) {
             let range = PortRange::new(a.min(b), a.max(b)).unwrap();
             let inside = (range.low..=range.high).contains(&port);
-            prop_assert_eq!(covered(range, port), usize::from(inside));
-            prop_assert_eq!((covered(range, range.low), covered(range, range.high)), (1, 1));
+            prop_assert_eq!(count_covering(range, port), usize::from(inside));
+            prop_assert_eq!((count_covering(range, range.low), count_covering(range, range.high)), (1, 1));
         }
 
         #[test]

@@ -174,13 +174,13 @@ const SERVICE_EXPONENT: f64 = 0.9;
 impl Profile {
     fn parameters(&self) -> Parameters {
         let services = || PortShares {
-            ranges: ranked(
+            ranges: shares_by_rank(
                 RANGES
                     .iter()
                     .take(self.ranges)
                     .filter_map(|(low, high)| PortRange::new(*low, *high)),
             ),
-            exact: ranked(SERVICES.iter().map(|port| PortRange::exact(*port))),
+            exact: shares_by_rank(SERVICES.iter().map(|port| PortRange::exact(*port))),
         };
         let mut lengths = Lengths::empty();
         let total = |sum: usize| {
@@ -235,7 +235,7 @@ fn protocol_share((protocol, share, pairs): &(u8, f64, PairShares)) -> ProtocolS
 }
 
 /// Gives each port a share by its rank, according to Zipf's law.
-fn ranked(ports: impl Iterator<Item = PortRange>) -> Vec<(PortRange, f64)> {
+fn shares_by_rank(ports: impl Iterator<Item = PortRange>) -> Vec<(PortRange, f64)> {
     let weights: Vec<(PortRange, f64)> = ports
         .zip(1_u32..)
         .map(|(port, rank)| (port, pow(f64::from(rank), -SERVICE_EXPONENT)))

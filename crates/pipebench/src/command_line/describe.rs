@@ -102,7 +102,7 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
         let sets = sets.filter(|set| set.requested == size && set.seed.starts_with(family));
         let (least, most) =
             sets.map(of).fold((f64::MAX, 0.0_f64), |(least, most), n| (least.min(n), most.max(n)));
-        let (least, most) = (short(least), short(most));
+        let (least, most) = (format_short(least), format_short(most));
         if least == most { least } else { format!("{least} to {most}") }
     };
     let size_name = format!("original of {size}:");
@@ -111,7 +111,7 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
     let mut line = |what: &str, ours: f64, of: fn(&PublishedSet) -> f64| {
         let ranges = ["acl", "fw", "ipc"].map(|family| range(family, of));
         let [acl, fw, ipc] = ranges;
-        table.row([what, &short(ours), &acl, &fw, &ipc]);
+        table.row([what, &format_short(ours), &acl, &fw, &ipc]);
     };
     // Numbers beyond 4 billion do not occur: filters are in memory.
     let count = |count: usize| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
@@ -137,6 +137,6 @@ pub(crate) fn statistics(filters: &[Filter]) -> String {
 }
 
 /// Formats a number with few digits.
-fn short(number: f64) -> String {
+fn format_short(number: f64) -> String {
     if number.fract() == 0.0 { format!("{number}") } else { format!("{number:.2}") }
 }

@@ -12,7 +12,7 @@ const ENDED_BY_SIGNAL: i32 = 128;
 ///
 /// Threads started later leave these signals to the thread that waits for them.
 pub(crate) fn watch() {
-    let ignored = ignored();
+    let ignored = ignored_signals();
     let mut signals = SigSet::empty();
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
         // A parent may ignore the signal on purpose, as `nohup` does.
@@ -31,7 +31,7 @@ pub(crate) fn watch() {
 }
 
 /// Returns the ignored signals of this process as a bit mask.
-fn ignored() -> u64 {
+fn ignored_signals() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)

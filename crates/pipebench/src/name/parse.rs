@@ -105,7 +105,7 @@ fn set(name: &mut WorkloadName, key: &NameKey, part: NamePart<'_>) -> Result<(),
     (key.set)(name, part.text).ok_or_else(|| {
         let mut mistake = value(key.name, part, key.values);
         let word = part.text.split('@').next().unwrap_or_default();
-        mistake.instead = near(word, key.words).map(|word| (part.at, word.to_owned()));
+        mistake.instead = most_similar(word, key.words).map(|word| (part.at, word.to_owned()));
         mistake
     })
 }
@@ -145,13 +145,13 @@ fn value(key: &'static str, part: NamePart<'_>, expected: &'static str) -> NameM
 }
 
 fn unknown(what: &'static str, part: NamePart<'_>, known: Vec<&'static str>) -> NameMistake {
-    let instead = near(part.text, &known).map(|word| (part.at, word.to_owned()));
+    let instead = most_similar(part.text, &known).map(|word| (part.at, word.to_owned()));
     let problem = NameProblem::Unknown { what, word: part.text.to_owned(), known };
     NameMistake { at: part.at, problem, instead }
 }
 
 /// Returns the most similar word; `None` if no word is similar.
-fn near<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
+fn most_similar<'a>(word: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest_of(word, known.iter().copied())
 }
 

@@ -30,11 +30,11 @@ pub fn picture(pipeline: &PipelineFile) -> String {
          <path d=\"M0 0L8 4L0 8z\" fill=\"#456\"/></marker></defs>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n\
          <text x=\"{MARGIN}\" y=\"18\" font-size=\"14\">{}</text>\n",
-        escaped(&title),
+        escape(&title),
     );
     for edge in &pipeline.edges {
         if let (Some(from), Some(to)) = (grid_cells.get(&edge.from), grid_cells.get(&edge.to)) {
-            draw_edge(&mut svg, edge, (*from, *to), taken(pipeline, edge));
+            draw_edge(&mut svg, edge, (*from, *to), count_traversals(pipeline, edge));
         }
     }
     for table in &pipeline.tables {
@@ -85,7 +85,7 @@ fn grid_cells(pipeline: &PipelineFile) -> BTreeMap<u8, GridCell> {
 }
 
 /// Returns the number of traversals that use an edge.
-fn taken(pipeline: &PipelineFile, edge: &Edge) -> usize {
+fn count_traversals(pipeline: &PipelineFile, edge: &Edge) -> usize {
     let takes = |path: Vec<u8>| path.windows(2).any(|step| step == [edge.from, edge.to]);
     pipeline.traversals.iter().filter(|traversal| takes(traversal.path().collect())).count()
 }
@@ -114,7 +114,7 @@ fn draw_edge(svg: &mut String, edge: &Edge, (from, to): (GridCell, GridCell), ta
         format!("M{x} {y} L{end_x} {end_y}")
     };
     let stroke = 1 + taken.min(5);
-    let condition = escaped(edge.condition.as_deref().unwrap_or(""));
+    let condition = escape(edge.condition.as_deref().unwrap_or(""));
     let dashes = if taken == 0 { " stroke-dasharray=\"4 3\"" } else { "" };
     let _ = writeln!(
         svg,
@@ -137,7 +137,7 @@ fn draw_table(svg: &mut String, table: &PipelineTable, (row, column): GridCell) 
     let fields = fields.join(" ");
     let short: String = fields.chars().take(LINE_MAX).collect();
     let more = if short.len() < fields.len() { ".." } else { "" };
-    let name = escaped(&table.name);
+    let name = escape(&table.name);
     let _ = writeln!(
         svg,
         "<g><title>{}</title>\
@@ -145,17 +145,17 @@ fn draw_table(svg: &mut String, table: &PipelineTable, (row, column): GridCell) 
          fill=\"#eef4fb\" stroke=\"#456\"/>\
          <text x=\"{}\" y=\"{}\" font-weight=\"bold\">{} {name}</text>\
          <text x=\"{}\" y=\"{}\" font-size=\"9\">{}{more}</text></g>",
-        escaped(&fields),
+        escape(&fields),
         x + 8,
         y + 18,
         table.id,
         x + 8,
         y + 34,
-        escaped(&short),
+        escape(&short),
     );
 }
 
-fn escaped(text: &str) -> String {
+fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -53,7 +53,7 @@ impl SwitchDump {
                 match read_rule(line, number, offset) {
                     Ok(rule) => {
                         rules.push(rule);
-                        texts.push(uncounted(line));
+                        texts.push(without_counters(line));
                     }
                     Err(error) if error.is_foreign() => left_out.push(error),
                     Err(error) => return Err(error),
@@ -150,7 +150,7 @@ fn table_of(rule: &FlowMod) -> u8 {
 }
 
 /// Returns a rule without its counters.
-fn uncounted(line: &str) -> String {
+fn without_counters(line: &str) -> String {
     let line = line.trim();
     let (asked, actions) = match line.find("actions=") {
         Some(place) => line.split_at(place),

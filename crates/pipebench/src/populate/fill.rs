@@ -216,10 +216,10 @@ impl<'a> Fill<'a> {
         traversals: &'a [&'a PipelineTraversal],
         form: RuleForm,
     ) -> Result<Self, PopulateError> {
-        let by_port = undecided(pipeline, traversals);
+        let by_port = undecided_tables(pipeline, traversals);
         let own_ports = !by_port.is_empty();
         let ports = (1..=u16::MAX).filter(|port| *port != Population::OUTPUT_PORT);
-        let numbers = numbers(pipeline, traversals)?;
+        let numbers = new_numbers(pipeline, traversals)?;
         let table_ids = |traversal: &PipelineTraversal| -> Vec<u8> {
             // A table with several visits occurs once, because one rule serves all visits.
             let mut table_ids = Vec::new();
@@ -246,7 +246,7 @@ impl<'a> Fill<'a> {
             traversals,
             numbers,
             by_port,
-            typed: typed(pipeline, traversals),
+            typed: tables_by_type(pipeline, traversals),
             tables: BTreeMap::new(),
             rules: 0,
             paths,
@@ -383,7 +383,7 @@ struct Projected {
 /// each address belongs to one rule, which has one continuation. Otherwise a traversal may match
 /// fewer fields than another, or prefixes or ranges within those of another. Packets of one
 /// traversal would then match rules of the other.
-fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
+fn undecided_tables(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let mut next: BTreeMap<u8, BTreeSet<Result<u8, Terminal>>> = BTreeMap::new();
     let mut asked: BTreeMap<u8, BTreeSet<Vec<&str>>> = BTreeMap::new();
     for traversal in traversals {
@@ -411,7 +411,7 @@ fn undecided(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTre
 /// Returns tables in which some traversal matches the EtherType.
 ///
 /// All rules of such a table then match the EtherType, so that equal matches have equal text.
-fn typed(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
+fn tables_by_type(pipeline: &PipelineFile, traversals: &[&PipelineTraversal]) -> BTreeSet<u8> {
     let steps = traversals.iter().flat_map(|traversal| &traversal.steps);
     let asks = |step: &&TraversalStep| {
         step.driven(&pipeline.driven_fields).any(|field| field.name() == TYPE)
@@ -425,7 +425,7 @@ const TYPE: &str = "eth_type";
 const EXACT: [&str; 2] = ["eth_src", "eth_dst"];
 
 /// Returns new numbers for the used tables: 0 for the first, then in order.
-fn numbers(
+fn new_numbers(
     pipeline: &PipelineFile,
     traversals: &[&PipelineTraversal],
 ) -> Result<BTreeMap<u8, u8>, PopulateError> {

@@ -203,7 +203,7 @@ impl FlowTraversals {
         let mut rows: Vec<StatisticRow> = counts
             .map(|(path, count)| {
                 StatisticRow::new(
-                    format!("flows through {}", listed(path)),
+                    format!("flows through {}", format_path(path)),
                     share(count, self.flows),
                     "%",
                 )
@@ -239,7 +239,7 @@ const CLASSES_SHOWN: usize = 64;
 const TRAVERSALS_SHOWN: usize = 24;
 
 /// Formats a sequence of tables; a long one is abbreviated in the middle.
-fn listed(path: &[TableId]) -> String {
+fn format_path(path: &[TableId]) -> String {
     let text =
         |path: &[TableId]| path.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     match (path.first_chunk::<TABLES_AT_BEGIN>(), path.last_chunk::<TABLES_AT_END>()) {

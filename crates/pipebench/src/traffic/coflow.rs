@@ -140,7 +140,7 @@ impl Maker<'_> {
         let base = Endpoints { port: published_coflows().base_port, ..self.endpoints() };
         all.push(self.flow(base, CoflowRole::Base { coflow })?);
         let associated = size.saturating_sub(1);
-        let predicted = rounded(f64::from(associated) * coflowiness);
+        let predicted = round(f64::from(associated) * coflowiness);
         let mut roles: Vec<bool> = (0..associated).map(|index| index < predicted).collect();
         self.stream.shuffle(&mut roles);
         let mut pairs = self.recorded.map(|recorded| CoflowPairs::new(recorded, &mut self.stream));
@@ -179,9 +179,9 @@ impl Maker<'_> {
         let Some(RecordedCoflow { mappers, reducers, .. }) = self.recorded else {
             return self.any_endpoints();
         };
-        let mapper = chosen(&mut self.stream, mappers) % (MACHINES / MACHINES_PER_RACK);
+        let mapper = choose(&mut self.stream, mappers) % (MACHINES / MACHINES_PER_RACK);
         let machine = mapper * MACHINES_PER_RACK + below(&mut self.stream, MACHINES_PER_RACK);
-        let service = chosen(&mut self.stream, reducers) % published_coflows().pods;
+        let service = choose(&mut self.stream, reducers) % published_coflows().pods;
         Endpoints {
             machine: MACHINES_FROM + 1 + machine,
             service: SERVICES_FROM + 1 + service,
@@ -287,7 +287,7 @@ pub fn place_coflows(
         if let CoflowRole::Base { .. } = flow.role {
             let room = course.ticks.saturating_sub(length);
             begin = match arrivals.next() {
-                Some(coflow) => part(room, coflow.arrival_ms, last_ms),
+                Some(coflow) => fraction_of(room, coflow.arrival_ms, last_ms),
                 None => stream.below(room.saturating_add(1)),
             };
             let base = length / BASE_SHARE;
@@ -304,13 +304,13 @@ pub fn place_coflows(
 }
 
 /// Returns `numerator / denominator` of a number.
-fn part(number: u64, numerator: u64, denominator: u64) -> u64 {
+fn fraction_of(number: u64, numerator: u64, denominator: u64) -> u64 {
     let part = u128::from(number) * u128::from(numerator) / u128::from(denominator);
     u64::try_from(part).unwrap_or(u64::MAX)
 }
 
 /// Returns a random element of a list that is not empty.
-fn chosen(stream: &mut RandomStream, list: &[u32]) -> u32 {
+fn choose(stream: &mut RandomStream, list: &[u32]) -> u32 {
     let index = stream.below(list.len() as u64);
     usize::try_from(index).ok().and_then(|index| list.get(index).copied()).unwrap_or_default()
 }
@@ -328,7 +328,7 @@ fn below16(stream: &mut RandomStream, bound: u16) -> u16 {
     clippy::cast_sign_loss,
     reason = "the result is a share of a number that fits"
 )]
-fn rounded(value: f64) -> u32 {
+fn round(value: f64) -> u32 {
     value.round() as u32
 }
 
@@ -339,7 +339,7 @@ mod tests {
     use super::*;
     use crate::traffic::{Gaps, PacketSizes, Schedule};
 
-    fn made(coflowiness: f64) -> Vec<Flow> {
+    fn generate_flows(coflowiness: f64) -> Vec<Flow> {
         coflows(20_000, coflowiness, Locality::Low, None, Seed::new(1)).unwrap()
     }
 
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn the_number_of_coflows_is_proportional() {
-        let flows = made(0.5);
+        let flows = generate_flows(0.5);
         let bases =
             flows.iter().filter(|flow| matches!(flow.role, CoflowRole::Base { .. })).count();
         assert_eq!((flows.len(), bases), (20_000, 54));
@@ -362,7 +362,7 @@ mod tests {
     fn the_coflow_share_counts_common_endpoints() {
         for coflowiness in [0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0] {
             let (mut base, mut shared, mut associated) = ((0, 0), 0, 0);
-            for flow in made(coflowiness) {
+            for flow in generate_flows(coflowiness) {
                 match flow.role {
                     CoflowRole::Base { .. } => base = endpoints(&flow),
                     CoflowRole::Associated { predicted, .. } => {
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn base_flows_alone_go_to_their_port() {
-        for flow in made(1.0) {
+        for flow in generate_flows(1.0) {
             let is_base = flow.key().field(FieldId::UdpDst) == 2100;
             assert_eq!(is_base, matches!(flow.role, CoflowRole::Base { .. }));
         }
@@ -390,7 +390,7 @@ mod tests {
 
     #[test]
     fn the_base_flow_is_the_first_of_its_coflow() {
-        let flows = made(0.25);
+        let flows = generate_flows(0.25);
         let packets: Vec<u32> = (0..20_000).map(|index| 1 + index % 7).collect();
         let course = TrafficLength::of(packets.iter().map(|count| u64::from(*count)).sum(), None);
         let placed = place_coflows(&flows, &packets, &course, None, Seed::new(1));

@@ -41,7 +41,7 @@ pub fn write_frame(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<
     put_ethernet(key, frame);
     if eth_type < ETHER_TYPE_MIN {
         let rest = length.saturating_sub(frame.len().saturating_add(2));
-        put(frame, &number(rest).to_be_bytes());
+        put(frame, &to_u16(rest).to_be_bytes());
     } else {
         put(frame, &eth_type.to_be_bytes());
     }
@@ -134,7 +134,7 @@ fn put_ipv4(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), Fra
     let needed = HEADER.saturating_add(transport_length(protocol, fragment));
     let total = length.saturating_sub(start).max(needed);
     put(frame, &[0x45, type_of_service(key)]);
-    put(frame, &number(total).to_be_bytes());
+    put(frame, &to_u16(total).to_be_bytes());
     let fragment_bits: u16 = match fragment {
         0 => 0,
         FIRST_FRAGMENT => 0x2000,
@@ -171,7 +171,7 @@ fn put_ipv6(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), Fra
     let tos = u32::from(type_of_service(key));
     let label = u32::from_be_bytes(low(key.field(FieldId::Ipv6Label)));
     put(frame, &(6 << 28 | tos << 20 | label).to_be_bytes());
-    put(frame, &number(payload).to_be_bytes());
+    put(frame, &to_u16(payload).to_be_bytes());
     put(frame, &[protocol, byte(key, FieldId::NwTtl)]);
     put(frame, &key.field(FieldId::Ipv6Src).to_be_bytes());
     put(frame, &key.field(FieldId::Ipv6Dst).to_be_bytes());
@@ -218,7 +218,7 @@ impl Segment {
             }
             UDP => {
                 put(frame, &ports());
-                put(frame, &number(self.length).to_be_bytes());
+                put(frame, &to_u16(self.length).to_be_bytes());
                 put(frame, &[0, 0]);
                 Some(6)
             }
@@ -251,7 +251,7 @@ impl Segment {
         let pseudo_header = match self.protocol {
             ICMP | IGMP => 0,
             protocol => {
-                u32::from(self.addresses) + u32::from(protocol) + u32::from(number(self.length))
+                u32::from(self.addresses) + u32::from(protocol) + u32::from(to_u16(self.length))
             }
         };
         match !checksum::sum(&(own + pseudo_header).to_be_bytes()) {
@@ -308,7 +308,7 @@ const fn halves(word: u64) -> [u32; 2] {
 
 /// Returns a length for a header field.
 /// The length fits, because no frame is longer than [`FRAME_MAX`].
-fn number(length: usize) -> u16 {
+fn to_u16(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)
 }
 
@@ -323,7 +323,7 @@ mod tests {
 
     use super::*;
 
-    fn extracted(frame: &[u8]) -> FlowKey {
+    fn extract_key(frame: &[u8]) -> FlowKey {
         let mut key = FlowKey::ZERO;
         key.set_in_port(PortNo::new(3));
         extract(frame, VlanLimit::Two, &mut key);
@@ -341,10 +341,10 @@ mod tests {
 
         #[test]
         fn the_frame_of_a_key_has_that_key(packet in packets(), length in 0..FRAME_MAX) {
-            let key = extracted(&packet.build());
+            let key = extract_key(&packet.build());
             let mut frame = Vec::new();
             match write_frame(&key, length, &mut frame) {
-                Ok(()) => prop_assert_eq!(extracted(&frame), key),
+                Ok(()) => prop_assert_eq!(extract_key(&frame), key),
                 Err(FrameError::Unsupported { .. }) => {}
                 Err(error) => prop_assert!(false, "{error}"),
             }
@@ -354,7 +354,7 @@ mod tests {
         fn a_frame_has_the_requested_length(
             a: [u8; 4], b: [u8; 4], length in 0..FRAME_MAX,
         ) {
-            let key = extracted(&PacketBuilder::ipv4(a, b).tcp(1, 2).build());
+            let key = extract_key(&PacketBuilder::ipv4(a, b).tcp(1, 2).build());
             prop_assert_eq!(frame(&key, length).len(), length.max(FRAME_MIN));
         }
 
@@ -366,7 +366,7 @@ mod tests {
             let packets = [PacketBuilder::ipv4(a4, b4), PacketBuilder::ipv6(a, b)];
             for packet in packets {
                 for packet in [packet.clone().tcp(ports.0, ports.1), packet.udp(ports.0, ports.1)] {
-                    assert_sums_are_right(&frame(&extracted(&packet.build()), length));
+                    assert_sums_are_right(&frame(&extract_key(&packet.build()), length));
                 }
             }
         }
@@ -391,7 +391,8 @@ mod tests {
 
     #[test]
     fn the_checksum_of_sctp_is_right() {
-        let frame = frame(&extracted(&PacketBuilder::ipv4([1; 4], [2; 4]).sctp(3, 4).build()), 90);
+        let frame =
+            frame(&extract_key(&PacketBuilder::ipv4([1; 4], [2; 4]).sctp(3, 4).build()), 90);
         let mut segment = frame[34..].to_vec();
         segment[8..12].fill(0);
         assert_eq!(frame[42..46], crc32c_by_hand(&segment).to_le_bytes());

@@ -141,7 +141,7 @@ mod tests {
     }
 
     /// Returns mean and deviation of a million gaps.
-    fn sampled(gaps: Gaps, rate: u32) -> (f64, f64) {
+    fn sample_gaps(gaps: Gaps, rate: u32) -> (f64, f64) {
         let (sampler, mut stream) = (gaps.sampler(rate).unwrap(), Seed::new(2).stream("gaps"));
         let all: Vec<f64> = (0..1_000_000).map(|_| sampler.sample(&mut stream)).collect();
         let mean = all.iter().sum::<f64>() / 1e6;
@@ -151,16 +151,16 @@ mod tests {
 
     #[test]
     fn mean_and_deviation_of_gaps_are_those_published() {
-        let (mean, deviation) = sampled(Gaps::Mawi, Gaps::Mawi.rate());
+        let (mean, deviation) = sample_gaps(Gaps::Mawi, Gaps::Mawi.rate());
         assert!((3300.0..3480.0).contains(&mean), "{mean}");
         assert!((8500.0..9700.0).contains(&deviation), "{deviation}");
-        let (mean, _) = sampled(Gaps::Caida, Gaps::Caida.rate());
+        let (mean, _) = sample_gaps(Gaps::Caida, Gaps::Caida.rate());
         assert!((1500.0..1900.0).contains(&mean), "{mean}");
     }
 
     #[test]
     fn another_rate_keeps_the_burstiness() {
-        let (slow, fast) = (sampled(Gaps::Mawi, 1000), sampled(Gaps::Mawi, 1_000_000));
+        let (slow, fast) = (sample_gaps(Gaps::Mawi, 1000), sample_gaps(Gaps::Mawi, 1_000_000));
         assert!((slow.0 / fast.0 - 1000.0).abs() < 0.01, "{slow:?} {fast:?}");
         assert!((slow.1 / fast.1 - 1000.0).abs() < 0.01, "{slow:?} {fast:?}");
         assert!(Gaps::Constant.sampler(0).is_err() && Gaps::Caida.sampler(0).is_err());

@@ -298,14 +298,14 @@ fn set(key: &mut FlowKey, tuple: &Tuple, stream: &mut RandomStream) {
             // Rules for any protocol may also match ports.
             if stream.chance(0.5) { TCP } else { UDP }
         } else {
-            between(span.low, span.high, stream)
+            sample_between(span.low, span.high, stream)
         };
         key.set_field(span.field, value);
     }
 }
 
 /// Returns a random number from `low` to `high`.
-fn between(low: u128, high: u128, stream: &mut RandomStream) -> u128 {
+fn sample_between(low: u128, high: u128, stream: &mut RandomStream) -> u128 {
     let width = high.saturating_sub(low);
     match u64::try_from(width) {
         Ok(u64::MAX) => low.saturating_add(stream.bits().into()),
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    fn sampled(
+    fn sample_flows(
         source: &FlowSource,
         count: usize,
         locality: Locality,
@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn share_of_first(locality: Locality) -> f64 {
-        let flows = sampled(&recurring(), 10_000, locality).unwrap();
+        let flows = sample_flows(&recurring(), 10_000, locality).unwrap();
         let first = flows.iter().filter(|flow| flow.key().field(FieldId::Ipv4Dst) == 1);
         first.count() as f64 / 10_000.0
     }
@@ -387,8 +387,8 @@ mod tests {
         let macs = FieldGroup::new((0..20).map(|mac| vec![exact(FieldId::EthSrc, mac)]));
         let addresses = FieldGroup::new((0..20).map(|ip| vec![exact(FieldId::Ipv4Dst, ip)]));
         let source = FlowSource { classes: vec![class(vec![macs, addresses])] };
-        assert_eq!(sampled(&source, 400, Locality::Low).unwrap().len(), 400);
-        let error = sampled(&source, 401, Locality::Low).unwrap_err();
+        assert_eq!(sample_flows(&source, 400, Locality::Low).unwrap().len(), 400);
+        let error = sample_flows(&source, 401, Locality::Low).unwrap_err();
         assert_eq!(error, TrafficError::TooFewFlows { found: 400, asked: 401 });
     }
 
@@ -405,8 +405,8 @@ mod tests {
         );
         // The flows are all combinations of two pairs of addresses and two ports.
         let source = FlowSource { classes: vec![class] };
-        assert_eq!(sampled(&source, 4, Locality::High).unwrap().len(), 4);
-        assert!(sampled(&source, 5, Locality::High).is_err());
+        assert_eq!(sample_flows(&source, 4, Locality::High).unwrap().len(), 4);
+        assert!(sample_flows(&source, 5, Locality::High).is_err());
     }
 
     #[test]
@@ -421,7 +421,7 @@ mod tests {
     #[test]
     fn a_class_without_rules_for_some_group_has_no_flows() {
         let source = FlowSource { classes: vec![class(vec![FieldGroup::default()])] };
-        assert_eq!(sampled(&source, 1, Locality::Low).unwrap_err(), TrafficError::NoSource);
+        assert_eq!(sample_flows(&source, 1, Locality::Low).unwrap_err(), TrafficError::NoSource);
     }
 
     proptest! {
@@ -443,7 +443,7 @@ mod tests {
             let rules: Vec<Tuple> = spans.iter().map(tuple).collect();
             let source = FlowSource { classes: vec![class(vec![FieldGroup::new(rules.clone())])] };
             let locality = if high { Locality::High } else { Locality::Low };
-            for flow in sampled(&source, 1, locality).unwrap() {
+            for flow in sample_flows(&source, 1, locality).unwrap() {
                 let inside = |span: &Span| (span.low..=span.high).contains(&flow.key().field(span.field));
                 prop_assert!(rules.iter().any(|tuple| tuple.iter().all(inside)));
             }

@@ -245,7 +245,7 @@ mod tests {
         Schedule::new(appearances, gaps, lengths, Seed::new(seed))
     }
 
-    fn placed(sizes: &[u32], active: Option<u32>) -> Vec<Appearance> {
+    fn place_flows(sizes: &[u32], active: Option<u32>) -> Vec<Appearance> {
         let packets = sizes.iter().map(|size| u64::from(*size)).sum();
         let (course, mut stream) =
             (TrafficLength::of(packets, active), Seed::new(1).stream("place"));
@@ -257,7 +257,7 @@ mod tests {
         fn every_flow_has_all_packets_in_time_order(
             sizes in prop::collection::vec(0_u32..50, 1..40), active in prop::option::of(1_u32..10),
         ) {
-            let packets: Vec<ScheduledPacket> = schedule(placed(&sizes, active), 1).collect();
+            let packets: Vec<ScheduledPacket> = schedule(place_flows(&sizes, active), 1).collect();
             for (flow, size) in (0..).zip(&sizes) {
                 let count = packets.iter().filter(|packet| packet.flow == flow).count();
                 prop_assert_eq!(count, *size as usize);
@@ -271,7 +271,7 @@ mod tests {
         ) {
             // With slots of one tick there is no random choice, so the test can compute the order
             // without a heap.
-            let mut appearances = placed(&sizes, active);
+            let mut appearances = place_flows(&sizes, active);
             for appearance in &mut appearances {
                 appearance.from /= TICKS;
                 appearance.until = appearance.from + u64::from(appearance.packets);
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn only_active_flows_are_held() {
         let sizes = vec![10; 5000];
-        let mut schedule = schedule(placed(&sizes, Some(100)), 1);
+        let mut schedule = schedule(place_flows(&sizes, Some(100)), 1);
         assert_eq!(schedule.by_ref().count(), 50_000);
         let most = schedule.active_max();
         // The average number of active flows is a hundred, and the maximum is slightly higher.
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_seed_alone_decides_the_traffic() {
-        let packets = |seed| schedule(placed(&[5; 50], None), seed).collect::<Vec<_>>();
+        let packets = |seed| schedule(place_flows(&[5; 50], None), seed).collect::<Vec<_>>();
         assert_eq!(packets(1), packets(1));
         assert_ne!(packets(1), packets(2));
     }

@@ -270,7 +270,7 @@ mod tests {
     use super::*;
     use crate::Seed;
 
-    fn sampled(sizes: FlowSizes, flows: usize) -> Vec<u32> {
+    fn sample_sizes(sizes: FlowSizes, flows: usize) -> Vec<u32> {
         sizes.draw(flows, &mut Seed::new(1).stream("sizes")).unwrap()
     }
 
@@ -286,9 +286,13 @@ mod tests {
     #[test]
     fn flows_are_as_long_as_those_of_caida_and_mawi() {
         let traces = &published().traces;
-        assert_near(mean(&sampled(FlowSizes::Caida, 1_000_000)), traces.caida.flow_mean(), 0.02);
-        assert_near(mean(&sampled(FlowSizes::Mawi, 1_000_000)), traces.mawi.flow_mean(), 0.02);
-        let campus = sampled(FlowSizes::Campus, 300_000);
+        assert_near(
+            mean(&sample_sizes(FlowSizes::Caida, 1_000_000)),
+            traces.caida.flow_mean(),
+            0.02,
+        );
+        assert_near(mean(&sample_sizes(FlowSizes::Mawi, 1_000_000)), traces.mawi.flow_mean(), 0.02);
+        let campus = sample_sizes(FlowSizes::Campus, 300_000);
         let single = campus.iter().filter(|size| **size == 1).count() as f64 / 300_000.0;
         assert_near(single, published().flow_lengths.single_packet, 0.01);
     }
@@ -309,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_second_zipf_rank_has_half_the_packets() {
-        let mut sizes = sampled(FlowSizes::Zipf { hundredths: 100 }, 1000);
+        let mut sizes = sample_sizes(FlowSizes::Zipf { hundredths: 100 }, 1000);
         assert!(scale_to_packets(&mut sizes, 1_000_000));
         sizes.sort_unstable_by(|a, b| b.cmp(a));
         assert_near(f64::from(sizes[0]) / f64::from(sizes[1]), 2.0, 0.01);

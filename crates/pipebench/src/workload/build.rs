@@ -255,7 +255,7 @@ fn choose_intervals(
     let mut stream = name.seed_of().stream("place");
     // Initial flows span the whole traffic, so a share of the traffic has the same share of their
     // packets.
-    let later = name.arrival.map_or(0, |arrival| part(course.ticks, arrival.percent));
+    let later = name.arrival.map_or(0, |arrival| percentage_of(course.ticks, arrival.percent));
     let mut place = |(flow, packets): (u32, &u32)| {
         let from = if flow < name.flows { 0 } else { later };
         course.place(flow, *packets, from, &mut stream)
@@ -264,7 +264,7 @@ fn choose_intervals(
 }
 
 /// Returns a percentage of a number.
-fn part(number: u64, percent: u8) -> u64 {
+fn percentage_of(number: u64, percent: u8) -> u64 {
     u64::try_from(u128::from(number) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
@@ -282,7 +282,7 @@ fn plan(
         // 64 bits of milliseconds last for 584 million years.
         let lasts_ms = u64::try_from(lasts.as_millis()).unwrap_or(u64::MAX);
         let period_ms = updates.period_ms;
-        let instead = instead(name, updates, lasts_ms);
+        let instead = suggest_name(name, updates, lasts_ms);
         return Err(WorkloadError::NoUpdate { lasts_ms, period_ms, instead });
     }
     let tables: Vec<u8> = rules.iter().map(|rule| rule.table).collect();
@@ -291,7 +291,7 @@ fn plan(
 }
 
 /// Returns a suggestion for a name with enough traffic for some updates.
-fn instead(name: &WorkloadName, updates: RuleUpdates, lasts_ms: u64) -> String {
+fn suggest_name(name: &WorkloadName, updates: RuleUpdates, lasts_ms: u64) -> String {
     let slower = u64::from(name.rate_wanted()).saturating_mul(lasts_ms);
     let rate = slower / u64::from(updates.period_ms).saturating_mul(UPDATES_SOME);
     let rate = format!("rate={} or slower", count(rate.max(1)));

@@ -44,7 +44,7 @@ impl WorkloadSource {
         let groups: Vec<FieldGroup> =
             groups.into_iter().filter(|group| !group.is_empty()).collect();
         let class = |(text, asked): (&str, &Match)| {
-            let own = own(asked)?;
+            let own = matched_values(asked)?;
             let mut groups = groups.clone();
             // The last value of a field wins, so the group of the rule itself comes last.
             groups.push(FieldGroup::new([own]));
@@ -75,7 +75,7 @@ fn is_ipv4(asked: &Match) -> bool {
 /// Returns the header values that a rule of the first table matches.
 ///
 /// Returns `None` if no packet of a workload can match, or if the rule matches all packets.
-fn own(asked: &Match) -> Option<Tuple> {
+fn matched_values(asked: &Match) -> Option<Tuple> {
     let mut known = FlowMask::default();
     for field in GROUPS.iter().copied().flatten().chain(OTHER_FIELDS) {
         known.add_field(*field);

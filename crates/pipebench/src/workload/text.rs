@@ -104,7 +104,7 @@ impl Workload {
         )?;
         for ((index, flow), packets) in (0_u32..).zip(self.flows()).zip(self.packets_of_flows()) {
             let class = self.classes().get(usize::from(flow.class)).map_or("", |class| &class.name);
-            let class = quoted(class);
+            let class = quote(class);
             let (role, coflow) = match flow.role {
                 CoflowRole::Alone => ("alone", String::new()),
                 CoflowRole::Base { coflow } => ("base", coflow.to_string()),
@@ -135,7 +135,7 @@ impl Workload {
 }
 
 /// Quotes a value if it contains a separator.
-fn quoted(value: &str) -> Cow<'_, str> {
+fn quote(value: &str) -> Cow<'_, str> {
     if value.contains([',', '"', '\n', '\r']) {
         Cow::Owned(format!("\"{}\"", value.replace('"', "\"\"")))
     } else {
@@ -160,9 +160,9 @@ mod tests {
 
     #[test]
     fn a_value_with_a_comma_stays_one_value() {
-        assert_eq!(quoted("psc-routed"), "psc-routed");
-        assert_eq!(quoted("bal,anced"), "\"bal,anced\"");
-        assert_eq!(quoted("a \"b\""), "\"a \"\"b\"\"\"");
+        assert_eq!(quote("psc-routed"), "psc-routed");
+        assert_eq!(quote("bal,anced"), "\"bal,anced\"");
+        assert_eq!(quote("a \"b\""), "\"a \"\"b\"\"\"");
     }
 
     #[test]

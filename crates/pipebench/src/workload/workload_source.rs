@@ -116,7 +116,7 @@ impl WorkloadSource {
         };
         let seed = name.seed_of().child("populate");
         let population = populate(&pipeline, &filters, filling, name.form, seed, progress)?;
-        let tuples: Vec<Tuple> = population.base().iter().map(whole).collect();
+        let tuples: Vec<Tuple> = population.base().iter().map(matched_values).collect();
         let class = |path: &PopulatedPath| {
             let rules = path.base_rules.iter().filter_map(|rule| tuples.get(*rule));
             let rules: Vec<Tuple> = rules.cloned().collect();
@@ -152,7 +152,7 @@ impl WorkloadSource {
 }
 
 /// Returns the header values that a base rule matches.
-fn whole(rule: &BaseRule) -> Tuple {
+fn matched_values(rule: &BaseRule) -> Tuple {
     let exact = |field, value: u64| Span { field, low: value.into(), high: value.into() };
     let macs = [exact(FieldId::EthSrc, rule.eth_src), exact(FieldId::EthDst, rule.eth_dst)];
     macs.into_iter().chain(tuple(&rule.filter)).collect()

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::{PROGRAM, answer, errors, names, pipebench, skipped};
+use crate::{PROGRAM, answer, errors, names, pipebench, print_skipped};
 
 /// Returns the error output of a failed command, with single spaces.
 fn refusal(arguments: &[&str]) -> String {
@@ -296,7 +296,7 @@ fn a_full_disk_leaves_no_folder() {
     );
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     if output.status.code() != Some(0) {
-        skipped(&format!("a small disk needs root: {}", errors(&output)));
+        print_skipped(&format!("a small disk needs root: {}", errors(&output)));
         return;
     }
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");

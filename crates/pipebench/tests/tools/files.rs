@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::{PROGRAM, answer, errors, names, pipebench, skipped, tool, write};
+use crate::{PROGRAM, answer, errors, names, pipebench, print_skipped, tool, write};
 
 /// The names of small workloads of each kind.
 const NAMES: &[&str] = &[
@@ -109,7 +109,7 @@ fn a_full_disk_leaves_no_file() {
     );
     let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
     if output.status.code() != Some(0) {
-        skipped(&format!("a small disk needs root: {}", errors(&output)));
+        print_skipped(&format!("a small disk needs root: {}", errors(&output)));
         return;
     }
     assert_eq!(String::from_utf8_lossy(&output.stdout), "");

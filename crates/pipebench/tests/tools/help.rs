@@ -12,7 +12,7 @@ const COMMANDS: [&str; 10] =
     ["list", "describe", "rules", "names", "write", "flows", "pcap", "updates", "live", "stats"];
 
 /// Divides the thousands and millions of a text by a thousand.
-fn small(text: &str) -> String {
+fn make_small(text: &str) -> String {
     let mut small = String::new();
     let mut before = ' ';
     let mut rest = text.chars().peekable();
@@ -34,7 +34,7 @@ fn examples(text: &str) -> Vec<String> {
         let command = &line[line.find("pipebench ")?..];
         let is_example = line.starts_with("  ") && !line.contains('`');
         let command = command.split(" | ").next().unwrap_or(command);
-        (is_example && !command.starts_with("pipebench names")).then(|| small(command.trim()))
+        (is_example && !command.starts_with("pipebench names")).then(|| make_small(command.trim()))
     });
     lines.collect()
 }
@@ -112,7 +112,7 @@ fn every_name_in_help_and_pages_is_valid() {
     let of_help = help.lines().skip_while(|line| !line.starts_with("A NAME describes"));
     let of_help = of_help.filter_map(|line| line.strip_prefix("  ")?.split("  ").next());
     let [of_page, of_help]: [Vec<String>; 2] =
-        [of_page.map(small).collect(), of_help.map(small).collect()];
+        [of_page.map(make_small).collect(), of_help.map(make_small).collect()];
     assert!(of_page.len() >= 10 && of_help.len() >= 5, "{of_page:?} {of_help:?}");
     let names = of_page.into_iter().chain(of_help);
     for name in names {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::{PROGRAM, answer, errors, pipebench, skipped, tool};
+use crate::{PROGRAM, answer, errors, pipebench, print_skipped, tool};
 
 /// Runs a script in a new network namespace, where it must succeed.
 ///
@@ -12,11 +12,11 @@ pub(crate) fn in_namespace(script: &str) -> Option<(String, String)> {
     match run(CABLE) {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            skipped(&format!("a device needs root: {}", errors(&output)));
+            print_skipped(&format!("a device needs root: {}", errors(&output)));
             return None;
         }
         Err(error) => {
-            skipped(&format!("unshare cannot be run: {error}"));
+            print_skipped(&format!("unshare cannot be run: {error}"));
             return None;
         }
     }

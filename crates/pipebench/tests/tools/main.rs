@@ -57,14 +57,14 @@ fn tool(program: &str, arguments: &[&str]) -> Option<Output> {
     match Command::new(program).args(arguments).output() {
         Ok(output) => Some(output),
         Err(error) => {
-            skipped(&format!("{program} cannot be run: {error}"));
+            print_skipped(&format!("{program} cannot be run: {error}"));
             None
         }
     }
 }
 
 /// Prints what a passing test did not check.
-fn skipped(what: &str) {
+fn print_skipped(what: &str) {
     // Without standard error there is nowhere to print.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {what}");
 }

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command};
 
-use crate::{answer, errors, skipped, write};
+use crate::{answer, errors, print_skipped, write};
 
 /// The script that applies the updates of a workload to a private Open vSwitch.
 ///
@@ -32,7 +32,7 @@ wc -l < $1/bundles
 #[test]
 fn batches_are_played_one_by_one_onto_another_switch() {
     if !Path::new("/usr/lib/openvswitch-switch/ovs-vswitchd").exists() {
-        return skipped("Open vSwitch is not installed: apt-get install openvswitch-switch");
+        return print_skipped("Open vSwitch is not installed: apt-get install openvswitch-switch");
     }
     let folder = tempfile::tempdir().unwrap();
     let [switch, workload] = ["switch", "workload"].map(|name| folder.path().join(name));
