@@ -435,7 +435,7 @@ mod tests {
         Time::ZERO.after(Duration::from_secs(second))
     }
 
-    fn known(table: &MacTable, version: u64) -> Vec<(u8, u32)> {
+    fn known_addresses(table: &MacTable, version: u64) -> Vec<(u8, u32)> {
         let page = table.page(None, Version::new(version), usize::MAX);
         page.values.iter().map(|(_, entry)| (entry.mac[5], entry.port.number())).collect()
     }
@@ -453,7 +453,10 @@ mod tests {
         assert_eq!(seen(&mut table, 1, 1, 1), 1);
         assert_eq!(seen(&mut table, 1, 1, 2), 0, "known already");
         assert_eq!(seen(&mut table, 1, 2, 3), 1);
-        assert_eq!((known(&table, 2), known(&table, 4)), (vec![(1, 1)], vec![(1, 2)]));
+        assert_eq!(
+            (known_addresses(&table, 2), known_addresses(&table, 4)),
+            (vec![(1, 1)], vec![(1, 2)])
+        );
         let totals = LearnedTotals { learned: 1, moved: 1, ..LearnedTotals::default() };
         assert_eq!((table.len(), table.totals()), (1, totals));
     }
@@ -465,7 +468,7 @@ mod tests {
         seen(&mut table, 2, 1, 2);
         seen(&mut table, 1, 1, 3);
         assert_eq!(seen(&mut table, 3, 1, 4), 2);
-        assert_eq!(known(&table, 5), [(1, 1), (3, 1)]);
+        assert_eq!(known_addresses(&table, 5), [(1, 1), (3, 1)]);
     }
 
     #[test]
@@ -475,7 +478,7 @@ mod tests {
         for last in 2..9 {
             seen(&mut table, last, 2, last.into());
         }
-        assert_eq!(known(&table, 10), [(1, 1), (8, 2)]);
+        assert_eq!(known_addresses(&table, 10), [(1, 1), (8, 2)]);
         let totals = LearnedTotals { learned: 8, evicted: 6, ..LearnedTotals::default() };
         assert_eq!((table.len(), table.totals()), (2, totals));
     }
@@ -489,7 +492,7 @@ mod tests {
         seen(&mut table, 1, 1, 5);
         assert_eq!(expire(&mut table, ageing, 14), 0);
         assert_eq!(expire(&mut table, ageing, 15), 1);
-        assert!(known(&table, 9).is_empty());
+        assert!(known_addresses(&table, 9).is_empty());
         let totals = LearnedTotals { learned: 1, expired: 1, ..LearnedTotals::default() };
         assert_eq!((table.len(), table.totals()), (0, totals));
     }
@@ -588,8 +591,8 @@ mod tests {
         let mut left = 1;
         assert!(table.forget_port(PortNo::new(1), version, &mut left));
         assert!(!table.forget_port(PortNo::new(2), version, &mut left), "no removal is left");
-        assert_eq!((left, known(&table, 4)), (0, vec![(2, 2)]));
+        assert_eq!((left, known_addresses(&table, 4)), (0, vec![(2, 2)]));
         assert_eq!(table.forget_some(version, 5).len(), 1);
-        assert_eq!((table.len(), known(&table, 4)), (0, vec![]));
+        assert_eq!((table.len(), known_addresses(&table, 4)), (0, vec![]));
     }
 }

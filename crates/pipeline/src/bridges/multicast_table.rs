@@ -109,23 +109,23 @@ impl MulticastPorts {
 
     /// Returns the port that was added first, and the time of its last message.
     fn first(&self) -> Option<(PortNo, Time)> {
-        self.ports.first().map(|(port, seen)| (*port, Self::seen(seen)))
+        self.ports.first().map(|(port, seen)| (*port, Self::time_of(seen)))
     }
 
     /// Returns the time of the oldest last message of a port.
     fn oldest(&self) -> Option<Time> {
-        self.ports.iter().map(|(_, seen)| Self::seen(seen)).min()
+        self.ports.iter().map(|(_, seen)| Self::time_of(seen)).min()
     }
 
     /// Returns the entries of a group or of router ports, ordered by the last message.
     pub(crate) fn entries(&self, key: MulticastKey) -> Vec<MulticastEntry> {
-        let entry = |(port, seen): &(PortNo, Arc<AtomicU64>)| key.entry(*port, Self::seen(seen));
+        let entry = |(port, seen): &(PortNo, Arc<AtomicU64>)| key.entry(*port, Self::time_of(seen));
         let mut entries: Vec<_> = self.ports.iter().map(entry).collect();
         entries.sort_by_key(|entry| entry.seen);
         entries
     }
 
-    fn seen(seen: &AtomicU64) -> Time {
+    fn time_of(seen: &AtomicU64) -> Time {
         Time::from_nanoseconds(seen.load(Ordering::Relaxed))
     }
 }
@@ -328,7 +328,7 @@ impl MulticastTable {
     ) -> u64 {
         let Some(known) = self.find(key, version) else { return 0 };
         let stays = |(port, seen): &&(PortNo, Arc<AtomicU64>)| {
-            is_kept(&key.entry(*port, MulticastPorts::seen(seen)))
+            is_kept(&key.entry(*port, MulticastPorts::time_of(seen)))
         };
         let kept: Vec<_> = known.ports.iter().filter(stays).cloned().collect();
         let removed = known.ports.len() - kept.len();

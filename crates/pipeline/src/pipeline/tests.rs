@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Returns the properties of a rule that the test compares.
-fn seen(rule: &Rule) -> impl Eq + std::fmt::Debug + use<> {
+fn compared_properties(rule: &Rule) -> impl Eq + std::fmt::Debug + use<> {
     let instructions = Arc::clone(&rule.instructions);
     (rule.table, rule.id, rule.revision, rule.matching.clone(), rule.cookie, instructions)
 }
@@ -41,8 +41,8 @@ proptest! {
                 expected.sort_by_key(|rule| (rule.table, rule.id));
                 let rules = checked.pipeline.rules(id, &RuleFilter::all());
                 prop_assert_eq!(
-                    rules.iter().map(|rule| seen(rule)).collect::<Vec<_>>(),
-                    expected.iter().map(|rule| seen(rule)).collect::<Vec<_>>()
+                    rules.iter().map(|rule| compared_properties(rule)).collect::<Vec<_>>(),
+                    expected.iter().map(|rule| compared_properties(rule)).collect::<Vec<_>>()
                 );
                 let counted = checked.pipeline.table_stats(id);
                 prop_assert_eq!(
@@ -61,21 +61,21 @@ proptest! {
         let mut checked = CheckedPipeline::new(&network);
         let rules = |pipeline: &Pipeline| -> BTreeMap<_, _> {
             let rules = BRIDGES.map(|id| pipeline.rules(id, &RuleFilter::all()));
-            rules.iter().flatten().map(|rule| (rule.id, seen(rule))).collect()
+            rules.iter().flatten().map(|rule| (rule.id, compared_properties(rule))).collect()
         };
         let mut followed = rules(&checked.pipeline);
         for op in &ops {
             let Some(change) = checked.apply(op) else { continue };
             for delta in change.deltas {
                 let Delta::Rule(delta) = delta else { continue };
-                let (id, now) = (delta.rule.id, seen(&delta.rule));
+                let (id, now) = (delta.rule.id, compared_properties(&delta.rule));
                 match delta.change {
                     RuleChange::Added => prop_assert!(followed.insert(id, now).is_none()),
                     RuleChange::Removed(_) => {
                         prop_assert_eq!(followed.remove(&id), Some(now));
                     }
                     RuleChange::Modified(old) => {
-                        prop_assert_eq!(followed.insert(id, now), Some(seen(&old)));
+                        prop_assert_eq!(followed.insert(id, now), Some(compared_properties(&old)));
                     }
                 }
             }

@@ -363,7 +363,7 @@ mod tests {
     const DECISIONS: IndexedTables = IndexedTables::for_decisions(1);
 
     /// Returns a match of all packets between two networks with the address 10.0.0.0.
-    fn nested(source: u32, destination: u32) -> String {
+    fn nested_match(source: u32, destination: u32) -> String {
         let network = |length| Ipv4Addr::from(0x0a00_0000 & (u32::MAX << (32 - length)));
         let [from, to] = [source, destination].map(network);
         format!("ip,nw_src={from}/{source},nw_dst={to}/{destination}")
@@ -372,7 +372,7 @@ mod tests {
     /// Returns 576 matches with a common packet, so an iSet holds few of them.
     fn all_nested() -> Vec<String> {
         let lengths = (1..=24).flat_map(|source| (1..=24).map(move |own| (source, own)));
-        lengths.map(|(source, destination)| nested(source, destination)).collect()
+        lengths.map(|(source, destination)| nested_match(source, destination)).collect()
     }
 
     fn change(pipeline: &Pipeline, command: FlowModCommand, matches: &[String]) {

@@ -196,7 +196,7 @@ impl CheckedPipeline {
         if let Ok((_, traversals)) = &applied {
             self.agree_on_packets(steps, traversals, &all_effects);
         }
-        agreed(applied.map(|(change, _)| change), expected)
+        expect_agreement(applied.map(|(change, _)| change), expected)
     }
 
     /// Replaces the ports of a bridge in the model and in the pipeline.
@@ -304,7 +304,7 @@ impl CheckedPipeline {
         mods: &[Modification],
         applied: Result<Change, RejectedMod>,
     ) -> Option<Change> {
-        agreed(applied, self.model.modify(id, mods, Time::ZERO))
+        expect_agreement(applied, self.model.modify(id, mods, Time::ZERO))
     }
 
     /// Applies learn requests to the pipeline and the oracle.
@@ -365,7 +365,7 @@ fn shown(step: &BundleStep) -> BundleStep {
 
 /// Returns the change of the pipeline, which must agree with the oracle.
 /// `None` if the pipeline refused the change with the expected error.
-fn agreed(
+fn expect_agreement(
     applied: Result<Change, RejectedMod>,
     expected: Result<(), ModificationError>,
 ) -> Option<Change> {

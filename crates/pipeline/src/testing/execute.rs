@@ -124,14 +124,16 @@ impl<'p> Execution<'p> {
             DatapathAction::Punt(punt) => {
                 self.emit(Outcome::punted(punt, frame));
             }
-            DatapathAction::Meter(meter) => match full(meter).admit(Time::ZERO, frame.len()) {
-                MeterVerdict::Pass => {}
-                MeterVerdict::Remark(levels) => remark(frame, levels),
-                MeterVerdict::Drop => {
-                    self.effects.was_metered = true;
-                    return RemainingActions::Skip;
+            DatapathAction::Meter(meter) => {
+                match full_meter(meter).admit(Time::ZERO, frame.len()) {
+                    MeterVerdict::Pass => {}
+                    MeterVerdict::Remark(levels) => remark(frame, levels),
+                    MeterVerdict::Drop => {
+                        self.effects.was_metered = true;
+                        return RemainingActions::Skip;
+                    }
                 }
-            },
+            }
             DatapathAction::Copy(inner) => self.list(inner, &mut frame.clone(), key),
             DatapathAction::Recirculate(continuation) => self.resume(frame, key, continuation),
             DatapathAction::CheckLength { length, larger, other } => {
@@ -175,7 +177,7 @@ impl<'p> Execution<'p> {
 }
 
 /// Returns the meter in its initial state.
-fn full(meter: &Meter) -> Meter {
+fn full_meter(meter: &Meter) -> Meter {
     Meter::new(meter.id, meter.bridge, meter.config.clone(), Time::ZERO)
 }
 

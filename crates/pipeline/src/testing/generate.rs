@@ -409,11 +409,11 @@ pub fn action() -> impl Strategy<Value = Action> {
 }
 
 fn leaf() -> impl Strategy<Value = Action> {
-    prop_oneof![8 => plain(), 1 => groups::action()]
+    prop_oneof![8 => plain_action(), 1 => groups::action()]
 }
 
 /// An action that names neither groups nor meters.
-fn plain() -> impl Strategy<Value = Action> {
+fn plain_action() -> impl Strategy<Value = Action> {
     let output = (any_port(), select(vec![0u16, 128]));
     let output_field = select(vec![FieldId::Reg0, FieldId::Reg1, FieldId::InPort, FieldId::Xxreg0]);
     let resubmit = (option::weighted(0.3, any_port()), option::weighted(0.8, table()));

@@ -116,7 +116,7 @@ impl NetworkModel {
         let BridgeModel { rules, groups, meters, .. } = bridge.clone();
         let mut tables = Tables { rules, groups, meters };
         for request in mods {
-            let owned = owned(&tables.rules);
+            let owned = owned_by_learns(&tables.rules);
             match request {
                 Modification::Flow(request) => self.apply(id, &mut tables, request, now)?,
                 Modification::Group(request) => tables.change_group(request)?,
@@ -189,7 +189,7 @@ impl NetworkModel {
             timeouts.any(|timeout| rule.created.after(*timeout) <= now)
         };
         for bridge in self.bridges.values_mut() {
-            let owned = owned(&bridge.rules);
+            let owned = owned_by_learns(&bridge.rules);
             bridge.rules.retain(|rule| !is_over(rule));
             remove_orphans(&mut bridge.rules, owned);
             bridge.announced.retain(|_, time| time.after(Duration::from_secs(5)) > now);
@@ -218,7 +218,7 @@ impl NetworkModel {
             let BridgeModel { rules, groups, meters, .. } = bridge.clone();
             let mut tables = Tables { rules, groups, meters };
             let rules = &mut tables.rules;
-            let owned = owned(rules);
+            let owned = owned_by_learns(rules);
             let is_learning_rule = |rule: &Arc<Rule>| Some((rule.id, rule.revision)) == one.learner;
             if one.learner.is_some() && !rules.iter().any(is_learning_rule) {
                 continue;
@@ -235,7 +235,7 @@ impl NetworkModel {
             }
             match place {
                 Some(place) => {
-                    let mut changed = revised(&rules[place], &one.request.instructions, now);
+                    let mut changed = revision_of(&rules[place], &one.request.instructions, now);
                     if one.request.cookie.number() != u64::MAX {
                         changed.cookie = one.request.cookie;
                     }
@@ -396,13 +396,13 @@ fn modify(tables: &mut Tables, request: &FlowMod, now: Time) -> Result<(), FlowM
     tables.check(&request.instructions)?;
     let rules = &mut tables.rules;
     for rule in rules.iter_mut().filter(|rule| is_meant(rule, request)) {
-        *rule = Arc::new(revised(rule, &request.instructions, now));
+        *rule = Arc::new(revision_of(rule, &request.instructions, now));
     }
     Ok(())
 }
 
 /// Returns the revision of a rule that a MODIFY makes.
-fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
+fn revision_of(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
     Rule {
         id: rule.id,
         revision: rule.revision + 1,
@@ -424,7 +424,7 @@ fn revised(rule: &Rule, instructions: &Instructions, now: Time) -> Rule {
 }
 
 /// Returns the tables and cookies of `learn` actions with `delete_learned`.
-fn owned(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
+fn owned_by_learns(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
     fn collect(actions: &[Action], owned: &mut BTreeSet<(TableId, Cookie)>) {
         for action in actions {
             match action {
@@ -444,7 +444,7 @@ fn owned(rules: &[Arc<Rule>]) -> BTreeSet<(TableId, Cookie)> {
 /// Removes learned rules without an owner, repeatedly until no such rule is left.
 fn remove_orphans(rules: &mut Vec<Arc<Rule>>, mut before: BTreeSet<(TableId, Cookie)>) {
     loop {
-        let now = owned(rules);
+        let now = owned_by_learns(rules);
         let orphans: Vec<_> = before.difference(&now).copied().collect();
         if orphans.is_empty() {
             return;

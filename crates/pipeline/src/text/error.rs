@@ -32,7 +32,7 @@ pub enum RuleTextProblem {
         nearest: &'static str,
     },
     /// The item has no meaning for the command.
-    #[error("`{name}` has no meaning in a command that {}: remove it", does(*command))]
+    #[error("`{name}` has no meaning in a command that {}: remove it", verb_of(*command))]
     UselessItem {
         /// The item.
         name: String,
@@ -55,7 +55,7 @@ pub enum RuleTextProblem {
     #[error(transparent)]
     Match(#[from] MatchError),
     /// The text is not a number, or the number is too large.
-    #[error("{} is not {of}: write a number from 0 to {max}", quoted(text))]
+    #[error("{} is not {of}: write a number from 0 to {max}", quote(text))]
     BadNumber {
         /// The wrong text.
         text: String,
@@ -93,7 +93,7 @@ pub enum RuleTextProblem {
         name: &'static str,
     },
     /// An argument is missing or has the wrong form.
-    #[error("{} is not an argument of `{action}`: write `{form}`", quoted(text))]
+    #[error("{} is not an argument of `{action}`: write `{form}`", quote(text))]
     BadArgument {
         /// The action.
         action: &'static str,
@@ -272,7 +272,7 @@ pub enum RuleTextProblem {
     },
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     if text.is_empty() { "nothing".to_owned() } else { format!("`{text}`") }
 }
 
@@ -280,7 +280,7 @@ fn suggestion_text(nearest: Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(": is `{nearest}` meant?"))
 }
 
-const fn does(command: FlowModCommand) -> &'static str {
+const fn verb_of(command: FlowModCommand) -> &'static str {
     match command {
         FlowModCommand::Add => "adds a rule",
         FlowModCommand::Modify => "modifies rules",

@@ -172,7 +172,7 @@ impl<'a> GroupDraft<'a> {
             "selection_method_param" => {
                 self.basis = Some((item.name, parse_as(value, "a basis", u64::MAX)?));
             }
-            "fields" => self.fields = Some((item.name, hashed(value)?)),
+            "fields" => self.fields = Some((item.name, parse_hash_fields(value)?)),
             _ => return Err(item.name.bad("group", FORM)),
         }
         Ok(())
@@ -240,7 +240,7 @@ impl<'a> BucketDraft<'a> {
         match item.name.text() {
             "bucket_id" => self.id = Some(parse_as(value, "a bucket", BUCKET_MAX)?),
             "weight" => self.weight = Some((item.name, parse_as(value, "a weight", u16::MAX)?)),
-            "watch_port" => self.watch_port = watched(value, scope)?,
+            "watch_port" => self.watch_port = parse_watch_port(value, scope)?,
             "watch_group" => self.watch_group = Some(group(value)?),
             "actions" | "action" => {
                 self.has_actions = true;
@@ -292,7 +292,7 @@ fn kind(value: TextSlice<'_>) -> Result<GroupKind, RuleTextError> {
 }
 
 /// Reads the port of `watch_port`: a port with a link, or `any`.
-fn watched(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
+fn parse_watch_port(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextError> {
     let port = scope.port(value)?;
     if port <= PortNo::MAX || port == PortNo::ANY {
         Ok(port)
@@ -303,7 +303,7 @@ fn watched(value: TextSlice<'_>, scope: &Scope<'_>) -> Result<PortNo, RuleTextEr
 
 /// Reads the fields of `fields(FIELD,FIELD=MASK,..)`.
 /// The result is in the order of the field table.
-fn hashed(argument: TextSlice<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
+fn parse_hash_fields(argument: TextSlice<'_>) -> Result<Vec<(FieldId, u128)>, RuleTextError> {
     let mut fields: Vec<(FieldId, u128)> = Vec::new();
     for item in argument.items() {
         let item = item?;

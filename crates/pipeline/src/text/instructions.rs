@@ -63,7 +63,7 @@ pub(super) fn parse_instructions(
         }
     }
     let dropped = apply.dropped();
-    (instructions.meter, instructions.apply) = metered(apply.finish()?);
+    (instructions.meter, instructions.apply) = split_meter(apply.finish()?);
     match dropped {
         Some(drop) if instructions != Instructions::default() => {
             Err(drop.error(RuleTextProblem::DropNotAlone))
@@ -73,7 +73,7 @@ pub(super) fn parse_instructions(
 }
 
 /// Returns the meter at the start of the actions, and the other actions.
-fn metered(actions: Box<[Action]>) -> (Option<MeterId>, Box<[Action]>) {
+fn split_meter(actions: Box<[Action]>) -> (Option<MeterId>, Box<[Action]>) {
     match &*actions {
         [Action::Meter(meter), rest @ ..] => (Some(*meter), rest.into()),
         _ => (None, actions),

@@ -82,7 +82,7 @@ fn writable_in_packet(field: FieldId) -> Result<(), RuleTextProblem> {
 }
 
 /// Returns an error for a field with an OXM header of more than 32 bits.
-pub(super) fn short(subfield: Subfield) -> Result<Subfield, RuleTextProblem> {
+pub(super) fn require_short(subfield: Subfield) -> Result<Subfield, RuleTextProblem> {
     let field = subfield.field;
     let is_short = field.info().oxms.iter().any(|oxm| oxm.class.experimenter().is_none());
     if is_short { Ok(subfield) } else { Err(RuleTextProblem::LongNumber(field)) }
@@ -161,7 +161,7 @@ fn shown_width(field: FieldId, name: &str) -> u8 {
 mod tests {
     use super::*;
 
-    fn printed(text: &str) -> Result<String, RuleTextProblem> {
+    fn print_again(text: &str) -> Result<String, RuleTextProblem> {
         parse(TextSlice::whole(text)).map(format).map_err(|error| error.problem)
     }
 
@@ -182,8 +182,8 @@ mod tests {
             ("OXM_OF_IN_PORT[8..31]", "OXM_OF_IN_PORT[8..31]"),
         ];
         for (text, expected) in cases {
-            assert_eq!(printed(text).as_deref(), Ok(expected), "{text}");
-            assert_eq!(printed(expected).as_deref(), Ok(expected), "{text}");
+            assert_eq!(print_again(text).as_deref(), Ok(expected), "{text}");
+            assert_eq!(print_again(expected).as_deref(), Ok(expected), "{text}");
         }
     }
 
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn bits_outside_the_field_are_refused() {
         for text in ["reg0[32]", "reg0[5..3]", "reg0[0..32]", "reg0[", "reg0[0", "reg0[0..]"] {
-            assert!(matches!(printed(text), Err(RuleTextProblem::BadBits { .. })), "{text}");
+            assert!(matches!(print_again(text), Err(RuleTextProblem::BadBits { .. })), "{text}");
         }
         let unknown = RuleTextProblem::UnknownField { name: "rge0".into(), nearest: Some("reg0") };
-        assert_eq!(printed("rge0[]"), Err(unknown));
-        assert_eq!(printed("dl_vlan[]"), Err(RuleTextProblem::MatchOnly(FieldId::DlVlan)));
+        assert_eq!(print_again("rge0[]"), Err(unknown));
+        assert_eq!(print_again("dl_vlan[]"), Err(RuleTextProblem::MatchOnly(FieldId::DlVlan)));
     }
 }

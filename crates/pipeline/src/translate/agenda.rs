@@ -106,12 +106,12 @@ impl<'a> Agenda<'a> {
 
     /// Creates an empty agenda that reuses memory.
     pub(super) fn reusing(steps: Vec<AgendaStep<'static>>) -> Self {
-        Self::new(emptied(steps))
+        Self::new(clear_steps(steps))
     }
 
     /// Empties the agenda, and returns its memory for the next agenda.
     pub(super) fn into_memory(self) -> Vec<AgendaStep<'static>> {
-        emptied(self.steps)
+        clear_steps(self.steps)
     }
 
     /// Pushes a step, which becomes the next step.
@@ -193,7 +193,7 @@ impl<'a> Agenda<'a> {
 }
 
 /// Drops all steps, and returns the memory for steps of another lifetime.
-fn emptied<'b>(mut steps: Vec<AgendaStep<'_>>) -> Vec<AgendaStep<'b>> {
+fn clear_steps<'b>(mut steps: Vec<AgendaStep<'_>>) -> Vec<AgendaStep<'b>> {
     steps.clear();
     // The standard library collects into the same memory if the layouts are equal.
     steps.into_iter().map(|_| AgendaStep::EndVisit).collect()

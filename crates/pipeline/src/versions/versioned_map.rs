@@ -126,7 +126,7 @@ impl<K: Copy + Ord, T> VersionedMap<K, T> {
 mod tests {
     use super::*;
 
-    fn seen(table: &VersionedMap<char, i32>, version: Version) -> Vec<(char, i32)> {
+    fn visible_values(table: &VersionedMap<char, i32>, version: Version) -> Vec<(char, i32)> {
         let page = table.page(None, version, usize::MAX);
         page.values.iter().map(|(number, value)| (*number, **value)).collect()
     }
@@ -141,15 +141,15 @@ mod tests {
         table.set('a', Arc::new(3), new);
         table.set('b', Arc::new(4), new);
         assert_eq!(
-            (seen(&table, old), seen(&table, new)),
+            (visible_values(&table, old), visible_values(&table, new)),
             (vec![('a', 1)], vec![('a', 3), ('b', 4)])
         );
         assert_eq!(table.count(), 2);
         ['a', 'b', 'a'].iter().for_each(|number| table.undo(*number, new));
-        assert_eq!((seen(&table, new), table.count()), (vec![('a', 1)], 1));
+        assert_eq!((visible_values(&table, new), table.count()), (vec![('a', 1)], 1));
         let mut left = usize::MAX;
         assert!(table.reclaim(new, &mut left));
-        assert_eq!(seen(&table, new), [('a', 1)]);
+        assert_eq!(visible_values(&table, new), [('a', 1)]);
         table.end('a', new);
         assert!(table.reclaim(new, &mut left));
         assert!(table.is_empty() && table.count() == 0);

@@ -23,7 +23,7 @@ const B_TO_A: &str = "in_port=3,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0
 
 /// Returns ports 1 to 4 and LOCAL; ports 1 and 2 are a bond.
 /// `active` is the number of the active member.
-pub(crate) fn bonded(active: u32) -> Vec<PortInfo> {
+pub(crate) fn ports_with_bond(active: u32) -> Vec<PortInfo> {
     let mut all = ports();
     for port in all.iter_mut().take(2) {
         let is_active = port.number == PortNo::new(active);
@@ -40,9 +40,9 @@ pub(crate) fn bonded(active: u32) -> Vec<PortInfo> {
 /// A frame of LACP that arrives on a member.
 pub(crate) const LACP_FRAME: &str = "in_port=1,dl_type=0x8809,dl_dst=01:80:c2:00:00:02";
 
-/// Returns the ports of [`bonded`] with this LACP admission. Port 1 is active.
+/// Returns the ports of [`ports_with_bond`] with this LACP admission. Port 1 is active.
 pub(crate) fn with_lacp(lacp: LacpAdmission) -> Vec<PortInfo> {
-    let mut all = bonded(1);
+    let mut all = ports_with_bond(1);
     all.iter_mut().filter_map(|port| port.bond.as_mut()).for_each(|member| member.lacp = lacp);
     all
 }
@@ -52,7 +52,7 @@ pub(crate) fn with_lacp(lacp: LacpAdmission) -> Vec<PortInfo> {
 /// `active` is the number of the active member; 0: no member is active.
 fn switch(port: PortNo, active: u32) -> Switch {
     let switch = Switch::of_actions(&[Action::Output { port, max_len: 0 }]);
-    switch.set_ports(bonded(active));
+    switch.set_ports(ports_with_bond(active));
     switch
 }
 
@@ -63,7 +63,7 @@ fn send(switch: &Switch, packet: &str) -> String {
     describe(&traversal.actions)
 }
 
-fn cause(switch: &Switch, packet: &str) -> DropCause {
+fn drop_cause(switch: &Switch, packet: &str) -> DropCause {
     let traversal = switch.translate(packet);
     assert!(traversal.actions.is_empty(), "{packet}: {:?}", traversal.actions);
     traversal.drop_cause
@@ -84,12 +84,12 @@ fn normal_sends_on_the_active_member_alone() {
 fn an_address_is_known_on_all_members() {
     let switch = switch(PortNo::NORMAL, 1);
     send(&switch, A_TO_B);
-    switch.set_ports(bonded(2));
+    switch.set_ports(ports_with_bond(2));
     assert_eq!(send(&switch, B_TO_A), "2");
     let again = switch.translate(&A_TO_B.replace("in_port=1", "in_port=2"));
     assert!(again.learnings.is_empty() && again.refreshes.len() == 1, "{again:?}");
     let to_own = "in_port=2,dl_src=02:00:00:00:00:0c,dl_dst=02:00:00:00:00:0a";
-    assert_eq!(cause(&switch, to_own), DropCause::LearnedOnIngressPort);
+    assert_eq!(drop_cause(&switch, to_own), DropCause::LearnedOnIngressPort);
     switch.set_ports(ports());
     assert!(switch.pipeline.macs(BRIDGE).iter().all(|entry| entry.port != PortNo::new(1)));
 }
@@ -97,11 +97,11 @@ fn an_address_is_known_on_all_members() {
 #[test]
 fn packets_of_other_members_are_dropped() {
     let switch = switch(PortNo::NORMAL, 2);
-    assert_eq!(cause(&switch, A_TO_B), DropCause::BondMemberInactive);
+    assert_eq!(drop_cause(&switch, A_TO_B), DropCause::BondMemberInactive);
     assert!(switch.translate(A_TO_B).learnings.is_empty());
     send(&switch, &A_TO_B.replace("in_port=1", "in_port=2"));
-    switch.set_ports(bonded(0));
-    assert_eq!(cause(&switch, B_TO_A), DropCause::BondWithoutMember);
+    switch.set_ports(ports_with_bond(0));
+    assert_eq!(drop_cause(&switch, B_TO_A), DropCause::BondWithoutMember);
 }
 
 #[test]
@@ -135,22 +135,22 @@ fn a_mirror_of_a_bond_uses_its_members() {
     assert_eq!([switch.run("in_port=1"), switch.run("in_port=2")], ["3! 4", "3! 4"]);
     set(mirror("p3", "b"));
     assert_eq!(switch.run("in_port=3"), "2! 4");
-    assert_eq!(cause(&switch, "in_port=1"), DropCause::MirrorOutputPort);
-    switch.set_ports(bonded(0));
+    assert_eq!(drop_cause(&switch, "in_port=1"), DropCause::MirrorOutputPort);
+    switch.set_ports(ports_with_bond(0));
     assert_eq!(switch.run("in_port=3"), "4", "no member sends the copy");
-    assert_eq!(cause(&switch, "in_port=1"), DropCause::MirrorOutputPort);
+    assert_eq!(drop_cause(&switch, "in_port=1"), DropCause::MirrorOutputPort);
 }
 
-/// Returns the ports of [`bonded`], with a bond that balances.
+/// Returns the ports of [`ports_with_bond`], with a bond that balances.
 ///
 /// Port 1 is the active member. Port 1 sends the even buckets, and port 2 the odd buckets, unless
 /// `has_all` lets port 2 send all buckets.
-pub(crate) fn balanced(counters: &BondCounters, has_all: bool) -> Vec<PortInfo> {
+pub(crate) fn ports_with_balancing_bond(counters: &BondCounters, has_all: bool) -> Vec<PortInfo> {
     let member =
         |bucket: usize| Some(PortNo::new(if has_all || !bucket.is_multiple_of(2) { 2 } else { 1 }));
     let balance =
         Arc::new(BondBalance::new(BondHash::Source, 0, array::from_fn(member), counters.clone()));
-    let mut all = bonded(1);
+    let mut all = ports_with_bond(1);
     for own in all.iter_mut().filter_map(|port| port.bond.as_mut()) {
         own.balance = Some(Arc::clone(&balance));
     }
@@ -184,7 +184,7 @@ fn buckets_are_those_of_open_vswitch() {
 fn the_source_address_chooses_the_member() {
     let switch = switch(PortNo::NORMAL, 1);
     let counters = BondCounters::new("b");
-    switch.set_ports(balanced(&counters, false));
+    switch.set_ports(ports_with_balancing_bond(&counters, false));
     // The addresses have the buckets 38 and 235.
     let of =
         |host: u8| format!("in_port=3,dl_src=02:00:00:00:00:{host:02x},dl_dst=02:00:00:00:00:0a");
@@ -195,24 +195,25 @@ fn the_source_address_chooses_the_member() {
     switch.pipeline.credit(&traversal, 3, 300, Time::ZERO);
     let bytes: Vec<u64> = counters.bytes().collect();
     assert_eq!((bytes[235], bytes.iter().sum::<u64>()), (300, 300));
-    let change = switch.pipeline.set_ports(BRIDGE, balanced(&counters, true)).unwrap();
+    let change =
+        switch.pipeline.set_ports(BRIDGE, ports_with_balancing_bond(&counters, true)).unwrap();
     assert!(is_stale(&traversal, &change.deltas));
     assert_eq!([switch.run(&of(1)), switch.run(&of(2))], ["2", "2"]);
     let flood = self::switch(PortNo::FLOOD, 1);
-    flood.set_ports(balanced(&counters, false));
+    flood.set_ports(ports_with_balancing_bond(&counters, false));
     assert_eq!([flood.run(&of(1)), flood.run(&of(2))], ["1 3 4 100", "2 3 4 100"]);
 }
 
 #[test]
 fn a_bond_member_drops_only_copies() {
     let switch = switch(PortNo::NORMAL, 1);
-    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    switch.set_ports(ports_with_balancing_bond(&BondCounters::new("b"), false));
     let to_all = "in_port=2,dl_src=02:00:00:00:00:0c,dl_dst=ff:ff:ff:ff:ff:ff";
-    assert_eq!(cause(&switch, to_all), DropCause::BondMemberInactive);
+    assert_eq!(drop_cause(&switch, to_all), DropCause::BondMemberInactive);
     send(&switch, B_TO_A);
     for port in ["1", "2"] {
         let looped = B_TO_A.replace("in_port=3", &format!("in_port={port}"));
-        assert_eq!(cause(&switch, &looped), DropCause::BondLoop);
+        assert_eq!(drop_cause(&switch, &looped), DropCause::BondLoop);
     }
     assert_eq!(send(&switch, &A_TO_B.replace("in_port=1", "in_port=2")), "3");
 }
@@ -220,7 +221,7 @@ fn a_bond_member_drops_only_copies() {
 #[test]
 fn an_announcement_moves_an_address_to_the_bond() {
     let switch = switch(PortNo::NORMAL, 1);
-    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    switch.set_ports(ports_with_balancing_bond(&BondCounters::new("b"), false));
     let port_of_b = || {
         let macs = switch.pipeline.macs(BRIDGE);
         macs.iter().find(|entry| entry.mac[5] == 0xb).map(|entry| entry.port)
@@ -234,12 +235,16 @@ fn an_announcement_moves_an_address_to_the_bond() {
     send(&switch, &announce(3, 1, "10.0.0.1"));
     assert_eq!(port_of_b(), Some(PortNo::new(3)));
     let copy = announce(1, 1, "10.0.0.1");
-    assert_eq!(cause(&switch, &copy), DropCause::BondLoop, "a copy that the network sent back");
+    assert_eq!(
+        drop_cause(&switch, &copy),
+        DropCause::BondLoop,
+        "a copy that the network sent back"
+    );
     switch.pipeline.expire(Time::ZERO.after(Duration::from_secs(4)));
-    assert_eq!(cause(&switch, &copy), DropCause::BondLoop);
+    assert_eq!(drop_cause(&switch, &copy), DropCause::BondLoop);
     switch.pipeline.expire(Time::ZERO.after(Duration::from_secs(5)));
-    assert_eq!(cause(&switch, &announce(1, 1, "10.0.0.2")), DropCause::BondLoop, "a request");
-    assert_eq!(cause(&switch, &announce(2, 2, "10.0.0.2")), DropCause::BondMemberInactive);
+    assert_eq!(drop_cause(&switch, &announce(1, 1, "10.0.0.2")), DropCause::BondLoop, "a request");
+    assert_eq!(drop_cause(&switch, &announce(2, 2, "10.0.0.2")), DropCause::BondMemberInactive);
     send(&switch, &announce(1, 2, "10.0.0.2"));
     assert_eq!(port_of_b(), Some(PortNo::new(1)), "the host has moved");
 }
@@ -273,7 +278,7 @@ fn a_copy_moves_no_address_that_was_just_learned() {
     for kind in kinds {
         for order in [[3, 1], [1, 3]] {
             let switch = switch(PortNo::NORMAL, 1);
-            switch.set_ports(balanced(&BondCounters::new("b"), false));
+            switch.set_ports(ports_with_balancing_bond(&BondCounters::new("b"), false));
             let packets = order.map(kind);
             let port = learned_together(&switch, &packets.each_ref().map(String::as_str));
             assert_eq!(port, Some(PortNo::new(3)), "{packets:?}");
@@ -285,12 +290,12 @@ fn a_copy_moves_no_address_that_was_just_learned() {
 fn the_newest_sighting_wins_where_no_copy_comes_back() {
     let on_bond = B_TO_A.replace("in_port=3", "in_port=1");
     let of_partner = || {
-        let mut all = balanced(&BondCounters::new("b"), false);
+        let mut all = ports_with_balancing_bond(&BondCounters::new("b"), false);
         let members = all.iter_mut().filter_map(|port| port.bond.as_mut());
         members.for_each(|member| member.lacp = LacpAdmission::All);
         all
     };
-    for ports in [of_partner(), bonded(1)] {
+    for ports in [of_partner(), ports_with_bond(1)] {
         let switch = switch(PortNo::NORMAL, 1);
         switch.set_ports(ports);
         assert!(!Learning::precede_packet(&switch.translate(B_TO_A).learnings));
@@ -301,7 +306,7 @@ fn the_newest_sighting_wins_where_no_copy_comes_back() {
 #[test]
 fn a_bond_learns_an_address_before_it_sends() {
     let switch = switch(PortNo::NORMAL, 1);
-    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    switch.set_ports(ports_with_balancing_bond(&BondCounters::new("b"), false));
     for packet in [B_TO_A, A_TO_B] {
         assert!(Learning::precede_packet(&switch.translate(packet).learnings));
         send(&switch, packet);
@@ -323,18 +328,18 @@ fn a_failover_makes_the_entries_of_the_bond_stale() {
     send(&switch, c_to_b);
     let [to_bond, from_bond, other] = [B_TO_A, A_TO_B, c_to_b].map(|own| switch.translate(own));
     let backup = switch.translate(&A_TO_B.replace("in_port=1", "in_port=2"));
-    let change = switch.pipeline.set_ports(BRIDGE, bonded(2)).unwrap();
+    let change = switch.pipeline.set_ports(BRIDGE, ports_with_bond(2)).unwrap();
     for traversal in [&to_bond, &from_bond, &backup] {
         assert!(is_stale(traversal, &change.deltas), "{traversal:?}");
     }
     assert!(!is_stale(&other, &change.deltas), "an entry of other ports stays");
     assert!(!other.reads.contains(&Object::Ports(BRIDGE)));
     let again = switch.translate(B_TO_A);
-    let change = switch.pipeline.set_ports(BRIDGE, bonded(0)).unwrap();
+    let change = switch.pipeline.set_ports(BRIDGE, ports_with_bond(0)).unwrap();
     assert!(is_stale(&again, &change.deltas), "the last member");
     let without = switch.translate(B_TO_A);
     assert_eq!(without.drop_cause, DropCause::BondWithoutMember);
-    let change = switch.pipeline.set_ports(BRIDGE, bonded(1)).unwrap();
+    let change = switch.pipeline.set_ports(BRIDGE, ports_with_bond(1)).unwrap();
     assert!(is_stale(&without, &change.deltas));
 }
 
@@ -458,7 +463,7 @@ fn lacp_decides_which_packets_a_member_gives_to_normal() {
         let takes = |packet: &str| !switch.translate(packet).actions.is_empty();
         assert_eq!((takes(A_TO_B), takes(&from_backup)), (active, backup), "{lacp:?}");
         if !active {
-            assert_eq!(cause(&switch, A_TO_B), DropCause::BondMemberInactive);
+            assert_eq!(drop_cause(&switch, A_TO_B), DropCause::BondMemberInactive);
         }
     }
 }
@@ -476,7 +481,7 @@ fn the_first_bond_with_lacp_evicts_every_entry_of_the_bridge() {
     };
     assert_eq!(changed(with_lacp(LacpAdmission::None)), (true, true));
     assert_eq!(changed(with_lacp(LacpAdmission::All)), (false, true), "only members change");
-    assert_eq!(changed(bonded(1)), (true, true));
+    assert_eq!(changed(ports_with_bond(1)), (true, true));
 }
 
 /// The bond is in the mode `balance-tcp`, and the destination address is unknown.

@@ -12,7 +12,7 @@ use crate::{
 
 const A_TO_B: &str = "in_port=1,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b";
 
-fn cause(switch: &Switch, packet: &str) -> DropCause {
+fn drop_cause(switch: &Switch, packet: &str) -> DropCause {
     let traversal = switch.translate(packet);
     assert!(traversal.actions.is_empty(), "{packet}: {:?}", traversal.actions);
     traversal.drop_cause
@@ -31,9 +31,13 @@ fn a_table_miss_differs_from_a_rule_without_output() {
         "in_port=3,actions=resubmit(,1),resubmit(,2)",
         "table=1,actions=drop",
     ]);
-    assert_eq!(cause(&switch, "in_port=1"), DropCause::NoMatchingRule);
-    assert_eq!(cause(&switch, "in_port=2"), DropCause::RuleWithoutOutput);
-    assert_eq!(cause(&switch, "in_port=3"), DropCause::NoMatchingRule, "the last lookup decides");
+    assert_eq!(drop_cause(&switch, "in_port=1"), DropCause::NoMatchingRule);
+    assert_eq!(drop_cause(&switch, "in_port=2"), DropCause::RuleWithoutOutput);
+    assert_eq!(
+        drop_cause(&switch, "in_port=3"),
+        DropCause::NoMatchingRule,
+        "the last lookup decides"
+    );
 }
 
 #[test]
@@ -44,11 +48,11 @@ fn port_settings_are_drop_causes() {
         "in_port=3,actions=load:2->NXM_OF_IN_PORT[],output:2",
     ]);
     switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
-    assert_eq!(cause(&switch, "in_port=4"), DropCause::IngressPortDisabled);
-    assert_eq!(cause(&switch, "in_port=2"), DropCause::OutputPortMissing);
-    assert_eq!(cause(&switch, "in_port=3"), DropCause::Hairpin);
+    assert_eq!(drop_cause(&switch, "in_port=4"), DropCause::IngressPortDisabled);
+    assert_eq!(drop_cause(&switch, "in_port=2"), DropCause::OutputPortMissing);
+    assert_eq!(drop_cause(&switch, "in_port=3"), DropCause::Hairpin);
     switch.configure(2, PortConfig { port_down: true, ..PortConfig::default() });
-    assert_eq!(cause(&switch, "in_port=1"), DropCause::OutputPortDisabled);
+    assert_eq!(drop_cause(&switch, "in_port=1"), DropCause::OutputPortDisabled);
 }
 
 #[test]
@@ -60,8 +64,8 @@ fn expired_ttls_and_empty_groups_are_drop_causes() {
         rule("in_port=2,ip", vec![Action::DecTtl { controllers: [].into() }, output(3)]).into(),
     ];
     switch.make(rules);
-    assert_eq!(cause(&switch, "in_port=1"), DropCause::NoLiveBucket);
-    assert_eq!(cause(&switch, "in_port=2,ip,nw_ttl=1"), DropCause::TtlExpired);
+    assert_eq!(drop_cause(&switch, "in_port=1"), DropCause::NoLiveBucket);
+    assert_eq!(drop_cause(&switch, "in_port=2,ip,nw_ttl=1"), DropCause::TtlExpired);
 }
 
 /// Returns a switch that runs NORMAL for every packet.
@@ -92,17 +96,20 @@ fn normal_names_the_drop_cause() {
     assert_eq!(notes[0].decision, NotedDecision::VlanNotAllowed { port, vlan: 5, mode });
 
     let reserved = A_TO_B.replace("02:00:00:00:00:0b", "01:80:c2:00:00:0e");
-    assert_eq!(cause(&switch, &reserved), DropCause::ReservedDestination);
-    assert_eq!(cause(&switch, &format!("{A_TO_B},dl_type=0x8100")), DropCause::UnparsedVlanTag);
+    assert_eq!(drop_cause(&switch, &reserved), DropCause::ReservedDestination);
+    assert_eq!(
+        drop_cause(&switch, &format!("{A_TO_B},dl_type=0x8100")),
+        DropCause::UnparsedVlanTag
+    );
     let own = A_TO_B.replace("00:0b", "00:0a");
-    assert_eq!(cause(&switch, &own), DropCause::LearnedOnIngressPort);
-    assert_eq!(cause(&switch, A_TO_B), DropCause::FloodWithoutPorts);
+    assert_eq!(drop_cause(&switch, &own), DropCause::LearnedOnIngressPort);
+    assert_eq!(drop_cause(&switch, A_TO_B), DropCause::FloodWithoutPorts);
     let flood = NotedDecision::Flood { vlan: 5, is_group: false };
     assert_eq!(decisions(&switch, A_TO_B), [(Some(0), flood)]);
 
     let from_b = "in_port=1,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0c";
     switch.pipeline.learn(&switch.translate(from_b).learnings, Time::ZERO);
-    assert_eq!(cause(&switch, A_TO_B), DropCause::LearnedOnIngressPort);
+    assert_eq!(drop_cause(&switch, A_TO_B), DropCause::LearnedOnIngressPort);
     let learned = NotedDecision::LearnedOnIngressPort { port, vlan: 5 };
     assert_eq!(decisions(&switch, A_TO_B), [(Some(0), learned)]);
 }

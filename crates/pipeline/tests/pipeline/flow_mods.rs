@@ -19,7 +19,7 @@ fn only_rule(switch: &Switch) -> std::sync::Arc<Rule> {
     rule.clone()
 }
 
-fn hit(switch: &Switch, packets: u64) {
+fn credit_rule(switch: &Switch, packets: u64) {
     let traversal = switch.translate("tcp,in_port=1");
     switch.pipeline.credit(&traversal, packets, packets * 60, Time::from_nanoseconds(5));
 }
@@ -39,7 +39,7 @@ fn adding_the_same_match_and_priority_replaces() {
 #[test]
 fn a_replacement_keeps_counts_unless_they_are_to_be_reset() {
     let switch = Switch::new(&["tcp,actions=output:1"]);
-    hit(&switch, 3);
+    credit_rule(&switch, 3);
     switch.add(&["tcp,actions=output:2"]);
     assert_eq!(only_rule(&switch).stats.totals().packets, 3);
     let flags = FlowFlags { reset_counts: true, ..FlowFlags::default() };
@@ -51,21 +51,21 @@ fn a_replacement_keeps_counts_unless_they_are_to_be_reset() {
 #[test]
 fn a_modification_keeps_identity_age_counts_and_timeouts() {
     let switch = Switch::new(&["cookie=1,idle_timeout=9,tcp,actions=output:1"]);
-    hit(&switch, 3);
+    credit_rule(&switch, 3);
     let old = only_rule(&switch);
     switch.send(FlowModCommand::Modify, "tcp,idle_timeout=4,actions=output:2").expect("legal");
     let new = only_rule(&switch);
     assert_eq!((new.id, new.revision, new.idle_timeout), (old.id, 1, old.idle_timeout));
     assert_eq!((new.created, new.stats.totals().packets), (old.created, 3));
     assert_eq!(switch.run("tcp,in_port=3"), "2");
-    hit(&switch, 1);
+    credit_rule(&switch, 1);
     assert_eq!(old.stats.totals().packets, 4, "counters belong to the rule, not to its revision");
 }
 
 #[test]
 fn a_modification_resets_counts_if_asked() {
     let switch = Switch::new(&["tcp,actions=output:1"]);
-    hit(&switch, 3);
+    credit_rule(&switch, 3);
     let flags = FlowFlags { reset_counts: true, ..FlowFlags::default() };
     let request = FlowMod { flags, ..request(FlowModCommand::Modify, "tcp,actions=output:2") };
     let illegal = add("table=3,actions=goto_table:4");
@@ -286,7 +286,7 @@ fn requests_to_a_missing_bridge_are_refused() {
 fn tables_count_lookups_and_matches() {
     let switch =
         Switch::new(&["tcp,actions=resubmit(,1),resubmit(,1)", "table=1,udp,actions=drop"]);
-    hit(&switch, 5);
+    credit_rule(&switch, 5);
     let stats = switch.pipeline.table_stats(BRIDGE);
     let counted = |table: usize| (stats[table].lookups, stats[table].matches);
     assert_eq!((stats.len(), counted(0), counted(1)), (254, (5, 5), (10, 0)));
@@ -297,7 +297,7 @@ fn tables_count_lookups_and_matches() {
 fn a_hit_is_credited_to_the_rule_of_every_visit() {
     let switch =
         Switch::new(&["cookie=1,tcp,actions=goto_table:1", "cookie=2,table=1,actions=drop"]);
-    hit(&switch, 5);
+    credit_rule(&switch, 5);
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     for rule in rules {
         let totals = rule.stats.totals();

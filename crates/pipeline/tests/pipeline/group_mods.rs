@@ -16,7 +16,7 @@ use crate::{
     switch::{BRIDGE, Switch, request},
 };
 
-fn all(number: u32) -> Modification {
+fn add_all_group(number: u32) -> Modification {
     add_group(number, GroupKind::All, vec![bucket(vec![output(2)])])
 }
 
@@ -48,8 +48,8 @@ fn a_group_is_added_once_and_modified_if_it_is_there() {
     let modify = |number, command| group_mod(command, number, GroupKind::All, Vec::new()).into();
     let missing = GroupModError::Unknown(GroupId::new(1));
     assert_eq!(refused_group(&switch, modify(1, GroupCommand::Modify)), missing);
-    switch.make([all(1)]);
-    assert_eq!(refused_group(&switch, all(1)), GroupModError::Exists(GroupId::new(1)));
+    switch.make([add_all_group(1)]);
+    assert_eq!(refused_group(&switch, add_all_group(1)), GroupModError::Exists(GroupId::new(1)));
     switch.make([modify(1, GroupCommand::Modify), modify(2, GroupCommand::AddOrModify)]);
     switch.make([modify(2, GroupCommand::AddOrModify)]);
     assert_eq!(switch.group_numbers(), [1, 2]);
@@ -60,7 +60,7 @@ fn a_group_is_added_once_and_modified_if_it_is_there() {
 #[test]
 fn a_modified_group_keeps_its_age_and_counts_from_zero() {
     let switch = Switch::new(&[]);
-    switch.make([all(1)]);
+    switch.make([add_all_group(1)]);
     let old = switch.pipeline.groups(BRIDGE).remove(0);
     old.stats.credit(1, 60);
     let later = Time::from_nanoseconds(7);
@@ -147,7 +147,7 @@ fn a_bucket_names_an_existing_group_without_a_loop() {
     let missing = GroupModError::NoSuchGroup(GroupId::new(2));
     assert_eq!(refused_group(&switch, to(1, 2)), missing);
     assert_eq!(refused_group(&switch, to(1, 1)), GroupModError::Loop(GroupId::new(1)));
-    switch.make([all(3), to(2, 3), to(1, 2)]);
+    switch.make([add_all_group(3), to(2, 3), to(1, 2)]);
     let back = |buckets| {
         let request = group_mod(GroupCommand::Modify, 3, GroupKind::Select, buckets);
         refused_group(&switch, request.into())
@@ -169,7 +169,7 @@ fn a_bucket_may_watch_missing_objects() {
 #[test]
 fn removing_a_group_removes_its_rules() {
     let switch = Switch::new(&["cookie=9,arp,actions=drop"]);
-    switch.make([all(1), all(2)]);
+    switch.make([add_all_group(1), add_all_group(2)]);
     let mut in_set = rule("cookie=1,table=1,tcp", vec![]);
     in_set.instructions.write = [group(1)].into();
     switch.make([
@@ -198,7 +198,7 @@ fn deleting_missing_objects_changes_nothing() {
 #[test]
 fn all_groups_and_meters_are_deleted_at_once() {
     let switch = Switch::new(&[]);
-    switch.make([all(1), all(2), add_meter(1), add_meter(2)]);
+    switch.make([add_all_group(1), add_all_group(2), add_meter(1), add_meter(2)]);
     let rules = [rule("cookie=1,tcp", vec![group(2)]), rule("cookie=2,ip", vec![])];
     switch.make(rules.map(Modification::Flow));
     let Modification::Group(mut groups) = delete_group(0) else { unreachable!() };
@@ -268,14 +268,14 @@ fn a_meter_is_added_modified_and_removed_with_rules() {
 #[test]
 fn a_refused_batch_leaves_rules_groups_and_meters_as_they_were() {
     let switch = Switch::new(&[]);
-    switch.make([all(1), add_meter(1), rule("cookie=1,tcp", vec![group(1)]).into()]);
+    switch.make([add_all_group(1), add_meter(1), rule("cookie=1,tcp", vec![group(1)]).into()]);
     let (version, before) = (switch.pipeline.version(), switch.pipeline.groups(BRIDGE));
     let modified = group_mod(GroupCommand::Modify, 1, GroupKind::All, Vec::new()).into();
     let refused = switch.modify([
-        all(2),
+        add_all_group(2),
         modified,
         delete_group(1),
-        all(1),
+        add_all_group(1),
         meter_mod(MeterCommand::Delete, 1, vec![]),
         add_meter(2),
         rule("cookie=2,udp", vec![group(2)]).into(),
@@ -290,7 +290,12 @@ fn a_refused_batch_leaves_rules_groups_and_meters_as_they_were() {
 fn later_requests_of_a_batch_see_earlier_ones() {
     let switch = Switch::new(&[]);
     let before = switch.pipeline.version();
-    let change = switch.make([all(1), rule("tcp", vec![group(1)]).into(), delete_group(1), all(1)]);
+    let change = switch.make([
+        add_all_group(1),
+        rule("tcp", vec![group(1)]).into(),
+        delete_group(1),
+        add_all_group(1),
+    ]);
     assert_eq!((change.version, switch.pipeline.version()), (before.next(), before.next()));
     assert!(switch.cookies().is_empty() && switch.group_numbers() == [1]);
 }
@@ -298,12 +303,12 @@ fn later_requests_of_a_batch_see_earlier_ones() {
 #[test]
 fn removing_a_bridge_removes_groups_and_meters() {
     let switch = Switch::new(&[]);
-    switch.make([all(1), add_meter(1)]);
+    switch.make([add_all_group(1), add_meter(1)]);
     let change = switch.pipeline.remove_bridge(BRIDGE);
     switch.pipeline.add_bridge(BRIDGE, BridgeSettings::default());
     assert!(switch.group_numbers().is_empty() && switch.meter_numbers().is_empty());
     switch.pipeline.reclaim(change.version);
-    switch.make([all(1), add_meter(1)]);
+    switch.make([add_all_group(1), add_meter(1)]);
 }
 
 #[test]
@@ -335,7 +340,7 @@ fn a_conjunction_excludes_other_actions() {
 #[test]
 fn deletions_select_by_group() {
     let switch = Switch::new(&[]);
-    switch.make([all(1), rule("cookie=1,tcp", vec![group(1)]).into()]);
+    switch.make([add_all_group(1), rule("cookie=1,tcp", vec![group(1)]).into()]);
     switch.make([rule("cookie=2,udp", vec![]).into()]);
     let mut delete = request(FlowModCommand::Delete, "");
     (delete.table, delete.out_group) = (TableSelector::All, 1);

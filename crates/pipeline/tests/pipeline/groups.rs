@@ -21,11 +21,11 @@ fn to_group(kind: GroupKind, buckets: Vec<Bucket>) -> Switch {
     switch
 }
 
-fn set(field: FieldId, value: u128) -> Action {
+fn set_field(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
-fn link_down(switch: &Switch, number: u32) {
+fn take_link_down(switch: &Switch, number: u32) {
     let mut ports = switch.infos();
     ports.iter_mut().filter(|port| port.number == PortNo::new(number)).for_each(|port| {
         port.link_up = false;
@@ -49,7 +49,7 @@ fn shares(switch: &Switch, connections: u32) -> BTreeMap<String, u32> {
 
 #[test]
 fn each_bucket_of_all_has_a_copy_of_its_own() {
-    let rewriting = |ttl, port| bucket(vec![output(port), set(FieldId::NwTtl, ttl)]);
+    let rewriting = |ttl, port| bucket(vec![output(port), set_field(FieldId::NwTtl, ttl)]);
     let switch = to_group(GroupKind::All, vec![rewriting(9, 2), bucket(vec![output(3)])]);
     switch.send(FlowModCommand::Delete, "").expect("legal");
     switch.make([rule("ip", vec![group(1), output(4)]).into()]);
@@ -62,7 +62,7 @@ fn a_bucket_runs_in_the_order_of_an_action_set() {
         output(2),
         Action::Resubmit { port: None, table: None },
         output(3),
-        set(FieldId::DlVlan, 5),
+        set_field(FieldId::DlVlan, 5),
         Action::PushVlan { ethertype: 0x88a8 },
         Action::Note([1].into()),
     ];
@@ -106,7 +106,7 @@ fn fast_failover_uses_the_first_live_bucket() {
     ];
     let switch = to_group(GroupKind::FastFailover, buckets);
     assert_eq!(switch.run("ip,in_port=4"), "2");
-    link_down(&switch, 2);
+    take_link_down(&switch, 2);
     assert_eq!(switch.run("ip,in_port=4"), "3");
     switch.configure(3, PortConfig { port_down: true, ..PortConfig::default() });
     assert_eq!(switch.run("ip,in_port=4"), "");
@@ -127,7 +127,7 @@ fn a_bucket_is_live_while_the_group_that_it_watches_is() {
     let reads = switch.translate("ip").reads;
     assert!((1..=3).all(|id| reads.contains(&Object::Group(BRIDGE, GroupId::new(id)))));
     assert_eq!(switch.run("ip"), "2");
-    link_down(&switch, 3);
+    take_link_down(&switch, 3);
     assert_eq!(switch.run("ip"), "4");
     let bare = vec![watching(1, vec![])];
     switch.make([group_mod(GroupCommand::Modify, 3, GroupKind::FastFailover, bare).into()]);
@@ -190,12 +190,12 @@ fn a_dead_bucket_of_select_moves_only_its_own_packets() {
     let switch = to_group(GroupKind::Select, vec![watch(2), watch(3), watch(4)]);
     let run = |number| switch.run(&connection(number));
     let before: Vec<_> = (0..200).map(run).collect();
-    link_down(&switch, 3);
+    take_link_down(&switch, 3);
     for (number, old) in (0..200).zip(before) {
         let new = run(number);
         assert!(if old == "3" { new != "3" } else { new == old });
     }
-    [2, 4].iter().for_each(|port| link_down(&switch, *port));
+    [2, 4].iter().for_each(|port| take_link_down(&switch, *port));
     assert_eq!(run(1), "");
 }
 
@@ -308,9 +308,9 @@ fn active_backup_takes_the_first_live_port() {
     let switch = Switch::of_actions(&[bundle(BundleAlgorithm::ActiveBackup, &[9, 3, 2], None)]);
     assert_eq!(switch.run("ip,in_port=4"), "3");
     assert_eq!(switch.translate("ip,in_port=4").mask.field(FieldId::EthSrc), 0);
-    link_down(&switch, 3);
+    take_link_down(&switch, 3);
     assert_eq!(switch.run("ip,in_port=4"), "2");
-    link_down(&switch, 2);
+    take_link_down(&switch, 2);
     assert_eq!(switch.run("ip,in_port=4"), "");
 }
 
@@ -321,7 +321,7 @@ fn bundle_load_writes_the_chosen_port() {
     let output = Action::OutputField { source: target, max_len: 0 };
     let switch = Switch::of_actions(&[load, output]);
     assert_eq!(switch.run("ip,in_port=4"), "3");
-    link_down(&switch, 3);
+    take_link_down(&switch, 3);
     assert_eq!(switch.run("ip,in_port=4"), "");
     let punted = bundle(BundleAlgorithm::ActiveBackup, &[], Some(target));
     let to_controller = Action::Output { port: PortNo::CONTROLLER, max_len: 99 };
@@ -340,7 +340,7 @@ fn a_port_that_goes_down_moves_only_its_own_connections() {
     for port in ["2", "3", "4"] {
         assert!(before.iter().filter(|run| *run == port).count() > 70);
     }
-    link_down(&switch, 2);
+    take_link_down(&switch, 2);
     for (number, old) in (0..300).zip(before) {
         assert!(if old == "2" { run(number) != "2" } else { run(number) == old });
     }

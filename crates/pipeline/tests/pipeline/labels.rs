@@ -9,7 +9,7 @@ use crate::{
 };
 
 /// Returns a packet with these label stack entries in its key, the outermost first.
-fn labelled(entries: [u32; 3]) -> FlowKey {
+fn labelled_packet(entries: [u32; 3]) -> FlowKey {
     let mut key = key("in_port=1,dl_type=0x8847");
     let [first, second, third] = entries.map(u64::from);
     key.words_mut()[usize::from(word::MPLS)] = first << 32 | second;
@@ -17,7 +17,7 @@ fn labelled(entries: [u32; 3]) -> FlowKey {
     key
 }
 
-fn lse(label: u32, class: u32, ttl: u32) -> u32 {
+fn label_entry(label: u32, class: u32, ttl: u32) -> u32 {
     label << 12 | class << 9 | ttl
 }
 
@@ -37,7 +37,7 @@ const fn pop(ethertype: u16) -> Action {
     Action::PopMpls { ethertype }
 }
 
-fn set(field: FieldId, value: u128) -> Action {
+fn set_field(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
@@ -52,12 +52,12 @@ fn run(actions: &[Action], key: &FlowKey) -> String {
 
 /// Returns packets with one, two, three, and more labels than a key holds.
 fn stacks() -> [FlowKey; 4] {
-    let [one, two, three] = [lse(16, 3, 9), lse(17, 0, 8), lse(18, 1, 7)];
+    let [one, two, three] = [label_entry(16, 3, 9), label_entry(17, 0, 8), label_entry(18, 1, 7)];
     [
-        labelled([one | BOTTOM, 0, 0]),
-        labelled([one, two | BOTTOM, 0]),
-        labelled([one, two, three | BOTTOM]),
-        labelled([one, two, three]),
+        labelled_packet([one | BOTTOM, 0, 0]),
+        labelled_packet([one, two | BOTTOM, 0]),
+        labelled_packet([one, two, three | BOTTOM]),
+        labelled_packet([one, two, three]),
     ]
 }
 
@@ -120,7 +120,8 @@ fn a_pop_to_another_type_removes_all_labels() {
 
 #[test]
 fn rewrites_are_emitted_before_a_label_is_pushed() {
-    let actions = [set(FieldId::NwTtl, 5), push(0x8847), OUTPUT, set(FieldId::NwTtl, 6), OUTPUT];
+    let actions =
+        [set_field(FieldId::NwTtl, 5), push(0x8847), OUTPUT, set_field(FieldId::NwTtl, 6), OUTPUT];
     assert_eq!(run(&actions, &key("ip,nw_ttl=9")), "set(nw_ttl=5) push(8847,0/0/5.) 2 2");
 }
 
@@ -134,13 +135,13 @@ fn labels_and_tags_are_pushed_independently() {
 #[test]
 fn a_rewritten_label_is_set_in_place() {
     let [one, two, ..] = stacks();
-    let switch = Switch::of_actions(&[set(FieldId::MplsLabel, 40), OUTPUT]);
+    let switch = Switch::of_actions(&[set_field(FieldId::MplsLabel, 40), OUTPUT]);
     let traversal = switch.pipeline.translate(&two, switch.pipeline.version());
     assert_eq!(traversal.actions.len(), 2);
     assert_eq!(traversal.mask.field(FieldId::MplsLabel), 0);
-    let actions = [set(FieldId::MplsLabel, 40), pop(0x0800), OUTPUT];
+    let actions = [set_field(FieldId::MplsLabel, 40), pop(0x0800), OUTPUT];
     assert_eq!(run(&actions, &one), "pop(800) 2", "no output follows");
-    let actions = [set(FieldId::MplsTc, 1), push(0x8847), OUTPUT];
+    let actions = [set_field(FieldId::MplsTc, 1), push(0x8847), OUTPUT];
     assert_eq!(run(&actions, &one), "pop(8847) push(8847,16/1/9.) push(8847,16/1/9) 2");
 }
 
@@ -166,7 +167,7 @@ fn a_label_ttl_that_is_used_up_notifies_controllers() {
     assert_eq!(traversal.mask.field(FieldId::MplsTtl), 0xff);
     assert_eq!(traversal.actions.len(), 2);
     for ttl in [0, 1] {
-        let used_up = labelled([lse(16, 0, ttl) | BOTTOM, 0, 0]);
+        let used_up = labelled_packet([label_entry(16, 0, ttl) | BOTTOM, 0, 0]);
         assert_eq!(run(&dec, &used_up), "punt(InvalidTtl,table=0,cookie=0x0)");
     }
     assert_eq!(run(&dec, &key("arp")), "", "as in Open vSwitch");
@@ -196,7 +197,7 @@ fn the_action_set_pops_before_it_pushes_and_counts_down_at_the_end() {
         OUTPUT,
         Action::DecMplsTtl,
         push(0x8847),
-        set(FieldId::MplsLabel, 40),
+        set_field(FieldId::MplsLabel, 40),
         pop(0x8847),
     ]);
     switch.pipeline.apply(BRIDGE, &[rule], Time::ZERO).expect("the rule is legal");
@@ -213,7 +214,7 @@ fn the_action_set_pops_before_it_pushes_and_counts_down_at_the_end() {
 fn values_leave_the_stack_in_reverse_order() {
     let bits = |field, width| Subfield { field, offset: 0, width };
     let actions = [
-        set(FieldId::Reg0, 0x1234),
+        set_field(FieldId::Reg0, 0x1234),
         Action::Push(bits(FieldId::EthSrc, 12)),
         Action::Push(bits(FieldId::Reg0, 8)),
         Action::Pop(Subfield::whole(FieldId::EthDst)),
@@ -236,7 +237,7 @@ fn values_leave_the_stack_in_reverse_order() {
 fn clones_and_peer_bridges_keep_the_stack() {
     let reg = |number| Subfield { field: number, offset: 0, width: 16 };
     let actions = [
-        set(FieldId::Reg0, 3),
+        set_field(FieldId::Reg0, 3),
         Action::Push(reg(FieldId::Reg0)),
         Action::Clone(Box::new([
             Action::Pop(reg(FieldId::Reg1)),
@@ -284,7 +285,7 @@ fn too_many_labels_end_only_their_bucket() {
 
 #[test]
 fn a_label_pushed_in_a_clone_is_removed_after_it() {
-    let label = set(FieldId::MplsLabel, 5);
+    let label = set_field(FieldId::MplsLabel, 5);
     let clone = Action::Clone([push(0x8847), OUTPUT, label.clone(), OUTPUT].into());
     let expected = "push(8847,0/0/64.) 2 set() 2 pop(806) 3";
     assert_eq!(run(&[clone, output(3)], &key("arp")), expected);
@@ -298,7 +299,7 @@ fn a_label_pushed_in_a_clone_is_removed_after_it() {
 #[test]
 fn a_label_that_a_pop_uncovers_can_be_rewritten() {
     let [_, two, ..] = stacks();
-    let actions = [pop(0x8847), set(FieldId::MplsLabel, 40), OUTPUT];
+    let actions = [pop(0x8847), set_field(FieldId::MplsLabel, 40), OUTPUT];
     assert_eq!(run(&actions, &two), "pop(8847) set() 2");
 }
 
@@ -312,7 +313,7 @@ fn pushing_shifts_labels_and_keeps_other_bits() {
     };
     let words = |key: &FlowKey| [word::MPLS, word::MPLS_PBB].map(|at| key.words()[usize::from(at)]);
     let [one, mut two, ..] = stacks();
-    let [first, next] = [lse(16, 3, 9), lse(17, 0, 8) | BOTTOM].map(u64::from);
+    let [first, next] = [label_entry(16, 3, 9), label_entry(17, 0, 8) | BOTTOM].map(u64::from);
     two.words_mut()[usize::from(word::MPLS_PBB)] |= 7;
     assert_eq!(words(&second(&two)), [first << 32 | first, next << 32 | 7]);
     let bottom = u64::from(BOTTOM);

@@ -13,21 +13,21 @@ use shunt_pipeline::{
 
 use crate::{
     bfd::{BFD_PACKET, with_bfd},
-    bonds::{LACP_FRAME, balanced, with_lacp},
+    bonds::{LACP_FRAME, ports_with_balancing_bond, with_lacp},
     build::{add_group, group, group_mod, output, rule, weighted},
     dependencies::{NORMAL, assert_reads, assert_whole, consulted_bits, run, run_key},
     learn::learn,
-    mirrors::{mirror, set as set_mirrors, with_vlans},
+    mirrors::{mirror, set_mirrors, with_vlans},
     multicast,
     switch::{BRIDGE, Switch, key, ports},
 };
 
-fn set(field: FieldId, value: u128) -> Action {
+fn set_field(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
 /// Returns a packet with these label stack entries in its key.
-fn labelled(entries: [u64; 3]) -> FlowKey {
+fn labelled_packet(entries: [u64; 3]) -> FlowKey {
     let mut key = key("in_port=1,dl_type=0x8847");
     let [first, second, third] = entries;
     key.words_mut()[usize::from(word::MPLS)] = first << 32 | second;
@@ -169,9 +169,9 @@ fn each_rule_consults_bits_for_its_own_visit() {
 
 #[test]
 fn a_write_consults_the_prerequisites_of_its_field() {
-    let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "arp");
+    let traversal = run(&[set_field(FieldId::TcpDst, 5), output(2)], "arp");
     assert_whole(&traversal, &[FieldId::EthType]);
-    let traversal = run(&[set(FieldId::TcpDst, 5), output(2)], "udp");
+    let traversal = run(&[set_field(FieldId::TcpDst, 5), output(2)], "udp");
     assert_whole(&traversal, &[FieldId::EthType, FieldId::IpProto]);
 }
 
@@ -201,7 +201,8 @@ fn an_output_to_a_field_consults_it() {
 fn a_ttl_decrement_consults_the_ttl() {
     let dec = Action::DecTtl { controllers: [0].into() };
     assert_whole(&run(&[dec, output(2)], "ip,nw_ttl=9"), &[FieldId::NwTtl]);
-    let traversal = run_key(&[Action::DecMplsTtl, output(2)], &labelled([LABEL | BOTTOM, 0, 0]));
+    let traversal =
+        run_key(&[Action::DecMplsTtl, output(2)], &labelled_packet([LABEL | BOTTOM, 0, 0]));
     assert_whole(&traversal, &[FieldId::MplsTtl]);
 }
 
@@ -255,7 +256,7 @@ fn pushes_and_pops_consult_vlan_tags() {
 
 #[test]
 fn restoring_a_field_after_a_clone_consults_it() {
-    let inner = [set(FieldId::EthSrc, 5), output(2)].into();
+    let inner = [set_field(FieldId::EthSrc, 5), output(2)].into();
     let traversal = run(&[Action::Clone(inner), output(3)], "in_port=1");
     assert_whole(&traversal, &[FieldId::EthSrc]);
     assert_eq!(traversal.visits[0].mask.field(FieldId::EthSrc), FieldId::EthSrc.value_max());
@@ -276,18 +277,18 @@ fn pushes_pops_and_clones_consult_labels() {
     let third = |traversal: &Traversal| traversal.mask.word(usize::from(word::MPLS_PBB)) >> 32;
     let (push, pop) =
         (Action::PushMpls { ethertype: 0x8847 }, Action::PopMpls { ethertype: 0x8847 });
-    let one = labelled([LABEL | BOTTOM, 0, 0]);
+    let one = labelled_packet([LABEL | BOTTOM, 0, 0]);
     let traversal = run_key(&[push, output(2)], &one);
     assert_eq!(first(&traversal) >> 32, 0xffff_ffff, "the label that is copied");
-    let three = labelled([LABEL, LABEL, LABEL | BOTTOM]);
+    let three = labelled_packet([LABEL, LABEL, LABEL | BOTTOM]);
     let traversal = run_key(&[pop.clone(), output(2)], &three);
     assert_eq!((first(&traversal), third(&traversal)), (u64::MAX, 0xffff_ffff));
     let back = [Action::Clone([pop, output(2)].into()), output(3)];
-    let traversal = run_key(&back, &labelled([LABEL, LABEL | BOTTOM, 0]));
+    let traversal = run_key(&back, &labelled_packet([LABEL, LABEL | BOTTOM, 0]));
     assert_eq!(first(&traversal), u64::MAX);
     assert_whole(&traversal, &[FieldId::EthType]);
-    let back = [Action::Clone([set(FieldId::MplsLabel, 5), output(2)].into()), output(3)];
-    let traversal = run_key(&back, &labelled([LABEL | BOTTOM, 0, 0]));
+    let back = [Action::Clone([set_field(FieldId::MplsLabel, 5), output(2)].into()), output(3)];
+    let traversal = run_key(&back, &labelled_packet([LABEL | BOTTOM, 0, 0]));
     assert_eq!(first(&traversal) >> 32, 0xffff_ffff, "the label that a clone has rewritten");
 }
 
@@ -295,13 +296,13 @@ fn pushes_pops_and_clones_consult_labels() {
 fn the_number_of_labels_is_consulted() {
     // A fourth label is refused for any values of the other labels.
     let push = Action::PushMpls { ethertype: 0x8847 };
-    let traversal = run_key(&[push], &labelled([LABEL, LABEL, LABEL]));
+    let traversal = run_key(&[push], &labelled_packet([LABEL, LABEL, LABEL]));
     let bottoms = [(word::MPLS, BOTTOM << 32 | BOTTOM), (word::MPLS_PBB, 0)];
     for (word, bits) in bottoms {
         assert_eq!(traversal.mask.word(usize::from(word)) & bits, bits);
     }
     let pop = Action::PopMpls { ethertype: 0x8847 };
-    let traversal = run_key(&[pop], &labelled([LABEL, LABEL, LABEL]));
+    let traversal = run_key(&[pop], &labelled_packet([LABEL, LABEL, LABEL]));
     assert_eq!(traversal.mask.word(usize::from(word::MPLS_PBB)), BOTTOM << 32);
 }
 
@@ -368,7 +369,7 @@ fn a_flood_to_a_bond_consults_the_vlan() {
     let vlan = |switch: &Switch| switch.translate("in_port=3").mask.word(usize::from(word::VLAN));
     let switch = Switch::of_actions(&[flood]);
     assert_eq!(vlan(&switch), 0, "without a bond");
-    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    switch.set_ports(ports_with_balancing_bond(&BondCounters::new("b"), false));
     assert_eq!(vlan(&switch), u64::MAX);
     assert_whole(&switch.translate("in_port=3"), &[FieldId::EthSrc]);
 }
@@ -376,7 +377,7 @@ fn a_flood_to_a_bond_consults_the_vlan() {
 #[test]
 fn an_announcement_consults_its_arp_fields() {
     let switch = Switch::of_actions(&[NORMAL]);
-    switch.set_ports(balanced(&BondCounters::new("b"), false));
+    switch.set_ports(ports_with_balancing_bond(&BondCounters::new("b"), false));
     let to_all = "in_port=3,dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff";
     assert_whole(&switch.translate(&format!("{to_all},ip")), &[FieldId::EthType]);
     let request = switch.translate(&format!("{to_all},arp,arp_op=1"));
@@ -433,8 +434,8 @@ fn fin_timeout_consults_fin_and_rst() {
 #[test]
 fn a_recirculation_consults_all_carried_state() {
     let pop = Action::PopMpls { ethertype: 0x0800 };
-    let actions = [pop, set(FieldId::NwTtl, 5), output(2)];
-    let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
+    let actions = [pop, set_field(FieldId::NwTtl, 5), output(2)];
+    let traversal = run_key(&actions, &labelled_packet([LABEL | BOTTOM, 0, 0]));
     let live = [FieldId::Reg0, FieldId::Reg15, FieldId::Metadata, FieldId::TunId];
     assert_whole(&traversal, &live);
     assert_eq!(consulted_bits(&traversal, FieldId::InPort), 0, "the packet has the register");
@@ -444,8 +445,8 @@ fn a_recirculation_consults_all_carried_state() {
 fn a_recirculation_consults_a_partly_written_port() {
     let some = Action::SetField { field: FieldId::InPort, value: 3, mask: 0xff };
     let pop = Action::PopMpls { ethertype: 0x0800 };
-    let actions = [some, pop, set(FieldId::NwTtl, 5)];
-    let traversal = run_key(&actions, &labelled([LABEL | BOTTOM, 0, 0]));
+    let actions = [some, pop, set_field(FieldId::NwTtl, 5)];
+    let traversal = run_key(&actions, &labelled_packet([LABEL | BOTTOM, 0, 0]));
     assert_eq!(consulted_bits(&traversal, FieldId::InPort), 0xffff_ff00);
 }
 

@@ -18,7 +18,7 @@ use crate::{
     switch::{Switch, describe, key},
 };
 
-fn after(microseconds: u64) -> Time {
+fn after_us(microseconds: u64) -> Time {
     Time::ZERO.after(Duration::from_micros(microseconds))
 }
 
@@ -30,17 +30,20 @@ pub(crate) fn remark_band(rate: u32, burst_size: u32, precedence: u8) -> MeterBa
 fn a_band_passes_its_burst_and_then_its_rate() {
     let meter = meter(1, config(MeterUnit::Packets, vec![drop_band(3, 5)]));
     let passed = |now| (0..100).filter(|_| meter.admit(now, 60) == MeterVerdict::Pass).count();
-    assert_eq!((passed(after(0)), passed(after(333_333)), passed(after(333_334))), (5, 0, 1));
-    assert_eq!(passed(after(1_400_000)), 3);
-    assert_eq!(passed(after(100_000_000)), 5, "a full bucket does not grow");
+    assert_eq!(
+        (passed(after_us(0)), passed(after_us(333_333)), passed(after_us(333_334))),
+        (5, 0, 1)
+    );
+    assert_eq!(passed(after_us(1_400_000)), 3);
+    assert_eq!(passed(after_us(100_000_000)), 5, "a full bucket does not grow");
 }
 
 #[test]
 fn kilobits_are_a_thousand_bits_of_frames() {
     let meter = meter(1, config(MeterUnit::Kilobits, vec![drop_band(8, 12)]));
     let admit = |now, bytes| meter.admit(now, bytes) == MeterVerdict::Pass;
-    assert!(admit(after(0), 1000) && admit(after(0), 500) && !admit(after(0), 1));
-    assert!(!admit(after(59_000), 60) && admit(after(60_000), 60));
+    assert!(admit(after_us(0), 1000) && admit(after_us(0), 500) && !admit(after_us(0), 1));
+    assert!(!admit(after_us(59_000), 60) && admit(after_us(60_000), 60));
 }
 
 #[test]
@@ -77,7 +80,8 @@ fn a_meter_shared_by_threads_keeps_its_rate() {
                 for packet in 0..10_000_u64 {
                     // The clock of every thread ends at one second, and each clock runs at its own
                     // pace.
-                    let now = after(if packet == 9_999 { 1_000_000 } else { packet * 10 * thread });
+                    let now =
+                        after_us(if packet == 9_999 { 1_000_000 } else { packet * 10 * thread });
                     let is_passed = meter.admit(now, 60) == MeterVerdict::Pass;
                     passed.fetch_add(is_passed.into(), Ordering::Relaxed);
                 }
@@ -85,7 +89,7 @@ fn a_meter_shared_by_threads_keeps_its_rate() {
         }
     });
     let mut passed = passed.into_inner();
-    while meter.admit(after(1_000_000), 60) == MeterVerdict::Pass {
+    while meter.admit(after_us(1_000_000), 60) == MeterVerdict::Pass {
         passed += 1;
     }
     assert_eq!(passed, 6000);
@@ -157,7 +161,7 @@ fn switch_with_meter(actions: Vec<Action>) -> Switch {
     switch
 }
 
-fn pass() -> Action {
+fn meter_action() -> Action {
     Action::Meter(MeterId::new(1))
 }
 
@@ -167,7 +171,7 @@ fn set_ttl(ttl: u8) -> Action {
 
 #[test]
 fn a_rule_passes_its_meter_before_its_actions() {
-    let switch = switch_with_meter(vec![output(2), pass(), output(3)]);
+    let switch = switch_with_meter(vec![output(2), meter_action(), output(3)]);
     assert_eq!(switch.run("tcp"), "2 meter(1) 3");
     let mut instructed = rule("udp", vec![output(2)]);
     instructed.instructions.meter = Some(MeterId::new(1));
@@ -177,13 +181,13 @@ fn a_rule_passes_its_meter_before_its_actions() {
 
 #[test]
 fn a_meter_drops_only_its_own_copy() {
-    let clone = Action::Clone([set_ttl(9), pass(), output(2)].into());
+    let clone = Action::Clone([set_ttl(9), meter_action(), output(2)].into());
     let switch = switch_with_meter(vec![clone, output(3)]);
     assert_eq!(switch.run("tcp,nw_ttl=64"), "copy(set(nw_ttl=9) meter(1) 2) 3");
     let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
     switch.make([
         add_group(1, GroupKind::All, vec![bucket(vec![resubmit]), bucket(vec![output(3)])]),
-        rule("table=1", vec![pass(), output(2)]).into(),
+        rule("table=1", vec![meter_action(), output(2)]).into(),
         rule("udp", vec![group(1)]).into(),
     ]);
     assert_eq!(switch.run("udp"), "copy(meter(1) 2) 3");
@@ -193,7 +197,7 @@ fn a_meter_drops_only_its_own_copy() {
 fn a_dscp_written_in_a_clone_affects_a_copy_only() {
     let dscp = Action::SetField { field: FieldId::IpDscp, value: 0, mask: 0x3f };
     let clone = Action::Clone([dscp, set_ttl(9), output(2)].into());
-    let switch = switch_with_meter(vec![pass(), clone, output(3)]);
+    let switch = switch_with_meter(vec![meter_action(), clone, output(3)]);
     assert_eq!(switch.run("tcp,nw_ttl=64"), "meter(1) set(nw_ttl=9) 2 set(nw_ttl=40) 3");
     switch.make([meter_mod(MeterCommand::Modify, 1, vec![remark_band(1, 0, 1)])]);
     assert_eq!(switch.run("tcp,nw_ttl=64"), "meter(1) copy(set(nw_ttl=9) 2) 3");
@@ -202,8 +206,8 @@ fn a_dscp_written_in_a_clone_affects_a_copy_only() {
 #[test]
 fn copies_nest_up_to_the_datapath_limit() {
     let nested = |depth| {
-        let inner = vec![pass(), output(2)];
-        (0..depth).fold(inner, |list, _| vec![Action::Clone(list.into()), pass()])
+        let inner = vec![meter_action(), output(2)];
+        (0..depth).fold(inner, |list, _| vec![Action::Clone(list.into()), meter_action()])
     };
     assert!(switch_with_meter(nested(64)).run("tcp").starts_with("copy("));
     let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
@@ -237,15 +241,15 @@ fn copies_for_metered_packet_ins_count_as_nesting() {
         userdata: Box::new([]),
     };
     let nested = |depth, innermost: Vec<Action>| {
-        (0..depth).fold(innermost, |list, _| vec![Action::Clone(list.into()), pass()])
+        (0..depth).fold(innermost, |list, _| vec![Action::Clone(list.into()), meter_action()])
     };
-    let metered_punt = || vec![pass(), Action::Controller(Box::new(packet_in.clone()))];
+    let metered_punt = || vec![meter_action(), Action::Controller(Box::new(packet_in.clone()))];
     assert!(switch_with_meter(nested(63, metered_punt())).run("tcp").starts_with("copy("));
     let bound = "resubmits, buckets, patch ports or copies are nested deeper than 64";
     assert_eq!(switch_with_meter(nested(64, metered_punt())).run("tcp"), bound);
     // A clone without a meter lies between the copies and the end of the outer clone.
     let around = |depth| {
-        let copies = nested(depth, vec![pass(), output(2)]);
+        let copies = nested(depth, vec![meter_action(), output(2)]);
         let idle = Action::Clone([output(3)].into());
         switch_with_meter(vec![Action::Clone([copies, vec![idle]].concat().into())]).run("tcp")
     };
@@ -256,7 +260,7 @@ fn copies_for_metered_packet_ins_count_as_nesting() {
 #[test]
 fn a_copy_adds_no_headers_to_the_original() {
     let set = |field: FieldId, value| Action::SetField { field, value, mask: field.value_max() };
-    let copy = |inner: &[Action]| Action::Clone([&[pass()], inner].concat().into());
+    let copy = |inner: &[Action]| Action::Clone([&[meter_action()], inner].concat().into());
     let (source, target) = (set(FieldId::EthSrc, 5), set(FieldId::EthDst, 6));
     let run = |actions: Vec<Action>, packet: &FlowKey| {
         let switch = Switch::new(&[]);

@@ -33,11 +33,11 @@ pub(crate) fn mirror(received: &[&str], sent: &[&str]) -> Mirror {
     }
 }
 
-fn all() -> Mirror {
+fn mirror_of_all() -> Mirror {
     Mirror { ports: MirroredPorts::All, ..mirror(&[], &[]) }
 }
 
-pub(crate) fn set(switch: &Switch, mirrors: &[Mirror]) -> Vec<Delta> {
+pub(crate) fn set_mirrors(switch: &Switch, mirrors: &[Mirror]) -> Vec<Delta> {
     let mirrors = mirrors.iter().enumerate().map(|(index, own)| {
         let name = if index == 0 { own.name.clone() } else { format!("{}{index}", own.name) };
         Mirror { name, ..own.clone() }
@@ -48,7 +48,7 @@ pub(crate) fn set(switch: &Switch, mirrors: &[Mirror]) -> Vec<Delta> {
 
 fn switch(rules: &[&str], mirrors: &[Mirror]) -> Switch {
     let switch = Switch::new(rules);
-    set(&switch, mirrors);
+    set_mirrors(&switch, mirrors);
     switch
 }
 
@@ -105,7 +105,7 @@ fn a_patch_within_a_bridge_begins_with_all_mirrors() {
     (own[2].kind, own[3].kind) = (patch(4), patch(3));
     switch.set_ports(own);
     let to_local = Mirror { output: MirrorOutput::Port(local_name()), ..mirror(&[], &["p2"]) };
-    set(&switch, &[to_local]);
+    set_mirrors(&switch, &[to_local]);
     assert_eq!(switch.run("in_port=1"), "2! 100! 2! 100!");
 }
 
@@ -120,7 +120,7 @@ fn a_received_packet_is_copied_before_it_is_forwarded() {
     assert_eq!(switch.run("in_port=1"), "4! set(eth_src=20000000099) 2");
     assert_eq!(switch.run("in_port=3"), "set(eth_src=20000000099) 2");
     let dropped = Switch::new(&[]);
-    set(&dropped, &[mirror(&["p1"], &[])]);
+    set_mirrors(&dropped, &[mirror(&["p1"], &[])]);
     assert_eq!(dropped.run("in_port=1"), "4!", "also without a matching rule");
 }
 
@@ -142,7 +142,7 @@ fn a_packet_that_is_not_sent_is_not_copied() {
 
 #[test]
 fn a_packet_is_copied_once() {
-    let same = switch(&["actions=output:2,output:3"], &[all()]);
+    let same = switch(&["actions=output:2,output:3"], &[mirror_of_all()]);
     assert_eq!(same.run("in_port=1"), "4! 2! 3!");
     let rule = "actions=output:2,mod_dl_src:02:00:00:00:00:99,output:3";
     let changed = switch(&[rule], &[mirror(&[], &["p2", "p3"])]);
@@ -187,9 +187,9 @@ fn a_patch_port_is_mirrored_like_any_other() {
     let switch = Switch::new(&["actions=output:3,output:2"]);
     with_peer(&switch, "actions=output:2", &[mirror(&["p1"], &["p2"])]);
     assert_eq!(switch.run("in_port=1"), "14! 12! 2");
-    set(&switch, &[mirror(&[], &["p3"])]);
+    set_mirrors(&switch, &[mirror(&[], &["p3"])]);
     assert_eq!(switch.run("in_port=1"), "14! 12! 4! 2");
-    set(&switch, &[all()]);
+    set_mirrors(&switch, &[mirror_of_all()]);
     assert_eq!(switch.run("in_port=1"), "4! 14! 12! 2!");
 }
 
@@ -216,7 +216,7 @@ fn a_copy_does_not_change_the_cause_of_a_drop() {
     let switch = Switch::new(&["actions=output:3"]);
     with_peer(&switch, "in_port=4,actions=drop", &[]);
     let causes = |mirror: Mirror| {
-        set(&switch, &[mirror]);
+        set_mirrors(&switch, &[mirror]);
         assert_eq!(switch.run("in_port=1"), "");
         switch.translate("in_port=1").drop_cause
     };
@@ -228,7 +228,7 @@ fn a_copy_does_not_change_the_cause_of_a_drop() {
     assert_eq!(causes(to_vlan), DropCause::NoMatchingRule);
     let reserved = Switch::new(&[]);
     reserved.configure(4, DISABLED);
-    set(&reserved, &[mirror(&["p1"], &[])]);
+    set_mirrors(&reserved, &[mirror(&["p1"], &[])]);
     let out = reserved.translate_out("in_port=1", "drop");
     assert_eq!(out.drop_cause, DropCause::RuleWithoutOutput);
 }
@@ -239,7 +239,7 @@ fn a_dropped_copy_does_not_change_the_cause_of_a_drop() {
     let to_3 = Mirror { output: MirrorOutput::Port("p3".to_owned()), ..mirror(&["p1"], &[]) };
     let switch = Switch::new(&[]);
     with_peer(&switch, "actions=drop", &[mirror(&[], &[])]);
-    set(&switch, &[to_3]);
+    set_mirrors(&switch, &[to_3]);
     let out = switch.translate_out("in_port=1", "output:9");
     assert_eq!(out.drop_cause, DropCause::OutputPortMissing);
     let out = switch.translate_out("in_port=1", "drop");
@@ -276,7 +276,7 @@ fn a_packet_without_a_copy_is_not_counted() {
     assert_eq!(counts(&switch, "in_port=1"), [1]);
     let to_99 =
         Mirror { name: "vlan".to_owned(), output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
-    set(&switch, &[to_99]);
+    set_mirrors(&switch, &[to_99]);
     let access = [7, 7, 7, 7].map(VlanMode::Access);
     with_vlans(&switch, access);
     switch.configure(PortNo::LOCAL.number(), DISABLED);
@@ -337,7 +337,7 @@ fn a_reserved_port_receives_nothing() {
     assert_eq!(switch.run("in_port=4"), "");
     assert_eq!(switch.translate("in_port=4").drop_cause, DropCause::MirrorOutputPort);
     assert_eq!(switch.run(A_TO_B), "4! 2 3 100", "NORMAL does not flood to it");
-    set(&switch, &[]);
+    set_mirrors(&switch, &[]);
     assert_eq!(switch.run(A_TO_B), "2 3 4 100");
 }
 
@@ -368,7 +368,7 @@ fn a_tunnel_port_is_mirrored_in_its_service_vlan() {
     with_vlans(&switch, [tunnel(7), tunnel(7), VlanMode::Trunk, VlanMode::Trunk]);
     assert_eq!(switch.run(&format!("in_port=1,{customer}")), "2!");
     let to_99 = Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
-    set(&switch, &[to_99]);
+    set_mirrors(&switch, &[to_99]);
     with_vlans(&switch, [tunnel(100), VlanMode::Access(99), VlanMode::Trunk, tunnel(99)]);
     let copied = switch.run(&format!("in_port=1,{customer}"));
     assert_eq!(copied, "push(88a8,1063) 3! pop 4! push(88a8,1063) 100! pop 2");
@@ -442,7 +442,7 @@ fn masks_have_the_bits_that_select_copies() {
         |switch: &Switch, packet: &str| mask(switch, packet).words()[usize::from(word::VLAN)];
     assert_eq!(tags(&received, "in_port=1"), 0xffff << 32, "the outer tag without its type");
     let others = Mirror { vlans: [9].into(), ..mirror(&["p1"], &[]) };
-    set(&received, &[others]);
+    set_mirrors(&received, &[others]);
     assert_eq!(tags(&received, "in_port=1"), 0x1fff << 32, "no copy needs the priority");
 }
 
@@ -456,7 +456,7 @@ fn an_address_at_a_reserved_port_is_forgotten() {
     learn("in_port=4,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0c");
     learn(A_TO_B);
     assert_eq!(switch.run(A_TO_B), "4");
-    set(&switch, &[mirror(&["p3"], &[])]);
+    set_mirrors(&switch, &[mirror(&["p3"], &[])]);
     assert_eq!(switch.pipeline.macs(BRIDGE).len(), 1);
     assert_eq!(switch.run(A_TO_B), "2 3 100");
 }
@@ -465,14 +465,14 @@ fn an_address_at_a_reserved_port_is_forgotten() {
 fn a_mirror_keeps_its_counter_while_it_changes() {
     let switch = switch(&[], &[mirror(&["p1"], &[])]);
     switch.pipeline.credit(&switch.translate("in_port=1"), 2, 20, Time::ZERO);
-    set(&switch, &[all()]);
+    set_mirrors(&switch, &[mirror_of_all()]);
     let packets = || {
         let counters = switch.pipeline.mirror_counters(BRIDGE);
         counters.iter().map(|own| own.totals().packets).collect::<Vec<_>>()
     };
     assert_eq!(packets(), [2]);
-    set(&switch, &[]);
+    set_mirrors(&switch, &[]);
     assert_eq!(packets(), [0; 0]);
-    set(&switch, &[all()]);
+    set_mirrors(&switch, &[mirror_of_all()]);
     assert_eq!(packets(), [0]);
 }

@@ -18,7 +18,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    bonds::bonded,
+    bonds::ports_with_bond,
     dependencies::NORMAL,
     switch::{BRIDGE, Switch, key, ports},
 };
@@ -30,11 +30,11 @@ const OTHER: Ipv4Addr = Ipv4Addr::new(239, 1, 1, 2);
 /// Returns a learning switch that snoops.
 pub(crate) fn switch(snooping: MulticastSnooping) -> Switch {
     let switch = Switch::of_actions(&[NORMAL]);
-    set(&switch, Some(snooping));
+    set_snooping(&switch, Some(snooping));
     switch
 }
 
-fn set(switch: &Switch, multicast: Option<MulticastSnooping>) {
+fn set_snooping(switch: &Switch, multicast: Option<MulticastSnooping>) {
     let settings = BridgeSettings { multicast, ..BridgeSettings::default() };
     switch.pipeline.set_settings(BRIDGE, settings).expect("the bridge exists");
 }
@@ -179,8 +179,8 @@ fn switching_snooping_off_empties_the_table() {
     learn(&switch, 3, join(GROUP));
     learn(&switch, 4, MulticastEvent::Query);
     assert_eq!(table(&switch), [(1, 3), (0, 4)]);
-    set(&switch, None);
-    set(&switch, Some(MulticastSnooping::default()));
+    set_snooping(&switch, None);
+    set_snooping(&switch, Some(MulticastSnooping::default()));
     assert_eq!(table(&switch), []);
 }
 
@@ -298,11 +298,11 @@ fn protected_members_do_not_reach_each_other() {
 #[test]
 fn a_bond_acts_as_one_port() {
     let switch = strict();
-    switch.set_ports(bonded(2));
+    switch.set_ports(ports_with_bond(2));
     learn(&switch, 2, join(GROUP));
     assert_eq!(learn(&switch, 1, join(GROUP)), 0, "another member");
     assert_eq!(outputs(&switch, &packet(3, GROUP)), [2], "the active member");
-    switch.set_ports(bonded(1));
+    switch.set_ports(ports_with_bond(1));
     assert_eq!(outputs(&switch, &packet(3, GROUP)), [1]);
     assert!(outputs(&switch, &packet(1, GROUP)).is_empty(), "never back into the bond");
     assert_eq!(learn(&switch, 1, MulticastEvent::Leave(GROUP.into())), 1);
@@ -312,11 +312,11 @@ fn a_bond_acts_as_one_port() {
 #[test]
 fn a_bond_keeps_its_groups_without_a_member() {
     let switch = strict();
-    switch.set_ports(bonded(2));
+    switch.set_ports(ports_with_bond(2));
     learn(&switch, 2, join(GROUP));
     learn(&switch, 2, MulticastEvent::Query);
     let entry = translate(&switch, &packet(3, GROUP));
-    let mut all = bonded(1);
+    let mut all = ports_with_bond(1);
     all.retain(|port| port.number != PortNo::new(2));
     let change = switch.pipeline.set_ports(BRIDGE, all).expect("the bridge exists");
     assert!(is_named(&change, &entry), "{:?}", change.deltas);

@@ -26,7 +26,7 @@ fn switch_without_vlans() -> Switch {
     switch([(); 4].map(|()| PortVlans::default()))
 }
 
-fn mode(mode: VlanMode) -> PortVlans {
+fn port_vlans(mode: VlanMode) -> PortVlans {
     PortVlans { mode, ..PortVlans::default() }
 }
 
@@ -153,8 +153,8 @@ fn a_frame_with_an_unparsed_tag_is_dropped() {
 fn an_access_port_sends_only_untagged_frames() {
     let switch = switch([
         PortVlans::default(),
-        mode(VlanMode::Access(5)),
-        mode(VlanMode::Access(5)),
+        port_vlans(VlanMode::Access(5)),
+        port_vlans(VlanMode::Access(5)),
         PortVlans::default(),
     ]);
     send(&switch, B_TO_A, 1);
@@ -170,8 +170,8 @@ fn an_access_port_sends_only_untagged_frames() {
 
 #[test]
 fn an_access_port_adds_and_removes_its_vlan_tag() {
-    let access = || mode(VlanMode::Access(5));
-    let other = mode(VlanMode::Access(6));
+    let access = || port_vlans(VlanMode::Access(5));
+    let other = port_vlans(VlanMode::Access(6));
     let switch = switch([access(), PortVlans::default(), access(), other]);
     assert_eq!(send(&switch, A_TO_B, 1), "push(8100,1005) 2 pop 3 push(8100,1005) 100");
     assert_eq!(known_macs(&switch), [(5, 0x0a, 1)]);
@@ -181,7 +181,7 @@ fn an_access_port_adds_and_removes_its_vlan_tag() {
 
 #[test]
 fn an_access_port_drops_tagged_frames() {
-    let switch = switch([5, 5, 5, 5].map(|vlan| mode(VlanMode::Access(vlan))));
+    let switch = switch([5, 5, 5, 5].map(|vlan| port_vlans(VlanMode::Access(vlan))));
     assert_eq!(send(&switch, &tagged(A_TO_B, 0x1005), 1), "");
     assert!(known_macs(&switch).is_empty());
 }
@@ -197,9 +197,9 @@ fn a_trunk_sends_and_receives_only_its_vlans() {
 
 #[test]
 fn native_untagged_sends_without_a_tag() {
-    let native = [VlanMode::NativeUntagged(5), VlanMode::NativeTagged(5)].map(mode);
+    let native = [VlanMode::NativeUntagged(5), VlanMode::NativeTagged(5)].map(port_vlans);
     let [untagged, tagged_too] = native;
-    let switch = switch([untagged.clone(), untagged, tagged_too, mode(VlanMode::Access(5))]);
+    let switch = switch([untagged.clone(), untagged, tagged_too, port_vlans(VlanMode::Access(5))]);
     let actions = send(&switch, A_TO_B, 1);
     assert_eq!(actions, "2 push(8100,1005) 3 pop 4 push(8100,1005) 100");
 }
@@ -207,10 +207,10 @@ fn native_untagged_sends_without_a_tag() {
 #[test]
 fn a_priority_stays_but_not_on_an_access_port() {
     let switch = switch([
-        mode(VlanMode::Access(5)),
+        port_vlans(VlanMode::Access(5)),
         PortVlans::default(),
-        mode(VlanMode::Access(5)),
-        mode(VlanMode::Access(6)),
+        port_vlans(VlanMode::Access(5)),
+        port_vlans(VlanMode::Access(6)),
     ]);
     let out = send(&switch, &tagged(A_TO_B, 0x7000), 1);
     assert_eq!(out, "set(vlan_tci=5) 2 pop 3 push(8100,7005) 100");
@@ -246,8 +246,8 @@ fn a_priority_tag_replaces_the_tag_of_the_own_vlan() {
 fn a_native_vlan_tag_carries_the_priority() {
     let switch = switch([
         PortVlans::default(),
-        mode(VlanMode::NativeUntagged(5)),
-        mode(VlanMode::NativeUntagged(6)),
+        port_vlans(VlanMode::NativeUntagged(5)),
+        port_vlans(VlanMode::NativeUntagged(6)),
         PortVlans::default(),
     ]);
     let out = send(&switch, &tagged(A_TO_B, 0x7005), 1);
@@ -256,7 +256,7 @@ fn a_native_vlan_tag_carries_the_priority() {
 
 /// Returns the settings of a dot1q-tunnel port of VLAN 100.
 fn tunnel() -> PortVlans {
-    mode(VlanMode::Dot1qTunnel(100))
+    port_vlans(VlanMode::Dot1qTunnel(100))
 }
 
 /// The expected tags are those of Open vSwitch 3.1.
@@ -265,8 +265,8 @@ fn a_tunnel_adds_and_removes_the_service_tag() {
     let switch = switch([
         tunnel(),
         tunnel(),
-        mode(VlanMode::Access(100)),
-        mode(VlanMode::NativeUntagged(100)),
+        port_vlans(VlanMode::Access(100)),
+        port_vlans(VlanMode::NativeUntagged(100)),
     ]);
     for (tci, expected) in [
         (None, "2 3 4 push(88a8,1064) 100"),
@@ -286,7 +286,8 @@ fn a_tunnel_adds_and_removes_the_service_tag() {
 
 #[test]
 fn a_tunnel_uncovers_the_tag_of_the_customer() {
-    let switch = switch([PortVlans::default(), tunnel(), tunnel(), mode(VlanMode::Access(100))]);
+    let switch =
+        switch([PortVlans::default(), tunnel(), tunnel(), port_vlans(VlanMode::Access(100))]);
     let send = |tags: u64| {
         let mut key = key(A_TO_B);
         key.words_mut()[usize::from(word::VLAN)] = tags;
@@ -365,7 +366,7 @@ fn the_service_tag_has_the_type_of_its_port() {
     let own = PortVlans { qinq_ethtype: QinqEthtype::Dot1q, ..tunnel() };
     let with_priority =
         PortVlans { priority_tags: PriorityTags::IfNonzero, ..PortVlans::default() };
-    let switch = switch([own, mode(VlanMode::NativeTagged(7)), with_priority, tunnel()]);
+    let switch = switch([own, port_vlans(VlanMode::NativeTagged(7)), with_priority, tunnel()]);
     assert_eq!(
         send(&switch, &tagged(A_TO_B, 0x7005), 1),
         "push(8100,1064) 2 pop push(8100,7064) 3 pop 4 push(8100,1064) 100",
@@ -459,7 +460,7 @@ fn changed_vlans_remove_the_addresses_of_a_port() {
     send(&switch, A_TO_B, 0);
     send(&switch, B_TO_A, 0);
     let mut all = ports();
-    all[0].vlans = mode(VlanMode::Access(5));
+    all[0].vlans = port_vlans(VlanMode::Access(5));
     switch.set_ports(all.clone());
     assert_eq!(known_macs(&switch), [(0, 0x0b, 2)], "the addresses of the other port stay");
     all[0].config.no_flood = true;
@@ -477,7 +478,7 @@ fn an_address_of_a_removed_vlan_is_not_learned() {
     let switch = switch_without_vlans();
     let learn_requests = switch.translate(A_TO_B).learnings;
     let mut all = ports();
-    all[0].vlans = mode(VlanMode::Access(5));
+    all[0].vlans = port_vlans(VlanMode::Access(5));
     switch.set_ports(all);
     switch.pipeline.learn(&learn_requests, at(1));
     assert!(known_macs(&switch).is_empty());
@@ -490,7 +491,7 @@ fn a_sighting_in_a_removed_vlan_refreshes_no_address() {
     let learn_requests = switch.translate(&A_TO_B.replace("in_port=1", "in_port=3")).learnings;
     assert_eq!(learn_requests.len(), 1);
     let mut all = ports();
-    all[2].vlans = mode(VlanMode::Access(5));
+    all[2].vlans = port_vlans(VlanMode::Access(5));
     switch.set_ports(all);
     switch.pipeline.learn(&learn_requests, at(1));
     assert_eq!(known_macs(&switch), [(0, 0x0a, 1)]);

@@ -9,7 +9,7 @@ use shunt_pipeline::{
 };
 
 use crate::{
-    bonds::bonded,
+    bonds::ports_with_bond,
     build::{add_group, bucket, drop_band, group, meter_mod, output, rule, watching},
     dependencies::{NORMAL, assert_reads, assert_whole, run},
     learn::learn,
@@ -51,14 +51,14 @@ fn outputs_read_their_ports() {
 #[test]
 fn an_output_to_a_bond_reads_its_active_member() {
     let switch = Switch::of_actions(&[NORMAL]);
-    switch.set_ports(bonded(2));
+    switch.set_ports(ports_with_bond(2));
     let from_bond = switch.translate("in_port=2,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b");
     switch.pipeline.learn(&from_bond.learnings, Time::ZERO);
     let to_bond = "in_port=3,dl_src=02:00:00:00:00:0b,dl_dst=02:00:00:00:00:0a";
     // A packet that learns its source address reads all ports.
     switch.pipeline.learn(&switch.translate(to_bond).learnings, Time::ZERO);
     for (active, read) in [(1, Object::Port(BRIDGE, PortNo::new(1))), (0, Object::Ports(BRIDGE))] {
-        switch.set_ports(bonded(active));
+        switch.set_ports(ports_with_bond(active));
         let traversal = switch.translate(to_bond);
         assert_reads(&traversal, Object::Port(BRIDGE, PortNo::new(2)));
         assert_reads(&traversal, read);

@@ -23,7 +23,7 @@ fn resubmit(table: u8) -> Action {
     Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(table) }
 }
 
-fn check(length: u16) -> Action {
+fn check_larger(length: u16) -> Action {
     let target = Subfield { field: FieldId::Reg0, offset: 3, width: 1 };
     Action::CheckPktLarger { length, target }
 }
@@ -38,14 +38,14 @@ fn switch(actions: &[Action], rules: &[&str]) -> Switch {
 }
 
 /// Returns a packet with one label.
-fn labelled() -> FlowKey {
+fn labelled_packet() -> FlowKey {
     let mut key = key("in_port=1,dl_type=0x8847");
     key.words_mut()[usize::from(word::MPLS)] = 0x0001_0140 << 32;
     key
 }
 
-fn first(switch: &Switch) -> Traversal {
-    switch.pipeline.translate(&labelled(), switch.pipeline.version())
+fn translate_labelled(switch: &Switch) -> Traversal {
+    switch.pipeline.translate(&labelled_packet(), switch.pipeline.version())
 }
 
 /// Returns the continuations of a traversal.
@@ -69,14 +69,16 @@ fn resume(switch: &Switch, continuation: &Arc<Continuation>, packet: &str) -> Tr
 
 /// Returns the continuation of a packet with one label that arrived on this port.
 fn next_of(switch: &Switch, port: u32) -> Arc<Continuation> {
-    let mut key = labelled();
+    let mut key = labelled_packet();
     key.set_in_port(PortNo::new(port));
     let traversal = switch.pipeline.translate(&key, switch.pipeline.version());
     Arc::clone(&continuations(&traversal)[0])
 }
 
-fn after(switch: &Switch, packet: &str) -> String {
-    let [next] = &continuations(&first(switch))[..] else { panic!("there is one recirculation") };
+fn run_recirculated(switch: &Switch, packet: &str) -> String {
+    let [next] = &continuations(&translate_labelled(switch))[..] else {
+        panic!("there is one recirculation")
+    };
     describe(&resume(switch, next, packet).actions)
 }
 
@@ -90,16 +92,16 @@ fn a_pop_recirculates_only_for_uncovered_headers() {
         output(3),
     ];
     let switch = switch(&actions, &[]);
-    assert_eq!(describe(&first(&switch).actions), "pop(800) 2 set(eth_src=1) 3q3");
+    assert_eq!(describe(&translate_labelled(&switch).actions), "pop(800) 2 set(eth_src=1) 3q3");
 }
 
 #[test]
 fn steps_after_a_pop_see_the_uncovered_headers() {
     let dec_ttl = Action::DecTtl { controllers: Box::new([0]) };
     let switch = switch(&[POP, output(2), dec_ttl, output(3)], &[]);
-    assert_eq!(describe(&first(&switch).actions), "pop(800) 2 recirculate");
-    assert_eq!(after(&switch, "ip,nw_ttl=9"), "set(nw_ttl=8) 3");
-    assert_eq!(after(&switch, "ip,nw_ttl=1"), "punt(InvalidTtl,table=0,cookie=0x9)");
+    assert_eq!(describe(&translate_labelled(&switch).actions), "pop(800) 2 recirculate");
+    assert_eq!(run_recirculated(&switch, "ip,nw_ttl=9"), "set(nw_ttl=8) 3");
+    assert_eq!(run_recirculated(&switch, "ip,nw_ttl=1"), "punt(InvalidTtl,table=0,cookie=0x9)");
 }
 
 #[test]
@@ -107,10 +109,10 @@ fn a_lookup_after_a_pop_returns_to_its_rule() {
     let actions = [POP, resubmit(1), output(4)];
     let rules = ["table=1,ip,nw_dst=10.0.0.1,actions=output:2", "table=1,arp,actions=output:3"];
     let switch = switch(&actions, &rules);
-    assert_eq!(describe(&first(&switch).actions), "pop(800) recirculate");
-    assert_eq!(after(&switch, "ip,nw_dst=10.0.0.1"), "2 4");
-    assert_eq!(after(&switch, "arp"), "3 4");
-    assert_eq!(after(&switch, "ip"), "4");
+    assert_eq!(describe(&translate_labelled(&switch).actions), "pop(800) recirculate");
+    assert_eq!(run_recirculated(&switch, "ip,nw_dst=10.0.0.1"), "2 4");
+    assert_eq!(run_recirculated(&switch, "arp"), "3 4");
+    assert_eq!(run_recirculated(&switch, "ip"), "4");
 }
 
 #[test]
@@ -137,14 +139,14 @@ fn a_recirculation_keeps_state_action_set_and_stack() {
         request(FlowModCommand::Add, "table=1,reg0=5,metadata=7,actions=goto_table:2");
     popping.instructions.apply = Box::new([Action::Pop(reg(FieldId::Reg1))]);
     switch.pipeline.apply(BRIDGE, &[popping], Time::ZERO).expect("the rule is legal");
-    assert_eq!(after(&switch, "ip"), "3 4");
+    assert_eq!(run_recirculated(&switch, "ip"), "3 4");
 }
 
 #[test]
 fn a_length_check_has_two_continuations() {
     let rules = ["table=1,reg0=8/8,actions=output:2", "table=1,reg0=0/8,actions=output:3"];
-    let switch = switch(&[check(100), resubmit(1)], &rules);
-    let traversal = first(&switch);
+    let switch = switch(&[check_larger(100), resubmit(1)], &rules);
+    let traversal = translate_labelled(&switch);
     assert_eq!(describe(&traversal.actions), "larger(100)");
     let next = continuations(&traversal);
     let results = next.iter().map(|next| describe(&resume(&switch, next, "ip").actions));
@@ -156,26 +158,32 @@ fn a_recirculation_in_a_clone_affects_only_the_copy() {
     let clone = Action::Clone(Box::new([POP, resubmit(1), output(3)]));
     let switch = switch(&[clone, output(4)], &["table=1,arp,actions=output:2,exit"]);
     let expected = "pop(800) recirculate push(8847,16/0/64.) 4";
-    assert_eq!(describe(&first(&switch).actions), expected);
-    assert_eq!(after(&switch, "ip"), "3");
-    assert_eq!(after(&switch, "arp"), "2");
+    assert_eq!(describe(&translate_labelled(&switch).actions), expected);
+    assert_eq!(run_recirculated(&switch, "ip"), "3");
+    assert_eq!(run_recirculated(&switch, "arp"), "2");
 }
 
 #[test]
 fn equal_continuations_of_different_rules_are_one() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
-    let next = continuations(&first(&switch));
-    let mut other = labelled();
+    let next = continuations(&translate_labelled(&switch));
+    let mut other = labelled_packet();
     other.set_in_port(PortNo::new(2));
     let other = switch.pipeline.translate(&other, switch.pipeline.version());
     assert!(Arc::ptr_eq(&next[0], &continuations(&other)[0]));
-    assert_eq!(first(&switch).mask.field(FieldId::InPort), 0, "packets of all ports share it");
+    assert_eq!(
+        translate_labelled(&switch).mask.field(FieldId::InPort),
+        0,
+        "packets of all ports share it"
+    );
 }
 
 #[test]
 fn a_learn_after_a_recirculation_needs_its_rule() {
     let switch = switch(&[POP, resubmit(1), learn(|_| {})], &["table=1,actions=output:2"]);
-    let [next] = &continuations(&first(&switch))[..] else { panic!("there is one recirculation") };
+    let [next] = &continuations(&translate_labelled(&switch))[..] else {
+        panic!("there is one recirculation")
+    };
     let learnings_again = || resume(&switch, next, "ip,in_port=1").learnings;
     let learnings = learnings_again();
     assert_eq!(switch.pipeline.learn(&learnings, Time::ZERO).deltas.len(), 2, "a rule, an object");
@@ -223,13 +231,13 @@ fn a_continuation_names_only_the_learning_rule() {
 fn an_action_set_survives_a_recirculation() {
     let switch = Switch::new(&["table=0,actions=write_actions(output:4),goto_table:1"]);
     switch.make([rule("table=1", vec![POP, resubmit(2)]).into()]);
-    assert_eq!(after(&switch, "ip"), "4");
+    assert_eq!(run_recirculated(&switch, "ip"), "4");
 }
 
 #[test]
 fn a_resumed_packet_is_looked_up_without_its_name() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
-    let again = resume(&switch, &continuations(&first(&switch))[0], "ip");
+    let again = resume(&switch, &continuations(&translate_labelled(&switch))[0], "ip");
     assert_eq!(again.visits[0].key.field(FieldId::RecircId), 0);
 }
 
@@ -239,8 +247,8 @@ fn bits_after_a_recirculated_copy_belong_to_the_outer_rule() {
     let target = Subfield { field: FieldId::Reg1, offset: 0, width: 8 };
     let copy = Action::Clone([resubmit(1)].into());
     let switch = switch(&[copy, Action::Move { source, target }, output(2)], &[]);
-    switch.make([rule("table=1", vec![check(100)]).into()]);
-    let visits = first(&switch).visits;
+    switch.make([rule("table=1", vec![check_larger(100)]).into()]);
+    let visits = translate_labelled(&switch).visits;
     let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthDst));
     assert_eq!(masks.collect::<Vec<_>>(), [0xff, 0]);
 }
@@ -249,20 +257,22 @@ fn bits_after_a_recirculated_copy_belong_to_the_outer_rule() {
 fn a_ttl_behind_the_last_label_is_copied_in_the_frame() {
     for (action, copy) in [(Action::CopyTtlIn, TtlCopy::In), (Action::CopyTtlOut, TtlCopy::Out)] {
         let switch = switch(&[action, output(2)], &[]);
-        let [next] = &continuations(&first(&switch))[..] else {
+        let [next] = &continuations(&translate_labelled(&switch))[..] else {
             panic!("there is one recirculation")
         };
         assert_eq!(next.ttl_copy(), Some(copy));
     }
     let switch = switch(&[POP, resubmit(1)], &[]);
-    assert_eq!(continuations(&first(&switch))[0].ttl_copy(), None);
+    assert_eq!(continuations(&translate_labelled(&switch))[0].ttl_copy(), None);
 }
 
 #[test]
 fn a_fin_after_a_recirculation_lowers_the_right_timeouts() {
     let fin = Action::FinTimeout { idle: 3, hard: 0 };
     let switch = switch(&[POP, fin], &[]);
-    let [next] = &continuations(&first(&switch))[..] else { panic!("there is one recirculation") };
+    let [next] = &continuations(&translate_labelled(&switch))[..] else {
+        panic!("there is one recirculation")
+    };
     let after = resume(&switch, next, "tcp,in_port=1,tcp_flags=+fin");
     let [Refresh::FinTimeout { rule, idle: 3, .. }] = &after.refreshes[..] else { panic!("a fin") };
     assert_eq!(rule.cookie.number(), 9);
@@ -271,7 +281,7 @@ fn a_fin_after_a_recirculation_lowers_the_right_timeouts() {
 #[test]
 fn a_continuation_outlives_changes_of_its_rule() {
     let switch = switch(&[POP, resubmit(1), output(3)], &["table=1,actions=output:2"]);
-    let old = first(&switch);
+    let old = translate_labelled(&switch);
     switch.send(FlowModCommand::DeleteStrict, "priority=1").expect("the rule exists");
     let next = continuations(&old);
     assert_eq!(describe(&resume(&switch, &next[0], "ip").actions), "2 3");
@@ -283,7 +293,7 @@ fn a_continuation_outlives_changes_of_its_rule() {
 fn each_side_of_a_recirculation_counts_its_visits() {
     let rules = ["table=1,cookie=5,actions=output:2"];
     let switch = switch(&[POP, resubmit(1)], &rules);
-    let traversal = first(&switch);
+    let traversal = translate_labelled(&switch);
     let again = resume(&switch, &continuations(&traversal)[0], "ip");
     let cookies = |traversal: &Traversal| -> Vec<u64> {
         let rules = traversal.visits.iter().filter_map(|visit| visit.rule.as_ref());
@@ -294,8 +304,8 @@ fn each_side_of_a_recirculation_counts_its_visits() {
 
 #[test]
 fn a_resumed_packet_matches_by_recirculation_id_only() {
-    let switch = switch(&[check(1), resubmit(1)], &["table=1,reg0=8,actions=output:2"]);
-    let next = continuations(&first(&switch));
+    let switch = switch(&[check_larger(1), resubmit(1)], &["table=1,reg0=8,actions=output:2"]);
+    let next = continuations(&translate_labelled(&switch));
     let traversal = resume(&switch, &next[0], "ip");
     assert_eq!(traversal.key.field(FieldId::RecircId), u128::from(next[0].id()));
     assert_eq!(traversal.mask.field(FieldId::RecircId), FieldId::RecircId.value_max());
@@ -306,8 +316,8 @@ fn a_resumed_packet_matches_by_recirculation_id_only() {
 
 #[test]
 fn a_packet_is_recirculated_at_most_six_times() {
-    let switch = switch(&[check(9), resubmit(0)], &[]);
-    let mut traversal = first(&switch);
+    let switch = switch(&[check_larger(9), resubmit(0)], &[]);
+    let mut traversal = translate_labelled(&switch);
     for _ in 0..6 {
         traversal = resume(&switch, &continuations(&traversal)[0], "ip");
     }
@@ -317,9 +327,9 @@ fn a_packet_is_recirculated_at_most_six_times() {
 #[test]
 fn lookups_are_summed_up_along_recirculations() {
     let many: Vec<_> = std::iter::repeat_n(resubmit(1), 4000).collect();
-    let actions = [many.as_slice(), &[check(9)], &many].concat();
+    let actions = [many.as_slice(), &[check_larger(9)], &many].concat();
     let switch = switch(&actions, &[]);
-    let traversal = resume(&switch, &continuations(&first(&switch))[0], "ip");
+    let traversal = resume(&switch, &continuations(&translate_labelled(&switch))[0], "ip");
     assert_eq!(traversal.error.unwrap().to_string(), "the packet needs more than 4096 resubmits");
     assert_eq!(traversal.visits.len(), 96);
 }
@@ -328,7 +338,7 @@ fn lookups_are_summed_up_along_recirculations() {
 fn tags_are_changed_once_the_headers_are_parsed() {
     for change in [Action::PushVlan { ethertype: 0x8100 }, Action::PopVlan] {
         let switch = switch(&[POP, change, output(2)], &[]);
-        assert_eq!(continuations(&first(&switch)).len(), 1);
+        assert_eq!(continuations(&translate_labelled(&switch)).len(), 1);
     }
 }
 
@@ -338,7 +348,7 @@ fn a_move_of_an_uncovered_field_waits_for_parsing() {
     for (source, target) in [(FieldId::Ipv4Src, FieldId::Reg0), (FieldId::Reg0, FieldId::Ipv4Dst)] {
         let moved = Action::Move { source: whole(source), target: whole(target) };
         let switch = switch(&[POP, moved, output(2)], &[]);
-        assert_eq!(describe(&first(&switch).actions), "pop(800) recirculate");
+        assert_eq!(describe(&translate_labelled(&switch).actions), "pop(800) recirculate");
     }
 }
 
@@ -353,17 +363,17 @@ fn a_recirculated_action_set_continues_with_its_rest() {
     };
     let dec_ttl = Action::DecTtl { controllers: Box::new([0]) };
     let switch = of_set(&[POP, output(2), dec_ttl]);
-    assert_eq!(describe(&first(&switch).actions), "pop(800) recirculate");
-    assert_eq!(after(&switch, "ip,nw_ttl=9"), "set(nw_ttl=8) 2");
+    assert_eq!(describe(&translate_labelled(&switch).actions), "pop(800) recirculate");
+    assert_eq!(run_recirculated(&switch, "ip,nw_ttl=9"), "set(nw_ttl=8) 2");
     let switch = of_set(&[POP, resubmit(1)]);
-    assert_eq!(after(&switch, "ip"), "3");
-    let steps = format!("{:?}", continuations(&first(&switch))[0]);
+    assert_eq!(run_recirculated(&switch, "ip"), "3");
+    let steps = format!("{:?}", continuations(&translate_labelled(&switch))[0]);
     assert!(!steps.contains("([])"), "executed steps are not stored: {steps}");
 }
 
 #[test]
 fn a_finished_action_list_is_not_kept() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
-    let steps = format!("{:?}", continuations(&first(&switch))[0]);
+    let steps = format!("{:?}", continuations(&translate_labelled(&switch))[0]);
     assert!(!steps.contains("([])"), "{steps}");
 }

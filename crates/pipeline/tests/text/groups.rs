@@ -30,12 +30,12 @@ pub(crate) fn meter_again(text: &str) -> Result<String, RuleTextError> {
     Ok(format_meter(request.meter.unwrap(), &request.config))
 }
 
-fn recorded(list: &str) -> Vec<Value> {
-    super::recorded(include_str!("../data/group-texts.json"), list)
+fn recorded_cases(list: &str) -> Vec<Value> {
+    super::recorded_texts(include_str!("../data/group-texts.json"), list)
 }
 
 fn check_printed(list: &str, key: &str, again: Again) {
-    for pair in recorded(list) {
+    for pair in recorded_cases(list) {
         let (input, expected) = (pair["input"].as_str().unwrap(), pair[key].as_str().unwrap());
         assert_eq!(again(input).as_deref(), Ok(expected), "{input}");
         assert_eq!(again(expected).as_deref(), Ok(expected), "{input}");
@@ -43,7 +43,7 @@ fn check_printed(list: &str, key: &str, again: Again) {
 }
 
 fn check_refused(list: &str, again: Again) {
-    for pair in recorded(list) {
+    for pair in recorded_cases(list) {
         let input = pair["input"].as_str().unwrap();
         let error = again(input).unwrap_err();
         assert_eq!(error.to_string(), pair["reason"].as_str().unwrap(), "{input}");

@@ -7,7 +7,7 @@ mod ovn;
 mod rules;
 
 /// Returns a list of recorded texts.
-fn recorded(data: &str, list: &str) -> Vec<serde_json::Value> {
+fn recorded_texts(data: &str, list: &str) -> Vec<serde_json::Value> {
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
     data[list].as_array().unwrap().clone()
 }

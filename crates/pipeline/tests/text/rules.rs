@@ -11,8 +11,8 @@ use shunt_pipeline::{
     text::{RuleFormat, format_rule, parse_rule},
 };
 
-fn recorded(list: &str) -> Vec<Value> {
-    super::recorded(include_str!("../data/rule-texts.json"), list)
+fn recorded_cases(list: &str) -> Vec<Value> {
+    super::recorded_texts(include_str!("../data/rule-texts.json"), list)
 }
 
 fn rule(request: FlowMod) -> Rule {
@@ -59,14 +59,14 @@ fn check(input: &str, expected: &str) {
 
 #[test]
 fn rules_are_printed_as_open_vswitch_prints_them() {
-    for pair in recorded("same") {
+    for pair in recorded_cases("same") {
         check(pair["input"].as_str().unwrap(), pair["canonical"].as_str().unwrap());
     }
 }
 
 #[test]
 fn rules_printed_differently_are_listed() {
-    for pair in recorded("different") {
+    for pair in recorded_cases("different") {
         assert_ne!(pair["canonical"], pair["ours"], "a difference is one");
         check(pair["input"].as_str().unwrap(), pair["ours"].as_str().unwrap());
     }
@@ -74,13 +74,13 @@ fn rules_printed_differently_are_listed() {
 
 #[test]
 fn rules_that_only_open_vswitch_refuses_are_listed() {
-    for pair in recorded("looser") {
+    for pair in recorded_cases("looser") {
         check(pair["input"].as_str().unwrap(), pair["ours"].as_str().unwrap());
     }
 }
 
 fn check_refused(list: &str) {
-    for pair in recorded(list) {
+    for pair in recorded_cases(list) {
         let input = pair["input"].as_str().unwrap();
         let error = parse_rule(FlowModCommand::Add, input, &NoPortNames).unwrap_err();
         assert_eq!(error.to_string(), pair["reason"].as_str().unwrap(), "{input}");

@@ -72,7 +72,7 @@ fn learn_many(pipeline: &Pipeline) {
 }
 
 /// Returns the numbers of learned addresses and of multicast groups.
-fn learned(pipeline: &Pipeline) -> (usize, usize) {
+fn count_learned(pipeline: &Pipeline) -> (usize, usize) {
     (pipeline.macs_count(BRIDGE), pipeline.multicast(BRIDGE).len())
 }
 
@@ -98,11 +98,11 @@ fn removals_of_learned_entries_are_made_in_steps() {
     let (pipeline, many) = (pipeline(), usize::from(MANY));
     let learn = || {
         check_releases(&pipeline, || learn_many(&pipeline));
-        assert_eq!(learned(&pipeline), (many, many));
+        assert_eq!(count_learned(&pipeline), (many, many));
     };
     let removes = |work: &dyn Fn()| {
         check_releases(&pipeline, work);
-        assert_eq!(learned(&pipeline), (0, 0));
+        assert_eq!(count_learned(&pipeline), (0, 0));
         check_releases(&pipeline, || pipeline.reclaim(pipeline.version()));
     };
     let set_ports = |ports: &[u32]| {
@@ -147,7 +147,7 @@ fn a_lower_limit_of_addresses_is_applied_in_steps() {
     let settings =
         BridgeSettings { macs_max: 10, multicast: Some(snooping), ..BridgeSettings::default() };
     check_releases(&pipeline, || drop(pipeline.set_settings(BRIDGE, settings).unwrap()));
-    assert_eq!(learned(&pipeline), (10, usize::from(MANY)));
+    assert_eq!(count_learned(&pipeline), (10, usize::from(MANY)));
     assert_eq!(pipeline.mac_totals(BRIDGE).evicted, u64::from(MANY) - 10);
 }
 
@@ -214,7 +214,7 @@ fn a_cleared_port_costs_what_it_has_learned() {
     pipeline.set_ports(BRIDGE, vec![PortInfo::datapath(1)]).unwrap();
     let releases = pipeline.releases.load(Ordering::Relaxed) - before;
     assert!(releases < 8, "{releases}");
-    assert_eq!(learned(&pipeline), (MANY.into(), MANY.into()));
+    assert_eq!(count_learned(&pipeline), (MANY.into(), MANY.into()));
 }
 
 /// A packet-out has no learning rule that lets its table be counted.

@@ -75,7 +75,7 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
         2 => learn::learn(),
         2 => learn::fin_timeout(),
         2 => select(vec![Action::CopyTtlIn, Action::CopyTtlOut]),
-        2 => metered(),
+        2 => metered_clone(),
         2 => super::controller().prop_map(|asked| Action::Controller(Box::new(asked))),
     ];
     let nested = leaf.prop_recursive(2, 12, 4, |inner| {
@@ -85,7 +85,7 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
         ]
     });
     let list = vec(nested, 1..7);
-    let stacked = option::weighted(0.2, stacked());
+    let stacked = option::weighted(0.2, stack_actions());
     // Table 1 may have conjunctions.
     let further = option::weighted(0.4, Just(TableId::new(1)));
     (list, super::set_field(), prop::bool::weighted(0.2), stacked, further).prop_map(
@@ -100,7 +100,7 @@ pub(super) fn list() -> impl Strategy<Value = Vec<Action>> {
 }
 
 /// A `clone` that passes a meter, after which the copy is parsed again.
-fn metered() -> impl Strategy<Value = Action> {
+fn metered_clone() -> impl Strategy<Value = Action> {
     (groups::meter(), action(), 1u32..=6).prop_map(|(meter, action, port)| {
         let ttl = Action::DecTtl { controllers: Box::new([]) };
         let output = Action::Output { port: PortNo::new(port), max_len: 0 };
@@ -110,7 +110,7 @@ fn metered() -> impl Strategy<Value = Action> {
 
 /// Actions that push values, and send the packet to the first popped value.
 /// An action on labels may come between the pushes and the pop.
-fn stacked() -> impl Strategy<Value = Vec<Action>> {
+fn stack_actions() -> impl Strategy<Value = Vec<Action>> {
     let value = Subfield { field: FieldId::Reg0, offset: 0, width: 3 };
     let pushes = vec(
         (1u64..6).prop_map(move |port| {

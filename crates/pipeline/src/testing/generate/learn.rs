@@ -19,7 +19,7 @@ pub(super) fn learn() -> impl Strategy<Value = Action> {
     let result = option::weighted(0.4, 0u8..3)
         .prop_map(|bit| bit.and_then(|bit| Subfield::new(FieldId::Reg0, bit, 1)));
     let place = (table(), 0u16..4, 0u64..3);
-    let specs = (vec(match_spec(), 0..3), vec(done(), 0..3));
+    let specs = (vec(match_spec(), 0..3), vec(spec(), 0..3));
     (place, timeouts, fin, (rarely(), rarely()), limit, result, specs).prop_map(
         |((table, priority, cookie), timeouts, fin, flags, limit, result, (matched, done))| {
             Action::Learn(Box::new(LearnAction {
@@ -85,7 +85,7 @@ fn match_spec() -> impl Strategy<Value = LearnSpec> {
     prop_oneof![3 => same, 2 => swapped, 1 => part, 1 => Just(port), 1 => value]
 }
 
-fn done() -> impl Strategy<Value = LearnSpec> {
+fn spec() -> impl Strategy<Value = LearnSpec> {
     let port = Subfield { field: FieldId::InPort, offset: 0, width: 16 };
     let output = select(vec![port, Subfield { field: FieldId::Reg0, offset: 0, width: 16 }])
         .prop_map(|source| LearnSpec {

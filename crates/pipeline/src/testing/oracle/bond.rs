@@ -114,7 +114,7 @@ impl Walker<'_> {
         let is_sender = balance.members()[usize::from(bucket)] == Some(port.number);
         if is_sender {
             let bond = port.bond.as_ref().map(|member| member.bond.to_string());
-            self.passes.mirrored(&format!("{} {bucket}", bond.unwrap_or_default()));
+            self.passes.note_mirror(&format!("{} {bucket}", bond.unwrap_or_default()));
         }
         is_sender
     }

@@ -19,7 +19,7 @@ impl Walker<'_> {
         let Some(group) = self.find_group(id) else { return Ok(()) };
         let chosen = match group.kind {
             GroupKind::All | GroupKind::Indirect => {
-                self.passes.chose(self.id(), id, None);
+                self.passes.note_choice(self.id(), id, None);
                 for bucket in &group.buckets {
                     self.bucket(bucket)?;
                 }
@@ -29,7 +29,7 @@ impl Walker<'_> {
             GroupKind::Select => self.select(&group),
         };
         let Some(chosen) = chosen else { return Ok(()) };
-        self.passes.chose(self.id(), id, Some(chosen));
+        self.passes.note_choice(self.id(), id, Some(chosen));
         self.bucket(&group.buckets[chosen])
     }
 
@@ -145,12 +145,12 @@ impl Walker<'_> {
         match self.acting(id) {
             Some(MeterBandKind::Drop) => self.is_muted = true,
             Some(MeterBandKind::DscpRemark { precedence }) => {
-                self.packet.remark(|dscp| remarked(dscp, precedence));
+                self.packet.remark(|dscp| remark(dscp, precedence));
             }
             None => {}
         }
         if self.is_muted {
-            self.passes.metered();
+            self.passes.note_meter();
         }
     }
 
@@ -171,7 +171,7 @@ impl Role {
 
 /// Returns a DSCP with its drop precedence raised by `levels`.
 /// Only DSCPs of assured forwarding change.
-fn remarked(dscp: u128, levels: u8) -> u128 {
+fn remark(dscp: u128, levels: u8) -> u128 {
     let assured = [[10, 12, 14], [18, 20, 22], [26, 28, 30], [34, 36, 38]];
     for class in assured {
         if let Some(place) = class.iter().position(|own| *own == dscp) {

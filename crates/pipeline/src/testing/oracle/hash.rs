@@ -60,22 +60,22 @@ impl Packet {
         self.key().field(field)
     }
 
-    fn sorted(&self, fields: [FieldId; 2]) -> Vec<u128> {
+    fn sorted_values(&self, fields: [FieldId; 2]) -> Vec<u128> {
         let mut values = fields.map(|field| self.value(field));
         values.sort_unstable();
         values.to_vec()
     }
 
     fn link(&self) -> Vec<u128> {
-        let mut values = self.sorted([FieldId::EthSrc, FieldId::EthDst]);
+        let mut values = self.sorted_values([FieldId::EthSrc, FieldId::EthDst]);
         values.extend([FieldId::VlanVid, FieldId::EthType].map(|field| self.value(field)));
         values
     }
 
     fn addresses(&self) -> Vec<u128> {
         match self.value(FieldId::EthType) {
-            0x0800 => self.sorted([FieldId::Ipv4Src, FieldId::Ipv4Dst]),
-            0x86dd => self.sorted([FieldId::Ipv6Src, FieldId::Ipv6Dst]),
+            0x0800 => self.sorted_values([FieldId::Ipv4Src, FieldId::Ipv4Dst]),
+            0x86dd => self.sorted_values([FieldId::Ipv6Src, FieldId::Ipv6Dst]),
             _ => Vec::new(),
         }
     }
@@ -84,6 +84,6 @@ impl Packet {
         let has_ports = self.has(FieldId::IpProto)
             && protocols.contains(&self.value(FieldId::IpProto))
             && self.value(FieldId::NwFrag) == 0;
-        if has_ports { self.sorted([FieldId::TcpSrc, FieldId::TcpDst]) } else { Vec::new() }
+        if has_ports { self.sorted_values([FieldId::TcpSrc, FieldId::TcpDst]) } else { Vec::new() }
     }
 }

@@ -171,7 +171,7 @@ impl Walker<'_> {
                     continue;
                 }
             };
-            for (field, bit, is_set) in wanted(target, value) {
+            for (field, bit, is_set) in wanted_bits(target, value) {
                 let place = 1 << bit;
                 key.set_field_masked(field, if is_set { place } else { 0 }, place);
                 mask.add_bits(field, place);
@@ -200,7 +200,7 @@ fn head(action: &LearnAction) -> FlowMod {
 
 /// Returns the bits that a packet must have to match a value.
 /// Each bit has its field, its number, and its value.
-fn wanted(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
+fn wanted_bits(target: Subfield, value: u128) -> Vec<(FieldId, u8, bool)> {
     let bits = |field, offset: u8, width: u8, value: u128| -> Vec<_> {
         (0..width).map(|bit| (field, offset + bit, value >> bit & 1 == 1)).collect()
     };

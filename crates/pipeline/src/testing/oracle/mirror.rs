@@ -146,7 +146,7 @@ impl Walker<'_> {
             port.kind != PortKind::Unbound && !port.config.no_fwd && !port.config.port_down
         };
         if ports.iter().any(sends) {
-            self.passes.mirrored(&mirror.name);
+            self.passes.note_mirror(&mirror.name);
         }
         for port in ports {
             let max_len = mirror.snaplen.filter(|_| matches!(port.kind, PortKind::Datapath(_)));

@@ -189,16 +189,16 @@ impl PacketPasses {
         self.here().length = length;
     }
 
-    pub(super) fn visited(&mut self, place: (BridgeId, TableId), rule: Option<RuleId>) {
+    pub(super) fn note_visit(&mut self, place: (BridgeId, TableId), rule: Option<RuleId>) {
         let pass = self.here();
         pass.visited.push(Visited { place, rule, length: pass.length });
     }
 
-    pub(super) fn chose(&mut self, bridge: BridgeId, group: GroupId, bucket: Option<usize>) {
+    pub(super) fn note_choice(&mut self, bridge: BridgeId, group: GroupId, bucket: Option<usize>) {
         self.here().groups.push((bridge, group, bucket));
     }
 
-    pub(super) fn mirrored(&mut self, mirror: &str) {
+    pub(super) fn note_mirror(&mut self, mirror: &str) {
         self.here().mirrored.push(mirror.to_owned());
     }
 
@@ -220,7 +220,7 @@ impl PacketPasses {
         }
     }
 
-    pub(super) fn metered(&mut self) {
+    pub(super) fn note_meter(&mut self) {
         self.here().was_metered = true;
     }
 

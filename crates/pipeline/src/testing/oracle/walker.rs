@@ -225,7 +225,7 @@ impl<'w> Walker<'w> {
     ) -> Result<Option<Arc<Rule>>, TraversalError> {
         self.need_headers()?;
         let rule = self.find_rule(table, port)?;
-        self.passes.visited((self.id(), table), rule.as_ref().map(|rule| rule.id));
+        self.passes.note_visit((self.id(), table), rule.as_ref().map(|rule| rule.id));
         let outer = (self.table, self.rule.clone());
         (self.table, self.rule) = (table, rule.clone());
         let takes_table = std::mem::take(&mut self.takes_table);

@@ -32,7 +32,7 @@ pub(super) fn value_for(target: Subfield, text: TextSlice<'_>) -> Result<u128, R
 }
 
 /// Parses `move:FIELD[..]->FIELD[..]`.
-pub(super) fn moved(argument: TextSlice<'_>, writes: Writes) -> Result<Action, RuleTextError> {
+pub(super) fn parse_move(argument: TextSlice<'_>, writes: Writes) -> Result<Action, RuleTextError> {
     let parts = argument.split_once("->");
     let (source, target) =
         parts.ok_or_else(|| argument.bad("move", "move:FIELD[..]->FIELD[..]"))?;

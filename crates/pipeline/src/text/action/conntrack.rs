@@ -83,7 +83,7 @@ fn zone(value: TextSlice<'_>) -> Result<CtZone, RuleTextError> {
         return parse_as(value, "a zone", u16::MAX).map(CtZone::Number);
     }
     let bits = subfield::parse(value)?;
-    match subfield::short(bits).map_err(|problem| value.error(problem))? {
+    match subfield::require_short(bits).map_err(|problem| value.error(problem))? {
         bits if bits.width == 16 => Ok(CtZone::Field(bits)),
         _ => Err(value.bad("ct", "zone=NUMBER or zone=FIELD[..] with 16 bits")),
     }
@@ -107,7 +107,7 @@ fn inner(item: Item<'_>) -> Result<Vec<Action>, RuleTextError> {
     let argument = item.argument_or_end();
     match item.name.text().to_ascii_lowercase().as_str() {
         "load" => bits::load(argument, Writes::Connection),
-        "move" => bits::moved(argument, Writes::Connection).map(|action| vec![action]),
+        "move" => bits::parse_move(argument, Writes::Connection).map(|action| vec![action]),
         "set_field" => header::set_field(argument, Writes::Connection).map(|action| vec![action]),
         "nat" => nat(argument).map(|action| vec![action]),
         _ => {
@@ -155,7 +155,7 @@ fn nat(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
 fn range(slice: TextSlice<'_>) -> Result<NatRange, RuleTextError> {
     let text = slice.text();
     let read = if let Some(rest) = text.strip_prefix('[') {
-        bracketed(rest)
+        split_brackets(rest)
     } else if text.matches(':').count() > 1 {
         pair::<Ipv6Addr>(text).map(|(first, last)| (first.into(), last.into(), None))
     } else {
@@ -181,7 +181,7 @@ fn range(slice: TextSlice<'_>) -> Result<NatRange, RuleTextError> {
 }
 
 /// Splits the text after the first `[` of `[FIRST]-[LAST]:PORTS`.
-fn bracketed(text: &str) -> Option<(IpAddr, IpAddr, Option<&str>)> {
+fn split_brackets(text: &str) -> Option<(IpAddr, IpAddr, Option<&str>)> {
     let (first, rest) = text.split_once(']')?;
     let (last, rest) = match rest.strip_prefix("-[") {
         Some(rest) => rest.split_once(']')?,

@@ -21,15 +21,15 @@ use crate::action::{
 /// Parses `multipath(FIELDS,BASIS,ALGORITHM,LINKS,ARGUMENT,FIELD[..])`.
 pub(super) fn multipath(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
     let mut words = Words::of(argument, "multipath", MULTIPATH_FORM);
-    let fields = words.named(&FIELDS)?;
+    let fields = words.next_of(&FIELDS)?;
     let basis = parse_as(words.next()?, "a basis", u16::MAX)?;
-    let algorithm = words.named(&MULTIPATHS)?;
+    let algorithm = words.next_of(&MULTIPATHS)?;
     let links = words.next()?;
     let number = parse_as(words.next()?, "an argument", u32::MAX)?;
     let target = words.next()?;
     words.end()?;
     let target = subfield::parse_target(target, Writes::Packet)
-        .and_then(|bits| subfield::short(bits).map_err(|problem| target.error(problem)))?;
+        .and_then(|bits| subfield::require_short(bits).map_err(|problem| target.error(problem)))?;
     let most = 1_u32.checked_shl(target.width.into()).unwrap_or(LINKS_MAX).min(LINKS_MAX);
     let link_max = parse_as(links, "a number of links", most)?.checked_sub(1);
     let link_max = link_max.and_then(|max| u16::try_from(max).ok());
@@ -69,7 +69,7 @@ pub(super) fn bundle_load(
     let mut action = words.bundle()?;
     let target = words.next()?;
     let bits = subfield::parse_target(target, Writes::Packet)
-        .and_then(|bits| subfield::short(bits).map_err(|problem| target.error(problem)))?;
+        .and_then(|bits| subfield::require_short(bits).map_err(|problem| target.error(problem)))?;
     if bits.width < 16 {
         return Err(target.bad("bundle_load", BUNDLE_LOAD_FORM));
     }
@@ -122,7 +122,7 @@ impl<'a> Words<'a> {
     }
 
     /// Reads the next argument, which must be one of `names`.
-    fn named<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T, RuleTextError> {
+    fn next_of<T: Copy>(&mut self, names: &[(&str, T)]) -> Result<T, RuleTextError> {
         let word = self.next()?;
         let named = names.iter().find(|(name, _)| *name == word.text());
         named.map(|(_, value)| *value).ok_or_else(|| word.bad(self.action, self.form))
@@ -130,10 +130,10 @@ impl<'a> Words<'a> {
 
     /// Reads the arguments that `bundle` and `bundle_load` have in common.
     fn bundle(&mut self) -> Result<BundleAction, RuleTextError> {
-        let fields = self.named(&FIELDS)?;
+        let fields = self.next_of(&FIELDS)?;
         let basis = parse_as(self.next()?, "a basis", u16::MAX)?;
-        let algorithm = self.named(&BUNDLES)?;
-        self.named(&[("ofport", ())])?;
+        let algorithm = self.next_of(&BUNDLES)?;
+        self.next_of(&[("ofport", ())])?;
         Ok(BundleAction { fields, basis, algorithm, members: Box::default(), target: None })
     }
 

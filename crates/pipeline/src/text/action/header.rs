@@ -112,7 +112,7 @@ pub(super) fn vlan_vid(
     policy: VlanTagPolicy,
 ) -> Result<Vec<Action>, RuleTextError> {
     let vid = parse_as(argument, "a VLAN", VLAN_VID_MAX)?;
-    Ok(tagged(exact(FieldId::VlanVid, vid | VLAN_PRESENT), scope, policy))
+    Ok(with_vlan_tag(exact(FieldId::VlanVid, vid | VLAN_PRESENT), scope, policy))
 }
 
 /// Parses `mod_vlan_pcp:PCP` and `set_vlan_pcp:PCP`.
@@ -122,10 +122,10 @@ pub(super) fn vlan_pcp(
     policy: VlanTagPolicy,
 ) -> Result<Vec<Action>, RuleTextError> {
     let pcp = parse_as(argument, "a VLAN priority", VLAN_PCP_MAX)?;
-    Ok(tagged(exact(FieldId::VlanPcp, pcp), scope, policy))
+    Ok(with_vlan_tag(exact(FieldId::VlanPcp, pcp), scope, policy))
 }
 
-fn tagged(action: Action, scope: &Scope<'_>, policy: VlanTagPolicy) -> Vec<Action> {
+fn with_vlan_tag(action: Action, scope: &Scope<'_>, policy: VlanTagPolicy) -> Vec<Action> {
     if policy == VlanTagPolicy::PushIfNone && !scope.has_vlan() {
         vec![Action::PushVlan { ethertype: 0x8100 }, action]
     } else {

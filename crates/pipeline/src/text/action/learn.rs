@@ -61,7 +61,7 @@ pub(super) fn parse(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action
             "result_dst" => learn.result = Some(one_bit(value)?),
             "load" => specs.push(load(value)?),
             "output" => specs.push(output(value)?),
-            _ => specs.push(matched(item, scope)?),
+            _ => specs.push(parse_match(item, scope)?),
         }
     }
     learn.specs = specs.into();
@@ -87,16 +87,16 @@ fn blank() -> Option<LearnAction> {
 }
 
 /// Parses `FIELD[..]`, `FIELD[..]=FIELD[..]` or `FIELD[..]=VALUE`.
-fn matched(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextError> {
-    let target = short(item.name)?;
+fn parse_match(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextError> {
+    let target = parse_short_subfield(item.name)?;
     let source = match item.argument {
         None => LearnSource::Field(target),
         Some(value) if subfield::is_named(value) => {
-            let source = short(value)?;
+            let source = parse_short_subfield(value)?;
             of_one_width(source, target, value)?;
             LearnSource::Field(source)
         }
-        Some(value) => LearnSource::Value(asked(target, value, scope)?),
+        Some(value) => LearnSource::Value(parse_value(target, value, scope)?),
     };
     Ok(LearnSpec { source, width: target.width, target: LearnTarget::Match(target) })
 }
@@ -107,9 +107,9 @@ fn load(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     let form = "load:VALUE->FIELD[..] or load:FIELD[..]->FIELD[..]";
     let (value, name) = parts.ok_or_else(|| argument.bad("learn", form))?;
     let target = subfield::parse_target(name, Writes::Packet)?;
-    subfield::short(target).map_err(|problem| name.error(problem))?;
+    subfield::require_short(target).map_err(|problem| name.error(problem))?;
     let source = if subfield::is_named(value) {
-        let source = short(value)?;
+        let source = parse_short_subfield(value)?;
         of_one_width(source, target, argument)?;
         LearnSource::Field(source)
     } else {
@@ -120,19 +120,23 @@ fn load(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
 
 /// Parses `output:FIELD[..]`.
 fn output(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
-    let source = short(argument)?;
+    let source = parse_short_subfield(argument)?;
     let (width, source) = (source.width, LearnSource::Field(source));
     Ok(LearnSpec { source, width, target: LearnTarget::Output })
 }
 
 /// Reads bits of a field that `learn` can name.
-fn short(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
+fn parse_short_subfield(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError> {
     let bits = subfield::parse(slice)?;
-    subfield::short(bits).map_err(|problem| slice.error(problem))
+    subfield::require_short(bits).map_err(|problem| slice.error(problem))
 }
 
 /// Reads the value that a learned rule matches or writes.
-fn asked(target: Subfield, text: TextSlice<'_>, scope: &Scope<'_>) -> Result<u128, RuleTextError> {
+fn parse_value(
+    target: Subfield,
+    text: TextSlice<'_>,
+    scope: &Scope<'_>,
+) -> Result<u128, RuleTextError> {
     let field = target.field;
     if subfield::whole_name(target).is_none() {
         return value_for(target, text);

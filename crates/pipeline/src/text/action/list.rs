@@ -109,7 +109,7 @@ impl<'a> List<'a> {
                 Ok(())
             }
             "clone" => {
-                let inner = self.cloned(item)?;
+                let inner = self.parse_clone(item)?;
                 self.push(Action::Clone(inner), item.name)
             }
             name => {
@@ -125,7 +125,7 @@ impl<'a> List<'a> {
     }
 
     /// Reads the actions inside a `clone`.
-    fn cloned(&self, item: Item<'a>) -> Result<Box<[Action]>, RuleTextError> {
+    fn parse_clone(&self, item: Item<'a>) -> Result<Box<[Action]>, RuleTextError> {
         let depth = self.kind.depth().saturating_add(1);
         if depth > CLONE_DEPTH_MAX {
             return Err(item.name.error(RuleTextProblem::TooDeep { max: CLONE_DEPTH_MAX }));

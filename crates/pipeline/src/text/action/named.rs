@@ -32,11 +32,11 @@ pub(super) fn parse(
         "mod_vlan_pcp" => header::vlan_pcp(argument, scope, header::VlanTagPolicy::PushIfNone),
         "set_vlan_vid" => header::vlan_vid(argument, scope, header::VlanTagPolicy::Present),
         "set_vlan_pcp" => header::vlan_pcp(argument, scope, header::VlanTagPolicy::Present),
-        _ => single(name, item, scope).map(|action| vec![action]),
+        _ => parse_single(name, item, scope).map(|action| vec![action]),
     }
 }
 
-fn single(name: &str, item: Item<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+fn parse_single(name: &str, item: Item<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let argument = item.argument_or_end();
     match name {
         "output" => output::output(argument, scope),
@@ -48,7 +48,7 @@ fn single(name: &str, item: Item<'_>, scope: &Scope<'_>) -> Result<Action, RuleT
         "learn" => learn::parse(argument, scope),
         "ct" => conntrack::ct(argument),
         "nat" => Err(item.name.error(RuleTextProblem::OutsideCt("nat"))),
-        "move" => bits::moved(argument, Writes::Packet),
+        "move" => bits::parse_move(argument, Writes::Packet),
         "push" => bits::push(argument),
         "pop" => bits::pop(argument),
         "check_pkt_larger" => bits::check_pkt_larger(argument),

@@ -26,7 +26,7 @@ pub(super) fn output(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Actio
         return output_to(port, argument);
     }
     if argument.text().contains('=') {
-        return truncated(argument, scope);
+        return parse_truncated(argument, scope);
     }
     let source = subfield::parse(argument).map_err(|error| match error.problem {
         // A word without a similar field name is more likely meant as a port.
@@ -52,7 +52,7 @@ pub(super) fn output_to(port: PortNo, at: TextSlice<'_>) -> Result<Action, RuleT
 
 /// Parses `output(port=PORT,max_len=BYTES)`, which truncates the packet.
 /// The length is at least that of an Ethernet header.
-fn truncated(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
+fn parse_truncated(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action, RuleTextError> {
     let (mut port, mut max_len) = (None, None);
     for item in argument.items() {
         let item = item?;
@@ -103,10 +103,10 @@ pub(super) fn set_queue(argument: TextSlice<'_>) -> Result<Action, RuleTextError
 ///
 /// A `controller` that an output to port CONTROLLER can express is stored and printed as an output.
 pub(super) fn controller(argument: TextSlice<'_>) -> Result<Action, RuleTextError> {
-    let mut action = plain();
+    let mut action = default_controller();
     if integer(argument.text()).is_some() {
         action.max_len = parse_as(argument, "a length", u16::MAX)?;
-        return Ok(simplest(action));
+        return Ok(simplify(action));
     }
     for item in argument.items() {
         let item = item?;
@@ -127,12 +127,12 @@ pub(super) fn controller(argument: TextSlice<'_>) -> Result<Action, RuleTextErro
             _ => return Err(item.name.bad("controller", CONTROLLER_FORM)),
         }
     }
-    Ok(simplest(action))
+    Ok(simplify(action))
 }
 
-fn simplest(action: ControllerAction) -> Action {
+fn simplify(action: ControllerAction) -> Action {
     let max_len = action.max_len;
-    if action == (ControllerAction { max_len, ..plain() }) {
+    if action == (ControllerAction { max_len, ..default_controller() }) {
         Action::Output { port: PortNo::CONTROLLER, max_len }
     } else {
         Action::Controller(Box::new(action))
@@ -140,7 +140,7 @@ fn simplest(action: ControllerAction) -> Action {
 }
 
 /// Returns a `controller` action with default options.
-fn plain() -> ControllerAction {
+fn default_controller() -> ControllerAction {
     ControllerAction {
         max_len: WHOLE_PACKET,
         controller_id: 0,

@@ -57,6 +57,6 @@ pub(super) fn bundle() -> impl Strategy<Value = Action> {
 
 /// Bits of a field with an OXM header of 32 bits.
 fn target() -> impl Strategy<Value = Subfield> {
-    let is_short = |field: &FieldId| subfield::short(Subfield::whole(*field)).is_ok();
+    let is_short = |field: &FieldId| subfield::require_short(Subfield::whole(*field)).is_ok();
     bits(move |field| is_writable(field) && is_short(field), 128)
 }

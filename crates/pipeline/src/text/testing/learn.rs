@@ -42,18 +42,20 @@ pub(super) fn learn() -> impl Strategy<Value = Action> {
 }
 
 fn spec() -> impl Strategy<Value = LearnSpec> {
-    let same = readable().prop_map(|bits| match_spec(bits, LearnSource::Field(bits)));
-    let other =
-        (readable(), readable()).prop_filter_map("bits of one width", |(target, source)| {
+    let same = readable_subfield().prop_map(|bits| match_spec(bits, LearnSource::Field(bits)));
+    let other = (readable_subfield(), readable_subfield()).prop_filter_map(
+        "bits of one width",
+        |(target, source)| {
             let width = target.width.min(source.width);
             let target = Subfield::new(target.field, target.offset, width)?;
             let source = Subfield::new(source.field, source.offset, width)?;
             Some(match_spec(target, LearnSource::Field(source)))
-        });
-    let asked = readable()
-        .prop_flat_map(asked)
+        },
+    );
+    let asked = readable_subfield()
+        .prop_flat_map(asked_bits)
         .prop_map(|(target, value)| match_spec(target, LearnSource::Value(value)));
-    let load = (readable(), bits(|field| is_writable(field) && is_short(field), 128))
+    let load = (readable_subfield(), bits(|field| is_writable(field) && is_short(field), 128))
         .prop_filter_map("bits of one width", |(source, target)| {
             let width = target.width.min(source.width);
             let source = Subfield::new(source.field, source.offset, width)?;
@@ -67,7 +69,7 @@ fn spec() -> impl Strategy<Value = LearnSpec> {
             LearnSpec { source, width: target.width, target: LearnTarget::Load(target) }
         },
     );
-    let output = readable().prop_map(|bits| {
+    let output = readable_subfield().prop_map(|bits| {
         let (source, width) = (LearnSource::Field(bits), bits.width);
         LearnSpec { source, width, target: LearnTarget::Output }
     });
@@ -79,7 +81,7 @@ const fn match_spec(target: Subfield, source: LearnSource) -> LearnSpec {
 }
 
 /// Bits of a field, and a value that a learned rule can match in these bits.
-fn asked(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
+fn asked_bits(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
     let field = target.field;
     let is_whole = subfield::whole_name(target).is_some();
     let is_port = field.info().format == Format::Port;
@@ -98,10 +100,10 @@ fn asked(target: Subfield) -> impl Strategy<Value = (Subfield, u128)> {
     (Just(target), value)
 }
 
-fn readable() -> impl Strategy<Value = Subfield> {
+fn readable_subfield() -> impl Strategy<Value = Subfield> {
     bits(is_short, 128)
 }
 
 fn is_short(field: &FieldId) -> bool {
-    is_readable(field) && subfield::short(Subfield::whole(*field)).is_ok()
+    is_readable(field) && subfield::require_short(Subfield::whole(*field)).is_ok()
 }

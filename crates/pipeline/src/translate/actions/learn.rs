@@ -118,7 +118,7 @@ fn add_match(key: &mut FlowKey, mask: &mut FlowMask, target: Subfield, value: u1
     match target.field {
         // The port number has 16 bits (OpenFlow 1.0).
         FieldId::InPort if target.offset == 0 && target.width == 16 => {
-            key.set_in_port(widened(value));
+            key.set_in_port(widen_port(value));
             mask.add_field(FieldId::InPort);
         }
         field => {
@@ -162,7 +162,7 @@ fn output(value: u128) -> Option<Action> {
     is_allowed.then_some(Action::Output { port, max_len: 0 })
 }
 
-fn widened(port: u128) -> PortNo {
+fn widen_port(port: u128) -> PortNo {
     // A number beyond 32 bits is no port, and 2^32 - 1 is `ANY`, which no packet has.
     PortNo::widened(u32::try_from(port).unwrap_or(u32::MAX))
 }

@@ -114,7 +114,7 @@ pub(in crate::translate) fn freeze_live(
     let frozen = freeze_with_hidden(packet, state, agenda.freezable(), hidden, limits);
     FrozenState {
         is_live_only: true,
-        steps: normalised(frozen.steps, action_set_info),
+        steps: normalise(frozen.steps, action_set_info),
         context: RuleContext { in_set: state.rule.context.in_set, ..NO_RULE_CONTEXT },
         // The lookup finds the next rule, so the current rule is not needed.
         rule: None,
@@ -158,7 +158,7 @@ fn live_bits(state: &ActionState<'_>, agenda: &Agenda<'_>, table: TableId) -> Fl
 /// The next step is at the end.
 ///
 /// Action sets use at most the information `action_set_info` on their rule.
-fn normalised(steps: Vec<FrozenStep>, action_set_info: RuleInfo) -> Vec<FrozenStep> {
+fn normalise(steps: Vec<FrozenStep>, action_set_info: RuleInfo) -> Vec<FrozenStep> {
     // The visit of the next lookup needs its `EndVisit`. The ends of visits before the partition
     // point are not needed.
     let end = steps.iter().rposition(|step| *step == FrozenStep::EndVisit);

@@ -61,7 +61,7 @@ impl CallSiteCase {
         let packets: Vec<FlowKey> = some(PACKETS);
         let mut changes: Vec<Op> = (0..CHANGES).map(|_| draw(runner, &generate::op())).collect();
         let network = draw(runner, &generate::network());
-        changes.extend(aimed(&network, &packets, runner));
+        changes.extend(aimed_changes(&network, &packets, runner));
         Self { network, packets, changes }
     }
 
@@ -109,7 +109,7 @@ impl CallSiteCase {
 }
 
 /// Returns changes of objects that the packets read, and the learning of a packet.
-fn aimed(
+fn aimed_changes(
     network: &[Op],
     packets: &[FlowKey],
     runner: &mut proptest::test_runner::TestRunner,

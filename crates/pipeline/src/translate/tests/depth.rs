@@ -73,14 +73,14 @@ impl NestingLevel {
         let meter = (self.meter > 0).then(|| Action::Meter(MeterId::new(self.meter)));
         list.extend(meter.clone());
         if self.writes {
-            list.push(set(FieldId::EthSrc, 0x0200_0000_0000 | u128::from(number)));
-            list.push(set(FieldId::IpDscp, u128::from(10 + 8 * (number % 3))));
+            list.push(set_field(FieldId::EthSrc, 0x0200_0000_0000 | u128::from(number)));
+            list.push(set_field(FieldId::IpDscp, u128::from(10 + 8 * (number % 3))));
         }
         if self.recirculates {
             list.push(Action::PushMpls { ethertype: 0x8847 });
             list.push(Action::PopMpls { ethertype: 0x0800 });
         }
-        list.push(set(FieldId::Reg0, u128::from(number + 1)));
+        list.push(set_field(FieldId::Reg0, u128::from(number + 1)));
         let mut next = Action::Resubmit { port: None, table: Some(TableId::FIRST) };
         match self.hop {
             Hop::Resubmit => {}
@@ -104,7 +104,7 @@ impl NestingLevel {
     }
 }
 
-fn set(field: FieldId, value: u128) -> Action {
+fn set_field(field: FieldId, value: u128) -> Action {
     Action::SetField { field, value, mask: field.value_max() }
 }
 
@@ -179,10 +179,10 @@ fn level() -> impl Strategy<Value = NestingLevel> {
 fn network() -> impl Strategy<Value = Vec<Op>> {
     let ports = generate::ports(BRIDGE);
     (vec(level(), 70), DEPTHS, ports)
-        .prop_map(|(levels, depth, ports)| built(&levels, depth, ports))
+        .prop_map(|(levels, depth, ports)| build_network(&levels, depth, ports))
 }
 
-fn built(levels: &[NestingLevel], depth: u16, ports: Vec<PortInfo>) -> Vec<Op> {
+fn build_network(levels: &[NestingLevel], depth: u16, ports: Vec<PortInfo>) -> Vec<Op> {
     let (mut groups, mut rules, mut reached) = (Vec::new(), Vec::new(), 0);
     for (number, level) in (0..).zip(levels) {
         if reached + level.depth() > depth {
@@ -219,7 +219,7 @@ fn clones(counts: [u8; 2]) -> CheckedPipeline {
         |number| PortInfo::new(PortNo::new(number), PortKind::Datapath(DatapathPort::new(number)));
     let levels = counts.map(level);
     let mut checked = CheckedPipeline::new(&[]);
-    for op in built(&levels, 64, (1..4).map(port).collect()) {
+    for op in build_network(&levels, 64, (1..4).map(port).collect()) {
         assert!(checked.apply(&op).is_some());
     }
     checked
