@@ -144,15 +144,17 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
             call(client, "shunt/add-mirror", &followed_by(&[bridge, name], settings))
         }
         Command::DelMirror { bridge, name } => call(client, "shunt/del-mirror", &[bridge, name]),
-        Command::Macs { bridge } => printed(client, "fdb/show", &[bridge]),
-        Command::Mdb { bridge } => printed(client, "mdb/show", &[bridge]),
+        Command::Macs { bridge } => call_and_print(client, "fdb/show", &[bridge]),
+        Command::Mdb { bridge } => call_and_print(client, "mdb/show", &[bridge]),
         Command::Reload => reload(client),
         Command::Save { file } => save(client, file.as_deref()),
         Command::Restore { file } => restore(client, file),
         Command::Set { settings } => call(client, "shunt/set", &followed_by(&[], settings)),
         Command::Settings { json } => show(client, "shunt/settings", &[], *json, render::settings),
-        Command::Metrics => printed(client, "shunt/metrics", &[]),
-        Command::Caches { metrics: true, .. } => printed(client, "shunt/metrics", &["caches"]),
+        Command::Metrics => call_and_print(client, "shunt/metrics", &[]),
+        Command::Caches { metrics: true, .. } => {
+            call_and_print(client, "shunt/metrics", &["caches"])
+        }
         Command::Caches { json, line, metrics: false } => {
             let (table, parameters): (fn(&Value) -> String, &[&str]) =
                 if *line { (caches::caches_line, &[]) } else { (caches::caches, &["rule-space"]) };
@@ -161,15 +163,15 @@ fn run(arguments: &Arguments) -> Result<(), CallError> {
         Command::Entries { count, json } => {
             show(client, "shunt/entries", &[&count.to_string()], *json, evict::entries)
         }
-        Command::Evict { metrics: true, .. } => printed(client, "shunt/metrics", &["evict"]),
+        Command::Evict { metrics: true, .. } => call_and_print(client, "shunt/metrics", &["evict"]),
         Command::Evict { json, metrics: false } => {
             show(client, "shunt/evict", &[], *json, evict::evict)
         }
         Command::Why { entry, json } => show(client, "shunt/why", &[entry], *json, evict::why),
         Command::Trace { bridge, flow, frame, json } => {
-            traced(client, [bridge, flow], frame.as_deref(), *json)
+            print_trace(client, [bridge, flow], frame.as_deref(), *json)
         }
-        Command::Drops { metrics: true, .. } => printed(client, "shunt/metrics", &["drops"]),
+        Command::Drops { metrics: true, .. } => call_and_print(client, "shunt/metrics", &["drops"]),
         Command::Drops { json, .. } => {
             let run_dir = path::absolute(&arguments.run_dir).unwrap_or_default();
             show(client, "shunt/drops", &[], *json, |value| drops(value, &run_dir))
@@ -202,14 +204,14 @@ fn show_ports(client: &mut RpcClient, json: bool) -> Result<(), CallError> {
 }
 
 /// Prints the trace of a packet that is given by bridge, flow and optional frame.
-fn traced(
+fn print_trace(
     client: &mut RpcClient,
     packet: [&str; 2],
     frame: Option<&str>,
     json: bool,
 ) -> Result<(), CallError> {
     let parameters: Vec<&str> = packet.into_iter().chain(frame).collect();
-    printed(client, if json { "shunt/trace" } else { "ofproto/trace" }, &parameters)
+    call_and_print(client, if json { "shunt/trace" } else { "ofproto/trace" }, &parameters)
 }
 
 /// Stops a daemon; returns when the daemon has released its run directory.
@@ -232,7 +234,7 @@ fn reload(client: &mut RpcClient) -> Result<(), CallError> {
 
 fn forecasts(client: &mut RpcClient, json: bool, metrics: bool) -> Result<(), CallError> {
     if metrics {
-        return printed(client, "shunt/metrics", &["forecast"]);
+        return call_and_print(client, "shunt/metrics", &["forecast"]);
     }
     show(client, "shunt/forecast", &[], json, forecast)
 }
@@ -290,7 +292,7 @@ fn save(client: &mut RpcClient, file: Option<&Path>) -> Result<(), CallError> {
 fn restore(client: &mut RpcClient, file: &Path) -> Result<(), CallError> {
     let path = path::absolute(file)
         .map_err(|error| CallError::Refused(format!("{}: {error}", file.display())))?;
-    printed(client, "shunt/restore", &[&path.to_string_lossy()])
+    call_and_print(client, "shunt/restore", &[&path.to_string_lossy()])
 }
 
 /// Returns the words of a call, followed by settings.
@@ -299,7 +301,11 @@ fn followed_by<'a>(words: &[&'a str], settings: &'a [String]) -> Vec<&'a str> {
 }
 
 /// Calls a method, and prints its result unchanged.
-fn printed(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(), CallError> {
+fn call_and_print(
+    client: &mut RpcClient,
+    method: &str,
+    parameters: &[&str],
+) -> Result<(), CallError> {
     print(&client.call(method, parameters)?);
     Ok(())
 }

@@ -7,11 +7,11 @@ commands! {
     "autoattach/show-isid" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
     "autoattach/statistics" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
     "autoattach/status" "[bridge]", 0..=1, Read, empty_reply, "Always empty: no auto-attach";
-    "cfm/show" "[interface]", 0..=1, Read, cfm, "Always empty: no CFM";
-    "rstp/show" "[bridge]", 0..=1, Read, rstp, "Always empty: no spanning tree";
-    "stp/show" "[bridge]", 0..=1, Read, stp, "Always empty: no spanning tree";
-    "tnl/arp/show" "", 0..=0, Read, neighbours, "Always empty: no tunnels";
-    "tnl/neigh/show" "", 0..=0, Read, neighbours, "Always empty: no tunnels";
+    "cfm/show" "[interface]", 0..=1, Read, show_cfm, "Always empty: no CFM";
+    "rstp/show" "[bridge]", 0..=1, Read, show_rstp, "Always empty: no spanning tree";
+    "stp/show" "[bridge]", 0..=1, Read, show_stp, "Always empty: no spanning tree";
+    "tnl/arp/show" "", 0..=0, Read, show_neighbours, "Always empty: no tunnels";
+    "tnl/neigh/show" "", 0..=0, Read, show_neighbours, "Always empty: no tunnels";
     "tnl/ports/show" "[-v]", 0..=1, Read, tunnel_ports, "Always empty: no tunnels";
 }
 
@@ -24,19 +24,19 @@ fn none_of(arguments: &[String], error: &str) -> Result<String, String> {
     if arguments.is_empty() { Ok(String::new()) } else { Err(error.to_owned()) }
 }
 
-async fn cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+async fn show_cfm(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such CFM object")
 }
 
-async fn rstp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+async fn show_rstp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "No such RSTP object")
 }
 
-async fn stp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
+async fn show_stp(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     none_of(arguments, "no such stp object")
 }
 
-async fn neighbours(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
+async fn show_neighbours(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let line = "=".repeat(74);
     Ok(format!("{:<45} {:<19} Bridge\n{line}\n", "IP", "MAC"))
 }

@@ -39,7 +39,7 @@ pub(super) fn rule_line(rule: &RuleStatus) -> String {
 async fn reconnect(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let reader = DatapathReader::new(&methods.switch);
     if let Some(bridge) = arguments.first() {
-        return done(reader.reconnect(bridge).await.err().as_ref().map(refusal));
+        return answer_of(reader.reconnect(bridge).await.err().as_ref().map(refusal));
     }
     let mut errors = Vec::new();
     for bridge in methods.switch.bridges() {
@@ -49,11 +49,11 @@ async fn reconnect(methods: &DaemonMethods, arguments: &[String]) -> Result<Stri
             Err(error) => errors.push(format!("bridge {}: {}", bridge.name, refusal(&error))),
         }
     }
-    done(errors)
+    answer_of(errors)
 }
 
 /// Returns an empty answer, or the errors if there are any.
-fn done(errors: impl IntoIterator<Item = String>) -> Result<String, String> {
+fn answer_of(errors: impl IntoIterator<Item = String>) -> Result<String, String> {
     let errors: Vec<String> = errors.into_iter().collect();
     if errors.is_empty() { Ok(String::new()) } else { Err(errors.join("\n")) }
 }

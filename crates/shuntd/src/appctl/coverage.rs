@@ -190,11 +190,11 @@ async fn read_counter(methods: &DaemonMethods, arguments: &[String]) -> Result<S
 
 async fn show(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
     let totals = totals(&methods.switch).await;
-    Ok(shown(&totals, |name| methods.coverage.increases(name)))
+    Ok(format_counters(&totals, |name| methods.coverage.increases(name)))
 }
 
 /// Returns the counters in the format of Open vSwitch.
-fn shown(totals: &CounterTotals, increases: impl Fn(&str) -> [u64; 3]) -> String {
+fn format_counters(totals: &CounterTotals, increases: impl Fn(&str) -> [u64; 3]) -> String {
     let hit: Vec<_> = totals.iter().filter(|(_, total)| **total > 0).collect();
     // Open vSwitch logs each set of events once, identified by a hash of the names (here FNV-1a).
     let bytes = hit.iter().flat_map(|(name, _)| name.bytes());
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn lines_have_the_columns_of_open_vswitch() {
-        let text = shown(&of(35), |_| [5, 30, 35]);
+        let text = format_counters(&of(35), |_| [5, 30, 35]);
         let line =
             "xlate_actions              1.0/sec     0.500/sec        0.0097/sec   total: 35\n";
         assert!(text.contains(line), "{text}");

@@ -14,15 +14,15 @@ commands! {
 }
 
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    shown(methods, arguments, state)
+    text_of_bonds(methods, arguments, state)
 }
 
 async fn statistics(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    shown(methods, arguments, counters)
+    text_of_bonds(methods, arguments, counters)
 }
 
 /// Returns the text of the named bond with LACP, or of all bonds with LACP by name.
-fn shown(
+fn text_of_bonds(
     methods: &DaemonMethods,
     arguments: &[String],
     text: fn(&BondStatus, &BondLacpStatus) -> String,
@@ -69,15 +69,15 @@ fn state(bond: &BondStatus, status: &BondLacpStatus) -> String {
             actor.port,
             actor.port_priority,
             member.mux.is_distributing(),
-            end("actor", &actor),
-            end("partner", &member.partner),
+            lines_of_end("actor", &actor),
+            lines_of_end("partner", &member.partner),
         );
     }
     text
 }
 
 /// Returns the lines of one end of a link, actor or partner.
-fn end(name: &str, info: &LacpInfo) -> String {
+fn lines_of_end(name: &str, info: &LacpInfo) -> String {
     let flags = info.state.to_string();
     let space = if flags.is_empty() { "" } else { " " };
     format!(

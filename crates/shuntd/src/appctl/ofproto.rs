@@ -61,7 +61,7 @@ async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
     if rest.is_empty() {
         return Err(format!("syntax error at {first} (or the bridge name was omitted)"));
     }
-    traced(methods, first, &rest.join(" "))
+    trace_flow(methods, first, &rest.join(" "))
 }
 
 /// Traces a key of the datapath in the bridge of its ingress port.
@@ -82,10 +82,10 @@ fn trace_key(methods: &DaemonMethods, key: &str, packet: &[&str]) -> Result<Stri
     if packet.is_empty() {
         fields.extend(flow.fields);
     }
-    traced(methods, &port.bridge, &format!("{} {}", fields.join(","), packet.join(" ")))
+    trace_flow(methods, &port.bridge, &format!("{} {}", fields.join(","), packet.join(" ")))
 }
 
-fn traced(methods: &DaemonMethods, bridge: &str, flow: &str) -> Result<String, String> {
+fn trace_flow(methods: &DaemonMethods, bridge: &str, flow: &str) -> Result<String, String> {
     let trace = methods.switch.trace(bridge, flow);
     trace.map(|trace| trace.to_text()).map_err(|error| error.to_string())
 }

@@ -76,22 +76,22 @@ commands! {
 }
 
 async fn add_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
+    let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.add_bond(bridge, setting::bond(name, words)?).await)
 }
 
 async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.add_bridge(&setting::bridge(name, words)?).await)
 }
 
 async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
+    let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.add_mirror(bridge, setting::mirror(name, words)?).await)
 }
 
 async fn add_port(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let [bridge, name, words @ ..] = arguments else { return Err(missing()) };
+    let [bridge, name, words @ ..] = arguments else { return Err(missing_argument()) };
     let port = setting::port(name, words)?;
     to_reply(methods.switch.add_port(bridge, port).await)
 }
@@ -103,7 +103,7 @@ async fn announce(methods: &DaemonMethods, arguments: &[String]) -> Result<Strin
 }
 
 async fn preload(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((id, words)) = arguments.split_first() else { return Err(missing()) };
+    let Some((id, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let AnnouncedWords { bridge, valid, flows } = AnnouncedWords::of(words)?;
     let announced = methods.switch.preload(preload_id(id)?, bridge, &flows, valid);
     json(&announced.map_err(|error| error.to_string())?)
@@ -142,7 +142,7 @@ async fn capture_stop(methods: &DaemonMethods, arguments: &[String]) -> Result<S
 }
 
 async fn del_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let [bridge, name] = arguments else { return Err(missing()) };
+    let [bridge, name] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.remove_bond(bridge, name).await)
 }
 
@@ -151,7 +151,7 @@ async fn del_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
 }
 
 async fn del_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let [bridge, name] = arguments else { return Err(missing()) };
+    let [bridge, name] = arguments else { return Err(missing_argument()) };
     to_reply(methods.switch.remove_mirror(bridge, name).await)
 }
 
@@ -217,27 +217,27 @@ async fn save(methods: &DaemonMethods, _: &[String]) -> Result<String, String> {
 }
 
 async fn set_bfd(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_bfd(&setting::bfd(name, words)?).await)
 }
 
 async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_bridge(name, &setting::bridge_changes(words)?).await)
 }
 
 async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_ingress_policing(&setting::policing(name, words)?).await)
 }
 
 async fn set_qos(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_qos(&setting::qos(name, words)?).await)
 }
 
 async fn set_vlans(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((name, words)) = arguments.split_first() else { return Err(missing()) };
+    let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     to_reply(methods.switch.set_vlans(&setting::vlans(name, words)?).await)
 }
 
@@ -250,7 +250,7 @@ async fn threads(methods: &DaemonMethods, _: &[String]) -> Result<String, String
 }
 
 async fn trace(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let Some((bridge, flow)) = arguments.split_first() else { return Err(missing()) };
+    let Some((bridge, flow)) = arguments.split_first() else { return Err(missing_argument()) };
     let trace = methods.switch.trace(bridge, &flow.join(" "));
     json(&trace.map_err(|error| error.to_string())?)
 }
@@ -267,7 +267,7 @@ fn first(arguments: &[String]) -> &str {
     arguments.first().map_or("", String::as_str)
 }
 
-fn missing() -> String {
+fn missing_argument() -> String {
     "an argument is missing: `list-commands` shows the arguments".to_owned()
 }
 
@@ -297,7 +297,7 @@ struct AnnouncedWords<'a> {
 
 impl<'a> AnnouncedWords<'a> {
     fn of(words: &'a [String]) -> Result<Self, String> {
-        let [bridge, seconds, flows @ ..] = words else { return Err(missing()) };
+        let [bridge, seconds, flows @ ..] = words else { return Err(missing_argument()) };
         let valid = seconds.parse().map(Duration::from_secs);
         let valid: Duration =
             valid.map_err(|_| format!("`{seconds}` is not a number of seconds"))?;

@@ -16,7 +16,7 @@ commands! {
 }
 
 /// Returns the number of the thread to show; `None`: all threads.
-fn selected(words: &[String]) -> Result<Option<usize>, String> {
+fn selected_thread(words: &[String]) -> Result<Option<usize>, String> {
     let mut words = words.iter().map(String::as_str);
     let mut thread = None;
     while let Some(word) = words.next() {
@@ -40,7 +40,7 @@ fn by_thread(
     words: &[String],
     block: impl Fn(usize, &PacketThreadCounters) -> String,
 ) -> Result<String, String> {
-    let only = selected(words)?;
+    let only = selected_thread(words)?;
     let threads = DatapathReader::new(&methods.switch).packet_threads();
     let shown =
         threads.iter().enumerate().filter(|(number, _)| only.is_none_or(|own| own == *number));

@@ -53,13 +53,13 @@ async fn set(methods: &DaemonMethods, words: &[String]) -> Result<String, String
 /// Splits `key=value`; also accepts `key = "value"`, as `settings` prints it.
 fn key_and_value(word: &str) -> Result<(&str, Cow<'_, str>), String> {
     let (key, value) = setting::split(word)?;
-    Ok((key.trim(), unquoted(value.trim())))
+    Ok((key.trim(), unquote(value.trim())))
 }
 
 /// Removes the quotes of a text, or of the elements of a list.
 ///
 /// Other values are returned unchanged.
-fn unquoted(value: &str) -> Cow<'_, str> {
+fn unquote(value: &str) -> Cow<'_, str> {
     match serde_json::from_str(value) {
         Ok(Value::String(text)) => text.into(),
         Ok(Value::Array(list)) => {

@@ -82,21 +82,21 @@ impl LogLevels {
 }
 
 async fn list(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
-    Ok(listed(&LogLevels::of(&trace_log::filter())))
+    Ok(format_levels(&LogLevels::of(&trace_log::filter())))
 }
 
 /// Returns the levels in the format of `ovs-vswitchd`.
-fn listed(levels: &LogLevels) -> String {
+fn format_levels(levels: &LogLevels) -> String {
     let mut text = "                 console    syslog    file\n                 -------    ------    ------\n".to_owned();
     for (target, _) in MODULES {
-        let level = shown(levels.level(target));
+        let level = ovs_name_of(levels.level(target));
         text += &format!("{target:<16}  {level:>4}       {:>4}       {:>4}\n", "OFF", "OFF");
     }
     text
 }
 
 /// Returns the `ovs-vswitchd` name of a level.
-fn shown(level: &str) -> &'static str {
+fn ovs_name_of(level: &str) -> &'static str {
     match level.to_ascii_lowercase().as_str() {
         "off" => "OFF",
         "error" => "ERR",
@@ -117,14 +117,14 @@ async fn reopen(_: &DaemonMethods, _: &[String]) -> Result<String, String> {
 }
 
 async fn set(_: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    let filter = changed(&trace_log::filter(), arguments)?;
+    let filter = change_filter(&trace_log::filter(), arguments)?;
     trace_log::set(&filter).map(|()| String::new())
 }
 
 /// Returns a log filter with changes applied.
 ///
 /// Each word is a filter, or combines a module, a destination and a level in any order.
-fn changed(filter: &str, words: &[String]) -> Result<String, String> {
+fn change_filter(filter: &str, words: &[String]) -> Result<String, String> {
     let mut levels = LogLevels::of(filter);
     for word in words {
         if is_filter(word) {
@@ -156,7 +156,7 @@ fn change(levels: &mut LogLevels, spec: &str) -> Result<(), String> {
                  or leave it out"
             ));
         } else if word != "any" && word != "console" {
-            targets.push(target(part).ok_or_else(|| unknown(part))?);
+            targets.push(target(part).ok_or_else(|| unknown_word(part))?);
         }
     }
     if targets.is_empty() {
@@ -172,7 +172,7 @@ fn target(module: &str) -> Option<&'static str> {
     found.map(|(target, _)| *target)
 }
 
-fn unknown(word: &str) -> String {
+fn unknown_word(word: &str) -> String {
     let modules = MODULES.iter().map(|(target, _)| *target).collect::<Vec<_>>().join(", ");
     format!("no destination, level, or module \"{word}\"; modules: {modules}")
 }
@@ -183,7 +183,7 @@ mod tests {
 
     fn set_all(filter: &str, words: &[&str]) -> Result<String, String> {
         let words: Vec<_> = words.iter().map(ToString::to_string).collect();
-        let changed = changed(filter, &words)?;
+        let changed = change_filter(filter, &words)?;
         trace_log::check(&changed).map(|()| changed)
     }
 
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn levels_are_listed_by_target() {
-        let text = listed(&LogLevels::of("warn,shunt_ofproto=debug"));
+        let text = format_levels(&LogLevels::of("warn,shunt_ofproto=debug"));
         let level = |module: &str| {
             let line = text.lines().find(|line| line.starts_with(module)).unwrap_or_default();
             line.split_whitespace().nth(1).unwrap_or_default().to_owned()

@@ -77,8 +77,8 @@ fn top_flows(client: &mut RpcClient) -> Result<Value, CallError> {
 /// Shows a screen until a key or a signal ends it, and restores the terminal.
 fn on_screen(client: &mut RpcClient, interval: Duration, start: Instant) -> Result<(), CallError> {
     client.ask_while_waiting(waits_longer)?;
-    end_signals::watch().map_err(|error| broken(&error))?;
-    let mut terminal = ratatui::try_init().map_err(|error| broken(&error))?;
+    end_signals::watch().map_err(|error| terminal_error(&error))?;
+    let mut terminal = ratatui::try_init().map_err(|error| terminal_error(&error))?;
     let shown = show(client, interval, start, &mut terminal);
     ratatui::restore();
     match shown {
@@ -117,7 +117,7 @@ fn is_end_key(key: KeyEvent) -> bool {
 }
 
 /// Returns the error that the terminal cannot be used.
-fn broken(error: &io::Error) -> CallError {
+fn terminal_error(error: &io::Error) -> CallError {
     CallError::Refused(format!("cannot use the terminal: {error}"))
 }
 
@@ -146,11 +146,11 @@ fn show(
                 next = start.elapsed() + interval;
             }
         }
-        terminal.draw(|frame| screen.draw(frame)).map_err(|error| broken(&error))?;
+        terminal.draw(|frame| screen.draw(frame)).map_err(|error| terminal_error(&error))?;
         if !has_event(start, next)? {
             continue;
         }
-        if let Event::Key(key) = event::read().map_err(|error| broken(&error))?
+        if let Event::Key(key) = event::read().map_err(|error| terminal_error(&error))?
             && key.kind == KeyEventKind::Press
         {
             let (lower, was_paused) = (screen.lower(), screen.is_paused());
@@ -179,7 +179,7 @@ fn has_event(start: Instant, next: Duration) -> Result<bool, CallError> {
             return Err(CallError::Interrupted);
         }
         let left = next.saturating_sub(start.elapsed());
-        if event::poll(left.min(SIGNAL_CHECK_INTERVAL)).map_err(|error| broken(&error))? {
+        if event::poll(left.min(SIGNAL_CHECK_INTERVAL)).map_err(|error| terminal_error(&error))? {
             return Ok(true);
         }
         if left <= SIGNAL_CHECK_INTERVAL {

@@ -92,7 +92,7 @@ impl HttpPages {
             (None, None) => timeout(PAGE_TIME_MAX, self.page(request)).await.unwrap_or_else(|_| {
                 let text =
                     format!("the page was not complete within {} s\n", PAGE_TIME_MAX.as_secs());
-                plain(StatusCode::SERVICE_UNAVAILABLE, text)
+                text_page(StatusCode::SERVICE_UNAVAILABLE, text)
             }),
         };
         let mut response = Response::new(body);
@@ -121,7 +121,7 @@ impl HttpPages {
 
     async fn page<B>(&self, request: &Request<B>) -> Page {
         match request.uri().path() {
-            "/" => plain(StatusCode::OK, INDEX),
+            "/" => text_page(StatusCode::OK, INDEX),
             "/events" => self.events(),
             "/flows" => self.flows().await,
             "/trace" => self.trace(request.uri().query().unwrap_or_default()),
@@ -129,7 +129,7 @@ impl HttpPages {
             "/healthz" => verdict(&self.health.problems()),
             "/readyz" => verdict(&self.readiness.missing()),
             path => {
-                plain(StatusCode::NOT_FOUND, format!("no page {path}; the pages are:\n{INDEX}"))
+                text_page(StatusCode::NOT_FOUND, format!("no page {path}; the pages are:\n{INDEX}"))
             }
         }
     }
@@ -152,7 +152,7 @@ impl HttpPages {
         match window.subscribe() {
             Some(events) => (StatusCode::OK, "text/event-stream", PageBody::Events(events)),
             None => {
-                plain(StatusCode::SERVICE_UNAVAILABLE, "too many windows are open: close one\n")
+                text_page(StatusCode::SERVICE_UNAVAILABLE, "too many windows are open: close one\n")
             }
         }
     }
@@ -169,7 +169,7 @@ impl HttpPages {
         let entries = self.switch.entries(FLOWS_MAX).await;
         match serde_json::to_string(&entries) {
             Ok(text) => (StatusCode::OK, "application/json", text.into()),
-            Err(error) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+            Err(error) => text_page(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
         }
     }
 
@@ -181,11 +181,11 @@ impl HttpPages {
         let (Some(bridge), Some(flow)) = (parameter(query, "bridge"), parameter(query, "flow"))
         else {
             let text = "a trace needs the parameters `bridge` and `flow`\n";
-            return plain(StatusCode::BAD_REQUEST, text);
+            return text_page(StatusCode::BAD_REQUEST, text);
         };
         match self.switch.trace(&bridge, &flow) {
-            Ok(trace) => plain(StatusCode::OK, trace.to_text()),
-            Err(error) => plain(StatusCode::BAD_REQUEST, format!("{error}\n")),
+            Ok(trace) => text_page(StatusCode::OK, trace.to_text()),
+            Err(error) => text_page(StatusCode::BAD_REQUEST, format!("{error}\n")),
         }
     }
 }
@@ -194,19 +194,22 @@ impl HttpPages {
 const FLOWS_MAX: usize = 20;
 
 /// Returns a page of plain text.
-fn plain(status: StatusCode, text: impl Into<PageBody>) -> Page {
+fn text_page(status: StatusCode, text: impl Into<PageBody>) -> Page {
     (status, PLAIN, text.into())
 }
 
 fn window_is_off() -> Page {
-    plain(StatusCode::NOT_FOUND, "the window, a live page, is off: set `window = true` in [http]\n")
+    text_page(
+        StatusCode::NOT_FOUND,
+        "the window, a live page, is off: set `window = true` in [http]\n",
+    )
 }
 
 /// Returns the page for a refused request; `None` if the request is allowed.
 ///
 /// Files of the live page need no token.
 fn refusal<B>(request: &Request<B>, token: Option<&BearerToken>, is_file: bool) -> Option<Page> {
-    let page = |status, text: &str| Some(plain(status, format!("{text}\n")));
+    let page = |status, text: &str| Some(text_page(status, format!("{text}\n")));
     let headers = request.headers();
     match token {
         Some(token) if !is_file && !token.is_in(headers) => {
@@ -258,9 +261,9 @@ fn names_this_host(headers: &HeaderMap) -> bool {
 /// Returns the page of a health or readiness check with the given problems.
 fn verdict(problems: &[String]) -> Page {
     if problems.is_empty() {
-        return plain(StatusCode::OK, "ok\n");
+        return text_page(StatusCode::OK, "ok\n");
     }
-    plain(StatusCode::SERVICE_UNAVAILABLE, problems.join("\n") + "\n")
+    text_page(StatusCode::SERVICE_UNAVAILABLE, problems.join("\n") + "\n")
 }
 
 #[cfg(test)]

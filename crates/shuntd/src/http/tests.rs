@@ -57,7 +57,7 @@ impl RxQueue for HangingRx {
 }
 
 /// Waits until the problems that a monitor reports fulfil a condition.
-async fn until(monitor: &HealthMonitor, holds: impl Fn(&[String]) -> bool) {
+async fn wait_until(monitor: &HealthMonitor, holds: impl Fn(&[String]) -> bool) {
     for _ in 0..2000 {
         let problems = monitor.problems();
         if holds(&problems) {
@@ -83,15 +83,15 @@ async fn a_packet_thread_that_hangs_is_not_healthy() {
     let monitor = Arc::new(HealthMonitor::new(Arc::clone(&switch), Duration::from_secs(1)));
     let observed = Arc::clone(&monitor);
     let observer = tokio::spawn(async move { observed.run().await });
-    until(&monitor, <[String]>::is_empty).await;
+    wait_until(&monitor, <[String]>::is_empty).await;
     holds.store(true, Ordering::Relaxed);
     let is_noticed = |problems: &[String]| {
         let has = |start: &str| problems.iter().any(|problem| problem.starts_with(start));
         has("packet thread 0: no progress for ") && has("periodic work of the control threads: ")
     };
     // The other threads may be slow on a busy machine, so only this problem is checked.
-    until(&monitor, is_noticed).await;
+    wait_until(&monitor, is_noticed).await;
     holds.store(false, Ordering::Relaxed);
-    until(&monitor, <[String]>::is_empty).await;
+    wait_until(&monitor, <[String]>::is_empty).await;
     observer.abort();
 }

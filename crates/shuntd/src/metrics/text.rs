@@ -49,7 +49,7 @@ impl MetricsText {
     /// Adds a value to the last family; `suffix` names a series of a histogram.
     fn sample(&mut self, suffix: &str, labels: &[(&str, &str)], value: impl fmt::Display) {
         let labels: Vec<String> =
-            labels.iter().map(|(name, own)| format!("{name}=\"{}\"", escaped(own))).collect();
+            labels.iter().map(|(name, own)| format!("{name}=\"{}\"", escape(own))).collect();
         let labels =
             if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         self.text += &format!("{}{suffix}{labels} {value}\n", self.family);
@@ -125,7 +125,7 @@ impl fmt::Display for MetricValue {
 }
 
 /// Escapes the characters of a label value that would end the label.
-fn escaped(value: &str) -> String {
+fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

@@ -408,7 +408,7 @@ mod tests {
         assert_eq!(bridges.map(|own| own.netflow), expected);
     }
 
-    async fn until(is_true: impl Fn() -> bool) {
+    async fn wait_until(is_true: impl Fn() -> bool) {
         for _ in 0..2000 {
             if is_true() {
                 return;
@@ -441,7 +441,7 @@ mod tests {
             let BridgeOptions { sflow, netflow, ipfix, .. } = running();
             [sflow.targets, netflow.targets, ipfix.targets].map(|own| own.join(","))
         };
-        until(|| targets() == ["127.0.0.1:9"; 3]).await;
+        wait_until(|| targets() == ["127.0.0.1:9"; 3]).await;
         // The second change is applied only after the first change was applied completely.
         for vlan in [7, 8] {
             let mut rows = handle.transaction("wrong values");
@@ -450,13 +450,13 @@ mod tests {
             }
             rows.update("Bridge", bridge, [("flood_vlans", Datum::integer(vlan))]);
             handle.transact(rows).await.unwrap();
-            until(|| running().flood_vlans.iter().map(|own| i64::from(*own)).eq([vlan])).await;
+            wait_until(|| running().flood_vlans.iter().map(|own| i64::from(*own)).eq([vlan])).await;
         }
         assert_eq!(targets(), ["127.0.0.1:9"; 3]);
         let mut rows = handle.transaction("no exports");
         rows.update("Bridge", bridge, columns.map(|column| (column, Datum::set([]))));
         handle.transact(rows).await.unwrap();
-        until(|| targets() == [""; 3]).await;
+        wait_until(|| targets() == [""; 3]).await;
         OvsdbService::stop(Some(service)).await;
     }
 
@@ -488,20 +488,20 @@ mod tests {
             cache_max_flows: 8,
             ..CollectorSetOptions::default()
         };
-        until(|| running().collector_sets == [expected.clone()]).await;
+        wait_until(|| running().collector_sets == [expected.clone()]).await;
         // The second change is applied only after the first change was applied completely.
         for vlan in [7, 8] {
             let mut rows = handle.transaction("a wrong value");
             rows.update("IPFIX", ipfix, [target("collector")]);
             rows.update("Bridge", bridge, [("flood_vlans", Datum::integer(vlan))]);
             handle.transact(rows).await.unwrap();
-            until(|| running().flood_vlans.iter().map(|own| i64::from(*own)).eq([vlan])).await;
+            wait_until(|| running().flood_vlans.iter().map(|own| i64::from(*own)).eq([vlan])).await;
         }
         assert_eq!(running().collector_sets, [expected]);
         let mut rows = handle.transaction("no collectors");
         rows.delete("Flow_Sample_Collector_Set", set);
         handle.transact(rows).await.unwrap();
-        until(|| running().collector_sets.is_empty()).await;
+        wait_until(|| running().collector_sets.is_empty()).await;
         OvsdbService::stop(Some(service)).await;
     }
 
@@ -540,7 +540,7 @@ mod tests {
         let service = OvsdbService::start(&options, &switch(None).await).await.unwrap();
         let problem = OvsdbService::problem(service.as_ref());
         assert_eq!(problem.reason(), None);
-        let until = async |is_there: fn(Option<String>) -> bool| {
+        let wait_for_reason = async |is_there: fn(Option<String>) -> bool| {
             for _ in 0..2000 {
                 if is_there(problem.reason()) {
                     return;
@@ -550,10 +550,12 @@ mod tests {
             unreachable!("{:?}", problem.reason());
         };
         server.stop().await;
-        until(|reason| reason.is_some_and(|reason| reason.ends_with("db.sock: not connected")))
-            .await;
+        wait_for_reason(|reason| {
+            reason.is_some_and(|reason| reason.ends_with("db.sock: not connected"))
+        })
+        .await;
         let server = start();
-        until(|reason| reason.is_none()).await;
+        wait_until(|reason| reason.is_none()).await;
         OvsdbService::stop(service).await;
         server.stop().await;
     }

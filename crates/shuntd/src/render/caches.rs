@@ -146,14 +146,14 @@ pub(crate) fn caches_in_interval(before: &Value, now: &Value, elapsed: Duration)
 }
 
 /// Returns the increase of a counter between two snapshots.
-fn added(before: &Value, now: &Value, key: &str) -> u64 {
+fn increase(before: &Value, now: &Value, key: &str) -> u64 {
     count(&now[key]).saturating_sub(count(&before[key]))
 }
 
 /// Returns the packets that each cache, or the tables,
 /// decided between two snapshots.
 pub(super) fn packets_by_cache(before: &Value, now: &Value) -> Vec<(&'static str, u64)> {
-    let own = |key: &str| added(before, now, key);
+    let own = |key: &str| increase(before, now, key);
     let mut parts = vec![("exact match", own("exact_hits"))];
     let is_gigaflow = word(&now["kind"]) == "gigaflow";
     let signature = own("signature_hits");
@@ -165,7 +165,7 @@ pub(super) fn packets_by_cache(before: &Value, now: &Value) -> Vec<(&'static str
         parts.push(("megaflow", megaflow));
     }
     if is_gigaflow {
-        let of_chain = |key: &str| added(&before["gigaflow"], &now["gigaflow"], key);
+        let of_chain = |key: &str| increase(&before["gigaflow"], &now["gigaflow"], key);
         parts.extend([("gigaflow", of_chain("hits")), ("partial hits", of_chain("partial_hits"))]);
     } else if own("gigaflow_hits") > 0 {
         parts.push(("gigaflow", own("gigaflow_hits")));
@@ -179,7 +179,7 @@ pub(super) fn packets_by_cache(before: &Value, now: &Value) -> Vec<(&'static str
 
 /// Returns the hits of each cache between two snapshots, as shares of the packets.
 fn line(before: &Value, now: &Value, when: &str) -> String {
-    let own = |key: &str| added(before, now, key);
+    let own = |key: &str| increase(before, now, key);
     let received = own("received");
     let parts = packets_by_cache(before, now);
     let shares = parts.iter().map(|(name, hits)| format!("{name} {}", percent(*hits, received)));
@@ -189,7 +189,7 @@ fn line(before: &Value, now: &Value, when: &str) -> String {
     let mut text = String::new();
     if traffic.is_object() {
         let seen = lookups_count(&traffic).saturating_sub(lookups_count(&traffic_before));
-        let hits = percent(added(&traffic_before, &traffic, "hits"), seen);
+        let hits = percent(increase(&traffic_before, &traffic, "hits"), seen);
         let _ = write!(text, "nic hits {} of {}; ", hits.trim_start(), counted(seen, "packet"));
     }
     let (entries, evicted) = (counted(count(&now["entries"]), "entry"), own("evicted"));

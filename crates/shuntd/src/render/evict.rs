@@ -204,7 +204,7 @@ pub(crate) fn why(explanation: &Value) -> String {
     if explanation["state"] == "evicted" {
         let (version, ago) = (count(&explanation["version"]), seconds("ago_ms"));
         let cause = match word(&explanation["delta"]) {
-            "" => unnamed(word(&explanation["cause"])),
+            "" => text_of_cause(word(&explanation["cause"])),
             delta => delta.to_owned(),
         };
         return format!("entry {entry} was evicted {ago} ago by version {version}:\n  {cause}\n");
@@ -238,7 +238,7 @@ pub(crate) fn why(explanation: &Value) -> String {
 }
 
 /// Returns the cause of an eviction as text, if no single change is known.
-fn unnamed(cause: &str) -> String {
+fn text_of_cause(cause: &str) -> String {
     match cause {
         "bound" => "too many rules changed at once: all entries of these tables were evicted",
         "fault" => "the eviction engine failed: all entries were evicted",

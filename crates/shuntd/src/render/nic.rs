@@ -69,7 +69,7 @@ pub(crate) fn nic(nic: &Value) -> String {
         line("nic hits", packets("hits"), &share("hits"));
         line("nic misses", packets("missed"), &share("missed"));
         line("nic partial", packets("partial_hits"), &share("partial_hits"));
-        for (reason, count) in dropped(traffic) {
+        for (reason, count) in dropped_by_reason(traffic) {
             line("nic dropped", count, reason);
         }
     }
@@ -129,14 +129,14 @@ fn uses(created: u64, shared: u64) -> String {
 
 /// Returns the number of packets that a NIC looked up, including dropped misses.
 pub(crate) fn lookups_count(traffic: &Value) -> u64 {
-    let lost =
-        dropped(traffic).filter(|(reason, _)| ["representor", "controller"].contains(reason));
+    let lost = dropped_by_reason(traffic)
+        .filter(|(reason, _)| ["representor", "controller"].contains(reason));
     let lost: u64 = lost.map(|(_, count)| count).sum();
     count(&traffic["hits"]) + count(&traffic["missed"]) + lost
 }
 
 /// Returns the packets that a NIC dropped, by reason.
-fn dropped(traffic: &Value) -> impl Iterator<Item = (&str, u64)> {
+fn dropped_by_reason(traffic: &Value) -> impl Iterator<Item = (&str, u64)> {
     let reasons = list(&traffic["dropped"]).iter();
     reasons.map(|reason| (word(&reason[0]), count(&reason[1])))
 }

@@ -275,9 +275,9 @@ impl TopScreen {
         frame.render_widget(panel("packets by cache", shares), caches);
         let elapsed = now.since(before);
         let losses = losses_by_reason(&before.drops, &now.drops, elapsed);
-        frame.render_widget(panel("dropped/s by reason", numbered(&losses)), drops);
+        frame.render_widget(panel("dropped/s by reason", lines_with_numbers(&losses)), drops);
         let evicted = evictions_by_cause(&before.evictions, &now.evictions, elapsed);
-        frame.render_widget(panel("evicted/s by cause", numbered(&evicted)), evictions);
+        frame.render_widget(panel("evicted/s by cause", lines_with_numbers(&evicted)), evictions);
     }
 
     fn draw_ports(
@@ -432,7 +432,7 @@ fn evictions_by_cause<'a>(
 }
 
 /// Returns a line for each value, with the number before the name.
-fn numbered(values: &[(&str, u64)]) -> Vec<String> {
+fn lines_with_numbers(values: &[(&str, u64)]) -> Vec<String> {
     if values.is_empty() {
         return vec!["none".to_owned()];
     }

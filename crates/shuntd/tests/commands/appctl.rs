@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Daemon, errors, until};
+use crate::{Daemon, errors, wait_until};
 
 const BRIDGE: &str =
     "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n";
@@ -213,7 +213,7 @@ fn a_reconnect_closes_and_opens_connections() {
         *connection = controller.accept().ok().map(|(stream, _)| stream);
         connection.is_some()
     };
-    assert!(until(|| accept(&mut connection)), "{}", daemon.log());
+    assert!(wait_until(|| accept(&mut connection)), "{}", daemon.log());
     let mut first = connection.take().unwrap();
     let Some(output) = ovs_appctl(daemon.run_dir(), &["bridge/reconnect", "br0"]) else { return };
     assert_eq!(out(&output), "");
@@ -221,7 +221,7 @@ fn a_reconnect_closes_and_opens_connections() {
     first.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let mut rest = Vec::new();
     assert!(first.read_to_end(&mut rest).is_ok(), "the first connection is closed");
-    assert!(until(|| accept(&mut connection)), "{}", daemon.log());
+    assert!(wait_until(|| accept(&mut connection)), "{}", daemon.log());
     let output = ovs_appctl(daemon.run_dir(), &["bridge/reconnect", "br9"]).unwrap();
     assert!(errors(&output).starts_with("Unknown bridge"), "{}", errors(&output));
 }

@@ -7,13 +7,13 @@ use std::{
     time::Duration,
 };
 
-use crate::{Daemon, until};
+use crate::{Daemon, wait_until};
 
 /// Maximum number of connected clients.
 const CLIENTS_MAX: usize = 64;
 
 /// Connects a client; `None` if the daemon closed the connection without a reply.
-fn served(socket: &Path) -> Option<UnixStream> {
+fn connect_served(socket: &Path) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     // The daemon may close the connection before the request is written.
@@ -29,16 +29,16 @@ fn the_control_socket_serves_64_clients_at_once() {
     let socket = daemon.socket();
     // The client that waited for the daemon may still be connected.
     let mut clients: Vec<UnixStream> = Vec::new();
-    assert!(until(|| {
-        clients.extend(served(&socket));
+    assert!(wait_until(|| {
+        clients.extend(connect_served(&socket));
         clients.len() == CLIENTS_MAX
     }));
     for _ in 0..3 {
-        assert!(served(&socket).is_none(), "the bound is {CLIENTS_MAX}");
+        assert!(connect_served(&socket).is_none(), "the bound is {CLIENTS_MAX}");
     }
     assert!(daemon.log().contains("too many clients"), "{}", daemon.log());
     clients.pop();
-    assert!(until(|| served(&socket).is_some()), "a place is free");
+    assert!(wait_until(|| connect_served(&socket).is_some()), "a place is free");
 }
 
 /// Requests that change nothing are not logged.

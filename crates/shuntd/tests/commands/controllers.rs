@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Daemon, until};
+use crate::{Daemon, wait_until};
 
 fn daemon(address: &str) -> Daemon {
     Daemon::start(&format!(
@@ -35,7 +35,7 @@ fn a_missing_controller_is_shown_and_logged_once() {
     let address = gone.local_addr().unwrap().to_string();
     drop(gone);
     let daemon = daemon(&address);
-    let shown = |words: &str| until(|| daemon.answer(&["show"]).contains(words));
+    let shown = |words: &str| wait_until(|| daemon.answer(&["show"]).contains(words));
     assert!(shown(&format!("controller tcp:{address} (not connected: Connection refused")));
     // After the third failed attempt the pause is four seconds.
     assert!(shown("next attempt in 4 s)"), "{}", daemon.answer(&["show"]));
@@ -57,7 +57,7 @@ fn a_missing_controller_is_shown_and_logged_once() {
     assert_eq!(daemon.log().matches("controller connected").count(), 1);
     drop((stream, listener));
     assert!(
-        until(|| daemon.log().matches("controller unreachable, retrying").count() == 2),
+        wait_until(|| daemon.log().matches("controller unreachable, retrying").count() == 2),
         "{}",
         daemon.log()
     );
@@ -77,7 +77,7 @@ fn a_controller_is_set_at_run_time() {
     daemon.answer(&["set-br", "br0", &format!("controllers={target}")]);
     let (mut stream, _) = controller.accept().unwrap();
     become_master(&mut stream);
-    let shown = |words: &str| until(|| daemon.answer(&["show"]).contains(words));
+    let shown = |words: &str| wait_until(|| daemon.answer(&["show"]).contains(words));
     assert!(shown(&format!("controller {target} (connected, role master)")));
     let error = daemon.error_text(&["set-br", "br0", "local=tap"]);
     assert!(error.contains("`local` cannot change while the bridge exists"), "{error}");

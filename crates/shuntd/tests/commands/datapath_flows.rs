@@ -13,15 +13,15 @@ use std::{
 use crate::{
     Daemon,
     appctl::{out, ovs_appctl},
-    errors, until,
+    errors, wait_until,
 };
 
-fn recorded(name: &str) -> PathBuf {
+fn recorded_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/open-vswitch").join(name)
 }
 
 fn recorded_text(name: &str) -> String {
-    fs::read_to_string(recorded(name)).unwrap()
+    fs::read_to_string(recorded_path(name)).unwrap()
 }
 
 /// Starts a daemon with the recorded rules,
@@ -31,9 +31,9 @@ fn recorded_text(name: &str) -> String {
 fn daemon() -> Option<Daemon> {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     ovs_appctl(daemon.run_dir(), &["version"])?;
-    ovs_ofctl(&daemon, "add-flows", &recorded("rules.txt").display().to_string());
+    ovs_ofctl(&daemon, "add-flows", &recorded_path("rules.txt").display().to_string());
     for number in 1..=4 {
-        let file = recorded(&format!("p{number}.pcap"));
+        let file = recorded_path(&format!("p{number}.pcap"));
         let rx = format!("rx={}", file.display());
         let (name, number) = (format!("p{number}"), format!("number={number}"));
         daemon.answer(&["add-port", "br0", &name, &number, "type=pcap", &rx, "repeat=endless"]);
@@ -152,7 +152,7 @@ fn flows_have_the_keys_and_actions_of_open_vswitch() {
         expected.iter().filter(is_missing).count()
     };
     let mut own = String::new();
-    until(|| {
+    wait_until(|| {
         own = ask(&daemon, &["dpctl/dump-flows", "--names"]);
         missing(&flows(&own)) == 0
     });
@@ -173,7 +173,7 @@ fn flows_have_the_keys_and_actions_of_open_vswitch() {
 fn the_rules_of_a_flow_are_those_of_its_lookups() {
     let Some(daemon) = daemon() else { return };
     let mut line = String::new();
-    assert!(until(|| {
+    assert!(wait_until(|| {
         let all = ask(&daemon, &["dpctl/dump-flows", "-m"]);
         let found = all.lines().find(|line| line.contains("tcp(src=1000/0,dst=80)"));
         line = found.unwrap_or_default().to_owned();
@@ -204,7 +204,7 @@ fn the_rules_of_a_flow_are_those_of_its_lookups() {
 fn a_trace_takes_the_key_of_a_flow() {
     let Some(daemon) = daemon() else { return };
     let mut lines = Vec::new();
-    assert!(until(|| {
+    assert!(wait_until(|| {
         let all = ask(&daemon, &["dpctl/dump-flows", "-m"]);
         lines = all.lines().skip(1).map(str::to_owned).collect();
         lines.len() == 14
@@ -282,7 +282,7 @@ fn coverage_counts_drops_by_the_names_of_open_vswitch() {
     let Some(daemon) = daemon() else { return };
     let mut text = String::new();
     assert!(
-        until(|| {
+        wait_until(|| {
             text = ask(&daemon, &["coverage/show"]);
             ["netdev_received", "drop_action_of_pipeline", "dpif_flow_put"]
                 .iter()
@@ -300,7 +300,7 @@ fn coverage_counts_drops_by_the_names_of_open_vswitch() {
     let total: u64 =
         ask(&daemon, &["coverage/read-counter", "drop_action_of_pipeline"]).trim().parse().unwrap();
     assert!(total > 0);
-    assert!(until(|| ask(&daemon, &["dpctl/dump-flows"]).contains("eth_type(0x0806)")));
+    assert!(wait_until(|| ask(&daemon, &["dpctl/dump-flows"]).contains("eth_type(0x0806)")));
     ovs_ofctl(&daemon, "del-flows", "arp");
     let text = ask(&daemon, &["coverage/show"]);
     assert!(text.contains("flow_evicted_rule_removed"), "{text}");
@@ -325,14 +325,14 @@ fn memory_adds_up_to_the_resident_set() {
 fn a_purge_removes_all_entries() {
     // Without packets, no entry is added again after it was removed.
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
-    let rx = format!("rx={}", recorded("p1.pcap").display());
+    let rx = format!("rx={}", recorded_path("p1.pcap").display());
     daemon.answer(&["add-port", "br0", "p1", "type=pcap", &rx]);
     let entries = |daemon: &Daemon| ask(daemon, &["dpctl/dump-flows"]).lines().count();
     if ovs_appctl(daemon.run_dir(), &["version"]).is_none() {
         return;
     }
-    assert!(until(|| entries(&daemon) > 0));
+    assert!(wait_until(|| entries(&daemon) > 0));
     ask(&daemon, &["revalidator/purge"]);
-    assert!(until(|| entries(&daemon) == 0));
+    assert!(wait_until(|| entries(&daemon) == 0));
     assert!(daemon.answer(&["settings"]).contains("megaflow"), "the kind of cache is as before");
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{Daemon, until};
+use crate::{Daemon, wait_until};
 
 /// Returns a capture file with one frame of an unknown protocol.
 pub(crate) fn capture() -> Vec<u8> {
@@ -25,7 +25,7 @@ fn an_entry_is_listed_by_name_and_explained() {
         let list = daemon.answer(&["entries"]);
         list.lines().nth(1)?.split_whitespace().next().map(str::to_owned)
     };
-    assert!(until(|| name().is_some()));
+    assert!(wait_until(|| name().is_some()));
     let name = name().unwrap();
     let explanation = daemon.answer(&["why", &name]);
     assert!(explanation.starts_with(&format!("entry {name}: ")), "{explanation}");

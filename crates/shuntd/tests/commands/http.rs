@@ -12,7 +12,7 @@ use std::{
 use serde_json::Value;
 use shunt_pcap::PcapWriter;
 
-use crate::{Daemon, check, errors, shuntd, until};
+use crate::{Daemon, check, errors, shuntd, wait_until};
 
 pub(crate) const HTTP: &str = "[http]\nlisten = \"127.0.0.1:0\"\n";
 
@@ -132,7 +132,7 @@ pub(crate) fn switch_with_traffic(configuration: &str) -> Daemon {
             && values["shunt_held_packets"] == 0.0
             && values["shunt_packet_ins_total{end=\"no_connection\"}"] >= 20.0
     };
-    assert!(until(is_counted), "{:?}", scrape(&daemon));
+    assert!(wait_until(is_counted), "{:?}", scrape(&daemon));
     daemon
 }
 
@@ -347,12 +347,12 @@ fn connections_are_bounded() {
         open.extend(open_connection(&address));
         open.len() == 64
     };
-    assert!(until(is_full));
+    assert!(wait_until(is_full));
     let is_refused = || exchange(&daemon, b"GET / HTTP/1.0\r\n\r\n").is_empty();
-    assert!(until(is_refused), "the 65th connection was served");
-    assert!(until(|| daemon.log().contains("http: connection refused, too many connections")));
+    assert!(wait_until(is_refused), "the 65th connection was served");
+    assert!(wait_until(|| daemon.log().contains("http: connection refused, too many connections")));
     open.iter().for_each(|stream| stream.shutdown(Shutdown::Both).unwrap());
-    assert!(until(|| !is_refused()), "places are free again");
+    assert!(wait_until(|| !is_refused()), "places are free again");
 }
 
 #[test]
@@ -432,7 +432,7 @@ fn a_used_address_is_tried_again() {
     let expected = format!("http.listen: {address}: Address already in use (os error 98)\n");
     assert_eq!((ready.status, ready.body), (503, expected));
     drop(other);
-    assert!(until(|| get(&daemon, "/readyz", "").status == 200), "{}", daemon.log());
+    assert!(wait_until(|| get(&daemon, "/readyz", "").status == 200), "{}", daemon.log());
     assert!(addresses(&daemon).contains(&address.to_string()), "{}", daemon.log());
     assert_eq!(daemon.log().matches("http.listen: cannot listen on").count(), 1);
 }

@@ -61,7 +61,7 @@ impl Daemon {
 
     fn wait_for_answer(&self) {
         let answers = || self.shuntctl(&["show"]).status.success();
-        assert!(until(answers), "shuntd does not answer: {}", self.log());
+        assert!(wait_until(answers), "shuntd does not answer: {}", self.log());
     }
 
     fn run_dir(&self) -> &Path {
@@ -128,7 +128,7 @@ fn errors(output: &Output) -> String {
 }
 
 /// Waits up to 20 seconds for a condition; returns whether it holds.
-fn until(mut holds: impl FnMut() -> bool) -> bool {
+fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
     (0..1000).any(|_| {
         let now = holds();
         if !now {

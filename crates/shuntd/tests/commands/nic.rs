@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Daemon, until};
+use crate::{Daemon, wait_until};
 
 /// The end of a NIC is not a failure if a setting has removed it.
 #[test]
@@ -15,10 +15,10 @@ fn a_nic_is_removed_by_setting_without_a_warning() {
         let caches: Value = serde_json::from_str(&daemon.answer(&["caches", "--json"])).unwrap();
         caches["nic"]["state"].clone()
     };
-    assert!(until(|| state() == "connected"), "{}", daemon.log());
+    assert!(wait_until(|| state() == "connected"), "{}", daemon.log());
     daemon.answer(&["set", "caches.gigaflow.offload.kind=none"]);
     let removed = "bridge br0: NIC removed by setting";
-    assert!(until(|| daemon.log().contains(removed)), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains(removed)), "{}", daemon.log());
     daemon.answer(&["exit"]);
     daemon.process.wait().unwrap();
     assert!(!daemon.log().contains("WARN"), "{}", daemon.log());

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use crate::{Daemon, until};
+use crate::{Daemon, wait_until};
 
 const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
 
@@ -25,7 +25,7 @@ fn sighup_loads_the_changed_file() {
     let daemon = Daemon::start(&format!("{BRIDGE}{}", port("p1")));
     write(&daemon, &format!("[threads]\npacket = 2\n{BRIDGE}{}", port("p2")));
     signal(&daemon, "HUP");
-    assert!(until(|| daemon.log().contains("configuration: reloaded")), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains("configuration: reloaded")), "{}", daemon.log());
     let shown = daemon.answer(&["show"]);
     assert!(shown.contains("p2") && !shown.contains("p1"), "{shown}");
     assert!(daemon.log().contains("threads.packet takes effect at the next start"));
@@ -110,7 +110,11 @@ fn other_signals_change_nothing() {
     let daemon = Daemon::start(BRIDGE);
     for name in ["USR1", "USR2"] {
         signal(&daemon, name);
-        assert!(until(|| daemon.log().contains(&format!("SIG{name} ignored"))), "{}", daemon.log());
+        assert!(
+            wait_until(|| daemon.log().contains(&format!("SIG{name} ignored"))),
+            "{}",
+            daemon.log()
+        );
     }
     assert!(daemon.answer(&["show"]).contains("br0"));
 }

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{Daemon, errors, until};
+use crate::{Daemon, errors, wait_until};
 
 /// The user id of `nobody`.
 const NOBODY: u32 = 65_534;
@@ -58,7 +58,7 @@ fn the_daemon_may_open_as_many_files_as_the_system_permits() {
         let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
         line.split_whitespace().skip(3).take(2).map(str::to_owned).collect::<Vec<_>>()
     };
-    assert!(until(|| files() == ["200", "200"]), "{:?}", files());
+    assert!(wait_until(|| files() == ["200", "200"]), "{:?}", files());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::{Daemon, errors, reload::signal, shuntctl, shuntd, until};
+use crate::{Daemon, errors, reload::signal, shuntctl, shuntd, wait_until};
 
 const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
 
@@ -45,7 +45,7 @@ fn waiting_daemon() -> (Daemon, fs::File) {
     lock.lock().unwrap();
     let daemon = Daemon { process: crate::spawn(folder.path()), folder };
     let expected = format!("waiting for process {id}");
-    assert!(until(|| daemon.log().contains(&expected)), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains(&expected)), "{}", daemon.log());
     (daemon, lock)
 }
 
@@ -58,7 +58,7 @@ fn a_daemon_that_waits_reloads_after_its_start() {
     assert!(daemon.process.try_wait().unwrap().is_none(), "the signal killed it");
     drop(lock);
     daemon.wait_for_answer();
-    assert!(until(|| daemon.log().contains("mac_entries")), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains("mac_entries")), "{}", daemon.log());
     assert!(daemon.log().contains("SIGUSR1 ignored"), "{}", daemon.log());
 }
 
@@ -159,12 +159,12 @@ fn top_restores_the_terminal_after_a_signal() {
         let has = |code: &str| {
             String::from_utf8_lossy(&fs::read(&output).unwrap_or_default()).contains(code)
         };
-        assert!(until(|| has("\u{1b}[?1049h")), "{name}: no screen");
+        assert!(wait_until(|| has("\u{1b}[?1049h")), "{name}: no screen");
         let process = fs::read_to_string(&pid).unwrap();
         assert!(
             Command::new("kill").args(["-s", name, process.trim()]).status().unwrap().success()
         );
-        assert!(until(|| terminal.try_wait().unwrap().is_some()), "{name}: the screen stays");
+        assert!(wait_until(|| terminal.try_wait().unwrap().is_some()), "{name}: the screen stays");
         assert!(terminal.wait().unwrap().success(), "{name}");
         assert!(has("\u{1b}[?1049l"), "{name}: the terminal is not restored");
     }
@@ -173,5 +173,5 @@ fn top_restores_the_terminal_after_a_signal() {
 #[test]
 fn the_log_has_each_controller_address() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\nlisten = [\"ptcp:0:127.0.0.1\"]\n");
-    assert!(until(|| daemon.log().contains("listening for controllers")), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains("listening for controllers")), "{}", daemon.log());
 }

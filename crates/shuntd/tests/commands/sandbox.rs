@@ -9,7 +9,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use crate::{Daemon, errors, shuntctl, shuntd, until};
+use crate::{Daemon, errors, shuntctl, shuntd, wait_until};
 
 /// The user and group id of `nobody` on Debian.
 const NOBODY: u32 = 65_534;
@@ -55,7 +55,7 @@ fn every_thread_has_the_filter_of_system_calls() {
 #[test]
 fn another_user_keeps_the_capabilities_of_ports_alone() {
     if !nix::unistd::geteuid().is_root() {
-        skipped("only root can become another user");
+        print_skipped("only root can become another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -81,7 +81,7 @@ fn another_user_keeps_the_capabilities_of_ports_alone() {
 #[test]
 fn the_run_directory_of_another_user_is_refused_with_advice() {
     if !nix::unistd::geteuid().is_root() {
-        skipped("only root can become another user");
+        print_skipped("only root can become another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -98,7 +98,7 @@ fn the_run_directory_of_another_user_is_refused_with_advice() {
 #[test]
 fn a_run_directory_is_created_for_the_user() {
     if !nix::unistd::geteuid().is_root() {
-        skipped("only root can become another user");
+        print_skipped("only root can become another user");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -106,7 +106,7 @@ fn a_run_directory_is_created_for_the_user() {
     let run_dir = folder.path().join("parent/run");
     let mut daemon = shuntd(&run_dir).args(["--user", "nobody"]).spawn().unwrap();
     let answers = || shuntctl(&run_dir, &["show"]).status.success();
-    let is_up = until(answers);
+    let is_up = wait_until(answers);
     daemon.kill().unwrap();
     daemon.wait().unwrap();
     assert!(is_up);
@@ -145,6 +145,6 @@ fn a_writable_directory_that_does_not_exist_is_named() {
 }
 
 #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
-fn skipped(reason: &str) {
+fn print_skipped(reason: &str) {
     eprintln!("SKIPPED: {reason}");
 }

@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Daemon, errors, shuntctl, shuntd, until};
+use crate::{Daemon, errors, shuntctl, shuntd, wait_until};
 
 /// A directory with a configuration, and daemons that keep their state in it.
 struct Host {
@@ -38,7 +38,7 @@ impl Host {
         let log = File::options().create(true).append(true).open(self.log_path()).unwrap();
         let daemon = RunningDaemon(command.stderr(Stdio::from(log)).spawn().unwrap());
         let answers = || shuntctl(self.folder.path(), &["show"]).status.success();
-        assert!(until(answers), "shuntd does not answer: {}", self.log());
+        assert!(wait_until(answers), "shuntd does not answer: {}", self.log());
         daemon
     }
 
@@ -127,10 +127,10 @@ fn bridges_and_ports_survive_a_restart() {
     host.answer(&["set", "caches.idle_ms=7000"]);
     // The bridge is already written with its rules, and only its keys change.
     let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("q1"));
-    assert!(until(is_written));
+    assert!(wait_until(is_written));
     host.answer(&["set-br", "br0", "datapath_id=00000000000000aa"]);
     let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("aa\""));
-    assert!(until(is_written), "a change of a bridge is written");
+    assert!(wait_until(is_written), "a change of a bridge is written");
     host.exit(daemon);
     let daemon = host.start();
     let shown = host.answer(&["show"]);
@@ -145,7 +145,7 @@ fn a_killed_daemon_restores_its_last_write() {
     let mut daemon = host.start();
     host.answer(&["add-port", "br0", "q1", "type=null"]);
     let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("q1"));
-    assert!(until(is_written), "the change is written within seconds");
+    assert!(wait_until(is_written), "the change is written within seconds");
     daemon.kill();
     let daemon = host.start();
     assert!(host.answer(&["show"]).contains("q1"));
@@ -303,7 +303,7 @@ fn a_killed_daemon_has_whole_bundles() {
             let cookie = format!("cookie={round:#x},");
             let is_written =
                 || fs::read_to_string(host.state()).is_ok_and(|text| text.contains(&cookie));
-            assert!(until(is_written), "{}", host.log());
+            assert!(wait_until(is_written), "{}", host.log());
         }
         daemon.kill();
         let _ = adding.wait();
@@ -326,7 +326,7 @@ fn a_port_that_cannot_be_opened_stays_in_the_state() {
     let capture = host.folder.path().join("in.pcap");
     write_capture(&capture);
     let daemon = host.start();
-    host.answer(&["add-port", "br0", "q1", "type=pcap", "number=9", &rx(&capture)]);
+    host.answer(&["add-port", "br0", "q1", "type=pcap", "number=9", &rx_setting(&capture)]);
     host.exit(daemon);
     fs::remove_file(&capture).unwrap();
     let daemon = host.start();
@@ -342,7 +342,7 @@ fn a_port_that_cannot_be_opened_stays_in_the_state() {
     assert!(!fs::read_to_string(host.state()).unwrap().contains("q1"));
 }
 
-fn rx(path: &Path) -> String {
+fn rx_setting(path: &Path) -> String {
     format!("rx={}", path.display())
 }
 
@@ -373,7 +373,11 @@ fn an_address_in_use_does_not_cost_the_bridge() {
     let shown = host.answer(&["show"]);
     assert!(shown.contains("q1") && shown.contains("Address already in use"), "{shown}");
     drop(other);
-    assert!(until(|| host.answer(&["show"]).contains("listening")), "{}", host.answer(&["show"]));
+    assert!(
+        wait_until(|| host.answer(&["show"]).contains("listening")),
+        "{}",
+        host.answer(&["show"])
+    );
     host.exit(daemon);
 }
 
@@ -406,7 +410,7 @@ fn rules_groups_and_meters_come_back_after_a_kill() {
     let before = host.tables();
     assert_eq!(before[0]["rules"].as_array().unwrap().len(), 2);
     let is_written = || fs::read_to_string(host.state()).is_ok_and(|text| text.contains("0x12"));
-    assert!(until(is_written), "the change is written within seconds");
+    assert!(wait_until(is_written), "the change is written within seconds");
     daemon.kill();
     let daemon = host.start();
     assert_eq!(host.tables(), before);
@@ -424,13 +428,13 @@ fn a_nic_comes_back_with_its_bridge() {
         caches["nic"]["state"] == "connected"
     };
     let daemon = host.start();
-    assert!(until(is_connected), "{}", host.log());
+    assert!(wait_until(is_connected), "{}", host.log());
     host.answer(&["add-port", "br0", "q1", "type=null"]);
     host.ofctl("add-flow", &["actions=output:1"]);
     let before = host.tables();
     host.exit(daemon);
     let daemon = host.start();
-    assert!(until(is_connected), "{}", host.log());
+    assert!(wait_until(is_connected), "{}", host.log());
     assert!(host.answer(&["show"]).contains("q1"));
     assert_eq!(host.tables(), before);
     // The NIC stays configured while its bridge does not exist.
@@ -452,11 +456,11 @@ fn a_nic_follows_its_renamed_bridge() {
         caches["nic"]["state"] == "connected" && caches["nic"]["bridge"] == bridge
     };
     let daemon = host.start();
-    assert!(until(|| is_connected("br0")), "{}", host.log());
+    assert!(wait_until(|| is_connected("br0")), "{}", host.log());
     host.exit(daemon);
     host.write(&format!("{nic}{BRIDGE}{PORT}").replace("br0", "br1"));
     let daemon = host.start();
-    assert!(until(|| is_connected("br1")), "{}", host.answer(&["caches", "--json"]));
+    assert!(wait_until(|| is_connected("br1")), "{}", host.answer(&["caches", "--json"]));
     host.exit(daemon);
 }
 

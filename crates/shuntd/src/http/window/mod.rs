@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     /// Returns the texts between each `start` and the next quotation mark.
-    fn quoted<'a>(text: &'a str, start: &str) -> BTreeSet<&'a str> {
+    fn quoted_texts<'a>(text: &'a str, start: &str) -> BTreeSet<&'a str> {
         let rest = text.split(start).skip(1);
         rest.filter_map(|rest| rest.split('"').next()).collect()
     }
@@ -44,17 +44,19 @@ mod tests {
     #[test]
     fn the_script_uses_elements_that_exist() {
         let [(.., page), _, (.., script), (.., objects)] = FILES;
-        let defined = quoted(page, "id=\"");
+        let defined = quoted_texts(page, "id=\"");
         for (script, least) in [(script, 21), (objects, 4)] {
-            let used = quoted(script, "byId(\"");
+            let used = quoted_texts(script, "byId(\"");
             assert!(used.len() >= least, "{used:?}");
             assert!(used.is_subset(&defined), "{:?}", used.difference(&defined));
         }
         for attribute in ["aria-labelledby=\"", "for=\"", "href=\"#"] {
-            let named = quoted(page, attribute);
+            let named = quoted_texts(page, attribute);
             assert!(!named.is_empty() && named.is_subset(&defined), "{attribute}");
         }
-        for named in [quoted(page, "src=\""), quoted(page, "rel=\"stylesheet\" href=\"")] {
+        for named in
+            [quoted_texts(page, "src=\""), quoted_texts(page, "rel=\"stylesheet\" href=\"")]
+        {
             assert!(named.iter().all(|name| file(&format!("/{name}")).is_some()), "{named:?}");
         }
     }
@@ -64,7 +66,7 @@ mod tests {
     #[test]
     fn sections_of_objects_are_hidden_and_named() {
         let [(.., page), _, _, (.., objects)] = FILES;
-        for name in quoted(objects, "showSection(byId(\"") {
+        for name in quoted_texts(objects, "showSection(byId(\"") {
             let start = format!("<section aria-labelledby=\"{name}-title\" hidden>");
             let section = page.split_once(&start).map(|(_, rest)| rest).unwrap_or_default();
             let (section, _) = section.split_once("</section>").unwrap_or_default();
@@ -73,7 +75,7 @@ mod tests {
                 assert!(section.contains(part), "{name}: {part}: {section}");
             }
         }
-        assert_eq!(quoted(objects, "showSection(byId(\"").len(), 4);
+        assert_eq!(quoted_texts(objects, "showSection(byId(\"").len(), 4);
     }
 
     #[test]
