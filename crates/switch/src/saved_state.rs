@@ -230,7 +230,7 @@ pub(crate) async fn restore(
         .collect();
     let structure = control.structure().await;
     let before = running_config(control);
-    let after = merged(&before, &state.config);
+    let after = merge(&before, &state.config);
     let mut fill = |bridge: &str| {
         // A new bridge gets its rules before any packet or controller reaches it.
         if let Some(requests) = requests.remove(bridge) {
@@ -349,7 +349,7 @@ fn apply_in_parts(
 }
 
 /// Returns `saved` with the bridges and ports that only `running` has.
-fn merged(running: &Config, saved: &Config) -> Config {
+fn merge(running: &Config, saved: &Config) -> Config {
     let mut merged = saved.clone();
     for bridge in &running.bridges {
         match merged.bridges.iter_mut().find(|own| own.name == bridge.name) {
@@ -479,7 +479,7 @@ fn in_order(mut groups: Vec<TableRequest>) -> Vec<TableRequest> {
     let mut waiting: BTreeSet<GroupId> = groups.iter().filter_map(own_id).collect();
     while !groups.is_empty() {
         let is_ready = |request: &TableRequest| {
-            group_of(request).is_none_or(|group| named(&group).is_disjoint(&waiting))
+            group_of(request).is_none_or(|group| named_groups(&group).is_disjoint(&waiting))
         };
         let (ready, rest): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_ready);
         if ready.is_empty() {
@@ -496,7 +496,7 @@ fn in_order(mut groups: Vec<TableRequest>) -> Vec<TableRequest> {
 }
 
 /// Returns the other groups that the buckets of a group name.
-fn named(group: &GroupMod) -> BTreeSet<GroupId> {
+fn named_groups(group: &GroupMod) -> BTreeSet<GroupId> {
     let mut found = BTreeSet::new();
     for bucket in &group.buckets {
         found.extend(bucket.watch_group);
@@ -536,7 +536,7 @@ mod tests {
         };
         let running = config(&[("uplink", ["p2", "p1"]), ("other", ["p5", "p6"])]);
         let saved = config(&[("bond0", ["p1", "p3"])]);
-        let merged = merged(&running, &saved);
+        let merged = merge(&running, &saved);
         let names: Vec<_> = merged.bridges[0].bonds.iter().map(|own| own.name.as_str()).collect();
         assert_eq!(names, ["bond0", "other"]);
         assert!(merged.bridges[0].check_bonds().is_ok());

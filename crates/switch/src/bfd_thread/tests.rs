@@ -67,7 +67,7 @@ impl CabledSessions {
         let cabled = Self { control, thread };
         let is_fast = |own: &BfdStatus| own.tx_interval == Some(DETECTION_TIME / 10);
         let is_known = |own: &BfdStatus| own.remote.state == BfdState::Up;
-        cabled.until(|all| all.iter().all(|own| is_up(own) && is_known(own) && is_fast(own))).await;
+        cabled.wait_until(|all| all.iter().all(|own| is_up(own) && is_known(own) && is_fast(own))).await;
         cabled
     }
 
@@ -78,7 +78,7 @@ impl CabledSessions {
     }
 
     /// Waits until a condition holds for the sessions.
-    async fn until(&self, is_true: impl Fn(&[BfdStatus]) -> bool) {
+    async fn wait_until(&self, is_true: impl Fn(&[BfdStatus]) -> bool) {
         let wait = async {
             while !is_true(&self.sessions()) {
                 sleep(Duration::from_millis(2)).await;
@@ -178,7 +178,7 @@ async fn sessions_survive_a_long_hold_of_the_tables() {
     let start = cabled.control.plane.now();
     let is_long = || cabled.control.plane.now().since(start) > DETECTION_TIME * 2;
     let has_received = |all: &[BfdStatus]| received(all, &before) >= 20;
-    cabled.until(|all| !all.iter().all(is_up) || is_long() && has_received(all)).await;
+    cabled.wait_until(|all| !all.iter().all(is_up) || is_long() && has_received(all)).await;
     let after = cabled.sessions();
     drop(release);
     holder.join().unwrap().unwrap();
@@ -218,7 +218,7 @@ async fn sessions_survive_a_long_change_with_misses() {
         }
     });
     cabled
-        .until(|all| {
+        .wait_until(|all| {
             misses.borrow_mut().exchange();
             let is_long = received(all, &before) >= 20 && misses.borrow().answered >= 100;
             !all.iter().all(is_up) || is_long
@@ -239,7 +239,7 @@ async fn an_ended_session_takes_the_other_end_down() {
     let cabled = CabledSessions::start().await;
     let (plane, sessions) = (&cabled.control.plane, cabled.control.bridges.bfd());
     end_sessions(plane, sessions, |own| own.name == "p1").await;
-    cabled.until(|all| all.iter().all(|own| !is_up(own))).await;
+    cabled.wait_until(|all| all.iter().all(|own| !is_up(own))).await;
     let reasons: Vec<_> = cabled.sessions().iter().map(|own| own.diagnostic).collect();
     assert_eq!(reasons, [BfdDiagnostic::ADMIN_DOWN, BfdDiagnostic::NEIGHBOR_DOWN]);
     cabled.thread.stop();

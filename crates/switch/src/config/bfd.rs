@@ -107,7 +107,7 @@ impl BfdOptions {
             "min_tx_ms" => self.min_tx_ms = milliseconds("min_tx_ms", value)?,
             "min_rx_ms" => self.min_rx_ms = milliseconds("min_rx_ms", value)?,
             "decay_min_rx_ms" => self.decay_min_rx_ms = milliseconds("decay_min_rx_ms", value)?,
-            "mult" => self.mult = parsed("mult", value, "1 to 255")?,
+            "mult" => self.mult = parse_value("mult", value, "1 to 255")?,
             "forwarding_if_rx" => self.forwarding_if_rx = flag("forwarding_if_rx", value)?,
             "cpath_down" => self.cpath_down = flag("cpath_down", value)?,
             "check_tnl_key" => self.check_tnl_key = flag("check_tnl_key", value)?,
@@ -115,8 +115,8 @@ impl BfdOptions {
             "local_src_mac" => value.clone_into(&mut self.local_src_mac),
             "local_dst_mac" => value.clone_into(&mut self.local_dst_mac),
             "remote_dst_mac" => value.clone_into(&mut self.remote_dst_mac),
-            "src_ip" => self.src_ip = parsed("src_ip", value, IP)?,
-            "dst_ip" => self.dst_ip = parsed("dst_ip", value, IP)?,
+            "src_ip" => self.src_ip = parse_value("src_ip", value, IP)?,
+            "dst_ip" => self.dst_ip = parse_value("dst_ip", value, IP)?,
             _ => return Ok(false),
         }
         Ok(true)
@@ -205,14 +205,14 @@ impl PortOptions {
 const IP: &str = "an IPv4 address, such as 192.0.2.1";
 
 fn flag(setting: &'static str, value: &str) -> Result<bool, SwitchError> {
-    parsed(setting, value, "true or false")
+    parse_value(setting, value, "true or false")
 }
 
 fn milliseconds(setting: &'static str, value: &str) -> Result<u32, SwitchError> {
-    parsed(setting, value, "a number of milliseconds, at most 4294967")
+    parse_value(setting, value, "a number of milliseconds, at most 4294967")
 }
 
-fn parsed<T: std::str::FromStr>(
+fn parse_value<T: std::str::FromStr>(
     setting: &'static str,
     value: &str,
     range: &'static str,

@@ -321,72 +321,72 @@ mod tests {
         BridgeOptions { name: name.into(), ports: ports.to_vec(), ..BridgeOptions::default() }
     }
 
-    fn named(name: &str) -> PortOptions {
+    fn port_named(name: &str) -> PortOptions {
         PortOptions { name: name.into(), ..PortOptions::default() }
     }
 
     fn patch(name: &str, peer: &str) -> PortOptions {
-        PortOptions { kind: PortType::Patch, peer: peer.into(), ..named(name) }
+        PortOptions { kind: PortType::Patch, peer: peer.into(), ..port_named(name) }
     }
 
-    fn mistake(bridges: &[BridgeOptions]) -> String {
+    fn error_of(bridges: &[BridgeOptions]) -> String {
         let config = Config { bridges: bridges.to_vec(), ..Config::default() };
         config.check().map_or_else(|error| error.to_string(), |()| "fine".into())
     }
 
     #[test]
     fn names_of_bridges_and_ports_are_unique() {
-        let (p1, p2) = (named("p1"), named("p2"));
+        let (p1, p2) = (port_named("p1"), port_named("p2"));
         let again = bridge("br1", &[p2.clone(), p1.clone()]);
-        let twice = mistake(&[bridge("br0", &[p1]), again]);
+        let twice = error_of(&[bridge("br0", &[p1]), again]);
         assert_eq!(
             twice,
             "bridges[1].ports[1].name: port p1 exists already, on bridge br0: choose another name"
         );
-        let bridges = mistake(&[bridge("br0", &[]), bridge("br0", &[])]);
+        let bridges = error_of(&[bridge("br0", &[]), bridge("br0", &[])]);
         assert_eq!(bridges, "bridges[1].name: bridge br0 exists already: choose another name");
-        let bridge_like_port = mistake(&[bridge("br0", &[p2]), bridge("p2", &[])]);
+        let bridge_like_port = error_of(&[bridge("br0", &[p2]), bridge("p2", &[])]);
         assert_eq!(
             bridge_like_port,
             "bridges[1].name: port p2 exists already, on bridge br0: choose another name"
         );
-        let port_like_bridge = mistake(&[bridge("br0", &[named("br0")])]);
+        let port_like_bridge = error_of(&[bridge("br0", &[port_named("br0")])]);
         assert_eq!(
             port_like_bridge,
             "bridges[0].ports[0].name: br0 is the local port of its bridge already: remove this \
              port, and set `local = \"tap\"` in the bridge for a TAP device"
         );
-        let port_like_other = mistake(&[bridge("br0", &[]), bridge("br1", &[named("br0")])]);
+        let port_like_other = error_of(&[bridge("br0", &[]), bridge("br1", &[port_named("br0")])]);
         assert_eq!(
             port_like_other,
             "bridges[1].ports[0].name: bridge br0 exists already: choose another name"
         );
         assert_eq!(
-            mistake(&[bridge("", &[])]),
+            error_of(&[bridge("", &[])]),
             "bridges[0].name: `name` is missing: give 1 to 15 letters, digits, `-`, `_` or `.`"
         );
     }
 
     #[test]
     fn port_numbers_are_unique_in_a_bridge() {
-        let port = |name, number| PortOptions { number, ..named(name) };
-        let twice = mistake(&[bridge("br0", &[port("a", 3), port("b", 0), port("c", 3)])]);
+        let port = |name, number| PortOptions { number, ..port_named(name) };
+        let twice = error_of(&[bridge("br0", &[port("a", 3), port("b", 0), port("c", 3)])]);
         assert!(
             twice.starts_with("bridges[0].ports[2].number: number 3 belongs to port a"),
             "{twice}"
         );
         let apart = [bridge("br0", &[port("a", 3), port("b", 0)]), bridge("br1", &[port("c", 3)])];
-        assert_eq!(mistake(&apart), "fine");
-        assert_eq!(mistake(&[bridge("br0", &[port("a", 0), port("b", 0)])]), "fine");
+        assert_eq!(error_of(&apart), "fine");
+        assert_eq!(error_of(&[bridge("br0", &[port("a", 0), port("b", 0)])]), "fine");
     }
 
     #[test]
     fn the_ends_of_a_patch_name_each_other() {
-        let ends = |near, far| mistake(&[bridge("br0", &[near]), bridge("br1", &[far])]);
+        let ends = |near, far| error_of(&[bridge("br0", &[near]), bridge("br1", &[far])]);
         assert_eq!(ends(patch("a", "b"), patch("b", "a")), "fine");
         let unknown = "bridges[0].ports[0].peer: no port c; existing ports: a, b";
         assert_eq!(ends(patch("a", "c"), patch("b", "a")), unknown);
-        let no_patch = ends(patch("a", "b"), named("b"));
+        let no_patch = ends(patch("a", "b"), port_named("b"));
         assert!(
             no_patch.ends_with(
                 "port a: the port that `peer` names is not a patch port: set its `type` to patch"
@@ -399,13 +399,13 @@ mod tests {
             "{own}"
         );
         let three = [bridge("br0", &[patch("a", "b"), patch("b", "a"), patch("c", "a")])];
-        assert!(mistake(&three).starts_with("bridges[0].ports[2].peer: port c"), "{three:?}");
+        assert!(error_of(&three).starts_with("bridges[0].ports[2].peer: port c"), "{three:?}");
     }
 
     #[test]
     fn a_mistake_has_a_position() {
         let place =
-            |bridge: BridgeOptions| mistake(&[BridgeOptions { name: "br0".into(), ..bridge }]);
+            |bridge: BridgeOptions| error_of(&[BridgeOptions { name: "br0".into(), ..bridge }]);
         let bad = || vec!["ptcp:6653".to_owned(), "tcp:1.2.3".to_owned()];
         let listen = place(BridgeOptions { listen: bad(), ..BridgeOptions::default() });
         assert!(listen.starts_with("bridges[0].listen[1]: bridge br0: `tcp:1.2.3`"), "{listen}");

@@ -28,7 +28,7 @@ pub(crate) enum SettingOrigin {
 }
 
 impl SettingOrigin {
-    const fn set(self) -> &'static str {
+    const fn verb(self) -> &'static str {
         match self {
             Self::Operator => "set",
             Self::Database => "set by the database:",
@@ -171,7 +171,7 @@ impl Structure {
             self.plane.adopted_newest().await;
         }
         self.exports.apply(id, &before, &after).await;
-        info!("bridge {name}: {} {}", origin.set(), settings.words());
+        info!("bridge {name}: {} {}", origin.verb(), settings.words());
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ fn bridge(name: &str) -> config::BridgeOptions {
     config::BridgeOptions { name: name.to_owned(), ..config::BridgeOptions::default() }
 }
 
-fn null(name: &str) -> config::PortOptions {
+fn null_port(name: &str) -> config::PortOptions {
     config::PortOptions {
         name: name.to_owned(),
         kind: PortType::Null,
@@ -46,7 +46,7 @@ async fn numbers_of_bridges_and_ports_are_reused() {
     for _ in 0..20 {
         control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
         for name in ["p1", "p2"] {
-            control.structure().await.add_port("br0", null(name)).await.unwrap();
+            control.structure().await.add_port("br0", null_port(name)).await.unwrap();
         }
         control.structure().await.remove_port("p1").await.unwrap();
         control.structure().await.remove_bridge("br0").await.unwrap();
@@ -57,17 +57,17 @@ async fn numbers_of_bridges_and_ports_are_reused() {
 async fn a_refused_request_takes_no_number() {
     let control = start(2);
     control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
-    control.structure().await.add_port("br0", null("p1")).await.unwrap();
+    control.structure().await.add_port("br0", null_port("p1")).await.unwrap();
     for _ in 0..10 {
-        let again = control.structure().await.add_port("br0", null("p1")).await;
+        let again = control.structure().await.add_port("br0", null_port("p1")).await;
         assert!(matches!(again, Err(SwitchError::PortExists { .. })), "{again:?}");
-        let nowhere = control.structure().await.add_port("br9", null("p2")).await;
+        let nowhere = control.structure().await.add_port("br9", null_port("p2")).await;
         assert!(matches!(nowhere, Err(SwitchError::NoSuchBridge { .. })), "{nowhere:?}");
         let again = control.structure().await.add_bridge(&bridge("br0")).await;
         assert!(matches!(again, Err(SwitchError::BridgeExists(_))), "{again:?}");
     }
-    control.structure().await.add_port("br0", null("p2")).await.unwrap();
-    let more = control.structure().await.add_port("br0", null("p3")).await;
+    control.structure().await.add_port("br0", null_port("p2")).await.unwrap();
+    let more = control.structure().await.add_port("br0", null_port("p3")).await;
     assert!(matches!(more, Err(SwitchError::NoNumber { what: "port" })), "{more:?}");
     control.structure().await.add_bridge(&bridge("br1")).await.unwrap();
     let more = control.structure().await.add_bridge(&bridge("br2")).await;
@@ -105,7 +105,7 @@ async fn start_bonded() -> Arc<ControlPlane> {
     };
     control.structure().await.set_bonds("br0", vec![bond]).await.unwrap();
     for name in ["p1", "p2", "p3"] {
-        control.structure().await.add_port("br0", null(name)).await.unwrap();
+        control.structure().await.add_port("br0", null_port(name)).await.unwrap();
     }
     control
 }
@@ -116,7 +116,7 @@ async fn a_configured_lacp_key_has_precedence() {
     let control = start(9);
     control.structure().await.add_bridge(&bridge("br0")).await.unwrap();
     for name in ["p1", "p2", "p3", "p4"] {
-        control.structure().await.add_port("br0", null(name)).await.unwrap();
+        control.structure().await.add_port("br0", null_port(name)).await.unwrap();
     }
     let bond = |name: &str, members: [&str; 2], keys: &[(&str, u16)]| BondOptions {
         name: name.to_owned(),
@@ -150,7 +150,7 @@ async fn a_configured_lacp_key_has_precedence() {
 }
 
 /// Returns the number of the bond's active member in the tables.
-fn active(control: &ControlPlane) -> Option<PortNo> {
+fn active_member(control: &ControlPlane) -> Option<PortNo> {
     let id = control.bridges.id("br0").unwrap();
     let ports = control.plane.pipeline().ports(id).unwrap();
     let active = ports.iter().find(|port| port.bond.as_ref().is_some_and(|own| own.is_active));
@@ -161,7 +161,7 @@ fn active(control: &ControlPlane) -> Option<PortNo> {
 #[tokio::test]
 async fn a_bundle_that_disables_a_member_has_the_failover() {
     let control = start_bonded().await;
-    assert_eq!(active(&control), Some(PortNo::new(1)));
+    assert_eq!(active_member(&control), Some(PortNo::new(1)));
     let id = control.bridges.id("br0").unwrap();
     let set_down = |port_down| {
         let config = PortConfig { port_down, ..PortConfig::default() };
@@ -172,7 +172,7 @@ async fn a_bundle_that_disables_a_member_has_the_failover() {
         });
         // No other task has run since the bundle.
         assert_eq!(version.unwrap(), control.plane.pipeline().version());
-        active(&control)
+        active_member(&control)
     };
     assert_eq!(set_down(true), Some(PortNo::new(2)));
     assert_eq!(set_down(false), Some(PortNo::new(2)));
@@ -189,12 +189,12 @@ async fn a_restored_bond_keeps_its_active_member() {
     let saved = save(&control);
     let other = start(9);
     restore(&other, &saved).await.unwrap();
-    assert_eq!(active(&other), Some(PortNo::new(2)));
+    assert_eq!(active_member(&other), Some(PortNo::new(2)));
     assert_eq!(save(&other), saved);
     // After the restart has ended, p2 is a member without precedence.
     other.structure().await.remove_port("p2").await.unwrap();
-    other.structure().await.add_port("br0", null("p2")).await.unwrap();
-    assert_eq!(active(&other), Some(PortNo::new(1)));
+    other.structure().await.add_port("br0", null_port("p2")).await.unwrap();
+    assert_eq!(active_member(&other), Some(PortNo::new(1)));
 }
 
 #[tokio::test]
@@ -211,7 +211,7 @@ async fn another_member_than_an_enabled_primary_is_refused() {
     assert!(refused.contains("while the primary member p1 is enabled"), "{refused}");
     assert_eq!(change("p1", BondMemberChange::Activate).await, Ok(()));
     assert_eq!(change("p1", BondMemberChange::Disable).await, Ok(()));
-    assert_eq!(active(&control), Some(PortNo::new(2)));
+    assert_eq!(active_member(&control), Some(PortNo::new(2)));
     assert_eq!(change("p2", BondMemberChange::Activate).await, Ok(()));
 }
 

@@ -37,7 +37,7 @@ pub(super) fn key_text(
     parts.extend(in_port.map(|port| format!("in_port({port})")));
     parts.push("packet_type(ns=0,id=0)".to_owned());
     parts.extend(ethernet(fields));
-    parts.extend(tagged(fields));
+    parts.extend(text_from_tags(fields));
     parts.join(",")
 }
 
@@ -50,7 +50,7 @@ pub(super) fn ethernet(fields: MaskedFields<'_>) -> Option<String> {
 /// Returns the text of the headers from the first VLAN tag on.
 ///
 /// A tag is written if the entry matches any bit of it.
-fn tagged(fields: MaskedFields<'_>) -> Option<String> {
+fn text_from_tags(fields: MaskedFields<'_>) -> Option<String> {
     let tags = [(FieldId::VlanTpid, FieldId::VlanTci), (FieldId::VlanTpid1, FieldId::VlanTci1)];
     let (mut text, mut depth) = (String::new(), 0);
     for (tpid, tci) in tags {
@@ -63,7 +63,7 @@ fn tagged(fields: MaskedFields<'_>) -> Option<String> {
         text += &format!("eth_type({:#06x}),{tag},encap(", fields.key.field(tpid));
         depth += 1;
     }
-    let inner = untagged(fields);
+    let inner = text_after_tags(fields);
     if depth == 0 {
         return (!inner.is_empty()).then(|| inner.join(","));
     }
@@ -84,7 +84,7 @@ fn tag(tci: u128, mask: u128, with_wildcards: bool) -> String {
 }
 
 /// Returns the text of the headers after the VLAN tags.
-fn untagged(fields: MaskedFields<'_>) -> Vec<String> {
+fn text_after_tags(fields: MaskedFields<'_>) -> Vec<String> {
     let ethertype = fields.key.field(FieldId::EthType);
     if fields.mask.field(FieldId::EthType) == 0 && !fields.with_wildcards {
         return Vec::new();

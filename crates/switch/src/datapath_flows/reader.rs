@@ -173,7 +173,7 @@ impl<'a> DatapathReader<'a> {
                 // in between.
                 tokio::task::yield_now().await;
             }
-            flows.push(self.written(entry, &ports, format));
+            flows.push(self.write_flow(entry, &ports, format));
         }
         flows
     }
@@ -184,7 +184,7 @@ impl<'a> DatapathReader<'a> {
     pub async fn flow(&self, name: &str, format: DatapathFlowFormat) -> Option<DatapathFlow> {
         let entry = self.entry(name).await?;
         let ports = DatapathPorts::of(&self.control.bridges.lock(), format.port_names);
-        Some(self.written(&entry, &ports, format))
+        Some(self.write_flow(&entry, &ports, format))
     }
 
     /// Returns the packet thread of an entry; `None` for an entry of the NIC.
@@ -193,7 +193,7 @@ impl<'a> DatapathReader<'a> {
         (owner < self.control.plane.threads_count()).then_some(owner)
     }
 
-    fn written(
+    fn write_flow(
         &self,
         entry: &DumpedEntry,
         ports: &DatapathPorts,

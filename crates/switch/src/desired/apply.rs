@@ -283,7 +283,7 @@ impl Application<'_> {
     /// Reports a change that was made or refused.
     fn finish(&mut self, change: StateChange, done: Result<(), SwitchError>) {
         match done {
-            Ok(()) => self.applied(&change, change.success()),
+            Ok(()) => self.note_outcome(&change, change.success()),
             Err(_) if self.is_done(&change) => {}
             Err(error) => {
                 let is_bridge = matches!(
@@ -302,7 +302,7 @@ impl Application<'_> {
         }
     }
 
-    fn applied(&mut self, change: &StateChange, outcome: ObjectOutcome) {
+    fn note_outcome(&mut self, change: &StateChange, outcome: ObjectOutcome) {
         let (object, change) = (change.object(), change.description());
         self.report.objects.push(ObjectReport { object, change, outcome });
     }
@@ -368,7 +368,7 @@ impl Application<'_> {
         match self.run(&change, &mut |_| ()).await {
             Ok(()) => {
                 self.removed_ports.extend(old.map(|old| (name, old)));
-                self.applied(&change, ObjectOutcome::Removed);
+                self.note_outcome(&change, ObjectOutcome::Removed);
             }
             Err(error) => {
                 if self.policy == ApplyPolicy::Continuous {
@@ -392,8 +392,8 @@ impl Application<'_> {
         };
         let change = StateChange::AddPort { bridge, port, last_number };
         match added {
-            Ok(None) => self.applied(&change, ObjectOutcome::Added),
-            Ok(Some(problem)) => self.applied(&change, ObjectOutcome::AddedDown(problem)),
+            Ok(None) => self.note_outcome(&change, ObjectOutcome::Added),
+            Ok(Some(problem)) => self.note_outcome(&change, ObjectOutcome::AddedDown(problem)),
             Err(_) if !self.without_bond.contains_key(&name) && self.is_done(&change) => {}
             Err(reason) => {
                 self.refuse(change, reason);
@@ -487,7 +487,7 @@ impl Application<'_> {
         let parts = settings.parts();
         let whole = StateChange::SetBridge { bridge: bridge.to_owned(), object, settings };
         match self.run(&whole, &mut |_| ()).await {
-            Ok(()) => self.applied(&whole, ObjectOutcome::Changed),
+            Ok(()) => self.note_outcome(&whole, ObjectOutcome::Changed),
             Err(_) if parts.len() > 1 => {
                 for (section, settings) in parts {
                     let object = section.object(bridge);
@@ -514,7 +514,7 @@ impl Application<'_> {
         let running = self.bonds(bridge);
         let whole = StateChange::SetBonds { bridge: bridge.to_owned(), bonds: bonds.clone() };
         let Err(error) = self.run(&whole, &mut |_| ()).await else {
-            return self.applied(&whole, ObjectOutcome::Changed);
+            return self.note_outcome(&whole, ObjectOutcome::Changed);
         };
         let is_removal = bonds.iter().all(|bond| running.contains(bond));
         match self.policy {
@@ -539,7 +539,7 @@ impl Application<'_> {
     async fn set_bond(&mut self, bridge: &str, bond: BondOptions) {
         let change = StateChange::SetBond { bridge: bridge.to_owned(), bond: bond.clone() };
         let Err(error) = self.run(&change, &mut |_| ()).await else {
-            return self.applied(&change, ObjectOutcome::Changed);
+            return self.note_outcome(&change, ObjectOutcome::Changed);
         };
         let reason = with_causes(&error);
         self.refuse(change, reason.clone());

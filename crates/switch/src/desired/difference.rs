@@ -115,11 +115,11 @@ fn difference_of_unique(
     let bridges = BridgePairs::new(present, desired, policy);
     let ports = PortPairs::new(present, desired, &bridges, policy);
     let changes = &mut difference.changes;
-    changes.extend(ports.removed().map(|name| StateChange::RemovePort(name.to_owned())));
+    changes.extend(ports.removed_ports().map(|name| StateChange::RemovePort(name.to_owned())));
     changes.extend(bridges.removals());
     changes.extend(bridges.removals_of_bonds());
     for (name, new) in &bridges.new {
-        match bridges.kept(name) {
+        match bridges.kept_bridge(name) {
             None => {
                 let start = Arc::new(policy.first_options(&new.options));
                 difference.changes.push(StateChange::AddBridge(Arc::clone(&start)));
@@ -157,13 +157,13 @@ impl<'a> BridgePairs<'a> {
     }
 
     /// Returns the present bridge with a name if it stays.
-    fn kept(&self, name: &str) -> Option<&'a DeclaredBridge> {
+    fn kept_bridge(&self, name: &str) -> Option<&'a DeclaredBridge> {
         let (old, new) = (self.old.get(name)?, self.new.get(name)?);
         (!self.policy.replaces(&old.options, &new.options)).then_some(*old)
     }
 
     fn removals(&self) -> impl Iterator<Item = StateChange> {
-        let gone = self.old.keys().filter(|name| self.kept(name).is_none());
+        let gone = self.old.keys().filter(|name| self.kept_bridge(name).is_none());
         gone.map(|name| StateChange::RemoveBridge {
             name: (*name).to_owned(),
             replacement: self.new.get(name).map(|new| Arc::clone(&new.options)),
@@ -175,7 +175,7 @@ impl<'a> BridgePairs<'a> {
     /// Another bridge may get the names of these bonds.
     fn removals_of_bonds(&self) -> impl Iterator<Item = StateChange> {
         self.new.iter().filter_map(|(name, new)| {
-            let old = &self.kept(name)?.options.bonds;
+            let old = &self.kept_bridge(name)?.options.bonds;
             bond_change(name, old, kept_bonds(old, &new.options.bonds))
         })
     }
@@ -254,14 +254,14 @@ impl<'a> PortPairs<'a> {
         let (mut old, mut new) = (BTreeMap::new(), Vec::new());
         for bridge in &present.bridges {
             let name = bridge.options.name.as_str();
-            if bridges.kept(name).is_some() {
+            if bridges.kept_bridge(name).is_some() {
                 let ports = bridge.ports_other_than(bridges.new.get(name).copied());
                 old.extend(ports.iter().map(|port| (port.options.name.as_str(), (name, *port))));
             }
         }
         for bridge in &desired.bridges {
             let name = bridge.options.name.as_str();
-            let ports = bridge.ports_other_than(bridges.kept(name));
+            let ports = bridge.ports_other_than(bridges.kept_bridge(name));
             new.extend(ports.iter().map(|port| (name, *port)));
         }
         if policy == ApplyPolicy::Continuous {
@@ -278,7 +278,7 @@ impl<'a> PortPairs<'a> {
         Self { old, new, replaced }
     }
 
-    fn removed(&self) -> impl Iterator<Item = &'a str> {
+    fn removed_ports(&self) -> impl Iterator<Item = &'a str> {
         self.replaced.iter().copied()
     }
 

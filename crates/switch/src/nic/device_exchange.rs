@@ -343,7 +343,7 @@ mod tests {
     /// A handle of a fake device, which the test also sees.
     struct FakeHandle(Arc<Mutex<FakeDevice>>, OffloadCapabilities);
 
-    fn fake() -> (FakeHandle, Arc<Mutex<FakeDevice>>) {
+    fn fake_device() -> (FakeHandle, Arc<Mutex<FakeDevice>>) {
         let device = Arc::new(Mutex::new(FakeDevice { is_new: true, ..FakeDevice::default() }));
         (FakeHandle(Arc::clone(&device), empty_capabilities()), device)
     }
@@ -420,7 +420,7 @@ mod tests {
     /// Returns an exchange with a first, connected device.
     fn with_first() -> (DeviceExchange<FakeHandle>, ExchangeParts) {
         let (mut exchange, next, time) = exchange();
-        let (first, device) = fake();
+        let (first, device) = fake_device();
         next.send(Some(first), PredecessorState::Runs);
         assert_eq!(device_events(&mut exchange), [OffloadEvent::Restored]);
         assert!(!next.is_pending(), "there was none before it");
@@ -451,11 +451,11 @@ mod tests {
         (Ticket(ticket), Operation::Remove { entry: LtmIndex(number) })
     }
 
-    fn lost(ticket: u64) -> OffloadEvent {
+    fn lost_event(ticket: u64) -> OffloadEvent {
         OffloadEvent::Completed { ticket: Ticket(ticket), result: Err(OffloadError::Lost(Lost)) }
     }
 
-    fn done(ticket: u64) -> OffloadEvent {
+    fn done_event(ticket: u64) -> OffloadEvent {
         OffloadEvent::Completed { ticket: Ticket(ticket), result: Ok(()) }
     }
 
@@ -465,19 +465,19 @@ mod tests {
         let mut batch = vec![insert(1)];
         assert_eq!(exchange.submit(&mut batch), Err(Lost));
         assert_eq!((device_events(&mut exchange), batch.len()), (vec![], 1));
-        next.send(Some(fake().0), PredecessorState::Runs);
+        next.send(Some(fake_device().0), PredecessorState::Runs);
         assert_eq!(exchange.submit(&mut batch), Err(Lost), "the new device has not responded");
         assert_eq!(device_events(&mut exchange), [OffloadEvent::Restored]);
         exchange.submit(&mut batch).unwrap();
-        assert_eq!(device_events(&mut exchange), [done(1)]);
+        assert_eq!(device_events(&mut exchange), [done_event(1)]);
     }
 
     #[test]
     fn the_agent_learns_of_entries_that_a_new_device_lacks() {
         let (mut exchange, (next, _, _)) = with_first();
         exchange.submit(&mut vec![insert(1), insert(2)]).unwrap();
-        assert_eq!(device_events(&mut exchange), [done(1), done(2)]);
-        let (second, device) = fake();
+        assert_eq!(device_events(&mut exchange), [done_event(1), done_event(2)]);
+        let (second, device) = fake_device();
         next.send(Some(second), PredecessorState::Ended);
         let idle = |number| OffloadEvent::Idle { entry: LtmIndex(number) };
         assert_eq!(
@@ -489,10 +489,10 @@ mod tests {
         exchange.submit(&mut vec![count, remove(3, 1), insert(5)]).unwrap();
         let mut events = device_events(&mut exchange);
         events.sort_by_key(|event| format!("{event:?}"));
-        assert_eq!(events, [done(3), done(4), done(5)]);
+        assert_eq!(events, [done_event(3), done_event(4), done_event(5)]);
         assert_eq!(device.lock().held, BTreeSet::from([LtmIndex(5)]));
         exchange.submit(&mut vec![remove(6, 2), remove(7, 5)]).unwrap();
-        assert_eq!(device_events(&mut exchange), [done(6), done(7)]);
+        assert_eq!(device_events(&mut exchange), [done_event(6), done_event(7)]);
         assert!(device.lock().held.is_empty());
     }
 
@@ -501,18 +501,18 @@ mod tests {
         let (mut exchange, (next, device, _)) = with_first();
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();
-        let (second, device) = fake();
+        let (second, device) = fake_device();
         next.send(Some(second), PredecessorState::Ended);
-        let lost = [lost(1), OffloadEvent::Lost(Lost), OffloadEvent::Restored];
+        let lost = [lost_event(1), OffloadEvent::Lost(Lost), OffloadEvent::Restored];
         assert_eq!(
             device_events(&mut exchange),
             lost,
             "the entry is absent, and the agent knows it"
         );
         exchange.submit(&mut vec![insert(1)]).unwrap();
-        assert_eq!(device_events(&mut exchange), [done(1)]);
+        assert_eq!(device_events(&mut exchange), [done_event(1)]);
         exchange.submit(&mut vec![remove(2, 1)]).unwrap();
-        assert_eq!(device_events(&mut exchange), [done(2)]);
+        assert_eq!(device_events(&mut exchange), [done_event(2)]);
         assert!(device.lock().held.is_empty());
     }
 
@@ -523,8 +523,8 @@ mod tests {
         device_events(&mut exchange);
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(2)]).unwrap();
-        next.send(Some(fake().0), PredecessorState::Runs);
-        assert_eq!(device_events(&mut exchange), [lost(2), OffloadEvent::Lost(Lost)]);
+        next.send(Some(fake_device().0), PredecessorState::Runs);
+        assert_eq!(device_events(&mut exchange), [lost_event(2), OffloadEvent::Lost(Lost)]);
         assert_eq!((device_events(&mut exchange), next.is_pending()), (vec![], true));
         assert_eq!(exchange.submit(&mut vec![insert(3)]), Err(Lost));
         device.lock().is_slow = false;
@@ -538,7 +538,7 @@ mod tests {
             "the previous device is dropped"
         );
         exchange.submit(&mut vec![insert(3)]).unwrap();
-        assert_eq!(device_events(&mut exchange), [done(3)]);
+        assert_eq!(device_events(&mut exchange), [done_event(3)]);
     }
 
     #[test]
@@ -562,8 +562,8 @@ mod tests {
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device.lock().is_lost = true;
-        assert_eq!(device_events(&mut exchange), [lost(1), OffloadEvent::Lost(Lost)]);
-        next.send(Some(fake().0), PredecessorState::Runs);
+        assert_eq!(device_events(&mut exchange), [lost_event(1), OffloadEvent::Lost(Lost)]);
+        next.send(Some(fake_device().0), PredecessorState::Runs);
         assert_eq!(
             (device_events(&mut exchange), next.is_pending()),
             (vec![], true),
@@ -585,7 +585,7 @@ mod tests {
         exchange.submit(&mut vec![insert(1)]).unwrap();
         device_events(&mut exchange);
         device.lock().is_slow = true;
-        next.send(Some(fake().0), PredecessorState::Runs);
+        next.send(Some(fake_device().0), PredecessorState::Runs);
         assert_eq!(device_events(&mut exchange), [OffloadEvent::Lost(Lost)]);
         *time.lock() = Time::ZERO.after(DRAIN_TIME_MAX - Duration::from_millis(1));
         assert_eq!((device_events(&mut exchange), next.is_pending()), (vec![], true));

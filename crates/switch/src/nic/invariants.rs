@@ -272,7 +272,7 @@ impl OffloadFixture {
         let Some(device) = &self.device else { return Vec::new() };
         let mut device = device.lock();
         let entries = device.inner().entries().values();
-        sorted(entries.map(|entry| (entry.stage, (*entry.rule).clone())))
+        sort_rules(entries.map(|entry| (entry.stage, (*entry.rule).clone())))
     }
 
     fn is_stale(&self) -> bool {
@@ -296,7 +296,7 @@ impl OffloadFixture {
     }
 
     /// Runs until no work is left and the current device is connected.
-    fn rest(&mut self) -> Result<(), TestCaseError> {
+    fn run_to_rest(&mut self) -> Result<(), TestCaseError> {
         if self.device.is_none() {
             self.exchange(PredecessorState::Runs, Some(5));
         }
@@ -318,7 +318,7 @@ impl OffloadFixture {
                 && self.coordinator.acked_version() >= newest;
             if is_quiet
                 && self.held_rules()
-                    == sorted(
+                    == sort_rules(
                         self.owner.intended_rules().map(|(stage, rule)| (stage, rule.clone())),
                     )
             {
@@ -341,7 +341,7 @@ fn seed() -> u64 {
     std::env::var("SHUNT_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or_default()
 }
 
-fn sorted(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {
+fn sort_rules(rules: impl Iterator<Item = (StageId, LtmRule)>) -> Vec<(StageId, LtmRule)> {
     let mut rules: Vec<_> = rules.collect();
     rules.sort_by_key(|(stage, rule)| {
         let matching = (rule.matching.mask().iter().collect::<Vec<_>>(), rule.matching.value());
@@ -367,7 +367,7 @@ fn exchanged_devices_forward_by_the_acknowledged_version() {
                 fixture.apply(event);
                 fixture.check()?;
             }
-            fixture.rest()?;
+            fixture.run_to_rest()?;
             hits.set(hits.get() + fixture.hits);
             let restarts = fixture.devices.iter().map(|device| device.lock().restarts_count());
             restarted.set(restarted.get() + restarts.sum::<u64>());

@@ -85,7 +85,7 @@ impl PortAttacher {
         let mut opened = Vec::with_capacity(names.len());
         for (name, opening) in names.iter().zip(opening) {
             opened.push(match opening {
-                Ok(Some(opening)) => finished("open", name, opening).await.map(Some),
+                Ok(Some(opening)) => finish_operation("open", name, opening).await.map(Some),
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             });
@@ -283,7 +283,7 @@ impl PortAttacher {
     ) -> Result<AttachedPort, SwitchError> {
         let SplittingPort { name, bridge, number, datapath, threads, splitting } = port;
         let SplitPort { port, queues, link_mode } =
-            finished("create the queues of", &name, splitting).await?;
+            finish_operation("create the queues of", &name, splitting).await?;
         let (speed, now) = (link_mode.speed_bps, self.plane.now());
         self.bridges.with_port(bridge, number, |own| own.set_link_speed(speed, now));
         let (traffic, qos) = {
@@ -515,7 +515,7 @@ fn receivers(
 }
 
 /// Waits for a blocking operation on the device of a port.
-async fn finished<T>(
+async fn finish_operation<T>(
     doing: &'static str,
     name: &str,
     operation: Blocking<T>,

@@ -116,7 +116,7 @@ fn folder(path: &Path) -> &Path {
 mod tests {
     use super::*;
 
-    fn writes(path: &Path) -> Option<(&'static str, ExclusiveResource)> {
+    fn written_file(path: &Path) -> Option<(&'static str, ExclusiveResource)> {
         ExclusiveResource::of(&PortOptions {
             kind: PortType::Pcap,
             tx: path.to_owned(),
@@ -128,13 +128,13 @@ mod tests {
     fn a_file_is_recognised_by_any_path() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("out.pcap");
-        let before = writes(&file);
-        assert_eq!(before, writes(&folder.path().join("./out.pcap")));
+        let before = written_file(&file);
+        assert_eq!(before, written_file(&folder.path().join("./out.pcap")));
         std::fs::write(&file, "").unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        assert_eq!((writes(&file), writes(&link)), (before.clone(), before));
-        assert_ne!(writes(&folder.path().join("other.pcap")), writes(&file));
+        assert_eq!((written_file(&file), written_file(&link)), (before.clone(), before));
+        assert_ne!(written_file(&folder.path().join("other.pcap")), written_file(&file));
     }
 
     #[test]
@@ -144,15 +144,18 @@ mod tests {
             ["out.pcap", "link", "other"].map(|name| folder.path().join(name)).into();
         std::os::unix::fs::symlink("out.pcap", &link).unwrap();
         std::os::unix::fs::symlink(&link, &other).unwrap();
-        assert_eq!((writes(&link), writes(&other)), (writes(&file), writes(&file)));
+        assert_eq!(
+            (written_file(&link), written_file(&other)),
+            (written_file(&file), written_file(&file))
+        );
         let around = folder.path().join("around");
         std::os::unix::fs::symlink(&around, &around).unwrap();
-        assert_ne!(writes(&around), writes(&file));
+        assert_ne!(written_file(&around), written_file(&file));
     }
 
     #[test]
     fn devices_and_pipes_can_be_shared() {
-        assert_eq!(writes(Path::new("/dev/null")), None);
+        assert_eq!(written_file(Path::new("/dev/null")), None);
     }
 
     #[test]

@@ -30,7 +30,7 @@ fn plan(before: &Config, after: &Config) -> Difference {
 }
 
 /// Returns `after` without the changes `refused`.
-fn without(refused: &[StateChange], before: &Config, after: &Config) -> Config {
+fn without_refused(refused: &[StateChange], before: &Config, after: &Config) -> Config {
     let [before, mut state] = [before, after].map(DesiredState::of);
     refused.iter().for_each(|change| change.undo(&before, &mut state));
     state.config()
@@ -144,7 +144,7 @@ fn limits_change_without_a_new_port() {
     let expected =
         [StateChange::SetPolicing(own()), StateChange::SetQos(own()), StateChange::SetBfd(own())];
     assert_eq!(steps, expected);
-    assert_eq!(without(&steps, &before, &after), before);
+    assert_eq!(without_refused(&steps, &before, &after), before);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_refused_option_leaves_the_others_of_its_port() {
     let changes = plan(&before, &after).changes;
     assert_eq!(changes.len(), 6);
     for refused in &changes {
-        let in_force = without(std::slice::from_ref(refused), &before, &after);
+        let in_force = without_refused(std::slice::from_ref(refused), &before, &after);
         assert_eq!(plan(&in_force, &after).changes, std::slice::from_ref(refused), "retried");
         assert_eq!(plan(&in_force, &before).changes.len(), 5, "{refused:?}: the others go back");
     }
@@ -190,7 +190,7 @@ fn mirrors_come_and_go() {
     ];
     let plan = plan(&before, &after);
     assert_eq!((&*plan.changes, plan.at_restart.len()), (&steps[..], 0));
-    let undone = without(&plan.changes, &before, &after);
+    let undone = without_refused(&plan.changes, &before, &after);
     let names: BTreeSet<_> = undone.bridges[0].mirrors.iter().map(|own| &*own.name).collect();
     assert_eq!(names, BTreeSet::from(["m1", "m2", "m3"]));
 }
@@ -217,7 +217,7 @@ fn bonds_change_before_the_vlans_of_their_members() {
     assert_eq!((&*joined.changes, joined.at_restart.len()), (&steps[..], 0));
     let left = plan(&after, &before).changes;
     assert_eq!(left.first(), Some(&set(&[])), "a member cannot have VLANs");
-    let undone = without(&joined.changes, &before, &after);
+    let undone = without_refused(&joined.changes, &before, &after);
     assert!(undone.bridges[0].bonds.is_empty());
 }
 

@@ -151,7 +151,7 @@ impl Publisher {
     /// has made space. All other callers wait too, because versions are sent in order.
     fn send_change(&self, changes: &ChangeSender, learned: LearnedChange) {
         self.monitors.record(&learned.change);
-        self.removals.add(removed(&learned.change));
+        self.removals.add(removed_rules(&learned.change));
         let retired = learned.change.deltas.iter().filter(|delta| retires(delta)).count() as u64;
         self.retired.fetch_add(retired, Ordering::Relaxed);
         if let Err(back) = changes.send_learned(learned) {
@@ -206,7 +206,7 @@ const fn retires(delta: &Delta) -> bool {
 }
 
 /// Returns the removed rules with the flag `send_flow_removed`.
-fn removed(change: &Change) -> Vec<RemovedRule> {
+fn removed_rules(change: &Change) -> Vec<RemovedRule> {
     let removed = change.deltas.iter().filter_map(|delta| match delta {
         Delta::Rule(RuleDelta { rule, change: RuleChange::Removed(reason) })
             if rule.flags.send_flow_removed && *reason != RemovedReason::Replaced =>

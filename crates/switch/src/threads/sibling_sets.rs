@@ -68,7 +68,7 @@ fn sibling_sets(groups: &[Arc<Group>]) -> Vec<SiblingSet> {
     let select = groups.iter().filter(|group| group.kind == GroupKind::Select);
     let sets = select.flat_map(|group| {
         ADDRESSES.map(|field| {
-            let values = group.buckets.iter().filter_map(|bucket| written(bucket, field));
+            let values = group.buckets.iter().filter_map(|bucket| written_value(bucket, field));
             SiblingSet { field, values: values.collect::<BTreeSet<_>>().into_iter().collect() }
         })
     });
@@ -81,7 +81,7 @@ pub(super) const fn whole(field: FieldId) -> u128 {
 }
 
 /// Returns the value that a bucket writes to a whole field, if it writes a value.
-fn written(bucket: &Bucket, field: FieldId) -> Option<u128> {
+fn written_value(bucket: &Bucket, field: FieldId) -> Option<u128> {
     bucket.actions.iter().rev().find_map(|action| match action {
         Action::SetField { field: own, value, mask } if *own == field && *mask == whole(field) => {
             Some(*value)

@@ -22,7 +22,7 @@ pub(crate) fn decisions_of(
 ///
 /// `None` if another line of the trace shows it.
 fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
-    let port = |number: PortNo| named(number, names);
+    let port = |number: PortNo| port_text(number, names);
     let bond = |number: PortNo| names.bond(number);
     Some(match decision {
         NotedDecision::IngressPortDisabled(own) => {
@@ -33,7 +33,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         }
         NotedDecision::LacpFrame(own) => for_lacp(&port(own), &bond(own)?),
         NotedDecision::BfdPacket(own) => for_bfd(&port(own)),
-        NotedDecision::Mirrored { mirror } => mirrored(names.mirror(mirror)?),
+        NotedDecision::Mirrored { mirror } => mirrored_text(names.mirror(mirror)?),
         NotedDecision::CopyNotSent { mirror, port: own } => {
             not_copied(names.mirror(mirror)?, &port(own))
         }
@@ -71,7 +71,7 @@ fn text(decision: NotedDecision, names: &BridgeNames) -> Option<String> {
         NotedDecision::BondMemberChosen(own) => {
             sends(&port(own), &bond(own)?, names.bond_hash(own))
         }
-        NotedDecision::BondLoop { port: own, learned } => looped(&bond(own)?, &port(learned)),
+        NotedDecision::BondLoop { port: own, learned } => looped_text(&bond(own)?, &port(learned)),
         NotedDecision::BothPortsProtected(own) => {
             format!("NORMAL: the ingress port and {} are protected: not sent", port(own))
         }
@@ -172,14 +172,14 @@ fn sends(port: &str, bond: &str, hash: Option<BondHash>) -> String {
 }
 
 /// Returns the text for a packet of the switch that came back on a bond.
-fn looped(bond: &str, learned: &str) -> String {
+fn looped_text(bond: &str, learned: &str) -> String {
     format!(
         "NORMAL: the source was learned on {learned}, so the packet came back on {bond}: dropped"
     )
 }
 
 /// Returns the text for a copy of a mirror.
-fn mirrored(Mirror { name, output, .. }: &Mirror) -> String {
+fn mirrored_text(Mirror { name, output, .. }: &Mirror) -> String {
     match output {
         MirrorOutput::Port(port) => format!("mirror {name}: copied to port {port}"),
         MirrorOutput::Vlan(vlan) => format!("mirror {name}: copied to VLAN {vlan}"),
@@ -197,7 +197,7 @@ fn mac(address: [u8; 6]) -> String {
 }
 
 /// Returns the number and the name of a port as text.
-fn named(number: PortNo, names: &BridgeNames) -> String {
+fn port_text(number: PortNo, names: &BridgeNames) -> String {
     match names.name(number) {
         Some(name) => format!("port {number} ({name})"),
         None => format!("port {number}"),

@@ -7,7 +7,7 @@ use shunt_pipeline::{MulticastDecision, MulticastFloodReason, MulticastOutputRea
 pub(super) fn multicast(decision: MulticastDecision, named: impl Fn(PortNo) -> String) -> String {
     match decision {
         MulticastDecision::Flood { vlan, reason } => {
-            format!("NORMAL: {}: flooded in VLAN {vlan}", flooded(reason))
+            format!("NORMAL: {}: flooded in VLAN {vlan}", flood_text(reason))
         }
         MulticastDecision::Report { vlan } => format!(
             "NORMAL: a report or leave of IGMP or MLD, for multicast snooping and routers in VLAN {vlan}"
@@ -19,7 +19,7 @@ pub(super) fn multicast(decision: MulticastDecision, named: impl Fn(PortNo) -> S
             "NORMAL: no host has reported multicast group {group} in VLAN {vlan}, and it is not flooded"
         ),
         MulticastDecision::Output { port, reason } => {
-            format!("NORMAL: sent to {}: {}", named(port), wanted(reason))
+            format!("NORMAL: sent to {}: {}", named(port), output_text(reason))
         }
         MulticastDecision::WithoutReceiver => {
             "NORMAL: no other port wants the multicast packet: not sent".to_owned()
@@ -28,7 +28,7 @@ pub(super) fn multicast(decision: MulticastDecision, named: impl Fn(PortNo) -> S
 }
 
 /// Returns the text for the reason why a packet is flooded.
-const fn flooded(reason: MulticastFloodReason) -> &'static str {
+const fn flood_text(reason: MulticastFloodReason) -> &'static str {
     match reason {
         MulticastFloodReason::Query => "a query of IGMP or MLD, which multicast snooping reads",
         MulticastFloodReason::OtherIgmp => "a message of IGMP that is no query and no report",
@@ -38,7 +38,7 @@ const fn flooded(reason: MulticastFloodReason) -> &'static str {
 }
 
 /// Returns the text for the reason why a packet is sent to a port.
-const fn wanted(reason: MulticastOutputReason) -> &'static str {
+const fn output_text(reason: MulticastOutputReason) -> &'static str {
     match reason {
         MulticastOutputReason::Member => "a host there has reported the group",
         MulticastOutputReason::Router => "a multicast router was found",

@@ -79,7 +79,7 @@ impl<'a> PartitionReasons<'a> {
             | PolicyName::FirstFit
             | PolicyName::Profiled => {
                 let fields = self.difference(&front.steps, &behind.steps);
-                self.scored(&fields, &front.steps, &behind.steps)
+                self.with_scores(&fields, &front.steps, &behind.steps)
             }
         })
     }
@@ -107,7 +107,7 @@ impl<'a> PartitionReasons<'a> {
             | PolicyName::FirstFit
             | PolicyName::Profiled => {
                 let fields = self.reason_by_fields(&front, &behind);
-                self.scored(&fields, &front, &behind)
+                self.with_scores(&fields, &front, &behind)
             }
         }
     }
@@ -118,7 +118,7 @@ impl<'a> PartitionReasons<'a> {
         if before.intersects(after) {
             "some fields that the tables before match are unrelated to those after".to_owned()
         } else {
-            format!("{} before and {} after are unrelated", named(before), named(after))
+            format!("{} before and {} after are unrelated", words_of(before), words_of(after))
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> PartitionReasons<'a> {
     }
 
     /// Returns a reason, with the scores that decided.
-    fn scored(&self, fields: &str, front: &Range<u16>, behind: &Range<u16>) -> String {
+    fn with_scores(&self, fields: &str, front: &Range<u16>, behind: &Range<u16>) -> String {
         let whole = front.start..behind.end;
         let scores = [front, behind, &whole].map(|steps| self.score(steps));
         let [Some(first), Some(second), Some(together)] = scores else {
@@ -172,6 +172,6 @@ const RANDOM: &str = "random choice";
 const NO_STAGES: &str = "no stage is left";
 
 /// Returns a set of fields as words of a sentence.
-fn named(fields: FieldSet) -> String {
+fn words_of(fields: FieldSet) -> String {
     if fields.is_empty() { "no field".to_owned() } else { fields.to_string() }
 }

@@ -133,7 +133,7 @@ impl Trace {
     fn own_text(&self) -> String {
         let mut text = format!("Flow: {}\n", self.flow);
         text.extend(self.warnings.iter().map(|warning| format!("Warning: {warning}\n")));
-        text += &decided(&self.decisions);
+        text += &lines_of_decisions(&self.decisions);
         let mut bridge = "";
         for visit in &self.visits {
             if visit.bridge != bridge {
@@ -147,7 +147,7 @@ impl Trace {
         for TraceGroup { bridge, group, bucket, notes } in &self.groups {
             let bucket = bucket.map_or("all buckets".to_owned(), |own| format!("bucket {own}"));
             text += &format!("Group {group} of {bridge}: {bucket}\n");
-            text += &noted(notes);
+            text += &lines_of_notes(notes);
         }
         text.extend(self.meters.iter().map(|meter| format!("Meter: {meter}\n")));
         text.extend(self.learnings.iter().map(|learning| format!("Learns: {learning}\n")));
@@ -171,7 +171,7 @@ impl Trace {
             text.extend(own.as_ref().map(|own| own.to_text(title)));
         }
         text += &format!("Datapath actions: {actions}\n");
-        text += &noted(&self.undelivered);
+        text += &lines_of_notes(&self.undelivered);
         text.extend(self.drop_reason.map(|reason| format!("Drop reason: {reason}\n")));
         if let Some(error) = &self.error {
             text += &format!("Dropped: {error}\n");
@@ -192,7 +192,7 @@ impl TraceVisit {
             Some(rule) => format!("{}\n    {}\n", rule.to_text(), rule.actions),
             None => "No match.\n    drop\n".to_owned(),
         };
-        text + &decided(&self.decisions) + &noted(&self.notes)
+        text + &lines_of_decisions(&self.decisions) + &lines_of_notes(&self.notes)
     }
 }
 
@@ -201,12 +201,12 @@ impl TraceVisit {
 const KEPT_STATE: &str = "registers, metadata and tunnel fields of the packet";
 
 /// Returns decisions as text, one line each.
-fn decided(decisions: &[String]) -> String {
+fn lines_of_decisions(decisions: &[String]) -> String {
     decisions.iter().map(|decision| format!("     -> {decision}\n")).collect()
 }
 
 /// Returns warnings as text, one line each.
-fn noted(notes: &[String]) -> String {
+fn lines_of_notes(notes: &[String]) -> String {
     notes.iter().map(|note| format!("     >> {note}\n")).collect()
 }
 

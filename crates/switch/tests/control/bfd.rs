@@ -6,7 +6,7 @@ use shunt_switch::{
     config::{BfdOptions, PortOptions},
 };
 
-use crate::fixture::{FarEnd, SwitchFixture, frame, until};
+use crate::fixture::{FarEnd, SwitchFixture, frame, wait_until};
 
 /// A switch with four ports, with BFD sessions at the ports `p1` and `p2`.
 struct Cable {
@@ -58,7 +58,7 @@ impl Cable {
 
     /// Carries frames until a condition holds.
     async fn carry_until(&self, is_true: impl Fn() -> bool) {
-        until(|| {
+        wait_until(|| {
             self.carry();
             is_true()
         })
@@ -87,7 +87,7 @@ async fn a_session_decides_about_its_port() {
         ])
         .await;
     cable.fixture.switch.add_rules("br0", &["actions=group:1"]).await.unwrap();
-    until(|| cable.output() == Some(3)).await;
+    wait_until(|| cable.output() == Some(3)).await;
     cable.come_up().await;
     cable.carry_until(|| cable.output() == Some(2)).await;
     // Each end learns from a later packet that the other end is up.
@@ -105,12 +105,12 @@ async fn a_session_decides_about_its_port() {
     assert!(!cable.fixture.switch.force_bfd_forwarding(Some("p3"), None), "p3 has no session");
     cable.carry_until(|| cable.output() == Some(2)).await;
     // From here on, no frames are carried between the ports.
-    until(|| cable.state("p1") == BfdState::Down).await;
+    wait_until(|| cable.state("p1") == BfdState::Down).await;
     assert_eq!(cable.session("p1").session.diagnostic, BfdDiagnostic::TIME_EXPIRED);
-    until(|| cable.output() == Some(3)).await;
+    wait_until(|| cable.output() == Some(3)).await;
     cable.set("p1", None).await;
     assert!(cable.fixture.port("p1").bfd.is_none());
-    until(|| cable.output() == Some(2)).await;
+    wait_until(|| cable.output() == Some(2)).await;
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_disabled_session_notifies_the_other_end() {
     cable.set("p1", Some(options())).await;
     cable.come_up().await;
     cable.fixture.switch.remove_port("p1").await.unwrap();
-    until(|| cable.state("p2") == BfdState::Down).await;
+    wait_until(|| cable.state("p2") == BfdState::Down).await;
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use shunt_switch::{
 use tokio::time::sleep;
 
 use crate::{
-    fixture::{FarEnd, SwitchFixture, in_time, until},
+    fixture::{FarEnd, SwitchFixture, in_time, wait_until},
     nic::{NicFixture, add_ports},
 };
 
@@ -20,7 +20,7 @@ const PACKETS: usize = 50;
 const PACKETS_MAX: usize = 2000;
 
 /// Returns a packet from one host to another.
-fn between(source: u8, target: u8) -> Vec<u8> {
+fn packet_between(source: u8, target: u8) -> Vec<u8> {
     let mut frame = PacketBuilder::ipv4([10, 0, 0, source], [10, 0, 0, target]).udp(7, 1).build();
     frame[..12].copy_from_slice(&[2, 0, 0, 0, 0, target, 2, 0, 0, 0, 0, source]);
     frame
@@ -34,16 +34,16 @@ async fn make_bond(switch: &Switch, ends: &[FarEnd; 3], mode: BondMode) -> usize
     let bond = BondOptions { name: "bond0".to_owned(), mode, members, ..BondOptions::default() };
     switch.add_bond("br0", bond).await.unwrap();
     switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
-    ends[0].send(&between(1, 2));
-    assert_eq!(ends[2].next_received().await, between(1, 2));
-    ends[2].send(&between(2, 1));
+    ends[0].send(&packet_between(1, 2));
+    assert_eq!(ends[2].next_received().await, packet_between(1, 2));
+    ends[2].send(&packet_between(2, 1));
     let member = Cell::new(None);
     let has_left = || {
-        let is_here = |index: &usize| ends[*index].all_received().contains(&between(2, 1));
+        let is_here = |index: &usize| ends[*index].all_received().contains(&packet_between(2, 1));
         member.set((0..2).find(is_here));
         member.get().is_some()
     };
-    until(has_left).await;
+    wait_until(has_left).await;
     let learned = async {
         while switch.macs("br0").await.unwrap().len() < 2 {
             sleep(Duration::from_millis(1)).await;
@@ -55,9 +55,9 @@ async fn make_bond(switch: &Switch, ends: &[FarEnd; 3], mode: BondMode) -> usize
 
 /// Sends a packet of host 2 to host 1, which must be sent on a given member.
 async fn leaves_on(ends: &[FarEnd; 3], member: usize) {
-    ends[2].send(&between(2, 1));
+    ends[2].send(&packet_between(2, 1));
     // The learning packet of host 2 may be received first.
-    while ends[member].next_received().await != between(2, 1) {}
+    while ends[member].next_received().await != packet_between(2, 1) {}
 }
 
 /// Checks that all packets follow a failover once the call for it has returned.
@@ -69,10 +69,10 @@ async fn failover(switch: &Switch, ends: &[FarEnd; 3], old: usize) {
     for _ in 0..PACKETS {
         leaves_on(ends, new).await;
     }
-    assert!(!ends[old].all_received().contains(&between(2, 1)), "left on the old member");
+    assert!(!ends[old].all_received().contains(&packet_between(2, 1)), "left on the old member");
     // Host 1 is now reached by the other member.
-    ends[new].send(&between(1, 2));
-    assert_eq!(ends[2].next_received().await, between(1, 2));
+    ends[new].send(&packet_between(1, 2));
+    assert_eq!(ends[2].next_received().await, packet_between(1, 2));
     change(BondMemberChange::Enable).await.unwrap();
 }
 

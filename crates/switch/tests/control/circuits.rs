@@ -17,7 +17,7 @@ use shunt_switch::{
     config::{CacheKind, EvictionEngine},
 };
 
-use crate::fixture::{FarEnd, SwitchFixture, frame, until};
+use crate::fixture::{FarEnd, SwitchFixture, frame, wait_until};
 
 /// A switch with three ports; the first two ports send to each other.
 struct CircuitFixture {
@@ -114,7 +114,7 @@ async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64
     // The rebuilt circuit has the entries that were installed after the failure.
     circuit.fixture.switch.add_rules("br0", &["priority=9,in_port=p1,actions=drop"]).await.unwrap();
     circuit.ports[0].send(&frame(7));
-    until(|| circuit.fixture.switch.drops().dropped == [("rule_without_output", 1)]).await;
+    wait_until(|| circuit.fixture.switch.drops().dropped == [("rule_without_output", 1)]).await;
     circuit.passes(1, 0).await;
     let status = circuit.status().await;
     assert_eq!(

@@ -11,7 +11,7 @@ use shunt_switch::{
 };
 use tokio::time::sleep;
 
-use crate::fixture::{Controller, FarEnd, SwitchFixture, frame, until};
+use crate::fixture::{Controller, FarEnd, SwitchFixture, frame, wait_until};
 
 const THREADS: u16 = 3;
 const KINDS: [CacheKind; 3] = [CacheKind::Megaflow, CacheKind::Gigaflow, CacheKind::Flows];
@@ -138,7 +138,7 @@ async fn check(kind: CacheKind, threads: u16) {
             // Waits until entries have expired.
             sleep(Duration::from_millis(25)).await;
         }
-        until(|| {
+        wait_until(|| {
             let all_effects = fixture.switch.drops();
             let went = all_effects.sent + all_effects.punted + all_effects.total();
             all_effects.received == sent && all_effects.received + all_effects.copied == went

@@ -247,7 +247,7 @@ impl WrongObjects {
     }
 
     /// Returns the objects that are refused.
-    fn refused(&self, state: &DesiredState) -> BTreeSet<ObjectId> {
+    fn refused_objects(&self, state: &DesiredState) -> BTreeSet<ObjectId> {
         let has_bridge = !state.bridges.is_empty();
         let ports = [
             (self.has_peer, "w-peer"),
@@ -288,8 +288,8 @@ async fn check_refusals(states: &[DesiredState; 2], wrong: &[WrongObjects; 2]) {
         let ports = datapath_ports(&switch);
         let report = switch.apply_difference(&base, &desired, policy, &mut |_| ()).await;
         let refused: Vec<_> = report.refused().map(|(own, _)| own.object.clone()).collect();
-        assert_eq!(refused.len(), wrong.refused(state).len(), "{report:?}");
-        assert_eq!(BTreeSet::from_iter(refused), wrong.refused(state), "{report:?}");
+        assert_eq!(refused.len(), wrong.refused_objects(state).len(), "{report:?}");
+        assert_eq!(BTreeSet::from_iter(refused), wrong.refused_objects(state), "{report:?}");
         let equal = equal_objects(&base, &desired);
         check_untouched(&equal, &report, &ports, &datapath_ports(&switch));
         base = report.in_force(&base, &desired);
@@ -298,7 +298,7 @@ async fn check_refusals(states: &[DesiredState; 2], wrong: &[WrongObjects; 2]) {
         // Only the refused changes are tried again.
         let again = switch.apply_difference(&base, &desired, policy, &mut |_| ()).await;
         let tried: BTreeSet<_> = again.objects.iter().map(|own| own.object.clone()).collect();
-        assert_eq!(tried, wrong.refused(state), "{again:?}");
+        assert_eq!(tried, wrong.refused_objects(state), "{again:?}");
     }
     switch.remove_bridge(OTHER_BRIDGE).await.unwrap();
     let right = wrong[1].add_to(&states[1], true);

@@ -2,9 +2,9 @@
 
 use shunt_switch::{DropStatus, PacketInOutcomes, PortDrops};
 
-use crate::fixture::{SwitchFixture, frame, until};
+use crate::fixture::{SwitchFixture, frame, wait_until};
 
-fn reasons(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
+fn owned_reasons(pairs: &[(&str, u64)]) -> Vec<(String, u64)> {
     pairs.iter().map(|(reason, packets)| ((*reason).to_owned(), *packets)).collect()
 }
 
@@ -15,7 +15,7 @@ async fn losses_of_ports_add_up_to_the_totals() {
     one.lose(540_000, 0);
     two.lose(7, 3);
     let DropStatus { not_received, device_lost, ports, .. } = fixture.switch.drops();
-    assert_eq!(reasons(&not_received), reasons(&[("rx_ring_full", 540_007)]));
+    assert_eq!(owned_reasons(&not_received), owned_reasons(&[("rx_ring_full", 540_007)]));
     assert_eq!(device_lost, 3);
     let of = |name: &str| fixture.port(name);
     for direction in ["rx", "tx"] {
@@ -38,7 +38,7 @@ async fn a_flood_in_a_vlan_of_one_port_has_its_own_reason() {
     let port = fixture.add_port("p1", 0).await;
     fixture.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();
     port.send(&frame(1));
-    until(|| fixture.switch.drops().total() == 1).await;
+    wait_until(|| fixture.switch.drops().total() == 1).await;
     assert_eq!(fixture.switch.drops().dropped, [("flood_without_ports", 1)]);
     // The loss is counted at the ingress port.
     let lost = PortDrops { direction: "forward", reason: "flood_without_ports", packets: 1 };
@@ -54,7 +54,7 @@ async fn a_bridge_without_rules_is_named() {
     assert!(fixture.switch.drops().bridges_without_rules.is_empty());
     fixture.add_bridge("br1").await;
     port.send(&frame(1));
-    until(|| fixture.switch.drops().dropped == [("no_matching_rule", 1)]).await;
+    wait_until(|| fixture.switch.drops().dropped == [("no_matching_rule", 1)]).await;
     assert_eq!(fixture.switch.drops().bridges_without_rules, ["br1"]);
 }
 
@@ -66,15 +66,15 @@ async fn every_punted_packet_is_delivered_or_counted() {
     let ends = || fixture.switch.drops().packet_ins;
     (0..3).for_each(|number| port.send(&frame(number)));
     let alone = PacketInOutcomes { no_connection: 3, ..PacketInOutcomes::default() };
-    until(|| ends() == alone).await;
+    wait_until(|| ends() == alone).await;
     assert_eq!(fixture.switch.bridges()[0].packet_ins.no_connection, 3);
     let controller = fixture.controller().await;
     port.send(&frame(4));
-    until(|| ends() == PacketInOutcomes { handed_over: 1, ..alone }).await;
+    wait_until(|| ends() == PacketInOutcomes { handed_over: 1, ..alone }).await;
     let status = fixture.switch.drops();
     let PacketInOutcomes { handed_over, listener_full, no_connection, no_bridge } =
         status.packet_ins;
     assert_eq!(status.punted, handed_over + listener_full + no_connection + no_bridge);
-    until(|| fixture.switch.bridges()[0].packet_ins.delivered == 1).await;
+    wait_until(|| fixture.switch.bridges()[0].packet_ins.delivered == 1).await;
     drop(controller);
 }

@@ -13,7 +13,7 @@ use shunt_pipeline::{
 use shunt_switch::{EngineMaker, EntryExplanation, SwitchError};
 use tokio::time::timeout;
 
-use crate::fixture::{Gate, SwitchFixture, frame, in_time, until};
+use crate::fixture::{Gate, SwitchFixture, frame, in_time, wait_until};
 
 async fn fixture() -> SwitchFixture {
     let engine: EngineMaker = Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1)));
@@ -212,7 +212,7 @@ async fn changes_beyond_the_queue_wait_and_are_counted() {
         }
         controller.ask(&Message::BarrierRequest).await
     });
-    until(|| rules(&fixture) > CHANGES_MAX).await;
+    wait_until(|| rules(&fixture) > CHANGES_MAX).await;
     // A waiting change has no other sign than a call that does not return.
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(rules(&fixture) < changes && !controlling.is_finished());

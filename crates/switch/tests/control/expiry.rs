@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::{
     evictions::GatedEngine,
-    fixture::{Gate, HOLD, SwitchFixture, frame, in_time, until},
+    fixture::{Gate, HOLD, SwitchFixture, frame, in_time, wait_until},
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn nothing_expires_before_all_counts_are_credited() {
     };
     port.send(&frame(1));
     fixture.switch.learned().await;
-    until(|| there() == (3, 1)).await;
+    wait_until(|| there() == (3, 1)).await;
     let closed = port.gate.close();
     // The hit refreshes all three timeouts, and its packet thread reports nothing yet.
     port.send(&frame(1));
@@ -46,7 +46,7 @@ async fn nothing_expires_before_all_counts_are_credited() {
     sleep(Duration::from_secs(2)).await;
     assert_eq!(there(), (3, 1), "their time is over, and nobody knows whether they were hit");
     drop(closed);
-    until(|| there() == (1, 0)).await;
+    wait_until(|| there() == (1, 0)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -76,5 +76,5 @@ async fn state_that_a_thread_may_use_is_kept() {
     drop(closed);
     in_time(replacing).await.unwrap();
     send(3);
-    until(|| fixture.switch.drops().total() == 1).await;
+    wait_until(|| fixture.switch.drops().total() == 1).await;
 }

@@ -136,7 +136,7 @@ impl SwitchFixture {
 }
 
 /// Waits until a condition holds.
-pub(crate) async fn until(is_true: impl Fn() -> bool) {
+pub(crate) async fn wait_until(is_true: impl Fn() -> bool) {
     let wait = async {
         while !is_true() {
             sleep(Duration::from_millis(2)).await;
@@ -185,7 +185,7 @@ impl Gate {
 
     /// Waits until a thread is at the gate.
     pub(crate) async fn wait_for_thread(&self) {
-        until(|| self.is_met.load(Ordering::Relaxed)).await;
+        wait_until(|| self.is_met.load(Ordering::Relaxed)).await;
     }
 }
 

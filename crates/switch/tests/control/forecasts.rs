@@ -9,7 +9,7 @@ use shunt_switch::{
 use tokio::time::sleep;
 
 use crate::{
-    fixture::{SwitchFixture, until},
+    fixture::{SwitchFixture, wait_until},
     nic::NicFixture,
 };
 
@@ -51,11 +51,11 @@ async fn the_first_packet_of_a_reply_hits() {
     fixture.switch.add_rules("br0", &rules).await.unwrap();
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
-    until(|| source(&fixture, "reply").installed == 1).await;
+    wait_until(|| source(&fixture, "reply").installed == 1).await;
     // The reply has the source address that the tables wrote into the request.
     server.send(&packet([9, 1], [53, 4000]));
     client.next_received().await;
-    until(|| source(&fixture, "reply").hits == 1).await;
+    wait_until(|| source(&fixture, "reply").hits == 1).await;
     let status = fixture.switch.forecasts();
     assert_eq!((status.upcalls, status.observed), (1, 2));
     let entries: Vec<EntryStatus> = fixture.switch.entries(0).await.entries;
@@ -87,17 +87,17 @@ async fn the_first_packet_of_a_reply_hits_on_another_thread() {
     fixture.switch.add_rules("br0", &rules).await.unwrap();
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
-    until(|| source(&fixture, "reply").installed == 1).await;
+    wait_until(|| source(&fixture, "reply").installed == 1).await;
     server.send(&packet([2, 1], [53, 4000]));
     client.next_received().await;
-    until(|| source(&fixture, "reply").hits == 1).await;
+    wait_until(|| source(&fixture, "reply").hits == 1).await;
     assert_eq!(fixture.switch.forecasts().upcalls, 1);
     // An announced flow gets entries only on the packet thread of its port.
     let flow = "in_port=p2,udp,nw_src=10.0.0.7,nw_dst=10.0.0.1,tp_src=54,tp_dst=8";
     let announced = fixture.switch.announce("br0", &[flow], MINUTE).unwrap();
     assert_eq!((announced.accepted, announced.threads), (1, 1));
     let is_installed = |own: &ForecastSourceStatus| own.source == "announced" && own.installed == 1;
-    until(|| fixture.switch.forecasts().sources.iter().any(is_installed)).await;
+    wait_until(|| fixture.switch.forecasts().sources.iter().any(is_installed)).await;
     assert_eq!(source(&fixture, "announced").received, 1);
 }
 
@@ -118,16 +118,16 @@ async fn a_flow_to_one_back_end_predicts_the_others() {
     let rules: Vec<String> = (2..7).map(rule).collect();
     let rules: Vec<&str> = rules.iter().map(String::as_str).collect();
     fixture.switch.add_rules("br0", &rules).await.unwrap();
-    until(|| source(&fixture, "siblings").items == 3).await;
+    wait_until(|| source(&fixture, "siblings").items == 3).await;
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
     // The forecasts are for the two other members of the group, not for all five hosts.
-    until(|| source(&fixture, "siblings").installed == 2).await;
+    wait_until(|| source(&fixture, "siblings").installed == 2).await;
     for host in [3, 4] {
         client.send(&packet([1, host], [4000, 53]));
         server.next_received().await;
     }
-    until(|| source(&fixture, "siblings").hits == 2).await;
+    wait_until(|| source(&fixture, "siblings").hits == 2).await;
     assert_eq!(fixture.switch.forecasts().upcalls, 1);
 }
 
@@ -145,15 +145,15 @@ async fn rules_added_together_predict_each_other() {
     // The rule differs in more than the address.
     let other = format!("priority=9,{}", rule(9));
     fixture.switch.add_rules("br0", &[&other]).await.unwrap();
-    until(|| source(&fixture, "siblings").items == 3).await;
+    wait_until(|| source(&fixture, "siblings").items == 3).await;
     client.send(&packet([1, 2], [4000, 53]));
     server.next_received().await;
-    until(|| source(&fixture, "siblings").installed == 2).await;
+    wait_until(|| source(&fixture, "siblings").installed == 2).await;
     for host in [3, 4] {
         client.send(&packet([1, host], [4000, 53]));
         server.next_received().await;
     }
-    until(|| source(&fixture, "siblings").hits == 2).await;
+    wait_until(|| source(&fixture, "siblings").hits == 2).await;
     assert_eq!(fixture.switch.forecasts().upcalls, 1);
 }
 
@@ -174,16 +174,16 @@ async fn a_reply_that_hits_in_the_nic_is_counted() {
         client.send(&packet([1, 2], [4000 + flow, 53]));
         server.next_received().await;
     }
-    nic_fixture.until(|| source(&nic_fixture.fixture, "reply").installed == all).await;
+    nic_fixture.wait_until(|| source(&nic_fixture.fixture, "reply").installed == all).await;
     let offloaded = || nic_fixture.status().stages.iter().map(|stage| stage.entries).sum::<u64>();
-    nic_fixture.until(|| offloaded() == 2 * all).await;
-    nic_fixture.settled().await;
+    nic_fixture.wait_until(|| offloaded() == 2 * all).await;
+    nic_fixture.wait_until_settled().await;
     for flow in 0..FLOWS {
         server.send(&packet([2, 1], [53, 4000 + flow]));
         client.next_received().await;
     }
-    nic_fixture.until(|| nic_fixture.traffic().hits == all).await;
-    nic_fixture.until(|| source(&nic_fixture.fixture, "reply").hits == all).await;
+    nic_fixture.wait_until(|| nic_fixture.traffic().hits == all).await;
+    nic_fixture.wait_until(|| source(&nic_fixture.fixture, "reply").hits == all).await;
     let reply = source(&nic_fixture.fixture, "reply");
     assert_eq!((reply.wrong, reply.evicted, reply.pauses), (0, 0, 0), "{reply:?}");
 }
@@ -211,7 +211,7 @@ async fn two_preloads_count_their_own_flows() {
     }
     let status = |id| switch.preload_status(id).unwrap();
     nic_fixture
-        .until(|| {
+        .wait_until(|| {
             ids.iter()
                 .map(|id| status(*id))
                 .all(|own| own.installed + own.covered == own.sent && own.nic_waiting == 0)
@@ -236,10 +236,10 @@ async fn announced_flows_hit_with_their_first_packets() {
     let id = fixture.switch.start_preload();
     let count = fixture.switch.preload(id, "br0", &[flow], MINUTE).unwrap();
     assert_eq!((count.accepted, count.refused, count.threads), (1, 0, 1));
-    until(|| fixture.switch.forecasts().sources.iter().any(|own| own.installed == 1)).await;
+    wait_until(|| fixture.switch.forecasts().sources.iter().any(|own| own.installed == 1)).await;
     client.send(&packet([1, 2], [7, 8]));
     server.next_received().await;
-    until(|| source(&fixture, "preload").hits == 1).await;
+    wait_until(|| source(&fixture, "preload").hits == 1).await;
     assert_eq!(fixture.switch.forecasts().upcalls, 0);
 }
 
@@ -263,7 +263,7 @@ async fn bad_announcements_are_refused() {
 }
 
 /// Returns the number of forecasts of announced flows with an outcome.
-fn ended(own: &ForecastSourceStatus) -> u64 {
+fn count_ended(own: &ForecastSourceStatus) -> u64 {
     let refused: u64 = own.refused.iter().map(|(_, count)| count).sum();
     own.installed + own.late + own.covered + refused
 }
@@ -286,9 +286,9 @@ async fn announced_flows_beyond_the_queue_are_counted() {
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
     let announced = fixture.switch.announce("br0", &flows, MINUTE).unwrap();
     assert_eq!((announced.accepted, announced.refused), (65_536, 4_464));
-    until(|| {
+    wait_until(|| {
         known_source(&fixture, "announced")
-            .is_some_and(|own| own.received >= 65_536 && own.received == ended(&own))
+            .is_some_and(|own| own.received >= 65_536 && own.received == count_ended(&own))
     })
     .await;
     let own = source(&fixture, "announced");
@@ -301,7 +301,7 @@ async fn an_announced_flow_of_the_past_is_refused() {
     let _far_end = fixture.add_port("p1", 0).await;
     let announced = fixture.switch.announce("br0", &["in_port=p1,ip"], Duration::ZERO).unwrap();
     assert_eq!(announced.accepted, 1);
-    until(|| {
+    wait_until(|| {
         known_source(&fixture, "announced").is_some_and(|own| own.refused == [("expired", 1)])
     })
     .await;
@@ -320,10 +320,10 @@ async fn flows_of_a_deleted_bridge_get_no_entries() {
     let flows: Vec<&str> = flows.iter().map(String::as_str).collect();
     fixture.switch.announce("br0", &flows, MINUTE).unwrap();
     fixture.switch.remove_bridge("br0").await.unwrap();
-    until(|| {
+    wait_until(|| {
         known_source(&fixture, "announced").is_some_and(|own| {
             let settled = own.hits + own.wrong + own.evicted;
-            own.received >= 20_000 && own.received == ended(&own) && own.installed == settled
+            own.received >= 20_000 && own.received == count_ended(&own) && own.installed == settled
         })
     })
     .await;

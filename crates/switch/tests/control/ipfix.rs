@@ -8,7 +8,7 @@ use shunt_switch::{IpfixStatus, config::CollectorSetOptions};
 use tokio::net::UdpSocket;
 
 use crate::{
-    fixture::{SwitchFixture, frame, in_time, until},
+    fixture::{SwitchFixture, frame, in_time, wait_until},
     log::Log,
 };
 
@@ -108,7 +108,7 @@ async fn each_sample_is_a_flow_without_a_cache() {
     assert_eq!((shown.samples, shown.samples_dropped, shown.flows), (4, 0, 4));
     fixture.switch.set_bridge("br0", &[("ipfix.targets", "")]).await.unwrap();
     assert_eq!(status(&fixture), None);
-    until(|| log.lines_with("bridge br0: IPFIX").len() == 2).await;
+    wait_until(|| log.lines_with("bridge br0: IPFIX").len() == 2).await;
     let lines = log.lines_with("bridge br0: IPFIX");
     let stopped = "stopped flows=4 flows_lost=0";
     assert!(matches!(&*lines, [on, off] if on.contains("started") && off.contains(stopped)));
@@ -136,7 +136,7 @@ async fn samples_are_collected_into_flows() {
     // The first flow is reported to make space for the third flow.
     let flows = collector.flows(1).await;
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[1, 2, 5]]);
-    until(|| status(&fixture).unwrap().samples == 6).await;
+    wait_until(|| status(&fixture).unwrap().samples == 6).await;
     assert_eq!(status(&fixture).unwrap().active_flows, 2);
     // A change of the options ends the other flows, and begins a new stream. Both streams have
     // their own socket.
@@ -159,7 +159,7 @@ async fn samples_are_collected_into_flows() {
     assert!(shown.messages >= 4 && shown.options.obs_domain_id == 5, "{shown:?}");
     // The flows in the cache are reported when the daemon ends.
     port.send(&tcp(7));
-    until(|| status(&fixture).unwrap().samples == 7).await;
+    wait_until(|| status(&fixture).unwrap().samples == 7).await;
     fixture.switch.stop().await;
     let flows = collector.flows(1).await;
     assert_eq!(flows.into_iter().map(values).collect::<Vec<_>>(), [[7, 1, 4]]);
@@ -204,5 +204,5 @@ async fn rules_sample_packets_for_their_collectors() {
     fixture.switch.set_collector_sets("br0", Vec::new()).await.unwrap();
     assert_eq!(fixture.switch.bridges()[0].collector_sets, []);
     let stopped = "bridge br0: collector set 7: stopped flows=2 flows_lost=0";
-    until(|| log.lines_with(stopped).len() == 1).await;
+    wait_until(|| log.lines_with(stopped).len() == 1).await;
 }

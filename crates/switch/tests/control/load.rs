@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use shunt_switch::{DatapathReader, QueueMoves};
 
-use crate::fixture::{SwitchFixture, frame, until};
+use crate::fixture::{SwitchFixture, frame, wait_until};
 
 /// Returns the packet threads of the only receive queues of two ports.
 fn threads(fixture: &SwitchFixture) -> [usize; 2] {
@@ -50,7 +50,7 @@ async fn a_busy_queue_moves_to_an_idle_thread() {
     two.send(&frame(9));
     assert_eq!(to.next_received().await, frame(9));
     let received = |name| fixture.port(name).rx_packets;
-    until(|| received("p1") == 1200 && received("p2") == 1001).await;
+    wait_until(|| received("p1") == 1200 && received("p2") == 1001).await;
     // A moved queue is closed with its port.
     for name in ["p1", "p2"] {
         fixture.switch.remove_port(name).await.unwrap();

@@ -10,7 +10,7 @@ use shunt_switch::{
 };
 
 use crate::{
-    fixture::{FarEnd, SwitchFixture, frame, in_time, until},
+    fixture::{FarEnd, SwitchFixture, frame, in_time, wait_until},
     nic::{NicFixture, add_ports},
 };
 
@@ -25,7 +25,7 @@ const REPORT: u8 = 0x16;
 const LEAVE: u8 = 0x17;
 
 /// Returns the frame with the source MAC address of the host at a port.
-fn from(port: u8, mut frame: Vec<u8>) -> Vec<u8> {
+fn frame_from(port: u8, mut frame: Vec<u8>) -> Vec<u8> {
     frame[11] = port;
     frame
 }
@@ -33,7 +33,7 @@ fn from(port: u8, mut frame: Vec<u8>) -> Vec<u8> {
 /// Returns an IGMPv2 message about a group.
 fn message(port: u8, destination: Ipv4Addr, kind: u8, group: Ipv4Addr) -> Vec<u8> {
     let message = [&[kind, 0, 0, 0], &group.octets()[..]].concat();
-    from(port, igmp_frame(Ipv4Addr::new(10, 0, 0, port), destination, &message))
+    frame_from(port, igmp_frame(Ipv4Addr::new(10, 0, 0, port), destination, &message))
 }
 
 /// Returns an IGMP query of a router at a port.
@@ -50,7 +50,7 @@ fn packet(group: Ipv4Addr) -> Vec<u8> {
 
 /// Returns a broadcast frame of the host at port 1.
 fn broadcast() -> Vec<u8> {
-    let mut frame = from(1, frame(9));
+    let mut frame = frame_from(1, frame(9));
     frame[..6].fill(0xff);
     frame
 }
@@ -70,8 +70,8 @@ fn table(switch: &Switch) -> Vec<String> {
     shown.collect()
 }
 
-async fn learns(switch: &Switch, expected: &[&str]) {
-    until(|| table(switch) == expected).await;
+async fn expect_groups(switch: &Switch, expected: &[&str]) {
+    wait_until(|| table(switch) == expected).await;
 }
 
 /// Returns whether a port gets a frame before the next broadcast.
@@ -109,17 +109,17 @@ async fn play(switch: &Switch, ends: &[FarEnd; 3]) {
     snoop(switch).await;
     goes_to(ends, GROUP, [true, true]).await;
     ends[1].send(&message(2, GROUP, REPORT, GROUP));
-    learns(switch, &["239.1.1.1 0 2"]).await;
+    expect_groups(switch, &["239.1.1.1 0 2"]).await;
     goes_to(ends, GROUP, [true, false]).await;
     ends[2].send(&query(3));
-    learns(switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    expect_groups(switch, &["239.1.1.1 0 2", "router 0 3"]).await;
     goes_to(ends, GROUP, [true, true]).await;
     goes_to(ends, OTHER, [true, true]).await;
     let strictly = [("mcast_snooping_disable_flood_unregistered", "true")];
     switch.set_bridge("br0", &strictly).await.unwrap();
     goes_to(ends, OTHER, [false, true]).await;
     ends[1].send(&message(2, ALL_ROUTERS, LEAVE, GROUP));
-    learns(switch, &["router 0 3"]).await;
+    expect_groups(switch, &["router 0 3"]).await;
     goes_to(ends, GROUP, [false, true]).await;
     assert_eq!(switch.multicast_messages(), MulticastMessages { read: 3, ignored: 0, lost: 0 });
     assert!(switch.flush_multicast(Some("br0")).await.unwrap());
@@ -165,15 +165,15 @@ async fn messages_belong_to_the_vlan_of_their_port() {
     let [reports, group] = [0x16, 7].map(|last| Ipv6Addr::new(0xff05, 0, 0, 0, 0, 0, 0, last));
     // An MLDv2 record that excludes no source.
     let message = [&[143, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 0], &group.octets()[..]].concat();
-    let report = from(3, mld_frame(source, reports, &message));
+    let report = frame_from(3, mld_frame(source, reports, &message));
     let mut broken = report.clone();
     *broken.last_mut().unwrap() ^= 1;
     let counts = |read, ignored| MulticastMessages { read, ignored, lost: 0 };
     ends[2].send(&broken);
-    until(|| fixture.switch.multicast_messages() == counts(0, 1)).await;
+    wait_until(|| fixture.switch.multicast_messages() == counts(0, 1)).await;
     assert!(table(&fixture.switch).is_empty());
     ends[2].send(&report);
-    learns(&fixture.switch, &["ff05::7 10 3"]).await;
+    expect_groups(&fixture.switch, &["ff05::7 10 3"]).await;
     assert_eq!(fixture.switch.multicast_messages(), counts(1, 1));
     let status = fixture.switch.bridges().remove(0).multicast.unwrap();
     assert_eq!((status.multicast_groups, status.router_ports), (1, 0));
@@ -188,13 +188,13 @@ async fn a_flood_of_reports_costs_no_router_its_query() {
     let ends = add_ports(&fixture.switch).await;
     snoop(&fixture.switch).await;
     ends[1].send(&message(2, GROUP, REPORT, GROUP));
-    learns(&fixture.switch, &["239.1.1.1 0 2"]).await;
+    expect_groups(&fixture.switch, &["239.1.1.1 0 2"]).await;
     for _report in 0..1000 {
         ends[1].send(&message(2, GROUP, REPORT, GROUP));
     }
     ends[2].send(&query(3));
-    learns(&fixture.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
-    until(|| {
+    expect_groups(&fixture.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    wait_until(|| {
         let (drops, messages) = (fixture.switch.drops(), fixture.switch.multicast_messages());
         let taken = messages.read + messages.ignored + drops.snooping_inbox_full;
         (drops.received, drops.held, taken) == (1002, 0, drops.punted)
@@ -226,7 +226,7 @@ async fn a_trace_shows_why_a_port_gets_a_group() {
     assert_eq!(decisions(), [flooded]);
     ends[1].send(&message(2, GROUP, REPORT, GROUP));
     ends[2].send(&query(3));
-    learns(&fixture.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
+    expect_groups(&fixture.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
     let expected = [
         "NORMAL: hosts have reported multicast group 239.1.1.1 in VLAN 0",
         "NORMAL: sent to port 2 (p2): a host there has reported the group",

@@ -8,7 +8,7 @@ use shunt_switch::NetflowStatus;
 use tokio::net::UdpSocket;
 
 use crate::{
-    fixture::{SwitchFixture, in_time, until},
+    fixture::{SwitchFixture, in_time, wait_until},
     log::Log,
 };
 
@@ -73,7 +73,7 @@ async fn flows_of_all_threads_reach_every_collector() {
     assert_eq!((shown.flows, shown.flows_lost, shown.problem), (4, 0, None));
     fixture.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
     assert_eq!(status(&fixture), None);
-    until(|| log.lines_with("bridge br0: NetFlow").len() == 3).await;
+    wait_until(|| log.lines_with("bridge br0: NetFlow").len() == 3).await;
     let lines = log.lines_with("bridge br0: NetFlow");
     let ends = ["started", "changed", "stopped flows=4 flows_lost=0"];
     assert!(lines.iter().zip(ends).all(|(line, end)| line.contains(end)), "{lines:?}");
@@ -102,11 +102,11 @@ async fn all_flows_are_reported_when_netflow_stops() {
     let (socket, target) = collector().await;
     fixture.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
     (0..FLOWS).for_each(|number| port.send(&udp(number)));
-    until(|| fixture.port("p1").rx_packets == u64::from(FLOWS)).await;
+    wait_until(|| fixture.port("p1").rx_packets == u64::from(FLOWS)).await;
     fixture.switch.set_bridge("br0", &[("netflow.targets", "")]).await.unwrap();
     receive_flows(&socket, FLOWS).await;
     let stopped = "bridge br0: NetFlow stopped flows=20000 flows_lost=0";
-    until(|| log.lines_with(stopped).len() == 1).await;
+    wait_until(|| log.lines_with(stopped).len() == 1).await;
 }
 
 #[tokio::test]
@@ -119,7 +119,7 @@ async fn flows_are_reported_when_the_switch_stops() {
     for (port, number) in ports.iter().zip(0..) {
         port.send(&udp(number));
     }
-    until(|| fixture.port("p1").rx_packets + fixture.port("p2").rx_packets == 2).await;
+    wait_until(|| fixture.port("p1").rx_packets + fixture.port("p2").rx_packets == 2).await;
     fixture.switch.stop().await;
     receive_flows(&socket, 2).await;
 }
@@ -134,7 +134,7 @@ async fn flows_are_reported_when_netflow_stops() {
     let (socket, target) = collector().await;
     fixture.switch.set_bridge("br0", &[("netflow.targets", target.as_str())]).await.unwrap();
     port.send(&udp(0));
-    until(|| fixture.port("p1").rx_packets == 1).await;
+    wait_until(|| fixture.port("p1").rx_packets == 1).await;
     fixture.switch.remove_bridge("br0").await.unwrap();
     let DecodedNetflow { records, .. } = receive(&socket).await;
     assert_eq!((records.len(), records[0].packets, records[0].input), (1, 1, 1));

@@ -9,7 +9,7 @@ use shunt_switch::{
 };
 use tokio::time::{sleep, timeout};
 
-use crate::fixture::{FarEnd, SwitchFixture, in_time, until, wire};
+use crate::fixture::{FarEnd, SwitchFixture, in_time, wait_until, wire};
 
 /// Maximum time that a test waits.
 const WAIT_MAX: Duration = Duration::from_secs(10);
@@ -38,10 +38,10 @@ impl NicFixture {
         threads: u16,
         change: impl FnOnce(&mut config::GigaflowOptions),
     ) -> Self {
-        Self::predicting(threads, &[], change).await
+        Self::with_predictors(threads, &[], change).await
     }
 
-    pub(crate) async fn predicting(
+    pub(crate) async fn with_predictors(
         threads: u16,
         predictors: &[config::PredictorName],
         change: impl FnOnce(&mut config::GigaflowOptions),
@@ -57,7 +57,7 @@ impl NicFixture {
         let fixture = SwitchFixture::of(&config).await;
         fixture.add_bridge("br0").await;
         let nic_fixture = Self { ends: add_ports(&fixture.switch).await, fixture };
-        nic_fixture.connected().await;
+        nic_fixture.wait_until_connected().await;
         nic_fixture
     }
 
@@ -69,8 +69,8 @@ impl NicFixture {
         self.status().traffic.unwrap()
     }
 
-    async fn connected(&self) {
-        until(|| self.status().state == "connected").await;
+    async fn wait_until_connected(&self) {
+        wait_until(|| self.status().state == "connected").await;
     }
 
     pub(crate) async fn add(&self, rules: &[&str]) {
@@ -78,7 +78,7 @@ impl NicFixture {
     }
 
     /// Waits until a condition holds; on failure it prints the status of the NIC.
-    pub(crate) async fn until(&self, is_true: impl Fn() -> bool) {
+    pub(crate) async fn wait_until(&self, is_true: impl Fn() -> bool) {
         let wait = async {
             while !is_true() {
                 sleep(Duration::from_millis(1)).await;
@@ -89,8 +89,8 @@ impl NicFixture {
     }
 
     /// Waits until no operation of the NIC is in progress.
-    pub(crate) async fn settled(&self) {
-        self.until(|| {
+    pub(crate) async fn wait_until_settled(&self) {
+        self.wait_until(|| {
             let status = self.status();
             let is_done = status.waiting == 0 && status.operations.pending == 0;
             status.state == "connected" && is_done && status.stale_entries == 0
@@ -135,15 +135,15 @@ async fn the_nic_forwards_after_the_first_packet() {
     assert_eq!(nic_fixture.ends[1].next_received().await, frame());
     // Packet threads publish their counters only after they have sent.
     let counts = || (nic_fixture.traffic().hits, nic_fixture.traffic().missed);
-    until(|| counts() == (0, 1)).await;
-    until(|| nic_fixture.status().stages.iter().any(|stage| stage.entries > 0)).await;
-    nic_fixture.settled().await;
+    wait_until(|| counts() == (0, 1)).await;
+    wait_until(|| nic_fixture.status().stages.iter().any(|stage| stage.entries > 0)).await;
+    nic_fixture.wait_until_settled().await;
     let received = nic_fixture.fixture.switch.caches().received;
     for _ in 0..5 {
         nic_fixture.ends[0].send(&frame());
         assert_eq!(nic_fixture.ends[1].next_received().await, frame());
     }
-    until(|| counts() == (5, 1)).await;
+    wait_until(|| counts() == (5, 1)).await;
     assert_eq!(
         nic_fixture.fixture.switch.caches().received,
         received,
@@ -151,7 +151,7 @@ async fn the_nic_forwards_after_the_first_packet() {
     );
     // The counters of the rules include the packets that the NIC forwarded.
     nic_fixture.fixture.switch.pull_counts().await;
-    until(|| nic_fixture.status().entry_hits > 0).await;
+    wait_until(|| nic_fixture.status().entry_hits > 0).await;
     assert!(nic_fixture.status().latency_us[0] > 0, "{:?}", nic_fixture.status());
 }
 
@@ -268,7 +268,7 @@ async fn unsupported_entries_stay_with_the_switch() {
         assert_eq!(nic_fixture.ends[1].next_received().await, frame());
         assert_eq!(nic_fixture.ends[2].next_received().await, frame());
     }
-    until(|| nic_fixture.status().refused.iter().any(|(reason, _)| reason == "actions")).await;
+    wait_until(|| nic_fixture.status().refused.iter().any(|(reason, _)| reason == "actions")).await;
     assert_eq!(nic_fixture.traffic().hits, 0);
 }
 
@@ -280,7 +280,8 @@ async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
         nic_fixture.ends[0].send(&frame());
         assert_eq!(nic_fixture.ends[1].next_received().await, frame());
     }
-    until(|| nic_fixture.status().refused.iter().any(|(reason, _)| reason == "key_bits")).await;
+    wait_until(|| nic_fixture.status().refused.iter().any(|(reason, _)| reason == "key_bits"))
+        .await;
     assert_eq!(nic_fixture.traffic().hits, 0);
 }
 
@@ -308,7 +309,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
             nic_fixture.ends[0].send(&frame());
             assert_eq!(nic_fixture.ends[1].next_received().await, frame());
         } else {
-            nic_fixture.settled().await;
+            nic_fixture.wait_until_settled().await;
             assert_eq!(nic_fixture.traffic(), NicTraffic::default(), "a new one: {setting}");
             nic_fixture.send_until_offloaded(&frame(), 1).await;
         }
@@ -320,7 +321,7 @@ async fn an_embedded_nic_is_replaced_on_the_same_socket() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nic_fixture = NicFixture::with(1, |target| target.address = free.to_string()).await;
     nic_fixture.fixture.switch.set(&[("caches.gigaflow.offload.masks", "9")]).await.unwrap();
-    nic_fixture.settled().await;
+    nic_fixture.wait_until_settled().await;
     assert_eq!(nic_fixture.status().address, free.to_string());
 }
 
@@ -358,7 +359,7 @@ async fn a_missing_nic_is_stale_and_blocks_nobody() {
     let nic = fixture.switch.caches().nic.unwrap();
     assert_eq!((nic.state, nic.bridge.as_str()), ("stale", "br0"));
     let problem = || fixture.switch.caches().nic.unwrap().error.unwrap_or_default();
-    until(|| problem().starts_with("cannot connect to the device: ")).await;
+    wait_until(|| problem().starts_with("cannot connect to the device: ")).await;
     assert!(problem().contains("refused"), "{}", problem());
     let error = set(&fixture, "address", "127.0.0.1:0").await;
     assert!(error.unwrap_err().to_string().contains("needs the `address` of the NIC"));
@@ -378,11 +379,13 @@ async fn ports_of_a_stale_embedded_nic_go_down_if_configured() {
     nic_fixture.add(&["udp,actions=output:2"]).await;
     nic_fixture.ends[0].send(&frame());
     // The removal waits for the insertion, so it takes longer than the stall limit of the NIC.
-    nic_fixture.until(|| nic_fixture.status().stages.iter().any(|stage| stage.entries > 0)).await;
+    nic_fixture
+        .wait_until(|| nic_fixture.status().stages.iter().any(|stage| stage.entries > 0))
+        .await;
     nic_fixture.add(&["udp,actions=output:3"]).await;
-    until(|| nic_fixture.fixture.port("p4").link.contains("the NIC is stale")).await;
-    until(|| nic_fixture.fixture.port("p4").link == "up").await;
-    nic_fixture.settled().await;
+    wait_until(|| nic_fixture.fixture.port("p4").link.contains("the NIC is stale")).await;
+    wait_until(|| nic_fixture.fixture.port("p4").link == "up").await;
+    nic_fixture.wait_until_settled().await;
 }
 
 /// Changes a setting of the NIC.
@@ -425,7 +428,7 @@ async fn a_nic_can_be_added_and_replaced_at_run_time() {
             nic_fixture.fixture.switch.remove_port(name).await.unwrap();
         }
         nic_fixture.ends = add_ports(&nic_fixture.fixture.switch).await;
-        nic_fixture.connected().await;
+        nic_fixture.wait_until_connected().await;
         let room: Vec<_> =
             nic_fixture.status().stages.iter().map(|stage| stage.entries_max).collect();
         assert_eq!(room, vec![16; stages]);
@@ -440,7 +443,7 @@ async fn a_nic_can_be_added_and_replaced_at_run_time() {
         nic_fixture.add(&["udp,actions=output:2"]).await;
         set(&nic_fixture.fixture, "kind", "none").await.unwrap();
     }
-    until(|| nic_fixture.fixture.switch.caches().nic.is_none()).await;
+    wait_until(|| nic_fixture.fixture.switch.caches().nic.is_none()).await;
 }
 
 #[tokio::test]
@@ -459,7 +462,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
         nic_fixture.fixture.switch.add_own_port("br1", &format!("q{number}"), port).await.unwrap();
         ends.push(end);
     }
-    nic_fixture.connected().await;
+    nic_fixture.wait_until_connected().await;
     nic_fixture.fixture.switch.add_rules("br1", &["udp,actions=output:2"]).await.unwrap();
     assert_eq!(nic_fixture.status().bridge, "br1");
     let is_known = async || {
@@ -489,7 +492,7 @@ async fn idle_entries_of_the_nic_expire_by_the_current_setting() {
     let is_empty = || nic_fixture.status().stages.iter().all(|stage| stage.entries == 0);
     assert!(!is_empty());
     nic_fixture.fixture.switch.set(&[("caches.idle_ms", "100")]).await.unwrap();
-    nic_fixture.until(is_empty).await;
+    nic_fixture.wait_until(is_empty).await;
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use shunt_switch::{
 use tokio::runtime::Runtime;
 
 use crate::{
-    fixture::{SwitchFixture, until},
+    fixture::{SwitchFixture, wait_until},
     nic::{NicFixture, add_ports},
 };
 
@@ -129,8 +129,8 @@ fn packet() -> impl Strategy<Value = (usize, Vec<u8>)> {
 fn flow_of((port, frame): &(usize, Vec<u8>)) -> String {
     let is_tagged = frame[12..14] == [0x81, 0];
     let ip = if is_tagged { 18 } else { 14 };
-    let mac = |at: usize| joined(&frame[at..at + 6], ":", |byte| format!("{byte:02x}"));
-    let address = |at: usize| joined(&frame[at..at + 4], ".", |byte| byte.to_string());
+    let mac = |at: usize| join_bytes(&frame[at..at + 6], ":", |byte| format!("{byte:02x}"));
+    let address = |at: usize| join_bytes(&frame[at..at + 4], ".", |byte| byte.to_string());
     let number = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
     format!(
         "in_port={},dl_src={},dl_dst={},{}udp,nw_src={},nw_dst={},nw_ttl={},tp_src={},tp_dst={}",
@@ -146,7 +146,7 @@ fn flow_of((port, frame): &(usize, Vec<u8>)) -> String {
     )
 }
 
-fn joined(bytes: &[u8], separator: &str, text: impl Fn(u8) -> String) -> String {
+fn join_bytes(bytes: &[u8], separator: &str, text: impl Fn(u8) -> String) -> String {
     bytes.iter().map(|byte| text(*byte)).collect::<Vec<_>>().join(separator)
 }
 
@@ -171,7 +171,7 @@ async fn leaves(nic_fixture: &NicFixture, packets: &[(usize, Vec<u8>)]) -> [Vec<
             && now.received == sum(&now)
             && now.received - now.hits - now.missed == drops.sent
     };
-    nic_fixture.until(is_over).await;
+    nic_fixture.wait_until(is_over).await;
     [0, 1, 2].map(|port| {
         let mut all_received = nic_fixture.ends[port].all_received();
         all_received.sort_unstable();
@@ -181,7 +181,7 @@ async fn leaves(nic_fixture: &NicFixture, packets: &[(usize, Vec<u8>)]) -> [Vec<
 
 /// Returns the packets that a new switch sends on each port.
 /// The switch has the given rules and no NIC.
-async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
+async fn forward_in_software(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3] {
     let mut config = Config::default();
     config.caches.exact_entries = 0;
     config.caches.verify_one_in = 1;
@@ -191,7 +191,7 @@ async fn plain(rules: &[&str], packets: &[(usize, Vec<u8>)]) -> [Vec<Vec<u8>>; 3
     fixture.add_groups(GROUPS).await;
     fixture.switch.add_rules("br0", rules).await.unwrap();
     packets.iter().for_each(|(port, frame)| ends[*port].send(frame));
-    until(|| {
+    wait_until(|| {
         let drops = fixture.switch.drops();
         let went = drops.sent + drops.punted + drops.total();
         drops.received == packets.len() as u64
@@ -253,7 +253,7 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
                     nic_fixture.add(&[change]).await;
                     rules.push(change);
                 }
-                let expected = plain(&rules, &packets).await;
+                let expected = forward_in_software(&rules, &packets).await;
                 for round in 0..3 {
                     sent.set(sent.get() + packets.len());
                     let flows: Vec<String> = packets.iter().map(flow_of).collect();
@@ -264,7 +264,7 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
                     nic_fixture.fixture.switch.announce("br0", half, valid).unwrap();
                     let left = leaves(&nic_fixture, &packets).await;
                     assert_eq!(left, expected, "{change:?}, round {round}");
-                    nic_fixture.settled().await;
+                    nic_fixture.wait_until_settled().await;
                 }
             }
             assert_eq!(nic_fixture.fixture.switch.caches().differences, 0);

@@ -7,7 +7,7 @@ use shunt_switch::SflowStatus;
 use tokio::net::UdpSocket;
 
 use crate::{
-    fixture::{SwitchFixture, frame, in_time, until},
+    fixture::{SwitchFixture, frame, in_time, wait_until},
     log::Log,
 };
 
@@ -131,9 +131,9 @@ async fn an_sflow_problem_is_logged_once() {
     let settings = [("sflow.targets", collector.target.as_str()), ("sflow.agent", "nosuch0")];
     fixture.switch.set_bridge("br0", &settings).await.unwrap();
     let problem = "agent nosuch0 is no network device";
-    until(|| status(&fixture).unwrap().problem.as_deref() == Some(problem)).await;
+    wait_until(|| status(&fixture).unwrap().problem.as_deref() == Some(problem)).await;
     fixture.switch.set_bridge("br0", &[("sflow.agent", "127.0.0.9")]).await.unwrap();
-    until(|| status(&fixture).unwrap().agent_address == "127.0.0.9").await;
+    wait_until(|| status(&fixture).unwrap().agent_address == "127.0.0.9").await;
     assert_eq!(status(&fixture).unwrap().problem, None);
     assert_eq!(log.lines_with(problem).len(), 1);
     fixture.switch.remove_bridge("br0").await.unwrap();

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::{
     evictions::GatedEngine,
-    fixture::{Gate, HOLD, SwitchFixture, frame, in_time, until, wire},
+    fixture::{Gate, HOLD, SwitchFixture, frame, in_time, wait_until, wire},
     log::Log,
 };
 
@@ -93,7 +93,7 @@ async fn a_port_that_is_taken_down_and_up_passes_packets_accordingly() {
                 (frame(1), frame(2))
             );
         } else {
-            until(|| fixture.switch.drops().total() == dropped + 2).await;
+            wait_until(|| fixture.switch.drops().total() == dropped + 2).await;
         }
         assert_eq!((to.all_received().len(), from.all_received().len()), (0, 0));
     }
@@ -114,12 +114,12 @@ async fn tables_get_a_port_after_every_thread_has_it() {
         for number in 1..=20 {
             from.send(&frame(number));
         }
-        until(|| fixture.switch.drops().total() == 20).await;
+        wait_until(|| fixture.switch.drops().total() == 20).await;
         drop(closed);
         assert_eq!(in_time(adding).await.unwrap().number(), 3);
     }
     // The packet threads adopt the version one after the other.
-    until(|| {
+    wait_until(|| {
         from.send(&frame(21));
         to.all_received().first() == Some(&frame(21))
     })
@@ -151,7 +151,7 @@ async fn a_port_stays_open_until_no_thread_sends_there() {
     }
     assert!(to.is_closed());
     from.send(&frame(21));
-    until(|| fixture.switch.drops().dropped == [("output_port_missing", 1)]).await;
+    wait_until(|| fixture.switch.drops().dropped == [("output_port_missing", 1)]).await;
 }
 
 #[tokio::test]

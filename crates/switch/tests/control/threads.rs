@@ -15,7 +15,7 @@ use shunt_switch::{
     config::OffloadKind,
 };
 
-use crate::fixture::{BREAK, Controller, PANIC, SwitchFixture, frame, until};
+use crate::fixture::{BREAK, Controller, PANIC, SwitchFixture, frame, wait_until};
 
 /// Returns the packet count of the only rule of a bridge.
 async fn packet_count(controller: &mut Controller) -> u64 {
@@ -48,7 +48,7 @@ async fn a_panicked_thread_takes_its_ports_down() {
     assert_eq!(to.next_received().await, frame(1));
 
     doomed.send(PANIC);
-    until(|| fixture.port("p1").link == "down: packet thread 0 panicked").await;
+    wait_until(|| fixture.port("p1").link == "down: packet thread 0 panicked").await;
     assert!(doomed.is_closed());
     assert_eq!(fixture.threads(), [Panicked, Running, Running, Running, Running, Running, Running]);
     assert_eq!(fixture.port("p2").link, "up");
@@ -126,15 +126,15 @@ async fn without_the_eviction_thread_a_nic_is_stale() {
     fixture.add_bridge("br0").await;
     let (from, to) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     let state = || fixture.switch.caches().nic.map(|nic| (nic.state, nic.reason));
-    until(|| state() == Some(("connected", None))).await;
+    wait_until(|| state() == Some(("connected", None))).await;
     fixture.switch.add_rules("br0", &["in_port=p1,actions=output:p2"]).await.unwrap();
     from.send(&frame(1));
     assert_eq!(to.next_received().await, frame(1));
 
     doom.store(true, Ordering::Relaxed);
     fixture.switch.add_rules("br0", &["in_port=p1,actions=drop"]).await.unwrap();
-    until(|| state() == Some(("stale", Some("the offload thread has ended")))).await;
-    until(|| from.is_closed() && to.is_closed()).await;
+    wait_until(|| state() == Some(("stale", Some("the offload thread has ended")))).await;
+    wait_until(|| from.is_closed() && to.is_closed()).await;
     assert!(to.all_received().is_empty());
 }
 
@@ -155,7 +155,7 @@ async fn lose_the_eviction_thread(is_quick: bool) {
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
     from.send(&frame(2));
     let problem = "down: the eviction thread panicked";
-    until(|| ["p1", "p2"].iter().all(|port| fixture.port(port).link == problem)).await;
+    wait_until(|| ["p1", "p2"].iter().all(|port| fixture.port(port).link == problem)).await;
     assert!(from.is_closed() && to.all_received().is_empty());
     assert_eq!(fixture.threads(), [Stopped, Stopped, Panicked, Running, Running, Running, Running]);
 
@@ -190,7 +190,8 @@ async fn without_packet_threads_every_port_is_down() {
     let (doomed, other) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 9).await);
     let mut controller = fixture.controller().await;
     doomed.send(PANIC);
-    until(|| ["p1", "p2"].iter().all(|port| fixture.port(port).link.starts_with("down: pa"))).await;
+    wait_until(|| ["p1", "p2"].iter().all(|port| fixture.port(port).link.starts_with("down: pa")))
+        .await;
     assert!(other.is_closed());
     fixture.switch.add_rules("br0", &["actions=drop"]).await.unwrap();
     assert_eq!(controller.ask(&Message::BarrierRequest).await, Message::BarrierReply);
@@ -208,7 +209,7 @@ async fn a_broken_port_goes_down_and_keeps_its_number() {
     let number = fixture.port("p1").number;
     let mut controller = fixture.controller().await;
     broken.send(BREAK);
-    until(|| fixture.port("p1").link == "down: the device has vanished").await;
+    wait_until(|| fixture.port("p1").link == "down: the device has vanished").await;
     assert!(broken.is_closed());
     assert_eq!(fixture.port("p1").number, number);
     assert_eq!(fixture.threads(), [Running; 7]);

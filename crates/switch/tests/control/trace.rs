@@ -8,7 +8,7 @@ use shunt_switch::{
     config::{CacheKind, PolicyName, PortOptions, PortVlanMode},
 };
 
-use crate::fixture::{SwitchFixture, frame, until};
+use crate::fixture::{SwitchFixture, frame, wait_until};
 
 /// Returns a switch with the ports p1 to p3 and the given rules.
 async fn fixture(rules: &[&str]) -> SwitchFixture {
@@ -22,12 +22,12 @@ async fn fixture(rules: &[&str]) -> SwitchFixture {
 
 /// Traces a flow; returns the whole text of the trace.
 fn trace(fixture: &SwitchFixture, flow: &str) -> String {
-    shown(&fixture.switch.trace("br0", flow).unwrap())
+    show_trace(&fixture.switch.trace("br0", flow).unwrap())
 }
 
 /// Returns the text of a trace without some lines.
 /// The lines with the packet's fields and with the bridge are left out.
-fn shown(trace: &Trace) -> String {
+fn show_trace(trace: &Trace) -> String {
     let text = trace.to_text();
     let is_flow = |line: &&str| line.starts_with("Flow: ") || line.starts_with("Final flow: ");
     let lines = text.lines().filter(|line| !is_flow(line));
@@ -162,7 +162,7 @@ async fn why_names_the_decision_of_an_entry() {
     let mut reserved = frame(1);
     reserved[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 0]);
     one.send(&reserved);
-    until(|| fixture.switch.drops().dropped == [("reserved_destination", 1)]).await;
+    wait_until(|| fixture.switch.drops().dropped == [("reserved_destination", 1)]).await;
     let entries = fixture.switch.entries(1).await.entries;
     let EntryExplanation::Live(live) =
         fixture.switch.explain_entry(&entries[0].entry).await.unwrap()
@@ -231,7 +231,7 @@ async fn a_trace_continues_after_a_pop() {
     let flow = format!("in_port=p1 {}", digits(&packet.build()));
     let trace = fixture.switch.trace("br0", &flow).unwrap();
     // The megaflow has all registers, metadata and tunnel fields that the packet could have.
-    let text = shown(&trace).replace(&trace.megaflow, "CARRIED");
+    let text = show_trace(&trace).replace(&trace.megaflow, "CARRIED");
     let line = "=".repeat(72);
     assert_eq!(
         text,

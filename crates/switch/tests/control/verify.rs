@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shunt_pipeline::{Delta, EntryId, Evictor, Installed, OwnerId, Traversal, Version};
 
 use crate::{
-    fixture::{SwitchFixture, frame, until},
+    fixture::{SwitchFixture, frame, wait_until},
     log::Log,
 };
 
@@ -51,7 +51,7 @@ async fn a_wrong_cache_entry_is_counted_logged_and_dropped() {
     }
     assert_eq!(fixture.switch.caches().differences, 1);
     assert!(old.all_received().is_empty());
-    until(|| !log.lines_with("cache entry: wrong result").is_empty()).await;
+    wait_until(|| !log.lines_with("cache entry: wrong result").is_empty()).await;
     let lines = log.lines_with("cache entry: wrong result");
     let parts = ["flow=\"in_port=p1", "cookie 0x1; p2", "cookie 0x2; p3", "count=1"];
     assert!(parts.iter().all(|part| lines[0].contains(part)), "{lines:?}");

@@ -320,14 +320,14 @@ mod tests {
         (Ticket(number), Operation::Insert { entry: LtmIndex(number), stage, rule })
     }
 
-    fn held(target: &mut Chaos<SoftwareDevice>) -> Vec<u64> {
+    fn held_entries(target: &mut Chaos<SoftwareDevice>) -> Vec<u64> {
         target.inner().entries().keys().map(|index| index.0).collect()
     }
 
     /// Polls until the device is restored.
     ///
     /// Returns the operations that it confirmed until then.
-    fn confirmed(target: &mut Chaos<SoftwareDevice>) -> Vec<u64> {
+    fn confirm_entries(target: &mut Chaos<SoftwareDevice>) -> Vec<u64> {
         let mut events = Vec::new();
         for _ in 0..100 {
             target.poll(&mut events);
@@ -350,8 +350,8 @@ mod tests {
         let inner = SoftwareDevice::new(1, 100);
         let mut target = Chaos::new(inner, FAULTLESS, 5).restarting(64, SoftwareDevice::restart);
         target.submit(&mut (0..8).map(insert).collect()).unwrap();
-        let first = confirmed(&mut target);
-        assert_eq!(held(&mut target), first);
+        let first = confirm_entries(&mut target);
+        assert_eq!(held_entries(&mut target), first);
         for seed in 1..20 {
             let inner = SoftwareDevice::new(1, 100);
             let mut target =
@@ -361,8 +361,8 @@ mod tests {
             (0..3).for_each(|_| target.poll(&mut events));
             assert!(target.inner().send(Tag::new(3), &shunt_flow::FlowKey::ZERO, 64));
             let mut target = target.restarting(128, SoftwareDevice::restart);
-            confirmed(&mut target);
-            assert_eq!(held(&mut target), (0..8).collect::<Vec<_>>());
+            confirm_entries(&mut target);
+            assert_eq!(held_entries(&mut target), (0..8).collect::<Vec<_>>());
             let counted = target.inner().entries()[&LtmIndex(3)].counters;
             assert_eq!(counted.packets, 0, "seed {seed}");
         }
@@ -382,7 +382,7 @@ mod tests {
         while !target.is_connected() {
             target.poll(&mut events);
         }
-        assert_eq!(held(&mut target), [0, 1, 3]);
+        assert_eq!(held_entries(&mut target), [0, 1, 3]);
         assert_eq!((target.restarts_count(), target.forgotten_count()), (1, 1));
     }
 }

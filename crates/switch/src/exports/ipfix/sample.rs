@@ -93,7 +93,7 @@ impl SampleParser {
         let (header, length) = (packet.header(), packet.frame_length);
         let frame = SampledFrame { header, length, vlan_tci: None };
         let key = self.parse(&frame);
-        let tci = short(&key, FieldId::VlanTci);
+        let tci = field_u16(&key, FieldId::VlanTci);
         let vlan_tci = (tci & TAG_PRESENT != 0).then_some(tci);
         SampledFrame { vlan_tci, ..frame }.flow(&key, observation, now_ms)
     }
@@ -124,8 +124,8 @@ impl SampledFrame<'_> {
         let transport = if network.is_some() { transport(key) } else { FlowTransport::Other };
         let tag_bytes = if self.vlan_tci.is_some() { TAG_BYTES } else { 0 };
         let ip_bytes = self.length.saturating_sub(ETHERNET_BYTES + tag_bytes);
-        let ttl = if network.is_some() { byte(key, FieldId::NwTtl) } else { 0 };
-        let is_tcp = network.is_some() && byte(key, FieldId::IpProto) == TCP;
+        let ttl = if network.is_some() { field_u8(key, FieldId::NwTtl) } else { 0 };
+        let is_tcp = network.is_some() && field_u8(key, FieldId::IpProto) == TCP;
         let flow = IpfixFlowKey {
             observed_at,
             direction,
@@ -144,7 +144,7 @@ impl SampledFrame<'_> {
             frame_bytes: self.length as u64,
             start_ms: now_ms,
             end_ms: now_ms,
-            tcp_flags: if is_tcp { short(key, FieldId::TcpFlags) } else { 0 },
+            tcp_flags: if is_tcp { field_u16(key, FieldId::TcpFlags) } else { 0 },
             ttl_min: ttl,
             ttl_max: ttl,
         };
@@ -153,8 +153,8 @@ impl SampledFrame<'_> {
 }
 
 fn network(key: &FlowKey) -> Option<IpfixNetwork> {
-    let tos = byte(key, FieldId::IpDscp) << 2 | byte(key, FieldId::IpEcn);
-    let protocol = byte(key, FieldId::IpProto);
+    let tos = field_u8(key, FieldId::IpDscp) << 2 | field_u8(key, FieldId::IpEcn);
+    let protocol = field_u8(key, FieldId::IpProto);
     match key.eth_type() {
         IPV4 => {
             let [source, destination] = [FieldId::Ipv4Src, FieldId::Ipv4Dst]
@@ -175,17 +175,17 @@ fn network(key: &FlowKey) -> Option<IpfixNetwork> {
 ///
 /// The two header fields of each protocol are at the same two places of the flow key.
 fn transport(key: &FlowKey) -> FlowTransport {
-    if byte(key, FieldId::NwFrag) & LATER_FRAGMENT != 0 {
+    if field_u8(key, FieldId::NwFrag) & LATER_FRAGMENT != 0 {
         return FlowTransport::Other;
     }
-    match (byte(key, FieldId::IpProto), key.eth_type()) {
+    match (field_u8(key, FieldId::IpProto), key.eth_type()) {
         (TCP | UDP | SCTP, _) => FlowTransport::Ports {
-            source: short(key, FieldId::TcpSrc),
-            destination: short(key, FieldId::TcpDst),
+            source: field_u16(key, FieldId::TcpSrc),
+            destination: field_u16(key, FieldId::TcpDst),
         },
         (ICMP, IPV4) | (ICMPV6, IPV6) => FlowTransport::Icmp {
-            kind: byte(key, FieldId::IcmpType),
-            code: byte(key, FieldId::IcmpCode),
+            kind: field_u8(key, FieldId::IcmpType),
+            code: field_u8(key, FieldId::IcmpCode),
         },
         _ => FlowTransport::Other,
     }
@@ -196,12 +196,12 @@ fn mac(key: &FlowKey, field: FieldId) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-fn byte(key: &FlowKey, field: FieldId) -> u8 {
+fn field_u8(key: &FlowKey, field: FieldId) -> u8 {
     let [.., low] = key.field(field).to_be_bytes();
     low
 }
 
-fn short(key: &FlowKey, field: FieldId) -> u16 {
+fn field_u16(key: &FlowKey, field: FieldId) -> u16 {
     let [.., high, low] = key.field(field).to_be_bytes();
     u16::from_be_bytes([high, low])
 }

@@ -211,7 +211,7 @@ impl BridgeNetflow {
             SampledEgress::Unknown => OUTPUT_UNKNOWN,
             SampledEgress::Dropped | SampledEgress::Controller => OUTPUT_DROPPED,
             SampledEgress::Port(port) => {
-                self.ports.get(port).copied().map_or(OUTPUT_UNKNOWN, short)
+                self.ports.get(port).copied().map_or(OUTPUT_UNKNOWN, to_u16)
             }
             SampledEgress::Ports(_) => OUTPUT_MULTIPLE,
         };
@@ -223,7 +223,7 @@ impl BridgeNetflow {
         NetflowRecord {
             source: Ipv4Addr::from(key.source),
             destination: Ipv4Addr::from(key.destination),
-            input: self.interface(short(PortNo::new(key.in_port))),
+            input: self.interface(to_u16(PortNo::new(key.in_port))),
             output: self.interface(output),
             packets: counts.packets,
             bytes: counts.bytes,
@@ -263,6 +263,6 @@ impl BridgeNetflow {
 
 /// Returns a port number in 16 bits, as in OpenFlow 1.0: `LOCAL` is 65534.
 #[expect(clippy::cast_possible_truncation, reason = "reserved ports have the same low 16 bits")]
-const fn short(number: PortNo) -> u16 {
+const fn to_u16(number: PortNo) -> u16 {
     number.number() as u16
 }

@@ -205,8 +205,8 @@ impl BridgeSflow {
                 &FlowSample {
                     source: SourceId::bridge(),
                     rate: self.options.sampling,
-                    pool: wrapped(pool),
-                    drops: wrapped(self.dropped()),
+                    pool: wrap(pool),
+                    drops: wrap(self.dropped()),
                     input: self.interface(packet.ingress),
                     output: self.egress(&packet),
                     vlan_in: SampledTag::of_tci(packet.vlan_in),
@@ -275,11 +275,11 @@ impl BridgeSflow {
 
 /// Returns the low 32 bits of a counter.
 #[expect(clippy::cast_possible_truncation, reason = "counters of sFlow wrap around")]
-const fn wrapped(count: u64) -> u32 {
+const fn wrap(count: u64) -> u32 {
     count as u32
 }
 
 /// Returns a time in milliseconds, modulo 2^32.
 fn milliseconds(time: Duration) -> u32 {
-    wrapped(u64::try_from(time.as_millis()).unwrap_or_default())
+    wrap(u64::try_from(time.as_millis()).unwrap_or_default())
 }

@@ -23,7 +23,7 @@ fn the_default_configuration_has_the_defaults_of_the_packet_thread() {
 }
 
 /// Repeats the check for ended threads until one has ended.
-fn stopped(plane: &DataPlane) -> StoppedThreads {
+fn wait_until_stopped(plane: &DataPlane) -> StoppedThreads {
     loop {
         let stopped = plane.reclaim();
         if stopped.vital.is_some() || stopped.listener {
@@ -37,7 +37,7 @@ fn stopped(plane: &DataPlane) -> StoppedThreads {
 async fn without_the_learner_packet_threads_stop() {
     let (mut plane, doomed) = plane();
     std::mem::replace(&mut plane.learner, doomed).stop();
-    let stopped = stopped(&plane);
+    let stopped = wait_until_stopped(&plane);
     assert_eq!((stopped.vital, stopped.packet), (Some(LEARNER), vec![0]));
     assert!(plane.living().is_empty());
     plane.learned().await;
@@ -88,7 +88,7 @@ async fn a_lost_trainer_is_reported_once() {
 async fn packets_flow_without_the_listener_thread() {
     let (mut plane, doomed) = plane();
     std::mem::replace(&mut plane.listener.worker, doomed).stop();
-    let stopped = stopped(&plane);
+    let stopped = wait_until_stopped(&plane);
     assert!(stopped.listener && stopped.vital.is_none() && stopped.packet.is_empty());
     assert_eq!(plane.living(), [0]);
     plane.pull().await;

@@ -70,7 +70,8 @@ pub(crate) async fn watch_loads(control: &ControlPlane) {
 impl LoadBalancer {
     /// Adds a sample of all receive queues.
     fn sample(&self, control: &ControlPlane) {
-        let sample = LoadSample { at: control.plane.now(), queues: sampled(&control.bridges) };
+        let sample =
+            LoadSample { at: control.plane.now(), queues: sample_queues(&control.bridges) };
         self.0.lock().add(sample);
     }
 
@@ -117,7 +118,7 @@ impl LoadBalancer {
 
     /// Moves queues by the loads until now, however small the improvement.
     pub(crate) async fn rebalance_now(&self, control: &ControlPlane) -> QueueMoves {
-        let now = LoadSample { at: control.plane.now(), queues: sampled(&control.bridges) };
+        let now = LoadSample { at: control.plane.now(), queues: sample_queues(&control.bridges) };
         let loads = self.loads_until(now);
         self.rebalance(control, &loads, 1).await
     }
@@ -136,7 +137,7 @@ impl LoadBalancer {
     ///
     /// Before the first sample, the placer knows only how many queues each thread has.
     pub(crate) fn placer(&self, bridges: &Bridges, now: Time) -> QueuePlacer {
-        let last = LoadSample { at: now, queues: sampled(bridges) };
+        let last = LoadSample { at: now, queues: sample_queues(bridges) };
         let loads = self.0.lock().loads_until(&last);
         QueuePlacer::new(&last.queues, &loads)
     }
@@ -152,7 +153,7 @@ impl LoadBalancer {
             let total = u64::try_from(duration.as_nanos()).ok().filter(|total| *total > 0)?;
             u64::try_from(u128::from(load.busy_ns) * 100 / u128::from(total)).ok()
         };
-        let queues = sampled(&control.bridges);
+        let queues = sample_queues(&control.bridges);
         let bridges = control.bridges.lock();
         let status = queues.into_iter().filter_map(|(queue, own)| {
             let port = bridges.by_id(queue.bridge)?.ports.get(queue.port)?;
@@ -168,7 +169,7 @@ impl LoadBalancer {
 }
 
 /// Returns the state of each receive queue.
-fn sampled(bridges: &Bridges) -> BTreeMap<RxQueueName, SampledQueue> {
+fn sample_queues(bridges: &Bridges) -> BTreeMap<RxQueueName, SampledQueue> {
     let bridges = bridges.lock();
     let ports =
         bridges.iter().flat_map(|bridge| bridge.ports.values().map(move |port| (bridge.id, port)));

@@ -118,7 +118,7 @@ mod tests {
     }
 
     /// Returns the threads of the queues of a new port.
-    fn placed(placer: &mut QueuePlacer, queues: usize, threads: &[usize]) -> Vec<usize> {
+    fn place_queues(placer: &mut QueuePlacer, queues: usize, threads: &[usize]) -> Vec<usize> {
         let mut port = placer.port(threads);
         (0..queues).filter_map(|_| port.place(FirstThread::LeastLoaded)).collect()
     }
@@ -136,28 +136,28 @@ mod tests {
             (vec![(0, 0), (1, 0), (2, 0)], 0),
             (vec![(0, 0), (0, 0), (1, 0)], 2),
         ] {
-            assert_eq!(placed(&mut placer(&queues), 1, &[0, 1, 2]), [expected], "{queues:?}");
+            assert_eq!(place_queues(&mut placer(&queues), 1, &[0, 1, 2]), [expected], "{queues:?}");
         }
     }
 
     #[test]
     fn ports_that_are_added_together_are_spread() {
         let mut placer = placer(&[]);
-        let ports: Vec<_> = (0..5).flat_map(|_| placed(&mut placer, 1, &[0, 1, 2])).collect();
+        let ports: Vec<_> = (0..5).flat_map(|_| place_queues(&mut placer, 1, &[0, 1, 2])).collect();
         assert_eq!(ports, [0, 1, 2, 0, 1]);
     }
 
     #[test]
     fn the_queues_of_a_port_are_spread() {
         let mut placer = placer(&[(0, 90), (1, 10), (2, 50)]);
-        assert_eq!(placed(&mut placer, 5, &[0, 1, 2]), [1, 2, 0, 1, 2]);
+        assert_eq!(place_queues(&mut placer, 5, &[0, 1, 2]), [1, 2, 0, 1, 2]);
     }
 
     #[test]
     fn a_stopped_thread_gets_no_new_queue() {
         let mut placer = placer(&[(1, 90), (3, 10)]);
-        assert_eq!(placed(&mut placer, 3, &[1, 3]), [3, 1, 3]);
-        assert_eq!(placed(&mut placer, 3, &[]), Vec::<usize>::new());
+        assert_eq!(place_queues(&mut placer, 3, &[1, 3]), [3, 1, 3]);
+        assert_eq!(place_queues(&mut placer, 3, &[]), Vec::<usize>::new());
     }
 
     #[test]
@@ -167,6 +167,6 @@ mod tests {
         assert_eq!(port.place(FirstThread::At(1)), Some(2));
         assert_eq!(port.place(FirstThread::At(2)), None);
         // A later port counts the queue.
-        assert_eq!(placed(&mut placer, 1, &[0, 2]), [0]);
+        assert_eq!(place_queues(&mut placer, 1, &[0, 2]), [0]);
     }
 }
