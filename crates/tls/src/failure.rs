@@ -107,27 +107,27 @@ fn of_alert(alert: AlertDescription) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn shown(error: Error) -> String {
+    fn message_of(error: Error) -> String {
         with_remedy(io::Error::new(io::ErrorKind::InvalidData, error)).to_string()
     }
 
     #[test]
     fn a_refused_certificate_has_its_remedy() {
-        let text = shown(Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        let text = message_of(Error::InvalidCertificate(CertificateError::UnknownIssuer));
         assert!(text.contains("sign it by that CA"), "{text}");
-        let text = shown(Error::InvalidCertificate(CertificateError::Expired));
+        let text = message_of(Error::InvalidCertificate(CertificateError::Expired));
         assert!(text.contains("has expired: renew it"), "{text}");
-        let text = shown(Error::InvalidCertificate(CertificateError::BadSignature));
+        let text = message_of(Error::InvalidCertificate(CertificateError::BadSignature));
         assert!(text.contains("sign it by that CA"), "{text}");
-        let text = shown(Error::InvalidCertificate(CertificateError::Revoked));
+        let text = message_of(Error::InvalidCertificate(CertificateError::Revoked));
         assert!(text.ends_with("not accepted: Revoked"), "{text}");
-        let text = shown(Error::AlertReceived(AlertDescription::UnknownCA));
+        let text = message_of(Error::AlertReceived(AlertDescription::UnknownCA));
         assert!(text.contains("give the peer the CA"), "{text}");
     }
 
     #[test]
     fn other_tls_failures_keep_their_text() {
-        let text = shown(Error::PeerSentOversizedRecord);
+        let text = message_of(Error::PeerSentOversizedRecord);
         assert_eq!(text, Error::PeerSentOversizedRecord.to_string());
         let reset = with_remedy(io::Error::from(io::ErrorKind::ConnectionReset));
         assert_eq!(reset.kind(), io::ErrorKind::ConnectionReset);

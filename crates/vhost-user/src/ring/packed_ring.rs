@@ -275,7 +275,7 @@ mod tests {
     use super::*;
     use crate::testing::{BufferLayout, TestGuest};
 
-    fn opened(guest: &TestGuest, queue: u16) -> PackedRing {
+    fn open_ring(guest: &TestGuest, queue: u16) -> PackedRing {
         let mut memory = GuestMemory::default();
         for region in guest.regions() {
             memory.add(region, &guest.file).unwrap();
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn the_first_chain_of_a_frame_is_published_last() {
         let mut guest = TestGuest::new(1, 8, TestGuest::PACKED);
-        let mut ring = opened(&guest, 0);
+        let mut ring = open_ring(&guest, 0);
         for _ in 0..5 {
             assert!(guest.offer_buffer(0, &BufferLayout::whole(100)));
         }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn a_kick_request_finds_buffers_offered_before() {
         let mut guest = TestGuest::new(1, 8, TestGuest::PACKED);
-        let mut ring = opened(&guest, 0);
+        let mut ring = open_ring(&guest, 0);
         for _ in 0..20 {
             assert!(!ring.request_kick());
             let _ = guest.take_kicks(0);

@@ -144,7 +144,10 @@ fn a_server_replaces_nothing_but_a_socket() {
 }
 
 /// Connects a front-end of a guest to a new server.
-fn served(folder: &tempfile::TempDir, guest: &TestGuest) -> (Backend, Vec<Worker>, TestFrontEnd) {
+fn connect_guest(
+    folder: &tempfile::TempDir,
+    guest: &TestGuest,
+) -> (Backend, Vec<Worker>, TestFrontEnd) {
     let path = folder.path().join("guest.sock");
     let (backend, workers) = Backend::start(&path, SocketMode::Server, 1).unwrap();
     let mut front_end = TestFrontEnd::new(UnixStream::connect(&path).unwrap());
@@ -157,7 +160,7 @@ fn served(folder: &tempfile::TempDir, guest: &TestGuest) -> (Backend, Vec<Worker
 fn a_guest_that_breaks_a_rule_goes_down_until_it_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let mut guest = guest();
-    let (backend, mut workers, mut front_end) = served(&folder, &guest);
+    let (backend, mut workers, mut front_end) = connect_guest(&folder, &guest);
     exchange(&mut guest, &mut workers[0]);
     guest.corrupt(1, 0x2002, &[99, 0]);
     workers[0].receiver.receive(32, &mut KeptFrames::default());
@@ -192,13 +195,13 @@ fn wrong_messages_end_the_connection_alone() {
         (1, vec![0; 300], vec![], "300 bytes: at most 264 are allowed"),
     ];
     for (request, payload, descriptors, reason) in mistakes {
-        let (backend, mut workers, mut front_end) = served(&folder, &guest);
+        let (backend, mut workers, mut front_end) = connect_guest(&folder, &guest);
         exchange(&mut guest, &mut workers[0]);
         front_end.send(request, 0, &payload, &descriptors).unwrap();
         await_link(&backend, reason, |link| link.to_string().contains(reason));
         assert!(front_end.reply(request).is_err(), "the connection is closed");
     }
-    let (_backend, mut workers, mut front_end) = served(&folder, &guest);
+    let (_backend, mut workers, mut front_end) = connect_guest(&folder, &guest);
     assert_eq!(front_end.ask(200, &[], &[]).unwrap(), 1, "who asks learns of it");
     assert_eq!(front_end.ask(20, &67_u64.to_le_bytes(), &[]).unwrap(), 1, "the MTU is too small");
     assert_eq!(front_end.ask(20, &1500_u64.to_le_bytes(), &[]).unwrap(), 0);

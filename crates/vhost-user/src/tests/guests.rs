@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{KeptFrames, attached, duplicate};
+use super::{KeptFrames, attach, duplicate};
 use crate::{
     GuestLink, NetHeader, RingError, SendEnd, VirtioFeatures, Worker,
     device::VhostDevice,
@@ -49,7 +49,7 @@ fn a_worker_sleeps_until_the_guest_kicks() {
     for features in [PLAIN, PLAIN_PACKED, TestGuest::SPLIT, TestGuest::PACKED] {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         assert!(is_readable(&worker), "a new queue is polled once");
         assert_eq!(poll_to_sleep(&mut worker), 0);
         for _ in 0..20 {
@@ -67,7 +67,7 @@ fn a_guest_kicks_only_a_worker_that_sleeps() {
     for features in [TestGuest::SPLIT, TestGuest::PACKED] {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         for _ in 0..3 {
             send(&mut guest, 0);
         }
@@ -85,7 +85,7 @@ fn a_running_guest_is_detected_without_a_kick() {
     guest.offer_buffer(0, &BufferLayout::whole(2000));
     let _ = (guest.take_kicks(0), guest.take_kicks(1));
     let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
+    let _device = attach(&queues, &guest);
     assert!(is_readable(&worker));
     assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 1);
     let sent = worker.sender.send([(NetHeader::default(), &[1; 60][..])]);
@@ -97,7 +97,7 @@ fn a_guest_gets_calls_only_on_request() {
     for features in [PLAIN, PLAIN_PACKED] {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         let _ = guest.take_calls(0);
         let mut calls = |is_suppressed| {
             guest.suppress_calls(0, is_suppressed);
@@ -117,7 +117,7 @@ fn a_guest_gets_one_call_until_it_reads() {
     for features in [TestGuest::SPLIT, TestGuest::PACKED] {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         guest.take_received(0);
         let _ = guest.take_calls(0);
         for _ in 0..5 {
@@ -141,7 +141,7 @@ fn guests_get_calls_at_requested_buffers() {
     for (features, offset, event) in events {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         guest.corrupt(0, offset, &event);
         let _ = guest.take_calls(0);
         let calls: Vec<u64> = (0..6)
@@ -163,7 +163,7 @@ fn an_offload_that_was_not_negotiated_is_refused() {
     let ends = |features| {
         let (queues, mut guest) = device(1, 1, features);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         guest.offer_buffer(0, &BufferLayout::whole(2000));
         let mut end = |header| worker.sender.send([(header, &[1; 60][..])]).end;
         let refused = [partial, tcp(1), tcp(4), tcp(5), tcp(0x81), tcp(3)].map(|header| {
@@ -187,7 +187,7 @@ fn an_offload_that_was_not_negotiated_is_refused() {
 fn the_header_of_an_old_driver_is_shorter() {
     let (queues, mut guest) = device(1, 1, VirtioFeatures::default());
     let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
+    let _device = attach(&queues, &guest);
     send(&mut guest, 0);
     let mut kept = KeptFrames::default();
     worker.receiver.receive(32, &mut kept);
@@ -205,7 +205,7 @@ fn the_header_of_an_old_driver_is_shorter() {
 fn pairs_are_spread_over_workers() {
     let (queues, mut guest) = device(3, 2, TestGuest::SPLIT);
     let mut workers = [0, 1].map(|worker| Worker::new(&queues, worker));
-    let _device = attached(&queues, &guest);
+    let _device = attach(&queues, &guest);
     (0..3).for_each(|pair| send(&mut guest, pair));
     let mut polled =
         |worker: usize| workers[worker].receiver.receive(32, &mut KeptFrames::default()).frames;
@@ -222,7 +222,7 @@ fn pairs_are_spread_over_workers() {
 fn a_disabled_queue_discards_what_the_guest_sends() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let mut device = attached(&queues, &guest);
+    let mut device = attach(&queues, &guest);
     for queue in [0, 1] {
         device
             .handle(VhostRequest::SetVringEnable { queue, is_enabled: false }, Vec::new())
@@ -240,7 +240,7 @@ fn a_disabled_queue_discards_what_the_guest_sends() {
 fn a_stopped_queue_resumes_at_its_base() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let mut device = attached(&queues, &guest);
+    let mut device = attach(&queues, &guest);
     (0..3).for_each(|_| send(&mut guest, 0));
     assert_eq!(worker.receiver.receive(2, &mut KeptFrames::default()).frames, 2);
     let reply = device.handle(VhostRequest::GetVringBase { queue: 1 }, Vec::new()).unwrap();
@@ -253,10 +253,10 @@ fn a_stopped_queue_resumes_at_its_base() {
 fn closed_queues_never_start_again() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
+    let _device = attach(&queues, &guest);
     send(&mut guest, 0);
     queues.close();
-    let late = attached(&queues, &guest);
+    let late = attach(&queues, &guest);
     guest.offer_buffer(0, &BufferLayout::whole(100));
     assert_eq!(worker.receiver.receive(32, &mut KeptFrames::default()).frames, 0);
     assert_eq!(worker.sender.send([(NetHeader::default(), &[1; 60][..])]).end, SendEnd::Full);
@@ -265,10 +265,10 @@ fn closed_queues_never_start_again() {
 }
 
 /// Overwrites bytes of a queue; returns the rule that this breaks.
-fn broken(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
+fn error_of_bytes(queue: u16, offset: u64, bytes: &[u8]) -> RingError {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let mut device = attached(&queues, &guest);
+    let mut device = attach(&queues, &guest);
     send(&mut guest, 0);
     guest.offer_buffer(0, &BufferLayout::whole(2000));
     guest.corrupt(queue, offset, bytes);
@@ -294,7 +294,7 @@ fn a_frame_has_a_bounded_number_of_descriptors() {
     let queues = Arc::new(DeviceQueues::new(1).unwrap());
     let mut guest = TestGuest::new(1, 128, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
+    let _device = attach(&queues, &guest);
     while guest.offer_buffer(0, &BufferLayout::whole(100)) {}
     let mut chain: Vec<u8> = (1..128).flat_map(|next| descriptor(0, 0, 3, next)).collect();
     chain.extend(descriptor(0x4010_0000, 12, 2, 0));
@@ -311,7 +311,7 @@ fn a_buffer_that_has_no_room_for_a_header_is_refused() {
     for length in [1, 11, 12] {
         let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         for _ in 0..7 {
             assert!(guest.offer_buffer(0, &BufferLayout::whole(length)));
         }
@@ -330,7 +330,7 @@ fn a_buffer_that_has_no_room_for_a_header_is_refused() {
 fn a_queue_resumes_when_its_memory_returns() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let mut device = attached(&queues, &guest);
+    let mut device = attach(&queues, &guest);
     let [_, region] = guest.regions();
     send(&mut guest, 0);
     assert_eq!(poll_to_sleep(&mut worker), 1);
@@ -355,7 +355,7 @@ fn a_stopped_queue_has_a_position() {
     for request in [VhostRequest::ResetOwner, VhostRequest::SetOwner] {
         let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
         let mut worker = Worker::new(&queues, 0);
-        let mut device = attached(&queues, &guest);
+        let mut device = attach(&queues, &guest);
         send(&mut guest, 0);
         assert_eq!(poll_to_sleep(&mut worker), 1);
         device.handle(request, Vec::new()).unwrap();
@@ -375,7 +375,7 @@ fn a_stopped_queue_has_a_position() {
 fn a_queue_without_a_kick_is_polled() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let mut device = attached(&queues, &guest);
+    let mut device = attach(&queues, &guest);
     let vring = VringDescriptor { queue: 1, has_descriptor: false };
     device.handle(VhostRequest::SetVringKick(vring), Vec::new()).unwrap();
     for _ in 0..200 {
@@ -418,18 +418,18 @@ fn a_guest_that_breaks_a_rule_loses_its_queue() {
         (1, 0, descriptor(0x1000, 64, 4, 0), RingError::Buffer { address: 0x1000, length: 64 }),
     ];
     for (queue, offset, bytes, expected) in cases {
-        assert_eq!(broken(queue, offset, &bytes), expected);
+        assert_eq!(error_of_bytes(queue, offset, &bytes), expected);
     }
     // A table inside a table: the first descriptor of queue 1 refers to itself.
     let own = TestGuest::base(1);
-    assert_eq!(broken(1, 0, &descriptor(own, 16, 4, 0)), RingError::IndirectTable(16));
+    assert_eq!(error_of_bytes(1, 0, &descriptor(own, 16, 4, 0)), RingError::IndirectTable(16));
 }
 
 #[test]
 fn frames_before_a_broken_chain_pass() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
+    let _device = attach(&queues, &guest);
     (0..3).for_each(|_| send(&mut guest, 0));
     (0..3).for_each(|_| assert!(guest.offer_buffer(0, &BufferLayout::whole(72))));
     // In each queue two chains are read ahead, and the third entry names a descriptor that does not
@@ -451,7 +451,7 @@ fn frames_before_a_broken_chain_pass() {
 fn a_frame_without_a_header_is_refused_alone() {
     let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
     let mut worker = Worker::new(&queues, 0);
-    let _device = attached(&queues, &guest);
+    let _device = attach(&queues, &guest);
     send(&mut guest, 0);
     guest.corrupt(1, 8, &12_u32.to_le_bytes());
     send(&mut guest, 0);
@@ -464,7 +464,7 @@ fn a_frame_without_a_header_is_refused_alone() {
 #[test]
 fn a_queue_outside_the_memory_is_named() {
     let (queues, guest) = device(1, 1, TestGuest::SPLIT);
-    let mut device = attached(&queues, &guest);
+    let mut device = attach(&queues, &guest);
     let mut address = TestGuest::address(0);
     address.used += 1;
     device.handle(VhostRequest::SetVringAddr { queue: 0, address }, Vec::new()).unwrap();

@@ -7,7 +7,7 @@ use nix::sys::{
     memfd::{MFdFlags, memfd_create},
 };
 
-use super::{KeptFrames, attached, duplicate};
+use super::{KeptFrames, attach, duplicate};
 use crate::{
     NetHeader, SendEnd, VirtioFeatures, Worker,
     device::VhostDevice,
@@ -61,7 +61,7 @@ fn changed_pages_are_in_the_log() {
         let queues = Arc::new(DeviceQueues::new(1).unwrap());
         let mut guest = TestGuest::new(1, 8, features);
         let mut worker = Worker::new(&queues, 0);
-        let mut device = attached(&queues, &guest);
+        let mut device = attach(&queues, &guest);
         for length in [100, 6000, 3000] {
             assert!(guest.offer_buffer(0, &BufferLayout::whole(length)));
             let layout = BufferLayout { parts: vec![12, length], is_indirect: true };
@@ -98,7 +98,7 @@ fn a_migrated_guest_is_announced_once() {
     let queues = Arc::new(DeviceQueues::new(2).unwrap());
     let guest = TestGuest::new(2, 8, TestGuest::SPLIT);
     let mut workers = [0, 1].map(|worker| Worker::new(&queues, worker));
-    let mut device = attached(&queues, &guest);
+    let mut device = attach(&queues, &guest);
     let mut sink = KeptFrames::default();
     for worker in &mut workers {
         while worker.receiver.receive(32, &mut sink).may_have_more {}
@@ -125,7 +125,7 @@ fn a_frame_longer_than_the_mtu_is_refused() {
         let queues = Arc::new(DeviceQueues::new(1).unwrap());
         let mut guest = TestGuest::new(1, 8, features);
         let mut worker = Worker::new(&queues, 0);
-        let mut device = attached(&queues, &guest);
+        let mut device = attach(&queues, &guest);
         device.handle(VhostRequest::NetSetMtu(1500), Vec::new()).unwrap();
         let mut end = |header, length| {
             assert!(guest.offer_buffer(0, &BufferLayout::whole(4000)));

@@ -43,7 +43,7 @@ fn duplicate(descriptor: &impl AsFd) -> OwnedFd {
 }
 
 /// Attaches a new device to a guest that may have run before, as a front-end does.
-fn attached(queues: &Arc<DeviceQueues>, guest: &TestGuest) -> VhostDevice {
+fn attach(queues: &Arc<DeviceQueues>, guest: &TestGuest) -> VhostDevice {
     let mut device = VhostDevice::new(Arc::clone(queues));
     let mut handle =
         |request, descriptors: Vec<OwnedFd>| assert!(device.handle(request, descriptors).is_ok());

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use proptest::prelude::*;
 
-use super::{KeptFrames, attached};
+use super::{KeptFrames, attach};
 use crate::{
     NetHeader, SendEnd, Worker,
     features::VirtioFeatures,
@@ -190,12 +190,12 @@ impl Model {
 
 fn check(features: VirtioFeatures, steps: Vec<Step>) {
     let mut model = Model::new(features);
-    let mut device = attached(&model.queues, &model.guest);
+    let mut device = attach(&model.queues, &model.guest);
     for step in steps {
         match step {
             Step::Restart => {
                 drop(device);
-                device = attached(&model.queues, &model.guest);
+                device = attach(&model.queues, &model.guest);
             }
             step => model.run(step),
         }
@@ -231,7 +231,7 @@ proptest! {
 fn indexes_wrap_at_16_bits() {
     for features in [PLAIN, TestGuest::SPLIT, TestGuest::PACKED] {
         let mut model = Model::new(features);
-        let _device = attached(&model.queues, &model.guest);
+        let _device = attach(&model.queues, &model.guest);
         for _ in 0..70_000 / 8 {
             for _ in 0..8 {
                 model.run(Step::GuestSends { length: 60, cuts: Vec::new(), is_indirect: false });
@@ -250,7 +250,7 @@ fn indexes_wrap_at_16_bits() {
 fn a_large_packet_takes_several_buffers() {
     for features in [TestGuest::SPLIT, TestGuest::PACKED] {
         let mut model = Model::new(features);
-        let _device = attached(&model.queues, &model.guest);
+        let _device = attach(&model.queues, &model.guest);
         for length in [2000, 100, 60_000, 10_000] {
             model.run(Step::GuestOffers { length, cuts: vec![1000], is_indirect: false });
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{KeptFrames, attached, duplicate};
+use super::{KeptFrames, attach, duplicate};
 use crate::{
     NetHeader, RingError, SendEnd, VirtioFeatures, Worker,
     message::{VhostReply, VhostRequest, VringDescriptor},
@@ -31,11 +31,11 @@ impl Setup {
         self.worker.sender.send([(NetHeader::default(), frame)]).end
     }
 
-    fn received(&mut self) -> Vec<Vec<u8>> {
+    fn receive_all(&mut self) -> Vec<Vec<u8>> {
         self.guest.take_received(0).into_iter().map(|(_, frame)| frame).collect()
     }
 
-    fn taken(&mut self) -> Vec<Vec<u8>> {
+    fn take_all(&mut self) -> Vec<Vec<u8>> {
         let mut kept = KeptFrames::default();
         self.worker.receiver.receive(32, &mut kept);
         kept.frames.into_iter().map(|(_, frame)| frame).collect()
@@ -50,11 +50,11 @@ impl Setup {
     fn advance(&mut self, count: u8) {
         for number in 0..count {
             self.send(&[number; 60], &[72]);
-            assert_eq!(self.taken(), [[number; 60]]);
+            assert_eq!(self.take_all(), [[number; 60]]);
             assert_eq!(self.guest.take_sent(0), 1);
             assert!(self.guest.offer_buffer(0, &BufferLayout::whole(100)));
             assert_eq!(self.put(&[number; 50]), SendEnd::All);
-            assert_eq!(self.received(), [[number; 50]]);
+            assert_eq!(self.receive_all(), [[number; 50]]);
         }
     }
 
@@ -109,11 +109,11 @@ fn a_guest_that_breaks_a_rule_loses_its_ring() {
     ];
     for (queue, bytes, expected) in cases {
         let mut setup = Setup::new(SIZE, TestGuest::PACKED);
-        let _device = attached(&setup.queues, &setup.guest);
+        let _device = attach(&setup.queues, &setup.guest);
         setup.send(&[9; 60], &[72]);
         setup.guest.offer_buffer(0, &BufferLayout::whole(2000));
         setup.guest.corrupt(queue, 0, &bytes);
-        setup.taken();
+        setup.take_all();
         setup.put(&[1; 60]);
         let failures = setup.queues.take_failures();
         let found: Vec<_> = failures.iter().map(|own| (own.queue, own.error)).collect();
@@ -125,9 +125,9 @@ fn a_guest_that_breaks_a_rule_loses_its_ring() {
 fn an_indirect_table_must_be_negotiated() {
     let features = TestGuest::PACKED.without(VirtioFeatures::INDIRECT_DESC);
     let mut setup = Setup::new(SIZE, features);
-    let _device = attached(&setup.queues, &setup.guest);
+    let _device = attach(&setup.queues, &setup.guest);
     setup.guest.corrupt(1, 0, &descriptor(TestGuest::base(0), 64, AVAIL | INDIRECT));
-    setup.taken();
+    setup.take_all();
     assert_eq!(setup.queues.take_failures()[0].error, RingError::IndirectRefused);
 }
 
@@ -136,11 +136,11 @@ fn an_indirect_table_must_be_negotiated() {
 fn a_packed_ring_has_any_size() {
     for size in [1, 3, 7, 12] {
         let mut setup = Setup::new(size, TestGuest::PACKED);
-        let mut device = attached(&setup.queues, &setup.guest);
+        let mut device = attach(&setup.queues, &setup.guest);
         for _ in 0..5 {
             setup.advance(5);
             drop(device);
-            device = attached(&setup.queues, &setup.guest);
+            device = attach(&setup.queues, &setup.guest);
         }
         assert_eq!(setup.queues.take_failures(), []);
     }
@@ -150,7 +150,7 @@ fn a_packed_ring_has_any_size() {
 fn a_size_outside_the_standard_is_refused() {
     for size in [32_769, 65_536, u32::MAX] {
         let setup = Setup::new(SIZE, TestGuest::PACKED);
-        let mut device = attached(&setup.queues, &setup.guest);
+        let mut device = attach(&setup.queues, &setup.guest);
         device.handle(VhostRequest::SetVringNum { queue: 1, size }, Vec::new()).unwrap();
         let address = TestGuest::address(1);
         device.handle(VhostRequest::SetVringAddr { queue: 1, address }, Vec::new()).unwrap();
@@ -163,7 +163,7 @@ fn a_size_outside_the_standard_is_refused() {
 fn the_position_of_a_ring_has_its_wrap_counter() {
     for (frames, position) in [(0, 0x8000), (3, 0x8003), (8, 0), (9, 1), (16, 0x8000)] {
         let mut setup = Setup::new(SIZE, TestGuest::PACKED);
-        let mut device = attached(&setup.queues, &setup.guest);
+        let mut device = attach(&setup.queues, &setup.guest);
         setup.advance(frames);
         setup.send(&[1; 60], &[72]);
         let base = position | position << 16;
@@ -180,7 +180,7 @@ fn a_frame_in_several_buffers_is_returned_as_a_whole() {
     for before in 0..20 {
         for undone in 0..=3 {
             let mut setup = Setup::new(SIZE, TestGuest::PACKED);
-            let device = attached(&setup.queues, &setup.guest);
+            let device = attach(&setup.queues, &setup.guest);
             setup.advance(before);
             for _ in 0..5 {
                 assert!(setup.guest.offer_buffer(0, &BufferLayout::whole(1000)));
@@ -190,12 +190,12 @@ fn a_frame_in_several_buffers_is_returned_as_a_whole() {
             assert_eq!(setup.put(&first), SendEnd::All);
             setup.undo(0, &ring, (0..undone).map(|index| u16::from(before) + index));
             drop(device);
-            let _device = attached(&setup.queues, &setup.guest);
+            let _device = attach(&setup.queues, &setup.guest);
             let second = vec![7; 1500];
             assert_eq!(setup.put(&second), SendEnd::All);
             // A frame that the device had not begun to return is lost.
             let frames = if undone == 3 { vec![second] } else { vec![first, second] };
-            assert_eq!(setup.received(), frames, "{before} before, {undone} undone");
+            assert_eq!(setup.receive_all(), frames, "{before} before, {undone} undone");
             setup.advance(20);
             assert_eq!(setup.queues.take_failures(), []);
         }
@@ -208,23 +208,23 @@ fn a_chain_that_is_returned_in_part_is_used_again() {
     for before in 0..20 {
         for undone in 1..=3 {
             let mut setup = Setup::new(SIZE, TestGuest::PACKED);
-            let device = attached(&setup.queues, &setup.guest);
+            let device = attach(&setup.queues, &setup.guest);
             setup.advance(before);
             let layout = BufferLayout { parts: vec![500; 3], is_indirect: false };
             assert!(setup.guest.offer_buffer(0, &layout));
             setup.send(&[9; 60], &[12, 20, 40]);
             let rings = [0, 1].map(|queue| setup.ring(queue));
             assert_eq!(setup.put(&[5; 1200]), SendEnd::All);
-            assert_eq!(setup.taken(), [[9; 60]]);
+            assert_eq!(setup.take_all(), [[9; 60]]);
             for (queue, ring) in (0..).zip(&rings) {
                 setup.undo(queue, ring, (0..undone).map(|index| u16::from(before) + index));
             }
             drop(device);
-            let _device = attached(&setup.queues, &setup.guest);
-            assert_eq!((setup.received().len(), setup.guest.take_sent(0)), (0, 0));
+            let _device = attach(&setup.queues, &setup.guest);
+            assert_eq!((setup.receive_all().len(), setup.guest.take_sent(0)), (0, 0));
             assert_eq!(setup.put(&[6; 1300]), SendEnd::All);
-            assert_eq!(setup.received(), [[6; 1300]]);
-            assert_eq!(setup.taken(), [[9; 60]], "the killed device had not sent it");
+            assert_eq!(setup.receive_all(), [[6; 1300]]);
+            assert_eq!(setup.take_all(), [[9; 60]], "the killed device had not sent it");
             assert_eq!(setup.guest.take_sent(0), 1);
             setup.advance(20);
             assert_eq!(setup.queues.take_failures(), []);
@@ -236,7 +236,7 @@ fn a_chain_that_is_returned_in_part_is_used_again() {
 #[test]
 fn a_foreign_ring_continues_at_the_negotiated_position() {
     let mut setup = Setup::new(SIZE, TestGuest::PACKED);
-    let mut device = attached(&setup.queues, &setup.guest);
+    let mut device = attach(&setup.queues, &setup.guest);
     setup.advance(3);
     for _ in 0..2 {
         let ring = setup.ring(1);
@@ -244,7 +244,7 @@ fn a_foreign_ring_continues_at_the_negotiated_position() {
             setup.send(&[9; 60], &[12, 60]);
         }
         let offered = setup.ring(1);
-        assert_eq!(setup.taken().len(), 3);
+        assert_eq!(setup.take_all().len(), 3);
         let reply = device.handle(VhostRequest::GetVringBase { queue: 1 }, Vec::new()).unwrap();
         let Some(VhostReply::VringState { base, .. }) = reply else { panic!("{reply:?}") };
         let is_last = |slot: &u16| {
@@ -258,7 +258,7 @@ fn a_foreign_ring_continues_at_the_negotiated_position() {
         device.handle(VhostRequest::SetVringKick(vring), vec![kick]).unwrap();
         assert_eq!(setup.guest.take_sent(0), 3);
         setup.send(&[1; 60], &[72]);
-        assert_eq!(setup.taken(), [[1; 60]]);
+        assert_eq!(setup.take_all(), [[1; 60]]);
         assert_eq!(setup.guest.take_sent(0), 1);
     }
     assert_eq!(setup.queues.take_failures(), []);

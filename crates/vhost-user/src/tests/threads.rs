@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{KeptFrames, attached};
+use super::{KeptFrames, attach};
 use crate::{
     NetHeader, Worker,
     queues::DeviceQueues,
@@ -56,7 +56,7 @@ fn a_guest_that_polls_sees_whole_frames() {
         let queues = Arc::new(DeviceQueues::new(1).unwrap());
         let guest = TestGuest::new(1, 32, features);
         let mut worker = Worker::new(&queues, 0);
-        let _device = attached(&queues, &guest);
+        let _device = attach(&queues, &guest);
         let is_done = AtomicBool::new(false);
         scope(|scope| {
             let guest = scope.spawn(|| run_guest(guest));
