@@ -555,7 +555,7 @@ mod tests {
         })
         .await;
         let server = start();
-        wait_until(|reason| reason.is_none()).await;
+        wait_for_reason(|reason| reason.is_none()).await;
         OvsdbService::stop(service).await;
         server.stop().await;
     }

@@ -67,7 +67,9 @@ impl CabledSessions {
         let cabled = Self { control, thread };
         let is_fast = |own: &BfdStatus| own.tx_interval == Some(DETECTION_TIME / 10);
         let is_known = |own: &BfdStatus| own.remote.state == BfdState::Up;
-        cabled.wait_until(|all| all.iter().all(|own| is_up(own) && is_known(own) && is_fast(own))).await;
+        cabled
+            .wait_until(|all| all.iter().all(|own| is_up(own) && is_known(own) && is_fast(own)))
+            .await;
         cabled
     }
 
