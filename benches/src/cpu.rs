@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-pub use shunt_kernels::cpu::timed;
+pub use shunt_kernels::cpu::measure_ns;
 
 /// Returns the threads of a process.
 fn threads(id: u32) -> Vec<u32> {

@@ -110,7 +110,7 @@ fn a_server_refuses_messages_that_break_the_protocol() {
     type PeerAction<'a> = &'a dyn Fn(&RawPeer);
     let cases: [(&str, PeerAction<'_>); 13] = [
         ("the peer sent the message CONNECT, which is not allowed at this point", &|peer| {
-            peer.send(&connect, None)
+            peer.send(&connect, None);
         }),
         ("mode 1 is not supported", &|peer| peer.send(&mode, None)),
         ("a message has 3 bytes, not 128", &|peer| {
