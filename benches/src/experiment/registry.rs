@@ -179,7 +179,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Gigaflow: hit rates compared with megaflows",
         what: "Hits, entries, sharing and rule-space coverage of 4 x 8K LTM entries and of 32K \
                megaflows",
-        source: "Gigaflow, figures 3.10 to 3.13",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
+                 Era, Fig 3.10 to 3.13",
         options: &[
             Choice { option: "--pipelines", names: gigaflow::hits::pipelines },
             Choice { option: "--caches", names: gigaflow::hits::cache_cases },
@@ -412,8 +413,8 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: cost of a rule change",
         what: "CPU of the eviction engine for updates P1 to P5 and for one rule, and the share \
                evicted",
-        source: "A. Zulfiqar, Rearchitecting the End Host Network, section 4.5, compared with \
-                 Shunt's iterative engine",
+        source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
+                 Era, section 4.5, compared with Shunt's iterative engine",
         has_rival: true,
         run: updates::run,
         run_part: updates::run_part,
@@ -474,7 +475,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
         title: "Eviction: cost of an engine between changes",
         what: "CPU of flow set-up, memory, and CPU of ten cores, relative to the iterative engine",
         source: "A. Zulfiqar, Rearchitecting the End Host Network for the Terabit Per Second \
-                 Era, Table 4.4, and against OVS-DPDK",
+                 Era, Table 4.4, compared with OVS-DPDK",
         has_rival: true,
         run: updates::overhead::run,
         run_part: updates::overhead::run_part,

@@ -1,6 +1,6 @@
 //! Lookups of the classifier and of its rivals, with the same rules and packets.
 //!
-//! The run stops if two classifiers find different rules. LookupTimes are CPU times of one thread, in
+//! The run stops if two classifiers find different rules. Times are CPU times of one thread, in
 //! alternating rounds. Each rule set has a separate process.
 
 use std::{collections::BTreeMap, hint::black_box};
