@@ -2,7 +2,7 @@
 
 /// Returns a capture of the Ethernet frames `frames`, all at time 0.
 #[must_use]
-pub fn written(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
+pub fn write_frames(frames: impl IntoIterator<Item = Vec<u8>>) -> Vec<u8> {
     let mut file = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     file.extend([0, 0, 1, 0, 1, 0, 0, 0]);
     for frame in frames {

@@ -65,7 +65,7 @@ impl Daemon {
 
     fn wait_for_reply(&self) {
         let answers = || self.shuntctl(&["show"]).status.success();
-        assert!(until(answers), "shuntd does not reply:\n{}", self.log());
+        assert!(wait_until(answers), "shuntd does not reply:\n{}", self.log());
     }
 
     /// Returns the id of the started process.
@@ -189,7 +189,7 @@ pub fn output(command: &mut Command) -> Output {
 ///
 /// If the program failed.
 pub fn text(output: &Output) -> String {
-    let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
+    let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
     assert!(output.status.success(), "{}: {out}{err}", output.status);
     out
 }
@@ -200,17 +200,17 @@ pub fn text(output: &Output) -> String {
 ///
 /// If the program succeeded.
 pub fn error_text(output: &Output) -> String {
-    let (out, err) = (lossy(&output.stdout), lossy(&output.stderr));
+    let (out, err) = (text_of(&output.stdout), text_of(&output.stderr));
     assert!(!output.status.success(), "no error output: {out}{err}");
     err
 }
 
-fn lossy(bytes: &[u8]) -> String {
+fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Waits at most [`SOON`] until a condition is true; returns whether it is.
-pub fn until(mut holds: impl FnMut() -> bool) -> bool {
+pub fn wait_until(mut holds: impl FnMut() -> bool) -> bool {
     #[expect(clippy::disallowed_methods, reason = "real processes need real time")]
     let start = Instant::now();
     while !holds() {

@@ -122,14 +122,14 @@ pub fn namespace_or_skip(label: &str) -> Option<Namespace> {
     match Namespace::new(label) {
         Ok(namespace) => Some(namespace),
         Err(error) => {
-            skipped(&format!("{label} needs network namespaces: {error}"));
+            print_skipped(&format!("{label} needs network namespaces: {error}"));
             None
         }
     }
 }
 
 /// Prints the name of the part that is not tested. The test passes.
-pub fn skipped(what: &str) {
+pub fn print_skipped(what: &str) {
     // Without standard error, no message can be printed.
     let _ = writeln!(io::stderr(), "SKIPPED: {what}");
 }

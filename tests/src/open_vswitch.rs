@@ -9,8 +9,8 @@ use std::{
 use tempfile::TempDir;
 
 use crate::{
-    daemon::{output, text, until},
-    namespace::{Namespace, skipped},
+    daemon::{output, text, wait_until},
+    namespace::{Namespace, print_skipped},
 };
 
 /// The program of the installed version.
@@ -41,7 +41,7 @@ impl<'a> OpenVSwitch<'a> {
 
     fn start(namespace: Option<&'a Namespace>, arguments: &[&str]) -> Option<Self> {
         if !Path::new(SWITCH).exists() || !Path::new(SCHEMA).exists() {
-            skipped("Open vSwitch is not installed: apt-get install openvswitch-switch");
+            print_skipped("Open vSwitch is not installed: apt-get install openvswitch-switch");
             return None;
         }
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
@@ -147,7 +147,7 @@ impl Drop for OpenVSwitch<'_> {
             if !id.is_empty() {
                 let _ = output(Command::new("kill").arg(&id));
                 let process = format!("/proc/{id}");
-                let _ = until(|| !Path::new(&process).exists());
+                let _ = wait_until(|| !Path::new(&process).exists());
             }
         }
     }

@@ -11,8 +11,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{
-    daemon::{output, text, until},
-    namespace::skipped,
+    daemon::{output, text, wait_until},
+    namespace::print_skipped,
     open_vswitch::SCHEMA,
 };
 
@@ -45,7 +45,7 @@ impl OvsdbServer {
     pub fn start_without(columns: &[(&str, &str)]) -> Option<Self> {
         let is_installed = Command::new("ovsdb-server").arg("--version").output().is_ok();
         if !is_installed || !Path::new(SCHEMA).exists() {
-            skipped("ovsdb-server is not installed: apt-get install openvswitch-switch");
+            print_skipped("ovsdb-server is not installed: apt-get install openvswitch-switch");
             return None;
         }
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
@@ -136,6 +136,6 @@ fn spawn(folder: &Path) -> Child {
     command.args(["--no-chdir", "-vconsole:off", "-vsyslog:off"]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let process = command.spawn().unwrap_or_else(|error| panic!("ovsdb-server: {error}"));
-    assert!(until(|| UnixStream::connect(&socket).is_ok()), "ovsdb-server does not start");
+    assert!(wait_until(|| UnixStream::connect(&socket).is_ok()), "ovsdb-server does not start");
     process
 }

@@ -7,7 +7,7 @@ use std::{
     thread::spawn,
 };
 
-use crate::daemon::until;
+use crate::daemon::wait_until;
 
 /// A running `dpdk-testpmd`, which is killed on drop.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ impl Testpmd {
         Self { process, input, output }
     }
 
-    fn printed(&self) -> String {
+    fn output(&self) -> String {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -69,8 +69,8 @@ impl Testpmd {
     ///
     /// Panics if the program does not print its prompt.
     pub fn await_prompt(&self) {
-        let is_there = || self.printed().trim_end().ends_with("testpmd>");
-        assert!(until(is_there), "no prompt: {}", self.printed());
+        let is_there = || self.output().trim_end().ends_with("testpmd>");
+        assert!(wait_until(is_there), "no prompt: {}", self.output());
     }
 
     /// Runs a command; returns its output.
@@ -82,7 +82,7 @@ impl Testpmd {
         self.output.lock().unwrap_or_else(PoisonError::into_inner).clear();
         writeln!(self.input, "{command}").unwrap_or_else(|error| panic!("{command}: {error}"));
         self.await_prompt();
-        self.printed()
+        self.output()
     }
 
     /// Returns the numbers of received and sent frames of each device.

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use crate::{
-    daemon::{output, until},
+    daemon::{output, wait_until},
     namespace::Namespace,
 };
 
@@ -37,7 +37,7 @@ pub fn tcp_stream(client: &Namespace, server: &Namespace, address: &str) -> f64 
         .spawn()
         .unwrap_or_else(|error| panic!("iperf3: {error}"));
     let listens = || server.run("ss", &["-ltn"]).contains(":5201");
-    assert!(until(listens), "iperf3 does not listen");
+    assert!(wait_until(listens), "iperf3 does not listen");
     let arguments = ["30", "iperf3", "-c", address, "-t", "1", "-J", "--connect-timeout", "5000"];
     // Without an answer, the client waits for minutes.
     let report = output(client.command("timeout").args(arguments));

@@ -10,8 +10,8 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, output, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, output, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
     repository::root,
 };
 
@@ -47,7 +47,7 @@ impl Drop for App {
 fn python_or_skip() -> Option<PathBuf> {
     let python = env::var_os(PYTHON).map(PathBuf::from);
     if python.is_none() {
-        skipped(&format!("{PYTHON} is not set; `cargo xtask test controllers` sets it"));
+        print_skipped(&format!("{PYTHON} is not set; `cargo xtask test controllers` sets it"));
     }
     python
 }
@@ -101,13 +101,13 @@ fn check(app: &str, miss_rule: Option<&str>) {
     let rules = || text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
     let said = || fs::read_to_string(&log).unwrap_or_default();
     let has_rule = || miss_rule.is_none_or(|rule| rules().contains(rule));
-    assert!(until(has_rule), "{}\n{}", said(), daemon.log());
+    assert!(wait_until(has_rule), "{}\n{}", said(), daemon.log());
     for (from, to) in [(0, 2), (1, 3), (2, 1)] {
         let address = format!("10.66.9.{to}");
         let ping = ["-q", "-c", "3", "-i", "0.2", "-W", "5", &address];
         let answered = || output(hosts[from].command("ping").args(ping)).status.success();
         assert!(
-            until(answered),
+            wait_until(answered),
             "no reply from {address}: {}\n{}\n{}",
             rules(),
             said(),

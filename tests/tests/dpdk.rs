@@ -13,8 +13,8 @@ use std::{
 use serde_json::Value;
 use shunt_tests::{
     capture,
-    daemon::{Daemon, error_text, output, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, error_text, output, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
     traffic::{ping, tcp_stream},
 };
 
@@ -24,7 +24,7 @@ const MEMORY: &str = "[dpdk]\nmemory_mib = 128\nhuge_pages = \"off\"\n";
 /// Returns the daemon with DPDK ports.
 fn program() -> Option<PathBuf> {
     let Some(folder) = env::var_os("SHUNT_DPDK_PROGRAMS") else {
-        skipped("a daemon with DPDK ports is built by `cargo xtask test dpdk_ports`");
+        print_skipped("a daemon with DPDK ports is built by `cargo xtask test dpdk_ports`");
         return None;
     };
     Some(Path::new(&folder).join("shuntd"))
@@ -47,7 +47,7 @@ fn add_port(daemon: &Daemon, name: &str, devargs: &str) {
 }
 
 /// Returns the error of a port that is refused.
-fn refused(daemon: &Daemon, name: &str, words: &[&str]) -> String {
+fn refusal_of_port(daemon: &Daemon, name: &str, words: &[&str]) -> String {
     let arguments = [&["add-port", "br0", name, "type=dpdk"], words].concat();
     error_text(&daemon.shuntctl(&arguments))
 }
@@ -83,12 +83,13 @@ fn frames_cross_two_devices_unchanged() {
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
         let (input, written) = (folder.path().join("in.pcap"), folder.path().join("out.pcap"));
         let sent = frames(3000);
-        fs::write(&input, capture::written(sent.clone())).unwrap_or_else(|error| panic!("{error}"));
+        fs::write(&input, capture::write_frames(sent.clone()))
+            .unwrap_or_else(|error| panic!("{error}"));
         add_rule(&daemon, "in_port=2,actions=output:1");
         add_port(&daemon, "out", &format!("net_pcap1,tx_pcap={}", written.display()));
         add_port(&daemon, "in", &format!("net_pcap0,rx_pcap={}", input.display()));
         let arrived = || count(&daemon, "out", "tx_packets") == 3000;
-        assert!(until(arrived), "{}\n{}", port(&daemon, "out"), daemon.log());
+        assert!(wait_until(arrived), "{}\n{}", port(&daemon, "out"), daemon.log());
         assert_eq!(count(&daemon, "in", "rx_packets"), 3000);
         assert_eq!(port(&daemon, "out")["driver_counters"]["tx_good_packets"], 3000);
         for name in ["in", "out"] {
@@ -110,7 +111,8 @@ fn a_dpdk_port_is_the_guest_of_a_vhost_user_port() {
         ["in.pcap", "out.pcap", "guest.sock"].map(|name| folder.path().join(name));
     // The guest has 256 slots, and the reader of the file has no delay.
     let sent = frames(200);
-    fs::write(&input, capture::written(sent.clone())).unwrap_or_else(|error| panic!("{error}"));
+    fs::write(&input, capture::write_frames(sent.clone()))
+        .unwrap_or_else(|error| panic!("{error}"));
     let path = format!("path={}", socket.display());
     for rule in ["in_port=4,actions=output:1", "in_port=2,actions=output:3"] {
         add_rule(&daemon, rule);
@@ -118,11 +120,11 @@ fn a_dpdk_port_is_the_guest_of_a_vhost_user_port() {
     text(&daemon.shuntctl(&["add-port", "br0", "vm", "type=vhost_user", &path, "mode=server"]));
     add_port(&daemon, "guest", &format!("net_virtio_user0,path={}", socket.display()));
     let is_up = || port(&daemon, "vm")["link"] == "up" && port(&daemon, "guest")["link"] == "up";
-    assert!(until(is_up), "{}\n{}", port(&daemon, "vm"), daemon.log());
+    assert!(wait_until(is_up), "{}\n{}", port(&daemon, "vm"), daemon.log());
     add_port(&daemon, "out", &format!("net_pcap3,tx_pcap={}", written.display()));
     add_port(&daemon, "in", &format!("net_pcap2,rx_pcap={}", input.display()));
     let arrived = || count(&daemon, "out", "tx_packets") == 200;
-    assert!(until(arrived), "{}\n{}", port(&daemon, "guest"), daemon.log());
+    assert!(wait_until(arrived), "{}\n{}", port(&daemon, "guest"), daemon.log());
     text(&daemon.shuntctl(&["del-port", "out"]));
     assert!(capture::read(&fs::read(&written).unwrap_or_default()) == sent);
 }
@@ -137,7 +139,8 @@ fn a_dpdk_port_is_the_peer_of_a_memif_port() {
             ["in.pcap", "out.pcap", "memif.sock"].map(|name| folder.path().join(name));
         // The ring has 1024 slots, and the reader of the file has no delay.
         let sent = frames(500);
-        fs::write(&input, capture::written(sent.clone())).unwrap_or_else(|error| panic!("{error}"));
+        fs::write(&input, capture::write_frames(sent.clone()))
+            .unwrap_or_else(|error| panic!("{error}"));
         // The path is: from the file to DPDK, from DPDK's memif to ours, and to the file.
         for rule in ["in_port=4,actions=output:2", "in_port=1,actions=output:3"] {
             add_rule(&daemon, rule);
@@ -156,11 +159,11 @@ fn a_dpdk_port_is_the_peer_of_a_memif_port() {
         add_own();
         add("peer", "number=2", &device);
         let is_up = || ["own", "peer"].iter().all(|name| port(&daemon, name)["link"] == "up");
-        assert!(until(is_up), "{}\n{}", port(&daemon, "own"), daemon.log());
+        assert!(wait_until(is_up), "{}\n{}", port(&daemon, "own"), daemon.log());
         add("out", "number=3", &format!("net_pcap3,tx_pcap={}", written.display()));
         add("in", "number=4", &format!("net_pcap2,rx_pcap={}", input.display()));
         let arrived = || count(&daemon, "out", "tx_packets") == 500;
-        assert!(until(arrived), "{}\n{}", port(&daemon, "own"), daemon.log());
+        assert!(wait_until(arrived), "{}\n{}", port(&daemon, "own"), daemon.log());
         text(&daemon.shuntctl(&["del-port", "out"]));
         assert!(capture::read(&fs::read(&written).unwrap_or_default()) == sent, "{own}");
     }
@@ -205,7 +208,7 @@ fn hosts_ping_through_tap_and_packet_sockets() {
 fn offloads_of_a_host_reach_a_tap_complete() {
     let Some((host, middle, daemon)) = host_and_switch() else { return };
     text(&daemon.shuntctl(&["add-port", "br0", "p1", "type=af_packet"]));
-    let refused = refused(&daemon, "tap", &["devargs=net_tap1,iface=dtap1", "mtu=9000"]);
+    let refused = refusal_of_port(&daemon, "tap", &["devargs=net_tap1,iface=dtap1", "mtu=9000"]);
     assert!(refused.contains("mtu 9000 is refused: DPDK device net_tap1 takes"), "{refused}");
     assert!(refused.contains("to 1504 bytes"), "{refused}");
     add_port(&daemon, "tap", "net_tap1,iface=dtap1");
@@ -217,27 +220,27 @@ fn offloads_of_a_host_reach_a_tap_complete() {
     assert!(megabits > 10.0, "{megabits} Mbit/s: {tap}\n{}", daemon.log());
     middle.run("ip", &["link", "del", "dtap1"]);
     let is_down = || port(&daemon, "tap")["link"] != "up";
-    assert!(until(is_down), "{}\n{}", port(&daemon, "tap"), daemon.log());
+    assert!(wait_until(is_down), "{}\n{}", port(&daemon, "tap"), daemon.log());
     text(&daemon.shuntctl(&["del-port", "tap"]));
     add_port(&daemon, "tap", "net_tap1,iface=dtap1");
-    assert!(until(|| port(&daemon, "tap")["link"] == "up"), "{}", daemon.log());
+    assert!(wait_until(|| port(&daemon, "tap")["link"] == "up"), "{}", daemon.log());
 }
 
 #[test]
 fn a_refused_device_has_a_reason_and_a_remedy() {
     let Some(daemon) = start("") else { return };
-    let error = refused(&daemon, "p1", &["devargs=net_nul0"]);
+    let error = refusal_of_port(&daemon, "p1", &["devargs=net_nul0"]);
     assert!(error.contains("no driver of DPDK takes the device net_nul0"), "{error}");
-    let error = refused(&daemon, "p1", &["devargs=0000:ff:1f.7"]);
+    let error = refusal_of_port(&daemon, "p1", &["devargs=0000:ff:1f.7"]);
     assert!(error.contains("dpdk-devbind.py --bind=vfio-pci 0000:ff:1f.7"), "{error}");
-    let error = refused(&daemon, "p1", &[]);
+    let error = refusal_of_port(&daemon, "p1", &[]);
     assert!(error.contains("a dpdk port needs `devargs`"), "{error}");
-    let error = refused(&daemon, "p1", &["devargs=net_ring7", "queues=99"]);
+    let error = refusal_of_port(&daemon, "p1", &["devargs=net_ring7", "queues=99"]);
     assert!(error.contains("lower `queues` from 99"), "{error}");
-    let error = refused(&daemon, "p1", &["devargs=net_ring7", "mtu=9000"]);
+    let error = refusal_of_port(&daemon, "p1", &["devargs=net_ring7", "mtu=9000"]);
     assert!(error.contains("does not take an MTU of 9000 bytes"), "{error}");
     add_port(&daemon, "p1", "net_null0");
-    let error = refused(&daemon, "p2", &["devargs=net_null0,size=64"]);
+    let error = refusal_of_port(&daemon, "p2", &["devargs=net_null0,size=64"]);
     assert!(error.contains("DPDK device net_null0") && error.contains("p1"), "{error}");
 }
 
@@ -257,7 +260,7 @@ fn ports_come_and_go_in_constant_memory() {
     let cycle = || {
         let words = ["type=dpdk", "number=1", "devargs=net_null1,size=64"];
         text(&daemon.shuntctl(&[&["add-port", "br0", "source"], &words[..]].concat()));
-        assert!(until(|| count(&daemon, "source", "rx_packets") > 1000), "{}", daemon.log());
+        assert!(wait_until(|| count(&daemon, "source", "rx_packets") > 1000), "{}", daemon.log());
         text(&daemon.shuntctl(&["del-port", "source"]));
     };
     (0..10).for_each(|_| cycle());
@@ -276,7 +279,7 @@ fn packets_of_an_endless_device_are_counted() {
         let devargs = format!("devargs=net_null{},size=64", if name == "source" { 3 } else { 4 });
         text(&daemon.shuntctl(&["add-port", "br0", name, "type=dpdk", number, &devargs]));
     }
-    assert!(until(|| count(&daemon, "sink", "tx_packets") > 100_000), "{}", daemon.log());
+    assert!(wait_until(|| count(&daemon, "sink", "tx_packets") > 100_000), "{}", daemon.log());
     text(&daemon.shuntctl(&["del-port", "source"]));
     let flows = text(&daemon.ovs_ofctl("br0", "dump-flows", &["in_port=1"]));
     let packets = flows.split("n_packets=").nth(1).and_then(|rest| rest.split(',').next());

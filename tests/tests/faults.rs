@@ -9,7 +9,7 @@ use std::{
 
 use shunt_tests::{
     daemon::binary,
-    namespace::{namespace_or_skip, skipped},
+    namespace::{namespace_or_skip, print_skipped},
     repository::root,
 };
 
@@ -32,7 +32,7 @@ fn a_daemon_comes_back_from_faults() {
     }
     let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
     if !strace.is_ok_and(|status| status.success()) {
-        skipped("system calls that fail need strace");
+        print_skipped("system calls that fail need strace");
         return;
     }
     let mut tool = Command::new("python3");
@@ -52,7 +52,7 @@ fn memory_stays_flat_under_churn() {
     for program in ["ovs-vsctl", "ovs-ofctl", "ovs-appctl"] {
         let version = Command::new(program).arg("--version").stdout(Stdio::null()).status();
         if !version.is_ok_and(|status| status.success()) {
-            skipped(&format!("churn needs {program}"));
+            print_skipped(&format!("churn needs {program}"));
             return;
         }
     }

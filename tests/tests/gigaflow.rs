@@ -11,7 +11,7 @@ use serde_json::Value;
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
     capture,
-    daemon::{Daemon, error_text, text, until},
+    daemon::{Daemon, error_text, text, wait_until},
 };
 
 /// Sender check, rewrite, forward: all sources and destinations share entries.
@@ -77,11 +77,11 @@ impl PolicyFixture {
 
     /// Sends every flow once; returns the output of port 2.
     fn send(&self) -> Vec<Vec<u8>> {
-        fs::write(self.file("in"), capture::written(frames())).unwrap();
+        fs::write(self.file("in"), capture::write_frames(frames())).unwrap();
         let before = self.caches()["received"].as_u64().unwrap();
         self.replay("once");
-        assert!(until(|| self.caches()["received"].as_u64() >= Some(before + FLOWS as u64)));
-        assert!(until(|| self.drops()["held"].as_u64() == Some(0)));
+        assert!(wait_until(|| self.caches()["received"].as_u64() >= Some(before + FLOWS as u64)));
+        assert!(wait_until(|| self.drops()["held"].as_u64() == Some(0)));
         text(&self.daemon.shuntctl(&["del-port", "p1"]));
         text(&self.daemon.shuntctl(&["del-port", "p2"]));
         let mut sent = capture::read(&fs::read(self.file("out")).unwrap());
@@ -137,13 +137,13 @@ fn a_rule_change_removes_only_dependent_entries() {
     // Each entry is the entry of a packet.
     let chain = "[caches.gigaflow]\npolicy = \"one-to-one\"\n[foresight]\npredictors = []";
     let fixture = PolicyFixture::new(&format!("kind = \"gigaflow\"\nverify_one_in = 1\n{chain}"));
-    fs::write(fixture.file("in"), capture::written(frames())).unwrap();
+    fs::write(fixture.file("in"), capture::write_frames(frames())).unwrap();
     text(&fixture.daemon.shuntctl(&["del-port", "p2"]));
     text(&fixture.daemon.shuntctl(&["add-port", "br0", "p2", "type=null", "number=2"]));
     fixture.replay("endless");
     let count = |value: &Value| value.as_u64().unwrap();
     let all_have_come = || count(&fixture.caches()["received"]) > 20 * FLOWS as u64;
-    assert!(until(all_have_come), "{}", fixture.caches());
+    assert!(wait_until(all_have_come), "{}", fixture.caches());
     let caches = fixture.caches();
     let (chain, entries) = (&caches["gigaflow"], count(&caches["entries"]));
     assert!(count(&chain["hits"]) > FLOWS as u64 && count(&chain["shared"]) > 0, "{caches}");
@@ -159,7 +159,7 @@ fn a_rule_change_removes_only_dependent_entries() {
         let stats = text(&fixture.daemon.ovs_ofctl("br0", "dump-flows", &[flows]));
         stats.contains("actions=drop") && !stats.contains("n_packets=0,")
     };
-    assert!(until(met), "packets follow the new rule");
+    assert!(wait_until(met), "packets follow the new rule");
     let caches = fixture.caches();
     let gone = count(&caches["evicted"]) - evicted;
     assert!((1..=4).contains(&gone), "{gone} of {entries} entries were removed");
@@ -170,7 +170,7 @@ fn a_rule_change_removes_only_dependent_entries() {
 #[test]
 fn replacing_the_cache_loses_no_packet() {
     let fixture = PolicyFixture::new("verify_one_in = 2");
-    fs::write(fixture.file("in"), capture::written(frames())).unwrap();
+    fs::write(fixture.file("in"), capture::write_frames(frames())).unwrap();
     fixture.replay("endless");
     for change in [
         "caches.kind=gigaflow",
@@ -193,11 +193,11 @@ fn replacing_the_cache_loses_no_packet() {
                 + count(wildcard)
         };
         let before = hits(&fixture.caches());
-        let goes_on = until(|| hits(&fixture.caches()) > before + 1000);
+        let goes_on = wait_until(|| hits(&fixture.caches()) > before + 1000);
         assert!(goes_on, "{change}: {}", fixture.caches());
     }
     text(&fixture.daemon.shuntctl(&["del-port", "p1"]));
-    assert!(until(|| fixture.drops()["held"].as_u64() == Some(0)));
+    assert!(wait_until(|| fixture.drops()["held"].as_u64() == Some(0)));
     let (caches, drops) = (fixture.caches(), fixture.drops());
     assert_eq!(caches["differences"], 0, "{}", fixture.daemon.log());
     let count = |key: &str| drops[key].as_u64().unwrap();

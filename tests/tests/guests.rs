@@ -19,8 +19,8 @@ use std::{
 
 use serde_json::Value;
 use shunt_tests::{
-    daemon::{Daemon, text, until},
-    namespace::skipped,
+    daemon::{Daemon, text, wait_until},
+    namespace::print_skipped,
     testpmd::Testpmd,
 };
 use tempfile::TempDir;
@@ -66,7 +66,7 @@ impl Switch {
     /// Starts a switch; `None` without the program of the guest.
     fn start(listener: Listener, threads: u16) -> Option<Self> {
         if !Testpmd::is_installed() {
-            skipped("vhost-user ports need dpdk-testpmd, of the package dpdk-dev");
+            print_skipped("vhost-user ports need dpdk-testpmd, of the package dpdk-dev");
             return None;
         }
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
@@ -112,7 +112,7 @@ impl Switch {
     }
 
     /// Returns a number from the JSON of a port; 0 if the port does not have it.
-    fn number(&self, port: usize, key: &str) -> u64 {
+    fn port_counter(&self, port: usize, key: &str) -> u64 {
         self.ports()[port][key].as_u64().unwrap_or_default()
     }
 
@@ -121,7 +121,7 @@ impl Switch {
             let mut ports = self.ports().into_iter();
             ports.all(|port| port["link"].as_str().is_some_and(|link| link.starts_with(state)))
         };
-        assert!(until(is_reached), "{:?}\n{}", self.ports(), self.daemon.log());
+        assert!(wait_until(is_reached), "{:?}\n{}", self.ports(), self.daemon.log());
     }
 
     /// Lets frames circle for some rounds, and compares the counters of both sides.
@@ -129,9 +129,9 @@ impl Switch {
         let before = self.ports();
         guest.run("clear port stats all");
         guest.run("start tx_first 1");
-        let enough = self.number(0, "rx_packets") + 2000;
-        let circles = || self.number(0, "rx_packets") > enough;
-        assert!(until(circles), "{:?}\n{}", self.ports(), self.daemon.log());
+        let enough = self.port_counter(0, "rx_packets") + 2000;
+        let circles = || self.port_counter(0, "rx_packets") > enough;
+        assert!(wait_until(circles), "{:?}\n{}", self.ports(), self.daemon.log());
         guest.run("stop");
         // Frames of the last round may still be in flight.
         let mut last = (Vec::new(), Vec::new());
@@ -141,7 +141,7 @@ impl Switch {
             last = now;
             is_same
         };
-        assert!(until(is_quiet), "the counters do not rest");
+        assert!(wait_until(is_quiet), "the counters do not rest");
         let (guest_counts, after) = last;
         for (card, (received, sent)) in guest_counts.into_iter().enumerate() {
             let count = |key| {

@@ -8,8 +8,8 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, error_text, output, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, error_text, output, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
     traffic::{ping, tcp_stream},
 };
 
@@ -89,7 +89,7 @@ fn hosts_ping_and_stream_through_af_xdp_ports() {
     for (threads, kind) in [(1, "af_xdp"), (3, "af_xdp native"), (1, "af_xdp generic")] {
         let Some(hosts) = hosts_at("xdp", threads, kind) else { return };
         if hosts.daemon.log().contains("not permitted to attach an XDP program") {
-            skipped("this system permits no XDP programs");
+            print_skipped("this system permits no XDP programs");
             return;
         }
         // AF_XDP does not support partial checksums.
@@ -117,13 +117,13 @@ fn a_tagged_frame_keeps_its_tag() {
 fn tag_is_kept(kind: &str) {
     let Some(hosts) = hosts_at("vlan", 1, kind) else { return };
     if hosts.daemon.log().contains("not permitted to attach an XDP program") {
-        skipped("this system permits no XDP programs");
+        print_skipped("this system permits no XDP programs");
         return;
     }
     for (host, address) in [(&hosts.host_a, "10.66.2.1/24"), (&hosts.host_b, "10.66.2.2/24")] {
         let vlan = ["link", "add", "link", "eth0", "name", "v7", "type", "vlan", "id", "7"];
         if !output(host.command("ip").args(vlan)).status.success() {
-            skipped("this kernel has no VLAN devices");
+            print_skipped("this kernel has no VLAN devices");
             return;
         }
         host.run("ip", &["addr", "add", address, "dev", "v7"]);
@@ -157,9 +157,9 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
     let mut background = background.spawn().unwrap_or_else(|error| panic!("ping: {error}"));
     hosts.host_b.run("ip", &["link", "del", "eth0"]);
     let ports = || text(&hosts.daemon.shuntctl(&["ports"]));
-    assert!(until(|| ports().contains("down")), "{}", ports());
+    assert!(wait_until(|| ports().contains("down")), "{}", ports());
     let shown = || text(&hosts.daemon.shuntctl(&["show"]));
-    assert!(until(|| shown().contains("down: the device has vanished")), "{}", shown());
+    assert!(wait_until(|| shown().contains("down: the device has vanished")), "{}", shown());
     sleep(Duration::from_millis(200));
     let flows = text(&hosts.daemon.ovs_ofctl("br0", "dump-flows", &[]));
     assert_eq!(flows.matches("actions=output").count(), 2, "no rule is lost: {flows}");
@@ -167,7 +167,7 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
     hosts.host_b.run("ip", &["addr", "add", "10.66.1.2/24", "dev", "eth0"]);
     // The new device has a new address. Otherwise host a uses the old address for half a minute.
     hosts.host_a.run("ip", &["neigh", "flush", "dev", "eth0"]);
-    assert!(until(|| ping(&hosts.host_a, "10.66.1.2")), "{}\n{}", ports(), hosts.daemon.log());
+    assert!(wait_until(|| ping(&hosts.host_a, "10.66.1.2")), "{}\n{}", ports(), hosts.daemon.log());
     let _ = background.kill();
     let _ = background.wait();
 }
@@ -188,7 +188,7 @@ fn no_packet_after_the_barrier_follows_the_old_rule() {
         text(&hosts.daemon.ovs_ofctl("br0", "del-flows", &["--strict", "priority=40000,icmp"]));
         assert_eq!(before, after, "packets followed the old rule");
         let flows = || hosts.host_b.echo_requests() > after;
-        assert!(until(flows), "packets flow again");
+        assert!(wait_until(flows), "packets flow again");
     }
     let _ = flood.kill();
     let _ = flood.wait();
@@ -205,7 +205,7 @@ fn a_capture_at_the_far_host_has_the_sent_packets() {
         let _ = ping(&hosts.host_a, "10.66.1.2");
         !is_running(capture.id())
     };
-    assert!(until(sees), "tcpdump captured nothing");
+    assert!(wait_until(sees), "tcpdump captured nothing");
     let seen = capture.wait_with_output().unwrap_or_else(|error| panic!("tcpdump: {error}"));
     let seen = String::from_utf8_lossy(&seen.stdout).into_owned();
     assert!(seen.contains("10.66.1.1 > 10.66.1.2: ICMP echo request"), "{seen}");
@@ -251,7 +251,7 @@ fn the_local_port_keeps_addresses_across_a_restart() {
     assert!(shown().contains("link/ether 02:11:22:33:44:55"), "{}", shown());
     text(&daemon.shuntctl(&["del-br", "br0"]));
     let gone = || !middle.run("ip", &["-br", "link"]).contains("br0");
-    assert!(until(gone), "the device of a deleted bridge is removed");
+    assert!(wait_until(gone), "the device of a deleted bridge is removed");
 }
 
 /// Starts a daemon immediately after a signal to the previous daemon.
@@ -305,22 +305,22 @@ fn a_later_user_of_a_device_is_logged_once() {
     let warnings = |text: &str| hosts.daemon.log().matches(text).count();
     let address = "port p1: device p1 has the address 10.66.7.1 of this host";
     middle.run("ip", &["addr", "add", "10.66.7.1/24", "dev", "p1"]);
-    assert!(until(|| warnings(address) == 1), "{}", hosts.daemon.log());
+    assert!(wait_until(|| warnings(address) == 1), "{}", hosts.daemon.log());
     let bridge = ["link", "add", "lan0", "type", "bridge"];
     if !output(middle.command("ip").args(bridge)).status.success() {
-        skipped("this kernel has no bridges");
+        print_skipped("this kernel has no bridges");
         return;
     }
     middle.run("ip", &["link", "set", "p1", "master", "lan0"]);
     let member = "port p1: device p1 is a member of lan0";
-    assert!(until(|| warnings(member) == 1), "{}", hosts.daemon.log());
+    assert!(wait_until(|| warnings(member) == 1), "{}", hosts.daemon.log());
     // A user of the device that returns is logged again, and other users are not logged.
     middle.run("ip", &["link", "set", "p1", "nomaster"]);
     middle.run("ip", &["addr", "add", "10.66.7.2/24", "dev", "p2"]);
     let other = "port p2: device p2 has the address 10.66.7.2";
-    assert!(until(|| warnings(other) == 1), "{}", hosts.daemon.log());
+    assert!(wait_until(|| warnings(other) == 1), "{}", hosts.daemon.log());
     middle.run("ip", &["link", "set", "p1", "master", "lan0"]);
-    assert!(until(|| warnings(member) == 2), "{}", hosts.daemon.log());
+    assert!(wait_until(|| warnings(member) == 2), "{}", hosts.daemon.log());
     assert_eq!(warnings(address), 1, "{}", hosts.daemon.log());
 }
 
@@ -332,11 +332,11 @@ fn a_renamed_device_takes_its_port_down() {
     hosts.middle.run("ip", &["link", "set", "q2", "up"]);
     let shown = || text(&hosts.daemon.shuntctl(&["show"]));
     let reason = "down: the device p2 was renamed to q2";
-    assert!(until(|| shown().contains(reason)), "{}", shown());
+    assert!(wait_until(|| shown().contains(reason)), "{}", shown());
     hosts.middle.run("ip", &["link", "set", "q2", "down"]);
     hosts.middle.run("ip", &["link", "set", "q2", "name", "p2"]);
     hosts.middle.run("ip", &["link", "set", "p2", "up"]);
-    assert!(until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
+    assert!(wait_until(|| ping(&hosts.host_a, "10.66.1.2")), "{}", hosts.daemon.log());
 }
 
 /// Number of carrier losses that the switch must notice.
@@ -370,9 +370,9 @@ fn a_lost_carrier_moves_packets_to_the_next_bucket() {
         let _ = output(host_a.command("ping").args(ping));
         sent_to(port) > before
     };
-    assert!(until(|| leaves_by(2)), "{}", daemon.log());
+    assert!(wait_until(|| leaves_by(2)), "{}", daemon.log());
     let mut moves = 0;
-    let has_followed = until(|| {
+    let has_followed = wait_until(|| {
         let (state, port) = if moves % 2 == 0 { ("down", 3) } else { ("up", 2) };
         host_b.run("ip", &["link", "set", "eth0", state]);
         moves += usize::from(leaves_by(port));

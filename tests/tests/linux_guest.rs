@@ -20,8 +20,8 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
 };
 use tempfile::TempDir;
 
@@ -88,7 +88,7 @@ impl Setup {
     /// The card of the guest has the QEMU options `options`.
     fn start(options: &str) -> Option<Self> {
         let Some(files) = env::var_os("SHUNT_LINUX_GUEST").map(PathBuf::from) else {
-            skipped("a Linux guest needs its files: run `cargo xtask test linux_guest`");
+            print_skipped("a Linux guest needs its files: run `cargo xtask test linux_guest`");
             return None;
         };
         let middle = namespace_or_skip("a Linux guest")?;
@@ -127,7 +127,7 @@ impl Setup {
         let socket = self.folder.path().join("migration.sock");
         let address = format!("unix:{}", socket.display());
         self.start_guest(options, &["-incoming", &address]);
-        assert!(until(|| socket.exists()), "{}", self.console());
+        assert!(wait_until(|| socket.exists()), "{}", self.console());
         let monitor = self.folder.path().join("monitor1.sock");
         let monitor = UnixStream::connect(monitor).unwrap_or_else(|error| panic!("{error}"));
         monitor.set_read_timeout(Some(PATIENCE)).unwrap_or_else(|error| panic!("{error}"));

@@ -10,8 +10,8 @@ use std::{fs, path::PathBuf, process::Command};
 
 use serde_json::Value;
 use shunt_tests::{
-    daemon::{Daemon, error_text, text, until},
-    namespace::skipped,
+    daemon::{Daemon, error_text, text, wait_until},
+    namespace::print_skipped,
     testpmd::Testpmd,
 };
 use tempfile::TempDir;
@@ -37,7 +37,7 @@ impl MemifSwitch {
     /// Starts a switch; `None` without the program of the peer.
     fn start(server: MemifServer, threads: u16, options: &str) -> Option<Self> {
         if !Testpmd::is_installed() {
-            skipped("memif ports need dpdk-testpmd, of the package dpdk-dev");
+            print_skipped("memif ports need dpdk-testpmd, of the package dpdk-dev");
             return None;
         }
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
@@ -104,7 +104,7 @@ impl MemifSwitch {
             let mut links = ports.iter().map(|port| port["link"].as_str().unwrap_or_default());
             ports.len() == 2 && links.all(|link| link.starts_with(state))
         };
-        assert!(until(is_reached), "{:?}\n{}", self.ports(), self.daemon.log());
+        assert!(wait_until(is_reached), "{:?}\n{}", self.ports(), self.daemon.log());
     }
 
     /// Lets frames circle for some rounds, and compares the counters of both sides.
@@ -114,7 +114,7 @@ impl MemifSwitch {
         peer.run("clear port stats all");
         peer.run("start tx_first 1");
         let circles = || received(&self.ports()) > received(&before) + 2000;
-        assert!(until(circles), "{:?}\n{}", self.ports(), self.daemon.log());
+        assert!(wait_until(circles), "{:?}\n{}", self.ports(), self.daemon.log());
         peer.run("stop");
         // Frames of the last round may still be in flight.
         let mut last = (Vec::new(), Vec::new());
@@ -124,7 +124,7 @@ impl MemifSwitch {
             last = now;
             is_same
         };
-        assert!(until(is_quiet), "the counters do not rest");
+        assert!(wait_until(is_quiet), "the counters do not rest");
         let (counts, after) = last;
         for (device, (received, sent)) in counts.into_iter().enumerate() {
             let count = |port: usize, key| {
@@ -199,7 +199,7 @@ fn both_sides_need_the_same_secret() {
         let ports = switch.ports();
         ports[0]["link"].as_str().is_some_and(|link| link.contains("Incorrect secret"))
     };
-    assert!(until(is_refused), "{:?}\n{}", switch.ports(), switch.daemon.log());
+    assert!(wait_until(is_refused), "{:?}\n{}", switch.ports(), switch.daemon.log());
 }
 
 #[test]
@@ -222,10 +222,10 @@ fn ports_are_added_and_deleted_at_run_time() {
         let mut ports = ports.as_array().into_iter().flatten();
         ports.all(|port| port["type"] != "memif" || port["link"] == "up")
     };
-    assert!(until(both_up), "{}", daemon.log());
+    assert!(wait_until(both_up), "{}", daemon.log());
     text(&daemon.shuntctl(&["del-port", "s0"]));
     let is_down = || text(&daemon.shuntctl(&["show"])).contains("c0 (memif, down: no peer");
-    assert!(until(is_down), "{}", text(&daemon.shuntctl(&["show"])));
+    assert!(wait_until(is_down), "{}", text(&daemon.shuntctl(&["show"])));
     text(&add("s0", &["role=server", "id=5"]));
-    assert!(until(both_up), "{}", daemon.log());
+    assert!(wait_until(both_up), "{}", daemon.log());
 }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
     capture,
-    daemon::{Daemon, binary, text, until},
+    daemon::{Daemon, binary, text, wait_until},
     namespace::namespace_or_skip,
 };
 use tempfile::TempDir;
@@ -64,9 +64,9 @@ fn leaves(target: &str) -> (BTreeSet<Vec<u8>>, Daemon) {
     let daemon = Daemon::start(&format!("{caches_table}[[bridge]]\nname = \"br0\"\n"));
     load(&daemon);
     let file = |name: &str| daemon.run_dir().join(name);
-    fs::write(file("in"), capture::written(frames())).unwrap();
+    fs::write(file("in"), capture::write_frames(frames())).unwrap();
     let connected = || target.is_empty() || caches(&daemon)["nic"]["state"] == "connected";
-    assert!(until(connected), "{}\n{}", caches(&daemon), daemon.log());
+    assert!(wait_until(connected), "{}\n{}", caches(&daemon), daemon.log());
     let (out, source) = (file("out"), format!("rx={}", file("in").display()));
     let sink = format!("tx={}", out.display());
     text(&daemon.shuntctl(&["add-port", "br0", "p2", "type=pcap", "number=2", &sink]));
@@ -77,12 +77,12 @@ fn leaves(target: &str) -> (BTreeSet<Vec<u8>>, Daemon) {
         let hits = count(&caches["nic"]["traffic"]["hits"]);
         count(&caches["received"]) >= 4 * frames().len() as u64 && (target.is_empty() || hits > 0)
     };
-    assert!(until(came), "{}", caches(&daemon));
+    assert!(wait_until(came), "{}", caches(&daemon));
     text(&daemon.shuntctl(&["del-port", "p1"]));
     let drops = || -> Value {
         serde_json::from_str(&text(&daemon.shuntctl(&["drops", "--json"]))).unwrap()
     };
-    assert!(until(|| count(&drops()["held"]) == 0));
+    assert!(wait_until(|| count(&drops()["held"]) == 0));
     text(&daemon.shuntctl(&["del-port", "p2"]));
     (capture::read(&fs::read(out).unwrap()).into_iter().collect(), daemon)
 }
@@ -122,7 +122,7 @@ impl Nic {
         let log = fs::File::create(folder.path().join("log")).unwrap();
         let process = command.stderr(Stdio::from(log)).spawn().unwrap();
         let nic = Self { process, folder };
-        assert!(until(|| nic.log().contains("NIC ready")), "no NIC: {}", nic.log());
+        assert!(wait_until(|| nic.log().contains("NIC ready")), "no NIC: {}", nic.log());
         nic
     }
 
@@ -161,7 +161,7 @@ fn daemon_with_traffic(target: &str) -> Daemon {
     let config = "[foresight]\npredictors = []\n[[bridge]]\nname = \"br0\"\n";
     let daemon = Daemon::start(&format!("{target}{config}"));
     load(&daemon);
-    fs::write(daemon.run_dir().join("in"), capture::written(frames())).unwrap();
+    fs::write(daemon.run_dir().join("in"), capture::write_frames(frames())).unwrap();
     text(&daemon.shuntctl(&["add-port", "br0", "p2", "type=null", "number=2"]));
     let source = format!("rx={}", daemon.run_dir().join("in").display());
     let words = ["add-port", "br0", "p1", "type=pcap", "number=1", &source, "repeat=endless"];
@@ -194,13 +194,18 @@ fn a_released_external_nic_is_empty() {
     }
     assert!(!settings.contains("loud") && settings.contains("logging.filter = \""), "{settings}");
     text(&daemon.shuntctl(&["set", "caches.gigaflow.offload.kind=p4runtime", &address]));
-    assert!(until(|| has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
+    assert!(wait_until(|| has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
     let words = ["set", &format!("caches.gigaflow.offload.address={}", nics[1].address())];
     text(&daemon.shuntctl(&words));
     let emptied = || daemon.log().matches("previous NIC: all entries removed").count();
-    assert!(until(|| emptied() == 1 && has(&daemon, 4)), "{}\n{}", caches(&daemon), daemon.log());
+    assert!(
+        wait_until(|| emptied() == 1 && has(&daemon, 4)),
+        "{}\n{}",
+        caches(&daemon),
+        daemon.log()
+    );
     text(&daemon.shuntctl(&["exit"]));
-    assert!(until(|| emptied() == 2), "{}", daemon.log());
+    assert!(wait_until(|| emptied() == 2), "{}", daemon.log());
     assert!(!daemon.log().contains("left with"), "{}", daemon.log());
 }
 
@@ -213,14 +218,14 @@ fn a_returning_nic_is_synchronised() {
     let has = |expected| has(&daemon, expected);
     // The entries are: sender check, an output, an output with a pushed tag, and a drop. The NIC
     // refuses two outputs.
-    assert!(until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
+    assert!(wait_until(|| has(4)), "{}\n{}", nic_of(), daemon.log());
     // The counter grows each time that the entry is offered.
     let refused = nic_of()["refused"].clone();
     assert!(count(&refused[0][1]) > 0, "{refused}");
     assert_eq!(refused, json!([["actions", refused[0][1]]]));
 
     drop(nic);
-    assert!(until(|| nic_of()["state"] == "stale"), "{}", nic_of());
+    assert!(wait_until(|| nic_of()["state"] == "stale"), "{}", nic_of());
     let show = text(&daemon.shuntctl(&["show"]));
     assert!(show.contains("stale for"), "{show}");
     // The barrier does not wait for the NIC.
@@ -229,7 +234,7 @@ fn a_returning_nic_is_synchronised() {
 
     let nic = Nic::start(&address, |program| Command::new(program));
     // The refused entry is now a drop.
-    assert!(until(|| has(5)), "{}\n{}", nic_of(), daemon.log());
+    assert!(wait_until(|| has(5)), "{}\n{}", nic_of(), daemon.log());
     assert!(count(&nic_of()["repairs"]) > 0, "{}", nic_of());
     assert!(!nic.log().contains("WARN"), "{}", nic.log());
 }
@@ -255,7 +260,7 @@ fn no_packet_after_the_barrier_matches_the_old_rule() {
     let mut ping = ping.spawn().unwrap();
     let hits = || count(&caches(&daemon)["nic"]["traffic"]["hits"]);
     let flows = || host_b.echo_requests();
-    assert!(until(|| hits() > 100), "{}\n{}", caches(&daemon), daemon.log());
+    assert!(wait_until(|| hits() > 100), "{}\n{}", caches(&daemon), daemon.log());
     let stale_count = || count(&caches(&daemon)["nic"]["stale_count"]);
     let stale_before = stale_count();
     for round in 0..3 {
@@ -268,7 +273,7 @@ fn no_packet_after_the_barrier_matches_the_old_rule() {
         assert_eq!(flows(), before, "round {round}: {}", caches(&daemon));
         text(&daemon.ovs_ofctl("br0", "del-flows", &["--strict", "priority=9,icmp,in_port=1"]));
         let (before, hit) = (flows(), hits());
-        assert!(until(|| flows() > before + 10 && hits() > hit + 10), "{}", caches(&daemon));
+        assert!(wait_until(|| flows() > before + 10 && hits() > hit + 10), "{}", caches(&daemon));
     }
     // With a stale NIC, the barrier reply proves nothing.
     assert_eq!(stale_count(), stale_before, "{}", caches(&daemon));

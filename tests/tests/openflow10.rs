@@ -8,7 +8,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-use shunt_tests::daemon::{Daemon, error_text, output, text, until};
+use shunt_tests::daemon::{Daemon, error_text, output, text, wait_until};
 
 /// A daemon with bridge br0, which has ports 1 and 2.
 struct BridgeFixture {
@@ -190,7 +190,7 @@ fn a_packet_without_a_rule_reaches_the_monitor() {
             send("0800");
             monitor.shows("no_match")
         };
-        assert!(until(arrives), "{format}: {:?}", fs::read_to_string(&monitor.log));
+        assert!(wait_until(arrives), "{format}: {:?}", fs::read_to_string(&monitor.log));
     }
     // A client of OpenFlow 1.3 needs a rule for misses to get misses.
     let monitor = Monitor::start(&fixture, &["-O", "OpenFlow13"], None);
@@ -200,7 +200,7 @@ fn a_packet_without_a_rule_reaches_the_monitor() {
         send("88cc");
         monitor.shows("(via action)")
     };
-    assert!(until(arrives), "{:?}", fs::read_to_string(&monitor.log));
+    assert!(wait_until(arrives), "{:?}", fs::read_to_string(&monitor.log));
     assert!(!monitor.shows("no_match"), "a miss is dropped");
 }
 
@@ -228,7 +228,7 @@ fn a_watch_shows_the_changes_of_rules() {
         let monitor = Monitor::start(&fixture, options, Some("watch:table=1"));
         let await_line = |line: &str| {
             let log = || fs::read_to_string(&monitor.log);
-            assert!(until(|| monitor.shows(line)), "{line} is not in {:?}", log());
+            assert!(wait_until(|| monitor.shows(line)), "{line} is not in {:?}", log());
         };
         await_line("event=ADDED table=1 cookie=0x7 ip actions=output:1");
         change("add-flow", "cookie=0x6,arp,actions=output:2");

@@ -15,8 +15,8 @@ use std::{
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
     capture,
-    daemon::{Daemon, SOON, binary, output, text, until},
-    namespace::skipped,
+    daemon::{Daemon, SOON, binary, output, text, wait_until},
+    namespace::print_skipped,
     repository::root,
 };
 use tempfile::TempDir;
@@ -39,7 +39,7 @@ impl Nic {
         command.args(arguments).stderr(log.unwrap_or_else(|error| panic!("{error}")));
         let process = command.spawn().unwrap_or_else(|error| panic!("shuntd: {error}"));
         let nic = Self { process, folder };
-        assert!(until(|| nic.find_address().is_some()), "no NIC: {}", nic.log());
+        assert!(wait_until(|| nic.find_address().is_some()), "no NIC: {}", nic.log());
         nic
     }
 
@@ -68,7 +68,7 @@ impl Drop for Nic {
 /// Without the Python for the tool, returns `None`.
 fn tool_command(tool: &str) -> Option<Command> {
     let Some(python) = env::var_os(PYTHON) else {
-        skipped(&format!("{PYTHON} is not set; `cargo xtask test p4runtime` sets it"));
+        print_skipped(&format!("{PYTHON} is not set; `cargo xtask test p4runtime` sets it"));
         return None;
     };
     let mut command = Command::new(python);
@@ -112,9 +112,9 @@ fn p4runtime_shell_pushes_the_pipeline_and_drives_it() {
     let count = |bytes: &[u8], wanted: &[u8]| {
         bytes.windows(wanted.len()).filter(|window| *window == wanted).count()
     };
-    assert!(until(|| count(&sent(), b"direct") == 1), "the packet of the controller");
+    assert!(wait_until(|| count(&sent(), b"direct") == 1), "the packet of the controller");
     let hit = [0x02, 0, 0, 0, 0, 0x01, 0x08, 0x00, 0x45];
-    assert!(until(|| count(&sent(), &hit) == 3), "the packets that hit");
+    assert!(wait_until(|| count(&sent(), &hit) == 3), "the packets that hit");
 }
 
 /// A P4Runtime device behind the gRPC server of C++, which is stopped on drop.
@@ -135,7 +135,7 @@ impl GrpcCoreDevice {
         command.args(["--port", &port.to_string()]).args(options);
         command.stdout(events.try_clone().unwrap()).stderr(events);
         let device = Self { process: command.spawn().unwrap(), folder };
-        assert!(until(|| device.count("ready") == 1), "no device: {}", device.events());
+        assert!(wait_until(|| device.count("ready") == 1), "no device: {}", device.events());
         Some(device)
     }
 
@@ -158,7 +158,7 @@ impl GrpcCoreDevice {
     /// Waits for more events of a kind.
     fn wait_for(&self, more: usize, kind: &str) {
         let before = self.count(kind);
-        assert!(until(|| self.count(kind) >= before + more), "{kind}: {}", self.events());
+        assert!(wait_until(|| self.count(kind) >= before + more), "{kind}: {}", self.events());
     }
 }
 
@@ -180,7 +180,7 @@ fn daemon_behind(device: &GrpcCoreDevice) -> Daemon {
         [foresight]\npredictors = []\n[[bridge]]\nname = \"br0\"\n",
         device.port()
     ));
-    assert!(until(|| has(&daemon, 0)), "{}\n{}", device.events(), daemon.log());
+    assert!(wait_until(|| has(&daemon, 0)), "{}\n{}", device.events(), daemon.log());
     daemon
 }
 
@@ -197,12 +197,12 @@ fn offload(daemon: &Daemon) {
     }
     let frame = |target| PacketBuilder::ipv4([10, 1, 0, 1], [10, 9, 0, target]).udp(7, 1).build();
     let file = daemon.run_dir().join("in");
-    fs::write(&file, capture::written((0..ENTRIES).map(frame))).unwrap();
+    fs::write(&file, capture::write_frames((0..ENTRIES).map(frame))).unwrap();
     text(&daemon.shuntctl(&["add-port", "br0", "p2", "type=null", "number=2"]));
     let source = format!("rx={}", file.display());
     let words = ["add-port", "br0", "p1", "type=pcap", "number=1", &source, "repeat=endless"];
     text(&daemon.shuntctl(&words));
-    assert!(until(|| has(daemon, ENTRIES)), "{}", daemon.log());
+    assert!(wait_until(|| has(daemon, ENTRIES)), "{}", daemon.log());
     text(&daemon.shuntctl(&["del-port", "p1"]));
 }
 
@@ -252,13 +252,13 @@ fn a_restarted_device_gets_its_entries_again() {
     let port = device.port();
     drop(device);
     let is_lost = || text(&daemon.shuntctl(&["show"])).contains("(stale for");
-    assert!(until(is_lost), "{}", daemon.log());
+    assert!(wait_until(is_lost), "{}", daemon.log());
     assert!(!daemon.log().contains("refused a request"), "{}", daemon.log());
 
     let Some(device) = GrpcCoreDevice::start(port, &[]) else { return };
     let is_restored = || device.events().contains(&format!("entries {ENTRIES}\n"));
-    assert!(until(is_restored), "{}\n{}", device.events(), daemon.log());
-    assert!(until(|| has(&daemon, ENTRIES)), "{}", daemon.log());
+    assert!(wait_until(is_restored), "{}\n{}", device.events(), daemon.log());
+    assert!(wait_until(|| has(&daemon, ENTRIES)), "{}", daemon.log());
     let counts = ["program", "refused"].map(|kind| device.count(kind));
     assert_eq!(counts, [1, 0], "{}", device.events());
 }

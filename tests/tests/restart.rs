@@ -226,7 +226,7 @@ impl Drop for Service {
 }
 
 /// Returns the number of pings without an answer.
-fn lost(ping: Child) -> u32 {
+fn count_lost(ping: Child) -> u32 {
     let output = ping.wait_with_output().unwrap_or_else(|error| panic!("ping: {error}"));
     let summary = String::from_utf8_lossy(&output.stdout).into_owned();
     let count = |word: &str| {
@@ -241,14 +241,14 @@ fn lost(ping: Child) -> u32 {
 #[test]
 fn no_packet_is_lost_in_a_restart() {
     let Some(mut service) = Service::start("restart") else { return };
-    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let before = (service.tap("ifindex"), service.tap("carrier_changes"));
     let ping = service.ping(200);
     for _ in 0..2 {
         let messages = service.restart("TERM");
         assert!(messages.is_empty(), "the next process uses all of them: {messages:?}");
     }
-    assert_eq!(lost(ping), 0, "{}", service.log());
+    assert_eq!(count_lost(ping), 0, "{}", service.log());
     assert_eq!((service.tap("ifindex"), service.tap("carrier_changes")), before);
 }
 
@@ -291,7 +291,7 @@ fn a_killed_daemon_leaves_its_queues() {
     let ping = service.ping(100);
     let messages = service.restart("KILL");
     assert!(messages.is_empty(), "{messages:?}");
-    let lost = lost(ping);
+    let lost = count_lost(ping);
     assert!(lost <= 3, "{lost} lost: {}", service.log());
     assert_eq!((service.tap("ifindex"), service.tap("carrier_changes")), before);
 }
@@ -300,17 +300,17 @@ fn a_killed_daemon_leaves_its_queues() {
 #[test]
 fn no_packet_of_an_xdp_port_is_lost() {
     let Some(mut service) = Service::start_with_xdp("xdp") else { return };
-    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let ping = service.ping(200);
     for _ in 0..2 {
         let messages = service.restart("TERM");
         assert!(messages.is_empty(), "the next process uses all of them: {messages:?}");
     }
-    assert_eq!(lost(ping), 0, "{}", service.log());
+    assert_eq!(count_lost(ping), 0, "{}", service.log());
     let ping = service.ping(100);
     let messages = service.restart("KILL");
     assert!(messages.is_empty(), "{messages:?}");
-    let lost = lost(ping);
+    let lost = count_lost(ping);
     assert!(lost <= 3, "{lost} lost by a kill: {}", service.log());
 }
 
@@ -327,7 +327,7 @@ fn wrong_descriptors_of_an_xdp_port_are_replaced() {
             assert!(messages.contains(&message), "{message}: {messages:?}: {}", service.log());
         }
     }
-    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let log = service.log();
     assert!(log.contains("AF_XDP is refused: it is not an AF_XDP socket"), "{log}");
 }
@@ -350,7 +350,7 @@ fn a_removed_xdp_port_frees_its_device() {
         let link = service.middle.run("ip", &["link", "show", "p2"]);
         assert!(link.contains("prog/xdp"), "{link}: {}", service.log());
     }
-    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
 }
 
 /// The ports are opened as in a first start.
@@ -369,7 +369,7 @@ fn wrong_descriptors_are_refused_and_replaced() {
     }
     // The device was created again.
     service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
-    assert_eq!(lost(service.ping(5)), 0, "{}", service.log());
+    assert_eq!(count_lost(service.ping(5)), 0, "{}", service.log());
     let log = service.log();
     assert!(log.contains("descriptor tap/t1/0000 is refused: it is not a queue of a TAP"), "{log}");
     assert!(log.contains("is refused: it is not a packet socket"), "{log}");
@@ -394,5 +394,5 @@ fn descriptors_of_a_failed_port_are_discarded() {
     drop(claim.stdin.take());
     let _ = claim.wait();
     service.middle.run("ip", &["addr", "add", "10.67.1.1/24", "dev", "t1"]);
-    assert_eq!(lost(service.ping(5)), 0, "{messages:?}: {}", service.log());
+    assert_eq!(count_lost(service.ping(5)), 0, "{messages:?}: {}", service.log());
 }

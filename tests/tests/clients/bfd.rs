@@ -8,8 +8,8 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, error_text, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, error_text, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
     open_vswitch::OpenVSwitch,
 };
 use tempfile::TempDir;
@@ -60,10 +60,10 @@ fn both_are_up(fixture: &DaemonFixture, daemon: &Daemon, partner: &OpenVSwitch<'
             let own = ["state", "remote_state", "forwarding"].map(|key| status(fixture, port, key));
             own == ["up", "up", "true"] && far_status(partner, link, "state") == "up"
         };
-        assert!(until(is_up), "{port}: {}\n{}", show(daemon), daemon.log());
+        assert!(wait_until(is_up), "{port}: {}\n{}", show(daemon), daemon.log());
     }
     let line = "bond bond0 (active-backup: p1 active, p2 enabled)";
-    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(wait_until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
 }
 
 /// Checks that a session that ends at the other end moves the bond.
@@ -74,11 +74,11 @@ fn a_session_without_a_partner_leaves_the_bond(
 ) {
     partner.vsctl("set interface x1 bfd:enable=false");
     let line = "bond bond0 (active-backup: p1 disabled, p2 active)";
-    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(wait_until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
     let expired = "port p1: BFD state up -> down, Control Detection Time Expired";
     assert!(daemon.log().contains(expired), "{}", daemon.log());
     let reason = || status(fixture, "p1", "diagnostic");
-    assert!(until(|| reason() == "Control Detection Time Expired"), "{}", reason());
+    assert!(wait_until(|| reason() == "Control Detection Time Expired"), "{}", reason());
     assert_eq!(fixture.done("get interface p1 link_state"), "up");
     let shown = show(daemon);
     assert!(shown.contains("bfd down (Control Detection Time Expired)"), "{shown}");
@@ -97,36 +97,36 @@ fn a_silent_partner_takes_sessions_down(
     let before = live();
     partner.signal("-STOP");
     let line = "bond bond0 (active-backup: p1 disabled, p2 disabled)";
-    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
-    assert!(until(|| live() + 2 == before), "{before} ports were live, and now {}", live());
+    assert!(wait_until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(wait_until(|| live() + 2 == before), "{before} ports were live, and now {}", live());
     partner.signal("-CONT");
     both_are_up(fixture, daemon, partner);
-    assert!(until(|| live() == before), "{before} ports were live, and now {}", live());
+    assert!(wait_until(|| live() == before), "{before} ports were live, and now {}", live());
 }
 
 /// Checks the states that an operator sets at either end.
 fn operators_decide(fixture: &DaemonFixture, daemon: &Daemon, partner: &OpenVSwitch<'_>) {
     partner.vsctl("set interface x1 bfd:cpath_down=true");
     let cause = || status(fixture, "p1", "remote_diagnostic");
-    assert!(until(|| cause() == "Concatenated Path Down"), "{}", cause());
-    assert!(until(|| status(fixture, "p1", "forwarding") == "false"), "{}", show(daemon));
+    assert!(wait_until(|| cause() == "Concatenated Path Down"), "{}", cause());
+    assert!(wait_until(|| status(fixture, "p1", "forwarding") == "false"), "{}", show(daemon));
     assert_eq!(status(fixture, "p1", "state"), "up");
     partner.vsctl("set interface x1 bfd:cpath_down=false");
-    assert!(until(|| status(fixture, "p1", "forwarding") == "true"), "{}", show(daemon));
+    assert!(wait_until(|| status(fixture, "p1", "forwarding") == "true"), "{}", show(daemon));
     fixture.done("set interface p1 bfd:cpath_down=true");
-    assert!(until(|| far_status(partner, "x1", "forwarding") == "false"), "{}", show(daemon));
+    assert!(wait_until(|| far_status(partner, "x1", "forwarding") == "false"), "{}", show(daemon));
     fixture.done("remove interface p1 bfd cpath_down");
-    assert!(until(|| far_status(partner, "x1", "forwarding") == "true"), "{}", show(daemon));
+    assert!(wait_until(|| far_status(partner, "x1", "forwarding") == "true"), "{}", show(daemon));
     let appctl = |arguments: &[&str]| text(&daemon.ovs_appctl(arguments));
     assert_eq!(appctl(&["bfd/set-forwarding", "p2", "false"]), "OK\n");
-    assert!(until(|| bond_line(daemon).contains("p2 disabled")), "{}", show(daemon));
+    assert!(wait_until(|| bond_line(daemon).contains("p2 disabled")), "{}", show(daemon));
     assert_eq!(appctl(&["bfd/set-forwarding", "normal"]), "OK\n");
-    assert!(until(|| bond_line(daemon).contains("p2 enabled")), "{}", show(daemon));
+    assert!(wait_until(|| bond_line(daemon).contains("p2 enabled")), "{}", show(daemon));
     // When the switch ends a session, the session sends a last packet.
     fixture.done("set interface p2 bfd:enable=false");
     let reason = || far_status(partner, "x2", "diagnostic");
-    assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
-    assert!(until(|| fixture.done("get interface p2 bfd_status") == "{}"), "{}", show(daemon));
+    assert!(wait_until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
+    assert!(wait_until(|| fixture.done("get interface p2 bfd_status") == "{}"), "{}", show(daemon));
     fixture.done("set interface p2 bfd:enable=true");
     both_are_up(fixture, daemon, partner);
 }
@@ -173,7 +173,7 @@ fn sessions_with_open_vswitch_decide_about_a_bond() {
             shown().contains("TX Interval: Approx 600ms\n  RX Interval: Approx 500ms\n")
                 && shown().contains("Local Flags: none")
         };
-        assert!(until(is_new), "{}", shown());
+        assert!(wait_until(is_new), "{}", shown());
         assert_eq!(status(&fixture, "p1", "flap_count"), flaps, "{}", daemon.log());
         fixture.done("set interface p1 bfd:mult=many bfd:nosuch=1");
         let error = || fixture.done("get interface p1 error");
@@ -181,14 +181,14 @@ fn sessions_with_open_vswitch_decide_about_a_bond() {
             error().contains("bfd:mult has no effect: mult = many: it must be 1 to 255")
                 && error().contains("bfd:nosuch has no effect")
         };
-        assert!(until(is_named), "{}", error());
+        assert!(wait_until(is_named), "{}", error());
         let unknown = daemon.ovs_appctl(&["bfd/show", "nosuch"]);
         assert!(error_text(&unknown).contains("no such bfd object"));
         // The sessions of removed ports end with a last packet.
         fixture.done("del-port br0 bond0");
         for link in ["x1", "x2"] {
             let reason = || far_status(&partner, link, "diagnostic");
-            assert!(until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
+            assert!(wait_until(|| reason() == "Neighbor Signaled Session Down"), "{}", reason());
         }
     }
 }
@@ -207,7 +207,7 @@ impl<'a> Frr<'a> {
     /// Starts `zebra` and `bfdd`, or prints that these programs are not installed.
     fn start_or_skip(namespace: &'a Namespace, configuration: &str) -> Option<Self> {
         if !Path::new(FRR).join("bfdd").exists() {
-            skipped("FRR is not installed: apt-get install frr");
+            print_skipped("FRR is not installed: apt-get install frr");
             return None;
         }
         let folder = tempfile::tempdir().expect("a folder");
@@ -226,7 +226,7 @@ impl<'a> Frr<'a> {
             command.stdout(log).stderr(Stdio::null());
             frr.daemons.push(command.spawn().expect("the daemon starts"));
             let vty = frr.path(&format!("{daemon}.vty"));
-            assert!(until(|| Path::new(&vty).exists()), "{daemon} has no socket");
+            assert!(wait_until(|| Path::new(&vty).exists()), "{daemon} has no socket");
         }
         Some(frr)
     }
@@ -287,27 +287,27 @@ fn a_session_with_frr_comes_up_and_expires() {
     text(&daemon.shuntctl(&session));
     let is_up =
         |frr: &Frr<'_>| show(&daemon).contains("bfd up") && frr.peers().contains("Status: up");
-    assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
+    assert!(wait_until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
     let shown = || text(&daemon.ovs_appctl(&["bfd/show", "p1"]));
     let is_fast = || {
         shown().contains("TX Interval: Approx 200ms\n  RX Interval: Approx 200ms\n")
             && shown().contains("Local Flags: none")
     };
-    assert!(until(is_fast), "{}", shown());
+    assert!(wait_until(is_fast), "{}", shown());
     let peer = "peer 192.0.2.1 local-address 192.0.2.2 interface x1";
     frr.vtysh(&["configure terminal", "bfd", peer, "shutdown"]);
     let down = "bfd down (Neighbor Signaled Session Down)";
-    assert!(until(|| show(&daemon).contains(down)), "{}", show(&daemon));
+    assert!(wait_until(|| show(&daemon).contains(down)), "{}", show(&daemon));
     assert!(shown().contains("Remote Session State: admin_down"), "{}", shown());
     frr.vtysh(&["configure terminal", "bfd", peer, "no shutdown"]);
-    assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
+    assert!(wait_until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
     // The switch ends the session with a last packet.
     text(&daemon.shuntctl(&["set-bfd", "p1"]));
-    assert!(until(|| frr.peers().contains("Status: down")), "{}", frr.peers());
+    assert!(wait_until(|| frr.peers().contains("Status: down")), "{}", frr.peers());
     text(&daemon.shuntctl(&session));
-    assert!(until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
+    assert!(wait_until(|| is_up(&frr)), "{}\n{}", show(&daemon), frr.peers());
     // The partner ends without a last packet.
     let _ = frr.daemons.pop().map(|mut bfdd| bfdd.kill().and_then(|()| bfdd.wait()));
     let expired = "bfd down (Control Detection Time Expired)";
-    assert!(until(|| show(&daemon).contains(expired)), "{}", show(&daemon));
+    assert!(wait_until(|| show(&daemon).contains(expired)), "{}", show(&daemon));
 }

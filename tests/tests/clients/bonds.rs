@@ -1,7 +1,7 @@
 //! Bonds of real links, configured by `ovs-vsctl` and by `shuntctl`.
 
 use shunt_tests::{
-    daemon::{Daemon, text, until},
+    daemon::{Daemon, text, wait_until},
     namespace::{Namespace, namespace_or_skip},
     traffic::ping_once,
 };
@@ -47,7 +47,7 @@ impl Hosts {
         for (member, link) in [("p1", "x1"), ("p2", "x2")] {
             let migrated = daemon.ovs_appctl(&["bond/migrate", "bond0", bucket.trim(), member]);
             assert_eq!(text(&migrated), "migrated\n");
-            assert!(until(|| self.reaches() && self.learned_on() == link), "{}", show(daemon));
+            assert!(wait_until(|| self.reaches() && self.learned_on() == link), "{}", show(daemon));
         }
     }
 
@@ -63,17 +63,17 @@ impl Hosts {
 
 /// Checks that pings continue when the active member loses its link.
 fn pings_survive_a_lost_link(daemon: &Daemon, hosts: &Hosts) {
-    assert!(until(|| hosts.reaches()), "{}", show(daemon));
+    assert!(wait_until(|| hosts.reaches()), "{}", show(daemon));
     assert_eq!(hosts.learned_on(), "x1", "{}", bond_line(daemon));
     hosts.set_link("x1", "down");
     // The check is before any other packet of the host: the learning packets move the host's
     // address.
-    assert!(until(|| hosts.learned_on() == "x2"), "{}", daemon.log());
+    assert!(wait_until(|| hosts.learned_on() == "x2"), "{}", daemon.log());
     assert!(hosts.reaches(), "{}", show(daemon));
     assert_eq!(bond_line(daemon), "bond bond0 (active-backup: p1 disabled, p2 active)");
     assert!(daemon.log().contains("bond bond0: active member is now p2"), "{}", daemon.log());
     hosts.set_link("x1", "up");
-    assert!(until(|| bond_line(daemon).contains("p1 enabled")), "{}", show(daemon));
+    assert!(wait_until(|| bond_line(daemon).contains("p1 enabled")), "{}", show(daemon));
     assert!(hosts.reaches(), "{}", show(daemon));
 }
 
@@ -89,9 +89,9 @@ fn a_refused_bond_has_no_ports(fixture: &DaemonFixture, daemon: &Daemon, hosts: 
     for name in ["n1", "n2"] {
         let error = || fixture.done(&format!("get interface {name} error"));
         let is_named = || error().contains("bond n1: a member has the same name");
-        assert!(until(is_named), "{}", error());
+        assert!(wait_until(is_named), "{}", error());
         let removed = format!("port {name}: removed by OVSDB");
-        assert!(until(|| daemon.log().contains(&removed)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(&removed)), "{}", daemon.log());
     }
     assert!(!show(daemon).contains("n2"), "{}", show(daemon));
     assert!(bond_line(daemon).contains("bond0"), "{}", show(daemon));
@@ -99,7 +99,7 @@ fn a_refused_bond_has_no_ports(fixture: &DaemonFixture, daemon: &Daemon, hosts: 
     fixture.done("del-port br0 n1");
     // No device has the name of a bond, so the name may be long.
     fixture.done(&format!("add-bond br0 bond-mgmt-uplink n1 n2 {ports}"));
-    assert!(until(|| show(daemon).contains("bond bond-mgmt-uplink (")), "{}", show(daemon));
+    assert!(wait_until(|| show(daemon).contains("bond bond-mgmt-uplink (")), "{}", show(daemon));
     fixture.done("del-port br0 bond-mgmt-uplink");
 }
 
@@ -116,7 +116,7 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
             fixture.namespace.run("cat", &[&path]).trim().to_owned()
         };
         let active = || fixture.done("get port bond0 bond_active_slave").replace(['"', '\n'], "");
-        assert!(until(|| active() == address("p2")), "{}", active());
+        assert!(wait_until(|| active() == address("p2")), "{}", active());
         let appctl = |arguments: &[&str]| text(&daemon.ovs_appctl(arguments));
         assert_eq!(
             appctl(&["bond/list"]),
@@ -126,39 +126,39 @@ fn vsctl_adds_a_bond_that_survives_a_lost_link() {
         let shown = appctl(&["bond/show", "bond0"]);
         assert!(shown.contains(&format!("active member mac: {}(p1)", address("p1"))), "{shown}");
         // The network may not yet forward on the link that is up again.
-        assert!(until(|| hosts.reaches()), "{shown}");
+        assert!(wait_until(|| hosts.reaches()), "{shown}");
         let trace = appctl(&["ofproto/trace", "br0", "in_port=p3,dl_dst=ff:ff:ff:ff:ff:ff"]);
         assert!(trace.contains("(p1) is the active member of bond bond0"), "{trace}");
         let trace = appctl(&["ofproto/trace", "br0", "in_port=p2"]);
         assert!(trace.contains("(p2) is not the active member of bond bond0: dropped"), "{trace}");
         fixture.done("set port bond0 other_config:bond-primary=p2");
-        assert!(until(|| active() == address("p2")), "{}", active());
+        assert!(wait_until(|| active() == address("p2")), "{}", active());
         let refused = daemon.ovs_appctl(&["bond/set-active-member", "bond0", "p1"]);
         let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(reason.contains("while the primary member p2 is enabled"), "{reason}");
         fixture.done("set port bond0 bond_mode=balance-tcp");
         let error = || fixture.done("get interface p1 error");
-        assert!(until(|| error().contains("`balance-tcp` needs LACP")), "{}", error());
+        assert!(wait_until(|| error().contains("`balance-tcp` needs LACP")), "{}", error());
         fixture.done("set port bond0 bond_mode=balance-slb");
-        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
         assert!(bond_line(&daemon).contains("bond0 (balance-slb: "), "{}", bond_line(&daemon));
         hosts.each_member_carries_the_host(&daemon);
         fixture.done("set port bond0 bond_mode=active-backup");
-        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
         a_refused_bond_has_no_ports(&fixture, &daemon, &hosts);
         // The delay applies to links, and not to a device that has disappeared.
         fixture.done("set port bond0 bond_downdelay=600000");
-        assert!(until(|| active() == address("p2")), "{}", active());
+        assert!(wait_until(|| active() == address("p2")), "{}", active());
         fixture.namespace.run("ip", &["link", "del", "p2"]);
-        assert!(until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
+        assert!(wait_until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
         // A Linux bridge changes its address when the bridge loses a port.
         hosts.host.run("ip", &["neigh", "flush", "all"]);
-        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
         let refused = daemon.ovs_appctl(&["bond/enable-member", "bond0", "p2"]);
         let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(reason.contains("member p2 has no port that is open"), "{reason}");
         fixture.done("del-port br0 bond0");
-        assert!(until(|| bond_line(&daemon).is_empty()), "{}", show(&daemon));
+        assert!(wait_until(|| bond_line(&daemon).is_empty()), "{}", show(&daemon));
     }
 }
 
@@ -170,18 +170,18 @@ fn the_active_member_survives_a_restart() {
         let daemon = fixture.start();
         fixture.done("add-br br0 -- add-port br0 p3");
         fixture.done("add-bond br0 bond0 p1 p2");
-        assert!(until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
+        assert!(wait_until(|| bond_line(&daemon).contains("p1 active")), "{}", show(&daemon));
         text(&daemon.ovs_appctl(&["bond/set-active-member", "bond0", "p2"]));
         let address = fixture.namespace.run("cat", &["/sys/class/net/p2/address"]);
         let reported = || fixture.done("get port bond0 bond_active_slave");
-        assert!(until(|| reported().contains(address.trim())), "{}", reported());
+        assert!(wait_until(|| reported().contains(address.trim())), "{}", reported());
         fixture.done("set port bond0 other_config:bond-detect-mode=miimon");
         let error = || fixture.done("get interface p1 error");
-        assert!(until(|| error().contains("bond-detect-mode miimon")), "{}", error());
+        assert!(wait_until(|| error().contains("bond-detect-mode miimon")), "{}", error());
         drop(daemon);
         let daemon = fixture.start();
-        assert!(until(|| bond_line(&daemon).contains("p2 active")), "{}", daemon.log());
-        assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+        assert!(wait_until(|| bond_line(&daemon).contains("p2 active")), "{}", daemon.log());
+        assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
         assert!(bond_line(&daemon).contains("p2 active"), "{}", daemon.log());
     }
 }
@@ -226,7 +226,7 @@ fn no_host_gets_its_own_broadcast_back() {
     let file = format!("[threads]\npacket = 2\n{}", configuration("balance-slb"));
     let daemon = Daemon::start_with(&file, |program| middle.command(&program.to_string_lossy()));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=NORMAL"]));
-    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+    assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
     let copies = hosts.host.run("bash", &["-c", BROADCASTS]);
     let macs = || text(&daemon.shuntctl(&["macs", "br0"]));
     let count = |port: &str| {
@@ -234,7 +234,7 @@ fn no_host_gets_its_own_broadcast_back() {
         let own = shown.lines().filter(|line| line.contains("02:00:00:01:"));
         own.filter(|line| line.split_whitespace().next() == Some(port)).count()
     };
-    assert!(until(|| count("3") == 300), "{} at p3: {}", count("3"), macs());
+    assert!(wait_until(|| count("3") == 300), "{} at p3: {}", count("3"), macs());
     assert_eq!((copies.trim(), count("1"), count("2")), ("0", 0, 0), "{}", macs());
     let drops = text(&daemon.shuntctl(&["drops"]));
     assert!(drops.contains("bond_loop"), "copies came back: {drops}");
@@ -250,13 +250,17 @@ fn shuntctl_adds_and_deletes_bonds() {
     pings_survive_a_lost_link(&daemon, &hosts);
     let done = |arguments: &[&str]| text(&daemon.shuntctl(arguments));
     // The network floods to both members, and the inactive member drops its copy.
-    assert!(until(|| done(&["drops"]).contains("bond_member_inactive")), "{}", done(&["drops"]));
+    assert!(
+        wait_until(|| done(&["drops"]).contains("bond_member_inactive")),
+        "{}",
+        done(&["drops"])
+    );
     // Both members of a loop flood forever, so one link is set down first.
     hosts.set_link("x2", "down");
-    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+    assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
     done(&["del-bond", "br0", "bond0"]);
     assert_eq!(bond_line(&daemon), "");
-    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+    assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
     let refused = daemon.shuntctl(&["del-bond", "br0", "bond0"]);
     let reason = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(reason.contains("no bond bond0; existing bonds: none"), "{reason}");
@@ -274,9 +278,9 @@ fn shuntctl_adds_and_deletes_bonds() {
     assert_eq!(bond_line(&daemon), "bond bond0 (active-backup: p1 active, p2 disabled)");
     hosts.set_link("x2", "up");
     hosts.set_link("x1", "down");
-    assert!(until(|| bond_line(&daemon).contains("p2 active")), "{}", daemon.log());
+    assert!(wait_until(|| bond_line(&daemon).contains("p2 active")), "{}", daemon.log());
     assert!(daemon.log().contains("will be disabled if its link stays down for 50 ms"));
-    assert!(until(|| hosts.reaches()), "{}", show(&daemon));
+    assert!(wait_until(|| hosts.reaches()), "{}", show(&daemon));
 }
 
 /// The rows of members have the error of a bond that the running switch refuses.
@@ -294,10 +298,10 @@ fn a_bond_with_a_port_number_of_another_is_refused() {
         };
         // The running bond remains unchanged.
         fixture.done(&format!("set interface n3 {wrong}"));
-        assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
+        assert!(wait_until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
         assert!(show(&daemon).contains("bond bond1 ("), "{}", show(&daemon));
         fixture.done("set interface n3 other_config:lacp-port-id=77");
-        assert!(until(|| error("n3") == "[]"), "{}", error("n3"));
+        assert!(wait_until(|| error("n3") == "[]"), "{}", error("n3"));
         // Ports that become members are removed: without the bond, the ports are a loop.
         let ports = "-- set interface n3 type=null -- set interface n4 type=null";
         fixture.done(&format!("del-port br0 bond1 -- add-port br0 n3 -- add-port br0 n4 {ports}"));
@@ -305,10 +309,10 @@ fn a_bond_with_a_port_number_of_another_is_refused() {
         let removed = "del-port br0 n3 -- del-port br0 n4";
         fixture
             .done(&format!("--no-wait {removed} -- {}", lacp_bond("bond1", ["n3", "n4"], &wrong)));
-        assert!(until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
+        assert!(wait_until(|| is_refused("n3") && is_refused("n4")), "{}", error("n3"));
         for name in ["n3", "n4"] {
             let removed = format!("port {name}: removed, because its bond was refused: port n1");
-            assert!(until(|| daemon.log().contains(&removed)), "{}", daemon.log());
+            assert!(wait_until(|| daemon.log().contains(&removed)), "{}", daemon.log());
         }
         assert!(!show(&daemon).contains("n4"), "{}", show(&daemon));
         assert!(show(&daemon).contains("bond bond0 ("), "{}", show(&daemon));
@@ -329,8 +333,8 @@ fn a_configured_key_displaces_the_key_of_a_bond() {
         let before = key();
         fixture.done(&format!("set interface n3 other_config:lacp-aggregation-key={before}"));
         let other = || text(&daemon.ovs_appctl(&["lacp/show", "bond1"]));
-        assert!(until(|| other().contains(&format!("actor key: {before}\n"))), "{}", other());
-        assert!(until(|| key() != before), "{}", daemon.log());
+        assert!(wait_until(|| other().contains(&format!("actor key: {before}\n"))), "{}", other());
+        assert!(wait_until(|| key() != before), "{}", daemon.log());
         assert_eq!(fixture.done("get interface n3 error"), "[]");
         let line = format!("bond bond0: LACP key is now {}, because", key());
         assert!(daemon.log().contains(&line), "{}", daemon.log());

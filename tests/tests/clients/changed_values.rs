@@ -1,6 +1,6 @@
 //! Values that `ovs-vsctl` changes while packets pass: valid values and invalid values.
 
-use shunt_tests::daemon::{text, until};
+use shunt_tests::daemon::{text, wait_until};
 
 use crate::vsctl::{DaemonFixture, show};
 
@@ -125,11 +125,11 @@ fn a_full_table_is_a_reason_in_the_row() {
         fixture.done("clear bridge br0 fail_mode");
         let status = || fixture.done("get bridge br0 status");
         let reason = "priority=0,actions=NORMAL cannot be added, retrying";
-        assert!(until(|| status().contains(reason)), "{}", status());
+        assert!(wait_until(|| status().contains(reason)), "{}", status());
         fixture.done("set bridge br0 other_config:mac-table-size=100");
         assert_eq!(daemon.log().matches(reason).count(), 1, "{}", daemon.log());
         text(&daemon.ovs_ofctl("br0", "del-flows", &[]));
-        assert!(until(|| status() == "{}"), "{}", status());
+        assert!(wait_until(|| status() == "{}"), "{}", status());
         let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
         assert!(rules.contains("actions=NORMAL"), "{rules}");
     }
@@ -180,8 +180,8 @@ fn a_device_opens_with_a_refused_mtu() {
         let daemon = fixture.start();
         for interface in ["br0", "t1"] {
             let get = |column: &str| fixture.done(&format!("get interface {interface} {column}"));
-            assert!(until(|| get("link_state") == "up"), "{}", show(&daemon));
-            assert!(until(|| get("error").contains("MTU")), "{}", get("error"));
+            assert!(wait_until(|| get("link_state") == "up"), "{}", show(&daemon));
+            assert!(wait_until(|| get("error").contains("MTU")), "{}", get("error"));
             assert_eq!(get("mtu"), "1500");
             fixture.done(&format!("set interface {interface} mtu_request=1400"));
             assert_eq!([get("mtu"), get("error")], ["1400", "[]"]);
@@ -227,7 +227,7 @@ fn superfluous_vlan_columns_are_ignored() {
         let daemon = fixture.start();
         fixture
             .done("add-br br0 -- add-port br0 p1 tag=7 trunks=5,6 -- set interface p1 type=null");
-        let shows = |vlans: &str| until(|| show(&daemon).contains(vlans));
+        let shows = |vlans: &str| wait_until(|| show(&daemon).contains(vlans));
         assert!(shows("p1 (null, up, access tag=7)"), "{}", show(&daemon));
         fixture.done("set port p1 tag=8 trunks=9");
         assert!(shows("p1 (null, up, access tag=8)"), "{}", show(&daemon));

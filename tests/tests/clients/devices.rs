@@ -1,7 +1,7 @@
 //! Devices of ports: state in the database and in OpenFlow, and commands that change the devices.
 
 use shunt_tests::{
-    daemon::{Daemon, text, until},
+    daemon::{Daemon, text, wait_until},
     namespace::namespace_or_skip,
     traffic::ping,
 };
@@ -19,7 +19,7 @@ fn with_veth(label: &str) -> impl Iterator<Item = (DaemonFixture, Daemon)> {
         ip(&fixture, "link set e1 up");
         fixture.done("add-br br0 -- add-port br0 v1");
         let is_up = || fixture.done("get interface v1 link_state admin_state") == "up\nup";
-        assert!(until(is_up), "{}", show(&daemon));
+        assert!(wait_until(is_up), "{}", show(&daemon));
         (fixture, daemon)
     })
 }
@@ -38,7 +38,7 @@ fn interface_columns_follow_the_device() {
     for (fixture, daemon) in with_veth("devices") {
         fixture.done("set Open_vSwitch . other_config:stats-update-interval=600000");
         let is = |columns: &str, values: &str| {
-            until(|| fixture.done(&format!("get interface v1 {columns}")) == values)
+            wait_until(|| fixture.done(&format!("get interface v1 {columns}")) == values)
         };
         ip(&fixture, "link set v1 mtu 1400");
         assert!(is("mtu", "1400"));
@@ -65,30 +65,30 @@ fn a_device_follows_the_port_of_a_controller() {
         let set = |state: &str| {
             text(&daemon.ovs_ofctl("br0", "mod-port", &["v1", state]));
         };
-        let is = |flag: bool| until(|| ip(&fixture, "link show v1").contains(",UP") == flag);
+        let is = |flag: bool| wait_until(|| ip(&fixture, "link show v1").contains(",UP") == flag);
         set("down");
         assert!(is(false), "{}", ip(&fixture, "link show v1"));
         let columns = || fixture.done("get interface v1 admin_state link_state");
-        assert!(until(|| columns() == "down\ndown"), "{}", columns());
+        assert!(wait_until(|| columns() == "down\ndown"), "{}", columns());
         set("up");
         assert!(is(true), "{}", ip(&fixture, "link show v1"));
-        assert!(until(|| columns() == "up\nup"), "{}", columns());
+        assert!(wait_until(|| columns() == "up\nup"), "{}", columns());
 
         ip(&fixture, "link set v1 down");
-        assert!(until(|| columns() == "down\ndown"), "{}", columns());
+        assert!(wait_until(|| columns() == "down\ndown"), "{}", columns());
         set("down");
         set("up");
         // This change is made after the previous changes.
         fixture.done("add-port br0 t1 -- set interface t1 type=internal");
         text(&daemon.ovs_ofctl("br0", "mod-port", &["t1", "down"]));
         let is_down = || !ip(&fixture, "link show t1").contains(",UP");
-        assert!(until(is_down), "{}", ip(&fixture, "link show t1"));
+        assert!(wait_until(is_down), "{}", ip(&fixture, "link show t1"));
         assert!(is(false), "the operator has set it down");
 
         // The end of a port, and the end of the daemon, set up the devices that the switch has set
         // down.
         ip(&fixture, "link set v1 up");
-        assert!(until(|| columns() == "up\nup"), "{}", columns());
+        assert!(wait_until(|| columns() == "up\nup"), "{}", columns());
         set("down");
         assert!(is(false), "{}", ip(&fixture, "link show v1"));
         fixture.done("del-port v1");
@@ -110,21 +110,21 @@ fn a_device_comes_up_after_a_killed_daemon() {
         ip(&fixture, "link add v2 type veth peer name e2");
         fixture.done("add-port br0 v2");
         let hint = "port v2: the device v2 is down, use `ip link set v2 up`";
-        assert!(until(|| daemon.log().contains(hint)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(hint)), "{}", daemon.log());
         text(&daemon.ovs_ofctl("br0", "mod-port", &["v1", "down"]));
-        assert!(until(|| !is_up("v1")), "{}", ip(&fixture, "link show v1"));
+        assert!(wait_until(|| !is_up("v1")), "{}", ip(&fixture, "link show v1"));
         fixture.start_next(&mut daemon, "-KILL");
-        assert!(until(|| is_up("v1")), "{}", daemon.log());
-        assert!(until(|| description(&daemon).contains("(v1)")), "{}", show(&daemon));
+        assert!(wait_until(|| is_up("v1")), "{}", daemon.log());
+        assert!(wait_until(|| description(&daemon).contains("(v1)")), "{}", show(&daemon));
         assert!(!daemon.log().contains("port v1: the device v1 is down"), "{}", daemon.log());
-        assert!(until(|| daemon.log().contains(hint)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(hint)), "{}", daemon.log());
         assert!(!is_up("v2"), "the operator has set it down");
 
         // The daemon after the next leaves the device to the operator.
         ip(&fixture, "link set v1 down");
         fixture.start_next(&mut daemon, "-KILL");
         let down = "port v1: the device v1 is down";
-        assert!(until(|| daemon.log().contains(down)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(down)), "{}", daemon.log());
         assert!(!is_up("v1"), "the operator has set it down");
     }
 }
@@ -154,7 +154,7 @@ fn an_internal_port_forwards_in_another_namespace() {
         // The device ends with the namespace, and the switch creates another device.
         drop(container);
         let is_back = || ip(&fixture, "link").contains(" t1: ");
-        assert!(until(is_back), "{}", daemon.log());
+        assert!(wait_until(is_back), "{}", daemon.log());
         assert_eq!(fixture.done("get interface t1 ofport"), "1");
     }
 }
@@ -168,19 +168,19 @@ fn an_address_of_the_database_stays_in_force() {
         for (device, address) in [("br0", "02:00:00:00:00:77"), ("t1", "02:00:00:00:00:78")] {
             let in_use = || fixture.done(&format!("get interface {device} mac_in_use"));
             let expected = format!("\"{address}\"");
-            assert!(until(|| in_use() == expected), "{device}: {}", in_use());
+            assert!(wait_until(|| in_use() == expected), "{device}: {}", in_use());
             ip(&fixture, &format!("link set {device} address 02:00:00:00:00:55"));
             let log = format!("port {device}: the device has another MAC address");
-            assert!(until(|| daemon.log().contains(&log)), "{}", daemon.log());
+            assert!(wait_until(|| daemon.log().contains(&log)), "{}", daemon.log());
             let is_set = || ip(&fixture, &format!("link show {device}")).contains(address);
-            assert!(until(|| is_set() && in_use() == expected), "{device}: {}", in_use());
+            assert!(wait_until(|| is_set() && in_use() == expected), "{device}: {}", in_use());
             assert_eq!(fixture.done(&format!("get interface {device} error")), "[]");
         }
         // A bridge without an address in the row has the address that the host sets.
         fixture.done("add-br br1");
         ip(&fixture, "link set br1 address 02:00:00:00:00:56");
         let in_use = || fixture.done("get interface br1 mac_in_use");
-        assert!(until(|| in_use() == "\"02:00:00:00:00:56\""), "{}", in_use());
+        assert!(wait_until(|| in_use() == "\"02:00:00:00:00:56\""), "{}", in_use());
         assert!(ip(&fixture, "link show br1").contains("02:00:00:00:00:56"));
     }
 }
@@ -203,7 +203,7 @@ fn a_bridge_stays_if_its_replacement_is_refused() {
         let rules = text(&daemon.ovs_ofctl("br0", "dump-flows", &[]));
         assert!(rules.contains("priority=5,icmp"), "{rules}");
         text(&daemon.shuntctl(&["del-port", "t1"]));
-        assert!(until(|| error() == "[]"), "{}", error());
+        assert!(wait_until(|| error() == "[]"), "{}", error());
         assert_eq!(fixture.done("get interface br0 ofport"), "65534");
     }
 }

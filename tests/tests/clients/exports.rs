@@ -8,8 +8,8 @@ use std::{
 
 use shunt_tests::{
     capture,
-    daemon::{Daemon, output, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, output, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
 };
 use tempfile::TempDir;
 
@@ -111,7 +111,7 @@ impl Collectors {
         for name in ["tcpdump", "tshark", "nfdump", program.name] {
             if output(Command::new("which").arg(name)).stdout.is_empty() {
                 let install = "apt-get install tcpdump tshark nfdump nfdump-sflow";
-                skipped(&format!("{name} is missing: {install}"));
+                print_skipped(&format!("{name} is missing: {install}"));
                 return None;
             }
         }
@@ -136,7 +136,7 @@ impl Collectors {
         let socket = format!(":{:04X} ", program.port);
         let listens = || namespace.run("cat", &["/proc/net/udp"]).contains(&socket);
         let captures = || fs::metadata(&file).is_ok_and(|file| file.len() > 0);
-        assert!(until(|| listens() && captures()), "the collectors start");
+        assert!(wait_until(|| listens() && captures()), "the collectors start");
         Some(Self { program, folder, capture, collector })
     }
 

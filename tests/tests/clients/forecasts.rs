@@ -8,8 +8,8 @@ use std::{
 use serde_json::Value;
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
-    daemon::{Daemon, error_text, output, text, until},
-    namespace::skipped,
+    daemon::{Daemon, error_text, output, text, wait_until},
+    namespace::print_skipped,
     repository::root,
 };
 
@@ -120,7 +120,7 @@ fn a_masked_flow_has_an_entry_if_the_mask_does_not_matter() {
 #[test]
 fn the_example_program_announces_flows() {
     if Command::new("python3").arg("--version").output().is_err() {
-        skipped("announce.py needs python3: apt-get install python3");
+        print_skipped("announce.py needs python3: apt-get install python3");
         return;
     }
     let daemon = small_daemon();
@@ -131,7 +131,7 @@ fn the_example_program_announces_flows() {
     };
     let flows = [flow(1), flow(2)];
     assert_eq!(text(&announce("br0", &[&flows[0], &flows[1]])), "accepted: 2, refused: 0\n");
-    assert!(until(|| count(&daemon, "announced", "installed") == 2));
+    assert!(wait_until(|| count(&daemon, "announced", "installed") == 2));
     let refused = announce("br7", &[&flows[0]]);
     assert!(error_text(&refused).contains("br7"), "{refused:?}");
     let usage = announce("br0", &[]);
@@ -150,6 +150,6 @@ fn a_paused_predictor_is_logged() {
         let log = daemon.log();
         log.contains("packet thread 0: predictor successor saves too little: paused")
     };
-    assert!(until(is_logged), "{}", daemon.log());
+    assert!(wait_until(is_logged), "{}", daemon.log());
     assert_eq!(count(&daemon, "successor", "pauses"), 1);
 }

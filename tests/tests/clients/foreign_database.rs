@@ -8,7 +8,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, binary, output, text, until},
+    daemon::{Daemon, binary, output, text, wait_until},
     namespace::{Namespace, namespace_or_skip},
     open_vswitch::SCHEMA,
     ovsdb_server::OvsdbServer,
@@ -28,7 +28,7 @@ fn a_killed_server_changes_nothing() {
     fixture.done("add-br br0 -- add-port br0 p1 -- set Interface p1 type=null ofport_request=9");
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=7,actions=drop"]));
     fixture.server().kill();
-    assert!(until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
     assert!(show(&daemon).contains("port 9 p1 (null, up)"), "{}", show(&daemon));
 
     fixture.server().restart();
@@ -46,7 +46,7 @@ fn an_empty_database_removes_the_bridges() {
     let daemon = fixture.start();
     fixture.done("add-br br0 -- add-br br1");
     fixture.server().lose_database();
-    assert!(until(|| !show(&daemon).contains("bridge br")), "{}", show(&daemon));
+    assert!(wait_until(|| !show(&daemon).contains("bridge br")), "{}", show(&daemon));
     assert!(daemon.log().contains("bridge br1: removed by OVSDB"), "{}", daemon.log());
     fixture.done("add-br br2");
     assert!(show(&daemon).contains("bridge br2"), "{}", show(&daemon));
@@ -135,7 +135,7 @@ fn forwarding_continues_through_database_faults() {
     connect(&fixture, &host);
     passes("start");
     fixture.server().kill();
-    assert!(until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains("cannot connect, retrying")), "{}", daemon.log());
     passes("without a server");
     fixture.server().restart();
     fixture.done("set Bridge br0 external_ids:a=b");
@@ -189,7 +189,7 @@ fn only_the_lock_owner_writes() {
     let first = LockOwner::new(&mut fixture, "lock");
     let daemon = fixture.start();
     let waits = || daemon.log().contains("another switch owns the lock ovs_vswitchd");
-    assert!(until(waits), "{}", daemon.log());
+    assert!(wait_until(waits), "{}", daemon.log());
     // The daemon does not follow the database, and does not write that it has followed.
     let times_out = |fixture: &DaemonFixture, line: &str| {
         let error = fixture.vsctl(&format!("--timeout=3 {line}")).stderr;
@@ -199,17 +199,17 @@ fn only_the_lock_owner_writes() {
     times_out(&fixture, "add-br br0");
     assert!(!show(&daemon).contains("bridge br0"), "{}", show(&daemon));
     drop(first);
-    assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
+    assert!(wait_until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 
     // Bridges remain when the lock is taken away, and follow the database when the lock is back.
     let second = LockOwner::new(&mut fixture, "steal");
     let stolen = || daemon.log().contains("another client has taken the lock ovs_vswitchd");
-    assert!(until(stolen), "{}", daemon.log());
+    assert!(wait_until(stolen), "{}", daemon.log());
     times_out(&fixture, "del-br br0 -- add-br br1");
     let shown = show(&daemon);
     assert!(shown.contains("bridge br0") && !shown.contains("bridge br1"), "{shown}");
     drop(second);
-    assert!(until(|| show(&daemon).contains("bridge br1")), "{}", daemon.log());
+    assert!(wait_until(|| show(&daemon).contains("bridge br1")), "{}", daemon.log());
     assert!(!show(&daemon).contains("bridge br0"), "{}", show(&daemon));
 }
 
@@ -244,7 +244,7 @@ fn the_daemon_starts_without_its_server() {
     let daemon = fixture.start();
     assert!(daemon.log().contains("no rows yet"), "{}", daemon.log());
     fixture.server().restart();
-    assert!(until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
+    assert!(wait_until(|| show(&daemon).contains("bridge br0")), "{}", daemon.log());
 }
 
 /// Two databases are refused with both names, and TLS without its files.
@@ -308,7 +308,7 @@ fn the_database_of_a_server_is_followed_over_tls() {
         command
     });
     let remote = format!("--db=unix:{}", socket.display());
-    assert!(until(|| daemon.log().contains("database ssl:127.0.0.1:6640: connected")));
+    assert!(wait_until(|| daemon.log().contains("database ssl:127.0.0.1:6640: connected")));
     let mut command = Command::new("ovs-vsctl");
     text(&output(command.args([&remote, "--timeout=10", "add-br", "br0"])));
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
@@ -336,6 +336,6 @@ fn garbage_from_a_database_harms_no_bridge() {
     let is_logged = || {
         daemon.log().contains("the server does not speak OVSDB: a message starts with byte 0x48")
     };
-    assert!(until(is_logged), "{}", daemon.log());
+    assert!(wait_until(is_logged), "{}", daemon.log());
     assert!(show(&daemon).contains("bridge br0"), "{}", show(&daemon));
 }

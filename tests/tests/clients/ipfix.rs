@@ -1,7 +1,7 @@
 //! IPFIX of real frames, read by collectors of other projects.
 
 use shunt_flow_export::testing::{DecodedIpfixRecord, IpfixDecoder};
-use shunt_tests::daemon::{text, until};
+use shunt_tests::daemon::{text, wait_until};
 
 use crate::{
     exports::{CollectorProgram, Collectors, PING_BYTES, PINGS, connect_ports, hosts, index_of},
@@ -46,14 +46,14 @@ fn collectors_get_the_flows_of_sampled_packets() {
             flows.iter().filter_map(|own| own.value(2)).sum::<u128>()
         };
         let all = 2 * PINGS as u128;
-        assert!(until(|| packets(&flows(&collectors)) == all), "{}", show(&daemon));
+        assert!(wait_until(|| packets(&flows(&collectors)) == all), "{}", show(&daemon));
         let ports = ["p1", "p2"].map(|port| index_of(&fixture.namespace, port));
         check_flows(&flows(&collectors), ports);
         check_by_tshark(&collectors);
         fixture.done("clear bridge br0 ipfix");
         assert!(!show(&daemon).contains("ipfix"), "{}", show(&daemon));
         let stopped = "bridge br0: IPFIX stopped";
-        assert!(until(|| daemon.log().contains(stopped)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(stopped)), "{}", daemon.log());
         check_stored(&collectors.end(), ports);
     }
 }
@@ -131,7 +131,7 @@ fn collectors_get_the_packets_that_rules_sample() {
              Flow_Sample_Collector_Set id=5 bridge=@b ipfix=@i",
         );
         let shown = "collector-set 5 (targets=127.0.0.1:4739";
-        assert!(until(|| show(&daemon).contains(shown)), "{}", show(&daemon));
+        assert!(wait_until(|| show(&daemon).contains(shown)), "{}", show(&daemon));
         let sample =
             "sample(probability=65535,collector_set_id=5,obs_domain_id=11,obs_point_id=22)";
         let rule = format!("in_port=p1,actions={sample},output:p2");
@@ -139,7 +139,7 @@ fn collectors_get_the_packets_that_rules_sample() {
             text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]));
         }
         hosts.ping(PINGS, "0.02");
-        assert!(until(|| flows(&collectors).len() == PINGS), "{}", show(&daemon));
+        assert!(wait_until(|| flows(&collectors).len() == PINGS), "{}", show(&daemon));
         let p1 = index_of(&fixture.namespace, "p1");
         for flow in flows(&collectors) {
             let value = |element| flow.value(element).expect("the element");

@@ -1,7 +1,7 @@
 //! LACP of a bond with real links to a bond of Open vSwitch.
 
 use shunt_tests::{
-    daemon::{Daemon, text, until},
+    daemon::{Daemon, text, wait_until},
     namespace::{Namespace, namespace_or_skip},
     open_vswitch::OpenVSwitch,
     traffic::ping_once,
@@ -48,7 +48,7 @@ impl Peers<'_> {
     }
 
     /// Returns the number of packets that Open vSwitch has received on a link.
-    fn received(&self, link: &str) -> u64 {
+    fn count_received(&self, link: &str) -> u64 {
         let path = format!("/sys/class/net/{link}/statistics/rx_packets");
         self.network.run("cat", &[&path]).trim().parse().expect("a number")
     }
@@ -76,10 +76,10 @@ fn is_negotiated(daemon: &Daemon) -> bool {
 fn a_pulled_link_leaves_the_bond(daemon: &Daemon, peers: &Peers<'_>) {
     peers.network.run("ip", &["link", "set", "x1", "down"]);
     let line = "bond bond0 (balance-tcp, LACP negotiated: p1 disabled (LACP: the link is down), p2 active)";
-    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
-    assert!(until(|| peers.reaches()), "{}", show(daemon));
+    assert!(wait_until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(wait_until(|| peers.reaches()), "{}", show(daemon));
     peers.network.run("ip", &["link", "set", "x1", "up"]);
-    assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
+    assert!(wait_until(|| is_negotiated(daemon)), "{}", lacp(daemon));
 }
 
 /// Checks that disabling a member does not change the other member.
@@ -87,9 +87,9 @@ fn a_disabled_port_leaves_the_other_member(daemon: &Daemon, peers: &Peers<'_>) {
     let changes = |member: &str| daemon.log().matches(&format!("member {member}: LACP")).count();
     let (before, of_other) = (changes("p1"), changes("p2"));
     text(&daemon.ovs_ofctl("br0", "mod-port", &["p1", "down"]));
-    assert!(until(|| changes("p1") > before && peers.reaches()), "{}", show(daemon));
+    assert!(wait_until(|| changes("p1") > before && peers.reaches()), "{}", show(daemon));
     text(&daemon.ovs_ofctl("br0", "mod-port", &["p1", "up"]));
-    assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
+    assert!(wait_until(|| is_negotiated(daemon)), "{}", lacp(daemon));
     assert_eq!(changes("p2"), of_other, "{}", daemon.log());
 }
 
@@ -98,20 +98,20 @@ fn a_silent_partner_disables_the_bond(fixture: &DaemonFixture, daemon: &Daemon, 
     peers.switch.signal("-STOP");
     let both = "p1 disabled (LACP: no partner has sent LACPDUs), p2 disabled (LACP: no partner has sent LACPDUs)";
     let line = format!("bond bond0 (balance-tcp, LACP configured: {both})");
-    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(wait_until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
     let current = || fixture.done("get interface p1 lacp_current");
-    assert!(until(|| current() == "false"), "{}", current());
+    assert!(wait_until(|| current() == "false"), "{}", current());
     let trace = text(&daemon.ovs_appctl(&["ofproto/trace", "br0", "in_port=p2"]));
     let reason = "the LACP partner of bond bond0 does not use port ";
     assert!(trace.contains(reason) && trace.contains("(p2): dropped"), "{trace}");
     fixture.done("set port bond0 other_config:lacp-fallback-ab=true");
     let line = "bond bond0 (balance-tcp, LACP configured: p1 active, p2 enabled)";
-    assert!(until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
+    assert!(wait_until(|| bond_line(daemon) == line), "{}", bond_line(daemon));
     let shown = text(&daemon.ovs_appctl(&["bond/show", "bond0"]));
     assert!(shown.contains("\nlacp_status: configured\nlacp_fallback_ab: true\n"), "{shown}");
     peers.switch.signal("-CONT");
-    assert!(until(|| is_negotiated(daemon)), "{}", lacp(daemon));
-    assert!(until(|| peers.reaches()), "{}", show(daemon));
+    assert!(wait_until(|| is_negotiated(daemon)), "{}", lacp(daemon));
+    assert!(wait_until(|| peers.reaches()), "{}", show(daemon));
 }
 
 #[test]
@@ -128,34 +128,38 @@ fn a_bond_negotiates_with_open_vswitch() {
             "add-bond br0 bond0 p1 p2 bond_mode=balance-tcp lacp=active \
              other_config:lacp-time=fast -- set interface p2 other_config:lacp-port-id=77",
         );
-        assert!(until(|| is_negotiated(&daemon)), "{}\n{}", lacp(&daemon), daemon.log());
+        assert!(wait_until(|| is_negotiated(&daemon)), "{}\n{}", lacp(&daemon), daemon.log());
         assert!(lacp(&daemon).contains("  partner sys_id: 02:00:00:00:00:0b\n"));
         let far = || peers.switch.run("ovs-appctl", &["lacp/show", "bond1"]);
         let knows = || far().contains("status: active negotiated") && far().contains("port_id: 77");
-        assert!(until(knows), "{}", far());
+        assert!(wait_until(knows), "{}", far());
         let current = || fixture.done("get interface p1 lacp_current");
-        assert!(until(|| current() == "true"), "{}", current());
+        assert!(wait_until(|| current() == "true"), "{}", current());
         assert!(daemon.log().contains("bond bond0: member p1: LACP current"), "{}", daemon.log());
-        assert!(until(|| peers.reaches()), "{}", show(&daemon));
-        let before = ["x1", "x2"].map(|link| peers.received(link));
+        assert!(wait_until(|| peers.reaches()), "{}", show(&daemon));
+        let before = ["x1", "x2"].map(|link| peers.count_received(link));
         peers.send_connections();
         let more = || {
-            let now = ["x1", "x2"].map(|link| peers.received(link));
+            let now = ["x1", "x2"].map(|link| peers.count_received(link));
             (now[0] - before[0]).min(now[1] - before[1])
         };
-        assert!(until(|| more() >= 50), "both members send: {}", more());
+        assert!(wait_until(|| more() >= 50), "both members send: {}", more());
         a_pulled_link_leaves_the_bond(&daemon, &peers);
         a_disabled_port_leaves_the_other_member(&daemon, &peers);
         a_silent_partner_disables_the_bond(&fixture, &daemon, &peers);
         fixture.done("set port bond0 other_config:lacp-time=slow");
-        assert!(until(|| lacp(&daemon).contains("  lacp_time: slow\n")), "{}", lacp(&daemon));
+        assert!(wait_until(|| lacp(&daemon).contains("  lacp_time: slow\n")), "{}", lacp(&daemon));
         let slow = "partner state: activity aggregation synchronized collecting distributing";
-        assert!(until(|| far().matches(slow).count() == 2), "{}", far());
+        assert!(wait_until(|| far().matches(slow).count() == 2), "{}", far());
         assert!(peers.reaches(), "{}", show(&daemon));
         let stats = text(&daemon.ovs_appctl(&["lacp/show-stats", "bond0"]));
         assert!(stats.contains("  RX Bad PDUs: 0\n") && stats.contains("Expired: 1\n"), "{stats}");
         fixture.done("set port bond0 lacp=off bond_mode=active-backup");
-        assert!(until(|| bond_line(&daemon).contains("(active-backup: ")), "{}", show(&daemon));
+        assert!(
+            wait_until(|| bond_line(&daemon).contains("(active-backup: ")),
+            "{}",
+            show(&daemon)
+        );
         let gone = daemon.ovs_appctl(&["lacp/show", "bond0"]);
         assert!(String::from_utf8_lossy(&gone.stderr).contains("no such lacp object"));
     }
@@ -174,16 +178,16 @@ fn a_removed_member_leaves_the_other_one(
     peers.switch.run("ovs-vsctl", &slow);
     let both =
         || ["x1", "x2"].iter().all(|link| far().contains(&format!("member {link}: enabled")));
-    assert!(until(both), "{}", far());
+    assert!(wait_until(both), "{}", far());
     let changes = || daemon.log().matches("member p2: LACP").count();
     let before = changes();
     done("del-port p1");
-    assert!(until(|| far().contains("member x1: disabled")), "{}", far());
+    assert!(wait_until(|| far().contains("member x1: disabled")), "{}", far());
     assert!(far().contains("member x2: enabled"), "{}", far());
-    assert!(until(|| peers.reaches()), "{}", show(daemon));
+    assert!(wait_until(|| peers.reaches()), "{}", show(daemon));
     assert_eq!(changes(), before, "{}", daemon.log());
     done("add-port br0 p1");
-    assert!(until(both), "{}", far());
+    assert!(wait_until(both), "{}", far());
     assert_eq!(changes(), before, "{}", daemon.log());
 }
 
@@ -216,7 +220,7 @@ fn shuntctl_adds_a_bond_with_lacp() {
     done("add-port br0 p2");
     let negotiated =
         || bond_line(&daemon).starts_with("bond bond0 (active-backup, LACP negotiated: ");
-    assert!(until(|| negotiated() && peers.reaches()), "{}", show(&daemon));
+    assert!(wait_until(|| negotiated() && peers.reaches()), "{}", show(&daemon));
     let shown = lacp(&daemon);
     for part in [
         "status: passive negotiated",
@@ -237,7 +241,7 @@ fn shuntctl_adds_a_bond_with_lacp() {
         END";
     network.run("bash", &["-c", frame]);
     let stats = || text(&daemon.ovs_appctl(&["lacp/show-stats", "bond0"]));
-    assert!(until(|| stats().contains("RX Bad PDUs: 6\n")), "{}", stats());
+    assert!(wait_until(|| stats().contains("RX Bad PDUs: 6\n")), "{}", stats());
     // A flood on one link takes no queue space of the other link.
     network.run("bash", &["-c", &frame.replace("122, 18", "1014, 1")]);
     let refused = || {
@@ -245,7 +249,7 @@ fn shuntctl_adds_a_bond_with_lacp() {
         let count = stats.lines().find_map(|line| line.strip_prefix("  RX Refused Frames: "));
         count.and_then(|count| count.parse().ok()).unwrap_or(0)
     };
-    assert!(until(|| refused() > 900), "{}", stats());
+    assert!(wait_until(|| refused() > 900), "{}", stats());
     assert!(stats().ends_with("  RX Refused Frames: 0\n"), "{}", stats());
     assert!(negotiated() && peers.reaches(), "{}", lacp(&daemon));
     done("del-bond br0 bond0");

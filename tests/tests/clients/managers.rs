@@ -5,7 +5,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use shunt_tests::daemon::{Daemon, until};
+use shunt_tests::daemon::{Daemon, wait_until};
 
 use crate::{
     tls::Authority,
@@ -15,7 +15,7 @@ use crate::{
 /// Returns a fixture with the embedded server.
 ///
 /// `ovsdb-server` handles its managers itself, so there is no fixture with that server.
-fn embedded(label: &str) -> Option<(DaemonFixture, Daemon)> {
+fn start_embedded(label: &str) -> Option<(DaemonFixture, Daemon)> {
     let mut fixtures = DaemonFixture::both(label).into_iter();
     let fixture = fixtures.find(|fixture| matches!(fixture.database, Database::Embedded(_)))?;
     let daemon = fixture.start();
@@ -30,7 +30,7 @@ fn managers(fixture: &DaemonFixture) -> String {
 /// Clients such as `OpenStack` Neutron connect over TCP.
 #[test]
 fn a_manager_lets_clients_connect_over_tcp() {
-    let Some((fixture, daemon)) = embedded("manager") else { return };
+    let Some((fixture, daemon)) = start_embedded("manager") else { return };
     fixture.done("add-br br0 -- set-manager ptcp:6640:127.0.0.1");
     let names = fixture.namespace.run("ovs-vsctl", &["--db=tcp:127.0.0.1:6640", "list-br"]);
     assert_eq!(names.trim(), "br0");
@@ -48,7 +48,7 @@ fn a_manager_lets_clients_connect_over_tcp() {
 
 #[test]
 fn a_manager_with_tls_trusts_its_authority() {
-    let Some((fixture, daemon)) = embedded("mgr-tls") else { return };
+    let Some((fixture, daemon)) = start_embedded("mgr-tls") else { return };
     let [ours, theirs] = [Authority::new(), Authority::new()];
     let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| ours.path(name));
     let files = files.map(|file| file.display().to_string()).join(" ");
@@ -57,21 +57,21 @@ fn a_manager_with_tls_trusts_its_authority() {
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
     assert!(!tls_list(&fixture, &theirs, "ssl:127.0.0.1:6640").status.success());
     let failed = "pssl:6640:127.0.0.1: TLS with ssl:127.0.0.1:";
-    assert!(until(|| daemon.log().contains(failed)), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains(failed)), "{}", daemon.log());
     // The server connects to a client that listens.
     fixture.done("set-manager ssl:127.0.0.1:6641");
     fixture.done("set Manager ssl:127.0.0.1:6641 max_backoff=1000");
-    assert!(until(|| managers(&fixture).contains("state=BACKOFF")), "{}", managers(&fixture));
+    assert!(wait_until(|| managers(&fixture).contains("state=BACKOFF")), "{}", managers(&fixture));
     let listed = tls_list(&fixture, &ours, "pssl:6641:127.0.0.1");
     assert_eq!(listed.stdout, b"br0\n", "{listed:?}");
     let has_times = || managers(&fixture).contains("sec_since_connect");
-    assert!(until(has_times), "{}", managers(&fixture));
+    assert!(wait_until(has_times), "{}", managers(&fixture));
 }
 
 /// Settings of managers and controllers without effect are shown with their state.
 #[test]
 fn status_lists_settings_without_effect() {
-    let Some((fixture, daemon)) = embedded("mgr-set") else { return };
+    let Some((fixture, daemon)) = start_embedded("mgr-set") else { return };
     fixture.done("add-br br0 -- set-controller br0 tcp:127.0.0.1:6699 -- set-manager ptcp:6640");
     fixture.done("set Controller br0 inactivity_probe=60000 connection_mode=out-of-band");
     fixture.done("set Manager ptcp:6640 connection_mode=in-band");
@@ -79,7 +79,7 @@ fn status_lists_settings_without_effect() {
     assert!(status.contains("inactivity_probe=\"no effect"), "{status}");
     assert!(status.contains("state=") && !status.contains("connection_mode"), "{status}");
     let has_reason = || managers(&fixture).contains("connection_mode=\"no effect");
-    assert!(until(has_reason), "{}", managers(&fixture));
+    assert!(wait_until(has_reason), "{}", managers(&fixture));
     let line = "controller tcp:127.0.0.1:6699: inactivity_probe has no effect";
     assert_eq!(daemon.log().matches(line).count(), 1, "{}", daemon.log());
 }
@@ -87,7 +87,7 @@ fn status_lists_settings_without_effect() {
 /// Peers without a certificate take no place of clients that have one.
 #[test]
 fn silent_peers_leave_a_manager_with_tls_free() {
-    let Some((fixture, daemon)) = embedded("mgr-full") else { return };
+    let Some((fixture, daemon)) = start_embedded("mgr-full") else { return };
     let authority = Authority::new();
     let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
     let files = files.map(|file| file.display().to_string()).join(" ");

@@ -1,7 +1,7 @@
 //! Mirrors of real frames, configured by `ovs-vsctl` and by `shuntctl`.
 
 use shunt_tests::{
-    daemon::{Daemon, output, text, until},
+    daemon::{Daemon, output, text, wait_until},
     namespace::{Namespace, namespace_or_skip},
 };
 
@@ -57,12 +57,12 @@ impl Hosts {
         self.ping();
         let last = ["controller", "output:3", LAST_FRAME];
         text(&daemon.ovs_ofctl("br0", "packet-out", &last));
-        assert!(until(|| self.probe.echo_replies() > replies), "{}", show(daemon));
+        assert!(wait_until(|| self.probe.echo_replies() > replies), "{}", show(daemon));
         self.probe.echo_requests() - before
     }
 
     /// Returns the numbers of frames and of bytes that the probe has received.
-    fn received(&self) -> (u64, u64) {
+    fn count_received(&self) -> (u64, u64) {
         let devices = self.probe.run("cat", &["/proc/net/dev"]);
         let line = devices.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
         let mut counts = line.into_iter().flat_map(str::split_whitespace).map(str::parse::<u64>);
@@ -99,7 +99,7 @@ fn vsctl_mirrors_pings_to_a_probe() {
         // The answers of the probe are dropped.
         assert!(drops(&daemon).contains("mirror_output_port"), "{}", drops(&daemon));
         assert!(
-            until(|| fixture.done("get mirror m1 statistics").contains("tx_packets=")),
+            wait_until(|| fixture.done("get mirror m1 statistics").contains("tx_packets=")),
             "{}",
             fixture.done("list mirror")
         );
@@ -107,7 +107,7 @@ fn vsctl_mirrors_pings_to_a_probe() {
         assert!(trace.contains("-> mirror m1: copied to port p3"), "{trace}");
         fixture.done("--id=@m create mirror name=m2 select_all=true -- add bridge br0 mirrors @m");
         let reason = "mirror m2 copies nothing: set output_port or output_vlan";
-        assert!(until(|| daemon.log().contains(reason)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(reason)), "{}", daemon.log());
         assert_eq!(hosts.copied_pings(&daemon), PINGS, "m1 is not affected");
         fixture.done("clear bridge br0 mirrors");
         assert!(!show(&daemon).contains("mirror"), "{}", show(&daemon));
@@ -140,12 +140,12 @@ fn shuntctl_adds_and_deletes_mirrors() {
     done(&["add-port", "br0", "p3"]);
     assert!(!show(&daemon).contains(missing), "{}", show(&daemon));
     assert!(daemon.log().contains("ports ready: p3"), "{}", daemon.log());
-    let (frames, bytes) = hosts.received();
+    let (frames, bytes) = hosts.count_received();
     hosts.ping();
     // Each ping is a request and a reply.
-    let received = || hosts.received().0 - frames;
-    assert!(until(|| received() >= 2 * PINGS), "{}", show(&daemon));
-    assert_eq!((received(), hosts.received().1 - bytes), (2 * PINGS, 2 * PINGS * 64));
+    let received = || hosts.count_received().0 - frames;
+    assert!(wait_until(|| received() >= 2 * PINGS), "{}", show(&daemon));
+    assert_eq!((received(), hosts.count_received().1 - bytes), (2 * PINGS, 2 * PINGS * 64));
     done(&["del-mirror", "br0", "m1"]);
     done(&["add-mirror", "br0", "m2", "select_dst_port=p2", "output_port=p3"]);
     assert_eq!(hosts.copied_pings(&daemon), PINGS, "{}", show(&daemon));
@@ -192,7 +192,7 @@ fn a_copy_for_a_vlan_reaches_the_ports_of_the_vlan() {
     for round in 1..=2 {
         assert_eq!(hosts.copied_pings(&daemon), PINGS, "{}", show(&daemon));
         let expected = Some(round * PINGS);
-        assert!(until(|| count("4") == expected), "{:?}", count("4"));
+        assert!(wait_until(|| count("4") == expected), "{:?}", count("4"));
     }
     // Copies of the first round arrive before the copies of the second round.
     assert_eq!(count("5"), Some(0));

@@ -6,8 +6,8 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
     open_vswitch::OpenVSwitch,
 };
 
@@ -132,10 +132,10 @@ impl Hosts {
     fn receive(&self, middle: &dyn Middle, group: &str, expected: &[usize]) {
         let mut counts = Vec::new();
         let is_right = (0..middle.attempts()).any(|_| {
-            let before = self.received();
+            let before = self.counts_received();
             self.0[3].run("python3", &["-c", SEND, group, &address(4), "10.70.1.255"]);
-            until(|| {
-                let now = self.received();
+            wait_until(|| {
+                let now = self.counts_received();
                 counts = now.iter().zip(&before).map(|(now, before)| now - before).collect();
                 are_right(&counts, expected)
             })
@@ -144,7 +144,7 @@ impl Hosts {
     }
 
     /// Returns the number of packets that each of the first three hosts has received.
-    fn received(&self) -> Vec<u64> {
+    fn counts_received(&self) -> Vec<u64> {
         let of_host = |host: &Namespace| {
             let path = "/sys/class/net/eth0/statistics/rx_packets";
             host.run("cat", &[path]).trim().parse().expect("a number")
@@ -231,8 +231,8 @@ fn mdb(middle: &dyn Middle) -> Vec<String> {
 
 /// Checks that a switch has learned exactly the entries `expected`.
 #[track_caller]
-fn learns(middle: &dyn Middle, expected: &[&str]) {
-    assert!(until(|| mdb(middle) == expected), "{:?}, expected {expected:?}", mdb(middle));
+fn expect_learned(middle: &dyn Middle, expected: &[&str]) {
+    assert!(wait_until(|| mdb(middle) == expected), "{:?}, expected {expected:?}", mdb(middle));
 }
 
 /// Adds a bridge that snoops, with the ports of the hosts.
@@ -251,19 +251,19 @@ fn add_bridge(middle: &dyn Middle) {
 fn snoop(middle: &dyn Middle, hosts: &Hosts) {
     add_bridge(middle);
     hosts.receive(middle, "239.1.1.1", &[1, 2, 3]);
-    learns(middle, &[]);
+    expect_learned(middle, &[]);
     let members = [
         hosts.join(1, "239.1.1.1", 1),
         hosts.join(1, "239.1.1.2", 2),
         hosts.join(2, "239.1.1.3", 3),
     ];
     let groups = ["1 0 239.1.1.1", "1 0 239.1.1.2", "2 0 239.1.1.3"];
-    learns(middle, &groups);
+    expect_learned(middle, &groups);
     hosts.receive(middle, "239.1.1.1", &[1]);
     hosts.receive(middle, "239.1.1.3", &[2]);
     hosts.receive(middle, "239.1.1.9", &[1, 2, 3]);
     hosts.query(3);
-    learns(middle, &[&groups[..], &["3 0 querier"]].concat());
+    expect_learned(middle, &[&groups[..], &["3 0 querier"]].concat());
     hosts.receive(middle, "239.1.1.2", &[1, 3]);
     middle.vsctl("set bridge br0 other_config:mcast-snooping-disable-flood-unregistered=true");
     hosts.receive(middle, "239.1.1.9", &[3]);
@@ -275,10 +275,10 @@ fn snoop(middle: &dyn Middle, hosts: &Hosts) {
     // Only version 2 has a leave message.
     let [by_report, by_leave, by_record] = members;
     drop(by_leave);
-    learns(middle, &["1 0 239.1.1.1", "2 0 239.1.1.3", "3 0 querier"]);
+    expect_learned(middle, &["1 0 239.1.1.1", "2 0 239.1.1.3", "3 0 querier"]);
     hosts.receive(middle, "239.1.1.2", &[3]);
     assert_eq!(middle.appctl(&["mdb/flush", "br0"]), "table successfully flushed\n");
-    learns(middle, &[]);
+    expect_learned(middle, &[]);
     drop((by_report, by_record));
     middle.vsctl("set bridge br0 mcast_snooping_enable=false");
     hosts.receive(middle, "239.1.1.9", &[1, 2, 3]);
@@ -296,13 +296,13 @@ fn snoop_v6(middle: &dyn Middle, hosts: &Hosts) {
         all.sort_unstable();
         all
     };
-    learns(middle, &with(&[]));
+    expect_learned(middle, &with(&[]));
     let member = hosts.join_v6(1, "ff1e::7");
-    learns(middle, &with(&["1 0 ff1e::7"]));
+    expect_learned(middle, &with(&["1 0 ff1e::7"]));
     hosts.0[2].run("python3", &["-c", QUERY_V6]);
-    learns(middle, &with(&["1 0 ff1e::7", "3 0 querier"]));
+    expect_learned(middle, &with(&["1 0 ff1e::7", "3 0 querier"]));
     drop(member);
-    learns(middle, &with(&["3 0 querier"]));
+    expect_learned(middle, &with(&["3 0 querier"]));
 }
 
 /// Runs hosts at Open vSwitch, then at the daemon with each kind of database.
@@ -310,7 +310,7 @@ fn snoop_v6(middle: &dyn Middle, hosts: &Hosts) {
 /// `check` tests the daemon afterwards.
 fn at_both(run: fn(&dyn Middle, &Hosts), check: fn(&DaemonFixture, &Daemon)) {
     if Command::new("python3").arg("--version").output().is_err() {
-        return skipped("python3 is missing: apt-get install python3");
+        return print_skipped("python3 is missing: apt-get install python3");
     }
     let Some(middle) = namespace_or_skip("mcast") else { return };
     let (Some(rival), Some(hosts)) = (OpenVSwitch::start_or_skip(&middle), Hosts::connect(&middle))

@@ -7,7 +7,7 @@ use shunt_flow_export::{
     testing::{DecodedNetflow, decode_netflow},
 };
 use shunt_tests::{
-    daemon::{Daemon, text, until},
+    daemon::{Daemon, text, wait_until},
     namespace::namespace_or_skip,
 };
 
@@ -65,24 +65,24 @@ fn collectors_get_each_flow_of_a_bridge() {
         );
         hosts.ping(PINGS, "0.02");
         let expected = pings(PINGS as u64);
-        assert!(until(|| totals(&records(&collectors)) == expected), "{}", show(&daemon));
+        assert!(wait_until(|| totals(&records(&collectors)) == expected), "{}", show(&daemon));
         check_records(&collectors);
         check_by_tshark(&collectors);
         // An invalid value changes nothing.
         fixture.done("set netflow . targets=collector");
         let kept = "bridge br0 keeps the options in force: netflow.targets[0] = collector";
-        assert!(until(|| daemon.log().contains(kept)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(kept)), "{}", daemon.log());
         assert!(show(&daemon).contains("netflow (targets=127.0.0.1:2055"), "{}", show(&daemon));
         fixture.done("set netflow . targets=\"127.0.0.1:2055\"");
         // Flows that are still active are reported when NetFlow is disabled.
         fixture.done("set netflow . active_timeout=600");
-        assert!(until(|| show(&daemon).contains("active_timeout=600")), "{}", show(&daemon));
+        assert!(wait_until(|| show(&daemon).contains("active_timeout=600")), "{}", show(&daemon));
         hosts.ping(PINGS, "0.02");
         fixture.done("clear bridge br0 netflow");
-        assert!(until(|| totals(&records(&collectors)) == pings(2 * PINGS as u64)));
+        assert!(wait_until(|| totals(&records(&collectors)) == pings(2 * PINGS as u64)));
         assert!(!show(&daemon).contains("netflow"), "{}", show(&daemon));
         let stopped = "bridge br0: NetFlow stopped";
-        assert!(until(|| daemon.log().contains(stopped)), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains(stopped)), "{}", daemon.log());
         check_sequence(&collectors);
         check_flows(&collectors.end());
     }
@@ -159,7 +159,7 @@ fn a_flow_is_reported_when_it_ends() {
     text(&daemon.ovs_ofctl("br0", "add-flow", &["in_port=p1,actions=drop"]));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["in_port=p2,actions=output:p1"]));
     hosts.ping_in_vain(PINGS);
-    assert!(until(|| !records(&collectors).is_empty()), "{}", show(&daemon));
+    assert!(wait_until(|| !records(&collectors).is_empty()), "{}", show(&daemon));
     let records = records(&collectors);
     // The bridge has number 1. The tables of the bridge drop the packets: 65533.
     let expected = (("10.68.1.1".to_owned(), 0x201, 0x3fd), (5, 5 * u64::from(PING_BYTES)));
@@ -184,6 +184,10 @@ fn flows_are_reported_when_the_daemon_ends() {
     hosts.ping(PINGS, "0.02");
     assert!(records(&collectors).is_empty(), "the flows last");
     daemon.start_next("-TERM", start);
-    assert!(until(|| totals(&records(&collectors)) == pings(PINGS as u64)), "{}", daemon.log());
+    assert!(
+        wait_until(|| totals(&records(&collectors)) == pings(PINGS as u64)),
+        "{}",
+        daemon.log()
+    );
     check_sequence(&collectors);
 }

@@ -222,5 +222,5 @@ fn an_idle_rule_expires() {
     let rule = "idle_timeout=1,priority=9,udp,actions=output:1";
     ofctl(&daemon, "add-flow", &[rule]);
     assert_eq!(rules(&daemon).len(), 1);
-    assert!(shunt_tests::daemon::until(|| rules(&daemon).is_empty()));
+    assert!(shunt_tests::daemon::wait_until(|| rules(&daemon).is_empty()));
 }

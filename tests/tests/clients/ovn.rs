@@ -9,7 +9,7 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, text, until},
+    daemon::{Daemon, text, wait_until},
     repository::read,
 };
 
@@ -112,5 +112,5 @@ fn ovs_ofctl_resumes_a_paused_packet() {
         let dump = text(&daemon.ovs_ofctl("br0", "dump-flows", &["cookie=0x77/-1"]));
         !dump.contains("n_packets=0,")
     };
-    assert!(until(arrived), "{}", daemon.log());
+    assert!(wait_until(arrived), "{}", daemon.log());
 }

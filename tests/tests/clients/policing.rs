@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use shunt_tests::{
-    daemon::{Daemon, output, text, until},
+    daemon::{Daemon, output, text, wait_until},
     namespace::{Namespace, namespace_or_skip},
 };
 
@@ -61,19 +61,20 @@ impl Hosts {
     ///
     /// The frames of the pings have 1000 bytes.
     fn arrived_pings(&self, daemon: &Daemon) -> u64 {
-        let policed = |daemon| dropped(daemon, "rx_policed") + dropped(daemon, "egress_policed");
+        let policed =
+            |daemon| count_dropped(daemon, "rx_policed") + count_dropped(daemon, "egress_policed");
         let before = (self.b.echo_requests(), policed(daemon));
         let count = PINGS.to_string();
         let arguments = ["-q", "-s", "958", "-l", &count, "-c", &count, "-W", "1", "10.68.1.2"];
         let _ = output(self.a.command("ping").args(arguments));
         let arrived = || self.b.echo_requests() - before.0;
-        assert!(until(|| arrived() + policed(daemon) - before.1 == PINGS), "{}", arrived());
+        assert!(wait_until(|| arrived() + policed(daemon) - before.1 == PINGS), "{}", arrived());
         arrived()
     }
 }
 
 /// Returns the number of dropped packets for a reason, from `shuntctl drops`.
-fn dropped(daemon: &Daemon, reason: &str) -> u64 {
+fn count_dropped(daemon: &Daemon, reason: &str) -> u64 {
     let drops = text(&daemon.shuntctl(&["drops"]));
     let line = drops.lines().find(|line| line.starts_with(&format!("dropped: {reason} ")));
     let count = line.and_then(|line| line.split_whitespace().nth(2)?.parse().ok());
@@ -95,7 +96,7 @@ fn vsctl_limits_the_pings_of_a_port() {
         assert!(PASSED.contains(&arrived), "{arrived} frames passed");
         let dropped = (PINGS - arrived).to_string();
         assert!(
-            until(|| fixture.done("get interface p1 statistics:rx_dropped") == dropped),
+            wait_until(|| fixture.done("get interface p1 statistics:rx_dropped") == dropped),
             "{}",
             fixture.done("get interface p1 statistics")
         );
@@ -118,9 +119,9 @@ fn a_port_that_is_opened_has_its_limit() {
 
         let is_open = || show(&daemon).contains("up, ingress_policing_burst=160");
         hosts.unplug_first();
-        assert!(until(|| !is_open()), "{}", show(&daemon));
+        assert!(wait_until(|| !is_open()), "{}", show(&daemon));
         hosts.connect_first(&fixture.namespace);
-        assert!(until(is_open), "{}", show(&daemon));
+        assert!(wait_until(is_open), "{}", show(&daemon));
         let arrived = hosts.arrived_pings(&daemon);
         assert!(arrived < PINGS, "{arrived} frames passed");
     }
@@ -156,7 +157,7 @@ fn vsctl_sets_an_egress_policer() {
         assert!(PASSED.contains(&arrived), "{arrived} frames passed");
         let lost = (PINGS - arrived).to_string();
         assert!(
-            until(|| fixture.done("get interface p2 statistics:tx_dropped") == lost),
+            wait_until(|| fixture.done("get interface p2 statistics:tx_dropped") == lost),
             "{}",
             fixture.done("get interface p2 statistics")
         );
@@ -197,12 +198,12 @@ fn vsctl_sets_queues() {
         let arguments = ["-q", "-s", "958", "-l", &count, "-c", &count, "-W", "1", "10.68.1.2"];
         let _ = output(hosts.a.command("ping").args(arguments));
         let sent = || pings_of_queue(&daemon);
-        assert!(until(|| sent() >= 2), "{}", shown());
+        assert!(wait_until(|| sent() >= 2), "{}", shown());
         assert!(sent() <= *PASSED.end(), "{}", shown());
-        assert_eq!(dropped(&daemon, "egress_queue_full"), 0);
+        assert_eq!(count_dropped(&daemon, "egress_queue_full"), 0);
         fixture.done("clear port p2 qos");
         let arrived = || hosts.b.echo_requests() - before;
-        assert!(until(|| arrived() == PINGS), "{} pings arrived", arrived());
+        assert!(wait_until(|| arrived() == PINGS), "{} pings arrived", arrived());
     }
 }
 
@@ -279,7 +280,7 @@ fn a_port_without_a_rate_has_that_of_its_link() {
         run("ethtool", "-s p1 speed 2500 duplex full");
         // The kernel reports no new speed, but the kernel reports this change.
         run("ip", "link set p1 mtu 1400");
-        assert!(until(|| rate("p1") == "max-rate: 2500000000"), "{}", daemon.log());
+        assert!(wait_until(|| rate("p1") == "max-rate: 2500000000"), "{}", daemon.log());
         let followed = "port p1: QoS linux-htb follows the speed of the link";
         assert!(daemon.log().contains(followed), "{}", daemon.log());
     }

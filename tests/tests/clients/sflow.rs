@@ -2,7 +2,7 @@
 
 use shunt_flow_export::testing::{DecodedDatagram, DecodedSample, decode_sflow};
 use shunt_tests::{
-    daemon::{Daemon, output, text, until},
+    daemon::{Daemon, output, text, wait_until},
     namespace::{Namespace, namespace_or_skip},
 };
 
@@ -47,13 +47,13 @@ fn collectors_get_each_frame_of_a_bridge() {
         );
         hosts.ping(PINGS, "0.02");
         let sent = format!("sent {} samples", 2 * PINGS);
-        assert!(until(|| show(&daemon).contains(&sent)), "{}", show(&daemon));
-        assert!(until(|| samples(&collectors, 1).len() == 2 * PINGS), "{}", show(&daemon));
+        assert!(wait_until(|| show(&daemon).contains(&sent)), "{}", show(&daemon));
+        assert!(wait_until(|| samples(&collectors, 1).len() == 2 * PINGS), "{}", show(&daemon));
         let ports = ["p1", "p2"].map(|port| index_of(&fixture.namespace, port));
         check_flow_samples(&collectors, ports);
         check_by_tshark(&collectors, ports);
         let counted = || counters_of(&collectors, "p1").is_some_and(|own| own[8] == 5);
-        assert!(until(counted), "{:?}", counters_of(&collectors, "p1"));
+        assert!(wait_until(counted), "{:?}", counters_of(&collectors, "p1"));
         let counters = counters_of(&collectors, "p1").expect("counters of p1");
         let (pings, bytes) = (5, 5 * PING_BYTES);
         assert_eq!((counters[0], counters[5]), (ports[0], 3), "its index, and both up");
@@ -61,7 +61,7 @@ fn collectors_get_each_frame_of_a_bridge() {
         // For the collector, a device that is set down is down; its link has no fault.
         fixture.namespace.run("ip", &["link", "set", "p2", "down"]);
         let status = || counters_of(&collectors, "p2").map(|own| own[5]);
-        assert!(until(|| status() == Some(0)), "{:?}", counters_of(&collectors, "p2"));
+        assert!(wait_until(|| status() == Some(0)), "{:?}", counters_of(&collectors, "p2"));
         fixture.done("clear bridge br0 sflow");
         assert!(!show(&daemon).contains("sflow"), "{}", show(&daemon));
         assert!(daemon.log().contains("bridge br0: sFlow stopped"), "{}", daemon.log());
@@ -146,7 +146,7 @@ fn one_frame_in_n_is_sampled() {
     // 250 of 2000 frames on average, with a standard deviation of about 9: five of them are 45.
     let expected = 205..=295;
     let is_expected = || expected.contains(&samples(&collectors, 1).len());
-    assert!(until(is_expected), "{}", show(&daemon));
+    assert!(wait_until(is_expected), "{}", show(&daemon));
     // The sampled frames of a round are known when a frame of the next round is sampled.
     text(&daemon.shuntctl(&["set-br", "br0", "sflow.sampling=1"]));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=40000,in_port=p2,actions=drop"]));
@@ -155,7 +155,7 @@ fn one_frame_in_n_is_sampled() {
         let samples = samples(&collectors, 1).into_iter();
         samples.filter(|sample| sample.words[2] == rate).collect::<Vec<_>>()
     };
-    assert!(until(|| rate(1).len() == 2), "{:?}", rate(1));
+    assert!(wait_until(|| rate(1).len() == 2), "{:?}", rate(1));
     let p2 = index_of(&middle, "p2");
     assert_eq!(rate(1)[1].words[5..], [p2, 0x4000_0100], "a packet that the tables drop");
     let chosen = rate(8);
@@ -190,22 +190,22 @@ fn sflow_follows_the_address_of_the_host() {
     let file = "[[bridge]]\nname = \"br0\"\n[[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n\
                 [bridge.sflow]\ntargets = [\"10.69.0.2\"]\npolling = 1\n";
     let daemon = Daemon::start_with(file, |program| middle.command(&program.to_string_lossy()));
-    assert!(until(|| unheard_datagrams(&far) > 0), "{}", show(&daemon));
+    assert!(wait_until(|| unheard_datagrams(&far) > 0), "{}", show(&daemon));
     assert!(show(&daemon).contains("agent=10.69.0.1 "), "{}", show(&daemon));
     address("del", "10.69.0.1");
-    assert!(until(|| show(&daemon).contains("cannot be reached")), "{}", show(&daemon));
+    assert!(wait_until(|| show(&daemon).contains("cannot be reached")), "{}", show(&daemon));
     let before = unheard_datagrams(&far);
     address("add", "10.69.0.11");
-    assert!(until(|| unheard_datagrams(&far) > before), "{}", show(&daemon));
-    assert!(until(|| show(&daemon).contains("agent=10.69.0.11 ")), "{}", show(&daemon));
-    assert!(until(|| !show(&daemon).contains("cannot be reached")), "{}", show(&daemon));
+    assert!(wait_until(|| unheard_datagrams(&far) > before), "{}", show(&daemon));
+    assert!(wait_until(|| show(&daemon).contains("agent=10.69.0.11 ")), "{}", show(&daemon));
+    assert!(wait_until(|| !show(&daemon).contains("cannot be reached")), "{}", show(&daemon));
     // An address also changes between two refreshes. Such refreshes find no error.
     address("del", "10.69.0.11");
     address("add", "10.69.0.12");
-    assert!(until(|| show(&daemon).contains("agent=10.69.0.12 ")), "{}", show(&daemon));
+    assert!(wait_until(|| show(&daemon).contains("agent=10.69.0.12 ")), "{}", show(&daemon));
     let before = unheard_datagrams(&far);
-    assert!(until(|| unheard_datagrams(&far) > before), "{}", show(&daemon));
-    assert!(until(|| !show(&daemon).contains("cannot be reached")), "{}", show(&daemon));
+    assert!(wait_until(|| unheard_datagrams(&far) > before), "{}", show(&daemon));
+    assert!(wait_until(|| !show(&daemon).contains("cannot be reached")), "{}", show(&daemon));
     let log = daemon.log();
     let lines = |text: &str| log.lines().filter(|line| line.contains(text)).count();
     let (lost, returned) = (lines("cannot be reached"), lines("is reachable again"));

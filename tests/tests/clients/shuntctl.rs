@@ -5,7 +5,7 @@ use std::fs;
 use shunt_flow::testing::packet::PacketBuilder;
 use shunt_tests::{
     capture,
-    daemon::{error_text, text, until},
+    daemon::{error_text, text, wait_until},
 };
 
 use crate::daemon;
@@ -60,10 +60,10 @@ fn a_bridge_without_rules_is_logged_once() {
     let daemon = daemon();
     let file = daemon.run_dir().join("in");
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 9, 0, 1]).build();
-    fs::write(&file, capture::written([frame])).expect("a capture");
+    fs::write(&file, capture::write_frames([frame])).expect("a capture");
     let source = format!("rx={}", file.display());
     text(&daemon.shuntctl(&["add-port", "br0", "in", "type=pcap", &source]));
-    assert!(until(|| daemon.log().contains("bridge br0: no rules")), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains("bridge br0: no rules")), "{}", daemon.log());
     let drops = text(&daemon.shuntctl(&["drops"]));
     assert!(drops.contains("dropped: no_matching_rule") && drops.contains("br0 has no rules"));
     text(&daemon.ovs_ofctl("br0", "add-flow", &["actions=drop"]));
@@ -86,7 +86,7 @@ fn evicted_entries_under_traffic_are_repaired() {
     text(&daemon.ovs_ofctl("br0", "add-flow", &["priority=1,ip,actions=output:2"]));
     let frames = (1..=8).map(|host| PacketBuilder::ipv4([10, 0, 0, host], [10, 9, 0, 1]).build());
     let file = daemon.run_dir().join("in");
-    fs::write(&file, capture::written(frames)).expect("a capture");
+    fs::write(&file, capture::write_frames(frames)).expect("a capture");
     let source = format!("rx={}", file.display());
     text(&daemon.shuntctl(&["add-port", "br0", "in", "type=pcap", &source, "repeat=endless"]));
     let counted = |name: &str| {
@@ -94,7 +94,7 @@ fn evicted_entries_under_traffic_are_repaired() {
         let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|number| number.parse::<u64>().ok()).expect("the metric exists")
     };
-    assert!(until(|| text(&daemon.shuntctl(&["entries"])).lines().count() > 1));
+    assert!(wait_until(|| text(&daemon.shuntctl(&["entries"])).lines().count() > 1));
     // Each rule has a higher priority than the previous rule, and the same effect at first.
     let mut priority = 1;
     let mut change = |actions: &str| {
@@ -111,7 +111,7 @@ fn evicted_entries_under_traffic_are_repaired() {
             change(turns.next().copied().unwrap_or_default());
             counted(metric) > 0
         };
-        assert!(until(is_counted), "{metric}: {}", text(&daemon.shuntctl(&["evict"])));
+        assert!(wait_until(is_counted), "{metric}: {}", text(&daemon.shuntctl(&["evict"])));
     }
 }
 
@@ -122,7 +122,7 @@ fn entries_are_explained_before_and_after_eviction() {
     rules.iter().for_each(|rule| drop(text(&daemon.ovs_ofctl("br0", "add-flow", &[rule]))));
     let frame = PacketBuilder::ipv4([10, 0, 0, 1], [10, 9, 0, 1]).build();
     let file = daemon.run_dir().join("one");
-    fs::write(&file, capture::written([frame])).expect("a capture");
+    fs::write(&file, capture::write_frames([frame])).expect("a capture");
     let source = format!("rx={}", file.display());
     let port = ["add-port", "br0", "in", "type=pcap", &source, "number=5"];
     text(&daemon.shuntctl(&port));
@@ -132,7 +132,7 @@ fn entries_are_explained_before_and_after_eviction() {
         let mut words = entries.split_whitespace().map(str::to_owned);
         words.find(|word| word.split('.').filter(|part| part.parse::<u32>().is_ok()).count() == 3)
     };
-    assert!(until(|| entry().is_some()), "{}", text(&daemon.shuntctl(&["entries"])));
+    assert!(wait_until(|| entry().is_some()), "{}", text(&daemon.shuntctl(&["entries"])));
     let entry = entry().expect("the entry exists");
 
     let explanation = text(&daemon.shuntctl(&["why", &entry]));

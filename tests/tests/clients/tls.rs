@@ -8,7 +8,7 @@ use std::{
 };
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use shunt_tests::daemon::{Daemon, error_text, output, text, until};
+use shunt_tests::daemon::{Daemon, error_text, output, text, wait_until};
 use tempfile::TempDir;
 
 use crate::vsctl::DaemonFixture;
@@ -86,7 +86,7 @@ fn ovs_ofctl_needs_a_certificate_of_the_authority() {
     let plain = format!("tcp:127.0.0.1:{port}");
     let mut command = Command::new("ovs-ofctl");
     error_text(&output(command.args(["-O", "OpenFlow13", "--timeout=10", "show", &plain])));
-    assert!(until(|| daemon.log().contains("the TLS handshake failed")), "{}", daemon.log());
+    assert!(wait_until(|| daemon.log().contains("the TLS handshake failed")), "{}", daemon.log());
     // The switch still answers.
     text(&ours.show(&address));
 }
@@ -98,10 +98,14 @@ fn a_switch_trusts_only_controllers_of_its_authority() {
     let _controller = Daemon::start(&(ours.section() + &listener));
     let caller = format!("[[bridge]]\nname = \"br0\"\ncontrollers = [\"ssl:127.0.0.1:{port}\"]\n");
     let friend = Daemon::start(&(ours.section() + &caller));
-    assert!(until(|| friend.log().contains("controller connected")), "{}", friend.log());
+    assert!(wait_until(|| friend.log().contains("controller connected")), "{}", friend.log());
     let stranger = Daemon::start(&(theirs.section() + &caller));
     let shows = |wanted: &str| text(&stranger.shuntctl(&["show"])).contains(wanted);
-    assert!(until(|| shows("TLS handshake failed")), "{}", text(&stranger.shuntctl(&["show"])));
+    assert!(
+        wait_until(|| shows("TLS handshake failed")),
+        "{}",
+        text(&stranger.shuntctl(&["show"]))
+    );
     assert!(!stranger.log().contains("controller connected"), "{}", stranger.log());
 }
 
@@ -117,14 +121,14 @@ fn set_ssl_of_ovs_vsctl_takes_effect_at_the_next_attempt() {
             fixture
                 .done("--columns=status,is_connected find Controller target=\"ssl:127.0.0.1:6699\"")
         };
-        assert!(until(|| state().contains("no private key")), "{}", state());
+        assert!(wait_until(|| state().contains("no private key")), "{}", state());
         let files = ["switch.key", "switch.pem", "ca.pem"].map(|name| authority.path(name));
         let files = files.map(|file| file.display().to_string()).join(" ");
         fixture.done(&format!("set-ssl {files}"));
-        assert!(until(|| daemon.log().contains("ovsdb: SSL set")), "{}", daemon.log());
-        assert!(until(|| state().contains("is_connected        : true")), "{}", state());
+        assert!(wait_until(|| daemon.log().contains("ovsdb: SSL set")), "{}", daemon.log());
+        assert!(wait_until(|| state().contains("is_connected        : true")), "{}", state());
         fixture.done("del-ssl");
-        assert!(until(|| daemon.log().contains("ovsdb: SSL removed")), "{}", daemon.log());
+        assert!(wait_until(|| daemon.log().contains("ovsdb: SSL removed")), "{}", daemon.log());
     }
 }
 

@@ -6,8 +6,8 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{Daemon, output, text, until},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    daemon::{Daemon, output, text, wait_until},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
     ovsdb_server::OvsdbServer,
     repository::root,
     traffic::ping_once,
@@ -57,7 +57,9 @@ impl DaemonFixture {
     fn parts(label: &str) -> Option<Namespace> {
         let is_installed = Command::new("ovs-vsctl").arg("--version").output().is_ok();
         if !is_installed || !Path::new("/dev/net/tun").exists() {
-            skipped("ovs-vsctl or /dev/net/tun is missing: apt-get install openvswitch-switch");
+            print_skipped(
+                "ovs-vsctl or /dev/net/tun is missing: apt-get install openvswitch-switch",
+            );
             return None;
         }
         namespace_or_skip(label)
@@ -186,7 +188,7 @@ fn flow_restore_wait_holds_packets_and_controllers() {
         assert!(!show().contains("tcp:127.0.0.1:1"), "{}", show());
         fixture.done("remove Open_vSwitch . other_config flow-restore-wait");
         assert!(show().contains("tcp:127.0.0.1:1"), "{}", show());
-        assert!(until(ping), "{}", daemon.log());
+        assert!(wait_until(ping), "{}", daemon.log());
     }
 }
 
@@ -265,7 +267,7 @@ fn a_vhost_user_port_waits_for_its_hypervisor() {
 fn the_python_idl_configures_a_bridge() {
     let found = Command::new(PYTHON).args(["-c", "import ovs.db.idl"]).output();
     if !found.is_ok_and(|found| found.status.success()) {
-        skipped("the Python module ovs is missing: apt-get install python3-openvswitch");
+        print_skipped("the Python module ovs is missing: apt-get install python3-openvswitch");
         return;
     }
     for fixture in DaemonFixture::both("idl") {

@@ -18,7 +18,7 @@ use std::{
 
 use shunt_tests::{
     daemon::{Daemon, output, text},
-    namespace::{Namespace, namespace_or_skip, skipped},
+    namespace::{Namespace, namespace_or_skip, print_skipped},
     open_vswitch::OpenVSwitch,
     repository::root,
 };
@@ -34,26 +34,26 @@ const PORT: &str = "16633";
 
 #[test]
 fn actions_pass_the_switch_tester() {
-    judge("action");
+    run_tests("action");
 }
 
 #[test]
 fn matches_pass_the_switch_tester() {
-    judge("match");
+    run_tests("match");
 }
 
 #[test]
 fn groups_send_where_the_switch_tester_expects() {
-    judge("group");
+    run_tests("group");
 }
 
 #[test]
 fn meters_limit_as_the_switch_tester_expects() {
-    judge("meter");
+    run_tests("meter");
 }
 
 /// Runs the tests of one kind. Each test that is not exempt must pass.
-fn judge(kind: &str) {
+fn run_tests(kind: &str) {
     let Some(python) = python_or_skip() else { return };
     let Some(near) = namespace_or_skip("tester") else { return };
     let Some(far) = namespace_or_skip("target") else { return };
@@ -139,7 +139,7 @@ fn run_tester(namespace: &Namespace, python: &Path, kind: &str, log: &Path) {
 fn python_or_skip() -> Option<PathBuf> {
     let python = env::var_os(PYTHON).map(PathBuf::from);
     if python.is_none() {
-        skipped(&format!("{PYTHON} is not set; `cargo xtask test tester` sets it"));
+        print_skipped(&format!("{PYTHON} is not set; `cargo xtask test tester` sets it"));
     }
     python
 }

@@ -11,7 +11,7 @@ use shunt_switch::{
     Config, Switch,
     config::{self, BridgeOptions, CacheKind},
 };
-use shunt_tests::daemon::{SOON, until};
+use shunt_tests::daemon::{SOON, wait_until};
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
@@ -80,7 +80,7 @@ impl CabledSwitch {
         for port in &case.down {
             self.cables[*port as usize - 1] = None;
         }
-        assert!(until(|| self.are_down(&case.down)), "{}: links go down", case.id);
+        assert!(wait_until(|| self.are_down(&case.down)), "{}: links go down", case.id);
     }
 
     /// Sets the VLANs of ports.
@@ -164,7 +164,7 @@ impl CabledSwitch {
     }
 
     /// Returns the number of packets sent to controllers.
-    pub(crate) fn punted(&self) -> u64 {
+    pub(crate) fn count_punted(&self) -> u64 {
         self.switch.drops().punted
     }
 

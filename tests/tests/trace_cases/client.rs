@@ -8,8 +8,8 @@ use std::{
 };
 
 use shunt_tests::{
-    daemon::{output, text, until},
-    namespace::skipped,
+    daemon::{output, text, wait_until},
+    namespace::print_skipped,
 };
 
 use crate::case::Case;
@@ -20,7 +20,7 @@ use crate::case::Case;
 pub(crate) fn is_installed() -> bool {
     let found = Command::new("ovs-ofctl").arg("--version").stdout(Stdio::null()).status().is_ok();
     if !found {
-        skipped("ovs-ofctl is not installed (Debian: openvswitch-common)");
+        print_skipped("ovs-ofctl is not installed (Debian: openvswitch-common)");
     }
     found
 }
@@ -179,13 +179,13 @@ impl Monitor {
         let file = File::create(&log).expect("a log can be written");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
         let process = command.spawn().expect("ovs-ofctl starts");
-        assert!(until(|| has_settled(&control)), "the monitor does not reply");
+        assert!(wait_until(|| has_settled(&control)), "the monitor does not reply");
         Self { process, log, control }
     }
 
     /// Returns all packet-ins, and waits some time for the expected packet-ins.
     pub(crate) fn packet_ins(&self, expected: &[String]) -> Vec<String> {
-        until(|| read(&self.log) == expected);
+        wait_until(|| read(&self.log) == expected);
         read(&self.log)
     }
 }

@@ -96,7 +96,7 @@ impl Tables {
         packet: &RecordedPacket,
     ) -> Option<String> {
         let traversal = self.translate(packet);
-        let mut near = neighbours(case, packet);
+        let mut near = nearby_keys(case, packet);
         let astray = near.find(|key| {
             traversal.mask.agree(key, &FlowKey::from(&traversal.key))
                 && !have_equal_results(&traversal, &self.translate_key(key))
@@ -204,7 +204,7 @@ fn key(frame: &[u8], in_port: u32) -> FlowKey {
 }
 
 /// Returns the keys of packets near a recorded packet.
-fn neighbours(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = FlowKey> {
+fn nearby_keys(case: &Case, packet: &RecordedPacket) -> impl Iterator<Item = FlowKey> {
     let (frame, in_port) = (packet.frame(), packet.in_port);
     let others = case.packets.iter().map(|other| key(&other.frame(), other.in_port));
     let same = key(&frame, in_port);

@@ -11,7 +11,7 @@ use std::{
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shunt_switch::config::{MirrorOptions, PortOptions, PortVlanMode};
-use shunt_tests::{daemon::until, open_vswitch::OpenVSwitch};
+use shunt_tests::{daemon::wait_until, open_vswitch::OpenVSwitch};
 
 use crate::{
     cabled_switch::{BRIDGE, Macs, PORTS, client_in},
@@ -223,7 +223,7 @@ impl Rival {
     /// An aborting daemon closes its sockets first.
     pub(crate) fn has_died(&self) -> bool {
         let id = self.switch.process("ovs-vswitchd");
-        id.is_empty() || until(|| !Path::new("/proc").join(&id).exists())
+        id.is_empty() || wait_until(|| !Path::new("/proc").join(&id).exists())
     }
 
     /// Returns the last lines of the log of the daemon.

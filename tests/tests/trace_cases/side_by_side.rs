@@ -243,7 +243,8 @@ impl Play<'_> {
     }
 
     fn compare_shown(&mut self, verb: &str) {
-        let [ours, theirs] = [&self.ours, &self.theirs].map(|client| shown(&client.show(verb)));
+        let [ours, theirs] =
+            [&self.ours, &self.theirs].map(|client| shown_lines(&client.show(verb)));
         self.compare(verb, &ours, &theirs);
     }
 
@@ -262,7 +263,7 @@ impl Play<'_> {
 /// Returns the printed lines without values that vary or are known to differ.
 ///
 /// Such values are message numbers, times, and reference counts of groups.
-fn shown(text: &str) -> Vec<String> {
+fn shown_lines(text: &str) -> Vec<String> {
     let item = |item: &str| {
         let (name, _) = item.split_once(['=', ':']).unwrap_or_default();
         !matches!(name, "duration" | "(xid" | "ref_count")

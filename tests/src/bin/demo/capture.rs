@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use shunt_tests::{capture::written, daemon::text};
+use shunt_tests::{capture::write_frames, daemon::text};
 
 /// Number of flows in the capture.
 const FLOWS: u8 = 200;
@@ -12,7 +12,8 @@ pub(crate) fn run() {
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("no folder: {error}"));
     let file = folder.path().join("in.pcap");
     let frames = (0..FLOWS).map(|flow| echo_request([10, 10, 0, 1], [10, 10, 0, flow]));
-    fs::write(&file, written(frames)).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    fs::write(&file, write_frames(frames))
+        .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let ports = format!(
         "[[bridge.port]]\nname = \"p1\"\nnumber = 1\ntype = \"pcap\"\nrx = \"{}\"\n\
          repeat = \"endless\"\n\n[[bridge.port]]\nname = \"p2\"\nnumber = 2\ntype = \"null\"\n",

@@ -7,8 +7,8 @@ use std::{fs, process::Command, thread::sleep, time::Duration};
 
 use serde_json::Value;
 use shunt_tests::{
-    capture::written,
-    daemon::{Daemon, text, until},
+    capture::write_frames,
+    daemon::{Daemon, text, wait_until},
 };
 
 use crate::capture::echo_request;
@@ -27,7 +27,8 @@ pub(crate) fn run() {
     let flows = hosts().flat_map(|source| hosts().map(move |target| (source, target)));
     let frames =
         flows.map(|(source, target)| echo_request([10, 10, 0, source], [10, 20, 0, target]));
-    fs::write(&file, written(frames)).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    fs::write(&file, write_frames(frames))
+        .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     println!("1. A switch with a NIC of four stages in front of it, driven by P4Runtime");
     let ports = format!(
         "[[bridge.port]]\nname = \"p1\"\nnumber = 1\ntype = \"pcap\"\nrx = \"{}\"\n\
@@ -35,7 +36,7 @@ pub(crate) fn run() {
         file.display()
     );
     let daemon = crate::start(CACHES, &ports, |program| Command::new(program));
-    assert!(until(|| nic(&daemon)["state"] == "connected"), "{}", daemon.log());
+    assert!(wait_until(|| nic(&daemon)["state"] == "connected"), "{}", daemon.log());
     println!("\n2. Sender, payload and destination checks: three tables");
     let rules = daemon.run_dir().join("policy.flows");
     let (first, policy) = (policy(1), policy(HOSTS));
@@ -46,7 +47,7 @@ pub(crate) fn run() {
     let flows = u32::from(HOSTS) * u32::from(HOSTS);
     println!("\n3. {flows} flows in a loop; the NIC as it fills");
     crate::watch_caches(&daemon);
-    assert!(until(|| has_all(&daemon)), "{}", nic(&daemon));
+    assert!(wait_until(|| has_all(&daemon)), "{}", nic(&daemon));
     print!("{}", text(&daemon.shuntctl(&["caches"])));
     let ltm_entries = entries(&daemon);
     assert!(ltm_entries < u64::from(flows) / 4, "{ltm_entries} entries: flows share nothing");
@@ -59,13 +60,13 @@ pub(crate) fn run() {
 
 fn change(daemon: &Daemon) {
     println!("\n5. A rule changes while packets flow: {CHANGE}");
-    let (before, removed) = (entries(daemon), removed(daemon));
+    let (before, removed) = (entries(daemon), count_removed(daemon));
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", CHANGE]));
     // The barrier reply has arrived, so no stale entry remains.
-    let gone = self::removed(daemon) - removed;
+    let gone = self::count_removed(daemon) - removed;
     assert!((1..before / 4).contains(&gone), "{gone} of {before} LTM entries were removed");
     println!("{gone} of {before} LTM entries were removed before the barrier reply.");
-    assert!(until(|| entries(daemon) >= before), "the removed entries are not replaced");
+    assert!(wait_until(|| entries(daemon) >= before), "the removed entries are not replaced");
     println!("They are replaced according to the new rule; the others stayed in use.");
     crate::watch_caches(daemon);
 }
@@ -89,7 +90,7 @@ fn entries(daemon: &Daemon) -> u64 {
 }
 
 /// Returns the number of entries that the switch has removed from the NIC.
-fn removed(daemon: &Daemon) -> u64 {
+fn count_removed(daemon: &Daemon) -> u64 {
     nic(daemon)["operations"]["removes"].as_u64().unwrap_or_default()
 }
 

@@ -16,7 +16,7 @@ mod hosts;
 use std::{fs, process::Command, thread::sleep, time::Duration};
 
 use shunt_tests::{
-    daemon::{Daemon, text, until},
+    daemon::{Daemon, text, wait_until},
     namespace::Namespace,
 };
 
@@ -70,7 +70,7 @@ fn start(caches: &str, ports: &str, wrap: impl FnOnce(&std::path::Path) -> Comma
     let daemon = Daemon::start_with(&format!("{head}{caches}{bridge}{ports}"), wrap);
     let mut show = String::new();
     // The kernel may report a link as up a second late.
-    let is_up = until(|| {
+    let is_up = wait_until(|| {
         show = text(&daemon.shuntctl(&["show"]));
         !show.contains("down")
     });

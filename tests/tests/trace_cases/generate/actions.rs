@@ -10,7 +10,7 @@ const ADDRESSES: &[&str] = &["10.0.0.1", "10.0.0.2", "10.0.1.1", "192.168.0.1"];
 
 /// Returns an action for a rule of `table`, for packets of a protocol.
 pub(crate) fn action(dice: &mut Dice, theme: Theme, protocol: &str, table: usize) -> String {
-    nested(dice, theme, protocol, table, 0)
+    nested_actions(dice, theme, protocol, table, 0)
 }
 
 /// Returns whether an action may be in an action set.
@@ -38,7 +38,13 @@ pub(crate) fn is_settable(action: &str) -> bool {
     kinds.iter().any(|kind| action.starts_with(kind)) && !action.starts_with("output:reg")
 }
 
-fn nested(dice: &mut Dice, theme: Theme, protocol: &str, table: usize, depth: usize) -> String {
+fn nested_actions(
+    dice: &mut Dice,
+    theme: Theme,
+    protocol: &str,
+    table: usize,
+    depth: usize,
+) -> String {
     match dice.below(100) {
         0..30 => output(dice, theme),
         30..60 => set(dice, theme, protocol),
@@ -57,7 +63,7 @@ fn nested(dice: &mut Dice, theme: Theme, protocol: &str, table: usize, depth: us
         }
         82..87 if depth < CLONES_MAX => {
             let inner: Vec<_> = (0..1 + dice.below(3))
-                .map(|_| nested(dice, theme, protocol, table, depth + 1))
+                .map(|_| nested_actions(dice, theme, protocol, table, depth + 1))
                 .collect();
             format!("clone({})", inner.join(","))
         }
