@@ -16,7 +16,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     }
     let (flags, names): (Vec<String>, Vec<String>) =
         arguments.iter().cloned().partition(|argument| argument == "--bless");
-    let suites = chosen(&names)?;
+    let suites = select_suites(&names)?;
     let environment: &[_] = if flags.is_empty() { &[] } else { &[("SHUNT_BLESS", "1")] };
     if suites.iter().any(|suite| suite.needs_tools) {
         install::ensure(install::TESTS)?;
@@ -47,7 +47,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     if failed == 0 { Ok(()) } else { Err(TaskError::new(format!("{failed} suites failed"))) }
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
+fn select_suites(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
     if names.is_empty() {
         return Ok(SUITES.iter().filter(|suite| !suite.is_on_request).collect());
     }

@@ -25,7 +25,7 @@ pub(super) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         println!("{USAGE}");
         return Ok(());
     }
-    let (base, options) = parsed(arguments)?;
+    let (base, options) = parse(arguments)?;
     let commit = git(&["rev-parse", "--verify", "--quiet", &format!("{base}^{{commit}}")])
         .map_err(|_| {
             TaskError::new(format!(
@@ -47,7 +47,7 @@ pub(super) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
 }
 
 /// Returns BASE and the forwarded options, which are all checked before the build.
-fn parsed(arguments: &[String]) -> Result<(&str, &[String]), TaskError> {
+fn parse(arguments: &[String]) -> Result<(&str, &[String]), TaskError> {
     let Some((base, options)) = arguments.split_first().filter(|(base, _)| !base.starts_with('-'))
     else {
         return Err(TaskError::new(format!("name a commit to compare with\n{USAGE}")));
@@ -135,10 +135,10 @@ mod tests {
     #[test]
     fn mistyped_options_are_refused_before_the_build() {
         for text in ["", "--quick", "--quick main", "main --qiuck", "main other", "main --all"] {
-            assert!(parsed(&words_of(text)).is_err(), "{text}");
+            assert!(parse(&words_of(text)).is_err(), "{text}");
         }
         let words = words_of("main --quick");
-        assert_eq!(parsed(&words).ok(), Some(("main", &words[1..])));
+        assert_eq!(parse(&words).ok(), Some(("main", &words[1..])));
     }
 
     #[test]

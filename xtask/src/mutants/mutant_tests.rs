@@ -173,7 +173,7 @@ impl MutantTests {
         if ended == Some(true) {
             return Ok(MutantResult::Survived);
         }
-        let by = failed(&text)
+        let by = failed_test(&text)
             .and_then(|name| mutant_tests.iter().find(|run_against| run_against.name == name));
         let by = by.unwrap_or(&mutant_tests[0]);
         by.found.fetch_add(1, Ordering::Relaxed);
@@ -192,7 +192,7 @@ impl MutantTests {
 }
 
 /// Returns the first failed test in the output, or the last started test.
-fn failed(output_path: &str) -> Option<&str> {
+fn failed_test(output_path: &str) -> Option<&str> {
     let mut tests =
         output_path.lines().filter_map(|line| line.strip_prefix("test ")?.split_once(" ... "));
     let is_failed = |(_, end): &(&str, &str)| end.starts_with("FAILED");
@@ -325,13 +325,13 @@ mod tests {
     fn the_first_failing_test_detects_the_mutant() {
         let output_path =
             "running 3 tests\ntest a::b ... ok\ntest a::c ... FAILED\ntest d ... FAILED\n";
-        assert_eq!(failed(output_path), Some("a::c"));
+        assert_eq!(failed_test(output_path), Some("a::c"));
         assert_eq!(
-            failed("test a::b ... ok\ntest a::c ... "),
+            failed_test("test a::b ... ok\ntest a::c ... "),
             Some("a::c"),
             "the last test does not end"
         );
-        assert_eq!(failed("running 3 tests"), None);
+        assert_eq!(failed_test("running 3 tests"), None);
     }
 
     #[test]

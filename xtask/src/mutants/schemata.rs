@@ -86,7 +86,7 @@ impl<'s> Schemata<'s> {
     }
 
     /// Returns source text shortened to one line.
-    fn short(&self, bytes: &Range<usize>) -> String {
+    fn shorten(&self, bytes: &Range<usize>) -> String {
         let words: Vec<&str> = self.text(bytes).split_whitespace().collect();
         let text = words.join(" ").replace('|', "¦");
         if text.chars().count() <= TEXT_MAX {
@@ -171,7 +171,7 @@ impl<'s> Schemata<'s> {
         let mut after = Edit::at(bytes.end, ")) { (l__, r__) =>");
         let mut ids = Vec::new();
         for other in others {
-            let what = format!("`{other}` in {}", self.short(&bytes));
+            let what = format!("`{other}` in {}", self.shorten(&bytes));
             if let Some(id) = self.mutant(&bytes, what) {
                 let variant = format!("{deref}l__ {other} {deref}r__");
                 after.push_variant(
@@ -201,7 +201,7 @@ impl<'s> Schemata<'s> {
     /// The second operand determines the result if the first operand is `true`, or `false`.
     fn connective(&mut self, binary: &ExprBinary, other: &str, sign: &str) {
         let (op, bytes) = (binary.op.span().byte_range(), binary.span().byte_range());
-        let what = format!("`{other}` in {}", self.short(&bytes));
+        let what = format!("`{other}` in {}", self.shorten(&bytes));
         let Some(id) = self.mutant(&bytes, what) else {
             return visit::visit_expr_binary(self, binary);
         };
@@ -222,7 +222,7 @@ impl<'s> Schemata<'s> {
         let mut before = Edit::at(bytes.start, "(");
         let mut ids = Vec::new();
         for other in others {
-            let what = format!("`{other}` in {}", self.short(&bytes));
+            let what = format!("`{other}` in {}", self.shorten(&bytes));
             if let Some(id) = self.mutant(&bytes, what) {
                 let variant = format!("{} {other} {}", self.text(&left), self.text(&right));
                 let variant = variant.replace('\n', " ");
@@ -251,7 +251,7 @@ impl<'s> Schemata<'s> {
         let id = if is_kept {
             None
         } else {
-            let what = format!("not {}", self.short(&bytes));
+            let what = format!("not {}", self.shorten(&bytes));
             self.mutant(&bytes, what)
         };
         let Some(id) = id else { return self.visit_expr(condition) };
@@ -269,7 +269,7 @@ impl<'s> Schemata<'s> {
         let mut before = Edit::at(bytes.start, "(");
         let mut ids = Vec::new();
         for (held, text) in [("always", " || "), ("never", "")] {
-            let what = format!("{held} {}", self.short(&bytes));
+            let what = format!("{held} {}", self.shorten(&bytes));
             if let Some(id) = self.mutant(&bytes, what) {
                 let not = if held == "never" { "!" } else { "" };
                 let and = if held == "never" { " && " } else { text };
@@ -285,7 +285,7 @@ impl<'s> Schemata<'s> {
     /// Mutates a statement with side effects only.
     fn statement(&mut self, statement: &Stmt) {
         let bytes = statement.span().byte_range();
-        let what = format!("without {}", self.short(&bytes));
+        let what = format!("without {}", self.shorten(&bytes));
         let Some(id) = self.mutant(&bytes, what) else { return self.visit_stmt(statement) };
         let before = Edit::at(bytes.start, format!("if !crate::mutant({id}) {{ "));
         let after = Edit::at(bytes.end, " }");
@@ -358,8 +358,8 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
         match &binary.op {
             BinOp::And(_) => self.connective(binary, "||", "!="),
             BinOp::Or(_) => self.connective(binary, "&&", "=="),
-            op if is_assignment(binary) => self.assignment(binary, others(op)),
-            op => self.operator(binary, others(op)),
+            op if is_assignment(binary) => self.assignment(binary, other_operators(op)),
+            op => self.operator(binary, other_operators(op)),
         }
     }
 
@@ -369,7 +369,7 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
             || matches!(unary.op, UnOp::Neg(_)) && !matches!(*unary.expr, Expr::Lit(_));
         let own = self.text(&op);
         let id = if is_tried {
-            let what = format!("without `{own}` in {}", self.short(&bytes));
+            let what = format!("without `{own}` in {}", self.shorten(&bytes));
             self.mutant(&bytes, what)
         } else {
             None
@@ -411,7 +411,7 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
             if let Some((_, guard)) = &arm.guard {
                 self.guard(guard);
             } else if has_wild && index + 1 < matched.arms.len() {
-                let what = format!("without the arm {}", self.short(&pattern));
+                let what = format!("without the arm {}", self.shorten(&pattern));
                 if let Some(id) = self.mutant(&pattern, what) {
                     let text = format!(" if !crate::mutant({id})");
                     let end = text.len();
@@ -440,7 +440,7 @@ impl<'ast> Visit<'ast> for Schemata<'_> {
 }
 
 /// Returns the operators that may replace an operator.
-const fn others(op: &BinOp) -> &'static [&'static str] {
+const fn other_operators(op: &BinOp) -> &'static [&'static str] {
     match op {
         BinOp::Eq(_) => &["!="],
         BinOp::Ne(_) => &["=="],

@@ -31,7 +31,7 @@ impl BootedRoot {
     ///
     /// If this machine does not permit systemd in a root directory.
     pub(super) fn start(folder: &Path) -> Result<Self, TaskError> {
-        let group = group()?;
+        let group = new_control_group()?;
         fs::create_dir_all(&group)?;
         let log = fs::File::create(folder.with_file_name("boot.log"))?;
         // systemd owns the group of the process that starts it, and all groups below.
@@ -85,7 +85,7 @@ impl BootedRoot {
     }
 
     /// Repeats a script until it succeeds.
-    pub(super) fn until(&self, script: &str) -> Result<String, TaskError> {
+    pub(super) fn repeat_until_ok(&self, script: &str) -> Result<String, TaskError> {
         let mut last = self.shell(script);
         for _ in 0..ATTEMPTS_MAX {
             if last.is_ok() {
@@ -116,7 +116,7 @@ impl Drop for BootedRoot {
 }
 
 /// Returns a new group in the file system of control groups, version 2.
-fn group() -> Result<PathBuf, TaskError> {
+fn new_control_group() -> Result<PathBuf, TaskError> {
     let mounts = fs::read_to_string("/proc/mounts")?;
     let mounted = mounts.lines().find_map(|line| {
         let mut words = line.split_whitespace().skip(1);

@@ -108,7 +108,7 @@ fn fresh_root(folder: &Path, installed: &Path, has_dpdk: bool) -> Result<(), Tas
 
 fn install(booted: &BootedRoot) -> Result<(), TaskError> {
     booted.shell("dpkg --install /first.deb")?;
-    booted.until("test $(systemctl is-active shuntd) = active")?;
+    booted.repeat_until_ok("test $(systemctl is-active shuntd) = active")?;
     booted.shell("test $(systemctl is-enabled shuntd) = enabled")?;
     booted.shell("test $(ps -o user= -p $(cat /run/shunt/shuntd.pid)) = shunt")?;
     booted.shell("test -z \"$(shuntctl show | grep bridge)\"")?;
@@ -136,7 +136,7 @@ fn forward(booted: &BootedRoot) -> Result<(), TaskError> {
          ip address add 10.99.0.1/24 dev tap1
          ip link set tap1 up",
     )?;
-    booted.until(PING)?;
+    booted.repeat_until_ok(PING)?;
     print!("{}", booted.shell("shuntctl show && shuntctl doctor")?);
     Ok(())
 }
@@ -145,12 +145,12 @@ fn forward(booted: &BootedRoot) -> Result<(), TaskError> {
 /// systemd misses the watchdog message, and restarts the daemon.
 fn watchdog(booted: &BootedRoot) -> Result<(), TaskError> {
     // The state file is written soon after a change.
-    booted.until("grep --quiet NORMAL /var/lib/shunt/state.json")?;
+    booted.repeat_until_ok("grep --quiet NORMAL /var/lib/shunt/state.json")?;
     booted.shell("cat /run/shunt/shuntd.pid > /stopped && kill -STOP $(cat /stopped)")?;
-    booted.until("test $(cat /run/shunt/shuntd.pid) != $(cat /stopped)")?;
-    booted.until("test $(systemctl is-active shuntd) = active")?;
+    booted.repeat_until_ok("test $(cat /run/shunt/shuntd.pid) != $(cat /stopped)")?;
+    booted.repeat_until_ok("test $(systemctl is-active shuntd) = active")?;
     // The state file has the bridge, the ports and the rule, and systemd has the queues of the TAP.
-    booted.until(PING)?;
+    booted.repeat_until_ok(PING)?;
     booted.shell("rm /stopped").map(|_| ())
 }
 
@@ -171,13 +171,13 @@ fn engines(booted: &BootedRoot) -> Result<(), TaskError> {
             continue;
         }
         booted.shell("systemctl restart shuntd")?;
-        booted.until(&ping)?;
+        booted.repeat_until_ok(&ping)?;
         booted.shell(&format!("shuntctl evict | grep --quiet 'engine {engine},'"))?;
         // When the rules change, the engine evicts entries.
         booted.shell(
             "ovs-ofctl -O OpenFlow13 add-flow unix:/run/shunt/br0.mgmt priority=9,icmp,actions=NORMAL",
         )?;
-        booted.until(&ping)?;
+        booted.repeat_until_ok(&ping)?;
     }
     booted.shell("cp /packaged.toml /etc/shunt/shunt.toml; rm /packaged.toml")?;
     booted.shell("systemctl restart shuntd").map(|_| ())
@@ -186,20 +186,21 @@ fn engines(booted: &BootedRoot) -> Result<(), TaskError> {
 /// Adds a virtual device of DPDK, and removes the package again.
 fn dpdk_ports(booted: &BootedRoot) -> Result<(), TaskError> {
     let runs = |program: &str| {
-        booted.until("test $(systemctl is-active shuntd) = active")?;
-        booted
-            .until(&format!("test $(readlink /proc/$(cat /run/shunt/shuntd.pid)/exe) = /{program}"))
+        booted.repeat_until_ok("test $(systemctl is-active shuntd) = active")?;
+        booted.repeat_until_ok(&format!(
+            "test $(readlink /proc/$(cat /run/shunt/shuntd.pid)/exe) = /{program}"
+        ))
     };
     let add = "shuntctl add-port br0 null0 type=dpdk devargs=net_null0";
     booted.shell(&format!("! {add} 2> /dev/null"))?;
     booted.shell("dpkg --install /dpdk.deb")?;
     runs(dpdk::PROGRAM)?;
-    booted.until(PING)?;
+    booted.repeat_until_ok(PING)?;
     booted.shell(&format!("{add} && shuntctl ports | grep --quiet null0"))?;
     booted.shell("shuntctl del-port null0")?;
     booted.shell("dpkg --purge shunt-dpdk")?;
     runs("usr/sbin/shuntd")?;
-    booted.until(PING).map(|_| ())
+    booted.repeat_until_ok(PING).map(|_| ())
 }
 
 /// Installs the next package and the first one in turns.
@@ -211,26 +212,26 @@ fn upgrade(booted: &BootedRoot, upgrades: u32) -> Result<(), TaskError> {
     booted.shell("cat /sys/class/net/tap1/ifindex > /index")?;
     let background = "> /dev/null 2>&1 & echo $! >";
     booted.shell(&format!("ip netns exec host2 iperf3 -s {background} /server"))?;
-    booted.until("ip netns exec host2 ss -Hltn | grep --quiet :5201")?;
+    booted.repeat_until_ok("ip netns exec host2 ss -Hltn | grep --quiet :5201")?;
     booted.shell(&format!("iperf3 -c 10.99.0.2 -b 20M -t 3600 {background} /client"))?;
     booted.shell("(ping -q -i 0.01 10.99.0.2 > /pings) > /dev/null 2>&1 &")?;
     for number in 0..upgrades {
         let package = if number % 2 == 0 { "/next.deb" } else { "/first.deb" };
         let id = booted.shell("cat /run/shunt/shuntd.pid")?;
         booted.shell(&format!("dpkg --force-confdef --force-downgrade --install {package}"))?;
-        booted.until("test $(systemctl is-active shuntd) = active")?;
+        booted.repeat_until_ok("test $(systemctl is-active shuntd) = active")?;
         booted.shell(&format!("test $(cat /run/shunt/shuntd.pid) != {}", id.trim()))?;
-        booted.until(PING)?;
+        booted.repeat_until_ok(PING)?;
     }
     // The client ends by itself when its connection is lost.
     booted.shell("kill $(cat /client) && kill $(cat /server) && pkill -INT -x ping")?;
-    booted.until("grep --quiet '^rtt' /pings")?;
+    booted.repeat_until_ok("grep --quiet '^rtt' /pings")?;
     print!("{upgrades} times, with a TCP stream: {}", booted.shell("tail -n 2 /pings")?);
     booted.shell("grep --quiet ' 0% packet loss' /pings || (cat /pings; false)")?;
     booted.shell("test $(cat /sys/class/net/tap1/ifindex) = $(cat /index)")?;
     booted.shell("rm /pings /client /server /index")?;
     booted.shell("grep --quiet 'a change of the operator' /etc/shunt/shunt.toml")?;
-    booted.until(PING).map(|_| ())
+    booted.repeat_until_ok(PING).map(|_| ())
 }
 
 fn remove(booted: &BootedRoot) -> Result<(), TaskError> {

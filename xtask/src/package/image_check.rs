@@ -73,7 +73,7 @@ impl Podman {
     fn shuntctl(&self, arguments: &[&str]) -> Result<String, TaskError> {
         let command: Vec<&str> =
             ["exec", NAME, "shuntctl"].iter().chain(arguments).copied().collect();
-        until(|| output(&mut self.command(&command)))
+        repeat_until_ok(|| output(&mut self.command(&command)))
     }
 
     /// Removes everything that this check or an earlier check has left.
@@ -95,7 +95,9 @@ impl Drop for Podman {
 }
 
 /// Repeats an action until the action succeeds, for at most [`PATIENCE`].
-fn until(mut action: impl FnMut() -> Result<String, TaskError>) -> Result<String, TaskError> {
+fn repeat_until_ok(
+    mut action: impl FnMut() -> Result<String, TaskError>,
+) -> Result<String, TaskError> {
     let start = Instant::now();
     loop {
         match action() {
@@ -154,7 +156,7 @@ fn forward(podman: &Podman) -> Result<(), TaskError> {
     ip(&["-n", NAME, "address", "add", "10.99.0.1/24", "dev", "tap1"])?;
     ip(&["-n", NAME, "link", "set", "tap1", "up"])?;
     let ping = ["netns", "exec", NAME, "ping", "-c", "2", "-i", "0.2", "-W", "5", "10.99.0.2"];
-    until(|| ip(&ping))?;
+    repeat_until_ok(|| ip(&ping))?;
     print!("{}", podman.shuntctl(&["show"])?);
     Ok(())
 }

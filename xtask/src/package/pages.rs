@@ -26,7 +26,7 @@ pub(super) const EXAMPLES: [&str; 6] = [
 
 /// Returns the pages of the package by file name, from a repository.
 pub(super) fn pages(root: &Path) -> Result<BTreeMap<String, String>, TaskError> {
-    let installed = installed(root)?;
+    let installed = installed_pages(root)?;
     let pages = installed.iter().filter(|(_, to)| has_extension(to, "md"));
     pages
         .map(|(from, to)| {
@@ -40,7 +40,7 @@ pub(super) fn pages(root: &Path) -> Result<BTreeMap<String, String>, TaskError> 
 /// Returns the files that a link may lead to.
 ///
 /// Each file has a path in the repository, and a path in the folder of the pages.
-fn installed(root: &Path) -> Result<BTreeMap<String, String>, TaskError> {
+fn installed_pages(root: &Path) -> Result<BTreeMap<String, String>, TaskError> {
     let mut installed = BTreeMap::new();
     for file in fs::read_dir(root.join("docs"))? {
         let name = file?.file_name().to_string_lossy().into_owned();
