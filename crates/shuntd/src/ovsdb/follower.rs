@@ -1,5 +1,8 @@
 //! The task that makes the switch follow the database, and reports the results in its rows.
 
+#[cfg(test)]
+mod two_clients;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
