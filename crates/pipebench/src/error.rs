@@ -58,8 +58,8 @@ pub enum TrafficError {
     },
     /// The packets do not fit the flows: each flow needs from one to 2^32 packets.
     #[error(
-        "{flows} flows cannot have {packets} packets: each flow has at least one and at most \
-             2^32"
+        "{flows} flows cannot have {packets} packets: each flow has from one to 2^32, so change \
+         `packets=`"
     )]
     Packets {
         /// Number of flows.
@@ -74,7 +74,11 @@ pub enum TrafficError {
         flows: usize,
     },
     /// There are too many classes of flows.
-    #[error("the source has {classes} classes of flows: the maximum is {max}", max = u16::MAX)]
+    #[error(
+        "the source has {classes} classes of flows, and at most {max} are possible: use fewer \
+         rules or traversals",
+        max = u16::MAX
+    )]
     Classes {
         /// Number of classes.
         classes: usize,
@@ -172,7 +176,7 @@ pub enum LiveError {
     },
     /// The user has no permission.
     #[error(
-        "sending on {device} needs permission to send raw frames: run it as root or with \
+        "sending on {device} needs permission to send raw frames: run pipebench as root or with \
          CAP_NET_RAW"
     )]
     NotPermitted {
@@ -240,7 +244,7 @@ pub enum NameProblem {
         known: Vec<&'static str>,
     },
     /// The value of a key is invalid.
-    #[error("{key}={value} is not {expected}")]
+    #[error("{key}={value} is not valid: write {expected}")]
     Value {
         /// The key.
         key: &'static str,
@@ -250,13 +254,13 @@ pub enum NameProblem {
         expected: &'static str,
     },
     /// A key occurs twice.
-    #[error("{key} is given twice")]
+    #[error("{key} is given twice: give it once")]
     Repeated {
         /// The key.
         key: &'static str,
     },
     /// A key does not apply to the source.
-    #[error("{subject} has no {key}")]
+    #[error("{subject} has no {key}: remove this key")]
     NotFor {
         /// The key.
         key: &'static str,
@@ -351,8 +355,8 @@ pub enum WorkloadError {
     },
     /// The first update would come after the last packet.
     #[error(
-        "no rule changes within the traffic: it lasts {lasts_ms} ms, and the first update is at \
-         {period_ms} ms; use {instead}"
+        "no rule changes within the traffic: the traffic lasts {lasts_ms} ms, and the first \
+         update is at {period_ms} ms; use {instead}"
     )]
     NoUpdate {
         /// Duration of the traffic.

@@ -101,7 +101,10 @@ pub(crate) fn start(control: &Arc<ControlPlane>) -> [JoinHandle<()>; 8] {
                         }
                         Err(error) => {
                             // The system may lack memory for a moment.
-                            debug!(%error, "ports: link events ended, subscribing again");
+                            debug!(
+                                %error,
+                                "ports: the link events of the kernel ended, subscribing again"
+                            );
                             events = None;
                             Some(ChangedDevices::Any)
                         }
@@ -218,7 +221,10 @@ fn link_events() -> Option<LinkEvents> {
     let events = LinkEvents::subscribe();
     if let Err(error) = &events {
         let after = UPKEEP_INTERVAL.as_millis();
-        warn!(%error, "ports: no link events, changes are noticed after up to {after} ms");
+        warn!(
+            %error,
+            "ports: the kernel sends no link events, so changes are noticed after up to {after} ms"
+        );
     }
     events.ok()
 }

@@ -88,7 +88,7 @@ fn a_refused_bond_has_no_ports(fixture: &DaemonFixture, daemon: &Daemon, hosts: 
     fixture.done(&format!("--no-wait {plain} -- add-bond br0 n1 n1 n2 {ports}"));
     for name in ["n1", "n2"] {
         let error = || fixture.done(&format!("get interface {name} error"));
-        let is_named = || error().contains("bond n1: a member has the same name");
+        let is_named = || error().contains("bond n1: a member has the name of the bond");
         assert!(wait_until(is_named), "{}", error());
         let removed = format!("port {name}: removed by OVSDB");
         assert!(wait_until(|| daemon.log().contains(&removed)), "{}", daemon.log());
@@ -293,8 +293,9 @@ fn a_bond_with_a_port_number_of_another_is_refused() {
         let wrong = format!("other_config:lacp-port-id={number}");
         let error = |name: &str| fixture.done(&format!("get interface {name} error"));
         let is_refused = |name: &str| {
-            error(name)
-                .contains("port n1: another member of a bond has its number as `lacp_port_id`")
+            error(name).contains(
+                "port n1: another member of a bond has the number of this port as `lacp_port_id`",
+            )
         };
         // The running bond remains unchanged.
         fixture.done(&format!("set interface n3 {wrong}"));

@@ -212,7 +212,10 @@ fn shuntctl_adds_a_bond_with_lacp() {
     let error = refused("add-bond br0 bond0 members=p1,p2 mode=balance-tcp");
     assert!(error.contains("`balance-tcp` needs LACP: set `lacp`"), "{error}");
     let error = refused("add-bond br0 bond0 members=p1,p2 lacp=active lacp_port_priority=p9:5");
-    assert!(error.contains("it names a port that is not among its `members`"), "{error}");
+    assert!(
+        error.contains("it names a port that is not among the `members` of the bond"),
+        "{error}"
+    );
     done(
         "add-bond br0 bond0 members=p1,p2 lacp=passive lacp_time=fast lacp_port_priority=p2:5 lacp_system_id=02:00:00:00:00:aa lacp_system_priority=7",
     );

@@ -64,7 +64,9 @@ pub enum ParameterError {
         protocol: u8,
     },
     /// A protocol uses a pair of port classes without a distribution.
-    #[error("protocol {protocol} has ports of the class {pair}, but `-{section}` has no row")]
+    #[error(
+        "protocol {protocol} has ports of the class {pair}, but `-{section}` has no row: add one"
+    )]
     Unsupplied {
         /// The protocol.
         protocol: u8,
@@ -80,7 +82,7 @@ pub enum ParameterError {
 #[non_exhaustive]
 pub enum FilterRequestError {
     /// The number of rules is out of range.
-    #[error("{rules} rules were requested: a set has 1 to {max}")]
+    #[error("{rules} rules were requested, but a set has 1 to {max}")]
     Rules {
         /// The requested number.
         rules: u32,

@@ -135,30 +135,32 @@ fn a_mistake_gets_a_suggestion() {
         ("psx:lwo:1k:bites=imx", "there is no source `psx`", Some("psc:low:1k:seed=1:bytes=imix")),
         (
             "psc:high:1k:sizes=caidda",
-            "sizes=caidda is not caida, mawi",
+            "sizes=caidda is not valid: write caida, mawi",
             Some("psc:high:1k:sizes=caida"),
         ),
-        ("psc:high:100x", "flows=100x is not 1 to 10m, as in 500, 100k or 1m", None),
+        ("psc:high:100x", "flows=100x is not valid: write 1 to 10m, as in 500, 100k or 1m", None),
         (
             "psc:high:1OOk",
-            "flows=1OOk is not 1 to 10m, as in 500, 100k or 1m",
+            "flows=1OOk is not valid: write 1 to 10m, as in 500, 100k or 1m",
             Some("psc:high:100k:seed=1"),
         ),
-        ("psc:low:100m", "flows=100m is not 1 to 10m, as in 500, 100k or 1m", None),
-        ("psc:packets=0", "packets=0 is not 1 or more, as in 100k", None),
+        ("psc:low:100m", "flows=100m is not valid: write 1 to 10m, as in 500, 100k or 1m", None),
+        ("psc:packets=0", "packets=0 is not valid: write 1 or more, as in 100k", None),
         (
             "psc:updates=p2@0s",
-            "updates=p2@0s is not p1 to p5, flap or burst, and a period of 1ms or more: p2@10s",
+            "updates=p2@0s is not valid: write p1 to p5, flap or burst, and a period of 1ms or \
+             more: p2@10s",
             None,
         ),
         ("psc:seed=1:seed=2", "seed is given twice", None),
         ("psc:low:high", "locality is given twice", None),
         ("psc:1k:2k", "flows is given twice", None),
-        ("psc:bytes=20", "bytes=20 is not 64 to 9018, imix or campus", None),
+        ("psc:bytes=20", "bytes=20 is not valid: write 64 to 9018, imix or campus", None),
         ("psc:coflowiness=1", "psc has no coflowiness", None),
         (
             "psc:updates=p6",
-            "updates=p6 is not p1 to p5, flap or burst, and a period of 1ms or more: p2@10s",
+            "updates=p6 is not valid: write p1 to p5, flap or burst, and a period of 1ms or \
+             more: p2@10s",
             Some("psc:high:100k:seed=1:updates=p1@1s"),
         ),
     ];

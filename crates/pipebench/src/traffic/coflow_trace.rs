@@ -43,14 +43,17 @@ impl CoflowTrace {
         let wrong = |line| move |problem| CoflowTraceError { line, problem };
         let (line, first) = lines.next().unwrap_or((1, ""));
         let mut words = first.split_whitespace();
-        let racks = number(&mut words, "the first line has no number of racks");
+        let racks = number(&mut words, "the first line does not begin with the number of racks");
         let racks = racks.map_err(wrong(line))?;
-        let count = number(&mut words, "the first line has no number of coflows");
+        let count =
+            number(&mut words, "the second word of the first line is not the number of coflows");
         let count = count.map_err(wrong(line))?;
         let coflow = |(line, text)| RecordedCoflow::parse(text, racks).map_err(wrong(line));
         let mut coflows = lines.map(coflow).collect::<Result<Vec<_>, _>>()?;
         if coflows.len() as u64 != count || coflows.is_empty() {
-            return Err(wrong(line)("the first line has another number of coflows than the file"));
+            return Err(wrong(line)(
+                "the number of coflows in the first line is not that of the file",
+            ));
         }
         coflows.sort_by_key(|coflow| coflow.arrival_ms);
         Ok(Self { coflows })
@@ -82,13 +85,13 @@ impl CoflowTrace {
 impl RecordedCoflow {
     fn parse(text: &str, racks: u64) -> Result<Self, &'static str> {
         let mut words = text.split_whitespace();
-        number(&mut words, "there is no number of the coflow")?;
-        let arrival_ms = number(&mut words, "there is no arrival in milliseconds")?;
+        number(&mut words, "the number of the coflow is missing")?;
+        let arrival_ms = number(&mut words, "the arrival time in milliseconds is missing")?;
         let mappers = racks_of(&mut words, racks)?;
         let reducers = racks_of(&mut words, racks)?;
         match words.next() {
             None => Ok(Self { arrival_ms, mappers, reducers }),
-            Some(_) => Err("there are more words than racks"),
+            Some(_) => Err("there are words after the last reducer"),
         }
     }
 
@@ -112,14 +115,16 @@ fn racks_of<'a>(
     words: &mut impl Iterator<Item = &'a str>,
     racks: u64,
 ) -> Result<Vec<u32>, &'static str> {
-    let count = number(words, "there is no number of mappers or reducers")?;
+    let count = number(words, "the number of mappers or reducers is missing")?;
     let mut list = Vec::new();
     for _ in 0..count {
-        let word = words.next().ok_or("there are fewer racks than their number")?;
+        let word = words
+            .next()
+            .ok_or("there are fewer racks than the number of mappers or reducers before them")?;
         let rack = word.split(':').next().unwrap_or_default();
         let rack: u32 = rack.parse().map_err(|_| "a rack is not a number")?;
         if u64::from(rack) > racks {
-            return Err("a rack is beyond the number of racks in the first line");
+            return Err("the number of a rack is above the number of racks in the first line");
         }
         list.push(rack);
     }
@@ -145,15 +150,15 @@ mod tests {
     #[test]
     fn a_line_in_another_format_is_refused() {
         for (text, line, problem) in [
-            ("", 1, "no number of racks"),
-            ("9\n", 1, "no number of coflows"),
-            ("9 2\n1 0 1 1 1 2:1\n", 1, "another number of coflows"),
-            ("9 1\nx 0 1 1 1 2:1\n", 2, "no number of the coflow"),
-            ("9 1\n1 soon 1 1 1 2:1\n", 2, "no arrival"),
+            ("", 1, "does not begin with the number of racks"),
+            ("9\n", 1, "is not the number of coflows"),
+            ("9 2\n1 0 1 1 1 2:1\n", 1, "is not that of the file"),
+            ("9 1\nx 0 1 1 1 2:1\n", 2, "the number of the coflow is missing"),
+            ("9 1\n1 soon 1 1 1 2:1\n", 2, "the arrival time"),
             ("9 1\n\n1 0 3 1 2\n", 3, "fewer racks"),
             ("9 1\n1 0 0 1 2:1\n", 2, "a mapper and a reducer"),
-            ("9 1\n1 0 1 1 1 12:1\n", 2, "beyond the number of racks"),
-            ("9 1\n1 0 1 1 1 2:1 3:1\n", 2, "more words"),
+            ("9 1\n1 0 1 1 1 12:1\n", 2, "above the number of racks"),
+            ("9 1\n1 0 1 1 1 2:1 3:1\n", 2, "words after"),
             ("9 1\n1 0 18446744073709551615 1\n", 2, "fewer racks"),
         ] {
             let error = CoflowTrace::parse(text).unwrap_err();

@@ -89,13 +89,13 @@ mod tests {
         options.decay_min_rx_ms = 1;
         assert_eq!(
             with_column_keys(options.check().unwrap_err()),
-            "`decay_min_rx` of `bfd` is 0, or from `min_rx` to 4294967"
+            "`decay_min_rx` of `bfd` must be 0, or from `min_rx` to 4294967"
         );
         options = BfdOptions { local_dst_mac: "zz".to_owned(), ..BfdOptions::default() };
         assert_eq!(
             with_column_keys(options.check().unwrap_err()),
-            "`bfd_local_src_mac`, `bfd_local_dst_mac` and `bfd_remote_dst_mac` of `bfd` are six \
-             octets, like 02:00:00:00:00:01"
+            "`bfd_local_src_mac`, `bfd_local_dst_mac` and `bfd_remote_dst_mac` of `bfd` must be \
+             MAC addresses, like 02:00:00:00:00:01"
         );
     }
 }

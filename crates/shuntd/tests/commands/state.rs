@@ -195,7 +195,7 @@ fn a_refused_saved_filter_stops_no_start() {
     let daemon = host.start();
     let settings: Value = serde_json::from_str(&host.answer(&["settings", "--json"])).unwrap();
     assert_eq!(settings["logging.filter"], "warn");
-    assert!(host.log().contains("the filter warn of the configuration file stays"));
+    assert!(host.log().contains("the log filter warn of the configuration file stays"));
     host.exit(daemon);
 }
 

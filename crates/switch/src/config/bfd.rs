@@ -130,20 +130,20 @@ impl BfdOptions {
     pub fn check(&self) -> Result<(), &'static str> {
         let is_interval = |ms: u32| (1..=Self::INTERVAL_MS_MAX).contains(&ms);
         if !is_interval(self.min_tx_ms) || !is_interval(self.min_rx_ms) {
-            return Err("`min_tx_ms` and `min_rx_ms` of `bfd` are from 1 to 4294967");
+            return Err("`min_tx_ms` and `min_rx_ms` of `bfd` must be from 1 to 4294967");
         }
         if self.decay_min_rx_ms != 0
             && !(self.min_rx_ms..=Self::INTERVAL_MS_MAX).contains(&self.decay_min_rx_ms)
         {
-            return Err("`decay_min_rx_ms` of `bfd` is 0, or from `min_rx_ms` to 4294967");
+            return Err("`decay_min_rx_ms` of `bfd` must be 0, or from `min_rx_ms` to 4294967");
         }
         if self.mult == 0 {
-            return Err("`mult` of `bfd` is from 1 to 255");
+            return Err("`mult` of `bfd` must be from 1 to 255");
         }
         let addresses = [&self.local_src_mac, &self.local_dst_mac, &self.remote_dst_mac];
         if addresses.into_iter().any(|text| !text.is_empty() && parse_any_mac(text).is_none()) {
-            return Err("`local_src_mac`, `local_dst_mac` and `remote_dst_mac` of `bfd` are six \
-                 octets, like 02:00:00:00:00:01");
+            return Err("`local_src_mac`, `local_dst_mac` and `remote_dst_mac` of `bfd` must be \
+                        MAC addresses, like 02:00:00:00:00:01");
         }
         Ok(())
     }

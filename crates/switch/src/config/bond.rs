@@ -177,13 +177,16 @@ impl BondOptions {
             return wrong("members", "a port is in `members` twice: remove one of them");
         }
         if self.members.len() < 2 {
-            return wrong("members", "give it at least two `members`");
+            return wrong("members", "give the bond at least two `members`");
         }
         if self.members.contains(&self.name) {
-            return wrong("name", "a member has the same name: choose another name");
+            return wrong("name", "a member has the name of the bond: choose another name");
         }
         if !self.primary.is_empty() && !self.members.contains(&self.primary) {
-            return wrong("primary", "`primary` is not among its `members`: add it there");
+            return wrong(
+                "primary",
+                "`primary` is not among the `members` of the bond: add it to them",
+            );
         }
         self.check_lacp()?;
         self.check_vlans()

@@ -114,7 +114,11 @@ impl BondOptions {
         }
         for (key, values) in self.lacp_numbers() {
             if values.keys().any(|member| !self.members.contains(member)) {
-                return wrong(key, "it names a port that is not among its `members`: add it there");
+                return wrong(
+                    key,
+                    "it names a port that is not among the `members` of the bond: add the port \
+                     to them",
+                );
             }
             if values.values().any(|value| *value == 0) {
                 return wrong(key, "give numbers from 1 to 65535");

@@ -55,10 +55,16 @@ impl MirrorOptions {
                 );
             }
             (true, 0) => {
-                return wrong("output_port", "give it an `output_port` or an `output_vlan`");
+                return wrong(
+                    "output_port",
+                    "give the mirror an `output_port` or an `output_vlan`",
+                );
             }
             (false, 1..) => {
-                return wrong("output_vlan", "it has an `output_port` already: remove one of them");
+                return wrong(
+                    "output_vlan",
+                    "the mirror has an `output_port` too: remove one of the two keys",
+                );
             }
             _ => {}
         }
@@ -151,11 +157,11 @@ mod tests {
         let none = MirrorOptions { output_port: String::new(), ..mirror() };
         assert_eq!(
             text(none.clone()),
-            "output_port: mirror m1: give it an `output_port` or an `output_vlan`"
+            "output_port: mirror m1: give the mirror an `output_port` or an `output_vlan`"
         );
         assert_eq!(text(MirrorOptions { output_vlan: 7, ..none }), "fine");
         let both = MirrorOptions { output_vlan: 7, ..mirror() };
-        assert!(text(both).contains("has an `output_port` already"));
+        assert!(text(both).contains("has an `output_port` too"));
         let all = MirrorOptions { select_all: true, ..mirror() };
         assert!(text(all).contains("selects every port"));
     }

@@ -124,20 +124,20 @@ impl QosOptions {
         }
         let ids: BTreeMap<u32, ()> = self.queues.iter().map(|queue| (queue.id, ())).collect();
         if ids.len() < self.queues.len() {
-            return Err("each queue has its own `id`: two queues have the same");
+            return Err("two queues have the same `id`: give each its own");
         }
         if self.queues.iter().any(|queue| queue.id >= Self::QUEUE_IDS) {
-            return Err("the `id` of a queue is from 0 to 61439");
+            return Err("the `id` of a queue must be from 0 to 61439");
         }
         let bits = |queue: &QueueOptions| [queue.min_rate, queue.max_rate, queue.burst];
         let mut all = self.queues.iter().flat_map(bits).chain([self.max_rate]);
         if all.any(|bits| bits > Self::BITS_MAX) {
-            return Err("rates and bursts of linux-htb are at most 8796093022208 bits");
+            return Err("rates and bursts of linux-htb must be at most 8796093022208 bits");
         }
         let is_inverted =
             |queue: &QueueOptions| queue.max_rate > 0 && queue.min_rate > queue.max_rate;
         if self.queues.iter().any(is_inverted) {
-            return Err("the `min_rate` of a queue is at most its `max_rate`");
+            return Err("the `min_rate` of a queue must be at most its `max_rate`");
         }
         Ok(())
     }
@@ -228,7 +228,7 @@ mod tests {
         let inverted = QueueOptions { min_rate: 2, max_rate: 1, ..queue(1) };
         let cases = [
             ((1..65).map(queue).collect(), "at most 64 queues"),
-            (vec![queue(5), queue(5)], "its own `id`"),
+            (vec![queue(5), queue(5)], "the same `id`"),
             (vec![queue(61_440)], "from 0 to 61439"),
             (vec![QueueOptions { burst: u64::MAX, ..queue(1) }], "at most 8796093022208"),
             (vec![inverted], "at most its `max_rate`"),

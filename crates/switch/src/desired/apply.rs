@@ -470,7 +470,7 @@ impl Application<'_> {
             }
             Err(error) => warn!(
                 error = with_causes(&error),
-                "port {name}: lost, its old options are refused too"
+                "port {name}: removed, because its new options and its old ones are refused"
             ),
         }
     }

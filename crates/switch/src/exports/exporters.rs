@@ -89,7 +89,10 @@ impl Exporters {
         };
         if timeout(STOP_MAX, stop).await.is_err() {
             let seconds = STOP_MAX.as_secs();
-            warn!("not all flows were reported to collectors within {seconds} seconds");
+            warn!(
+                "flows are lost at the stop: collectors did not get all of them within {seconds} \
+                 seconds"
+            );
         }
     }
 

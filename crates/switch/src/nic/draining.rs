@@ -102,7 +102,11 @@ impl<T: OffloadDevice> DrainingDevice<T> {
         if entries == 0 {
             info!("previous NIC: all entries removed");
         } else {
-            warn!(entries, "previous NIC: abandoned with entries that could not be removed");
+            warn!(
+                entries,
+                "previous NIC: abandoned, and may still forward by entries that could not be \
+                 removed"
+            );
         }
     }
 }

@@ -423,7 +423,7 @@ impl NicFront {
         self.connection.next.send(None, PredecessorState::Runs);
         self.connection.handle.wake();
         if !self.is_left().await {
-            warn!("external NIC: does not reply, its entries remain");
+            warn!("external NIC: does not reply, so its entries remain and it may forward by them");
         }
     }
 

@@ -129,8 +129,8 @@ pub(crate) fn check_lacp_number(
         bond.has_lacp() && is_member && !bond.lacp_port_id.contains_key(port)
     });
     if uses_number && lacp_port_ids(bonds, port).contains(&number) {
-        let problem = "another member of a bond has its number as `lacp_port_id` \
-                       (`other_config:lacp-port-id`): change that";
+        let problem = "another member of a bond has the number of this port as `lacp_port_id` \
+                       (`other_config:lacp-port-id`): change that id";
         return Err(SwitchError::PortSetting { port: port.to_owned(), problem });
     }
     Ok(())

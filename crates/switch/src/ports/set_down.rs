@@ -73,7 +73,11 @@ impl DevicesSetDown {
         let devices = self.devices.lock().clone();
         if let Err(error) = write(file, &self.boot, &devices) {
             let file = file.display();
-            warn!(%error, "cannot write {file}: after a crash, set devices up by `ip link set`");
+            warn!(
+                %error,
+                "cannot write {file}, so devices that a controller has set down stay down after \
+                 a crash: set them up by `ip link set DEVICE up`"
+            );
         }
     }
 }

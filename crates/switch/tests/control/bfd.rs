@@ -154,7 +154,7 @@ async fn wrong_sessions_are_refused() {
         fixture.switch.set_bfd(&port).await.unwrap_err().to_string()
     };
     let error = set("p1", BfdOptions { mult: 0, ..options() }).await;
-    assert_eq!(error, "port p1: `mult` of `bfd` is from 1 to 255");
+    assert_eq!(error, "port p1: `mult` of `bfd` must be from 1 to 255");
     let error = set("br0", options()).await;
     assert!(error.contains("a local port has no BFD"), "{error}");
     let error = set("p9", options()).await;

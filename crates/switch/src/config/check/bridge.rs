@@ -78,13 +78,18 @@ impl BridgeOptions {
         let sets = &self.collector_sets;
         for (index, set) in sets.iter().enumerate() {
             let is_repeated = sets.iter().take(index).any(|other| other.id == set.id);
-            let unique = "a number that no other set of the bridge has";
+            let unique = "a number that no other collector set of the bridge has";
             let (limit, id) = (CollectorSetOptions::COUNT_MAX, set.id.to_string());
             let range = ConfigError::check_range;
             let checked = set.check().and_then(|()| range("id", id, !is_repeated, unique));
             let checked = checked.and_then(|()| {
                 let is_possible = index < limit;
-                range("id", set.id.to_string(), is_possible, "one of at most 64 sets of a bridge")
+                range(
+                    "id",
+                    set.id.to_string(),
+                    is_possible,
+                    "one of at most 64 collector sets of a bridge",
+                )
             });
             checked.map_err(|error| error.within("collector_sets", index))?;
         }

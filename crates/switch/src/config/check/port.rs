@@ -193,16 +193,19 @@ impl PortOptions {
             let needed = "a memif port needs `socket`: an absolute path, or @ and the name of an abstract socket";
             Some(("socket", needed))
         } else if self.secret.len() > MemifOptions::SECRET_BYTES {
-            Some(("secret", "`secret` has at most 24 bytes"))
+            Some(("secret", "`secret` is too long: use at most 24 bytes"))
         } else if self.rsize > MemifOptions::RING_LOG2_MAX {
             Some((
                 "rsize",
-                "`rsize` is the binary logarithm of a number of descriptors: at most 14",
+                "`rsize` is the binary logarithm of a number of descriptors: use at most 14",
             ))
         } else if self.bsize != 0 && self.bsize < MemifOptions::BUFFER_BYTES_MIN {
-            Some(("bsize", "`bsize` is the length of a buffer: 64 to 65535 bytes, or 0 for 2048"))
+            Some((
+                "bsize",
+                "`bsize` is the length of a buffer: use 64 to 65535 bytes, or 0 for 2048",
+            ))
         } else if self.queues > QUEUES_MAX {
-            Some(("queues", "a memif port has at most 64 `queues`"))
+            Some(("queues", "a memif port has at most 64 `queues`: use fewer"))
         } else if self.role == MemifRole::Server {
             let excess =
                 "the client chooses `rsize`, `bsize` and `queues`: remove them from the server";
@@ -247,34 +250,37 @@ impl PortOptions {
             ("allow_unsealed", self.allow_unsealed),
         ];
         let (known, excess): (&[&str], _) = match self.kind {
-            PortType::Patch => (&["peer"], "a patch port has no key but `peer`"),
-            PortType::Pcap => {
-                (&["rx", "tx"], "a pcap port has no keys but `rx`, `tx` and `repeat`")
-            }
+            PortType::Patch => (&["peer"], "a patch port has no key but `peer`: remove this key"),
+            PortType::Pcap => (
+                &["rx", "tx"],
+                "a pcap port has no keys but `rx`, `tx` and `repeat`: remove this key",
+            ),
             PortType::Null | PortType::Unbound => {
                 (&[], "a null port has no further keys: remove them, or set `type`")
             }
             PortType::AfPacket => (
                 &["device", "mtu", "rx_slots"],
-                "an af_packet port has no keys but `device`, `mtu` and `rx_slots`",
+                "an af_packet port has no keys but `device`, `mtu` and `rx_slots`: remove this key",
             ),
             PortType::AfXdp => (
                 &["device", "mtu"],
-                "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`",
+                "an af_xdp port has no keys but `device`, `mtu` and `xdp_mode`: remove this key",
             ),
-            PortType::Tap => {
-                (&["device", "mac", "mtu"], "a tap port has no keys but `device`, `mac` and `mtu`")
-            }
+            PortType::Tap => (
+                &["device", "mac", "mtu"],
+                "a tap port has no keys but `device`, `mac` and `mtu`: remove this key",
+            ),
             PortType::VhostUser => {
-                (&["path"], "a vhost_user port has no keys but `path` and `mode`")
+                (&["path"], "a vhost_user port has no keys but `path` and `mode`: remove this key")
             }
             PortType::Memif => (
                 &["socket", "id", "secret", "rsize", "bsize", "queues", "allow_unsealed"],
-                "a memif port has no keys but `socket`, `id`, `role`, `secret`, `rsize`, `bsize`, `queues` and `allow_unsealed`",
+                "a memif port has no keys but `socket`, `id`, `role`, `secret`, `rsize`, \
+                 `bsize`, `queues` and `allow_unsealed`: remove this key",
             ),
             PortType::Dpdk => (
                 &["devargs", "queues", "mtu"],
-                "a dpdk port has no keys but `devargs`, `queues` and `mtu`",
+                "a dpdk port has no keys but `devargs`, `queues` and `mtu`: remove this key",
             ),
         };
         let mut excessive = given.into_iter().filter(|(field, is)| *is && !known.contains(field));

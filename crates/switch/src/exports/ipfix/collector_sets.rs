@@ -199,7 +199,7 @@ impl RunningSets {
         let dropped = self.receivers.iter().map(RuleSampleReceiver::dropped).sum::<u64>();
         let lost = self.losses.note(self.dropped_before + dropped, clock.now)?;
         let reason = if has_room {
-            "more are taken than can be read; set a lower `probability`"
+            "more packets are sampled than can be read; set a lower `probability`"
         } else {
             "all collectors get datagrams more slowly than they are made; set a lower `probability`, or \
              use a faster link"

@@ -98,12 +98,12 @@ impl PortAttacher {
         }
         self.maintain(ports.due).await;
         for (name, reason) in ports.broken {
-            warn!("port {name}: {reason}; down until it returns");
+            warn!("port {name}: {reason}; down until the device returns");
             self.take_down(&name, &reason).await;
         }
         for (name, id, number) in ports.closed {
             if self.open(&name).await.is_ok() {
-                info!("port {name}: device has returned, up");
+                info!("port {name}: the device has returned, so the port is up");
                 self.bridges.changed().add(id, number);
             }
         }

@@ -36,7 +36,9 @@ impl PortAttacher {
             return false;
         };
         let Some(released) = self.release_queue(from, datapath, number).await else {
-            debug!("packet thread {from}: keeps a receive queue, since its packets are not sent");
+            debug!(
+                "packet thread {from}: keeps a receive queue, because its packets are not sent yet"
+            );
             return false;
         };
         let ReleasedReceiver { queue, state } = released;

@@ -110,7 +110,8 @@ impl LoadBalancer {
             warn!(
                 planned,
                 moved,
-                "packet threads: receive queues stay, because their threads have unsent packets"
+                "packet threads: some receive queues are not moved, because their threads have \
+                 packets of them that are not sent yet"
             );
         }
         QueueMoves { planned, moved }
