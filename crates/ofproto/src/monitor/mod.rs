@@ -10,8 +10,9 @@
 //! A queue that is too long is paused, as in Open vSwitch. From then on the queue takes only
 //! removals of rules that the peer knows, and keeps the net effect of all other changes
 //! ([`coalesced`]). When the peer has read everything, the queue reports the net effect, and the
-//! view of the peer is complete again. So a queue holds at most its limit, the changes of one
-//! version of the tables, and one change for each rule.
+//! view of the peer is complete again. A change of the tables only passes a reference to a paused
+//! queue, and the task of the connection computes the net effect. So a queue holds at most twice its
+//! limit, the changes of two versions of the tables, and one change for each rule.
 
 mod change;
 mod coalesced;

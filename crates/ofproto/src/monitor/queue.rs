@@ -17,6 +17,10 @@ pub struct MonitorQueue {
     /// Number of waiting changes at which the queue is paused.
     changes_max: usize,
     state: Mutex<MonitorQueueState>,
+    /// The net changes since the pause, without the pending changes.
+    ///
+    /// This lock is taken before that of `state`.
+    coalesced: Mutex<CoalescedChanges>,
     arrived: Notify,
 }
 
@@ -29,8 +33,16 @@ struct MonitorQueueState {
     own: Option<Xid>,
     /// The newest version of which the peer receives a list of rules.
     listed: Version,
-    /// The net changes since the pause; `None` while the queue is not paused.
-    paused: Option<CoalescedChanges>,
+    /// The newest changes since the pause; `None` while the queue is not paused.
+    paused: Option<PendingChanges>,
+}
+
+/// Changes of a paused queue that are not coalesced yet, by version of the tables.
+#[derive(Debug, Default)]
+struct PendingChanges {
+    versions: Vec<Arc<[MonitoredChange]>>,
+    /// Number of rule changes in `versions`.
+    changes_count: usize,
 }
 
 /// An item of the queue.
@@ -64,10 +76,14 @@ impl MonitorQueue {
     /// Creates a queue that is paused when `changes_max` rule changes wait.
     #[must_use]
     pub fn new(changes_max: usize) -> Self {
-        Self { changes_max, state: Mutex::default(), arrived: Notify::new() }
+        let (state, coalesced) = (Mutex::default(), Mutex::default());
+        Self { changes_max, state, coalesced, arrived: Notify::new() }
     }
 
     /// Adds the rule changes of one version; there may be none.
+    ///
+    /// All changes of the tables wait for this call. So a paused queue only keeps a reference, and
+    /// its connection coalesces the changes, unless too many are pending.
     pub(super) fn record(&self, changes: &Arc<[MonitoredChange]>) {
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -77,19 +93,51 @@ impl MonitorQueue {
         }
         if state.paused.is_none() && state.changes_count >= self.changes_max {
             state.waiting.push_back(QueuedChanges::Paused);
-            state.paused = Some(CoalescedChanges::default());
+            state.paused = Some(PendingChanges::default());
         }
-        if let Some(paused) = &mut state.paused {
-            let removal = |change| paused.add(change, state.listed);
-            let removed: Arc<[_]> = changes.iter().filter_map(removal).collect();
-            if !removed.is_empty() {
-                state.push(RecordedChanges { changes: removed, own: None });
-            }
+        let mut is_full = false;
+        if let Some(pending) = &mut state.paused {
+            pending.versions.push(Arc::clone(changes));
+            pending.changes_count = pending.changes_count.saturating_add(changes.len());
+            is_full = pending.changes_count > self.changes_max;
         } else {
             state.push(RecordedChanges { changes: Arc::clone(changes), own });
         }
         drop(guard);
+        if is_full {
+            self.coalesce();
+        }
         self.arrived.notify_one();
+    }
+
+    /// Coalesces the pending changes of a paused queue.
+    pub(crate) fn coalesce(&self) {
+        drop(self.coalesced());
+    }
+
+    /// Returns the net changes since the pause, with all changes until now.
+    ///
+    /// Removals that the peer must receive are queued. Only the moves of changes hold the lock that
+    /// [`Self::record`] takes.
+    fn coalesced(&self) -> MutexGuard<'_, CoalescedChanges> {
+        let mut coalesced = self.coalesced.lock().unwrap_or_else(PoisonError::into_inner);
+        let (pending, listed) = {
+            let mut state = self.lock();
+            (state.paused.as_mut().map(std::mem::take).unwrap_or_default(), state.listed)
+        };
+        let mut removals = Vec::new();
+        for changes in pending.versions {
+            let removal = |change| coalesced.add(change, listed);
+            let removed: Arc<[_]> = changes.iter().filter_map(removal).collect();
+            if !removed.is_empty() {
+                removals.push(RecordedChanges { changes: removed, own: None });
+            }
+        }
+        if !removals.is_empty() {
+            let mut state = self.lock();
+            removals.into_iter().for_each(|removed| state.push(removed));
+        }
+        coalesced
     }
 
     /// Returns the list of rules of `list`, which the peer receives.
@@ -97,10 +145,24 @@ impl MonitorQueue {
     /// A paused queue then reports the removals of these rules, too.
     pub(crate) fn list(&self, list: impl FnOnce() -> RuleListing) -> RuleListing {
         // Until the version is known, the list may have any rule.
-        self.lock().listed = Version::new(u64::MAX);
+        self.set_listed(Version::new(u64::MAX));
         let listing = list();
-        self.lock().listed = listing.version;
+        self.set_listed(listing.version);
         listing
+    }
+
+    /// Sets the version of the list for all later changes.
+    fn set_listed(&self, version: Version) {
+        loop {
+            let coalesced = self.coalesced();
+            let mut state = self.lock();
+            if state.has_no_pending() {
+                state.listed = version;
+                return;
+            }
+            drop(state);
+            drop(coalesced);
+        }
     }
 
     /// Takes the next item.
@@ -108,6 +170,7 @@ impl MonitorQueue {
     /// A paused queue is resumed when it is empty and `is_read` is true: the peer has read all
     /// earlier updates.
     pub(crate) fn take(&self, is_read: bool) -> Option<QueuedChanges> {
+        let mut coalesced = self.coalesced();
         let mut state = self.lock();
         if let Some(first) = state.waiting.pop_front() {
             if let QueuedChanges::Changes(recorded) = &first {
@@ -115,11 +178,15 @@ impl MonitorQueue {
             }
             return Some(first);
         }
-        let paused = state.paused.take_if(|_| is_read)?;
+        // A change that arrives in this moment notifies the connection again.
+        if !is_read || state.paused.is_none() || !state.has_no_pending() {
+            return None;
+        }
+        state.paused = None;
         state.waiting.push_back(QueuedChanges::Resumed);
         // The changes may be many, and no change of the tables waits while they are sorted.
         drop(state);
-        let changes = paused.into_changes().into();
+        let changes = std::mem::take(&mut *coalesced).into_changes().into();
         Some(QueuedChanges::Changes(RecordedChanges { changes, own: None }))
     }
 
@@ -143,6 +210,10 @@ impl MonitorQueue {
 }
 
 impl MonitorQueueState {
+    fn has_no_pending(&self) -> bool {
+        self.paused.as_ref().is_none_or(|pending| pending.versions.is_empty())
+    }
+
     fn push(&mut self, recorded: RecordedChanges) {
         self.changes_count = self.changes_count.saturating_add(recorded.changes.len());
         self.waiting.push_back(QueuedChanges::Changes(recorded));
@@ -162,6 +233,112 @@ impl ChangeOrigin {
     pub fn claim(&self, change: &Change) {
         if let Some(queue) = self.queue.as_ref().filter(|_| !change.deltas.is_empty()) {
             queue.lock().own = Some(self.xid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shunt_flow::text::NoPortNames;
+    use shunt_pipeline::{
+        BridgeId, BridgeSettings, FlowMod, FlowModCommand, Pipeline, Time, text::parse_rule,
+    };
+
+    use super::*;
+
+    const BRIDGE: BridgeId = BridgeId::new(1);
+
+    fn tables() -> Pipeline {
+        let pipeline = Pipeline::new(0);
+        pipeline.add_bridge(BRIDGE, BridgeSettings::default());
+        pipeline
+    }
+
+    /// Changes one of few rules, and returns the changes.
+    fn change(pipeline: &Pipeline, kind: u64, rule: u64, port: u64) -> Arc<[MonitoredChange]> {
+        let text = format!("priority={rule},actions=output:{}", port + 1);
+        let added = parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap();
+        let command = match kind {
+            0 => FlowModCommand::DeleteStrict,
+            1 => FlowModCommand::ModifyStrict,
+            _ => FlowModCommand::Add,
+        };
+        let request = FlowMod { command, ..added };
+        let change = pipeline.modify(BRIDGE, [request.into()], Time::ZERO).unwrap();
+        MonitoredChange::all_of(BRIDGE, &change).into()
+    }
+
+    /// Takes all items, as text.
+    fn taken(queue: &MonitorQueue, is_read: bool) -> Vec<String> {
+        let of_change = |own: &MonitoredChange| {
+            let previous = own.previous.as_ref().map(|rule| rule.id);
+            let (event, rule) = (own.event, &own.rule);
+            let (id, version, is_net) = (rule.id, own.version, own.is_net);
+            format!("{event:?} {id:?} {version:?} {is_net} {previous:?}")
+        };
+        let text = |item: QueuedChanges| match item {
+            QueuedChanges::Changes(own) => {
+                own.changes.iter().map(of_change).collect::<Vec<_>>().join("; ")
+            }
+            QueuedChanges::Paused => "paused".to_owned(),
+            QueuedChanges::Resumed => "resumed".to_owned(),
+        };
+        std::iter::from_fn(|| queue.take(is_read)).map(text).collect()
+    }
+
+    /// A change of the tables shares the changes with a paused queue, which copies them later.
+    #[test]
+    fn a_paused_queue_shares_recorded_changes() {
+        let (pipeline, queue) = (tables(), MonitorQueue::new(2));
+        let changes: Vec<_> = (0..4).map(|rule| change(&pipeline, 2, rule, 0)).collect();
+        changes.iter().for_each(|own| queue.record(own));
+        let references = || changes.iter().map(Arc::strong_count).collect::<Vec<_>>();
+        assert_eq!(references(), [2; 4], "two are queued, and two are pending");
+        assert_eq!(queue.lock().paused.as_ref().unwrap().changes_count, 2);
+        queue.coalesce();
+        assert_eq!(references(), [2, 2, 1, 1], "the net changes have the rules alone");
+        // The third pending change is one too many.
+        let more: Vec<_> = (4..7).map(|rule| change(&pipeline, 2, rule, 0)).collect();
+        more.iter().for_each(|own| queue.record(own));
+        assert!(queue.lock().has_no_pending());
+    }
+
+    /// The peer gets the same items whenever pending changes are coalesced.
+    #[test]
+    fn pending_changes_are_reported_in_order() {
+        for seed in 1..200_u64 {
+            let mut state = seed;
+            let mut below = |end: u64| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(seed | 1);
+                (state >> 33) % end
+            };
+            let pipeline = tables();
+            let [at_once, later] = [4, 4].map(MonitorQueue::new);
+            let mut items = [Vec::new(), Vec::new()];
+            for _ in 0..60 {
+                match below(8) {
+                    0 => {
+                        let is_read = below(2) == 0;
+                        items[0].extend(taken(&at_once, is_read));
+                        items[1].extend(taken(&later, is_read));
+                    }
+                    1 => {
+                        for queue in [&at_once, &later] {
+                            let version = pipeline.version();
+                            queue.list(|| RuleListing { version, rules: Vec::new() });
+                        }
+                    }
+                    _ => {
+                        let changes = change(&pipeline, below(4), below(5), below(3));
+                        at_once.record(&changes);
+                        at_once.coalesce();
+                        later.record(&changes);
+                    }
+                }
+            }
+            items[0].extend(taken(&at_once, true));
+            items[1].extend(taken(&later, true));
+            assert_eq!(items[0], items[1], "seed {seed}");
         }
     }
 }

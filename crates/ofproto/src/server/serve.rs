@@ -153,7 +153,11 @@ fn wait_for<H: Host>(wait: Wait, host: &H) -> WaitFuture<'_> {
 /// Waits until rule changes arrive for flow monitors; forever without monitors.
 async fn changes_arrived(monitored: Option<&MonitorQueue>) {
     match monitored {
-        Some(queue) => queue.arrived().await,
+        Some(queue) => {
+            queue.arrived().await;
+            // Also while the peer reads nothing, and the connection takes no changes.
+            queue.coalesce();
+        }
         None => std::future::pending().await,
     }
 }
