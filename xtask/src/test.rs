@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_skipped_test_is_not_counted_in_silence() {
+    fn the_count_of_tests_names_skipped_ones() {
         let result = "test result: ok. 9 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
         assert_eq!(closing(result), "9 tests");
         let one = format!("SKIPPED: no 8021q module\n{result}");

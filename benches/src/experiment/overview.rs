@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pipelines_need_no_table_of_their_own() {
+    fn an_overview_needs_more_than_two_pipelines() {
         assert_eq!(overview(&[row("ofd", 1.0), row("psc", 1.0), row("acl", 1.0)]), None);
     }
 }

@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn adding_and_removing_make_one_sample() {
+    fn two_values_in_a_row_become_their_mean() {
         assert_eq!(Samples(vec![1.0, 3.0, 10.0, 20.0]).in_pairs(), Samples(vec![2.0, 15.0]));
     }
 
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_of_an_even_number_is_between_the_middle_two() {
+    fn an_even_sample_has_the_middle_median() {
         assert_eq!(Samples(vec![4.0, 1.0, 2.0, 9.0]).median(), 3.0);
         assert_eq!(Samples::default().median(), 0.0);
     }

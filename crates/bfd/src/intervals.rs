@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn slower_sending_and_faster_expiry_wait_for_the_answer() {
+    fn a_risky_interval_waits_for_the_final_packet() {
         let mut own = PolledIntervals::default();
         own.follow(pair(1000, 300), BfdState::Down);
         assert!(!own.is_polling() && own.used == pair(1000, 300));

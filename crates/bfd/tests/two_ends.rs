@@ -224,7 +224,7 @@ fn a_restarted_end_is_a_new_session() {
 }
 
 #[test]
-fn a_failed_path_behind_an_end_stops_the_forwarding_of_the_other() {
+fn cpath_down_stops_forwarding_at_the_other_end() {
     let mut cable = Cable::new([settings(100, 100, 3); 2], ms(1));
     cable.run(ms(5000));
     let forwarding = |cable: &Cable| [0, 1].map(|own| cable.ends[own].is_forwarding(cable.now));

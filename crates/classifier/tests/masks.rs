@@ -194,6 +194,7 @@ fn a_longer_prefix_needs_its_own_exclusion() {
     check(rules, &packet, None, &[IP, (Ipv4Dst, 0, ones(9))]);
 }
 
+/// A port that excludes the rule does not remove the TCP flags from the mask.
 #[test]
 fn flags_stay_in_masks_behind_known_ports() {
     let rules: &[&[Item]] = &[&[IP, TCP, (TcpDst, 80, ALL), (TcpFlags, 2, ALL)]];
@@ -201,6 +202,7 @@ fn flags_stay_in_masks_behind_known_ports() {
     check(rules, &packet, None, &[IP, TCP, (TcpDst, 0, ALL), (TcpFlags, 0, ALL)]);
 }
 
+/// Bits that the result needed anyway are used to exclude further rules.
 #[test]
 fn bits_already_in_the_mask_exclude_rules() {
     // The mask has the network of the resulting rule, which proves that the second rule does not
@@ -249,6 +251,7 @@ fn one_unmatched_address_excludes_a_rule() {
     check(&[&rule, &held], &packet, None, &depends_on);
 }
 
+/// The mask has the address and its prerequisites alone.
 #[test]
 fn an_excluding_address_brings_its_layer_only() {
     let rule = [IP, UDP, (Ipv4Dst, ip([10, 0, 0, 2]), ALL), (UdpDst, 53, ALL)];

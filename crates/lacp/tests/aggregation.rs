@@ -104,6 +104,7 @@ fn partner(system: u8, port: u16) -> LacpInfo {
 /// The members with the numbers 1 to 3.
 const THREE: fn() -> [MemberSettings; 3] = || [member(1), member(2), member(3)];
 
+/// The other members lead to another system, and carry no frames.
 #[test]
 fn members_with_the_partner_of_the_lead_are_enabled() {
     let other = Some(Unselected::OtherPartner);
@@ -185,6 +186,7 @@ fn a_silent_lead_gives_way_at_once() {
     assert_eq!(bond.enabled_members(), [1]);
 }
 
+/// With `lacp-fallback-ab`, members carry frames until one finds a partner.
 #[test]
 fn members_without_partner_are_a_fallback_until_one_appears() {
     let settings = AggregatorSettings { fallback_ab: true, ..settings() };

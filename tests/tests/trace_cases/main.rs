@@ -212,7 +212,7 @@ fn packets_equal_under_a_mask_have_equal_results() {
 const NARROWER: &[&str] = &["vlan-040"];
 
 #[test]
-fn no_mask_is_narrower_than_the_recorded_one_without_a_reason() {
+fn only_listed_cases_consult_more_than_open_vswitch() {
     let (mut widths, mut narrower) = (Widths::default(), Vec::new());
     for case in Recording::read_all().with_text() {
         let tables = Tables::new(&case);

@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flow_has_one_core_and_every_core_has_its_share() {
+    fn flows_are_spread_evenly_over_cores() {
         let mut shares = [0; 4];
         (0..4000).for_each(|flow| shares[usize::try_from(core_of(flow, 4)).unwrap()] += 1);
         assert!(shares.iter().all(|share| (900..1100).contains(share)), "{shares:?}");

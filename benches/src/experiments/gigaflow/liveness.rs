@@ -80,6 +80,7 @@ fn writing(rules: &mut Vec<String>, read: &str) {
 mod tests {
     use super::*;
 
+    /// All rules write the register; in one case, a rule of the last table reads it.
     #[test]
     fn every_rule_writes_and_one_of_the_last_table_reads() {
         let rules =

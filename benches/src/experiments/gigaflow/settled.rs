@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_a_cache_case() {
+    fn each_compared_cache_has_settings() {
         assert!(NAMES.iter().all(|name| CacheCase::find(name).is_some()));
     }
 }

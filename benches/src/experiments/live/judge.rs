@@ -138,6 +138,7 @@ mod tests {
         assert_eq!(judgement.latest, Duration::from_micros(29));
     }
 
+    /// The rule before last has the same output as the current one, but another label.
     #[test]
     fn a_packet_of_the_rule_before_last_is_a_violation() {
         let stale = by_rule(250, 0);
@@ -160,6 +161,7 @@ mod tests {
         assert_eq!(judge(&late, &[by_rule(50, 0)]).judged, 1);
     }
 
+    /// A reordered packet that followed the new rule early does not count as the start.
     #[test]
     fn the_new_rule_starts_after_the_last_old_packet() {
         let changed = Duration::from_millis(10);

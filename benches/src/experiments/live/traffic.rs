@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_are_below_their_end_and_reach_all_of_it() {
+    fn random_numbers_cover_their_range() {
         let mut random = Random(7);
         let mut seen = [false; 10];
         (0..1000).for_each(|_| seen[random.below(10) as usize] = true);

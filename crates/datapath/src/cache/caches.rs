@@ -503,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn abandoned_repairs_are_reclaimed_before_entries_that_died_in_the_burst() {
+    fn a_burst_holds_no_abandoned_repairs() {
         let ((reports, _coordinator), (learn_requests, _control)) =
             (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
         let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);

@@ -132,6 +132,7 @@ mod acting_thread {
         assert_eq!(fixture.handle.inspect(EvictionCoordinator::waiting), Some(0));
     }
 
+    /// A sender that waits for room continues when the eviction thread ends.
     #[test]
     fn a_full_queue_that_is_closed_delays_nobody() {
         let fixture = CoordinatorFixture::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
@@ -184,6 +185,7 @@ mod acting_thread {
         assert_eq!(fixture.version(), Version::new(1));
     }
 
+    /// Changes that cannot join the batch wait in the queue until it is full.
     #[test]
     fn an_unmerged_batch_does_not_grow() {
         let fixture = CoordinatorFixture::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
@@ -242,11 +244,13 @@ mod model {
         });
     }
 
+    /// Concurrent senders apply quick changes; at the end, none waits in the queue.
     #[test]
     fn no_quick_change_is_left_behind() {
         check(None);
     }
 
+    /// Concurrent senders leave slow changes to the thread; at the end, none waits.
     #[test]
     fn no_slow_change_is_left_behind() {
         check(Some(BRIDGE));

@@ -164,6 +164,7 @@ mod tests {
         }
     }
 
+    /// The iterations until the take are counted from the oldest waiting invalidation.
     #[test]
     fn iterations_count_from_the_first_merged_post() {
         let mailbox = Mailbox::new();

@@ -131,6 +131,7 @@ mod tests {
 
     use super::*;
 
+    /// A device that has not confirmed its entries is stale since the first check.
     #[test]
     fn a_device_is_stale_from_the_first_check() {
         let mut judge = StalenessJudge::new(false);

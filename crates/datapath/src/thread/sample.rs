@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn output_ports_are_counted_as_they_are_sent() {
+    fn a_sample_has_the_ports_that_get_packets() {
         let tag = Some(0x1005);
         let port = |port| SampledEgress::Port(DatapathPort::new(port));
         assert_eq!(fate(&[]), (SampledEgress::Dropped, None));

@@ -49,6 +49,7 @@ fn hits_are_credited_to_the_rules_of_every_ltm_entry_once() {
     assert_eq!(total_packets(&switch), 6);
 }
 
+/// An earlier reading may lack packets that the device has forwarded since.
 #[test]
 fn a_pull_waits_for_a_reading_that_began_after_it() {
     let mut switch = OffloadSwitch::two_tables();
@@ -107,6 +108,7 @@ fn pulls_do_not_wait_for_a_late_or_lost_device() {
     assert!(state.contains(&format!("{:?}", StaleReason::Lost)), "{state}");
 }
 
+/// A device that is late with counters is not stale, but its removals count.
 #[test]
 fn a_version_waits_for_its_removals_while_counts_are_slow() {
     let mut switch = OffloadSwitch::two_tables();

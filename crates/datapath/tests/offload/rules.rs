@@ -84,7 +84,7 @@ fn a_joining_agent_starts_at_the_current_version_without_entries() {
 }
 
 #[test]
-fn settings_of_an_owner_change_at_run_time() {
+fn the_idle_timeout_changes_at_run_time() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     let OffloadConfig { max_idle, drain, .. } = config();
@@ -147,6 +147,7 @@ fn stale_entries_are_removed_before_any_insertion() {
     assert!(switch.hits(&packet(2, 8)));
 }
 
+/// A version also waits for removals of entries that expired before the change.
 #[test]
 fn earlier_removals_are_waited_for_too() {
     let mut switch = OffloadSwitch::two_tables();
@@ -316,6 +317,7 @@ fn insertions_run_from_last_stage_removals_from_first() {
     assert_eq!(stages, [0, 0, 0, 1, 1, 1]);
 }
 
+/// No entry is inserted with a next tag of an entry with an unconfirmed removal.
 #[test]
 fn no_entry_leads_to_a_waiting_ltm_entry() {
     let mut switch = OffloadSwitch::two_tables();

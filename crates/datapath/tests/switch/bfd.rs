@@ -38,6 +38,7 @@ fn packet(port: u16, ttl: u8) -> Vec<u8> {
     addresses.ttl(ttl).udp(49_152, port).build()
 }
 
+/// Each port has its own limit of BFD packets to the control plane.
 #[test]
 fn a_flood_of_bfd_takes_no_place_of_other_links() {
     let mut switch = with_bfd();

@@ -104,6 +104,7 @@ fn a_copy_waits_until_the_address_of_its_host_is_learned() {
     }
 }
 
+/// The network returns each broadcast on the active member; the bond drops it.
 #[test]
 fn no_host_of_many_gets_its_own_broadcast() {
     let mut switch = switch();

@@ -322,6 +322,7 @@ fn a_small_replacement_of_a_full_cache_is_filled_at_once() {
     assert_eq!(switch.counters(0).entries.get(), 1);
 }
 
+/// The limit of translations per iteration counts each translation of a repair.
 #[test]
 fn a_repair_of_two_translations_counts_as_two() {
     let config = ThreadConfig { repair: Repair::On, translations_per_iteration: 16, ..config(100) };
@@ -343,6 +344,7 @@ fn a_repair_of_two_translations_counts_as_two() {
     assert_eq!(switch.counters(0).repaired_changed.get(), 4);
 }
 
+/// If one of the LTM entries of a flow ends, the exact-match cache loses the flow.
 #[test]
 fn an_exact_match_entry_holds_all_ltm_entries_of_a_flow() {
     let mut config = config(64);

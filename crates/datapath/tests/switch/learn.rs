@@ -147,6 +147,7 @@ fn a_waiting_queue_receives_nothing_and_others_continue() {
     assert_eq!(switch.receive(0, 3).len(), 10);
 }
 
+/// The first packet learns a rule and is not cached; later ones refresh the rule.
 #[test]
 fn a_learning_packet_makes_no_entry_a_refreshing_one_does() {
     if !super::HAS_CACHE {

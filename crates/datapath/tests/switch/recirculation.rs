@@ -69,6 +69,7 @@ fn mpls_labels_follow_the_vlan_tags() {
     check(&only_rule(pops), &two, &[(2, &one), (3, &plain.build())]);
 }
 
+/// A copy gets an MPLS label, and the packet after it has none.
 #[test]
 fn a_packet_behind_a_pushed_and_popped_label_hits_again() {
     let (labelled, counted) = (packet(9).mpls(0, 0, 9).build(), packet(8).build());
@@ -180,6 +181,7 @@ fn misses_of_recirculated_packets_count_for_the_iteration() {
     assert_eq!(switch.counters(0).upcalls.get(), 4);
 }
 
+/// The register with the result of `check_pkt_larger` decides the lookup after it.
 #[test]
 fn lookups_after_a_partition_point_know_the_path() {
     if !super::HAS_CACHE {

@@ -104,6 +104,7 @@ fn an_idle_entry_is_not_repaired() {
     assert_eq!((repair_counts(&switch), switch.coordinator.watched()), ([0; 4], 0));
 }
 
+/// A repaired entry keeps the time of its last packet, and rules keep their counts.
 #[test]
 fn repair_prolongs_nothing_and_counts_nothing() {
     let mut switch = switch(Repair::On, 1);
@@ -119,6 +120,7 @@ fn repair_prolongs_nothing_and_counts_nothing() {
     assert_eq!(switch.coordinator.watched(), 0, "ten seconds after its last packet it is gone");
 }
 
+/// Packets before the repair count for the old rule, later ones for the new rule.
 #[test]
 fn hits_are_credited_to_the_rules_of_their_time() {
     let mut switch = switch(Repair::On, 1);

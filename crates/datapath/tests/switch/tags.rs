@@ -106,12 +106,14 @@ fn check(
     }
 }
 
+/// A new rule matches a register that earlier tags do not include.
 #[test]
 fn a_rule_with_new_bits_evicts_entries_of_tags_without_them() {
     let reader = "table=1,priority=9,ip,reg5=1,nw_dst=10.0.0.9,actions=output:4";
     check(|_| {}, |switch| switch.apply(&added(&[reader])), &[vec![(4, 0)], vec![]]);
 }
 
+/// A changed bucket reads a register that earlier tags do not include.
 #[test]
 fn a_bucket_with_new_bits_evicts_entries_of_tags_without_them() {
     check(
@@ -127,6 +129,7 @@ fn a_bucket_with_new_bits_evicts_entries_of_tags_without_them() {
     );
 }
 
+/// A learned rule matches a register that earlier tags do not include.
 #[test]
 fn a_learned_rule_with_new_bits_evicts_such_entries() {
     let learn_rule = "ip,nw_src=10.0.0.3,actions=load:4->NXM_NX_REG6[],learn(table=1,priority=9,\
@@ -139,6 +142,7 @@ fn a_learned_rule_with_new_bits_evicts_such_entries() {
     );
 }
 
+/// The actions after `resubmit` are in the tag; a changed rule gives another tag.
 #[test]
 fn pending_actions_are_those_of_the_current_rule() {
     for engine in ENGINES {

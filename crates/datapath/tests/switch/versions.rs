@@ -169,6 +169,7 @@ fn an_update_keeps_unaffected_entries() {
     assert_eq!((counters.evicted.get(), counters.upcalls.get()), (0, 1));
 }
 
+/// Evictions that are computed before an install report is read end its entry.
 #[test]
 fn an_unread_install_is_evicted_by_the_next_version() {
     if !super::HAS_CACHE {
@@ -197,7 +198,7 @@ fn an_unread_install_is_evicted_by_the_next_version() {
 }
 
 #[test]
-fn an_install_that_is_queued_is_known_before_a_change_is_computed() {
+fn queued_install_reports_are_read_before_a_change() {
     if !super::HAS_CACHE {
         return;
     }

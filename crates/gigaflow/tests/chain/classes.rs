@@ -96,6 +96,7 @@ fn the_action_set_is_in_the_tag() {
     everywhere(&rules, |fixture| send_all(fixture, &[(to("2"), &[2]), (to("3"), &[3])]));
 }
 
+/// A field that an action moves into a register is in the match of the entry.
 #[test]
 fn the_match_has_bits_that_actions_read() {
     let rules = [
@@ -210,7 +211,7 @@ fn no_tag_leaves_in_a_header() {
 }
 
 #[test]
-fn a_change_of_the_tables_evicts_what_it_makes_stale() {
+fn a_changed_table_evicts_stale_entries() {
     let rules = ["table=0,actions=resubmit(,1)", "table=1,priority=1,tcp,actions=output:2"];
     everywhere(&rules, |fixture| {
         send_all(fixture, &[(tcp(A), &[2])]);

@@ -30,6 +30,7 @@ fn entries(fixture: &ChainFixture) -> Vec<(StageId, &LtmRule)> {
     fixture.cache.ltm().entries().map(|(_, stage, rule)| (stage, rule)).collect()
 }
 
+/// Misses that resume after a partial hit make the entries of whole translations.
 #[test]
 fn a_resumed_packet_shares_like_one_that_starts_over() {
     let fixtures =

@@ -248,6 +248,7 @@ fn a_changed_object_evicts_its_readers() {
     assert_eq!(switch.apply(&change), [entry]);
 }
 
+/// New rules evict the right entries before, during and after deferred work.
 #[test]
 fn many_masks_and_entries_are_found_around_maintenance() {
     let mut switch = Switch::new(&[SPREAD]);

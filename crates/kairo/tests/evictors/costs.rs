@@ -133,7 +133,7 @@ fn objects_are_examined_beyond_the_bound() {
 }
 
 #[test]
-fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
+fn the_seed_determines_the_order_of_evictions() {
     let order = |seed| {
         let mut switch = Switch::with(|version| Direct::new(version, seed), &[SPREAD]);
         for n in 0..100 {

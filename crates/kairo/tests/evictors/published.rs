@@ -125,6 +125,7 @@ impl PublishedFixture {
     }
 }
 
+/// The published engine tracks one packet of an entry, not its whole region.
 #[test]
 fn a_sample_packet_does_not_stand_for_its_region() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
@@ -135,6 +136,7 @@ fn a_sample_packet_does_not_stand_for_its_region() {
     assert!(fixture.is_stale(&made, 0x0a01_6307), "what stays in the mirror is wrong");
 }
 
+/// The published engine keeps the stale entry of a packet that waits for its batch.
 #[test]
 fn a_rule_may_overtake_a_packet_in_a_batch() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
@@ -159,7 +161,7 @@ fn a_rule_may_overtake_a_packet_in_a_batch() {
 }
 
 #[test]
-fn an_ltm_rule_is_orphaned_when_the_packet_that_made_it_is_deleted() {
+fn an_ltm_entry_without_its_packet_is_orphaned() {
     let mut fixture = PublishedFixture::new(
         AT_ONCE,
         &[

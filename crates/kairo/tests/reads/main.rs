@@ -206,6 +206,7 @@ fn any_packet() -> FlowKey {
     packet(1, [1, 2])
 }
 
+/// The list of kinds names exactly the tests that remove a read of each kind.
 #[test]
 fn every_kind_of_read_is_removed_by_its_tests() {
     let sources = [

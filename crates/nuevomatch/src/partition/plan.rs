@@ -196,6 +196,7 @@ mod tests {
         planner.counts(&all)[0].rules_max(all.len(), capacity)
     }
 
+    /// A range of all values is in no more than one bucket of an iSet.
     #[test]
     fn wildcards_are_one_bucket() {
         let mut ranges = vec![(0, 255); 100];

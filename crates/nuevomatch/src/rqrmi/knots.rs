@@ -69,6 +69,7 @@ mod tests {
         targets.iter().enumerate().map(point).collect()
     }
 
+    /// The slope of the targets changes at these points.
     #[test]
     fn corners_become_interpolation_points() {
         let points = points(&[0.0, 1.0, 2.0, 10.0, 18.0, 18.0, 18.0, 18.0]);

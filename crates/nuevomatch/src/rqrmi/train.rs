@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn starts_without_a_model_are_refused() {
+    fn unsorted_empty_or_too_many_starts_are_refused() {
         let train = |starts| Model::train(starts, TrainingSettings::default()).map(drop);
         assert_eq!(train(vec![]), Err(TrainingError::Empty));
         for starts in [vec![0, 7, 7, 9], vec![0, 8, 7, 9]] {

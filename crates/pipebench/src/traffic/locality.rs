@@ -392,6 +392,7 @@ mod tests {
         assert_eq!(error, TrafficError::TooFewFlows { found: 400, asked: 401 });
     }
 
+    /// Two rules give two pairs of addresses and two ports: four flows, and no fifth.
     #[test]
     fn fields_that_tables_ask_for_together_come_from_one_rule() {
         use FieldId::{EthDst, EthSrc, TcpDst};
@@ -409,6 +410,7 @@ mod tests {
         assert!(sample_flows(&source, 5, Locality::High).is_err());
     }
 
+    /// Filters with one value of the field share the square of its recurrence.
     #[test]
     fn the_weight_of_a_rule_is_that_of_its_fields() {
         let pair =

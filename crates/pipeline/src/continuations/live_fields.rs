@@ -201,6 +201,7 @@ mod tests {
         text::{parse_actions, parse_rule},
     };
 
+    /// For example, a packet-in shows table and cookie, and an output shows neither.
     #[test]
     fn actions_use_the_rule_info_that_they_show() {
         for (text, expected) in [

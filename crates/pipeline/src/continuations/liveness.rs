@@ -234,6 +234,7 @@ mod tests {
         mods.into_iter().map(|request| publishes_live(&make(request))).collect()
     }
 
+    /// A rule is reported if its action set reads something that no other one reads.
     #[test]
     fn growth_of_action_set_info_is_reported() {
         let rules = [

@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn deltas_turn_the_rules_of_one_version_into_those_of_the_next(
+    fn deltas_lead_from_one_version_to_the_next(
         network in generate::network(),
         ops in prop::collection::vec(generate::change(), 0..16),
     ) {

@@ -114,7 +114,7 @@ fn a_modification_of_openflow_10_adds_the_rule() {
 }
 
 #[test]
-fn strict_commands_look_at_priority_and_the_whole_match() {
+fn strict_deletion_needs_equal_match_and_priority() {
     let switch = Switch::new(&[
         "cookie=1,priority=5,tcp,actions=output:1",
         "cookie=2,priority=6,tcp,actions=output:1",

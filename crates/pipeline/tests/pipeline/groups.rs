@@ -87,7 +87,7 @@ fn a_group_wins_over_an_output_in_an_action_set() {
 }
 
 #[test]
-fn exit_and_a_used_up_ttl_end_a_bucket_and_nothing_else() {
+fn exit_and_an_expired_ttl_end_one_bucket() {
     let resubmit = Action::Resubmit { port: None, table: shunt_pipeline::TableId::new(1) };
     let dec_ttl = Action::DecTtl { controllers: [].into() };
     let buckets =

@@ -176,7 +176,7 @@ fn a_learn_limit_counts_rules_of_the_cookie() {
 }
 
 #[test]
-fn rules_are_counted_on_when_old_versions_are_forgotten() {
+fn a_reclaim_keeps_the_count_of_learned_rules() {
     let switch = Switch::new(&[]);
     switch.apply(&[rule("actions=output:1", &[learn(|action| action.limit = 1)])]);
     let before = switch.pipeline.version();
@@ -263,6 +263,7 @@ fn is_rule(delta: &&shunt_pipeline::Delta) -> bool {
     matches!(delta, shunt_pipeline::Delta::Rule(_))
 }
 
+/// As in Open vSwitch, a learned `output` ignores most reserved port numbers.
 #[test]
 fn learned_rules_send_to_ports_and_to_nothing_else() {
     let sent = |port: u128| {
@@ -330,7 +331,7 @@ fn only_a_modified_rule_keeps_its_lowered_timeouts() {
 const NORMAL: Action = Action::Output { port: PortNo::NORMAL, max_len: 0 };
 
 #[test]
-fn in_a_bucket_normal_learns_and_a_learn_is_left_out() {
+fn a_bucket_runs_normal_and_no_learn() {
     // As in Open vSwitch, a bucket runs only the actions that an action set can hold.
     let switch = Switch::new(&[]);
     let buckets = vec![bucket(vec![learn(|_| {}), output(4)]), bucket(vec![NORMAL])];
@@ -485,6 +486,7 @@ fn a_learned_write_is_as_wide_as_its_target() {
     assert_eq!(*write.instructions.apply, [part(8, 64, 7), part(72, 36, 5)]);
 }
 
+/// `result_dst` is 1 if the rule was added or refreshed, and 0 above the limit.
 #[test]
 fn learn_writes_its_result_bit() {
     let result = Subfield::new(FieldId::Reg2, 1, 1);

@@ -246,6 +246,7 @@ fn a_dropped_copy_does_not_change_the_cause_of_a_drop() {
     assert_eq!(out.drop_cause, DropCause::RuleWithoutOutput);
 }
 
+/// Two mirrors select a packet and have the same output port, which gets one copy.
 #[test]
 fn mirrors_with_one_output_copy_once() {
     let switch = switch(&["actions=output:2"], &[mirror(&["p1"], &[]), mirror(&["p1"], &["p2"])]);
@@ -324,6 +325,7 @@ fn a_paused_packet_is_not_copied_again() {
     assert_eq!(switch.resume("in_port=1", &punt), "2!", "the output has a copy");
 }
 
+/// A mirror of an output port also copies the copies of other mirrors.
 #[test]
 fn a_copy_can_be_copied() {
     let to_3 = Mirror { output: MirrorOutput::Port("p3".to_owned()), ..mirror(&["p1"], &[]) };
@@ -374,6 +376,7 @@ fn a_tunnel_port_is_mirrored_in_its_service_vlan() {
     assert_eq!(copied, "push(88a8,1063) 3! pop 4! push(88a8,1063) 100! pop 2");
 }
 
+/// The copy of a mirror with an output VLAN goes to all other ports of that VLAN.
 #[test]
 fn a_copy_for_a_vlan_is_flooded_in_it() {
     let to_99 = Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };

@@ -234,6 +234,7 @@ fn an_action_set_survives_a_recirculation() {
     assert_eq!(run_recirculated(&switch, "ip"), "4");
 }
 
+/// Rules do not see the recirculation id of a packet that continues.
 #[test]
 fn a_resumed_packet_is_looked_up_without_its_name() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
@@ -352,6 +353,7 @@ fn a_move_of_an_uncovered_field_waits_for_parsing() {
     }
 }
 
+/// The actions of the set before the pop are not run a second time.
 #[test]
 fn a_recirculated_action_set_continues_with_its_rest() {
     let of_set = |actions: &[Action]| {
@@ -371,6 +373,7 @@ fn a_recirculated_action_set_continues_with_its_rest() {
     assert!(!steps.contains("([])"), "executed steps are not stored: {steps}");
 }
 
+/// A continuation has no list without actions.
 #[test]
 fn a_finished_action_list_is_not_kept() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);

@@ -127,6 +127,7 @@ fn a_sub_traversal_lists_the_headers_that_it_wrote() {
     assert_eq!(lookups.collect::<Vec<_>>(), [1, 1, 0], "each by itself");
 }
 
+/// Packets with different registers share a state if no later step reads them.
 #[test]
 fn registers_that_nothing_reads_split_no_state() {
     let moved = "move:NXM_NX_REG0[0..15]->NXM_OF_ETH_SRC[0..15]";
@@ -160,6 +161,7 @@ fn registers_that_nothing_reads_split_no_state() {
     }
 }
 
+/// A `resubmit` at the end of a rule leaves as little to do as `goto_table`.
 #[test]
 fn a_final_resubmit_and_a_goto_share_one_state() {
     let switch = Switch::new(&[
@@ -176,6 +178,7 @@ fn a_final_resubmit_and_a_goto_share_one_state() {
     assert!(Arc::ptr_eq(&one.1, &other.1), "by state");
 }
 
+/// The state has the depth of a rule only if a later step of the rule needs it.
 #[test]
 fn the_depth_of_a_rule_is_carried_over() {
     let next = |left: &str| {
@@ -191,6 +194,7 @@ fn the_depth_of_a_rule_is_carried_over() {
     assert!(!next("write_metadata:1").contains("Return"));
 }
 
+/// Actions after the lookup add bits to the sub-traversal, and not to the visit.
 #[test]
 fn bits_after_a_lookup_are_not_its_own() {
     let switch = Switch::new(&[
@@ -233,6 +237,7 @@ fn a_continuation_has_the_name_of_its_partition_point() {
     assert_ne!(next.name(), noted_traversal(&switch, "in_port=1").points[1].name);
 }
 
+/// The actions that remain after a lookup are a part of the state.
 #[test]
 fn different_remaining_steps_are_different_states() {
     let lefts = [
@@ -262,6 +267,7 @@ fn different_remaining_steps_are_different_states() {
     }
 }
 
+/// Two rules share a state, unless a remaining packet-in shows their cookies.
 #[test]
 fn a_packet_in_keeps_the_states_of_rules_apart() {
     for (left, are_one) in [
@@ -281,6 +287,7 @@ fn a_packet_in_keeps_the_states_of_rules_apart() {
     }
 }
 
+/// An ingress port is in the state only if an action has written it.
 #[test]
 fn only_a_written_port_is_carried_over() {
     let switch = Switch::new(&[
@@ -315,6 +322,7 @@ fn a_resubmit_keeps_the_states_of_tables_apart() {
     }
 }
 
+/// If a new rule reads a register, the state includes it, even if it is zero.
 #[test]
 fn further_live_bits_make_another_state() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
@@ -374,6 +382,7 @@ fn each_version_has_its_own_plain_continuations() {
     assert!(!Arc::ptr_eq(&before, &next(&switch, "in_port=1")));
 }
 
+/// Lookups in one table at different `resubmit` depths begin in different states.
 #[test]
 fn the_depth_of_a_lookup_is_state() {
     let switch = Switch::new(&[

@@ -22,7 +22,7 @@ const ONE: u64 = 0x8100_3005_0000_0000;
 const TWO: u64 = 0x88a8_3005_8100_1007;
 
 #[test]
-fn a_new_tag_has_id_and_priority_zero_also_on_a_tagged_packet() {
+fn a_pushed_tag_has_id_and_priority_zero() {
     let switch = Switch::new(&["actions=push_vlan:0x88a8,output:2"]);
     assert_eq!(run(&switch, 0), "push(88a8,1000) 2");
     assert_eq!(run(&switch, ONE), "push(88a8,1000) 2");
@@ -120,6 +120,7 @@ fn a_pop_above_an_unparsed_tag_keeps_the_parsed_key() {
     assert_eq!(describe(&traversal.actions), "pop 2 3");
 }
 
+/// A key has room for two VLAN tags.
 #[test]
 fn of_three_pushed_tags_the_last_two_stay() {
     let switch =

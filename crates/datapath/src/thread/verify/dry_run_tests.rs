@@ -79,6 +79,7 @@ fn translations(tables: &Pipeline) -> (Vec<Arc<[DatapathAction]>>, Arc<[Datapath
     (lists, Arc::clone(&noted.traversal.actions))
 }
 
+/// Action lists are equal if each output sends the same packet to the same port.
 #[test]
 fn earlier_header_writes_have_the_same_effects() {
     let mut pool = Pool::new();

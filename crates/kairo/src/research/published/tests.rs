@@ -246,6 +246,7 @@ fn the_change_after_a_fault_evicts_lost_entries() {
     assert_eq!(fixture.update(&[(3, 9)]), [0, 2]);
 }
 
+/// A later change with an older version does not make the install timely.
 #[test]
 fn a_late_install_stays_late() {
     let mut fixture = GateFixture::new(PublishedSettings::default(), 0);
@@ -274,7 +275,7 @@ fn removed_rules_leave_no_rows() {
 }
 
 #[test]
-fn one_seed_gives_one_order_of_evictions_and_another_seed_another() {
+fn the_seed_determines_the_order_of_evictions() {
     let order = |seed| {
         let mut fixture =
             GateFixture::new(PublishedSettings { seed, ..PublishedSettings::default() }, 100);

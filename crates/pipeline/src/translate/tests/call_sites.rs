@@ -296,6 +296,7 @@ const TESTS: [&str; 2] = [
     include_str!("../../../tests/pipeline/reads.rs"),
 ];
 
+/// Each recording call that random cases cannot reach names its test, or a reason.
 #[test]
 fn calls_without_generated_packets_have_a_test() {
     let lines = lines();
@@ -318,6 +319,7 @@ impl Exemption {
     }
 }
 
+/// Without any single recording call, some case violates an invariant.
 #[test]
 fn every_call_that_records_something_is_needed() {
     let mut runner = runner();
