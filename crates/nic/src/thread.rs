@@ -317,7 +317,11 @@ impl NicWorker {
 
     fn add(&mut self, number: u16, port: OpenPort) {
         if let Err(error) = port.sides().try_for_each(|side| side.register(&self.epoll)) {
-            warn!(port = number, %error, "port cannot be added to epoll");
+            warn!(
+                port = number,
+                %error,
+                "NIC: port cannot be added to the epoll set, so its packets do not wake the thread"
+            );
         }
         self.ports.insert(number, port);
         self.update_ports();

@@ -68,8 +68,8 @@ impl ConfigFile {
 pub(crate) struct Logging {
     /// Log level or filter.
     ///
-    /// Levels are `error`, `warn`, `info`, `debug`, `trace` and `off`. A filter is
-    /// An example of a filter is `info,shunt_ofproto=debug`.
+    /// Levels are `error`, `warn`, `info`, `debug`, `trace` and `off`. A filter sets a level for
+    /// each target; an example is `info,shunt_ofproto=debug`.
     pub(crate) filter: String,
 }
 

@@ -377,7 +377,11 @@ impl Connection {
             Ok(Some(message)) => self.output.send(message, now),
             Ok(None) => self.flows = None,
             Err(error) => {
-                tracing::error!(%error, "a rule is too long for flow statistics and is left out");
+                tracing::error!(
+                    peer = self.config.peer,
+                    %error,
+                    "a rule is too long for flow statistics, and is left out"
+                );
             }
         }
         true

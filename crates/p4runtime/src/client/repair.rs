@@ -68,7 +68,7 @@ pub(super) async fn restore(
         debug!(
             deleted = repair.delete.len(),
             inserted_entry = repair.insert.len(),
-            "device repair"
+            "NIC: entries that differ are deleted and inserted"
         );
         for (kind, entries) in [(Type::Delete, repair.delete), (Type::Insert, repair.insert)] {
             for part in entries.chunks(batch.max(1)) {

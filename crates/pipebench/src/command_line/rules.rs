@@ -45,16 +45,16 @@ pub(crate) struct RulesCommand {
     /// [default: 2]
     #[arg(long)]
     smoothness: Option<u8>,
-    /// From -1 for longer prefixes to 1 for shorter ones [default: 0.5]
+    /// Lengths of prefixes, from -1 (longer) to 1 (shorter) [default: 0.5]
     #[arg(long, allow_hyphen_values = true)]
     address_scope: Option<f64>,
-    /// From -1 for narrower ports to 1 for wider ones [default: -0.1]
+    /// Widths of port ranges, from -1 (narrower) to 1 (wider) [default: -0.1]
     #[arg(long, allow_hyphen_values = true)]
     port_scope: Option<f64>,
     /// Fill this pipeline: one of `pipebench list`, or a JSON file
     #[arg(long, value_name = "PIPELINE")]
     pipeline: Option<String>,
-    /// Which traversals of the pipeline get rules
+    /// Traversals of the pipeline that get rules
     #[arg(long, value_enum, default_value_t = Traversals::Forwarding, requires = "pipeline")]
     traversals: Traversals,
     /// Actions that the rules of the pipeline use

@@ -78,7 +78,12 @@ const IPFIX: [Metric<IpfixStatus>; 7] = [
         "Packets sampled for IPFIX that were lost because they were too many.",
         |own| own.samples_dropped.into(),
     ),
-    ("shunt_ipfix_flows_total", "counter", "Flows that IPFIX reported.", |own| own.flows.into()),
+    (
+        "shunt_ipfix_flows_total",
+        "counter",
+        "Flows that IPFIX reported, including those that a collector did not get.",
+        |own| own.flows.into(),
+    ),
     (
         "shunt_ipfix_flows_lost_total",
         "counter",
@@ -115,7 +120,8 @@ const COLLECTOR_SET: [Metric<CollectorSetStatus>; 6] = [
     (
         "shunt_collector_set_flows_total",
         "counter",
-        "Flows that were sent to a set of collectors.",
+        "Flows that were reported to a set of collectors, including those that a collector did not \
+         get.",
         |own| own.flows.into(),
     ),
     (

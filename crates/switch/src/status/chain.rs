@@ -18,7 +18,7 @@ use crate::{config, nic::NicSlot, threads::data_plane::DataPlane};
 pub struct GigaflowStatus {
     /// Packets that hit entries up to the end of their traversal.
     pub hits: u64,
-    /// Average number of LTM entries that such a packet hit.
+    /// Average number of LTM entries on the path of a packet of `hits`.
     pub entries_per_hit: f64,
     /// Packets that hit no LTM entry.
     pub misses: u64,

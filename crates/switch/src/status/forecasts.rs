@@ -10,7 +10,7 @@ use crate::threads::data_plane::DataPlane;
 /// Counters of forecasts, by the origin of the forecasts.
 #[derive(Clone, Debug, Serialize)]
 pub struct ForecastStatus {
-    /// New flows that the predictors saw.
+    /// New flows that were passed to the predictors.
     pub observed: u64,
     /// New flows that did not fit the queue to the predictors.
     pub not_observed: u64,

@@ -83,7 +83,7 @@ impl XdpAttachment {
         match inherited {
             Ok((promiscuous, sockets)) => {
                 let (device, queues) = (device.name.as_str(), sockets.len());
-                info!(device, queues, "AF_XDP port continues with the stored sockets");
+                info!(queues, "device {device}: AF_XDP port continues with the stored sockets");
                 let new = Self::new(names, link, promiscuous, &sockets);
                 Some((sockets, Self { is_inherited: true, ..new }))
             }

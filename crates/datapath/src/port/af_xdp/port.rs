@@ -146,7 +146,8 @@ impl AfXdp {
     fn attach_new(&self) -> Result<AttachedSockets, PortError> {
         let queues = self.queue_count();
         let (sockets, program, mode) = self.attach_best(queues)?;
-        info!(device = self.device.name.as_str(), %mode, queues, "AF_XDP port attached");
+        let device = self.device.name.as_str();
+        info!(%mode, queues, "device {device}: AF_XDP port attached");
         let promiscuous = self.device.control.try_clone().map_err(|error| self.refused(error))?;
         let (names, link) = (self.stored_names(queues), program.into_link());
         let attachment = XdpAttachment::new(names, link, promiscuous, &sockets);
@@ -202,9 +203,9 @@ impl AfXdp {
             .is_ok_and(|driver| driver == "veth");
         if is_veth {
             warn!(
-                device = name,
-                "AF_XDP does not see the checksum state of a veth device: TCP and UDP of hosts on this \
-                 machine need `ethtool -K PEER tx off` at the other end, or type af_packet"
+                "device {name}: AF_XDP does not see the checksum state of a veth device: TCP and UDP \
+                 of hosts on this machine need `ethtool -K PEER tx off` at the other end, or type \
+                 af_packet"
             );
         }
     }
