@@ -190,6 +190,11 @@ pub(super) fn queue_config(port: PortNo, host: &impl Host) -> Result<QueueConfig
 }
 
 /// A flow statistics reply that is encoded as fast as the peer reads it.
+///
+/// The reply shares the rules with the tables, so it holds one pointer for each rule that the peer
+/// has not read. A rule that is removed meanwhile is kept until it is read. A scan by pages would
+/// hold more: the rules of one version stay complete only if the tables keep all rules that are
+/// removed since then.
 #[derive(Debug)]
 pub(super) struct FlowReply {
     form: FlowReplyForm,
@@ -211,10 +216,11 @@ impl FlowReply {
     pub(super) fn new(
         xid: Xid,
         form: FlowReplyForm,
-        rules: Vec<Arc<Rule>>,
+        mut rules: Vec<Arc<Rule>>,
         now: Time,
         codec: Codec,
     ) -> Self {
+        rules.shrink_to_fit();
         let empty = match form {
             FlowReplyForm::Standard => MultipartReply::Flow(Vec::new()),
             FlowReplyForm::Nicira => MultipartReply::NiciraFlow(Vec::new()),
@@ -242,5 +248,49 @@ impl FlowReply {
             }
         }
         self.writer.take().map(PartWriter::finish).transpose()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use shunt_flow::text::NoPortNames;
+    use shunt_pipeline::{
+        BridgeId, BridgeSettings, FlowModCommand, Modification, Pipeline, text::parse_rule,
+    };
+
+    use super::*;
+
+    /// A slow peer costs a pointer to each unread rule, and no copy of a rule.
+    #[test]
+    fn a_listing_holds_pointers_to_unread_rules() {
+        const COUNT: usize = 2000;
+        let (pipeline, bridge, filter) = (Pipeline::new(0), BridgeId::new(1), RuleFilter::all());
+        pipeline.add_bridge(bridge, BridgeSettings::default());
+        let rule = |port: usize| {
+            let text = format!("tcp,tp_dst={port},actions=drop");
+            let added = parse_rule(FlowModCommand::Add, &text, &NoPortNames).unwrap();
+            Modification::from(added)
+        };
+        drop(pipeline.modify(bridge, (0..COUNT).map(rule), Time::ZERO).unwrap());
+        let rules: Vec<_> = pipeline.rules(bridge, &filter).iter().map(Arc::downgrade).collect();
+        let references = || rules.iter().map(Weak::strong_count).collect::<Vec<_>>();
+        let of_tables = references();
+        let listed = pipeline.rules(bridge, &filter);
+        let mut reply =
+            FlowReply::new(Xid::new(7), FlowReplyForm::Standard, listed, Time::ZERO, Codec::V13);
+        let mut messages = 0;
+        loop {
+            let unread = reply.rules.len();
+            let with_reply = (0..)
+                .zip(&of_tables)
+                .map(|(position, count)| count + usize::from(position >= COUNT - unread));
+            assert!(references().into_iter().eq(with_reply), "{unread} rules are unread");
+            let Some(_) = reply.next_message().unwrap() else { break };
+            messages += 1;
+        }
+        assert!(messages > 1 && reply.rules.as_slice().is_empty());
+        assert_eq!(references(), of_tables);
     }
 }
