@@ -21,6 +21,7 @@ mod error;
 mod ethtool;
 mod host_device;
 mod link;
+mod qdisc;
 mod spec;
 mod stored;
 

@@ -13,7 +13,8 @@
 //! with its last queue. A device that an administrator created for the daemon's user needs no
 //! capability, and stays.
 //!
-//! If a queue is full, the host drops its packets, and counts them as dropped by the device.
+//! If a queue is full, the host drops its packets, and counts them as dropped by the device. A
+//! device that the port created has no queue discipline.
 //!
 //! An administrator may move the device to another network namespace, such as that of a container.
 //! The queues of the port stay usable.
@@ -52,7 +53,7 @@ use super::{
     claim::DeviceClaim,
     error::tx_end_of,
     host_device::try_mtu,
-    link,
+    link, qdisc,
     stored::{RefusedDescriptor, StoredDescriptor, accepted, copy},
     sys::{self, DeviceName},
 };
@@ -168,6 +169,10 @@ impl Tap {
         }
         let flags = sys::device_flags(control.as_fd(), &name).map_err(failed)?;
         if flags & libc::IFF_UP == 0 {
+            if existing.is_none() {
+                // A device with a queue discipline works, too, and takes more memory.
+                let _ = qdisc::remove(index);
+            }
             let flags = flags | libc::IFF_UP;
             sys::set_device_flags(control.as_fd(), &name, flags).map_err(failed)?;
         }
