@@ -411,7 +411,10 @@ pub struct PortTraffic {
     pub tx_dropped: PortDropCounters,
 }
 
-const _: () = assert!(size_of::<PortTraffic>() == 128, "a port has this for each packet thread");
+const _: () = assert!(
+    size_of::<PortTraffic>() == 128,
+    "a port has one for each packet thread, so it is kept small"
+);
 
 /// The measured load of a receive queue.
 ///

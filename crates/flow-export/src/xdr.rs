@@ -47,7 +47,7 @@ impl XdrBuffer {
 
 /// Returns the number of bytes as a 32-bit XDR integer.
 fn length(bytes: &[u8]) -> u32 {
-    debug_assert!(u32::try_from(bytes.len()).is_ok(), "a datagram is far shorter");
+    debug_assert!(u32::try_from(bytes.len()).is_ok(), "a datagram has fewer than 2^32 bytes");
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
 

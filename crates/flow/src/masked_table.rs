@@ -173,7 +173,10 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
 
     /// Adds a row for masked words without a row, as [`Self::put`].
     pub fn put_new(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
-        debug_assert!(self.find_words(hasher, words).is_none(), "the masked words have no row");
+        debug_assert!(
+            self.find_words(hasher, words).is_none(),
+            "the caller adds only masked words that have no row yet"
+        );
         let row = self.add(RowIndex::tag(hasher.hash(words)), words);
         self.set_tail(row, tail);
         row

@@ -96,7 +96,7 @@ impl MemoryLayout {
 
 /// Converts an offset to 32 bits, which `MemoryLayout::check` guarantees to fit.
 fn offset(offset: u64) -> u32 {
-    debug_assert!(u32::try_from(offset).is_ok(), "the layout was checked");
+    debug_assert!(u32::try_from(offset).is_ok(), "a checked layout has offsets of at most 32 bits");
     u32::try_from(offset).unwrap_or(u32::MAX)
 }
 

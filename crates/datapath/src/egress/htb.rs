@@ -184,7 +184,10 @@ impl HtbTokens {
     /// If there are more than [`HtbOptions::QUEUES_MAX`] queues.
     #[must_use]
     pub fn new(max_rate: u64, queues: &[HtbQueue], now: Time) -> Self {
-        assert!(queues.len() <= HtbOptions::QUEUES_MAX, "a set of queues has one bit for each");
+        assert!(
+            queues.len() <= HtbOptions::QUEUES_MAX,
+            "a set of queues is 64 bits, one for each queue"
+        );
         let class = |own: &HtbQueue| queues.iter().position(|queue| queue.priority == own.priority);
         let tokens = |queue: &HtbQueue| QueueTokens {
             assured: BitBucket::full(queue.min_rate, queue.burst),

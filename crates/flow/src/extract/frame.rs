@@ -126,4 +126,5 @@ fn clear(words: &mut [u64; FLOW_WORDS]) {
     }
 }
 
-const _: () = assert!(word::IN_PORT as usize == HEADER_START, "the first header word is in_port's");
+const _: () =
+    assert!(word::IN_PORT as usize == HEADER_START, "the first header word is the one of in_port");

@@ -60,7 +60,7 @@ pub(super) fn replace<const N: usize>(
     offset: usize,
     bits: WrittenBits,
 ) -> WordChange {
-    const { assert!(N <= 8, "a word holds the bytes") };
+    const { assert!(N <= 8, "the N bytes fit into a word of 64 bits") };
     if bits.mask == 0 {
         return WordChange::default();
     }

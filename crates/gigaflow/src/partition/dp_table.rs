@@ -316,5 +316,7 @@ const UNUSED: u8 = 0;
 
 const _: () =
     assert!(crate::outline::SEGMENTS_MAX <= u8::MAX as usize, "a segment number is a byte");
-const _: () =
-    assert!((super::contract::STAGES_MAX as i64) < FIRST, "a number of stages is less than FIRST");
+const _: () = assert!(
+    (super::contract::STAGES_MAX as i64) < FIRST,
+    "a number of stages, the lower digit, is below the unit of the higher digit"
+);

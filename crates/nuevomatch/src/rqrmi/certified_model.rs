@@ -138,7 +138,8 @@ impl StartIndex for CertifiedModel {
             clippy::expect_used,
             reason = "the order is checked, and the caller keeps the number below the limit"
         )]
-        let model = Model::train(starts.to_vec(), *settings).expect("starts can be indexed");
+        let model = Model::train(starts.to_vec(), *settings)
+            .expect("the starts ascend, and are at most STARTS_MAX");
         model.certify()
     }
 

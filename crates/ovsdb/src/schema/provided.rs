@@ -13,7 +13,7 @@ use super::DatabaseSchema;
 #[expect(clippy::expect_used, reason = "a test parses the file")]
 pub fn open_vswitch() -> DatabaseSchema {
     DatabaseSchema::from_text(include_str!("../../data/vswitch.ovsschema"))
-        .expect("the file is a schema")
+        .expect("the file has the schema of Open_vSwitch, which a test parses")
 }
 
 /// Returns the schema of `_Server`, in which a server describes its databases.
@@ -24,7 +24,8 @@ pub fn open_vswitch() -> DatabaseSchema {
 #[must_use]
 #[expect(clippy::expect_used, reason = "a test parses the text")]
 pub fn server_schema() -> DatabaseSchema {
-    DatabaseSchema::from_text(SERVER).expect("the text is a schema")
+    DatabaseSchema::from_text(SERVER)
+        .expect("the text has the schema of _Server, which a test parses")
 }
 
 /// The tables of `ovsdb-server(5)`, with the checksum of Open vSwitch.

@@ -167,7 +167,10 @@ impl P4Runtime for Service {
             (write(store, device, request, now.steady)?, state.settings.update_latency)
         };
         if !latency.is_zero() {
-            debug_assert!(u32::try_from(results.len()).is_ok(), "the size of a request is limited");
+            debug_assert!(
+                u32::try_from(results.len()).is_ok(),
+                "a request has fewer than 2^32 updates"
+            );
             let count = u32::try_from(results.len()).unwrap_or(u32::MAX);
             sleep(latency.saturating_mul(count)).await;
         }

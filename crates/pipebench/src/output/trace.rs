@@ -64,7 +64,7 @@ impl PacketTrace {
         let start = self.arena.len();
         self.arena.extend_from_slice(bytes);
         #[expect(clippy::expect_used, reason = "that many frames would fill 64 GiB")]
-        let index = u32::try_from(self.frames.len()).expect("fewer than 2^32 frames");
+        let index = u32::try_from(self.frames.len()).expect("a trace has fewer than 2^32 frames");
         self.frames.push(start..self.arena.len());
         index
     }

@@ -99,7 +99,8 @@ impl FlowTraversals {
         let entry = Match::of(&traversal.key, &traversal.mask);
         self.masks.insert(entry.mask().clone());
         #[expect(clippy::expect_used, reason = "that many entries would fill terabytes")]
-        let next = u32::try_from(self.entries.len()).expect("fewer than 2^32 entries");
+        let next =
+            u32::try_from(self.entries.len()).expect("a workload has fewer than 2^32 entries");
         self.entry_of.push(*self.entries.entry(entry).or_insert(next));
         for visit in &traversal.visits {
             self.lookups += 1;

@@ -33,7 +33,7 @@ pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<Statistic
     let mut flows: HashMap<Flow, u32> = HashMap::new();
     while let Some(packet) = reader.next_packet()? {
         #[expect(clippy::expect_used, reason = "that many flows would fill 100 GiB")]
-        let next = u32::try_from(flows.len()).expect("fewer than 2^32 flows");
+        let next = u32::try_from(flows.len()).expect("a capture has fewer than 2^32 flows");
         let flow = *flows.entry(flow_of(packet.frame)).or_insert(next);
         let bytes = packet.frame.len().saturating_add(CHECK_SEQUENCE);
         // A frame has at most FRAME_BYTES_MAX bytes, so its length fits.

@@ -91,7 +91,11 @@ impl PortOptions {
             && self.protected == other.protected
             && self.mcast_snooping_flood == other.mcast_snooping_flood
             && self.mcast_snooping_flood_reports == other.mcast_snooping_flood_reports;
-        debug_assert_eq!(is_equal, *self == self.with_vlans_of(other), "each key is compared");
+        debug_assert_eq!(
+            is_equal,
+            *self == self.with_vlans_of(other),
+            "this function compares every key that `with_vlans_of` copies"
+        );
         is_equal
     }
 

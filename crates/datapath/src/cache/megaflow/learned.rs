@@ -66,7 +66,7 @@ const RECORDED_PER_ITERATION: usize = 512;
 /// Number of entries outside of the index that cause no training.
 const UNINDEXED_MIN: usize = 8;
 
-const _: () = assert!(BURST <= CANDIDATE_BATCH_MAX, "a burst is one batch");
+const _: () = assert!(BURST <= CANDIDATE_BATCH_MAX, "a burst fits into one batch of candidates");
 
 impl LearnedIndex {
     /// Creates an index that is switched on when there are `masks_min` masks.

@@ -79,7 +79,10 @@ impl<T: RingEntry> Mapping<T> {
             reason = "the offset is inside of the mapping, and fits a usize"
         )]
         let offset = offset as usize;
-        debug_assert!(offset + size_of::<u32>() <= self.length, "the kernel's own offset");
+        debug_assert!(
+            offset + size_of::<u32>() <= self.length,
+            "the kernel reports offsets inside of the mapping"
+        );
         // SAFETY: the kernel reports offsets inside of the mapping.
         let word = unsafe { self.base.add(offset) };
         // SAFETY: the kernel aligns its words, and both sides access them atomically. The mapping

@@ -230,7 +230,7 @@ fn record_stale(
     winners.inspect(move |changes: &MatchRows| {
         let mut shared = locked(&shared);
         #[cfg(test)]
-        assert!(!std::mem::take(&mut shared.is_failing), "a fault was asked for");
+        assert!(!std::mem::take(&mut shared.is_failing), "the test asks for a fault");
         if shared.records_stale {
             let lost = changes.iter().filter(|(_, _, weight)| *weight < 0);
             shared.stale.extend(lost.map(|(id, ..)| (id, position)));
