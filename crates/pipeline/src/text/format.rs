@@ -56,7 +56,7 @@ pub fn format_rule(rule: &Rule, format: RuleFormat<'_>) -> String {
     if rule.importance != 0 {
         let _ = write!(text, "importance={}, ", rule.importance);
     }
-    text += &format_match(rule, format.ports);
+    text += &format_priority_and_match(rule, format.ports);
     text + "actions=" + &format_actions(&rule.instructions, format.ports)
 }
 
@@ -86,7 +86,7 @@ pub fn format_actions(instructions: &Instructions, ports: &dyn PortNames) -> Str
 }
 
 /// Prints priority and match, followed by a space unless both are omitted.
-fn format_match(rule: &Rule, ports: &dyn PortNames) -> String {
+fn format_priority_and_match(rule: &Rule, ports: &dyn PortNames) -> String {
     let priority =
         (rule.priority != Priority::DEFAULT).then(|| format!("priority={}", rule.priority));
     let matching = Some(format_match(&rule.matching, ports)).filter(|text| !text.is_empty());

@@ -3,7 +3,7 @@
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use shunt_flow::{FieldId, PortNo};
 
-use super::{BRIDGES, Op, plain, subfield};
+use super::{BRIDGES, Op, plain_action, subfield};
 use crate::{
     action::{
         Action, BundleAction, BundleAlgorithm, HashFields, MultipathAction, MultipathAlgorithm,
@@ -178,9 +178,9 @@ fn bucket(kind: GroupKind, group: u32, target_max: u32) -> impl Strategy<Value =
         id.prop_map(GroupId::new)
     };
     let action: BoxedStrategy<Action> = if group == 1 {
-        plain().boxed()
+        plain_action().boxed()
     } else {
-        prop_oneof![4 => plain(), 1 => lower().prop_map(Action::Group)].boxed()
+        prop_oneof![4 => plain_action(), 1 => lower().prop_map(Action::Group)].boxed()
     };
     let watch_group = option::weighted(0.3, lower());
     let watch_group = watch_group.prop_map(move |watched| watched.filter(|_| group > 1));

@@ -96,7 +96,7 @@ fn parse_match(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextE
             of_one_width(source, target, value)?;
             LearnSource::Field(source)
         }
-        Some(value) => LearnSource::Value(parse_value(target, value, scope)?),
+        Some(value) => LearnSource::Value(parse_learned_value(target, value, scope)?),
     };
     Ok(LearnSpec { source, width: target.width, target: LearnTarget::Match(target) })
 }
@@ -132,7 +132,7 @@ fn parse_short_subfield(slice: TextSlice<'_>) -> Result<Subfield, RuleTextError>
 }
 
 /// Reads the value that a learned rule matches or writes.
-fn parse_value(
+fn parse_learned_value(
     target: Subfield,
     text: TextSlice<'_>,
     scope: &Scope<'_>,
