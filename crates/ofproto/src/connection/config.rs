@@ -1,6 +1,6 @@
 //! The configuration of a connection.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use super::{BundleQuota, WarningRate};
 use crate::wire::Codec;
@@ -32,6 +32,8 @@ impl ConnectionKind {
 pub struct ConnectionConfig {
     /// Name of the peer for log lines.
     pub peer: String,
+    /// Name of the bridge for log lines; a [`Server`](crate::Server) sets it.
+    pub bridge: String,
     /// The kind of peer.
     pub kind: ConnectionKind,
     /// The OpenFlow versions that the bridge accepts, bit `n` for wire version `n`.
@@ -68,6 +70,7 @@ impl ConnectionConfig {
         };
         Self {
             peer: peer.into(),
+            bridge: String::new(),
             kind,
             versions: Codec::versions(),
             inactivity_probe,
@@ -75,6 +78,12 @@ impl ConnectionConfig {
             warnings: Arc::default(),
             bundle_quota: Arc::default(),
         }
+    }
+
+    /// Logs that something for the peer cannot be encoded; `loss` has its effect.
+    pub(super) fn log_unencoded(&self, error: &dyn Display, loss: &str) {
+        let (peer, bridge) = (&*self.peer, &*self.bridge);
+        tracing::error!(peer, %error, "bridge {bridge}: {loss}");
     }
 }
 

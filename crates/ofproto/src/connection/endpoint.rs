@@ -237,11 +237,7 @@ impl Connection {
         match self.codec.encode(Xid::NONE, &self.subscription.message(event, self.codec)) {
             Ok(message) => self.output.send(message, now),
             Err(error) => {
-                tracing::error!(
-                    peer = self.config.peer,
-                    %error,
-                    "an event cannot be encoded, and is not sent"
-                );
+                self.config.log_unencoded(&error, "an event cannot be encoded, and is not sent");
             }
         }
     }
@@ -344,11 +340,7 @@ impl Connection {
         match self.codec.encode(xid, message) {
             Ok(message) => self.output.send(message, now),
             Err(error) => {
-                tracing::error!(
-                    peer = self.config.peer,
-                    %error,
-                    "a reply cannot be encoded, and is not sent"
-                );
+                self.config.log_unencoded(&error, "a reply cannot be encoded, and is not sent");
             }
         }
     }
@@ -377,11 +369,8 @@ impl Connection {
             Ok(Some(message)) => self.output.send(message, now),
             Ok(None) => self.flows = None,
             Err(error) => {
-                tracing::error!(
-                    peer = self.config.peer,
-                    %error,
-                    "a rule is too long for flow statistics, and is left out"
-                );
+                let loss = "a rule is too long for flow statistics, and is left out";
+                self.config.log_unencoded(&error, loss);
             }
         }
         true
@@ -390,7 +379,7 @@ impl Connection {
     /// Queues the next message of the flow monitors; returns false without one.
     fn write_flow_update(&mut self, now: Time) -> bool {
         let is_read = self.output.waiting() == 0;
-        let message = self.monitors.next_message(self.codec, is_read);
+        let message = self.monitors.next_message(self.codec, is_read, &self.config);
         let is_written = message.is_some();
         message.into_iter().for_each(|message| self.output.send(message, now));
         is_written

@@ -18,10 +18,13 @@ use std::{
 use shunt_flow::{Match, PortNo};
 use shunt_pipeline::{Rule, RuleFilter, RuleListing, TableSelector, Version};
 
-use super::update_writer::{ListingWriter, UpdateStep, UpdateWriter};
+use super::{
+    ConnectionConfig,
+    update_writer::{ListingWriter, UpdateStep, UpdateWriter},
+};
 use crate::{
     ChangeOrigin, Host, MonitorQueue,
-    error::{ErrorCode, TooLong},
+    error::ErrorCode,
     message::{FlowMonitorFlags, FlowMonitorId, FlowMonitorRequest, FlowUpdateEvent, Message, Xid},
     monitor::{MonitoredChange, QueuedChanges},
     wire::Codec,
@@ -139,15 +142,23 @@ impl FlowMonitors {
 
     /// Returns the next message to the peer; `None` also if no comparison is left.
     ///
-    /// `is_read` is true if the peer has read all earlier messages.
-    pub(super) fn next_message(&mut self, codec: Codec, is_read: bool) -> Option<Vec<u8>> {
+    /// `is_read` is true if the peer has read all earlier messages. `config` names the peer in the
+    /// log of rules that are left out.
+    pub(super) fn next_message(
+        &mut self,
+        codec: Codec,
+        is_read: bool,
+        config: &ConnectionConfig,
+    ) -> Option<Vec<u8>> {
+        const TOO_LONG: &str =
+            "a rule is too long for the updates of a flow monitor, and is left out";
         loop {
             if let Some(listing) = &mut self.listing {
                 match listing.next_message(&self.by_id, &mut self.checks_left) {
                     Ok(UpdateStep::Message(message)) => return Some(message),
                     Ok(UpdateStep::Interrupted) => return None,
                     Ok(UpdateStep::Complete) => self.listing = None,
-                    Err(error) => log_long(error),
+                    Err(error) => config.log_unencoded(&error, TOO_LONG),
                 }
                 continue;
             }
@@ -156,7 +167,7 @@ impl FlowMonitors {
                     Ok(UpdateStep::Message(message)) => return Some(message),
                     Ok(UpdateStep::Interrupted) => return None,
                     Ok(UpdateStep::Complete) => self.updates = None,
-                    Err(error) => log_long(error),
+                    Err(error) => config.log_unencoded(&error, TOO_LONG),
                 }
                 continue;
             }
@@ -165,10 +176,12 @@ impl FlowMonitors {
                 QueuedChanges::Changes(recorded) => {
                     self.updates = Some(UpdateWriter::new(recorded, codec));
                 }
-                QueuedChanges::Paused => return notice(codec, &Message::FlowMonitorPaused),
+                QueuedChanges::Paused => {
+                    return notice(codec, &Message::FlowMonitorPaused, config);
+                }
                 QueuedChanges::Resumed => {
                     self.drop_unused_queue();
-                    return notice(codec, &Message::FlowMonitorResumed);
+                    return notice(codec, &Message::FlowMonitorResumed, config);
                 }
             }
         }
@@ -219,18 +232,8 @@ fn cover(filters: impl Iterator<Item = RuleFilter>) -> Option<RuleFilter> {
 }
 
 /// Encodes a message without content.
-fn notice(codec: Codec, message: &Message) -> Option<Vec<u8>> {
+fn notice(codec: Codec, message: &Message, config: &ConnectionConfig) -> Option<Vec<u8>> {
+    let loss = "an update of a flow monitor cannot be encoded, and is lost";
     let encoded = codec.encode(Xid::NONE, message);
-    encoded
-        .inspect_err(|error| {
-            tracing::error!(%error, "an update of a flow monitor cannot be encoded, and is lost");
-        })
-        .ok()
-}
-
-fn log_long(error: TooLong) {
-    tracing::error!(
-        %error,
-        "a rule is too long for the updates of a flow monitor, and is left out"
-    );
+    encoded.inspect_err(|error| config.log_unencoded(error, loss)).ok()
 }

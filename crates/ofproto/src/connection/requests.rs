@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Host,
-    error::{ErrorCode, RequestRefusal},
+    error::{ErrorCode, RequestRefusal, TooLong},
     message::{
         BundleCommand, BundleControl, BundleFlags, FlowStatistics, GroupDescription, Message,
         MultipartReply, MultipartRequest, PortDescription, PortMod, RoleName, SwitchConfig, Xid,
@@ -258,15 +258,16 @@ impl Connection {
         }
     }
 
-    fn send_parts(&mut self, xid: Xid, reply: &MultipartReply, now: Time) {
-        match self.codec.encode_reply(xid, reply) {
+    /// Queues a multipart reply, without the entries that are too long.
+    pub(super) fn send_parts(&mut self, xid: Xid, reply: &MultipartReply, now: Time) {
+        let mut leave_out = |error: TooLong| {
+            let loss = "an entry is too long for a reply, and is left out";
+            self.config.log_unencoded(&error, loss);
+        };
+        match self.codec.encode_reply(xid, reply, &mut leave_out) {
             Ok(parts) => parts.into_iter().for_each(|part| self.output.send(part, now)),
             Err(error) => {
-                tracing::error!(
-                    peer = self.config.peer,
-                    %error,
-                    "a reply cannot be encoded, and is not sent"
-                );
+                self.config.log_unencoded(&error, "a reply cannot be encoded, and is not sent");
             }
         }
     }

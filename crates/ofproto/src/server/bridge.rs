@@ -65,7 +65,8 @@ impl<H: Host> ServerState<H> {
     /// Creates a connection with the versions that the bridge accepts now.
     pub(super) fn new_connection(&self, config: ConnectionConfig) -> Connection {
         let versions = config.versions & self.versions.load(Ordering::Relaxed);
-        let config = ConnectionConfig { versions, ..config };
+        let bridge = self.host.description().datapath;
+        let config = ConnectionConfig { versions, bridge, ..config };
         Connection::new(config, Arc::clone(&self.roles), self.host.now())
     }
 

@@ -53,6 +53,7 @@ impl ConnectionHarness {
         let hands = Arc::clone(&clock);
         let now = move || Time::from_nanoseconds(hands.load(Ordering::Relaxed));
         let roles = Arc::<RoleRegistry>::default();
+        let config = ConnectionConfig { bridge: "br0".to_owned(), ..config };
         Self {
             connection: Connection::new(config, Arc::clone(&roles), now()),
             codec: Codec::NEWEST,

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     AbsentFields,
-    error::{EncodeError, ErrorCode, ErrorNumber},
+    error::{EncodeError, ErrorCode, ErrorNumber, TooLong},
     message::{Message, MultipartReply, MultipartRequest, PortStatusReason, Xid},
 };
 
@@ -162,12 +162,15 @@ impl Codec {
     }
 
     /// Writes a multipart reply as one or more messages.
+    ///
+    /// Calls `leave_out` for each entry that does not fit into a message.
     pub(crate) fn encode_reply(
         self,
         xid: Xid,
         reply: &MultipartReply,
+        leave_out: &mut dyn FnMut(TooLong),
     ) -> Result<Vec<Vec<u8>>, EncodeError> {
-        part_writer::encode_reply(self, xid, reply)
+        part_writer::encode_reply(self, xid, reply, leave_out)
     }
 
     /// Begins a multipart reply of the kind of `reply`, to be written entry by entry.

@@ -108,6 +108,7 @@ impl PartWriter {
 /// Encodes a reply as one or more messages.
 ///
 /// An entry that alone does not fit into a message is left out, so a client still gets a reply.
+/// `leave_out` is called for each of them.
 ///
 /// # Errors
 ///
@@ -116,14 +117,13 @@ pub(crate) fn encode_reply(
     codec: Codec,
     xid: Xid,
     reply: &MultipartReply,
+    leave_out: &mut dyn FnMut(TooLong),
 ) -> Result<Vec<Vec<u8>>, EncodeError> {
     let mut writer = PartWriter::new(codec, xid, reply);
     let mut parts = Vec::new();
     let mut push = |entry| match writer.push(entry) {
         Ok(full) => parts.extend(full),
-        Err(error) => {
-            tracing::error!(%error, "an entry is too long for a reply, and is left out");
-        }
+        Err(error) => leave_out(error),
     };
     match reply {
         MultipartReply::Flow(flows) => {

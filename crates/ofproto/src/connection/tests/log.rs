@@ -3,6 +3,7 @@
 use std::{
     fmt::{Debug, Write},
     sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use tracing::{
@@ -17,14 +18,14 @@ use shunt_flow::{
 };
 use shunt_pipeline::{
     Action, BucketPlace, BucketSelector, CtAction, CtZone, FlowMod, GroupCommand, GroupId,
-    GroupKind, GroupMod, Instructions, MeterCommand, MeterId, MeterMod, PortConfig, Selection,
-    TableId, TableSelector,
+    GroupKind, GroupMod, Instructions, MeterCommand, MeterId, MeterMod, PacketTotals, PortConfig,
+    Selection, TableId, TableSelector, Time,
 };
 
 use super::add;
 use crate::{
     connection::ConnectionKind,
-    message::{Message, Xid},
+    message::{GroupStatistics, Message, MultipartReply, Xid},
     testing::ConnectionHarness,
     wire::{Codec, v10::V10Settings, v13},
 };
@@ -299,4 +300,35 @@ fn a_bundle_logs_its_changes_at_the_commit() {
     let whole = [control(BundleCommand::Open), add, control(BundleCommand::Commit)];
     let lines = lines_of(Level::DEBUG, &whole);
     assert_eq!(lines, ["bridge br0: flow_mod add table=1,priority=5 actions=drop peer=\"test\""]);
+}
+
+/// The line names the bridge and the peer, which gets the rest of a reply.
+#[test]
+fn a_message_without_bytes_is_logged_with_its_peer() {
+    let mut harness = ConnectionHarness::open(ConnectionKind::Management);
+    let echo = Message::EchoReply(vec![0; 70_000]);
+    let lines = logs_of(|| harness.connection.reply(Xid::new(1), &echo, Time::ZERO));
+    let error = "a message of 70008 bytes is too long: the limit is 65535 bytes";
+    let lost = "a reply cannot be encoded, and is not sent";
+    assert_eq!(lines, [format!("bridge br0: {lost} peer=\"test\" error={error}")]);
+
+    let group = |id, buckets| GroupStatistics {
+        group: GroupId::new(id),
+        references: 0,
+        duration: Duration::ZERO,
+        total: PacketTotals::default(),
+        buckets: vec![PacketTotals::default(); buckets],
+    };
+    let groups = MultipartReply::Group(vec![group(1, 5000), group(2, 1)]);
+    let lines = logs_of(|| harness.connection.send_parts(Xid::new(2), &groups, Time::ZERO));
+    let [line] = &lines[..] else { panic!("one line of {lines:?}") };
+    let start =
+        "bridge br0: an entry is too long for a reply, and is left out peer=\"test\" error=";
+    assert!(line.starts_with(start), "{line}");
+    let replies = harness.replies();
+    let [(_, Message::MultipartReply { reply: MultipartReply::Group(sent), .. })] = &replies[..]
+    else {
+        panic!("one reply of {replies:?}")
+    };
+    assert_eq!(sent.iter().map(|own| own.group).collect::<Vec<_>>(), [GroupId::new(2)]);
 }
