@@ -349,6 +349,7 @@ impl Connection {
     pub(super) fn refuse(&mut self, xid: Xid, refusal: &RequestRefusal, frame: &[u8], now: Time) {
         self.warn(WarningKind::Refused, now, |peer, suppressed| {
             let message = self.codec.describe(frame);
+            let refusal = self.codec.describe_refusal(refusal);
             tracing::warn!(suppressed, "{peer}: refused {message}: {refusal}");
         });
         let number = self.codec.error_number(refusal.code());

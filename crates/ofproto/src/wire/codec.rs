@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     AbsentFields,
-    error::{EncodeError, ErrorCode, ErrorNumber, TooLong},
+    error::{EncodeError, ErrorCode, ErrorNumber, RequestRefusal, TooLong},
     message::{Message, MultipartReply, MultipartRequest, PortStatusReason, Xid},
 };
 
@@ -114,6 +114,19 @@ impl Codec {
         match self {
             Self::V10(_) => v10::error_number(code),
             Self::V13 => code.number(),
+        }
+    }
+
+    /// Returns a refusal in words, which begin with the error's name in this version.
+    pub(crate) fn describe_refusal(self, refusal: &RequestRefusal) -> String {
+        let (text, code) = (refusal.to_string(), refusal.code());
+        let name = match self {
+            Self::V10(_) => v10::error_name(code),
+            Self::V13 => code.name(),
+        };
+        match text.strip_prefix(code.name()) {
+            Some(rest) => format!("{name}{rest}"),
+            None => text,
         }
     }
 

@@ -149,8 +149,8 @@ fn a_refused_table_is_logged_with_the_limit() {
     );
 }
 
-#[test]
-fn a_refused_bucket_is_logged_with_its_cause() {
+/// Returns a group with an action that the switch does not support.
+fn group_with_ct() -> GroupMod {
     let ct = CtAction {
         commit: true,
         force: false,
@@ -166,18 +166,37 @@ fn a_refused_bucket_is_logged_with_its_cause() {
         watch_group: None,
         actions: Box::new([Action::Ct(Box::new(ct))]),
     };
-    let group = GroupMod {
+    GroupMod {
         command: GroupCommand::Add,
         group: Some(GroupId::new(3)),
         kind: GroupKind::All,
         selection: Selection::Default,
         buckets: Box::new([bucket]),
-    };
+    }
+}
+
+#[test]
+fn a_refused_bucket_is_logged_with_its_cause() {
     check(
-        &Message::GroupMod(group),
+        &Message::GroupMod(group_with_ct()),
         "group_mod add group_id=3,type=all,buckets=1: OFPBAC_BAD_EXP_TYPE: action ct: connection \
          tracking is not supported: remove the action",
     );
+}
+
+/// OpenFlow 1.0 has vendors in place of experimenters.
+#[test]
+fn a_refusal_has_the_name_of_its_version() {
+    let codec = Codec::V10(V10Settings::INITIAL);
+    let mut harness = ConnectionHarness::open_with(ConnectionKind::Management, codec);
+    let lines = logs_of(|| {
+        harness.send(&Message::GroupMod(group_with_ct()));
+        harness.run();
+    });
+    let expected = "test: refused group_mod add group_id=3,type=all,buckets=1: \
+                    OFPBAC_BAD_VENDOR_TYPE: action ct: connection tracking is not supported: \
+                    remove the action suppressed=0";
+    assert_eq!(lines, [expected]);
 }
 
 #[test]

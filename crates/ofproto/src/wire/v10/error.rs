@@ -69,6 +69,20 @@ pub(crate) const fn error_number(code: ErrorCode) -> ErrorNumber {
     }
 }
 
+/// Returns the name of an error in OpenFlow 1.0, which `ovs-ofctl` prints in all versions.
+///
+/// Later versions have other names for the errors of vendors and of statistics.
+pub(crate) const fn error_name(code: ErrorCode) -> &'static str {
+    match code {
+        ErrorCode::BadMultipart => "OFPBRC_BAD_STAT",
+        ErrorCode::BadExperimenter => "OFPBRC_BAD_VENDOR",
+        ErrorCode::BadExperimenterType => "OFPBRC_BAD_SUBTYPE",
+        ErrorCode::ActionExperimenter => "OFPBAC_BAD_VENDOR",
+        ErrorCode::ActionExperimenterType => "OFPBAC_BAD_VENDOR_TYPE",
+        _ => code.name(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,7 +52,7 @@ mod vendor;
 pub(crate) use action::{STANDARD_ACTIONS, put_actions, read_action, read_nicira_action};
 pub use codec::{decode, encode};
 pub(crate) use describe::describe;
-pub(crate) use error::error_number;
+pub(crate) use error::{error_name, error_number};
 pub(crate) use kind::{STATS_REQUEST, is_from_switch, is_lasting_change};
 pub(super) use packet::{put_nicira_packet_in, read_nicira_packet_in};
 pub use settings::{FlowFormat, V10Settings};
