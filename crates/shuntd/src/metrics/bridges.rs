@@ -1,6 +1,7 @@
 //! The metrics of bridges, ports, controllers and tables.
 
 use shunt_bfd::BfdState;
+use shunt_flow::PortNo;
 use shunt_switch::{
     BfdPortStatus, BondMemberLacpStatus, BondMemberStatus, BridgePortStatus, BridgeStatus,
     ControllerState, FlowTableStatus, MirrorStatus, MulticastMessages, MulticastStatus,
@@ -272,7 +273,10 @@ fn port_info(text: &mut MetricsText, ports: &[&BridgePortStatus]) {
         "Always 1; the labels have the number and the type of a port.",
     );
     for port in ports {
-        let number = port.number.to_string();
+        let number = match PortNo::new(port.number) {
+            PortNo::LOCAL => PortNo::LOCAL.to_string(),
+            own => own.number().to_string(),
+        };
         let mut labels = port_labels(port);
         labels.extend([("number", number.as_str()), ("type", port.kind)]);
         text.value(&labels, 1);

@@ -9,6 +9,7 @@ use std::{
 use serde_json::Value;
 use shunt_bfd::{BfdSession, BfdSettings};
 use shunt_datapath::port::LinkMode;
+use shunt_flow::PortNo;
 use shunt_lacp::{LacpCounters, LacpInfo, LacpMemberStatus, MemberId, MuxState, ReceiveState};
 use shunt_switch::{
     BfdPortStatus, BondMemberLacpStatus, BondMemberStatus, BondStatus, BridgePortStatus,
@@ -249,6 +250,19 @@ fn open_metrics_has_the_same_values() {
     assert_eq!(values(&text), values(&open));
     assert!(open.ends_with("\n# EOF\n") && !open.contains("_total counter"));
     assert_eq!(open.matches("# TYPE ").count(), families(&text).len());
+}
+
+#[test]
+fn the_number_of_the_local_port_is_local() {
+    let local = BridgePortStatus { number: PortNo::LOCAL.number(), ..port_status() };
+    let bridge = BridgeStatus { ports: vec![local, port_status()], ..bridge_status() };
+    let text = bridges::bridges(&[bridge], &[]);
+    let info = text.lines().filter(|line| line.starts_with("shunt_port_info{"));
+    let number = |line: &str| {
+        line.split('"').skip_while(|own| !own.ends_with("number=")).nth(1).map(str::to_owned)
+    };
+    let numbers: Vec<_> = info.filter_map(number).collect();
+    assert_eq!(numbers, ["LOCAL", "1"], "{text}");
 }
 
 #[test]
