@@ -52,7 +52,7 @@ pub(super) fn of_set_up(
         }));
         let install = each(cpu::measure_ns(|| drop(black_box(install(keys, &traversals)))));
         let registration = each(cpu::measure_ns(|| {
-            drop(black_box(register_entries(Direct::new(version, 1), &traversals)))
+            drop(black_box(register_entries(Direct::new(version, 1), &traversals)));
         }));
         let all = [extraction, lookups, (translation - lookups).max(0.0), install, registration];
         parts.iter_mut().zip(all).for_each(|(samples, ns)| samples.0.push(ns / 1e3));

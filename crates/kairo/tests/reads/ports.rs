@@ -206,7 +206,7 @@ fn changed_vlans_of_the_output_port_evict() {
         switch.set_ports(|ports| ports[1].vlans = before.clone());
         switch.add("actions=normal");
         switch.learn(&tagged_packet(1, [1, 2]));
-        for answer in [packet, tagged] {
+        for answer in [packet, tagged_packet] {
             switch.learn(&answer(2, [2, 1]));
         }
         let entry = switch.translate(&tagged_packet(1, [1, 2]));
@@ -229,7 +229,7 @@ fn changed_vlans_of_the_ingress_port_evict() {
         switch.set_ports(|ports| ports[0].vlans = before.clone());
         switch.add("actions=normal");
         switch.learn(&any_packet());
-        for answer in [packet, tagged] {
+        for answer in [packet, tagged_packet] {
             switch.learn(&answer(2, [2, 1]));
         }
         let entry = switch.translate(&any_packet());

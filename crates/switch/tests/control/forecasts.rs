@@ -167,7 +167,7 @@ async fn a_reply_that_hits_in_the_nic_is_counted() {
         rules.push(format!("in_port=1,udp,tp_src={},tp_dst=53,actions=output:2", 4000 + flow));
         rules.push(format!("in_port=2,udp,tp_src=53,tp_dst={},actions=output:1", 4000 + flow));
     }
-    let nic_fixture = NicFixture::predicting(1, &[PredictorName::Reply], |_| ()).await;
+    let nic_fixture = NicFixture::with_predictors(1, &[PredictorName::Reply], |_| ()).await;
     nic_fixture.add(&rules.iter().map(String::as_str).collect::<Vec<_>>()).await;
     let [client, server, _] = &nic_fixture.ends;
     for flow in 0..FLOWS {
@@ -194,7 +194,7 @@ async fn a_reply_that_hits_in_the_nic_is_counted() {
 #[tokio::test]
 async fn two_preloads_count_their_own_flows() {
     const FLOWS: u16 = 100;
-    let nic_fixture = NicFixture::predicting(2, &[], |_| ()).await;
+    let nic_fixture = NicFixture::with_predictors(2, &[], |_| ()).await;
     let ports = || 4000..4000 + FLOWS;
     let rules: Vec<String> =
         ports().map(|port| format!("in_port=1,udp,tp_src={port},actions=output:2")).collect();

@@ -239,7 +239,7 @@ fn packets_are_forwarded_by_the_tables_with_a_nic() {
     let cases = (set_up(), rules, changes, prop::collection::vec(packet(), 1..20));
     let invariant = |((policy, target), rules, changes, packets): Case| {
         runtime.block_on(async {
-            let nic_fixture = NicFixture::predicting(2, &PREDICTORS, |gigaflow| {
+            let nic_fixture = NicFixture::with_predictors(2, &PREDICTORS, |gigaflow| {
                 gigaflow.policy = policy;
                 let (kind, bridge) = (gigaflow.offload.kind, gigaflow.offload.bridge.clone());
                 gigaflow.offload = config::OffloadOptions { kind, bridge, ..target };

@@ -63,7 +63,7 @@ fn change(daemon: &Daemon) {
     let (before, removed) = (entries(daemon), count_removed(daemon));
     text(&daemon.ovs_ofctl("br0", "mod-flows", &["--strict", CHANGE]));
     // The barrier reply has arrived, so no stale entry remains.
-    let gone = self::count_removed(daemon) - removed;
+    let gone = count_removed(daemon) - removed;
     assert!((1..before / 4).contains(&gone), "{gone} of {before} LTM entries were removed");
     println!("{gone} of {before} LTM entries were removed before the barrier reply.");
     assert!(wait_until(|| entries(daemon) >= before), "the removed entries are not replaced");
