@@ -14,7 +14,7 @@ use crate::{BoxRule, PriorityRule};
 
 /// A line of a rule-set that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("line {line}: {text:?} is no {expected}: correct the rule-set")]
+#[error("line {line}: {text:?} is not {expected}: correct the rule-set")]
 pub struct ClassBenchError {
     /// Number of the line, from 1.
     line: usize,
@@ -59,10 +59,10 @@ type RefusedWords = (String, &'static str);
 fn rule(line: &str) -> Result<([u32; 5], [u32; 5]), RefusedWords> {
     let words: Vec<&str> = line.trim_start().trim_start_matches('@').split_whitespace().collect();
     let [source, destination, a, colon, b, c, other_colon, d, protocol, ..] = words[..] else {
-        return Err((line.to_owned(), "rule of nine words"));
+        return Err((line.to_owned(), "a rule of nine words"));
     };
     if (colon, other_colon) != (":", ":") {
-        return Err((line.to_owned(), "rule with two port ranges"));
+        return Err((line.to_owned(), "a rule with two port ranges"));
     }
     let ranges =
         [prefix(source)?, prefix(destination)?, ports(a, b)?, ports(c, d)?, proto(protocol)?];
@@ -76,7 +76,7 @@ fn prefix(word: &str) -> Result<(u32, u32), RefusedWords> {
         let free = u32::MAX.checked_shr(length).unwrap_or(0);
         Some((u32::from(address) & !free, u32::from(address) | free))
     });
-    parsed.ok_or_else(|| (word.to_owned(), "IPv4 prefix"))
+    parsed.ok_or_else(|| (word.to_owned(), "an IPv4 prefix"))
 }
 
 fn ports(low: &str, high: &str) -> Result<(u32, u32), RefusedWords> {
@@ -84,7 +84,7 @@ fn ports(low: &str, high: &str) -> Result<(u32, u32), RefusedWords> {
     let parsed = parsed.filter(|(low, high)| low <= high);
     parsed
         .map(|(low, high)| (u32::from(low), u32::from(high)))
-        .ok_or_else(|| (format!("{low} : {high}"), "port range"))
+        .ok_or_else(|| (format!("{low} : {high}"), "a port range"))
 }
 
 fn proto(word: &str) -> Result<(u32, u32), RefusedWords> {
@@ -94,7 +94,7 @@ fn proto(word: &str) -> Result<(u32, u32), RefusedWords> {
         0xff => byte(value).map(|value| (u32::from(value), u32::from(value))),
         _ => None,
     });
-    parsed.ok_or_else(|| (word.to_owned(), "protocol with mask 0x00 or 0xFF"))
+    parsed.ok_or_else(|| (word.to_owned(), "a protocol with the mask 0x00 or 0xFF"))
 }
 
 #[cfg(test)]
@@ -129,10 +129,10 @@ mod tests {
     fn an_error_names_the_line() {
         let good = "@1.2.3.4/32 5.6.7.8/31 7 : 7 0 : 9 0x00/0x00\n";
         for (bad, expected) in [
-            ("@1.2.3.4/33 5.6.7.8/31 7 : 7 0 : 9 0x00/0x00", "IPv4 prefix"),
-            ("@1.2.3/32 5.6.7.8/31 7 : 7 0 : 9 0x00/0x00", "IPv4 prefix"),
-            ("@1.2.3.4/32 5.6.7.8/31 8 : 7 0 : 9 0x00/0x00", "port range"),
-            ("@1.2.3.4/32 5.6.7.8/31 7 : 7 0 : 65536 0x00/0x00", "port range"),
+            ("@1.2.3.4/33 5.6.7.8/31 7 : 7 0 : 9 0x00/0x00", "an IPv4 prefix"),
+            ("@1.2.3/32 5.6.7.8/31 7 : 7 0 : 9 0x00/0x00", "an IPv4 prefix"),
+            ("@1.2.3.4/32 5.6.7.8/31 8 : 7 0 : 9 0x00/0x00", "a port range"),
+            ("@1.2.3.4/32 5.6.7.8/31 7 : 7 0 : 65536 0x00/0x00", "a port range"),
             ("@1.2.3.4/32 5.6.7.8/31 7 : 7 0 : 9 0x00/0x0F", "protocol"),
             ("@1.2.3.4/32 5.6.7.8/31 7 : 7", "nine words"),
             ("@1.2.3.4/32 5.6.7.8/31 7 - 7 0 - 9 0x00/0x00", "two port ranges"),

@@ -212,7 +212,9 @@ pub(crate) enum CallError {
         path: String,
     },
     /// The daemon has not ended within the time limit.
-    #[error("the daemon still runs {seconds} s after it was asked to exit: look at its log")]
+    #[error(
+        "the daemon still runs {seconds} s after it was asked to exit: read the log of the daemon"
+    )]
     StillRuns {
         /// Time that the client has waited, in seconds.
         seconds: u64,

@@ -242,7 +242,8 @@ pub enum SwitchError {
     },
     /// The bridge has the maximum number of mirrors.
     #[error(
-        "mirror {mirror}: bridge {bridge} has {limit} other mirrors, the limit: delete one first"
+        "mirror {mirror}: bridge {bridge} has {limit} other mirrors, which is the limit: delete \
+         one first"
     )]
     TooManyMirrors {
         /// Name of the mirror that exceeds the limit.

@@ -42,7 +42,7 @@ fn a_manager_lets_clients_connect_over_tcp() {
     }
     assert!(!daemon.log().contains("cannot listen"), "{}", daemon.log());
     fixture.done("set-manager punix:/tmp/db.sock");
-    let reason = "is no target of the embedded server";
+    let reason = "is not an address that the embedded server supports";
     assert!(managers(&fixture).contains(reason), "{}", managers(&fixture));
 }
 

@@ -76,7 +76,9 @@ impl Replica {
         for (name, rows) in tables {
             let table = schema.find_table(name);
             let (index, table) = table.ok_or_else(|| format!("table {name} was not requested"))?;
-            let rows = rows.as_object().ok_or_else(|| format!("table {name} has no rows"))?;
+            let rows = rows
+                .as_object()
+                .ok_or_else(|| format!("table {name} is not a JSON object of rows"))?;
             for (uuid, json) in rows {
                 let uuid: RowUuid =
                     uuid.parse().map_err(|_| format!("table {name}: \"{uuid}\" is not a UUID"))?;

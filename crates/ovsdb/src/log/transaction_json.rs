@@ -64,7 +64,8 @@ pub(super) fn apply_record(database: &mut Database, record: &Value) -> Result<()
     for (name, rows) in members.iter().filter(|(name, _)| !name.starts_with('_')) {
         let (index, table) =
             schema.find_table(name).ok_or_else(|| format!("there is no table {name}"))?;
-        let rows = rows.as_object().ok_or_else(|| format!("table {name} has no rows"))?;
+        let rows =
+            rows.as_object().ok_or_else(|| format!("table {name} is not a JSON object of rows"))?;
         for (uuid, columns) in rows {
             let uuid = uuid.parse().map_err(|_| format!("\"{uuid}\" is not a UUID"))?;
             let Some(columns) = columns.as_object() else {

@@ -23,7 +23,7 @@ impl ServerCore {
         let id = message.remove("id").ok_or(Disconnect::Protocol("without id"))?;
         let method = match message.remove("method") {
             Some(Value::String(method)) => method,
-            Some(_) => return Err(Disconnect::Protocol("with a method that is no string")),
+            Some(_) => return Err(Disconnect::Protocol("with a method that is not a string")),
             None if message.contains_key("result") || message.contains_key("error") => {
                 return Ok(());
             }

@@ -89,7 +89,9 @@ pub(crate) enum LearnError {
     Outdated,
     /// The number of rules of the table and cookie has reached the limit of the
     /// `learn`.
-    #[error("there are {0} rules with this table and cookie, the limit of the learn action")]
+    #[error(
+        "there are {0} rules with this table and cookie, which is the limit of the learn action"
+    )]
     Limit(u32),
 }
 

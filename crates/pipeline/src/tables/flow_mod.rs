@@ -77,7 +77,10 @@ pub enum FlowModError {
     )]
     Overlap(Priority),
     /// `OFPFMFC_BAD_TABLE_ID`.
-    #[error("a rule can be added to one table only, not to all: name a table from 0 to {max}", max = TableId::MAX)]
+    #[error(
+        "a rule is added to one table, not to all: name a table from 0 to {max}",
+        max = TableId::MAX
+    )]
     TableAll,
     /// `OFPBIC_BAD_TABLE_ID`: goto must lead to a higher table.
     #[error("goto_table:{target} in table {table}: goto must lead to a higher table")]

@@ -93,7 +93,7 @@ pub enum RuleTextProblem {
         name: &'static str,
     },
     /// An argument is missing or has the wrong form.
-    #[error("{} is not an argument of `{action}`: write `{form}`", quote(text))]
+    #[error("{} is not an argument of `{action}`: write {form}", quote(text))]
     BadArgument {
         /// The action.
         action: &'static str,

@@ -355,8 +355,9 @@ fn keep_copy(path: &Path) -> bool {
         ),
         Err(ref error) => error!(
             %error,
-            "state file {path}: cannot be copied to {copy}; it is not updated until the next start, so \
-             that the refused parts are not lost: make room, and restart the daemon"
+            "state file {path}: cannot be copied to {copy}; the state file is not updated until \
+             the next start, so that the refused parts are not lost: make room, and restart the \
+             daemon"
         ),
     }
     copied.is_ok()

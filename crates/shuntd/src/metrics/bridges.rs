@@ -157,7 +157,7 @@ const MULTICAST: [Metric<MulticastStatus>; 6] = [
     (
         "shunt_bridge_multicast_expired_total",
         "counter",
-        "Ports that left a multicast group, or are no router ports any more, because of their age.",
+        "Ports that left a multicast group, or ceased to be router ports, because of their age.",
         |own| own.multicast_expired.into(),
     ),
     (

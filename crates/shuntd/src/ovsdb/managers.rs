@@ -212,8 +212,8 @@ fn log_start(target: &str, started: &Result<ServerRemote, String>) {
 fn endpoint(target: &str) -> Result<ControllerEndpoint, String> {
     let wrong = |_| {
         format!(
-            "`{target}` is no target of the embedded server: use ptcp:[PORT][:IP], tcp:IP[:PORT], \
-             pssl:[PORT][:IP] or ssl:IP[:PORT]"
+            "`{target}` is not an address that the embedded server supports: use \
+             ptcp:[PORT][:IP], tcp:IP[:PORT], pssl:[PORT][:IP] or ssl:IP[:PORT]"
         )
     };
     let mut endpoint: ControllerEndpoint = target.parse().map_err(wrong)?;

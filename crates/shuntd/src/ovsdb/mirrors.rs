@@ -45,7 +45,9 @@ pub(super) fn mirrors(
 fn admit(mirror: MirrorOptions, count: usize) -> Result<MirrorOptions, String> {
     let limit = MirrorOptions::COUNT_MAX;
     if count >= limit {
-        return Err(format!("the bridge has {limit} other mirrors, the limit: delete one first"));
+        return Err(format!(
+            "the bridge has {limit} other mirrors, which is the limit: delete one first"
+        ));
     }
     let error = |error: ConfigError| error.to_string();
     mirror.check().map_err(error).map(|()| mirror)

@@ -106,7 +106,7 @@ impl BondOptions {
         }
         if !self.lacp_system_id.is_empty() && self.lacp_system().is_none() {
             let problem =
-                "`lacp_system_id` is no unicast MAC address: write it as 02:00:00:00:00:01";
+                "`lacp_system_id` is not a unicast MAC address: write one like 02:00:00:00:00:01";
             return wrong("lacp_system_id", problem);
         }
         if self.lacp_system_priority == 0 {

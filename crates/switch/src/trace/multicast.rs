@@ -31,7 +31,7 @@ pub(super) fn multicast(decision: MulticastDecision, named: impl Fn(PortNo) -> S
 const fn flood_text(reason: MulticastFloodReason) -> &'static str {
     match reason {
         MulticastFloodReason::Query => "a query of IGMP or MLD, which multicast snooping reads",
-        MulticastFloodReason::OtherIgmp => "a message of IGMP that is no query and no report",
+        MulticastFloodReason::OtherIgmp => "a message of IGMP that is neither a query nor a report",
         MulticastFloodReason::LinkLocal => "the destination is a multicast group of the link",
         MulticastFloodReason::Unregistered => "no host has reported the multicast group",
     }

@@ -96,7 +96,8 @@ async fn no_change_exceeds_the_limit_of_mirrors() {
     full.add_bridge(&bridge(&[], mirrors(0, limit))).await.unwrap();
     let saved = full.save();
     let names = |switch: &Switch| switch.running_config().bridges[0].mirrors.clone();
-    let reason = "mirror m32: bridge br0 has 32 other mirrors, the limit: delete one first";
+    let reason = "mirror m32: bridge br0 has 32 other mirrors, which is the limit: delete one \
+                  first";
     let error = full.add_mirror("br0", mirror("m32")).await.unwrap_err();
     assert_eq!(error.to_string(), reason);
     assert_eq!(names(&full), mirrors(0, limit));

@@ -130,7 +130,7 @@ async fn an_sflow_problem_is_logged_once() {
     let collector = Collector::bind().await;
     let settings = [("sflow.targets", collector.target.as_str()), ("sflow.agent", "nosuch0")];
     fixture.switch.set_bridge("br0", &settings).await.unwrap();
-    let problem = "agent nosuch0 is no network device";
+    let problem = "agent nosuch0 is not a network device";
     wait_until(|| status(&fixture).unwrap().problem.as_deref() == Some(problem)).await;
     fixture.switch.set_bridge("br0", &[("sflow.agent", "127.0.0.9")]).await.unwrap();
     wait_until(|| status(&fixture).unwrap().agent_address == "127.0.0.9").await;

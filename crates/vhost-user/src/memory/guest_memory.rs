@@ -61,7 +61,7 @@ pub(crate) enum MemoryError {
     Overlap(u64),
     #[error("there are more than {0} memory regions")]
     TooMany(usize),
-    #[error("there is no memory region at {0:#x}")]
+    #[error("the front-end removes the memory region at {0:#x}, which it did not add")]
     Missing(u64),
     #[error("the memory regions have {0} bytes together, more than 16 TiB")]
     TooLong(u64),

@@ -88,7 +88,7 @@ impl BridgeOptions {
                     "id",
                     set.id.to_string(),
                     is_possible,
-                    "one of at most 64 collector sets of a bridge",
+                    "one of the first 64 collector sets of the bridge, which is the limit",
                 )
             });
             checked.map_err(|error| error.within("collector_sets", index))?;

@@ -81,6 +81,6 @@ fn agent_address(agent: &str) -> Result<IpAddr, String> {
     }
     v4.or(v6).ok_or_else(|| match if_nametoindex(agent) {
         Ok(_) => format!("agent {agent} has no IP address"),
-        Err(_) => format!("agent {agent} is no network device"),
+        Err(_) => format!("agent {agent} is not a network device"),
     })
 }
