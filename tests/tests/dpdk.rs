@@ -104,7 +104,7 @@ fn frames_cross_two_devices_unchanged() {
 
 /// A guest with DPDK's virtio driver is at a vhost-user port of the same switch.
 #[test]
-fn a_dpdk_port_is_the_guest_of_a_vhost_user_port() {
+fn dpdk_and_vhost_user_ports_exchange_frames() {
     let Some(daemon) = start("") else { return };
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
     let [input, written, socket] =

@@ -289,7 +289,7 @@ fn a_device_with_another_user_is_refused_by_name() {
 }
 
 #[test]
-fn a_device_with_an_address_of_the_host_is_attached_with_a_warning() {
+fn an_addressed_device_is_attached_with_a_warning() {
     let Some(hosts) = hosts("addr", 1) else { return };
     hosts.middle.run("ip", &["link", "add", "p3", "type", "veth", "peer", "name", "q3"]);
     hosts.middle.run("ip", &["addr", "add", "10.66.5.1/24", "dev", "p3"]);

@@ -493,7 +493,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_reason_has_a_counter_and_a_name_of_its_own() {
+    fn drop_reasons_have_different_counters_and_names() {
         let counters = ThreadCounters::default();
         let mut names: Vec<&str> = DropReason::ALL.iter().map(|reason| reason.name()).collect();
         DropReason::ALL.iter().for_each(|reason| counters.drop(*reason));

@@ -106,7 +106,7 @@ fn a_packet_to_be_segmented_leaves_complete() {
 }
 
 #[test]
-fn a_full_ring_and_a_frame_that_never_fits_are_refused() {
+fn full_rings_and_oversized_frames_are_refused() {
     let mut ends = MemifEnds::new();
     let long = ends.packet(&[1; 17 * 1024], VirtioHeader::default());
     assert_eq!(ends.queues[1].tx.tx(&[long]), 0);

@@ -258,7 +258,7 @@ fn each_return_of_a_link_is_announced() {
 }
 
 #[test]
-fn a_partner_that_cannot_decide_is_used_once_in_two_seconds() {
+fn a_flapping_partner_is_used_every_two_seconds() {
     let mut bond = Bond::new(settings(), &[member(1)], &[partner(1, 7)]);
     let (mut events, mut enabled) = (0, 0);
     // The partner sends 200 LACPDUs in a second, each with other flags than the previous LACPDU.

@@ -304,7 +304,7 @@ fn a_link_that_loses_one_direction_carries_nothing() {
 }
 
 #[test]
-fn a_partner_leaves_the_link_of_a_removed_member_at_once() {
+fn a_partner_leaves_a_removed_member_at_once() {
     let systems = [1, 2].map(|number| settings(number, LacpMode::Active, LacpTime::Slow));
     let mut network = Network::new(systems, 2, 0);
     assert_eq!(network.settle(), [[true; 2]; 2]);

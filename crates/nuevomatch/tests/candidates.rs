@@ -207,7 +207,7 @@ fn pending_keys_alone_are_searched() {
 }
 
 #[test]
-fn a_range_without_values_is_an_error_that_names_the_rule() {
+fn an_empty_range_is_refused_with_its_rule() {
     let mut rules = [point(1), point(2), point(3)];
     rules[1].low[1] = 9;
     let error = Index::build(&schema(), &rules, &PartitionSettings::default()).unwrap_err();

@@ -262,7 +262,7 @@ fn every_bmv2_successor_exists() {
 }
 
 #[test]
-fn every_field_of_the_bmv2_program_is_one_of_its_headers() {
+fn the_bmv2_program_uses_only_its_headers() {
     fn check(value: &Value, fields: &BTreeMap<&str, Vec<&str>>) {
         if value["type"] == "field" {
             let (header, name) = (value["value"][0].as_str(), value["value"][1].as_str());

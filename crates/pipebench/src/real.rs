@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_logarithm_is_that_of_the_platform_but_for_the_last_bits(value in 1e-320_f64..1e300) {
+        fn the_logarithm_nearly_equals_the_platform_library(value in 1e-320_f64..1e300) {
             prop_assert!(is_close(ln(value), value.ln()), "{} {}", ln(value), value.ln());
         }
 

@@ -136,7 +136,7 @@ fn filter_sets_never_change() {
 }
 
 #[test]
-fn filters_of_openflow_are_of_few_hosts_and_have_no_ranges() {
+fn openflow_filters_have_few_hosts_and_no_ranges() {
     let statistics = Statistics::of(&make(&BuiltinSet::OpenFlow.parameters(), 10_000, 1));
     assert_eq!(statistics.expansion, 1.0);
     assert!(statistics.masks_without_ranges < 20, "{statistics:?}");

@@ -63,7 +63,7 @@ fn ten_thousand_filters_become_as_many_rules_as_published() {
 }
 
 #[test]
-fn the_narrower_of_two_rules_of_a_table_has_the_higher_priority() {
+fn narrower_rules_have_higher_priorities() {
     let text = "@10.0.0.0/8\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\n\
                 @10.1.0.0/16\t0.0.0.0/0\t0 : 65535\t0 : 65535\t0x00/0x00\n";
     let pipeline = r#"{"pipeline": "one", "edges": [],

@@ -543,7 +543,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_key_of_a_bridge_is_refused_with_its_cause() {
+    fn a_wrong_bridge_key_is_refused_with_cause() {
         let changes = |text: &str| bridge_changes(&words(text)).map(|settings| settings.len());
         assert_eq!(changes("controllers= mac_entries=7"), Ok(2));
         assert_eq!(

@@ -104,7 +104,7 @@ fn a_flow_that_learns_is_refused_with_its_reason() {
 }
 
 #[test]
-fn a_masked_flow_has_an_entry_if_the_mask_does_not_matter() {
+fn a_masked_flow_is_preloaded_if_unambiguous() {
     let daemon = small_daemon();
     let masked = "in_port=p9,udp,nw_src=10.0.0.0/24,nw_dst=10.0.0.2,tp_src=1,tp_dst=53";
     let line = text(&preload(&daemon, &[masked.to_owned()]));

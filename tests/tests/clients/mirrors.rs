@@ -161,7 +161,7 @@ fn shuntctl_adds_and_deletes_mirrors() {
 /// Ports of other VLANs get no copies. The ports `p4` and `p5` lead to a second bridge, where rules
 /// count the copies.
 #[test]
-fn a_copy_for_a_vlan_reaches_the_ports_of_the_vlan() {
+fn copies_for_a_vlan_reach_its_ports() {
     let Some(middle) = namespace_or_skip("mirror") else { return };
     let Some(hosts) = hosts(&middle) else { return };
     let port = |name: &str, vlan: &str| format!("[[bridge.port]]\nname = \"{name}\"\n{vlan}\n");

@@ -49,7 +49,7 @@ fn packet(rule: &str) -> String {
 }
 
 #[test]
-fn the_rules_of_ovn_load_and_packets_are_traced_through_them() {
+fn packets_are_traced_through_rules_of_ovn() {
     let daemon = daemon();
     // The test replaces the meters of the recording, because their rates do not matter here.
     for number in 1..=3 {

@@ -110,7 +110,7 @@ fn a_switch_trusts_only_controllers_of_its_authority() {
 }
 
 #[test]
-fn set_ssl_of_ovs_vsctl_takes_effect_at_the_next_attempt() {
+fn set_ssl_takes_effect_at_the_next_attempt() {
     for fixture in DaemonFixture::both("tls") {
         let (authority, daemon) = (Authority::new(), fixture.start());
         fixture.namespace.run("ip", &["link", "set", "lo", "up"]);

@@ -479,7 +479,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_that_a_burst_may_have_hit_are_reclaimed_after_it() {
+    fn possibly_hit_entries_outlive_the_burst() {
         let ((reports, _coordinator), (learn_requests, _control)) =
             (rtrb::RingBuffer::new(16), rtrb::RingBuffer::new(1));
         let (pipeline, key) = (Pipeline::new(1), FlowKey::ZERO);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_passes_ten_frames_and_ten_more_in_each_second() {
+    fn a_port_passes_ten_frames_in_a_second() {
         let mut limit = SlowProtocolLimit::default();
         let mut pass = |from: u64, to: u64| {
             let times = (from..to).map(|ms| Time::ZERO.after(Duration::from_millis(ms)));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_passes_two_hundred_messages_of_hosts_in_a_second() {
+    fn a_port_passes_200_membership_messages_a_second() {
         let mut limit = SnoopingLimit::default();
         let mut pass = |ms: u64| {
             let now = Time::ZERO.after(Duration::from_millis(ms));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_passes_two_thousand_packets_of_bfd_in_a_second() {
+    fn a_port_passes_2000_bfd_packets_a_second() {
         let mut limit = BfdLimit::default();
         let mut pass = |from: u64, to: u64| {
             let times = (from..to).map(|us| Time::ZERO.after(Duration::from_micros(us)));

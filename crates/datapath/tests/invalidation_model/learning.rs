@@ -382,7 +382,7 @@ fn one_queue_of_learn_requests_is_safe_in_every_interleaving() {
 }
 
 #[test]
-fn two_queues_that_learn_the_same_are_safe_in_every_interleaving() {
+fn two_queues_with_one_fact_are_always_safe() {
     let states = check(TWO);
     assert!(states > 1000, "{states}");
 }

@@ -136,7 +136,7 @@ fn rule_10_a_woken_owner_reads_its_mailbox_first() {
 }
 
 #[test]
-fn an_owner_with_a_full_ring_makes_and_expires_no_entry() {
+fn a_full_report_ring_stops_installs_and_expiries() {
     let (reports, _receiver) = RingBuffer::new(1);
     let mut owner = Owner::new(OwnerId(0), Version::ZERO, 8, reports, RingBuffer::new(1).0);
     let entry = owner.install(traversal(0, 0, Version::ZERO), Time::ZERO).unwrap();

@@ -26,7 +26,7 @@ fn pull(switch: &OffloadSwitch<SoftwareDevice>) -> mpsc::Receiver<()> {
 }
 
 #[test]
-fn hits_are_credited_to_the_rules_of_every_ltm_entry_once() {
+fn rules_of_each_ltm_entry_count_hits_once() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9), (2, 8)]);
     send(&mut switch, 1, 9);

@@ -189,7 +189,7 @@ fn a_slot_is_reused_after_its_removal_is_confirmed() {
 }
 
 #[test]
-fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
+fn a_late_device_is_stale_and_delays_nobody() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -222,7 +222,7 @@ fn a_device_that_confirms_late_is_stale_and_not_waited_for() {
 }
 
 #[test]
-fn a_lost_device_is_stale_until_it_holds_the_intended_entries() {
+fn a_lost_device_is_stale_until_synchronised() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().lose();
@@ -283,7 +283,7 @@ fn insertions_in_transit_at_a_disconnect_are_repeated() {
 }
 
 #[test]
-fn an_absent_device_is_stale_and_is_filled_when_it_appears() {
+fn an_absent_device_is_filled_when_it_appears() {
     let mut device = SoftwareDevice::new(4, 100);
     device.is_connected = false;
     let mut switch = OffloadSwitch::new(&network(TWO_TABLES), config(), device);

@@ -193,7 +193,7 @@ fn long_and_short_frames_stay_in_order() {
 }
 
 #[test]
-fn long_frames_beyond_the_receive_queue_are_counted_as_ring_full() {
+fn excess_long_frames_count_as_ring_full() {
     in_namespace(|| {
         let (mut a, mut b) = veth_with(Some(65_000));
         assert!(settles(|| a.link_up() && b.link_up()));
@@ -233,7 +233,7 @@ pub(crate) fn ring_bytes() -> Vec<u64> {
 }
 
 #[test]
-fn a_frame_that_the_device_never_sends_does_not_stop_the_others() {
+fn an_unsendable_frame_does_not_stop_the_others() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
@@ -273,7 +273,7 @@ fn check_received_or_counted(
 }
 
 #[test]
-fn frames_that_find_the_ring_full_are_counted_by_the_port() {
+fn the_port_counts_losses_of_a_full_ring() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
@@ -283,7 +283,7 @@ fn frames_that_find_the_ring_full_are_counted_by_the_port() {
 }
 
 #[test]
-fn frames_that_find_the_socket_full_are_counted_by_the_port() {
+fn the_port_counts_losses_of_a_full_socket() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut left, mut right) = (split_one(a.as_mut()), split_one(b.as_mut()));
@@ -293,7 +293,7 @@ fn frames_that_find_the_socket_full_are_counted_by_the_port() {
 
 /// The drop counter of an older device does not start at zero.
 #[test]
-fn frames_that_find_a_tap_full_are_counted_by_the_port() {
+fn the_port_counts_losses_of_a_full_tap() {
     in_namespace(|| {
         let persistent = tap::TapSettings { persistent: true, ..tap::TapSettings::default() };
         let spec = PortSpec::Tap { device: "t0".to_owned(), settings: persistent };
@@ -578,7 +578,7 @@ fn tagged_segments(pool: &mut Pool) -> Packet {
 }
 
 #[test]
-fn a_tagged_packet_still_to_be_segmented_crosses_a_veth_and_a_tap() {
+fn tagged_tso_packets_cross_a_veth_and_tap() {
     in_namespace(|| {
         let (mut a, mut b) = veth();
         let (mut tap, mut host) = (tap_port("tap0"), packet_port("tap0"));

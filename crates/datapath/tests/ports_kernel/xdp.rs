@@ -179,7 +179,7 @@ fn frames_beyond_the_ring_are_counted() {
 
 /// The kernel may pass on a frame before it releases the ring entry of the chunk.
 #[test]
-fn frames_that_arrive_while_the_port_reads_are_received_or_counted() {
+fn frames_during_a_read_are_received_or_counted() {
     for mode in [XdpMode::Native, XdpMode::Generic] {
         with_xdp(move || {
             let (mut a, mut b) = open_ends(mode);

@@ -50,7 +50,7 @@ fn a_packet_leaves_by_the_port_of_its_rule() {
 }
 
 #[test]
-fn every_output_sees_the_packet_as_it_is_at_that_point() {
+fn each_output_sends_the_packet_as_rewritten_before() {
     let before = udp().build();
     let after = PacketBuilder::ipv4([10, 0, 0, 1], [192, 0, 2, 1])
         .udp(1000, 53)

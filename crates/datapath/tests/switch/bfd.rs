@@ -40,7 +40,7 @@ fn packet(port: u16, ttl: u8) -> Vec<u8> {
 
 /// Each port has its own limit of BFD packets to the control plane.
 #[test]
-fn a_flood_of_bfd_takes_no_place_of_other_links() {
+fn each_port_has_its_own_bfd_limit() {
     let mut switch = with_bfd();
     let packet = |port| packet(port, 255);
     for _ in 0..10 {

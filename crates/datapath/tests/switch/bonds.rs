@@ -90,7 +90,7 @@ fn an_address_is_learned_before_its_packet_is_sent() {
 
 /// The returned copy reaches a thread with a version without the learned address.
 #[test]
-fn a_copy_waits_until_the_address_of_its_host_is_learned() {
+fn a_returned_copy_waits_for_the_learned_address() {
     for [host, copy] in [[0, 1], [1, 0]] {
         let mut switch = switch();
         assert!(switch.send(host, HOST, &broadcast(1)) && switch.send(copy, 1, &broadcast(1)));
@@ -152,7 +152,7 @@ fn count_punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
 }
 
 #[test]
-fn a_flood_of_slow_protocols_takes_no_place_of_other_links() {
+fn each_link_has_its_own_slow_protocol_limit() {
     let mut switch = with_lacp(LacpAdmission::All);
     let mut frame = vec![0; 60];
     frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 2]);

@@ -15,7 +15,7 @@ fn frame(target: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_missed_packet_becomes_a_candidate_and_hits_in_the_device() {
+fn a_missed_packet_gets_a_device_entry() {
     let mut switch = Switch::behind_device(2, 2, thread_config());
     let (handle, ends) = switch.device.take().unwrap();
     let pipeline = switch.pipeline.clone();

@@ -277,7 +277,7 @@ fn a_chain_with_right_credits_and_missing_actions_is_detected() {
 }
 
 #[test]
-fn a_small_replacement_of_a_full_cache_is_filled_at_once() {
+fn a_smaller_cache_is_filled_at_once() {
     let caches = CacheConfig::default();
     let mut switch = Switch::new(1, 2, ThreadConfig { caches, ..ThreadConfig::default() });
     let flows = 1_200_u16;
@@ -346,7 +346,7 @@ fn a_repair_of_two_translations_counts_as_two() {
 
 /// If one of the LTM entries of a flow ends, the exact-match cache loses the flow.
 #[test]
-fn an_exact_match_entry_holds_all_ltm_entries_of_a_flow() {
+fn an_exact_match_entry_needs_every_ltm_entry() {
     let mut config = config(64);
     config.caches.exact = ExactConfig { lines: 64, insert_inverse: 1 };
     let mut switch = switch(config, QueueSizes::default());

@@ -106,12 +106,12 @@ fn environment<T: std::str::FromStr>(name: &str, default: T) -> T {
 }
 
 #[test]
-fn one_thread_treats_every_packet_as_the_oracle_of_its_version() {
+fn one_thread_forwards_as_the_oracle() {
     check(1, packets() / 2);
 }
 
 #[test]
-fn three_threads_treat_every_packet_as_the_oracle_of_their_versions() {
+fn three_threads_forward_as_the_oracle() {
     // Without a cache, each packet makes all lookups of its network, in the switch and in the
     // oracle. A few networks make thousands for each packet, so fewer packets take the same time.
     check(3, packets() / if super::HAS_CACHE { 2 } else { 4 });

@@ -230,7 +230,7 @@ fn a_meter_counts_packets_that_are_not_sent() {
 }
 
 #[test]
-fn a_remark_raises_the_drop_precedence_and_keeps_the_checksum_right() {
+fn a_remark_updates_drop_precedence_and_checksum() {
     let remark = add_meter(1, MeterBandKind::DscpRemark { precedence: 1 }, 1);
     let mut switch =
         switch_with_meters(1, [remark], rule_for_all(vec![meter_action(1), output(2), output(3)]));

@@ -90,7 +90,7 @@ fn headers_uncovered_by_a_pop_are_parsed_and_rewritten() {
 }
 
 #[test]
-fn a_ttl_is_copied_between_the_last_label_and_the_packet() {
+fn the_ttl_of_the_last_label_is_copied() {
     for (action, expected) in [
         (Action::CopyTtlIn, packet(3).mpls(16, 5, 3)),
         (Action::CopyTtlOut, packet(9).mpls(16, 5, 9)),
@@ -232,7 +232,7 @@ fn endless_recirculation_ends_with_one_copy() {
 }
 
 #[test]
-fn a_packet_that_ends_at_a_bound_is_dropped_and_the_reason_counted() {
+fn each_recirculation_bound_has_a_drop_reason() {
     let deep = packet(9).mpls(1, 0, 1).mpls(2, 0, 2).mpls(3, 0, 3).mpls(4, 0, 4).build();
     let cases = [
         (vec![output(2), POP], DropReason::TooManyMplsLabels),

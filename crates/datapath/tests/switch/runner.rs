@@ -178,7 +178,7 @@ fn a_panic_of_the_engine_ends_the_eviction_thread() {
 }
 
 #[test]
-fn changes_do_not_wait_for_an_eviction_thread_that_is_gone() {
+fn changes_do_not_wait_for_an_ended_thread() {
     let threads = start();
     drop(threads.coordinator.stop());
     for bridge in 1..=2 * u16::try_from(shunt_datapath::evict::coordinator::CHANGES_MAX).unwrap() {

@@ -188,7 +188,7 @@ fn a_thread_with_unsent_packets_sleeps_shortly() {
 }
 
 #[test]
-fn a_thread_with_a_queue_that_cannot_wake_it_does_not_sleep() {
+fn a_queue_without_wakeups_keeps_its_thread_awake() {
     let mut switch = Switch::new(1, 0, super::thread_config());
     assert!(switch.sleep(0));
     let (mut near, _far) = pair(1, 2);

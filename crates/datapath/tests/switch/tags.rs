@@ -108,14 +108,14 @@ fn check(
 
 /// A new rule matches a register that earlier tags do not include.
 #[test]
-fn a_rule_with_new_bits_evicts_entries_of_tags_without_them() {
+fn a_rule_with_new_bits_evicts_old_tags() {
     let reader = "table=1,priority=9,ip,reg5=1,nw_dst=10.0.0.9,actions=output:4";
     check(|_| {}, |switch| switch.apply(&added(&[reader])), &[vec![(4, 0)], vec![]]);
 }
 
 /// A changed bucket reads a register that earlier tags do not include.
 #[test]
-fn a_bucket_with_new_bits_evicts_entries_of_tags_without_them() {
+fn a_bucket_with_new_bits_evicts_old_tags() {
     check(
         |switch| {
             switch.modify([group_mod(GroupCommand::Add, "output:4")]);
@@ -131,7 +131,7 @@ fn a_bucket_with_new_bits_evicts_entries_of_tags_without_them() {
 
 /// A learned rule matches a register that earlier tags do not include.
 #[test]
-fn a_learned_rule_with_new_bits_evicts_such_entries() {
+fn learned_rules_with_new_bits_evict_old_tags() {
     let learn_rule = "ip,nw_src=10.0.0.3,actions=load:4->NXM_NX_REG6[],learn(table=1,priority=9,\
                    NXM_OF_ETH_TYPE[]=0x800,NXM_OF_IP_DST[],NXM_NX_REG5[]=1,\
                    output:NXM_NX_REG6[])";

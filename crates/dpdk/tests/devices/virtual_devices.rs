@@ -153,7 +153,7 @@ fn capture_files_are_read_and_written() {
 ///
 /// Later devices use the buffers of earlier devices.
 #[test]
-fn a_hundred_devices_one_after_the_other_need_no_more_memory() {
+fn a_hundred_successive_devices_use_the_same_memory() {
     for _ in 0..100 {
         let (_device, mut queues) = start("net_ring3", ONE_THREAD);
         let bytes = frame(0, 60);

@@ -121,7 +121,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pushed_tag_is_the_outermost_and_a_pop_removes_it(packet in packets(), tci in any::<u16>()) {
+    fn a_push_adds_the_outermost_tag(packet in packets(), tci in any::<u16>()) {
         let frame = packet.build();
         let mut buffer = [&[0; 4], frame.as_slice()].concat();
         push_vlan(&mut buffer, 0x88a8, tci);
@@ -171,7 +171,7 @@ proptest! {
     }
 
     #[test]
-    fn a_ttl_is_copied_between_a_label_and_the_packet_behind_it(
+    fn a_ttl_is_copied_between_label_and_packet(
         packet in packets(), ttl in any::<u8>(),
     ) {
         let packet = packet.without_labels();

@@ -241,7 +241,7 @@ fn an_oracle_forecasts_its_share() {
 }
 
 #[test]
-fn a_predictor_that_does_not_pay_is_paused_and_tried_again() {
+fn an_unprofitable_predictor_is_paused_and_retried() {
     let config = GovernorConfig::default();
     let mut governor = Governor::new(config);
     assert_eq!((governor.state(), governor.allowance(100)), (GovernorState::Trial, 64));
@@ -392,7 +392,7 @@ fn a_trial_ends_after_ten_seconds() {
 }
 
 #[test]
-fn a_predictor_that_is_on_pays_for_flows_that_it_sees() {
+fn an_active_predictor_pays_for_seen_flows() {
     let mut governor = Governor::new(GovernorConfig::default());
     (0..1600).for_each(|_| governor.see_flow());
     assert_eq!(governor.allowance(1000), 64, "flows are free in a trial");

@@ -215,7 +215,7 @@ fn a_predictor_that_pays_grows_within_its_trial() {
 }
 
 #[test]
-fn a_predictor_that_does_not_pay_grows_no_further_than_its_trial() {
+fn an_unprofitable_predictor_stays_at_its_trial() {
     for (hits_per_cent, leads) in [
         (20, EQUAL_LEADS),
         (20, RANDOM_LEADS),

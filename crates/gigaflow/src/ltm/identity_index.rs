@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_entry_is_found_in_its_stages_until_it_is_removed(
+        fn the_index_finds_all_entries_until_removal(
             steps in prop::collection::vec((any::<bool>(), 0..6_u64, 0..3_u8, 0..4_u32), 0..200),
         ) {
             let mut index = IdentityIndex::new(Capacity { stages_count: 1, stage_entries_max: 1 });

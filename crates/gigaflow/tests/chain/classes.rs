@@ -56,7 +56,7 @@ const A: &str = "dl_src=00:00:00:00:00:0a,nw_dst=10.0.0.1";
 const B: &str = "dl_src=00:00:00:00:00:0b,nw_dst=10.0.0.2";
 
 #[test]
-fn a_register_that_a_later_table_reads_is_in_the_tag() {
+fn a_register_that_is_read_later_is_tagged() {
     let rules = [
         "table=0,dl_src=00:00:00:00:00:0a,actions=load:1->NXM_NX_REG0[],resubmit(,1)",
         "table=0,dl_src=00:00:00:00:00:0b,actions=load:2->NXM_NX_REG0[],resubmit(,1)",

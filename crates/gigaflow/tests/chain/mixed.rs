@@ -46,7 +46,7 @@ proptest! {
 }
 
 #[test]
-fn a_recirculated_flow_hits_beside_one_with_the_same_first_table() {
+fn recirculated_and_other_flows_hit_separate_entries() {
     for fallback in [Fallback::Off, Fallback::OneIn(32)] {
         let config = Config { fallback, ..config(PolicyName::Joint, 4, 100) };
         let rules = [

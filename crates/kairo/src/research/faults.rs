@@ -270,7 +270,7 @@ fn a_fault_before_a_change_of_too_many_rules_evicts_every_entry<E: InCircuit>() 
 }
 
 #[test]
-fn a_visits_step_works_in_a_task_of_an_async_runtime() {
+fn a_visits_step_works_in_an_async_task() {
     a_step_works_in_a_task_of_an_async_runtime::<Visits>();
 }
 

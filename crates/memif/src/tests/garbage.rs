@@ -196,7 +196,7 @@ fn a_file_that_can_be_shortened_is_refused() {
 }
 
 #[test]
-fn a_rule_that_is_broken_in_a_ring_ends_the_connection() {
+fn a_broken_ring_ends_the_connection() {
     let (_folder, path) = socket_path();
     let (server, mut worker) = start(options(&path, MemifRole::Server));
     let peer = RawPeer::connect(&path);

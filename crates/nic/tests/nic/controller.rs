@@ -22,7 +22,7 @@ async fn a_miss_goes_unchanged_to_the_controller() {
 }
 
 #[tokio::test]
-async fn a_hit_rewrites_and_forwards_and_a_partial_hit_does_not() {
+async fn a_partial_hit_leaves_the_packet_unchanged() {
     let mut fixture = NicFixture::new().await;
     let ttl = (FieldId::NwTtl, 9);
     let first = rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)));
@@ -118,7 +118,7 @@ async fn every_packet_is_counted_exactly_once() {
 }
 
 #[tokio::test]
-async fn a_packet_out_leaves_by_its_port_or_enters_the_stages() {
+async fn packet_outs_are_sent_or_run_the_stages() {
     let mut fixture = NicFixture::new().await;
     let direct = PacketToSend::Direct { port: 2, payload: frame() };
     fixture.target.send(direct).unwrap();

@@ -105,7 +105,7 @@ async fn a_hit_waits_for_earlier_packets_of_its_flow() {
 }
 
 #[tokio::test]
-async fn a_held_packet_leaves_after_the_switch_drops_the_earlier_ones() {
+async fn dropped_earlier_packets_release_held_ones() {
     let mut nic = Ordered::new().await;
     nic.send(0..2);
     nic.receive_missed(0..2).await;

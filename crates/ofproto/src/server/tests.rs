@@ -143,7 +143,7 @@ async fn a_barrier_waits_for_the_threads_and_events_do_not() {
 }
 
 #[tokio::test]
-async fn misses_are_sent_while_a_client_of_openflow_10_wants_them() {
+async fn subscribed_openflow_10_clients_get_table_misses() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = async || TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();

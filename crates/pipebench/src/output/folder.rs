@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_filled_is_left_without_its_manifest() {
+    fn an_incomplete_folder_has_no_manifest() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join(MANIFEST), "old").unwrap();
         // A file cannot replace a folder.

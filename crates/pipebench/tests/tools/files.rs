@@ -41,7 +41,7 @@ fn another_seed_makes_other_packets() {
 }
 
 #[test]
-fn tcpdump_and_tshark_read_every_packet_and_find_its_sums_right() {
+fn tcpdump_and_tshark_accept_every_packet() {
     for name in NAMES {
         let folder = tempfile::tempdir().unwrap();
         write(name, folder.path());
@@ -280,7 +280,7 @@ pub(crate) fn block<'a>(page: &'a str, beginning: &str) -> &'a str {
 }
 
 #[test]
-fn the_pipeline_of_the_page_is_a_workload_as_it_stands() {
+fn the_pipeline_of_the_page_is_valid() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/pipelines.md");
     let page = fs::read_to_string(page).unwrap();
     let folder = tempfile::tempdir().unwrap();

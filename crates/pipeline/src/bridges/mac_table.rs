@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_floods_a_table_forgets_its_own_addresses_only() {
+    fn a_flooding_port_loses_only_its_own_addresses() {
         let mut table = MacTable::default();
         seen(&mut table, 1, 1, 1);
         for last in 2..9 {

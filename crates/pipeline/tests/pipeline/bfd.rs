@@ -27,7 +27,7 @@ fn receiver(switch: &Switch, packet: &str) -> Option<PuntReceiver> {
 }
 
 #[test]
-fn packets_of_bfd_go_to_the_session_and_not_to_tables() {
+fn bfd_packets_bypass_the_tables() {
     let switch = Switch::of_actions(&[output(3)]);
     assert_eq!(switch.run(BFD_PACKET), "3", "without BFD");
     let session = Some(PuntReceiver::Bfd(PortNo::new(1)));

@@ -434,7 +434,7 @@ fn receiver(traversal: &Traversal) -> Option<PuntReceiver> {
 }
 
 #[test]
-fn frames_of_slow_protocols_go_to_lacp_and_not_to_tables() {
+fn slow_protocol_frames_bypass_the_tables() {
     for lacp in [LacpAdmission::All, LacpAdmission::None, LacpAdmission::Fallback] {
         let switch = switch(PortNo::new(3), 1);
         assert_eq!(switch.run(LACP_FRAME), "3", "without LACP");
@@ -469,7 +469,7 @@ fn lacp_decides_which_packets_a_member_gives_to_normal() {
 }
 
 #[test]
-fn the_first_bond_with_lacp_evicts_every_entry_of_the_bridge() {
+fn the_first_lacp_bond_evicts_all_entries() {
     let switch = switch(PortNo::new(3), 1);
     let changed = |ports| {
         let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();

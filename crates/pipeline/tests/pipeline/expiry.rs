@@ -45,7 +45,7 @@ fn rules_expire_when_their_time_has_passed_and_not_before() {
 }
 
 #[test]
-fn a_hit_prolongs_the_idle_timeout_and_not_the_hard_one() {
+fn a_hit_restarts_only_the_idle_timeout() {
     let switch = switch(&["cookie=1,tcp,idle_timeout=5,hard_timeout=9,actions=drop"]);
     let traversal = switch.translate("tcp,in_port=1");
     switch.pipeline.credit(&traversal, 1, 60, at(14));

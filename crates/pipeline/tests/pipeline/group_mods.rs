@@ -43,7 +43,7 @@ fn reasons(deltas: &[Delta]) -> Vec<RemovedReason> {
 }
 
 #[test]
-fn a_group_is_added_once_and_modified_if_it_is_there() {
+fn groups_are_added_once_and_then_modified() {
     let switch = Switch::new(&[]);
     let modify = |number, command| group_mod(command, number, GroupKind::All, Vec::new()).into();
     let missing = GroupModError::Unknown(GroupId::new(1));
@@ -266,7 +266,7 @@ fn a_meter_is_added_modified_and_removed_with_rules() {
 }
 
 #[test]
-fn a_refused_batch_leaves_rules_groups_and_meters_as_they_were() {
+fn a_refused_batch_changes_nothing() {
     let switch = Switch::new(&[]);
     switch.make([add_all_group(1), add_meter(1), rule("cookie=1,tcp", vec![group(1)]).into()]);
     let (version, before) = (switch.pipeline.version(), switch.pipeline.groups(BRIDGE));

@@ -114,7 +114,7 @@ fn fast_failover_uses_the_first_live_bucket() {
 }
 
 #[test]
-fn a_bucket_is_live_while_the_group_that_it_watches_is() {
+fn a_bucket_is_live_while_its_group_is() {
     let switch = Switch::new(&[]);
     let watch =
         |group| Bucket { watch_group: Some(GroupId::new(group)), ..bucket(vec![output(2)]) };
@@ -246,7 +246,7 @@ fn select_by_fields_consults_only_those() {
 }
 
 #[test]
-fn hits_are_counted_for_a_group_and_for_the_buckets_that_ran() {
+fn hits_count_for_a_group_and_its_buckets() {
     let switch = Switch::new(&[]);
     let failover = vec![watching(9, vec![]), watching(3, vec![output(3)])];
     switch.make([

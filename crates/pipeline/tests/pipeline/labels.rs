@@ -190,7 +190,7 @@ fn a_ttl_is_copied_between_the_two_outermost_labels() {
 }
 
 #[test]
-fn the_action_set_pops_before_it_pushes_and_counts_down_at_the_end() {
+fn action_sets_pop_push_and_decrement_in_order() {
     let switch = Switch::of_actions(&[]);
     let mut rule = crate::switch::request(shunt_pipeline::FlowModCommand::Add, "actions=drop");
     rule.instructions.write = Box::new([

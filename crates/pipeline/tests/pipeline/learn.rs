@@ -426,7 +426,7 @@ fn the_last_of_two_learn_requests_wins() {
 }
 
 #[test]
-fn a_learned_write_of_more_than_64_bits_is_several_loads() {
+fn a_long_learned_write_is_several_loads() {
     let copy = LearnSpec {
         source: LearnSource::Value(5 << 64 | 7),
         target: LearnTarget::Load(Subfield::whole(FieldId::Xxreg0)),

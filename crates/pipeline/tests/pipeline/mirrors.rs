@@ -235,7 +235,7 @@ fn a_copy_does_not_change_the_cause_of_a_drop() {
 
 /// The peer bridge drops the copy, and the bridge drops the packet.
 #[test]
-fn a_dropped_copy_does_not_change_the_cause_of_a_drop() {
+fn a_dropped_copy_changes_no_drop_cause() {
     let to_3 = Mirror { output: MirrorOutput::Port("p3".to_owned()), ..mirror(&["p1"], &[]) };
     let switch = Switch::new(&[]);
     with_peer(&switch, "actions=drop", &[mirror(&[], &[])]);

@@ -77,7 +77,7 @@ fn a_packet_that_learns_is_handled_by_the_old_rules() {
 }
 
 #[test]
-fn an_address_moves_to_the_port_where_it_was_seen_last() {
+fn an_address_moves_to_its_latest_port() {
     let switch = switch_without_vlans();
     send(&switch, A_TO_B, 1);
     send(&switch, &A_TO_B.replace("in_port=1", "in_port=3"), 2);

@@ -255,7 +255,7 @@ fn bits_after_a_recirculated_copy_belong_to_the_outer_rule() {
 }
 
 #[test]
-fn a_ttl_behind_the_last_label_is_copied_in_the_frame() {
+fn the_ttl_behind_the_last_label_is_copied() {
     for (action, copy) in [(Action::CopyTtlIn, TtlCopy::In), (Action::CopyTtlOut, TtlCopy::Out)] {
         let switch = switch(&[action, output(2)], &[]);
         let [next] = &continuations(&translate_labelled(&switch))[..] else {

@@ -65,7 +65,7 @@ fn a_later_fragment_has_no_ports_to_write() {
 }
 
 #[test]
-fn a_move_consults_its_source_and_makes_its_target_a_constant() {
+fn moves_consult_their_source_and_not_their_target() {
     let switch = Switch::new(&[
         "actions=move:NXM_OF_ETH_SRC[0..15]->NXM_NX_REG0[0..15],goto_table:1",
         "table=1,reg0=5,actions=output:2",
@@ -123,7 +123,7 @@ fn a_used_up_ttl_keeps_the_action_set() {
 }
 
 #[test]
-fn a_ttl_that_is_used_up_in_a_clone_leaves_the_clone() {
+fn an_expired_ttl_ends_only_its_clone() {
     let switch = Switch::new(&["ip,actions=clone(dec_ttl(7),output:2),output:3"]);
     assert_eq!(switch.run("ip,in_port=1,nw_ttl=1"), "punt(InvalidTtl,table=0,cookie=0x0) 3");
 }
@@ -142,7 +142,7 @@ fn the_mask_includes_bridge_and_recirculation_id() {
 }
 
 #[test]
-fn bits_are_moved_from_and_to_any_place_of_their_fields() {
+fn bits_move_between_any_offsets() {
     let switch = Switch::new(&[
         "actions=move:NXM_OF_ETH_SRC[4..7]->NXM_NX_REG0[8..11],output:NXM_NX_REG0[8..11],\
          move:NXM_OF_ETH_SRC[4..7]->NXM_OF_ETH_DST[40..43],output:4",

@@ -119,7 +119,7 @@ fn resubmit_uses_its_in_port_for_lookup_only() {
 }
 
 #[test]
-fn a_resubmit_port_is_not_consulted_but_the_own_port_is() {
+fn resubmit_consults_only_the_real_ingress_port() {
     let switch = Switch::new(&[
         "actions=resubmit(2,1)",
         "table=1,in_port=2,actions=move:NXM_OF_IN_PORT[]->NXM_NX_REG0[0..15]",

@@ -29,7 +29,7 @@ fn a_pushed_tag_has_id_and_priority_zero() {
 }
 
 #[test]
-fn a_tag_is_pushed_as_it_is_when_the_packet_leaves() {
+fn a_tag_is_pushed_in_its_final_form() {
     let switch =
         Switch::new(&["dl_vlan=5,actions=push_vlan:0x8100,set_field:4103->vlan_vid,output:2"]);
     assert_eq!(run(&switch, ONE), "push(8100,1007) 2");

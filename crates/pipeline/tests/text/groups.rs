@@ -80,7 +80,7 @@ fn meters_that_open_vswitch_refuses_are_refused() {
 }
 
 #[test]
-fn groups_and_meters_are_deleted_by_number_or_all_at_once() {
+fn deletions_name_one_or_all() {
     let group = |text| parse_group_mod(GroupCommand::Delete, text, &NoPortNames);
     assert_eq!(group("group_id=5").unwrap().group.map(|id| id.number()), Some(5));
     assert_eq!(group("group_id=all").unwrap().group, None);

@@ -88,7 +88,7 @@ mod tests {
 
     /// The recorded file is the answer of `ovs-vswitchd` 3.1 to `list-commands`.
     #[test]
-    fn each_command_of_open_vswitch_exists_or_is_refused_by_name() {
+    fn each_open_vswitch_command_exists_or_is_refused() {
         let recorded = file("tests/data/open-vswitch/list-commands.txt");
         let names = recorded.lines().skip(1).filter_map(|line| line.split_whitespace().next());
         for name in names.filter(|name| !DEBUGGING.iter().any(|own| name.starts_with(own))) {

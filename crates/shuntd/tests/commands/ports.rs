@@ -39,7 +39,7 @@ fn two_ports_cannot_share_a_device_or_output_file() {
 }
 
 #[test]
-fn a_port_that_is_added_has_a_file_of_its_own() {
+fn an_added_port_needs_its_own_file() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n[[bridge]]\nname = \"br1\"\n");
     let tx = format!("tx={}", daemon.run_dir().join("out.pcap").display());
     daemon.answer(&["add-port", "br0", "a", "type=pcap", &tx]);

@@ -43,7 +43,7 @@ fn another_user_gets_a_permission_error() {
 }
 
 #[test]
-fn the_daemon_may_open_as_many_files_as_the_system_permits() {
+fn the_daemon_raises_its_limit_of_files() {
     let folder = tempfile::tempdir().unwrap();
     let log = fs::File::create(folder.path().join("log")).unwrap();
     // The shell lowers the soft limit, and then executes the daemon.

@@ -383,7 +383,7 @@ fn an_address_in_use_does_not_cost_the_bridge() {
 
 /// Keys of a bridge that cannot change at run time are also applied at the start.
 #[test]
-fn changed_keys_of_a_bridge_are_in_force_after_the_start() {
+fn changed_bridge_keys_apply_at_the_start() {
     let host = Host::new(&format!("{BRIDGE}mac = \"02:00:00:00:00:01\"\n"));
     let daemon = host.start();
     host.answer(&["add-port", "br0", "q1", "type=null"]);

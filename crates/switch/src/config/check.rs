@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bridge_may_be_added_before_the_far_end_of_its_patch() {
+    fn a_patch_may_precede_its_far_end() {
         let bridges = vec![bridge("br0", &[patch("a", "b")])];
         let config = Config { bridges, ..Config::default() };
         assert!(config.check_parts().is_ok() && config.check().is_err());

@@ -506,7 +506,7 @@ mod tests {
     use crate::config::OffloadOptions;
 
     #[test]
-    fn an_external_nic_without_a_list_has_ports_of_nine_bits() {
+    fn an_external_nic_has_nine_bit_ports() {
         let has = |kind, ports: &[u32], number| {
             let ports = ports.to_vec();
             has_port(&OffloadOptions { kind, ports, ..OffloadOptions::default() }, number)

@@ -33,7 +33,7 @@ async fn losses_of_ports_add_up_to_the_totals() {
 }
 
 #[tokio::test]
-async fn a_flood_in_a_vlan_of_one_port_has_its_own_reason() {
+async fn a_flood_without_other_ports_has_a_reason() {
     let fixture = SwitchFixture::start(1).await;
     let port = fixture.add_port("p1", 0).await;
     fixture.switch.add_rules("br0", &["actions=NORMAL"]).await.unwrap();

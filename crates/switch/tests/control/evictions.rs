@@ -63,7 +63,7 @@ async fn an_entry_is_explained_before_and_after_its_eviction() {
 }
 
 #[tokio::test]
-async fn a_missing_entry_is_refused_with_the_content_of_its_slot() {
+async fn a_missing_entry_is_refused_with_the_reason() {
     let fixture = fixture().await;
     let explain = |name: &'static str| fixture.switch.explain_entry(name);
     for (name, words) in [

@@ -67,7 +67,7 @@ async fn controllers_get_no_event_of_a_refused_port() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_down_and_up_passes_packets_accordingly() {
+async fn a_disabled_port_passes_no_packets() {
     let fixture = SwitchFixture::start(1).await;
     let (from, to) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     fixture

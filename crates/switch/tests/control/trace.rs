@@ -194,7 +194,7 @@ async fn a_trace_shows_a_frame_longer_than_the_mtu() {
 }
 
 #[tokio::test]
-async fn a_trace_shows_the_bucket_of_a_group_and_the_meters() {
+async fn a_trace_shows_buckets_and_meters() {
     let fixture = fixture(&[]).await;
     let select = "group_id=1,type=select,bucket=weight:0,actions=output:2,\
                   bucket=weight:5,actions=group:2";

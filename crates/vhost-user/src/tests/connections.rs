@@ -157,7 +157,7 @@ fn connect_guest(
 }
 
 #[test]
-fn a_guest_that_breaks_a_rule_goes_down_until_it_restarts() {
+fn a_broken_guest_is_down_until_it_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let mut guest = guest();
     let (backend, mut workers, mut front_end) = connect_guest(&folder, &guest);

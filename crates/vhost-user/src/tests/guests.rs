@@ -307,7 +307,7 @@ fn a_frame_has_a_bounded_number_of_descriptors() {
 }
 
 #[test]
-fn a_buffer_that_has_no_room_for_a_header_is_refused() {
+fn a_buffer_too_short_for_headers_is_refused() {
     for length in [1, 11, 12] {
         let (queues, mut guest) = device(1, 1, TestGuest::SPLIT);
         let mut worker = Worker::new(&queues, 0);

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trained_index_has_the_entries_and_no_mask_is_searched() {
+    fn a_trained_index_replaces_the_search_of_masks() {
         let mut model = Model::new(1, Training::Inline);
         for number in 0..64_u8 {
             let bits = if number % 2 == 0 { [7, 7, 0] } else { [7, 7, 7] };

@@ -145,7 +145,7 @@ fn compare_continuations(leaving: &str) {
 }
 
 #[test]
-fn a_verification_that_runs_out_of_buffers_returns_those_it_took() {
+fn an_abandoned_verification_returns_its_buffers() {
     let mut pool = Pool::new();
     let held: Vec<_> =
         (0..Pool::SMALL_MAX - 2).filter_map(|_| pool.take(64, DatapathPort::new(1))).collect();

@@ -161,7 +161,7 @@ mod gates {
     }
 
     #[test]
-    fn updates_of_two_tables_at_once_are_held_at_the_later() {
+    fn updates_of_two_tables_wait_at_the_later() {
         let mut fixture = fixture();
         assert_eq!(fixture.update(&[(0, 0), (2, 1)]), [0, 1]);
         let held = fixture.held();

@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn traces_are_merged_after_a_load_and_still_find_every_entry() {
+    fn merged_traces_find_every_entry() {
         let checked = CheckedPipeline::new(&[]);
         let mut engine = Relational::new(checked.pipeline.version(), 1);
         let mut key = FlowKey::ZERO;

@@ -58,7 +58,7 @@ fn counters_are_pulled_before_the_reply() {
 }
 
 #[test]
-fn a_long_reply_comes_in_parts_that_say_that_more_follow() {
+fn a_long_reply_has_parts_that_announce_more() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     for priority in 0..300 {
         harness.send(&Message::FlowMod(add_long(priority, 1494)));

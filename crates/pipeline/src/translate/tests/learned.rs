@@ -99,7 +99,7 @@ proptest! {
 }
 
 #[test]
-fn a_table_of_a_thousand_rules_is_searched_by_its_index() {
+fn the_index_of_a_large_table_is_used() {
     let (pipeline, id) = (CheckedPipeline::with_rules(BRIDGES[0], &[]).pipeline, BRIDGES[0]);
     let add = |hosts: std::ops::Range<u32>| {
         let rules: Vec<_> = hosts.map(OverlappingRule::to_host).collect();

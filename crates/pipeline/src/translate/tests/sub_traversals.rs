@@ -91,7 +91,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_of_a_sub_traversal_are_in_its_visits_or_reads(
+    fn visits_and_reads_explain_changed_sub_traversals(
         network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 1..4),
         choice in choice(),

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_make_no_sense_for_a_type_of_port_are_named() {
+    fn keys_of_another_port_type_are_named() {
         let patch = PortOptions { kind: PortType::Patch, ..PortOptions::default() };
         let expected = "port p1: a patch port needs `peer`, the port at its other end";
         assert_eq!(error_text(patch), expected);
