@@ -98,7 +98,7 @@ const _: () =
 pub fn ingress_words(key: &FlowKey) -> &[u64; INGRESS_WORDS] {
     debug_assert!(
         key.words().iter().take(usize::from(word::BRIDGE)).all(|word| *word == 0),
-        "a packet has no hidden state at ingress, so it is not compared"
+        "at ingress, a packet has no hidden state to compare"
     );
     key.words().last_chunk().expect("a key has more than INGRESS_WORDS words")
 }

@@ -51,7 +51,7 @@ pub(super) const EVICT: [Metric<EvictionStatus>; 14] = [
     (
         "shunt_eviction_removed_total",
         "counter",
-        "Cache entries removed by their owners, for example when they expired.",
+        "Cache entries that packet threads or the NIC removed, for example when they expired.",
         |own| own.removed.into(),
     ),
     (
