@@ -286,7 +286,7 @@ mod tests {
         std::iter::from_fn(|| queue.take(is_read)).map(text).collect()
     }
 
-    /// A change of the tables shares the changes with a paused queue, which copies them later.
+    /// A change of the tables shares its changes with a paused queue.
     #[test]
     fn a_paused_queue_shares_recorded_changes() {
         let (pipeline, queue) = (tables(), MonitorQueue::new(2));

@@ -69,9 +69,9 @@ impl PortProtocols {
     }
 }
 
-/// The numbers of ports with each property that a [`PortTable`] has if some port has it.
+/// The number of ports with each property of [`Self::properties`].
 ///
-/// The order is that of [`Self::properties`].
+/// A [`PortTable`] has a property if some port has it.
 #[derive(Clone, Copy, Debug, Default)]
 struct PortCounts([usize; 5]);
 
@@ -116,9 +116,9 @@ impl PortTable {
 
     /// Returns a table with some ports replaced, added or removed (`None`).
     ///
-    /// The new table shares all other ports. Beside a copy of the references to ports, the cost
-    /// depends on the changes, unless a changed port is in a bond or gets all multicast packets, or
-    /// the bridge has mirrors.
+    /// The new table shares all other ports, and the call copies the references to them. All other
+    /// cost depends on the changes. There are three exceptions: a bridge with mirrors, and a changed
+    /// port that is in a bond or gets all multicast packets.
     pub(crate) fn with_changes(
         &self,
         changes: BTreeMap<PortNo, Option<PortInfo>>,

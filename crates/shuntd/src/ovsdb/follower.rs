@@ -344,7 +344,7 @@ mod tests {
 
     use super::*;
 
-    /// A changed port is reported with the patch ports that name it, and without all others.
+    /// A changed port is reported with the patch ports that name it alone.
     #[tokio::test]
     async fn a_port_is_reported_with_its_patches() {
         let server = Server::open(schema::open_vswitch(), None, ServerConfig::default());

@@ -14,9 +14,10 @@ pub(crate) struct BridgePorts {
     ports: BTreeMap<PortNo, Box<BridgePort>>,
     /// Numbers of the ports that may differ from the tables.
     changed: BTreeSet<PortNo>,
-    /// Numbers of the ports with a BFD session, as of the last [`Self::update_sessions`].
+    /// Numbers of the ports with a BFD session.
     ///
-    /// The state of a session changes without the lock of the ports.
+    /// [`Self::update_sessions`] updates them. The state of a session changes without the lock of the
+    /// ports.
     with_session: BTreeSet<PortNo>,
     /// All numbers from 1 to the number before this one are taken.
     first_free: u32,

@@ -274,7 +274,9 @@ impl Bridges {
         change
     }
 
-    /// Logs that the tables refuse changed ports; the next publication compares all ports.
+    /// Logs that the tables refuse changed ports.
+    ///
+    /// The next publication compares all ports.
     fn note_refused(&self, id: BridgeId, error: &NoSuchBridge) {
         warn!(%error, "bridge {}: the tables refuse the changed ports, and keep the previous ones",
               id.number());

@@ -1,4 +1,4 @@
-//! The ports of bridges in the form that the tables use, for the ports that may differ from them.
+//! The ports of bridges in the form that the tables use, if they may differ.
 //!
 //! A bridge may have thousands of ports, and most changes concern one of them. So a port is compared
 //! with the tables only if it was changed, has a BFD session, or is a member of a bond. The state of
@@ -73,7 +73,7 @@ impl BridgeRegistry {
 
     /// Notes that the port with a name may differ from the tables, if it exists.
     ///
-    /// Whether a patch port forwards depends on the options of its peer.
+    /// A patch port forwards only if its peer names it.
     pub(super) fn note_peer(&mut self, name: &str) {
         let found = self.find_named(name).map(|(bridge, port)| (bridge.id, port.number));
         if let Some((id, number)) = found
@@ -173,7 +173,9 @@ mod tests {
             self.bridges.add_port("br0", options, None, backing, 1, Time::ZERO).unwrap()
         }
 
-        /// Publishes the ports; returns how many were compared, and the names of changed ports.
+        /// Publishes the ports.
+        ///
+        /// Returns how many were compared, and the names of changed ports.
         fn publish(&mut self) -> (usize, Vec<String>) {
             let bridge = self.bridges.iter_mut().next().unwrap();
             let compared = bridge.take_unpublished();

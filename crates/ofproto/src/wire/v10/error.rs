@@ -69,9 +69,10 @@ pub(crate) const fn error_number(code: ErrorCode) -> ErrorNumber {
     }
 }
 
-/// Returns the name of an error in OpenFlow 1.0, which `ovs-ofctl` prints in all versions.
+/// Returns the name of an error in OpenFlow 1.0.
 ///
-/// Later versions have other names for the errors of vendors and of statistics.
+/// Later versions have other names for the errors of vendors and of statistics. `ovs-ofctl` prints
+/// these names in all versions.
 pub(crate) const fn error_name(code: ErrorCode) -> &'static str {
     match code {
         ErrorCode::BadMultipart => "OFPBRC_BAD_STAT",

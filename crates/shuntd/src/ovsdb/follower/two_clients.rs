@@ -1,4 +1,4 @@
-//! A second client of the database commits while a pass over the first client's rows is applied.
+//! A client commits while a pass over another client's rows is applied.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -93,7 +93,7 @@ impl SeenRows {
         }
     }
 
-    /// Returns the state after each update that the client has received since the last call.
+    /// Returns the state after each update since the last call.
     fn states(&mut self, client: &mut RequestingClient) -> Vec<SeenState> {
         // The reply follows the updates of all earlier transactions.
         client.request("echo", &json!([]));
@@ -131,9 +131,9 @@ fn ports(ports: &[(&str, &str)]) -> (Vec<Value>, Value) {
     (operations, json!(["set", rows.collect::<Vec<_>>()]))
 }
 
-/// Begins to add a port to the bridge `own`, which waits until the returned file is dropped.
+/// Holds all changes of the switch until the returned file is dropped.
 ///
-/// Other changes of the switch wait meanwhile.
+/// Until then, the bridge `own` gets a port that waits for its capture file.
 async fn hold_changes(switch: &Arc<Switch>, folder: &Path) -> (File, JoinHandle<()>) {
     let rx = folder.join("fifo");
     mkfifo(&rx, Mode::S_IRWXU).unwrap();
@@ -191,7 +191,7 @@ fn second_commit() -> Vec<Value> {
     operations
 }
 
-/// The number of a configuration is written only with the results of all of its ports.
+/// The number of a configuration appears with the results of all its ports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_during_a_pass_waits_for_the_next_pass() {
     let folder = tempfile::tempdir().unwrap();
