@@ -18,7 +18,10 @@ use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
     config::{self, PortType},
-    ports::{bfd::port_session::PortSession, device_users::DeviceUser, lacp::MemberPort},
+    ports::{
+        bfd::port_session::PortSession, device_users::DeviceUser, exclusive::ExclusiveResource,
+        lacp::MemberPort,
+    },
 };
 
 /// A port of a bridge.
@@ -68,6 +71,8 @@ pub(crate) struct BridgePort {
     pub(crate) users: BTreeSet<DeviceUser>,
     /// Number of multicast snooping messages that newer messages have displaced.
     pub(crate) snooping_lost: u64,
+    /// The device, socket or file that no other port may have.
+    pub(crate) exclusive: Option<ExclusiveResource>,
     /// Time when the port was added.
     pub(crate) added: Time,
 }
@@ -153,6 +158,7 @@ impl BridgePort {
             link_resets: 0,
             users: BTreeSet::new(),
             snooping_lost: 0,
+            exclusive: None,
             added,
         };
         port.renew_qos(added);

@@ -1,6 +1,6 @@
 //! The registry of bridges and their ports, by name and number; pure state without I/O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use shunt_classifier::Version;
 use shunt_datapath::DATAPATH_PORT_MAX;
@@ -131,6 +131,8 @@ pub(crate) struct BridgeRegistry {
     last_active: BTreeMap<String, String>,
     /// Number of changes of ports and their options.
     ports_revision: u64,
+    /// The port that has each device, socket or file; its options never change that.
+    exclusive: HashMap<ExclusiveResource, (BridgeId, PortNo)>,
 }
 
 impl Default for BridgeRegistry {
@@ -142,6 +144,7 @@ impl Default for BridgeRegistry {
             reserved: None,
             last_active: BTreeMap::new(),
             ports_revision: 0,
+            exclusive: HashMap::new(),
         }
     }
 }
@@ -149,15 +152,9 @@ impl Default for BridgeRegistry {
 #[cfg(test)]
 impl BridgeRegistry {
     /// Returns an empty registry with at most `max` numbers of each kind.
-    pub(crate) const fn limited(max: u32) -> Self {
-        Self {
-            by_name: BTreeMap::new(),
-            bridge_numbers: NumberPool::new(max),
-            port_numbers: NumberPool::new(max),
-            reserved: None,
-            last_active: BTreeMap::new(),
-            ports_revision: 0,
-        }
+    pub(crate) fn limited(max: u32) -> Self {
+        let [bridge_numbers, port_numbers] = [NumberPool::new(max), NumberPool::new(max)];
+        Self { bridge_numbers, port_numbers, ..Self::default() }
     }
 }
 
@@ -241,9 +238,9 @@ impl BridgeRegistry {
 
     /// Removes a bridge; `version` is the first version without the bridge.
     pub(crate) fn remove(&mut self, name: &str, version: Version) {
-        if let Some(bridge) = self.by_name.remove(name)
-            && self.reserved_for(name).is_none()
-        {
+        let Some(bridge) = self.by_name.remove(name) else { return };
+        self.exclusive.retain(|_, (id, _)| *id != bridge.id);
+        if self.reserved_for(name).is_none() {
             self.bridge_numbers.give_back(bridge.id.number().into(), version);
         }
     }
@@ -333,8 +330,10 @@ impl BridgeRegistry {
             let port = other.settings.name.clone();
             return Err(SwitchError::NumberTaken { number: number.number(), port });
         }
-        self.check_exclusive(&settings)?;
+        let exclusive = ExclusiveResource::of(&settings).map(|(_, resource)| resource);
+        self.check_unused(exclusive.as_ref())?;
         let mut port = BridgePort::new(settings, number, threads, now);
+        port.exclusive.clone_from(&exclusive);
         if number == PortNo::LOCAL {
             port.mac = self.find(bridge)?.settings.mac()?;
             port.configured_mac = Some(port.mac);
@@ -347,6 +346,7 @@ impl BridgeRegistry {
         let bridge = self.find_mut(bridge)?;
         bridge.insert_port(port);
         let id = bridge.id;
+        self.exclusive.extend(exclusive.map(|resource| (resource, (id, number))));
         self.note_peer(&peer);
         self.ports_revision += 1;
         Ok((id, number))
@@ -355,6 +355,9 @@ impl BridgeRegistry {
     /// Removes a port from its bridge.
     pub(crate) fn remove_port(&mut self, id: BridgeId, number: PortNo) {
         if let Some(port) = self.by_id_mut(id).and_then(|bridge| bridge.remove_port(number)) {
+            if let Some(resource) = &port.exclusive {
+                self.exclusive.remove(resource);
+            }
             self.note_peer(&port.settings.peer);
         }
         self.ports_revision += 1;
@@ -383,15 +386,17 @@ impl BridgeRegistry {
 
     /// Refuses a port that needs an exclusive device or file of another port.
     pub(crate) fn check_exclusive(&self, new: &config::PortOptions) -> Result<(), SwitchError> {
-        let Some((_, wanted)) = ExclusiveResource::of(new) else { return Ok(()) };
-        for bridge in self.iter() {
-            for port in bridge.ports.values() {
-                if ExclusiveResource::of(&port.settings).is_some_and(|(_, own)| own == wanted) {
-                    return Err(wanted.is_of(&port.settings.name, &bridge.settings.name));
-                }
-            }
-        }
-        Ok(())
+        self.check_unused(ExclusiveResource::of(new).map(|(_, resource)| resource).as_ref())
+    }
+
+    /// Refuses a device or file that a port has.
+    fn check_unused(&self, wanted: Option<&ExclusiveResource>) -> Result<(), SwitchError> {
+        let owner = wanted.and_then(|wanted| {
+            let (id, number) = self.exclusive.get(wanted)?;
+            let bridge = self.by_id(*id)?;
+            Some(wanted.is_of(&bridge.ports.get(*number)?.settings.name, &bridge.settings.name))
+        });
+        owner.map_or(Ok(()), Err)
     }
 
     /// Takes a number for a datapath port.
@@ -537,6 +542,30 @@ mod tests {
         assert_eq!([found(&bridges, "p1"), found(&bridges, "p2")], [None, Some(1)]);
         add(&mut bridges, "p1", 0).unwrap();
         assert_eq!(found(&bridges, "p1"), Some(2), "the name is free again");
+    }
+
+    /// A device belongs to one port, until that port is removed.
+    #[test]
+    fn a_device_belongs_to_one_port() {
+        let mut bridges = BridgeRegistry::limited(8);
+        let options = config::BridgeOptions { name: "br0".into(), ..Default::default() };
+        bridges.add(options).unwrap();
+        let add = |bridges: &mut BridgeRegistry, name: &str| {
+            let (name, device, kind) = (name.to_owned(), "eth9".to_owned(), PortType::AfPacket);
+            let port = config::PortOptions { name, device, kind, ..Default::default() };
+            bridges.add_port("br0", port, None, PortBacking::Packets, 1, Time::ZERO)
+        };
+        let (bridge, one) = add(&mut bridges, "p1").unwrap();
+        let error = add(&mut bridges, "p2").unwrap_err().to_string();
+        assert!(error.contains("eth9") && error.contains("p1"), "{error}");
+        let changed = config::PortOptions {
+            mtu: 9000,
+            ..bridges.find_port("p1").unwrap().1.settings.clone()
+        };
+        bridges.set_port_options(bridge, one, changed);
+        assert!(add(&mut bridges, "p2").is_err(), "other options change no device");
+        bridges.remove_port(bridge, one);
+        add(&mut bridges, "p2").unwrap();
     }
 
     #[test]
