@@ -1,6 +1,6 @@
 //! A daemon while the system fails: calls, disks, limits, clocks, pauses and kills.
 //!
-//! Also a daemon while everything that it keeps is added and deleted.
+//! Also a daemon while everything that it keeps is added and deleted, and its page in a browser.
 
 use std::{
     env,
@@ -60,6 +60,29 @@ fn memory_stays_flat_under_churn() {
     tool.arg(root().join("tests/tools/churn.py")).arg(binary("shuntd")).arg(binary("shuntctl"));
     tool.args(["--minutes", &variable("SHUNT_CHURN_MINUTES", SHORT_CHURN)]);
     tool.args(["--seed", &variable("SHUNT_SEED", "0")]);
+    let status = tool.status().unwrap_or_else(|error| panic!("python3: {error}"));
+    assert!(status.success(), "the output has the check that failed");
+}
+
+/// The tool prints each size of the page, and the first check that failed.
+#[test]
+fn the_window_shows_the_counters_in_a_browser() {
+    if namespace_or_skip("window").is_none() {
+        return;
+    }
+    for program in ["chromium", "ovs-ofctl"] {
+        let mut command = Command::new(program);
+        let version = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        if !version.is_ok_and(|status| status.success()) {
+            skipped(&format!("the window in a browser needs {program}"));
+            return;
+        }
+    }
+    let mut tool = Command::new("python3");
+    tool.arg(root().join("tests/tools/window.py")).arg(binary("shuntd")).arg(binary("shuntctl"));
+    if let Ok(folder) = env::var("SHUNT_SCREENSHOTS") {
+        tool.args(["--screenshots", &folder]);
+    }
     let status = tool.status().unwrap_or_else(|error| panic!("python3: {error}"));
     assert!(status.success(), "the output has the check that failed");
 }

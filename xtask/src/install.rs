@@ -45,6 +45,9 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("/usr/lib/frr/bfdd", "frr"),
 ];
 
+/// The browser that opens the page of the daemon. It is large, so only one suite installs it.
+pub(crate) const BROWSER: &[Tool] = &[tool("chromium", "chromium")];
+
 /// Programs of the Linux guest.
 pub(crate) const LINUX_GUEST: &[Tool] = &[
     tool("qemu-system-x86_64", "qemu-system-x86"),

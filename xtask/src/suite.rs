@@ -1,6 +1,8 @@
 //! The suites of `cargo xtask test`, in running order.
 
-use crate::install::{OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, PythonPackages};
+use crate::install::{
+    BROWSER, OS_KEN_APPLICATIONS, OS_KEN_TESTER, P4RUNTIME_SHELL, PythonPackages, Tool,
+};
 
 /// The features of the workspace that build on any machine.
 ///
@@ -21,6 +23,8 @@ pub(crate) struct Suite {
     pub(crate) arguments: &'static [&'static str],
     /// True if the suite runs third-party programs.
     pub(crate) needs_tools: bool,
+    /// Third-party programs that no other suite needs.
+    pub(crate) own_tools: &'static [Tool],
     /// The Python packages that the suite needs, if any.
     pub(crate) python: Option<&'static PythonPackages>,
     /// True if the suite runs a Linux guest in QEMU.
@@ -45,6 +49,7 @@ impl Suite {
             what,
             arguments,
             needs_tools: false,
+            own_tools: &[],
             python: None,
             has_linux_guest: false,
             dpdk: DpdkNeed::Nothing,
@@ -83,6 +88,11 @@ impl Suite {
 
     const fn with_tools(mut self) -> Self {
         self.needs_tools = true;
+        self
+    }
+
+    const fn with_own_tools(mut self, tools: &'static [Tool]) -> Self {
+        self.own_tools = tools;
         self
     }
 
@@ -287,9 +297,19 @@ pub(crate) const SUITES: &[Suite] = &[
             "--",
             "--nocapture",
             "--test-threads=1",
+            "--skip",
+            "the_window",
         ],
     )
     .with_tools()
+    .on_request(),
+    Suite::own(
+        "window",
+        "the page of the daemon in headless Chromium: figures, layout, keys, a stopped daemon",
+        &["--package", "shunt-tests", "--test", "faults", "--", "--nocapture", "the_window"],
+    )
+    .with_tools()
+    .with_own_tools(BROWSER)
     .on_request(),
     Suite::own(
         "rates",

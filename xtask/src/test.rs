@@ -100,6 +100,7 @@ fn run_suite(
         .args(suite.arguments(shares_build))
         .env("PROPTEST_VERBOSE", "0")
         .env("INSTA_UPDATE", "no");
+    install::ensure(suite.own_tools)?;
     if let Some(python) = suite.python {
         command.env(python.variable, install::ensure_python(python)?);
     }

@@ -483,8 +483,10 @@ async function readFlows() {
     const response = await fetch("flows", { headers: headers(), cache: "no-store" });
     if (!response.ok) throw new Error((await response.text()).trim());
     const list = await response.json();
+    // The packets of an entry with a next tag continue with another entry, and are not dropped.
+    const actions = (entry) => entry.actions.concat(entry.next ? "next(" + entry.next + ")" : []).join(",") || "drop";
     fill(byId("flows"), list.entries.map((entry) => [
-      short(entry.packets), [entry.megaflow, "wrap"], [entry.actions.join(",") || "drop", "wrap"],
+      short(entry.packets), [entry.megaflow, "wrap"], [actions(entry), "wrap"],
     ]), "The caches have no entry.");
   } catch (error) {
     fill(byId("flows"), [], "Not read: " + error.message);
