@@ -413,13 +413,15 @@ impl Application<'_> {
         if self.policy == ApplyPolicy::Once {
             return self.open_port(bridge, (**port).clone()).await;
         }
-        if !self.numbers.contains_key(bridge) {
-            let candidates = self.number_candidates(bridge);
-            self.numbers.insert(bridge.to_owned(), candidates);
-        }
-        let candidates = self.numbers.get(bridge).map(|own| own.of(port.number, last_number));
+        let declared = self.desired.bridge(bridge).map(|own| own.ports.as_slice());
+        let claimed = || NumberCandidates::new(declared.unwrap_or_default());
+        let candidates = {
+            let own = self.numbers.entry(bridge.to_owned()).or_insert_with(claimed);
+            let bridges = self.structure.bridges().lock();
+            own.of(port.number, last_number, bridges.find(bridge).ok().map(|found| &found.ports))
+        };
         let mut added = Ok(None);
-        for number in candidates.unwrap_or_default() {
+        for number in candidates {
             added = self.open_port(bridge, PortOptions { number, ..(**port).clone() }).await;
             match added {
                 Err(SwitchError::NumberTaken { .. } | SwitchError::NumberRange(_)) => {}
@@ -432,17 +434,6 @@ impl Application<'_> {
             }
         }
         added
-    }
-
-    /// Returns the numbers for new ports of a bridge.
-    fn number_candidates(&self, bridge: &str) -> NumberCandidates {
-        let in_use: Vec<u32> = {
-            let bridges = self.structure.bridges().lock();
-            let ports = bridges.find(bridge).ok().map(|own| own.ports.keys());
-            ports.into_iter().flatten().map(|number| number.number()).collect()
-        };
-        let ports = self.desired.bridge(bridge).map(|own| own.ports.as_slice());
-        NumberCandidates::new(in_use.into_iter(), ports.unwrap_or_default())
     }
 
     async fn open_port(

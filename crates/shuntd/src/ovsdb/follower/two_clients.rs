@@ -53,7 +53,7 @@ impl RequestingClient {
             let message = self.messages.next().unwrap().unwrap();
             if message["method"] == "update" {
                 self.updates.push(message["params"][1].clone());
-            } else if message["id"] == method {
+            } else if message.get("method").is_none() && message["id"] == method {
                 assert!(message["error"].is_null(), "{message}");
                 return message["result"].clone();
             }
