@@ -2,7 +2,7 @@
 
 use crate::shell::{TaskError, cargo, run, step};
 
-/// Default seeds.
+/// Seeds of the generated cases without `--seeds`.
 const SEEDS: &str = "0..16";
 
 /// Environment variables of the suite, and the option for each.

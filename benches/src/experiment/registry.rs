@@ -9,7 +9,7 @@ use crate::experiments::{
     ovsdb_ports, pipeline, slow_path, updates, workloads,
 };
 
-/// One experiment.
+/// An experiment of `shunt-bench`: its name, its plot and the function to run.
 #[derive(Debug)]
 pub struct Experiment {
     /// Name on the command line and in file names.

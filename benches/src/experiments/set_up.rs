@@ -24,7 +24,7 @@ use crate::{
     switch::{Contender, PortSpec, Setup, Switch, is_root, output},
 };
 
-/// Packets in flight.
+/// Number of packets in flight between sender and receiver.
 const WINDOW: u32 = 128;
 
 /// Packets of new flows before the measured packets.

@@ -24,7 +24,7 @@ use crate::{
     switch::{Contender, PortSpec, Setup, Switch},
 };
 
-/// Packets in flight.
+/// Number of packets in flight between sender and receiver.
 const WINDOW: u32 = 64;
 /// Maximum time to wait for a window.
 const TIMEOUT: Duration = Duration::from_millis(100);

@@ -55,7 +55,7 @@ impl Default for HistogramCounters {
 }
 
 impl Histogram {
-    /// Counts a duration.
+    /// Counts a duration in its bucket, and in the sum and the longest.
     pub fn add(&mut self, time: Duration) {
         self.counts[bucket_of(nanoseconds(time))] += 1;
         self.sum = self.sum.saturating_add(time);

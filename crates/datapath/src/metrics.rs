@@ -334,7 +334,7 @@ pub struct ThreadCounters {
     pub iterations: Counter,
 }
 
-/// The counters of one cache.
+/// Hits, misses, insertions and removals of one flow cache.
 #[derive(Debug, Default)]
 pub struct CacheCounters {
     /// Packets that hit.

@@ -30,7 +30,7 @@ const CHECK_SEQUENCE: u32 = 4;
 /// The lock also separates the logged errors of different requests.
 static CONTROL: Mutex<()> = Mutex::new(());
 
-/// A device of DPDK.
+/// A network device that DPDK drives.
 #[derive(Debug)]
 pub struct DpdkDevice {
     eal: Eal,
@@ -102,7 +102,7 @@ pub struct DpdkQueues {
     pub senders: Vec<DpdkSender>,
 }
 
-/// Counters of a device.
+/// Numbers of frames that a device of DPDK dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Number of frames that arrived and were not received.

@@ -36,7 +36,7 @@ impl ChecksumDifference {
         }
     }
 
-    /// Adds another difference.
+    /// Adds another difference of the same checksum.
     pub const fn combine(&mut self, other: Self) {
         self.sum += other.sum;
     }

@@ -73,7 +73,7 @@ impl MatchDraft {
         !with.key.agrees_with(&self.key, &self.mask)
     }
 
-    /// Returns the match.
+    /// Returns the match that has been built.
     pub(crate) fn finish(self) -> Match {
         Match::new(&self.key, &self.mask)
     }

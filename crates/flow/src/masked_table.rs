@@ -204,7 +204,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         (row as usize + 1) * self.lines_per_row <= self.lines.len()
     }
 
-    /// Returns all rows.
+    /// Returns the numbers of all rows, in no particular order.
     pub fn rows(&self) -> impl Iterator<Item = u32> {
         self.index.rows()
     }

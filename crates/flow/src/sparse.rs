@@ -429,7 +429,7 @@ impl Match {
         ANY.with(Self::clone)
     }
 
-    /// Returns the mask.
+    /// Returns the mask: the bits that the match examines.
     #[must_use]
     pub const fn mask(&self) -> &SparseMask {
         &self.mask

@@ -308,7 +308,7 @@ impl Governor {
         self.installed = InstallHistory::default();
     }
 
-    /// Pauses the predictor.
+    /// Pauses the predictor, each time twice as long up to a limit.
     fn start_pause(&mut self, now: Duration) {
         self.state = GovernorState::Paused { until: now + self.pause };
         self.pause = (self.pause * 2).min(self.config.pause_max);

@@ -309,13 +309,13 @@ impl Gigaflow {
         Some(noted.traversal)
     }
 
-    /// The stages.
+    /// Returns the stages of the cache.
     #[must_use]
     pub const fn ltm(&self) -> &Ltm {
         &self.ltm
     }
 
-    /// The stages, to remove entries that the store has ended.
+    /// Returns the stages of the cache, to remove entries that the store has ended.
     pub const fn ltm_mut(&mut self) -> &mut Ltm {
         &mut self.ltm
     }

@@ -279,7 +279,7 @@ impl Operation {
 }
 
 impl OffloadCapabilities {
-    /// Number of stages.
+    /// Returns the number of LTM stages of the device.
     #[must_use]
     pub fn stages_count(&self) -> usize {
         self.stage_entries.len()

@@ -154,7 +154,7 @@ impl TraversalOutline {
         self.start
     }
 
-    /// Returns the number of steps.
+    /// Returns the number of table lookups of the traversal.
     #[must_use]
     pub const fn steps_count(&self) -> u16 {
         self.steps_count

@@ -82,7 +82,7 @@ impl CacheEngine {
         Some(self.evicted.len())
     }
 
-    /// Returns a lookup.
+    /// Creates the lookup of a traversal from a packet and the rule that it matched.
     /// `None` if the table does not exist or the rule is in another table.
     pub(crate) fn visit(
         &mut self,

@@ -19,7 +19,7 @@ use crate::engine::{self, CacheEngine, HeaderWords, RuleEvent, RuleText, WORDS};
 /// Words of the headers of a packet: `KAIRO_WORDS`.
 pub const KAIRO_WORDS: usize = WORDS;
 
-/// An engine: `kairo`.
+/// An engine with its entries: `kairo` of the header.
 pub struct Kairo(CacheEngine);
 
 /// The id of an entry: `kairo_entry`.
@@ -34,7 +34,7 @@ pub struct KairoEntry {
     pub generation: u32,
 }
 
-/// A rule: `kairo_rule`.
+/// A rule of a table: `kairo_rule` of the header.
 #[repr(C)]
 pub struct KairoRule {
     /// The id of the rule, not `UINT64_MAX`.
@@ -52,10 +52,10 @@ pub struct KairoRule {
     pub mask: *const HeaderWords,
 }
 
-/// A table lookup: `kairo_visit`.
+/// A table lookup of a traversal: `kairo_visit` of the header.
 #[repr(C)]
 pub struct KairoVisit {
-    /// The table.
+    /// The table that the lookup searched.
     pub table: u8,
     /// The packet as it entered the table.
     pub packet: *const HeaderWords,
@@ -293,6 +293,8 @@ pub unsafe extern "C" fn kairo_len(engine: *const Kairo) -> usize {
     engine.map_or(0, |engine| engine.0.len())
 }
 
+/// Reads a traversal of the caller; `None` if a part of it is not valid.
+///
 /// # Safety
 ///
 /// All pointers are as the header says.
@@ -311,6 +313,8 @@ unsafe fn traversal_of(engine: &mut CacheEngine, own: &KairoTraversal) -> Option
     Some(engine::traversal(own.version, packet, consulted, visits?, reads))
 }
 
+/// Reads a table lookup of the caller; `None` if a part of it is not valid.
+///
 /// # Safety
 ///
 /// All pointers are as the header says.
@@ -328,6 +332,8 @@ unsafe fn visit_of(engine: &mut CacheEngine, own: &KairoVisit) -> Option<Visit> 
     engine.visit(own.table, packet, consulted, rule.as_ref())
 }
 
+/// Reads a rule of the caller; `None` if a part of it is not valid.
+///
 /// # Safety
 ///
 /// All pointers are as the header says.
@@ -343,6 +349,8 @@ unsafe fn rule_of(own: &KairoRule) -> Option<RuleText<'_>> {
     Some(RuleText { id, revision, priority, table, key, mask })
 }
 
+/// Reads a change of the caller; `None` if a part of it is not valid.
+///
 /// # Safety
 ///
 /// All pointers are as the header says.

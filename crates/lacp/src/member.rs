@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A member of an aggregator.
+/// A link of an aggregation with its LACP state machines and counters.
 #[derive(Debug)]
 pub(crate) struct AggregatorMember {
     pub(crate) settings: MemberSettings,

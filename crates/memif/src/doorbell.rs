@@ -21,7 +21,7 @@ pub(crate) enum RingWord {
     Tail,
 }
 
-/// The words of a ring.
+/// Access to the head and tail of a ring, in memory that the peer shares.
 pub(crate) trait RingWords {
     /// Loads a word (`Acquire`).
     fn load(&self, word: RingWord) -> u16;

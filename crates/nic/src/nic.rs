@@ -25,7 +25,7 @@ use crate::{
     thread::{NicThread, NicWorker, WorkerShared},
 };
 
-/// A port of a NIC.
+/// Number and device of one port of a NIC.
 pub struct NicPort {
     /// The port number that rules match and send to.
     pub number: u16,

@@ -69,7 +69,7 @@ impl KeySchema {
         Self { firsts: (0..=5).collect(), widths: vec![32, 32, 16, 16, 8] }
     }
 
-    /// Returns the number of fields.
+    /// Returns the number of fields that a rule matches.
     #[must_use]
     pub fn fields_count(&self) -> usize {
         self.firsts.len() - 1

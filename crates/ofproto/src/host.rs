@@ -86,7 +86,7 @@ pub trait Host: Send + Sync + 'static {
     /// Returns the groups by number; counters are as of the last [`Self::pull_counts`].
     fn groups(&self) -> Vec<Arc<Group>>;
 
-    /// Returns the meters by number.
+    /// Returns the meters of the bridge, by number.
     fn meters(&self) -> Vec<Arc<Meter>>;
 
     /// Returns the number of rules per group; omits unreferenced groups.

@@ -118,7 +118,7 @@ pub struct Schema {
     pub packet_out: BTreeMap<u32, usize>,
 }
 
-/// A table.
+/// What entries of a table may contain, from the `P4Info`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSchema {
     /// Key fields by id.
@@ -143,7 +143,7 @@ pub struct TableSchema {
     pub has_priorities: bool,
 }
 
-/// A key field.
+/// Width and match kind of a key field of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldSchema {
     /// Width in bits.

@@ -107,7 +107,7 @@ impl Exponential {
     }
 }
 
-/// Log-normally distributed numbers.
+/// A log-normal distribution of positive numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct LogNormal {
     mu: f64,

@@ -9,7 +9,7 @@ impl std::fmt::Display for Suggestion<'_> {
     }
 }
 
-/// An unknown name.
+/// The error of a name that is not known; it names the nearest known one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no {what} `{name}`{}: the names are {known}", Suggestion(nearest.as_deref(), ""))]
 pub struct UnknownName {

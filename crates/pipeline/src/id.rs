@@ -20,13 +20,13 @@ impl TableId {
         if number <= Self::MAX.0 { Some(Self(number)) } else { None }
     }
 
-    /// Returns the number.
+    /// Returns the id as a number.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Returns the number as an index.
+    /// Returns the id as an index of an array.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -46,7 +46,7 @@ macro_rules! number {
                 Self(number)
             }
 
-            /// Returns the number.
+            /// Returns the id as a number.
             #[must_use]
             pub const fn number(self) -> $inner {
                 self.0

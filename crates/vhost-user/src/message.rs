@@ -9,7 +9,7 @@
 
 use crate::error::ProtocolError;
 
-/// The header of a message.
+/// Request, flags and length that precede each vhost-user message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct MessageHeader {
     /// Number of the request.

@@ -31,7 +31,7 @@ use crate::{
     ring::Virtqueue,
 };
 
-/// The queues of a device.
+/// The virtqueues of a device, with the workers that serve them.
 #[derive(Debug)]
 pub(crate) struct DeviceQueues {
     slots: Box<[Mutex<Option<RunningQueue>>]>,

@@ -33,7 +33,7 @@ fn hosts(middle: &Namespace) -> Option<Hosts> {
     Some(hosts)
 }
 
-/// Connects a host.
+/// Connects a host to the bridge in `middle`, and gives it its addresses.
 ///
 /// `own` and `other` are the last bytes of the addresses of both hosts.
 fn connect(host: &Namespace, middle: &Namespace, port: &str, [own, other]: [u8; 2]) {

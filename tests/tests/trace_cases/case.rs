@@ -18,7 +18,7 @@ use crate::client::DumpedRule;
 pub(crate) struct Recording {
     /// Origin of the recording.
     pub(crate) provenance: String,
-    /// The cases.
+    /// The recorded packets with their results in Open vSwitch.
     pub(crate) cases: Vec<Case>,
 }
 
@@ -237,7 +237,7 @@ impl RecordedPacket {
         format!("in_port={} packet={} actions={actions}", self.in_port, self.frame)
     }
 
-    /// Returns the frame.
+    /// Decodes the frame of the case from its hexadecimal text.
     pub(crate) fn frame(&self) -> Vec<u8> {
         let octet = |at| u8::from_str_radix(&self.frame[at..at + 2], 16);
         (0..self.frame.len()).step_by(2).map(octet).collect::<Result<_, _>>().expect("hexadecimal")

@@ -58,7 +58,7 @@ enum Case {
     Disturbed,
 }
 
-/// Results of one window.
+/// What one window of traffic measured, with or without disturbances of the NIC.
 struct WindowResult {
     window: Window,
     disturbances: f64,

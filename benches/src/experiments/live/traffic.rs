@@ -15,7 +15,7 @@ use super::{
 };
 use crate::wire::{Frame, WireReceiver};
 
-/// Packets of the first flows.
+/// Rate and number of flows of the packets that a run sends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream {
     /// Packets per second.

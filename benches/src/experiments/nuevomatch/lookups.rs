@@ -22,7 +22,7 @@ use crate::{
 /// Keys of one call.
 const BATCH: usize = 32;
 
-/// The metrics of one trace.
+/// Names of the metrics of one trace: lookups in batches and single ones.
 struct TraceMetrics {
     batch: &'static str,
     single: &'static str,

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::experiment::{Better, Row, Run, Samples};
 
-/// Flows in thousands.
+/// Number of cached flows, in thousands.
 const FLOWS: usize = 100;
 
 const CHANGE: &str = "CPU of the eviction engine for one change, by engine";

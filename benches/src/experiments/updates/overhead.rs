@@ -52,7 +52,7 @@ const WHY_CPU: &str = "the published engine costs more for flow set-up than it s
 /// The engines: the engine without an index, and the default engine.
 const ENGINES: [&str; 2] = ["iterative", "direct"];
 
-/// Flows in thousands.
+/// Number of cached flows, in thousands.
 const FLOWS: usize = 200;
 /// Flows that OVS-DPDK gets, too, in thousands.
 const FLOWS_OF_RIVAL: usize = 100;

@@ -29,7 +29,7 @@ use crate::{
     switch::{Contender, Setup, Switch},
 };
 
-/// Flows in thousands.
+/// Number of cached flows, in thousands.
 const FLOWS: usize = 100;
 
 const SPEED_UP: &str = "CPU of Open vSwitch's revalidators divided by that of Shunt's engine";

@@ -20,7 +20,7 @@ use crate::experiment::{Better, Row, Run};
 
 /// Percentages of all rules.
 const SHARES: [usize; 5] = [2, 4, 6, 8, 10];
-/// Flows in thousands.
+/// Numbers of cached flows, in thousands.
 const FLOWS: [usize; 3] = [50, 100, 250];
 /// Flows in thousands, for pipelines with few tables that fit into memory.
 const MANY_FLOWS: usize = 1000;

@@ -126,7 +126,7 @@ impl Watched {
         Self { engine, clock, generations, traversals, spent, evicted, kept }
     }
 
-    /// Registers all entries.
+    /// Translates all flows of the workload, and registers their entries.
     pub(super) fn load(&mut self, workload: &UpdateWorkload) -> Load {
         let version = workload.pipeline.version();
         let translate = |key| Arc::new(workload.pipeline.translate(key, version));
@@ -168,7 +168,7 @@ impl Watched {
         evicted
     }
 
-    /// Runs deferred work.
+    /// Runs all work that the eviction engine has deferred.
     pub(super) fn run_maintenance(&mut self) {
         while self.engine.run_maintenance() {}
     }

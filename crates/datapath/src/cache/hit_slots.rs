@@ -21,7 +21,7 @@ pub(crate) struct PositionSet(u64);
 const _: () = assert!(BURST < 64, "each position in a burst has a bit");
 
 impl PositionSet {
-    /// The empty set.
+    /// The set without positions.
     pub(crate) const EMPTY: Self = Self(0);
 
     /// Returns the positions of the first `count` packets.
@@ -30,7 +30,7 @@ impl PositionSet {
         Self((1 << count) - 1)
     }
 
-    /// Adds a position.
+    /// Adds the position of a packet in its burst.
     #[inline]
     pub(crate) const fn insert(&mut self, position: usize) {
         self.0 |= 1 << position;
@@ -141,7 +141,7 @@ impl<'a> ActionLists<'a> {
         Some(own)
     }
 
-    /// Returns the lists.
+    /// Returns the action lists, in the order of the sub-traversals.
     pub(crate) fn as_slice(&self) -> &[&'a Arc<[DatapathAction]>] {
         &self.lists[..self.count]
     }

@@ -212,7 +212,7 @@ pub(crate) enum RepairOutcome {
     Dropped,
 }
 
-/// The capacity of an index.
+/// Limits of an index: its slots, and the entries that one packet hits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IndexCapacity {
     /// Number of slots for an index that evicts entries; `None`: as configured.

@@ -33,7 +33,7 @@ impl QueueCounters {
         self.tx_errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the counts.
+    /// Returns the packets and bytes that the queue sent, and its errors, until now.
     pub(super) fn counts(&self) -> QueueCounts {
         QueueCounts {
             tx_packets: self.tx_packets.load(Ordering::Relaxed),

@@ -118,7 +118,7 @@ pub struct EvictionTotals {
     pub changes: u64,
 }
 
-/// The status of one owner.
+/// How far one owner of entries has followed the changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerStatus {
     /// The owner.
@@ -439,7 +439,7 @@ impl EvictionCoordinator {
         self.version
     }
 
-    /// Returns the totals.
+    /// Returns the numbers of changes, evictions and faults since the start.
     #[must_use]
     pub const fn totals(&self) -> EvictionTotals {
         self.totals

@@ -24,14 +24,14 @@ pub const RECENT_MAX: usize = 1024;
 /// Maximum number of versions that wait for their last acknowledgement.
 const UNACKED_MAX: usize = 4096;
 
-/// The clock of a coordinator.
+/// The clock that times the changes and evictions of a coordinator.
 #[derive(Clone)]
 pub struct CoordinatorClock(Arc<dyn Fn() -> Time + Send + Sync>);
 
 /// The record of an entry that a change evicted.
 #[derive(Clone, Debug)]
 pub struct Evicted {
-    /// The entry.
+    /// The evicted entry.
     pub entry: EntryId,
     /// The version of the change.
     /// For changes that were applied together, it is their newest version.
@@ -189,7 +189,7 @@ impl EvictionHistory {
         }
     }
 
-    /// Returns evictions by reason.
+    /// Returns the number of evicted entries for each reason.
     pub fn evictions_by_reason(&self) -> impl Iterator<Item = (EvictedBy, u64)> + '_ {
         EvictedBy::ALL.iter().copied().zip(self.by_kind)
     }

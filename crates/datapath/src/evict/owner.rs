@@ -180,7 +180,7 @@ impl Owner {
         self.version
     }
 
-    /// Returns the entries.
+    /// Returns the cache entries of this owner.
     #[must_use]
     pub const fn entries(&self) -> &Entries {
         &self.entries
@@ -217,7 +217,7 @@ impl Owner {
         self.refused
     }
 
-    /// Returns the number of the last install.
+    /// Returns the number of the newest entry that the owner installed.
     #[must_use]
     pub const fn last_install(&self) -> InstallNo {
         self.last
@@ -299,7 +299,7 @@ impl Owner {
         Ok(number)
     }
 
-    /// Returns the number of the last learn request.
+    /// Returns the number of the newest learn request that the owner sent.
     #[must_use]
     pub const fn last_learn_request(&self) -> LearnSeq {
         self.requested

@@ -118,7 +118,7 @@ impl SourceCounters {
         self.refused[ForecastRefusal::QueueFull as usize].add(count);
     }
 
-    /// Returns the counts.
+    /// Returns how many forecasts of this source had each outcome until now.
     #[must_use]
     pub fn counts(&self) -> OutcomeCounts {
         let mut refused = [0; ForecastRefusal::COUNT];

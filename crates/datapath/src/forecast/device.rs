@@ -68,7 +68,7 @@ impl DeviceForecast {
         self.ticket.take().into_iter().for_each(|ticket| ticket.skip_device());
     }
 
-    /// Sets the outcome.
+    /// Sets what the device did with the forecast.
     pub(crate) fn settle(self, outcome: DeviceOutcome) {
         // The outcome cannot be set already, because setting it consumes the agent's only end.
         let _ = self.outcome.set(outcome);

@@ -19,7 +19,7 @@ pub(crate) struct ForecastQueue {
     was_predicted: bool,
 }
 
-/// A forecast that waits.
+/// A forecast that waits for its translation.
 #[derive(Debug)]
 pub(crate) struct WaitingForecast {
     pub(crate) forecast: Forecast,

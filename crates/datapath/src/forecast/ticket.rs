@@ -47,7 +47,7 @@ impl ForecastTicket {
         self.sent.add(count);
     }
 
-    /// Returns the counts.
+    /// Returns how many flows of the preload had each outcome until now.
     #[must_use]
     pub fn counts(&self) -> TicketCounts {
         let mut refused = [0; ForecastRefusal::COUNT];

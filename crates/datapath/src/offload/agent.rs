@@ -174,7 +174,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         self.gigaflow.ltm().entries().map(|(_, stage, rule)| (stage, rule))
     }
 
-    /// Returns the device.
+    /// Returns the offload device of the agent.
     pub const fn device(&mut self) -> &mut T {
         &mut self.device
     }

@@ -40,7 +40,7 @@ const LARGE_TIME: Duration = Duration::from_secs(10);
 const INTERVAL_MIN: Duration = Duration::from_millis(500);
 
 impl LargeFlows {
-    /// Begins a reading.
+    /// Begins a reading of the hit counters of the device.
     pub(super) fn begin(&mut self, now: Time) {
         self.interval = now.since(self.began_at);
         self.began_at = now;

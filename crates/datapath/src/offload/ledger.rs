@@ -530,7 +530,7 @@ impl Ledger {
         self.capacity.iter_mut().zip(capacity).for_each(|(own, stage)| *own = *stage);
     }
 
-    /// Returns a new ticket.
+    /// Takes the ticket of the next operation, which no operation had before.
     pub(super) const fn new_ticket(&mut self) -> Ticket {
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;

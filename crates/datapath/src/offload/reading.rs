@@ -29,7 +29,7 @@ struct CurrentReading {
     replies: Vec<Reply<()>>,
 }
 
-/// A finished reading.
+/// The start and the result of a reading of counters that has ended.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedReading {
     pub(super) began_at: Time,

@@ -224,7 +224,7 @@ impl fmt::Display for OffloadRefusal {
 }
 
 impl LatencyHistogram {
-    /// Counts a time.
+    /// Counts the time that an operation took.
     pub fn add(&mut self, time: Duration) {
         // 64 bits of microseconds suffice for 584,000 years; longer times belong to the last
         // bucket.

@@ -94,7 +94,7 @@ const ATTEMPTS_MAX: u32 = 500;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The owner of a claim.
+/// Who holds the claim of a device.
 #[derive(Clone, Copy, Debug)]
 enum ClaimOwner {
     /// The owner has just released the claim.

@@ -41,7 +41,7 @@ use crate::{
     },
 };
 
-/// A DPDK port.
+/// A port whose device DPDK drives in this process.
 #[derive(Debug)]
 pub struct Dpdk {
     device: DpdkDevice,
@@ -74,7 +74,7 @@ impl Dpdk {
         Ok(Self { device, rx_queues, mtu, mac, lost: Arc::default() })
     }
 
-    /// Starts the device.
+    /// Starts the device with its queues, and divides them among the threads.
     fn start(&mut self, threads: u16) -> Result<StartedQueues, PortError> {
         let settings = DeviceSettings { rx_queues: self.rx_queues, threads, mtu: self.mtu };
         let DpdkQueues { receivers, senders } = self.device.start(settings)?;

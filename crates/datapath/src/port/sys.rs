@@ -120,7 +120,7 @@ pub(super) fn device_flags(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Resul
     Ok(unsafe { request.ifr_ifru.ifru_flags }.into())
 }
 
-/// Sets the flags of a device.
+/// Replaces the `IFF_*` flags of a network device.
 pub(super) fn set_device_flags(
     fd: BorrowedFd<'_>,
     device: &DeviceName,

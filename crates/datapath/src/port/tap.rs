@@ -232,13 +232,13 @@ fn queue(device: &DeviceName) -> Result<File, PortError> {
 /// Sets of offloads that the host may use, the largest first.
 /// A kernel that does not know one offload refuses the whole set.
 const OFFLOADS: [c_uint; 4] = [
-    TCP | libc::TUN_F_TSO_ECN | libc::TUN_F_USO4 | libc::TUN_F_USO6,
-    TCP | libc::TUN_F_TSO_ECN,
-    TCP,
+    TCP_OFFLOADS | libc::TUN_F_TSO_ECN | libc::TUN_F_USO4 | libc::TUN_F_USO6,
+    TCP_OFFLOADS | libc::TUN_F_TSO_ECN,
+    TCP_OFFLOADS,
     libc::TUN_F_CSUM,
 ];
 /// The offloads of TCP: checksums, and segmentation over IPv4 and IPv6.
-const TCP: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
+const TCP_OFFLOADS: c_uint = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6;
 
 fn accept_offloads(file: BorrowedFd<'_>) -> io::Result<()> {
     for offloads in OFFLOADS {

@@ -100,7 +100,7 @@ pub(crate) struct PendingWork(());
 
 /// A list of actions: of a cache entry, or of the decision about one packet.
 pub(crate) trait ActionList {
-    /// Returns the actions.
+    /// Returns the actions to execute on a packet.
     fn actions(&self) -> &[DatapathAction];
 
     /// Returns shared actions, which pending work can own.

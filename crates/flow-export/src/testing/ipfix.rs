@@ -10,7 +10,7 @@ pub struct IpfixDecoder {
     templates: BTreeMap<u16, Vec<TemplateElement>>,
 }
 
-/// An element of a template.
+/// A field of the records of an IPFIX template: what it is and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TemplateElement {
     number: u16,

@@ -47,7 +47,7 @@ impl RowIndex {
         self.len == 0
     }
 
-    /// Returns all rows.
+    /// Returns the numbers of all rows, in no particular order.
     pub(super) fn rows(&self) -> impl Iterator<Item = u32> {
         self.slots.iter().map(|slot| slot.row).filter(|row| *row != NO_ROW)
     }

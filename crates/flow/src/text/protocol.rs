@@ -16,7 +16,7 @@ impl Shorthand {
         SHORTHANDS.iter().find(|shorthand| shorthand.name == name)
     }
 
-    /// Returns all names.
+    /// Returns the names of all protocols with a shorthand, such as `tcp`.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
         SHORTHANDS.iter().map(|shorthand| shorthand.name)
     }

@@ -24,7 +24,7 @@ use crate::is_trial;
 
 const BRIDGE: BridgeId = BridgeId::new(1);
 
-/// Numbers of entries.
+/// Numbers of cache entries that the engine watches.
 const ENTRIES: [u32; 2] = [100_000, 1_000_000];
 
 /// Number of entries in a trial run.

@@ -49,7 +49,7 @@ fn without_flood() -> Vec<PortInfo> {
     ports
 }
 
-/// Adds a rule.
+/// The flow-mod command that adds a rule.
 const ADD: FlowModCommand = FlowModCommand::Add;
 /// Deletes the rule with the same match and priority.
 const DELETE: FlowModCommand = FlowModCommand::DeleteStrict;

@@ -70,7 +70,7 @@ impl PortSide {
         Ok(Self { _device: Some(device), ..Self::of(queues, capabilities) })
     }
 
-    /// Returns the number of queues.
+    /// Returns the number of receive queues of the port.
     pub(crate) const fn queues_count(&self) -> usize {
         self.rx.len()
     }

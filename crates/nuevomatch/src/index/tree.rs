@@ -20,7 +20,7 @@ pub struct StaticTree {
     levels: Vec<TreeLevel>,
 }
 
-/// One level of a tree.
+/// Where one level of the tree begins and how many nodes it has.
 #[derive(Clone, Copy, Debug)]
 struct TreeLevel {
     /// The index of the first node of the level.

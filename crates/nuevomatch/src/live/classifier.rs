@@ -265,7 +265,7 @@ impl<const N: usize, I: StartIndex + Clone> Shared<N, I> {
     }
 }
 
-/// A running rebuild.
+/// A rebuild that is in progress.
 ///
 /// If the rebuild ends early, by an error or a panic, its rules become pending again.
 struct Attempt<'a, const N: usize, I: StartIndex + Clone> {

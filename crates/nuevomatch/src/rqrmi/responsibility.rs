@@ -130,7 +130,7 @@ pub(crate) fn position(starts: &[u32], key: u32) -> u32 {
     starts.partition_point(|start| *start <= key).saturating_sub(1) as u32
 }
 
-/// Returns the keys of a range.
+/// Returns the first and the last key of the range with this number.
 fn range_keys(starts: &[u32], range: u32) -> KeyInterval {
     let range = range as usize;
     let first = if range == 0 { 0 } else { starts[range] };

@@ -89,7 +89,7 @@ pub enum Wait {
     Counts,
 }
 
-/// A request that waits.
+/// A request whose reply waits until the switch has the result.
 #[derive(Debug)]
 pub(super) enum WaitingRequest {
     Barrier(Xid),

@@ -68,7 +68,7 @@ mod tests {
         agree(hello, V13_ONLY)
     }
 
-    /// OpenFlow 1.3 alone.
+    /// A version bitmap with OpenFlow 1.3 alone.
     const V13_ONLY: u32 = 1 << 4;
 
     fn incompatible_with(offered: &str) -> VersionNegotiation {

@@ -50,7 +50,7 @@ impl PacketInCounts {
         self.dropped_unread.saturating_add(self.dropped_missed)
     }
 
-    /// Adds other counts.
+    /// Adds the counts of another connection.
     pub const fn add(&mut self, other: &Self) {
         self.sent = self.sent.saturating_add(other.sent);
         self.dropped_unread = self.dropped_unread.saturating_add(other.dropped_unread);

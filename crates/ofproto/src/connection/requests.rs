@@ -27,7 +27,7 @@ const FLOW_MOD_LONG: usize = 1 << 14;
 /// Clients of these versions list all rules and groups.
 const LISTING_CODECS: [Codec; 2] = [Codec::NEWEST, Codec::V10(V10Settings::INITIAL)];
 
-/// A request as received.
+/// A request with its encoded frame, for error messages, and its time.
 struct ReceivedRequest<'a> {
     xid: Xid,
     frame: &'a Bytes,

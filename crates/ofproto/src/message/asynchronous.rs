@@ -44,7 +44,7 @@ impl Generation {
 /// `ofp_role_request`, both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RoleMessage {
-    /// The role.
+    /// The role that the controller requests, or that the switch reports.
     pub role: RoleName,
     /// The generation id of the election; `None` in OpenFlow 1.0.
     pub generation: Option<Generation>,

@@ -41,9 +41,9 @@ pub enum BundleCommand {
 /// `ofp_bundle_ctrl_msg`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BundleControl {
-    /// The bundle.
+    /// Id of the bundle, which the controller chose.
     pub bundle: BundleId,
-    /// The command.
+    /// What to do with the bundle, such as to commit it, or the reply to that.
     pub command: BundleCommand,
     /// The flags of the bundle.
     pub flags: BundleFlags,
@@ -52,7 +52,7 @@ pub struct BundleControl {
 /// `ofp_bundle_add_msg`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BundleAdd {
-    /// The bundle.
+    /// Id of the bundle to which the message is added.
     pub bundle: BundleId,
     /// The flags of the bundle.
     pub flags: BundleFlags,

@@ -7,7 +7,7 @@ use shunt_pipeline::{Bucket, Group, GroupId, GroupKind, PacketTotals, Selection,
 /// Counters of a group (`ofp_group_stats`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStatistics {
-    /// The group.
+    /// Number of the group.
     pub group: GroupId,
     /// Number of rules that reference the group.
     pub references: u32,
@@ -36,13 +36,13 @@ impl GroupStatistics {
 /// Configuration of a group (`ofp_group_desc`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupDescription {
-    /// The group.
+    /// Number of the group.
     pub group: GroupId,
     /// The group type, which selects the buckets.
     pub kind: GroupKind,
     /// The selection method of a select group.
     pub selection: Selection,
-    /// The buckets.
+    /// The buckets of the group, in the order of the group-mod.
     pub buckets: Box<[Bucket]>,
 }
 

@@ -7,7 +7,7 @@ use shunt_pipeline::{Meter, MeterConfig, MeterId, PacketTotals, Time};
 /// Counters of a meter (`ofp_meter_stats`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterStatistics {
-    /// The meter.
+    /// Number of the meter.
     pub meter: MeterId,
     /// Number of rules that use the meter.
     pub flows: u32,
@@ -36,7 +36,7 @@ impl MeterStatistics {
 /// Configuration of a meter (`ofp_meter_config`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterDescription {
-    /// The meter.
+    /// Number of the meter.
     pub meter: MeterId,
     /// Unit, flags and bands of the meter.
     pub config: MeterConfig,

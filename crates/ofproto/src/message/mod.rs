@@ -56,7 +56,7 @@ impl Xid {
         Self(number)
     }
 
-    /// Returns the number.
+    /// Returns the transaction id as a number.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0

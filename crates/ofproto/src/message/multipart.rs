@@ -116,7 +116,7 @@ pub struct AggregateStatistics {
 /// The features of a table that other tables may not have (`ofp_table_features`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFeatures {
-    /// The table.
+    /// Number of the table.
     pub table: TableId,
     /// Name: at most 31 bytes; empty if the table has none.
     pub name: String,
@@ -127,7 +127,7 @@ pub struct TableFeatures {
 /// `ofp_table_stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableStatistics {
-    /// The table.
+    /// Number of the table.
     pub table: TableId,
     /// Number of rules in the table.
     pub active: u32,

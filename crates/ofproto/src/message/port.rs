@@ -80,7 +80,7 @@ pub struct PortStatus {
 /// `ofp_port_mod`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortMod {
-    /// The port.
+    /// Number of the port to change.
     pub port: PortNo,
     /// Hardware address of the port, which must match as a safeguard.
     pub mac: [u8; 6],
@@ -167,7 +167,7 @@ impl Default for ReportedPortCounters {
 /// `ofp_port_stats`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortStatistics {
-    /// The port.
+    /// Number of the port.
     pub port: PortNo,
     /// Counters of the port.
     pub counters: ReportedPortCounters,
@@ -180,7 +180,7 @@ pub struct PortStatistics {
 pub struct QueueDescription {
     /// The port of the queue.
     pub port: PortNo,
-    /// The queue.
+    /// Number of the queue on its port.
     pub queue: QueueId,
     /// Minimum rate, in tenths of a percent of the rate of the port (`OFPQT_MIN_RATE`).
     pub min_rate: Option<u16>,
@@ -193,7 +193,7 @@ pub struct QueueDescription {
 pub struct QueueConfig {
     /// The port of the request; [`PortNo::ANY`] for all ports.
     pub port: PortNo,
-    /// The queues.
+    /// The queues of the port.
     pub queues: Vec<QueueDescription>,
 }
 
@@ -207,7 +207,7 @@ impl QueueConfig {
 pub struct QueueStatistics {
     /// The port of the queue.
     pub port: PortNo,
-    /// The queue.
+    /// Number of the queue on its port.
     pub queue: QueueId,
     /// Number of bytes sent.
     pub tx_bytes: u64,

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::OvsdbClientError;
 
-/// A message from a server.
+/// A JSON-RPC message that the server sends to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServerMessage {
     /// The reply to a request of the client.

@@ -36,7 +36,7 @@ impl DatabaseSnapshot {
         })
     }
 
-    /// Returns a row.
+    /// Returns the row of a table with this UUID.
     #[must_use]
     pub fn row(&self, table: &str, uuid: RowUuid) -> Option<RowView<'_>> {
         let (table, rows) = self.find(table)?;

@@ -46,7 +46,7 @@ impl Database {
         Self { state, uuids: UuidGenerator::new(seed) }
     }
 
-    /// Returns the schema.
+    /// Returns the schema of the database.
     #[must_use]
     pub const fn schema(&self) -> &Arc<DatabaseSchema> {
         &self.state.schema
@@ -57,7 +57,7 @@ impl Database {
         (WorkingSet::new(&self.state), &mut self.uuids)
     }
 
-    /// Returns a row.
+    /// Returns the row of a table with this UUID.
     #[must_use]
     pub fn row(&self, table: usize, uuid: RowUuid) -> Option<&Arc<Row>> {
         self.state.tables.get(table)?.rows.get(uuid)

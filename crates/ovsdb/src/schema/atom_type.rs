@@ -1,6 +1,6 @@
 //! Types of atoms.
 
-/// The type of an atom.
+/// The types of OVSDB values that have no parts (`<atomic-type>`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomType {
     /// A signed integer of 64 bits.

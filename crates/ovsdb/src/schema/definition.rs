@@ -13,7 +13,7 @@ use crate::error::DatabaseSchemaError;
 /// Each read of a column looks its name up.
 type NamePositions = HashMap<String, usize, FixedState>;
 
-/// The schema of a database.
+/// The tables of a database, from a `<database-schema>` of RFC 7047.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DatabaseSchema {
     name: String,
@@ -23,7 +23,7 @@ pub struct DatabaseSchema {
     names: NamePositions,
 }
 
-/// The definition of a table.
+/// The columns and indexes of a table, from a `<table-schema>` of RFC 7047.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableDefinition {
     name: String,
@@ -37,7 +37,7 @@ pub struct TableDefinition {
     says_root: bool,
 }
 
-/// The definition of a column.
+/// The type of a column, from a `<column-schema>` of RFC 7047.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnDefinition {
     name: String,

@@ -137,7 +137,7 @@ impl OrderedReal {
         Self(value + 0.0)
     }
 
-    /// Returns the number.
+    /// Returns the number that the atom holds.
     #[must_use]
     pub const fn value(self) -> f64 {
         self.0

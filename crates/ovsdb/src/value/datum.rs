@@ -28,25 +28,25 @@ impl Datum {
         Self { keys: Vec::new(), values: Vec::new() }
     }
 
-    /// Creates a scalar.
+    /// Creates a set of one atom, the value of a scalar column.
     #[must_use]
     pub fn scalar(atom: Atom) -> Self {
         Self { keys: vec![atom], values: Vec::new() }
     }
 
-    /// Creates an integer.
+    /// Creates the value of an integer column.
     #[must_use]
     pub fn integer(value: i64) -> Self {
         Self::scalar(Atom::Integer(value))
     }
 
-    /// Creates a boolean.
+    /// Creates the value of a boolean column.
     #[must_use]
     pub fn boolean(value: bool) -> Self {
         Self::scalar(Atom::Boolean(value))
     }
 
-    /// Creates a string.
+    /// Creates the value of a string column.
     #[must_use]
     pub fn string(value: &str) -> Self {
         Self::scalar(Atom::String(value.into()))

@@ -59,7 +59,7 @@ pub(super) struct SessionWorker {
     is_error_logged: bool,
 }
 
-/// A set of entries.
+/// A set of cache entries, by their index.
 type EntrySet = HashSet<LtmIndex, foldhash::fast::FixedState>;
 
 /// The requests of a session that are in progress.

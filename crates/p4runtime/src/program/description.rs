@@ -51,7 +51,7 @@ impl Program {
         Ok(Self { stages, size })
     }
 
-    /// Returns the number of stages.
+    /// Returns the number of LTM stages of the program.
     #[must_use]
     pub const fn stages(&self) -> u8 {
         self.stages

@@ -15,7 +15,7 @@ pub(super) const PART_BYTES_MAX: usize = 1 << 20;
 /// The number also limits the entries that are examined under one lock.
 pub(super) const ENTITIES_MAX: usize = 2048;
 
-/// An encoded entity.
+/// An `Entity` of P4Runtime in its protobuf encoding.
 pub(super) type EncodedEntity = Vec<u8>;
 
 /// The content of one message.

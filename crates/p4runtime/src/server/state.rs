@@ -72,7 +72,7 @@ pub(super) struct ServiceState {
     next_stream: u64,
 }
 
-/// The stream of a controller.
+/// What the server knows about one `StreamChannel` of a controller.
 struct ControllerStream {
     stream_queue: StreamQueue,
     /// True after the first arbitration update.

@@ -40,7 +40,7 @@ pub struct EntryStore {
     next_no: u64,
 }
 
-/// The entries of one table.
+/// The entries of one table, and its default entry.
 #[derive(Debug, Default)]
 pub(super) struct TableEntries {
     pub(super) entries: BTreeMap<EntryKey, StoredEntry>,

@@ -52,7 +52,7 @@ struct QueueLoad {
     has_notice: AtomicBool,
 }
 
-/// The queue is full.
+/// The error of a message for which the queue of a stream has no space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct QueueFull;
 

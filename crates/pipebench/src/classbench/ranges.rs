@@ -92,7 +92,7 @@ impl fmt::Display for PortRange {
 pub struct PortMask {
     /// The values of the matched bits; zero outside the mask.
     pub value: u16,
-    /// The mask.
+    /// The mask: leading ones, which select the matched bits.
     pub mask: u16,
 }
 

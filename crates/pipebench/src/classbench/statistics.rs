@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{filter::Filter, ranges::PortRange};
 
-/// A field of a filter.
+/// A field of a filter, for the statistics of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterField {
     /// Source addresses.

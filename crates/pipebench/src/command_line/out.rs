@@ -9,7 +9,7 @@ use crate::{OutputError, output::OutputFile};
 use clap::Args;
 use miette::IntoDiagnostic;
 
-/// The destination of the output.
+/// The file, or standard output, to which a command writes.
 #[derive(Debug, Args)]
 pub(crate) struct OutputDestination {
     /// File to write; standard output by default

@@ -29,12 +29,12 @@ pub(crate) struct NamedWorkload {
 }
 
 impl NamedWorkload {
-    /// Parses the name.
+    /// Parses the name of the workload from the command line.
     pub(crate) fn name(&self) -> miette::Result<WorkloadName> {
         Ok(self.name.parse().map_err(BadName::new)?)
     }
 
-    /// Generates the workload.
+    /// Generates the workload that the command line names.
     pub(crate) fn workload(&self) -> miette::Result<Workload> {
         make(&self.name()?)
     }

@@ -35,7 +35,7 @@ pub enum FilterName {
 /// A word that may begin a name, and its description.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceWord {
-    /// The word.
+    /// The word as it is typed.
     pub word: &'static str,
     /// The description of the word.
     pub what: &'static str,

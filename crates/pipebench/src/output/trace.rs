@@ -20,7 +20,7 @@ pub struct PacketTrace {
     packets: Vec<TracePacket>,
 }
 
-/// A packet of a trace.
+/// Time, flow and length of one packet of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TracePacket {
     /// Time since the start.

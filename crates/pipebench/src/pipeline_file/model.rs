@@ -10,7 +10,7 @@ use serde::{
 use super::{check::check, field::Field};
 use crate::{PipelineError, groups::connected};
 
-/// A pipeline.
+/// The content of a pipeline file: tables, and the paths of packets in them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineFile {
@@ -63,7 +63,7 @@ pub struct PublishedCounts {
     pub traversals: usize,
 }
 
-/// A table of a pipeline.
+/// Name, number and match fields of one table of a pipeline.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PipelineTable {
@@ -218,7 +218,7 @@ impl PipelineFile {
         }
     }
 
-    /// Returns the table with this number.
+    /// Returns the table with this number, if the pipeline has it.
     #[must_use]
     pub fn table(&self, id: u8) -> Option<&PipelineTable> {
         self.tables.iter().find(|table| table.id == id)

@@ -73,7 +73,7 @@ impl SwitchDump {
         &self.left_out
     }
 
-    /// Returns the rules.
+    /// Returns the parsed rules of the dump.
     #[must_use]
     pub fn rules(&self) -> &[FlowMod] {
         &self.rules

@@ -50,13 +50,13 @@ impl NoEvictionCache {
         self.used
     }
 
-    /// Returns the number of packets.
+    /// Returns the number of packets that were looked up in the cache.
     #[must_use]
     pub const fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Returns the number of misses.
+    /// Returns the number of packets that the cache missed.
     #[must_use]
     pub const fn misses(&self) -> u64 {
         self.misses

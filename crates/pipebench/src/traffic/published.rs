@@ -179,7 +179,7 @@ pub struct UpdateSize {
     pub rules: Option<u32>,
 }
 
-/// The published statistics.
+/// Returns the published statistics of traffic, from `data/traffic.json`.
 #[must_use]
 #[expect(
     clippy::expect_used,

@@ -137,7 +137,7 @@ impl Workload {
         self.filled.as_ref().map(|filled| &filled.counts)
     }
 
-    /// Returns the flows.
+    /// Returns the flows of the workload.
     #[must_use]
     pub fn flows(&self) -> &[Flow] {
         &self.flows

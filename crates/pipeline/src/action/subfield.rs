@@ -5,7 +5,7 @@ use shunt_flow::FieldId;
 /// Some consecutive bits of a field, such as `NXM_NX_REG0[0..15]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Subfield {
-    /// The field.
+    /// The field that has the bits.
     pub field: FieldId,
     /// Lowest bit, counted from the field's least significant one.
     pub offset: u8,

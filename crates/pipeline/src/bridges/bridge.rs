@@ -136,7 +136,7 @@ impl VersionedBridge {
         Some(self.replace_ports(ports, version))
     }
 
-    /// Returns the counters of the mirrors.
+    /// Returns the packets and bytes that each mirror has copied.
     pub(crate) fn mirror_counters(&self) -> impl Iterator<Item = &Arc<OutputCounter>> {
         self.mirror_counters.values()
     }
@@ -186,7 +186,7 @@ impl VersionedBridge {
         self.replace_ports(Vec::new(), version);
     }
 
-    /// Ends the bridge.
+    /// Ends the settings, mirrors and ports of a removed bridge.
     ///
     /// The caller removes its rules, groups, meters and learned entries.
     pub(crate) fn end(&mut self, version: Version) {

@@ -41,7 +41,7 @@ use crate::{
 /// A MAC address of a VLAN of a bridge, with its port.
 #[derive(Debug)]
 pub struct MacEntry {
-    /// The bridge.
+    /// The bridge that learned the address.
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,
@@ -93,7 +93,7 @@ impl MacEntry {
 /// A sighting of a MAC address: the learn request of a packet that NORMAL forwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MacSighting {
-    /// The bridge.
+    /// The bridge that received the frame.
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,

@@ -131,7 +131,7 @@ impl MirrorTable {
         self.mirrors.is_empty() && self.ports.is_empty()
     }
 
-    /// Returns a mirror.
+    /// Returns the mirror with this index in the table.
     pub(crate) fn get(&self, index: usize) -> Option<&ActiveMirror> {
         self.mirrors.get(index)
     }

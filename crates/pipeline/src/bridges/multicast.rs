@@ -50,7 +50,7 @@ pub struct MulticastFlooding {
 /// The content of a message of IGMP or MLD, with the port on which it arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct MulticastSighting {
-    /// The bridge.
+    /// The bridge that received the packet.
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
     pub vlan: u16,

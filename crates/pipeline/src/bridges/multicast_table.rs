@@ -102,7 +102,7 @@ impl Default for MulticastTable {
 }
 
 impl MulticastPorts {
-    /// Returns the ports.
+    /// Returns the ports that receive the group.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = PortNo> {
         self.ports.iter().map(|(port, _)| *port)
     }

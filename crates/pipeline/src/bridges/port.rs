@@ -73,7 +73,7 @@ impl PortInfo {
     }
 }
 
-/// The kind of a port.
+/// Where the packets of a port of a bridge come from and go to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// A port of the datapath, which receives and sends packets.

@@ -24,7 +24,7 @@ pub struct EngineState {
 /// [`Evictor::apply`](crate::Evictor::apply).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CauseRun {
-    /// The cause.
+    /// The cause of all these evictions.
     pub cause: Cause,
     /// Number of entries.
     pub count: usize,

@@ -15,13 +15,13 @@ use crate::{traversals::traversal::Traversal, versions::delta::Delta};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u16);
 
-/// One cache entry.
+/// Identifies one cache entry among those of all owners.
 ///
 /// A slot is used again with a new generation, and only after its owner has reported that the entry
 /// was removed, or has been notified of its eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryId {
-    /// The owner.
+    /// The thread or device that has the entry.
     pub owner: OwnerId,
     /// Index in the owner's table.
     pub slot: u32,

@@ -17,7 +17,7 @@ use crate::{
 pub struct Group {
     /// The number of the group in its bridge.
     pub id: GroupId,
-    /// The bridge.
+    /// The bridge that has the group.
     pub bridge: BridgeId,
     /// The type: it decides which buckets run.
     pub kind: GroupKind,

@@ -31,7 +31,7 @@ pub struct MeterConfig {
     pub bands: Box<[MeterBand]>,
 }
 
-/// The unit of a meter.
+/// What the rates and bursts of a meter count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
     /// Kilobits (`OFPMF_KBPS`).
@@ -68,7 +68,7 @@ pub enum MeterBandKind {
 /// A request to change meters (`ofp_meter_mod`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterMod {
-    /// The command.
+    /// Whether to add, modify or delete the meter.
     pub command: MeterCommand,
     /// The meter; `None`: all meters, which only a deletion may name.
     pub meter: Option<MeterId>,
@@ -115,7 +115,7 @@ pub enum MeterModError {
 pub struct Meter {
     /// The number of the meter in its bridge.
     pub id: MeterId,
-    /// The bridge.
+    /// The bridge that has the meter.
     pub bridge: BridgeId,
     /// The configuration.
     pub config: MeterConfig,

@@ -35,7 +35,7 @@ pub(super) const VISITS_PER_HOLD: usize = 512;
 /// Rules of one version of the tables.
 #[derive(Clone, Debug)]
 pub struct RuleListing {
-    /// The version.
+    /// The version of the rules that the listing shows.
     pub version: Version,
     /// The rules, by table and then by age.
     pub rules: Vec<Arc<Rule>>,
@@ -48,7 +48,7 @@ pub(super) struct RetainedVersion<'a> {
 }
 
 impl RetainedVersion<'_> {
-    /// Returns the version.
+    /// Returns the version of the rules that are scanned.
     pub(super) const fn version(&self) -> Version {
         self.version
     }

@@ -251,7 +251,7 @@ impl RuleStats {
         self.used().fetch_max(used.nanoseconds(), Ordering::Relaxed);
     }
 
-    /// Returns the counters.
+    /// Returns the packets and bytes that matched the rule until now.
     #[must_use]
     pub fn totals(&self) -> RuleTotals {
         RuleTotals {

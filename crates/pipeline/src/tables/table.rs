@@ -237,7 +237,7 @@ impl TableStats {
 /// The counters of a table (`ofp_table_stats`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TableTotals {
-    /// The table.
+    /// Number of the table.
     pub table: TableId,
     /// Number of rules (`active_count`).
     pub rules_count: usize,

@@ -519,7 +519,7 @@ const MACS: &[u128] = &[0x0200_0000_0001, 0x0200_0000_0002];
 const ADDRESSES: &[u128] = &[0x0a00_0001, 0x0a00_0002, 0x0a01_0001];
 /// Values of registers and metadata.
 const SMALL: &[u128] = &[0, 1, 2, 3];
-/// Transport ports.
+/// Transport ports that rules match and packets have.
 const PORTS: &[u128] = &[1, 2, 80];
 
 /// Fields of packets, with their values.

@@ -36,7 +36,7 @@ use crate::{
     },
 };
 
-/// All bridges.
+/// The expected state of all bridges.
 #[derive(Clone, Debug)]
 pub struct NetworkModel {
     /// The bridges, by number.
@@ -58,7 +58,7 @@ impl Default for NetworkModel {
     }
 }
 
-/// One bridge.
+/// The expected ports, rules, groups and meters of one bridge.
 #[derive(Clone, Debug, Default)]
 pub struct BridgeModel {
     /// Ports of the bridge.

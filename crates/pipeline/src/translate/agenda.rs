@@ -52,7 +52,7 @@ pub(super) struct Agenda<'a> {
     steps: Vec<AgendaStep<'a>>,
 }
 
-/// One remaining step.
+/// One step of a translation that remains to be done.
 pub(super) enum AgendaStep<'a> {
     /// Execute the remaining actions of a list.
     Actions(slice::Iter<'a, Action>),

@@ -48,7 +48,7 @@ impl LearnRequests {
         self.learnings.iter().any(|other| rule.replaces(other))
     }
 
-    /// Returns the number of refreshes.
+    /// Returns how many rules and addresses each hit refreshes.
     pub(super) const fn refreshes_count(&self) -> usize {
         self.refreshes.len()
     }

@@ -30,7 +30,7 @@ pub(crate) struct RuleContext {
     pub(super) in_bucket: bool,
 }
 
-/// The origin of actions.
+/// Where the actions of a translation come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ActionOrigin {
     /// The actions are those of a packet-out.

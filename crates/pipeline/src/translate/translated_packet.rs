@@ -24,7 +24,7 @@ pub(super) struct HitRecorder<'a> {
 }
 
 impl HitRecorder<'_> {
-    /// Records a lookup.
+    /// Counts a table lookup; `rule` is the rule that decided.
     pub(super) fn record_lookup(
         &mut self,
         bridge: BridgeId,

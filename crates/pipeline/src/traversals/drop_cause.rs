@@ -73,7 +73,7 @@ pub struct TranslationNote {
     pub visit: Option<usize>,
     /// Bridge of the ports in the decision.
     pub bridge: BridgeId,
-    /// The decision.
+    /// The decision that the matched rules do not show.
     pub decision: NotedDecision,
 }
 

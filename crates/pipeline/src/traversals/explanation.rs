@@ -7,7 +7,7 @@ use super::{drop_cause::TranslationNote, traversal::Traversal};
 /// A traversal, with decisions and registers that its cache entry does not need.
 #[derive(Clone, Debug)]
 pub struct Explanation {
-    /// The traversal.
+    /// The lookups and the result of the packet.
     pub traversal: Traversal,
     /// The decisions of the translation that the matched rules do not show.
     pub notes: Vec<TranslationNote>,

@@ -57,9 +57,9 @@ pub struct Traversal {
 /// One table lookup of a traversal, or one step of a lookup with conjunctions.
 #[derive(Clone, Debug)]
 pub struct Visit {
-    /// The bridge.
+    /// The bridge that has the table.
     pub bridge: BridgeId,
-    /// The table.
+    /// The table that was looked up.
     pub table: TableId,
     /// The key of the packet as it entered the table.
     pub key: SparseKey,
@@ -197,7 +197,7 @@ impl Traversal {
 /// A group that chose a bucket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupHit {
-    /// The group.
+    /// The group that the packet entered.
     pub group: Arc<Group>,
     /// The bucket; `None`: all buckets.
     pub bucket: Option<usize>,

@@ -23,11 +23,11 @@ pub enum Delta {
 pub struct RuleDelta {
     /// The rule after the change; the last revision of a removed rule.
     pub rule: Arc<Rule>,
-    /// The change.
+    /// What happened to the rule.
     pub change: RuleChange,
 }
 
-/// The change of a rule.
+/// What happened to a rule between two versions.
 #[derive(Clone, Debug)]
 pub enum RuleChange {
     /// The rule was added.

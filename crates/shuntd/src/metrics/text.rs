@@ -10,7 +10,7 @@ pub(super) type Metric<T> = (&'static str, &'static str, &'static str, fn(&T) ->
 /// The labels of a metric value.
 pub(super) type Labels<'a> = Vec<(&'static str, &'a str)>;
 
-/// The value of a metric.
+/// The number that a line of a metric shows.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum MetricValue {
     Count(u64),

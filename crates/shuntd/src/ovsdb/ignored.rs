@@ -39,7 +39,7 @@ struct KnownKey {
     effect: KeyEffect,
 }
 
-/// The effect of a key.
+/// Which values of a key of the database change what the switch does.
 #[derive(Clone, Copy)]
 enum KeyEffect {
     /// Any value has an effect.

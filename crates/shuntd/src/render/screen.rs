@@ -60,7 +60,7 @@ pub(crate) enum LowerPart {
     Flows,
 }
 
-/// The order of the ports.
+/// How the screen sorts the ports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PortOrder {
     /// By bridge and number.

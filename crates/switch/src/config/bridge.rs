@@ -11,7 +11,7 @@ use crate::config::{
     QosOptions, SflowOptions,
 };
 
-/// The options of a bridge.
+/// A `[[bridge]]` section of the configuration, with its ports and bonds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BridgeOptions {
@@ -221,7 +221,7 @@ impl PortVlanMode {
     }
 }
 
-/// The type of a port.
+/// What a port connects to, which decides how it receives and sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortType {

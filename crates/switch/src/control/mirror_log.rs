@@ -98,7 +98,7 @@ fn change(
 }
 
 impl MirrorChange {
-    /// Logs the change.
+    /// Logs that a mirror copies as configured again, or why it does not.
     pub(super) fn log(&self) {
         match self {
             Self::Incomplete { mirror, problem } => warn!("{mirror}: {problem}"),

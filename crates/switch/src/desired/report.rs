@@ -21,7 +21,7 @@ pub struct ApplyReport {
 /// A change of an object, and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectReport {
-    /// The object.
+    /// The object that the change concerns.
     pub object: ObjectId,
     /// The change, such as `port eth1: added to br0`.
     pub change: String,

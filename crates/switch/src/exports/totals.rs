@@ -35,7 +35,7 @@ impl ExportTotals {
         *self.0.lock()
     }
 
-    /// Changes the counters.
+    /// Changes the counts under their lock.
     pub(super) fn update(&self, change: impl FnOnce(&mut ExportCounts)) {
         change(&mut self.0.lock());
     }

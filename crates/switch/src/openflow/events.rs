@@ -131,7 +131,7 @@ pub(crate) struct Removals {
     came: Notify,
 }
 
-/// A removed rule.
+/// A rule that was removed, for the messages to its controllers.
 pub(crate) struct RemovedRule {
     /// First version without the rule.
     pub(crate) version: Version,

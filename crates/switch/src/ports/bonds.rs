@@ -24,7 +24,7 @@ use super::{
 };
 use crate::config::BondOptions;
 
-/// The state of a bond.
+/// Which members of a bond are enabled, and which one is active.
 #[derive(Debug, Default)]
 pub(crate) struct BondState {
     members: BTreeMap<String, MemberState>,

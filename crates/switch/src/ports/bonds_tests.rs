@@ -25,7 +25,7 @@ enum BondOp {
     Activate(&'static str),
 }
 
-/// A member of the model.
+/// A member of a bond as the model expects it.
 #[derive(Debug)]
 struct ModelMember {
     link_up: bool,
@@ -109,7 +109,7 @@ fn ops() -> impl Strategy<Value = Vec<BondOp>> {
     )
 }
 
-/// A bond and its model.
+/// A bond, and the expected state of its members.
 struct BondAndModel {
     options: BondOptions,
     links: BTreeMap<&'static str, bool>,

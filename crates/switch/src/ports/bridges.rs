@@ -193,7 +193,7 @@ impl Bridges {
         self.changed.note();
     }
 
-    /// Returns the bonds that changed.
+    /// Returns the changed bonds that tasks still have to process.
     pub(crate) const fn changed_bonds(&self) -> &ChangedBonds {
         &self.changed_bonds
     }

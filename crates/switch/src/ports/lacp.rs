@@ -139,7 +139,7 @@ impl LacpActor {
         Some((number, self.aggregator.remove_member(id(number), age(now))?))
     }
 
-    /// Returns the names of the members.
+    /// Returns the names of the ports that are members of the bond.
     pub(crate) fn member_names(&self) -> Vec<String> {
         self.members.keys().cloned().collect()
     }

@@ -66,7 +66,7 @@ impl DevicesSetDown {
         is_own
     }
 
-    /// Writes the file.
+    /// Writes the devices to the file, which survives restarts of the daemon.
     pub(crate) fn save(&self) {
         let Some(file) = &self.file else { return };
         let _saving = self.saving.lock();

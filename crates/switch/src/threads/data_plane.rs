@@ -63,7 +63,7 @@ pub(crate) struct DataPlane {
     running: Arc<Mutex<DataPlaneThreads>>,
 }
 
-/// The threads of the data plane.
+/// The packet threads, the eviction thread and the offload thread.
 struct DataPlaneThreads {
     packet: Vec<ThreadSlot<Running<PacketThread>>>,
     eviction: ThreadSlot<Running<Option<EvictionCoordinator>>>,

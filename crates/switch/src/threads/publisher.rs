@@ -71,7 +71,7 @@ impl Publisher {
         Self { siblings, ..self }
     }
 
-    /// Returns the tables.
+    /// Returns the tables, rules and ports of all bridges.
     ///
     /// Only this publisher may change the tables.
     pub(crate) fn pipeline(&self) -> &Pipeline {

@@ -12,7 +12,7 @@ use shunt_flow::{
 };
 use shunt_pipeline::{Continuation, DatapathAction};
 
-/// A traced packet.
+/// The packet of a trace: its key, and its frame if the request has one.
 #[derive(Clone)]
 pub(crate) struct TracedPacket {
     pub(crate) key: FlowKey,

@@ -46,7 +46,7 @@ pub struct TraceSubTraversals {
     pub sub_traversals: Vec<TraceSubTraversal>,
 }
 
-/// A sub-traversal.
+/// A part of a traversal that becomes one LTM entry, as a trace shows it.
 #[derive(Clone, Debug, Serialize)]
 pub struct TraceSubTraversal {
     /// Stage of the LTM entry, if all stages have space.

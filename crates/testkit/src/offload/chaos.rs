@@ -97,12 +97,12 @@ impl<T: OffloadDevice> Chaos<T> {
         Self { restart: Some((often, restart)), ..self }
     }
 
-    /// The wrapped device.
+    /// Returns the wrapped device.
     pub const fn inner(&mut self) -> &mut T {
         &mut self.inner
     }
 
-    /// Number of restarts.
+    /// Returns how often the device restarted.
     #[must_use]
     pub const fn restarts_count(&self) -> u64 {
         self.restarts_count

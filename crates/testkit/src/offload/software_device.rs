@@ -85,7 +85,7 @@ impl SoftwareDevice {
         }
     }
 
-    /// Changes the capabilities.
+    /// Changes the capabilities that the device reports.
     #[must_use]
     pub fn with(self, change: impl FnOnce(&mut OffloadCapabilities)) -> Self {
         let mut capabilities = self.capabilities;
@@ -161,7 +161,7 @@ impl SoftwareDevice {
         self.events.push(OffloadEvent::Lost(Lost));
     }
 
-    /// Restores the device.
+    /// Ends a loss of the device: it is connected again.
     pub fn restore(&mut self) {
         self.is_connected = true;
         self.events.push(OffloadEvent::Restored);

@@ -19,7 +19,7 @@ impl PlainOutline {
         Self(fields.iter().map(|fields| (true, *fields)).collect())
     }
 
-    /// Returns the outline.
+    /// Returns the outline of a traversal with these steps.
     ///
     /// Steps with equal numbers and fields are equal in all outlines.
     #[must_use]
@@ -51,7 +51,7 @@ impl PlainOutline {
     }
 }
 
-/// Stages as data.
+/// The stages of a cache as plain data, for tests of partition policies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainStages(pub Vec<PlainStage>);
 
@@ -76,7 +76,7 @@ pub enum StageRoom {
 }
 
 impl PlainStages {
-    /// Creates empty stages.
+    /// Creates stages without sub-traversals.
     #[must_use]
     pub fn empty(count: u8) -> Self {
         Self(vec![PlainStage { room: StageRoom::Free, held: Vec::new() }; count.into()])

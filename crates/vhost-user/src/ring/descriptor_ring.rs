@@ -11,7 +11,7 @@ use crate::{
     memory::{GuestMemory, GuestRange},
 };
 
-/// The ring of descriptors.
+/// The descriptors of a virtqueue in the memory of the guest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DescriptorRing {
     range: GuestRange,

@@ -44,7 +44,7 @@ const SETTINGS: &[&str] = &["no-flood", "no-forward", "no-receive"];
 /// The opposites of these settings, in the same order.
 const UNSETTINGS: &[&str] = &["flood", "forward", "receive"];
 
-/// Actions of rules.
+/// Actions of generated rules, in the text of `ovs-ofctl`.
 ///
 /// Known differences are left out: two `NORMAL` actions in one action list, and pushed tags before
 /// an access port.

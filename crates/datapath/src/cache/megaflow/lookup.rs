@@ -161,7 +161,7 @@ mod tests {
         prop::collection::vec(op, 1..300)
     }
 
-    /// An entry of the model.
+    /// A megaflow that the test has inserted, live or dead.
     struct ModelEntry {
         key: FlowKey,
         mask: FlowMask,

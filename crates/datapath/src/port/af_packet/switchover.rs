@@ -113,7 +113,7 @@ impl<R> Switchover<R> {
         }
     }
 
-    /// Returns the mode.
+    /// Returns which of socket and ring gets frames, and which will soon.
     pub(super) fn mode(&self) -> RxMode {
         // Acquire: pairs with `set`. A reader that sees `Ring` finds all frames of the socket.
         let mode = self.mode.load(Ordering::Acquire);

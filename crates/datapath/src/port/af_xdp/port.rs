@@ -154,7 +154,7 @@ impl AfXdp {
         Ok((sockets, attachment))
     }
 
-    /// Attaches the port.
+    /// Attaches the XDP program to the device, and opens its queues.
     ///
     /// Returns its receivers by queue, and its transmit queues by thread.
     fn open_queues(&mut self, threads: u16) -> Result<(Vec<Receiver>, ThreadTxQueues), PortError> {

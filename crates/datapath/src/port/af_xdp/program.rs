@@ -253,7 +253,7 @@ impl XdpLink {
         unsafe { bpf(LINK_DETACH, &mut attributes) }.map(drop)
     }
 
-    /// Returns the descriptor.
+    /// Returns the file descriptor of the attachment.
     pub(super) const fn fd(&self) -> &OwnedFd {
         &self.0
     }

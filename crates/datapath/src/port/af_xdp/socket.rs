@@ -148,7 +148,7 @@ impl XdpSocket {
     }
 }
 
-/// The rings of a socket.
+/// The four rings that an `AF_XDP` socket shares with the kernel.
 struct SocketRings {
     free: ProducerRing<u64>,
     sent: ConsumerRing<u64>,

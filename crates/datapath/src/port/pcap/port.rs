@@ -151,7 +151,7 @@ impl RxQueue for Replay {
     }
 }
 
-/// Creates a packet with this frame.
+/// Copies a frame to a packet of the pool; `None` if the pool is empty.
 fn packet_with_frame(pool: &mut Pool, frame: &[u8]) -> Option<Packet> {
     let mut packet = pool.take(frame.len(), shunt_pipeline::DatapathPort::default())?;
     packet.frame_mut().copy_from_slice(frame);

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct DestinationId(pub(super) u8);
 
-/// A set of destinations.
+/// A set of destinations, with a bit for each [`DestinationId`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct DestinationSet([u64; 4]);
 

@@ -53,7 +53,7 @@ struct TrackedSubTraversal {
     end: u32,
 }
 
-/// The status of a packet.
+/// Whether a packet is in the circuit, waits to be loaded, or is not tracked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PacketStatus {
     Waiting,

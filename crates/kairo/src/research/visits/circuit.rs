@@ -52,7 +52,7 @@ struct VisitCircuit {
     _handle: CircuitHandle,
 }
 
-/// The circuit of a thread.
+/// The circuit that a thread builds in its first step, and then keeps.
 struct ThreadCircuit(Option<Box<VisitCircuit>>);
 
 thread_local! {

@@ -68,7 +68,7 @@ pub(crate) fn read_part_header(reader: &mut ByteReader<'_>) -> Result<PartHeader
     Ok(PartHeader { kind, more: flags & MORE != 0 })
 }
 
-/// Reads a request as a message.
+/// Reads a whole statistics request, with its header.
 pub(super) fn read_request_message(reader: &mut ByteReader<'_>) -> Result<Message, ErrorCode> {
     let header = read_part_header(reader)?;
     read_request(header.kind, reader).map(Message::MultipartRequest)

@@ -70,7 +70,7 @@ pub(crate) enum ChangeTime {
 }
 
 impl LearnedTable {
-    /// Returns the index.
+    /// Returns the learned index of the rules, if the table has one now.
     #[inline]
     pub(crate) fn index(&self) -> Option<&LearnedRules> {
         self.current.as_deref()

@@ -13,7 +13,7 @@ use crate::testing::set_test_word;
 /// Labels that cannot be read as the beginning of an IPv4 or ARP packet.
 pub(super) const LABELS: &[u128] = &[16, 17, 40];
 
-/// Lengths of frames.
+/// Lengths of generated frames, in bytes.
 /// All lengths are above the burst size of the meters, even without tags and labels.
 const LENGTHS: std::ops::Range<u16> = 152..220;
 

@@ -32,7 +32,7 @@ pub(in crate::translate) enum Partitioner {
     Ended(Box<SubTraversalEnd>),
 }
 
-/// The end of a sub-traversal.
+/// The packet, its rewrite and its continuation at the end of a sub-traversal.
 pub(in crate::translate) struct SubTraversalEnd {
     pub(super) continuation: Arc<Continuation>,
     /// The packet at the end.

@@ -69,7 +69,7 @@ impl Reads {
         self.tail
     }
 
-    /// Takes all objects.
+    /// Takes all objects that were read, and leaves none.
     pub(in crate::translate) fn take(&mut self) -> Box<[Object]> {
         self.tail = None;
         self.set.clear();

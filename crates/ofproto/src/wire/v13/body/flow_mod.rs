@@ -83,7 +83,7 @@ const fn is_modify(command: FlowModCommand) -> bool {
     matches!(command, FlowModCommand::Modify | FlowModCommand::ModifyStrict)
 }
 
-/// Returns the command with a number.
+/// Returns the flow-mod command for a number of `ofp_flow_mod_command`.
 pub(in crate::wire) const fn read_command(number: u8) -> Result<FlowModCommand, ErrorCode> {
     Ok(match number {
         0 => FlowModCommand::Add,
@@ -95,7 +95,7 @@ pub(in crate::wire) const fn read_command(number: u8) -> Result<FlowModCommand, 
     })
 }
 
-/// Returns the number of a command.
+/// Returns the number of a command in `ofp_flow_mod_command`.
 pub(in crate::wire) const fn command_number(command: FlowModCommand) -> u8 {
     match command {
         FlowModCommand::Add => 0,

@@ -38,7 +38,7 @@ pub(in crate::wire) fn read(reader: &mut ByteReader<'_>) -> Result<FlowRemoved, 
     })
 }
 
-/// Returns the reason with a number.
+/// Returns the reason for a number of `ofp_flow_removed_reason`.
 pub(in crate::wire) const fn read_reason(number: u8) -> Result<RemovedReason, ErrorCode> {
     Ok(match number {
         0 => RemovedReason::IdleTimeout,

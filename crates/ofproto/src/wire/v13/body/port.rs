@@ -92,7 +92,7 @@ pub(in crate::wire) fn read_status(reader: &mut ByteReader<'_>) -> Result<PortSt
     Ok(PortStatus { reason, port: read_port(reader)? })
 }
 
-/// Returns the reason with a number.
+/// Returns the reason for a number of `ofp_port_reason`.
 pub(in crate::wire) const fn read_reason(number: u8) -> Result<PortStatusReason, ErrorCode> {
     Ok(match number {
         0 => PortStatusReason::Add,
