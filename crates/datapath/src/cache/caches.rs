@@ -146,8 +146,7 @@ impl Caches {
         self.index.save_totals(&mut self.totals);
         self.index = AnyIndex::new(self.config.wildcard, &self.seeds, &self.totals);
         let capacity = self.index.capacity();
-        let (exact, seed) = (self.config.exact, self.seeds.seed);
-        self.exact = ExactCache::new(exact, capacity.hits_per_packet_max, seed);
+        self.exact.empty(capacity.hits_per_packet_max);
         let limit = capacity.entries_max.unwrap_or(self.config.entries_max);
         self.limit = limit;
         // The limit includes the slots of old entries, so that new entries find free slots

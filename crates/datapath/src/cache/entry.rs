@@ -148,11 +148,18 @@ impl Entries {
     }
 
     /// Changes the maximum number of entries, without eviction of existing entries.
+    ///
+    /// A larger limit copies the slots that were used, and touches no others.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit.min(NONE as usize - 1);
-        let more = self.limit.saturating_sub(self.hot.len());
-        self.hot.reserve_exact(more);
-        self.cold.reserve_exact(more);
+        if self.hot.capacity() < self.limit {
+            // `reserve_exact` would copy the whole capacity, because realloc(3) does not align to
+            // 64 bytes. The copy makes slots resident that no entry has used.
+            let mut hot = Vec::with_capacity(self.limit);
+            hot.append(&mut self.hot);
+            self.hot = hot;
+        }
+        self.cold.reserve_exact(self.limit.saturating_sub(self.cold.len()));
         let slots = self.hot.capacity();
         self.free.reserve_exact(slots - self.free.len());
         self.retired.reserve_exact(slots - self.retired.len());

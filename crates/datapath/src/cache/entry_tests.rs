@@ -166,3 +166,23 @@ proptest! {
         prop_assert_eq!(model.hits, model.credited);
     }
 }
+
+/// Returns the resident memory of this process in bytes.
+fn resident_bytes() -> usize {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+    statm.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// A copy of all slots would make 128 MiB resident.
+#[test]
+#[cfg_attr(miri, ignore = "the interpreter allocates all memory at once")]
+fn a_larger_limit_copies_only_used_slots() {
+    let mut entries = Entries::new(1 << 21);
+    let entry = entries.insert(traversal(1), InstallNo(1), Time::ZERO).unwrap();
+    let before = resident_bytes();
+    entries.set_limit((1 << 21) + 1);
+    let grown = resident_bytes().saturating_sub(before);
+    let half: usize = 64 << 20;
+    assert!(grown < half, "{grown} more bytes");
+    assert_eq!(number_of(entries.traversal(entry.slot).unwrap()), 1);
+}

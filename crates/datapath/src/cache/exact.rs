@@ -124,6 +124,19 @@ impl ExactCache {
         }
     }
 
+    /// Removes all flows; from now on a flow has up to `entries_max` entries.
+    ///
+    /// The lines keep their memory: a line without a tag is never read.
+    pub fn empty(&mut self, entries_max: usize) {
+        self.tags.fill([EMPTY; WAYS]);
+        let further_max = entries_max.saturating_sub(1);
+        if further_max != self.further_max {
+            let further = self.lines.len() * further_max;
+            self.further = vec![Self::NO_ENTRY; further].into_boxed_slice();
+            self.further_max = further_max;
+        }
+    }
+
     /// Returns whether flows are inserted at all.
     #[must_use]
     pub const fn is_on(&self) -> bool {
@@ -316,6 +329,23 @@ mod tests {
         cache.insert(ExactCache::hash(&hasher, &key(99)), &key(99), &[7, 8, 9, 10].map(entry));
         cache.insert(ExactCache::hash(&hasher, &key(98)), &key(98), &[]);
         assert_eq!((all(&cache, 98), all(&cache, 99)), (None, None));
+    }
+
+    #[test]
+    fn an_emptied_cache_keeps_only_its_memory() {
+        let hasher = KeyHasher::new(1);
+        let mut cache = ExactCache::new(ExactConfig { lines: 64, insert_inverse: 1 }, 1, 1);
+        let (lines, all) = (cache.lines.as_ptr(), [7, 8, 9].map(entry));
+        for entries_max in [1, 3, 3, 1] {
+            let entries = &all[..entries_max];
+            cache.empty(entries_max);
+            assert_eq!(find(&cache, &hasher, &key(5)), None);
+            cache.insert(ExactCache::hash(&hasher, &key(5)), &key(5), entries);
+            assert_eq!(find(&cache, &hasher, &key(5)), Some(entry(7)));
+            let line = cache.candidate(ExactCache::hash(&hasher, &key(5))).unwrap();
+            assert_eq!(cache.further(line).collect::<Vec<_>>(), entries[1..]);
+            assert_eq!(cache.lines.as_ptr(), lines);
+        }
     }
 
     #[test]
