@@ -560,7 +560,7 @@ mod tests {
     }
 
     #[test]
-    fn round_trips_are_microseconds() {
+    fn round_trips_of_ping_become_microseconds() {
         let text = "PING 10.77.0.2 (10.77.0.2) 56(84) bytes of data.\n\
                     64 bytes from 10.77.0.2: icmp_seq=1 ttl=64 time=0.045 ms\n\
                     64 bytes from 10.77.0.2: icmp_seq=2 ttl=64 time=1.20 ms\n\n\

@@ -6,6 +6,7 @@ use std::{fs, path::Path};
 use proptest::prelude::*;
 use shunt_bfd::testing::fuzz_bfd;
 
+/// The saved inputs of the fuzz target cause no panic.
 #[test]
 fn fuzz_regressions() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/fuzz/bfd");

@@ -179,7 +179,7 @@ fn a_pair_runs_across_two_threads_without_losing_a_packet() {
 }
 
 #[test]
-fn queues_are_created_once() {
+fn a_port_splits_into_queues_only_once() {
     let (mut left, _right) = pair(2, 0);
     assert!(matches!(left.split(1), Err(PortError::OtherThreads { made: 2, wanted: 1, .. })));
     assert_eq!(left.split(2).unwrap().len(), 2);

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_take_no_arguments() {
+    fn ring_devices_with_arguments_are_recognized() {
         assert!(is_ring_with_arguments("net_ring0,nodeaction=net_ring1:0:ATTACH"));
         assert!(is_ring_with_arguments("vdev:eth_ring0,internal=0x1000"));
         assert!(

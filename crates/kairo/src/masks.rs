@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn only_prefixes_are_shortened() {
+    fn a_mask_that_is_no_prefix_stays_whole() {
         assert_eq!(whole(0x0fff_ffff, LOW), 0x0fff_ffff);
         assert_eq!(whole(0x1000 << 32, HIGH), 0x1000 << 32);
         assert_eq!(whole(0, LOW), 0);

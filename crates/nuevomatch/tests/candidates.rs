@@ -274,7 +274,7 @@ fn the_whole_domain_and_its_last_key_match() {
     assert_eq!(index.find(&[7; 3], |_| true), Some(5));
 }
 
-/// Tests that one bucket holds 64 rules, and that no iSet holds the other rules.
+/// Tests that a bucket holds 64 rules, and that no iSet holds the other rules.
 #[test]
 fn overlapping_rules_fill_one_bucket() {
     let whole = |value| BoxRule { low: [0; 3], high: [u32::MAX, 4095, 7], value };

@@ -254,7 +254,7 @@ proptest! {
     }
 
     #[test]
-    fn updates_equal_a_scan(
+    fn after_updates_lookups_equal_a_linear_scan(
         rules in vec(rule(), 0..100),
         settings in settings(),
         ops in vec((any::<bool>(), rule(), any::<usize>()), 0..300),
@@ -301,7 +301,7 @@ fn rule_for_all(priority: u32, value: u32) -> Rule {
 }
 
 #[test]
-fn no_rules_match_nothing() {
+fn an_empty_classifier_matches_nothing() {
     let mut classifier = build(&[], &NuevoMatchSettings::default());
     check(&classifier, &[], &[[0; 4], [u32::MAX; 4]]);
     assert!(!classifier.remove(&rule_for_all(1, 1)) && classifier.insert(&rule_for_all(1, 1)));
@@ -362,7 +362,7 @@ fn a_rule_of_another_schema_is_refused() {
 }
 
 #[test]
-fn statistics_add_up() {
+fn disjoint_exact_rules_fill_one_iset() {
     let point = |i: u32| {
         let fields = [FieldMatch::Exact(u128::from(i) * 5), FieldMatch::Any, FieldMatch::Any];
         Rule::new(&schema(), &fields, i, i).unwrap()

@@ -27,7 +27,7 @@ fn ovsdb_tools_print_equal_results() {
 }
 
 #[test]
-fn clients_get_equal_answers() {
+fn answers_equal_those_of_ovsdb_server() {
     let Some(pair) = Pair::start() else { return };
     let [mut ours, mut theirs] = pair.each(Side::connect);
     for line in REQUESTS.lines().filter(|line| !line.is_empty()) {

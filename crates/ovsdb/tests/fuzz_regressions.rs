@@ -7,6 +7,7 @@ use shunt_ovsdb::testing::{fuzz_log, fuzz_messages, fuzz_replies};
 /// The function of a fuzz target.
 type Target = fn(&[u8]);
 
+/// The saved inputs of the fuzz targets cause no panic.
 #[test]
 fn fuzz_regressions() {
     let targets: [(&str, Target); 3] = [

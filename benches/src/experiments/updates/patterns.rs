@@ -47,7 +47,7 @@ pub(super) const PACKETS_PER_US: f64 = 148.8;
 ///
 /// The fraction is 1 if all entries are evicted at the end, and 0.5 if one by one.
 const STALE_FRACTION: f64 = 1.0;
-/// The same fraction if the entries are evicted one by one.
+/// Mean fraction of the run with a stale entry, if entries are evicted one by one.
 const ONE_BY_ONE: f64 = 0.5;
 
 const WHY_STALE: &str = "the published values are packets in rounds under traffic; ours are \

@@ -181,7 +181,7 @@ fn a_full_queue_drops_and_counts() {
 }
 
 #[test]
-fn threads_share_the_rate() {
+fn threads_share_the_rate_of_a_queue() {
     let mut switch = forwarding(2);
     set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 1, 0..40);

@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn column_constraints_are_checked() {
+    fn values_outside_column_constraints_are_refused() {
         let kind = r#"{"key": {"type": "integer", "minInteger": 0, "maxInteger": 4095}}"#;
         let error = parse_datum(kind, "4096").unwrap_err();
         assert_eq!(error.details(), "4096 is not in the valid range 0 to 4095 (inclusive)");

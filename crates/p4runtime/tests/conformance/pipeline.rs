@@ -19,7 +19,7 @@ async fn get(peer: &mut Peer, kind: ResponseType) -> Option<ForwardingPipelineCo
 }
 
 #[tokio::test]
-async fn capabilities_name_a_version() {
+async fn capabilities_name_the_protocol_version() {
     let fixture = ServerFixture::new().await;
     let mut peer = fixture.peer().await;
     let reply = peer.client.capabilities(v1::CapabilitiesRequest { device_id: DEVICE }).await;
@@ -100,7 +100,7 @@ async fn only_the_primary_sets_a_pipeline_and_writes() {
 }
 
 #[tokio::test]
-async fn a_verify_changes_nothing() {
+async fn verify_does_not_change_the_pipeline() {
     let fixture = ServerFixture::new().await;
     let (mut peer, _stream) = fixture.primary().await;
     assert_eq!(peer.set(Action::Verify, Some(config(1))).await, Ok(()));

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_no_sign() {
+    fn numbers_with_a_sign_are_refused() {
         assert_eq!(
             (decimal::<u8>("+1"), hexadecimal("0x+1"), hexadecimal("0xfF")),
             (None, None, Some(255))

@@ -160,7 +160,7 @@ fn a_conjunction_counts_as_one_lookup() {
 }
 
 #[test]
-fn conjunctions_have_an_id() {
+fn conjunctions_count_towards_the_limit_of_resubmits() {
     let switch = Switch::new(&[]);
     let clauses = (0..64).flat_map(|rule: u32| {
         let of = |clause| (0..100).map(|id| (rule * 100 + id, clause, 2)).collect::<Vec<_>>();

@@ -338,7 +338,7 @@ fn a_conjunction_excludes_other_actions() {
 }
 
 #[test]
-fn deletions_select_by_group() {
+fn out_group_selects_the_rules_to_delete() {
     let switch = Switch::new(&[]);
     switch.make([add_all_group(1), rule("cookie=1,tcp", vec![group(1)]).into()]);
     switch.make([rule("cookie=2,udp", vec![]).into()]);

@@ -331,7 +331,7 @@ fn a_select_group_consults_its_hash_fields() {
 }
 
 #[test]
-fn multipath_consults_its_fields() {
+fn multipath_consults_the_fields_that_it_hashes() {
     let multipath = Action::Multipath(Box::new(MultipathAction {
         fields: HashFields::EthSrc,
         basis: 0,

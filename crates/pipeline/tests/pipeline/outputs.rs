@@ -119,7 +119,7 @@ fn a_field_can_name_the_port() {
 }
 
 #[test]
-fn only_datapath_ports_truncate() {
+fn output_with_max_len_truncates_the_packet() {
     let switch =
         Switch::new(&["actions=output(port=2,max_len=64),output(port=IN_PORT,max_len=20)"]);
     assert_eq!(switch.run("in_port=1"), "2/64 back/20");

@@ -35,7 +35,7 @@ fn the_bridge_and_the_recirculation_id_are_consulted() {
 }
 
 #[test]
-fn outputs_read_their_ports() {
+fn a_traversal_records_the_ports_of_its_outputs() {
     for (port, read) in [
         (PortNo::FLOOD, Object::Ports(BRIDGE)),
         (PortNo::ALL, Object::Ports(BRIDGE)),

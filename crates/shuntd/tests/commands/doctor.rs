@@ -71,7 +71,7 @@ fn doctor_checks_the_capabilities_of_the_daemon() {
 }
 
 #[test]
-fn command_lines_are_consistent() {
+fn clap_accepts_the_command_line_definitions() {
     shuntd::daemon::command().debug_assert();
     shuntd::client::command().debug_assert();
 }

@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn device_names_are_checked() {
+    fn unusable_device_names_are_refused() {
         for (name, ok) in
             [("br0", true), ("a.b-c_d", true), ("", false), ("sixteen-bytes-oo", false)]
         {

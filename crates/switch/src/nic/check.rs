@@ -105,7 +105,7 @@ mod tests {
     use crate::config::{BridgeOptions, Config};
 
     #[test]
-    fn offload_options_are_checked() {
+    fn wrong_offload_options_are_refused() {
         let error_text = |target: OffloadOptions| {
             let mut config = Config { bridges: vec![bridge()], ..Config::default() };
             config.caches.gigaflow.offload = target;

@@ -146,7 +146,7 @@ async fn new_intervals_leave_a_session_up() {
 }
 
 #[tokio::test]
-async fn wrong_sessions_are_refused() {
+async fn wrong_bfd_options_are_refused() {
     let fixture = SwitchFixture::start(1).await;
     fixture.add_port("p1", 0).await;
     let set = async |name: &str, bfd: BfdOptions| {

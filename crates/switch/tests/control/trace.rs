@@ -108,7 +108,7 @@ fn lines_with(text: &str, words: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_trace_explains_normal() {
+async fn a_trace_explains_what_normal_does() {
     let fixture = fixture(&["actions=NORMAL"]).await;
     let vlans = PortOptions { name: "p1".to_owned(), tag: Some(10), ..PortOptions::default() };
     fixture.switch.set_vlans(&vlans).await.unwrap();

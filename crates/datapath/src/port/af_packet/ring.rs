@@ -236,9 +236,9 @@ impl Ring {
 /// The slot of a ring that the kernel filled first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FirstSlot {
-    /// This slot, which follows an empty slot.
+    /// The slot with this index, which follows an empty slot.
     AfterEmpty(usize),
-    /// This slot, which has the oldest frame of a ring with filled slots only.
+    /// The slot with this index, which has the oldest frame of a full ring.
     Oldest(usize),
 }
 

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_described() {
+    fn a_description_begins_with_the_message_type() {
         let text = |frame: &[u8]| describe(frame, V10Settings::INITIAL);
         assert_eq!(text(&[1, 5, 0, 8, 0, 0, 0, 1]), "features_request");
         assert_eq!(text(&[1, 14, 0, 9, 0, 0, 0, 1, 0]), "flow_mod of 9 bytes");

@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn other_messages_are_described() {
+    fn experimenter_and_unknown_messages_show_their_type() {
         check("041d0000 00000007 0001 0001 00000000", "meter_mod command=1 meter=0,flags=0x1");
         check("04040000 00000007 00002320 00000012", "experimenter experimenter=0x2320,type=18");
         check("04630000 00000007", "message of type 99");

@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_harms_nothing(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
+    fn random_bytes_cause_no_panic(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
         fuzz_openflow(&bytes);
     }
 }

@@ -63,7 +63,7 @@ pub(crate) enum LoggedChange {
 /// The time that a change of an index may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ChangeTime {
-    /// The same for an index of any size, since lookups wait.
+    /// As much time for a large index as for a small one, since lookups wait.
     Bounded,
     /// Any time, since nobody else uses the index.
     Unbounded,

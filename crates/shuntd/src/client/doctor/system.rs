@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn effective_capabilities_are_checked() {
+    fn rights_are_the_effective_capabilities() {
         let status = "Name:\tshuntd\nUid:\t1000\t998\t998\t998\nCapPrm:\tffffffffffffffff\n\
                       CapEff:\t0000008000002000\n";
         let limits = "Limit        Soft Limit  Hard Limit  Units\n\

@@ -48,7 +48,7 @@ pub(super) struct BridgeIpfix {
 pub(super) struct IpfixClock {
     /// Time by the clock of the daemon.
     pub(super) now: Time,
-    /// The same moment as time since 1970.
+    /// Time of the round since 1970.
     pub(super) unix_time: Duration,
 }
 

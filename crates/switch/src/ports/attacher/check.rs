@@ -20,7 +20,7 @@ use crate::ports::{
 pub(crate) enum CheckScope {
     /// No device: only faults that packet threads found, and ports that may open again.
     Threads,
-    /// Also the link, name and state of the given devices.
+    /// As [`Self::Threads`], and the link, name and state of the given devices.
     Devices(ChangedDevices),
     /// Also the link, name and state of all devices,
     /// and the link speeds from their drivers.
