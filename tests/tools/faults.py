@@ -7,7 +7,7 @@ Needs root to create namespaces: the tool starts itself again in new namespaces 
 starts a daemon, changes rules with bundles and settings with shuntctl, and causes one of these faults:
 
 - system calls fail with an error (`strace -e inject`): files, sockets, memory, threads, waits;
-- the disk of the state file is full; descriptors or memory run out (`prlimit`);
+- the disk of the state file is full; descriptors or memory run out (a limit of the process);
 - the clock jumps (libfaketime); the process is stopped for seconds.
 
 After each fault:
@@ -25,6 +25,7 @@ import glob
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -349,24 +350,26 @@ class Limit:
     """A limit of the number of descriptors or of the memory of the process."""
 
     def __init__(self, choose):
-        resource, self.kind = choose.choice([("nofile", "limit of descriptors"), ("as", "limit of memory")])
-        self.resource, self.slack = resource, choose.choice([0, 1, 4])
+        kinds = [(resource.RLIMIT_NOFILE, "limit of descriptors"), (resource.RLIMIT_AS, "limit of memory")]
+        self.resource, self.kind = choose.choice(kinds)
+        self.slack = choose.choice([0, 1, 4])
         self.name = f"{self.kind}, {self.slack} more"
 
     def apply(self, daemon):
         pid = daemon.process.pid
-        if self.resource == "nofile":
+        if self.resource == resource.RLIMIT_NOFILE:
             used = max(int(name) for name in os.listdir(f"/proc/{pid}/fd")) + 1 + self.slack
         else:
             with open(f"/proc/{pid}/statm") as file:
                 used = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE") + (self.slack << 20)
-        run(["prlimit", "--pid", str(pid), f"--{self.resource}={used}:"])
+        hard = resource.prlimit(pid, self.resource)[1]
+        resource.prlimit(pid, self.resource, (used, hard))
         work(daemon, FAULT_TIME)
 
     def end(self, daemon):
         if daemon.runs():
-            limit = "65536" if self.resource == "nofile" else "unlimited"
-            run(["prlimit", "--pid", str(daemon.process.pid), f"--{self.resource}={limit}:"])
+            hard = resource.prlimit(daemon.process.pid, self.resource)[1]
+            resource.prlimit(daemon.process.pid, self.resource, (hard, hard))
 
 
 class ClockJump:
