@@ -50,6 +50,7 @@ use crate::{
     appctl::DaemonMethods,
     config::{self, ConfigFile, ConfigFileError},
     http::{HttpService, HttpStartError},
+    listener_log::ListenerLog,
     ovsdb::{OvsdbOptions, OvsdbService, OvsdbStartError},
     rpc,
     run_dir::{ClaimError, RunDir, remove_if_present},
@@ -446,10 +447,12 @@ async fn serve(
 /// Serves clients of the control socket until a client stops the daemon.
 async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, stop: &Notify) {
     let permits = Arc::new(Semaphore::new(CLIENTS_MAX));
+    let mut log = ListenerLog::new("control socket");
     loop {
         tokio::select! {
             accepted = listener.accept() => {
-                serve_client(accepted.map(|(stream, _)| stream), methods, &permits).await;
+                let accepted = accepted.map(|(stream, _)| stream);
+                serve_client(accepted, methods, &permits, &mut log).await;
             }
             () = stop.notified() => return,
         }
@@ -521,18 +524,19 @@ async fn serve_client(
     accepted: io::Result<UnixStream>,
     methods: &Arc<DaemonMethods>,
     permits: &Arc<Semaphore>,
+    log: &mut ListenerLog,
 ) {
     let stream = match accepted {
         Ok(stream) => stream,
         Err(error) => {
-            warn!(%error, "control socket: accept failed");
+            log.log_failed(&error);
             // The cause may be a lack of descriptors, so an immediate second attempt would fail.
             tokio::time::sleep(ACCEPT_PAUSE).await;
             return;
         }
     };
     let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
-        warn!(max = CLIENTS_MAX, "control socket: connection refused, too many clients");
+        log.log_refused(CLIENTS_MAX);
         return;
     };
     let methods = Arc::clone(methods);

@@ -10,6 +10,7 @@ pub mod client;
 mod config;
 pub mod daemon;
 mod http;
+mod listener_log;
 mod lock_file;
 mod memory_use;
 mod metrics;

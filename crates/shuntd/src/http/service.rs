@@ -11,7 +11,7 @@ use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     task::JoinSet,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tracing::{debug, info, warn};
 
@@ -24,7 +24,7 @@ use super::{
     token::{BearerToken, TokenError},
     window::WindowFeed,
 };
-use crate::{daemon::reload::Reloader, ovsdb::DatabaseProblem};
+use crate::{daemon::reload::Reloader, listener_log::ListenerLog, ovsdb::DatabaseProblem};
 
 /// The running HTTP server; dropping the value stops it.
 pub(crate) struct HttpService {
@@ -83,9 +83,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Pause between two attempts to listen on an address.
 const LISTEN_PAUSE: Duration = Duration::from_secs(2);
-
-/// Interval between two log lines about refused connections.
-const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl HttpService {
     /// Starts the server if the options name an address.
@@ -228,7 +225,7 @@ impl HttpServer {
     /// Serves the connections of a listener.
     async fn accept(self, listener: TcpListener) {
         let mut connections = JoinSet::new();
-        let mut last_refused: Option<Instant> = None;
+        let mut log = ListenerLog::new("http");
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
@@ -239,19 +236,10 @@ impl HttpServer {
                     Some(place) => {
                         connections.spawn(self.clone().serve_in_place(stream, peer, place));
                     }
-                    None if last_refused
-                        .is_none_or(|last| last.elapsed() > REFUSED_LOG_INTERVAL) =>
-                    {
-                        warn!(
-                            max = CONNECTIONS_MAX,
-                            "http: connection refused, too many connections"
-                        );
-                        last_refused = Some(Instant::now());
-                    }
-                    None => {}
+                    None => log.log_refused(CONNECTIONS_MAX),
                 },
                 Err(error) => {
-                    warn!(%error, "http: accept failed");
+                    log.log_failed(&error);
                     // The cause may be a lack of descriptors, so an immediate second attempt would
                     // fail, too.
                     sleep(ACCEPT_PAUSE).await;
