@@ -120,7 +120,7 @@ pub fn checked_priority(table: &TableSchema, priority: i32) -> Result<i32, Entit
     if is_right { Ok(priority) } else { Err(EntityError::Priority(priority)) }
 }
 
-/// Whether an action is that of an entry or the default of its table.
+/// The place of an action: in an entry, or as the default of its table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionUse {
     /// The action of an entry.

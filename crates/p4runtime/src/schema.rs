@@ -118,7 +118,7 @@ pub struct Schema {
     pub packet_out: BTreeMap<u32, usize>,
 }
 
-/// What entries of a table may contain, from the `P4Info`.
+/// The fields and actions that entries of a table may have, from the `P4Info`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TableSchema {
     /// Key fields by id.

@@ -17,7 +17,7 @@ use std::{
 use super::tree::TestProgram;
 use crate::shell::{TaskError, output};
 
-/// What the tests found about a mutant.
+/// The verdict of the tests about a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum MutantResult {
     /// The test of this name fails.

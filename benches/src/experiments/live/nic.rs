@@ -58,7 +58,7 @@ enum Case {
     Disturbed,
 }
 
-/// What one window of traffic measured, with or without disturbances of the NIC.
+/// The measurements of one window of traffic, with or without disturbances.
 struct WindowResult {
     window: Window,
     disturbances: f64,

@@ -74,7 +74,7 @@ const WHY_REPAIR: &str = "repair translates recently hit entries in addition to 
 const CASES: [(&str, u32); 2] =
     [("8K of 100K, traffic hits all", FLOWS), ("8K of 100K, traffic hits the 8K", CHANGED)];
 
-/// What one measured change of the rules did to the traffic.
+/// The dip of the traffic after one change of the rules.
 struct ChangeResult {
     dip: Dip,
     /// Percentage of the packets sent, for each bucket.

@@ -94,7 +94,7 @@ const ATTEMPTS_MAX: u32 = 500;
 /// Pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Who holds the claim of a device.
+/// The state of the process that claimed a device.
 #[derive(Clone, Copy, Debug)]
 enum ClaimOwner {
     /// The owner has just released the claim.
@@ -132,7 +132,7 @@ fn is_killed(process: i32) -> bool {
 
 /// Logs the wait for a process only once, because it may have had many devices.
 fn log_wait(device: &str, process: i32) {
-    /// The last process whose wait was logged.
+    /// The last process for which a wait was logged.
     static LOGGED: AtomicI32 = AtomicI32::new(0);
     if LOGGED.swap(process, Relaxed) != process {
         info!(

@@ -41,7 +41,7 @@ use crate::{
     },
 };
 
-/// A port whose device DPDK drives in this process.
+/// A port for a device that DPDK drives in this process.
 #[derive(Debug)]
 pub struct Dpdk {
     device: DpdkDevice,

@@ -89,7 +89,7 @@ pub enum Wait {
     Counts,
 }
 
-/// A request whose reply waits until the switch has the result.
+/// A request that gets its reply when the switch has the result.
 #[derive(Debug)]
 pub(super) enum WaitingRequest {
     Barrier(Xid),

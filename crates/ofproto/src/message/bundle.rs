@@ -43,7 +43,7 @@ pub enum BundleCommand {
 pub struct BundleControl {
     /// Id of the bundle, which the controller chose.
     pub bundle: BundleId,
-    /// What to do with the bundle, such as to commit it, or the reply to that.
+    /// The request for the bundle, such as to commit it, or the reply to that.
     pub command: BundleCommand,
     /// The flags of the bundle.
     pub flags: BundleFlags,

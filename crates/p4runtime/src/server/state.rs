@@ -72,7 +72,7 @@ pub(super) struct ServiceState {
     next_stream: u64,
 }
 
-/// What the server knows about one `StreamChannel` of a controller.
+/// The state of one `StreamChannel` of a controller.
 struct ControllerStream {
     stream_queue: StreamQueue,
     /// True after the first arbitration update.

@@ -31,7 +31,7 @@ pub struct MeterConfig {
     pub bands: Box<[MeterBand]>,
 }
 
-/// What the rates and bursts of a meter count.
+/// The unit of the rates and bursts of a meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterUnit {
     /// Kilobits (`OFPMF_KBPS`).
@@ -68,7 +68,7 @@ pub enum MeterBandKind {
 /// A request to change meters (`ofp_meter_mod`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeterMod {
-    /// Whether to add, modify or delete the meter.
+    /// The kind of change: to add, modify or delete the meter.
     pub command: MeterCommand,
     /// The meter; `None`: all meters, which only a deletion may name.
     pub meter: Option<MeterId>,

@@ -13,7 +13,7 @@ use crate::id::{Cookie, GroupId, MeterId, TableId};
 /// The struct is independent of the OpenFlow version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowMod {
-    /// Whether to add, modify or delete rules.
+    /// The kind of change: to add, modify or delete rules.
     pub command: FlowModCommand,
     /// The table or tables.
     pub table: TableSelector,
@@ -42,7 +42,7 @@ pub struct FlowMod {
     pub instructions: Instructions,
 }
 
-/// What a flow-mod does with rules (`ofp_flow_mod_command`).
+/// The kind of change that a flow-mod makes (`ofp_flow_mod_command`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowModCommand {
     /// Add a rule; it replaces a rule with the same match and priority.

@@ -23,11 +23,11 @@ pub enum Delta {
 pub struct RuleDelta {
     /// The rule after the change; the last revision of a removed rule.
     pub rule: Arc<Rule>,
-    /// What happened to the rule.
+    /// The kind of change of the rule.
     pub change: RuleChange,
 }
 
-/// What happened to a rule between two versions.
+/// The kind of change of a rule between two versions.
 #[derive(Clone, Debug)]
 pub enum RuleChange {
     /// The rule was added.

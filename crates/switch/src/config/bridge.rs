@@ -221,7 +221,7 @@ impl PortVlanMode {
     }
 }
 
-/// What a port connects to, which decides how it receives and sends.
+/// The kind of device or peer that a port connects to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PortType {

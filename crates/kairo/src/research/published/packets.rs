@@ -53,7 +53,7 @@ struct TrackedSubTraversal {
     end: u32,
 }
 
-/// Whether a packet is in the circuit, waits to be loaded, or is not tracked.
+/// The state of a packet: waiting for the circuit, loaded into it, or untracked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PacketStatus {
     Waiting,
