@@ -21,8 +21,8 @@ is a quiescent point. The tool checks:
 
 - The parts of `memory/show` differ from VmRSS by at most 10 %, every two seconds and at each quiescent point.
 - The median VmRSS at quiescent points grows from the second quarter of the rounds to the last quarter by at
-  most 5 %, or by 1 MiB if that is more. The first quarter is the warm-up. A run of less than 12 rounds is too
-  short for this check.
+  most 5 %, or by 1 MiB if that is more. The first quarter is the warm-up. A run of less than 200 rounds and
+  less than 30 minutes is too short for this check.
 - Descriptors and threads at quiescent points are equal. Threads of the pool of the runtime end when they are
   idle for ten seconds, so the tool compares these only at the end.
 - Frames are counted: each sent frame was received by its port, and was sent by the other port or counted as
@@ -47,11 +47,11 @@ import tempfile
 import threading
 import time
 
-from churn_switch import BASE_RULES, ECHO_TYPE, Broken, Switch, run, veth
+from churn_switch import ANSWER_MAX, BASE_RULES, ECHO_TYPE, Broken, Switch, run, veth
 
 SAMPLE_INTERVAL = 2.0  # Seconds between two samples.
 GROWTH_MAX, GROWTH_KB = 0.05, 1024  # The largest growth between the second and the last quarter.
-ROUNDS_MIN = 12  # Fewer rounds show no trend: a quarter needs three.
+ROUNDS_MIN, MINUTES_MIN = 200, 30  # Runs with less of both are all warm-up: caches and allocator still grow.
 BURST, PAUSE = 8, 0.004  # Frames of a direction, and the seconds after them.
 
 
@@ -136,7 +136,7 @@ def connections(switch, choose):
     for address, message in kinds * 2 + [choose.choice(kinds) for _ in range(8)]:
         client = socket.socket(socket.AF_UNIX if isinstance(address, str) else socket.AF_INET)
         opened.append(client)
-        client.settimeout(5)
+        client.settimeout(ANSWER_MAX)
         client.connect(address)
         client.sendall(message)
         if len(message) > 50 and choose.random() < 0.5:
@@ -292,15 +292,16 @@ def report(switch):
     print(f"  frames: {sum(switch.sent)} sent, {switch.lost()} counted as dropped", flush=True)
 
 
-def check_growth(switch):
+def check_growth(switch, minutes):
     parts = quarters(switch)
     rounds = sum(map(len, parts))
-    if rounds < ROUNDS_MIN:
-        print(f"  {rounds} rounds are too few to check the growth: {ROUNDS_MIN} are necessary")
+    if rounds < 4 or rounds < ROUNDS_MIN and minutes < MINUTES_MIN:
+        needs = f"{ROUNDS_MIN} rounds or {MINUTES_MIN} minutes are necessary"
+        print(f"{switch.name}: {rounds} rounds in {minutes:g} min are too few to check the growth: {needs}")
         return
     second, last = (median(parts[part], lambda sample: sample["vm_rss_kb"]) for part in (1, 3))
     most = max(second * GROWTH_MAX, GROWTH_KB)
-    print(f"  growth from quarter 2 to quarter 4: {last - second} kB of at most {most:.0f} kB", flush=True)
+    print(f"{switch.name}: growth from quarter 2 to quarter 4: {last - second} kB of at most {most:.0f} kB", flush=True)
     if last - second > most:
         raise Broken(f"{switch.name}: the memory grows from {second} kB to {last} kB in {rounds // 2} rounds")
 
@@ -341,7 +342,7 @@ def soak(switches, options, folder):
         if options.csv:
             write_csv(options.csv, switches)
     for switch in switches:
-        check_growth(switch)
+        check_growth(switch, options.minutes)
         switch.check_pool()
         switch.end()
         switch.check_log()

@@ -9,7 +9,7 @@ import subprocess
 import threading
 import time
 
-ANSWER_MAX = 30  # Seconds until a state must be reached.
+ANSWER_MAX = 60  # Seconds until a state must be reached.
 SHARE_MAX = 0.10  # The largest difference between memory/show and VmRSS.
 POOL = "shunt-control"  # Name of the threads of the runtime.
 
@@ -41,7 +41,7 @@ class Broken(Exception):
 
 
 def run(*command, **options):
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * ANSWER_MAX, **options)
     if done.returncode != 0:
         raise Broken(f"{' '.join(command)}: {done.stderr.strip()}{done.stdout.strip()}")
     return done.stdout
@@ -109,7 +109,7 @@ class Switch:
         return run("ovs-appctl", "-t", f"{self.run_dir}/shuntd.{self.process.pid}.ctl", *words)
 
     def vsctl(self, *words):
-        return run("ovs-vsctl", "--timeout=30", f"--db=unix:{self.database}", *words)
+        return run("ovs-vsctl", f"--timeout={ANSWER_MAX}", f"--db=unix:{self.database}", *words)
 
     def ofctl(self, command, *words):
         return run("ovs-ofctl", "-O", "OpenFlow13", command, self.target, *words)
