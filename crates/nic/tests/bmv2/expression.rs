@@ -33,7 +33,7 @@ pub(crate) fn evaluate(value: &Value, fields: &Fields<'_>, data: &[u128]) -> u12
     }
 }
 
-/// Evaluates a condition of the BMv2 program for the fields of a packet.
+/// Evaluates a condition of the bmv2 program for the fields of a packet.
 pub(crate) fn is_true(value: &Value, fields: &Fields<'_>) -> bool {
     assert_eq!(value["type"], "expression");
     let inner = &value["value"];
@@ -50,7 +50,7 @@ pub(crate) fn is_true(value: &Value, fields: &Fields<'_>) -> bool {
 /// The egress port of dropped packets.
 pub(crate) const DROP_PORT: u128 = 511;
 
-/// Executes an action of the BMv2 program, which changes the fields of a packet.
+/// Executes an action of the bmv2 program, which changes the fields of a packet.
 pub(crate) fn run(action: &Value, data: &[u128], fields: &mut Fields<'_>) {
     assert_eq!(list(&action["runtime_data"]).len(), data.len(), "{}", action["name"]);
     for primitive in list(&action["primitives"]) {

@@ -11,7 +11,7 @@ pub(super) fn field(header: &str, name: &str) -> Value {
     json!({ "type": "field", "value": [header, name] })
 }
 
-/// A constant in an expression of BMv2.
+/// A constant in an expression of bmv2.
 pub(super) fn hex(value: u128) -> Value {
     json!({ "type": "hexstr", "value": format!("{value:#x}") })
 }
@@ -21,7 +21,7 @@ pub(super) fn local(position: usize) -> Value {
     json!({ "type": "local", "value": position })
 }
 
-/// A binary operation in an expression of BMv2, such as `==`.
+/// A binary operation in an expression of bmv2, such as `==`.
 pub(super) fn op(name: &str, left: &Value, right: &Value) -> Value {
     json!({ "type": "expression", "value": { "op": name, "left": left, "right": right } })
 }
