@@ -289,7 +289,7 @@ impl NicChain {
                             walk.key.clone_from(key);
                             is_rewritten = true;
                         }
-                        rewrite(&mut walk.key, &entry.rule);
+                        rewrite_key(&mut walk.key, &entry.rule);
                     }
                 }
                 Next::End => {
@@ -331,7 +331,7 @@ fn split(meaning: Meaning) -> (LtmRule, bool) {
 }
 
 /// Applies the rewrite of a rule to a key.
-fn rewrite(key: &mut FlowKey, rule: &LtmRule) {
+fn rewrite_key(key: &mut FlowKey, rule: &LtmRule) {
     for ((index, mask), value) in rule.rewrite.mask().iter().zip(rule.rewrite.value()) {
         if let Some(word) = key.words_mut().get_mut(index) {
             *word = *word & !mask | value;

@@ -71,12 +71,12 @@ pub(crate) fn show(bridges: &Value) -> String {
                 word(&port["name"]),
                 word(&port["type"]),
                 word(&port["link"]),
-                vlans(port),
+                vlans_text(port),
                 limits(port)
             );
         }
-        text.extend(list(&bridge["bonds"]).iter().map(bond));
-        text.extend(list(&bridge["mirrors"]).iter().map(mirror));
+        text.extend(list(&bridge["bonds"]).iter().map(bond_line));
+        text.extend(list(&bridge["mirrors"]).iter().map(mirror_line));
         text.push_str(&snooping(&bridge["multicast"]));
         text.push_str(&exports(bridge));
     }
@@ -84,7 +84,7 @@ pub(crate) fn show(bridges: &Value) -> String {
 }
 
 /// Returns a bond as a line, with the states of its members.
-fn bond(bond: &Value) -> String {
+fn bond_line(bond: &Value) -> String {
     let members = list(&bond["member_status"]).iter().map(|member| {
         let state = match (member["active"] == true, member["enabled"] == true) {
             (true, _) => "active",
@@ -101,7 +101,7 @@ fn bond(bond: &Value) -> String {
     };
     let (name, mode) = (word(&bond["name"]), word(&bond["mode"]));
     let members = members.collect::<Vec<_>>().join(", ");
-    format!("    bond {name} ({mode}{lacp}: {members}{})\n", vlans(bond))
+    format!("    bond {name} ({mode}{lacp}: {members}{})\n", vlans_text(bond))
 }
 
 /// Returns why LACP does not use a member; `None` if it does, or without LACP.
@@ -118,7 +118,7 @@ fn lacp_reason(lacp: &Value) -> Option<&str> {
 }
 
 /// Returns a mirror as a line, with the number of copies.
-fn mirror(mirror: &Value) -> String {
+fn mirror_line(mirror: &Value) -> String {
     let names = |key: &str| list(&mirror[key]).iter().map(word).collect::<Vec<_>>().join(",");
     let mut parts = Vec::new();
     if mirror["select_all"] == true {
@@ -190,7 +190,7 @@ pub(crate) fn counter_line(name: &str, value: u64, remark: &str) -> String {
 const NAME_WIDTH: usize = 25;
 
 /// Returns the VLANs of a port as text; empty if the port accepts all VLANs.
-fn vlans(port: &Value) -> String {
+fn vlans_text(port: &Value) -> String {
     let (mode, trunks) = (word(&port["vlan_mode"]), list(&port["trunks"]));
     let mut text = String::new();
     if !mode.is_empty() && (mode != "trunk" || !trunks.is_empty()) {

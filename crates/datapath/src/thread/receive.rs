@@ -108,7 +108,7 @@ pub(super) enum RxState {
 }
 
 /// Time between two rounds of checks whether devices were removed.
-const CHECK_PERIOD: Duration = Duration::from_millis(500);
+const REMOVAL_CHECK_PERIOD: Duration = Duration::from_millis(500);
 
 /// Maximum number of devices checked in one round.
 const CHECKS_MAX: usize = 64;
@@ -202,7 +202,7 @@ impl RxPorts {
     /// Closes the receive queues of removed devices that caused no event.
     pub(super) fn check_devices(&mut self, now: Time) {
         let (next, checked_at) = self.next_checked;
-        if now.since(checked_at) < CHECK_PERIOD {
+        if now.since(checked_at) < REMOVAL_CHECK_PERIOD {
             return;
         }
         let count = self.list.len();

@@ -51,7 +51,7 @@ struct FailedRequest {
 }
 
 /// Least time between two checks of the learned indexes.
-const CHECK_PERIOD: Duration = Duration::from_millis(20);
+const INDEX_CHECK_PERIOD: Duration = Duration::from_millis(20);
 
 /// Time from the first request that fails as a whole to the next request.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
@@ -81,7 +81,7 @@ impl TableTrainings {
         if self.pending.is_none() && is_needless || now < self.next_check {
             return Ok(());
         }
-        self.next_check = now.after(CHECK_PERIOD);
+        self.next_check = now.after(INDEX_CHECK_PERIOD);
         let (request, training) = match self.pending.take() {
             Some(PendingRequest { request, outcome }) => (request, TablesTraining::Sent(outcome)),
             None => (request, start(request.tables)),

@@ -126,7 +126,7 @@ pub struct KeyField {
     pub source: FieldSource,
 }
 
-const fn key(
+const fn key_field(
     id: u32,
     name: &'static str,
     width: u16,
@@ -137,7 +137,7 @@ const fn key(
 }
 
 const fn header(id: u32, name: &'static str, width: u16, field: FieldId) -> KeyField {
-    key(id, name, width, MatchKind::Ternary, FieldSource::Header(field))
+    key_field(id, name, width, MatchKind::Ternary, FieldSource::Header(field))
 }
 
 /// Returns the key of every LTM table, by id.
@@ -147,8 +147,8 @@ pub const fn key_fields() -> &'static [KeyField] {
 }
 
 const KEY: &[KeyField] = &[
-    key(1, "tag", TAG_WIDTH, MatchKind::Exact, FieldSource::Tag),
-    key(2, "in_port", 16, MatchKind::Ternary, FieldSource::InPort),
+    key_field(1, "tag", TAG_WIDTH, MatchKind::Exact, FieldSource::Tag),
+    key_field(2, "in_port", 16, MatchKind::Ternary, FieldSource::InPort),
     header(3, "eth_dst", 48, FieldId::EthDst),
     header(4, "eth_src", 48, FieldId::EthSrc),
     header(5, "eth_type", 16, FieldId::EthType),

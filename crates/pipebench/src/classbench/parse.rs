@@ -119,7 +119,7 @@ fn read_row(
             parameters.scale =
                 scan.value("a number of filters from 1", |word| decimal(word).filter(|n| *n > 0))?;
         }
-        Section::Protocols => parameters.protocols.push(read_protocol(scan)?),
+        Section::Protocols => parameters.protocols.push(read_protocol_share(scan)?),
         Section::Flags => parameters.flags.push(read_flag_shares(scan)?),
         Section::Extra => return Ok(()),
         Section::SourceRanges => parameters.source_ports.ranges.push(read_port(scan)?),
@@ -146,7 +146,7 @@ fn read_row(
     scan.end()
 }
 
-fn read_protocol(scan: &mut Scan<'_>) -> Result<ProtocolShare, TextError> {
+fn read_protocol_share(scan: &mut Scan<'_>) -> Result<ProtocolShare, TextError> {
     let protocol = scan.value("a protocol number from 0 to 255", decimal)?;
     let share = read_share(scan)?;
     let mut pairs = [0.0; PAIRS];

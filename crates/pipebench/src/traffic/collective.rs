@@ -29,7 +29,7 @@ const RDMA_PORT: u32 = 4791;
 /// The first of the source ports, which differ between the flows of a host.
 const SOURCE_PORTS_FROM: u32 = 49_152;
 /// Number of source ports.
-const SOURCE_PORTS: u32 = 16_384;
+const SOURCE_PORTS_COUNT: u32 = 16_384;
 
 impl CollectivePattern {
     /// All words of [`Self::find`].
@@ -107,7 +107,7 @@ fn key(source: u32, destination: u32, step: u32) -> FlowKey {
         (FieldId::IpProto, 17),
         (FieldId::Ipv4Src, address(source).into()),
         (FieldId::Ipv4Dst, address(destination).into()),
-        (FieldId::UdpSrc, (SOURCE_PORTS_FROM + step % SOURCE_PORTS).into()),
+        (FieldId::UdpSrc, (SOURCE_PORTS_FROM + step % SOURCE_PORTS_COUNT).into()),
         (FieldId::UdpDst, RDMA_PORT.into()),
     ] {
         key.set_field(field, value);

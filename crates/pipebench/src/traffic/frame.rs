@@ -147,7 +147,7 @@ fn put_ipv4(key: &FlowKey, length: usize, frame: &mut Vec<u8>) -> Result<(), Fra
     put(frame, &low::<4>(key.field(FieldId::Ipv4Src)));
     put(frame, &low::<4>(key.field(FieldId::Ipv4Dst)));
     let sum = checksum::sum(frame.get(start..).unwrap_or_default());
-    set(frame, start.saturating_add(CHECKSUM), !sum);
+    set_word(frame, start.saturating_add(CHECKSUM), !sum);
     let addresses = frame.get(start.saturating_add(12)..).map(checksum::sum).unwrap_or_default();
     let segment = Segment { protocol, fragment, addresses, length: total.saturating_sub(HEADER) };
     segment.put(key, frame);
@@ -236,7 +236,7 @@ impl Segment {
         };
         if let Some(at) = checksum_at {
             let checksum = self.checksum(frame.get(start..).unwrap_or_default());
-            set(frame, start.saturating_add(at), checksum);
+            set_word(frame, start.saturating_add(at), checksum);
         }
         frame.resize(start.saturating_add(self.length), 0);
         if self.protocol == SCTP && self.fragment != LATER_FRAGMENT {
@@ -276,7 +276,7 @@ fn put(frame: &mut Vec<u8>, bytes: &[u8]) {
     frame.extend_from_slice(bytes);
 }
 
-fn set(frame: &mut [u8], at: usize, value: u16) {
+fn set_word(frame: &mut [u8], at: usize, value: u16) {
     overwrite(frame, at, &value.to_be_bytes());
 }
 

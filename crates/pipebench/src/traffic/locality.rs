@@ -265,11 +265,11 @@ impl<'a> ClassSampler<'a> {
         }
         let rest = stream.index(self.class.rest.tuples.len());
         if let Some(tuple) = self.class.rest.tuples.get(rest) {
-            set(&mut key, tuple, stream);
+            set_tuple(&mut key, tuple, stream);
         }
         for (group, weights) in &self.groups {
             if let Some(tuple) = group.tuples.get(weights.sample(stream)) {
-                set(&mut key, tuple, stream);
+                set_tuple(&mut key, tuple, stream);
             }
         }
         settle_transport(&mut key);
@@ -292,7 +292,7 @@ const ICMP: u128 = 1;
 const ECHO_REQUEST: u128 = 8;
 
 /// Sets the fields of a tuple, each to a random value of its interval.
-fn set(key: &mut FlowKey, tuple: &Tuple, stream: &mut RandomStream) {
+fn set_tuple(key: &mut FlowKey, tuple: &Tuple, stream: &mut RandomStream) {
     for span in tuple {
         let value = if span.field == FieldId::IpProto && span.low != span.high {
             // Rules for any protocol may also match ports.

@@ -141,7 +141,7 @@ impl UpdatePlan {
         lasts: Duration,
         stream: &mut RandomStream,
     ) -> Self {
-        let changing = choose(kind.rules(tables.len()), tables, stream);
+        let changing = choose_rules(kind.rules(tables.len()), tables, stream);
         let all: Arc<[usize]> = changing.as_slice().into();
         let mut batches = Vec::new();
         let mut at = period;
@@ -179,7 +179,7 @@ impl UpdateOperation {
 /// Chooses `count` rules of a table that has more than `count` rules.
 ///
 /// Without such a table, chooses all but one of the rules of the largest table.
-fn choose(count: usize, tables: &[u8], stream: &mut RandomStream) -> Vec<usize> {
+fn choose_rules(count: usize, tables: &[u8], stream: &mut RandomStream) -> Vec<usize> {
     let mut sizes = [0_usize; 256];
     for table in tables {
         sizes[usize::from(*table)] += 1;

@@ -161,7 +161,7 @@ impl<'a> RuleDraft<'a> {
             "out_port" => rule.out_port = Scope::of_packet_out(self.ports).port(value)?,
             "out_group" => rule.out_group = group(value)?,
             "cookie" => {
-                (rule.cookie, rule.cookie_mask) = cookie(value, rule.command)?;
+                (rule.cookie, rule.cookie_mask) = cookie_and_mask(value, rule.command)?;
             }
             _ if is_counter(name) => {}
             _ => return Err(unknown(item.name)),
@@ -265,7 +265,10 @@ fn group(value: TextSlice<'_>) -> Result<u32, RuleTextError> {
 /// Reads the value and mask of a cookie.
 ///
 /// A new rule gets the cookie. Rules to delete are selected by cookie and mask.
-fn cookie(value: TextSlice<'_>, command: FlowModCommand) -> Result<(Cookie, u64), RuleTextError> {
+fn cookie_and_mask(
+    value: TextSlice<'_>,
+    command: FlowModCommand,
+) -> Result<(Cookie, u64), RuleTextError> {
     match (value.split_once("/"), command) {
         (Some(_), Add) => Err(value.error(RuleTextProblem::MaskedCookie)),
         (None, Delete | DeleteStrict) => Err(value.error(RuleTextProblem::UnmaskedCookie)),

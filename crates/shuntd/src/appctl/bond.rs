@@ -37,15 +37,15 @@ pub(super) fn present_name(name: &str) -> &str {
 }
 
 async fn activate(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    change(methods, arguments, BondMemberChange::Activate, "done").await
+    change_member(methods, arguments, BondMemberChange::Activate, "done").await
 }
 
 async fn enable(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    change(methods, arguments, BondMemberChange::Enable, "enabled").await
+    change_member(methods, arguments, BondMemberChange::Enable, "enabled").await
 }
 
 async fn disable(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
-    change(methods, arguments, BondMemberChange::Disable, "disabled").await
+    change_member(methods, arguments, BondMemberChange::Disable, "disabled").await
 }
 
 async fn migrate(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -55,7 +55,8 @@ async fn migrate(methods: &DaemonMethods, arguments: &[String]) -> Result<String
     let bucket = bucket.parse::<u32>().map_err(|_| "bad hash".to_owned())?;
     let [.., bucket] = bucket.to_be_bytes();
     let own = [bond.clone(), member.clone()];
-    let result = change(methods, &own, BondMemberChange::TakeBucket(bucket), "migrated").await;
+    let result =
+        change_member(methods, &own, BondMemberChange::TakeBucket(bucket), "migrated").await;
     let is_disabled = |error: &String| error == DISABLED;
     result.map_err(|error| {
         if is_disabled(&error) { "cannot migrate to disabled member".to_owned() } else { error }
@@ -81,7 +82,7 @@ async fn hash(_: &DaemonMethods, arguments: &[String]) -> Result<String, String>
     Ok(bond_bucket(mac, vlan, basis).to_string())
 }
 
-async fn change(
+async fn change_member(
     methods: &DaemonMethods,
     arguments: &[String],
     change: BondMemberChange,

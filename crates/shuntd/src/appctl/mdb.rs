@@ -12,13 +12,13 @@ commands! {
 }
 
 /// The answer for a bridge without multicast snooping, as in Open vSwitch.
-const DISABLED: &str = "multicast snooping is disabled";
+const SNOOPING_DISABLED: &str = "multicast snooping is disabled";
 
 async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map(String::as_str);
     match methods.switch.flush_multicast(bridge).await {
         Ok(true) => Ok("table successfully flushed".to_owned()),
-        Ok(false) => Err(DISABLED.to_owned()),
+        Ok(false) => Err(SNOOPING_DISABLED.to_owned()),
         Err(error) => Err(with_causes(&error)),
     }
 }
@@ -26,5 +26,5 @@ async fn flush(methods: &DaemonMethods, arguments: &[String]) -> Result<String, 
 async fn show(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let bridge = arguments.first().map_or("", String::as_str);
     let entries = methods.switch.multicast(bridge).map_err(|error| with_causes(&error))?;
-    entries.map(|entries| render::multicast(&entries)).ok_or_else(|| DISABLED.to_owned())
+    entries.map(|entries| render::multicast(&entries)).ok_or_else(|| SNOOPING_DISABLED.to_owned())
 }

@@ -130,7 +130,7 @@ fn change_filter(filter: &str, words: &[String]) -> Result<String, String> {
         if is_filter(word) {
             levels = LogLevels::of(word);
         } else {
-            change(&mut levels, word)?;
+            change_levels(&mut levels, word)?;
         }
     }
     Ok(levels.filter())
@@ -141,7 +141,7 @@ fn is_filter(word: &str) -> bool {
     word.contains(['=', ',', '[']) || ["error", "debug", "trace"].contains(&word)
 }
 
-fn change(levels: &mut LogLevels, spec: &str) -> Result<(), String> {
+fn change_levels(levels: &mut LogLevels, spec: &str) -> Result<(), String> {
     if spec.to_ascii_lowercase().starts_with("pattern:") {
         return Err("the format of log lines is fixed".to_owned());
     }

@@ -167,7 +167,7 @@ impl RingSource for RingQueue {
 }
 
 /// Offset of the VLAN tag in a frame: after the addresses.
-const ADDRESSES: usize = 12;
+const TAG_OFFSET: usize = 12;
 /// Length of a VLAN tag.
 const TAG: usize = 4;
 
@@ -209,7 +209,7 @@ impl MessageBuffers {
         let frame = packet.frame().get(TAG..).unwrap_or_default();
         // The offsets of the virtio header refer to the frame without the tag.
         let virtio = VirtioHeader::receive(virtio_header, frame);
-        let Some(virtio) = virtio.ok().filter(|_| tag.is_none() || length >= ADDRESSES) else {
+        let Some(virtio) = virtio.ok().filter(|_| tag.is_none() || length >= TAG_OFFSET) else {
             pool.put_back(packet);
             return Err(RxLoss::Refused);
         };
@@ -250,8 +250,8 @@ impl MessageBuffers {
 /// Before the call, the frame begins after free room for a tag.
 fn insert_tag(packet: &mut Packet, tag: [u8; TAG]) {
     let frame = packet.frame_mut();
-    frame.copy_within(TAG..TAG + ADDRESSES, 0);
-    frame[ADDRESSES..ADDRESSES + TAG].copy_from_slice(&tag);
+    frame.copy_within(TAG..TAG + TAG_OFFSET, 0);
+    frame[TAG_OFFSET..TAG_OFFSET + TAG].copy_from_slice(&tag);
 }
 
 impl RxLoss {
@@ -276,13 +276,13 @@ fn copy_slot(filled: &Filled<'_>, pool: &mut Pool) -> Result<Packet, RxLoss> {
         packet.virtio = virtio;
         return Ok(packet);
     };
-    let (addresses, rest) = frame.split_at_checked(ADDRESSES).ok_or(RxLoss::Refused)?;
+    let (addresses, rest) = frame.split_at_checked(TAG_OFFSET).ok_or(RxLoss::Refused)?;
     // The offsets of the virtio header refer to the frame without the tag.
     let virtio = VirtioHeader::receive(virtio_header, frame).map_err(|_| RxLoss::Refused)?;
     let mut packet = take_buffer(pool, frame.len() + tag.len())?;
-    let (front, back) = packet.frame_mut().split_at_mut(ADDRESSES + tag.len());
-    front[..ADDRESSES].copy_from_slice(addresses);
-    front[ADDRESSES..].copy_from_slice(&tag);
+    let (front, back) = packet.frame_mut().split_at_mut(TAG_OFFSET + tag.len());
+    front[..TAG_OFFSET].copy_from_slice(addresses);
+    front[TAG_OFFSET..].copy_from_slice(&tag);
     back.copy_from_slice(rest);
     packet.virtio = virtio;
     packet.virtio.moved_back(4);

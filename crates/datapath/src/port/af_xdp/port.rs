@@ -48,7 +48,7 @@ const NEEDS: &str = "CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF";
 /// Number of bytes that the kernel keeps free before each received frame.
 const KERNEL_HEADROOM: u32 = 256;
 /// Sizes of a chunk: for frames with an MTU of 1500, and the largest of AF_XDP.
-const CHUNKS: [u32; 2] = [2048, 4096];
+const CHUNK_SIZES: [u32; 2] = [2048, 4096];
 /// Number of bytes of an Ethernet header with two VLAN tags.
 const HEADER_MAX: u32 = 14 + 2 * 4;
 
@@ -312,10 +312,10 @@ impl AfXdp {
 /// If no chunk is large enough.
 fn chunk_of(device: &DeviceName, mtu: u32) -> Result<u32, PortError> {
     let fits = |chunk: &u32| mtu.saturating_add(HEADER_MAX + KERNEL_HEADROOM) <= *chunk;
-    CHUNKS.into_iter().find(fits).ok_or_else(|| PortError::MtuTooLarge {
+    CHUNK_SIZES.into_iter().find(fits).ok_or_else(|| PortError::MtuTooLarge {
         name: device.as_str().to_owned(),
         mtu,
-        max: CHUNKS[1] - KERNEL_HEADROOM - HEADER_MAX,
+        max: CHUNK_SIZES[1] - KERNEL_HEADROOM - HEADER_MAX,
     })
 }
 

@@ -59,8 +59,8 @@ pub(super) fn parse(argument: TextSlice<'_>, scope: &Scope<'_>) -> Result<Action
             }
             "limit" => learn.limit = parse_as(value, "a limit", u32::MAX)?,
             "result_dst" => learn.result = Some(one_bit(value)?),
-            "load" => specs.push(load(value)?),
-            "output" => specs.push(output(value)?),
+            "load" => specs.push(load_spec(value)?),
+            "output" => specs.push(output_spec(value)?),
             _ => specs.push(parse_match(item, scope)?),
         }
     }
@@ -102,7 +102,7 @@ fn parse_match(item: Item<'_>, scope: &Scope<'_>) -> Result<LearnSpec, RuleTextE
 }
 
 /// Parses `load:FIELD[..]->FIELD[..]` or `load:VALUE->FIELD[..]`.
-fn load(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
+fn load_spec(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     let parts = argument.split_once("->");
     let form = "load:VALUE->FIELD[..] or load:FIELD[..]->FIELD[..]";
     let (value, name) = parts.ok_or_else(|| argument.bad("learn", form))?;
@@ -119,7 +119,7 @@ fn load(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
 }
 
 /// Parses `output:FIELD[..]`.
-fn output(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
+fn output_spec(argument: TextSlice<'_>) -> Result<LearnSpec, RuleTextError> {
     let source = parse_short_subfield(argument)?;
     let (width, source) = (source.width, LearnSource::Field(source));
     Ok(LearnSpec { source, width, target: LearnTarget::Output })

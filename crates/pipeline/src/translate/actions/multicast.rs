@@ -124,7 +124,7 @@ pub(super) fn forward<'a>(
     arrived: Option<&'a PortInfo>,
 ) -> Result<(), TraversalError> {
     if let MulticastPacket::Report | MulticastPacket::Query = packet {
-        punt(egress, vlan.id, arrived)?;
+        punt_membership(egress, vlan.id, arrived)?;
     }
     let mut wanted = Vec::new();
     let reason = match packet {
@@ -163,7 +163,7 @@ pub(super) fn forward<'a>(
     let routers = egress.bridge.multicast_routers(vlan.id, &mut egress.packet.recorder);
     let routers = routers.into_iter().flat_map(|routers| routers.numbers());
     wanted.extend(routers.map(|port| (port, MulticastOutputReason::Router)));
-    let ports = choose(egress, wanted, vlan, arrived);
+    let ports = choose_ports(egress, wanted, vlan, arrived);
     if ports.is_empty() {
         note(egress, MulticastDecision::WithoutReceiver);
         return Ok(());
@@ -175,7 +175,7 @@ pub(super) fn forward<'a>(
 }
 
 /// Returns the ports that get the packet, each bond once, by the lowest number.
-fn choose<'a>(
+fn choose_ports<'a>(
     egress: &mut Egress<'_, 'a>,
     mut wanted: Vec<(PortNo, MulticastOutputReason)>,
     vlan: PacketVlan,
@@ -214,7 +214,7 @@ pub(in crate::translate) fn multicast_outputs<'a>(
 /// Sends a message of IGMP or MLD to the control plane, which learns from it.
 ///
 /// Nothing is learned on a port that gets the packets of all groups, or from a controller.
-fn punt(
+fn punt_membership(
     egress: &mut Egress<'_, '_>,
     vlan: u16,
     arrived: Option<&PortInfo>,

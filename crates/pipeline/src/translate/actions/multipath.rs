@@ -16,13 +16,13 @@ const ITERATIONS_MAX: u128 = 64;
 /// Writes the number of the link that the packet's hash chooses.
 pub(in crate::translate) fn multipath(packet: &mut WorkingPacket, action: &MultipathAction) {
     let hash = hash_fields(packet, action.fields, action.basis);
-    let link = choose(action, hash);
+    let link = choose_link(action, hash);
     let value = u128::from(link) << action.target.offset;
     packet.set_field(action.target.field, value, action.target.bits());
 }
 
 /// Returns the number of a link, from 0 to `link_max`.
-fn choose(action: &MultipathAction, hash: Hash) -> u32 {
+fn choose_link(action: &MultipathAction, hash: Hash) -> u32 {
     let links_count = u32::from(action.link_max) + 1;
     match action.algorithm {
         MultipathAlgorithm::HighestRandomWeight if links_count <= HRW_LINKS_MAX => (0..links_count)
@@ -79,7 +79,7 @@ mod tests {
                 let share = 1000;
                 for packet in 0..share * counts.len() {
                     let hash = Hash::of(7).with(packet as u128);
-                    counts[choose(&action, hash) as usize] += 1;
+                    counts[choose_link(&action, hash) as usize] += 1;
                 }
                 let fair = share * 7 / 8..share * 9 / 8 + 1;
                 assert!(counts.iter().all(|count| fair.contains(count)), "{action:?}: {counts:?}");
@@ -93,8 +93,8 @@ mod tests {
         let (few, many) = (action(algorithm, 5, 0), action(algorithm, 6, 0));
         for packet in 0..1000_u64 {
             let hash = Hash::of(packet);
-            let now = choose(&many, hash);
-            assert!(now == 6 || now == choose(&few, hash));
+            let now = choose_link(&many, hash);
+            assert!(now == 6 || now == choose_link(&few, hash));
         }
     }
 
@@ -105,7 +105,7 @@ mod tests {
             [MultipathAlgorithm::HighestRandomWeight, MultipathAlgorithm::ModuloN].map(
                 |algorithm| {
                     let action = action(algorithm, links_count - 1, 0);
-                    hashes().map(|hash| choose(&action, hash)).collect::<Vec<_>>()
+                    hashes().map(|hash| choose_link(&action, hash)).collect::<Vec<_>>()
                 },
             )
         };
@@ -118,8 +118,8 @@ mod tests {
     fn multipath_maps_the_highest_hash_to_the_last_link() {
         for link_max in [0, 1, 2, 4, 6, 99] {
             let action = action(MultipathAlgorithm::HashThreshold, link_max, 0);
-            assert_eq!(choose(&action, Hash::of(u64::MAX)), u32::from(link_max));
-            assert_eq!(choose(&action, Hash::of(0)), 0);
+            assert_eq!(choose_link(&action, Hash::of(u64::MAX)), u32::from(link_max));
+            assert_eq!(choose_link(&action, Hash::of(0)), 0);
         }
     }
 
@@ -130,7 +130,7 @@ mod tests {
             for hash in (0..100).map(|packet| Hash::of(7).with(packet)) {
                 let mut hashes = (0..).map(|round| hash.with(round).short() % modulus);
                 assert_eq!(
-                    Some(choose(&action, hash)),
+                    Some(choose_link(&action, hash)),
                     hashes.find(|link| *link < 5),
                     "{argument}"
                 );
@@ -142,7 +142,9 @@ mod tests {
     fn links_with_the_largest_number_are_counted() {
         for algorithm in ALGORITHMS {
             let action = action(algorithm, u16::MAX, u32::MAX);
-            assert!((0..100).all(|packet| choose(&action, Hash::of(packet)) <= u16::MAX.into()));
+            assert!(
+                (0..100).all(|packet| choose_link(&action, Hash::of(packet)) <= u16::MAX.into())
+            );
         }
     }
 }
