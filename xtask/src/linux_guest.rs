@@ -53,7 +53,7 @@ pub(crate) fn ensure() -> Result<PathBuf, TaskError> {
         unpack_kernel(&folder)?;
     }
     // The script may have changed since the last run.
-    pack(&folder, &modules)?;
+    write_file_system(&folder, &modules)?;
     Ok(folder)
 }
 
@@ -89,7 +89,7 @@ fn find(folder: &Path, name: &str) -> Result<PathBuf, TaskError> {
 }
 
 /// Writes the file system of the guest.
-fn pack(folder: &Path, modules: &Path) -> Result<(), TaskError> {
+fn write_file_system(folder: &Path, modules: &Path) -> Result<(), TaskError> {
     let system = folder.join("system");
     let _ = fs::remove_dir_all(&system);
     for own in ["bin", "proc", "sys", "dev"] {

@@ -107,7 +107,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
             "--again" => request.again = true,
             "--quick" => request.effort = Effort::Quick,
             "--list" => request.list = true,
-            name => chosen.push(target(name)?),
+            name => chosen.push(find_target(name)?),
         }
     }
     if chosen.is_empty() {
@@ -119,7 +119,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
     Ok(())
 }
 
-fn target(name: &str) -> Result<&'static MutationTarget, TaskError> {
+fn find_target(name: &str) -> Result<&'static MutationTarget, TaskError> {
     let names = || TARGETS.iter().map(|target| target.name).collect::<Vec<_>>().join(", ");
     let found = TARGETS.iter().find(|target| target.name == name);
     found

@@ -25,7 +25,7 @@ pub(crate) fn run_command(arguments: &[String]) -> Result<(), TaskError> {
         println!("the first run builds all tests, in silence, for about 15 minutes");
     }
     // The daemon under test is built once, with the test profile.
-    run(&mut cargo(&programs(names.is_empty(), false)))?;
+    run(&mut cargo(&program_arguments(names.is_empty(), false)))?;
     let mut lines = Vec::new();
     for suite in suites {
         println!("\n== {}: {}", suite.name, suite.what);
@@ -64,7 +64,7 @@ fn select_suites(names: &[String]) -> Result<Vec<&'static Suite>, TaskError> {
 ///
 /// If all suites run, tests of the daemon build the programs. A build of only the programs selects
 /// other features, and thus builds all dependencies once more.
-fn programs(shares_build: bool, has_dpdk: bool) -> Vec<&'static str> {
+fn program_arguments(shares_build: bool, has_dpdk: bool) -> Vec<&'static str> {
     let shared = ["test", "--quiet", "--no-run", "--test", "commands", "--workspace", "--features"];
     let alone = ["build", "--quiet", "--bins", "--package", "shuntd"];
     match (shares_build, has_dpdk) {
@@ -108,7 +108,8 @@ fn run_suite(
         dpdk::ensure_library()?;
     }
     if suite.dpdk == DpdkNeed::Daemon {
-        let [without, with_dpdk] = [false, true].map(|has_dpdk| programs(shares_build, has_dpdk));
+        let [without, with_dpdk] =
+            [false, true].map(|has_dpdk| program_arguments(shares_build, has_dpdk));
         command.env(dpdk::VARIABLE, dpdk::ensure_programs(&with_dpdk, &without)?);
     }
     if suite.has_linux_guest {

@@ -30,7 +30,7 @@ const QUICK_COUNTS: [usize; 2] = [1, 20];
 /// Windows of idle time; the window with the least CPU counts.
 const WINDOWS: usize = 3;
 /// Length of a window.
-const WINDOW: Duration = Duration::from_secs(1);
+const WINDOW_TIME: Duration = Duration::from_secs(1);
 /// Pause between two packets.
 const PAUSE: Duration = Duration::from_millis(2);
 /// Time after which a packet counts as lost.
@@ -208,7 +208,7 @@ fn measure(contender: &Contender, folder: &Path, count: usize, probes: usize) ->
     let resident = cpu::resident_bytes(switch.id());
     let idle = |_| {
         let account = cpu::Account::open(switch.id());
-        sleep(WINDOW);
+        sleep(WINDOW_TIME);
         account.spent().share()
     };
     let idle: Vec<f64> = (0..WINDOWS).map(idle).collect();

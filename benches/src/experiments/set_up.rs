@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Number of packets in flight between sender and receiver.
-const WINDOW: u32 = 128;
+const IN_FLIGHT: u32 = 128;
 
 /// Packets of new flows before the measured packets.
 const WARM_UP: u32 = 512;
@@ -180,7 +180,7 @@ impl TwoPortSwitch {
             let _ = socket.send_to(&[0; 18], (Ipv4Addr::new(10, high, middle, low), 2000));
             true
         };
-        self.sink.send(0..packets, WINDOW, sent)
+        self.sink.send(0..packets, IN_FLIGHT, sent)
     }
 }
 

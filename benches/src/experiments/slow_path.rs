@@ -25,7 +25,7 @@ use crate::{
 };
 
 /// Number of packets in flight between sender and receiver.
-const WINDOW: u32 = 64;
+const IN_FLIGHT: u32 = 64;
 /// Maximum time to wait for a window.
 const TIMEOUT: Duration = Duration::from_millis(100);
 /// Numbers of cached flows when a change is made.
@@ -237,7 +237,7 @@ impl Testbed {
     /// returns the number of packets that left the switch.
     fn send(&self, traffic: &Traffic, flows: std::ops::Range<usize>) -> u32 {
         let flows = &traffic.flows[flows];
-        self.sink.send(0..u32::try_from(flows.len()).unwrap_or(u32::MAX), WINDOW, |flow| {
+        self.sink.send(0..u32::try_from(flows.len()).unwrap_or(u32::MAX), IN_FLIGHT, |flow| {
             let port = flows[flow as usize].in_port().number() as usize;
             let Some(sender) = self.senders.get(port - 1).and_then(Option::as_ref) else {
                 return false;

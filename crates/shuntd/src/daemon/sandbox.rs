@@ -140,11 +140,11 @@ pub(crate) enum WriteRestriction {
 /// call.
 pub(crate) fn refuse_system_calls() -> Result<(), SandboxError> {
     let failed = |error: &dyn std::error::Error| SandboxError::Filter(error.to_string());
-    let program = filter().map_err(|error| failed(&error))?;
+    let program = system_call_filter().map_err(|error| failed(&error))?;
     seccompiler::apply_filter_all_threads(&program).map_err(|error| failed(&error))
 }
 
-fn filter() -> Result<BpfProgram, seccompiler::BackendError> {
+fn system_call_filter() -> Result<BpfProgram, seccompiler::BackendError> {
     let rules = REFUSED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     let refuse = SeccompAction::Errno(libc::EPERM.cast_unsigned());
     let architecture = TargetArch::try_from(std::env::consts::ARCH)?;
@@ -239,7 +239,7 @@ print(ctypes.get_errno() if result < 0 else 0)
         let word = |own: &sock_filter| {
             format!("{:04x}{:02x}{:02x}{:08x}", own.code.to_be(), own.jt, own.jf, own.k.to_be())
         };
-        let code: String = filter().unwrap().iter().map(word).collect();
+        let code: String = system_call_filter().unwrap().iter().map(word).collect();
         let arguments = ["-c", CALLER, &code, &number.to_string()];
         let output = Command::new("python3").args(arguments).output().ok()?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -269,7 +269,7 @@ print(ctypes.get_errno() if result < 0 else 0)
     #[test]
     fn the_filter_compiles_on_this_architecture() {
         // The filter has one comparison for each call, and a check of the architecture.
-        assert!(filter().unwrap().len() > REFUSED_CALLS.len());
+        assert!(system_call_filter().unwrap().len() > REFUSED_CALLS.len());
     }
 
     #[test]

@@ -205,7 +205,7 @@ fn lacp(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Result<BondOptions, Str
     };
     let numbers = |key: &str| -> BTreeMap<String, u16> {
         let number = |own: &RowView<'_>| {
-            Some((own.string("name")?.to_owned(), number(own.entry("other_config", key))?))
+            Some((own.string("name")?.to_owned(), positive_number(own.entry("other_config", key))?))
         };
         interfaces.iter().filter_map(number).collect()
     };
@@ -217,7 +217,7 @@ fn lacp(row: RowView<'_>, interfaces: &[RowView<'_>]) -> Result<BondOptions, Str
             _ => BondLacpTime::Slow,
         },
         lacp_system_id: system.unwrap_or_default().to_owned(),
-        lacp_system_priority: number(other("lacp-system-priority"))
+        lacp_system_priority: positive_number(other("lacp-system-priority"))
             .unwrap_or(defaults.lacp_system_priority),
         lacp_fallback_ab: other("lacp-fallback-ab") == Some("true"),
         lacp_port_id: numbers("lacp-port-id"),
@@ -237,7 +237,7 @@ fn wrong_system_id(row: RowView<'_>) -> Option<String> {
 }
 
 /// Returns a number from 1 to 65535; `None` for any other text.
-fn number(text: Option<&str>) -> Option<u16> {
+fn positive_number(text: Option<&str>) -> Option<u16> {
     text?.parse().ok().filter(|number| *number > 0)
 }
 

@@ -26,7 +26,7 @@ fn collector_set(set: &Value) -> String {
         counted(count(&set["samples"]), "sample"),
         counted(count(&set["messages"]), "message"),
         count(&set["active_flows"]),
-        losses(set, &[("flows_lost", "flow"), ("messages_lost", "message")]),
+        losses_text(set, &[("flows_lost", "flow"), ("messages_lost", "message")]),
         problem_suffix(set),
     )
 }
@@ -49,7 +49,7 @@ fn sflow(sflow: &Value) -> String {
         count(&sflow["header"]),
         counted(count(&sflow["samples"]), "sample"),
         counted(count(&sflow["datagrams"]), "datagram"),
-        losses(sflow, &[("samples_dropped", "sample"), ("datagrams_lost", "datagram")]),
+        losses_text(sflow, &[("samples_dropped", "sample"), ("datagrams_lost", "datagram")]),
         problem_suffix(sflow),
     )
 }
@@ -65,7 +65,7 @@ fn netflow(netflow: &Value) -> String {
         counted(count(&netflow["flows"]), "flow"),
         counted(count(&netflow["datagrams"]), "datagram"),
         count(&netflow["active_flows"]),
-        losses(netflow, &[("flows_lost", "flow"), ("datagrams_lost", "datagram")]),
+        losses_text(netflow, &[("flows_lost", "flow"), ("datagrams_lost", "datagram")]),
         problem_suffix(netflow),
     )
 }
@@ -84,7 +84,7 @@ fn ipfix(ipfix: &Value) -> String {
         counted(count(&ipfix["samples"]), "sample"),
         counted(count(&ipfix["messages"]), "message"),
         count(&ipfix["active_flows"]),
-        losses(
+        losses_text(
             ipfix,
             &[("samples_dropped", "sample"), ("flows_lost", "flow"), ("messages_lost", "message")]
         ),
@@ -97,7 +97,7 @@ fn targets(exporter: &Value) -> String {
 }
 
 /// Returns counters of lost data of an exporter; empty if nothing is lost.
-fn losses(exporter: &Value, counts: &[(&str, &str)]) -> String {
+fn losses_text(exporter: &Value, counts: &[(&str, &str)]) -> String {
     let mut lost = String::new();
     for (key, what) in counts {
         if count(&exporter[key]) > 0 {

@@ -104,9 +104,11 @@ impl BfdOptions {
     pub fn set(&mut self, key: &str, value: &str) -> Result<bool, SwitchError> {
         match key {
             "enable" => self.enable = flag("enable", value)?,
-            "min_tx_ms" => self.min_tx_ms = milliseconds("min_tx_ms", value)?,
-            "min_rx_ms" => self.min_rx_ms = milliseconds("min_rx_ms", value)?,
-            "decay_min_rx_ms" => self.decay_min_rx_ms = milliseconds("decay_min_rx_ms", value)?,
+            "min_tx_ms" => self.min_tx_ms = parse_milliseconds("min_tx_ms", value)?,
+            "min_rx_ms" => self.min_rx_ms = parse_milliseconds("min_rx_ms", value)?,
+            "decay_min_rx_ms" => {
+                self.decay_min_rx_ms = parse_milliseconds("decay_min_rx_ms", value)?;
+            }
             "mult" => self.mult = parse_value("mult", value, "1 to 255")?,
             "forwarding_if_rx" => self.forwarding_if_rx = flag("forwarding_if_rx", value)?,
             "cpath_down" => self.cpath_down = flag("cpath_down", value)?,
@@ -208,7 +210,7 @@ fn flag(setting: &'static str, value: &str) -> Result<bool, SwitchError> {
     parse_value(setting, value, "true or false")
 }
 
-fn milliseconds(setting: &'static str, value: &str) -> Result<u32, SwitchError> {
+fn parse_milliseconds(setting: &'static str, value: &str) -> Result<u32, SwitchError> {
     parse_value(setting, value, "a number of milliseconds, at most 4294967")
 }
 

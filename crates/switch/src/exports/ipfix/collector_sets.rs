@@ -111,7 +111,7 @@ impl CollectorSets {
             .map(|own| (own, IpfixEnd::Stopped))
             .chain(replaced.into_iter().map(|own| (own, IpfixEnd::Replaced)))
         {
-            self.endings.spawn(end(own, kind, Arc::clone(&self.plane)));
+            self.endings.spawn(end_set(own, kind, Arc::clone(&self.plane)));
         }
         self.started.notify_one();
     }
@@ -122,7 +122,7 @@ impl CollectorSets {
         self.run_exporters();
         let sets = std::mem::take(&mut self.running.lock().sets);
         for own in sets.into_values() {
-            self.endings.spawn(end(own, IpfixEnd::Stopped, Arc::clone(&self.plane)));
+            self.endings.spawn(end_set(own, IpfixEnd::Stopped, Arc::clone(&self.plane)));
         }
     }
 
@@ -216,7 +216,7 @@ impl RunningSets {
 }
 
 /// Reports all flows of a set that was removed or replaced.
-async fn end(mut own: CollectorSetIpfix, kind: IpfixEnd, plane: Arc<DataPlane>) {
+async fn end_set(mut own: CollectorSetIpfix, kind: IpfixEnd, plane: Arc<DataPlane>) {
     let report = async {
         while own.report_rest(clock(&plane)) {
             // Other tasks run between two parts of the report.

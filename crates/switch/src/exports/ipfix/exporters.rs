@@ -115,7 +115,7 @@ impl IpfixExporters {
     fn begin_end(&self, mut own: BridgeIpfix, kind: IpfixEnd) {
         own.begin_end(&self.bridges);
         let (plane, bridges) = (Arc::clone(&self.plane), Arc::clone(&self.bridges));
-        self.endings.spawn(end(own, kind, plane, bridges));
+        self.endings.spawn(end_bridge(own, kind, plane, bridges));
     }
 
     /// Returns the state of the exporter of a bridge; `None` without an exporter.
@@ -154,7 +154,12 @@ pub(super) fn clock(plane: &DataPlane) -> IpfixClock {
 }
 
 /// Reports all flows of an exporter that was stopped or replaced.
-async fn end(mut own: BridgeIpfix, kind: IpfixEnd, plane: Arc<DataPlane>, bridges: Arc<Bridges>) {
+async fn end_bridge(
+    mut own: BridgeIpfix,
+    kind: IpfixEnd,
+    plane: Arc<DataPlane>,
+    bridges: Arc<Bridges>,
+) {
     let report = async {
         while own.report_rest(&bridges, clock(&plane)) {
             // Other tasks run between two parts of the report.

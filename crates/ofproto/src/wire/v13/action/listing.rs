@@ -12,7 +12,7 @@ use shunt_flow::{FieldId, FlowMask, Match, prerequisite};
 use shunt_pipeline::Action;
 
 /// The bit of `vlan_tci` that is set if the packet has a tag.
-const VLAN_PRESENT: u64 = 0x1000;
+const TCI_PRESENT: u64 = 0x1000;
 
 /// The headers that every packet of a rule has when an action runs.
 #[derive(Clone, Copy)]
@@ -28,7 +28,7 @@ impl CommonHeaders {
         use FieldId::{SctpDst, SctpSrc, TcpDst, TcpSrc, UdpDst, UdpSrc, VlanTci};
 
         let (key, mask) = (matching.key(), FlowMask::from(matching.mask()));
-        let has_tag = key.field(VlanTci) & mask.field(VlanTci) & u128::from(VLAN_PRESENT) != 0;
+        let has_tag = key.field(VlanTci) & mask.field(VlanTci) & u128::from(TCI_PRESENT) != 0;
         let protocols = [[TcpSrc, TcpDst], [UdpSrc, UdpDst], [SctpSrc, SctpDst]];
         let is_required = |[source, _]: &[FieldId; 2]| prerequisite::is_met(*source, &key, &mask);
         Self { has_tag, ports: protocols.into_iter().find(is_required) }
@@ -100,11 +100,11 @@ fn has_tag_after(action: &Action, before: bool) -> bool {
         Action::PushVlan { .. } => true,
         Action::PopVlan => false,
         Action::SetField { field: FieldId::VlanTci, value, .. } => {
-            value & u128::from(VLAN_PRESENT) != 0
+            value & u128::from(TCI_PRESENT) != 0
         }
         // Open vSwitch takes a write to a part of the field as one to the whole field.
         Action::Load { target, value } if target.field == FieldId::VlanTci => {
-            value.checked_shl(target.offset.into()).unwrap_or_default() & VLAN_PRESENT != 0
+            value.checked_shl(target.offset.into()).unwrap_or_default() & TCI_PRESENT != 0
         }
         _ => before || writes_tag(action),
     }

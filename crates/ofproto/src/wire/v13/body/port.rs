@@ -29,7 +29,7 @@ const CONFIG: [Setting; 4] = [
 ];
 
 /// Reads settings from their bits; ignores unknown bits, as Open vSwitch does.
-fn read_config(bits: u32) -> PortConfig {
+fn read_port_config(bits: u32) -> PortConfig {
     let mut config = PortConfig::default();
     for (bit, setting) in CONFIG {
         *setting(&mut config) = bits & bit != 0;
@@ -62,7 +62,7 @@ pub(in crate::wire) fn read_port(
         speed_kbps: reader.u32()?,
         speed_max_kbps: reader.u32()?,
     };
-    let config = read_config(config);
+    let config = read_port_config(config);
     let link_up = state & LINK_DOWN == 0;
     let is_live = state & LIVE != 0;
     Ok(PortDescription { number, mac, name, config, link_up, is_live, link })
@@ -124,7 +124,7 @@ pub(in crate::wire) fn read_mod(reader: &mut ByteReader<'_>) -> Result<PortMod, 
     reader.skip(4)?;
     let mac = reader.array()?;
     reader.skip(2)?;
-    let (config, mask) = (read_config(reader.u32()?), read_config(reader.u32()?));
+    let (config, mask) = (read_port_config(reader.u32()?), read_port_config(reader.u32()?));
     let advertise = reader.u32()?;
     reader.skip(4)?;
     Ok(PortMod { port, mac, config, mask, advertise })
