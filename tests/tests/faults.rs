@@ -74,7 +74,7 @@ fn the_window_shows_the_counters_in_a_browser() {
         let mut command = Command::new(program);
         let version = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
         if !version.is_ok_and(|status| status.success()) {
-            skipped(&format!("the window in a browser needs {program}"));
+            print_skipped(&format!("the window in a browser needs {program}"));
             return;
         }
     }

@@ -178,7 +178,7 @@ fn resident_bytes() -> usize {
 #[cfg_attr(miri, ignore = "the interpreter allocates all memory at once")]
 fn a_larger_limit_copies_only_used_slots() {
     let mut entries = Entries::new(1 << 21);
-    let entry = entries.insert(traversal(1), InstallNo(1), Time::ZERO).unwrap();
+    let entry = entries.insert(InstallNo(1), traversal(1), Time::ZERO).unwrap();
     let before = resident_bytes();
     entries.set_limit((1 << 21) + 1);
     let grown = resident_bytes().saturating_sub(before);
