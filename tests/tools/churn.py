@@ -47,12 +47,13 @@ import tempfile
 import threading
 import time
 
-from churn_switch import ANSWER_MAX, BASE_RULES, ECHO_TYPE, Broken, Switch, run, veth
+from churn_switch import ANSWER_MAX, BASE_RULES, ECHO_TYPE, Broken, Switch, received, run, veth
 
 SAMPLE_INTERVAL = 2.0  # Seconds between two samples.
 GROWTH_MAX, GROWTH_KB = 0.05, 1024  # The largest growth between the second and the last quarter.
 ROUNDS_MIN, MINUTES_MIN = 200, 30  # Runs with less of both are all warm-up: caches and allocator still grow.
 BURST, PAUSE = 8, 0.004  # Frames of a direction, and the seconds after them.
+BACKLOG = 2048  # Frames that may be under way. More only fill the queues of a daemon that gets little CPU time.
 
 
 class Traffic(threading.Thread):
@@ -62,6 +63,8 @@ class Traffic(threading.Thread):
         super().__init__(daemon=True)
         self.switch, self.choose = switch, random.Random(seed)
         self.ending = threading.Event()
+        self.arrived = self.since = 0
+        self.dropped = sum(switch.sent) - sum(received(switch.hosts))
         self.error = None
 
     def frame(self, side):
@@ -81,12 +84,24 @@ class Traffic(threading.Thread):
         try:
             with host_socket(self.switch.hosts[0]) as first, host_socket(self.switch.hosts[1]) as second:
                 while not self.ending.wait(PAUSE):
+                    if self.is_behind():
+                        continue
                     for side, host in enumerate((first, second)):
                         for _ in range(BURST):
                             host.send(self.frame(side))
                             self.switch.sent[side] += 1
         except OSError as error:
             self.error = error
+
+    def is_behind(self):
+        """Returns whether too many frames are under way. Those that do not arrive for a second were dropped."""
+        arrived, now = sum(received(self.switch.hosts)), time.monotonic()
+        if arrived != self.arrived:
+            self.arrived, self.since = arrived, now
+        under_way = sum(self.switch.sent) - arrived - self.dropped
+        if under_way > BACKLOG and now - self.since > 1:
+            self.dropped += under_way
+        return under_way > BACKLOG
 
     def stop(self):
         self.ending.set()

@@ -57,6 +57,13 @@ def wait(holds, what, seconds=ANSWER_MAX):
     return value
 
 
+def received(hosts):
+    """Returns the numbers of frames that devices have received."""
+    with open("/proc/net/dev") as file:
+        counts = {line.split(":")[0].strip(): int(line.split()[2]) for line in file if ":" in line}
+    return [counts[host] for host in hosts]
+
+
 class Switch:
     """A daemon with its files, two veth ports, and the hosts behind these ports."""
 
@@ -182,7 +189,7 @@ class Switch:
         self.bundle(BASE_RULES)
         self.ofctl("del-groups")
         self.ofctl("del-meters")
-        wait(self.frames_counted, self.frame_counts)
+        self.count_frames()
         self.appctl("fdb/flush")
         self.appctl("revalidator/purge")
         wait(lambda: "udpif keys:0 " in self.appctl("memory/show"), "no cache entries")
@@ -211,18 +218,27 @@ class Switch:
         shown = {port["name"]: port for port in json.loads(self.control("ports", "--json"))}
         names = ("rx_packets", "rx_dropped", "forward_dropped", "tx_packets", "tx_dropped")
         counts = [{name: shown[port][name] for name in names} for port in self.ports]
-        with open("/proc/net/dev") as file:
-            received = {line.split(":")[0].strip(): int(line.split()[2]) for line in file if ":" in line}
-        for count, host, sent in zip(counts, self.hosts, self.sent):
-            count |= {"host_sent": sent, "host_received": received[host]}
+        for count, sent, host_received in zip(counts, self.sent, received(self.hosts)):
+            count |= {"host_sent": sent, "host_received": host_received}
         return counts
 
-    def frames_counted(self):
-        counts = self.frame_counts()
+    def count_frames(self):
+        """Waits until all frames are counted, or no counter has changed for some time."""
+        last, end = None, 0
+        while not self.are_counted(counts := self.frame_counts()):
+            now = time.monotonic()
+            if counts != last:
+                last, end = counts, now + ANSWER_MAX
+            elif now > end:
+                raise Broken(f"{self.name}: sent, received and dropped frames do not add up: {counts}")
+            time.sleep(0.05)
+
+    @staticmethod
+    def are_counted(counts):
         for own, other in (counts, counts[::-1]):
-            received = own["rx_packets"] + own["rx_dropped"]
-            sent = other["tx_packets"] + other["tx_dropped"]
-            if received != own["host_sent"] or sent + own["forward_dropped"] != own["rx_packets"]:
+            if own["rx_packets"] + own["rx_dropped"] != own["host_sent"]:
+                return False
+            if other["tx_packets"] + other["tx_dropped"] + own["forward_dropped"] != own["rx_packets"]:
                 return False
             if other["host_received"] != other["tx_packets"]:
                 return False
