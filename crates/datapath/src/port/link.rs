@@ -21,7 +21,9 @@ const RTM_GETSTATS: u16 = 94;
 const RTM_NEWSTATS: u16 = 92;
 /// Attribute of statistics: the counters of a link, as `rtnl_link_stats64`.
 const IFLA_STATS_LINK_64: u16 = 1;
-/// Index of the counter `tx_dropped` (8 bytes) in `rtnl_link_stats64`.
+/// Index of the counter `rx_dropped` (8 bytes) in `rtnl_link_stats64`.
+const RX_DROPPED: usize = 6;
+/// Index of the counter `tx_dropped`.
 const TX_DROPPED: usize = 7;
 /// The bit of `IFLA_STATS_LINK_64` in the filter of a request.
 const LINK_64_FILTER: u32 = 1 << (IFLA_STATS_LINK_64 - 1);
@@ -81,11 +83,22 @@ pub(super) fn has_carrier(device: c_uint) -> bool {
     message.is_some_and(|message| message.find_attribute(IFLA_CARRIER) == Some(&[1]))
 }
 
-/// The number of packets that each device could not send, by index.
-///
-/// A TAP device counts the packets for which a queue of its port was full.
+/// The packets that the kernel dropped at a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceDrops {
+    /// Packets that were received and dropped before any socket.
+    ///
+    /// Examples are frames that are longer than the MTU, and frames beyond the backlog of the CPU.
+    pub rx: u64,
+    /// Packets that could not be sent.
+    ///
+    /// A TAP device counts the packets for which a queue of its port was full.
+    pub tx: u64,
+}
+
+/// The packets that the kernel dropped at each device, by index.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DeviceLosses(BTreeMap<u32, u64>);
+pub struct DeviceLosses(BTreeMap<u32, DeviceDrops>);
 
 impl DeviceLosses {
     /// Reads the losses of all devices of the network namespace.
@@ -110,13 +123,13 @@ impl DeviceLosses {
 
     /// Returns the losses of a device; `None` if there was no such device.
     #[must_use]
-    pub fn find(&self, device: u32) -> Option<u64> {
+    pub fn find(&self, device: u32) -> Option<DeviceDrops> {
         self.0.get(&device).copied()
     }
 }
 
 /// Requests the statistics of one device or of all, and takes the whole answer.
-fn ask_statistics(device: Option<u32>, losses: &mut BTreeMap<u32, u64>) -> nix::Result<()> {
+fn ask_statistics(device: Option<u32>, losses: &mut BTreeMap<u32, DeviceDrops>) -> nix::Result<()> {
     let (family, protocol) = (AddressFamily::Netlink, SockProtocol::NetlinkRoute);
     let socket = socket(family, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
     send(socket.as_raw_fd(), &statistics_request(device), MsgFlags::empty())?;
@@ -149,14 +162,14 @@ fn statistics_request(device: Option<u32>) -> Vec<u8> {
 }
 
 /// Takes the losses from a part of an answer; returns whether it is the last part.
-fn take_statistics(mut part: &[u8], losses: &mut BTreeMap<u32, u64>) -> bool {
+fn take_statistics(mut part: &[u8], losses: &mut BTreeMap<u32, DeviceDrops>) -> bool {
     if part.is_empty() {
         return true;
     }
     while !part.is_empty() {
         // Every other message is the end (`NLMSG_DONE`), or an error.
         let Some((message, RTM_NEWSTATS)) = first_message(part) else { return true };
-        losses.extend(loss(message));
+        losses.extend(drops(message));
         part = part.get(message.len().next_multiple_of(4)..).unwrap_or_default();
     }
     false
@@ -170,13 +183,15 @@ fn first_message(part: &[u8]) -> Option<(&[u8], u16)> {
     Some((message, kind))
 }
 
-/// Returns the index of the device in a message with its losses.
-fn loss(message: &[u8]) -> Option<(u32, u64)> {
+/// Returns the index of the device in a message with its drop counters.
+fn drops(message: &[u8]) -> Option<(u32, DeviceDrops)> {
     let index = u32::from_ne_bytes(*message.get(MESSAGE_HEADER + 4..)?.first_chunk()?);
     let mut found = attributes(message.get(STATS_HEADERS..)?);
     let (_, counters) = found.find(|(kind, _)| *kind == IFLA_STATS_LINK_64)?;
-    let counter = counters.get(TX_DROPPED * 8..)?.first_chunk()?;
-    Some((index, u64::from_ne_bytes(*counter)))
+    let counter = |place: usize| -> Option<u64> {
+        Some(u64::from_ne_bytes(*counters.get(place * 8..)?.first_chunk()?))
+    };
+    Some((index, DeviceDrops { rx: counter(RX_DROPPED)?, tx: counter(TX_DROPPED)? }))
 }
 
 /// Returns the attributes of a message, as type and value, until an invalid one.
@@ -205,9 +220,15 @@ mod tests {
 
     use super::*;
 
-    /// Returns a message with the losses of a device.
-    fn message(device: u32, losses: u64) -> Vec<u8> {
-        let counter = |place| if place == TX_DROPPED { losses } else { 9 };
+    const NONE: DeviceDrops = DeviceDrops { rx: 0, tx: 0 };
+
+    /// Returns a message with the drop counters of a device.
+    fn message(device: u32, drops: DeviceDrops) -> Vec<u8> {
+        let counter = |place| match place {
+            RX_DROPPED => drops.rx,
+            TX_DROPPED => drops.tx,
+            _ => 9,
+        };
         let counters: Vec<u8> = (0..25).flat_map(|place| counter(place).to_ne_bytes()).collect();
         let mut attributes = Vec::new();
         for (kind, value) in [(7, [1, 2, 3].as_slice()), (IFLA_STATS_LINK_64, counters.as_slice())]
@@ -230,10 +251,10 @@ mod tests {
 
     #[test]
     fn losses_are_those_of_whole_messages() {
-        let mut part = [message(3, 70), message(4, 0)].concat();
+        let mut part = [message(3, DeviceDrops { rx: 7, tx: 70 }), message(4, NONE)].concat();
         let mut losses = BTreeMap::new();
         assert!(!take_statistics(&part, &mut losses), "the end is to come");
-        let expected = BTreeMap::from([(3, 70), (4, 0)]);
+        let expected = BTreeMap::from([(3, DeviceDrops { rx: 7, tx: 70 }), (4, NONE)]);
         assert_eq!(losses, expected);
         // The last message is `NLMSG_DONE` with a result.
         part.extend(20_u32.to_ne_bytes());
@@ -269,8 +290,8 @@ mod tests {
             let losses = DeviceLosses::read();
             assert!(losses.0.len() > count, "the loopback device is among them");
             let index = if_nametoindex("b9").unwrap();
-            assert_eq!(losses.find(index), Some(0));
-            assert_eq!(DeviceLosses::of(index).0, BTreeMap::from([(index, 0)]));
+            assert_eq!(losses.find(index), Some(NONE));
+            assert_eq!(DeviceLosses::of(index).0, BTreeMap::from([(index, NONE)]));
             assert_eq!(DeviceLosses::of(9999), DeviceLosses::default());
         });
         test.join().unwrap();

@@ -17,6 +17,7 @@
 
 mod claim;
 mod contract;
+mod device_loss;
 mod error;
 mod ethtool;
 mod host_device;
@@ -48,7 +49,7 @@ pub use error::PortError;
 pub use host_device::{
     DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState, LinkMode,
 };
-pub use link::DeviceLosses;
+pub use link::{DeviceDrops, DeviceLosses};
 pub use shunt_dpdk::{
     DpdkError, DpdkState, EalOptions, HugePageSize, HugePages, device_name, huge_page_sizes,
 };

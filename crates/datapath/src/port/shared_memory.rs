@@ -118,7 +118,7 @@ impl<P: SharedMemoryProtocol> Port for SharedMemoryPort<P> {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: 0, tx_dropped: self.lost.load(Relaxed) }
+        PortCounters { tx_dropped: self.lost.load(Relaxed), ..PortCounters::default() }
     }
 }
 

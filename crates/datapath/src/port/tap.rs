@@ -32,10 +32,7 @@ use std::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::OpenOptionsExt,
     },
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
+    sync::Arc,
     thread::sleep,
     time::Duration,
 };
@@ -51,6 +48,7 @@ use super::{
     Capabilities, DeviceLosses, DeviceReader, HostDevice, Port, PortCounters, PortError, Queues,
     RxQueue, RxReport, TxEnd, TxQueue,
     claim::DeviceClaim,
+    device_loss::DeviceLoss,
     error::tx_end_of,
     host_device::try_mtu,
     link, qdisc,
@@ -83,17 +81,8 @@ pub struct Tap {
     /// From [`Port::split`] on, one queue for each packet thread.
     queues: Vec<OpenQueue>,
     is_split: bool,
+    /// The packets for which a queue of the port was full: the host sends into these queues.
     loss: DeviceLoss,
-}
-
-/// The packets that a device lost because a queue of the port was full.
-///
-/// The host sends into these queues, so the device counts the packets as not sent.
-struct DeviceLoss {
-    /// The drop counter when the port was opened: the device may be older.
-    before: u64,
-    /// Number of lost packets since then; stays if the device is removed.
-    lost: AtomicU64,
 }
 
 /// A queue of the device.
@@ -184,7 +173,7 @@ impl Tap {
             _claim: claim,
             queues,
             is_split: false,
-            loss: DeviceLoss::since_now(index),
+            loss: DeviceLoss::since_now(index, |drops| drops.tx),
         })
     }
 }
@@ -311,7 +300,7 @@ impl Port for Tap {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: self.loss.lost.load(Relaxed), tx_dropped: 0 }
+        PortCounters { rx_dropped: self.loss.packets(), ..PortCounters::default() }
     }
 
     fn note_losses(&self, losses: &DeviceLosses) {
@@ -325,20 +314,6 @@ impl Port for Tap {
             copy(name, &**file, stored_name.as_deref())
         });
         stored.collect()
-    }
-}
-
-impl DeviceLoss {
-    fn since_now(device: c_uint) -> Self {
-        let before = DeviceLosses::of(device).find(device).unwrap_or(0);
-        Self { before, lost: AtomicU64::new(0) }
-    }
-
-    /// Updates `lost` from the drop counter of the device; `None`: the device is gone.
-    fn note(&self, dropped: Option<u64>) {
-        // A drop counter never decreases, so the maximum is the newest value.
-        let lost = dropped.map_or(0, |dropped| dropped.saturating_sub(self.before));
-        self.lost.fetch_max(lost, Relaxed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tests that each frame is received as it was sent, or is counted.
 
-use std::{collections::HashMap, fs, net::UdpSocket, os::fd::AsRawFd, thread};
+use std::{collections::HashMap, fs, os::fd::AsRawFd, thread};
 
 use nix::sys::{
     socket::{
@@ -11,7 +11,7 @@ use nix::sys::{
 };
 use shunt_datapath::{
     Packet, Pool, PortError, TxEnd, VirtioHeader,
-    port::{DeviceLosses, Port, PortCounters, PortSpec, Queues, open, tap},
+    port::{Port, PortSpec, Queues, open, tap},
 };
 use shunt_pipeline::DatapathPort;
 
@@ -24,7 +24,7 @@ fn has_device(name: &str) -> bool {
 }
 
 /// Creates a veth pair; returns a packet port for each end.
-fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
+pub(crate) fn veth() -> (Box<dyn Port>, Box<dyn Port>) {
     veth_with(None)
 }
 
@@ -290,51 +290,6 @@ fn the_port_counts_losses_of_a_full_socket() {
         check_received_or_counted(&*b, &mut left, &mut right, 200);
     });
 }
-
-/// The drop counter of an older device does not start at zero.
-#[test]
-fn the_port_counts_losses_of_a_full_tap() {
-    in_namespace(|| {
-        let persistent = tap::TapSettings { persistent: true, ..tap::TapSettings::default() };
-        let spec = PortSpec::Tap { device: "t0".to_owned(), settings: persistent };
-        let mut pool = Pool::new();
-        for _ in 0..2 {
-            let mut port = open(&spec, 0).unwrap();
-            let mut queues = split_one(port.as_mut());
-            ip("address replace 10.9.0.1/24 dev t0");
-            ip("neighbor replace 10.9.0.2 lladdr 02:00:00:00:00:02 dev t0");
-            assert_eq!(port.counters(), PortCounters::default());
-            let host = UdpSocket::bind("10.9.0.1:0").unwrap();
-            for _ in 0..FLOOD {
-                host.send_to(&[0; 18], "10.9.0.2:9").unwrap();
-            }
-            port.note_losses(&DeviceLosses::read());
-            let lost = port.counters().rx_dropped;
-            let mut received = 0;
-            loop {
-                let mut burst = Vec::new();
-                queues.rx.as_mut().unwrap().rx(&mut pool, &mut burst).unwrap();
-                if burst.is_empty() {
-                    break;
-                }
-                received += burst.len() as u64;
-                put_all_back(&mut pool, burst);
-            }
-            assert_eq!(received + lost, FLOOD);
-            assert!(lost > 0 && received > 0, "{lost} {received}");
-            ip("link set t0 down");
-            ip("link set t0 name t1");
-            port.note_losses(&DeviceLosses::read());
-            assert_eq!(port.counters().rx_dropped, lost, "a count does not go back");
-            ip("link set t1 name t0");
-            close((port, queues));
-        }
-        open(&spec, 0).unwrap().remove_device().unwrap();
-    });
-}
-
-/// Number of frames in a burst that is longer than the queue of a TAP.
-const FLOOD: u64 = 2000;
 
 #[test]
 fn frames_without_a_buffer_are_refused() {

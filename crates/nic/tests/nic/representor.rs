@@ -149,7 +149,7 @@ impl Port for FailingPort {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: 3, tx_dropped: 4 }
+        PortCounters { rx_dropped: 3, tx_dropped: 4, ..PortCounters::default() }
     }
 }
 

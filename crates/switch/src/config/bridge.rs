@@ -283,6 +283,16 @@ impl PortType {
         }
     }
 
+    /// Returns whether the kernel may drop packets between the device and the port, and counts them.
+    pub(crate) const fn has_device_losses(self) -> bool {
+        match self {
+            Self::AfPacket | Self::Tap => true,
+            // The sockets of AF_XDP count their own losses.
+            Self::AfXdp | Self::VhostUser | Self::Memif | Self::Dpdk => false,
+            Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
+        }
+    }
+
     /// Returns whether a port that went down is reopened automatically.
     ///
     /// A `pcap` port is not reopened: its replay would start again, and its output file would be

@@ -77,13 +77,13 @@ impl Bridges {
 
     /// Locks the registry, with current counters of devices.
     ///
-    /// One request to the kernel reads the losses of all TAPs, before the lock is taken.
+    /// One request to the kernel reads the losses of all devices, before the lock is taken.
     pub(crate) fn lock_counted(&self) -> MutexGuard<'_, BridgeRegistry> {
-        let has_taps = self.lock().iter().any(|bridge| bridge.taps().next().is_some());
-        let losses = if has_taps { DeviceLosses::read() } else { DeviceLosses::default() };
+        let is_lossy = self.lock().iter().any(|bridge| bridge.lossy_devices().next().is_some());
+        let losses = if is_lossy { DeviceLosses::read() } else { DeviceLosses::default() };
         let bridges = self.lock();
-        for tap in bridges.iter().flat_map(BridgeState::taps) {
-            tap.note_losses(&losses);
+        for device in bridges.iter().flat_map(BridgeState::lossy_devices) {
+            device.note_losses(&losses);
         }
         bridges
     }

@@ -15,7 +15,7 @@ use tracing::{info, warn};
 
 use crate::{
     Switch,
-    config::{PortOptions, PortType, mac::parse_mac, mac_text},
+    config::{PortOptions, mac::parse_mac, mac_text},
     error::SwitchError,
     openflow::events::{PortChanges, StatusPorts},
     ports::{bridges::Bridges, port::BridgePort, registry::BridgeState, set_down::DevicesSetDown},
@@ -228,10 +228,10 @@ impl BridgePort {
 }
 
 impl BridgeState {
-    /// Returns the open TAP devices of the bridge.
-    pub(crate) fn taps(&self) -> impl Iterator<Item = &(dyn Port + 'static)> {
-        let taps = self.ports.values().filter(|port| port.settings.kind == PortType::Tap);
-        taps.filter_map(|tap| tap.open.as_deref())
+    /// Returns the open devices of the bridge at which the kernel may drop packets before the port.
+    pub(crate) fn lossy_devices(&self) -> impl Iterator<Item = &(dyn Port + 'static)> {
+        let lossy = self.ports.values().filter(|port| port.settings.kind.has_device_losses());
+        lossy.filter_map(|port| port.open.as_deref())
     }
 }
 
@@ -374,7 +374,7 @@ fn device_error(port: &str, source: io::Error) -> SwitchError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{BridgeOptions, Config};
+    use crate::config::{BridgeOptions, Config, PortType};
 
     /// The names of changed ports are taken, and only their status is returned.
     #[tokio::test]

@@ -15,8 +15,9 @@ use super::{
 use crate::{
     packet::buffer::Pool,
     port::{
-        Capabilities, HostDevice, Port, PortCounters, PortError, PortWork, Queues,
+        Capabilities, DeviceLosses, HostDevice, Port, PortCounters, PortError, PortWork, Queues,
         claim::{DeviceClaim, refuse_member},
+        device_loss::DeviceLoss,
         host_device::try_mtu,
         stored::{RefusedDescriptor, StoredDescriptor, accepted},
         sys::{self, DeviceName},
@@ -38,6 +39,8 @@ pub struct AfPacket {
     inherited: Vec<StoredDescriptor>,
     /// The sockets of the queues; `None` until the queues are created.
     sockets: Option<Arc<RxSockets>>,
+    /// The packets that the kernel dropped before the sockets.
+    loss: DeviceLoss,
 }
 
 impl AfPacket {
@@ -71,7 +74,8 @@ impl AfPacket {
         let claim = DeviceClaim::take("af_packet", &name, index)?;
         try_mtu(control.as_fd(), &name, mtu);
         let device = HostDevice { control, name, index };
-        Ok(Self { device, mac, _claim: claim, rx_slots, inherited, sockets: None })
+        let loss = DeviceLoss::since_now(index, |drops| drops.rx);
+        Ok(Self { device, mac, _claim: claim, rx_slots, inherited, sockets: None, loss })
     }
 
     /// Returns the sockets that an earlier process stored; `None` if one is missing.
@@ -196,7 +200,11 @@ impl Port for AfPacket {
 
     fn counters(&self) -> PortCounters {
         let rx_dropped = self.sockets.as_ref().map_or(0, |sockets| sockets.dropped());
-        PortCounters { rx_dropped, tx_dropped: 0 }
+        PortCounters { rx_dropped, rx_kernel: self.loss.packets(), tx_dropped: 0 }
+    }
+
+    fn note_losses(&self, losses: &DeviceLosses) {
+        self.loss.note(losses.find(self.device.index));
     }
 
     fn maintenance(&mut self, now: Time) -> Option<PortWork> {

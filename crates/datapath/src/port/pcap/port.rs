@@ -116,7 +116,7 @@ impl Port for Pcap {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: 0, tx_dropped: self.lost.load(Relaxed) }
+        PortCounters { tx_dropped: self.lost.load(Relaxed), ..PortCounters::default() }
     }
 }
 
