@@ -193,9 +193,10 @@ class Expected:
             stale = "" if nic["stale_s"] is None else f" for {rounded(nic['stale_s'], 0)} s\n{nic['reason'] or ''}"
             traffic = nic["traffic"]
             missed = short(self.rate(old["traffic"]["missed"], traffic["missed"])) if traffic else NOTHING
-            hits = [short(self.rate(nic_hits(old), nic_hits(nic))), short(nic_hits(nic))]
-            row = [f"{nic['kind']}\n{bridge['name']} {nic['address']}", nic["state"] + stale, " of ".join(entries) + waiting]
-            rows.append([*row, *hits, missed, short(nic["operations"]["failed"]), nic["error"] or "none"])
+            hits = f"{short(self.rate(nic_hits(old), nic_hits(nic)))}\n{missed}\n{short(nic_hits(nic))}"
+            state = nic["state"] + stale + (f"\n{nic['error']}" if nic["error"] else "")
+            row = [f"{nic['kind']}\n{bridge['name']} {nic['address']}", state, " of ".join(entries) + waiting]
+            rows.append([*row, hits, short(nic["operations"]["failed"])])
         return rows
 
     def bonds(self):
@@ -223,9 +224,9 @@ class Expected:
                 output = f"VLAN {own['output_vlan']}" if own["output_vlan"] else own["output_port"]
                 output += f"\nfirst {own['snaplen']} bytes" if own["snaplen"] else ""
                 packets = own["tx_packets"]
-                rates = [short(self.rate(copied.get(own["name"], packets), packets)), short(packets)]
+                rates = f"{short(self.rate(copied.get(own['name'], packets), packets))}\n{short(packets)}"
                 name = f"{own['name']}\n{bridge['name']}"
-                rows.append([name, "\n".join(source) or NOTHING, output, own["problem"] or "copies", *rates])
+                rows.append([name, "\n".join(source) or NOTHING, output, own["problem"] or "copies", rates])
         return rows
 
     def bfd(self):

@@ -78,6 +78,13 @@ mod tests {
         assert_eq!(quoted_texts(objects, "showSection(byId(\"").len(), 4);
     }
 
+    /// The packets of an LTM entry with a next tag are not dropped.
+    #[test]
+    fn top_flows_have_the_next_tag() {
+        let [_, _, (.., script), _] = FILES;
+        assert!(script.contains("\"next(\" + entry.next + \")\""));
+    }
+
     #[test]
     fn the_page_counts_each_loss_of_drops() {
         let [_, _, (.., script), _] = FILES;

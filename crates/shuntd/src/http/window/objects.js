@@ -60,7 +60,7 @@ function showMirrors() {
       mirror.name + "\n" + bridge.name, [mirrorSource(mirror), "text"],
       [output + (mirror.snaplen > 0 ? "\nfirst " + mirror.snaplen + " bytes" : ""), "text"],
       [mirror.problem || "copies", mirror.problem ? "text bad" : "text good"],
-      short(rate(old.tx_packets, mirror.tx_packets)), short(mirror.tx_packets),
+      short(rate(old.tx_packets, mirror.tx_packets)) + "\n" + short(mirror.tx_packets),
     ];
   }));
   showSection(byId("mirrors"), counted(rows.length, "mirror"), rows);
@@ -96,16 +96,16 @@ function showNics() {
     // An external NIC counts the hits of its entries only.
     const hits = (own) => (own.traffic ? own.traffic.hits : own.entry_hits);
     const stale = nic.stale_s === null ? "" : " for " + nic.stale_s.toFixed(0) + " s\n" + (nic.reason || "");
+    const missed = nic.traffic ? short(rate(old.traffic ? old.traffic.missed : undefined, nic.traffic.missed)) : "–";
+    const isGood = nic.state === "connected" && !nic.error;
     const waiting = nic.waiting > 0 ? "\n" + short(nic.waiting) + " to insert" : "";
     return [
       nic.kind + "\n" + name + " " + nic.address,
-      [nic.state + stale, nic.state === "connected" ? "text good" : "text bad"],
+      [nic.state + stale + (nic.error ? "\n" + nic.error : ""), isGood ? "text good" : "text bad"],
       short(sum(nic.stages.map((stage) => stage.entries))) + " of " +
         short(sum(nic.stages.map((stage) => stage.entries_max))) + waiting,
-      short(rate(hits(old), hits(nic))), short(hits(nic)),
-      nic.traffic ? short(rate(old.traffic ? old.traffic.missed : undefined, nic.traffic.missed)) : "–",
+      short(rate(hits(old), hits(nic))) + "\n" + missed + "\n" + short(hits(nic)),
       [short(nic.operations.failed), nic.operations.failed > 0 ? "bad" : ""],
-      [nic.error || "none", nic.error ? "text bad" : "text"],
     ];
   });
   showSection(byId("nics"), counted(rows.length, "NIC"), rows);
