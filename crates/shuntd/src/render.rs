@@ -7,6 +7,7 @@ pub(crate) mod evict;
 pub(crate) mod exports;
 pub(crate) mod forecast;
 pub(crate) mod nic;
+mod problems;
 pub(crate) mod screen;
 pub(crate) mod top;
 
@@ -15,7 +16,7 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::{MacStatus, MulticastEntryStatus};
 
-use crate::render::{bfd::bfd_state, exports::exports, nic::nic_line};
+use crate::render::{bfd::bfd_state, exports::exports, nic::nic_line, problems::mtu_problem};
 
 /// Header of a capture file with nanosecond timestamps.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -245,7 +246,7 @@ fn limits(port: &Value) -> String {
             let _ = write!(text, " queues={}", queues.join(","));
         }
     }
-    text + &bfd_state(&port["bfd"])
+    text + &bfd_state(&port["bfd"]) + &mtu_problem(port)
 }
 
 /// Returns the numbers of packet-ins by result; `None` if there were none.
@@ -379,7 +380,7 @@ pub(crate) fn ports(bridges: &Value) -> String {
             port["forward_dropped"].to_string(),
             port["tx_packets"].to_string(),
             port["tx_dropped"].to_string(),
-            word(&port["link"]).to_owned() + &bfd_state(&port["bfd"]),
+            word(&port["link"]).to_owned() + &bfd_state(&port["bfd"]) + &mtu_problem(port),
         ]);
     }
     table(&rows)

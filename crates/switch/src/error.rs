@@ -253,6 +253,14 @@ pub enum SwitchError {
         /// Maximum number of mirrors of a bridge.
         limit: usize,
     },
+    /// The device of a new port keeps another MTU than the configured one.
+    #[error("port {port}: {problem}")]
+    PortMtu {
+        /// Name of the port.
+        port: String,
+        /// The MTUs, the reason, and a way to correct it.
+        problem: String,
+    },
     /// Keys of a mirror are missing, or exclude each other.
     #[error("mirror {mirror}: {problem}")]
     MirrorSetting {

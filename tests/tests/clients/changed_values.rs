@@ -182,6 +182,8 @@ fn a_device_opens_with_a_refused_mtu() {
             let get = |column: &str| fixture.done(&format!("get interface {interface} {column}"));
             assert!(wait_until(|| get("link_state") == "up"), "{}", show(&daemon));
             assert!(wait_until(|| get("error").contains("MTU")), "{}", get("error"));
+            assert!(get("error").contains("keeps its MTU 1500"), "{}", get("error"));
+            assert!(show(&daemon).contains("keeps its MTU 1500"), "{}", show(&daemon));
             assert_eq!(get("mtu"), "1500");
             fixture.done(&format!("set interface {interface} mtu_request=1400"));
             assert_eq!([get("mtu"), get("error")], ["1400", "[]"]);

@@ -6,7 +6,7 @@ use shunt_pipeline::{DatapathPort, Time};
 
 use super::{
     DeviceLosses, DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState,
-    LinkMode, PortError, StoredDescriptor,
+    LinkMode, MtuRefusal, PortError, StoredDescriptor,
 };
 use crate::{
     metrics::{Counter, RxLoss},
@@ -91,6 +91,11 @@ pub trait Port: Send {
     /// to be segmented.
     fn mtu(&self) -> Option<u32> {
         None
+    }
+
+    /// Returns the MTU that the system refused when the port was opened.
+    fn mtu_refusal(&self) -> Option<MtuRefusal> {
+        self.host_device()?.mtu_refusal
     }
 
     /// Returns work that changes the device while packets pass.

@@ -62,6 +62,17 @@ pub struct HostDevice {
     pub(super) name: DeviceName,
     /// Index of the device when it was opened.
     pub(super) index: c_uint,
+    /// The MTU that the system refused when the device was opened.
+    pub(super) mtu_refusal: Option<MtuRefusal>,
+}
+
+/// An MTU that the system refused to set when a device was opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MtuRefusal {
+    /// The refused MTU in bytes.
+    pub mtu: u32,
+    /// The error; `PermissionDenied` if the process lacks `CAP_NET_ADMIN`.
+    pub kind: io::ErrorKind,
 }
 
 /// A reader of a network device of the host, for a thread that may block.
@@ -155,7 +166,8 @@ impl HostDevice {
 
     fn try_clone(&self) -> Option<Self> {
         let control = self.control.try_clone().ok()?;
-        Some(Self { control, name: self.name.clone(), index: self.index })
+        let (name, mtu_refusal) = (self.name.clone(), self.mtu_refusal);
+        Some(Self { control, name, index: self.index, mtu_refusal })
     }
 }
 
@@ -222,7 +234,7 @@ fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool
         setns(namespace, CloneFlags::CLONE_NEWNET)?;
         let control = sys::request_socket()?;
         // The index of the device in the other namespace is unknown, and not needed.
-        let device = HostDevice { control, name, index: 0 };
+        let device = HostDevice { control, name, index: 0, mtu_refusal: None };
         let state = device.state().ok_or(io::ErrorKind::NotFound)?;
         Ok((state, device.link_up()))
     };
@@ -234,17 +246,25 @@ fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool
 
 /// Sets the MTU of a device that is being opened, if one is given.
 ///
-/// A device that refuses the MTU keeps its own MTU, so that the port opens in any case.
-pub(super) fn try_mtu(control: BorrowedFd<'_>, device: &DeviceName, mtu: Option<u32>) {
-    let Some(mtu) = mtu else { return };
-    if let Err(error) = sys::set_mtu(control, device, mtu) {
-        let name = device.as_str();
-        warn!(
-            %error,
-            "device {name}: the system refuses the MTU {mtu}, so the device keeps its own (a \
-             change needs CAP_NET_ADMIN)"
-        );
+/// A device that refuses the MTU keeps its own MTU, so that the port opens in any case. Returns the
+/// refusal. A device that has the MTU already needs no change, and so no capability.
+pub(super) fn try_mtu(
+    control: BorrowedFd<'_>,
+    device: &DeviceName,
+    mtu: Option<u32>,
+) -> Option<MtuRefusal> {
+    let mtu = mtu?;
+    if sys::mtu(control, device).is_ok_and(|own| own == mtu) {
+        return None;
     }
+    let error = sys::set_mtu(control, device, mtu).err()?;
+    let name = device.as_str();
+    warn!(
+        %error,
+        "device {name}: the system refuses the MTU {mtu}, so the device keeps its own (a change \
+         needs CAP_NET_ADMIN)"
+    );
+    Some(MtuRefusal { mtu, kind: error.kind() })
 }
 
 fn set_up(control: BorrowedFd<'_>, device: &DeviceName, is_up: bool) -> io::Result<()> {
@@ -279,7 +299,7 @@ mod tests {
             ip("link add a0 address 02:00:00:00:00:0a mtu 1400 type veth peer name b0");
             let (control, name) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
             let index = if_nametoindex("a0").unwrap();
-            let device = HostDevice { control, name, index };
+            let device = HostDevice { control, name, index, mtu_refusal: None };
             let read = || device.state();
             let reader = device.reader().unwrap();
             let mut expected =
@@ -291,6 +311,10 @@ mod tests {
                 expected.is_up = is_up;
                 assert_eq!(read(), Some(expected));
             }
+            let open = |mtu| try_mtu(device.control.as_fd(), &device.name, mtu);
+            let refused = open(Some(1)).unwrap();
+            assert_eq!((refused.mtu, refused.kind), (1, io::ErrorKind::InvalidInput));
+            assert_eq!([None, Some(1400)].map(open), [None, None]);
             change(HostDeviceSetting::Mtu(1300)).unwrap();
             change(HostDeviceSetting::Mac([2, 0, 0, 0, 0, 0xb])).unwrap();
             assert!(change(HostDeviceSetting::Mtu(1)).is_err());
@@ -361,7 +385,8 @@ mod tests {
         };
         ip("link add a0 type veth peer name b0");
         let (control, name) = (sys::packet_socket().unwrap(), DeviceName::new("a0").unwrap());
-        let device = HostDevice { control, name, index: if_nametoindex("a0").unwrap() };
+        let index = if_nametoindex("a0").unwrap();
+        let device = HostDevice { control, name, index, mtu_refusal: None };
         assert_eq!(lost_without_descriptors(&device), None);
         ip("link del a0");
         assert_eq!(lost_without_descriptors(&device).as_deref(), Some("the device has vanished"));

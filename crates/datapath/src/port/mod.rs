@@ -48,6 +48,7 @@ pub use contract::{
 pub use error::PortError;
 pub use host_device::{
     DeviceReader, DeviceReading, HostDevice, HostDeviceSetting, HostDeviceState, LinkMode,
+    MtuRefusal,
 };
 pub use link::{DeviceDrops, DeviceLosses};
 pub use shunt_dpdk::{

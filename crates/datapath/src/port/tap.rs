@@ -152,7 +152,7 @@ impl Tap {
             sys::set_hardware_address(control.as_fd(), &name, wanted).map_err(failed)?;
             mac = wanted;
         }
-        try_mtu(control.as_fd(), &name, settings.mtu);
+        let mtu_refusal = try_mtu(control.as_fd(), &name, settings.mtu);
         if settings.persistent {
             sys::set_tun_persistent(first.as_fd(), true).map_err(failing("keep"))?;
         }
@@ -167,7 +167,7 @@ impl Tap {
         }
         let is_persistent = settings.persistent;
         Ok(Self {
-            device: HostDevice { control, name, index },
+            device: HostDevice { control, name, index, mtu_refusal },
             mac,
             is_persistent,
             _claim: claim,

@@ -259,13 +259,11 @@ impl Structure {
         name: &str,
         mut entered: PortInsertion,
     ) -> Result<PortNo, SwitchError> {
-        let has_other_mtu = self
-            .bridges
-            .with_port(entered.bridge, entered.number, |port| port.mtu_problem().is_some());
+        let kept_mtu =
+            self.bridges.with_port(entered.bridge, entered.number, |port| port.mtu_problem());
         let error = entered.error.take().or_else(|| {
-            let problem = "the device refuses this `mtu`: omit it, or give a smaller one";
-            let refused = SwitchError::PortSetting { port: name.to_owned(), problem };
-            (has_other_mtu == Some(true)).then_some(refused)
+            let problem = kept_mtu.flatten()?;
+            Some(SwitchError::PortMtu { port: name.to_owned(), problem })
         });
         let Some(error) = error else {
             self.announce_port(bridge, name, &entered).await;

@@ -156,9 +156,10 @@ impl BridgePort {
     /// `None` if the MTU is in force, or none is configured.
     pub(crate) fn mtu_problem(&self) -> Option<String> {
         let (wanted, device) = (self.settings.mtu()?, self.device?);
-        self.open.as_ref()?;
+        let refusal = self.open.as_ref()?.mtu_refusal().filter(|refusal| refusal.mtu == wanted);
+        let refusal = refusal.map(|refusal| refusal.kind);
         (device.mtu != wanted)
-            .then(|| format!("MTU {wanted} has no effect: the device has the MTU {}", device.mtu))
+            .then(|| kept_mtu_text(self.settings.device(), wanted, device.mtu, refusal))
     }
 
     /// Returns the reason why the configured MAC address is not in force.
@@ -224,6 +225,25 @@ impl BridgePort {
             Some(work) => Ok(Some(work)),
             None => Err(device_error(&self.settings.name, io::ErrorKind::Unsupported.into())),
         }
+    }
+}
+
+/// Returns the reason why a device has the MTU `own` and not `wanted`, and what to do.
+///
+/// `refusal` is the kind of the error with which the system refused the MTU.
+fn kept_mtu_text(device: &str, wanted: u32, own: u32, refusal: Option<io::ErrorKind>) -> String {
+    match refusal {
+        Some(io::ErrorKind::PermissionDenied) => format!(
+            "MTU {wanted} has no effect: the daemon lacks CAP_NET_ADMIN, so the device {device} \
+             keeps its MTU {own}: give the daemon the capability, or use `ip link set {device} mtu \
+             {wanted}`"
+        ),
+        Some(_) => format!(
+            "MTU {wanted} has no effect: the device {device} does not take it, and keeps its MTU \
+             {own}: choose an MTU within the limits that `ip -d link show {device}` shows, or \
+             remove `mtu`"
+        ),
+        None => format!("MTU {wanted} has no effect: the device has the MTU {own}"),
     }
 }
 
@@ -406,5 +426,21 @@ mod tests {
         assert_eq!((status.len(), of_ports), (1, vec!["p2"]));
         bridges.changed().note();
         assert_eq!(switch.take_changed_ports(&changes), None);
+    }
+
+    /// The text has both MTUs, the reason, and what to do.
+    #[test]
+    fn a_kept_mtu_has_a_reason() {
+        let text = |refusal| kept_mtu_text("eth1", 1400, 1500, refusal);
+        for (refusal, reason, remedy) in [
+            (io::ErrorKind::PermissionDenied, "lacks CAP_NET_ADMIN", "ip link set eth1 mtu 1400"),
+            (io::ErrorKind::InvalidInput, "does not take it", "remove `mtu`"),
+        ] {
+            let text = text(Some(refusal));
+            for part in ["MTU 1400 has no effect", "keeps its MTU 1500", reason, remedy] {
+                assert!(text.contains(part), "{text}");
+            }
+        }
+        assert_eq!(text(None), "MTU 1400 has no effect: the device has the MTU 1500");
     }
 }

@@ -161,7 +161,7 @@ pub struct BridgePortStatus {
     #[serde(skip)]
     pub peer_problem: Option<String>,
     /// Reason why the configured MTU is not in force.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu_problem: Option<String>,
     /// Reason why the configured MAC address is not in force.
     #[serde(skip)]

@@ -72,8 +72,8 @@ impl AfPacket {
         let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
         refuse_member(&name, index)?;
         let claim = DeviceClaim::take("af_packet", &name, index)?;
-        try_mtu(control.as_fd(), &name, mtu);
-        let device = HostDevice { control, name, index };
+        let mtu_refusal = try_mtu(control.as_fd(), &name, mtu);
+        let device = HostDevice { control, name, index, mtu_refusal };
         let loss = DeviceLoss::since_now(index, |drops| drops.rx);
         Ok(Self { device, mac, _claim: claim, rx_slots, inherited, sockets: None, loss })
     }

@@ -108,12 +108,12 @@ impl AfXdp {
         refuse_member(&name, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
         let claim = DeviceClaim::take("af_packet", &name, index)?;
-        try_mtu(control.as_fd(), &name, mtu);
+        let mtu_refusal = try_mtu(control.as_fd(), &name, mtu);
         sys::make_promiscuous(control.as_fd(), index).map_err(failed)?;
         let mtu = sys::mtu(control.as_fd(), &name).map_err(failed)?;
         let chunk = chunk_of(&name, mtu)?;
         let frame_max = Arc::new(AtomicU32::new(mtu + HEADER_MAX));
-        let device = HostDevice { control, name, index };
+        let device = HostDevice { control, name, index, mtu_refusal };
         let mut port = Self {
             device,
             mac,

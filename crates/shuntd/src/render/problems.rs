@@ -1,0 +1,30 @@
+//! Text for settings of a port that are not in force, as a part of the line of the port.
+
+use serde_json::Value;
+
+/// Returns why the configured MTU is not in force; empty if it is.
+pub(super) fn mtu_problem(port: &Value) -> String {
+    port["mtu_problem"].as_str().map_or_else(String::new, |problem| format!("; {problem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::render::{ports, show};
+
+    #[test]
+    fn a_port_shows_why_its_mtu_has_no_effect() {
+        let problem = "MTU 1400 has no effect: the device has the MTU 1500";
+        let shown = |problem: Option<&str>| {
+            let port = json!({"name": "p1", "number": 1, "type": "af_packet", "link": "up",
+                "mtu_problem": problem});
+            let bridges = json!([{"name": "br0", "rules": 0, "ports": [port]}]);
+            [show, ports].map(|text| text(&bridges).lines().nth(1).unwrap().to_owned())
+        };
+        let [line, row] = shown(Some(problem));
+        assert!(line.ends_with(&format!("(af_packet, up; {problem})")), "{line}");
+        assert!(row.ends_with(&format!("up; {problem}")), "{row}");
+        assert!(shown(None).iter().all(|line| !line.contains("MTU")));
+    }
+}
