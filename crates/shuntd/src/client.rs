@@ -61,6 +61,7 @@ pub fn main() -> ExitCode {
                 CallError::NoDaemon { .. }
                 | CallError::Unreachable { .. }
                 | CallError::NotPermitted { .. }
+                | CallError::NotServed(_)
                 | CallError::Interrupted
                 | CallError::Broken => ExitCode::from(3),
             }

@@ -31,7 +31,7 @@ use shunt_tls::{TlsFiles, TlsIdentity};
 use thiserror::Error;
 use tokio::{
     net::{UnixListener, UnixStream},
-    sync::{Notify, Semaphore, oneshot},
+    sync::{Notify, oneshot},
     task::JoinHandle,
 };
 use tracing::{info, warn};
@@ -49,6 +49,7 @@ use self::{
 use crate::{
     appctl::DaemonMethods,
     config::{self, ConfigFile, ConfigFileError},
+    connection_places::ConnectionPlaces,
     http::{HttpService, HttpStartError},
     listener_log::ListenerLog,
     ovsdb::{OvsdbOptions, OvsdbService, OvsdbStartError},
@@ -110,9 +111,6 @@ enum Command {
 
 /// Name of the control socket in the set of listening sockets.
 const CONTROL: &str = "control";
-
-/// Maximum number of clients at a time; further connections are closed immediately.
-const CLIENTS_MAX: usize = 64;
 
 /// Pause after a failed accept on the control socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -446,13 +444,13 @@ async fn serve(
 
 /// Serves clients of the control socket until a client stops the daemon.
 async fn serve_clients(listener: &UnixListener, methods: &Arc<DaemonMethods>, stop: &Notify) {
-    let permits = Arc::new(Semaphore::new(CLIENTS_MAX));
+    let places = ConnectionPlaces::new(rpc::CLIENTS_MAX, None);
     let mut log = ListenerLog::new("control socket");
     loop {
         tokio::select! {
             accepted = listener.accept() => {
                 let accepted = accepted.map(|(stream, _)| stream);
-                serve_client(accepted, methods, &permits, &mut log).await;
+                serve_client(accepted, methods, &places, &mut log).await;
             }
             () = stop.notified() => return,
         }
@@ -523,7 +521,7 @@ async fn discard_unused(
 async fn serve_client(
     accepted: io::Result<UnixStream>,
     methods: &Arc<DaemonMethods>,
-    permits: &Arc<Semaphore>,
+    places: &Arc<ConnectionPlaces>,
     log: &mut ListenerLog,
 ) {
     let stream = match accepted {
@@ -535,15 +533,12 @@ async fn serve_client(
             return;
         }
     };
-    let Ok(permit) = Arc::clone(permits).try_acquire_owned() else {
-        log.log_refused(CLIENTS_MAX);
+    let Some(place) = places.insert() else {
+        log.log_refused(rpc::CLIENTS_MAX);
+        rpc::refuse_new(stream);
         return;
     };
-    let methods = Arc::clone(methods);
-    tokio::spawn(async move {
-        rpc::serve(stream, methods).await;
-        drop(permit);
-    });
+    tokio::spawn(rpc::serve(stream, Arc::clone(methods), place));
 }
 
 /// Writes the state file at the end.

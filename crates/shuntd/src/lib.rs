@@ -8,6 +8,7 @@
 mod appctl;
 pub mod client;
 mod config;
+mod connection_places;
 pub mod daemon;
 mod http;
 mod listener_log;

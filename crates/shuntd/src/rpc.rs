@@ -21,6 +21,13 @@ use tokio::{
     net::UnixStream,
 };
 
+use crate::connection_places::ConnectionPlace;
+
+/// Maximum number of clients at a time.
+///
+/// A further client takes the place of the one that has waited longest without a request.
+pub(crate) const CLIENTS_MAX: usize = 64;
+
 /// Maximum length of a request; it permits a packet of 64 KiB in hexadecimal.
 const REQUEST_BYTES_MAX: usize = 1 << 18;
 
@@ -39,24 +46,73 @@ pub(crate) trait Methods: Send + Sync + 'static {
     fn is_change(&self, method: &str) -> bool;
 }
 
-/// Serves one connection until it closes or sends invalid data.
-pub(crate) async fn serve(mut stream: UnixStream, methods: Arc<impl Methods>) {
+/// Serves one connection until it closes, sends invalid data, or loses its place.
+pub(crate) async fn serve(
+    mut stream: UnixStream,
+    methods: Arc<impl Methods>,
+    place: ConnectionPlace,
+) {
+    tokio::select! {
+        () = serve_requests(&mut stream, &*methods, &place) => return,
+        () = place.removed() => {}
+    }
+    tracing::debug!("control socket: client without a request closed");
+    refuse(
+        stream,
+        &format!(
+            "connection closed: {CLIENTS_MAX} other clients are connected, the maximum, and this \
+             client had waited longest without a request: connect again"
+        ),
+    );
+}
+
+/// Refuses a new connection, because all other clients have a request.
+pub(crate) fn refuse_new(stream: UnixStream) {
+    refuse(
+        stream,
+        &format!(
+            "connection refused: {CLIENTS_MAX} clients have a request that is not answered yet, the \
+             maximum: try again later, or end some of these clients (`ss -xp` lists them)"
+        ),
+    );
+}
+
+/// Sends an error without the id of a request, and closes the connection.
+fn refuse(stream: UnixStream, error: &str) {
+    let reply = json!({"id": null, "error": end_with_newline(error.to_owned())});
+    // Nobody waits for a client: the bytes that its buffer does not take are lost.
+    if let Ok(mut stream) = stream.into_std() {
+        let _ = stream.write_all(reply.to_string().as_bytes());
+    }
+}
+
+/// Answers requests until the connection closes or sends invalid data.
+///
+/// A request that has arrived as a whole keeps the place until its reply is written.
+async fn serve_requests(stream: &mut UnixStream, methods: &impl Methods, place: &ConnectionPlace) {
     let mut objects = Objects::default();
     loop {
         match objects.next() {
             ParsedObject::Value(request) => {
-                log_change(&stream, &*methods, &request);
-                let reply = answer(&*methods, &request).await;
+                if !place.note_request() {
+                    // The caller sends the reason.
+                    std::future::pending::<()>().await;
+                }
+                log_change(stream, methods, &request);
+                let reply = answer(methods, &request).await;
                 if stream.write_all(reply.to_string().as_bytes()).await.is_err() {
                     return;
                 }
             }
             ParsedObject::Garbage => return,
             ParsedObject::Incomplete if objects.bytes.len() > REQUEST_BYTES_MAX => return,
-            ParsedObject::Incomplete => match stream.read_buf(&mut objects.bytes).await {
-                Ok(0) | Err(_) => return,
-                Ok(_) => {}
-            },
+            ParsedObject::Incomplete => {
+                place.note_idle();
+                match stream.read_buf(&mut objects.bytes).await {
+                    Ok(0) | Err(_) => return,
+                    Ok(_) => {}
+                }
+            }
         }
     }
 }
@@ -225,6 +281,9 @@ pub(crate) enum CallError {
     /// The user ended the wait for a reply.
     #[error("the daemon has not replied so far")]
     Interrupted,
+    /// The daemon does not serve this client, for the reason that it sent.
+    #[error("{0}")]
+    NotServed(String),
     /// The daemon refused the call.
     #[error("{0}")]
     Refused(String),
@@ -272,11 +331,18 @@ impl RpcClient {
     pub(crate) fn call(&mut self, method: &str, parameters: &[&str]) -> Result<String, CallError> {
         self.calls = self.calls.wrapping_add(1);
         let request = json!({"method": method, "params": parameters, "id": self.calls});
-        let sent = self.stream.write_all(request.to_string().as_bytes());
-        sent.map_err(|_| CallError::Broken)?;
+        // A daemon that has closed the connection may have sent the reason before. The wait for the
+        // reply then finds the reason or the end, so an error of the write is ignored.
+        let _ = self.stream.write_all(request.to_string().as_bytes());
         let reply = self.reply()?;
         if let Some(error) = reply.get("error").and_then(Value::as_str) {
-            return Err(CallError::Refused(error.trim_end().to_owned()));
+            let error = error.trim_end().to_owned();
+            let is_of_call = reply.get("id").is_some_and(|id| !id.is_null());
+            return Err(if is_of_call {
+                CallError::Refused(error)
+            } else {
+                CallError::NotServed(error)
+            });
         }
         let result = reply.get("result").and_then(Value::as_str);
         result.map(str::to_owned).ok_or(CallError::Broken)
@@ -324,6 +390,7 @@ impl RpcClient {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection_places::ConnectionPlaces;
 
     /// Methods that reply with their parameters.
     struct Echo;
@@ -343,7 +410,8 @@ mod tests {
 
     async fn exchange(requests: &[&[u8]]) -> String {
         let (mut client, server) = UnixStream::pair().unwrap();
-        let serving = tokio::spawn(serve(server, Arc::new(Echo)));
+        let place = ConnectionPlaces::new(1, None).insert().unwrap();
+        let serving = tokio::spawn(serve(server, Arc::new(Echo), place));
         for request in requests {
             // The server may have closed the connection already, but its earlier reply can still be
             // read.
@@ -364,6 +432,22 @@ mod tests {
             RpcClient { stream, replies: Objects::default(), calls: 0, waits_longer: None };
         client.ask_while_waiting(|| false).unwrap();
         assert!(matches!(client.call("shunt/show", &[]), Err(CallError::Interrupted)));
+    }
+
+    #[tokio::test]
+    async fn a_client_that_loses_its_place_learns_why() {
+        let places = ConnectionPlaces::new(1, None);
+        let (client, server) = UnixStream::pair().unwrap();
+        let serving = tokio::spawn(serve(server, Arc::new(Echo), places.insert().unwrap()));
+        let _newcomer = places.insert().unwrap();
+        serving.await.unwrap();
+        let stream = client.into_std().unwrap();
+        stream.set_nonblocking(false).unwrap();
+        let mut client =
+            RpcClient { stream, replies: Objects::default(), calls: 0, waits_longer: None };
+        let Err(CallError::NotServed(reason)) = client.call("echo", &[]) else { panic!("closed") };
+        assert!(reason.starts_with("connection closed: 64 other clients"), "{reason}");
+        assert!(reason.ends_with(": connect again"), "{reason}");
     }
 
     #[tokio::test]

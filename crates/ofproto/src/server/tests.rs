@@ -239,6 +239,23 @@ async fn a_listener_disconnects_silent_clients() {
     }
 }
 
+/// Clients of the Unix socket are not probed, but must send a hello.
+#[tokio::test(start_paused = true)]
+async fn a_unix_client_without_hello_is_closed() {
+    let path = std::env::temp_dir().join(format!("shunt-silent-{}.mgmt", std::process::id()));
+    let (host, server) = bridge();
+    let endpoint = server.listen_unix(UnixListenSocket::bind(&path).await.unwrap());
+    let mut idle = TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
+    let began = host.now();
+    let mut silent = TestClient(UnixStream::connect(&path).await.unwrap(), Codec::V13);
+    assert!(matches!(silent.receive().await, Some(Message::Hello(_))));
+    while silent.receive().await.is_some() {}
+    let waited = host.now().since(began).as_secs();
+    assert!((10..12).contains(&waited), "{waited} s");
+    assert_eq!(idle.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    drop(endpoint);
+}
+
 /// A controller that closes after the handshake is retried with growing delays.
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_closes_at_once_is_retried_rarely() {

@@ -6,7 +6,6 @@
 
 mod accept;
 mod body;
-mod connections;
 mod health;
 mod options;
 mod pages;

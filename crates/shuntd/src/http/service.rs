@@ -17,14 +17,18 @@ use tracing::{debug, info, warn};
 
 use super::{
     HttpOptions,
-    connections::{HttpConnectionPlace, HttpConnections},
     pages::HttpPages,
     readiness::ReadinessMonitor,
     stall_timeout::StallTimeoutStream,
     token::{BearerToken, TokenError},
     window::WindowFeed,
 };
-use crate::{daemon::reload::Reloader, listener_log::ListenerLog, ovsdb::DatabaseProblem};
+use crate::{
+    connection_places::{ConnectionPlace, ConnectionPlaces},
+    daemon::reload::Reloader,
+    listener_log::ListenerLog,
+    ovsdb::DatabaseProblem,
+};
 
 /// The running HTTP server; dropping the value stops it.
 pub(crate) struct HttpService {
@@ -111,7 +115,7 @@ impl HttpService {
         let server = HttpServer {
             pages: Arc::new(pages),
             tls,
-            connections: HttpConnections::new(CONNECTIONS_MAX, FIRST_REQUEST_TIME_MAX),
+            connections: ConnectionPlaces::new(CONNECTIONS_MAX, Some(FIRST_REQUEST_TIME_MAX)),
             has_token: options.has_token(),
             listening: Arc::clone(switch.listening_sockets()),
         };
@@ -189,7 +193,7 @@ struct HttpServer {
     pages: Arc<HttpPages>,
     /// Key and certificate, if the server has TLS.
     tls: Option<TlsIdentity>,
-    connections: Arc<HttpConnections>,
+    connections: Arc<ConnectionPlaces>,
     has_token: bool,
     /// The listening sockets that outlive the process.
     listening: Arc<ListeningSockets>,
@@ -249,7 +253,7 @@ impl HttpServer {
     }
 
     /// Serves a connection until it ends or loses its place.
-    async fn serve_in_place(self, stream: TcpStream, peer: SocketAddr, place: HttpConnectionPlace) {
+    async fn serve_in_place(self, stream: TcpStream, peer: SocketAddr, place: ConnectionPlace) {
         let place = Arc::new(place);
         tokio::select! {
             () = self.serve(stream, peer, Arc::clone(&place)) => {}
@@ -258,7 +262,7 @@ impl HttpServer {
     }
 
     /// Serves a connection, with TLS if the server has a certificate.
-    async fn serve(self, stream: TcpStream, peer: SocketAddr, place: Arc<HttpConnectionPlace>) {
+    async fn serve(self, stream: TcpStream, peer: SocketAddr, place: Arc<ConnectionPlace>) {
         let stream = StallTimeoutStream::new(stream, WRITE_TIME_MAX);
         let pages = self.pages;
         let Some(identity) = &self.tls else { return serve(stream, peer, pages, place).await };
@@ -275,10 +279,11 @@ async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     peer: SocketAddr,
     pages: Arc<HttpPages>,
-    place: Arc<HttpConnectionPlace>,
+    place: Arc<ConnectionPlace>,
 ) {
     let service = service_fn(move |request| {
-        place.note_request();
+        // A connection that has lost its place is closed while it waits for the page.
+        let _ = place.note_request();
         let pages = Arc::clone(&pages);
         async move { Ok::<_, Infallible>(pages.answer(&request).await) }
     });

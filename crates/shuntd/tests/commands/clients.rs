@@ -7,38 +7,89 @@ use std::{
     time::Duration,
 };
 
-use crate::{Daemon, wait_until};
+use crate::{Daemon, errors, wait_until};
 
 /// Maximum number of connected clients.
 const CLIENTS_MAX: usize = 64;
 
-/// Connects a client; `None` if the daemon closed the connection without a reply.
+/// Connects a client; `None` if the daemon did not answer its request.
 fn connect_served(socket: &Path) -> Option<UnixStream> {
     let mut stream = UnixStream::connect(socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     // The daemon may close the connection before the request is written.
     stream.write_all(br#"{"method":"version","params":[],"id":0}"#).ok()?;
     let mut reply = [0; 256];
-    stream.read(&mut reply).ok().filter(|count| *count > 0)?;
-    Some(stream)
+    let count = stream.read(&mut reply).ok()?;
+    String::from_utf8_lossy(&reply[..count]).contains("\"result\"").then_some(stream)
+}
+
+/// Connects a client that reads no reply, so the daemon never finishes its requests.
+fn connect_busy(socket: &Path) -> UnixStream {
+    let mut stream = UnixStream::connect(socket).unwrap();
+    let requests = br#"{"method":"list-commands","params":[],"id":0}"#.repeat(1000);
+    // The daemon may have closed the connection in favour of another client.
+    let _ = stream.write_all(&requests);
+    stream
+}
+
+/// Returns the bytes that a client has received so far, as text.
+fn received(mut client: &UnixStream) -> String {
+    client.set_nonblocking(true).unwrap();
+    let mut bytes = [0; 512];
+    let count = client.read(&mut bytes).unwrap_or_default();
+    String::from_utf8_lossy(&bytes[..count]).into_owned()
 }
 
 #[test]
 fn the_control_socket_serves_64_clients_at_once() {
     let daemon = Daemon::start("");
     let socket = daemon.socket();
-    // The client that waited for the daemon may still be connected.
-    let mut clients: Vec<UnixStream> = Vec::new();
+    let clients: Vec<_> =
+        (0..CLIENTS_MAX).map(|_| connect_served(&socket).expect("a place")).collect();
+    assert_eq!(clients.iter().map(received).collect::<String>(), "", "all stay connected");
+    let _newcomer = connect_served(&socket).expect("the place of an idle client");
+    let mut closed = Vec::new();
     assert!(wait_until(|| {
-        clients.extend(connect_served(&socket));
-        clients.len() == CLIENTS_MAX
+        closed.extend(clients.iter().map(received).filter(|text| !text.is_empty()));
+        !closed.is_empty()
     }));
-    for _ in 0..3 {
-        assert!(connect_served(&socket).is_none(), "the bound is {CLIENTS_MAX}");
-    }
+    let [reason] = &closed[..] else { panic!("one client makes room: {closed:?}") };
+    assert!(reason.contains("connection closed: 64 other clients are connected"), "{reason}");
+}
+
+/// Clients without a request cannot keep other clients away.
+#[test]
+fn silent_clients_do_not_lock_out_shuntctl() {
+    let daemon = Daemon::start("");
+    let socket = daemon.socket();
+    let _silent: Vec<_> = (0..300).map(|_| UnixStream::connect(&socket).unwrap()).collect();
+    daemon.answer(&["show"]);
+    daemon.answer(&["exit"]);
+}
+
+/// A client with a request keeps its place.
+#[test]
+fn a_refused_client_learns_the_limit() {
+    let daemon = Daemon::start("");
+    let socket = daemon.socket();
+    let mut clients: Vec<_> = (0..CLIENTS_MAX).map(|_| connect_busy(&socket)).collect();
+    let mut refused = String::new();
+    assert!(wait_until(|| {
+        let output = daemon.shuntctl(&["show"]);
+        if output.status.success() {
+            // It took the place of a client whose replies still had room.
+            clients.push(connect_busy(&socket));
+            return false;
+        }
+        assert_eq!(output.status.code(), Some(3));
+        refused = errors(&output);
+        refused.contains("connection refused")
+    }));
+    assert!(refused.contains("64 clients have a request that is not answered yet"), "{refused}");
+    assert!(refused.contains("try again later"), "{refused}");
     assert!(daemon.log().contains("too many clients"), "{}", daemon.log());
-    clients.pop();
-    assert!(wait_until(|| connect_served(&socket).is_some()), "a place is free");
+    drop(clients);
+    assert!(wait_until(|| daemon.shuntctl(&["show"]).status.success()), "places are free");
 }
 
 /// Requests that change nothing are not logged.
