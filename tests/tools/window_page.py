@@ -48,7 +48,8 @@ RECORD = """(() => {
 READABLE = """(() => {
   const faults = [], root = document.documentElement;
   if (root.scrollWidth > innerWidth) {
-    const wide = [...document.body.querySelectorAll("*")].filter((own) => own.getBoundingClientRect().right > innerWidth + 1 && !own.closest(".scroll"));
+    const isOut = (own) => own.getBoundingClientRect().right > innerWidth + 1 && !own.closest(".scroll");
+    const wide = [...document.body.querySelectorAll("*")].filter(isOut);
     faults.push("the page is " + root.scrollWidth + " pixels wide: " + wide.map((own) => own.id || own.tagName).slice(0, 5));
   }
   const parts = (color) => (color.match(/[\\d.]+/g) || []).map(Number);
