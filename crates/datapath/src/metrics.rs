@@ -143,6 +143,8 @@ reasons! {
         EgressQueueFull = "egress_queue_full",
         /// The transmit queue was full.
         TxQueueFull = "tx_queue_full",
+        /// The device of the output port is down, or was removed.
+        TxDeviceDown = "tx_device_down",
         /// The device of the output port refused the frame, for example because of its MTU.
         TxRefused = "tx_refused",
         /// The queue of packet-ins to the controllers was full.

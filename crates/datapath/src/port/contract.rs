@@ -352,9 +352,11 @@ pub trait TxQueue: Send {
 /// The reason why a transmit queue took no more packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxEnd {
-    /// The queue is full, or the device is down or was removed.
-    /// The queue takes none of the remaining packets.
+    /// The queue is full, and takes none of the remaining packets.
     Full,
+    /// The device is down or was removed.
+    /// The queue takes none of the remaining packets.
+    Down,
     /// There was no room for the first remaining packet.
     /// There may be room for the next packet, because only some packets use the full queue.
     Crowded,

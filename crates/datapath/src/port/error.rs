@@ -226,7 +226,7 @@ pub(super) fn tx_end_of(error: &io::Error, gone: &[Errno], without_buffers: TxEn
     match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::EAGAIN | Errno::ENOMEM | Errno::EINTR) => TxEnd::Full,
         Some(Errno::ENOBUFS) => without_buffers,
-        Some(code) if gone.contains(&code) => TxEnd::Full,
+        Some(code) if gone.contains(&code) => TxEnd::Down,
         _ => TxEnd::Refused,
     }
 }
@@ -242,7 +242,7 @@ mod tests {
         };
         assert!(matches!(end(libc::EAGAIN, &[]), TxEnd::Full));
         assert!(matches!(end(libc::ENOBUFS, &[]), TxEnd::Crowded));
-        assert!(matches!(end(libc::EIO, &[Errno::EIO]), TxEnd::Full));
+        assert!(matches!(end(libc::EIO, &[Errno::EIO]), TxEnd::Down));
         assert!(matches!(end(libc::EIO, &[Errno::ENODEV]), TxEnd::Refused));
     }
 

@@ -97,7 +97,7 @@ impl TxPort {
 
     /// Sends the batch, except packets that QoS drops or delays.
     ///
-    /// Drops packets for which the transmit queue has no room.
+    /// Drops packets that the transmit queue does not take.
     pub(super) fn send(&mut self, now: Time, pool: &mut Pool, tally: &mut Tally, taps: &mut Taps) {
         if self.qos.is_some() {
             self.send_with_qos(now, pool, tally, taps);
@@ -127,6 +127,7 @@ impl TxPort {
                 TxEnd::Refused => (1, DropReason::TxRefused),
                 TxEnd::Crowded if taken > 0 || !was_crowded => (1, DropReason::TxQueueFull),
                 TxEnd::Crowded | TxEnd::Full => (left.len(), DropReason::TxQueueFull),
+                TxEnd::Down => (left.len(), DropReason::TxDeviceDown),
             };
             was_crowded = self.queue.tx_end() == TxEnd::Crowded;
             let (dropped, behind) = left.split_at(dropped);

@@ -343,6 +343,7 @@ fn a_port_continues_after_its_device_was_down() {
         let mut pool = Pool::new();
         let sent = packets(&mut pool, &[frame(1, 60)]);
         assert_eq!(right.tx.tx(&sent), 0, "the device is down");
+        assert_eq!(right.tx.tx_end(), TxEnd::Down);
         left.tx.tx(&sent);
         left.tx.flush();
         put_all_back(&mut pool, sent);
@@ -463,10 +464,12 @@ fn a_removed_tap_is_reported() {
         ip("link set tap0 down");
         let sent = packets(&mut pool, &[frame(1, 60)]);
         assert_eq!(queues.tx.tx(&sent), 0, "the device is down");
+        assert_eq!(queues.tx.tx_end(), TxEnd::Down);
         assert!(!tap.link_up());
         assert_eq!(receive(&mut queues, &mut pool, 1).len(), 0);
         ip("link del tap0");
         assert_eq!(queues.tx.tx(&sent), 0);
+        assert_eq!(queues.tx.tx_end(), TxEnd::Down);
         put_all_back(&mut pool, sent);
         let error = queues.rx.as_mut().unwrap().rx(&mut pool, &mut Vec::new()).err();
         assert!(matches!(error, Some(PortError::DeviceGone { .. })), "{error:?}");

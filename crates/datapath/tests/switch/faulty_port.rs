@@ -56,15 +56,18 @@ const UNSENDABLE_FRAMES: usize = 61;
 const REFUSED: usize = 62;
 /// Length of the frames at which [`RefusingTx`] is full.
 const FULL: usize = 63;
+/// Length of the frames at which the device of [`RefusingTx`] is down.
+const DOWN: usize = 66;
 
 impl TxQueue for RefusingTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
-        let place =
-            packets.iter().position(|packet| (UNSENDABLE_FRAMES..=FULL).contains(&packet.len()));
+        let stops = [UNSENDABLE_FRAMES, REFUSED, FULL, DOWN];
+        let place = packets.iter().position(|packet| stops.contains(&packet.len()));
         let Some(place) = place else { return packets.len() };
         self.end = match packets[place].len() {
             UNSENDABLE_FRAMES => TxEnd::Crowded,
             REFUSED => TxEnd::Refused,
+            DOWN => TxEnd::Down,
             _ => TxEnd::Full,
         };
         place
@@ -128,15 +131,16 @@ fn an_ended_queue_wakes_no_thread() {
 
 #[test]
 fn an_unsendable_frame_is_dropped_alone() {
-    // The lengths of the frames, and the numbers of sent frames, refused frames, and frames dropped
-    // for a full queue.
-    let cases: [(&[usize], [u64; 3]); 6] = [
-        (&[60, 64, 65], [3, 0, 0]),
-        (&[60, REFUSED, 60, REFUSED], [2, 2, 0]),
-        (&[UNSENDABLE_FRAMES, 60, UNSENDABLE_FRAMES, 60], [2, 0, 2]),
-        (&[60, UNSENDABLE_FRAMES, UNSENDABLE_FRAMES, 60, 60], [1, 0, 4]),
-        (&[UNSENDABLE_FRAMES, REFUSED, 60], [1, 1, 1]),
-        (&[60, FULL, 60], [1, 0, 2]),
+    // The lengths of the frames, and the numbers of sent frames, refused frames, frames dropped for
+    // a full queue, and frames dropped for a device that is down.
+    let cases: [(&[usize], [u64; 4]); 7] = [
+        (&[60, 64, 65], [3, 0, 0, 0]),
+        (&[60, REFUSED, 60, REFUSED], [2, 2, 0, 0]),
+        (&[UNSENDABLE_FRAMES, 60, UNSENDABLE_FRAMES, 60], [2, 0, 2, 0]),
+        (&[60, UNSENDABLE_FRAMES, UNSENDABLE_FRAMES, 60, 60], [1, 0, 4, 0]),
+        (&[UNSENDABLE_FRAMES, REFUSED, 60], [1, 1, 1, 0]),
+        (&[60, FULL, 60], [1, 0, 2, 0]),
+        (&[60, REFUSED, DOWN, 60], [1, 1, 0, 2]),
     ];
     for (lengths, expected) in cases {
         let mut switch = Switch::new(1, 2, ThreadConfig::default());
@@ -151,12 +155,16 @@ fn an_unsendable_frame_is_dropped_alone() {
         switch.settle();
         let counters = switch.counters(0);
         let dropped = |reason: DropReason| counters.dropped[reason as usize].get();
-        let seen =
-            [counters.sent.get(), dropped(DropReason::TxRefused), dropped(DropReason::TxQueueFull)];
+        let seen = [
+            counters.sent.get(),
+            dropped(DropReason::TxRefused),
+            dropped(DropReason::TxQueueFull),
+            dropped(DropReason::TxDeviceDown),
+        ];
         assert_eq!((seen, counters.unaccounted()), (expected, 0), "{lengths:?}");
         assert_eq!(
             (traffic.tx_packets.get(), traffic.tx_dropped_total()),
-            (seen[0], seen[1] + seen[2])
+            (seen[0], seen[1..].iter().sum::<u64>())
         );
     }
 }
