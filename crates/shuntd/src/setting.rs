@@ -135,7 +135,7 @@ pub(crate) fn port(name: &str, words: &[String]) -> Result<PortOptions, String> 
         match key {
             "type" => port.kind = port_type(value)?,
             "number" => {
-                let wrong = |_| format!("number={value}: a port number is a decimal number");
+                let wrong = |_| format!("number={value}: a port number is 1 to 65279");
                 port.number = value.parse().map_err(wrong)?;
             }
             "device" => value.clone_into(&mut port.device),
@@ -503,6 +503,22 @@ mod tests {
         let port = port("in", &words("type=pcap rx=a.pcap repeat=endless number=4")).unwrap();
         assert_eq!((port.kind, port.repeat, port.number), (PortType::Pcap, Repeat::Endless, 4));
         assert_eq!(port.rx.to_str(), Some("a.pcap"));
+    }
+
+    /// Also a number that is too large for the type of its key gets the range.
+    #[test]
+    fn a_number_out_of_range_gets_the_range() {
+        for (word, range) in [
+            ("number=99999999999", "a port number is 1 to 65279"),
+            ("mtu=99999999999", "68 to 65535"),
+            ("rx_slots=99999999999", "32 to 16384"),
+            ("queues=99999999999", "1 to 65535"),
+            ("tag=99999", "from 0 to 4095"),
+            ("ingress_policing_rate=99999999999", "from 0 to 4294967295"),
+        ] {
+            let error = super::port("p1", &words(word)).unwrap_err();
+            assert!(error.starts_with(word) && error.contains(range), "{error}");
+        }
     }
 
     #[test]

@@ -69,7 +69,9 @@ fn set_queue(
 
 /// Parses a rate or a burst size; the error names the unit.
 fn parse_amount(key: &str, value: &str, unit: &str) -> Result<u64, String> {
-    value.parse().map_err(|_| format!("{key}={value}: use a number of {unit}"))
+    value
+        .parse()
+        .map_err(|_| format!("{key}={value}: use a number of {unit}, from 0 to {}", u64::MAX))
 }
 
 #[cfg(test)]
@@ -89,7 +91,8 @@ mod tests {
         let error_text = |text: &str| qos("p", &words(text)).unwrap_err();
         assert!(error_text("type=linux-hfsc").contains("use `linux-htb`"));
         assert!(error_text("cri=5").contains("did you mean `cir`?"));
-        assert_eq!(error_text("cir=fast"), "cir=fast: use a number of bytes per second");
+        let range = "use a number of bytes per second, from 0 to 18446744073709551615";
+        assert_eq!(error_text("cir=fast"), format!("cir=fast: {range}"));
     }
 
     #[test]

@@ -105,12 +105,12 @@ settings! {
     BRIDGE_SETTINGS of BridgeOptions {
         controllers: texts() in Controllers,
         datapath_id: text() in Separate,
-        flood_vlans: numbers() in Separate,
-        ipfix.cache_active_timeout: number() in Ipfix,
-        ipfix.cache_max_flows: number() in Ipfix,
+        flood_vlans: numbers_in(VLANS_RANGE) in Separate,
+        ipfix.cache_active_timeout: number_in("from 0 to 4200") in Ipfix,
+        ipfix.cache_max_flows: number_in("from 0 to 1048576") in Ipfix,
         ipfix.obs_domain_id: number() in Ipfix,
         ipfix.obs_point_id: number() in Ipfix,
-        ipfix.sampling: number() in Ipfix,
+        ipfix.sampling: number_in(POSITIVE_RANGE) in Ipfix,
         ipfix.targets: texts() in Ipfix,
         ipfix.virtual_obs_id: text() in Ipfix,
         listen: texts() in Controllers,
@@ -121,16 +121,16 @@ settings! {
         mcast_snooping_disable_flood_unregistered: flag() in Separate,
         mcast_snooping_enable: flag() in Separate,
         mcast_snooping_entries: number_in(ENTRIES_RANGE) in Separate,
-        netflow.active_timeout: number() in Netflow,
+        netflow.active_timeout: number_in("from -1 to 2147483647") in Netflow,
         netflow.add_id_to_interface: flag() in Netflow,
-        netflow.engine_id: number() in Netflow,
+        netflow.engine_id: number_in("from -1 to 255") in Netflow,
         netflow.engine_type: number() in Netflow,
         netflow.targets: texts() in Netflow,
         protocols: texts() in Separate,
         sflow.agent: text() in Sflow,
-        sflow.header: number() in Sflow,
+        sflow.header: number_in("from 14 to 256") in Sflow,
         sflow.polling: number() in Sflow,
-        sflow.sampling: number() in Sflow,
+        sflow.sampling: number_in(POSITIVE_RANGE) in Sflow,
         sflow.targets: texts() in Sflow,
         table_limits: texts() in Separate,
         table_names: texts() in Separate,
@@ -143,14 +143,14 @@ settings! {
     /// The settings of a bridge that only take effect when it is added.
     BRIDGE_START_SETTINGS of BridgeOptions {
         local: word("none or tap"),
-        mtu: number(),
+        mtu: number_in("68 to 65535"),
     }
 }
 
 settings! {
     /// The settings of a bond.
     BOND_SETTINGS of BondOptions {
-        cvlans: numbers(),
+        cvlans: numbers_in(VLANS_RANGE),
         downdelay_ms: number(),
         hash_basis: number(),
         lacp: word("off, active or passive"),
@@ -159,15 +159,15 @@ settings! {
         lacp_port_id: numbers_by_name(),
         lacp_port_priority: numbers_by_name(),
         lacp_system_id: text(),
-        lacp_system_priority: number(),
+        lacp_system_priority: number_in("from 1 to 65535"),
         lacp_time: word("slow or fast"),
         members: texts(),
         mode: word("active-backup, balance-slb or balance-tcp"),
         primary: text(),
         qinq_ethtype: word("802.1ad or 802.1q"),
         rebalance_interval_ms: number(),
-        tag: some_number(),
-        trunks: numbers(),
+        tag: some_number_in("a VLAN from 0 to 4095"),
+        trunks: numbers_in(VLANS_RANGE),
         updelay_ms: number(),
         vlan_mode: some_word("access, trunk, native-tagged, native-untagged or dot1q-tunnel"),
     }
@@ -177,12 +177,12 @@ settings! {
     /// The settings of a mirror.
     MIRROR_SETTINGS of MirrorOptions {
         output_port: text(),
-        output_vlan: number(),
+        output_vlan: number_in("from 1 to 4095, or 0 for none"),
         select_all: flag(),
         select_dst_port: texts(),
         select_src_port: texts(),
-        select_vlan: numbers(),
-        snaplen: number(),
+        select_vlan: numbers_in(VLANS_RANGE),
+        snaplen: number_in("from 14 to 65535, or 0 for no limit"),
     }
 }
 
@@ -194,20 +194,20 @@ settings! {
     caches.signature_entries: number(),
     caches.idle_ms: number(),
     caches.verify_one_in: number(),
-    caches.gigaflow.stages: number(),
+    caches.gigaflow.stages: number_in("from 1 to 16"),
     caches.gigaflow.stage_entries: number(),
     caches.gigaflow.policy: word(
         "disjoint, joint, profiled, first-fit, random, one-to-one or megaflow"
     ),
     caches.gigaflow.eviction: word("never, least-recent, second-use or least-shared"),
     caches.gigaflow.fallback_one_in: number(),
-    caches.gigaflow.tag_bits: number(),
+    caches.gigaflow.tag_bits: number_in("from 1 to 24"),
     caches.gigaflow.offload.kind: word("none, embedded or p4runtime"),
     caches.gigaflow.offload.address: text(),
     caches.gigaflow.offload.device_id: number(),
     caches.gigaflow.offload.device_config: path(),
     caches.gigaflow.offload.bridge: text(),
-    caches.gigaflow.offload.ports: numbers(),
+    caches.gigaflow.offload.ports: numbers_in("whole numbers between commas"),
     caches.gigaflow.offload.stages: number(),
     caches.gigaflow.offload.stage_entries: number(),
     caches.gigaflow.offload.masks: number(),
@@ -216,17 +216,23 @@ settings! {
     caches.gigaflow.offload.drain_ms: number(),
     caches.gigaflow.offload.stale: word("report or ports-down"),
     threads.auto_lb: flag(),
-    threads.auto_lb_improvement_threshold: number(),
-    threads.auto_lb_interval_min: number(),
-    threads.auto_lb_load_threshold: number(),
+    threads.auto_lb_improvement_threshold: number_in("from 0 to 100"),
+    threads.auto_lb_interval_min: number_in("from 1 to 20000"),
+    threads.auto_lb_load_threshold: number_in("from 0 to 100"),
     threads.sleep_max_ms: number(),
     threads.translations_per_iteration: number(),
-    packets.vlan_limit: number(),
+    packets.vlan_limit: number_in("from 1 to 2"),
     eviction.asynchronous: flag(),
     eviction.repair: word("off, on or rate"),
-    eviction.repair_rate: number(),
+    eviction.repair_rate: number_in(POSITIVE_RANGE),
     }
 }
+
+/// The allowed values of a list of VLANs, for errors.
+const VLANS_RANGE: &str = "VLANs from 0 to 4095 between commas";
+
+/// The allowed values of a number of 32 bits that is not 0, for errors.
+const POSITIVE_RANGE: &str = "from 1 to 4294967295";
 
 /// The fields of the switch that only take effect when it starts.
 pub(crate) const START_FIELDS: &[SettingField<Config>] = &[
@@ -423,8 +429,9 @@ struct SettingValue<'a> {
 }
 
 impl<'a> SettingValue<'a> {
-    fn number<T: FromStr>(self) -> Result<T, SwitchError> {
-        self.number_in("a whole number")
+    /// Parses a number of a setting that allows all values of its type.
+    fn number<T: WholeNumber>(self) -> Result<T, SwitchError> {
+        self.number_in(T::RANGE)
     }
 
     /// Parses a number; `range` describes the allowed numbers, which are checked later.
@@ -442,10 +449,10 @@ impl<'a> SettingValue<'a> {
         list.split(',').map(str::trim).filter(|_| !list.is_empty())
     }
 
-    /// Parses numbers that are separated by commas.
-    fn numbers<T: FromStr>(self) -> Result<Vec<T>, SwitchError> {
+    /// Parses numbers between commas; `range` describes the allowed numbers.
+    fn numbers_in<T: FromStr>(self, range: &'static str) -> Result<Vec<T>, SwitchError> {
         let numbers: Result<_, _> = self.parts().map(str::parse).collect();
-        numbers.map_err(|_| self.out_of_range("whole numbers between commas"))
+        numbers.map_err(|_| self.out_of_range(range))
     }
 
     /// Parses texts that are separated by commas.
@@ -455,13 +462,15 @@ impl<'a> SettingValue<'a> {
     }
 
     /// Parses pairs of name and number, such as `eth0:100,eth1:200`.
-    fn numbers_by_name<T: FromStr>(self) -> Result<BTreeMap<String, T>, SwitchError> {
+    fn numbers_by_name(self) -> Result<BTreeMap<String, u16>, SwitchError> {
         let pair = |part: &str| {
             let (name, number) = part.rsplit_once(':')?;
             Some((name.to_owned(), number.parse().ok()?))
         };
         let pairs: Option<_> = self.parts().map(pair).collect();
-        pairs.ok_or_else(|| self.out_of_range("PORT:NUMBER between commas"))
+        pairs.ok_or_else(|| {
+            self.out_of_range("PORT:NUMBER between commas, with numbers up to 65535")
+        })
     }
 
     fn flag(self) -> Result<bool, SwitchError> {
@@ -485,9 +494,9 @@ impl<'a> SettingValue<'a> {
         read.map_err(|_| self.out_of_range(range))
     }
 
-    /// Parses a number; an empty text means no number.
-    fn some_number<T: FromStr>(self) -> Result<Option<T>, SwitchError> {
-        self.number().map(Some)
+    /// Parses a number; `range` describes the allowed numbers.
+    fn some_number_in<T: FromStr>(self, range: &'static str) -> Result<Option<T>, SwitchError> {
+        self.number_in(range).map(Some)
     }
 
     /// Parses a keyword; an empty text means no keyword.
@@ -498,6 +507,31 @@ impl<'a> SettingValue<'a> {
     fn out_of_range(self, range: &'static str) -> SwitchError {
         SwitchError::Range { setting: self.setting, value: self.value.to_owned(), range }
     }
+}
+
+/// A type of whole numbers, with the range of its values for errors.
+trait WholeNumber: FromStr {
+    /// Description of the values of the type.
+    const RANGE: &'static str;
+}
+
+impl WholeNumber for u8 {
+    const RANGE: &'static str = "a whole number from 0 to 255";
+}
+
+impl WholeNumber for u32 {
+    const RANGE: &'static str = "a whole number from 0 to 4294967295";
+}
+
+impl WholeNumber for u64 {
+    const RANGE: &'static str = "a whole number from 0 to 18446744073709551615";
+}
+
+impl WholeNumber for usize {
+    #[cfg(target_pointer_width = "64")]
+    const RANGE: &'static str = u64::RANGE;
+    #[cfg(not(target_pointer_width = "64"))]
+    const RANGE: &'static str = u32::RANGE;
 }
 
 #[cfg(test)]

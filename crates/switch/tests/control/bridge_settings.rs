@@ -113,6 +113,10 @@ async fn a_refused_change_of_a_bridge_changes_nothing() {
         (vec![("table_rules", "7"), ("listen", &in_use)], "cannot listen on ptcp:"),
         (vec![("table_rules", "7"), ("listen", "tcp:1.2.3.4")], "`listen` takes ptcp:PORT"),
         (vec![("table_rules", "many")], "table_rules = many: it must be a whole number"),
+        (
+            vec![("mac_ageing_s", "99999999999")],
+            "mac_ageing_s = 99999999999: it must be a whole number from 0 to 4294967295",
+        ),
         (vec![("table_overflow", "drop")], "it must be refuse or evict"),
         (vec![("datapath_id", "7")], "sixteen hexadecimal digits"),
         (vec![("local", "tap")], "a key of a bridge that can change"),

@@ -138,6 +138,41 @@ fn every_setting_refuses_a_wrong_value() {
     }
 }
 
+/// Checks that the error for a number which is too large has the largest allowed number.
+fn check_ranges<T: Default>(settings: &[KeyedSetting<T>]) {
+    const LARGE: &str = "99999999999999999999999";
+    for setting in settings {
+        let mut options = T::default();
+        let is_number = setting.write(&mut options, "7").is_ok()
+            && setting.write(&mut options, "seven").is_err();
+        if !is_number || setting.field.key.ends_with("offload.ports") {
+            continue;
+        }
+        let error = setting.write(&mut options, LARGE).unwrap_err();
+        let SwitchError::Range { value, range, .. } = error else { panic!("{error}") };
+        let has_limit =
+            range.split([' ', ',']).any(|word| word.parse::<u64>().is_ok_and(|limit| limit > 0));
+        assert!(value == LARGE && has_limit, "{}: {range}", setting.field.key);
+    }
+}
+
+#[test]
+fn a_number_that_is_too_large_gets_the_range() {
+    check_ranges(SETTINGS);
+    check_ranges(BRIDGE_SETTINGS);
+    check_ranges(BRIDGE_START_SETTINGS);
+    check_ranges(BOND_SETTINGS);
+    check_ranges(MIRROR_SETTINGS);
+    for (range, max) in [
+        (u8::RANGE, u64::from(u8::MAX)),
+        (u32::RANGE, u64::from(u32::MAX)),
+        (u64::RANGE, u64::MAX),
+        (usize::RANGE, usize::MAX as u64),
+    ] {
+        assert_eq!(range, format!("a whole number from 0 to {max}"));
+    }
+}
+
 #[test]
 fn a_printed_list_parses_back() {
     let setting = SETTINGS.iter().find(|own| own.field.key.ends_with("offload.ports")).unwrap();
