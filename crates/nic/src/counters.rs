@@ -4,8 +4,12 @@
 //! sent, handed over to the controller, passed to the representor of its port, or dropped for one
 //! reason. So received = sent + handed over + represented + dropped, apart from packets that are
 //! held to keep the order of their flow.
+//!
+//! Each lost packet also counts at its port ([`NicPortLosses`]), so that the switch can list it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use shunt_datapath::{RxLoss, port::RxReport};
 
 /// The reason why a packet was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +53,20 @@ impl NicDropReason {
             Self::NoBuffer => "no buffer",
             Self::Controller => "controller",
             Self::Representor => "representor",
+        }
+    }
+
+    /// Returns the name of the drop reason in a list of all losses of a switch.
+    #[must_use]
+    pub const fn loss_name(self) -> &'static str {
+        match self {
+            Self::Rule => "nic_rule",
+            Self::NoPort => "nic_no_port",
+            Self::Refused => "nic_refused",
+            Self::Unsendable => "nic_unsendable",
+            Self::NoBuffer => "nic_no_buffer",
+            Self::Controller => "nic_controller",
+            Self::Representor => "nic_representor",
         }
     }
 }
@@ -122,13 +140,8 @@ impl NicCounters {
         self.received.fetch_add(count as u64, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_sent(&self, sent: Result<(), NicDropReason>) {
-        match sent {
-            Ok(()) => {
-                self.sent.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(reason) => self.count_drop(reason),
-        }
+    pub(crate) fn count_sent(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn count_represented(&self) {
@@ -147,11 +160,75 @@ impl NicCounters {
         self.handed_over.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn count_drop(&self, reason: NicDropReason) {
+    /// Counts a dropped packet, also at the port on which it arrived.
+    pub(crate) fn count_drop(&self, reason: NicDropReason, ingress: Option<&NicPortLosses>) {
         self.dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
+        if let Some(ingress) = ingress {
+            ingress.dropped[reason as usize].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a packet of the switch that could not be sent, also at its output port.
+    pub(crate) fn count_not_sent(&self, reason: NicDropReason, output: &NicPortLosses) {
+        self.count_drop(reason, None);
+        output.count_not_sent(1);
     }
 
     pub(crate) fn count_broken_port(&self) {
         self.ports_broken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The packets that a NIC lost at one of its ports.
+///
+/// The packet thread of the NIC writes the counters, and other threads read them. The owner of the
+/// port keeps the counters while the port is closed, and while the NIC is replaced.
+#[derive(Debug, Default)]
+pub struct NicPortLosses {
+    dropped: [AtomicU64; NicDropReason::ALL.len()],
+    not_received: [AtomicU64; RxLoss::COUNT],
+    not_sent: AtomicU64,
+}
+
+impl NicPortLosses {
+    /// Returns the number of packets from the port that were dropped for a reason.
+    ///
+    /// Packets that a controller sends count at the port that it names.
+    #[must_use]
+    pub fn dropped(&self, reason: NicDropReason) -> u64 {
+        self.dropped[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of frames that the NIC could not receive from the port, for a reason.
+    #[must_use]
+    pub fn not_received(&self, reason: RxLoss) -> u64 {
+        self.not_received[reason as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of packets of the switch that the NIC could not send by the port.
+    #[must_use]
+    pub fn not_sent(&self) -> u64 {
+        self.not_sent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn count_refused(&self, report: &RxReport) {
+        let RxReport { refused, no_buffer, ring_full, .. } = *report;
+        if refused == 0 {
+            return;
+        }
+        let others = refused.saturating_sub(no_buffer).saturating_sub(ring_full);
+        for (reason, count) in [
+            (RxLoss::NoBuffer, no_buffer),
+            (RxLoss::RingFull, ring_full),
+            (RxLoss::Refused, others),
+        ] {
+            self.not_received[reason as usize].fetch_add(count.into(), Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn count_not_sent(&self, count: u32) {
+        if count > 0 {
+            self.not_sent.fetch_add(count.into(), Ordering::Relaxed);
+        }
     }
 }

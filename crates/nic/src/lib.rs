@@ -57,7 +57,7 @@ mod thread;
 pub mod testing;
 
 pub use chain::{NicChain, NicVerdict, NicWalk};
-pub use counters::{NicCounters, NicDropReason};
+pub use counters::{NicCounters, NicDropReason, NicPortLosses};
 pub use device::NicDevice;
 pub use error::NicError;
 pub use limits::NicLimits;

@@ -62,7 +62,8 @@ impl NicPort {
 
     fn split(self) -> Result<OpenPort, PortError> {
         let representor = self.representor.map(PortSide::open).transpose()?;
-        Ok(OpenPort { port: PortSide::open(self.port)?, representor, order: None })
+        let port = PortSide::open(self.port)?;
+        Ok(OpenPort { port, representor, order: None, losses: Arc::default() })
     }
 }
 

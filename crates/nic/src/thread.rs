@@ -330,7 +330,7 @@ impl NicWorker {
     fn remove(&mut self, number: u16) -> Option<OpenPort> {
         let mut port = self.ports.remove(&number)?;
         while let Some(packet) = port.order.as_mut().and_then(FlowOrder::take_any) {
-            self.shared.traffic.count_drop(NicDropReason::NoPort);
+            self.shared.traffic.count_drop(NicDropReason::NoPort, Some(&port.losses));
             self.pool.put_back(packet);
         }
         port.sides().for_each(|side| side.unregister(&self.epoll));
@@ -348,15 +348,18 @@ impl NicWorker {
     fn poll_port(&mut self, number: u16) -> bool {
         let Some(port) = self.ports.get_mut(&number) else { return false };
         let received = port.port.receive(0, &self.epoll, &mut self.pool, &mut self.burst);
-        if let Err(error) = received {
-            self.shared.traffic.count_broken_port();
-            warn!(port = number, %error, "NIC: port failed, and is no longer polled");
-            // The representor is dropped too, so that the switch reopens the port.
-            if let Some(representor) = port.representor.take() {
-                representor.unregister(&self.epoll);
-            }
-            if let Some(order) = &mut port.order {
-                order.end();
+        match received {
+            Ok(report) => port.losses.count_refused(&report),
+            Err(error) => {
+                self.shared.traffic.count_broken_port();
+                warn!(port = number, %error, "NIC: port failed, and is no longer polled");
+                // The representor is dropped too, so that the switch reopens the port.
+                if let Some(representor) = port.representor.take() {
+                    representor.unregister(&self.epoll);
+                }
+                if let Some(order) = &mut port.order {
+                    order.end();
+                }
             }
         }
         let count = self.burst.len();
@@ -375,9 +378,16 @@ impl NicWorker {
                 break;
             }
             let (pool, burst) = (&mut self.pool, &mut self.burst);
-            if let Err(error) = representor.receive(queue, &self.epoll, pool, burst) {
-                self.shared.traffic.count_broken_port();
-                warn!(port = number, %error, "NIC: representor failed, and is no longer polled");
+            match representor.receive(queue, &self.epoll, pool, burst) {
+                Ok(report) => port.losses.count_not_sent(report.refused),
+                Err(error) => {
+                    self.shared.traffic.count_broken_port();
+                    warn!(
+                        port = number,
+                        %error,
+                        "NIC: representor failed, and is no longer polled"
+                    );
+                }
             }
             if representor.has_ended(queue)
                 && let Some(order) = &mut port.order
@@ -387,8 +397,10 @@ impl NicWorker {
             has_worked |= !self.burst.is_empty();
             self.shared.traffic.count_received(self.burst.len());
             for packet in self.burst.drain(..) {
-                let sent = port.port.send(0, packet, &mut self.pool, &mut self.frames);
-                self.shared.traffic.count_sent(sent);
+                match port.port.send(0, packet, &mut self.pool, &mut self.frames) {
+                    Ok(()) => self.shared.traffic.count_sent(),
+                    Err(reason) => self.shared.traffic.count_not_sent(reason, &port.losses),
+                }
             }
         }
         has_worked
@@ -399,14 +411,14 @@ impl NicWorker {
         self.shared.traffic.count_received(1);
         let ingress = DatapathPort::new(port.into());
         let Some(mut packet) = self.pool.take(payload.len(), ingress) else {
-            return self.shared.traffic.count_drop(NicDropReason::NoBuffer);
+            return self.count_drop(port, NicDropReason::NoBuffer);
         };
         packet.frame_mut().copy_from_slice(&payload);
         if is_resubmitted {
             self.burst.push(packet);
             self.process(port, Origin::Port);
         } else {
-            self.send(port, packet);
+            self.send(port, port, packet);
         }
     }
 
@@ -415,7 +427,7 @@ impl NicWorker {
         self.walk_burst(number, origin);
         let mut outgoing = std::mem::take(&mut self.outgoing);
         for (port, packet) in outgoing.drain(..) {
-            self.send(port, packet);
+            self.send(number, port, packet);
         }
         self.outgoing = outgoing;
         let mut punted = std::mem::take(&mut self.punted);
@@ -430,7 +442,9 @@ impl NicWorker {
             return;
         }
         let now = (self.shared.clock)().steady;
-        let mut order = self.ports.get_mut(&number).and_then(|port| port.order.as_mut());
+        let port = self.ports.get_mut(&number);
+        let (order, losses) = port.map(OpenPort::order_and_losses).unzip();
+        let mut order = order.flatten();
         let chain = &mut *self.shared.chain.lock();
         for mut packet in self.burst.drain(..) {
             let mut key = FlowKey::ZERO;
@@ -467,7 +481,7 @@ impl NicWorker {
             match verdict {
                 NicVerdict::Drop => {
                     self.shared.traffic.count_hit();
-                    self.shared.traffic.count_drop(NicDropReason::Rule);
+                    self.shared.traffic.count_drop(NicDropReason::Rule, losses);
                     self.pool.put_back(packet);
                 }
                 NicVerdict::Punt { reason, miss_tag: tag, last_stage } => {
@@ -490,7 +504,7 @@ impl NicWorker {
                     if is_written {
                         self.outgoing.push((port, packet));
                     } else {
-                        self.shared.traffic.count_drop(NicDropReason::Unsendable);
+                        self.shared.traffic.count_drop(NicDropReason::Unsendable, losses);
                         self.pool.put_back(packet);
                     }
                 }
@@ -506,12 +520,12 @@ impl NicWorker {
             Some(representor) => {
                 #[expect(clippy::cast_possible_truncation, reason = "there are few queues")]
                 let queue = (info.hash % representor.queues_count().max(1) as u64) as usize;
-                let traffic = &self.shared.traffic;
-                match representor.send(queue, packet, &mut self.pool, &mut self.frames) {
-                    Ok(()) => traffic.count_represented(),
-                    Err(_) => traffic.count_drop(NicDropReason::Representor),
-                }
+                let sent = representor.send(queue, packet, &mut self.pool, &mut self.frames);
                 let count = representor.sent(queue);
+                match sent {
+                    Ok(()) => self.shared.traffic.count_represented(),
+                    Err(_) => self.count_drop(number, NicDropReason::Representor),
+                }
                 if let Some(order) = self.order(number) {
                     order.diverted(info.hash, count);
                 }
@@ -523,7 +537,7 @@ impl NicWorker {
     /// Sends a packet to the controller, segmented and with complete checksums.
     fn punt(&mut self, number: u16, packet: Packet, info: PuntInfo) {
         if finish(packet, &WIRE, &mut self.pool, &mut self.frames).is_err() {
-            return self.shared.traffic.count_drop(NicDropReason::Unsendable);
+            return self.count_drop(number, NicDropReason::Unsendable);
         }
         let mut is_taken = true;
         for packet in self.frames.drain(..) {
@@ -539,17 +553,25 @@ impl NicWorker {
         if is_taken {
             self.shared.traffic.count_handed_over();
         } else {
-            self.shared.traffic.count_drop(NicDropReason::Controller);
+            self.count_drop(number, NicDropReason::Controller);
         }
     }
 
     /// Sends a packet by a port. A packet that the port refuses is dropped.
-    fn send(&mut self, number: u16, packet: Packet) {
-        let Some(port) = self.ports.get_mut(&number) else {
-            self.shared.traffic.count_drop(NicDropReason::NoPort);
+    fn send(&mut self, ingress: u16, output: u16, packet: Packet) {
+        let Some(port) = self.ports.get_mut(&output) else {
+            self.count_drop(ingress, NicDropReason::NoPort);
             return self.pool.put_back(packet);
         };
-        let sent = port.port.send(0, packet, &mut self.pool, &mut self.frames);
-        self.shared.traffic.count_sent(sent);
+        match port.port.send(0, packet, &mut self.pool, &mut self.frames) {
+            Ok(()) => self.shared.traffic.count_sent(),
+            Err(reason) => self.count_drop(ingress, reason),
+        }
+    }
+
+    /// Counts a dropped packet, also at its ingress port.
+    fn count_drop(&self, ingress: u16, reason: NicDropReason) {
+        let losses = self.ports.get(&ingress).map(|port| &*port.losses);
+        self.shared.traffic.count_drop(reason, losses);
     }
 }

@@ -1,14 +1,16 @@
 //! An open port of the NIC, with its representor if it has one.
 
+use std::sync::Arc;
+
 use nix::sys::epoll::{Epoll, EpollEvent, EpollFlags};
 use shunt_datapath::{
     BURST, Packet, Pool, PortError, RxQueue, TxQueue,
     packet::virtio::finish,
-    port::{Capabilities, Port, Queues, pair::RING},
+    port::{Capabilities, Port, Queues, RxReport, pair::RING},
 };
 
 use super::flow_order::FlowOrder;
-use crate::counters::NicDropReason;
+use crate::counters::{NicDropReason, NicPortLosses};
 
 /// An open port, owned by the packet thread of the NIC.
 #[derive(Debug)]
@@ -21,6 +23,8 @@ pub(crate) struct OpenPort {
     ///
     /// The order is `None` if no switch reports its progress with the packets of the representor.
     pub(crate) order: Option<FlowOrder>,
+    /// The packets that were lost at the port.
+    pub(crate) losses: Arc<NicPortLosses>,
 }
 
 /// The queues of a port or of a representor.
@@ -46,6 +50,11 @@ impl OpenPort {
     /// Returns the queues of the port and of its representor.
     pub(crate) fn sides(&self) -> impl Iterator<Item = &PortSide> {
         std::iter::once(&self.port).chain(&self.representor)
+    }
+
+    /// Returns the order of the flows, and the losses of the port.
+    pub(crate) fn order_and_losses(&mut self) -> (Option<&mut FlowOrder>, &NicPortLosses) {
+        (self.order.as_mut(), &self.losses)
     }
 
     /// Flushes all transmit queues.
@@ -116,15 +125,16 @@ impl PortSide {
 
     /// Receives a burst from a queue.
     ///
-    /// A receive queue that has ended or failed is not polled again.
+    /// A receive queue that has ended or failed is not polled again. The report has the frames that
+    /// the queue lost.
     pub(crate) fn receive(
         &mut self,
         queue: usize,
         epoll: &Epoll,
         pool: &mut Pool,
         burst: &mut Vec<Packet>,
-    ) -> Result<(), PortError> {
-        let Some(Some(rx)) = self.rx.get_mut(queue) else { return Ok(()) };
+    ) -> Result<RxReport, PortError> {
+        let Some(Some(rx)) = self.rx.get_mut(queue) else { return Ok(RxReport::default()) };
         let result = rx.rx(pool, burst);
         if let Some(left) = self.undrained.get_mut(queue) {
             let refused = result.as_ref().map_or(0, |report| report.refused as usize);
@@ -133,14 +143,14 @@ impl PortSide {
             *left = if count < BURST { 0 } else { left.saturating_sub(count) };
         }
         if result.as_ref().is_ok_and(|report| !report.exhausted) {
-            return Ok(());
+            return result;
         }
         // The descriptor of the failed queue may stay readable, and would then end every wait.
         if let Some(fd) = rx.wait_fd() {
             let _ = epoll.delete(fd);
         }
         self.rx[queue] = None;
-        result.map(drop)
+        result
     }
 
     /// Sends a packet by one of the queues.

@@ -18,6 +18,7 @@ use shunt_pipeline::Time;
 
 use crate::{
     commands::CommandQueue,
+    counters::NicPortLosses,
     ports::{
         doorbell::{Connected, add_doorbells},
         flow_order::FlowOrder,
@@ -41,6 +42,7 @@ struct Representor {
     number: u16,
     device: Box<dyn Port>,
     seed: u64,
+    losses: Arc<NicPortLosses>,
     is_added: bool,
 }
 
@@ -48,11 +50,18 @@ impl NicPorts {
     /// Returns the representor of a port that is added to the NIC with this number.
     ///
     /// The port is added when the representor is split into queues. `seed` is the seed of the hash
-    /// that selects the queue of a packet between port and representor.
+    /// that selects the queue of a packet between port and representor. The NIC counts the packets
+    /// that it loses at the port in `losses`.
     #[must_use]
-    pub fn represent(&self, number: u16, port: Box<dyn Port>, seed: u64) -> Box<dyn Port> {
+    pub fn represent(
+        &self,
+        number: u16,
+        port: Box<dyn Port>,
+        seed: u64,
+        losses: Arc<NicPortLosses>,
+    ) -> Box<dyn Port> {
         let nic = self.clone();
-        Box::new(Representor { nic, number, device: port, seed, is_added: false })
+        Box::new(Representor { nic, number, device: port, seed, losses, is_added: false })
     }
 
     fn commands(&self) -> &CommandQueue {
@@ -82,7 +91,8 @@ impl Port for Representor {
         let connected = add_doorbells(near.split(threads)?, far.split(threads)?);
         let Connected { near, far, progress } = connected.map_err(|error| self.failed(error))?;
         let representor = Some(PortSide::of(near, inside));
-        let opened = OpenPort { port, representor, order: Some(FlowOrder::new(progress)) };
+        let order = Some(FlowOrder::new(progress));
+        let opened = OpenPort { port, representor, order, losses: Arc::clone(&self.losses) };
         let added = self.nic.commands().add(self.number, Box::new(opened));
         added.map_err(|error| self.failed(error))?;
         self.is_added = true;

@@ -1,5 +1,7 @@
 //! Tests that flows keep their order while some of their packets are in the switch.
 
+use std::sync::Arc;
+
 use shunt_datapath::port::{Port, pair::pair};
 use shunt_flow::{FieldId, testing::PacketBuilder};
 use shunt_gigaflow::ltm::Next;
@@ -23,7 +25,7 @@ impl Ordered {
         let (mut ports, mut ends, mut representors) = (Vec::new(), [0; 2], [0; 2]);
         for (index, number) in [7, 8].into_iter().enumerate() {
             let (near, mut far) = pair(1, 50 + 10 * u64::from(number));
-            let mut port = fixture.ports.represent(number, Box::new(near), 60);
+            let mut port = fixture.ports.represent(number, Box::new(near), 60, Arc::default());
             representors[index] = fixture.add_end(port.split(1).unwrap().remove(0));
             ends[index] = fixture.add_end(far.split(1).unwrap().remove(0));
             ports.push(port);

@@ -1,17 +1,19 @@
 //! Tests of a NIC with representors: packets that miss go to the switch.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shunt_datapath::{
-    Packet, Pool, PortError, RxQueue, TxQueue,
+    Packet, Pool, PortError, RxLoss, RxQueue, TxQueue,
     port::{
         Capabilities, Port, PortCounters, Queues, RxReport,
-        pair::{Pair, pair},
+        pair::{Pair, RING, pair},
     },
 };
 use shunt_flow::{FieldId, testing::PacketBuilder};
 use shunt_gigaflow::ltm::{Next, Tag};
+use shunt_nic::{NicDropReason, NicPortLosses};
+use tokio::time::timeout;
 
 use crate::fixture::{NicFixture, REPRESENTORS, frame, rule, with_output};
 
@@ -66,8 +68,18 @@ fn flow(number: u8) -> Vec<u8> {
 ///
 /// Returns the representor of the port with its queues, and the far end of the port.
 fn add_port(fixture: &NicFixture, number: u16, threads: u16) -> (Box<dyn Port>, Vec<Queues>, Pair) {
+    add_counted_port(fixture, number, threads, Arc::default())
+}
+
+/// Adds a port to the NIC, which counts the losses of the port in `losses`.
+fn add_counted_port(
+    fixture: &NicFixture,
+    number: u16,
+    threads: u16,
+    losses: Arc<NicPortLosses>,
+) -> (Box<dyn Port>, Vec<Queues>, Pair) {
     let (near, far) = pair(1, 50);
-    let mut port = fixture.ports.represent(number, Box::new(near), 60);
+    let mut port = fixture.ports.represent(number, Box::new(near), 60, losses);
     let queues = port.split(threads).unwrap();
     (port, queues, far)
 }
@@ -92,7 +104,7 @@ async fn a_port_is_added_and_removed_while_the_nic_runs() {
         fixture.send(0, &frame());
         assert_eq!(fixture.receive(end).await, frame(), "other ports reach the port");
         // The number 7 is taken while its port exists.
-        let mut other = fixture.ports.represent(7, Box::new(pair(1, 80).0), 80);
+        let mut other = fixture.ports.represent(7, Box::new(pair(1, 80).0), 80, Arc::default());
         assert!(other.split(1).is_err());
         drop(port);
         assert!(!far.link_up(), "the NIC has closed it");
@@ -176,7 +188,7 @@ fn wait(rx: &dyn RxQueue) {
 #[tokio::test]
 async fn a_failed_port_fails_only_its_representor() {
     let mut fixture = NicFixture::new().await;
-    let mut port = fixture.ports.represent(7, Box::new(FailingPort), 60);
+    let mut port = fixture.ports.represent(7, Box::new(FailingPort), 60, Arc::default());
     let own = (port.link_up(), port.mac(), port.counters());
     assert_eq!(
         own,
@@ -242,4 +254,122 @@ async fn a_packet_wakes_the_waiting_thread() {
     .unwrap();
     drop(port);
     drop(fixture);
+}
+
+/// Number of frames that overrun each queue of the NIC.
+const OVERRUN: u64 = 2 * RING as u64;
+
+/// Sends frames that overrun a queue of the NIC, and waits until the NIC has received all of them.
+async fn overrun(fixture: &mut NicFixture, end: usize) {
+    let before = fixture.traffic.received();
+    let sending = async {
+        for sent in 0..OVERRUN {
+            fixture.send(end, &frame());
+            // The NIC receives each frame, because few of them wait in its receive queue.
+            while before + sent >= fixture.traffic.received() + 32 {
+                tokio::task::yield_now().await;
+            }
+        }
+        while fixture.traffic.received() < before + OVERRUN {
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), sending).await.unwrap();
+}
+
+/// Waits until two counters have an expected sum, and returns the counters.
+async fn wait_for_sum(counters: impl Fn() -> (u64, u64), sum: u64) -> (u64, u64) {
+    let waiting = async {
+        loop {
+            let (passed, lost) = counters();
+            if passed + lost == sum {
+                return (passed, lost);
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    timeout(Duration::from_secs(20), waiting).await.unwrap()
+}
+
+#[tokio::test]
+async fn misses_beyond_the_representor_count_at_their_port() {
+    let mut fixture = NicFixture::new().await;
+    let losses = Arc::new(NicPortLosses::default());
+    let (_port, _queues, mut far) = add_counted_port(&fixture, 7, 1, Arc::clone(&losses));
+    let end = fixture.add_end(far.split(1).unwrap().remove(0));
+    // Nobody receives from the representor.
+    overrun(&mut fixture, end).await;
+    let traffic = Arc::clone(&fixture.traffic);
+    let counters = || (traffic.represented(), losses.dropped(NicDropReason::Representor));
+    let (passed, lost) = wait_for_sum(counters, OVERRUN).await;
+    assert!(passed > 0 && lost > 0, "{passed} passed, {lost} lost");
+    assert_eq!(traffic.dropped(NicDropReason::Representor), lost);
+    assert_eq!(losses.not_sent(), 0);
+}
+
+#[tokio::test]
+async fn refused_packets_of_the_switch_count_as_not_sent() {
+    let mut fixture = NicFixture::new().await;
+    let losses = Arc::new(NicPortLosses::default());
+    let (_port, queues, _far) = add_counted_port(&fixture, 7, 1, Arc::clone(&losses));
+    let representor = fixture.add_end(queues.into_iter().next().unwrap());
+    // Nobody receives from the port.
+    overrun(&mut fixture, representor).await;
+    let traffic = Arc::clone(&fixture.traffic);
+    let (sent, lost) = wait_for_sum(|| (traffic.sent(), losses.not_sent()), OVERRUN).await;
+    assert!(sent > 0 && lost > 0, "{sent} sent, {lost} lost");
+    assert_eq!(traffic.dropped(NicDropReason::Refused), lost);
+    let dropped = NicDropReason::ALL.map(|reason| losses.dropped(reason));
+    assert_eq!(dropped, [0; NicDropReason::ALL.len()], "the packets are in `not_sent` alone");
+}
+
+/// A port that refuses seven frames in each receive.
+struct RefusingPort;
+
+impl Port for RefusingPort {
+    fn capabilities(&self) -> Capabilities {
+        FailingPort.capabilities()
+    }
+
+    fn split(&mut self, _: u16) -> Result<Vec<Queues>, PortError> {
+        Ok(vec![Queues { rx: Some(Box::new(Self)), tx: Box::new(FailingPort) }])
+    }
+
+    fn link_up(&self) -> bool {
+        true
+    }
+
+    fn mac(&self) -> [u8; 6] {
+        [2, 0, 0, 0, 0, 9]
+    }
+
+    fn counters(&self) -> PortCounters {
+        PortCounters::default()
+    }
+}
+
+impl RxQueue for RefusingPort {
+    fn rx(&mut self, _: &mut Pool, _: &mut Vec<Packet>) -> Result<RxReport, PortError> {
+        // The queue ends, so the NIC calls it once.
+        Ok(RxReport {
+            refused: 7,
+            no_buffer: 2,
+            ring_full: 1,
+            exhausted: true,
+            ..RxReport::default()
+        })
+    }
+}
+
+#[tokio::test]
+async fn frames_that_the_nic_refuses_count_at_their_port() {
+    let fixture = NicFixture::new().await;
+    let losses = Arc::new(NicPortLosses::default());
+    let port = Box::new(RefusingPort);
+    let mut port = fixture.ports.represent(7, port, 60, Arc::clone(&losses));
+    let _queues = port.split(1).unwrap();
+    let lost = |reason| losses.not_received(reason);
+    wait_for_sum(|| (lost(RxLoss::NoBuffer), lost(RxLoss::Refused)), 6).await;
+    assert_eq!((lost(RxLoss::NoBuffer), lost(RxLoss::Refused)), (2, 4));
+    wait_for_sum(|| (lost(RxLoss::RingFull), 0), 1).await;
 }

@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn every_loss_is_listed_by_reason_and_by_port() {
         let value = json!({"received": 10, "sent": 7, "dropped": [["no_matching_rule", 2], ["tx_queue_full", 1]],
-            "not_received": [["rx_ring_full", 540_000]], "device_lost": 4, "packet_ins": {"handed_over": 5, "no_connection": 6}, "snooping_inbox_full": 1,
+            "not_received": [["rx_ring_full", 540_000], ["nic_representor", 7_842]], "device_lost": 4, "packet_ins": {"handed_over": 5, "no_connection": 6}, "snooping_inbox_full": 1,
             "ports": [{"bridge": "br0", "number": 1, "name": "p1", "direction": "rx", "reason": "rx_ring_full", "packets": 540_000}],
             "bridges_without_rules": ["br1"]});
         let expected = "\
@@ -115,10 +115,11 @@ held                                          0  in upcall and egress queues
 dropped: no_matching_rule                     2
 dropped: tx_queue_full                        1
 dropped: rx_ring_full                    540000  not in `received`
+dropped: nic_representor                   7842  not in `received`
 dropped: device_lost                          4  also in `sent`
 dropped: packet_in_no_connection              6  also in `punted`
 dropped: snooping_inbox_full                  1  also in `punted`
-dropped: total                           540014
+dropped: total                           547856
 
 bridge  port  name  direction  reason        packets
 br0     1     p1    rx         rx_ring_full  540000

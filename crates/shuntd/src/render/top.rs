@@ -170,15 +170,15 @@ mod tests {
                 caches: json!({"received": packets, "exact_hits": packets - 5, "entries": 1,
                     "upcalls": 5, "nic": {"traffic": traffic}}),
                 drops: json!({"dropped": [["rule_without_output", packets / 2], ["metered", 1]],
-                    "not_received": [["rx_ring_full", 100 * packets]]}),
+                    "not_received": [["rx_ring_full", 100 * packets], ["nic_representor", 4 * packets]]}),
                 evictions: Value::Null,
             }
         };
         let shown = top(&look(10, Duration::ZERO), &look(30, Duration::from_secs(2)));
         let expected = "\
 nic hits 100.0 % of 40 packets; 20 packets in 2.0 s: exact match 100.0 %, megaflow   0.0 %, translated   0.0 %; 1 entry, 0 evicted
-10 packets/s received, 1005 dropped/s
-dropped/s by reason: rx_ring_full 1000, rule_without_output 5
+10 packets/s received, 1045 dropped/s
+dropped/s by reason: rx_ring_full 1000, nic_representor 40, rule_without_output 5
 30 packets/s received by the NIC, 20 hits/s in the NIC
 
 bridge  port  name  rx packets/s  rx bytes/s  rx dropped/s  forward dropped/s  tx packets/s  tx bytes/s  tx dropped/s  link

@@ -9,7 +9,7 @@ use shunt_datapath::{
 };
 use shunt_flow::PortNo;
 use shunt_gigaflow::{offload::OffloadCapabilities, partition::PolicyName};
-use shunt_nic::{Nic, NicCounters, NicLimits, NicPorts};
+use shunt_nic::{Nic, NicCounters, NicLimits, NicPortLosses, NicPorts};
 use shunt_p4runtime::{
     client::{ClientSettings, DeviceConfig, LastError, LivePorts, P4RuntimeDevice},
     program::Program,
@@ -316,13 +316,14 @@ impl NicFront {
     /// Returns the port that the packet threads get for an opened port.
     ///
     /// The port is a representor if the embedded NIC has the port, and otherwise the port of the
-    /// bridge itself.
+    /// bridge itself. The embedded NIC counts the packets that it loses at the port in `losses`.
     pub(crate) fn in_front_of(
         &self,
         bridge: BridgeId,
         number: PortNo,
         datapath: DatapathPort,
         port: Box<dyn Port>,
+        losses: Arc<NicPortLosses>,
     ) -> Box<dyn Port> {
         let state = &mut *self.state.lock();
         let Some(own) = self.number(bridge, number, &state.config) else {
@@ -344,7 +345,7 @@ impl NicFront {
         }
         let seed = self.seed.wrapping_add(u64::from(datapath.number()));
         match &state.embedded {
-            Some(embedded) => embedded.ports.represent(own, port, seed),
+            Some(embedded) => embedded.ports.represent(own, port, seed, losses),
             None => port,
         }
     }

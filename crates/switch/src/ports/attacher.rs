@@ -159,10 +159,11 @@ impl PortAttacher {
         name: &str,
         mut port: Box<dyn Port>,
     ) -> Result<Option<SplittingPort>, SwitchError> {
-        let (id, number, datapath) = {
+        let (id, number, datapath, losses) = {
             let bridges = self.bridges.lock();
             let (bridge, entered) = bridges.find_port(name)?;
-            (bridge.id, entered.number, entered.datapath)
+            let losses = Arc::clone(&entered.nic_losses);
+            (bridge.id, entered.number, entered.datapath, losses)
         };
         let threads = self.plane.living();
         // The number of threads is at most `THREADS_MAX`.
@@ -172,7 +173,7 @@ impl PortAttacher {
         }
         let Some(datapath) = datapath else { return Ok(None) };
         if let Some(nic) = self.nic.front() {
-            port = nic.in_front_of(id, number, datapath, port);
+            port = nic.in_front_of(id, number, datapath, port, losses);
         }
         let splitting = spawn_blocking(move || {
             let queues = port.split_by_queue(count)?;

@@ -14,6 +14,7 @@ use shunt_datapath::{
     },
 };
 use shunt_flow::PortNo;
+use shunt_nic::NicPortLosses;
 use shunt_pipeline::{DatapathPort, PortConfig, PortInfo, PortKind, Time};
 
 use crate::{
@@ -36,6 +37,8 @@ pub(crate) struct BridgePort {
     pub(crate) open: Option<Box<dyn Port>>,
     /// Sum of the counters of devices that were open earlier.
     pub(crate) closed: PortCounters,
+    /// Packets that an embedded NIC lost at the port, over all NICs.
+    pub(crate) nic_losses: Arc<NicPortLosses>,
     /// Reason why the port is not open.
     pub(crate) problem: Option<String>,
     /// Receive queues of the port while it is open, by number.
@@ -141,6 +144,7 @@ impl BridgePort {
             datapath: None,
             open: None,
             closed: PortCounters::default(),
+            nic_losses: Arc::default(),
             problem: None,
             rx_queues: Vec::new(),
             held_queues: Vec::new(),

@@ -13,6 +13,7 @@ use shunt_datapath::{
     port::{HostDeviceState, LinkMode},
 };
 use shunt_flow::PortNo;
+use shunt_nic::NicDropReason;
 use shunt_ofproto::connection::PacketInCounts;
 use shunt_pipeline::{BridgeId, Pipeline, PriorityTags, QinqEthtype, QueueId, Time};
 
@@ -210,7 +211,7 @@ pub struct BridgePortStatus {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Frames dropped on receipt: by the port, its ingress policing or the kernel.
+    /// Frames dropped on receipt: by the port, its policing, the kernel or an embedded NIC.
     pub rx_dropped: u64,
     /// Packets that the port received and the switch then dropped.
     ///
@@ -380,7 +381,7 @@ fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
 pub(crate) struct PortTotals {
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
-    /// Frames dropped on receipt: by the port, its ingress policing or the kernel.
+    /// Frames dropped on receipt: by the port, its policing, the kernel or an embedded NIC.
     pub(crate) rx_dropped: u64,
     /// Packets that the port received and the switch then dropped.
     pub(crate) forward_dropped: u64,
@@ -482,7 +483,7 @@ fn port_status(
 
 /// Returns the packets that were dropped at a port, by direction and reason.
 fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
-    let device = port.device_counters();
+    let (device, nic) = (port.device_counters(), &port.nic_losses);
     let sum = |field: &dyn Fn(&PortTraffic) -> u64| -> u64 {
         port.traffic.iter().map(|traffic| field(traffic)).sum()
     };
@@ -493,8 +494,10 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
             RxLoss::NoBuffer | RxLoss::Refused | RxLoss::Policed => 0,
         };
         let lost = sum(&|traffic| traffic.rx_lost[*reason as usize].get());
-        ("rx", reason.name(), lost + of_device)
+        ("rx", reason.name(), lost + of_device + nic.not_received(*reason))
     });
+    let rx_nic =
+        NicDropReason::ALL.iter().map(|reason| ("rx", reason.loss_name(), nic.dropped(*reason)));
     let forward = DropReason::ALL.iter().map(|reason| {
         let dropped = sum(&|traffic| traffic.forward_dropped.get(*reason));
         ("forward", reason.name(), dropped)
@@ -502,10 +505,11 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
     let tx = DropReason::ALL
         .iter()
         .map(|reason| ("tx", reason.name(), sum(&|traffic| traffic.tx_dropped.get(*reason))));
-    rx.chain(forward)
+    rx.chain(rx_nic)
+        .chain(forward)
         .chain([("forward", SNOOPING_INBOX_FULL, port.snooping_lost)])
         .chain(tx)
-        .chain([("tx", DEVICE_LOST, device.tx_dropped)])
+        .chain([("tx", DEVICE_LOST, device.tx_dropped + nic.not_sent())])
         .filter(|(.., packets)| *packets > 0)
         .map(|(direction, reason, packets)| PortDrops { direction, reason, packets })
         .collect()

@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 use shunt_datapath::{DropReason, Histogram, RxLoss, ThreadCounters, metrics::Counter};
+use shunt_nic::NicDropReason;
 
 use crate::{
     config,
@@ -108,7 +109,7 @@ pub struct DropStatus {
     pub dropped: Vec<(&'static str, u64)>,
     /// Frames lost before a packet thread looked them up, by reason.
     ///
-    /// Reasons with count 0 are omitted.
+    /// The losses of an embedded NIC are among them. Reasons with count 0 are omitted.
     pub not_received: Vec<(&'static str, u64)>,
     /// Packets that devices accepted but could not send; they are counted as sent.
     pub device_lost: u64,
@@ -227,8 +228,9 @@ impl DropStatus {
             let own = all.filter(|own| (own.direction, own.reason) == (direction, reason));
             own.map(|own| own.packets).sum()
         };
-        let not_received =
-            RxLoss::ALL.iter().map(|reason| (reason.name(), lost("rx", reason.name())));
+        let reasons = RxLoss::ALL.iter().map(|reason| reason.name());
+        let of_nic = NicDropReason::ALL.iter().map(|reason| reason.loss_name());
+        let not_received = reasons.chain(of_nic).map(|reason| (reason, lost("rx", reason)));
         status.not_received = not_received.filter(|(_, count)| *count > 0).collect();
         status.device_lost = lost("tx", DEVICE_LOST);
         status

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shunt_flow::testing::PacketBuilder;
 use shunt_switch::{
-    Config, NicStatus, NicTraffic, Switch, SwitchError,
+    Config, NicStatus, NicTraffic, PortDrops, Switch, SwitchError,
     config::{self, OffloadKind, StalePolicy},
 };
 use tokio::time::{sleep, timeout};
@@ -153,6 +153,41 @@ async fn the_nic_forwards_after_the_first_packet() {
     nic_fixture.fixture.switch.pull_counts().await;
     wait_until(|| nic_fixture.status().entry_hits > 0).await;
     assert!(nic_fixture.status().latency_us[0] > 0, "{:?}", nic_fixture.status());
+}
+
+/// Packets that an entry of the NIC drops are in the losses of the switch and of their port.
+#[tokio::test]
+async fn losses_of_the_nic_are_listed_as_drops() {
+    let nic_fixture = NicFixture::new(1).await;
+    nic_fixture.add(&["udp,actions=drop"]).await;
+    let switch = &nic_fixture.fixture.switch;
+    let count = |pairs: &[(&str, u64)]| pairs.iter().map(|(_, packets)| packets).sum::<u64>();
+    let lost = || count(&switch.drops().not_received);
+    let mut sent = 0;
+    while lost() == 0 {
+        assert!(sent < PACKETS_MAX as u64, "the NIC does not learn: {:?}", nic_fixture.status());
+        nic_fixture.ends[0].send(&frame());
+        sent += 1;
+        let is_over = || {
+            let drops = switch.drops();
+            count(&drops.not_received) + drops.received == sent
+                && drops.received == drops.total()
+                && drops.held == 0
+        };
+        nic_fixture.wait_until(is_over).await;
+    }
+    let drops = switch.drops();
+    let by_nic = lost();
+    assert_eq!(drops.not_received, [("nic_rule", by_nic)]);
+    assert_eq!(drops.dropped, [("rule_without_output", sent - by_nic)]);
+    assert_eq!(nic_fixture.traffic().dropped, [("rule", by_nic)]);
+    let port = nic_fixture.fixture.port("p1");
+    assert_eq!((port.rx_dropped, port.forward_dropped), (by_nic, sent - by_nic));
+    let own = PortDrops { direction: "rx", reason: "nic_rule", packets: by_nic };
+    assert!(port.drops.contains(&own), "{:?}", port.drops);
+    // The losses of a port stay when the NIC is removed.
+    set(&nic_fixture.fixture, "kind", "none").await.unwrap();
+    assert_eq!(switch.drops().not_received, [("nic_rule", by_nic)]);
 }
 
 #[tokio::test]
