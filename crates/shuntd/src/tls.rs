@@ -7,7 +7,7 @@ use shunt_ovsdb::client::OvsdbRemote;
 use shunt_switch::{
     ConfigStep, ControllerEndpoint, ControllerTransport, EndpointError, config::BridgeOptions,
 };
-use shunt_tls::TlsFiles;
+use shunt_tls::{TlsFiles, TlsIdentity};
 
 /// The files with the key and the certificates of OpenFlow connections over TLS.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -58,10 +58,10 @@ impl TlsOptions {
                 );
                 Err((message, vec![ConfigStep::Field("tls")]))
             }
-            Some(_) => bridges.iter().enumerate().try_for_each(|(index, bridge)| {
-                check_addresses(index, "controllers", &bridge.controllers)?;
-                check_addresses(index, "listen", &bridge.listen)
-            }),
+            Some(_) => bridges
+                .iter()
+                .enumerate()
+                .try_for_each(|(index, bridge)| check_bridge(index, bridge)),
         }
     }
 
@@ -88,6 +88,30 @@ impl TlsOptions {
         ];
         keys.into_iter().filter_map(|(key, differs)| differs.then_some(key))
     }
+}
+
+/// Refuses TLS addresses of a bridge of a command, if the switch has no TLS files.
+///
+/// # Errors
+///
+/// The address that needs the files, and how to set these.
+pub(crate) fn check_command(tls: &TlsIdentity, bridge: &BridgeOptions) -> Result<(), String> {
+    if tls.files().is_some() {
+        return Ok(());
+    }
+    check_bridge(0, bridge).map_err(|(message, _)| {
+        let name = &bridge.name;
+        format!(
+            "bridge {name}: {message} and restart the daemon, or with a database use `ovs-vsctl \
+             set-ssl`"
+        )
+    })
+}
+
+/// Refuses TLS addresses of the bridge with an index.
+fn check_bridge(index: usize, bridge: &BridgeOptions) -> Result<(), WrongKey> {
+    check_addresses(index, "controllers", &bridge.controllers)?;
+    check_addresses(index, "listen", &bridge.listen)
 }
 
 /// Refuses TLS addresses in a list of a bridge.
@@ -135,6 +159,19 @@ mod tests {
             options("private_key = 'k'\ncertificate = 'c'").check(&[]).unwrap_err();
         assert!(message.contains("`ca_certificate`"), "{message}");
         assert_eq!(steps, [ConfigStep::Field("tls")]);
+    }
+
+    /// A command has the rule of the file, until a database sets the files.
+    #[test]
+    fn a_command_with_tls_needs_the_files() {
+        let (tls, address) = (TlsIdentity::default(), vec!["pssl:6653".to_owned()]);
+        let bridge =
+            BridgeOptions { name: "br0".to_owned(), listen: address, ..BridgeOptions::default() };
+        let message = check_command(&tls, &bridge).unwrap_err();
+        assert!(message.starts_with("bridge br0: `pssl:6653` needs TLS: set "), "{message}");
+        assert!(message.contains("ovs-vsctl set-ssl"), "{message}");
+        tls.set(options(COMPLETE).files());
+        assert_eq!(check_command(&tls, &bridge), Ok(()));
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::{path::Path, time::Duration};
 
 use serde::Serialize;
-use shunt_switch::{SwitchError, with_causes};
+use shunt_switch::{SwitchError, config::BridgeOptions, with_causes};
 
 use super::{command::commands, methods::DaemonMethods};
 use crate::{
     daemon::{reload, state_file::StateFile},
     metrics,
     setting::{self, unknown},
+    tls,
 };
 
 /// Maximum number of arguments for a port or bridge.
@@ -82,7 +83,9 @@ async fn add_bond(methods: &DaemonMethods, arguments: &[String]) -> Result<Strin
 
 async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
-    to_reply(methods.switch.add_bridge(&setting::bridge(name, words)?).await)
+    let bridge = setting::bridge(name, words)?;
+    tls::check_command(methods.switch.tls(), &bridge)?;
+    to_reply(methods.switch.add_bridge(&bridge).await)
 }
 
 async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -223,7 +226,14 @@ async fn set_bfd(methods: &DaemonMethods, arguments: &[String]) -> Result<String
 
 async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
-    to_reply(methods.switch.set_bridge(name, &setting::bridge_changes(words)?).await)
+    let settings = setting::bridge_changes(words)?;
+    let is_list = |key: &str| matches!(key, "controllers" | "listen");
+    let lists: Vec<_> = settings.iter().copied().filter(|(key, _)| is_list(key)).collect();
+    // The switch refuses an address that is not valid, with the reason.
+    if let Ok(bridge) = BridgeOptions::of_settings(name, &lists) {
+        tls::check_command(methods.switch.tls(), &bridge)?;
+    }
+    to_reply(methods.switch.set_bridge(name, &settings).await)
 }
 
 async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {

@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Daemon, wait_until};
+use crate::{Daemon, errors, wait_until};
 
 fn daemon(address: &str) -> Daemon {
     Daemon::start(&format!(
@@ -66,6 +66,25 @@ fn a_missing_controller_is_shown_and_logged_once() {
         log.lines().filter(|line| line.contains("controller disconnected")).collect();
     let [line] = lost.as_slice() else { panic!("{log}") };
     assert!(line.contains("WARN"), "{line}");
+}
+
+/// The commands have the rule of the configuration file.
+#[test]
+fn an_address_with_tls_needs_its_files() {
+    let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
+    for words in [
+        ["set-br", "br0", "controllers=tcp:127.0.0.1:1,ssl:127.0.0.1:1"],
+        ["add-br", "br1", "controllers=ssl:127.0.0.1:1"],
+    ] {
+        let output = daemon.shuntctl(&words);
+        let message = errors(&output);
+        assert!(!output.status.success(), "{words:?}");
+        assert!(message.contains("`ssl:127.0.0.1:1` needs TLS: set private_key"), "{message}");
+    }
+    let shown = daemon.answer(&["show"]);
+    assert!(!shown.contains("controller") && !shown.contains("br1"), "{shown}");
+    let wrong = errors(&daemon.shuntctl(&["set-br", "br0", "controllers=ssl:localhost"]));
+    assert!(wrong.contains("`ssl:localhost` is not an address"), "{wrong}");
 }
 
 #[test]
