@@ -21,7 +21,11 @@ use std::{
 
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use parking_lot::Mutex;
-use shunt_datapath::{BURST, Packet, Pool, packet::virtio::finish, port::Capabilities};
+use shunt_datapath::{
+    BURST, Packet, Pool,
+    packet::virtio::finish,
+    port::{Capabilities, pair::RING},
+};
 use shunt_flow::{FlowKey, PortNo};
 use shunt_p4runtime::{
     program::PACKET_IN,
@@ -328,7 +332,14 @@ impl NicWorker {
     }
 
     fn remove(&mut self, number: u16) -> Option<OpenPort> {
+        // The switch has counted the packets in these queues as sent, and sends no more packets.
+        for _ in 0..RING.div_ceil(BURST) {
+            if !self.poll_representor(number) {
+                break;
+            }
+        }
         let mut port = self.ports.remove(&number)?;
+        port.flush();
         while let Some(packet) = port.order.as_mut().and_then(FlowOrder::take_any) {
             self.shared.traffic.count_drop(NicDropReason::NoPort, Some(&port.losses));
             self.pool.put_back(packet);

@@ -323,6 +323,22 @@ async fn refused_packets_of_the_switch_count_as_not_sent() {
     assert_eq!(dropped, [0; NicDropReason::ALL.len()], "the packets are in `not_sent` alone");
 }
 
+#[tokio::test]
+async fn a_removed_port_sends_what_the_switch_sent() {
+    const FRAMES: u64 = RING as u64 / 2;
+    let mut fixture = NicFixture::new().await;
+    for _ in 0..8 {
+        let (before, losses) = (fixture.traffic.sent(), Arc::new(NicPortLosses::default()));
+        let (port, queues, _far) = add_counted_port(&fixture, 7, 1, Arc::clone(&losses));
+        let representor = fixture.add_end(queues.into_iter().next().unwrap());
+        for _ in 0..FRAMES {
+            fixture.send(representor, &frame());
+        }
+        drop(port);
+        assert_eq!((fixture.traffic.sent() - before, losses.not_sent()), (FRAMES, 0));
+    }
+}
+
 /// A port that refuses seven frames in each receive.
 struct RefusingPort;
 
