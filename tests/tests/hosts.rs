@@ -288,6 +288,17 @@ fn a_device_with_another_user_is_refused_by_name() {
     assert!(ping(&hosts.host_a, "10.66.1.2"), "the first switch goes on");
 }
 
+/// A device may have further names.
+#[test]
+fn a_second_name_of_a_device_is_refused() {
+    let Some(hosts) = hosts("altname", 1) else { return };
+    hosts.middle.run("ip", &["link", "property", "add", "dev", "p2", "altname", "p2alt"]);
+    let refused = error_text(&hosts.daemon.shuntctl(&["add-port", "br0", "p2alt"]));
+    let expected = "device p2alt, which is p2 by another name, belongs to port p2 of bridge br0: ";
+    assert!(refused.contains(expected), "{refused}");
+    assert!(ping(&hosts.host_a, "10.66.1.2"), "the first port goes on");
+}
+
 #[test]
 fn an_addressed_device_is_attached_with_a_warning() {
     let Some(hosts) = hosts("addr", 1) else { return };

@@ -52,7 +52,7 @@ impl DeviceClaim {
     ///
     /// # Errors
     ///
-    /// If another process has claimed the device.
+    /// If another port has claimed the device, in this process or another one.
     pub(super) fn take(
         side: &'static str,
         device: &DeviceName,
@@ -83,7 +83,7 @@ impl DeviceClaim {
             sleep(PAUSE);
         }
         let process = if let ClaimOwner::Process(process) = owner { Some(process) } else { None };
-        Err(PortError::Claimed { name: name(), process })
+        Err(PortError::Claimed { name: name(), index, process })
     }
 }
 

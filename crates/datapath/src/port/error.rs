@@ -53,15 +53,17 @@ pub enum PortError {
         /// The device.
         name: String,
     },
-    /// Another process of this switch uses the device.
+    /// Another port uses the device, in this process or another one.
     #[error(
-        "{name} belongs to another shuntd ({}): packets would be forwarded twice; remove its port there",
-        process.map_or_else(|| "which ends now".to_owned(), |process| format!("process {process}"))
+        "{name} belongs to another {}: packets would be forwarded twice; remove that port first",
+        claim_owner(*process)
     )]
     Claimed {
         /// The device.
         name: String,
-        /// The id of the other process, if it is known.
+        /// The index of the device.
+        index: u32,
+        /// The id of the process with the other port, if it is known.
         process: Option<i32>,
     },
     /// The device is a port of Open vSwitch.
@@ -214,6 +216,17 @@ impl PortError {
             Some(Errno::EMFILE) => Self::OpenFiles { doing, name },
             _ => Self::System { doing, name, source },
         }
+    }
+}
+
+/// Returns the owner of a claimed device, for error messages.
+fn claim_owner(process: Option<i32>) -> String {
+    match process {
+        Some(process) if u32::try_from(process) == Ok(std::process::id()) => {
+            "port of this shuntd, perhaps by another name of the device".to_owned()
+        }
+        Some(process) => format!("shuntd (process {process})"),
+        None => "shuntd (which ends now)".to_owned(),
     }
 }
 

@@ -66,16 +66,15 @@ fn the_mtu_of_a_device_is_set() {
 }
 
 #[test]
-fn a_device_in_use_names_its_process() {
+fn a_device_in_use_names_its_user() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         let first = packet_port("a0");
         let again =
             || open(&PortSpec::AfPacket { device: "a0".to_owned(), mtu: None, rx_slots: None }, 0);
         let Err(error) = again() else { panic!("two ports have one device") };
-        let process = std::process::id();
-        let expected = format!("a0 belongs to another shuntd (process {process})");
-        assert!(error.to_string().starts_with(&expected), "{error}");
+        let expected = "a0 belongs to another port of this shuntd";
+        assert!(error.to_string().starts_with(expected), "{error}");
         // A device with a new name stays claimed.
         ip("link set a0 name a1");
         let renamed =

@@ -28,6 +28,7 @@ use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tracing::warn;
 
 use crate::{
+    config::PortType,
     error::{SwitchError, with_causes},
     nic::{NicFront, NicSlot},
     ports::{
@@ -85,7 +86,10 @@ impl PortAttacher {
         let mut opened = Vec::with_capacity(names.len());
         for (name, opening) in names.iter().zip(opening) {
             opened.push(match opening {
-                Ok(Some(opening)) => finish_operation("open", name, opening).await.map(Some),
+                Ok(Some(opening)) => {
+                    let port = finish_operation("open", name, opening).await;
+                    port.map(Some).map_err(|error| self.name_owner(error))
+                }
                 Ok(None) => Ok(None),
                 Err(error) => Err(error),
             });
@@ -99,6 +103,38 @@ impl PortAttacher {
         self.discard_failed(names, &results).await;
         self.check_users(|port| names.contains(&port.settings.name)).await;
         results
+    }
+
+    /// Names the port of this switch that has the device of a refused port.
+    ///
+    /// A device has further names by `ip link property add`. So only the index of the device shows
+    /// that two ports want the same one.
+    fn name_owner(&self, error: SwitchError) -> SwitchError {
+        let SwitchError::Port { name: refused, source } = &error else { return error };
+        let PortError::Claimed { name, index, process } = source else { return error };
+        if *process != i32::try_from(std::process::id()).ok() {
+            return error;
+        }
+        let bridges = self.bridges.lock();
+        let is_tap = |port: &BridgePort| port.settings.kind == PortType::Tap;
+        // Two ports may have the two ends of a TAP.
+        let wants_tap = bridges.find_port(refused).is_ok_and(|(_, port)| is_tap(port));
+        let owner = bridges.iter().find_map(|bridge| {
+            let has_device = |port: &&BridgePort| {
+                port.open.is_some()
+                    && port.device.is_some_and(|own| own.index == *index)
+                    && is_tap(port) == wants_tap
+            };
+            let port = bridge.ports.values().find(has_device)?;
+            let other = port.settings.device();
+            Some(SwitchError::InUse {
+                what: format!("device {name}, which is {other} by another name,"),
+                port: port.settings.name.clone(),
+                bridge: bridge.settings.name.clone(),
+            })
+        });
+        drop(bridges);
+        owner.unwrap_or(error)
     }
 
     /// Adds an open port to the packet threads, and then to the tables.
