@@ -199,13 +199,13 @@ impl NicPortLosses {
         self.dropped[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of frames that the NIC could not receive from the port, for a reason.
+    /// Returns the number of frames that the NIC could not receive, for a reason.
     #[must_use]
     pub fn not_received(&self, reason: RxLoss) -> u64 {
         self.not_received[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of packets of the switch that the NIC could not send by the port.
+    /// Returns the number of packets of the switch that the NIC could not send.
     #[must_use]
     pub fn not_sent(&self) -> u64 {
         self.not_sent.load(Ordering::Relaxed)

@@ -259,7 +259,7 @@ async fn a_packet_wakes_the_waiting_thread() {
 /// Number of frames that overrun each queue of the NIC.
 const OVERRUN: u64 = 2 * RING as u64;
 
-/// Sends frames that overrun a queue of the NIC, and waits until the NIC has received all of them.
+/// Overruns a queue of the NIC with frames, and waits until the NIC has them all.
 async fn overrun(fixture: &mut NicFixture, end: usize) {
     let before = fixture.traffic.received();
     let sending = async {

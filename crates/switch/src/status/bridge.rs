@@ -211,7 +211,7 @@ pub struct BridgePortStatus {
     pub rx_packets: u64,
     /// Bytes received.
     pub rx_bytes: u64,
-    /// Frames dropped on receipt: by the port, its policing, the kernel or an embedded NIC.
+    /// Frames dropped on receipt: by the port, its policing, the kernel or the NIC.
     pub rx_dropped: u64,
     /// Packets that the port received and the switch then dropped.
     ///
@@ -381,7 +381,7 @@ fn controllers(settings: &config::BridgeOptions) -> Vec<ControllerStatus> {
 pub(crate) struct PortTotals {
     pub(crate) rx_packets: u64,
     pub(crate) rx_bytes: u64,
-    /// Frames dropped on receipt: by the port, its policing, the kernel or an embedded NIC.
+    /// Frames dropped on receipt: by the port, its policing, the kernel or the NIC.
     pub(crate) rx_dropped: u64,
     /// Packets that the port received and the switch then dropped.
     pub(crate) forward_dropped: u64,

@@ -155,7 +155,7 @@ async fn the_nic_forwards_after_the_first_packet() {
     assert!(nic_fixture.status().latency_us[0] > 0, "{:?}", nic_fixture.status());
 }
 
-/// Packets that an entry of the NIC drops are in the losses of the switch and of their port.
+/// Packets that the NIC drops are in the losses of the switch and of their port.
 #[tokio::test]
 async fn losses_of_the_nic_are_listed_as_drops() {
     let nic_fixture = NicFixture::new(1).await;
