@@ -256,14 +256,17 @@ fn call(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(),
     client.call(method, parameters).map(|_| ())
 }
 
-/// Changes a bridge or port by arguments `KEY=VALUE`.
+/// Changes a bridge or port by arguments `KEY=VALUE`, and prints the remarks of the daemon.
+#[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn change(
     client: &mut RpcClient,
     method: &str,
     name: &str,
     settings: &[String],
 ) -> Result<(), CallError> {
-    call(client, method, &followed_by(&[name], settings))
+    let remarks = client.call(method, &followed_by(&[name], settings))?;
+    remarks.lines().for_each(|remark| eprintln!("shuntctl: {remark}"));
+    Ok(())
 }
 
 fn add_port(

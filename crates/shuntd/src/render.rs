@@ -16,7 +16,12 @@ use std::fmt::Write;
 use serde_json::Value;
 use shunt_switch::{MacStatus, MulticastEntryStatus};
 
-use crate::render::{bfd::bfd_state, exports::exports, nic::nic_line, problems::mtu_problem};
+use crate::render::{
+    bfd::bfd_state,
+    exports::exports,
+    nic::nic_line,
+    problems::{datapath_id_problem, mtu_problem},
+};
 
 /// Header of a capture file with nanosecond timestamps.
 pub(crate) const PCAP_HEADER: [u8; 24] =
@@ -49,6 +54,7 @@ pub(crate) fn show(bridges: &Value) -> String {
             word(&bridge["datapath_id"]),
             rules(count(&bridge["rules"]))
         );
+        text.push_str(&datapath_id_problem(bridge));
         for controller in list(&bridge["controllers"]) {
             let (target, state) = (word(&controller["target"]), controller_state(controller));
             let _ = writeln!(text, "    controller {target} ({state})");

@@ -1,6 +1,6 @@
 //! Commands of Shunt itself, which `shuntctl` calls. Most of these commands answer in JSON.
 
-use std::{path::Path, time::Duration};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use serde::Serialize;
 use shunt_switch::{SwitchError, config::BridgeOptions, with_causes};
@@ -85,7 +85,8 @@ async fn add_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     let Some((name, words)) = arguments.split_first() else { return Err(missing_argument()) };
     let bridge = setting::bridge(name, words)?;
     tls::check_command(methods.switch.tls(), &bridge)?;
-    to_reply(methods.switch.add_bridge(&bridge).await)
+    to_reply(methods.switch.add_bridge(&bridge).await)?;
+    Ok(bridge_remarks(methods, name))
 }
 
 async fn add_mirror(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -233,7 +234,9 @@ async fn set_bridge(methods: &DaemonMethods, arguments: &[String]) -> Result<Str
     if let Ok(bridge) = BridgeOptions::of_settings(name, &lists) {
         tls::check_command(methods.switch.tls(), &bridge)?;
     }
-    to_reply(methods.switch.set_bridge(name, &settings).await)
+    to_reply(methods.switch.set_bridge(name, &settings).await)?;
+    let is_identity = settings.iter().any(|(key, _)| matches!(*key, "datapath_id" | "mac"));
+    Ok(if is_identity { bridge_remarks(methods, name) } else { String::new() })
 }
 
 async fn set_policing(methods: &DaemonMethods, arguments: &[String]) -> Result<String, String> {
@@ -284,6 +287,18 @@ fn missing_argument() -> String {
 /// Returns the reply to a command without output.
 fn to_reply(result: Result<(), SwitchError>) -> Result<String, String> {
     result.map(|()| String::new()).map_err(|error| with_causes(&error))
+}
+
+/// Returns the problems of a bridge and of its local port that did not refuse it, one a line.
+fn bridge_remarks(methods: &DaemonMethods, name: &str) -> String {
+    let bridges = methods.switch.bridges_with_ports(&BTreeSet::from([name.to_owned()]));
+    let Some(bridge) = bridges.iter().find(|bridge| bridge.name == name) else {
+        return String::new();
+    };
+    let local = bridge.ports.iter().find(|port| port.name == name);
+    let problems =
+        [bridge.datapath_id_problem.as_deref(), local.and_then(|port| port.mtu_problem.as_deref())];
+    problems.into_iter().flatten().map(|problem| format!("bridge {name}: {problem}\n")).collect()
 }
 
 /// Returns the error, with a hint how to list the entries.

@@ -150,6 +150,7 @@ mod tests {
         let bridge = BridgeStatus {
             name: "br0".to_owned(),
             datapath_id: String::new(),
+            datapath_id_problem: None,
             // A controller that does not answer does not make this host unready.
             controllers: vec![controller("tcp:192.0.2.1"), controller("ptcp:6653")],
             connections: Vec::new(),

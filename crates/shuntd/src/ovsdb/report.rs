@@ -371,6 +371,7 @@ mod tests {
         BridgeStatus {
             name: "br0".to_owned(),
             datapath_id: String::new(),
+            datapath_id_problem: None,
             controllers: controllers.collect(),
             connections: Vec::new(),
             packet_ins: PacketInTotals::default(),

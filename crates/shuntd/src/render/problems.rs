@@ -1,10 +1,16 @@
-//! Text for settings of a port that are not in force, as a part of the line of the port.
+//! Text for settings of ports and bridges that are not in force, or that conflict.
 
 use serde_json::Value;
 
 /// Returns why the configured MTU is not in force; empty if it is.
 pub(super) fn mtu_problem(port: &Value) -> String {
     port["mtu_problem"].as_str().map_or_else(String::new, |problem| format!("; {problem}"))
+}
+
+/// Returns why controllers cannot distinguish a bridge, as a line; empty if they can.
+pub(super) fn datapath_id_problem(bridge: &Value) -> String {
+    let problem = bridge["datapath_id_problem"].as_str();
+    problem.map_or_else(String::new, |problem| format!("    {problem}\n"))
 }
 
 #[cfg(test)]

@@ -68,6 +68,31 @@ fn a_missing_controller_is_shown_and_logged_once() {
     assert!(line.contains("WARN"), "{line}");
 }
 
+/// Controllers take two bridges with one datapath id for one.
+#[test]
+fn a_shared_datapath_id_is_a_warning() {
+    let id = "00000000000000c1";
+    let daemon = Daemon::start(&format!("[[bridge]]\nname = \"br0\"\ndatapath_id = \"{id}\"\n"));
+    let own = format!("datapath_id={id}");
+    let remarks = |words: &[&str]| {
+        let output = daemon.shuntctl(words);
+        assert!(output.status.success(), "{output:?}");
+        errors(&output)
+    };
+    let warning = format!("bridge br1: bridge br0 has the datapath id {id} too");
+    let added = remarks(&["add-br", "br1", &own]);
+    assert!(added.starts_with(&format!("shuntctl: {warning}")), "{added}");
+    assert!(wait_until(|| daemon.log().contains(&warning)), "{}", daemon.log());
+    let shown = daemon.answer(&["show"]);
+    assert!(shown.contains("    bridge br0 has the datapath id"), "{shown}");
+    assert!(shown.contains("    bridge br1 has the datapath id"), "{shown}");
+    assert_eq!(remarks(&["set-br", "br1", "mac_ageing_s=60"]), "");
+    assert_eq!(remarks(&["set-br", "br1", "datapath_id=00000000000000c2"]), "");
+    assert!(!daemon.answer(&["show"]).contains("too, so"));
+    assert!(remarks(&["set-br", "br1", &own]).contains(&warning));
+    assert!(wait_until(|| daemon.log().matches(&warning).count() == 2), "{}", daemon.log());
+}
+
 /// The commands have the rule of the configuration file.
 #[test]
 fn an_address_with_tls_needs_its_files() {

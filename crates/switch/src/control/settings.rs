@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shunt_pipeline::{BridgeId, BridgeSettings, Change, NoSuchBridge, Pipeline, TableId};
 use tokio::sync::oneshot;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::structure::{OpenPolicy, Structure};
 use crate::{
@@ -172,7 +172,19 @@ impl Structure {
         }
         self.exports.apply(id, &before, &after).await;
         info!("bridge {name}: {} {}", origin.verb(), settings.words());
+        if is_other_switch {
+            self.warn_of_shared_datapath_id(id);
+        }
         Ok(())
+    }
+
+    /// Warns if another bridge has the datapath id of a bridge.
+    pub(super) fn warn_of_shared_datapath_id(&self, id: BridgeId) {
+        let bridges = self.bridges.lock();
+        let Some(bridge) = bridges.by_id(id) else { return };
+        if let Some(problem) = bridges.datapath_id_problem(bridge) {
+            warn!("bridge {}: {problem}", bridge.settings.name);
+        }
     }
 }
 

@@ -146,6 +146,7 @@ impl Structure {
         let without = config::BridgeOptions { name: name.clone(), ..Default::default() };
         self.exports.apply(id, &without, settings).await;
         info!(ports = settings.ports.len(), "bridge {name}: added");
+        self.warn_of_shared_datapath_id(id);
         Ok(())
     }
 

@@ -13,6 +13,7 @@ pub(crate) mod bridges;
 pub(crate) mod capture;
 pub(crate) mod change_log;
 pub(crate) mod changed_bonds;
+mod datapath_id;
 pub(crate) mod device;
 pub(crate) mod device_users;
 pub(crate) mod exclusive;

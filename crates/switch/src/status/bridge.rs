@@ -39,6 +39,9 @@ pub struct BridgeStatus {
     pub name: String,
     /// Datapath id in sixteen hexadecimal digits.
     pub datapath_id: String,
+    /// Reason why controllers cannot distinguish the bridge from another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub datapath_id_problem: Option<String>,
     /// Controllers, then listening addresses, in configured order.
     pub controllers: Vec<ControllerStatus>,
     /// OpenFlow connections of the bridge, oldest first.
@@ -290,6 +293,7 @@ impl BridgeStatus {
             let status = Self {
                 name: bridge.settings.name.clone(),
                 datapath_id: format!("{:016x}", bridge.datapath_id),
+                datapath_id_problem: bridges.datapath_id_problem(bridge),
                 controllers: controllers(&bridge.settings),
                 connections: Vec::new(),
                 packet_ins: PacketInTotals::default(),
