@@ -498,6 +498,8 @@ def round_of(daemon, fault):
     log = daemon.log_from(offset)
     if "panicked" in log and not may_abort:
         raise Broken("the log has a panic")
+    # During the fault, the daemon may have saved a newer bundle.
+    daemon.saved = max(daemon.saved, daemon.saved_bundle())
     daemon.start()
     daemon.check_recovery()
     daemon.end("TERM")
