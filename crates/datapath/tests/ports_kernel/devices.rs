@@ -51,6 +51,19 @@ fn a_persistent_tap_stays_until_it_is_removed() {
     });
 }
 
+/// A device of an administrator keeps its queue discipline.
+#[test]
+fn only_a_new_tap_has_no_queue_discipline() {
+    in_namespace(|| {
+        ip("tuntap add t1 mode tap multi_queue");
+        let (new, own) = (tap_port("t0"), tap_port("t1"));
+        assert_eq!(attribute("t0", "qdisc"), "noqueue");
+        let kept = attribute("t1", "qdisc");
+        assert!(!kept.is_empty() && kept != "noqueue", "{kept}");
+        close((new, own));
+    });
+}
+
 #[test]
 fn the_mtu_of_a_device_is_set() {
     in_namespace(|| {
