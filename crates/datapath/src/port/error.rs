@@ -66,6 +66,18 @@ pub enum PortError {
         /// The id of the process with the other port, if it is known.
         process: Option<i32>,
     },
+    /// The device carries no Ethernet frames.
+    #[error(
+        "{name} is no Ethernet device, its link type is {link_type}: a port needs Ethernet frames, \
+         of the link types 1 and 772 in `/sys/class/net/{name}/type`; attach another device, or \
+         create a TAP instead of a TUN device with `ip tuntap add NAME mode tap multi_queue`"
+    )]
+    NotEthernet {
+        /// The device.
+        name: String,
+        /// The type of its link layer (`ARPHRD_NONE` ..).
+        link_type: u16,
+    },
     /// The device is a port of Open vSwitch.
     #[error(
         "{name} is a port of Open vSwitch: packets would be forwarded twice; remove it there with \

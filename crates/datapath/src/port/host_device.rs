@@ -15,7 +15,7 @@ use nix::sched::{CloneFlags, setns};
 use tracing::warn;
 
 use super::{
-    DeviceWork, ethtool, link,
+    DeviceWork, PortError, ethtool, link,
     sys::{self, DeviceName},
 };
 
@@ -242,6 +242,26 @@ fn state_in(namespace: OwnedFd, name: &str) -> io::Result<(HostDeviceState, bool
     reader.join().unwrap_or_else(|_| {
         Err(io::Error::other("the thread that reads the device in its network namespace panicked"))
     })
+}
+
+/// Refuses a device that carries no Ethernet frames, such as a TUN device.
+///
+/// The loopback device has Ethernet headers, too. A device without an answer has vanished, which
+/// the caller notices.
+///
+/// # Errors
+///
+/// If the link layer of the device is not Ethernet.
+pub(super) fn refuse_other_link(
+    control: BorrowedFd<'_>,
+    device: &DeviceName,
+) -> Result<(), PortError> {
+    match sys::link_type(control, device) {
+        Ok(libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK) | Err(_) => Ok(()),
+        Ok(link_type) => {
+            Err(PortError::NotEthernet { name: device.as_str().to_owned(), link_type })
+        }
+    }
 }
 
 /// Sets the MTU of a device that is being opened, if one is given.

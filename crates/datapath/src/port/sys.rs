@@ -101,15 +101,25 @@ pub(super) fn device_name(fd: BorrowedFd<'_>, index: c_uint) -> io::Result<Optio
 
 /// Returns the MAC address of a device.
 pub(super) fn hardware_address(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<[u8; 6]> {
-    let mut request = device.request();
-    device_request(fd, libc::SIOCGIFHWADDR, &mut request)?;
-    // SAFETY: the request answers in this field of the union, which was zero before.
-    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let address = link_address(fd, device)?;
     let mut mac = [0; 6];
     for (target, source) in mac.iter_mut().zip(address.sa_data) {
         [*target] = source.to_ne_bytes();
     }
     Ok(mac)
+}
+
+/// Returns the type of the link layer of a device (`ARPHRD_ETHER` ..).
+pub(super) fn link_type(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u16> {
+    Ok(link_address(fd, device)?.sa_family)
+}
+
+/// Returns the address of a device, with the type of its link layer as family.
+fn link_address(fd: BorrowedFd<'_>, device: &DeviceName) -> io::Result<libc::sockaddr> {
+    let mut request = device.request();
+    device_request(fd, libc::SIOCGIFHWADDR, &mut request)?;
+    // SAFETY: the request answers in this field of the union, which was zero before.
+    Ok(unsafe { request.ifr_ifru.ifru_hwaddr })
 }
 
 /// Returns the flags of a device (`IFF_UP`, `IFF_RUNNING` ..).

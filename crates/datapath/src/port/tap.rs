@@ -37,11 +37,7 @@ use std::{
     time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    net::if_::if_nametoindex,
-    sys::socket::{AddressFamily, SockFlag, SockType, socket},
-};
+use nix::{errno::Errno, net::if_::if_nametoindex};
 use shunt_pipeline::DatapathPort;
 
 use super::{
@@ -50,7 +46,7 @@ use super::{
     claim::DeviceClaim,
     device_loss::DeviceLoss,
     error::tx_end_of,
-    host_device::try_mtu,
+    host_device::{refuse_other_link, try_mtu},
     link, qdisc,
     stored::{RefusedDescriptor, StoredDescriptor, accepted, copy},
     sys::{self, DeviceName},
@@ -124,6 +120,15 @@ impl Tap {
         let name = DeviceName::new(device)?;
         // A missing device is claimed after it has been created.
         let existing = if_nametoindex(name.as_str()).ok();
+        let failing = |doing| {
+            let name = name.as_str();
+            move |source| PortError::device(doing, name, NEEDS, source)
+        };
+        let failed = failing("bring up");
+        let control = sys::request_socket().map_err(failed)?;
+        if existing.is_some() {
+            refuse_other_link(control.as_fd(), &name)?;
+        }
         let claim = existing.map(|index| DeviceClaim::take("tap", &name, index)).transpose()?;
         let inherited = accepted(name.as_str(), inherited, |stored| check_queue(&stored.fd, &name));
         let mut queues: Vec<_> = inherited.into_iter().map(OpenQueue::inherited).collect();
@@ -134,13 +139,6 @@ impl Tap {
             queues.push(OpenQueue::open(&name)?);
         }
         let first = Arc::clone(&queues[0].file);
-        let failing = |doing| {
-            let name = name.as_str();
-            move |source| PortError::device(doing, name, NEEDS, source)
-        };
-        let failed = failing("bring up");
-        let control = socket(AddressFamily::Unix, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
-            .map_err(|errno| failed(errno.into()))?;
         let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let claim = match claim {
             Some(claim) => claim,

@@ -123,6 +123,27 @@ fn a_member_of_a_bridge_is_refused() {
     });
 }
 
+/// A TUN device has packets without Ethernet headers.
+#[test]
+fn a_device_without_ethernet_is_refused() {
+    in_namespace(|| {
+        ip("tuntap add n0 mode tun multi_queue");
+        let device = || "n0".to_owned();
+        let specs = [
+            PortSpec::AfPacket { device: device(), mtu: None, rx_slots: None },
+            PortSpec::AfXdp { device: device(), mtu: None, mode: XdpMode::BestEffort },
+            PortSpec::Tap { device: device(), settings: TapSettings::default() },
+        ];
+        for spec in specs {
+            let Err(error) = open(&spec, 0) else { panic!("a TUN device was attached: {spec:?}") };
+            let PortError::NotEthernet { link_type, .. } = &error else { panic!("{error:?}") };
+            assert_eq!(*link_type, 65534);
+            assert!(error.to_string().contains("a port needs Ethernet frames"), "{error}");
+        }
+        close(packet_port("lo"));
+    });
+}
+
 #[test]
 fn a_removed_device_has_vanished() {
     in_namespace(|| {

@@ -18,7 +18,7 @@ use crate::{
         Capabilities, DeviceLosses, HostDevice, Port, PortCounters, PortError, PortWork, Queues,
         claim::{DeviceClaim, refuse_member},
         device_loss::DeviceLoss,
-        host_device::try_mtu,
+        host_device::{refuse_other_link, try_mtu},
         stored::{RefusedDescriptor, StoredDescriptor, accepted},
         sys::{self, DeviceName},
     },
@@ -58,7 +58,7 @@ impl AfPacket {
     ///
     /// # Errors
     ///
-    /// If there is no such device, or if another port uses it. The queues need `CAP_NET_RAW`.
+    /// If there is no such Ethernet device, or if another port uses it. The queues need `CAP_NET_RAW`.
     pub fn open(
         device: &str,
         mtu: Option<u32>,
@@ -70,6 +70,7 @@ impl AfPacket {
         let control = sys::request_socket().map_err(failed)?;
         let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
+        refuse_other_link(control.as_fd(), &name)?;
         refuse_member(&name, index)?;
         let claim = DeviceClaim::take("af_packet", &name, index)?;
         let mtu_refusal = try_mtu(control.as_fd(), &name, mtu);

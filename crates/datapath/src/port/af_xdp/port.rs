@@ -38,7 +38,7 @@ use crate::port::{
     claim::{DeviceClaim, refuse_member},
     contract::POLL_PAUSE_MAX,
     ethtool,
-    host_device::try_mtu,
+    host_device::{refuse_other_link, try_mtu},
     sys::{self, DeviceName},
 };
 
@@ -92,8 +92,8 @@ impl AfXdp {
     ///
     /// # Errors
     ///
-    /// If there is no such device, if another port uses it, if its MTU is too large for AF_XDP, or
-    /// if the daemon lacks a capability.
+    /// If there is no such Ethernet device, if another port uses it, if its MTU is too large for
+    /// AF_XDP, or if the daemon lacks a capability.
     pub fn open(
         device: &str,
         mtu: Option<u32>,
@@ -105,6 +105,7 @@ impl AfXdp {
         let control = sys::packet_socket().map_err(failed)?;
         let index = sys::device_index(control.as_fd(), &name).map_err(failed)?;
         let mac = sys::hardware_address(control.as_fd(), &name).map_err(failed)?;
+        refuse_other_link(control.as_fd(), &name)?;
         refuse_member(&name, index)?;
         // Packet sockets and AF_XDP would both receive the frames.
         let claim = DeviceClaim::take("af_packet", &name, index)?;
