@@ -75,7 +75,7 @@ const COMMANDS: &[Command] = &[
     Command {
         name: "package",
         arguments: "[--image] [--check [--upgrades N]] [--quick] [--profile NAME | --programs DIR]",
-        what: "build the Debian package (--dpdk: that of DPDK too), or with --image the container image; --check tries it",
+        what: "build the Debian package (--dpdk: that of DPDK too), or with --image the container image; --check tries it; --programs takes built programs, and compiles the manual unless DIR has examples/manual",
         run: package::run_command,
     },
     Command {

@@ -11,7 +11,10 @@
 //!
 //! The systemd unit restricts more: see docs/install.md.
 
-use std::path::{Path, PathBuf};
+use std::{
+    error::Error as _,
+    path::{Path, PathBuf},
+};
 
 use landlock::{
     ABI, AccessFs, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
@@ -107,7 +110,10 @@ pub(crate) enum SandboxError {
     #[error("the filter of system calls is not in force: {0}")]
     Filter(String),
     /// A directory of `--writable` cannot be opened.
-    #[error("--writable {path}: {reason}; create the directory, or leave it out")]
+    #[error(
+        "--writable {path}: {reason}; create the directory for the user of the daemon, with `install \
+         -d -o USER {path}`, or leave it out"
+    )]
     Path {
         /// Path of the directory.
         path: String,
@@ -187,7 +193,8 @@ pub(crate) fn restrict_writes(directories: &[PathBuf]) -> Result<WriteRestrictio
     for directory in directories {
         let opened = PathFd::new(directory).map_err(|error| SandboxError::Path {
             path: directory.display().to_string(),
-            reason: error.to_string(),
+            // The text of the error itself repeats the path.
+            reason: error.source().map_or_else(|| error.to_string(), ToString::to_string),
         })?;
         rules.push(PathBeneath::new(opened, changes));
     }
@@ -276,7 +283,8 @@ print(ctypes.get_errno() if result < 0 else 0)
     fn a_directory_that_does_not_exist_is_named() {
         let refused = restrict_writes(&[PathBuf::from("/nonexistent/folder")]).unwrap_err();
         let text = refused.to_string();
-        assert!(text.starts_with("--writable /nonexistent/folder: "), "{text}");
-        assert!(text.ends_with("; create the directory, or leave it out"), "{text}");
+        assert!(text.starts_with("--writable /nonexistent/folder: No such file"), "{text}");
+        assert!(text.contains("`install -d -o USER /nonexistent/folder`"), "{text}");
+        assert!(text.ends_with(", or leave it out"), "{text}");
     }
 }
