@@ -23,7 +23,7 @@ fn connect_served(socket: &Path) -> Option<UnixStream> {
     String::from_utf8_lossy(&reply[..count]).contains("\"result\"").then_some(stream)
 }
 
-/// Connects a client that reads no reply, so the daemon never finishes its requests.
+/// Connects a client that reads no reply, so that its requests never end.
 fn connect_busy(socket: &Path) -> UnixStream {
     let mut stream = UnixStream::connect(socket).unwrap();
     let requests = br#"{"method":"list-commands","params":[],"id":0}"#.repeat(1000);
