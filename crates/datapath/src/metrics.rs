@@ -215,8 +215,6 @@ reasons! {
     RxLoss {
         /// The receive ring or receive queue of the device was full.
         RingFull = "rx_ring_full",
-        /// The kernel dropped the frame between the device and the port.
-        Kernel = "rx_kernel",
         /// No buffer was left: waiting packets hold all of them.
         NoBuffer = "rx_no_buffer",
         /// The frame is too long or truncated, or its virtio header contradicts it.

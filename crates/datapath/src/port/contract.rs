@@ -302,8 +302,8 @@ impl RxReport {
         match reason {
             RxLoss::NoBuffer => self.no_buffer += 1,
             RxLoss::RingFull => self.ring_full += 1,
-            // Queues do not police; packet threads do. The kernel reports no single frame.
-            RxLoss::Refused | RxLoss::Policed | RxLoss::Kernel => {}
+            // Queues do not police; packet threads do.
+            RxLoss::Refused | RxLoss::Policed => {}
         }
     }
 
@@ -390,10 +390,6 @@ impl Capabilities {
 pub struct PortCounters {
     /// Packets that the device dropped before they were received.
     pub rx_dropped: u64,
-    /// Packets that the kernel dropped between the device and the port.
-    ///
-    /// Examples are frames that are longer than the MTU, and frames beyond the backlog of a CPU.
-    pub rx_kernel: u64,
     /// Packets that the device accepted and could not send.
     pub tx_dropped: u64,
 }

@@ -217,23 +217,21 @@ impl BridgePort {
     /// Takes the device out of the port, and keeps the counters of the device.
     pub(crate) fn take_device(&mut self) -> Option<Box<dyn Port>> {
         let open = self.open.take()?;
-        if let Some(device) = self.device.filter(|_| self.settings.kind.has_device_losses()) {
+        if let Some(device) = self.device.filter(|_| self.settings.kind == PortType::Tap) {
             open.note_losses(&DeviceLosses::of(device.index));
         }
-        let PortCounters { rx_dropped, rx_kernel, tx_dropped } = open.counters();
+        let PortCounters { rx_dropped, tx_dropped } = open.counters();
         self.closed.rx_dropped += rx_dropped;
-        self.closed.rx_kernel += rx_kernel;
         self.closed.tx_dropped += tx_dropped;
         Some(open)
     }
 
     /// Returns the counters of the open device and of earlier devices together.
     pub(crate) fn device_counters(&self) -> PortCounters {
-        let PortCounters { rx_dropped, rx_kernel, tx_dropped } =
+        let PortCounters { rx_dropped, tx_dropped } =
             self.open.as_ref().map(|open| open.counters()).unwrap_or_default();
         PortCounters {
             rx_dropped: self.closed.rx_dropped + rx_dropped,
-            rx_kernel: self.closed.rx_kernel + rx_kernel,
             tx_dropped: self.closed.tx_dropped + tx_dropped,
         }
     }

@@ -492,11 +492,7 @@ fn port_drops(port: &BridgePort) -> Vec<PortDrops> {
         port.traffic.iter().map(|traffic| field(traffic)).sum()
     };
     let rx = RxLoss::ALL.iter().map(|reason| {
-        let of_device = match reason {
-            RxLoss::RingFull => device.rx_dropped,
-            RxLoss::Kernel => device.rx_kernel,
-            RxLoss::NoBuffer | RxLoss::Refused | RxLoss::Policed => 0,
-        };
+        let of_device = if *reason == RxLoss::RingFull { device.rx_dropped } else { 0 };
         let lost = sum(&|traffic| traffic.rx_lost[*reason as usize].get());
         ("rx", reason.name(), lost + of_device + nic.not_received(*reason))
     });

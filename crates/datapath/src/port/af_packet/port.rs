@@ -27,6 +27,9 @@ use crate::{
 /// The capability that a packet socket needs, for error messages.
 const NEEDS: &str = "CAP_NET_RAW";
 
+/// Name of the counter *RX dropped* of `ip -s link` in the counters of the driver.
+const DEVICE_RX_DROPPED: &str = "device_rx_dropped";
+
 /// A network device of the host.
 pub struct AfPacket {
     device: HostDevice,
@@ -39,7 +42,7 @@ pub struct AfPacket {
     inherited: Vec<StoredDescriptor>,
     /// The sockets of the queues; `None` until the queues are created.
     sockets: Option<Arc<RxSockets>>,
-    /// The packets that the kernel dropped before the sockets.
+    /// The packets that the kernel counts as dropped at the device.
     loss: DeviceLoss,
 }
 
@@ -201,7 +204,14 @@ impl Port for AfPacket {
 
     fn counters(&self) -> PortCounters {
         let rx_dropped = self.sockets.as_ref().map_or(0, |sockets| sockets.dropped());
-        PortCounters { rx_dropped, rx_kernel: self.loss.packets(), tx_dropped: 0 }
+        PortCounters { rx_dropped, tx_dropped: 0 }
+    }
+
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        // The kernel also counts tagged frames of protocols that it does not know, although the
+        // sockets get them. So these are no losses of the port.
+        let dropped = self.loss.packets();
+        if dropped > 0 { vec![(DEVICE_RX_DROPPED.to_owned(), dropped)] } else { Vec::new() }
     }
 
     fn note_losses(&self, losses: &DeviceLosses) {
