@@ -256,7 +256,7 @@ fn call(client: &mut RpcClient, method: &str, parameters: &[&str]) -> Result<(),
     client.call(method, parameters).map(|_| ())
 }
 
-/// Changes a bridge or port by arguments `KEY=VALUE`, and prints the remarks of the daemon.
+/// Changes a bridge or port by `KEY=VALUE`, and prints remarks of the daemon.
 #[expect(clippy::print_stderr, reason = "a command prints for its user")]
 fn change(
     client: &mut RpcClient,

@@ -289,7 +289,7 @@ fn to_reply(result: Result<(), SwitchError>) -> Result<String, String> {
     result.map(|()| String::new()).map_err(|error| with_causes(&error))
 }
 
-/// Returns the problems of a bridge and of its local port that did not refuse it, one a line.
+/// Returns the problems of a bridge and of its local port, one a line.
 fn bridge_remarks(methods: &DaemonMethods, name: &str) -> String {
     let bridges = methods.switch.bridges_with_ports(&BTreeSet::from([name.to_owned()]));
     let Some(bridge) = bridges.iter().find(|bridge| bridge.name == name) else {

@@ -7,7 +7,9 @@ pub(super) fn mtu_problem(port: &Value) -> String {
     port["mtu_problem"].as_str().map_or_else(String::new, |problem| format!("; {problem}"))
 }
 
-/// Returns why controllers cannot distinguish a bridge, as a line; empty if they can.
+/// Returns why controllers cannot distinguish a bridge, as a line.
+///
+/// The text is empty if they can.
 pub(super) fn datapath_id_problem(bridge: &Value) -> String {
     let problem = bridge["datapath_id_problem"].as_str();
     problem.map_or_else(String::new, |problem| format!("    {problem}\n"))

@@ -228,7 +228,7 @@ impl BridgePort {
     }
 }
 
-/// Returns the reason why a device has the MTU `own` and not `wanted`, and what to do.
+/// Returns why a device has the MTU `own` and not `wanted`, and what to do.
 ///
 /// `refusal` is the kind of the error with which the system refused the MTU.
 fn kept_mtu_text(device: &str, wanted: u32, own: u32, refusal: Option<io::ErrorKind>) -> String {

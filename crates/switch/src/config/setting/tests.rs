@@ -138,7 +138,7 @@ fn every_setting_refuses_a_wrong_value() {
     }
 }
 
-/// Checks that the error for a number which is too large has the largest allowed number.
+/// Checks that the error for a large number has the largest allowed number.
 fn check_ranges<T: Default>(settings: &[KeyedSetting<T>]) {
     const LARGE: &str = "99999999999999999999999";
     for setting in settings {
