@@ -64,6 +64,24 @@ fn memory_stays_flat_under_churn() {
     assert!(status.success(), "the output has the check that failed");
 }
 
+/// Without the message, the daemon would wait forever for the threads that have started.
+#[test]
+fn a_daemon_without_control_threads_ends() {
+    let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status();
+    if !strace.is_ok_and(|status| status.success()) {
+        print_skipped("system calls that fail need strace");
+        return;
+    }
+    let mut daemon = Command::new("timeout");
+    daemon.args(["60", "strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=clone,clone3"]);
+    // The first control thread starts, and the second one does not.
+    daemon.args(["-e", "inject=clone,clone3:error=EAGAIN:when=2+"]).arg(binary("shuntd"));
+    let output = daemon.output().unwrap_or_else(|error| panic!("timeout: {error}"));
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert!(message.contains("cannot start the 2 control threads"), "{message}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
 /// The tool prints each size of the page, and the first check that failed.
 #[test]
 fn the_window_shows_the_counters_in_a_browser() {

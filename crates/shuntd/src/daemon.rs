@@ -1,6 +1,7 @@
 //! `shuntd`: the switch as a daemon.
 
-pub(crate) mod descriptor_store;
+pub(crate) mod control_threads;
+mod descriptor_store;
 mod limits;
 mod nic;
 mod passed_descriptors;
@@ -114,11 +115,6 @@ const CONTROL: &str = "control";
 
 /// Pause after a failed accept on the control socket.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
-/// Time after which an idle thread for blocking calls ends.
-///
-/// Ports are opened at the same time, each by a thread. 500 idle threads have six megabytes.
-const BLOCKING_THREAD_IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum time to wait for the last counts of the packet threads.
 const LAST_COUNTS_MAX: Duration = Duration::from_secs(1);
@@ -236,13 +232,7 @@ fn print_error(error: DaemonError) {
 
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let restriction = restrict(arguments)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("shunt-control")
-        .thread_keep_alive(BLOCKING_THREAD_IDLE_MAX)
-        .enable_all()
-        .build()
-        .map_err(system("start the control threads"))?;
+    let runtime = control_threads::start().map_err(system("start the control threads"))?;
     let mut signals = Signals::install(&runtime).map_err(system("wait for signals"))?;
     let file = match &arguments.config {
         Some(path) => config::read(path)?,

@@ -516,7 +516,7 @@ mod tests {
             ("tag=99999", "from 0 to 4095"),
             ("ingress_policing_rate=99999999999", "from 0 to 4294967295"),
         ] {
-            let error = super::port("p1", &words(word)).unwrap_err();
+            let error = port("p1", &words(word)).unwrap_err();
             assert!(error.starts_with(word) && error.contains(range), "{error}");
         }
     }

@@ -161,7 +161,7 @@ impl Port for FailingPort {
     }
 
     fn counters(&self) -> PortCounters {
-        PortCounters { rx_dropped: 3, tx_dropped: 4, ..PortCounters::default() }
+        PortCounters { rx_dropped: 3, tx_dropped: 4 }
     }
 }
 

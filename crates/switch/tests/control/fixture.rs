@@ -333,7 +333,7 @@ impl Port for Wire {
 
     fn counters(&self) -> PortCounters {
         let [rx_dropped, tx_dropped] = [0, 1].map(|place| self.lost[place].load(Ordering::Relaxed));
-        PortCounters { rx_dropped, tx_dropped, ..PortCounters::default() }
+        PortCounters { rx_dropped, tx_dropped }
     }
 }
 
