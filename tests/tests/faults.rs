@@ -64,7 +64,7 @@ fn memory_stays_flat_under_churn() {
     assert!(status.success(), "the output has the check that failed");
 }
 
-/// Without the message, the daemon would wait forever for the threads that have started.
+/// Otherwise the daemon would wait forever for the threads that started.
 #[test]
 fn a_daemon_without_control_threads_ends() {
     let strace = Command::new("strace").arg("-V").stdout(Stdio::null()).status();

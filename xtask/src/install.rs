@@ -45,7 +45,9 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("/usr/lib/frr/bfdd", "frr"),
 ];
 
-/// The browser that opens the page of the daemon. It is large, so only one suite installs it.
+/// The browser that opens the page of the daemon.
+///
+/// It is large, so only one suite installs it.
 pub(crate) const BROWSER: &[Tool] = &[tool("chromium", "chromium")];
 
 /// Programs of the Linux guest.

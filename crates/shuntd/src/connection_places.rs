@@ -5,8 +5,8 @@
 //! connection that has waited longest without a request makes room for a new connection. A server
 //! can also have a time limit for the first request.
 //!
-//! A connection with a request keeps its place. [`ConnectionPlace::note_idle`] ends the request for
-//! servers whose clients may stay connected for any time, such as the control socket.
+//! A connection with a request keeps its place. [`ConnectionPlace::note_idle`] ends the request.
+//! The control socket uses it, because its clients may stay connected for any time.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 

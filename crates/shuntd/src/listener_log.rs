@@ -47,7 +47,7 @@ struct LogInterval {
 }
 
 impl LogInterval {
-    /// Returns the number of lines omitted before this one; `None` to omit this one, too.
+    /// Returns the number of omitted lines before a line; `None` to omit it, too.
     fn admit(&mut self, now: Instant) -> Option<u64> {
         if self.last.is_some_and(|last| now.saturating_duration_since(last) < INTERVAL) {
             self.omitted = self.omitted.saturating_add(1);

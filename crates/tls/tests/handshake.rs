@@ -195,7 +195,7 @@ fn each_file_that_cannot_be_used_is_named() {
     let text = refused(&TlsFiles { private_key: "/nonexistent/key".into(), ..good.clone() });
     assert!(text.starts_with("cannot read the private key /nonexistent/key: "), "{text}");
     let text = refused(&TlsFiles { certificate: good.private_key.clone(), ..good.clone() });
-    assert!(text.ends_with("switch.key: the file has no private key in PEM format"), "{text}");
+    assert!(text.ends_with("switch.key: the file has no certificate in PEM format"), "{text}");
     let text = refused(&TlsFiles { private_key: other.private_key, ..good.clone() });
     assert!(text.contains("is it the key of"), "{text}");
     let text = refused(&TlsFiles { ca_certificate: Some("/nonexistent/ca".into()), ..good });

@@ -539,7 +539,7 @@ impl Hit<'_> {
     }
 }
 
-/// Returns the port of the only action, or `NONE`, and whether it spares the ingress port.
+/// Returns the port of the only action and whether it spares the ingress port.
 fn only_output(actions: &[DatapathAction]) -> (u32, bool) {
     match actions {
         [

@@ -7,7 +7,9 @@ use std::{
 
 use super::link::{DeviceDrops, DeviceLosses};
 
-/// The packets that the kernel dropped on their way to a port, by a drop counter of the device.
+/// The packets that the kernel dropped on their way to a port.
+///
+/// A drop counter of the device has them.
 pub(super) struct DeviceLoss {
     /// Returns the drop counter of the device.
     counter: fn(DeviceDrops) -> u64,

@@ -15,7 +15,7 @@ const TCA_KIND: u16 = 1;
 const TC_H_ROOT: u32 = u32::MAX;
 /// The queue discipline of virtual devices, which never holds a packet.
 const NOQUEUE: &[u8; 8] = b"noqueue\0";
-/// Length of the request: `nlmsghdr` (16), `tcmsg` (20), and the attribute with its header.
+/// Length of the request: `nlmsghdr` (16), `tcmsg` (20), and the attribute.
 const REQUEST: usize = 16 + 20 + 4 + NOQUEUE.len();
 
 /// Makes a device send without a queue discipline.

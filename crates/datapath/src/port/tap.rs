@@ -77,7 +77,7 @@ pub struct Tap {
     /// From [`Port::split`] on, one queue for each packet thread.
     queues: Vec<OpenQueue>,
     is_split: bool,
-    /// The packets for which a queue of the port was full: the host sends into these queues.
+    /// The packets for which a queue of the port was full.
     loss: DeviceLoss,
 }
 

@@ -34,12 +34,12 @@ struct MonitorQueueState {
     /// The newest version of which the peer receives a list of rules.
     listed: Version,
     /// The newest changes since the pause; `None` while the queue is not paused.
-    paused: Option<PendingChanges>,
+    paused: Option<UnreadChanges>,
 }
 
 /// Changes of a paused queue that are not coalesced yet, by version of the tables.
 #[derive(Debug, Default)]
-struct PendingChanges {
+struct UnreadChanges {
     versions: Vec<Arc<[MonitoredChange]>>,
     /// Number of rule changes in `versions`.
     changes_count: usize,
@@ -93,7 +93,7 @@ impl MonitorQueue {
         }
         if state.paused.is_none() && state.changes_count >= self.changes_max {
             state.waiting.push_back(QueuedChanges::Paused);
-            state.paused = Some(PendingChanges::default());
+            state.paused = Some(UnreadChanges::default());
         }
         let mut is_full = false;
         if let Some(pending) = &mut state.paused {

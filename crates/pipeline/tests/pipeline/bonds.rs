@@ -40,7 +40,7 @@ pub(crate) fn ports_with_bond(active: u32) -> Vec<PortInfo> {
 /// A frame of LACP that arrives on a member.
 pub(crate) const LACP_FRAME: &str = "in_port=1,dl_type=0x8809,dl_dst=01:80:c2:00:00:02";
 
-/// Returns the ports of [`ports_with_bond`] with this LACP admission. Port 1 is active.
+/// Returns [`ports_with_bond`] with an LACP admission and port 1 active.
 pub(crate) fn with_lacp(lacp: LacpAdmission) -> Vec<PortInfo> {
     let mut all = ports_with_bond(1);
     all.iter_mut().filter_map(|port| port.bond.as_mut()).for_each(|member| member.lacp = lacp);

@@ -78,7 +78,7 @@ pub(crate) fn total(drops: &Value) -> u64 {
     losses(drops).map(|(_, packets, _)| packets).sum()
 }
 
-/// The counters of packets that were not lost, each with its meaning if the name is not enough.
+/// The counters of packets that were not lost, with remarks.
 const COUNTERS: [(&str, &str); 6] = [
     ("received", ""),
     ("injected", "packet-outs of controllers"),

@@ -77,7 +77,7 @@ fn a_refused_client_learns_the_limit() {
     assert!(wait_until(|| {
         let output = daemon.shuntctl(&["show"]);
         if output.status.success() {
-            // It took the place of a client whose replies still had room.
+            // It took the place of a client that still had room for replies.
             clients.push(connect_busy(&socket));
             return false;
         }

@@ -526,7 +526,7 @@ fn save_and_restore_carry_rules_to_another_daemon() {
     assert!(report.contains("bridge br0: added\nport q1: added to br0\n"), "{report}");
     assert!(two.answer(&["show"]).contains("q1"));
     let missing = two.error_text(&["restore", "/nowhere/saved.json"]);
-    assert!(missing.contains("/nowhere/saved.json does not exist"), "{missing}");
+    assert!(missing.contains("there is no file /nowhere/saved.json"), "{missing}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ const OBJECT_KEYS: [(&str, &[&str]); 4] = [
 /// Number of events until the status of all objects must be complete.
 const EVENTS_MAX: usize = 30;
 
-/// The sections of the page for bonds, mirrors, BFD sessions and the NIC show these values.
+/// The page shows these values of bonds, mirrors, BFD sessions and the NIC.
 #[test]
 fn events_have_the_objects_of_bridges() {
     let ports: String = ["p1", "p2", "p3", "p4"]

@@ -283,7 +283,7 @@ impl PortType {
         }
     }
 
-    /// Returns whether the kernel may drop packets between the device and the port, and counts them.
+    /// Returns whether the kernel counts packets that it drops before the port.
     pub(crate) const fn has_device_losses(self) -> bool {
         match self {
             Self::AfPacket | Self::Tap => true,

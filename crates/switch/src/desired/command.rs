@@ -524,9 +524,9 @@ mod tests {
         for (refused, error) in [
             (switch.add_mirror("br0", mirror("m1", 7)).await, "mirror m1 exists already"),
             (switch.add_mirror("br0", mirror("m1", 8)).await, "mirror m1 exists already"),
-            (switch.add_mirror("br0", mirror("m2", 0)).await, "mirror m2: give it an"),
+            (switch.add_mirror("br0", mirror("m2", 0)).await, "mirror m2: give the mirror an"),
             (switch.add_mirror("br9", mirror("m2", 8)).await, "no bridge br9"),
-            (switch.set_mirrors("br0", wrong).await, "mirror m3: give it an"),
+            (switch.set_mirrors("br0", wrong).await, "mirror m3: give the mirror an"),
             (switch.remove_mirror("br0", "m9").await, "has no mirror m9; existing mirrors: m1"),
         ] {
             let refused = refused.unwrap_err().to_string();

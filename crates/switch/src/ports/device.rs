@@ -248,7 +248,7 @@ fn kept_mtu_text(device: &str, wanted: u32, own: u32, refusal: Option<io::ErrorK
 }
 
 impl BridgeState {
-    /// Returns the open devices of the bridge at which the kernel may drop packets before the port.
+    /// Returns the open devices at which the kernel may drop packets.
     pub(crate) fn lossy_devices(&self) -> impl Iterator<Item = &(dyn Port + 'static)> {
         let lossy = self.ports.values().filter(|port| port.settings.kind.has_device_losses());
         lossy.filter_map(|port| port.open.as_deref())

@@ -61,8 +61,7 @@ mod tests {
         }
     }
 
-    /// A switch without an object shows no empty table, and a screen reader names each table and
-    /// row of the others.
+    /// No table is empty, and a screen reader names each table and row.
     #[test]
     fn sections_of_objects_are_hidden_and_named() {
         let [(.., page), _, _, (.., objects)] = FILES;
