@@ -276,9 +276,15 @@ async fn a_query_with_an_invalid_filter_is_refused() {
     for (name, query) in [
         (
             "a member",
-            TableEntry { action: Some(v1::TableAction { r#type: Some(member) }), ..all_of_table(LTM) },
+            TableEntry {
+                action: Some(v1::TableAction { r#type: Some(member) }),
+                ..all_of_table(LTM)
+            },
         ),
-        ("no action", TableEntry { action: Some(v1::TableAction { r#type: None }), ..all_of_table(LTM) }),
+        (
+            "no action",
+            TableEntry { action: Some(v1::TableAction { r#type: None }), ..all_of_table(LTM) },
+        ),
         ("below zero", TableEntry { priority: -1, ..all_of_table(LTM) }),
         ("a default with a match", TableEntry { is_default_action: true, ..ltm(1, 1) }),
     ] {
