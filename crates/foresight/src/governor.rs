@@ -95,7 +95,7 @@ pub struct Governor {
     parts: u64,
     /// Number of new flows in the current trial.
     trial_flows: u64,
-    /// The time of the first of them.
+    /// The time of the first new flow in the current trial.
     trial_since: Option<Duration>,
     /// True if new flows cost nothing and hits earn more tokens.
     is_growing: bool,

@@ -33,7 +33,7 @@ pub enum SchemaError {
     /// The id of an object is missing or has the prefix of another kind.
     #[error("{id:#010x} is not the id of {kind}")]
     Id {
-        /// The id.
+        /// The refused id.
         id: u32,
         /// The expected kind.
         kind: &'static str,

@@ -101,7 +101,7 @@ pub enum TrafficError {
 pub struct CoflowTraceError {
     /// Number of the line, from 1 on.
     pub line: usize,
-    /// The problem.
+    /// The mistake in this line.
     pub problem: &'static str,
 }
 
@@ -207,7 +207,7 @@ pub enum LiveError {
         doing: &'static str,
         /// The device.
         device: String,
-        /// The error.
+        /// The error of the kernel.
         errno: nix::errno::Errno,
     },
     /// A flow has no frame.
@@ -223,7 +223,7 @@ pub struct NameError {
     pub name: String,
     /// Byte offset of the mistake in the text.
     pub at: usize,
-    /// The problem.
+    /// The mistake at this offset.
     pub problem: NameProblem,
     /// The nearest valid name.
     pub nearest: Option<String>,
@@ -289,7 +289,7 @@ pub enum WorkloadError {
     Filters {
         /// The file.
         path: String,
-        /// The error.
+        /// The first mistake in the filter file.
         problem: TextError,
     },
     /// A parameter file is invalid.
@@ -297,7 +297,7 @@ pub enum WorkloadError {
     Parameters {
         /// The file.
         path: String,
-        /// The error.
+        /// The first mistake in the parameter file.
         problem: Box<ParameterError>,
     },
     /// A coflow trace has a syntax error.
@@ -305,7 +305,7 @@ pub enum WorkloadError {
     CoflowTrace {
         /// The file.
         path: String,
-        /// The error.
+        /// The first mistake in the trace.
         problem: CoflowTraceError,
     },
     /// A dump of rules has a syntax error.
@@ -313,7 +313,7 @@ pub enum WorkloadError {
     Dump {
         /// The file.
         path: String,
-        /// The error.
+        /// The first mistake in the dump.
         problem: DumpError,
     },
     /// The output would replace a file that is not part of a workload.
@@ -371,7 +371,7 @@ pub enum WorkloadError {
     Pipeline {
         /// The file.
         path: String,
-        /// The error.
+        /// The first mistake in the pipeline file.
         problem: Box<PipelineError>,
     },
     /// The tables of a pipeline cannot be filled.

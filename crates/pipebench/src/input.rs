@@ -52,7 +52,7 @@ pub enum InputError {
     Unreadable {
         /// Name of the file.
         path: String,
-        /// The error.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The file exceeds the size limit.

@@ -13,7 +13,7 @@ pub struct NoSuchBridge(pub BridgeId);
 pub struct RejectedMod {
     /// Index of the request, from 0.
     pub index: usize,
-    /// The reason.
+    /// The reason why this request was refused.
     #[source]
     pub error: ModificationError,
 }

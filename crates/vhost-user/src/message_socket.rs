@@ -24,7 +24,7 @@ pub(crate) struct MessageSocket {
     stream: UnixStream,
     /// The bytes of the next message that have arrived.
     bytes: Vec<u8>,
-    /// The descriptors that came with them.
+    /// The file descriptors that arrived with these bytes.
     descriptors: Vec<OwnedFd>,
     /// The time at which the message must be whole; `None` before its first byte.
     deadline: Option<Instant>,

@@ -38,7 +38,7 @@ struct EgressQueue {
 /// The value is the usual length of a queue in Linux (`txqueuelen`).
 pub(crate) const QUEUE_MAX: usize = 1000;
 
-/// Time after which a thread that left a turn to another thread tries again.
+/// Retry time of a thread that left the tokens to another thread.
 const OTHER_THREAD: Duration = Duration::from_micros(100);
 
 impl EgressQueues {
@@ -159,7 +159,9 @@ impl EgressQueues {
 }
 
 impl Drop for EgressQueues {
-    /// Subtracts the packets, so that no other thread waits for them, even on a panic.
+    /// Subtracts the packets of this thread from the shared numbers, also on a panic.
+    ///
+    /// Otherwise other threads would leave their tokens to packets that no longer exist.
     fn drop(&mut self) {
         self.withdraw();
     }

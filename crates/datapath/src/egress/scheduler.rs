@@ -5,7 +5,7 @@
 //! packets of a low priority sees that another thread has more urgent packets, and leaves the
 //! tokens to that thread.
 //!
-//! A thread counts a packet as waiting before it asks for a turn, and until it has taken the packet
+//! A thread counts a packet as waiting before it tries the lock, and until it has taken the packet
 //! out. So a number is never too small. A thread that ends subtracts all of its packets, so no
 //! other thread waits for them.
 

@@ -38,7 +38,7 @@ pub struct Evicted {
     pub version: Version,
     /// The time of the eviction.
     pub at: Time,
-    /// The reason.
+    /// The reason why the entry was evicted.
     pub kind: EvictedBy,
     /// The delta that evicted the entry, if it is known.
     pub delta: Option<Delta>,

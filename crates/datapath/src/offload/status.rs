@@ -65,7 +65,7 @@ pub enum OffloadState {
     Stale {
         /// The time at which the state began.
         since: Time,
-        /// The reason.
+        /// The reason why the device may have stale entries.
         reason: StaleReason,
     },
 }

@@ -1,8 +1,8 @@
 //! Ingress policing: the rate limit of the packets that a port receives.
 //!
 //! The limits are those of the table `Interface` of `ovs-vswitchd.conf.db(5)`: a rate of bits and a
-//! rate of packets, each with a burst. A packet that exceeds one of both rates is dropped before
-//! its lookup, and takes no tokens.
+//! rate of packets, each with a burst. A packet that exceeds either rate is dropped before its
+//! lookup, and takes no tokens.
 //!
 //! The length of a packet is that of its frame without the frame check sequence. A packet that is
 //! still to be segmented counts as one packet of its full length, as it does for meters and rules.

@@ -40,7 +40,7 @@ pub enum PortError {
     /// The name is no valid name of a device: the operator chooses another name.
     #[error("{name:?} is not a device name: use 1 to 15 bytes without slash, colon or space")]
     BadName {
-        /// The name.
+        /// The refused name.
         name: String,
     },
     /// Another program uses the device, or the device is of another kind.

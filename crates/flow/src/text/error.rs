@@ -73,7 +73,7 @@ pub enum MatchError {
     Contradiction {
         /// The item that was added first.
         first: String,
-        /// The item that contradicts it.
+        /// The later item, which contradicts the first.
         second: String,
     },
     /// A field without its prerequisite.

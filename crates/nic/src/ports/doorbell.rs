@@ -145,7 +145,7 @@ struct DoorbellTx {
     has_sent: bool,
 }
 
-/// A doorbell of a sender, which is notified once more when the sender is dropped.
+/// Notifies the doorbell once more when the sender that owns this value is dropped.
 struct NotifyOnDrop(Arc<Doorbell>);
 
 impl Drop for NotifyOnDrop {

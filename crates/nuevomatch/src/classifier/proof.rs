@@ -13,7 +13,7 @@
 //! Leading bits of addresses end at whole bytes where the rule allows it, and ports and protocols
 //! are taken whole. So there are fewer masks, and a cache of hash tables has fewer tables. On the
 //! rule-sets of ClassBench, the entries are still as few as those of tuple space search.
-//! `examples/masks.rs` compares both.
+//! `examples/masks.rs` compares the lookup times and the caches of both methods.
 //!
 //! Buckets are skipped by their best rank. This rank may be of a rule that the caller does not see,
 //! which only adds bits.

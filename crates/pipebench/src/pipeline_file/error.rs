@@ -50,7 +50,7 @@ pub enum PipelineFault {
     /// Two tables have the same number.
     #[error("two tables have the number {table}: each needs its own")]
     TwoTables {
-        /// The number.
+        /// The number that both tables have.
         table: u8,
     },
     /// A referenced table does not exist.
@@ -73,7 +73,7 @@ pub enum PipelineFault {
     /// Two traversals have the same id.
     #[error("two traversals have the id `{id}`: each needs its own")]
     TwoTraversals {
-        /// The id.
+        /// The id that both traversals have.
         id: String,
     },
     /// The traversals do not start in the same table.

@@ -48,7 +48,7 @@ pub enum DumpError {
         offset: usize,
         /// Number of wrong bytes.
         length: usize,
-        /// The error.
+        /// The mistake in the rule.
         source: Box<RuleTextError>,
     },
     /// The dump has no rule.

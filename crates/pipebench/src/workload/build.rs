@@ -268,7 +268,7 @@ fn percentage_of(number: u64, percent: u8) -> u64 {
     u64::try_from(u128::from(number) * u128::from(percent) / 100).unwrap_or(u64::MAX)
 }
 
-/// Plans the rule changes before the last packet.
+/// Plans the rule changes, all of which precede the last packet.
 fn plan(
     name: &WorkloadName,
     updates: RuleUpdates,

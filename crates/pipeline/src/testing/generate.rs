@@ -69,10 +69,10 @@ pub fn network() -> impl Strategy<Value = Vec<Op>> {
 fn plain_network() -> impl Strategy<Value = Vec<Op>> {
     let built = |id| {
         let families = vec(conjunction::family(), 0..2);
-        let floors = (floor_of(TableId::FIRST), vec(floor(), 0..4));
-        (ports(id), groups::all(), vec(add(), 0..24), families, floors).prop_map(
-            move |(ports, groups, rules, families, (first, floors))| {
-                let rules = [rules, families.concat(), floors, vec![first]].concat();
+        let misses = (table_miss_of(TableId::FIRST), vec(table_miss(), 0..4));
+        (ports(id), groups::all(), vec(add(), 0..24), families, misses).prop_map(
+            move |(ports, groups, rules, families, (first, misses))| {
+                let rules = [rules, families.concat(), misses, vec![first]].concat();
                 [Op::SetPorts(id, ports), Op::Modify(id, groups), Op::Apply(id, rules)]
             },
         )
@@ -85,11 +85,11 @@ fn plain_network() -> impl Strategy<Value = Vec<Op>> {
 ///
 /// There are no action sets, so the sub-traversals of a packet can be combined.
 pub fn goto_network() -> impl Strategy<Value = Vec<Op>> {
-    let floors = |id| {
-        let all = (0..4).filter_map(TableId::new).map(floor_of).collect::<Vec<_>>();
-        all.prop_map(move |floors| Op::Apply(id, floors))
+    let misses = |id| {
+        let all = (0..4).filter_map(TableId::new).map(table_miss_of).collect::<Vec<_>>();
+        all.prop_map(move |rules| Op::Apply(id, rules))
     };
-    let [one, two] = BRIDGES.map(floors);
+    let [one, two] = BRIDGES.map(misses);
     let mirrors = BRIDGES.map(mirror::first);
     let parts = (plain_network().boxed(), one, two, 1_u8..4, mirrors);
     parts.prop_map(|(mut network, one, two, tables, mirrors)| {
@@ -327,8 +327,8 @@ pub fn add() -> impl Strategy<Value = FlowMod> {
     ]
 }
 
-/// A rule of the lowest priority, for the packets that match no other rule.
-fn floor() -> impl Strategy<Value = FlowMod> {
+/// A table-miss rule: it has the lowest priority and matches all packets.
+fn table_miss() -> impl Strategy<Value = FlowMod> {
     rule().prop_map(|request| FlowMod {
         matching: Match::any(),
         priority: Priority::default(),
@@ -336,9 +336,9 @@ fn floor() -> impl Strategy<Value = FlowMod> {
     })
 }
 
-/// A rule like that of [`floor`], of a given table, with the lowest priority.
-fn floor_of(table: TableId) -> impl Strategy<Value = FlowMod> {
-    floor().prop_map(move |request| FlowMod { table: TableSelector::One(table), ..request })
+/// A table-miss rule of `table`.
+fn table_miss_of(table: TableId) -> impl Strategy<Value = FlowMod> {
+    table_miss().prop_map(move |request| FlowMod { table: TableSelector::One(table), ..request })
 }
 
 fn rule() -> impl Strategy<Value = FlowMod> {

@@ -230,7 +230,7 @@ pub enum RuleTextProblem {
     /// The field cannot have this value.
     #[error("{value:#x} is not a value of {}: {rule}", field.name())]
     BadValue {
-        /// The value.
+        /// The refused value.
         value: u128,
         /// The field.
         field: FieldId,

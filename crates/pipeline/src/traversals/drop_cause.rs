@@ -187,7 +187,7 @@ pub enum MulticastDecision {
     Flood {
         /// The VLAN of the packet.
         vlan: u16,
-        /// The reason.
+        /// The reason why the packet is flooded.
         reason: MulticastFloodReason,
     },
     /// The packet is a report, which goes to router ports.
@@ -213,7 +213,7 @@ pub enum MulticastDecision {
     Output {
         /// The port.
         port: PortNo,
-        /// The reason.
+        /// The reason why this port gets the packet.
         reason: MulticastOutputReason,
     },
     /// No port other than the ingress port wants the packet.

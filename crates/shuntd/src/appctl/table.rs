@@ -93,7 +93,7 @@ mod tests {
         let names = recorded.lines().skip(1).filter_map(|line| line.split_whitespace().next());
         for name in names.filter(|name| !DEBUGGING.iter().any(|own| name.starts_with(own))) {
             let is_refused = refusals::instead_of(name).is_some();
-            assert_ne!(find(name).is_some(), is_refused, "{name}: in one of both tables");
+            assert_ne!(find(name).is_some(), is_refused, "{name} must be in exactly one table");
         }
         for name in refusals::names() {
             assert!(recorded.contains(name), "{name} is not a command of ovs-vswitchd 3.1");

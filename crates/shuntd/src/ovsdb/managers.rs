@@ -141,11 +141,13 @@ impl Managers {
 
 /// Returns whether two values of `status` differ, apart from the times in them.
 pub(super) fn states_differ(one: &BTreeMap<&str, &str>, other: &BTreeMap<&str, &str>) -> bool {
-    !states(one).eq(states(other))
+    !entries_without_times(one).eq(entries_without_times(other))
 }
 
-/// Returns the entries of `status` without times.
-fn states<'a>(entries: &'a BTreeMap<&str, &str>) -> impl Iterator<Item = (&'a str, &'a str)> {
+/// Returns the entries of `status` without those that are times.
+fn entries_without_times<'a>(
+    entries: &'a BTreeMap<&str, &str>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     let states = entries.iter().filter(|(key, _)| !key.starts_with(TIME_KEYS));
     states.map(|(key, value)| (*key, *value))
 }

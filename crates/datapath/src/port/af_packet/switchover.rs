@@ -12,7 +12,7 @@
 //! | `ToSocket` | the ring, then the socket | the ring |
 //!
 //! **No frame overtakes another frame of its flow.** When a frame is in the new source, all frames
-//! that the kernel finished earlier are in one of both sources. So the reader first takes frames
+//! that the kernel finished earlier are in one of the two sources. So the reader first takes frames
 //! from the new source and holds them. Then the reader empties the old source. Only then it returns
 //! the held frames. A frame that reaches the old source later was processed at the same time on
 //! another CPU.

@@ -1,5 +1,5 @@
-//! Tests of traversals near the depth limit: nested resubmits, clones and chains of groups. The
-//! levels may pass meters, send the packet, and recirculate it.
+//! Tests of traversals near the depth limit: nested resubmits, clones and chains of groups. Each
+//! level may also meter the packet, send it, or recirculate it.
 //!
 //! The rule of each level matches the number in a register that the previous level has written.
 

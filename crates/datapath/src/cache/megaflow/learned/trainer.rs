@@ -63,7 +63,7 @@ pub(super) enum PendingTraining {
 
 /// The result of a poll of a training.
 pub(super) enum TrainingPoll {
-    /// The index.
+    /// The training has ended with this index.
     Trained(Box<TrainedIndex>),
     /// The training is not finished.
     Pending(PendingTraining),
