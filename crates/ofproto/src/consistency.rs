@@ -252,7 +252,7 @@ impl KnownPacket {
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
-    /// Like [`Self::need`], but does not check action sets.
+    /// Checks `field` as [`Self::need`] does, unless the actions are an action set.
     fn need_outside_action_set(&self, field: FieldId) -> Result<(), ErrorCode> {
         if self.context == ActionContext::ActionSet { Ok(()) } else { self.need(field) }
     }

@@ -161,7 +161,7 @@ impl EgressQueues {
 impl Drop for EgressQueues {
     /// Subtracts the packets of this thread from the shared numbers, also on a panic.
     ///
-    /// Otherwise other threads would leave their tokens to packets that no longer exist.
+    /// Otherwise other threads would leave the tokens to packets that no longer exist.
     fn drop(&mut self) {
         self.withdraw();
     }

@@ -46,7 +46,7 @@ impl ConnectionHarness {
         Self::with_config(ConnectionConfig::new("test", kind))
     }
 
-    /// Like [`Self::before_hello`], with a given configuration.
+    /// Creates a connection with `config`, before the exchange of hellos.
     #[must_use]
     pub fn with_config(config: ConnectionConfig) -> Self {
         let clock = Arc::new(AtomicU64::new(0));
@@ -73,7 +73,7 @@ impl ConnectionHarness {
         harness
     }
 
-    /// Like [`Self::open`], for a client that speaks one version only.
+    /// Creates a connection to a client of one version, after the hellos.
     #[must_use]
     pub fn open_with(kind: ConnectionKind, codec: Codec) -> Self {
         let mut harness = Self { codec, ..Self::before_hello(kind) };
@@ -87,7 +87,7 @@ impl ConnectionHarness {
         self.another_with(kind, Codec::NEWEST)
     }
 
-    /// Like [`Self::another`], for a client that speaks one version only.
+    /// Creates another connection to the same bridge, for a client of one version.
     #[must_use]
     pub fn another_with(&self, kind: ConnectionKind, codec: Codec) -> Self {
         let config = ConnectionConfig::new("another", kind);
@@ -160,7 +160,7 @@ impl ConnectionHarness {
         frames.iter().map(|frame| self.codec.decode(frame).expect("a message")).collect()
     }
 
-    /// Like [`Self::replies`], but returns raw frames.
+    /// Runs the connection and returns the frames of all messages that it sent.
     ///
     /// # Panics
     ///

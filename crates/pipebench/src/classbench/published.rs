@@ -3,6 +3,8 @@
 use std::sync::LazyLock;
 
 /// Statistics of a set of the original ClassBench generator.
+///
+/// [`Statistics`](super::Statistics) computes the same values for other sets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PublishedSet {
     /// The name of the parameter file, such as `acl1`.
@@ -11,15 +13,15 @@ pub struct PublishedSet {
     pub requested: u32,
     /// Number of filters after duplicates were dropped.
     pub rules: u32,
-    /// As in [`Statistics`](super::Statistics).
+    /// Number of distinct pairs of prefix lengths.
     pub address_pairs: u32,
-    /// As in [`Statistics`](super::Statistics).
+    /// Number of distinct masks, with each port range as a separate mask.
     pub masks: u32,
-    /// As in [`Statistics`](super::Statistics).
+    /// Number of distinct masks, with a port range as a wildcard.
     pub masks_without_ranges: u32,
-    /// As in [`Statistics`](super::Statistics).
+    /// Masked matches per filter, after port ranges are expanded.
     pub expansion: f64,
-    /// As in [`Statistics`](super::Statistics).
+    /// Largest share of filters that pairwise do not overlap in some field.
     pub independent: f64,
 }
 

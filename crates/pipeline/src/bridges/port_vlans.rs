@@ -105,7 +105,7 @@ pub enum VlanMode {
     Trunk,
     /// One VLAN, without a tag.
     Access(u16),
-    /// As a trunk; received frames without a tag belong to this VLAN.
+    /// All VLANs, with their tags; received frames without a tag belong to this VLAN.
     NativeTagged(u16),
     /// As [`VlanMode::NativeTagged`], and frames of this VLAN are sent without a tag.
     NativeUntagged(u16),

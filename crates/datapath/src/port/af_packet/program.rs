@@ -100,7 +100,8 @@ fn ipv4() -> Vec<ProgramStep> {
     steps
 }
 
-/// As [`ipv4`], for IPv6.
+/// Stores the hash of the IPv6 addresses, and jumps with the hash of the ports.
+///
 /// The hash of packets with extension headers covers addresses alone.
 fn ipv6() -> Vec<ProgramStep> {
     let mut steps = vec![

@@ -53,7 +53,7 @@ fn equal_by(
     is_equal
 }
 
-/// Like [`equal_by`], for lists without continuations.
+/// Returns whether `parts` have the same effects as `whole`, with empty tables.
 fn equal(pool: &mut Pool, parts: [&[DatapathAction]; 2], whole: &[DatapathAction]) -> bool {
     equal_by(&Pipeline::new(1), pool, &parts, whole)
 }

@@ -81,7 +81,9 @@ pub(super) fn read_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorC
     header.find_field().ok_or(ErrorCode::SetFieldType)
 }
 
-/// Like [`read_header`], for the actions where Open vSwitch reports match errors.
+/// Reads a field header without a value, and reports errors as match errors.
+///
+/// Open vSwitch reports match errors for the actions that use this function.
 pub(super) fn pull_header(reader: &mut ByteReader<'_>) -> Result<FieldId, ErrorCode> {
     let header = OxmHeader::read(reader.rest()).map_err(match_error)?;
     reader.skip(header.header_len())?;

@@ -147,7 +147,7 @@ fn generated_switches_reach_every_feature() {
 
 /// Checks that packets of generated bonds use the buckets of the bonds.
 ///
-/// `a_bonded_bridge_equals_the_oracle` compares the chosen buckets with those of the oracle.
+/// `a_bonded_bridge_equals_the_oracle` compares the output ports of such packets with the oracle.
 ///
 /// In the networks of the other tests, buckets forward few packets: two sevenths of the networks
 /// have bonds, half of these bonds balance, and NORMAL must choose such a bond.

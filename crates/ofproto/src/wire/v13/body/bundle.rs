@@ -67,7 +67,7 @@ pub(crate) fn bundled_message(addition: &Bytes) -> Bytes {
     addition.slice_ref(bundled_bytes(addition))
 }
 
-/// Like [`bundled_message`], for borrowed bytes.
+/// Returns the inner message of an encoded bundle-add message, with its header.
 pub(in crate::wire) fn bundled_bytes(addition: &[u8]) -> &[u8] {
     let inside = addition.get(BUNDLED_AT..).unwrap_or_default();
     let length = Header::parse(inside).map_or(0, |header| usize::from(header.length));
