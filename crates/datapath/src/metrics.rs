@@ -59,7 +59,7 @@ impl Counter {
 reasons! {
     /// The reason why a packet was dropped.
     DropReason {
-        /// No rule of a table matches it.
+        /// No rule of a table matches the packet.
         NoMatchingRule = "no_matching_rule",
         /// The rules that match it have no output.
         RuleWithoutOutput = "rule_without_output",
@@ -123,7 +123,7 @@ reasons! {
         LearnQueueFull = "learn_queue_full",
         /// The port used up its stall budget with packets that wait for a learned version.
         LearnRateLimited = "learn_rate_limited",
-        /// A meter dropped it.
+        /// A meter dropped the packet.
         Metered = "metered",
         /// The packet was recirculated too often.
         RecirculationTooDeep = "recirculation_too_deep",

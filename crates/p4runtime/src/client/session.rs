@@ -45,7 +45,9 @@ use crate::{
 pub struct DevicePacket {
     /// Ingress port of the device.
     pub ingress_port: u16,
-    /// Reason code: 0 no entry matched, 1 the parser refused it, 2 an entry punts it.
+    /// The reason code of the punt.
+    ///
+    /// 0: no entry matched; 1: the parser refused the packet; 2: an entry punts the packet.
     pub reason: u8,
     /// The tag for which no entry matched.
     pub miss_tag: u16,

@@ -22,17 +22,17 @@ pub struct ControllerAction {
 /// The reason why a packet is sent to a controller (OpenFlow 1.3.5, 7.4.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PacketInReason {
-    /// The table-miss rule sent it.
+    /// The table-miss rule sent the packet.
     NoMatch,
     /// An action sent the packet.
     Action,
     /// The TTL of the packet was not valid.
     InvalidTtl,
-    /// The action set sent it (OpenFlow 1.4).
+    /// The action set sent the packet (OpenFlow 1.4).
     ActionSet,
     /// A group sent the packet (OpenFlow 1.4).
     Group,
-    /// A packet-out sent it (OpenFlow 1.4).
+    /// A packet-out sent the packet (OpenFlow 1.4).
     PacketOut,
 }
 
