@@ -61,7 +61,7 @@ pub struct OffloadStatus {
 pub enum OffloadState {
     /// The device confirms its operations.
     Connected,
-    /// The device may forward packets with stale entries, and versions do not wait for it.
+    /// The device may forward by stale entries, and versions do not wait for it.
     Stale {
         /// The time at which the state began.
         since: Time,
