@@ -164,11 +164,7 @@ impl Port for Dpdk {
 
     fn counters(&self) -> PortCounters {
         let DeviceCounters { rx_dropped, tx_dropped } = self.device.counters();
-        PortCounters {
-            rx_dropped,
-            tx_dropped: tx_dropped + self.lost.load(Relaxed),
-            ..PortCounters::default()
-        }
+        PortCounters { rx_dropped, tx_dropped: tx_dropped + self.lost.load(Relaxed) }
     }
 
     fn driver_counters(&self) -> Vec<(String, u64)> {
