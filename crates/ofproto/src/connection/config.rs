@@ -32,7 +32,7 @@ impl ConnectionKind {
 pub struct ConnectionConfig {
     /// Name of the peer for log lines.
     pub peer: String,
-    /// Name of the bridge for log lines; a [`Server`](crate::Server) sets it.
+    /// Name of the bridge for log lines; the server sets it.
     pub bridge: String,
     /// The kind of peer.
     pub kind: ConnectionKind,
