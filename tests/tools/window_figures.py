@@ -117,7 +117,7 @@ class Expected:
             old = ports(self.last).get(key, port)
             own = {name: self.rate(old[name], value) for name, value in port.items() if name.endswith(("ets", "ytes", "ped"))}
             lost = own["rx_dropped"] + own["forward_dropped"] + own["tx_dropped"]
-            number = "local" if port["number"] > 65535 else port["number"]
+            number = "LOCAL" if port["number"] > 65535 else port["number"]
             traffic = [f"{short(own[f'{side}_packets'])}\n{short(8 * own[f'{side}_bytes'])}" for side in ("rx", "tx")]
             link = port["link"].replace("down: ", "down\n")
             rows[key] = [f"{port['name']}\n{port['bridge']} {number} {port['type']}", link, *traffic, short(lost)]

@@ -74,9 +74,9 @@ pub use action::{
 pub use bridges::{
     bond::{BondBalance, BondBuckets, BondCounters, BondHash, BondMember, LacpAdmission},
     learned_totals::LearnedTotals,
-    mac_table::{MacEntry, MacSighting},
+    mac_table::{MacEntry, MacObservation},
     mirror::{Mirror, MirrorOutput, MirroredPorts},
-    multicast::{MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping},
+    multicast::{MulticastEvent, MulticastFlooding, MulticastObservation, MulticastSnooping},
     multicast_table::MulticastEntry,
     output_counter::{OutputCounter, OutputHit},
     port::{PortBfd, PortConfig, PortInfo, PortKind},

@@ -265,14 +265,14 @@ impl Pipeline {
                 let bridge = found.filter(|own| own.settings(self.version()).is_some());
                 bridge.map_or(Ok(()), |bridge| batch.learn(bridge, rule))
             }
-            Learning::Mac(sighting) => {
-                let bridge = bridges.get_mut(&sighting.bridge);
-                bridge.into_iter().for_each(|bridge| batch.learn_mac(bridge, sighting));
+            Learning::Mac(observation) => {
+                let bridge = bridges.get_mut(&observation.bridge);
+                bridge.into_iter().for_each(|bridge| batch.learn_mac(bridge, observation));
                 Ok(())
             }
-            Learning::Multicast(sighting) => {
-                let bridge = bridges.get_mut(&sighting.bridge);
-                bridge.into_iter().for_each(|bridge| batch.learn_multicast(bridge, sighting));
+            Learning::Multicast(observation) => {
+                let bridge = bridges.get_mut(&observation.bridge);
+                bridge.into_iter().for_each(|bridge| batch.learn_multicast(bridge, observation));
                 Ok(())
             }
         }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 use shunt_flow::PortNo;
 use shunt_pipeline::{
-    BridgeId, Learning, MacSighting, MulticastEvent, MulticastSighting, Pipeline,
+    BridgeId, Learning, MacObservation, MulticastEvent, MulticastObservation, Pipeline,
 };
 
 use crate::{control::ControlPlane, error::SwitchError, saved_state::SavedTables};
@@ -54,7 +54,7 @@ pub(crate) fn saved_multicast(pipeline: &Pipeline, id: BridgeId) -> Vec<SavedMul
 /// Returns the learn requests that restore saved addresses and groups.
 pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> {
     let mac = |SavedMac { vlan, mac, port }: &SavedMac| {
-        Learning::Mac(MacSighting {
+        Learning::Mac(MacObservation {
             bridge,
             vlan: *vlan,
             mac: *mac,
@@ -66,7 +66,7 @@ pub(crate) fn learnings(bridge: BridgeId, saved: &SavedTables) -> Vec<Learning> 
     let multicast = |SavedMulticast { vlan, group, port }: &SavedMulticast| {
         let event = group.map_or(MulticastEvent::Query, MulticastEvent::Join);
         let port = PortNo::new(*port);
-        Learning::Multicast(MulticastSighting { bridge, vlan: *vlan, port, event })
+        Learning::Multicast(MulticastObservation { bridge, vlan: *vlan, port, event })
     };
     // Router ports are last, because a group on a router port would be refused.
     saved.macs.iter().map(mac).chain(saved.multicast.iter().map(multicast)).collect()

@@ -170,7 +170,7 @@ fn an_address_of_the_database_stays_in_force() {
             let expected = format!("\"{address}\"");
             assert!(wait_until(|| in_use() == expected), "{device}: {}", in_use());
             ip(&fixture, &format!("link set {device} address 02:00:00:00:00:55"));
-            let log = format!("port {device}: the device has another MAC address");
+            let log = format!("port {device}: the MAC address of the device has changed");
             assert!(wait_until(|| daemon.log().contains(&log)), "{}", daemon.log());
             let is_set = || ip(&fixture, &format!("link show {device}")).contains(address);
             assert!(wait_until(|| is_set() && in_use() == expected), "{device}: {}", in_use());

@@ -20,7 +20,7 @@ use shunt_datapath::{
 use shunt_flow::{FieldId, FlowKey, FlowMask, PortNo, SparseKey, SparseMask, extract::VlanLimit};
 use shunt_foresight::{Confidence, Forecast, ForecastSource, Foresight, GovernorConfig, Reply};
 use shunt_pipeline::{
-    BridgeId, BridgeSettings, Change, DatapathPort, Delta, Learning, MacSighting, OwnerId,
+    BridgeId, BridgeSettings, Change, DatapathPort, Delta, Learning, MacObservation, OwnerId,
     PortKind, Rule, RuleFilter, RuleId, Time, Version,
     testing::{
         CheckedPipeline, NetworkModel, PacketEffects, Refreshed,
@@ -231,9 +231,9 @@ impl ModelledSwitch {
         }
         let change = self.checked.learn(&learnings, self.switch.now);
         for learning in &learnings {
-            // If the port has left the VLAN, the tables refuse the sighting, which then refreshes
-            // no address.
-            if let Learning::Mac(MacSighting { bridge, vlan, mac, port, .. }) = *learning
+            // If the port has left the VLAN, the tables refuse the observation. The address is not
+            // refreshed.
+            if let Learning::Mac(MacObservation { bridge, vlan, mac, port, .. }) = *learning
                 && self.checked.model.mac_port(bridge, vlan, mac) == Some(port)
             {
                 see(&mut self.seen, &self.checked.model, (bridge, vlan, mac), self.switch.now);

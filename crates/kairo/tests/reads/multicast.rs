@@ -7,8 +7,8 @@ use std::{
 
 use shunt_flow::{FieldId, FlowKey, PortNo};
 use shunt_pipeline::{
-    BridgeSettings, Change, Learning, MulticastEvent, MulticastSighting, MulticastSnooping, Time,
-    Traversal,
+    BridgeSettings, Change, Learning, MulticastEvent, MulticastObservation, MulticastSnooping,
+    Time, Traversal,
 };
 
 use crate::{BRIDGE, Kind, Switch, any_packet};
@@ -47,8 +47,8 @@ fn translate_known(switch: &Switch) -> Traversal {
 /// Learns an event at a port.
 fn learn(switch: &Switch, port: u32, event: MulticastEvent) -> Change {
     let port = PortNo::new(port);
-    let sighting = MulticastSighting { bridge: BRIDGE, vlan: 0, port, event };
-    switch.0.learn(&[Learning::Multicast(sighting)], Time::ZERO)
+    let observation = MulticastObservation { bridge: BRIDGE, vlan: 0, port, event };
+    switch.0.learn(&[Learning::Multicast(observation)], Time::ZERO)
 }
 
 const JOIN: MulticastEvent = MulticastEvent::Join(IpAddr::V4(GROUP));

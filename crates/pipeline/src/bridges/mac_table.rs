@@ -1,11 +1,11 @@
 //! The MAC table of NORMAL: the port on which each address of each VLAN was last seen.
 //!
-//! Packets fill it (see [`crate::Learning`]); the newest sighting wins. A frame that may be a copy
-//! does not move an address. The network sends copies of frames back on a bond that balances, and
-//! their source addresses may be those of hosts on other ports. An address without a frame expires
-//! after the ageing time of the bridge. The addresses of a port are removed when the port is
-//! removed or its VLANs change. A full table evicts an address of the port with the most addresses
-//! (see [`LearnedAges`]).
+//! Packets fill it (see [`crate::Learning`]); the newest observation wins. A frame that may be a
+//! copy does not move an address. The network sends copies of frames back on a bond that balances,
+//! and their source addresses may be those of hosts on other ports. An address without a frame
+//! expires after the ageing time of the bridge. The addresses of a port are removed when the port
+//! is removed or its VLANs change. A full table evicts an address of the port with the most
+//! addresses (see [`LearnedAges`]).
 
 use std::{
     collections::BTreeSet,
@@ -60,8 +60,8 @@ pub struct MacEntry {
 pub(crate) const ANNOUNCED_FOR: Duration = Duration::from_secs(5);
 
 impl MacEntry {
-    const fn new(sighting: &MacSighting, now: Time) -> Self {
-        let MacSighting { bridge, vlan, mac, port, is_announcement, .. } = *sighting;
+    const fn new(observation: &MacObservation, now: Time) -> Self {
+        let MacObservation { bridge, vlan, mac, port, is_announcement, .. } = *observation;
         let announced = if is_announcement { Some(now) } else { None };
         Self { bridge, vlan, mac, port, announced, seen: AtomicU64::new(now.nanoseconds()) }
     }
@@ -90,9 +90,9 @@ impl MacEntry {
     }
 }
 
-/// A sighting of a MAC address: the learn request of a packet that NORMAL forwards.
+/// An observation of a MAC address: the learn request of a packet that NORMAL forwards.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct MacSighting {
+pub struct MacObservation {
     /// The bridge that received the frame.
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
@@ -113,7 +113,7 @@ pub struct MacSighting {
     pub precedes_packet: bool,
 }
 
-impl fmt::Debug for MacSighting {
+impl fmt::Debug for MacObservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bridge, vlan, mac, port, .. } = self;
         write!(f, "{mac:02x?} of VLAN {vlan} at port {port} of bridge {bridge}")
@@ -182,22 +182,22 @@ impl MacTable {
     /// Returns the changed keys.
     pub(crate) fn learn(
         &mut self,
-        sighting: &MacSighting,
+        observation: &MacObservation,
         entries_max: usize,
         version: Version,
         now: Time,
     ) -> Vec<MacKey> {
-        let mac_key = (sighting.vlan, sighting.mac);
-        match self.find(sighting.vlan, sighting.mac, version) {
+        let mac_key = (observation.vlan, observation.mac);
+        match self.find(observation.vlan, observation.mac, version) {
             Some(known)
-                if known.port == sighting.port
-                    && (!sighting.is_announcement || known.is_announced()) =>
+                if known.port == observation.port
+                    && (!observation.is_announcement || known.is_announced()) =>
             {
                 known.refresh(now);
                 return Vec::new();
             }
             Some(known) => {
-                self.totals.moved += u64::from(known.port != sighting.port);
+                self.totals.moved += u64::from(known.port != observation.port);
                 self.ages.remove(mac_key);
                 self.expiry.remove(mac_key);
             }
@@ -207,10 +207,10 @@ impl MacTable {
         while let Some(oldest) = self.evict_over(others_max, version) {
             changed.push(oldest);
         }
-        self.entries.set(mac_key, Arc::new(MacEntry::new(sighting, now)), version);
-        self.ages.add(mac_key, sighting.port, now);
+        self.entries.set(mac_key, Arc::new(MacEntry::new(observation, now)), version);
+        self.ages.add(mac_key, observation.port, now);
         self.expiry.insert(mac_key, now);
-        if sighting.is_announcement {
+        if observation.is_announcement {
             self.announcements.insert((now, mac_key));
         }
         changed.push(mac_key);
@@ -337,28 +337,28 @@ impl MacTable {
 }
 
 impl UpdateBatch {
-    /// Learns the port of an address from a sighting.
+    /// Learns the port of an address from an observation.
     /// Learns nothing if the port, bridge or VLAN was removed meanwhile, or if the frame may be a
     /// copy.
-    pub(crate) fn learn_mac(&mut self, bridge: &mut VersionedBridge, sighting: &MacSighting) {
+    pub(crate) fn learn_mac(&mut self, bridge: &mut VersionedBridge, observation: &MacObservation) {
         let Some(settings) = bridge.settings(self.version) else { return };
         let macs_max = settings.macs_max;
         let Some(ports) = bridge.ports(self.version) else { return };
-        let Some(port) = ports.find(sighting.port) else { return };
-        let known = bridge.macs.find(sighting.vlan, sighting.mac, self.version);
-        if !port.vlans.carries(sighting.vlan)
-            || ports.mirrors.is_output(sighting.port)
-            || known.is_some_and(|known| may_be_copy(sighting, port, known, ports))
+        let Some(port) = ports.find(observation.port) else { return };
+        let known = bridge.macs.find(observation.vlan, observation.mac, self.version);
+        if !port.vlans.carries(observation.vlan)
+            || ports.mirrors.is_output(observation.port)
+            || known.is_some_and(|known| may_be_copy(observation, port, known, ports))
         {
             return;
         }
         // The time of an announcement is kept for hosts only.
-        let is_announcement = sighting.is_announcement && port.bond.is_none();
-        let sighting = MacSighting { is_announcement, ..*sighting };
+        let is_announcement = observation.is_announcement && port.bond.is_none();
+        let observation = MacObservation { is_announcement, ..*observation };
         let visits = bridge.macs.visits();
-        let changed = bridge.macs.learn(&sighting, macs_max, self.version, self.now);
+        let changed = bridge.macs.learn(&observation, macs_max, self.version, self.now);
         self.add_visits(bridge.macs.visits() - visits);
-        self.push_macs(sighting.bridge, changed);
+        self.push_macs(observation.bridge, changed);
     }
 
     /// Removes expired addresses; returns whether none is left.
@@ -397,18 +397,18 @@ impl UpdateBatch {
     }
 }
 
-/// Returns whether a sighting may be of a frame that came back on a bond.
+/// Returns whether an observation may be of a frame that came back on a bond.
 ///
 /// `Egress::is_admitted` applies the same rule to packets. The rule is applied again here, because
 /// the address may have been learned on another port since the packet was translated.
 fn may_be_copy(
-    sighting: &MacSighting,
+    observation: &MacObservation,
     port: &PortInfo,
     known: &MacEntry,
     ports: &PortTable,
 ) -> bool {
     let is_here = || ports.find(known.port).is_some_and(|own| own.is_one_with(port));
-    port.receives_copies() && !is_here() && (known.is_announced() || !sighting.is_announcement)
+    port.receives_copies() && !is_here() && (known.is_announced() || !observation.is_announcement)
 }
 
 #[cfg(test)]
@@ -420,7 +420,7 @@ mod tests {
 
     fn seen(table: &mut MacTable, last: u8, port: u32, second: u64) -> usize {
         let mac = [2, 0, 0, 0, 0, last];
-        let sighting = MacSighting {
+        let observation = MacObservation {
             bridge: BridgeId::new(1),
             vlan: 0,
             mac,
@@ -428,7 +428,7 @@ mod tests {
             is_announcement: false,
             precedes_packet: false,
         };
-        table.learn(&sighting, ROOM, Version::new(second + 1), at(second)).len()
+        table.learn(&observation, ROOM, Version::new(second + 1), at(second)).len()
     }
 
     fn at(second: u64) -> Time {
@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_sighting_wins_and_older_versions_see_the_older() {
+    fn the_newest_observation_wins_and_older_versions_see_the_older() {
         let mut table = MacTable::default();
         assert_eq!(seen(&mut table, 1, 1, 1), 1);
         assert_eq!(seen(&mut table, 1, 1, 2), 0, "known already");
@@ -502,7 +502,7 @@ mod tests {
         let mut table = MacTable::default();
         let learn = |table: &mut MacTable, last: u16, second: u64, is_announcement| {
             let [high, low] = last.to_be_bytes();
-            let sighting = MacSighting {
+            let observation = MacObservation {
                 bridge: BridgeId::new(1),
                 vlan: 0,
                 mac: [2, 0, 0, 0, high, low],
@@ -510,7 +510,7 @@ mod tests {
                 is_announcement,
                 precedes_packet: false,
             };
-            table.learn(&sighting, 10_000, Version::new(1), at(second));
+            table.learn(&observation, 10_000, Version::new(1), at(second));
         };
         (0..7).for_each(|last| learn(&mut table, last, 1, false));
         (7..1000).for_each(|last| learn(&mut table, last, 50, last == 7));
@@ -529,7 +529,7 @@ mod tests {
     fn an_announcement_ends_after_its_time() {
         let mut table = MacTable::default();
         let mac = [2, 0, 0, 0, 0, 1];
-        let announce = MacSighting {
+        let announce = MacObservation {
             bridge: BridgeId::new(1),
             vlan: 0,
             mac,
@@ -537,7 +537,7 @@ mod tests {
             is_announcement: true,
             precedes_packet: false,
         };
-        let moved = MacSighting { port: PortNo::new(2), ..announce };
+        let moved = MacObservation { port: PortNo::new(2), ..announce };
         table.learn(&announce, ROOM, Version::new(1), at(1));
         table.learn(&moved, ROOM, Version::new(2), at(3));
         let is_announced = |table: &MacTable| {
@@ -558,7 +558,7 @@ mod tests {
         for second in [1, 2] {
             for last in 0..MANY {
                 let [high, low] = last.to_be_bytes();
-                let sighting = MacSighting {
+                let observation = MacObservation {
                     bridge: BridgeId::new(1),
                     vlan: 0,
                     mac: [2, 0, 0, 0, high, low],
@@ -566,7 +566,7 @@ mod tests {
                     is_announcement: false,
                     precedes_packet: false,
                 };
-                table.learn(&sighting, MANY.into(), version, at(second));
+                table.learn(&observation, MANY.into(), version, at(second));
             }
         }
         let (mut steps, mut is_done) = (0_u16, false);

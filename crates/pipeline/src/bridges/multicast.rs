@@ -2,7 +2,7 @@
 //!
 //! Hosts report the multicast groups that they receive (IGMP, MLD), and routers query them. With
 //! snooping, NORMAL sends the packets of a group to the ports that want them, instead of to all
-//! (RFC 4541). This crate does not read the messages: see [`MulticastSighting`].
+//! (RFC 4541). This crate does not read the messages: see [`MulticastObservation`].
 
 use std::{fmt, net::IpAddr, time::Duration};
 
@@ -49,7 +49,7 @@ pub struct MulticastFlooding {
 
 /// The content of a message of IGMP or MLD, with the port on which it arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct MulticastSighting {
+pub struct MulticastObservation {
     /// The bridge that received the packet.
     pub bridge: BridgeId,
     /// The VLAN; 0: frames without a tag.
@@ -71,7 +71,7 @@ pub enum MulticastEvent {
     Query,
 }
 
-impl fmt::Debug for MulticastSighting {
+impl fmt::Debug for MulticastObservation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { bridge, vlan, port, event } = self;
         write!(f, "{event:?} in VLAN {vlan} at port {port} of bridge {bridge}")

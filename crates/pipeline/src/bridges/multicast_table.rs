@@ -1,6 +1,6 @@
 //! The multicast table of NORMAL: the ports that want each group of each VLAN, and router ports.
 //!
-//! Control fills the table from messages of IGMP and MLD (see [`MulticastSighting`]). A port
+//! Control fills the table from messages of IGMP and MLD (see [`MulticastObservation`]). A port
 //! without a report leaves a group after the ageing time of the bridge. A port without a query is a
 //! router port until [`MulticastSnooping::ROUTER_AGEING`] has passed. The entries of a port are
 //! removed when the port is removed or its VLANs change.
@@ -33,7 +33,7 @@ use super::{
     expiry_queue::{ExpiredEntries, ExpiryQueue},
     learned_ages::LearnedAges,
     learned_totals::LearnedTotals,
-    multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
+    multicast::{MulticastEvent, MulticastObservation, MulticastSnooping},
 };
 use crate::{
     id::BridgeId,
@@ -415,9 +415,9 @@ impl UpdateBatch {
     pub(crate) fn learn_multicast(
         &mut self,
         bridge: &mut VersionedBridge,
-        sighting: &MulticastSighting,
+        observation: &MulticastObservation,
     ) {
-        let MulticastSighting { bridge: id, vlan, port, event } = *sighting;
+        let MulticastObservation { bridge: id, vlan, port, event } = *observation;
         let snooping = bridge.settings(self.version).and_then(|own| own.multicast);
         let Some(MulticastSnooping { groups_max, .. }) = snooping else { return };
         let Some(ports) = bridge.ports(self.version) else { return };

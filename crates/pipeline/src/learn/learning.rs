@@ -14,7 +14,9 @@ use std::sync::Arc;
 use shunt_classifier::Version;
 
 use crate::{
-    bridges::{bridge::VersionedBridge, mac_table::MacSighting, multicast::MulticastSighting},
+    bridges::{
+        bridge::VersionedBridge, mac_table::MacObservation, multicast::MulticastObservation,
+    },
     id::{BridgeId, Cookie},
     tables::{
         flow_mod::{FlowMod, FlowModError, TableSelector},
@@ -29,11 +31,11 @@ pub enum Learning {
     /// A rule, by `learn`.
     Rule(Box<LearnedRule>),
     /// The port of a MAC address, by NORMAL.
-    Mac(MacSighting),
+    Mac(MacObservation),
     /// The content of a message of IGMP or MLD.
     ///
     /// Control makes this request of a message that NORMAL has punted.
-    Multicast(MulticastSighting),
+    Multicast(MulticastObservation),
 }
 
 impl Learning {
@@ -45,7 +47,7 @@ impl Learning {
     pub fn precede_packet(learnings: &[Self]) -> bool {
         let mut all = learnings.iter();
         all.clone().all(|own| matches!(own, Self::Mac(_)))
-            && all.any(|own| matches!(own, Self::Mac(sighting) if sighting.precedes_packet))
+            && all.any(|own| matches!(own, Self::Mac(observation) if observation.precedes_packet))
     }
 }
 

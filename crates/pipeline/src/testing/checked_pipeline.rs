@@ -166,8 +166,8 @@ impl CheckedPipeline {
                     None => bridge.keep_multicast_ports(|_| false),
                 }
             }),
-            Op::Snoop(sighting, now) => {
-                let change = self.learn(&[Learning::Multicast(*sighting)], *now);
+            Op::Snoop(observation, now) => {
+                let change = self.learn(&[Learning::Multicast(*observation)], *now);
                 self.agree_on_groups();
                 Some(change).filter(|change| !change.deltas.is_empty())
             }

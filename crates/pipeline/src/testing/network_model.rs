@@ -16,7 +16,7 @@ use super::{LearnEffect, PacketEffects, oracle::belongs};
 use crate::{
     action::Action,
     bridges::{
-        mac_table::MacSighting,
+        mac_table::MacObservation,
         mirror::Mirror,
         multicast::MulticastSnooping,
         port::{PortConfig, PortInfo, PortKind},
@@ -257,7 +257,7 @@ impl NetworkModel {
     ///
     /// A frame that may have come back on a bond moves no address of another port, except as an
     /// announcement.
-    fn learn_mac(&mut self, seen: &MacSighting, now: Time) {
+    fn learn_mac(&mut self, seen: &MacObservation, now: Time) {
         let Some(own) = self.bridges.get_mut(&seen.bridge) else { return };
         let is_still = |port: &&PortInfo| port.number == seen.port && belongs(port, seen.vlan);
         let port = own.ports.iter().find(is_still).filter(|port| !own.is_mirror_output(port));

@@ -287,7 +287,7 @@ fn a_copy_moves_no_address_that_was_just_learned() {
 }
 
 #[test]
-fn the_newest_sighting_wins_where_no_copy_comes_back() {
+fn the_newest_observation_wins_where_no_copy_comes_back() {
     let on_bond = B_TO_A.replace("in_port=3", "in_port=1");
     let of_partner = || {
         let mut all = ports_with_balancing_bond(&BondCounters::new("b"), false);
@@ -372,7 +372,7 @@ proptest! {
 
     /// Addresses of several packets of one version are learned as the oracle expects.
     #[test]
-    fn sightings_of_one_version_equal_the_oracle(
+    fn observations_of_one_version_equal_the_oracle(
         ports in generate::bonded_ports(generate::BRIDGES[0]),
         rounds in vec(vec(generate::packet(), 6), 1..4),
     ) {

@@ -9,7 +9,7 @@ use proptest::{collection::vec, prelude::*, strategy::ValueTree as _, test_runne
 use shunt_flow::{FieldId, FlowKey, PortNo};
 use shunt_pipeline::{
     BridgeSettings, Change, DatapathAction, Delta, DropCause, LearnedTotals, Learning,
-    MulticastEntry, MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping,
+    MulticastEntry, MulticastEvent, MulticastFlooding, MulticastObservation, MulticastSnooping,
     PortVlans, Punt, PuntReceiver, Time, Traversal, VlanMode,
     testing::{
         CheckedPipeline, bridge_with_rules,
@@ -51,8 +51,8 @@ fn at(second: u64) -> Time {
 /// Applies an event at a port of a VLAN.
 fn learn_at(switch: &Switch, port: u32, vlan: u16, event: MulticastEvent, second: u64) -> Change {
     let port = PortNo::new(port);
-    let sighting = MulticastSighting { bridge: BRIDGE, vlan, port, event };
-    switch.pipeline.learn(&[Learning::Multicast(sighting)], at(second))
+    let observation = MulticastObservation { bridge: BRIDGE, vlan, port, event };
+    switch.pipeline.learn(&[Learning::Multicast(observation)], at(second))
 }
 
 pub(crate) fn learn(switch: &Switch, port: u32, event: MulticastEvent) -> usize {

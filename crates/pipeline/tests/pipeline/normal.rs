@@ -485,7 +485,7 @@ fn an_address_of_a_removed_vlan_is_not_learned() {
 }
 
 #[test]
-fn a_sighting_in_a_removed_vlan_refreshes_no_address() {
+fn an_observation_in_a_removed_vlan_refreshes_no_address() {
     let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     let learn_requests = switch.translate(&A_TO_B.replace("in_port=1", "in_port=3")).learnings;

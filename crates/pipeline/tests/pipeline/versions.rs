@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use shunt_flow::PortNo;
 use shunt_pipeline::{
     Action, BridgeSettings, DatapathAction, Delta, FlowModCommand, GroupCommand, GroupKind,
-    Learning, MacSighting, MeterCommand, MeterId, Object, RuleFilter, Time, Version, VlanMode,
+    Learning, MacObservation, MeterCommand, MeterId, Object, RuleFilter, Time, Version, VlanMode,
 };
 
 use crate::{
@@ -55,7 +55,7 @@ fn a_version_sees_all_objects_of_its_time() {
     switch.set_ports(all);
     let in_vlan = switch.pipeline.version();
     let (mac, port) = ([2, 0, 0, 0, 0, 0x0b], PortNo::new(4));
-    let sighting = MacSighting {
+    let observation = MacObservation {
         bridge: BRIDGE,
         vlan: 0,
         mac,
@@ -63,7 +63,7 @@ fn a_version_sees_all_objects_of_its_time() {
         is_announcement: false,
         precedes_packet: false,
     };
-    let learned = switch.pipeline.learn(&[Learning::Mac(sighting)], Time::ZERO).version;
+    let learned = switch.pipeline.learn(&[Learning::Mac(observation)], Time::ZERO).version;
 
     let actions = |packet, version| switch.pipeline.translate(&key(packet), version).actions;
     let result = |packet, version| describe(&actions(packet, version));

@@ -109,7 +109,7 @@ mod tests {
     use std::time::Duration;
 
     use shunt_pipeline::{
-        BridgeSettings, Learning, MulticastEvent, MulticastSighting, MulticastSnooping, PortInfo,
+        BridgeSettings, Learning, MulticastEvent, MulticastObservation, MulticastSnooping, PortInfo,
     };
 
     use super::*;
@@ -139,8 +139,8 @@ mod tests {
         now: Time,
     ) -> Change {
         let (port, event) = (PortNo::new(port), MulticastEvent::Query);
-        let sighting = |vlan| MulticastSighting { bridge: BRIDGE, vlan, port, event };
-        let learnings: Vec<_> = vlans.map(sighting).map(Learning::Multicast).collect();
+        let observation = |vlan| MulticastObservation { bridge: BRIDGE, vlan, port, event };
+        let learnings: Vec<_> = vlans.map(observation).map(Learning::Multicast).collect();
         pipeline.learn(&learnings, now)
     }
 

@@ -15,7 +15,7 @@ use std::{
 use shunt_flow::{PortNo, text::PortNames};
 use shunt_multicast::{Membership, MembershipMessage, MembershipRecord};
 use shunt_pipeline::{
-    BridgeId, Delta, Learning, MulticastEvent, MulticastSighting, Object, Pipeline,
+    BridgeId, Delta, Learning, MulticastEvent, MulticastObservation, Object, Pipeline,
 };
 use tokio::task::yield_now;
 use tracing::{Level, debug, enabled};
@@ -84,14 +84,14 @@ impl MulticastCounters {
 pub(crate) async fn run_multicast(control: Arc<ControlPlane>, inbox: Arc<SnoopingInbox>) {
     loop {
         inbox.wait().await;
-        let mut sightings = Vec::new();
+        let mut observations = Vec::new();
         for ((bridge, port), messages) in inbox.take_turn(MESSAGES_PER_TURN) {
             count_lost(&control, bridge, port, &messages);
             for message in messages.frames {
-                sightings.extend(read(&control, bridge, port, &message));
+                observations.extend(read(&control, bridge, port, &message));
             }
         }
-        for some in sightings.chunks(RECORDS_AT_ONCE) {
+        for some in observations.chunks(RECORDS_AT_ONCE) {
             learn(&control, some);
             // A host may send thousands of group records, so other tasks run in between.
             yield_now().await;
@@ -123,20 +123,20 @@ fn read(
     bridge: BridgeId,
     port: PortNo,
     message: &SnoopedFrame,
-) -> Vec<MulticastSighting> {
+) -> Vec<MulticastObservation> {
     let (counters, vlan) = (&control.multicast, message.vlan);
-    let sighting = |event| MulticastSighting { bridge, vlan, port, event };
+    let observation = |event| MulticastObservation { bridge, vlan, port, event };
     match MembershipMessage::parse(&message.frame) {
         Ok(parsed) => {
             counters.read.fetch_add(1, Ordering::Relaxed);
             match parsed {
-                MembershipMessage::Query => vec![sighting(MulticastEvent::Query)],
+                MembershipMessage::Query => vec![observation(MulticastEvent::Query)],
                 MembershipMessage::Report(records) => {
                     let event = |record: MembershipRecord| match record.membership {
                         Membership::Join => MulticastEvent::Join(record.group),
                         Membership::Leave => MulticastEvent::Leave(record.group),
                     };
-                    records.into_iter().map(event).map(sighting).collect()
+                    records.into_iter().map(event).map(observation).collect()
                 }
             }
         }
@@ -153,9 +153,9 @@ fn read(
 }
 
 /// Changes the multicast tables by the messages, and logs the changes.
-fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
+fn learn(control: &ControlPlane, observations: &[MulticastObservation]) {
     let plane = &control.plane;
-    let learnings: Vec<_> = sightings.iter().copied().map(Learning::Multicast).collect();
+    let learnings: Vec<_> = observations.iter().copied().map(Learning::Multicast).collect();
     let now = plane.now();
     let (mut changed, mut routers) = (BTreeSet::new(), Vec::new());
     let learned = plane.publisher().change(|pipeline| {
@@ -169,8 +169,8 @@ fn learn(control: &ControlPlane, sightings: &[MulticastSighting]) {
     // A change of the multicast tables never fails.
     debug_assert!(learned.is_ok());
     control.router_log.log_changes(plane.pipeline(), &routers, now);
-    for sighting in sightings {
-        let MulticastSighting { bridge, vlan, port, event } = *sighting;
+    for observation in observations {
+        let MulticastObservation { bridge, vlan, port, event } = *observation;
         let (group, change) = match event {
             MulticastEvent::Query => continue,
             MulticastEvent::Join(group) => (group, "joined"),

@@ -144,7 +144,8 @@ impl BridgePort {
         }
         let mac = reading.state.map(|device| device.mac).filter(|mac| *mac != self.mac);
         if let Some(mac) = mac {
-            info!(mac = mac_text(mac), "port {name}: the device has another MAC address");
+            let (text, previous) = (mac_text(mac), mac_text(self.mac));
+            info!(mac = text, previous, "port {name}: the MAC address of the device has changed");
             self.mac = mac;
             change = DeviceChange::Description;
         }
@@ -256,7 +257,7 @@ impl BridgeState {
 }
 
 impl Bridges {
-    /// Returns whether the device has another MAC address than the configured one.
+    /// Returns whether the MAC address of the device differs from the configured one.
     pub(crate) fn has_other_mac(&self, name: &str) -> bool {
         let bridges = self.lock();
         bridges.find_port(name).is_ok_and(|(bridge, port)| port.mac_problem(bridge).is_some())

@@ -309,14 +309,14 @@ impl<'a> Tracer<'a> {
                 let actions = format_actions(&request.instructions, &names);
                 format!("{} actions={actions}", items.join(","))
             }
-            Learning::Mac(sighting) => {
-                let mac = sighting.mac.map(|byte| format!("{byte:02x}")).join(":");
-                let name = names(sighting.bridge).name(sighting.port);
-                let port = name.unwrap_or_else(|| sighting.port.to_string());
-                format!("{mac} is at port {port} in VLAN {}", sighting.vlan)
+            Learning::Mac(observation) => {
+                let mac = observation.mac.map(|byte| format!("{byte:02x}")).join(":");
+                let name = names(observation.bridge).name(observation.port);
+                let port = name.unwrap_or_else(|| observation.port.to_string());
+                format!("{mac} is at port {port} in VLAN {}", observation.vlan)
             }
             // A translation makes no multicast learn request.
-            Learning::Multicast(sighting) => format!("{sighting:?}"),
+            Learning::Multicast(observation) => format!("{observation:?}"),
         }
     }
 }

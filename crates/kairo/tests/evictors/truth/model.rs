@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, time::Duration};
 use proptest::prelude::*;
 use shunt_flow::{FieldId, FlowKey, PortNo, text::NoPortNames};
 use shunt_pipeline::{
-    BridgeId, FlowModCommand, GroupCommand, Learning, MacSighting, Modification, PortInfo, Time,
+    BridgeId, FlowModCommand, GroupCommand, Learning, MacObservation, Modification, PortInfo, Time,
     text::{parse_group_mod, parse_rule},
 };
 
@@ -536,7 +536,7 @@ impl Model {
         let name = before.map_or(self.names, |own| own.name);
         self.hosts.insert(host, Host { port: Some(port), seen: self.now, name });
         let port = PortNo::new(port.into());
-        let sighting = MacSighting {
+        let observation = MacObservation {
             bridge: BRIDGE,
             vlan: 0,
             mac: address(host),
@@ -544,7 +544,7 @@ impl Model {
             is_announcement: false,
             precedes_packet: false,
         };
-        Some(Request::Learn(Learning::Mac(sighting)))
+        Some(Request::Learn(Learning::Mac(observation)))
     }
 
     /// Forgets the learned addresses of hosts, and returns the number of these hosts.

@@ -7,8 +7,8 @@ use shunt_flow::{FlowKey, Match, PortNo};
 use super::*;
 use crate::{
     bridges::{
-        mac_table::MacSighting,
-        multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
+        mac_table::MacObservation,
+        multicast::{MulticastEvent, MulticastObservation, MulticastSnooping},
         settings::OverflowPolicy,
     },
     decisions::packet_decider::{PacketDecider, PacketDecision},
@@ -56,7 +56,7 @@ fn learn_many(pipeline: &Pipeline) {
     let learnings = (0..MANY).flat_map(|number| {
         let [high, low] = number.to_be_bytes();
         let group = IpAddr::V4(Ipv4Addr::new(239, 1, high, low));
-        let mac = MacSighting {
+        let mac = MacObservation {
             bridge: BRIDGE,
             vlan: 0,
             mac: [2, 0, 0, 0, high, low],
@@ -65,7 +65,7 @@ fn learn_many(pipeline: &Pipeline) {
             precedes_packet: false,
         };
         let event = MulticastEvent::Join(group);
-        let join = MulticastSighting { bridge: BRIDGE, vlan: 0, port, event };
+        let join = MulticastObservation { bridge: BRIDGE, vlan: 0, port, event };
         [Learning::Mac(mac), Learning::Multicast(join)]
     });
     pipeline.learn(&learnings.collect::<Vec<_>>(), Time::ZERO);
@@ -179,9 +179,9 @@ fn a_full_table_learns_few_addresses_at_once() {
         .set_settings(BRIDGE, BridgeSettings { macs_max, ..BridgeSettings::default() })
         .unwrap();
     let learn = |first: u8, count: u16, second| {
-        let sighting = |number: u16| {
+        let observation = |number: u16| {
             let [high, low] = number.to_be_bytes();
-            Learning::Mac(MacSighting {
+            Learning::Mac(MacObservation {
                 bridge: BRIDGE,
                 vlan: 0,
                 mac: [2, 0, 0, first, high, low],
@@ -190,7 +190,7 @@ fn a_full_table_learns_few_addresses_at_once() {
                 precedes_packet: false,
             })
         };
-        pipeline.learn(&(0..count).map(sighting).collect::<Vec<_>>(), at(second));
+        pipeline.learn(&(0..count).map(observation).collect::<Vec<_>>(), at(second));
     };
     learn(0, MANY, 1);
     learn(0, MANY, 2);
@@ -207,7 +207,7 @@ fn a_cleared_port_costs_what_it_has_learned() {
     let pipeline = pipeline();
     learn_many(&pipeline);
     let event = MulticastEvent::Join(IpAddr::V4(Ipv4Addr::new(239, 1, 0, 0)));
-    let join = MulticastSighting { bridge: BRIDGE, vlan: 0, port: PortNo::new(2), event };
+    let join = MulticastObservation { bridge: BRIDGE, vlan: 0, port: PortNo::new(2), event };
     pipeline.learn(&[Learning::Multicast(join)], Time::ZERO);
     assert_eq!(pipeline.multicast(BRIDGE).len(), usize::from(MANY) + 1);
     let before = pipeline.releases.load(Ordering::Relaxed);

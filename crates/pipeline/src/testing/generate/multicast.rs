@@ -10,7 +10,9 @@ use shunt_flow::{FieldId, FlowKey, PortNo, layout::word};
 
 use super::{BRIDGES, Op};
 use crate::{
-    bridges::multicast::{MulticastEvent, MulticastFlooding, MulticastSighting, MulticastSnooping},
+    bridges::multicast::{
+        MulticastEvent, MulticastFlooding, MulticastObservation, MulticastSnooping,
+    },
     id::BridgeId,
     testing::set_test_word,
     time::Time,
@@ -144,7 +146,7 @@ pub fn snooping() -> impl Strategy<Value = MulticastSnooping> {
 
 /// The content of a message that arrives on a port of a bridge, and a random time.
 pub fn message(id: BridgeId) -> impl Strategy<Value = Op> {
-    (sighting(id), moment()).prop_map(|(sighting, now)| Op::Snoop(sighting, now))
+    (observation(id), moment()).prop_map(|(observation, now)| Op::Snoop(observation, now))
 }
 
 /// The time of a message.
@@ -153,14 +155,14 @@ fn moment() -> impl Strategy<Value = Time> {
 }
 
 /// The content of a message that arrives on a port of a bridge.
-fn sighting(id: BridgeId) -> impl Strategy<Value = MulticastSighting> {
+fn observation(id: BridgeId) -> impl Strategy<Value = MulticastObservation> {
     let group =
         (select(GROUPS), prop::bool::weighted(0.8)).prop_map(|(group, is_v4)| match is_v4 {
             true => IpAddr::V4(Ipv4Addr::from(group)),
             false => IpAddr::V6(address(group)),
         });
     (select(VLANS), port(), group.prop_flat_map(event))
-        .prop_map(move |(vlan, port, event)| MulticastSighting { bridge: id, vlan, port, event })
+        .prop_map(move |(vlan, port, event)| MulticastObservation { bridge: id, vlan, port, event })
 }
 
 fn event(group: IpAddr) -> impl Strategy<Value = MulticastEvent> {
@@ -180,7 +182,7 @@ pub(super) fn change_of_group(bridge: BridgeId, vlan: u16, group: IpAddr) -> Box
     let event = prop_oneof![Just(MulticastEvent::Join(group)), Just(MulticastEvent::Leave(group))];
     (port(), event, moment())
         .prop_map(move |(port, event, now)| {
-            Op::Snoop(MulticastSighting { bridge, vlan, port, event }, now)
+            Op::Snoop(MulticastObservation { bridge, vlan, port, event }, now)
         })
         .boxed()
 }
@@ -190,7 +192,7 @@ pub(super) fn change_of_routers(bridge: BridgeId, vlan: u16) -> BoxedStrategy<Op
     let event = MulticastEvent::Query;
     (port(), moment())
         .prop_map(move |(port, now)| {
-            Op::Snoop(MulticastSighting { bridge, vlan, port, event }, now)
+            Op::Snoop(MulticastObservation { bridge, vlan, port, event }, now)
         })
         .boxed()
 }

@@ -7,7 +7,7 @@ use shunt_flow::FlowKey;
 use crate::{
     bridges::{
         mirror::Mirror,
-        multicast::{MulticastSighting, MulticastSnooping},
+        multicast::{MulticastObservation, MulticastSnooping},
         port::PortInfo,
     },
     id::BridgeId,
@@ -36,7 +36,7 @@ pub enum Op {
     /// Begins, changes or ends multicast snooping of a bridge.
     SetSnooping(BridgeId, Option<MulticastSnooping>),
     /// Learns from a message of IGMP or MLD, which arrives at this time.
-    Snoop(MulticastSighting, Time),
+    Snoop(MulticastObservation, Time),
     /// Removes the rules, and the ports of groups, that have expired at this time.
     /// All other operations are applied at time zero.
     Expire(Time),

@@ -5,7 +5,7 @@ use shunt_flow::{FieldId, FlowKey, FlowMask, Match, PortNo, text::NoPortNames};
 use super::walker::Walker;
 use crate::{
     action::{Action, LearnAction, LearnSource, LearnTarget, Subfield},
-    bridges::{mac_table::MacSighting, multicast::MulticastSighting},
+    bridges::{mac_table::MacObservation, multicast::MulticastObservation},
     id::{BridgeId, RuleId},
     learn::learning::Learning,
     tables::{
@@ -22,11 +22,11 @@ pub enum LearnEffect {
     /// A rule.
     Rule(Box<RuleToLearn>),
     /// The location of a MAC address.
-    Mac(MacSighting),
+    Mac(MacObservation),
     /// The content of a message of IGMP or MLD.
     ///
     /// No translation requests such a change: the control thread reads the message.
-    Multicast(MulticastSighting),
+    Multicast(MulticastObservation),
 }
 
 /// The expected rule of a learn request.
@@ -71,8 +71,8 @@ impl LearnEffect {
                 request: rule.request.clone(),
                 limit: rule.limit,
             })),
-            Learning::Mac(sighting) => Self::Mac(*sighting),
-            Learning::Multicast(sighting) => Self::Multicast(*sighting),
+            Learning::Mac(observation) => Self::Mac(*observation),
+            Learning::Multicast(observation) => Self::Multicast(*observation),
         }
     }
 }

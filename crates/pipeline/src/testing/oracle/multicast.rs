@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     action::Action,
-    bridges::multicast::{MulticastEvent, MulticastSighting, MulticastSnooping},
+    bridges::multicast::{MulticastEvent, MulticastObservation, MulticastSnooping},
     testing::{BridgeModel, SeenPorts},
     time::Time,
     traversals::traversal::TraversalError,
@@ -130,7 +130,7 @@ fn numbers(ports: &SeenPorts) -> BTreeSet<PortNo> {
 
 impl BridgeModel {
     /// Changes groups and router ports by a message of IGMP or MLD.
-    pub(in crate::testing) fn snoop(&mut self, seen: &MulticastSighting, now: Time) {
+    pub(in crate::testing) fn snoop(&mut self, seen: &MulticastObservation, now: Time) {
         let port = self.ports.iter().find(|port| port.number == seen.port);
         let (Some(port), Some(snooping)) = (port, self.snooping) else { return };
         let is_refused =

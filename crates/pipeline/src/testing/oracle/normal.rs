@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     bridges::{
-        mac_table::MacSighting,
+        mac_table::MacObservation,
         port::{PortInfo, PortKind},
         port_vlans::{PriorityTags, QinqEthtype, VlanMode},
     },
@@ -68,9 +68,9 @@ impl Walker<'_> {
                 self.passes.refresh(Refreshed::Mac(bridge, vlan, source));
             } else {
                 let (mac, port) = (source, ingress);
-                let sighting =
-                    MacSighting { bridge, vlan, mac, port, is_announcement, precedes_packet };
-                self.passes.add_learned(LearnEffect::Mac(sighting));
+                let observation =
+                    MacObservation { bridge, vlan, mac, port, is_announcement, precedes_packet };
+                self.passes.add_learned(LearnEffect::Mac(observation));
             }
             if target == source {
                 return Ok(());

@@ -35,7 +35,7 @@ use super::{
 };
 use crate::{
     bridges::{
-        mac_table::MacSighting,
+        mac_table::MacObservation,
         port::{PortInfo, PortKind},
     },
     learn::learning::Learning,
@@ -274,9 +274,9 @@ fn learn_source(
         _ => {
             let precedes_packet = egress.bridge.receives_copies(&mut egress.packet.recorder);
             let (bridge, port) = (egress.bridge.id(), port.number);
-            let sighting =
-                MacSighting { bridge, vlan, mac, port, is_announcement, precedes_packet };
-            egress.requests.learn(Learning::Mac(sighting))
+            let observation =
+                MacObservation { bridge, vlan, mac, port, is_announcement, precedes_packet };
+            egress.requests.learn(Learning::Mac(observation))
         }
     }
 }

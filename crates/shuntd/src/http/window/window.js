@@ -225,7 +225,7 @@ function showPorts() {
   if (order === "lost") matching.sort((one, other) => other.lost - one.lost);
   const traffic = (own) => short(own.packets) + "\n" + short(8 * own.bytes);
   const rows = matching.slice(0, PORTS_SHOWN).map((port) => {
-    const number = port.number > 65535 ? "local" : port.number;
+    const number = port.number > 65535 ? "LOCAL" : port.number;
     return [
       port.name + "\n" + port.bridge + " " + number + " " + port.type,
       [port.link.replace("down: ", "down\n"), port.link === "up" ? "good" : "bad"],
