@@ -131,7 +131,7 @@ fn dpdk_and_vhost_user_ports_exchange_frames() {
 
 /// DPDK's memif driver is at a memif port of the same switch, in both roles.
 #[test]
-fn a_dpdk_port_is_the_peer_of_a_memif_port() {
+fn dpdk_port_is_peer_of_memif_port() {
     for (own, driver) in [("server", "client"), ("client", "server")] {
         let Some(daemon) = start("") else { return };
         let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
@@ -227,7 +227,7 @@ fn offloads_of_a_host_reach_a_tap_complete() {
 }
 
 #[test]
-fn a_refused_device_has_a_reason_and_a_remedy() {
+fn refused_device_has_reason_and_remedy() {
     let Some(daemon) = start("") else { return };
     let error = refusal_of_port(&daemon, "p1", &["devargs=net_nul0"]);
     assert!(error.contains("no driver of DPDK takes the device net_nul0"), "{error}");

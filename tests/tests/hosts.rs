@@ -73,7 +73,7 @@ fn start(configuration: &str, namespace: &Namespace) -> Daemon {
 }
 
 #[test]
-fn hosts_ping_and_stream_across_veth_with_default_offloads() {
+fn hosts_stream_across_veth_with_default_offloads() {
     for threads in [1, 3] {
         let Some(hosts) = hosts("veth", threads) else { return };
         assert!(ping(&hosts.host_a, "10.66.1.2"), "{}", hosts.daemon.log());
@@ -173,7 +173,7 @@ fn a_port_that_vanishes_while_forwarding_comes_back() {
 }
 
 #[test]
-fn no_packet_after_the_barrier_follows_the_old_rule() {
+fn no_packet_after_barrier_follows_old_rule() {
     let Some(hosts) = hosts("barrier", 3) else { return };
     assert!(ping(&hosts.host_a, "10.66.1.2"));
     let mut flood = hosts.host_a.command("ping");
@@ -195,7 +195,7 @@ fn no_packet_after_the_barrier_follows_the_old_rule() {
 }
 
 #[test]
-fn a_capture_at_the_far_host_has_the_sent_packets() {
+fn capture_at_far_host_has_sent_packets() {
     let Some(hosts) = hosts("dump", 1) else { return };
     let mut capture = hosts.host_b.command("tcpdump");
     capture.args(["-i", "eth0", "-c", "2", "-n", "-l", "icmp"]);
@@ -258,7 +258,7 @@ fn the_local_port_keeps_addresses_across_a_restart() {
 ///
 /// The next daemon opens all devices when it starts.
 #[test]
-fn a_daemon_starts_while_the_last_one_releases_its_devices() {
+fn daemon_starts_while_last_one_releases_devices() {
     let Some(middle) = namespace_or_skip("next") else { return };
     let names: Vec<_> = (0..16).map(|number| format!("v{number}")).collect();
     for (number, name) in names.iter().enumerate() {
@@ -278,7 +278,7 @@ fn a_daemon_starts_while_the_last_one_releases_its_devices() {
 }
 
 #[test]
-fn a_device_with_another_user_is_refused_by_name() {
+fn device_with_another_user_is_refused_by_name() {
     let Some(hosts) = hosts("guard", 1) else { return };
     let second = Daemon::start_with("[[bridge]]\nname = \"br9\"\n", |program: &Path| {
         hosts.middle.command(&program.to_string_lossy())
@@ -310,7 +310,7 @@ fn an_addressed_device_is_attached_with_a_warning() {
 }
 
 #[test]
-fn a_later_user_of_a_device_is_logged_once() {
+fn later_user_of_device_is_logged_once() {
     let Some(hosts) = hosts("user", 1) else { return };
     let middle = &hosts.middle;
     let warnings = |text: &str| hosts.daemon.log().matches(text).count();
@@ -356,7 +356,7 @@ fn a_renamed_device_takes_its_port_down() {
 const CARRIER_LOSSES: usize = 6;
 
 #[test]
-fn a_lost_carrier_moves_packets_to_the_next_bucket() {
+fn lost_carrier_moves_packets_to_next_bucket() {
     let Some(hosts) = hosts("failover", 1) else { return };
     let Hosts { daemon, host_a, host_b, middle } = &hosts;
     host_b.connect("eth1", middle, "p3");

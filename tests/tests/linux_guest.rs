@@ -228,7 +228,7 @@ fn qemu(files: &Path, folder: &Path, guest: usize, options: &str) -> Command {
 static ONE_GUEST: Mutex<()> = Mutex::new(());
 
 #[test]
-fn tcp_of_a_linux_guest_survives_a_killed_switch() {
+fn tcp_of_linux_guest_survives_killed_switch() {
     check_kill("");
 }
 

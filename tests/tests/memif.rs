@@ -143,7 +143,7 @@ impl MemifSwitch {
 }
 
 #[test]
-fn a_client_connects_again_after_a_restart_of_either_side() {
+fn client_connects_again_after_restart_of_either_side() {
     let Some(mut switch) = MemifSwitch::start(MemifServer::Peer, 1, "") else { return };
     switch.await_links("down: no peer is connected: ");
     let mut peer = switch.start_peer("");

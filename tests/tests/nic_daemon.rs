@@ -240,7 +240,7 @@ fn a_returning_nic_is_synchronised() {
 }
 
 #[test]
-fn no_packet_after_the_barrier_matches_the_old_rule() {
+fn no_packet_after_barrier_matches_old_rule() {
     let namespaces = ["a", "b", "s"].map(|label| namespace_or_skip(&format!("nic-{label}")));
     let [Some(host_a), Some(host_b), Some(middle)] = namespaces else { return };
     host_a.connect("eth0", &middle, "p1");

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_above_one_favours_shunt_in_every_metric() {
+    fn ratio_above_one_favours_shunt_in_every_metric() {
         let half = row(Better::Less, &[50.0], &[100.0]).ratio().unwrap();
         let twice = row(Better::More, &[100.0], &[50.0]).ratio().unwrap();
         assert_eq!((half.middle, twice.middle), (2.0, 2.0));
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_a_ratio_lies_within_its_spread() {
+    fn middle_of_ratio_lies_within_its_spread() {
         let uneven = row(Better::Less, &[1.0, 2.0, 90.0, 1.0, 1.5], &[40.0, 80.0]).ratio().unwrap();
         assert_eq!((uneven.middle, uneven.rounds), (40.0, 2));
         assert!(uneven.least < 0.5 && uneven.most == 80.0, "{uneven:?}");

@@ -161,7 +161,7 @@ fn both_ends_send_at_agreed_intervals() {
 }
 
 #[test]
-fn a_loss_in_one_direction_takes_both_ends_down() {
+fn loss_in_one_direction_takes_both_ends_down() {
     let mut cable = Cable::new([settings(100, 100, 3), settings(100, 100, 3)], ms(1));
     cable.run(ms(5000));
     cable.is_cut[0] = true;
@@ -265,7 +265,7 @@ fn received_packets_keep_a_path_in_use() {
 }
 
 #[test]
-fn an_idle_path_has_fewer_packets_until_there_is_traffic() {
+fn idle_path_has_fewer_packets_until_traffic() {
     let mut cable = Cable::new([settings(100, 100, 3); 2], ms(1));
     cable.set(1, |own| own.decay_min_rx = Some(ms(3000)));
     cable.run(ms(12_000));
@@ -293,7 +293,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_broken_link_is_detected_within_the_detection_time(
+    fn broken_link_is_detected_within_detection_time(
         settings in [any_settings(), any_settings()],
         delay in 0_u64..30,
         up in 20_000_u64..30_000,

@@ -87,7 +87,7 @@ fn an_unmatched_address_is_excluded_by_few_bits() {
 }
 
 #[test]
-fn an_address_is_excluded_at_its_first_different_bit() {
+fn address_is_excluded_at_first_different_bit() {
     // Open vSwitch: nw_src=172.14.3.53,nw_dst=192.221.0.0/25
     let source = (Ipv4Src, ip([172, 14, 3, 53]), ALL);
     let rules: &[&[Item]] =
@@ -97,7 +97,7 @@ fn an_address_is_excluded_at_its_first_different_bit() {
 }
 
 #[test]
-fn a_longer_prefix_is_excluded_by_its_own_bits() {
+fn longer_prefix_is_excluded_by_own_bits() {
     // Open vSwitch: sctp,nw_dst=100.198.0.0/16
     let network = (Ipv4Dst, ip([100, 198, 0, 0]), ones(16));
     let packet = [IP, (IpProto, 132, ALL), (Ipv4Dst, ip([100, 198, 3, 33]), ALL)];
@@ -130,7 +130,7 @@ fn destination_ports_are_excluded_by_their_own_bits() {
 }
 
 #[test]
-fn a_miss_at_an_early_stage_consults_no_later_layers() {
+fn miss_at_early_stage_consults_no_later_layers() {
     // Open vSwitch: in_port=p3, without addresses or ToS
     let rules: &[&[Item]] = &[
         &[(InPort, 5, ALL), IP, UDP, (NwTos, 32, ALL), (Ipv4Src, ip([172, 14, 3, 53]), ALL)],
@@ -168,7 +168,7 @@ fn ipv6_addresses_have_tries_too() {
 }
 
 #[test]
-fn a_mask_with_holes_is_excluded_by_its_leading_ones() {
+fn mask_with_holes_is_excluded_by_leading_ones() {
     let holes = (Ipv4Dst, ip([10, 0, 0, 129]), ip([255, 0, 0, 255]));
     let packet = [IP, (Ipv4Dst, ip([11, 0, 0, 129]), ALL)];
     check(&[&[IP, holes]], &packet, None, &[IP, (Ipv4Dst, 0, ones(8))]);

@@ -119,7 +119,7 @@ fn full_rings_and_oversized_frames_are_refused() {
 }
 
 #[test]
-fn a_port_without_its_peer_is_down_with_the_reason() {
+fn port_without_peer_is_down_with_reason() {
     let mut ends = MemifEnds::new();
     let [server, client] = ends.ports;
     drop(server);

@@ -70,7 +70,7 @@ fn a_null_port_takes_everything_and_gives_nothing() {
 }
 
 #[test]
-fn a_pair_carries_frames_and_virtio_headers_in_both_directions() {
+fn pair_carries_virtio_headers_in_both_directions() {
     let (mut left, mut right) = pair(1, 5);
     assert_ne!(left.mac(), right.mac());
     let (mut left, mut right) =
@@ -95,7 +95,7 @@ fn a_pair_carries_frames_and_virtio_headers_in_both_directions() {
 }
 
 #[test]
-fn packets_refused_by_a_full_pair_stay_with_the_sender() {
+fn packets_refused_by_full_pair_stay_with_sender() {
     let (mut left, mut right) = pair(1, 0);
     let (mut left, mut right) =
         (only_queues(left.split(1).unwrap()), only_queues(right.split(1).unwrap()));
@@ -135,7 +135,7 @@ fn a_receiver_without_buffers_counts_refused_frames() {
 }
 
 #[test]
-fn a_closed_peer_is_reported_after_its_last_packet() {
+fn closed_peer_is_reported_after_last_packet() {
     let (mut left_port, mut right_port) = pair(1, 0);
     let (mut left, mut right) =
         (only_queues(left_port.split(1).unwrap()), only_queues(right_port.split(1).unwrap()));
@@ -151,7 +151,7 @@ fn a_closed_peer_is_reported_after_its_last_packet() {
 }
 
 #[test]
-fn a_pair_runs_across_two_threads_without_losing_a_packet() {
+fn pair_runs_across_two_threads_without_losing_packet() {
     const COUNT: usize = 20_000;
     let (mut left, mut right) = pair(1, 0);
     let (mut left, mut right) =
@@ -262,7 +262,7 @@ fn a_file_that_cannot_be_opened_is_named() {
 }
 
 #[test]
-fn a_name_that_no_device_can_have_is_refused() {
+fn name_that_no_device_can_have_is_refused() {
     for device in ["", "sixteen-bytes-xx", "a/b", "a b", "a:b", "tap%d", ".", ".."] {
         for spec in [
             PortSpec::Tap { device: device.to_owned(), settings: tap::TapSettings::default() },

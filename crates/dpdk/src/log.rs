@@ -93,7 +93,7 @@ mod tests {
 
     /// There is a single test, because the lines are global.
     #[test]
-    fn a_reason_has_the_last_errors_of_its_request() {
+    fn reason_has_last_errors_of_its_request() {
         record(ERROR, "EAL: before the request");
         let request = Request::begin();
         assert!(request.reason(-2).starts_with("No such file"));

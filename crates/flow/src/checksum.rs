@@ -146,17 +146,17 @@ mod tests {
     use crate::testing::packet::{crc32c, internet_sum};
 
     #[test]
-    fn the_oracle_of_crc32c_agrees_with_the_published_check_value() {
+    fn oracle_of_crc32c_agrees_with_published_check_value() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     }
 
     #[test]
-    fn the_sum_agrees_with_the_example_of_rfc_1071() {
+    fn sum_agrees_with_example_of_rfc_1071() {
         assert_eq!(sum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]), 0xddf2);
     }
 
     #[test]
-    fn an_update_avoids_the_wrong_zero_of_rfc_1624() {
+    fn update_avoids_wrong_zero_of_rfc_1624() {
         let mut difference = ChecksumDifference::default();
         difference.add(0x5555, 0x3285);
         assert_eq!(difference.update(0xdd2f), 0x0000);
@@ -213,7 +213,7 @@ mod tests {
         }
 
         #[test]
-        fn a_wrong_checksum_stays_wrong_by_the_same_amount(
+        fn wrong_checksum_stays_wrong_by_same_amount(
             (bytes, place, new) in changes(), error in 1..0xffff_u32,
         ) {
             let wrong = |bytes: &[u8]| (u32::from(internet_sum(bytes)) + error) % 0xffff;

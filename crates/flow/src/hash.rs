@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_masked_hash_is_the_hash_of_the_masked_words() {
+    fn masked_hash_is_hash_of_masked_words() {
         let hasher = KeyHasher::new(7);
         let key: [u64; FLOW_WORDS] = std::array::from_fn(|index| index as u64 * 0x0101_0101_0101);
         for count in 0..20 {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_differ_in_few_bits_fill_buckets_evenly() {
+    fn similar_keys_fill_buckets_evenly() {
         for seed in 0..4 {
             let hasher = KeyHasher::new(seed);
             let mut low = vec![0_u32; 256];

@@ -226,7 +226,7 @@ mod tests {
         }
 
         #[test]
-        fn keys_that_agree_in_consulted_bits_get_one_result(
+        fn equal_consulted_bits_give_one_result(
             field in any_field(),
             key in any_key(),
             other in any_key(),
@@ -245,7 +245,7 @@ mod tests {
         }
 
         #[test]
-        fn an_exact_match_may_name_fields_of_its_packet(
+        fn exact_match_may_name_fields_of_packet(
             field in any_field(),
             key in any_key(),
         ) {

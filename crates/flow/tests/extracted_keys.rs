@@ -22,7 +22,7 @@ const NOT_PRINTED: [FieldId; 3] = [FieldId::VlanTpid, FieldId::VlanTpid1, FieldI
 const NOT_PRINTED_OF_ND: [FieldId; 2] = [FieldId::NdReserved, FieldId::NdOptionsType];
 
 #[test]
-fn every_recorded_frame_has_the_key_that_open_vswitch_extracts() {
+fn recorded_frames_have_keys_of_open_vswitch() {
     let recorded: Value = serde_json::from_str(RECORDED).unwrap();
     let packets = recorded["packets"].as_array().unwrap();
     assert_eq!(packets.len(), 788);

@@ -175,7 +175,7 @@ fn tunnel_options_follow_the_first() {
 }
 
 #[test]
-fn no_name_and_no_number_belongs_to_two_fields() {
+fn field_names_and_numbers_are_unique() {
     let (mut names, mut numbers, mut oxm_names) = (HashSet::new(), HashSet::new(), HashSet::new());
     for field in FieldId::all() {
         for name in field.info().names {

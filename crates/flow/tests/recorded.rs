@@ -27,14 +27,14 @@ fn canonical(text: &str) -> String {
 }
 
 #[test]
-fn a_dumped_match_is_read_and_printed_the_same() {
+fn dumped_match_is_read_and_printed_same() {
     for text in lines(include_str!("data/dump-matches.txt")) {
         assert_eq!(canonical(text), text);
     }
 }
 
 #[test]
-fn a_match_is_printed_and_sent_as_open_vswitch_does() {
+fn match_is_printed_like_open_vswitch() {
     for line in lines(include_str!("data/match-text.tsv")) {
         let [text, printed, wire] = line.split('\t').collect::<Vec<_>>()[..] else {
             panic!("three columns: {line}")
@@ -62,7 +62,7 @@ fn entries_get_the_result_of_open_vswitch() {
 }
 
 #[test]
-fn a_packet_is_printed_as_open_vswitch_prints_it() {
+fn packet_is_printed_as_open_vswitch_prints_it() {
     for text in lines(include_str!("data/packet-keys.txt")) {
         assert_eq!(format_key(&packet_key(text), &NoPortNames), text);
     }

@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outline_of_4096_steps_keeps_the_bound_of_segments() {
+    fn outline_of_4096_steps_keeps_bound_of_segments() {
         let outline = outline(4096);
         assert_eq!((outline.steps_count(), outline.segments_count()), (4096, SEGMENTS_MAX));
         assert_eq!(outline.whole().map(|whole| whole.steps), Some(0..4096));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn traversals_that_consult_the_same_fields_have_one_shape() {
+    fn traversals_that_consult_same_fields_have_one_shape() {
         let (one, mut same, longer) = (outline(6), outline(6), outline(7));
         same.begin(StateId::new(9));
         for number in 0..6 {
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_sub_traversals_of_two_traversals_have_one_identity() {
+    fn equal_sub_traversals_have_one_identity() {
         let (long, short) = (outline(6), outline(4));
         let of = |outline: &TraversalOutline| outline.candidates(2).take(2).collect::<Vec<_>>();
         assert_eq!(of(&long), of(&short));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_states_have_one_tag_while_it_is_held() {
+    fn equal_states_share_a_held_tag() {
         let mut space = space(Reuse::AtOnce);
         let one = space.hold(&TagName::Start(1)).unwrap();
         assert_eq!(space.hold(&TagName::Start(1)), Ok(one));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retired_tag_is_not_reused_before_it_is_freed() {
+    fn retired_tag_is_reused_once_freed() {
         let mut space = space(Reuse::Drained);
         let tags: Vec<_> =
             (1..=2).map(|bridge| space.hold(&TagName::Start(bridge)).unwrap()).collect();

@@ -65,7 +65,7 @@ fn flows_that_share_nothing_become_megaflows() {
 }
 
 #[test]
-fn a_change_is_reverted_when_the_traffic_changes_back() {
+fn change_is_reverted_when_traffic_changes_back() {
     let mut adaptive = Adaptive::new(JointPolicy::default(), CAPACITY);
     sample_unshared(&mut adaptive, 0, 8 * ROUND);
     assert_eq!(adaptive.granularity(StateId::new(0)), Granularity::Megaflows);

@@ -85,7 +85,7 @@ fn all_outlines(steps_count: u32) -> impl Iterator<Item = PlainOutline> {
 }
 
 #[test]
-fn all_short_traversals_are_partitioned_as_by_brute_force() {
+fn short_traversals_are_partitioned_like_brute_force() {
     for (steps_count, stages_count) in (1..=8).flat_map(|steps| (1..=5).map(move |k| (steps, k))) {
         let stages = PlainStages::empty(stages_count);
         let any = PlainOutline::open(&vec![FieldSet::EMPTY; steps_count as usize]);
@@ -145,7 +145,7 @@ proptest! {
     }
 
     #[test]
-    fn no_contended_stage_is_used_while_one_has_room(
+    fn stage_with_room_precedes_contended_stages(
         outlines in prop::collection::vec(plain::outline(7), 1..4),
         stages in plain::stages(5, 7),
     ) {
@@ -180,7 +180,7 @@ proptest! {
     }
 
     #[test]
-    fn first_fit_partitions_by_score_while_no_stage_is_full(
+    fn first_fit_uses_score_without_full_stages(
         outline in plain::outline(8),
         stages_count in 1_u8..=5,
     ) {
@@ -297,7 +297,7 @@ impl StageView for Many {
 }
 
 #[test]
-fn a_traversal_of_4096_visits_in_64_stages_is_covered() {
+fn stages_64_cover_traversal_of_4096_visits() {
     let fields = [Coupling::EthSrc, Coupling::IpDst].map(|field| FieldSet::of(&[field]));
     let fields: Vec<FieldSet> = (0..4096).map(|step| fields[step / 100 % 2]).collect();
     let outline = PlainOutline::open(&fields);

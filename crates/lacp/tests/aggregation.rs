@@ -106,7 +106,7 @@ const THREE: fn() -> [MemberSettings; 3] = || [member(1), member(2), member(3)];
 
 /// The other members lead to another system, and carry no frames.
 #[test]
-fn members_with_the_partner_of_the_lead_are_enabled() {
+fn members_with_partner_of_lead_are_enabled() {
     let other = Some(Unselected::OtherPartner);
     let partners = [partner(1, 7), partner(2, 8), partner(1, 9)];
     let mut bond = Bond::new(settings(), &THREE(), &partners);
@@ -188,7 +188,7 @@ fn a_silent_lead_gives_way_at_once() {
 
 /// With `lacp-fallback-ab`, members carry frames until one finds a partner.
 #[test]
-fn members_without_partner_are_a_fallback_until_one_appears() {
+fn members_without_partner_are_fallback_until_one_appears() {
     let settings = AggregatorSettings { fallback_ab: true, ..settings() };
     let silent = LacpInfo::default();
     let mut bond = Bond::new(settings, &THREE(), &[silent; 3]);
@@ -334,7 +334,7 @@ fn removed_and_unknown_members_are_detached() {
 }
 
 #[test]
-fn the_last_lacpdu_of_a_member_states_that_it_leaves() {
+fn last_lacpdu_of_member_states_that_it_leaves() {
     let mut bond = Bond::new(settings(), &[member(1), member(2)], &[partner(1, 7), partner(1, 8)]);
     let frame = bond.aggregator.remove_member(id(0), bond.now).unwrap();
     let actor = LacpInfo {

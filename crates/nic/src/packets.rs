@@ -363,7 +363,7 @@ mod tests {
         }
 
         #[test]
-        fn a_packet_of_known_headers_is_parsed_unless_truncated(
+        fn packet_of_known_headers_is_parsed_unless_truncated(
             headers in headers(), cut in any::<prop::sample::Index>(),
         ) {
             let frame = headers.frame();
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_that_the_program_does_not_know_are_not_parsed() {
+    fn unknown_frames_are_not_parsed() {
         let unknown = [
             v4().tag(TPID, 1).tag(TPID, 2).build(),
             v4().tag(0x88a8, 1).build(),
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_longer_than_its_frame_is_not_parsed() {
+    fn packet_longer_than_frame_is_not_parsed() {
         let frames = [v4().udp(1, 2), v4().protocol(50), v6().udp(1, 2), v6().protocol(50)];
         for packet in frames {
             let mut frame = packet.clone().payload([7; 4]).build();
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tcp_header_of_invalid_length_is_not_parsed() {
+    fn tcp_header_of_invalid_length_is_not_parsed() {
         for (packet, at) in [(v4(), 46), (v6(), 66)] {
             let mut frame = packet.tcp(1, 2).payload([7; 8]).padded(200).build();
             for words in 0..16_u8 {

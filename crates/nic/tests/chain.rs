@@ -200,7 +200,7 @@ fn of(stage: u8, rule: LtmRule) -> Decoded {
 }
 
 #[test]
-fn hits_are_counted_at_the_end_of_the_traversal() {
+fn hits_are_counted_at_end_of_traversal() {
     let mut chain = chain();
     let all = |tag, next| LtmRule {
         tag: Tag::new(tag),
@@ -227,7 +227,7 @@ fn hits_are_counted_at_the_end_of_the_traversal() {
 }
 
 #[test]
-fn a_stage_refuses_entries_with_too_many_key_bits() {
+fn stage_refuses_entries_with_too_many_key_bits() {
     let limits = NicLimits { key_bits_max: Some(48), ..NicLimits::default() };
     let mut chain = NicChain::new(Program::default(), limits, 7);
     let with = |fields: &[FieldId]| {

@@ -294,7 +294,7 @@ fn overlapping_rules_fill_one_bucket() {
 }
 
 #[test]
-fn equal_rules_are_found_and_removed_one_by_one() {
+fn equal_rules_are_removed_one_by_one() {
     let (mut index, _, _) = build(&[point(4), point(4)], &PartitionSettings::default());
     let mut count = 0;
     index.find(&[4, 1, 1], |_| {

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_shorter_than_the_header_closes_the_stream() {
+    fn length_shorter_than_header_closes_stream() {
         for length in 0..8 {
             let mut framer = Framer::default();
             framer.push(&[4, 2, 0, length, 0, 0, 0, 0]);

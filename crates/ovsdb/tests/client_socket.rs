@@ -80,7 +80,7 @@ async fn a_server_that_returns_is_followed_again() {
 
 /// When a transaction returns, the rows of the client have its changes.
 #[tokio::test]
-async fn a_transaction_is_in_the_rows_when_it_returns() {
+async fn transaction_is_in_rows_when_it_returns() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("db.sock");
     let server = server(&socket);

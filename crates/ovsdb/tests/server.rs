@@ -131,7 +131,7 @@ impl ServerFixture {
 }
 
 #[test]
-fn a_tcp_port_serves_clients_until_it_is_closed() {
+fn tcp_port_serves_clients_until_it_is_closed() {
     let fixture = ServerFixture::new(ServerLimits::default());
     let remote = fixture.listen(ANY_PORT.into(), RemoteTimes::default()).unwrap();
     let address = remote.address();
@@ -227,7 +227,7 @@ fn a_slow_reader_is_disconnected() {
 }
 
 #[test]
-fn a_new_client_gets_the_place_of_an_idle_one() {
+fn new_client_gets_place_of_idle_one() {
     let fixture = ServerFixture::new(ServerLimits { clients: 3, ..ServerLimits::default() });
     let [mut locker, mut older, mut newer] =
         [fixture.connect(), fixture.connect(), fixture.connect()];
@@ -269,7 +269,7 @@ fn clients_over_tcp_leave_room_for_local_ones() {
 }
 
 #[test]
-fn locks_and_waiting_bytes_of_a_client_are_limited() {
+fn locks_and_waiting_bytes_of_client_are_limited() {
     let limits = ServerLimits { locks: 2, blocked_bytes: 10_000, ..ServerLimits::default() };
     let fixture = ServerFixture::new(limits);
     let mut client = fixture.connect();

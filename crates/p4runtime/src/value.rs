@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shortest_form_is_canonical_and_zero_is_one_byte() {
+    fn canonical_form_is_shortest_and_not_empty() {
         assert_eq!(canonical(&[0, 0, 1, 0]), [1, 0]);
         assert_eq!(canonical(&[0, 0]), [0]);
         assert_eq!(canonical(&[7]), [7]);

@@ -298,7 +298,7 @@ fn remove(number: u64) -> (Ticket, Operation) {
 }
 
 #[tokio::test]
-async fn inserts_before_a_batch_failure_are_found_by_name() {
+async fn inserts_before_batch_failure_are_found_by_name() {
     let mut fixture = DeviceFixture::new().await;
     fixture.device.habits.is_terse.store(true, Ordering::SeqCst);
     fixture.device.memory.0.lock().capacity_left = Some(2);
@@ -321,7 +321,7 @@ async fn inserts_before_a_batch_failure_are_found_by_name() {
 }
 
 #[tokio::test]
-async fn a_lost_rule_is_reported_after_a_second_loss() {
+async fn lost_rule_is_reported_after_second_loss() {
     let mut fixture = DeviceFixture::new().await;
     fixture.submit(inserts(0..30)).await;
     fixture.disconnect().await;
@@ -376,7 +376,7 @@ async fn counting_a_missing_entry_reports_it_idle() {
 }
 
 #[tokio::test]
-async fn a_removed_port_keeps_old_rules_and_refuses_new_ones() {
+async fn removed_port_refuses_new_rules_only() {
     let mut fixture = DeviceFixture::new().await;
     let output = |port| {
         let port = DatapathPort::new(port);

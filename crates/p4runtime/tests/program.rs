@@ -186,7 +186,7 @@ fn the_parser_agrees_with_that_for_bmv2() {
 }
 
 #[test]
-fn the_program_has_the_packet_headers_of_the_description() {
+fn program_has_packet_headers_of_description() {
     let source = source();
     for header in [PACKET_IN, PACKET_OUT] {
         let fields = text_between(&source, &format!("header {}_t {{", header.name), "}").split(';');

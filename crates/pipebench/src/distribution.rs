@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_rank_is_half_as_likely_with_exponent_one() {
+    fn exponent_one_halves_the_second_rank() {
         let zipf = Zipf::new(1000, 1.0).unwrap();
         let share = |rank: usize| mean(|stream| f64::from(u8::from(zipf.sample(stream) == rank)));
         let ratio = share(0) / share(1);

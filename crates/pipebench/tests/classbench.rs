@@ -45,7 +45,7 @@ fn assert_near(what: &str, set: &PublishedSet, ours: f64, theirs: f64, tolerance
 }
 
 #[test]
-fn sets_from_the_original_parameters_are_like_the_original_sets() {
+fn sets_from_original_parameters_are_like_original_sets() {
     for set in PUBLISHED.iter() {
         let Some(text) = original(&format!("{}_seed", set.seed)) else { return };
         let parameters = Parameters::parse(&text).unwrap();
@@ -74,7 +74,7 @@ fn sets_from_the_original_parameters_are_like_the_original_sets() {
 }
 
 #[test]
-fn statistics_of_the_original_sets_are_the_published_ones() {
+fn statistics_of_original_sets_are_published_ones() {
     for set in PUBLISHED.iter().filter(|set| set.requested <= 10_000) {
         let Some(text) = original(&format!("{}_{}k", set.seed, set.requested / 1000)) else {
             return;
@@ -160,7 +160,7 @@ fn contains(outer: &Filter, inner: &Filter) -> bool {
 }
 
 #[test]
-fn no_filter_is_hidden_by_a_wider_one_before_it() {
+fn wider_filters_hide_no_later_filter() {
     for set in BuiltinSet::ALL {
         let filters = make(&set.parameters(), 1000, 3);
         for (index, later) in filters.iter().enumerate() {

@@ -24,7 +24,7 @@ fn every_filter_file_is_refused_or_survives() {
 }
 
 #[test]
-fn every_parameter_file_is_refused_or_makes_a_set() {
+fn every_parameter_file_is_refused_or_makes_set() {
     check("parameters", fuzz_parameters);
 }
 

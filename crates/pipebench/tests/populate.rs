@@ -52,7 +52,7 @@ fn as_published(name: &str) -> Population {
 }
 
 #[test]
-fn ten_thousand_filters_become_as_many_rules_as_published() {
+fn filters_become_the_published_number_of_rules() {
     // Most tables of Antrea match addresses. The author's description, which is not published, must
     // have tables with fewer fields.
     for name in ["ofd", "psc", "ols"] {

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hint_names_the_socket_in_the_run_directory() {
+    fn hint_names_socket_in_run_directory() {
         for (line, run_dir) in [
             ("dump-flows br0", "/run/shunt"),
             ("--run-dir /run/a dump-flows br0", "/run/a"),

@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_of_open_vswitch_has_its_own_help() {
+    fn word_of_open_vswitch_has_own_help() {
         for (text, words) in [
             ("[[bridge]]\nfail_mode = \"secure\"\n", "add the rule `priority=0,actions=NORMAL`"),
             ("[[bridge]]\n[[bridge.port]]\ntype = \"internal\"\n", "`local = \"tap\"`"),

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_a_minute_has_the_number_of_the_others() {
+    fn one_line_minute_has_number_of_others() {
         let (mut interval, start) = (LogInterval::default(), Instant::now());
         let after = |ms| start + Duration::from_millis(ms);
         assert_eq!(interval.admit(start), Some(0));

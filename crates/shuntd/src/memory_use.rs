@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn the_engine_has_no_more_than_the_anonymous_memory() {
+    fn engine_has_no_more_than_anonymous_memory() {
         let uses = by_use("7f00-7f01 rw-p 00000000 00:00 0\nRss: 10 kB\n", 700);
         assert_eq!((uses["eviction-engine"], uses[ANONYMOUS]), (10, 0));
     }

@@ -438,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_that_lacp_does_not_use_has_a_reason() {
+    fn member_that_lacp_does_not_use_has_reason() {
         let reason = |lacp: Value| lacp_reason(&lacp).map(str::to_owned);
         let unselected = reason(json!({"mux": "detached", "unselected": "the link is down"}));
         assert_eq!(unselected.as_deref(), Some("the link is down"));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_shown_with_its_counters_in_columns() {
+    fn port_is_shown_with_counters_in_columns() {
         let port = json!({"bridge": "br0", "name": "p1", "number": 1, "type": "null", "link": "up",
             "rx_packets": 5, "rx_dropped": 0, "forward_dropped": 2,
             "tx_packets": 7, "tx_dropped": 1});
@@ -498,7 +498,7 @@ eviction thread: panicked; restart the daemon
     }
 
     #[test]
-    fn a_port_shows_its_vlans_unless_it_has_all() {
+    fn port_shows_vlans_unless_it_has_all() {
         let line = |port: Value| {
             let shown = show(&json!([{"name": "br0", "rules": 0, "ports": [port]}]));
             shown.lines().nth(1).unwrap().trim().to_owned()

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reload_to_the_value_in_force_is_configured() {
+    async fn reload_to_value_in_force_is_configured() {
         let switch = Switch::start(&limit(1), None, 1).await.unwrap();
         override_limit(&switch, "2").await;
         let report = switch.reload(&limit(1), &limit(2)).await;

@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_written_as_a_whole_or_not() {
+    fn file_is_written_whole_or_not() {
         let folder = tempfile::tempdir().unwrap();
         let names = || fs::read_dir(folder.path()).unwrap().count();
         let path = folder.path().join("ca.pem");

@@ -90,7 +90,7 @@ async fn both_sides_of_one_authority_trust_each_other() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_is_refused_by_either_side() {
+async fn both_sides_refuse_certificates_of_other_authorities() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let (own, foreign) = (identity(ours.sign("switch")), identity(theirs.sign("controller")));
     let error = talk(&own, &foreign).await.unwrap_err().to_string();
@@ -114,7 +114,7 @@ async fn a_server_without_authority_takes_any_client() {
 /// OpenSSL accepts the certificate of `openssl req -x509`,
 /// which is a CA certificate.
 #[tokio::test]
-async fn a_peer_with_a_certificate_of_a_ca_gets_advice() {
+async fn peer_with_certificate_of_ca_gets_advice() {
     let (ours, theirs) = (Authority::new(), Authority::new());
     let (key, certificate) = (theirs.path("key.pem"), theirs.path("ca.pem"));
     fs::write(&key, theirs.issuer.key().serialize_pem()).unwrap();
@@ -173,7 +173,7 @@ async fn a_peer_without_tls_is_refused() {
 
 /// Root can read every file, so a test run by root sees no error.
 #[test]
-fn a_file_of_another_user_is_named_with_advice() {
+fn file_of_another_user_is_named_with_advice() {
     let authority = Authority::new();
     let files = authority.sign("switch");
     fs::set_permissions(&files.private_key, fs::Permissions::from_mode(0o000)).unwrap();

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_in_parts_is_received_once_it_is_whole() {
+    fn message_in_parts_is_received_whole() {
         let (front_end, mut socket) = sockets();
         let now = Instant::now();
         let message = message();

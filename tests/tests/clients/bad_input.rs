@@ -115,7 +115,7 @@ fn a_configuration_typo_has_position_and_suggestion() {
 }
 
 #[test]
-fn half_a_request_on_the_control_socket_keeps_nobody_waiting() {
+fn half_request_on_control_socket_blocks_nobody() {
     let daemon = daemon();
     let socket = daemon.run_dir().join(format!("shuntd.{}.ctl", daemon.id()));
     let mut half = UnixStream::connect(socket).unwrap();

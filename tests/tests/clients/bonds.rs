@@ -104,7 +104,7 @@ fn a_refused_bond_has_no_ports(fixture: &DaemonFixture, daemon: &Daemon, hosts: 
 }
 
 #[test]
-fn vsctl_adds_a_bond_that_survives_a_lost_link() {
+fn vsctl_adds_bond_that_survives_lost_link() {
     for fixture in DaemonFixture::both("bond") {
         let Some(hosts) = hosts(&fixture.namespace) else { return };
         let daemon = fixture.start();
@@ -285,7 +285,7 @@ fn shuntctl_adds_and_deletes_bonds() {
 
 /// The rows of members have the error of a bond that the running switch refuses.
 #[test]
-fn a_bond_with_a_port_number_of_another_is_refused() {
+fn bond_with_port_number_of_another_is_refused() {
     for fixture in DaemonFixture::both("bond") {
         let daemon = fixture.start();
         start_two_bonds(&fixture);
@@ -322,7 +322,7 @@ fn a_bond_with_a_port_number_of_another_is_refused() {
 
 /// A bond with a chosen key takes another one when an operator configures its key.
 #[test]
-fn a_configured_key_displaces_the_key_of_a_bond() {
+fn configured_key_displaces_key_of_bond() {
     for fixture in DaemonFixture::both("bond") {
         let daemon = fixture.start();
         start_two_bonds(&fixture);

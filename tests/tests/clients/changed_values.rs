@@ -30,7 +30,7 @@ fn vsctl_changes_an_mtu_of_a_running_device() {
 
 /// Addresses of devices change without the loss of IP addresses, routes and rules.
 #[test]
-fn vsctl_changes_a_mac_address_of_a_running_device() {
+fn vsctl_changes_mac_address_of_running_device() {
     for fixture in DaemonFixture::both("values") {
         let daemon = fixture.start();
         fixture.done(
@@ -115,7 +115,7 @@ fn table_features_have_name_and_limit() {
 
 /// The row has the reason, and the log has the reason once.
 #[test]
-fn a_full_table_is_a_reason_in_the_row() {
+fn full_table_is_reason_in_row() {
     for fixture in DaemonFixture::both("tables") {
         let daemon = fixture.start();
         fixture.done("add-br br0 -- set bridge br0 fail_mode=secure");

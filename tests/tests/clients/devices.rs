@@ -211,7 +211,7 @@ fn a_bridge_stays_if_its_replacement_is_refused() {
 /// A patch port without a peer has an error that names the problem.
 /// A patch port with a peer is up.
 #[test]
-fn a_patch_port_without_a_peer_has_an_error() {
+fn patch_port_without_peer_has_error() {
     for fixture in DaemonFixture::both("devices") {
         let _daemon = fixture.start();
         fixture.done("add-br br0 -- add-br br1");

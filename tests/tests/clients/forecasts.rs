@@ -96,7 +96,7 @@ fn a_preload_that_does_not_fit_fails() {
 }
 
 #[test]
-fn a_flow_that_learns_is_refused_with_its_reason() {
+fn flow_that_learns_is_refused_with_reason() {
     let daemon = small_daemon();
     let flows = [flow(1), "in_port=p9,arp,arp_op=1,dl_src=02:00:00:00:00:01".to_owned()];
     let done = preload(&daemon, &flows);

@@ -286,7 +286,7 @@ fn contradictory_database_options_are_refused() {
 /// The daemon shows the certificate of `[tls]`,
 /// and trusts the authority of that section.
 #[test]
-fn the_database_of_a_server_is_followed_over_tls() {
+fn database_of_server_is_followed_over_tls() {
     let Some(fixture) = DaemonFixture::foreign("db-tls") else { return };
     fixture.namespace.run("ip", &["link", "set", "lo", "up"]);
     let authority = Authority::new();

@@ -338,7 +338,7 @@ fn hosts_join_groups_as_at_open_vswitch() {
 }
 
 #[test]
-fn hosts_report_groups_of_ipv6_as_at_open_vswitch() {
+fn ipv6_groups_equal_those_of_open_vswitch() {
     at_both(snoop_v6, |_, daemon| {
         let shown = show(daemon);
         assert!(shown.contains("multicast snooping (4 of 2048 groups, 1 router port)"), "{shown}");

@@ -209,7 +209,7 @@ fn vsctl_sets_queues() {
 
 /// An invalid value has a reason in the row and in the log, and the limit remains.
 #[test]
-fn a_wrong_qos_row_keeps_the_limit_in_force() {
+fn wrong_qos_row_keeps_limit_in_force() {
     for fixture in DaemonFixture::both("police") {
         let daemon = fixture.start();
         fixture.done(
@@ -254,7 +254,7 @@ fn a_wrong_qos_row_keeps_the_limit_in_force() {
 /// As in Open vSwitch, without a rate of the port,
 /// queues have the rate of the link.
 #[test]
-fn a_port_without_a_rate_has_that_of_its_link() {
+fn port_without_rate_has_that_of_link() {
     for fixture in DaemonFixture::both("police") {
         let daemon = fixture.start();
         let run = |program: &str, line: &str| {

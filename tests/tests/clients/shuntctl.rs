@@ -11,7 +11,7 @@ use shunt_tests::{
 use crate::daemon;
 
 #[test]
-fn bridges_and_ports_come_and_go_while_the_daemon_runs() {
+fn bridges_and_ports_change_at_run_time() {
     let daemon = daemon();
     text(&daemon.shuntctl(&["add-br", "br1"]));
     text(&daemon.shuntctl(&["add-port", "br1", "x1", "type=null", "number=7"]));

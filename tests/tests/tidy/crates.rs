@@ -168,7 +168,7 @@ fn a_crate_depends_only_on_those_above_it() {
 }
 
 #[test]
-fn the_edges_between_crates_are_those_on_the_list() {
+fn edges_between_crates_are_those_on_list() {
     let metadata = metadata();
     for package in packages(&metadata) {
         let Some((_, allowed)) = EDGES.iter().find(|(crate_name, _)| *crate_name == name(package))
@@ -208,7 +208,7 @@ fn no_async_runtime_below_the_control_plane() {
 }
 
 #[test]
-fn no_dependency_comes_from_git_or_without_a_version() {
+fn no_dependency_comes_from_git_or_without_version() {
     let metadata = metadata();
     for package in packages(&metadata) {
         for dependency in package["dependencies"].as_array().unwrap() {

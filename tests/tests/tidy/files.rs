@@ -55,7 +55,7 @@ fn every_module_says_what_it_is() {
 }
 
 #[test]
-fn logic_stays_out_of_the_files_that_only_map_modules() {
+fn files_that_map_modules_have_no_logic() {
     for (path, text) in files(".rs") {
         let maps = path.ends_with("/lib.rs") || path.ends_with("/mod.rs");
         if maps && !path.contains("/tests/") {

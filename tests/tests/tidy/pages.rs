@@ -39,7 +39,7 @@ fn the_figure_of_the_readme_shows_the_results() {
 }
 
 #[test]
-fn every_command_of_the_programs_in_the_pages_exists() {
+fn every_command_of_programs_in_pages_exists() {
     let sources: BTreeMap<String, String> = files(".rs").into_iter().collect();
     let client = &sources["crates/shuntd/src/client/arguments.rs"];
     let daemon = ["daemon", "daemon/nic"]

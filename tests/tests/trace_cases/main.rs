@@ -74,12 +74,12 @@ fn every_case_runs_or_is_named_as_missing() {
 }
 
 #[test]
-fn megaflows_answer_as_recorded_when_new_and_when_filled() {
+fn new_and_filled_megaflows_equal_record() {
     play_all(CacheKind::Megaflow);
 }
 
 #[test]
-fn gigaflow_answers_as_recorded_when_new_and_when_filled() {
+fn new_and_filled_gigaflow_equals_record() {
     play_all(CacheKind::Gigaflow);
 }
 

@@ -82,7 +82,7 @@ mod tests {
 
     /// All rules write the register; in one case, a rule of the last table reads it.
     #[test]
-    fn every_rule_writes_and_one_of_the_last_table_reads() {
+    fn all_rules_write_and_one_reads() {
         let rules =
             || vec!["table=1,ip,actions=goto_table:3".to_owned(), "table=3,actions=drop".into()];
         let (mut dead, mut live) = (rules(), rules());

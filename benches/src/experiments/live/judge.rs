@@ -140,7 +140,7 @@ mod tests {
 
     /// The rule before last has the same output as the current one, but another label.
     #[test]
-    fn a_packet_of_the_rule_before_last_is_a_violation() {
+    fn packet_of_rule_before_last_is_violation() {
         let stale = by_rule(250, 0);
         assert_eq!(stale.exit, by_rule(250, 2).exit);
         let judgement = judge(&rules(), &[stale, by_rule(251, 2)]);
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_packet_at_the_wrong_output_is_a_violation() {
+    fn packet_at_wrong_output_is_violation() {
         let astray = Arrival { exit: Exit::B, ..by_rule(10, 0) };
         assert_eq!(judge(&rules(), &[astray]).violations, 1);
     }
@@ -163,7 +163,7 @@ mod tests {
 
     /// A reordered packet that followed the new rule early does not count as the start.
     #[test]
-    fn the_new_rule_starts_after_the_last_old_packet() {
+    fn new_rule_starts_after_last_old_packet() {
         let changed = Duration::from_millis(10);
         let arrival = |number: u64, exit| Arrival {
             number,

@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_that_agree_under_the_mask_get_one_result(
+    fn keys_that_agree_under_mask_get_one_result(
         ops in testing::ops(60),
         keys in keys(),
         noise in testing::noise(),
@@ -216,7 +216,7 @@ proptest! {
     }
 
     #[test]
-    fn masks_have_only_bits_of_higher_or_equal_rules(
+    fn masks_have_no_bits_of_lower_rules(
         ops in testing::ops(60),
         keys in keys(),
     ) {
@@ -461,7 +461,7 @@ fn removed_rules_leave_no_values_or_subtables() {
 }
 
 #[test]
-fn a_scan_of_one_match_makes_few_steps_at_once() {
+fn scan_of_one_match_pauses_often() {
     let mut table = TupleSpace::new(5);
     let matching = behind_port(1, FieldId::IpProto).1;
     for age in 0..1000 {

@@ -537,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exact_match_cache_is_used_while_probes_are_many() {
+    fn many_probes_enable_exact_match_cache() {
         let mut trial = ExactTrial { uses_exact: true, packets: 0, probes: 0 };
         let mut run = |probes_per_packet: u32, may_use| {
             for _ in 0..PACKETS_PER_TRIAL / 32 {

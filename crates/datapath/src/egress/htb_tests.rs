@@ -312,7 +312,7 @@ fn an_idle_queue_saves_up_no_bandwidth() {
 }
 
 #[test]
-fn a_burst_of_a_minimum_rate_leaves_at_once() {
+fn burst_of_minimum_rate_leaves_at_once() {
     let bursty = HtbQueue { min_rate: 5_000_000, burst: 8_000_000, ..HtbQueue::DEFAULT };
     let mut tokens = HtbTokens::new(10_000_000, &[HtbQueue::DEFAULT, bursty], Time::ZERO);
     let all: QueueSet = [0, 1].into_iter().collect();

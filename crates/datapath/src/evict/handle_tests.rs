@@ -120,7 +120,7 @@ mod acting_thread {
     }
 
     #[test]
-    fn a_full_queue_takes_a_change_once_there_is_room() {
+    fn full_queue_takes_change_once_there_is_room() {
         let fixture = CoordinatorFixture::of(Engine { slow: Some(BRIDGE), ..Engine::default() });
         let sender = overfill(fixture.changes.clone());
         let all = Version::new(CHANGES_MAX as u64 + 3);

@@ -99,7 +99,7 @@ fn only_ipv4_is_counted() {
 }
 
 #[test]
-fn flags_of_segments_are_joined_and_ecn_is_left_out() {
+fn tcp_flags_are_joined_without_ecn() {
     let (mut cache, mut receiver) = netflow_cache(BRIDGE, 10, 1);
     for (flags, ecn) in [(0x02, 0), (0x18, 1), (0x11, 3)] {
         let mut key = packet(5);

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_with_many_times_the_mean_hits_is_large() {
+    fn entry_far_above_mean_hits_is_large() {
         let (mut flows, mut now) = (LargeFlows::default(), Time::ZERO.after(SECOND));
         let packets = [1000, 10, 10, 10, 10, 10, 10, 10, 10, 10];
         assert_eq!(read(&mut flows, now, &packets), [vec![], vec![]], "there is no mean yet");

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_hands_out_no_more_than_its_maximum() {
+    fn pool_hands_out_no_more_than_maximum() {
         let mut pool = Pool::new();
         let mut out: Vec<_> =
             (0..Pool::LARGE_MAX).map(|_| pool.take(Pool::LARGE, PORT).unwrap()).collect();
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_grows_into_its_headroom_and_no_further() {
+    fn frame_grows_into_headroom_and_no_further() {
         let mut pool = Pool::new();
         let mut tagged = packet(&mut pool, b"frame");
         assert!(tagged.push_front(4));

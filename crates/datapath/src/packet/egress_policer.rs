@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policer_passes_its_burst_and_then_its_rate() {
+    fn policer_passes_burst_and_then_rate() {
         let policer = EgressPolicer::new(EgressPolicing { cir: 1000, cbs: 500 }, Time::ZERO);
         let passed = |now| (0..100).filter(|_| policer.admit(now, 114)).count();
         assert_eq!((passed(after_ms(0)), passed(after_ms(99)), passed(after_ms(100))), (5, 0, 1));

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_training_is_tried_again_after_a_pause() {
+    fn failed_training_is_tried_again_after_pause() {
         let mut trainings = TableTrainings::default();
         for (time, retry) in [(0, 1_000), (1_000, 3_000), (3_000, 7_000)] {
             let failure = Ok(TrainingReport { unindexable: 1, ..delayed(retry) });

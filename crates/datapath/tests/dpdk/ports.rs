@@ -108,7 +108,7 @@ fn packets_come_back_in_order_unchanged() {
 
 /// A ring has no offloads, so the port makes checksums and segments.
 #[test]
-fn checksums_and_segments_are_made_where_the_device_has_none() {
+fn software_replaces_missing_checksum_and_segmentation_offloads() {
     let (port, mut queues) = open("net_ring1", 1);
     assert!(!port.capabilities().tx_checksum && !port.capabilities().tx_segmentation);
     let mut pool = Pool::new();

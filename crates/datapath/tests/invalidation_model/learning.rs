@@ -376,7 +376,7 @@ fn check_broken(broken: Broken, expected: ModelViolation) {
 }
 
 #[test]
-fn one_queue_of_learn_requests_is_safe_in_every_interleaving() {
+fn learn_request_queue_is_safe_in_every_interleaving() {
     let states = check(ONE);
     assert!(states > 100, "{states}");
 }
@@ -393,17 +393,17 @@ fn rule_8_packets_behind_a_learning_packet_wait() {
 }
 
 #[test]
-fn rule_9_a_learn_request_is_acknowledged_by_its_version() {
+fn rule_9_learn_request_is_acknowledged_by_version() {
     check_broken(Broken::AckedTooEarly, ModelViolation::Overtaken);
 }
 
 #[test]
-fn rule_9_merged_invalidations_carry_the_last_learn_request() {
+fn rule_9_merged_invalidations_carry_last_learn_request() {
     check_broken(Broken::MergeForgetsLearnRequests, ModelViolation::WaitsForEver);
 }
 
 #[test]
-fn rule_9_a_learn_request_without_change_is_acknowledged() {
+fn rule_9_learn_request_without_change_is_acknowledged() {
     check_broken(Broken::NothingDropsInstalls, ModelViolation::LostEntry);
     check_broken(Broken::NothingIsNotAcked, ModelViolation::WaitsForEver);
 }

@@ -19,7 +19,7 @@ fn check_broken(rule: Rule, fault: ModelViolation) {
 }
 
 #[test]
-fn one_owner_with_three_installs_is_safe_in_every_interleaving() {
+fn three_installs_are_safe_in_every_interleaving() {
     let states =
         check(Model { owners: 1, installs: 3, expires: true, sleeps: false, broken: None });
     assert!(states > 10_000, "{states}");
@@ -46,12 +46,12 @@ fn rule_1_seq_counts_only_indexed_installs() {
 }
 
 #[test]
-fn rule_2_an_install_older_than_the_engine_is_dropped() {
+fn rule_2_install_older_than_engine_is_dropped() {
     check_broken(Rule::LateIsRecorded, ModelViolation::PhantomRow);
 }
 
 #[test]
-fn rule_3_an_owner_reports_expiries_but_not_evictions() {
+fn rule_3_owner_reports_expiries_but_not_evictions() {
     // Every step of every model asserts that owners do not report entries evicted by invalidations.
     check_broken(Rule::ExpiryIsSilent, ModelViolation::PhantomRow);
 }
@@ -62,7 +62,7 @@ fn rule_4_merged_invalidations_carry_the_least_seq() {
 }
 
 #[test]
-fn rule_5_an_owner_installs_only_translations_of_its_version() {
+fn rule_5_owner_installs_only_translations_of_version() {
     let mut owner_model = ModelSystem::new_owner(0).0;
     let invalidation = Invalidation {
         version: Version::new(1),
@@ -81,7 +81,7 @@ fn rule_5_an_owner_installs_only_translations_of_its_version() {
 }
 
 #[test]
-fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
+fn rule_6_coordinator_takes_reports_before_computing() {
     let mut system = ModelSystem::new(Model {
         owners: 1,
         installs: 3,
@@ -104,7 +104,7 @@ fn rule_6_the_coordinator_takes_queued_reports_before_it_computes() {
 }
 
 #[test]
-fn rule_7_a_slot_is_reused_after_its_removal_report() {
+fn rule_7_slot_is_reused_after_removal_report() {
     let mut owner_model = ModelSystem::new_owner(0).0;
     owner_model.install(0);
     let first = owner_model.live()[0].0;
@@ -116,7 +116,7 @@ fn rule_7_a_slot_is_reused_after_its_removal_report() {
 }
 
 #[test]
-fn rule_10_a_woken_owner_reads_its_mailbox_first() {
+fn rule_10_woken_owner_reads_mailbox_first() {
     let size = Model { owners: 2, installs: 1, expires: false, sleeps: true, broken: None };
     let mut system = ModelSystem::new(size);
     system.owners[0].prepare_park();

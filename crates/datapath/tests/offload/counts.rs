@@ -51,7 +51,7 @@ fn rules_of_each_ltm_entry_count_hits_once() {
 
 /// An earlier reading may lack packets that the device has forwarded since.
 #[test]
-fn a_pull_waits_for_a_reading_that_began_after_it() {
+fn pull_waits_for_reading_that_began_after_it() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -68,7 +68,7 @@ fn a_pull_waits_for_a_reading_that_began_after_it() {
 }
 
 #[test]
-fn a_pull_includes_the_last_counts_of_removed_entries() {
+fn pull_includes_last_counts_of_removed_entries() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     send(&mut switch, 1, 9);
@@ -85,7 +85,7 @@ fn a_pull_includes_the_last_counts_of_removed_entries() {
 }
 
 #[test]
-fn pulls_do_not_wait_for_a_late_or_lost_device() {
+fn pulls_ignore_late_or_lost_devices() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -110,7 +110,7 @@ fn pulls_do_not_wait_for_a_late_or_lost_device() {
 
 /// A device that is late with counters is not stale, but its removals count.
 #[test]
-fn a_version_waits_for_its_removals_while_counts_are_slow() {
+fn version_waits_for_removals_while_counts_are_slow() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -128,7 +128,7 @@ fn a_version_waits_for_its_removals_while_counts_are_slow() {
 }
 
 #[test]
-fn a_device_that_resets_counters_loses_only_those_counts() {
+fn device_that_resets_counters_loses_only_those_counts() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     let read = |switch: &mut OffloadSwitch<SoftwareDevice>| {
@@ -166,7 +166,7 @@ fn ltm_entries_without_hits_age_out() {
 }
 
 #[test]
-fn the_time_to_confirmation_is_counted_once_per_traversal() {
+fn time_to_confirmation_is_counted_once_per_traversal() {
     let mut switch = OffloadSwitch::two_tables();
     switch.offer(&packet(1, 9));
     switch.run_iteration();

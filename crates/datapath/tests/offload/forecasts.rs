@@ -98,7 +98,7 @@ fn a_flow_that_the_device_forwards_is_covered() {
 
 /// Several packet threads forecast one flow; the device has its entries once.
 #[test]
-fn a_forecast_behind_another_one_waits_for_a_hit() {
+fn forecast_behind_another_one_waits_for_hit() {
     for is_hit in [true, false] {
         let mut switch = OffloadSwitch::two_tables();
         let watches = [SHORT, LONG].map(|time| forecast(&mut switch, (1, 9), time));

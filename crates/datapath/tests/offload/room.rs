@@ -19,7 +19,7 @@ fn refusal_counts(switch: &OffloadSwitch<SoftwareDevice>) -> Vec<(OffloadRefusal
 }
 
 #[test]
-fn a_rule_that_the_device_refuses_is_counted_by_reason() {
+fn rule_that_device_refuses_is_counted_by_reason() {
     let mut source = FlowMask::EMPTY;
     source.add_field(FieldId::Ipv4Src);
     let outputs: BTreeSet<_> = [DatapathPort::new(3)].into();
@@ -51,7 +51,7 @@ fn a_rule_that_the_device_refuses_is_counted_by_reason() {
 }
 
 #[test]
-fn a_traversal_refused_in_parts_is_inserted_as_one_entry() {
+fn refused_parts_are_inserted_as_one_entry() {
     // Table 0 outputs the packet, so a device with plain effects must combine both tables.
     let rules = [
         "table=0,priority=1,ip,actions=output:2,goto_table:1",

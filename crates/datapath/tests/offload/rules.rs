@@ -52,7 +52,7 @@ fn unseen_flows_hit_in_the_device_too() {
 }
 
 #[test]
-fn a_joining_agent_starts_at_the_current_version_without_entries() {
+fn joining_agent_starts_at_current_version_without_entries() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     let gone = modify(&mut switch);
@@ -101,7 +101,7 @@ fn the_idle_timeout_changes_at_run_time() {
 }
 
 #[test]
-fn a_removal_waits_for_the_confirmation_of_its_insertion() {
+fn removal_waits_for_confirmation_of_its_insertion() {
     let mut switch = OffloadSwitch::two_tables();
     switch.device().is_silent = true;
     switch.fill(&[(1, 9)]);
@@ -117,7 +117,7 @@ fn a_removal_waits_for_the_confirmation_of_its_insertion() {
 }
 
 #[test]
-fn a_barrier_waits_until_stale_entries_are_confirmed_removed() {
+fn barrier_waits_until_stale_entries_are_confirmed_removed() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -171,7 +171,7 @@ fn earlier_removals_are_waited_for_too() {
 }
 
 #[test]
-fn a_slot_is_reused_after_its_removal_is_confirmed() {
+fn slot_is_reused_after_removal_is_confirmed() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.wait(config().max_idle);
@@ -344,7 +344,7 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
 }
 
 #[test]
-fn a_tag_number_is_reused_after_its_entries_are_drained() {
+fn tag_number_is_reused_after_entries_are_drained() {
     // One tag bit gives two tags: one for arriving packets, and one between the two tables.
     let device = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
     let mut switch = OffloadSwitch::new(&network(TWO_TABLES), config(), device);
@@ -388,7 +388,7 @@ fn a_tag_number_is_reused_after_its_entries_are_drained() {
 }
 
 #[test]
-fn a_candidate_is_translated_under_the_version_of_the_agent() {
+fn candidate_is_translated_under_version_of_agent() {
     let mut switch = OffloadSwitch::two_tables();
     switch.offer(&packet(1, 9));
     modify(&mut switch);
@@ -444,7 +444,7 @@ fn a_device_forwards_while_its_agent_sleeps() {
 }
 
 #[test]
-fn a_failed_removal_is_retried_and_holds_its_version() {
+fn failed_removal_is_retried_and_holds_version() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().fails_removals = true;
@@ -517,7 +517,7 @@ fn an_ended_agent_delays_no_version() {
 }
 
 #[test]
-fn a_removal_waits_for_at_most_one_batch_of_insertions() {
+fn removal_waits_for_one_insertion_batch() {
     let rule =
         |host| format!("priority=1,ip,nw_src=10.0.{}.{},actions=output:2", host / 200, host % 200);
     let rules: Vec<String> = (0..600).map(rule).collect();
@@ -538,7 +538,7 @@ fn a_removal_waits_for_at_most_one_batch_of_insertions() {
 }
 
 #[test]
-fn entries_evicted_while_the_device_is_away_are_not_restored() {
+fn absent_device_gets_no_evicted_entries_back() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().lose();

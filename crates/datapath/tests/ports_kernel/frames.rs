@@ -439,7 +439,7 @@ fn frames_and_their_tags_cross_a_tap() {
 }
 
 #[test]
-fn a_created_tap_is_removed_with_its_last_queue() {
+fn created_tap_is_removed_with_last_queue() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
         let mut queues = tap.split(4).unwrap();

@@ -131,7 +131,7 @@ fn a_tap_keeps_its_frames() {
 ///
 /// Of the sockets of a packet port, either all are used or none.
 #[test]
-fn a_queue_with_a_new_number_is_stored_again() {
+fn queue_with_new_number_is_stored_again() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         ip("link set b0 up");
@@ -224,7 +224,7 @@ fn an_xdp_port_keeps_its_frames() {
 }
 
 #[test]
-fn a_full_ring_of_an_xdp_port_is_kept() {
+fn full_ring_of_xdp_port_is_kept() {
     with_xdp(|| {
         cable(1);
         let spec = xdp_spec(XdpMode::Generic);
@@ -243,7 +243,7 @@ fn a_full_ring_of_an_xdp_port_is_kept() {
 }
 
 #[test]
-fn the_queues_of_an_xdp_port_get_other_threads() {
+fn queues_of_xdp_port_get_other_threads() {
     with_xdp(|| {
         cable(4);
         let spec = xdp_spec(XdpMode::Native);

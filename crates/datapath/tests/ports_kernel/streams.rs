@@ -183,7 +183,7 @@ fn stream_over_two_cables(limit: impl Fn(Capabilities) -> Capabilities) -> Seen 
 }
 
 #[test]
-fn a_tcp_stream_crosses_two_cables_as_it_comes() {
+fn tcp_stream_crosses_two_cables_as_it_comes() {
     in_namespace(|| {
         let seen = stream_over_two_cables(|capabilities| capabilities);
         assert_eq!(seen.answers, [STREAM, STREAM], "{seen:?}");
@@ -192,7 +192,7 @@ fn a_tcp_stream_crosses_two_cables_as_it_comes() {
 }
 
 #[test]
-fn a_tcp_stream_crosses_two_cables_segmented_in_software() {
+fn tcp_stream_crosses_two_cables_segmented_in_software() {
     in_namespace(|| {
         let seen = stream_over_two_cables(|capabilities| Capabilities {
             tx_checksum: false,
@@ -205,7 +205,7 @@ fn a_tcp_stream_crosses_two_cables_segmented_in_software() {
 }
 
 #[test]
-fn a_tcp_stream_crosses_from_a_tap_to_a_cable() {
+fn tcp_stream_crosses_from_tap_to_cable() {
     in_namespace(|| {
         let mut tap = tap_port("tap0");
         let (client, server) = stream();

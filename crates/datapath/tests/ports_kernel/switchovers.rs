@@ -220,7 +220,7 @@ fn a_busy_port_has_the_configured_slots() {
 
 /// Sockets leave the fan-out group when the device goes down, and join it again.
 #[test]
-fn a_busy_port_continues_after_its_device_was_down() {
+fn busy_port_continues_after_device_was_down() {
     in_namespace(|| {
         ip("link add a0 type veth peer name b0");
         ip("link set a0 up");

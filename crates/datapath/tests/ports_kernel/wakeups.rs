@@ -136,7 +136,7 @@ fn no_frame_is_lost(mut ports: Vec<Box<dyn Port>>, hosts: Vec<Box<dyn Port>>) {
 }
 
 #[test]
-fn a_thousand_frames_each_wake_a_thread_with_taps() {
+fn thousand_frames_each_wake_thread_with_taps() {
     in_namespace(|| {
         let names: Vec<String> = (0..8).map(|number| format!("t{number}")).collect();
         let ports: Vec<_> = names.iter().map(|name| tap_port(name)).collect();
@@ -147,7 +147,7 @@ fn a_thousand_frames_each_wake_a_thread_with_taps() {
 }
 
 #[test]
-fn a_thousand_frames_each_wake_a_thread_with_packet_sockets() {
+fn thousand_frames_each_wake_thread_with_packet_sockets() {
     in_namespace(|| {
         let (mut ports, mut hosts) = (Vec::new(), Vec::new());
         for number in 0..4 {
@@ -165,7 +165,7 @@ fn a_thousand_frames_each_wake_a_thread_with_packet_sockets() {
 /// The removal of a device of each kind wakes a sleeping thread.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "a real thread reads a real clock")]
-fn a_removed_device_is_noticed_by_a_sleeping_thread() {
+fn removed_device_is_noticed_by_sleeping_thread() {
     in_namespace(|| {
         for device in ["a0", "a1"] {
             ip(&format!("link add {device} type veth peer name peer-{device}"));

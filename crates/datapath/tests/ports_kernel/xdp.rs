@@ -204,7 +204,7 @@ fn frames_during_a_read_are_received_or_counted() {
 
 /// A receive queue moves to another thread only when its packets are sent.
 #[test]
-fn a_transmit_ring_knows_the_ports_of_its_packets() {
+fn transmit_ring_knows_ports_of_its_packets() {
     with_xdp(|| {
         let (mut a, _b) = open_ends(XdpMode::Native);
         let mut xdp = split_one(a.as_mut());

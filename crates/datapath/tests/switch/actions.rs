@@ -39,7 +39,7 @@ fn set_field(field: FieldId, value: u128) -> Action {
 }
 
 #[test]
-fn a_packet_leaves_by_the_port_of_its_rule() {
+fn packet_leaves_by_port_of_its_rule() {
     if !super::HAS_CACHE {
         return;
     }
@@ -103,7 +103,7 @@ fn the_limit_of_tags_changes_while_packets_flow() {
 }
 
 #[test]
-fn a_header_behind_a_pushed_tag_is_still_found() {
+fn header_behind_pushed_tag_is_still_found() {
     let plain = udp().build();
     let changed = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2])
         .udp(1000, 54)
@@ -129,7 +129,7 @@ fn a_truncated_copy_leaves_the_packet_whole() {
 }
 
 #[test]
-fn only_in_port_returns_a_packet_to_its_port() {
+fn only_in_port_returns_packet_to_port() {
     let frame = udp().build();
     let switch = check(vec![output(1)], &frame, &[]);
     assert_eq!(switch.counters(0).dropped[DropReason::Hairpin as usize].get(), 3);
@@ -138,7 +138,7 @@ fn only_in_port_returns_a_packet_to_its_port() {
 }
 
 #[test]
-fn a_drop_at_a_bound_is_counted_by_that_bound() {
+fn drop_at_bound_is_counted_by_that_bound() {
     let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
     let push = Action::Push(Subfield::whole(FieldId::Metadata));
     for (actions, reason) in [
@@ -236,7 +236,7 @@ fn a_partial_checksum_stays_partial_through_a_rewrite() {
 }
 
 #[test]
-fn a_packet_out_runs_its_actions_without_the_caches() {
+fn packet_out_runs_its_actions_without_caches() {
     let mut switch = Switch::new(1, 3, Default::default());
     let frame = udp().build();
     let mut key = FlowKey::ZERO;
@@ -256,7 +256,7 @@ fn a_packet_out_runs_its_actions_without_the_caches() {
 }
 
 #[test]
-fn a_packet_of_a_port_without_a_bridge_is_dropped() {
+fn packet_of_port_without_bridge_is_dropped() {
     let mut switch = Switch::new(1, 2, Default::default());
     let port = shunt_pipeline::DatapathPort::new(1);
     let nowhere = Command::Bind(port, shunt_pipeline::BridgeId::new(9), PortNo::new(1));

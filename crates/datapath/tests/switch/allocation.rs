@@ -89,7 +89,7 @@ fn a_warm_burst_allocates_nothing_in_any_cache() {
 }
 
 #[test]
-fn a_warm_burst_between_pcap_and_null_allocates_nothing() {
+fn warm_burst_between_pcap_and_null_allocates_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("flows.pcap");
     let spec = |rx: Option<&Path>, tx: Option<&Path>| PortSpec::Pcap {

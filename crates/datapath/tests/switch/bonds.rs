@@ -73,7 +73,7 @@ fn count_loop_drops(switch: &Switch) -> u64 {
 }
 
 #[test]
-fn an_address_is_learned_before_its_packet_is_sent() {
+fn address_is_learned_before_packet_is_sent() {
     let mut switch = switch();
     assert!(switch.send(0, HOST, &broadcast(1)) && switch.send(0, HOST, &broadcast(1)));
     for _ in 0..3 {

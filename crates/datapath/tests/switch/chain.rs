@@ -114,7 +114,7 @@ fn new_flows_hit_shared_ltm_entries() {
 }
 
 #[test]
-fn a_partial_hit_continues_and_counts_each_rule_once() {
+fn partial_hit_continues_and_counts_each_rule_once() {
     let mut switch = switch(config(100), QueueSizes::default());
     check(&mut switch, 1, 1, 2);
     check(&mut switch, 1, 2, 3);
@@ -161,7 +161,7 @@ fn a_changed_rule_evicts_only_its_ltm_entries() {
 }
 
 #[test]
-fn a_full_stage_evicts_and_reports_to_the_engine() {
+fn full_stage_evicts_and_reports_to_engine() {
     let mut switch = Switch::new(1, 3, config(2));
     switch.apply(&(1..=20).flat_map(|host| [source(host), target(host, 2)]).collect::<Vec<_>>());
     for round in 0..200_u8 {
@@ -176,7 +176,7 @@ fn a_full_stage_evicts_and_reports_to_the_engine() {
 }
 
 #[test]
-fn a_replaced_cache_loses_no_count_and_leaves_no_entry() {
+fn replaced_cache_keeps_counts_and_no_entry() {
     let mut switch = switch(config(100), QueueSizes { reports: 2, ..QueueSizes::default() });
     let own = config(100).caches.wildcard;
     let other = config(50).caches.wildcard;
@@ -254,7 +254,7 @@ fn a_chain_with_a_wrong_output_is_detected() {
 }
 
 #[test]
-fn a_chain_that_credits_a_wrong_rule_is_detected() {
+fn chain_that_credits_wrong_rule_is_detected() {
     let mut switch = switch_with_stale_entries(target(1, 2));
     switch.apply(&[FlowMod { priority: Priority::new(9), ..target(1, 2) }]);
     detect_wrong_chain(&mut switch, &[2]);
@@ -262,7 +262,7 @@ fn a_chain_that_credits_a_wrong_rule_is_detected() {
 
 /// The cached chain counts the packet for the right rules, but lacks an output.
 #[test]
-fn a_chain_with_right_credits_and_missing_actions_is_detected() {
+fn chain_with_missing_actions_is_detected() {
     let flood = Action::Output { port: PortNo::FLOOD, max_len: 0 };
     let mut switch = switch_with_stale_entries(FlowMod {
         table: TableSelector::One(TableId::new(1).unwrap()),

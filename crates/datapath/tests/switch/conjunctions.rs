@@ -73,7 +73,7 @@ fn a_rule_between_clause_and_conjunction_evicts_entries() {
 }
 
 #[test]
-fn the_second_lookup_has_the_rank_of_its_rule() {
+fn second_lookup_has_rank_of_its_rule() {
     if !super::HAS_CACHE {
         return;
     }

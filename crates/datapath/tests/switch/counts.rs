@@ -51,7 +51,7 @@ pub(crate) fn controller(meter: Option<MeterId>) -> Action {
 }
 
 #[test]
-fn emptied_caches_have_no_entry_and_lose_no_count() {
+fn emptied_caches_keep_counts_and_no_entry() {
     let config = ThreadConfig {
         caches: CacheConfig { wildcard: super::tiny(), ..CacheConfig::default() },
         ..ThreadConfig::default()
@@ -75,7 +75,7 @@ fn emptied_caches_have_no_entry_and_lose_no_count() {
 }
 
 #[test]
-fn every_received_packet_is_sent_punted_dropped_or_held() {
+fn every_received_packet_is_accounted_for() {
     let config = ThreadConfig {
         translations_per_iteration: 1,
         waiting_per_port: 4,
@@ -139,7 +139,7 @@ fn every_received_packet_is_sent_punted_dropped_or_held() {
 }
 
 #[test]
-fn a_pull_credits_every_hit_to_its_rule_once() {
+fn pull_credits_every_hit_to_rule_once() {
     let mut switch = Switch::new(2, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)]), rule(1, matching(2), vec![])]);
     let frames = [frame_to(1), frame_to(2), frame_to(3)];
@@ -213,7 +213,7 @@ fn counts_of_expired_and_evicted_entries_are_credited() {
 }
 
 #[test]
-fn hits_before_a_reset_are_not_counted_after_it() {
+fn hits_before_reset_are_not_counted_after_it() {
     let mut switch = Switch::new(2, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)])]);
     let reset = FlowMod {
@@ -243,7 +243,7 @@ fn hits_before_a_reset_are_not_counted_after_it() {
 }
 
 #[test]
-fn a_dump_shows_every_entry_with_all_that_it_counted() {
+fn dump_shows_every_entry_with_its_counts() {
     if !super::HAS_CACHE {
         return;
     }

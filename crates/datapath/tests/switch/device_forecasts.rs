@@ -40,7 +40,7 @@ fn run_device(switch: &mut Switch, agent: &mut OffloadAgent<SoftwareDevice>) {
 
 /// The device forwards the packets, so the entry in software has no hit.
 #[test]
-fn a_hit_in_the_device_counts_for_its_forecast() {
+fn hit_in_device_counts_for_its_forecast() {
     let (mut switch, mut sender, mut agent) = behind_device();
     let flow = forecast(&switch, [10, 1, 0, 1]);
     assert!(sender.send(flow.clone()));
@@ -75,7 +75,7 @@ fn a_late_reading_of_the_device_counts() {
 
 /// The device may lose its entries, so the entries in software stay.
 #[test]
-fn a_flow_that_the_device_forwards_keeps_its_entries() {
+fn flow_that_device_forwards_keeps_its_entries() {
     let (mut switch, mut sender, mut agent) = behind_device();
     assert!(switch.send(0, 1, &frame([10, 1, 0, 1], 7)));
     switch.settle();

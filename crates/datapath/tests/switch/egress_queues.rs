@@ -138,7 +138,7 @@ fn a_queue_delays_packets_above_its_rate() {
 }
 
 #[test]
-fn a_thread_stays_awake_before_a_frame_is_due() {
+fn thread_stays_awake_before_frame_is_due() {
     let mut switch = forwarding(1);
     set_queues(&mut switch, HtbQueue::DEFAULT);
     send(&mut switch, 0, 1, 0..20);
@@ -150,7 +150,7 @@ fn a_thread_stays_awake_before_a_frame_is_due() {
 }
 
 #[test]
-fn set_queue_selects_a_queue_with_its_own_rate() {
+fn set_queue_selects_queue_with_own_rate() {
     let mut switch = forwarding(1);
     let urgent = HtbQueue { min_rate: 80 * FRAME, priority: 1, ..HtbQueue::DEFAULT };
     let scheduler = set_queues(&mut switch, urgent);

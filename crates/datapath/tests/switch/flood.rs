@@ -128,7 +128,7 @@ fn a_full_port_loses_its_own_copies_only() {
 }
 
 #[test]
-fn segments_for_a_port_find_buffers_behind_a_flood() {
+fn segments_for_port_find_buffers_behind_flood() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("segments.pcap");
     let pcap = PortSpec::Pcap { rx: None, tx: Some(path), repeat: Repeat::Once };
@@ -148,7 +148,7 @@ fn segments_for_a_port_find_buffers_behind_a_flood() {
 }
 
 #[test]
-fn full_batches_of_many_ports_refuse_no_received_frame() {
+fn full_transmit_batches_refuse_no_received_frame() {
     const PORTS: u32 = 300;
     let config = ThreadConfig { translations_per_iteration: 10_000, ..ThreadConfig::default() };
     let mut switch = switch(PORTS, null_ports(PORTS as usize), config);

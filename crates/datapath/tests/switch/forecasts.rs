@@ -185,7 +185,7 @@ fn predictors_see_new_flows() {
 }
 
 #[test]
-fn a_wrong_forecast_expires_after_its_own_idle_time() {
+fn wrong_forecast_expires_after_own_idle_time() {
     let (mut switch, mut sender) = switch(thread_config());
     assert!(sender.send(forecast(&switch, [10, 1, 0, 1])));
     switch.settle();
@@ -476,7 +476,7 @@ fn a_forecast_wakes_a_parked_thread() {
 }
 
 #[test]
-fn a_thread_sleeps_until_a_predictor_has_a_forecast() {
+fn thread_sleeps_until_predictor_has_forecast() {
     let due = Duration::from_secs(10);
     let key = forecast(&Switch::new(1, 3, thread_config()), [10, 1, 0, 1]).key;
     let (mut switch, sender) = switch_with(thread_config(), || {
@@ -533,7 +533,7 @@ pub(super) fn replies(sender: &ForecastSender) -> OutcomeCounts {
 }
 
 #[test]
-fn a_reply_has_its_entry_right_after_the_request() {
+fn reply_has_its_entry_right_after_request() {
     let (mut switch, sender) = replying(&[
         "udp,nw_dst=10.1.0.1,tp_dst=2,actions=set_field:10.2.0.9->ip_dst,output:2",
         "udp,nw_src=10.2.0.9,nw_dst=10.0.0.1,tp_dst=7,actions=set_field:10.1.0.1->ip_src,output:1",

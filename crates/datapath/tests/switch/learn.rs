@@ -63,7 +63,7 @@ fn default_switch() -> Switch {
 }
 
 #[test]
-fn second_packet_of_a_burst_uses_the_learned_rule() {
+fn second_packet_of_burst_uses_learned_rule() {
     let mut switch = default_switch();
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 1, &frame(2, 9)));
     switch.run_iteration(0);
@@ -77,7 +77,7 @@ fn second_packet_of_a_burst_uses_the_learned_rule() {
 }
 
 #[test]
-fn a_sleeping_thread_wakes_for_the_acknowledgement_of_its_queue() {
+fn sleeping_thread_wakes_for_acknowledgement_of_queue() {
     let mut switch = default_switch();
     assert!(switch.send(0, 1, &frame(1, 2)));
     while switch.run_iteration(0) {}
@@ -149,7 +149,7 @@ fn a_waiting_queue_receives_nothing_and_others_continue() {
 
 /// The first packet learns a rule and is not cached; later ones refresh the rule.
 #[test]
-fn a_learning_packet_makes_no_entry_a_refreshing_one_does() {
+fn learning_packet_makes_no_entry() {
     if !super::HAS_CACHE {
         return;
     }
@@ -189,7 +189,7 @@ fn a_deleted_learned_rule_is_learned_again() {
 }
 
 #[test]
-fn a_known_learn_request_is_acknowledged_and_evicts_nothing() {
+fn known_learn_request_is_acknowledged_and_evicts_nothing() {
     let mut switch = switch(2, super::thread_config(), QueueSizes::default());
     for thread in [0, 1] {
         assert!(switch.send(thread, 1, &frame(1, 2)));
@@ -221,7 +221,7 @@ fn a_known_learn_request_is_acknowledged_and_evicts_nothing() {
 }
 
 #[test]
-fn a_packet_without_room_for_its_learn_request_is_dropped() {
+fn packet_without_room_for_learn_request_is_dropped() {
     let sizes = QueueSizes { learn_requests: 1, ..QueueSizes::default() };
     let mut switch = switch(1, super::thread_config(), sizes);
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 4, &frame(4, 5)));

@@ -102,7 +102,7 @@ fn segments() -> (Vec<u8>, VirtioHeader) {
 }
 
 #[test]
-fn a_tso_packet_is_metered_with_all_its_bytes() {
+fn tso_packet_is_metered_with_all_bytes() {
     let (frame, virtio) = segments();
     let rate = u32::try_from(frame.len()).unwrap() * 8 * 5 / 2 / 1000;
     let bands = [MeterBand { kind: MeterBandKind::Drop, rate, burst_size: 0 }].into();
@@ -178,7 +178,7 @@ fn a_meter_drops_only_its_own_copy() {
 }
 
 #[test]
-fn a_meter_in_a_bucket_limits_only_the_bucket() {
+fn meter_in_bucket_limits_only_bucket() {
     let resubmit = Action::Resubmit { port: None, table: TableId::new(1) };
     let bucket = |actions: Vec<Action>| Bucket {
         id: 0,
@@ -307,7 +307,7 @@ fn packets_use_the_changed_meter() {
 }
 
 #[test]
-fn a_meter_after_a_pop_changes_the_inner_packet() {
+fn meter_after_pop_changes_inner_packet() {
     let remark = add_meter(1, MeterBandKind::DscpRemark { precedence: 1 }, 1);
     let pop = Action::PopMpls { ethertype: 0x0800 };
     let mut switch =

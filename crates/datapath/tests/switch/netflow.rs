@@ -92,7 +92,7 @@ fn a_flow_has_its_packets_and_output_ports() {
 }
 
 #[test]
-fn a_flow_has_the_output_port_of_its_last_packet() {
+fn flow_has_output_port_of_last_packet() {
     let mut switch = Switch::new(1, 3, super::thread_config());
     switch.apply(&added(&["priority=1,actions=output:2"]));
     let mut receiver = count(&mut switch, BRIDGE);

@@ -57,7 +57,7 @@ fn send(switch: &mut Switch, flow: u16) -> ForwardingResult {
 }
 
 #[test]
-fn a_change_of_the_peer_evicts_entries_through_patch_ports() {
+fn change_of_peer_evicts_entries_through_patch_ports() {
     if !super::HAS_CACHE {
         return;
     }
@@ -79,7 +79,7 @@ fn a_change_of_the_peer_evicts_entries_through_patch_ports() {
 }
 
 #[test]
-fn a_packet_through_a_patch_port_uses_one_version() {
+fn packet_through_patch_port_uses_one_version() {
     // The source address encodes the version of the bridge; the destination address and the port
     // encode that of the peer.
     let source = |version| {

@@ -114,7 +114,7 @@ fn an_iteration_with_policed_packets_is_busy() {
 }
 
 #[test]
-fn an_egress_policer_passes_its_burst_and_its_rate() {
+fn egress_policer_passes_burst_and_rate() {
     let mut switch = forwarding(1);
     let port = DatapathPort::new(3);
     // The rate excludes the Ethernet header of 14 bytes: a burst of ten frames, and then ten frames

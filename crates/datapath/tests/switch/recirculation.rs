@@ -71,14 +71,14 @@ fn mpls_labels_follow_the_vlan_tags() {
 
 /// A copy gets an MPLS label, and the packet after it has none.
 #[test]
-fn a_packet_behind_a_pushed_and_popped_label_hits_again() {
+fn packet_behind_pushed_and_popped_label_hits_again() {
     let (labelled, counted) = (packet(9).mpls(0, 0, 9).build(), packet(8).build());
     let actions = vec![clone(&[PUSH, output(2)]), dec_ttl(), output(3)];
     check(&only_rule(actions), &packet(9).build(), &[(2, &labelled), (3, &counted)]);
 }
 
 #[test]
-fn headers_uncovered_by_a_pop_are_parsed_and_rewritten() {
+fn headers_uncovered_by_pop_are_parsed_and_rewritten() {
     if !super::HAS_CACHE {
         return;
     }
@@ -117,7 +117,7 @@ fn check_pkt_larger_is_true_above_its_length() {
 }
 
 #[test]
-fn copies_leave_in_action_order_at_any_recirculation_depth() {
+fn recirculated_copies_leave_in_action_order() {
     let ttl = |ttl| packet(ttl).build();
     let set = |ttl| Action::SetNwTtl(ttl);
     let inner = clone(&[check_larger(9), set(3), output(2), check_larger(9), set(4), output(2)]);
@@ -134,7 +134,7 @@ fn copies_leave_in_action_order_at_any_recirculation_depth() {
 }
 
 #[test]
-fn packets_of_a_burst_stay_in_order_through_a_recirculation() {
+fn packets_of_burst_stay_in_order_through_recirculation() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&only_rule(vec![POP, dec_ttl(), output(2)]));
     let send = |switch: &mut Switch| {
@@ -152,7 +152,7 @@ fn packets_of_a_burst_stay_in_order_through_a_recirculation() {
 }
 
 #[test]
-fn a_recirculated_packet_does_not_wait_for_a_translation() {
+fn recirculated_packet_does_not_wait_for_translation() {
     if !super::HAS_CACHE {
         return;
     }

@@ -195,7 +195,7 @@ fn queues_that_move_keep_every_flow_in_order() {
 }
 
 #[test]
-fn a_queue_is_released_when_none_of_its_packets_waits() {
+fn queue_is_released_without_waiting_packets() {
     if !super::HAS_CACHE {
         return;
     }
@@ -279,7 +279,7 @@ fn behind_a_slow_output() -> Switch {
 }
 
 #[test]
-fn a_busy_output_of_other_ports_keeps_no_queue() {
+fn busy_output_of_other_ports_keeps_no_queue() {
     let mut switch = behind_a_slow_output();
     (0..10).for_each(|number| assert!(switch.send(0, 1, &frame(2, number))));
     switch.settle();
@@ -349,7 +349,7 @@ fn a_queue_is_polled_before_its_ring_overflows() {
 }
 
 #[test]
-fn the_time_of_an_iteration_is_divided_by_packets() {
+fn time_of_iteration_is_divided_by_packets() {
     let mut switch = Switch::new(1, OUT, super::thread_config());
     switch.apply(&[rule(1, Match::any(), vec![output(OUT)])]);
     (0..30).for_each(|number| assert!(switch.send(0, 1, &frame(1, number))));
@@ -369,7 +369,7 @@ fn the_time_of_an_iteration_is_divided_by_packets() {
 }
 
 #[test]
-fn a_removed_port_returns_all_queues_of_a_thread() {
+fn removed_port_returns_all_queues_of_thread() {
     let mut switch = Switch::new(2, OUT, super::thread_config());
     let answer = release(&mut switch, 0, 1, 0);
     switch.settle();

@@ -55,7 +55,7 @@ fn repair_counts(switch: &Switch) -> [u64; 4] {
 }
 
 #[test]
-fn a_packet_after_the_change_hits_the_repaired_entry() {
+fn packet_after_change_hits_repaired_entry() {
     let mut switch = switch(Repair::On, 5);
     let upcalls = switch.counters(0).upcalls.get();
     switch.apply(&[per_flow(2, 3)]);
@@ -70,7 +70,7 @@ fn a_packet_after_the_change_hits_the_repaired_entry() {
 }
 
 #[test]
-fn the_iteration_that_drops_an_entry_repairs_it_before_receiving() {
+fn iteration_that_drops_entry_repairs_it_before_receiving() {
     let mut switch = switch(Repair::On, 1);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);
@@ -122,7 +122,7 @@ fn repair_prolongs_nothing_and_counts_nothing() {
 
 /// Packets before the repair count for the old rule, later ones for the new rule.
 #[test]
-fn hits_are_credited_to_the_rules_of_their_time() {
+fn hits_are_credited_to_rules_of_time() {
     let mut switch = switch(Repair::On, 1);
     switch.apply(&[per_flow(2, 3)]);
     for _ in 0..3 {
@@ -191,7 +191,7 @@ fn repair_takes_an_eighth_while_bursts_are_full() {
 }
 
 #[test]
-fn an_entry_that_a_packet_recreated_is_not_repaired() {
+fn entry_that_packet_recreated_is_not_repaired() {
     let mut switch = switch(Repair::On, 40);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);

@@ -140,7 +140,7 @@ fn a_panicked_thread_delays_no_version() {
 }
 
 #[test]
-fn a_quick_change_is_acknowledged_at_once_by_sleeping_threads() {
+fn sleeping_threads_acknowledge_quick_changes_at_once() {
     let threads =
         start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: u64::MAX }));
     let mut at_once = 0;
@@ -162,7 +162,7 @@ fn a_quick_change_is_acknowledged_at_once_by_sleeping_threads() {
 }
 
 #[test]
-fn a_panic_of_the_engine_ends_the_eviction_thread() {
+fn panic_of_engine_ends_eviction_thread() {
     let threads =
         start_with(|pipeline| Box::new(Quick { inner: Iterative::new(pipeline), doom: 1 }));
     threads.await_sleep();

@@ -43,7 +43,7 @@ const fn egress_port(number: u32) -> SampledEgress {
 }
 
 #[test]
-fn a_sample_has_the_ports_and_tags_of_its_packet() {
+fn sample_has_ports_and_tags_of_packet() {
     let mut switch = Switch::new(1, 4, super::thread_config());
     switch.apply(&added(&[
         "in_port=1,udp,tp_src=1,actions=output:2",
@@ -206,7 +206,7 @@ fn samples_delay_no_packet() {
 
 /// Sampling changes no packet, even if packets wait for their translation.
 #[test]
-fn one_packet_in_n_of_all_bursts_is_sampled() {
+fn one_in_n_packets_is_sampled() {
     let config = ThreadConfig { translations_per_iteration: 2, ..super::thread_config() };
     let mut switch = Switch::new(1, 2, config);
     switch.apply(&[super::waiting::per_flow(1, 2)]);

@@ -29,7 +29,7 @@ fn switch(config: ThreadConfig) -> Switch {
 }
 
 #[test]
-fn a_thread_that_holds_a_packet_does_not_sleep() {
+fn thread_that_holds_packet_does_not_sleep() {
     if !super::HAS_CACHE {
         return;
     }
@@ -103,7 +103,7 @@ fn a_sleeping_thread_has_reported_its_counts() {
 }
 
 #[test]
-fn a_sleeping_thread_has_reported_counts_of_dead_entries() {
+fn sleeping_thread_has_reported_counts_of_dead_entries() {
     if !super::HAS_CACHE {
         return;
     }

@@ -47,7 +47,7 @@ fn count_punted(switch: &mut Switch) -> BTreeMap<PortNo, usize> {
 }
 
 #[test]
-fn a_flood_of_reports_takes_no_place_of_other_ports() {
+fn report_flood_displaces_no_other_port() {
     let mut switch = snooping();
     send(&mut switch, 1, 250);
     send(&mut switch, 2, 1);

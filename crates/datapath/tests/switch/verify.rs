@@ -58,7 +58,7 @@ fn a_wrong_entry_is_detected_evicted_and_reported() {
 }
 
 #[test]
-fn an_entry_that_credits_the_wrong_rule_is_detected() {
+fn entry_that_credits_wrong_rule_is_detected() {
     let mut switch = switch_that_evicts_nothing(config(1, 0));
     switch.apply(&[rule_for_all(vec![output(2)])]);
     send(&mut switch, 1);

@@ -51,7 +51,7 @@ fn a_version_is_acknowledged_in_the_next_iteration() {
 }
 
 #[test]
-fn the_engine_tracks_no_entries_of_an_ended_thread() {
+fn engine_tracks_no_entries_of_ended_thread() {
     if !super::HAS_CACHE {
         return;
     }
@@ -108,7 +108,7 @@ fn a_packet_uses_the_version_of_its_thread() {
 }
 
 #[test]
-fn a_woken_thread_adopts_its_version_before_a_packet() {
+fn woken_thread_adopts_its_version_before_packet() {
     if !super::HAS_CACHE {
         return;
     }
@@ -135,7 +135,7 @@ fn a_woken_thread_adopts_its_version_before_a_packet() {
 }
 
 #[test]
-fn only_a_version_that_evicts_its_entries_wakes_a_thread() {
+fn only_version_that_evicts_entries_wakes_thread() {
     if !super::HAS_CACHE {
         return;
     }
@@ -171,7 +171,7 @@ fn an_update_keeps_unaffected_entries() {
 
 /// Evictions that are computed before an install report is read end its entry.
 #[test]
-fn an_unread_install_is_evicted_by_the_next_version() {
+fn unread_install_is_evicted_by_next_version() {
     if !super::HAS_CACHE {
         return;
     }
@@ -219,7 +219,7 @@ fn queued_install_reports_are_read_before_a_change() {
 }
 
 #[test]
-fn a_waiting_packet_uses_the_version_that_serves_it() {
+fn waiting_packet_uses_version_that_serves_it() {
     if !super::HAS_CACHE {
         return;
     }
@@ -234,7 +234,7 @@ fn a_waiting_packet_uses_the_version_that_serves_it() {
 }
 
 #[test]
-fn evicted_entries_are_dropped_at_once_and_reclaimed_gradually() {
+fn evicted_entries_are_reclaimed_gradually() {
     if !super::HAS_CACHE {
         return;
     }

@@ -41,7 +41,7 @@ fn a_burst_of_one_flow_is_translated_once() {
 }
 
 #[test]
-fn a_packet_queued_behind_a_miss_counts_one_hit() {
+fn packet_queued_behind_miss_counts_one_hit() {
     if !super::HAS_CACHE {
         return;
     }
@@ -144,7 +144,7 @@ fn a_busy_port_delays_another_by_one_translation() {
 }
 
 #[test]
-fn packets_that_do_not_fit_are_dropped_and_counted() {
+fn packets_beyond_the_limit_are_counted_drops() {
     if !super::HAS_CACHE {
         return;
     }
@@ -164,7 +164,7 @@ fn packets_that_do_not_fit_are_dropped_and_counted() {
 }
 
 #[test]
-fn a_removed_port_drops_waiting_packets_and_returns_its_queues() {
+fn removed_port_drops_waiting_packets_and_returns_queues() {
     if !super::HAS_CACHE {
         return;
     }

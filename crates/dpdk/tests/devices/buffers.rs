@@ -72,7 +72,7 @@ fn refused_frames_are_no_losses_of_the_device() {
 /// The driver refuses a frame that is longer than its MTU. The sender has counted the frame, so the
 /// device must report no loss.
 #[test]
-fn frames_that_a_tap_refuses_are_no_losses_of_it() {
+fn frames_refused_by_tap_are_no_losses() {
     // Starts DPDK first, so that no thread of DPDK is in the new namespace.
     eal();
     // The device is in the network namespace of a thread, and is removed with the thread.

@@ -96,7 +96,7 @@ fn a_wrong_device_has_a_reason() {
 }
 
 #[test]
-fn a_device_belongs_to_one_port_at_a_time() {
+fn device_belongs_to_one_port() {
     let (device, queues) = start("net_null10", ONE_THREAD);
     let again = DpdkDevice::attach(eal(), "net_null10").map(drop);
     assert_eq!(again, Err(DpdkError::InUse { device: "net_null10".to_owned() }));

@@ -72,7 +72,7 @@ fn layers_say_where_the_headers_begin() {
 }
 
 #[test]
-fn a_second_tag_is_payload_unless_two_are_asked_for() {
+fn second_tag_is_payload_by_default() {
     let packet = PacketBuilder::arp(1, ([1; 6], [2; 4]), ([0; 6], [3; 4]));
     let frame = packet.tag(0x88a8, 0x6005).tag(0x8100, 7).build();
     let (one, two) = (key_of(&frame, VlanLimit::One).0, key_of(&frame, VlanLimit::Two).0);
@@ -96,7 +96,7 @@ fn a_duplicate_neighbour_option_clears_its_fields() {
 }
 
 #[test]
-fn the_extension_headers_of_a_packet_are_in_its_key() {
+fn extension_headers_of_packet_are_in_key() {
     let packet = PacketBuilder::ipv6([1; 16], [2; 16]).extension(0, &[]).extension(43, &[]);
     let (key, _) = key_of(&packet.fragment(0x2000).tcp(1, 2).build(), VlanLimit::One);
     assert_eq!(key.field(FieldId::Ipv6Exthdr), 0b0_0111_0000);
@@ -111,7 +111,7 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 #[test]
-fn a_service_header_is_read_as_open_vswitch_reads_it() {
+fn service_header_is_read_like_open_vswitch() {
     // `ofproto/trace BRIDGE in_port=LOCAL FRAME`, Open vSwitch 3.1: the fields after `dl_type`.
     /// The service header fields of a packet without a service header.
     const NOTHING: &str = "nsh_flags=0,nsh_ttl=0,nsh_mdtype=0,nsh_np=0,nsh_spi=0x0,nsh_si=0";

@@ -109,14 +109,14 @@ fn a_field_without_a_number_writes_nothing() {
 }
 
 #[test]
-fn a_mask_beyond_vlan_vid_is_sent_as_tci() {
+fn mask_beyond_vlan_vid_is_sent_as_tci() {
     let matching = crate::text::parse_match("vlan_tci=0x4005/0x6fff", &crate::text::NoPortNames);
     let matching = matching.expect("a tag control mask is legal");
     assert_eq!(wire(&matching), [0x00, 0x00, 0x09, 0x04, 0x40, 0x05, 0x6f, 0xff]);
 }
 
 #[test]
-fn the_absence_of_a_tag_has_no_mask_in_nxm() {
+fn absence_of_tag_has_no_mask_in_nxm() {
     for text in ["vlan_tci=0", "dl_vlan=0xffff", "vlan_tci=0/0x1fff"] {
         let matching = crate::text::parse_match(text, &crate::text::NoPortNames).unwrap();
         let mut out = Vec::new();
@@ -131,7 +131,7 @@ fn the_absence_of_a_tag_has_no_mask_in_nxm() {
 }
 
 #[test]
-fn each_port_of_16_bits_round_trips_through_nxm() {
+fn nxm_round_trips_each_16_bit_port() {
     for number in 0..=u16::MAX {
         let [high, low] = number.to_be_bytes();
         let bytes = [0x00, 0x00, 0x00, 0x02, high, low];
@@ -146,7 +146,7 @@ fn each_port_of_16_bits_round_trips_through_nxm() {
 }
 
 #[test]
-fn ports_of_later_fragments_are_refused_in_any_order() {
+fn later_fragments_refuse_ports_in_any_order() {
     let later = [0x00, 0x01, 0x34, 0x01, 0x03];
     let ip_tcp = [0x80, 0x00, 0x0a, 0x02, 0x08, 0x00, 0x80, 0x00, 0x14, 0x01, 0x06];
     let port = [0x80, 0x00, 0x1c, 0x02, 0x00, 0x50];

@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn a_rewritten_frame_is_the_frame_of_the_rewritten_packet(
+    fn rewritten_frame_is_frame_of_rewritten_packet(
         (packet, set, after) in header_sets(),
     ) {
         let (frame, _) = rewrite(packet.build(), &set, ChecksumState::Complete);
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn a_partial_checksum_follows_the_pseudo_header_and_nothing_else(
+    fn partial_checksum_follows_pseudo_header_and_nothing_else(
         (packet, set, after) in header_sets(),
     ) {
         let frame = packet.checksums(Checksums::Partial).build();
@@ -281,7 +281,7 @@ fn service_frame(kind: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_written_service_header_is_the_one_that_is_read() {
+fn written_service_header_is_read_back() {
     use FieldId::*;
     for (field, value) in [
         (NshFlags, 2),

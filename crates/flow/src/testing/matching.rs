@@ -168,7 +168,7 @@ mod tests {
     use crate::FlowMask;
 
     #[test]
-    fn the_generator_of_matches_reaches_every_field_whole_and_masked() {
+    fn generator_reaches_every_field_and_mask() {
         let mut runner = TestRunner::deterministic();
         let mut reached = HashSet::new();
         for _ in 0..4000 {

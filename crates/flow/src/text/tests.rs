@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn names_of_the_same_bits_mean_what_the_protocol_says() {
+fn names_of_same_bits_mean_what_protocol_says() {
     for (text, expected) in [
         ("arp,nw_src=1.1.1.1,nw_proto=1", "arp,arp_spa=1.1.1.1,arp_op=1"),
         ("ip,arp_spa=1.1.1.1", "ip,nw_src=1.1.1.1"),
@@ -105,7 +105,7 @@ fn names_of_the_same_bits_mean_what_the_protocol_says() {
 }
 
 #[test]
-fn the_tos_byte_is_read_as_ovs_ofctl_reads_it() {
+fn tos_byte_is_read_like_ovs_ofctl() {
     // `ovs-ofctl parse-flow 'ip,nw_tos=VALUE,actions=drop'`, Open vSwitch 3.1.
     for (value, expected) in [
         ("33", "ip,nw_tos=32"),

@@ -146,7 +146,7 @@ fn a_successor_is_learned_for_other_clients() {
 }
 
 #[test]
-fn a_successor_has_the_next_source_port_of_its_client() {
+fn successor_has_next_source_port_of_client() {
     let mut successor = SuccessorTable::new(16);
     for (round, time) in (0..8_u16).zip(1..) {
         // A client calls a front end, which calls a database and increases its source port by a
@@ -167,7 +167,7 @@ fn a_successor_has_the_next_source_port_of_its_client() {
 }
 
 #[test]
-fn a_successor_that_was_not_seen_for_long_is_forgotten() {
+fn long_unseen_successor_is_forgotten() {
     let forecasts_after = |pause: Duration| {
         let mut successor = SuccessorTable::new(64);
         let mut now = SECOND;

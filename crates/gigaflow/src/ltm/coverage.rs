@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_passes_stages_in_order_from_start_to_end() {
+    fn chain_passes_stages_in_order() {
         let links = [
             link(1, 0, Some(1)),
             link(0, 1, None),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_estimate_takes_the_best_two_adjacent_stages() {
+    fn published_estimate_takes_best_two_adjacent_stages() {
         let origin = |hash| PartitionOrigin { hash, overlaps: false };
         let of = |links: &[Vec<CoverageLink>]| Coverage::of(&links.concat()).published;
         assert_eq!(of(&[]), 0);

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn push_and_pop_are_rewrites_if_the_tags_are_known() {
+    fn push_and_pop_rewrite_known_tags() {
         let (none, red, blue) = ((0, 0), (0x8100, 0x1007), (0x88a8, 0x1009));
         let push = || DatapathAction::PushVlan { tpid: 0x8100, tci: 0x1007 };
         let pop = || DatapathAction::PopVlan;
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_writes_of_the_last_entry_come_from_its_actions() {
+    fn writes_of_last_entry_come_from_actions() {
         let (ttl, port) = (FieldId::NwTtl, FieldId::UdpDst);
         let first = DatapathAction::SetHeader(set(&[(ttl, 9), (port, 1)]));
         let second = DatapathAction::SetHeader(set(&[(port, 3)]));

@@ -49,7 +49,7 @@ fn no_chain_of_entries_exceeds_a_bound() {
 }
 
 #[test]
-fn a_sub_traversal_takes_only_its_share_of_a_bound() {
+fn sub_traversal_takes_only_share_of_bound() {
     // The sub-traversal of a source makes two more lookups to reach the next table.
     let share = 4096 / usize::from(STAGES) - 2;
     for (lookups, entries) in [(share, 2), (share + 1, 1)] {

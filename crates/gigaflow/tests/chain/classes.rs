@@ -70,7 +70,7 @@ fn a_register_that_is_read_later_is_tagged() {
 }
 
 #[test]
-fn the_actions_after_a_resubmit_are_in_the_tag() {
+fn actions_after_resubmit_are_in_tag() {
     let rules = [
         "table=0,dl_src=00:00:00:00:00:0a,actions=resubmit(,1),resubmit(,2)",
         "table=0,dl_src=00:00:00:00:00:0b,actions=resubmit(,1),resubmit(,3)",
@@ -109,7 +109,7 @@ fn the_match_has_bits_that_actions_read() {
 }
 
 #[test]
-fn a_later_fragment_matches_no_entry_of_whole_packets() {
+fn later_fragment_matches_no_entry_of_whole_packets() {
     let rules = [
         "table=0,priority=1,actions=resubmit(,1)",
         "table=1,priority=2,tcp,tp_dst=80,actions=output:2",

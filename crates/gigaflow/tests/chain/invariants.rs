@@ -89,7 +89,7 @@ impl LawTally {
 }
 
 #[test]
-fn a_chain_of_entries_does_what_the_tables_do() {
+fn chain_of_entries_does_what_tables_do() {
     // A traversal of one table is one sub-traversal, so half of the pipelines have several tables.
     let network = prop_oneof![generate::network().boxed(), generate::goto_network().boxed()];
     let any_case =

@@ -311,7 +311,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_key_passes_if_it_agrees_in_all_column_bits(
+        fn key_passes_if_all_column_bits_agree(
             group in words(bits()),
             rule_bits in words(bits()),
             keys in prop::collection::vec(words((0u64..3).prop_map(|n| n << 40 | n << 9 | n)), 1..300),

@@ -145,7 +145,7 @@ fn an_install_older_than_a_change_is_late() {
 }
 
 #[test]
-fn a_change_of_an_older_version_gets_the_newest() {
+fn change_of_older_version_gets_newest() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     let mut ports: Vec<_> = (1..=4).map(PortInfo::datapath).collect();
     ports[1].config = PortConfig { no_fwd: true, ..PortConfig::default() };
@@ -182,7 +182,7 @@ fn a_removed_rule_evicts_exactly_its_entries() {
 }
 
 #[test]
-fn a_rule_added_and_removed_in_one_bundle_evicts_nothing() {
+fn rule_removed_in_same_bundle_evicts_nothing() {
     let mut switch = Switch::new(&["priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2"]);
     switch.install(0x0a01_0203);
     let step = |command, rule| {
@@ -213,7 +213,7 @@ fn a_rule_added_and_removed_together_evicts_nothing() {
 }
 
 #[test]
-fn a_rewritten_field_is_a_constant_of_the_entry() {
+fn rewritten_field_is_constant_of_entry() {
     let mut switch = Switch::new(&[
         "ip,actions=set_field:192.168.0.1->nw_dst,goto_table:1",
         "table=1,priority=10,ip,actions=output:2",
@@ -273,7 +273,7 @@ fn many_masks_and_entries_are_found_around_maintenance() {
 
 /// The visits consult more bits than the columns of an index hold.
 #[test]
-fn a_rule_evicts_exactly_the_wide_visits_it_overlaps() {
+fn rule_evicts_exactly_wide_visits_it_overlaps() {
     let wide = "priority=1,tcp6,actions=move:NXM_NX_IPV6_SRC[]->NXM_NX_XXREG0[],\
                 move:NXM_NX_IPV6_DST[]->NXM_NX_XXREG1[],move:NXM_OF_ETH_SRC[]->NXM_NX_XXREG2[0..47],\
                 move:NXM_OF_ETH_DST[]->NXM_NX_XXREG2[48..95],\

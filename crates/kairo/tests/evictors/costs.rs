@@ -67,7 +67,7 @@ fn a_rule_for_one_destination_is_quick() {
 }
 
 #[test]
-fn the_first_rule_of_a_mask_sorts_no_visits() {
+fn first_rule_of_mask_sorts_no_visits() {
     let projections = |switch: &Switch<Direct>| switch.engine.size().projections;
     let rule = |last| format!("priority=9,ip,nw_dst=10.0.0.{last},actions=output:3");
     let mut switch = switch_with_entries(SPREAD);
@@ -239,7 +239,7 @@ fn quick_changes<E: Evictor>(engine: impl FnOnce(Version) -> E) -> [(bool, bool)
 
 #[cfg(feature = "dbsp")]
 #[test]
-fn the_engine_in_a_circuit_has_the_same_quick_changes() {
+fn engine_in_circuit_has_same_quick_changes() {
     // The first rule of a mask defers a projection. The third rule evicts all entries.
     let expected = [(true, true), (true, false), (false, true), (true, true)];
     assert_eq!(quick_changes(direct), expected);

@@ -39,7 +39,7 @@ fn check(rules: &[&str], rule: &str) {
 }
 
 #[test]
-fn an_action_that_reads_a_port_tells_fragments_apart() {
+fn action_that_reads_port_tells_fragments_apart() {
     let rules = [
         "tcp,actions=move:NXM_OF_TCP_SRC[]->NXM_NX_REG0[0..15],goto_table:1",
         "table=1,priority=1,actions=output:2",
@@ -54,7 +54,7 @@ fn a_rule_for_low_ports_matches_first_fragments() {
 }
 
 #[test]
-fn an_action_that_writes_a_port_tells_fragments_apart() {
+fn action_that_writes_port_tells_fragments_apart() {
     let rules =
         ["tcp,actions=set_field:8080->tcp_dst,goto_table:1", "table=1,priority=1,actions=output:2"];
     check(&rules, "table=1,priority=10,tcp,tp_dst=0/0xfc00,actions=drop");

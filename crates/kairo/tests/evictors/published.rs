@@ -127,7 +127,7 @@ impl PublishedFixture {
 
 /// The published engine tracks one packet of an entry, not its whole region.
 #[test]
-fn a_sample_packet_does_not_stand_for_its_region() {
+fn sample_packet_does_not_stand_for_region() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
     let mut fixture = PublishedFixture::new(AT_ONCE, &[rule]);
     let made = fixture.install(0, 0x0a01_0203);
@@ -138,7 +138,7 @@ fn a_sample_packet_does_not_stand_for_its_region() {
 
 /// The published engine keeps the stale entry of a packet that waits for its batch.
 #[test]
-fn a_rule_may_overtake_a_packet_in_a_batch() {
+fn rule_may_overtake_packet_in_batch() {
     let rule = "priority=10,ip,nw_dst=10.0.0.0/8,actions=output:2";
     let of_the_packet = "priority=20,ip,nw_dst=10.1.99.0/24,actions=output:3";
     let mut fixture = PublishedFixture::new(PublishedSettings::default(), &[rule]);
@@ -196,7 +196,7 @@ fn an_ltm_entry_without_its_packet_is_orphaned() {
 }
 
 #[test]
-fn a_stale_table_evicts_its_sub_traversal_and_later_ones() {
+fn stale_table_evicts_sub_traversal_and_later_ones() {
     let rules = [
         "ip,actions=goto_table:1",
         "table=1,ip,actions=set_field:7->reg1,goto_table:2",

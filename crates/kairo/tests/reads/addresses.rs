@@ -55,7 +55,7 @@ fn a_flushed_address_evicts_entries() {
 }
 
 #[test]
-fn an_address_forgotten_by_a_full_table_evicts_entries() {
+fn address_forgotten_by_full_table_evicts_entries() {
     let switch = Switch::new();
     let settings = BridgeSettings { macs_max: 2, ..BridgeSettings::default() };
     switch.0.set_settings(BRIDGE, settings).unwrap();

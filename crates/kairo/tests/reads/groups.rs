@@ -100,7 +100,7 @@ fn a_watched_link_that_comes_up_evicts_entries() {
 }
 
 #[test]
-fn a_watched_link_of_a_select_bucket_evicts_entries() {
+fn watched_link_of_select_bucket_evicts_entries() {
     let switch = switch(&["group_id=1,type=select,bucket=watch_port:4,output:2"]);
     let entry = switch.translate(&any_packet());
     switch.assert_needed(entry, Kind::Port, |switch| {

@@ -53,7 +53,7 @@ macro_rules! kinds {
 kinds! {
     Ports: [
         a_port_added_to_a_flood_evicts_entries,
-        a_port_added_to_a_normal_flood_evicts_entries,
+        port_added_to_normal_flood_evicts_entries,
         changed_vlans_of_a_normal_flood_evict,
         a_changed_port_of_many_outputs_evicts_entries,
     ];
@@ -65,7 +65,7 @@ kinds! {
         a_further_no_fwd_port_evicts_entries,
         a_watched_port_without_output_evicts_entries,
         a_watched_link_that_comes_up_evicts_entries,
-        a_watched_link_of_a_select_bucket_evicts_entries,
+        watched_link_of_select_bucket_evicts_entries,
         an_indirectly_watched_link_evicts_entries,
         a_changed_link_of_a_bundle_evicts_entries,
         changed_vlans_of_the_ingress_port_evict,
@@ -90,7 +90,7 @@ kinds! {
         a_moved_destination_evicts_entries,
         an_aged_out_destination_evicts_entries,
         a_flushed_address_evicts_entries,
-        an_address_forgotten_by_a_full_table_evicts_entries,
+        address_forgotten_by_full_table_evicts_entries,
         a_moved_source_evicts_entries,
         an_aged_out_source_evicts_entries,
     ];
@@ -99,7 +99,7 @@ kinds! {
         a_further_member_evicts_entries,
         a_member_that_leaves_evicts_entries,
         an_aged_out_member_evicts_entries,
-        a_group_evicted_by_a_full_table_evicts_entries,
+        group_evicted_by_full_table_evicts_entries,
     ];
     MulticastRouters: [a_new_router_port_evicts_entries, an_aged_out_router_port_evicts_entries];
     Live: [newly_readable_hidden_state_evicts_entries];

@@ -87,7 +87,7 @@ fn an_aged_out_member_evicts_entries() {
 }
 
 #[test]
-fn a_group_evicted_by_a_full_table_evicts_entries() {
+fn group_evicted_by_full_table_evicts_entries() {
     let switch = snooping();
     learn(&switch, 2, JOIN);
     let entry = translate_known(&switch);

@@ -127,7 +127,7 @@ fn a_changed_link_of_a_bundle_evicts_entries() {
 }
 
 #[test]
-fn a_port_change_evicts_only_entries_that_read_it() {
+fn port_change_evicts_only_entries_that_read_it() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let mut engine = Direct::new(switch.0.version(), 1);
@@ -155,7 +155,7 @@ fn an_added_peer_bridge_evicts_entries() {
 }
 
 #[test]
-fn a_port_added_to_a_normal_flood_evicts_entries() {
+fn port_added_to_normal_flood_evicts_entries() {
     let switch = Switch::new();
     switch.add("actions=normal");
     switch.learn(&any_packet());

@@ -195,7 +195,7 @@ fn a_server_returns_buffers_without_their_flags() {
 
 /// The client uses its own positions, whatever the server writes into descriptors.
 #[test]
-fn a_server_cannot_move_the_buffers_of_a_client() {
+fn server_cannot_move_buffers_of_client() {
     let mut pair = RingPair::new(3, 64);
     send(&mut pair.server_sends, &[1; 60]);
     let moved = MemifDescriptor { flags: 0, region: 9, length: 60, offset: u32::MAX };

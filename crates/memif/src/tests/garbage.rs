@@ -250,7 +250,7 @@ fn silent_clients_give_way_to_new_ones() {
 }
 
 #[test]
-fn a_client_refuses_a_server_that_breaks_the_protocol() {
+fn client_refuses_server_that_breaks_protocol() {
     let (_folder, path) = socket_path();
     let own =
         socket(AddressFamily::Unix, SockType::SeqPacket, SockFlag::SOCK_CLOEXEC, None).unwrap();

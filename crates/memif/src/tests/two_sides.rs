@@ -44,7 +44,7 @@ fn frames_pass_both_ways() {
 }
 
 #[test]
-fn a_client_that_starts_first_waits_for_its_server() {
+fn client_that_starts_first_waits_for_server() {
     let (_folder, path) = socket();
     let (client, mut at_client) = start(options(&path, MemifRole::Client));
     await_reason(&client, "No such file or directory");

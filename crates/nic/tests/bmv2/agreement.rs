@@ -63,7 +63,7 @@ proptest! {
     }
 
     #[test]
-    fn a_tag_pushed_after_a_pop_is_new_in_both(
+    fn tag_pushed_after_pop_is_new_in_both(
         came_in in prop::option::of(any::<u16>()), kind: u8,
         written in any::<[(bool, bool, u16); 3]>(),
     ) {

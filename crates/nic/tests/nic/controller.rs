@@ -83,7 +83,7 @@ async fn a_truncated_header_never_enters_the_tables() {
 }
 
 #[tokio::test]
-async fn a_packet_for_a_missing_port_is_not_sent() {
+async fn packet_for_missing_port_is_not_sent() {
     let mut fixture = NicFixture::new().await;
     fixture.target.send(PacketToSend::Direct { port: 9, payload: frame() }).unwrap();
     fixture.target.send(PacketToSend::Direct { port: 2, payload: Vec::new() }).unwrap();

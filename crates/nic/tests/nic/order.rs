@@ -86,7 +86,7 @@ fn numbered_frame(number: u16) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_hit_waits_for_earlier_packets_of_its_flow() {
+async fn hit_waits_for_earlier_packets_of_flow() {
     let mut nic = Ordered::new().await;
     nic.send(0..3);
     nic.receive_missed(0..3).await;

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use crate::fixture::{NicFixture, REPRESENTORS, frame, rule, with_output};
 
 #[tokio::test]
-async fn a_miss_leaves_unchanged_by_the_representor_of_its_port() {
+async fn miss_leaves_unchanged_by_representor_of_port() {
     let mut fixture = NicFixture::represented().await;
     let ttl = (FieldId::NwTtl, 9);
     fixture.insert(0, rule(0, &[(FieldId::EthType, 0x0800)], &[ttl], Next::Tag(Tag::new(5)))).await;
@@ -85,7 +85,7 @@ fn add_counted_port(
 }
 
 #[tokio::test]
-async fn a_port_is_added_and_removed_while_the_nic_runs() {
+async fn port_is_added_and_removed_while_nic_runs() {
     let mut fixture = NicFixture::new().await;
     for round in 0..3 {
         let (port, queues, mut far) = add_port(&fixture, 7, 1);
@@ -112,7 +112,7 @@ async fn a_port_is_added_and_removed_while_the_nic_runs() {
 }
 
 #[tokio::test]
-async fn each_flow_stays_on_one_queue_and_flows_are_spread() {
+async fn flows_are_spread_over_queues_without_moving() {
     let mut fixture = NicFixture::new().await;
     let (_port, queues, mut far) = add_port(&fixture, 7, 4);
     let end = fixture.add_end(far.split(1).unwrap().remove(0));
@@ -308,7 +308,7 @@ async fn misses_beyond_the_representor_count_at_their_port() {
 }
 
 #[tokio::test]
-async fn refused_packets_of_the_switch_count_as_not_sent() {
+async fn refused_packets_of_switch_count_as_not_sent() {
     let mut fixture = NicFixture::new().await;
     let losses = Arc::new(NicPortLosses::default());
     let (_port, queues, _far) = add_counted_port(&fixture, 7, 1, Arc::clone(&losses));
@@ -378,7 +378,7 @@ impl RxQueue for RefusingPort {
 }
 
 #[tokio::test]
-async fn frames_that_the_nic_refuses_count_at_their_port() {
+async fn frames_that_nic_refuses_count_at_port() {
     let fixture = NicFixture::new().await;
     let losses = Arc::new(NicPortLosses::default());
     let port = Box::new(RefusingPort);

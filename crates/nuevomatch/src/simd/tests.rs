@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn all_kernels_match_ranges_of_addresses_as_the_oracle(
+    fn all_kernels_match_ranges_of_addresses_as_oracle(
         case in case(FIVE_TUPLE, [NONE, NONE]),
         priorities in priorities(),
     ) {
@@ -207,7 +207,7 @@ proptest! {
     }
 
     #[test]
-    fn all_kernels_match_all_kinds_of_lanes_as_the_oracle(
+    fn kernels_equal_oracle_for_all_lanes(
         case in case(MIXED, [[true, false, true, false, false, false, false, false], [true; 8]]),
         priorities in priorities(),
     ) {

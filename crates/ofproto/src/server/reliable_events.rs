@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_without_room_takes_no_event_until_it_lags() {
+    fn full_connection_takes_no_event_until_lagging() {
         let (reliable_events, event) = (ReliableEvents::default(), event());
         let inbox = reliable_events.subscribe();
         let mut next = pin!(inbox.next(false));

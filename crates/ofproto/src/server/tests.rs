@@ -115,7 +115,7 @@ async fn a_reply_is_flushed_through_a_buffering_stream() {
 }
 
 #[tokio::test]
-async fn a_barrier_waits_for_the_threads_and_events_do_not() {
+async fn barrier_waits_for_threads_and_events_do_not() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
@@ -167,7 +167,7 @@ async fn subscribed_openflow_10_clients_get_table_misses() {
 }
 
 #[tokio::test]
-async fn a_stale_socket_is_replaced_and_removed_at_the_end() {
+async fn stale_socket_is_replaced_and_removed_at_end() {
     let path = std::env::temp_dir().join(format!("shunt-ofproto-{}.mgmt", std::process::id()));
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a dead process left the file");
@@ -183,7 +183,7 @@ async fn a_stale_socket_is_replaced_and_removed_at_the_end() {
 
 /// A later process has a copy of the socket, and needs the file.
 #[tokio::test]
-async fn a_socket_for_a_later_process_leaves_its_file() {
+async fn socket_for_later_process_leaves_its_file() {
     let path = std::env::temp_dir().join(format!("shunt-later-{}.mgmt", std::process::id()));
     let mut socket = UnixListenSocket::bind(&path).await.unwrap();
     let copy = socket.as_fd().try_clone_to_owned().unwrap();
@@ -258,7 +258,7 @@ async fn a_unix_client_without_hello_is_closed() {
 
 /// A controller that closes after the handshake is retried with growing delays.
 #[tokio::test(start_paused = true)]
-async fn a_controller_that_closes_at_once_is_retried_rarely() {
+async fn controller_that_closes_at_once_is_retried_rarely() {
     let (host, server) = bridge();
     let controller = TcpListener::bind(ANY_PORT).await.unwrap();
     let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
@@ -337,7 +337,7 @@ async fn a_packet_in_without_receiver_is_reported() {
 }
 
 #[tokio::test]
-async fn a_packet_out_reaches_another_controller_as_packet_in() {
+async fn packet_out_reaches_another_controller_as_packet_in() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();

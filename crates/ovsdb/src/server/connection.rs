@@ -505,7 +505,7 @@ mod tests {
 
     /// A probe waits behind a long message, so the client cannot answer it yet.
     #[tokio::test]
-    async fn a_client_that_reads_a_long_message_is_active() {
+    async fn client_that_reads_long_message_is_active() {
         let (near, mut far) = duplex(1);
         let (outbox, queue) = Outbox::new(1 << 10);
         let (activity, mut silence) = watch::channel(());
@@ -527,7 +527,7 @@ mod tests {
 
     /// The system takes messages for a host that has gone.
     #[tokio::test]
-    async fn a_message_that_is_only_buffered_proves_no_activity() {
+    async fn message_that_is_only_buffered_proves_no_activity() {
         let (near, mut far) = duplex(1 << 10);
         let (outbox, queue) = Outbox::new(1 << 10);
         let (activity, silence) = watch::channel(());

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_change_of_the_interval_has_effect_at_once() {
+    async fn change_of_interval_has_effect_at_once() {
         let (changes, times) = watch::channel(RemoteTimes::WITHOUT_PROBES);
         let (_received, watched) = watch::channel(());
         let (probes, mut requests) = mpsc::channel(1);

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_id_is_primary_and_others_are_notified() {
+    fn highest_id_is_primary_and_others_are_notified() {
         let mut arbiter = Arbiter::default();
         let mut join = |stream, id| arbiter.arbitrate(StreamId(stream), ROLE, id);
         assert_eq!(summary(&join(1, Some(5)).unwrap()), [(1, true, true)]);
@@ -266,7 +266,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_primary_is_the_live_stream_with_the_highest_id(
+        fn primary_is_live_stream_with_highest_id(
             ops in prop::collection::vec((0u64..4, prop::option::of(0u128..5), any::<bool>()), 0..40)
         ) {
             let mut arbiter = Arbiter::default();

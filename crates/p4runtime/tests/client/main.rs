@@ -565,7 +565,7 @@ async fn changes_of_another_controller_are_repaired() {
 }
 
 #[tokio::test]
-async fn a_late_write_of_an_old_session_is_refused() {
+async fn late_write_of_old_session_is_refused() {
     let mut server = RestartableServer::new().await;
     let mut target = connect(&server).await;
     run_operations(&server, &mut target, vec![insert(1)]).await;

@@ -139,7 +139,7 @@ async fn a_verify_needs_a_configuration() {
 }
 
 #[tokio::test]
-async fn a_broken_program_does_not_block_a_later_one() {
+async fn broken_program_does_not_block_later_one() {
     let fixture = ServerFixture::new().await;
     let (mut peer, _stream) = fixture.primary().await;
     let broken =

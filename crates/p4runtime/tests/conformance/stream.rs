@@ -60,7 +60,7 @@ async fn a_packet_out_of_the_primary_is_sent() {
 }
 
 #[tokio::test]
-async fn a_bad_packet_out_does_not_end_the_stream() {
+async fn bad_packet_out_does_not_end_stream() {
     let fixture = ServerFixture::new().await;
     let (_peer, mut stream) = fixture.ready().await;
     for (name, fields) in [

@@ -231,7 +231,7 @@ async fn a_modify_without_an_action_keeps_the_action() {
 }
 
 #[tokio::test]
-async fn a_default_is_modified_and_reset_within_its_bounds() {
+async fn default_is_modified_and_reset_within_bounds() {
     let fixture = ServerFixture::new().await;
     let (mut peer, _stream) = fixture.ready().await;
     let start = |tag: u8| default_entry(START_TABLE, action(START_ACTION.id, &[(1, &[tag])]));
@@ -340,7 +340,7 @@ async fn a_counter_can_only_be_modified() {
 }
 
 #[tokio::test]
-async fn each_update_of_a_batch_has_its_own_result() {
+async fn each_update_of_batch_has_own_result() {
     let fixture = ServerFixture::new().await;
     let (mut peer, _stream) = fixture.ready().await;
     let batch = vec![
@@ -477,7 +477,7 @@ async fn a_batch_with_too_many_updates_is_refused() {
 }
 
 #[tokio::test]
-async fn the_details_of_150_updates_fit_into_client_headers() {
+async fn details_of_150_updates_fit_into_client_headers() {
     let fixture = ServerFixture::new().await;
     let (mut peer, _stream) = fixture.ready().await;
     let updates = (0..150).map(|number| update(Type::Delete, ltm(1, number + 1))).collect();

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pipelines_of_the_crate_have_the_published_counts() {
+    fn pipelines_of_crate_have_published_counts() {
         for builtin in BUILTIN {
             let pipeline = PipelineFile::parse(builtin.json).unwrap();
             let counts = (pipeline.tables.len(), pipeline.traversals.len());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelled_key_gets_its_position_and_a_suggestion() {
+    fn misspelled_key_gets_its_position_and_suggestion() {
         let text = BUILTIN[1].json.replacen("\"tables\": [", "\"tabels\": [", 1);
         let error = PipelineFile::parse(&text).unwrap_err();
         let PipelineError::Json { line, column, offset, nearest, .. } = &error else {

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn text_without_a_rule_is_refused_as_a_dump() {
+    fn text_without_rule_is_refused_as_dump() {
         assert!(matches!(SwitchDump::read("# nothing\n"), Err(DumpError::Empty)));
         assert!(matches!(SwitchDump::read("nothing\n"), Err(DumpError::Rule { line: 1, .. })));
     }

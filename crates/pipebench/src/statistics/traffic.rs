@@ -189,7 +189,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn mean_and_deviation_are_those_of_all_gaps_at_once(
+        fn mean_and_deviation_are_of_all_gaps(
             gaps in prop::collection::vec(0_u64..1_000_000, 1..50),
         ) {
             let mut time = 5;

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn the_base_flow_is_the_first_of_its_coflow() {
+    fn base_flow_is_first_of_its_coflow() {
         let flows = generate_flows(0.25);
         let packets: Vec<u32> = (0..20_000).map(|index| 1 + index % 7).collect();
         let course = TrafficLength::of(packets.iter().map(|count| u64::from(*count)).sum(), None);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_recorded_coflow_has_all_pairs_with_common_ports() {
+    fn recorded_coflow_has_all_pairs_with_common_ports() {
         let trace = CoflowTrace::parse("150 1\n1 0 3 10 11 12 3 1:1 2:1 9:1\n").unwrap();
         let flows = coflows(10, 1.0, Locality::Low, Some(&trace), Seed::new(1)).unwrap();
         let ends = |flow: &Flow, fields: [FieldId; 2]| fields.map(|field| flow.key().field(field));

@@ -394,7 +394,7 @@ mod tests {
 
     /// Two rules give two pairs of addresses and two ports: four flows, and no fifth.
     #[test]
-    fn fields_that_tables_ask_for_together_come_from_one_rule() {
+    fn fields_of_one_lookup_share_a_rule() {
         use FieldId::{EthDst, EthSrc, TcpDst};
         let rule =
             |number: u128| [EthSrc, EthDst, TcpDst].map(|field| exact(field, number)).to_vec();
@@ -412,7 +412,7 @@ mod tests {
 
     /// Filters with one value of the field share the square of its recurrence.
     #[test]
-    fn the_weight_of_a_rule_is_that_of_its_fields() {
+    fn weight_of_rule_is_that_of_fields() {
         let pair =
             |address, port| vec![exact(FieldId::Ipv4Dst, address), exact(FieldId::TcpDst, port)];
         let rules = [pair(1, 1), pair(1, 2), pair(1, 3), pair(2, 1), pair(3, 1), pair(3, 1)];
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_without_rules_for_some_group_has_no_flows() {
+    fn class_without_group_rules_has_no_flows() {
         let source = FlowSource { classes: vec![class(vec![FieldGroup::default()])] };
         assert_eq!(sample_flows(&source, 1, Locality::Low).unwrap_err(), TrafficError::NoSource);
     }

@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_as_long_as_those_of_caida_and_mawi() {
+    fn flow_lengths_equal_caida_and_mawi() {
         let traces = &published().traces;
         assert_near(
             mean(&sample_sizes(FlowSizes::Caida, 1_000_000)),

@@ -244,7 +244,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rules_of_one_table_are_added_and_deleted_in_turn(
+        fn rules_of_one_table_change_in_turn(
             tables in prop::collection::vec(0_u8..4, 1..3000), kind in 0_usize..7, batches in 1_u64..9,
         ) {
             let plan = plan(UpdateKind::ALL[kind], 50, &tables, 50 * batches);

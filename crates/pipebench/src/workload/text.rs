@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_deleted_by_its_match_and_priority() {
+    fn rule_is_deleted_by_match_and_priority() {
         let strict =
             |text: &str| RuleLine { table: 0, text: text.to_owned() }.strict_match().to_owned();
         assert_eq!(

@@ -13,7 +13,7 @@ const NAMES: &[&str] = &[
 ];
 
 #[test]
-fn two_runs_of_a_name_write_the_same_bytes() {
+fn two_runs_of_name_write_same_bytes() {
     for name in NAMES {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         folders.iter().for_each(|folder| write(name, folder.path()));
@@ -217,7 +217,7 @@ fn high_locality_differs_from_low_for_every_source() {
 }
 
 #[test]
-fn parameters_of_classbench_are_a_workload_and_fill_a_pipeline() {
+fn parameters_of_classbench_are_workload_and_fill_pipeline() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my_seed");
     fs::write(&path, answer(&["describe", "acl"])).unwrap();
@@ -313,7 +313,7 @@ fn an_edge_to_a_missing_table_is_reported() {
 }
 
 #[test]
-fn statistics_of_a_capture_are_those_of_the_workload() {
+fn statistics_of_capture_are_those_of_workload() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.pcap");
     let path = path.to_str().unwrap();
@@ -346,7 +346,7 @@ fn a_damaged_capture_is_refused() {
 }
 
 #[test]
-fn a_filter_file_of_the_user_is_a_workload() {
+fn filter_file_of_user_is_workload() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.rules");
     fs::write(&path, "@10.0.0.0/8\t192.168.0.0/16\t0 : 65535\t80 : 80\t0x06/0xFF\n").unwrap();

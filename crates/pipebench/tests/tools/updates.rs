@@ -30,7 +30,7 @@ wc -l < $1/bundles
 "#;
 
 #[test]
-fn batches_are_played_one_by_one_onto_another_switch() {
+fn another_switch_plays_batches_one_by_one() {
     if !Path::new("/usr/lib/openvswitch-switch/ovs-vswitchd").exists() {
         return print_skipped("Open vSwitch is not installed: apt-get install openvswitch-switch");
     }

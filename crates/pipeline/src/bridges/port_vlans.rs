@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_access_port_puts_untagged_frames_in_its_vlan() {
+    fn access_port_puts_untagged_frames_in_vlan() {
         let port = port(VlanMode::Access(7));
         assert_eq!((port.admit(0), port.admit(7), port.admit(10)), (Some(7), None, None));
         assert_eq!((port.carries(7), port.carries(10), port.id_on_wire(7)), (true, false, 0));
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tunnel_puts_all_frames_in_its_service_vlan() {
+    fn tunnel_puts_all_frames_in_service_vlan() {
         let tunnel = PortVlans { mode: VlanMode::Dot1qTunnel(7), ..PortVlans::default() };
         assert_eq!(
             (tunnel.admit(0), tunnel.admit(7), tunnel.admit(10)),

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_its_owner_removed_is_not_evicted() {
+    fn entry_that_owner_removed_is_not_evicted() {
         let checked = CheckedPipeline::new(&[]);
         let mut key = FlowKey::ZERO;
         key.set_bridge(1);

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_readable_bit_range_is_read_as_it_is_printed() {
+    fn printed_bit_ranges_are_read_unchanged() {
         for field in FieldId::all().filter(|field| !field.info().oxms.is_empty()) {
             for (offset, width) in [(0, field.width()), (0, 1), (field.width() - 1, 1)] {
                 let subfield = Subfield::new(field, offset, width).unwrap();

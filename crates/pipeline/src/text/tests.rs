@@ -154,7 +154,7 @@ fn clones_nest_up_to_the_bound() {
 }
 
 #[test]
-fn a_command_takes_the_items_that_it_can_use() {
+fn command_takes_items_that_it_can_use() {
     use FlowModCommand::{Add, Delete, DeleteStrict, Modify, ModifyStrict};
     let useless = |command, text| {
         assert!(matches!(problem(command, text), RuleTextProblem::UselessItem { .. }), "{text}");
@@ -238,7 +238,7 @@ fn a_saved_rule_keeps_its_enqueue() {
 }
 
 #[test]
-fn a_cookie_marks_new_rules_and_selects_old_ones() {
+fn cookie_marks_new_rules_and_selects_old_ones() {
     use FlowModCommand::{Add, Delete, Modify};
     let cookie = |command, text| {
         let rule = flow_mod(command, text);

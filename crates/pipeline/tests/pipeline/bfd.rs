@@ -53,7 +53,7 @@ fn bfd_packets_bypass_the_tables() {
 }
 
 #[test]
-fn a_session_that_is_down_moves_a_failover_group() {
+fn session_that_is_down_moves_failover_group() {
     let switch = Switch::new(&[]);
     let buckets = vec![watching(1, vec![output(1)]), watching(2, vec![output(2)])];
     switch.make([add_group(1, GroupKind::FastFailover, buckets), rule("", vec![group(1)]).into()]);
@@ -66,7 +66,7 @@ fn a_session_that_is_down_moves_a_failover_group() {
 }
 
 #[test]
-fn the_first_session_evicts_every_entry_of_the_bridge() {
+fn first_session_evicts_every_entry_of_bridge() {
     let switch = Switch::of_actions(&[output(3)]);
     let changed = |ports| {
         let change = switch.pipeline.set_ports(BRIDGE, ports).unwrap();

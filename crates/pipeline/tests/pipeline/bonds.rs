@@ -105,7 +105,7 @@ fn packets_of_other_members_are_dropped() {
 }
 
 #[test]
-fn flood_uses_one_member_and_all_uses_every_port() {
+fn flood_uses_one_member_of_a_bond() {
     let flood = switch(PortNo::FLOOD, 2);
     assert_eq!(flood.run("in_port=3"), "2 3 4 100");
     assert_eq!(flood.run("in_port=1"), "3 4 100");
@@ -270,7 +270,7 @@ fn learned_together(switch: &Switch, packets: &[&str]) -> Option<PortNo> {
 }
 
 #[test]
-fn a_copy_moves_no_address_that_was_just_learned() {
+fn copy_moves_no_address_that_was_just_learned() {
     let broadcast = |port: u32| {
         format!("in_port={port},dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5")
     };
@@ -287,7 +287,7 @@ fn a_copy_moves_no_address_that_was_just_learned() {
 }
 
 #[test]
-fn the_newest_observation_wins_where_no_copy_comes_back() {
+fn newest_observation_wins_where_no_copy_comes_back() {
     let on_bond = B_TO_A.replace("in_port=3", "in_port=1");
     let of_partner = || {
         let mut all = ports_with_balancing_bond(&BondCounters::new("b"), false);
@@ -320,7 +320,7 @@ fn is_stale(traversal: &Traversal, deltas: &[Delta]) -> bool {
 }
 
 #[test]
-fn a_failover_makes_the_entries_of_the_bond_stale() {
+fn failover_makes_entries_of_bond_stale() {
     let switch = switch(PortNo::NORMAL, 1);
     send(&switch, A_TO_B);
     send(&switch, B_TO_A);
@@ -450,7 +450,7 @@ fn slow_protocol_frames_bypass_the_tables() {
 }
 
 #[test]
-fn lacp_decides_which_packets_a_member_gives_to_normal() {
+fn lacp_decides_which_packets_member_gives_to_normal() {
     let from_backup = A_TO_B.replace("in_port=1", "in_port=2");
     for (lacp, active, backup) in [
         (LacpAdmission::Off, true, false),

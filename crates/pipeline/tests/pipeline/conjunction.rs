@@ -49,7 +49,7 @@ fn shape(traversal: &Traversal) -> Vec<(u128, usize, bool)> {
 }
 
 #[test]
-fn a_packet_that_matches_all_clauses_hits_the_conjunction() {
+fn packet_that_matches_all_clauses_hits_conjunction() {
     let switch = switch(&["priority=0,actions=output:4"]);
     assert_eq!(switch.run(&packet("10.0.0.1", "10.0.0.2")), "3");
     assert_eq!(switch.run(&packet("10.0.1.9", "10.0.0.2")), "3");
@@ -138,7 +138,7 @@ fn a_received_packet_has_no_conj_id() {
 }
 
 #[test]
-fn a_conjunction_ranks_below_the_rules_of_its_priority() {
+fn conjunction_ranks_below_rules_of_its_priority() {
     let switch = switch(&[]);
     let traversal = switch.translate(&packet("10.0.0.1", "10.0.0.2"));
     assert_eq!(shape(&traversal), [(0, 2, false), (7, 0, true)]);

@@ -25,7 +25,7 @@ fn decisions(switch: &Switch, packet: &str) -> Vec<(Option<usize>, NotedDecision
 }
 
 #[test]
-fn a_table_miss_differs_from_a_rule_without_output() {
+fn table_miss_differs_from_rule_without_output() {
     let switch = Switch::new(&[
         "in_port=2,actions=drop",
         "in_port=3,actions=resubmit(,1),resubmit(,2)",

@@ -30,7 +30,7 @@ fn removed_rules(change: &Change) -> Vec<(u64, RemovedReason)> {
 }
 
 #[test]
-fn rules_expire_when_their_time_has_passed_and_not_before() {
+fn rules_expire_exactly_at_their_timeout() {
     let switch = switch(&[
         "cookie=1,tcp,idle_timeout=5,actions=drop",
         "cookie=2,udp,hard_timeout=7,actions=drop",

@@ -37,7 +37,7 @@ fn adding_the_same_match_and_priority_replaces() {
 }
 
 #[test]
-fn a_replacement_keeps_counts_unless_they_are_to_be_reset() {
+fn replacement_keeps_counts_without_reset_counts() {
     let switch = Switch::new(&["tcp,actions=output:1"]);
     credit_rule(&switch, 3);
     switch.add(&["tcp,actions=output:2"]);
@@ -294,7 +294,7 @@ fn tables_count_lookups_and_matches() {
 }
 
 #[test]
-fn a_hit_is_credited_to_the_rule_of_every_visit() {
+fn hit_is_credited_to_rule_of_every_visit() {
     let switch =
         Switch::new(&["cookie=1,tcp,actions=goto_table:1", "cookie=2,table=1,actions=drop"]);
     credit_rule(&switch, 5);

@@ -58,7 +58,7 @@ fn groups_are_added_once_and_then_modified() {
 }
 
 #[test]
-fn a_modified_group_keeps_its_age_and_counts_from_zero() {
+fn modified_group_keeps_age_and_counts_from_zero() {
     let switch = Switch::new(&[]);
     switch.make([add_all_group(1)]);
     let old = switch.pipeline.groups(BRIDGE).remove(0);
@@ -141,7 +141,7 @@ fn a_group_needs_buckets_that_fit_its_kind() {
 }
 
 #[test]
-fn a_bucket_names_an_existing_group_without_a_loop() {
+fn bucket_names_existing_group_without_loop() {
     let switch = Switch::new(&[]);
     let to = |number, target| add_group(number, GroupKind::All, vec![bucket(vec![group(target)])]);
     let missing = GroupModError::NoSuchGroup(GroupId::new(2));
@@ -236,7 +236,7 @@ fn rules_name_only_existing_groups_and_meters() {
 }
 
 #[test]
-fn a_meter_is_added_modified_and_removed_with_rules() {
+fn meter_is_added_modified_and_removed_with_rules() {
     let switch = Switch::new(&["cookie=9,arp,actions=drop"]);
     let refused = |request| match switch.modify([request]) {
         Err(ModificationError::Meter(error)) => error,

@@ -48,7 +48,7 @@ fn shares(switch: &Switch, connections: u32) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn each_bucket_of_all_has_a_copy_of_its_own() {
+fn each_bucket_of_all_has_its_own_copy() {
     let rewriting = |ttl, port| bucket(vec![output(port), set_field(FieldId::NwTtl, ttl)]);
     let switch = to_group(GroupKind::All, vec![rewriting(9, 2), bucket(vec![output(3)])]);
     switch.send(FlowModCommand::Delete, "").expect("legal");
@@ -57,7 +57,7 @@ fn each_bucket_of_all_has_a_copy_of_its_own() {
 }
 
 #[test]
-fn a_bucket_runs_in_the_order_of_an_action_set() {
+fn bucket_runs_in_order_of_action_set() {
     let actions = vec![
         output(2),
         Action::Resubmit { port: None, table: None },
@@ -76,7 +76,7 @@ fn a_bucket_runs_in_the_order_of_an_action_set() {
 }
 
 #[test]
-fn a_group_wins_over_an_output_in_an_action_set() {
+fn group_wins_over_output_in_action_set() {
     for written in [vec![group(1), output(4)], vec![output(4), group(1)]] {
         let switch = Switch::new(&[]);
         let mut rule = rule("", vec![]);
@@ -137,7 +137,7 @@ fn a_bucket_is_live_while_its_group_is() {
 }
 
 #[test]
-fn a_reference_to_a_removed_group_has_no_effect() {
+fn reference_to_removed_group_has_no_effect() {
     let switch = Switch::new(&[]);
     switch.make([add_group(2, GroupKind::Indirect, vec![bucket(vec![output(2)])])]);
     let both = vec![bucket(vec![group(2)]), bucket(vec![output(3)])];
@@ -185,7 +185,7 @@ fn select_uses_buckets_by_weight() {
 }
 
 #[test]
-fn a_dead_bucket_of_select_moves_only_its_own_packets() {
+fn dead_bucket_of_select_moves_only_own_packets() {
     let watch = |port| Bucket { weight: 1, ..watching(port, vec![output(port)]) };
     let switch = to_group(GroupKind::Select, vec![watch(2), watch(3), watch(4)]);
     let run = |number| switch.run(&connection(number));
@@ -331,7 +331,7 @@ fn bundle_load_writes_the_chosen_port() {
 }
 
 #[test]
-fn a_port_that_goes_down_moves_only_its_own_connections() {
+fn port_that_goes_down_moves_only_own_connections() {
     let members = [2, 3, 4];
     let switch =
         Switch::of_actions(&[bundle(BundleAlgorithm::HighestRandomWeight, &members, None)]);
@@ -394,7 +394,7 @@ fn actions_after_a_group_belong_to_the_rule() {
 }
 
 #[test]
-fn a_group_watched_by_many_buckets_is_checked_once() {
+fn group_watched_by_many_buckets_is_checked_once() {
     let switch = Switch::new(&[]);
     let watcher = |group| Bucket { watch_group: Some(GroupId::new(group)), ..bucket(vec![]) };
     let last = add_group(60, GroupKind::FastFailover, vec![watching(9, vec![])]);

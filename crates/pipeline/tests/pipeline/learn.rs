@@ -265,7 +265,7 @@ fn is_rule(delta: &&shunt_pipeline::Delta) -> bool {
 
 /// As in Open vSwitch, a learned `output` ignores most reserved port numbers.
 #[test]
-fn learned_rules_send_to_ports_and_to_nothing_else() {
+fn learned_rules_send_only_to_ports() {
     let sent = |port: u128| {
         let switch = Switch::new(&[]);
         let output =
@@ -282,7 +282,7 @@ fn learned_rules_send_to_ports_and_to_nothing_else() {
 }
 
 #[test]
-fn a_fin_lowers_timeouts_of_rules_with_fin_timeout() {
+fn fin_lowers_timeouts_of_rules_with_fin_timeout() {
     let switch = Switch::new(&[]);
     let fin = |idle, hard| Action::FinTimeout { idle, hard };
     switch.apply(&[
@@ -461,7 +461,7 @@ fn learned_rule(spec: LearnSpec) -> FlowMod {
 }
 
 #[test]
-fn a_learned_port_of_16_bits_is_the_whole_port() {
+fn learned_port_of_16_bits_is_whole_port() {
     for (offset, width, value, mask) in [
         (0, 16, u128::from(PortNo::LOCAL.number()), 0xffff_ffff),
         (0, 8, 0xfe, 0xff),
@@ -477,7 +477,7 @@ fn a_learned_port_of_16_bits_is_the_whole_port() {
 }
 
 #[test]
-fn a_learned_write_is_as_wide_as_its_target() {
+fn learned_write_is_as_wide_as_target() {
     let target = Subfield { field: FieldId::Xxreg0, offset: 8, width: 100 };
     let source = LearnSource::Value(5 << 64 | 7);
     let write = learned_rule(LearnSpec { source, target: LearnTarget::Load(target), width: 100 });

@@ -113,7 +113,7 @@ fn clauses_on_ports_consult_the_fragment_bit() {
 }
 
 #[test]
-fn bits_consulted_after_a_resubmit_belong_to_the_rule() {
+fn bits_consulted_after_resubmit_belong_to_rule() {
     let move_to = |source, target| {
         let [source, target] =
             [source, target].map(|field| Subfield::new(field, 0, 8).expect("bits"));
@@ -207,7 +207,7 @@ fn a_ttl_decrement_consults_the_ttl() {
 }
 
 #[test]
-fn the_ingress_port_is_consulted_with_a_no_recv_port() {
+fn ingress_port_is_consulted_with_no_recv_port() {
     let switch = Switch::of_actions(&[output(2)]);
     switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
     assert_whole(&switch.translate("in_port=1"), &[FieldId::InPort]);
@@ -388,7 +388,7 @@ fn an_announcement_consults_its_arp_fields() {
 }
 
 #[test]
-fn a_copy_for_a_vlan_consults_the_inner_tag() {
+fn copy_for_vlan_consults_inner_tag() {
     let switch = Switch::of_actions(&[output(2)]);
     with_vlans(
         &switch,
@@ -459,7 +459,7 @@ fn a_length_check_consults_all_carried_state() {
 }
 
 #[test]
-fn a_frame_for_lacp_consults_its_type_address_and_port() {
+fn frame_for_lacp_consults_type_address_and_port() {
     let switch = Switch::of_actions(&[output(3)]);
     switch.set_ports(with_lacp(LacpAdmission::All));
     let frame = switch.translate(LACP_FRAME);
@@ -496,7 +496,7 @@ fn a_multicast_packet_consults_its_group() {
 }
 
 #[test]
-fn a_bfd_packet_consults_its_protocol_port_and_address() {
+fn bfd_packet_consults_protocol_port_and_address() {
     let switch = Switch::of_actions(&[output(3)]);
     switch.set_ports(with_bfd(Some([0x00, 0x23, 0x20, 0x00, 0x00, 0x01]), true));
     let packet = switch.translate(BFD_PACKET);
@@ -520,7 +520,7 @@ fn a_remote_bfd_packet_consults_one_ttl_bit() {
 }
 
 #[test]
-fn a_packet_to_another_port_consults_one_bit_for_bfd() {
+fn other_udp_ports_consult_one_bfd_bit() {
     let switch = Switch::of_actions(&[output(3)]);
     switch.set_ports(with_bfd(None, true));
     for (port, bit) in [(3785, 1), (53, 1 << 11), (4789, 1 << 12), (50_000, 1 << 15)] {

@@ -27,7 +27,7 @@ pub(crate) fn remark_band(rate: u32, burst_size: u32, precedence: u8) -> MeterBa
 }
 
 #[test]
-fn a_band_passes_its_burst_and_then_its_rate() {
+fn band_passes_burst_and_then_rate() {
     let meter = meter(1, config(MeterUnit::Packets, vec![drop_band(3, 5)]));
     let passed = |now| (0..100).filter(|_| meter.admit(now, 60) == MeterVerdict::Pass).count();
     assert_eq!(
@@ -145,7 +145,7 @@ proptest! {
 }
 
 #[test]
-fn only_assured_forwarding_has_a_drop_precedence_to_raise() {
+fn only_assured_forwarding_raises_drop_precedence() {
     let raised = |dscp, levels| raise_drop_precedence(dscp, levels);
     assert_eq!((raised(10, 1), raised(10, 2), raised(10, 9), raised(38, 1)), (12, 14, 14, 38));
     assert_eq!((raised(26, 0), raised(26, 1), raised(34, 1)), (26, 28, 36));
@@ -194,7 +194,7 @@ fn a_meter_drops_only_its_own_copy() {
 }
 
 #[test]
-fn a_dscp_written_in_a_clone_affects_a_copy_only() {
+fn dscp_written_in_clone_affects_copy_only() {
     let dscp = Action::SetField { field: FieldId::IpDscp, value: 0, mask: 0x3f };
     let clone = Action::Clone([dscp, set_ttl(9), output(2)].into());
     let switch = switch_with_meter(vec![meter_action(), clone, output(3)]);

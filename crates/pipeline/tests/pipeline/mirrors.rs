@@ -97,7 +97,7 @@ proptest! {
 
 /// A patch port leads back into its bridge, where mirrors copy the packet again.
 #[test]
-fn a_patch_within_a_bridge_begins_with_all_mirrors() {
+fn patch_within_bridge_begins_with_all_mirrors() {
     let switch =
         switch(&["priority=65000,in_port=3,actions=output:2", "actions=output:4,output:2"], &[]);
     let patch = |port| PortKind::Patch { bridge: BRIDGE, port: PortNo::new(port) };
@@ -114,7 +114,7 @@ fn local_name() -> String {
 }
 
 #[test]
-fn a_received_packet_is_copied_before_it_is_forwarded() {
+fn received_packet_is_copied_before_it_is_forwarded() {
     let switch =
         switch(&["actions=mod_dl_src:02:00:00:00:00:99,output:2"], &[mirror(&["p1"], &[])]);
     assert_eq!(switch.run("in_port=1"), "4! set(eth_src=20000000099) 2");
@@ -125,14 +125,14 @@ fn a_received_packet_is_copied_before_it_is_forwarded() {
 }
 
 #[test]
-fn a_sent_packet_is_copied_as_it_was_sent() {
+fn sent_packet_is_copied_as_it_was_sent() {
     let rule = "actions=output:3,mod_dl_src:02:00:00:00:00:99,output:2";
     let switch = switch(&[rule], &[mirror(&[], &["p2"])]);
     assert_eq!(switch.run("in_port=1"), "3 set(eth_src=20000000099) 2! 4!");
 }
 
 #[test]
-fn a_packet_that_is_not_sent_is_not_copied() {
+fn packet_that_is_not_sent_is_not_copied() {
     let switch = switch(&["actions=output:2"], &[mirror(&[], &["p2"])]);
     assert_eq!(switch.run("in_port=2"), "");
     assert_eq!(switch.run("in_port=1"), "2! 4!");
@@ -212,7 +212,7 @@ const DISABLED: PortConfig = PortConfig {
 
 /// The drop cause is that of the peer bridge, even if the copy cannot be sent.
 #[test]
-fn a_copy_does_not_change_the_cause_of_a_drop() {
+fn copy_does_not_change_cause_of_drop() {
     let switch = Switch::new(&["actions=output:3"]);
     with_peer(&switch, "in_port=4,actions=drop", &[]);
     let causes = |mirror: Mirror| {
@@ -357,7 +357,7 @@ fn vlans_select_packets_and_tag_copies() {
 }
 
 #[test]
-fn a_tunnel_port_is_mirrored_in_its_service_vlan() {
+fn tunnel_port_is_mirrored_in_service_vlan() {
     let vlan_100 = Mirror { vlans: [100].into(), ..mirror(&["p1"], &["p2"]) };
     let switch = switch(&["actions=output:2"], &[vlan_100]);
     let tunnel = VlanMode::Dot1qTunnel;
@@ -378,7 +378,7 @@ fn a_tunnel_port_is_mirrored_in_its_service_vlan() {
 
 /// The copy of a mirror with an output VLAN goes to all other ports of that VLAN.
 #[test]
-fn a_copy_for_a_vlan_is_flooded_in_it() {
+fn copy_for_vlan_is_flooded_in_it() {
     let to_99 = Mirror { output: MirrorOutput::Vlan(99), ..mirror(&["p1"], &[]) };
     let switch = switch(&["actions=output:2"], &[to_99]);
     let modes = [VlanMode::Access(7), VlanMode::Access(99), VlanMode::Trunk, VlanMode::Access(8)];

@@ -66,7 +66,7 @@ fn an_unknown_destination_floods_and_learns_the_source() {
 }
 
 #[test]
-fn a_packet_that_learns_is_handled_by_the_old_rules() {
+fn packet_that_learns_is_handled_by_old_rules() {
     let switch = switch_without_vlans();
     let first = switch.translate(A_TO_B);
     assert_eq!(first.learnings.len(), 1);
@@ -169,7 +169,7 @@ fn an_access_port_sends_only_untagged_frames() {
 }
 
 #[test]
-fn an_access_port_adds_and_removes_its_vlan_tag() {
+fn access_port_adds_and_removes_vlan_tag() {
     let access = || port_vlans(VlanMode::Access(5));
     let other = port_vlans(VlanMode::Access(6));
     let switch = switch([access(), PortVlans::default(), access(), other]);
@@ -205,7 +205,7 @@ fn native_untagged_sends_without_a_tag() {
 }
 
 #[test]
-fn a_priority_stays_but_not_on_an_access_port() {
+fn priority_stays_but_not_on_access_port() {
     let switch = switch([
         port_vlans(VlanMode::Access(5)),
         PortVlans::default(),
@@ -218,7 +218,7 @@ fn a_priority_stays_but_not_on_an_access_port() {
 
 /// The expected tags are those of `ovs-vswitchd.conf.db(5)`.
 #[test]
-fn a_priority_tag_replaces_the_tag_of_the_own_vlan() {
+fn priority_tag_replaces_tag_of_own_vlan() {
     use PriorityTags::{Always, IfNonzero, Never};
     let (access, native) = (VlanMode::Access(5), VlanMode::NativeUntagged(5));
     for (mode, priority_tags, tci, expected) in [
@@ -362,7 +362,7 @@ fn a_removed_tag_passes_its_priority_on() {
 }
 
 #[test]
-fn the_service_tag_has_the_type_of_its_port() {
+fn service_tag_has_type_of_its_port() {
     let own = PortVlans { qinq_ethtype: QinqEthtype::Dot1q, ..tunnel() };
     let with_priority =
         PortVlans { priority_tags: PriorityTags::IfNonzero, ..PortVlans::default() };
@@ -429,7 +429,7 @@ fn hits_keep_an_address_from_ageing() {
 }
 
 #[test]
-fn a_late_refresh_neither_moves_nor_adds_an_address() {
+fn late_refresh_neither_moves_nor_adds_address() {
     let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     let refreshing = switch.translate(A_TO_B);
@@ -474,7 +474,7 @@ fn changed_vlans_remove_the_addresses_of_a_port() {
 }
 
 #[test]
-fn an_address_of_a_removed_vlan_is_not_learned() {
+fn address_of_removed_vlan_is_not_learned() {
     let switch = switch_without_vlans();
     let learn_requests = switch.translate(A_TO_B).learnings;
     let mut all = ports();
@@ -485,7 +485,7 @@ fn an_address_of_a_removed_vlan_is_not_learned() {
 }
 
 #[test]
-fn an_observation_in_a_removed_vlan_refreshes_no_address() {
+fn observation_in_removed_vlan_refreshes_no_address() {
     let switch = switch_without_vlans();
     send(&switch, A_TO_B, 0);
     let learn_requests = switch.translate(&A_TO_B.replace("in_port=1", "in_port=3")).learnings;

@@ -15,7 +15,7 @@ fn outputs_happen_in_order() {
 
 /// OpenFlow 1.0: a packet that misses in the first table goes to controllers.
 #[test]
-fn misses_are_sent_to_controllers_if_the_bridge_sends_them() {
+fn misses_reach_controllers_if_bridge_sends_them() {
     let switch = Switch::new(&["tcp,actions=goto_table:1", "udp,actions=drop"]);
     let punts = |packet: &str| {
         let actions = switch.translate(packet).actions;
@@ -33,7 +33,7 @@ fn misses_are_sent_to_controllers_if_the_bridge_sends_them() {
 }
 
 #[test]
-fn an_output_to_a_missing_port_is_left_out() {
+fn output_to_missing_port_is_left_out() {
     let switch = Switch::new(&["actions=output:77,output:2,output:65000"]);
     assert_eq!(switch.run("in_port=1"), "2");
 }
@@ -78,7 +78,7 @@ fn in_port_output_consults_no_port_number() {
 }
 
 #[test]
-fn flood_skips_no_flood_ports_and_all_does_not() {
+fn only_flood_skips_no_flood_ports() {
     let switch = Switch::new(&["in_port=1,actions=flood", "in_port=2,actions=all"]);
     switch.configure(3, PortConfig { no_flood: true, ..PortConfig::default() });
     assert_eq!(switch.run("in_port=1"), "1 2 4 100");
@@ -87,7 +87,7 @@ fn flood_skips_no_flood_ports_and_all_does_not() {
 }
 
 #[test]
-fn ports_that_are_down_or_forward_nothing_are_left_out() {
+fn down_or_blocked_ports_are_left_out() {
     let switch = Switch::new(&["actions=output:2,output:3,all"]);
     switch.configure(2, PortConfig { no_fwd: true, ..PortConfig::default() });
     switch.configure(3, PortConfig { port_down: true, ..PortConfig::default() });
@@ -139,7 +139,7 @@ fn packet_in_reasons_depend_on_the_rule() {
 }
 
 #[test]
-fn a_port_without_packet_ins_sends_no_table_misses() {
+fn port_without_packet_ins_sends_no_table_misses() {
     let switch =
         Switch::new(&["priority=0,actions=controller,output:2", "cookie=2,ip,actions=controller"]);
     switch.configure(1, PortConfig { no_packet_in: true, ..PortConfig::default() });
@@ -167,7 +167,7 @@ fn a_packet_in_shows_the_hidden_state() {
 }
 
 #[test]
-fn a_packet_out_compares_with_the_port_that_it_names() {
+fn packet_out_compares_with_port_that_it_names() {
     let switch = Switch::new(&["priority=0,actions=output:1,output:2"]);
     assert_eq!(switch.packet_out("in_port=2", "output:1,output:2,in_port"), "1! 2!");
     assert_eq!(switch.packet_out("in_port=CONTROLLER", "all"), "1! 2! 3! 4! 100!");
@@ -183,7 +183,7 @@ fn only_a_packet_out_goes_through_the_tables() {
 }
 
 #[test]
-fn the_action_set_of_a_packet_out_is_executed() {
+fn action_set_of_packet_out_is_executed() {
     let switch = Switch::new(&["actions=write_actions(output:3)"]);
     assert_eq!(switch.packet_out("in_port=2", "output:1,output:TABLE,output:4"), "1! 4! 3!");
 }

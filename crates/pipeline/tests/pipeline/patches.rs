@@ -62,7 +62,7 @@ fn action_sets_of_patched_bridges_are_separate() {
 }
 
 #[test]
-fn exit_in_the_peer_does_not_end_the_outer_bridge() {
+fn exit_in_peer_does_not_end_outer_bridge() {
     let switch = pair(
         &["actions=output:5,output:2"],
         &["actions=resubmit(,1),output:2", "table=1,actions=clone(exit)"],
@@ -125,7 +125,7 @@ fn a_peer_bridge_starts_with_clean_state() {
 }
 
 #[test]
-fn packet_ins_show_the_rule_of_the_right_bridge() {
+fn packet_ins_show_rule_of_right_bridge() {
     let peer_rules = ["cookie=3,actions=controller"];
     let switch = pair(&["cookie=9,actions=write_actions(output:5)"], &peer_rules);
     assert_eq!(switch.run("in_port=1"), "punt(Action,table=0,cookie=0x3)");
@@ -139,7 +139,7 @@ fn packet_ins_show_the_rule_of_the_right_bridge() {
 }
 
 #[test]
-fn bits_after_a_patch_belong_to_the_outer_rule() {
+fn bits_after_patch_belong_to_outer_rule() {
     let rules = ["actions=output:5,move:NXM_OF_ETH_DST[0..7]->NXM_NX_REG1[0..7],output:2"];
     let visits = pair(&rules, &["actions=drop"]).translate("in_port=1").visits;
     let masks = visits.iter().map(|visit| visit.mask.field(FieldId::EthDst));

@@ -93,7 +93,7 @@ fn a_packet_is_sent_back_as_another_packet() {
 }
 
 #[test]
-fn a_pause_in_a_clone_stops_the_clone_alone() {
+fn pause_in_clone_stops_clone_alone() {
     let switch = Switch::new(&["actions=clone(controller(pause),output:2),output:3"]);
     assert_eq!(switch.run("in_port=1"), "punt(Action,table=0,cookie=0x0) 3");
     let punt = switch.pause("in_port=1");

@@ -49,7 +49,7 @@ fn a_traversal_records_the_ports_of_its_outputs() {
 }
 
 #[test]
-fn an_output_to_a_bond_reads_its_active_member() {
+fn output_to_bond_reads_its_active_member() {
     let switch = Switch::of_actions(&[NORMAL]);
     switch.set_ports(ports_with_bond(2));
     let from_bond = switch.translate("in_port=2,dl_src=02:00:00:00:00:0a,dl_dst=02:00:00:00:00:0b");
@@ -218,7 +218,7 @@ fn a_learn_limit_reads_the_number_of_rules() {
 }
 
 #[test]
-fn a_multicast_packet_reads_its_group_and_the_routers() {
+fn multicast_packet_reads_its_group_and_routers() {
     let snooping = MulticastSnooping { floods_unregistered: false, ..MulticastSnooping::default() };
     let switch = multicast::switch(snooping);
     let packet = multicast::packet(1, multicast::GROUP);

@@ -105,7 +105,7 @@ fn steps_after_a_pop_see_the_uncovered_headers() {
 }
 
 #[test]
-fn a_lookup_after_a_pop_returns_to_its_rule() {
+fn lookup_after_pop_returns_to_its_rule() {
     let actions = [POP, resubmit(1), output(4)];
     let rules = ["table=1,ip,nw_dst=10.0.0.1,actions=output:2", "table=1,arp,actions=output:3"];
     let switch = switch(&actions, &rules);
@@ -154,7 +154,7 @@ fn a_length_check_has_two_continuations() {
 }
 
 #[test]
-fn a_recirculation_in_a_clone_affects_only_the_copy() {
+fn recirculation_in_clone_affects_only_copy() {
     let clone = Action::Clone(Box::new([POP, resubmit(1), output(3)]));
     let switch = switch(&[clone, output(4)], &["table=1,arp,actions=output:2,exit"]);
     let expected = "pop(800) recirculate push(8847,16/0/64.) 4";
@@ -236,14 +236,14 @@ fn an_action_set_survives_a_recirculation() {
 
 /// Rules do not see the recirculation id of a packet that continues.
 #[test]
-fn a_resumed_packet_is_looked_up_without_its_name() {
+fn resumed_packet_is_looked_up_without_name() {
     let switch = switch(&[POP, resubmit(1)], &["table=1,actions=output:2"]);
     let again = resume(&switch, &continuations(&translate_labelled(&switch))[0], "ip");
     assert_eq!(again.visits[0].key.field(FieldId::RecircId), 0);
 }
 
 #[test]
-fn bits_after_a_recirculated_copy_belong_to_the_outer_rule() {
+fn bits_after_recirculated_copy_belong_to_outer_rule() {
     let source = Subfield { field: FieldId::EthDst, offset: 0, width: 8 };
     let target = Subfield { field: FieldId::Reg1, offset: 0, width: 8 };
     let copy = Action::Clone([resubmit(1)].into());
@@ -268,7 +268,7 @@ fn the_ttl_behind_the_last_label_is_copied() {
 }
 
 #[test]
-fn a_fin_after_a_recirculation_lowers_the_right_timeouts() {
+fn fin_after_recirculation_lowers_right_timeouts() {
     let fin = Action::FinTimeout { idle: 3, hard: 0 };
     let switch = switch(&[POP, fin], &[]);
     let [next] = &continuations(&translate_labelled(&switch))[..] else {
@@ -344,7 +344,7 @@ fn tags_are_changed_once_the_headers_are_parsed() {
 }
 
 #[test]
-fn a_move_of_an_uncovered_field_waits_for_parsing() {
+fn move_of_uncovered_field_waits_for_parsing() {
     let whole = Subfield::whole;
     for (source, target) in [(FieldId::Ipv4Src, FieldId::Reg0), (FieldId::Reg0, FieldId::Ipv4Dst)] {
         let moved = Action::Move { source: whole(source), target: whole(target) };

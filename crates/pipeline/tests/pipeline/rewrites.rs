@@ -38,7 +38,7 @@ fn a_rewrite_reaches_the_packet_when_it_leaves() {
 }
 
 #[test]
-fn a_rewrite_is_emitted_even_where_it_changes_nothing() {
+fn rewrite_is_emitted_even_where_it_changes_nothing() {
     let switch = Switch::new(&["actions=set_field:02:00:00:00:00:01->eth_dst,output:2"]);
     let traversal = switch.translate("in_port=1,dl_dst=02:00:00:00:00:01");
     assert_eq!(traversal.mask.field(FieldId::EthDst), 0);
@@ -46,7 +46,7 @@ fn a_rewrite_is_emitted_even_where_it_changes_nothing() {
 }
 
 #[test]
-fn a_field_that_the_packet_lacks_is_not_written() {
+fn field_that_packet_lacks_is_not_written() {
     let mask = FieldId::Ipv4Dst.value_max();
     let rewrite = Action::SetField { field: FieldId::Ipv4Dst, value: 1, mask };
     let output = Action::Output { port: PortNo::new(2), max_len: 0 };
@@ -163,7 +163,7 @@ fn moves_of_missing_fields_do_nothing() {
 }
 
 #[test]
-fn a_16_bit_port_maps_to_its_reserved_port() {
+fn port_of_16_bits_maps_to_reserved_port() {
     let switch = Switch::new(&["actions=load:0xfffe->NXM_OF_IN_PORT[],in_port"]);
     assert_eq!(switch.run("in_port=1"), "100!");
 }

@@ -51,7 +51,7 @@ const CHAIN: [&str; 3] = [
 ];
 
 #[test]
-fn each_visit_but_the_first_has_a_partition_point() {
+fn each_visit_but_first_has_partition_point() {
     let switch = Switch::new(&CHAIN);
     let noted = noted_traversal(&switch, "in_port=1");
     assert_eq!(noted.points.iter().map(|point| point.visit).collect::<Vec<_>>(), [1, 2]);
@@ -113,7 +113,7 @@ fn only_plain_sub_traversals_are_composed() {
 }
 
 #[test]
-fn a_sub_traversal_lists_the_headers_that_it_wrote() {
+fn sub_traversal_lists_headers_that_it_wrote() {
     let switch = Switch::new(&CHAIN);
     let sub_traversals = sub_traversals(&switch, &key("in_port=1"), &[1, 2]);
     let written = |sub_traversal: &SubTraversal| {
@@ -163,7 +163,7 @@ fn registers_that_nothing_reads_split_no_state() {
 
 /// A `resubmit` at the end of a rule leaves as little to do as `goto_table`.
 #[test]
-fn a_final_resubmit_and_a_goto_share_one_state() {
+fn final_resubmit_and_goto_share_one_state() {
     let switch = Switch::new(&[
         "table=0,actions=load:1->NXM_NX_REG0[],push:NXM_NX_REG0[],resubmit(,1)",
         "table=1,in_port=1,actions=resubmit(,2)",
@@ -207,7 +207,7 @@ fn bits_after_a_lookup_are_not_its_own() {
 }
 
 #[test]
-fn a_sub_traversal_consults_the_state_at_its_end() {
+fn sub_traversal_consults_state_at_its_end() {
     let switch = Switch::new(&[
         "table=0,actions=set_field:02:00:00:00:00:05->eth_src,goto_table:1",
         "table=1,reg0=3,actions=output:2",
@@ -221,7 +221,7 @@ fn a_sub_traversal_consults_the_state_at_its_end() {
 }
 
 #[test]
-fn a_resumed_packet_is_not_partitioned_at_its_start() {
+fn resumed_packet_is_not_partitioned_at_start() {
     let switch = Switch::new(&CHAIN);
     let (next, packet) = (next(&switch, "in_port=1"), key("in_port=1"));
     let version = switch.pipeline.version();
@@ -230,7 +230,7 @@ fn a_resumed_packet_is_not_partitioned_at_its_start() {
 }
 
 #[test]
-fn a_continuation_has_the_name_of_its_partition_point() {
+fn continuation_has_name_of_its_partition_point() {
     let switch = Switch::new(&CHAIN);
     let next = next(&switch, "in_port=1");
     assert_eq!(next.name(), noted_traversal(&switch, "in_port=1").points[0].name);
@@ -269,7 +269,7 @@ fn different_remaining_steps_are_different_states() {
 
 /// Two rules share a state, unless a remaining packet-in shows their cookies.
 #[test]
-fn a_packet_in_keeps_the_states_of_rules_apart() {
+fn packet_in_keeps_states_of_rules_apart() {
     for (left, are_one) in [
         ("resubmit(,1),output:3", true),
         ("resubmit(,1),controller", false),
@@ -341,7 +341,7 @@ fn further_live_bits_make_another_state() {
 }
 
 #[test]
-fn a_refused_request_changes_no_state_of_a_version() {
+fn refused_request_changes_no_state_of_version() {
     let switch = Switch::new(&["actions=goto_table:1", "table=1,reg1=0,actions=output:2"]);
     let version = switch.pipeline.version();
     let next = || next(&switch, "in_port=1");
@@ -407,7 +407,7 @@ fn the_depth_of_a_lookup_is_state() {
 }
 
 #[test]
-fn a_packet_that_reaches_a_limit_has_no_partition_point() {
+fn packet_that_reaches_limit_has_no_partition_point() {
     let many = vec!["resubmit(,2)"; 4096].join(",");
     for ends in ["resubmit(,1)".to_owned(), format!("clone({many})")] {
         let switch = Switch::new(&["actions=goto_table:1", &format!("table=1,actions={ends}")]);

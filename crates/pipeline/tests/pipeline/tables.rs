@@ -50,7 +50,7 @@ fn metadata_is_matched_in_the_next_table() {
 }
 
 #[test]
-fn the_action_set_runs_in_the_order_of_the_standard() {
+fn action_set_runs_in_order_of_standard() {
     let switch = Switch::new(&[
         "priority=2,ip,actions=write_actions(output:3,set_field:02:00:00:00:00:09->eth_dst,\
          dec_ttl,push_vlan:0x8100),goto_table:1",
@@ -62,7 +62,7 @@ fn the_action_set_runs_in_the_order_of_the_standard() {
 }
 
 #[test]
-fn an_action_set_has_one_action_of_each_kind() {
+fn action_set_has_one_action_of_each_kind() {
     let switch = Switch::new(&[
         "actions=write_actions(output:2,set_field:02:00:00:00:00:01->eth_dst),goto_table:1",
         "table=1,actions=write_actions(output:3,set_field:02:00:00:00:00:02->eth_dst)",
@@ -71,7 +71,7 @@ fn an_action_set_has_one_action_of_each_kind() {
 }
 
 #[test]
-fn clear_actions_empties_the_set_before_more_is_written() {
+fn clear_actions_empties_set_before_more_is_written() {
     let switch = Switch::new(&[
         "actions=write_actions(output:2,set_field:02:00:00:00:00:01->eth_dst),goto_table:1",
         "table=1,actions=clear_actions,write_actions(output:3)",
@@ -86,7 +86,7 @@ fn goto_an_empty_table_runs_the_action_set() {
 }
 
 #[test]
-fn fields_read_by_the_set_belong_to_the_last_visit() {
+fn fields_read_by_set_belong_to_last_visit() {
     let switch = Switch::new(&[
         "ip,actions=write_actions(dec_ttl,output:2),goto_table:1",
         "table=1,actions=drop",
@@ -145,7 +145,7 @@ fn a_clone_changes_nothing_for_what_follows() {
 }
 
 #[test]
-fn a_clone_executes_its_copy_of_the_action_set() {
+fn clone_executes_its_copy_of_action_set() {
     let switch = Switch::new(&[
         "actions=write_actions(output:4),goto_table:1",
         "table=1,actions=clone(set_field:02:00:00:00:00:01->eth_dst,output:2),output:3",
@@ -157,7 +157,7 @@ fn a_clone_executes_its_copy_of_the_action_set() {
 }
 
 #[test]
-fn a_restored_field_is_consulted_only_for_an_output() {
+fn restored_field_is_consulted_only_for_output() {
     let rewrites = "clone(set_field:02:00:00:00:00:01->eth_dst,output:2)";
     let consulted = |actions: String| {
         let switch = Switch::new(&[&format!("actions={actions}")]);
@@ -233,7 +233,7 @@ fn a_resubmit_returns_to_its_rule() {
 }
 
 #[test]
-fn bits_after_a_goto_belong_to_the_next_visit() {
+fn bits_after_goto_belong_to_next_visit() {
     let switch = Switch::new(&[
         "table=0,actions=resubmit(,1),move:NXM_OF_ETH_SRC[0..7]->NXM_NX_REG0[0..7]",
         "table=1,actions=goto_table:2",

@@ -59,7 +59,7 @@ fn a_push_and_a_pop_cancel_out() {
 }
 
 #[test]
-fn a_rewritten_vlan_id_consults_only_the_present_bit() {
+fn rewritten_vlan_id_consults_only_present_bit() {
     let switch = Switch::new(&["vlan_tci=0x1000/0x1000,actions=set_field:4103->vlan_vid,output:2"]);
     assert_eq!(run(&switch, ONE), "set(vlan_tci=1007) 2");
     let mut key = key("in_port=1");
@@ -93,7 +93,7 @@ fn a_tag_popped_in_a_clone_is_restored() {
 }
 
 #[test]
-fn a_tag_rewritten_in_a_clone_is_restored_whole() {
+fn tag_rewritten_in_clone_is_restored_whole() {
     let switch = Switch::new(&[
         "vlan_tci=0x1000/0x1000,actions=clone(set_field:4103->vlan_vid,output:2),output:3",
     ]);
@@ -101,7 +101,7 @@ fn a_tag_rewritten_in_a_clone_is_restored_whole() {
 }
 
 #[test]
-fn a_tag_rewritten_in_a_clone_is_put_back() {
+fn tag_rewritten_in_clone_is_put_back() {
     let switch = Switch::new(&[
         "actions=push_vlan:0x8100,clone(load:0x1005->NXM_OF_VLAN_TCI[],output:2),output:3",
     ]);
@@ -109,7 +109,7 @@ fn a_tag_rewritten_in_a_clone_is_put_back() {
 }
 
 #[test]
-fn a_pop_above_an_unparsed_tag_keeps_the_parsed_key() {
+fn pop_above_unparsed_tag_keeps_parsed_key() {
     let switch = Switch::new(&[
         "vlan_tci=0x1000/0x1000,actions=pop_vlan,output:2,resubmit(,1)",
         "table=1,dl_type=0x8100,actions=output:3",
@@ -129,7 +129,7 @@ fn of_three_pushed_tags_the_last_two_stay() {
 }
 
 #[test]
-fn tags_that_stay_are_neither_popped_nor_pushed_again() {
+fn unchanged_tags_are_not_pushed_again() {
     let switch = Switch::new(&["actions=push_vlan:0x8100,output:2,push_vlan:0x88a8,output:3"]);
     assert_eq!(run(&switch, 0), "push(8100,1000) 2 push(88a8,1000) 3");
     let switch =
@@ -146,7 +146,7 @@ fn a_rewritten_inner_tag_is_pushed_complete() {
 }
 
 #[test]
-fn a_tag_that_a_pop_uncovers_can_be_rewritten() {
+fn tag_that_pop_uncovers_can_be_rewritten() {
     let vid = Action::SetField { field: FieldId::VlanVid, value: 0x1009, mask: 0x1fff };
     let output = Action::Output { port: PortNo::new(2), max_len: 0 };
     let switch = Switch::of_actions(&[Action::PopVlan, vid, output]);
@@ -154,7 +154,7 @@ fn a_tag_that_a_pop_uncovers_can_be_rewritten() {
 }
 
 #[test]
-fn a_tag_pushed_in_a_clone_is_removed_after_it() {
+fn tag_pushed_in_clone_is_removed_after_it() {
     let switch = Switch::new(&[
         "actions=clone(push_vlan:0x8100,output:2,load:0x1007->NXM_OF_VLAN_TCI[],output:2),output:3",
     ]);

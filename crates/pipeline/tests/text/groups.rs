@@ -63,7 +63,7 @@ fn groups_that_open_vswitch_refuses_are_refused() {
 }
 
 #[test]
-fn groups_of_which_open_vswitch_ignores_a_part_are_refused() {
+fn groups_open_vswitch_half_ignores_are_refused() {
     check_refused("groups_stricter", group_again);
 }
 

@@ -20,7 +20,7 @@ fn writes_tunnel_option(line: &str) -> bool {
 }
 
 #[test]
-fn every_rule_of_ovn_is_printed_as_it_was_dumped() {
+fn ovn_rules_are_printed_as_dumped() {
     let (refused, lines): (Vec<_>, Vec<_>) = include_str!("../data/ovn/small.flows")
         .lines()
         .map(str::trim)
@@ -38,7 +38,7 @@ fn every_rule_of_ovn_is_printed_as_it_was_dumped() {
 }
 
 #[test]
-fn every_group_of_ovn_is_printed_as_it_was_dumped() {
+fn ovn_groups_are_printed_as_dumped() {
     let lines: Vec<_> = include_str!("../data/ovn/small.groups").lines().skip(1).collect();
     for line in &lines {
         assert_eq!(group_again(line).as_deref(), Ok(line.trim()));
@@ -47,7 +47,7 @@ fn every_group_of_ovn_is_printed_as_it_was_dumped() {
 }
 
 #[test]
-fn every_meter_of_ovn_is_printed_as_it_was_dumped() {
+fn ovn_meters_are_printed_as_dumped() {
     let (_, dump) = include_str!("../data/ovn/small.meters").split_once('\n').unwrap();
     let meters: Vec<_> = dump.trim_end().split("\n\n").collect();
     for meter in &meters {

@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_have_a_short_form_from_1_kib_on() {
+    fn bytes_are_short_from_1_kib_on() {
         assert_eq!([0, 14, 1023].map(bytes), ["0", "14", "1023"]);
         assert_eq!(bytes(1150), "1150 (1.1 KiB)");
         assert_eq!(bytes(3 << 30), "3221225472 (3.0 GiB)");

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_are_those_of_open_vswitch_and_refused_frames() {
+    fn lacp_counters_include_refused_frames() {
         let bond = bond();
         let expected = "---- ba statistics ----\n\nmember: a1:\n  TX PDUs: 7\n  RX PDUs: 6\n  \
             RX Bad PDUs: 0\n  RX Marker Request PDUs: 0\n  Link Expired: 0\n  Link Defaulted: 0\n  \

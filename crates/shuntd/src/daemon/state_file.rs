@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_file_has_the_mode_of_the_old() {
+    fn new_file_has_mode_of_old() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         write_whole(&path, "one").unwrap();
@@ -585,7 +585,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_a_state_is_refused() {
+    fn file_that_is_not_state_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("state");
         assert!(StateFile::read(&path).unwrap().is_none());

@@ -503,7 +503,7 @@ mod tests {
     ///
     /// Another client of the switch removes ports as well.
     #[tokio::test]
-    async fn a_pass_over_changed_rows_equals_a_whole_pass() {
+    async fn pass_over_changed_rows_equals_whole_pass() {
         for seed in 1..7_u64 {
             let mut state = seed;
             let mut below = |end: u64| {

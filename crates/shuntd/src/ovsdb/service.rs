@@ -507,7 +507,7 @@ mod tests {
 
     /// Until its ports are known, the daemon keeps stored descriptors of ports.
     #[tokio::test]
-    async fn the_first_rows_are_notified_when_they_come_late() {
+    async fn first_rows_are_notified_when_they_come_late() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("db.sock");
         let (remote, switch) = (OvsdbRemote::Unix(socket.clone()), switch(None).await);
@@ -527,7 +527,7 @@ mod tests {
 
     /// `/readyz` reports a foreign server only while it is not connected.
     #[tokio::test]
-    async fn a_foreign_server_that_is_away_is_a_problem() {
+    async fn foreign_server_that_is_away_is_problem() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("db.sock");
         let start = || {

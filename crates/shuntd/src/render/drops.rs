@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_loss_is_listed_by_reason_and_by_port() {
+    fn losses_are_listed_by_reason_and_port() {
         let value = json!({"received": 10, "sent": 7, "dropped": [["no_matching_rule", 2], ["tx_queue_full", 1]],
             "not_received": [["rx_ring_full", 540_000], ["nic_representor", 7_842]], "device_lost": 4, "packet_ins": {"handed_over": 5, "no_connection": 6}, "snooping_inbox_full": 1,
             "ports": [{"bridge": "br0", "number": 1, "name": "p1", "direction": "rx", "reason": "rx_ring_full", "packets": 540_000}],

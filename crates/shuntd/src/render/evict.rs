@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_list_has_a_reason_only_without_a_cache() {
+    fn empty_list_has_reason_only_without_cache() {
         let list = |kind| json!({"kind": kind, "total": 0, "entries": []});
         assert_eq!(entries(&list("flows")), NO_ENTRIES);
         assert!(entries(&list("megaflow")).starts_with("entry"));
@@ -309,7 +309,7 @@ title: 5, half below 2.0 us, 99 % below 8.1 us, longest 5.0 us
     }
 
     #[test]
-    fn acknowledgements_have_a_line_for_each_number_of_iterations() {
+    fn acknowledgements_have_line_for_each_number_of_iterations() {
         assert_eq!(acks(&json!([0, 0, 0, 0])), "");
         let expected = "
 acknowledgements by poll loop iterations since the version was sent: 8 (parked threads not counted)
@@ -323,7 +323,7 @@ acknowledgements by poll loop iterations since the version was sent: 8 (parked t
 
     /// Sizes that only developers understand are only printed with `--json`.
     #[test]
-    fn the_index_is_shown_in_words_of_an_operator() {
+    fn index_is_shown_in_words_of_operator() {
         let value = json!({"engine": "direct", "relations": [["entries", 3], ["visits", 9],
             ["projections", 7], ["chained", 12]], "owners": [{"owner": 0, "reports": 2}]});
         let shown = evict(&value);
@@ -334,7 +334,7 @@ acknowledgements by poll loop iterations since the version was sent: 8 (parked t
     }
 
     #[test]
-    fn an_ltm_entry_with_a_next_tag_is_no_drop() {
+    fn ltm_entry_with_next_tag_is_no_drop() {
         assert_eq!(actions(&json!({"actions": [], "next": null})), "drop");
         assert_eq!(actions(&json!({"actions": [], "next": "tag=2"})), "next(tag=2)");
         let more = json!({"actions": ["set(nw_ttl=63)"], "next": "tag=2"});
@@ -342,7 +342,7 @@ acknowledgements by poll loop iterations since the version was sent: 8 (parked t
     }
 
     #[test]
-    fn a_valid_entry_is_explained_by_lookups_and_reads() {
+    fn valid_entry_is_explained_by_lookups_and_reads() {
         let rule = json!({"match": "ip", "priority": 7, "cookie": "0x1", "actions": "output:2"});
         let visits = json!([
             {"bridge": "br0", "table": 0, "conjunctions": [], "rule": rule, "consulted": "ip"},

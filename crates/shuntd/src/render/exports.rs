@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_collectors_is_shown_with_its_samples() {
+    fn set_of_collectors_is_shown_with_samples() {
         let set = json!({"id": 7, "targets": ["192.0.2.1"], "virtual_obs_id": "", "flows": 1,
             "cache_active_timeout": 60, "cache_max_flows": 9, "samples": 5, "flows_lost": 0,
             "messages": 3, "messages_lost": 1, "active_flows": 4, "problem": null});

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_source_has_one_row_and_a_line_of_refusals() {
+    fn each_source_has_one_row() {
         let status = json!({ "observed": 4, "not_observed": 0, "speculative": 1,
             "predictors_us": 1500, "sources": [
             { "source": "reply", "state": "on", "received": 4, "installed": 3, "hits": 2,

@@ -22,7 +22,7 @@ mod tests {
     use crate::render::{ports, show};
 
     #[test]
-    fn a_port_shows_why_its_mtu_has_no_effect() {
+    fn port_shows_why_mtu_has_no_effect() {
         let problem = "MTU 1400 has no effect: the device has the MTU 1500";
         let shown = |problem: Option<&str>| {
             let port = json!({"name": "p1", "number": 1, "type": "af_packet", "link": "up",

@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bfd_session_is_parsed_from_the_command_line() {
+    fn bfd_session_is_parsed_from_command_line() {
         let port = bfd("p", &words("min_tx_ms=300 mult=5 dst_ip=192.0.2.2")).unwrap();
         let options = port.bfd.unwrap();
         assert_eq!((options.enable, options.min_tx_ms, options.mult), (true, 300, 5));

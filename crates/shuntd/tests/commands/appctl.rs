@@ -93,7 +93,7 @@ fn errors_have_the_exit_code_of_open_vswitch() {
 }
 
 #[test]
-fn questions_about_absent_features_get_the_answers_of_open_vswitch() {
+fn absent_features_answer_like_open_vswitch() {
     let daemon = Daemon::start(BRIDGE);
     for (arguments, expected) in [
         (&["bond/list"][..], "bond\ttype\trecircID\tmembers\n"),
@@ -157,7 +157,7 @@ fn buckets_of_bonds_are_shown_and_moved() {
 }
 
 #[test]
-fn bonds_are_shown_and_changed_as_in_open_vswitch() {
+fn bond_commands_work_like_open_vswitch() {
     let port = |name: &str| format!("[[bridge.port]]\nname = \"{name}\"\ntype = \"null\"\n");
     let bond = "[[bridge.bond]]\nname = \"bond0\"\nmembers = [\"p1\", \"p2\"]\n";
     let file = format!("[[bridge]]\nname = \"br0\"\n{}{}{bond}", port("p1"), port("p2"));

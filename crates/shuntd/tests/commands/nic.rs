@@ -6,7 +6,7 @@ use crate::{Daemon, wait_until};
 
 /// The end of a NIC is not a failure if a setting has removed it.
 #[test]
-fn a_nic_is_removed_by_setting_without_a_warning() {
+fn nic_is_removed_by_setting_without_warning() {
     let mut daemon = Daemon::start(
         "[caches.gigaflow.offload]\nkind = \"embedded\"\n[[bridge]]\nname = \"br0\"\n\
          [[bridge.port]]\nname = \"p1\"\ntype = \"null\"\n",

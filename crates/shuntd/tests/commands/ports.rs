@@ -7,7 +7,7 @@ fn port(name: &str, settings: &str) -> String {
 }
 
 #[test]
-fn two_ports_cannot_share_a_device_or_output_file() {
+fn two_ports_cannot_share_device_or_output_file() {
     let bridge =
         |name: &str, ports: &[String]| format!("[[bridge]]\nname = \"{name}\"\n{}", ports.concat());
     let eth = |name| port(name, "type = \"af_packet\"\ndevice = \"eth9\"");
@@ -79,7 +79,7 @@ fn a_patch_port_needs_a_peer() {
 }
 
 #[test]
-fn commands_as_in_open_vswitch_are_refused_with_a_hint() {
+fn open_vswitch_commands_are_refused_with_hint() {
     let daemon = Daemon::start("[[bridge]]\nname = \"br0\"\n");
     let run_dir = daemon.run_dir().display();
     let dump_flows = format!("ovs-ofctl dump-flows unix:{run_dir}/BRIDGE.mgmt");

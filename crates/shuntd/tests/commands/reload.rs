@@ -141,7 +141,7 @@ fn exit_returns_when_the_daemon_has_ended() {
 }
 
 #[test]
-fn a_stale_management_socket_is_removed_at_the_start() {
+fn stale_management_socket_is_removed_at_start() {
     let mut daemon = Daemon::start(BRIDGE);
     assert!(daemon.run_dir().join("br0.mgmt").exists());
     write(&daemon, "[[bridge]]\nname = \"br1\"\n");

@@ -62,7 +62,7 @@ fn the_daemon_raises_its_limit_of_files() {
 }
 
 #[test]
-fn a_port_beyond_the_limit_of_files_has_advice() {
+fn port_beyond_limit_of_files_has_advice() {
     let folder = tempfile::tempdir().unwrap();
     let log = fs::File::create(folder.path().join("log")).unwrap();
     let mut command = Command::new("sh");

@@ -10,7 +10,7 @@ use crate::{Daemon, errors, reload::signal, shuntctl, shuntd, wait_until};
 const BRIDGE: &str = "[[bridge]]\nname = \"br0\"\n";
 
 #[test]
-fn a_daemon_starts_where_one_was_killed_a_moment_ago() {
+fn daemon_starts_right_after_a_kill() {
     let mut daemon = Daemon::start(BRIDGE);
     for _ in 0..3 {
         let mut killed = daemon.kill_and_start_again();
@@ -122,7 +122,7 @@ fn a_missing_configuration_file_gives_one_message() {
 }
 
 #[test]
-fn a_system_error_at_the_start_gives_one_message() {
+fn system_error_at_start_gives_one_message() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     fs::write(&file, "").unwrap();

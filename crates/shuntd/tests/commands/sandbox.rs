@@ -79,7 +79,7 @@ fn another_user_keeps_the_capabilities_of_ports_alone() {
 }
 
 #[test]
-fn the_run_directory_of_another_user_is_refused_with_advice() {
+fn foreign_run_directory_is_refused_with_advice() {
     if !nix::unistd::geteuid().is_root() {
         print_skipped("only root can become another user");
         return;
@@ -137,7 +137,7 @@ fn files_outside_the_writable_directories_cannot_be_changed() {
 }
 
 #[test]
-fn a_writable_directory_that_does_not_exist_is_named() {
+fn writable_directory_that_does_not_exist_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let refused = shuntd(folder.path()).args(["--writable", "/nonexistent"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));

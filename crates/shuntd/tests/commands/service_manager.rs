@@ -101,7 +101,7 @@ fn ready_means_that_the_configuration_is_in_force() {
 }
 
 #[test]
-fn a_reload_is_reported_from_its_begin_to_its_end() {
+fn reload_is_reported_from_begin_to_end() {
     let service = Service::start(BRIDGE, None);
     service.message_with("READY=1");
     let file = service.daemon.run_dir().join("shunt.toml");

@@ -230,7 +230,7 @@ fn a_changed_configuration_file_overrides_the_state() {
 }
 
 #[test]
-fn a_file_that_is_not_a_state_stops_the_start() {
+fn file_that_is_not_state_stops_start() {
     let host = Host::new(BRIDGE);
     fs::write(host.state(), "{}").unwrap();
     let mut command = shuntd(host.folder.path());
@@ -243,7 +243,7 @@ fn a_file_that_is_not_a_state_stops_the_start() {
 }
 
 #[test]
-fn a_file_of_a_later_version_is_kept_aside() {
+fn file_of_later_version_is_kept_aside() {
     let host = Host::new(BRIDGE);
     let daemon = host.start();
     host.exit(daemon);
@@ -321,7 +321,7 @@ fn write_capture(path: &Path) {
 }
 
 #[test]
-fn a_port_that_cannot_be_opened_stays_in_the_state() {
+fn port_that_cannot_be_opened_stays_in_state() {
     let host = Host::new(BRIDGE);
     let capture = host.folder.path().join("in.pcap");
     write_capture(&capture);
@@ -359,7 +359,7 @@ fn a_patch_port_without_peer_comes_back() {
 }
 
 #[test]
-fn an_address_in_use_does_not_cost_the_bridge() {
+fn address_in_use_does_not_cost_bridge() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = free.local_addr().unwrap().port();
     drop(free);
@@ -396,7 +396,7 @@ fn changed_bridge_keys_apply_at_the_start() {
 }
 
 #[test]
-fn rules_groups_and_meters_come_back_after_a_kill() {
+fn rules_groups_and_meters_come_back_after_kill() {
     let host = Host::new(&format!("{BRIDGE}{PORT}"));
     let mut daemon = host.start();
     let meter = "meter=3,kbps,bands=type=drop,rate=1000";
@@ -465,7 +465,7 @@ fn a_nic_follows_its_renamed_bridge() {
 }
 
 #[test]
-fn a_refused_rule_stays_in_a_copy_of_the_file() {
+fn refused_rule_stays_in_copy_of_file() {
     let host = Host::new(BRIDGE);
     let daemon = host.start();
     if !host.ofctl("add-flow", &["priority=1,actions=drop"]) {
@@ -491,7 +491,7 @@ fn a_refused_rule_stays_in_a_copy_of_the_file() {
 
 /// The file has a port that the operator has added with another number.
 #[test]
-fn a_refused_change_of_the_file_is_tried_again() {
+fn refused_change_of_file_is_tried_again() {
     let host = Host::new(BRIDGE);
     let daemon = host.start();
     host.answer(&["add-port", "br0", "p1", "type=null", "number=7"]);

@@ -159,7 +159,7 @@ fn active_member(control: &ControlPlane) -> Option<PortNo> {
 
 /// The version that a barrier waits for contains the failover of the bond.
 #[tokio::test]
-async fn a_bundle_that_disables_a_member_has_the_failover() {
+async fn bundle_that_disables_member_has_failover() {
     let control = start_bonded().await;
     assert_eq!(active_member(&control), Some(PortNo::new(1)));
     let id = control.bridges.id("br0").unwrap();

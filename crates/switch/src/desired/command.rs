@@ -412,7 +412,7 @@ mod tests {
 
     /// A command of a port sets its own keys, and equal values change nothing.
     #[tokio::test]
-    async fn a_command_sets_its_own_keys_of_a_port() {
+    async fn command_sets_its_own_keys_of_port() {
         let switch = Switch::start(&Config::default(), None, 1).await.unwrap();
         // The names of ports without a device may be long.
         let plain = port("a-port-without-a-device", PortType::Null);

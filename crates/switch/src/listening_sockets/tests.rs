@@ -61,7 +61,7 @@ fn bind_unix(sockets: &ListeningSockets, path: &Path) -> UnixListener {
 }
 
 #[test]
-fn a_client_between_two_processes_waits_for_the_next() {
+fn client_between_two_processes_waits_for_next() {
     let store = Arc::<MemoryStore>::default();
     let address = free_address();
     let earlier = start_process(&store);
@@ -94,7 +94,7 @@ fn an_address_has_one_listening_socket() {
 }
 
 #[test]
-fn a_released_address_refuses_clients_and_can_be_used_again() {
+fn released_address_can_be_used_again() {
     let store = Arc::<MemoryStore>::default();
     let (sockets, address) = (start_process(&store), free_address());
     let listener = sockets.listen_tcp(address).unwrap();
@@ -165,7 +165,7 @@ fn sockets_that_nobody_uses_are_closed() {
 }
 
 #[test]
-fn a_unix_socket_is_taken_over_with_its_file() {
+fn unix_socket_is_taken_over_with_file() {
     let store = Arc::<MemoryStore>::default();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("br0.mgmt");

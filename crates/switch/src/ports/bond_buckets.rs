@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_member_gets_buckets_that_have_sent_nothing() {
+    fn new_member_gets_buckets_that_have_sent_nothing() {
         let mut table = BondBucketTable::new("b");
         table.assign(&["p1"]);
         table.loads[..2].fill(1);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_bucket_gets_a_member_of_its_own() {
+    fn busy_bucket_gets_member_of_its_own() {
         let mut table = BondBucketTable::new("b");
         table.assign(&["p1", "p2"]);
         for (bucket, load) in [(0, 900_000), (2, 400_000), (4, 500_000)] {

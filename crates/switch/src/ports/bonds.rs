@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_link_moves_the_active_member_at_once() {
+    fn lost_link_moves_active_member_at_once() {
         let mut bond = Steps::new(BondOptions::default());
         assert_eq!(bond.link("p1", false).at(1), "member p1 disabled; active member is now p2");
         assert_eq!(bond.link("p1", true).at(2), "member p1 enabled");
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_message_of_a_delay_names_the_bfd_session() {
+    fn message_of_delay_names_bfd_session() {
         let mut bond = Steps::new(BondOptions { downdelay_ms: 10, ..BondOptions::default() });
         bond.has_bfd = true;
         let waits = "member p1 will be disabled if its link or BFD stays down for 10 ms";
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_move_and_disable_members_until_a_link_changes() {
+    fn operators_move_and_disable_members_until_link_changes() {
         let mut bond = Steps::new(BondOptions::default());
         bond.state.set_active("p2");
         assert_eq!(bond.at(1), "active member is now p2");
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_partner_lacp_enables_members_for_the_fallback_alone() {
+    fn without_partner_lacp_enables_members_for_fallback_alone() {
         let mut bond = Steps::new(BondOptions { downdelay_ms: 100, ..BondOptions::default() });
         bond.options.lacp = BondLacp::Active;
         let waits = "member p1 will be disabled if its link or LACP stays down for 100 ms";

@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn other_members_keep_the_key_of_a_removed_one() {
+    fn other_members_keep_key_of_removed_one() {
         let mut cables = Cables::new(|options| {
             options.lacp_port_id.insert("p1".to_owned(), 77);
             options.lacp_system_id = "02:00:00:00:00:99".to_owned();
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configured_key_displaces_the_key_of_a_bond() {
+    fn configured_key_displaces_key_of_bond() {
         let mut cables = Cables::new(|_| ());
         cables.run(0..5);
         let key = |cables: &Cables| cables.ends[0].1.key().map(NonZeroU16::get);
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn the_key_of_a_bond_is_no_key_of_another() {
+    fn key_of_bond_is_no_key_of_another() {
         let key = |taken: &[u16]| {
             let mut cables = Cables::new(|_| ());
             cables.taken.chosen = keys(taken);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_leaves_is_left_by_its_partner() {
+    fn member_that_leaves_is_left_by_partner() {
         let mut cables = Cables::new(|_| ());
         cables.run(0..5);
         let now = Time::ZERO.after(Duration::from_secs(5));

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_reused_after_all_older_state_is_reclaimed() {
+    fn number_is_reused_after_state_is_reclaimed() {
         let mut numbers = NumberPool::new(2);
         let (first, second) = (numbers.take().unwrap(), numbers.take().unwrap());
         numbers.give_back(second, Version::new(7));

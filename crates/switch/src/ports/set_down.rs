@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_later_process_reads_the_devices_that_were_set_down() {
+    fn later_process_reads_devices_that_were_set_down() {
         let folder = tempfile::tempdir().unwrap();
         let read = || DevicesSetDown::read(Some(folder.path()));
         let first = read();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_lines_and_files_of_another_boot_are_ignored() {
+    fn wrong_lines_and_earlier_boots_are_ignored() {
         let text = "boot-1\n4 eth0\nfive eth1\n6\n\n7 eth 2\n";
         let expected = BTreeMap::from([(4, "eth0".to_owned()), (7, "eth 2".to_owned())]);
         assert_eq!(devices_in(text, "boot-1"), expected);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_the_vlan_mode_does_not_use_are_refused() {
+    fn unused_keys_of_vlan_mode_are_refused() {
         use config::PortVlanMode::{Access, NativeTagged, Trunk};
         let error_text = |vlan_mode, tag, trunks: &[u16]| {
             let name = "p1".to_owned();

@@ -148,7 +148,7 @@ fn limits_change_without_a_new_port() {
 }
 
 #[test]
-fn a_refused_option_leaves_the_others_of_its_port() {
+fn refused_option_leaves_others_of_its_port() {
     let qos = Some(QosOptions { cir: 1000, cbs: 100, ..QosOptions::new(QosType::EgressPolicer) });
     let old = PortOptions { kind: PortType::Tap, mtu: 1500, ..port("p1") };
     let new = PortOptions {
@@ -222,7 +222,7 @@ fn bonds_change_before_the_vlans_of_their_members() {
 }
 
 #[test]
-fn a_bond_leaves_its_bridge_before_another_gets_it() {
+fn bond_leaves_bridge_before_another_gets_it() {
     let bond = BondOptions {
         name: "bond0".into(),
         members: vec!["p1".into(), "p2".into()],
@@ -330,7 +330,7 @@ async fn a_refused_change_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_port_stays_if_its_new_options_are_refused() {
+async fn port_stays_if_new_options_are_refused() {
     let before = config(&[bridge("br0", &[PortOptions { number: 1, ..port("p1") }])]);
     let switch = Switch::start(&before, None, 1).await.unwrap();
     switch.add_port("br0", PortOptions { number: 2, ..port("p2") }).await.unwrap();

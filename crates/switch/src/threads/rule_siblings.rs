@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_added_together_that_differ_in_an_address_are_siblings() {
+    fn rules_that_differ_in_address_are_siblings() {
         let mut fixture = SiblingFixture::new();
         fixture.add(&[back_ends(1..=2, 80), back_ends(7..=8, 443), back_ends([9], 22)].concat());
         // The next flow-mod is a separate change, some milliseconds later.

@@ -126,11 +126,11 @@ async fn a_fault_flushes_the_caches_only<E: Fail + 'static>(new: fn(Version, u64
 }
 
 #[tokio::test]
-async fn a_fault_of_the_visits_circuit_evicts_all_entries() {
+async fn fault_of_visits_circuit_evicts_all_entries() {
     a_fault_flushes_the_caches_only(Visits::new).await;
 }
 
 #[tokio::test]
-async fn a_fault_of_the_relational_circuit_evicts_all_entries() {
+async fn fault_of_relational_circuit_evicts_all_entries() {
     a_fault_flushes_the_caches_only(Relational::new).await;
 }

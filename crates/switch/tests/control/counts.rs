@@ -156,14 +156,14 @@ async fn check(kind: CacheKind, threads: u16) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_packet_is_counted_once_at_rest_by_one_thread() {
+async fn one_thread_counts_every_packet_once() {
     for kind in KINDS {
         check(kind, 1).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_packet_is_counted_once_at_rest_by_three_threads() {
+async fn three_threads_count_every_packet_once() {
     for kind in KINDS {
         check(kind, THREADS).await;
     }

@@ -389,7 +389,7 @@ async fn a_repeated_bridge_is_refused_by_name() {
 ///
 /// The options of the port change, and it can be removed.
 #[tokio::test]
-async fn a_port_of_two_bridges_is_in_the_first() {
+async fn port_of_two_bridges_is_in_first() {
     let (switch, policy) = (start().await, ApplyPolicy::Continuous);
     let mut base = DesiredState::default();
     for tag in [None, Some(7), Some(8)] {
@@ -467,7 +467,7 @@ async fn a_comparison_before_another_change_is_refused() {
 
 /// A requested number has precedence over the number that another port had before.
 #[tokio::test]
-async fn numbers_do_not_depend_on_the_order_of_names() {
+async fn numbers_do_not_depend_on_order_of_names() {
     let switch = start().await;
     let mut desired =
         state(&[bridge("br0", vec![port("a"), port("b"), PortOptions { number: 5, ..port("c") }])]);

@@ -23,7 +23,7 @@ async fn fixture() -> SwitchFixture {
 }
 
 #[tokio::test]
-async fn an_entry_is_explained_before_and_after_its_eviction() {
+async fn entry_is_explained_before_and_after_eviction() {
     let fixture = fixture().await;
     let (from, to) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 0).await);
     let rules =
@@ -78,7 +78,7 @@ async fn a_missing_entry_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_too_large_change_evicts_all_entries_of_its_tables() {
+async fn too_large_change_evicts_all_entries_of_tables() {
     let engine: EngineMaker =
         Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)));
     let fixture = SwitchFixture::without_bridge(1, engine).await;
@@ -167,7 +167,7 @@ impl Evictor for GatedEngine {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_barrier_waits_for_evictions_unless_it_is_asynchronous() {
+async fn barrier_waits_for_evictions_unless_it_is_asynchronous() {
     let gate = Arc::<Gate>::default();
     let fixture = SwitchFixture::without_bridge(1, GatedEngine::maker(&gate)).await;
     fixture.add_bridge("br0").await;

@@ -73,7 +73,7 @@ async fn the_first_packet_of_a_reply_hits() {
 /// The server is behind a port of another packet thread,
 /// and that thread gets the forecast.
 #[tokio::test]
-async fn the_first_packet_of_a_reply_hits_on_another_thread() {
+async fn first_packet_of_reply_hits_on_another_thread() {
     let mut config = Config::default();
     config.threads.packet = 2;
     config.foresight.predictors = vec![PredictorName::Reply];
@@ -103,7 +103,7 @@ async fn the_first_packet_of_a_reply_hits_on_another_thread() {
 
 /// Clients use the addresses of back ends in the group of a service.
 #[tokio::test]
-async fn a_flow_to_one_back_end_predicts_the_others() {
+async fn flow_to_one_back_end_predicts_others() {
     let mut config = Config::default();
     config.foresight.predictors = vec![PredictorName::Siblings];
     let fixture = SwitchFixture::of(&config).await;
@@ -159,7 +159,7 @@ async fn rules_added_together_predict_each_other() {
 
 /// The replies never reach the packet threads, but the forecasts count as right.
 #[tokio::test]
-async fn a_reply_that_hits_in_the_nic_is_counted() {
+async fn reply_that_hits_in_nic_is_counted() {
     const FLOWS: u16 = 20;
     let all = u64::from(FLOWS);
     let mut rules = Vec::new();

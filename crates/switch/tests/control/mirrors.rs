@@ -68,7 +68,7 @@ async fn the_log_names_ports_that_go_and_come() {
 
 /// A later step of the same change adds the port, so no line is logged.
 #[tokio::test]
-async fn a_port_that_is_still_to_come_is_not_missing() {
+async fn future_mirror_port_is_not_missing() {
     let whole =
         Config { bridges: vec![bridge(&["p1", "p9"], vec![mirror("m1")])], ..Config::default() };
     let saved = Switch::start(&whole, None, 1).await.unwrap().save();
@@ -112,7 +112,7 @@ async fn no_change_exceeds_the_limit_of_mirrors() {
 }
 
 #[tokio::test]
-async fn a_trace_names_a_port_that_has_no_copy() {
+async fn trace_names_port_that_has_no_copy() {
     let switch = switch().await;
     switch.add_bridge(&bridge(&["p1", "p9"], vec![mirror("m1")])).await.unwrap();
     let trace = || switch.trace("br0", "in_port=p1").unwrap().to_text();

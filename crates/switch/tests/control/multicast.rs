@@ -183,7 +183,7 @@ async fn messages_belong_to_the_vlan_of_their_port() {
 
 /// Each message is read, ignored, or lost; lost messages are counted at their port.
 #[tokio::test]
-async fn a_flood_of_reports_costs_no_router_its_query() {
+async fn flood_of_reports_costs_no_router_query() {
     let fixture = SwitchFixture::start(1).await;
     let ends = add_ports(&fixture.switch).await;
     snoop(&fixture.switch).await;
@@ -211,7 +211,7 @@ async fn a_flood_of_reports_costs_no_router_its_query() {
 }
 
 #[tokio::test]
-async fn a_trace_shows_why_a_port_gets_a_group() {
+async fn trace_shows_why_port_gets_group() {
     let fixture = SwitchFixture::start(1).await;
     let ends = add_ports(&fixture.switch).await;
     snoop(&fixture.switch).await;

@@ -239,7 +239,7 @@ async fn an_ltm_entry_shows_its_next_tag() {
 }
 
 #[tokio::test]
-async fn no_packet_uses_the_old_rule_after_a_change_returned() {
+async fn no_packet_uses_old_rule_after_change_returned() {
     let nic_fixture = NicFixture::new(2).await;
     let rule = |out| format!("table=1,priority=5,udp,actions=output:{out}");
     nic_fixture.add(&["table=0,udp,actions=goto_table:1", &rule(2)]).await;
@@ -308,7 +308,7 @@ async fn unsupported_entries_stay_with_the_switch() {
 }
 
 #[tokio::test]
-async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
+async fn too_wide_entries_are_not_offloaded() {
     let nic_fixture = NicFixture::with(1, |target| target.key_bits = 24).await;
     nic_fixture.add(&["udp,nw_dst=10.0.0.0/8,actions=output:2"]).await;
     for _ in 0..3 {
@@ -321,7 +321,7 @@ async fn an_entry_with_too_many_key_bits_is_not_offloaded() {
 }
 
 #[tokio::test]
-async fn one_nic_gives_way_to_another_while_packets_flow() {
+async fn nic_is_replaced_while_packets_flow() {
     let mut nic_fixture = NicFixture::new(1).await;
     nic_fixture.add(&["udp,actions=output:2"]).await;
     nic_fixture.send_until_offloaded(&frame(), 1).await;
@@ -352,7 +352,7 @@ async fn one_nic_gives_way_to_another_while_packets_flow() {
 }
 
 #[tokio::test]
-async fn an_embedded_nic_is_replaced_on_the_same_socket() {
+async fn embedded_nic_is_replaced_on_same_socket() {
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let nic_fixture = NicFixture::with(1, |target| target.address = free.to_string()).await;
     nic_fixture.fixture.switch.set(&[("caches.gigaflow.offload.masks", "9")]).await.unwrap();
@@ -403,7 +403,7 @@ async fn a_missing_nic_is_stale_and_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn ports_of_a_stale_embedded_nic_go_down_if_configured() {
+async fn stale_embedded_nic_takes_ports_down() {
     let slow = |target: &mut config::OffloadOptions| {
         (target.stale, target.update_us) = (StalePolicy::PortsDown, 1_500_000);
     };
@@ -429,7 +429,7 @@ async fn set(fixture: &SwitchFixture, key: &str, value: &str) -> Result<(), Swit
 }
 
 #[tokio::test]
-async fn a_nic_can_be_added_and_replaced_at_run_time() {
+async fn nic_is_added_and_replaced_while_running() {
     let mut config = Config::default();
     (config.threads.packet, config.caches.verify_one_in) = (2, 1);
     let fixture = SwitchFixture::of(&config).await;
@@ -520,7 +520,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
 }
 
 #[tokio::test]
-async fn idle_entries_of_the_nic_expire_by_the_current_setting() {
+async fn idle_entries_of_nic_expire_by_current_setting() {
     let nic_fixture = NicFixture::new(1).await;
     nic_fixture.add(&["udp,actions=output:2"]).await;
     nic_fixture.send_until_offloaded(&frame(), 1).await;
@@ -531,7 +531,7 @@ async fn idle_entries_of_the_nic_expire_by_the_current_setting() {
 }
 
 #[tokio::test]
-async fn a_trace_shows_the_sub_traversals_in_the_nic() {
+async fn trace_shows_sub_traversals_in_nic() {
     let nic_fixture = NicFixture::new(1).await;
     nic_fixture
         .add(&[

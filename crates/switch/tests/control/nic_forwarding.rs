@@ -230,7 +230,7 @@ type Case =
 /// Invariant 1 for a NIC: packets are forwarded as the tables decide.
 /// The invariant is true for any entries that the NIC has.
 #[test]
-fn packets_are_forwarded_by_the_tables_with_a_nic() {
+fn packets_are_forwarded_by_tables_with_nic() {
     let runtime = Runtime::new().unwrap();
     let mut runner = TestRunner::new(ProptestConfig::with_cases(24));
     let rules = prop::collection::vec(rule(), 4..20);

@@ -83,7 +83,7 @@ async fn samples_of_all_threads_reach_every_collector() {
 
 /// A port that is added while sFlow runs has an index from its first sample on.
 #[tokio::test]
-async fn the_first_sample_of_a_port_has_its_index() {
+async fn first_sample_of_port_has_its_index() {
     let fixture = SwitchFixture::start(1).await;
     let collector = Collector::bind().await;
     let settings = [

@@ -203,7 +203,7 @@ async fn without_packet_threads_every_port_is_down() {
 }
 
 #[tokio::test]
-async fn a_broken_port_goes_down_and_keeps_its_number() {
+async fn broken_port_goes_down_and_keeps_number() {
     let fixture = SwitchFixture::start(2).await;
     let broken = fixture.add_port("p1", 0).await;
     let number = fixture.port("p1").number;

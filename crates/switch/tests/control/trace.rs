@@ -72,7 +72,7 @@ Datapath actions: p2
 }
 
 #[tokio::test]
-async fn a_trace_explains_the_fields_of_a_packet_in() {
+async fn trace_explains_fields_of_packet_in() {
     let fixture = fixture(&["priority=0,actions=CONTROLLER:65535"]).await;
     let text = trace(&fixture, "in_port=p1");
     let expected = "so the megaflow matches them)\n\
@@ -176,7 +176,7 @@ async fn why_names_the_decision_of_an_entry() {
 }
 
 #[tokio::test]
-async fn a_trace_shows_a_frame_longer_than_the_mtu() {
+async fn trace_shows_frame_longer_than_mtu() {
     let fixture = fixture(&["actions=output:p2,push_vlan:0x8100,output:p3"]).await;
     let of_length = |length: usize| {
         let mut frame = frame(1);

@@ -292,7 +292,7 @@ mod tests {
 
     /// The guest takes all chains of a frame when it sees the first one.
     #[test]
-    fn the_first_chain_of_a_frame_is_published_last() {
+    fn first_chain_of_frame_is_published_last() {
         let mut guest = TestGuest::new(1, 8, TestGuest::PACKED);
         let mut ring = open_ring(&guest, 0);
         for _ in 0..5 {

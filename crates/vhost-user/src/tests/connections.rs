@@ -210,7 +210,7 @@ fn wrong_messages_end_the_connection_alone() {
 
 /// A front-end sends a message byte by byte, for longer than anybody may wait.
 #[test]
-fn a_back_end_ends_in_the_middle_of_a_message() {
+fn back_end_ends_in_middle_of_message() {
     /// Length of the payload: a table of eight memory regions.
     const PAYLOAD: u32 = 264;
     let folder = tempfile::tempdir().unwrap();

@@ -394,7 +394,7 @@ fn descriptor(address: u64, length: u32, flags: u16, next: u16) -> Vec<u8> {
 }
 
 #[test]
-fn a_guest_that_breaks_a_rule_loses_its_queue() {
+fn guest_that_breaks_rule_loses_its_queue() {
     /// Offset of the available ring.
     const AVAILABLE: u64 = 0x2000;
     let inside = TestGuest::base(0);

@@ -90,7 +90,7 @@ const INDIRECT: u16 = 4;
 const AVAIL: u16 = 1 << 7;
 
 #[test]
-fn a_guest_that_breaks_a_rule_loses_its_ring() {
+fn guest_that_breaks_rule_loses_its_ring() {
     let (own, inside) = (TestGuest::base(1), TestGuest::base(0));
     let outside = |address, length| RingError::Buffer { address, length };
     let endless = descriptor(inside, 9, AVAIL | NEXT).repeat(SIZE.into());
@@ -160,7 +160,7 @@ fn a_size_outside_the_standard_is_refused() {
 }
 
 #[test]
-fn the_position_of_a_ring_has_its_wrap_counter() {
+fn position_of_ring_has_its_wrap_counter() {
     for (frames, position) in [(0, 0x8000), (3, 0x8003), (8, 0), (9, 1), (16, 0x8000)] {
         let mut setup = Setup::new(SIZE, TestGuest::PACKED);
         let mut device = attach(&setup.queues, &setup.guest);
@@ -176,7 +176,7 @@ fn the_position_of_a_ring_has_its_wrap_counter() {
 
 /// A killed device has returned some descriptors, from the last to the first.
 #[test]
-fn a_frame_in_several_buffers_is_returned_as_a_whole() {
+fn frame_in_several_buffers_is_returned_whole() {
     for before in 0..20 {
         for undone in 0..=3 {
             let mut setup = Setup::new(SIZE, TestGuest::PACKED);
@@ -204,7 +204,7 @@ fn a_frame_in_several_buffers_is_returned_as_a_whole() {
 
 /// A killed device has returned some descriptors of a chain, but not the first.
 #[test]
-fn a_chain_that_is_returned_in_part_is_used_again() {
+fn partly_returned_chain_is_used_again() {
     for before in 0..20 {
         for undone in 1..=3 {
             let mut setup = Setup::new(SIZE, TestGuest::PACKED);

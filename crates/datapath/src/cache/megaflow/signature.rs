@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flow_has_the_address_of_its_last_insertion() {
+    fn flow_has_address_of_its_last_insertion() {
         let mut cache = SignatureCache::new(64, 1);
         assert_eq!(cache.candidate(hash(1)), None);
         cache.insert(hash(1), address(1));

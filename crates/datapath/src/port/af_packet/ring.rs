@@ -418,7 +418,7 @@ mod tests {
 
     /// Covers each first slot, each time of filling, and each number of filled slots.
     #[test]
-    fn slots_that_fill_during_a_scan_hide_no_frame() {
+    fn slots_that_fill_during_scan_hide_no_frame() {
         for next in 0..8 {
             for (filled, reads, count) in
                 (0..8).flat_map(|f| (0..20).flat_map(move |r| (0..8 - f).map(move |c| (f, r, c))))
@@ -444,7 +444,7 @@ mod tests {
 
     /// The kernel may release a slot after the next slot.
     #[test]
-    fn the_oldest_frame_after_an_empty_slot_is_first() {
+    fn oldest_frame_after_empty_slot_is_first() {
         let mut ring = FillingRing::new(6);
         ring.fill(5);
         ring.times[0] = None;

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_ends_within_a_packet_is_refused() {
+    fn file_that_ends_within_packet_is_refused() {
         let bytes = file(&[vec![0; 60], vec![0; 60]]);
         let error = Capture::parse("x", bytes[..bytes.len() - 1].to_vec()).unwrap_err();
         assert!(error.to_string().starts_with("x ends within packet 2"), "{error}");

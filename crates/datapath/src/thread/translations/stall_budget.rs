@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_stalls_for_at_most_half_of_all_time() {
+    fn queue_stalls_at_most_half_the_time() {
         let at = |millis| Time::ZERO.after(Duration::from_millis(millis));
         let mut stall_budget = StallBudget::new(Duration::from_millis(100), at(0));
         let (mut still, mut refused) = (0, 0);

@@ -197,7 +197,7 @@ proptest! {
 ///
 /// A tagged frame of 264 bytes was flooded to three ports of a bridge with `sampling=1`.
 #[test]
-fn a_flow_sample_has_the_fields_of_open_vswitch() {
+fn flow_sample_has_fields_of_open_vswitch() {
     let tag = SampledTag { vid: 7, pcp: 3 };
     let mut exporter =
         SflowExporter::new(SflowAgent { address: [127, 0, 0, 1].into(), sub_agent: 0 });

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_joins_a_group_with_its_second_destination() {
+    fn source_joins_group_with_its_second_destination() {
         let mut table = table();
         assert!(start_flow(&mut table, 102, 1, SECOND).is_empty());
         assert_eq!(start_flow(&mut table, 102, 2, SECOND), [3, 4]);
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_later_coflow_of_the_same_sources_is_forecast() {
+    fn later_coflow_of_same_sources_is_forecast() {
         let mut table = table();
         for now in [SECOND, SECOND * 60] {
             for source in [100, 101] {

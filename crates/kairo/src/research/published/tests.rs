@@ -198,7 +198,7 @@ fn a_new_tuple_needs_no_new_circuit() {
 }
 
 #[test]
-fn a_new_path_rebuilds_the_circuit_after_the_evictions() {
+fn new_path_rebuilds_circuit_after_evictions() {
     let mut fixture = GateFixture::new(PublishedSettings::default(), 4);
     // The new rule leads from the last table to a new table.
     assert_eq!(fixture.update(&[(3, 0)]), [0]);
@@ -212,7 +212,7 @@ fn a_new_path_rebuilds_the_circuit_after_the_evictions() {
 }
 
 #[test]
-fn a_packet_that_is_deleted_is_gone_from_every_table() {
+fn deleted_packet_leaves_every_table() {
     let mut fixture = GateFixture::new(PublishedSettings::default(), 2);
     fixture.engine.removed(entry(0));
     assert_eq!((fixture.engine.len(), fixture.engine.stats().waiting), (1, 1));

@@ -233,7 +233,7 @@ fn cookies_of_punts(harness: &ConnectionHarness) -> Vec<u64> {
 }
 
 #[test]
-fn a_bundled_packet_uses_earlier_rules_of_the_bundle() {
+fn bundled_packet_uses_earlier_rules_of_bundle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     harness.request(&Message::FlowMod(to_controller(1)));
     add_to(&mut harness, 1, Message::PacketOut(through_tables()));
@@ -247,7 +247,7 @@ fn a_bundled_packet_uses_earlier_rules_of_the_bundle() {
 }
 
 #[test]
-fn a_bundled_packet_uses_earlier_ports_of_the_bundle() {
+fn bundled_packet_uses_earlier_ports_of_bundle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     harness.request(&Message::FlowMod(to_controller(1)));
     let port = harness.host.ports().remove(0);
@@ -272,7 +272,7 @@ fn a_bundled_packet_uses_earlier_ports_of_the_bundle() {
 }
 
 #[test]
-fn a_late_failure_changes_no_port_and_sends_nothing() {
+fn late_failure_changes_no_port_and_sends_nothing() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let port = harness.host.ports().remove(0);
     let down = PortConfig { port_down: true, ..PortConfig::default() };
@@ -298,7 +298,7 @@ fn a_late_failure_changes_no_port_and_sends_nothing() {
 }
 
 #[test]
-fn a_bundle_may_use_a_group_after_adding_it() {
+fn bundle_may_use_group_after_adding_it() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let group = GroupId::new(1);
     let group_mod = GroupMod {

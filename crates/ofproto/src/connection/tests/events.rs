@@ -163,7 +163,7 @@ fn packet_ins_use_the_requested_format() {
 }
 
 #[test]
-fn an_oversized_packet_in_is_truncated_with_its_length() {
+fn oversized_packet_in_is_truncated_with_length() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let event = packet_in(PacketInReason::Action, 0, 65_536);
     let [Message::PacketIn(packet)] = &replies(&mut harness, &event)[..] else {
@@ -259,7 +259,7 @@ fn reliable_events_wait_for_room() {
 }
 
 #[test]
-fn a_packet_out_needs_actions_that_fit_its_packet() {
+fn packet_out_needs_actions_that_fit_packet() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let actions = vec![Action::Output { port: PortNo::TABLE, max_len: 0 }];
     let packet = PacketOut { in_port: PortNo::CONTROLLER, actions, data: vec![0; 5] };

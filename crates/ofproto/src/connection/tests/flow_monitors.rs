@@ -550,7 +550,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 proptest! {
     /// The list and the updates make the table, however slowly the peer reads.
     #[test]
-    fn the_updates_of_a_slow_reader_make_the_table(
+    fn updates_of_slow_reader_make_table(
         before in prop::collection::vec(0..5_u16, 0..4),
         steps in prop::collection::vec(any_step(), 0..60),
         codec in prop::sample::select(&CODECS[..]),

@@ -161,7 +161,7 @@ fn rules_need_and_follow_their_groups_and_meters() {
 }
 
 #[test]
-fn group_and_meter_counters_are_pulled_before_the_reply() {
+fn group_and_meter_counters_are_pulled_before_reply() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     for request in [MultipartRequest::Group(None), MultipartRequest::Meter(None)] {
         harness.send(&Message::MultipartRequest(request));
@@ -189,7 +189,7 @@ fn a_group_too_long_for_replies_is_refused() {
 
 /// The group fits into a description of OpenFlow 1.3 alone.
 #[test]
-fn a_group_must_fit_into_replies_of_all_versions() {
+fn group_must_fit_into_replies_of_all_versions() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let mut request = group_mod(GroupCommand::Add, std::iter::repeat_n(1, 4000));
     request.kind = GroupKind::FastFailover;
@@ -215,7 +215,7 @@ fn a_thousand(command: GroupCommand, first: u32) -> GroupMod {
 
 /// Each bucket has 32 bytes in a description of OpenFlow 1.3, so 2046 fit.
 #[test]
-fn an_insertion_leaves_the_group_short_enough_to_list() {
+fn insertion_leaves_group_short_enough_to_list() {
     let insert = GroupCommand::InsertBuckets(BucketPlace::Last);
     let codec = Codec::V10(V10Settings::INITIAL);
     let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, codec);
@@ -234,7 +234,7 @@ fn an_insertion_leaves_the_group_short_enough_to_list() {
 
 /// A group that the host adds by itself may be too long for a description.
 #[test]
-fn a_group_too_long_to_list_is_left_out() {
+fn group_too_long_to_list_is_left_out() {
     let codec = Codec::V10(V10Settings::INITIAL);
     let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, codec);
     let short = GroupMod { group: Some(GroupId::new(6)), ..group_mod(GroupCommand::Add, [1]) };
@@ -290,7 +290,7 @@ fn a_bundle_of_rules_and_groups_is_atomic() {
 }
 
 #[test]
-fn a_bundled_packet_may_use_a_group_of_its_bundle() {
+fn bundled_packet_may_use_group_of_bundle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let actions = vec![Action::Group(GROUP)];
     let packet = PacketOut { in_port: PortNo::ANY, actions, data: vec![0; 14] };

@@ -323,7 +323,7 @@ fn a_bundle_logs_its_changes_at_the_commit() {
 
 /// The line names the bridge and the peer, which gets the rest of a reply.
 #[test]
-fn a_message_without_bytes_is_logged_with_its_peer() {
+fn message_without_bytes_is_logged_with_peer() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let echo = Message::EchoReply(vec![0; 70_000]);
     let lines = logs_of(|| harness.connection.reply(Xid::new(1), &echo, Time::ZERO));

@@ -18,7 +18,7 @@ fn the_switch_sends_the_first_hello() {
 }
 
 #[test]
-fn an_incompatible_peer_gets_an_error_in_its_version() {
+fn incompatible_peer_gets_error_in_its_version() {
     for (versions, own, hello, offered) in [
         (0x10, "1.3", Hello { version: 1, bitmap: None }, "1.0"),
         (0x12, "1.0, 1.3", Hello { version: 6, bitmap: Some(0x60) }, "1.4, 1.5"),
@@ -75,7 +75,7 @@ fn an_idle_controller_is_probed_and_then_disconnected() {
 
 /// Time in which the switch does not read does not count as idle time of the peer.
 #[test]
-fn a_peer_that_waits_for_the_switch_is_not_idle() {
+fn peer_that_waits_for_switch_is_not_idle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     harness.host.hold_versions();
     harness.send(&Message::FlowMod(super::add(1)));
@@ -108,7 +108,7 @@ fn a_peer_with_waiting_output_is_not_idle() {
 }
 
 #[test]
-fn a_client_of_the_management_socket_is_never_probed() {
+fn client_of_management_socket_is_never_probed() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     harness.advance_time(Duration::from_secs(1_000_000));
     assert_eq!(harness.run(), ConnectionStep::Idle);

@@ -140,7 +140,7 @@ fn a_peer_that_reads_single_bytes_is_disconnected() {
 }
 
 #[test]
-fn a_long_flow_reply_is_encoded_as_it_is_read() {
+fn long_flow_reply_is_encoded_in_parts() {
     let limits =
         ConnectionLimits { replies_max: 100_000, events_max: 1000, ..ConnectionLimits::default() };
     let config =
@@ -175,7 +175,7 @@ fn a_rule_too_long_for_statistics_is_refused() {
 
 /// An `enqueue` of OpenFlow 1.0 is shorter than its three actions of OpenFlow 1.3.
 #[test]
-fn a_rule_too_long_for_another_version_is_refused() {
+fn rule_too_long_for_another_version_is_refused() {
     let v10 = Codec::V10(V10Settings::INITIAL);
     let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, v10);
     let enqueues = |priority, count| {

@@ -25,7 +25,7 @@ fn connections_begin_as_equals_before_any_election() {
 }
 
 #[test]
-fn a_new_master_makes_the_old_one_a_slave() {
+fn new_master_makes_old_one_slave() {
     let mut old = ConnectionHarness::open(ConnectionKind::Controller);
     let mut new = old.another(ConnectionKind::Controller);
     assert_eq!(request(&mut old, RoleName::Master, 1), role_reply(RoleName::Master, 1));

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn no_error_has_a_type_of_a_later_version() {
+    fn no_error_has_type_of_later_version() {
         for code in ErrorCode::ALL {
             if let ErrorNumber::Standard { kind, .. } = error_number(*code) {
                 assert!(kind <= 5, "{code}");

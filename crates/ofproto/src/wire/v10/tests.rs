@@ -135,7 +135,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_message_is_refused_or_has_a_form(
+    fn damaged_message_is_refused_or_has_form(
         message in any_message(),
         settings in prop::sample::select(&ALL_SETTINGS[..]),
         damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
@@ -174,7 +174,7 @@ proptest! {
 const RECORDED: &str = include_str!("../../../tests/data/recorded10.txt");
 
 #[test]
-fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
+fn ovs_ofctl_sessions_round_trip_exactly() {
     let mut settings = V10Settings::INITIAL;
     let (mut count, mut forms) = (0, 0);
     for line in RECORDED.lines() {
@@ -269,7 +269,7 @@ fn groups_change_as_in_ovs_vswitchd() {
 ///
 /// The parts are command, type, `command_bucket_id`, buckets, and properties of the group.
 #[test]
-fn malformed_group_mods_get_the_errors_of_ovs_vswitchd() {
+fn malformed_group_mods_get_errors_of_ovs_vswitchd() {
     /// A bucket without actions.
     const BUCKET: &str = "00100008000000010000000800010000";
     /// The id of no particular bucket, or of all buckets.
@@ -359,7 +359,7 @@ fn listed_actions(actions: &[Action]) -> Vec<Action> {
 
 /// `ovs-vswitchd` 3.1 lists these actions of OpenFlow 1.3 so over 1.0.
 #[test]
-fn writes_to_fields_are_listed_as_in_open_vswitch() {
+fn field_writes_are_listed_like_open_vswitch() {
     let parse = |text: &str| parse_actions(text, &NoPortNames).unwrap().apply;
     for (added, listed) in [
         ("set_field:02:00:00:00:00:01->eth_dst", "mod_dl_dst:02:00:00:00:00:01"),

@@ -63,7 +63,7 @@ proptest! {
 
 /// As `ovs-ofctl ofp-print` of Open vSwitch 3.1 does.
 #[test]
-fn an_out_port_has_a_form_in_sixteen_bits() {
+fn out_port_has_form_in_sixteen_bits() {
     for (number, is_legal) in [(0xfeff, true), (0xff01, false), (0x1_0000, false)]
         .into_iter()
         .chain([(0xffff_feff, false), (0xffff_ff00, true), (u32::MAX, true)])
@@ -121,13 +121,13 @@ fn check_recorded(text: &str) -> [usize; 3] {
 }
 
 #[test]
-fn sessions_of_ovs_ofctl_round_trip_byte_for_byte() {
+fn ovs_ofctl_sessions_round_trip_exactly() {
     let [sent, received, _] = check_recorded(RECORDED);
     assert!(sent > 40 && received > 20, "{sent} {received}");
 }
 
 #[test]
-fn actions_groups_and_meters_encode_as_in_open_vswitch() {
+fn actions_groups_meters_encode_like_open_vswitch() {
     let [sent, received, _] = check_recorded(VECTORS);
     assert!(sent > 90 && received > 8, "{sent} {received}");
 }

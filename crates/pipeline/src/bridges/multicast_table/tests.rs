@@ -52,7 +52,7 @@ fn a_repeated_report_changes_no_group() {
 }
 
 #[test]
-fn a_full_table_evicts_the_group_with_the_oldest_report() {
+fn full_table_evicts_group_with_oldest_report() {
     let mut table = MulticastTable::default();
     add(&mut table, key(1), 1, 1);
     add(&mut table, key(2), 1, 2);
@@ -110,7 +110,7 @@ fn a_shared_group_counts_for_its_first_port() {
 
 /// Without a limit, one new group would take half of their groups from both ports.
 #[test]
-fn a_new_group_takes_few_groups_of_sharing_ports() {
+fn new_group_takes_few_groups_of_sharing_ports() {
     const GROUPS: u8 = 200;
     let mut table = MulticastTable::default();
     let mut report = |last: u8, port: u32| {
@@ -141,7 +141,7 @@ fn router_ports_are_not_counted_as_groups() {
 }
 
 #[test]
-fn a_moved_port_keeps_its_place_and_its_time() {
+fn moved_port_keeps_place_and_time() {
     let mut table = MulticastTable::default();
     add(&mut table, key(1), 1, 1);
     add(&mut table, key(1), 2, 2);

@@ -125,7 +125,7 @@ fn removals_of_learned_entries_are_made_in_steps() {
 }
 
 #[test]
-fn a_lower_limit_of_groups_is_applied_in_steps() {
+fn lower_limit_of_groups_is_applied_in_steps() {
     let pipeline = pipeline();
     learn_many(&pipeline);
     let snoop = |multicast| {
@@ -140,7 +140,7 @@ fn a_lower_limit_of_groups_is_applied_in_steps() {
 }
 
 #[test]
-fn a_lower_limit_of_addresses_is_applied_in_steps() {
+fn lower_limit_of_addresses_is_applied_in_steps() {
     let pipeline = pipeline();
     learn_many(&pipeline);
     let snooping = MulticastSnooping { groups_max: MANY.into(), ..MulticastSnooping::default() };
@@ -219,7 +219,7 @@ fn a_cleared_port_costs_what_it_has_learned() {
 
 /// A packet-out has no learning rule that lets its table be counted.
 #[test]
-fn a_packet_out_that_learns_scans_a_table_once() {
+fn packet_out_that_learns_scans_table_once() {
     let pipeline = pipeline();
     let rules = ["tcp,tp_dst=1", "tcp,tp_dst=2", "tcp,tp_dst=3"];
     let [one, two, three] = rules.map(|own| add_rule(&format!("cookie=5,{own},actions=drop")));
@@ -324,7 +324,7 @@ fn a_read_of_many_rules_sees_one_version() {
 }
 
 #[test]
-fn a_training_reads_rules_in_steps_and_repeats_changes() {
+fn training_reads_rules_in_steps_and_repeats_changes() {
     let (pipeline, table) = (pipeline(), TableId::FIRST);
     pipeline.apply(BRIDGE, &many_rules(), Time::ZERO).unwrap();
     let mut open = check_shared(&pipeline, || pipeline.begin_training(BRIDGE, table)).unwrap();

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn each_link_is_chosen_about_as_often_as_any_other() {
+    fn links_are_chosen_equally_often() {
         for algorithm in ALGORITHMS {
             for (link_max, argument) in [(0, 0), (2, 5), (4, 5), (6, 0), (6, 14), (99, 130)] {
                 let action = action(algorithm, link_max, argument);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn multipath_maps_the_highest_hash_to_the_last_link() {
+    fn multipath_maps_highest_hash_to_last_link() {
         for link_max in [0, 1, 2, 4, 6, 99] {
             let action = action(MultipathAlgorithm::HashThreshold, link_max, 0);
             assert_eq!(choose_link(&action, Hash::of(u64::MAX)), u32::from(link_max));

@@ -242,7 +242,7 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn a_traversal_near_the_depth_limit_equals_the_tables(
+    fn traversal_near_depth_limit_equals_tables(
         network in network(),
         packets in vec(packet(), 2),
         choice in any::<u64>(),

@@ -67,7 +67,7 @@ proptest! {
     ///
     /// Some lookups are at a version before the last changes.
     #[test]
-    fn a_learned_lookup_equals_a_scan_under_its_mask(
+    fn learned_lookup_equals_scan_under_its_mask(
         rules in prop::collection::vec(rule(), 100..200),
         changes in prop::collection::vec((any::<prop::sample::Index>(), rule()), 0..60),
         packets in prop::collection::vec((any::<prop::sample::Index>(), packet()), 40),

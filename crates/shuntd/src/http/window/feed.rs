@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_slow_viewer_misses_events_and_the_others_do_not() {
+    async fn slow_viewer_misses_events_and_others_do_not() {
         let feed = WindowFeed::new();
         let mut slow = feed.subscribe().unwrap();
         let mut quick = feed.subscribe().unwrap();

@@ -193,7 +193,7 @@ fn second_commit() -> Vec<Value> {
 
 /// The number of a configuration appears with the results of all its ports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_commit_during_a_pass_waits_for_the_next_pass() {
+async fn commit_during_pass_waits_for_next_pass() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("db.sock");
     let (handle, switch, mut follower) = start(&socket).await;

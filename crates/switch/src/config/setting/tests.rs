@@ -157,7 +157,7 @@ fn check_ranges<T: Default>(settings: &[KeyedSetting<T>]) {
 }
 
 #[test]
-fn a_number_that_is_too_large_gets_the_range() {
+fn number_that_is_too_large_gets_range() {
     check_ranges(SETTINGS);
     check_ranges(BRIDGE_SETTINGS);
     check_ranges(BRIDGE_START_SETTINGS);

@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_is_no_part_of_the_ip_packet() {
+    fn tag_is_no_part_of_ip_packet() {
         let packet = ipv4().tag(0x8100, 0x6007).udp(1, 2);
         let (key, counts) = flow(&packet, Some(0x6007));
         assert_eq!((key.vlan_tci, key.network), (Some(0x6007), Some(v4(17))));
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn icmp_has_type_and_code_in_place_of_ports() {
+    fn icmp_type_and_code_replace_ports() {
         let transport = |packet: &PacketBuilder| flow(packet, None).0.transport;
         let message = FlowTransport::Icmp { kind: 8, code: 3 };
         assert_eq!(transport(&ipv4().icmp(8, 3)), message);

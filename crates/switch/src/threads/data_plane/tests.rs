@@ -18,7 +18,7 @@ fn plane() -> (DataPlane, WorkerThread) {
 }
 
 #[test]
-fn the_default_configuration_has_the_defaults_of_the_packet_thread() {
+fn default_configuration_has_defaults_of_packet_thread() {
     assert_eq!(thread_config(&Config::default(), 0), ThreadConfig::default());
 }
 

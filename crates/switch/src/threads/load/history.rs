@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_sample_of_a_command_is_not_kept() {
+    fn last_sample_of_command_is_not_kept() {
         let mut history = history(&[100; 5]);
         for _ in 0..10 {
             let own = SampledQueue { thread: 0, busy_ns: 5 + 51_000_000_000 };

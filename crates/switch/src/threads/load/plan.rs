@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_load_moves_to_an_idle_thread() {
+    fn half_of_load_moves_to_idle_thread() {
         let plan = LoadPlan::new(&queues(&[(0, 40), (0, 30), (0, 10), (0, 20)]), &[0, 1]);
         // 50 and 50: the largest queue moves first, and then the smallest.
         assert_eq!(moves(&plan), [(0, 1), (2, 1)]);

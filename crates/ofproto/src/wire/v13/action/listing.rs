@@ -122,7 +122,7 @@ mod tests {
 
     /// Open vSwitch 3.1 listed a `push_vlan` at the same places.
     #[test]
-    fn a_tag_is_pushed_if_the_match_has_none() {
+    fn tag_is_pushed_if_match_has_none() {
         for (rule, listed) in [
             ("actions=set_field:5->dl_vlan", "push_vlan:0x8100,set_field:5->dl_vlan"),
             ("dl_vlan=7,actions=set_field:5->dl_vlan", "set_field:5->dl_vlan"),
@@ -171,7 +171,7 @@ mod tests {
 
     /// Open vSwitch 3.1 listed the same fields.
     #[test]
-    fn a_port_is_listed_as_field_of_its_protocol() {
+    fn port_is_listed_as_field_of_protocol() {
         for (rule, listed) in [
             ("tcp,actions=mod_tp_dst:7", "set_field:7->tcp_dst"),
             ("udp6,actions=mod_tp_src:7", "set_field:7->udp_src"),

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ingress_port_is_written_by_its_nicira_number() {
+    fn ingress_port_is_written_by_nicira_number() {
         let by_nicira = [0x00, 0x00, 0x00, 0x02, 0xff, 0xfe, 0, 0, 0, 0, 0, 0];
         let local = u128::from(PortNo::LOCAL.number());
         assert_eq!(read(&mut ByteReader::new(&by_nicira)), Ok(whole(FieldId::InPort, local)));
