@@ -242,6 +242,9 @@ fn claim_owner(process: Option<i32>) -> String {
     }
 }
 
+/// The error codes of sockets that send by a device which is down or removed.
+pub(super) const GONE_CODES: [Errno; 3] = [Errno::ENETDOWN, Errno::ENXIO, Errno::ENODEV];
+
 /// Returns how a transmit ended: the state of the first packet not sent.
 /// The state follows from the system error.
 ///

@@ -356,6 +356,40 @@ fn a_device_that_is_down_is_attached() {
     });
 }
 
+/// The kernel reports a device that is down only when frames wait for it.
+#[test]
+fn a_device_that_is_down_takes_no_more() {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        with_xdp(move || {
+            let (mut a, mut b) = open_ends(mode);
+            let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
+            ip("link set a0 down");
+            let mut pool = Pool::new();
+            let sent = packets(&mut pool, &[frame(1, 60), frame(2, 60), frame(3, 60)]);
+            assert_eq!(xdp.tx.tx(&sent[..2]), 2, "the frames wait in the ring");
+            xdp.tx.flush();
+            for _ in 0..2 {
+                assert_eq!(xdp.tx.tx(&sent), 0, "{mode}");
+                assert_eq!(xdp.tx.tx_end(), TxEnd::Down, "{mode}");
+                xdp.tx.flush();
+            }
+            ip("link set a0 up");
+            assert!(settles(|| a.link_up() && b.link_up()));
+            assert_eq!(xdp.tx.tx(&sent[2..]), 1, "the device is up again");
+            xdp.tx.flush();
+            let expected = [frame(1, 60), frame(2, 60), frame(3, 60)];
+            assert_eq!(receive(&mut peer, &mut pool, 3), expected, "{mode}");
+            // The socket of a removed device is bound no more.
+            ip("link del a0");
+            xdp.tx.tx(&sent);
+            xdp.tx.flush();
+            assert_eq!(xdp.tx.tx(&sent), 0, "{mode}");
+            assert_eq!(xdp.tx.tx_end(), TxEnd::Down, "{mode}");
+            put_all_back(&mut pool, sent);
+        });
+    }
+}
+
 #[test]
 fn a_port_continues_after_its_device_was_down() {
     with_xdp(|| {

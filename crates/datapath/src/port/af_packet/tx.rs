@@ -2,12 +2,14 @@
 
 use std::{ffi::c_uint, io, os::fd::AsFd, sync::Arc};
 
-use nix::errno::Errno;
-
 use super::socket::PacketSocket;
 use crate::{
     packet::buffer::Packet,
-    port::{TxEnd, TxQueue, error::tx_end_of, sys},
+    port::{
+        TxEnd, TxQueue,
+        error::{GONE_CODES, tx_end_of},
+        sys,
+    },
 };
 
 /// The transmit queue of a packet socket.
@@ -31,9 +33,6 @@ impl PacketTx {
     }
 }
 
-/// The error codes of a device that is down or removed.
-const GONE: [Errno; 3] = [Errno::ENETDOWN, Errno::ENXIO, Errno::ENODEV];
-
 impl TxQueue for PacketTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
         let mut taken = 0;
@@ -46,7 +45,7 @@ impl TxQueue for PacketTx {
                 Ok(sent) => taken += sent,
                 Err(error) => {
                     // ENOBUFS: the queueing discipline or the driver dropped this packet alone.
-                    self.end = tx_end_of(&error, &GONE, TxEnd::Crowded);
+                    self.end = tx_end_of(&error, &GONE_CODES, TxEnd::Crowded);
                     break;
                 }
             }

@@ -32,13 +32,14 @@ use std::{
 };
 
 use nix::{
+    errno::Errno,
     fcntl::{FcntlArg, SealFlag, fcntl},
     sys::memfd::{MFdFlags, memfd_create},
 };
 use shunt_pipeline::DatapathPort;
 
 use super::ring::{ConsumerRing, ProducerRing};
-use crate::port::stored::RefusedDescriptor;
+use crate::port::{error::GONE_CODES, stored::RefusedDescriptor};
 
 /// Size of a huge page, by which large memory is mapped.
 const HUGE_PAGE: usize = 2 << 20;
@@ -324,6 +325,8 @@ pub(super) struct Sender {
     sent: ConsumerRing<u64>,
     /// The port that received each frame in `to_send`, by position.
     ingress: Box<[DatapathPort]>,
+    /// True if the device was down or removed at the last [`Self::flush`].
+    is_down: bool,
 }
 
 impl Sender {
@@ -337,7 +340,7 @@ impl Sender {
         let owned = sending_chunks(&memory);
         let free = owned.clone().map(|chunk| u64::from(chunk) * u64::from(memory.chunk)).collect();
         let ingress = ingress_of(&to_send);
-        Self { socket, memory, owned, free, to_send, sent, ingress }
+        Self { socket, memory, owned, free, to_send, sent, ingress, is_down: false }
     }
 
     /// Creates the sending half of a socket of an earlier process.
@@ -362,10 +365,11 @@ impl Sender {
         let free = owned.clone().map(u64::from).filter(|number| !waiting.contains(number));
         let free = free.map(|number| number * chunk).collect();
         let ingress = ingress_of(&to_send);
-        let sender = Self { socket, memory, owned, free, to_send, sent, ingress };
+        let mut sender =
+            Self { socket, memory, owned, free, to_send, sent, ingress, is_down: false };
         // The packet thread flushes a queue only after it has sent packets.
         for _ in 0..FLUSHES_MAX {
-            if !sender.is_pending() {
+            if !sender.is_pending() || sender.is_down {
                 break;
             }
             sender.flush();
@@ -431,12 +435,26 @@ impl Sender {
     /// Lets the kernel send frames that still wait.
     ///
     /// In copy mode, one system call sends a limited number of frames.
-    pub(super) fn flush(&self) {
+    pub(super) fn flush(&mut self) {
+        self.is_down = false;
         if self.is_pending() && self.to_send.needs_wakeup() {
             let fd = self.socket.as_raw_fd();
             // SAFETY: no memory is passed. The frames that the kernel does not send now stay in the
             // ring, with every error code.
-            unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+            let result =
+                unsafe { libc::sendto(fd, ptr::null(), 0, libc::MSG_DONTWAIT, ptr::null(), 0) };
+            self.is_down = result < 0 && GONE_CODES.contains(&Errno::last());
         }
+    }
+
+    /// Returns whether the device is down or removed; asks the kernel only if it was.
+    ///
+    /// The kernel reports the state only to the system call that sends. So the first frames after
+    /// the device was set down wait in the ring until the device is up again.
+    pub(super) fn is_device_down(&mut self) -> bool {
+        if self.is_down {
+            self.flush();
+        }
+        self.is_down
     }
 }

@@ -521,6 +521,10 @@ struct XdpTx {
 
 impl TxQueue for XdpTx {
     fn tx(&mut self, packets: &[Packet]) -> usize {
+        if self.sender.is_device_down() {
+            self.end = TxEnd::Down;
+            return 0;
+        }
         self.sender.reclaim();
         let frame_max = self.frame_max.load(Relaxed) as usize;
         let mut taken = 0;
