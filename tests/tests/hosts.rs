@@ -104,6 +104,13 @@ fn hosts_ping_and_stream_through_af_xdp_ports() {
         let log = hosts.daemon.log();
         assert!(log.contains("AF_XDP port attached"), "{log}");
         assert!(log.contains("ethtool -K PEER tx off"), "{log}");
+        // The kernel drops longer frames before the port.
+        hosts.middle.run("ip", &["link", "set", "p1", "mtu", "1000"]);
+        let long = ["-q", "-c", "1", "-W", "0.1", "-s", "1200", "10.66.1.2"];
+        let answered = output(hosts.host_a.command("ping").args(long)).status.success();
+        assert!(!answered, "{kind}: the frame exceeds the MTU of p1");
+        let ports = text(&hosts.daemon.shuntctl(&["ports", "--json"]));
+        assert!(ports.contains("device_rx_dropped"), "{kind}: {ports}");
     }
 }
 

@@ -7,6 +7,9 @@ use std::{
 
 use super::link::{DeviceDrops, DeviceLosses};
 
+/// Name of the counter *RX dropped* of `ip -s link` in the counters of the driver.
+const DEVICE_RX_DROPPED: &str = "device_rx_dropped";
+
 /// The packets that the kernel dropped on their way to a port.
 ///
 /// A drop counter of the device has them.
@@ -26,6 +29,11 @@ impl DeviceLoss {
         Self { counter, before, lost: AtomicU64::new(0) }
     }
 
+    /// Starts to count the received packets that the kernel drops before any socket.
+    pub(super) fn of_received(device: c_uint) -> Self {
+        Self::since_now(device, |drops| drops.rx)
+    }
+
     /// Updates the losses from the counters of the device; `None`: the device is gone.
     pub(super) fn note(&self, drops: Option<DeviceDrops>) {
         // A drop counter never decreases, so the maximum is the newest value.
@@ -36,5 +44,11 @@ impl DeviceLoss {
     /// Returns the number of lost packets at the last [`Self::note`].
     pub(super) fn packets(&self) -> u64 {
         self.lost.load(Relaxed)
+    }
+
+    /// Returns the losses of [`Self::of_received`] as a counter of the driver, if there are any.
+    pub(super) fn driver_counters(&self) -> Vec<(String, u64)> {
+        let dropped = self.packets();
+        if dropped > 0 { vec![(DEVICE_RX_DROPPED.to_owned(), dropped)] } else { Vec::new() }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use shunt_datapath::{
     Pool, PortError, TxEnd,
-    port::{Port, PortSpec, Queues, af_xdp::XdpMode, open},
+    port::{DeviceLosses, Port, PortCounters, PortSpec, Queues, af_xdp::XdpMode, open},
 };
 use shunt_pipeline::DatapathPort;
 
@@ -175,6 +175,31 @@ fn frames_beyond_the_ring_are_counted() {
         assert!(received < 2000, "the ring has 1,024 entries");
         assert_eq!(a.counters().rx_dropped, 2000 - received);
     });
+}
+
+/// The kernel drops these frames before the XDP program.
+#[test]
+fn the_device_counts_frames_longer_than_its_mtu() {
+    for mode in [XdpMode::Native, XdpMode::Generic] {
+        with_xdp(move || {
+            let (mut a, mut b) = open_ends(mode);
+            ip("link set a0 mtu 1000");
+            let (mut xdp, mut peer) = (split_one(a.as_mut()), split_one(b.as_mut()));
+            let mut pool = Pool::new();
+            let long = packets(&mut pool, &[frame(1, 1200)]);
+            for _ in 0..3 {
+                // The kernel may report each drop to the sender as a full queue.
+                peer.tx.tx(&long);
+                peer.tx.flush();
+            }
+            put_all_back(&mut pool, long);
+            crosses(&mut peer, &mut xdp, &[frame(2, 60)]);
+            assert_eq!(a.driver_counters(), [], "{mode}");
+            a.note_losses(&DeviceLosses::read());
+            assert_eq!(a.driver_counters(), [("device_rx_dropped".to_owned(), 3)], "{mode}");
+            assert_eq!(a.counters(), PortCounters::default(), "{mode}");
+        });
+    }
 }
 
 /// The kernel may pass on a frame before it releases the ring entry of the chunk.

@@ -286,9 +286,8 @@ impl PortType {
     /// Returns whether the kernel counts packets that it drops before the port.
     pub(crate) const fn has_device_losses(self) -> bool {
         match self {
-            Self::AfPacket | Self::Tap => true,
-            // The sockets of AF_XDP count their own losses.
-            Self::AfXdp | Self::VhostUser | Self::Memif | Self::Dpdk => false,
+            Self::AfPacket | Self::AfXdp | Self::Tap => true,
+            Self::VhostUser | Self::Memif | Self::Dpdk => false,
             Self::Null | Self::Pcap | Self::Patch | Self::Unbound => false,
         }
     }

@@ -27,9 +27,6 @@ use crate::{
 /// The capability that a packet socket needs, for error messages.
 const NEEDS: &str = "CAP_NET_RAW";
 
-/// Name of the counter *RX dropped* of `ip -s link` in the counters of the driver.
-const DEVICE_RX_DROPPED: &str = "device_rx_dropped";
-
 /// A network device of the host.
 pub struct AfPacket {
     device: HostDevice,
@@ -78,7 +75,7 @@ impl AfPacket {
         let claim = DeviceClaim::take("af_packet", &name, index)?;
         let mtu_refusal = try_mtu(control.as_fd(), &name, mtu);
         let device = HostDevice { control, name, index, mtu_refusal };
-        let loss = DeviceLoss::since_now(index, |drops| drops.rx);
+        let loss = DeviceLoss::of_received(index);
         Ok(Self { device, mac, _claim: claim, rx_slots, inherited, sockets: None, loss })
     }
 
@@ -210,8 +207,7 @@ impl Port for AfPacket {
     fn driver_counters(&self) -> Vec<(String, u64)> {
         // The kernel also counts tagged frames of protocols that it does not know, although the
         // sockets get them. So these are no losses of the port.
-        let dropped = self.loss.packets();
-        if dropped > 0 { vec![(DEVICE_RX_DROPPED.to_owned(), dropped)] } else { Vec::new() }
+        self.loss.driver_counters()
     }
 
     fn note_losses(&self, losses: &DeviceLosses) {

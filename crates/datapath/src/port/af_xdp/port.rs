@@ -31,12 +31,13 @@ use super::{
 use crate::metrics::RxLoss;
 use crate::packet::buffer::{BURST, Packet, Pool};
 use crate::port::{
-    AssignedRxQueue, Capabilities, DeviceReading, DeviceWork, FirstThread, HostDevice,
-    HostDeviceSetting, Port, PortCounters, PortError, Queues, RxQueue, RxReport, SplitQueues,
-    StoredDescriptor, TxEnd, TxQueue,
+    AssignedRxQueue, Capabilities, DeviceLosses, DeviceReading, DeviceWork, FirstThread,
+    HostDevice, HostDeviceSetting, Port, PortCounters, PortError, Queues, RxQueue, RxReport,
+    SplitQueues, StoredDescriptor, TxEnd, TxQueue,
     af_packet::PacketTx,
     claim::{DeviceClaim, refuse_member},
     contract::POLL_PAUSE_MAX,
+    device_loss::DeviceLoss,
     ethtool,
     host_device::{refuse_other_link, try_mtu},
     sys::{self, DeviceName},
@@ -73,6 +74,8 @@ pub struct AfXdp {
     has_refused: bool,
     /// The sockets of the queues, and the program that redirects to them.
     attached: Option<XdpAttachment>,
+    /// The packets that the kernel counts as dropped at the device.
+    loss: DeviceLoss,
 }
 
 impl AfXdp {
@@ -125,6 +128,7 @@ impl AfXdp {
             inherited: None,
             has_refused: false,
             attached: None,
+            loss: DeviceLoss::of_received(index),
         };
         if !inherited.is_empty() {
             let names = port.stored_names(port.queue_count());
@@ -399,6 +403,16 @@ impl Port for AfXdp {
             counters.tx_dropped += statistics.tx_invalid_descs;
         }
         counters
+    }
+
+    fn driver_counters(&self) -> Vec<(String, u64)> {
+        // Some drivers, such as veth, also count frames that a socket refused. `counters` has these,
+        // too. So the two counts must not be added.
+        self.loss.driver_counters()
+    }
+
+    fn note_losses(&self, losses: &DeviceLosses) {
+        self.loss.note(losses.find(self.device.index));
     }
 
     fn stored_descriptors(&self) -> Vec<StoredDescriptor> {
