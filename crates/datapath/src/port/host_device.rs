@@ -99,11 +99,15 @@ pub struct DeviceReading {
 impl HostDevice {
     /// Returns the reason why the device is lost: it was removed or renamed.
     ///
-    /// A device that the kernel does not name for another reason is not lost.
+    /// A device that the kernel does not name for another reason is not lost. A device with several
+    /// names is not lost while it has the name of the port.
     pub(super) fn lost(&self) -> Option<String> {
-        let device = self.name.as_str();
-        match sys::device_name(self.control.as_fd(), self.index).ok()? {
-            Some(name) if name == device => None,
+        let (control, device) = (self.control.as_fd(), self.name.as_str());
+        // The kernel returns only the first name of a device, and finds the device by every name.
+        let has_name =
+            || sys::device_index(control, &self.name).is_ok_and(|index| index == self.index);
+        match sys::device_name(control, self.index).ok()? {
+            Some(name) if name == device || has_name() => None,
             Some(name) => Some(format!("the device {device} was renamed to {name}")),
             None => Some("the device has vanished".to_owned()),
         }

@@ -4,7 +4,7 @@ use std::{fs, thread::yield_now};
 
 use shunt_datapath::{
     PortError,
-    port::{PortSpec, af_xdp::XdpMode, open, tap::TapSettings},
+    port::{DeviceReading, PortSpec, af_xdp::XdpMode, open, tap::TapSettings},
 };
 
 use crate::{close, in_namespace, ip, packet_port, run_ip, tap_port};
@@ -158,6 +158,24 @@ fn a_removed_device_has_vanished() {
         for port in ports {
             assert_eq!(port.lost().as_deref(), Some("the device has vanished"));
         }
+    });
+}
+
+/// A device may have further names, and a port may use any of them.
+#[test]
+fn a_second_name_of_a_device_keeps_its_port() {
+    in_namespace(|| {
+        ip("link add a0 type veth peer name b0");
+        ip("link property add dev a0 altname second");
+        let port = packet_port("second");
+        let reader = port.device_reader().unwrap();
+        let lost = || [port.lost(), reader.read(&DeviceReading::default()).lost];
+        assert_eq!(lost(), [None, None]);
+        ip("link set a0 name a1");
+        assert_eq!(lost(), [None, None], "the second name stays");
+        ip("link property del dev a1 altname second");
+        let reason = Some("the device second was renamed to a1".to_owned());
+        assert_eq!(lost(), [reason.clone(), reason]);
     });
 }
 
