@@ -110,12 +110,12 @@ impl Layers {
     }
 }
 
-/// Returns the offset, unless it is 0 or does not fit 16 bits.
+/// Returns an offset of 16 bits; `None` for 0 or a larger offset.
 fn near(offset: usize) -> Option<NonZeroU16> {
     u16::try_from(offset).ok().and_then(NonZeroU16::new)
 }
 
-/// Returns the offset as [`near`] does, after headers of any length.
+/// Returns an offset of 32 bits; `None` for 0 or a larger offset.
 fn far(offset: usize) -> Option<NonZeroU32> {
     u32::try_from(offset).ok().and_then(NonZeroU32::new)
 }

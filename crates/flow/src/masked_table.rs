@@ -171,7 +171,7 @@ impl<const TAIL: usize> MaskedTable<TAIL> {
         row
     }
 
-    /// Adds a row for masked words without a row, as [`Self::put`].
+    /// Adds a row for masked words that have no row yet, and returns the row.
     pub fn put_new(&mut self, hasher: &KeyHasher, words: &[u64], tail: [u64; TAIL]) -> u32 {
         debug_assert!(
             self.find_words(hasher, words).is_none(),

@@ -150,6 +150,7 @@ impl SparseWords {
         value & field.value_max()
     }
 
+    /// Returns whether the nonzero words of `words` are exactly the words of this map.
     fn is_of(&self, words: &[u64; FLOW_WORDS]) -> bool {
         self.map() == WordMap::nonzero(words) && self.iter().all(|(i, word)| words[i] == word)
     }
@@ -408,7 +409,7 @@ impl Match {
         Self::with_mask(key, SparseMask::from(mask))
     }
 
-    /// Creates a match as [`Self::new`], with a mask that may be shared.
+    /// Creates the match of every key that agrees with `key` under a shared mask.
     #[must_use]
     pub fn with_mask(key: &FlowKey, mask: SparseMask) -> Self {
         let value = exactly(mask.words().len(), mask.apply(key));

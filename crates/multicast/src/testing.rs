@@ -26,7 +26,7 @@ pub fn igmp_frame(source: Ipv4Addr, destination: Ipv4Addr, message: &[u8]) -> Ve
 
 /// Returns a frame with an MLD message, with a correct checksum.
 ///
-/// Like [`igmp_frame`], with a hop-by-hop header.
+/// The frame has a hop-by-hop header with the router alert option.
 #[must_use]
 pub fn mld_frame(source: Ipv6Addr, destination: Ipv6Addr, message: &[u8]) -> Vec<u8> {
     let [.., a, b, c, d] = destination.octets();

@@ -38,6 +38,7 @@ struct PriorityGroup {
 }
 
 impl PriorityGroup {
+    /// Returns whether the group has the priority and the mask of a match key.
     fn is_of(&self, match_key: &MatchKey<'_>) -> bool {
         self.priority == match_key.priority && self.mask == *match_key.matching.mask()
     }

@@ -37,7 +37,7 @@ impl<const N: usize> BoxRule<N> {
     }
 }
 
-/// Returns the widths of the lanes of a schema; it must have `N` lanes.
+/// Returns the widths of the lanes of a schema with `N` lanes.
 pub(crate) fn widths<const N: usize>(schema: &KeySchema) -> Result<[u8; N], Error> {
     let widths = schema.lane_widths();
     widths.try_into().map_err(|_| Error::LaneCount { lanes: widths.len(), expected: N })

@@ -16,7 +16,7 @@ pub enum Error {
         /// Width of the field.
         bits: u32,
     },
-    /// A schema has another number of lanes than the type that it is used with.
+    /// The number of lanes of a schema differs from that of the type that uses it.
     #[error(
         "the schema has {lanes} lanes, but the type is for {expected}: change the parameter of \
          the type"
@@ -27,7 +27,7 @@ pub enum Error {
         /// Number of lanes of the type.
         expected: usize,
     },
-    /// A rule has another number of fields than the schema.
+    /// The number of fields of a rule differs from that of the schema.
     #[error("the rule has {fields} fields, but the schema has {expected}: give each field a match")]
     FieldCount {
         /// Number of fields of the rule.
@@ -113,7 +113,7 @@ pub enum Error {
         /// Largest number of rules.
         max: usize,
     },
-    /// A bucket cannot have this capacity.
+    /// The capacity of a bucket is zero or too large.
     #[error("bucket_rules = {bucket_rules} is refused: a bucket holds from 1 to {max} rules")]
     BucketRules {
         /// The refused capacity.

@@ -57,7 +57,7 @@ impl<const N: usize> PriorityRule<N> {
     ///
     /// - [`Error::LaneCount`] or [`Error::FieldCount`] if the schema has another number of lanes or
     ///   fields.
-    /// - [`Error::InvalidField`] for a range or prefix that the field cannot have.
+    /// - [`Error::InvalidField`] for a range or prefix beyond the width of the field.
     /// - [`Error::WideRange`] for a range of a field over several lanes that is not a box of lanes.
     /// - [`Error::Priority`] if the priority is above [`PRIORITY_MAX`].
     pub fn new(

@@ -252,7 +252,9 @@ impl KnownPacket {
         if is_met { Ok(()) } else { Err(ErrorCode::ActionInconsistent) }
     }
 
-    /// Checks `field` as [`Self::need`] does, unless the actions are an action set.
+    /// Checks that packets have `field` and that it can be written.
+    ///
+    /// In an action set, nothing is checked.
     fn need_outside_action_set(&self, field: FieldId) -> Result<(), ErrorCode> {
         if self.context == ActionContext::ActionSet { Ok(()) } else { self.need(field) }
     }

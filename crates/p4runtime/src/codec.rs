@@ -402,10 +402,10 @@ pub enum DecodeError {
     /// The entry is in a table that is not a stage.
     #[error("the table is not a stage of the program")]
     Table,
-    /// The program cannot have this match.
+    /// The match has a field or value that no table of the program has.
     #[error("the match has a field or value that the program does not have")]
     Match,
-    /// The program cannot have this action.
+    /// The action or a parameter is not in the program.
     #[error("the action or its parameters are not those of the program")]
     Action,
 }

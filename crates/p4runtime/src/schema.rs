@@ -298,6 +298,7 @@ impl Schema {
         })
     }
 
+    /// Returns the default action of a table in P4Info, if it has one.
     fn default_of(&self, id: u32, table: &Table) -> Result<Option<Action>, SchemaError> {
         let (action_id, arguments) = match &table.initial_default_action {
             Some(call) => (call.action_id, call.arguments.as_slice()),
@@ -326,6 +327,7 @@ impl Schema {
     }
 }
 
+/// Returns the id of an object in P4Info; the first byte must be `prefix`.
 fn id_of(
     preamble: Option<&Preamble>,
     prefix: p4_ids::Prefix,
@@ -341,6 +343,7 @@ fn width(bits: i32) -> Result<usize, SchemaError> {
     usize::try_from(bits).ok().filter(|_| fits).ok_or(SchemaError::Width(bits))
 }
 
+/// Returns the widths by id; refuses id zero and repeated ids.
 fn widths_of(list: impl Iterator<Item = (u32, i32)>) -> Result<BTreeMap<u32, usize>, SchemaError> {
     let mut widths = BTreeMap::new();
     for (id, bits) in list {
@@ -351,6 +354,7 @@ fn widths_of(list: impl Iterator<Item = (u32, i32)>) -> Result<BTreeMap<u32, usi
     Ok(widths)
 }
 
+/// Returns the kind of a match field; `None` if it is not a standard kind.
 fn kind_of(kind: Option<&match_field::Match>) -> Option<FieldKind> {
     use match_field::MatchType;
     let Some(match_field::Match::MatchType(number)) = kind else { return None };

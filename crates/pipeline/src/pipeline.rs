@@ -341,10 +341,10 @@ impl Pipeline {
         Crediting { bridges: self.bridges.read(), lowered: &self.lowered }
     }
 
-    /// Locks the tables like [`Self::crediting`], but waits at most `wait`.
+    /// Locks the tables to credit hits, but waits at most `wait` for the lock.
     ///
-    /// `None` if a change of the tables holds the lock longer. A caller with other work tries again
-    /// later.
+    /// Returns `None` if a change of the tables holds the lock longer. A caller with other work
+    /// tries again later.
     #[must_use]
     pub fn try_crediting(&self, wait: Duration) -> Option<Crediting<'_>> {
         let bridges = self.bridges.try_read_for(wait)?;

@@ -263,7 +263,7 @@ impl SharedMapping {
         true
     }
 
-    /// Stores an aligned 32-bit word, like [`Self::store`].
+    /// Stores an aligned 32-bit word (`Release`), in the byte order of this machine.
     #[inline]
     #[must_use]
     pub fn store_u32(&self, offset: usize, value: u32) -> bool {
@@ -273,7 +273,7 @@ impl SharedMapping {
         true
     }
 
-    /// Loads an aligned 64-bit word, like [`Self::load`].
+    /// Loads an aligned 64-bit word (`Acquire`), in the byte order of this machine.
     #[inline]
     #[must_use]
     pub fn load_u64(&self, offset: usize) -> Option<u64> {
@@ -282,7 +282,7 @@ impl SharedMapping {
         Some(unsafe { AtomicU64::from_ptr(word.as_ptr()) }.load(Acquire))
     }
 
-    /// Stores an aligned 64-bit word, like [`Self::store`].
+    /// Stores an aligned 64-bit word (`Release`), in the byte order of this machine.
     #[inline]
     #[must_use]
     pub fn store_u64(&self, offset: usize, value: u64) -> bool {

@@ -145,7 +145,7 @@ mod tests {
         assert!(first.note_request());
         let fourth = table.insert().unwrap();
         second.removed().await;
-        assert!(!second.note_request(), "its place is lost");
+        assert!(!second.note_request(), "the second connection has lost its place");
         assert!(third.note_request());
         assert!(fourth.note_request());
         assert!(table.insert().is_none(), "all connections have sent a request");

@@ -98,7 +98,7 @@ const WORDS: &[(&[&str], &str)] = &[
             "bfd_src_ip",
             "bfd_dst_ip",
         ],
-        "the keys of `bfd` have these names without `bfd_`",
+        "in `bfd`, write the key without `bfd_`, such as `src_ip`",
     ),
     (&["qos"], "run `shuntctl set-qos`, or set it in the configuration file"),
 ];

@@ -244,7 +244,9 @@ pub(crate) fn vlans(name: &str, words: &[String]) -> Result<PortOptions, String>
     port_of(name, words, VLAN_KEYS, set_vlan)
 }
 
-/// Parses a port from words that may only have keys which `set` accepts.
+/// Parses the settings of a port from words `KEY=VALUE`.
+///
+/// `set` stores a setting, and returns false for an unknown key. The error then lists `keys`.
 fn port_of(
     name: &str,
     words: &[String],

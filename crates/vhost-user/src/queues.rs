@@ -256,7 +256,7 @@ impl DeviceQueues {
 }
 
 impl RunningQueue {
-    /// Moves at most `max` frames from the guest to `sink`, as [`take_frames`].
+    /// Moves at most `max` frames from the guest to `sink`, and returns their number.
     pub(crate) fn take(
         &mut self,
         max: usize,
@@ -269,7 +269,7 @@ impl RunningQueue {
         }
     }
 
-    /// Copies frames into the buffers of the guest, as [`put_frames`].
+    /// Copies frames into the buffers of the guest, and returns their number.
     pub(crate) fn put<'a>(
         &mut self,
         frames: impl ExactSizeIterator<Item = (NetHeader, &'a [u8])>,

@@ -81,6 +81,7 @@ impl<R> TupleSpace<R> {
         }
     }
 
+    /// Returns the subtable with the mask of a match, if there is one.
     fn subtable_of(&self, matching: &Match) -> Option<&RuleSubtable<R>> {
         self.by_mask.get(matching.mask()).map(|id| &self.subtables[*id])
     }

@@ -58,13 +58,13 @@ pub(crate) struct PartialWalk {
 /// The packet counts of a chain, before they are published.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ChainTally {
-    /// Packets that hit an entry in every stage that they needed.
+    /// Number of packets that hit an entry in every stage that they needed.
     hits: u64,
-    /// Packets that hit no entry.
+    /// Number of packets that hit no entry.
     misses: u64,
-    /// Packets that hit some entries and then missed.
+    /// Number of packets that hit entries, and missed in a later stage.
     partial: u64,
-    /// Entries that packets with a complete hit have hit.
+    /// Number of entries that packets hit, summed over packets with a complete hit.
     steps: u64,
 }
 
@@ -349,6 +349,7 @@ impl ChainTally {
     }
 }
 
+/// Returns the arguments for a translation after a miss.
 fn miss_of(upcall: Upcall<'_>) -> Miss<'_> {
     let Upcall { pipeline, key, start, version, now } = upcall;
     Miss { pipeline, key, start, version, now }

@@ -284,7 +284,7 @@ impl Entries {
         is_killed
     }
 
-    /// Kills an entry as [`Self::kill`] does.
+    /// Marks an entry as dead at once; returns whether the entry was live.
     ///
     /// An entry that packets have hit recently enters the [repair queue](Self::reclaim_pending).
     pub fn evict_for_repair(&mut self, entry: EntryRef, now: Time) -> bool {

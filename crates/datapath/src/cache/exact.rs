@@ -104,7 +104,7 @@ pub fn ingress_words(key: &FlowKey) -> &[u64; INGRESS_WORDS] {
 }
 
 impl ExactCache {
-    /// A reference that is never live.
+    /// A reference to no entry: no store has an entry in this slot.
     pub const NO_ENTRY: EntryRef = EntryRef { slot: u32::MAX, generation: 0 };
 
     /// Creates an empty cache for flows of up to `entries_max` entries.

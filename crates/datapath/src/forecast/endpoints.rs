@@ -254,7 +254,10 @@ impl ForecastSender {
         self.send_with(forecast, None)
     }
 
-    /// Sends a flow of a preload, as [`Self::send`] does.
+    /// Sends a forecast, and returns whether it fitted the ring.
+    ///
+    /// `ticket` counts the outcome for a preload. A forecast that does not fit is counted as
+    /// refused, also by the ticket.
     pub fn send_with(&mut self, forecast: Forecast, ticket: Option<Arc<ForecastTicket>>) -> bool {
         if self.messages.is_full() {
             self.refuse(forecast.source, 1);

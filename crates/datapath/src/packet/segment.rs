@@ -321,7 +321,7 @@ fn ipv4(frame: &[u8], network: usize) -> Option<(NetworkKind, u8, usize, usize)>
     Some((NetworkKind::Ipv4, protocol, network.checked_add(length)?, end))
 }
 
-/// Returns the same values as [`ipv4`] for IPv6.
+/// Returns protocol, transport header offset and end of payload of IPv6.
 fn ipv6(frame: &[u8], network: usize) -> Option<(NetworkKind, u8, usize, usize)> {
     let [first, _, _, _, l0, l1, next, ..] = *frame.get(network..)?.first_chunk::<40>()?;
     if first >> 4 != 6 {

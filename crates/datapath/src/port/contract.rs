@@ -342,7 +342,7 @@ pub trait TxQueue: Send {
 
     /// Returns whether packets of the port `ingress` wait for another flush.
     ///
-    /// A queue that does not know it returns the same as [`Self::is_pending`].
+    /// A queue that does not know the ports of its packets returns true if any packet waits.
     fn holds_packets_of(&self, ingress: DatapathPort) -> bool {
         let _ = ingress;
         self.is_pending()

@@ -27,7 +27,7 @@ fn switch() -> Switch {
     with_lacp(LacpAdmission::Off)
 }
 
-/// Like [`switch`], with the given LACP state of the members.
+/// Returns a switch with two threads and a bond with this LACP state.
 fn with_lacp(lacp: LacpAdmission) -> Switch {
     let mut switch = Switch::new(2, 3, super::thread_config());
     let buckets = array::from_fn(|_| Some(PortNo::new(1)));

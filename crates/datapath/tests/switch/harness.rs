@@ -147,7 +147,7 @@ impl Switch {
         Self::with_engine(threads, ports, config, sizes, iterative)
     }
 
-    /// Like [`Self::with_sizes`], with the given eviction engine.
+    /// Creates a switch with queues of the given sizes and the given eviction engine.
     pub(crate) fn with_engine(
         threads: u16,
         ports: u32,
@@ -241,7 +241,7 @@ impl Switch {
         self.add_policed_port(port, bridge, number, None);
     }
 
-    /// Like [`Self::add_port`], with a rate limit of received packets.
+    /// Adds port `port` with a rate limit of received packets to every thread.
     pub(crate) fn add_policed_port(
         &mut self,
         port: u32,

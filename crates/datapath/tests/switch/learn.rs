@@ -206,7 +206,7 @@ fn known_learn_request_is_acknowledged_and_evicts_nothing() {
     assert_eq!(switch.counters(1).entries.get(), super::entries(2));
     assert!(switch.send(1, 1, &frame(2, 9)));
     switch.run_iteration(1);
-    assert!(switch.receive(1, 3).is_empty(), "its own learn request is not acknowledged");
+    assert!(switch.receive(1, 3).is_empty(), "the learn request of the packet is not acknowledged");
     let change = switch.pipeline.learn(&learnings[1..], switch.now);
     assert!(change.deltas.is_empty());
     switch.send_change(&change, &learn_requests[1..]);

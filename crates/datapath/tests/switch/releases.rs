@@ -292,7 +292,7 @@ fn busy_output_of_other_ports_keeps_no_queue() {
     assert_eq!(released.state.received, 10, "no packet is lost");
     let kept = release(&mut switch, 0, 2, 0);
     switch.settle();
-    assert!(kept.try_recv().is_err(), "its packets are in the egress queue");
+    assert!(kept.try_recv().is_err(), "packets of the receive queue are in the egress queue");
     attach_released(&mut switch, 0, 1, released);
     switch.settle();
     let expected: Vec<_> = (0..11).map(|number| frame(2, number)).collect();

@@ -31,7 +31,7 @@ pub(super) const NO_ROW: u32 = u32::MAX;
 /// A slot without a row.
 const EMPTY: IndexSlot = IndexSlot { tag: 0, row: NO_ROW };
 
-/// Bits of a position in the smallest table.
+/// Number of bits of a position in the smallest table.
 const BITS_MIN: u32 = 4;
 
 impl RowIndex {

@@ -13,7 +13,7 @@ use std::{fs, path::Path};
 pub fn replay(folder: &Path, fuzz: fn(&[u8])) {
     let mut inputs = 0;
     for entry in fs::read_dir(folder).expect("the folder of inputs is there") {
-        let path = entry.expect("its entries can be read").path();
+        let path = entry.expect("the entries of the folder can be read").path();
         println!("{}", path.display());
         fuzz(&fs::read(path).expect("an input is a file"));
         inputs += 1;

@@ -130,9 +130,10 @@ impl Ltm {
     /// the next group. So the processor cache misses of many packets overlap. All packets must
     /// arrive on one bridge and have no hidden state.
     ///
-    /// Only packets at the indexes that `is_selected` accepts are looked up; the other walks are
-    /// empty. At the end, the store is asked whether the matched entries are live. A packet that
-    /// matched a dead entry is looked up once more, which is rare.
+    /// `walks` gets the entries that each packet hit. Only packets at the indexes that
+    /// `is_selected` accepts are looked up, and the walk of any other packet stays empty. At the
+    /// end, the store is asked whether the matched entries are live. A packet that matched a dead
+    /// entry is looked up once more, which is rare.
     pub fn find_burst(
         &mut self,
         store: &impl Store,

@@ -216,6 +216,7 @@ impl StageEntries {
     }
 }
 
+/// Returns the position of the eviction order of a stage and a class of entries.
 const fn order_of(stage: StageId, class: UseClass) -> usize {
     UseClass::COUNT * stage.index() + class as usize
 }

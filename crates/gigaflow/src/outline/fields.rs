@@ -174,7 +174,7 @@ impl fmt::Display for FieldSet {
     }
 }
 
-/// The coupling bits of each header word, with the field that they belong to.
+/// The bits of each header word that belong to coupling fields, with the field.
 const COUPLED: [[(u64, FieldSet); COUPLED_MAX]; FLOW_WORDS - HEADER_START] = coupling_table();
 
 const NONE_COUPLED: [(u64, FieldSet); COUPLED_MAX] = [(0, FieldSet::EMPTY); COUPLED_MAX];

@@ -135,7 +135,7 @@ impl DpTable {
         self.values.read(problem.outline, out);
     }
 
-    /// Writes the best partition by a [`Score`] to `out`, as [`Self::solve`] does.
+    /// Writes the best partition by a [`Score`] to `out`, or nothing if none fits.
     ///
     /// Every call on one table must have the same score and preference.
     ///

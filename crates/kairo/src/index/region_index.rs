@@ -444,6 +444,7 @@ impl RegionIndex {
     }
 }
 
+/// Returns the visit of a traversal that an index row names.
 fn visit_of(record: &EntryRecord<EntryLinks>, row: VisitRef) -> Option<&Visit> {
     record.traversal.visits.get(row.visit as usize)
 }

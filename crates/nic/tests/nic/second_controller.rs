@@ -152,7 +152,7 @@ async fn garbage_ends_only_its_own_connection() {
         assert!(end.is_ok(), "{name}: the connection stays");
         forwards(&mut fixture).await;
     }
-    assert!(events(&mut fixture).is_empty(), "its controller noticed");
+    assert!(events(&mut fixture).is_empty(), "the first controller has no events");
     fixture.insert(2, with_output(1, rule(0, &[(FieldId::InPort, 2)], &[], Next::End))).await;
 }
 

@@ -94,7 +94,7 @@ impl<const N: usize> RuleArena<N> {
 
     /// Moves the rules of a run to a new run with one more block.
     ///
-    /// Returns false if a run cannot have more blocks, or if the arena has no room.
+    /// Returns false if the run has the maximum number of blocks, or if the arena is full.
     pub(crate) fn grow(&mut self, run: &mut BlockRun) -> bool {
         let blocks = usize::from(run.blocks);
         if blocks == RUN_BLOCKS_MAX {

@@ -105,7 +105,9 @@ pub(crate) struct BlockLayout<const N: usize> {
     slots: [LaneSlot; N],
     /// The array of the values of the rules.
     values: ArrayOffset,
-    /// The array of the priorities of the rules, which may be that of the values.
+    /// The array of the priorities of the rules.
+    ///
+    /// If each priority equals the value of its rule, this is the array of the values.
     priorities: ArrayOffset,
     form: PriorityForm,
     lines: usize,

@@ -151,9 +151,10 @@ impl<const N: usize, I: StartIndex> CandidateIndex<N, I> {
         }
     }
 
-    /// Calls `found` as [`Self::find_batch`] does, for the keys in `pending`.
+    /// Calls `found` with the value of every box that contains a key of `pending`.
     ///
-    /// Bit `i` of `pending` selects the key `i`.
+    /// Bit `i` of `pending` selects the key `i`. [`Self::find_batch`] explains the arguments of
+    /// `found`.
     ///
     /// Returns `pending` without the keys for which `found` broke.
     ///

@@ -263,7 +263,7 @@ impl<const N: usize, I: StartIndex> NuevoMatch<N, I> {
         self.insert_moving(rule, usize::MAX)
     }
 
-    /// Adds a rule as [`Self::insert`] does, but refuses a rule that moves many others.
+    /// Adds a rule, unless there is no room or more than 256 rules would move.
     ///
     /// The blocks of the remainder have a layout that is as narrow as its rules allow. All rules of
     /// the remainder move if a rule needs a wider layout: the first one with a mask that is not a

@@ -72,7 +72,7 @@ impl Neurons {
         (0..NEURONS).map(neuron).sum::<f64>() + self.output_bias
     }
 
-    /// Returns the net in the form of linear parts over the keys of `span`.
+    /// Converts the neural net to linear functions, one for each part of `span`.
     ///
     /// A neuron changes the slope at one key at most. Between two keys where the slope changes, the
     /// net is linear. Unused parts begin at the largest key, and have only this key.

@@ -47,7 +47,7 @@ pub struct ConnectionConfig {
     pub inactivity_probe: Duration,
     /// Limits on the resources of one peer.
     pub limits: ConnectionLimits,
-    /// Rate limit for log lines about the peer, shared by all of its connections.
+    /// Rate limit of warnings about the peer, shared by all of its connections.
     pub warnings: Arc<WarningRate>,
     /// Memory quota of the bundles, shared with other connections.
     pub bundle_quota: Arc<BundleQuota>,

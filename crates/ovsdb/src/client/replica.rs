@@ -163,8 +163,9 @@ fn with_columns(mut row: Row, table: &TableDefinition, columns: &Value) -> Resul
     Ok(row)
 }
 
+/// Returns the columns of a row in an update, by name.
 fn columns_of(json: &Value) -> Result<&Map<String, Value>, String> {
-    json.as_object().ok_or_else(|| "its columns are not a JSON object".to_owned())
+    json.as_object().ok_or_else(|| "the columns of the row are not a JSON object".to_owned())
 }
 
 fn find_column<'a>(
@@ -175,6 +176,7 @@ fn find_column<'a>(
     column.ok_or_else(|| format!("column {name} was not requested"))
 }
 
+/// Decodes the value of a column of the type `kind`.
 fn value_of(name: &str, json: &Value, kind: &ColumnType) -> Result<Datum, String> {
     Datum::from_json(json, kind, None).map_err(|error| format!("column {name}: {error}"))
 }

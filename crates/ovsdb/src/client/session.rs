@@ -412,6 +412,7 @@ const MONITOR: &str = "shunt";
 const EARLY_UPDATE: OvsdbClientError =
     OvsdbClientError::Message("updates rows before the monitor has started");
 
+/// Returns the method that requests a monitor of a version.
 const fn method_of(version: MonitorVersion) -> &'static str {
     match version {
         MonitorVersion::One => "monitor",

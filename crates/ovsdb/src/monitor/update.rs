@@ -68,6 +68,7 @@ pub(super) fn row_update(
     })
 }
 
+/// Returns the given columns of a row as a `<row>` (RFC 7047, 5.1).
 fn row_of(row: &Row, table: &TableDefinition, columns: &[ColumnId]) -> Map<String, Value> {
     let member = |column: &ColumnId| {
         (column.name(table).to_owned(), row.value(*column).to_json(&column.kind(table)))

@@ -230,7 +230,7 @@ impl Connections {
         Some(ClientSlot { origin, _client: client, _remote: remote })
     }
 
-    /// Admits a client as [`Self::admit`]. The log has the reason of a refusal.
+    /// Admits a new client, or logs the reason of the refusal.
     async fn admit_or_log(
         &self,
         origin: ClientOrigin,

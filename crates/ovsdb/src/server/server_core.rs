@@ -154,7 +154,9 @@ impl ServerCore {
         self.connect_from(client, ClientOrigin::Local, outbox, end);
     }
 
-    /// Starts the session of a client of any socket, as [`Self::connect`].
+    /// Starts the session of a client of a local or remote socket.
+    ///
+    /// `end` is dropped when the session ends.
     pub(super) fn connect_from(
         &mut self,
         client: ClientId,
@@ -411,7 +413,7 @@ impl ServerCore {
         self.send(client, message.to_string());
     }
 
-    /// Sends the text of a message to a client, as [`Self::reply`].
+    /// Sends a message, as text, to a client; disconnects a client with a full queue.
     pub(super) fn send(&mut self, client: ClientId, text: String) {
         let Some(session) = self.sessions.get(&client) else { return };
         if !session.outbox.send(text) {

@@ -26,7 +26,7 @@ pub(super) fn columns_of(
     Ok(columns)
 }
 
-/// Returns some columns of a row as a `<row>`.
+/// Returns the given columns of a row as a `<row>` (RFC 7047, 5.1).
 pub(super) fn row_to_json(
     row: &Row,
     table: &TableDefinition,

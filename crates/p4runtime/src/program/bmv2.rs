@@ -288,6 +288,7 @@ impl Program {
     }
 }
 
+/// Returns a match field in the JSON form of BMv2.
 fn key_of(field: &KeyField) -> Value {
     let kind = match field.kind {
         MatchKind::Exact => "exact",

@@ -294,7 +294,7 @@ const ACTIONS: &[ActionSpec] = &[
 /// Punts the packet, unmodified.
 pub const PUNT_ACTION: ActionSpec = action(4, "punt", &[], Disposition::Punt);
 
-/// The default action of every LTM table; entries cannot have it.
+/// The default action of every LTM table; entries may not use this action.
 pub const MISS_ACTION: ActionSpec = action(13, "miss", &[], Disposition::Miss);
 
 /// The action of the start table: it sets the first tag of a packet.

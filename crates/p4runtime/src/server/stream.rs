@@ -101,6 +101,7 @@ fn packet_out(state: &mut ServiceState, stream: StreamId, mut packet: PacketOut)
     }
 }
 
+/// Returns the gRPC status code of a refused packet-out.
 const fn code_of(error: PacketError) -> Code {
     match error {
         PacketError::Frame | PacketError::Port => Code::InvalidArgument,

@@ -116,8 +116,9 @@ fn read_row(
     let scan = &mut scan;
     match section {
         Section::Scale => {
-            parameters.scale =
-                scan.value("a number of filters from 1", |word| decimal(word).filter(|n| *n > 0))?;
+            parameters.scale = scan.value("a number of filters, at least 1", |word| {
+                decimal(word).filter(|n| *n > 0)
+            })?;
         }
         Section::Protocols => parameters.protocols.push(read_protocol_share(scan)?),
         Section::Flags => parameters.flags.push(read_flag_shares(scan)?),

@@ -50,6 +50,7 @@ fn parameters(input: &Input) -> miette::Result<Parameters> {
     })
 }
 
+/// Parses a pipeline file; an error shows the place of the mistake.
 fn pipeline_of(input: &Input) -> miette::Result<PipelineFile> {
     PipelineFile::parse(&input.text).map_err(|error| match &error {
         PipelineError::Json { offset, length, .. }

@@ -243,7 +243,7 @@ impl PipelineFile {
 const PUBLISHED_FILTERS: f64 = 10_000.0;
 
 impl TraversalStep {
-    /// Returns the driven fields that the visit matches.
+    /// Returns the fields that the visit matches and that traffic varies (`driven`).
     pub fn driven<'a>(&'a self, driven: &'a [Field]) -> impl Iterator<Item = &'a Field> {
         self.matches.iter().filter(|field| driven.contains(field))
     }
@@ -257,8 +257,9 @@ impl PipelineTraversal {
 
     /// Returns the partition points of the traversal, as step numbers.
     ///
-    /// At a partition point, no field matters both before and after the step. A step without driven
-    /// fields belongs to the part before it.
+    /// `driven` has the fields that traffic varies. At a partition point, none of these fields is
+    /// matched both before and after the step. A step that matches none of them belongs to the
+    /// part before it.
     #[must_use]
     pub fn partition_points(&self, driven: &[Field]) -> Vec<usize> {
         let fields = |steps: &[TraversalStep]| -> Vec<Field> {
@@ -274,10 +275,10 @@ impl PipelineTraversal {
         places.collect()
     }
 
-    /// Returns the driven fields in connected groups.
+    /// Returns the fields that traffic varies (`driven`), in dependent groups.
     ///
-    /// Fields that a table matches together are connected, and so are fields connected through
-    /// other fields.
+    /// Two fields are in one group if a table matches both, or if a chain of such pairs connects
+    /// them.
     #[must_use]
     pub fn groups(&self, driven: &[Field]) -> Vec<Vec<Field>> {
         connected(self.steps.iter().map(|step| step.driven(driven).cloned().collect()))

@@ -142,6 +142,7 @@ fn add_next(actions: &[Action], here: u8, next: &mut BTreeSet<u8>) {
     }
 }
 
+/// Returns the table of a rule.
 fn table_of(rule: &FlowMod) -> u8 {
     match rule.table {
         TableSelector::One(table) => table.number(),

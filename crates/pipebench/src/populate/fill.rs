@@ -43,7 +43,9 @@ pub enum TraversalSelection {
 /// Actions that the rules use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RuleForm {
-    /// Match the driven fields and rewrite nothing, as in published workloads.
+    /// Match the fields that traffic varies, and rewrite nothing.
+    ///
+    /// Published workloads have such rules.
     #[default]
     Plain,
     /// Write and match registers and marks, and rewrite headers, as in the file.

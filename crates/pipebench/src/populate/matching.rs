@@ -18,7 +18,7 @@ pub(crate) struct StepMatch {
     pub(crate) weight: u16,
 }
 
-/// The matches of a step apart from its driven fields.
+/// The matches of a step on fields that traffic does not vary.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OtherMatches {
     /// The ingress port.

@@ -217,7 +217,7 @@ impl FlowTraversals {
     }
 }
 
-/// Returns a part of all flows in percent.
+/// Returns `count` in percent of `of`.
 #[expect(clippy::cast_precision_loss, reason = "the count is far below 2^53")]
 fn share(count: usize, of: usize) -> f64 {
     100.0 * count as f64 / of.max(1) as f64

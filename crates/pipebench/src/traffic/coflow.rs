@@ -241,6 +241,7 @@ impl Maker<'_> {
     }
 }
 
+/// Returns a UDP flow between two hosts.
 fn flow_of(endpoints: Endpoints, source_port: u16, role: CoflowRole) -> Flow {
     let mut flow = Flow::new(&key(endpoints, source_port), 0);
     flow.role = role;

@@ -165,6 +165,7 @@ impl BoundedPareto {
 /// Number of bisections after which alpha is stable.
 const BISECTIONS: u32 = 60;
 
+/// Returns the mean of a bounded Pareto distribution.
 fn mean_of(alpha: f64, least: f64, most: f64) -> f64 {
     let scale = pow(least, alpha) / (1.0 - pow(least / most, alpha));
     scale * alpha / (alpha - 1.0) * (pow(least, 1.0 - alpha) - pow(most, 1.0 - alpha))

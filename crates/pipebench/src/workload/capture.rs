@@ -53,6 +53,7 @@ pub fn capture_statistics(name: &str, source: impl Read) -> Result<Vec<Statistic
         .collect())
 }
 
+/// Returns the flow of a captured frame; fields that vary within a flow are zero.
 fn flow_of(frame: &[u8]) -> Flow {
     use shunt_flow::FieldId::{IpDscp, IpEcn, Ipv6Label, NwTtl, TcpFlags};
     let mut key = FlowKey::ZERO;

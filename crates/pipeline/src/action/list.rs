@@ -114,7 +114,9 @@ pub enum Action {
     ///
     /// The action does not name the protocol (`OFPAT_SET_TP_SRC` of OpenFlow 1.1).
     SetTpSrc(u16),
-    /// `mod_tp_dst:PORT` (`OFPAT_SET_TP_DST`), as [`Action::SetTpSrc`].
+    /// `mod_tp_dst:PORT`: write the destination port of TCP, UDP or SCTP.
+    ///
+    /// The action does not name the protocol (`OFPAT_SET_TP_DST` of OpenFlow 1.1).
     SetTpDst(u16),
     /// `copy_ttl_out`: copy the TTL to the outermost header (`OFPAT_COPY_TTL_OUT`).
     ///

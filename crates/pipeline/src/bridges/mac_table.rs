@@ -168,7 +168,7 @@ impl MacTable {
         self.totals
     }
 
-    /// Returns some addresses, by VLAN; see [`VersionedMap::page`].
+    /// Returns a page of the addresses, by VLAN; see [`VersionedMap::page`].
     pub(crate) fn page(
         &self,
         after: Option<MacKey>,

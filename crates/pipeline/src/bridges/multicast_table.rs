@@ -125,6 +125,7 @@ impl MulticastPorts {
         entries
     }
 
+    /// Returns the time of the last report from a port.
     fn time_of(seen: &AtomicU64) -> Time {
         Time::from_nanoseconds(seen.load(Ordering::Relaxed))
     }
@@ -163,7 +164,7 @@ impl MulticastTable {
         self.totals
     }
 
-    /// Returns some groups and router ports; see [`VersionedMap::page`].
+    /// Returns a page of the groups and router ports; see [`VersionedMap::page`].
     pub(crate) fn page(
         &self,
         after: Option<MulticastKey>,
@@ -319,7 +320,7 @@ impl MulticastTable {
         }
     }
 
-    /// Keeps some ports of a key; returns the number of removed ports.
+    /// Removes the ports of a key that `is_kept` rejects; returns their number.
     pub(crate) fn retain_in(
         &mut self,
         key: MulticastKey,

@@ -66,7 +66,7 @@ impl PortInfo {
         }
     }
 
-    /// Creates a datapath port with the same number in the bridge, like [`Self::new`].
+    /// Creates a port with one number in the bridge and in the datapath.
     #[must_use]
     pub fn datapath(number: u32) -> Self {
         Self::new(PortNo::new(number), PortKind::Datapath(DatapathPort::new(number)))

@@ -107,7 +107,7 @@ pub enum VlanMode {
     Access(u16),
     /// All VLANs, with their tags; received frames without a tag belong to this VLAN.
     NativeTagged(u16),
-    /// As [`VlanMode::NativeTagged`], and frames of this VLAN are sent without a tag.
+    /// All VLANs, with their tags; frames of this VLAN have no tag, received or sent.
     NativeUntagged(u16),
     /// One service VLAN, without its tag; below it any customer VLANs, with their tags.
     Dot1qTunnel(u16),

@@ -70,10 +70,10 @@ impl TokenBucket {
         self.take_if(now, cost, |owed| owed.saturating_add(cost) <= self.burst)
     }
 
-    /// Takes tokens like [`Self::take`]; a full bucket may give more than it holds.
+    /// Takes tokens if the bucket has enough or is full; returns whether it did.
     ///
-    /// So a packet that is longer than the burst passes, and later ones wait for its tokens: the
-    /// rate is kept.
+    /// A full bucket may give more than it holds. So a packet that is longer than the burst passes,
+    /// and later ones wait for its tokens: the rate is kept.
     pub fn take_or_overdraw(&self, now: Time, tokens: u64) -> bool {
         let (now, cost) = (ticks(now), self.cost(tokens).min(BURST_MAX));
         self.take_if(now, cost, |owed| owed == 0 || owed.saturating_add(cost) <= self.burst)

@@ -37,7 +37,7 @@ impl Pipeline {
         translate::resume(self.tables(&self.bridges.read(), version), key, continuation)
     }
 
-    /// Translates a packet like [`Self::translate`], by tuple space search alone.
+    /// Translates a packet by tuple space search alone, as `version` sees the tables.
     ///
     /// The decision is the same, and shares no learned index with the decision that it verifies.
     /// The masks may have other bits.
@@ -156,8 +156,9 @@ impl Pipeline {
         run(self.tables(&self.bridges.read(), version))
     }
 
-    /// Calls `run` like [`Self::with_tables`], but waits at most `wait` for the lock.
+    /// Calls `run` with the tables, as `version` sees them, if the lock is soon free.
     ///
+    /// The call waits at most `wait` for the lock.
     /// Returns `None` if a change of the tables holds the lock longer.
     pub(crate) fn try_with_tables<T>(
         &self,

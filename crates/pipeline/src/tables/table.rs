@@ -111,7 +111,9 @@ impl RuleTable {
         }
     }
 
-    /// Returns the same rule as [`Self::find_rule`], without a mask.
+    /// Returns the rule that wins for `key`, and records no mask.
+    ///
+    /// Clauses of conjunctions do not take part.
     pub(crate) fn find_unrecorded(&self, key: &FlowKey, version: Version) -> Option<&Arc<Rule>> {
         match self.learned.index() {
             Some(learned) => learned.find(key, version),

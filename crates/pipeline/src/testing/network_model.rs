@@ -179,7 +179,7 @@ impl NetworkModel {
         Ok(())
     }
 
-    /// Removes the rules, and the ports of groups, that have expired.
+    /// Removes the rules, and the ports of multicast groups, that have expired.
     ///
     /// Assumes that no rule was hit or refreshed, and that no packet lowered a timeout.
     pub fn expire(&mut self, now: Time) {

@@ -182,7 +182,7 @@ pub enum RuleTextProblem {
     /// The mask of a field is zero.
     #[error("the mask of {} is zero, so nothing would be written: set a bit of the mask", .0.name())]
     EmptyMask(FieldId),
-    /// The action cannot have this port as its target.
+    /// The action cannot send to this port.
     #[error("`{action}` cannot send to port {port}: name another port")]
     BadPort {
         /// The port.
@@ -227,7 +227,7 @@ pub enum RuleTextProblem {
         /// Number of bits of the target.
         target_width: u8,
     },
-    /// The field cannot have this value.
+    /// The value is not in the range of the field.
     #[error("{value:#x} is not a value of {}: {rule}", field.name())]
     BadValue {
         /// The refused value.
@@ -280,6 +280,7 @@ fn suggestion_text(nearest: Option<&'static str>) -> String {
     nearest.map_or_else(String::new, |nearest| format!(": is `{nearest}` meant?"))
 }
 
+/// Returns the effect of a flow-mod command, as a verb with its object.
 const fn verb_of(command: FlowModCommand) -> &'static str {
     match command {
         FlowModCommand::Add => "adds a rule",

@@ -111,7 +111,7 @@ impl<'a> Scope<'a> {
         self.admit_if(|known| known.check(action), action, at)
     }
 
-    /// Checks an action of an action set, like [`Self::admit`].
+    /// Checks that packets have the headers that an action of an action set needs.
     ///
     /// The headers at the time when the set runs are unknown. As in a packet-out, an action without
     /// effect is then no error.

@@ -42,7 +42,9 @@ pub(super) fn freeze(
     FrozenState { ttl_copy, ..frozen }
 }
 
-/// Like [`freeze`], with hidden words that the caller has consulted.
+/// Returns the state for `steps` by value, with the given hidden state.
+///
+/// The caller has consulted the bits of `hidden`.
 pub(super) fn freeze_with_hidden(
     packet: &mut WorkingPacket,
     state: &ActionState<'_>,

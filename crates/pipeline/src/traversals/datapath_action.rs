@@ -75,7 +75,7 @@ pub enum DatapathAction {
     ///
     /// The continuation depends on headers that were not parsed before.
     Recirculate(Arc<Continuation>),
-    /// As [`Self::Recirculate`]; the length of the frame chooses the continuation.
+    /// Parse a copy of the packet again, and run the continuation for its length.
     CheckLength {
         /// Maximum length, in bytes, of a frame that continues with `other`.
         length: u16,

@@ -87,7 +87,7 @@ impl UpdateBatch {
         Ok(())
     }
 
-    /// Applies one flow-mod, like [`Self::modify`].
+    /// Applies the part of a flow-mod that needs no scan of the tables.
     pub(crate) fn apply(
         &mut self,
         id: BridgeId,

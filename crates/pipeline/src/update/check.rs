@@ -39,7 +39,9 @@ pub(crate) fn check_actions(
     result
 }
 
-/// Checks one action, without the actions inside it, like [`check_actions`].
+/// Checks that the group or meter of an action exists, and that it is supported.
+///
+/// Actions inside the action are not checked.
 pub(crate) fn check_action(
     bridge: &VersionedBridge,
     action: &Action,

@@ -236,7 +236,7 @@ fn an_unregistered_group_without_routers_is_dropped() {
     assert_eq!(traversal.drop_cause, DropCause::MulticastWithoutReceiver);
     learn(&switch, 1, join(GROUP));
     let traversal = translate(&switch, &packet(1, GROUP));
-    assert!(traversal.actions.is_empty(), "its only member is the ingress port");
+    assert!(traversal.actions.is_empty(), "the only member of the group is the ingress port");
     assert_eq!(traversal.drop_cause, DropCause::MulticastWithoutReceiver);
 }
 

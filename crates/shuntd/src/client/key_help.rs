@@ -92,7 +92,7 @@ const BRIDGE_ROWS: &[KeyRow] = &[
     ["mac", "MAC", "(from name)", "address of the local port"],
     ["table_rules", "N", "0", "most rules of a table; 0: no limit"],
     ["table_overflow", "refuse|evict", "refuse", "full table: refuse rules, or evict some"],
-    ["table_limits", "TABLE:N[:evict],..", "(none)", "limits of single tables"],
+    ["table_limits", "TABLE:N[:evict],..", "(none)", "most rules of the named tables"],
     ["table_names", "TABLE:NAME,..", "(none)", "names of tables"],
     ["mac_ageing_s", "SECONDS", "0", "seconds an unused address stays; 0: 300"],
     ["mac_entries", "N", "0", "most learned addresses; 0: 8192"],
@@ -131,11 +131,11 @@ const BRIDGE_ROWS: &[KeyRow] = &[
 ];
 
 const VLAN_ROWS: &[KeyRow] = &[
-    ["vlan_mode", "access", "(with a tag)", "untagged frames, which are in VLAN tag"],
-    ["", "trunk", "(without)", "frames of the VLANs in trunks"],
-    ["", "native-tagged", "", "trunk; frames of VLAN tag leave tagged"],
-    ["", "native-untagged", "", "trunk; frames of VLAN tag leave untagged"],
-    ["", "dot1q-tunnel", "", "customer frames in service VLAN tag (QinQ)"],
+    ["vlan_mode", "access", "(with a tag)", "untagged frames, which are in the VLAN `tag`"],
+    ["", "trunk", "(without)", "tagged frames of the VLANs in `trunks`"],
+    ["", "native-tagged", "", "trunk; VLAN `tag` is tagged when sent"],
+    ["", "native-untagged", "", "trunk; VLAN `tag` is untagged when sent"],
+    ["", "dot1q-tunnel", "", "customer frames in service VLAN `tag` (QinQ)"],
     ["tag", "0 to 4095", "(none)", "VLAN of untagged frames"],
     ["trunks", "VLAN,..", "(all)", "VLANs of a trunk; 0: untagged frames"],
     ["cvlans", "VLAN,..", "(all)", "customer VLANs; 0: untagged frames"],

@@ -14,9 +14,9 @@ use super::{
 /// The rows that could not be applied, with the reasons.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ApplyErrors {
-    /// Rows in `Interface` that have no port in the switch, with the reasons.
+    /// Rows in `Interface` for which the switch has no port, with the reasons.
     pub(super) interfaces: BTreeMap<RowUuid, String>,
-    /// Rows in `Interface` of ports with other settings than the row, with the reasons.
+    /// Rows in `Interface` with a setting that the switch refuses, with the reasons.
     pub(super) settings: BTreeMap<RowUuid, String>,
     /// Errors of rows in `Controller`, by row.
     pub(super) controllers: BTreeMap<RowUuid, String>,

@@ -97,7 +97,7 @@ impl DesiredBridges {
 ///
 /// # Errors
 ///
-/// The reason why the switch cannot have the bond of the row.
+/// The reason why the switch refuses the bond of the row.
 fn bond(
     row: RowView<'_>,
     interfaces: &[RowView<'_>],

@@ -55,7 +55,9 @@ pub(super) fn set_mac_table(options: &mut BridgeOptions, bridge: RowView<'_>) {
         entries.and_then(|entries| usize::try_from(entries).ok()).unwrap_or_default();
 }
 
-/// Reads the settings of multicast snooping, like [`set_mac_table`].
+/// Reads the settings of multicast snooping.
+///
+/// As in Open vSwitch, values that are out of range are replaced by the nearest valid values.
 pub(super) fn set_snooping(options: &mut BridgeOptions, bridge: RowView<'_>) {
     let number = |key| bridge.entry("other_config", key)?.parse::<u32>().ok().filter(|n| *n > 0);
     options.mcast_snooping_enable = bridge.boolean("mcast_snooping_enable") == Some(true);

@@ -36,9 +36,9 @@ use super::{
 pub(super) struct DesiredBridges {
     /// Bridges by name.
     pub(super) bridges: BTreeMap<String, DesiredBridge>,
-    /// Interfaces that cannot be a port of the switch, with the reasons.
+    /// Interfaces that the switch refuses as ports, with the reasons.
     pub(super) refused_interfaces: BTreeMap<RowUuid, String>,
-    /// Interfaces with a setting that their port cannot have, with the reasons.
+    /// Interfaces with a setting that the switch refuses, with the reasons.
     pub(super) refused_settings: BTreeMap<RowUuid, String>,
     /// Controllers that cannot be used, with the reasons.
     pub(super) refused_controllers: BTreeMap<RowUuid, String>,
@@ -416,8 +416,9 @@ impl DesiredBridges {
         PortReading { row: row.uuid(), port, refused, settings }
     }
 
-    /// Returns the port of an interface;
-    /// records the reason if the switch cannot have it.
+    /// Returns the port of an interface; `None` if the switch refuses the port.
+    ///
+    /// Records the reason of a refusal.
     pub(super) fn desired_port(
         &mut self,
         snapshot: &DatabaseSnapshot,
@@ -518,12 +519,12 @@ impl DesiredBridges {
         session
     }
 
-    /// Records a setting that a port cannot have.
+    /// Records the reason why the switch refuses a setting of a port.
     pub(super) fn refuse_setting(&mut self, interface: RowUuid, reason: &str) {
         add_reason(&mut self.refused_settings, interface, reason);
     }
 
-    /// Records that an interface cannot have its ingress policing.
+    /// Records that the switch refuses the ingress policing of an interface.
     fn refuse_policing(&mut self, interface: RowView<'_>) {
         let mut limits = PortOptions::default();
         set_ingress_policing(&mut limits, interface);

@@ -25,11 +25,11 @@ pub(super) struct PortReadings {
 pub(super) struct PortReading {
     /// The row in `Port`.
     pub(super) row: RowUuid,
-    /// The port; `None` if the switch cannot have it.
+    /// The port; `None` if the switch refuses the port.
     pub(super) port: Option<DesiredPort>,
-    /// The reason why the switch cannot have the port.
+    /// The reason why the switch refuses the port.
     pub(super) refused: Option<String>,
-    /// The settings that the port cannot have, with the reasons.
+    /// The settings that the switch refuses, with the reasons.
     pub(super) settings: Option<String>,
 }
 

@@ -100,7 +100,7 @@ pub(super) const fn interface_types(kind: PortType) -> &'static [&'static str] {
 ///
 /// # Errors
 ///
-/// The reason why the switch cannot have the port.
+/// The reason why the switch refuses the port.
 pub(super) fn port_options(
     interface: RowView<'_>,
     vhost_folder: &Path,

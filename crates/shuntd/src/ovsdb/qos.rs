@@ -7,7 +7,7 @@ use shunt_switch::config::{QosOptions, QosType, QueueOptions};
 ///
 /// # Errors
 ///
-/// The reason why the switch cannot have the QoS of the row.
+/// The reason why the switch refuses the QoS of the row.
 pub(super) fn qos(
     snapshot: &DatabaseSnapshot,
     port: RowView<'_>,

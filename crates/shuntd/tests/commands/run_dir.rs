@@ -17,7 +17,7 @@ fn daemon_starts_right_after_a_kill() {
         let pid = fs::read_to_string(daemon.run_dir().join("shuntd.pid")).unwrap();
         assert_eq!(pid.trim(), daemon.process.id().to_string());
         let old = format!("shuntd.{}.ctl", killed.id());
-        assert!(!daemon.run_dir().join(old).exists(), "its socket is cleared away");
+        assert!(!daemon.run_dir().join(old).exists(), "the socket of the killed daemon is removed");
         killed.wait().unwrap();
     }
     assert!(daemon.answer(&["show"]).contains("br0"));

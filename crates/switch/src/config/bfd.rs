@@ -128,7 +128,7 @@ impl BfdOptions {
     ///
     /// # Errors
     ///
-    /// The reason why a session cannot have these values.
+    /// The reason why a value is refused.
     pub fn check(&self) -> Result<(), &'static str> {
         let is_interval = |ms: u32| (1..=Self::INTERVAL_MS_MAX).contains(&ms);
         if !is_interval(self.min_tx_ms) || !is_interval(self.min_rx_ms) {

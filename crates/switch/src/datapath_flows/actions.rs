@@ -122,7 +122,9 @@ fn userspace(punt: &Punt) -> String {
     )
 }
 
-/// Writes a change of headers: one `set` for each header, and a new tag for a VLAN.
+/// Writes a change of headers: one `set` for each header.
+///
+/// A change of the VLAN tag is written as `pop_vlan` and `push_vlan`.
 fn write_set(set: &Match, packet: &FlowKey, parts: &mut Vec<String>) {
     let (mut key, mask) = (set.key(), FlowMask::from(set.mask()));
     // The protocols of the packet decide the names of the fields.

@@ -97,7 +97,7 @@ pub(crate) enum EndpointList {
 }
 
 impl EndpointList {
-    /// Returns the key of the list in the configuration file.
+    /// Returns the key of this list in the configuration file.
     pub(crate) const fn key(self) -> &'static str {
         match self {
             Self::Controllers => "controllers",

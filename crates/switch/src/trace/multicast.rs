@@ -40,11 +40,11 @@ const fn flood_text(reason: MulticastFloodReason) -> &'static str {
 /// Returns the text for the reason why a packet is sent to a port.
 const fn output_text(reason: MulticastOutputReason) -> &'static str {
     match reason {
-        MulticastOutputReason::Member => "a host there has reported the group",
+        MulticastOutputReason::Member => "a host at the port has reported the group",
         MulticastOutputReason::Router => "a multicast router was found",
-        MulticastOutputReason::Flooded => "it gets all groups by mcast_snooping_flood",
+        MulticastOutputReason::Flooded => "the port gets all groups by mcast_snooping_flood",
         MulticastOutputReason::FloodedReports => {
-            "it gets all reports by mcast_snooping_flood_reports"
+            "the port gets all reports by mcast_snooping_flood_reports"
         }
     }
 }

@@ -229,7 +229,7 @@ async fn trace_shows_why_port_gets_group() {
     expect_groups(&fixture.switch, &["239.1.1.1 0 2", "router 0 3"]).await;
     let expected = [
         "NORMAL: hosts have reported multicast group 239.1.1.1 in VLAN 0",
-        "NORMAL: sent to port 2 (p2): a host there has reported the group",
+        "NORMAL: sent to port 2 (p2): a host at the port has reported the group",
         "NORMAL: sent to port 3 (p3): a multicast router was found",
     ];
     assert_eq!(decisions(), expected);

@@ -165,7 +165,9 @@ pub(crate) trait VirtqueueLayout {
     }
 }
 
-/// Returns a part of a queue, which is at an address of the front-end.
+/// Returns the memory of a part of a queue: its descriptors, or one of its rings.
+///
+/// `address` is an address in the front-end.
 ///
 /// # Errors
 ///

@@ -88,7 +88,9 @@ pub fn fuzz_ring(data: &[u8]) {
     fuzz_queues(TestGuest::SPLIT, data);
 }
 
-/// Moves frames through packed queues, as [`fuzz_ring`].
+/// Moves frames through packed queues that the guest has partly overwritten.
+///
+/// The data are changes of the memory of a queue: the offset, the length and the bytes of each.
 ///
 /// # Panics
 ///

@@ -120,6 +120,7 @@ impl SignatureCache {
         bucket.rows[position] = address.row;
     }
 
+    /// Returns the number of the bucket of a hash.
     #[inline]
     #[expect(
         clippy::cast_possible_truncation,

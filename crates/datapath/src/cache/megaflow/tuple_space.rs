@@ -157,7 +157,7 @@ impl MegaflowCache {
         self.find_burst_in(MaskSet::All, keys, missing, is_hit)
     }
 
-    /// Looks up packets as [`Self::find_burst`] does, under some of the masks.
+    /// Looks up packets under `masks`; [`Self::find_burst`] explains the arguments.
     pub(super) fn find_burst_in(
         &mut self,
         masks: MaskSet,

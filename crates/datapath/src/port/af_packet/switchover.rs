@@ -2,7 +2,7 @@
 //!
 //! The fan-out program of a port directs each frame to one of two sources. A socket takes memory only for
 //! frames that wait, and a ring takes no system call for each frame. The control thread replaces
-//! the program. A CPU that has begun the old program for a frame still finishes it:
+//! the program. A CPU that already runs the old program for a frame completes that run:
 //!
 //! | [`RxMode`] | the kernel fills | the reader reads |
 //! | --- | --- | --- |

@@ -125,6 +125,7 @@ pub(in crate::thread) fn flow_of(key: &FlowKey) -> u32 {
 /// The golden ratio as an odd number: a multiplication spreads the input bits.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// Returns the word of a key at an index.
 fn word_of(key: &FlowKey, index: u8) -> u64 {
     key.words()[usize::from(index)]
 }

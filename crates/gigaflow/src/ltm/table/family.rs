@@ -229,6 +229,7 @@ impl MaskFamily {
         }
     }
 
+    /// Returns the number of the mask group of a rule.
     fn number_of(&self, rule: &LtmRule, mask_hash: u64) -> Option<u32> {
         let is_it = |number: &&u32| self.groups[**number as usize].is_of(rule, mask_hash);
         self.order.iter().find(is_it).copied()
@@ -268,6 +269,7 @@ impl MaskGroup {
         Self { mask_hash, mask, length, hits: 0, rules }
     }
 
+    /// Returns whether the group has the mask and the length of a rule.
     fn is_of(&self, rule: &LtmRule, mask_hash: u64) -> bool {
         self.mask_hash == mask_hash
             && self.length == rule.length

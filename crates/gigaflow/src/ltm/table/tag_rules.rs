@@ -154,6 +154,7 @@ impl TagRules {
         self.put_in_order();
     }
 
+    /// Returns the position of the family with the masked words of a rule.
     fn family_of(&self, rule: &LtmRule) -> Option<usize> {
         let words = rule.matching.mask().map();
         self.families.iter().position(|family| family.words() == words)

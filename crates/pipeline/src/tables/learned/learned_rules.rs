@@ -304,6 +304,7 @@ impl RuleSlot {
     }
 }
 
+/// Returns the box of the keys that a rule matches.
 fn box_of(rule: &Rule) -> CatalogueBox {
     CatalogueBox::new(&rule.matching.key(), rule.matching.mask())
 }

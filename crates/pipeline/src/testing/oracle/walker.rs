@@ -33,7 +33,7 @@ impl NetworkModel {
         walker.effects(result)
     }
 
-    /// Like [`Self::translate`], but returns `None` after `lookups_max` lookups.
+    /// Returns the results of a packet; `None` after `lookups_max` lookups.
     ///
     /// Recirculated copies of one packet may need a million lookups.
     #[must_use]

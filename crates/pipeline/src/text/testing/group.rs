@@ -35,7 +35,7 @@ fn bucket(kind: GroupKind) -> impl Strategy<Value = Bucket> {
     let port = single_port().prop_filter("a port of its own", |port| *port <= PortNo::MAX);
     let watch_port = option::of(port).prop_map(|port| port.unwrap_or(PortNo::ANY));
     let watches = (watch_port, option::of(group_id()));
-    let watches = watches.prop_filter("it must be watched", move |(port, group)| {
+    let watches = watches.prop_filter("fast_failover watches a port", move |(port, group)| {
         kind != GroupKind::FastFailover || *port != PortNo::ANY || group.is_some()
     });
     let weight = if kind == GroupKind::Select { any::<u16>().boxed() } else { Just(0).boxed() };

@@ -250,7 +250,7 @@ fn locked_memory(rights: &ProcessRights, is_open: bool, has_file: bool) -> HostC
 fn packet_socket() -> Option<HostCheck> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let detail = match socket(AddressFamily::Packet, SockType::Raw, flags, None) {
-        Ok(_) => return Some(HostCheck::ok("packet socket", "this user can open one")),
+        Ok(_) => return Some(HostCheck::ok("packet socket", "this user can open a packet socket")),
         Err(Errno::EPERM) => {
             "this user may not open one: it needs CAP_NET_RAW in the user namespace that owns this \
              network namespace"
@@ -270,7 +270,7 @@ fn tun_of_user(path: &Path) -> HostCheck {
         Ok(_) => HostCheck::ok(subject, "this user can open it"),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => HostCheck::missing(
             subject,
-            "this user may not open it, and tap ports need it",
+            "this user may not open this file, which tap ports need",
             "chmod 0666 /dev/net/tun",
         ),
         Err(_) => no_tun(),

@@ -50,7 +50,7 @@ fn build(state: DpdkState) -> HostCheck {
         Some(version) => HostCheck::ok("DPDK", format!("{version}, in this build")),
         None => HostCheck::missing(
             "DPDK",
-            "this build has no DPDK, and dpdk ports need it",
+            "this build has no DPDK, which dpdk ports need",
             "cargo build --release --package shuntd --features dpdk    # needs libdpdk-dev",
         ),
     }

@@ -62,7 +62,7 @@ impl PortOptions {
         Some(ConfigError::at(key, SwitchError::PortSetting { port, problem }))
     }
 
-    /// Checks like [`Self::check`], and returns an error with the place of the mistake.
+    /// Checks the settings of the port; an error has the key with the mistake.
     pub(in crate::config) fn mistake(&self) -> Result<(), ConfigError> {
         check_name(&self.name, self.name_bytes_max())
             .map_err(|problem| ConfigError::at("name", problem))?;

@@ -147,7 +147,7 @@ impl BridgeSflow {
         self.collectors.totals().update(|totals| totals.samples_dropped += dropped);
     }
 
-    /// Sends a part of the samples in the rings; returns whether samples are left.
+    /// Sends samples that still wait in the rings; returns whether there were any.
     pub(super) fn send_rest(&mut self, bridges: &Bridges, now: Time) -> bool {
         let is_some_left = self.receivers.iter().any(|own| !own.is_empty());
         if is_some_left {

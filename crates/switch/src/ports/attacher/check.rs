@@ -20,10 +20,9 @@ use crate::ports::{
 pub(crate) enum CheckScope {
     /// No device: only faults that packet threads found, and ports that may open again.
     Threads,
-    /// As [`Self::Threads`], and the link, name and state of the given devices.
+    /// The link, name and state of the given devices, and all that `Threads` checks.
     Devices(ChangedDevices),
-    /// Also the link, name and state of all devices,
-    /// and the link speeds from their drivers.
+    /// The link, name, state and speed of all devices, and all that `Threads` checks.
     Drivers,
 }
 
