@@ -1,6 +1,7 @@
 //! Hosts in namespaces with the kernel's default offloads: ping, TCP, TAP, ports that disappear.
 
 use std::{
+    fs,
     path::Path,
     process::{Command, Stdio},
     thread::sleep,
@@ -259,6 +260,29 @@ fn the_local_port_keeps_addresses_across_a_restart() {
     text(&daemon.shuntctl(&["del-br", "br0"]));
     let gone = || !middle.run("ip", &["-br", "link"]).contains("br0");
     assert!(wait_until(gone), "the device of a deleted bridge is removed");
+}
+
+/// The ports open with the MTU of their devices, as they do at the start.
+#[test]
+fn a_reload_reports_an_mtu_without_effect() {
+    let Some(middle) = namespace_or_skip("mtu") else { return };
+    let daemon = with_local_tap("", &middle);
+    let file = daemon.run_dir().join("shunt.toml");
+    let more = "[[bridge.port]]\nname = \"t1\"\ntype = \"tap\"\nmtu = 65530\n\
+                [[bridge]]\nname = \"br1\"\nlocal = \"tap\"\nmtu = 65530\n";
+    fs::write(&file, fs::read_to_string(&file).unwrap() + more).unwrap();
+    let report = text(&daemon.shuntctl(&["reload"]));
+    for name in ["t1", "br1"] {
+        let remark = format!(
+            "port {name}: MTU 65530 has no effect: the device {name} does not take it, and keeps \
+             its MTU 1500"
+        );
+        assert!(report.contains(&remark), "{report}");
+        let log = daemon.log();
+        assert!(log.contains(&format!("configuration: {remark}")), "{log}");
+    }
+    let report = text(&daemon.shuntctl(&["reload"]));
+    assert!(report.contains("no changes to apply"), "{report}");
 }
 
 /// Starts a daemon immediately after a signal to the previous daemon.

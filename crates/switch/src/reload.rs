@@ -17,8 +17,8 @@ use crate::{
     },
     control::structure::{Structure, TableFiller},
     desired::{
-        ApplyPolicy, ApplyReport, DesiredState, ObjectOutcome, ObjectReport, apply::apply,
-        with_nic_bridges,
+        ApplyPolicy, ApplyReport, DesiredState, ObjectId, ObjectOutcome, ObjectReport,
+        apply::apply, with_nic_bridges,
     },
     switch::Switch,
 };
@@ -28,6 +28,8 @@ use crate::{
 pub struct ReloadReport {
     /// Changes that were applied, such as `port eth1: added`.
     pub applied: Vec<String>,
+    /// Options of added ports that have no effect, each with the reason.
+    pub remarks: Vec<String>,
     /// Changes that were refused, each with the reason.
     pub refused: Vec<String>,
     /// Changed keys that take effect when the switch starts again.
@@ -110,7 +112,24 @@ pub(crate) async fn reload(
     fill: &mut TableFiller<'_>,
 ) -> ReloadReport {
     let [before, after] = [before, after].map(DesiredState::of);
-    ReloadReport::of(apply(structure, &before, &after, ApplyPolicy::Once, fill).await)
+    let report = apply(structure, &before, &after, ApplyPolicy::Once, fill).await;
+    let remarks = mtu_remarks(structure, &report);
+    ReloadReport { remarks, ..ReloadReport::of(report) }
+}
+
+/// Returns the added ports with an MTU that has no effect, each with the reason.
+///
+/// If the device of an open port refuses another MTU, the change of the port is refused.
+fn mtu_remarks(structure: &Structure, report: &ApplyReport) -> Vec<String> {
+    let bridges = structure.bridges().lock();
+    let added = report.objects.iter().filter(|own| own.outcome == ObjectOutcome::Added);
+    let remark = |own: &ObjectReport| {
+        // The local port of a bridge has the name of the bridge.
+        let (ObjectId::Port(name) | ObjectId::Bridge(name)) = &own.object else { return None };
+        let (_, port) = bridges.find_port(name).ok()?;
+        Some(format!("port {name}: {}", port.mtu_problem()?))
+    };
+    added.filter_map(remark).collect()
 }
 
 /// Returns the configuration of a start that resumes a saved configuration,

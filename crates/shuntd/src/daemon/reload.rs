@@ -144,6 +144,9 @@ pub(crate) fn text(report: &ReloadReport, nothing: &str) -> String {
     for change in &report.applied {
         let _ = writeln!(text, "{change}");
     }
+    for remark in &report.remarks {
+        let _ = writeln!(text, "{remark}");
+    }
     for change in &report.refused {
         let _ = writeln!(text, "{REFUSED}{change}");
     }
@@ -159,6 +162,9 @@ pub(crate) fn text(report: &ReloadReport, nothing: &str) -> String {
 fn log(report: &ReloadReport) {
     for change in &report.applied {
         info!("configuration: {change}");
+    }
+    for remark in &report.remarks {
+        warn!("configuration: {remark}");
     }
     for change in &report.refused {
         warn!("configuration: {REFUSED}{change}");
