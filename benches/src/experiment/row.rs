@@ -215,7 +215,7 @@ impl Row {
     }
 }
 
-/// How many times better Shunt is than the rival, with the spread over rounds.
+/// The advantage of Shunt over the rival as a ratio, with the spread over rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     /// Median ratio of the rounds.

@@ -167,7 +167,7 @@ pub enum FieldKind {
     Optional,
 }
 
-/// Where an action may be used.
+/// The uses of an action that the program allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionScope {
     /// In entries and as the default action.

@@ -226,8 +226,8 @@ impl ListeningSockets {
 
     /// Keeps a Unix socket with its file for the next process.
     ///
-    /// Returns whether the socket is kept. If so, its file must not be removed when this process
-    /// ends.
+    /// Returns true if the service manager keeps the socket. This process must then not remove the
+    /// file of the socket at its end.
     pub fn keep_unix(&self, key: &str, path: &Path, socket: BorrowedFd<'_>) -> bool {
         let (Some(key), Some(inode)) = (unix_key(key), inode(path)) else { return false };
         let name = format!("{key}{:x}-{:x}", inode.0, inode.1);

@@ -45,9 +45,9 @@ pub(crate) struct Caches {
     /// the burst may be reclaimed. Packets of the burst may have hit entries that died later, and
     /// still need their actions.
     reclaims_left: usize,
-    /// The limit of entries once the former index has none left; 0 if it has none.
+    /// The limit of entries, once no replaced index has entries; 0: it is in force.
     limit: usize,
-    /// The counts of former indexes.
+    /// The counts of replaced indexes.
     totals: IndexTotals,
     tally: ExactTally,
     /// The positions of the last burst that hit the exact-match cache.
@@ -141,7 +141,7 @@ impl Caches {
 
     /// Replaces all indexes by empty ones.
     ///
-    /// The entries of the former indexes expire in the next iterations.
+    /// The entries of the replaced indexes expire in the next iterations.
     pub(crate) fn empty(&mut self) {
         self.index.save_totals(&mut self.totals);
         self.index = AnyIndex::new(self.config.wildcard, &self.seeds, &self.totals);

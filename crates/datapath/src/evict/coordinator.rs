@@ -118,7 +118,7 @@ pub struct EvictionTotals {
     pub changes: u64,
 }
 
-/// How far one owner of entries has followed the changes.
+/// The progress of one owner of entries: its version and its unread reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnerStatus {
     /// The owner.

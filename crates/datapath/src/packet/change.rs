@@ -86,12 +86,12 @@ pub(crate) const fn checksum_state(packet: &Packet) -> ChecksumState {
 
 /// Length of a VLAN tag (IEEE 802.1Q, 9.3).
 const VLAN_TAG_LEN: usize = 4;
-/// How far the later headers move with one VLAN tag, in bytes.
+/// Distance by which one VLAN tag moves the later headers, in bytes.
 const VLAN_TAG_SHIFT: i16 = 4;
 
 /// Length of an MPLS label stack entry (RFC 3032, 2.1).
 const LABEL_LEN: usize = 4;
-/// How far the later headers move with one MPLS label, in bytes.
+/// Distance by which one MPLS label moves the later headers, in bytes.
 const LABEL_SHIFT: i16 = 4;
 
 /// Length of an Ethernet header with one VLAN tag.

@@ -153,7 +153,7 @@ mod tests {
         TrainingReport { retry_at: Some(at(retry_milliseconds)), ..COMPLETE }
     }
 
-    /// Runs a check; returns whether a training was requested, which ends in this way.
+    /// Runs a check; returns whether it requested a training, which ends with `outcome`.
     fn requests_for(
         request: TrainingRequest,
         trainings: &mut TableTrainings,

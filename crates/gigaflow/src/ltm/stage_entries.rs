@@ -73,7 +73,7 @@ impl UseClass {
 pub(super) struct StageEntries {
     /// The entries by their slots in the store.
     slots: Vec<EntrySlot>,
-    /// The orders of each stage, one for each [`UseClass`].
+    /// The eviction orders of each stage, one for each [`UseClass`].
     orders: Vec<StageOrder>,
 }
 

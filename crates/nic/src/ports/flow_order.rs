@@ -15,7 +15,7 @@
 //! The NIC reads `finished`, then receives all packets that the representors have, and then sets
 //! `cleared` to the value that it read. Flows share [`BUCKETS`] hash buckets, so a packet may be
 //! held because of another flow. A held packet is never dropped because of a full queue: all held
-//! packets of a full queue take the long path in their order.
+//! packets of a full queue take the long path, in the order of their arrival.
 
 use std::{
     collections::VecDeque,

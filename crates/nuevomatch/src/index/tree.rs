@@ -20,7 +20,7 @@ pub struct StaticTree {
     levels: Vec<TreeLevel>,
 }
 
-/// Where one level of the tree begins and how many nodes it has.
+/// The extent of one level of the tree.
 #[derive(Clone, Copy, Debug)]
 struct TreeLevel {
     /// The index of the first node of the level.

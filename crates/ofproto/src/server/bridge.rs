@@ -90,7 +90,7 @@ impl<H: Host> ServerState<H> {
     }
 }
 
-/// Where a controller is, and how it is reached.
+/// The address of a controller, and the identity for TLS.
 struct ControllerAddress {
     address: SocketAddr,
     /// The identity of a connection with TLS.

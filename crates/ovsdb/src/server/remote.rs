@@ -55,7 +55,7 @@ pub struct RemoteStatus {
     pub since_connect: Option<Duration>,
     /// Time since the last session has ended; `None` if none has.
     pub since_disconnect: Option<Duration>,
-    /// Why the last attempt to connect failed, or the last session ended.
+    /// The reason why the last attempt to connect failed, or the last session ended.
     ///
     /// `None` while a client is connected.
     pub last_error: Option<String>,

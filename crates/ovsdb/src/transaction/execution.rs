@@ -24,7 +24,7 @@ pub enum DatabaseAccess {
 /// A `transact` request.
 #[derive(Clone, Copy)]
 pub struct TransactionRequest<'a> {
-    /// The operations in their order.
+    /// The operations, in the order of the request.
     pub operations: &'a [Value],
     /// The operations that the client may use.
     pub access: DatabaseAccess,

@@ -350,7 +350,7 @@ fn projection(row: &Row, columns: &[ColumnId]) -> Vec<Datum> {
     columns.iter().map(|column| row.value(*column).into_owned()).collect()
 }
 
-/// Returns values in their order, equal ones once.
+/// Returns the values, sorted and without repetitions.
 fn distinct<T: Ord>(mut values: Vec<T>) -> Vec<T> {
     values.sort();
     values.dedup();

@@ -105,7 +105,7 @@ impl RowTransaction {
         &self.comment
     }
 
-    /// Returns the changes in their order.
+    /// Returns the changes of rows, in the order of execution.
     pub(crate) fn operations(&self) -> &[RowOperation] {
         &self.operations
     }

@@ -35,7 +35,7 @@ pub struct P4RuntimeDevice {
     port_changes: u64,
     /// Number of entries per stage, including pending inserts.
     entry_counts: Vec<usize>,
-    /// How each pending operation changes the number of entries.
+    /// The effect of each pending operation on the number of entries.
     pending: HashMap<Ticket, StageEffect, foldhash::fast::FixedState>,
     /// The stage of each entry.
     stages: HashMap<LtmIndex, StageId, foldhash::fast::FixedState>,

@@ -166,7 +166,7 @@ const KEY: &[KeyField] = &[
     header(17, "ipv6_dst", 128, FieldId::Ipv6Dst),
 ];
 
-/// How a packet continues after an action.
+/// The next step of a packet after an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// The packet continues in a later stage, with the tag in the last parameter.
@@ -228,7 +228,7 @@ pub struct ActionSpec {
     pub name: &'static str,
     /// Positions of the written fields in the key.
     writes: &'static [usize],
-    /// How the packet continues.
+    /// The next step of the packet.
     pub disposition: Disposition,
 }
 

@@ -131,7 +131,7 @@ pub const KEYS: &[NameKey] = &[
     NameKey {
         set: |name, value| positive(value, RATE_MAX).map(|rate| name.rate = Some(rate)),
         show: |name| name.rate.map_or_else(String::new, |rate| count(rate.into())),
-        ..key("rate", "1 to 1000m", "packets per second; default that of the trace")
+        ..key("rate", "1 to 1000m", "packets per second; by default the rate of the trace")
     },
     NameKey {
         words: &["all"],

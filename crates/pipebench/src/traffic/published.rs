@@ -146,7 +146,7 @@ pub struct FlowBytes {
     pub least_bytes: f64,
 }
 
-/// How traffic was replayed to pipelines.
+/// The replay of traffic to pipelines, as published.
 #[derive(Debug, Deserialize)]
 pub struct ReplayStatistics {
     /// Publication that describes the replay.

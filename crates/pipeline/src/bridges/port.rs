@@ -73,7 +73,7 @@ impl PortInfo {
     }
 }
 
-/// Where the packets of a port of a bridge come from and go to.
+/// The other end of a port of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// A port of the datapath, which receives and sends packets.

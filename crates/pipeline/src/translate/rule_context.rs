@@ -30,7 +30,7 @@ pub(crate) struct RuleContext {
     pub(super) in_bucket: bool,
 }
 
-/// Where the actions of a translation come from.
+/// The origin of the actions of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ActionOrigin {
     /// The actions are those of a packet-out.

@@ -29,7 +29,7 @@ commands! {
     "shunt/add-port" "bridge name [key=value..]", 2..=WORDS_MAX, Change, add_port,
         "Add a port: `shuntctl add-port`";
     "shunt/announce" "bridge seconds flow [flow..]", 3..=FLOWS_MAX, Change, announce,
-        "Announce flows that will arrive, so that they get cache entries before";
+        "Announce flows, which then get cache entries before their first packets";
     "shunt/caches" "[rule-space]", 0..=1, Read, caches,
         "Show the counters of caches: `shuntctl caches`";
     "shunt/capture-read" "id", 1..=1, Read, capture_read, "Return packets of a capture";

@@ -54,12 +54,16 @@ pub(crate) struct SavedFilter {
 }
 
 impl SavedFilter {
-    /// Returns the filter in force; `loaded` is the filter of the configuration file.
+    /// Creates the log filters of a state file from the filter in force.
+    ///
+    /// `loaded` is the filter of the configuration file.
     fn of(loaded: String) -> Self {
         Self { in_force: trace_log::filter(), loaded }
     }
 
-    /// Returns the filter for a start; `file` is the filter of the configuration file.
+    /// Returns the log filter for a start.
+    ///
+    /// `file` is the filter of the configuration file. A changed file has precedence.
     fn start<'a>(&'a self, file: &'a str) -> &'a str {
         if self.in_force.is_empty() || self.loaded != file { file } else { &self.in_force }
     }

@@ -60,7 +60,7 @@ pub(crate) enum LowerPart {
     Flows,
 }
 
-/// How the screen sorts the ports.
+/// The order of the ports on the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PortOrder {
     /// By bridge and number.

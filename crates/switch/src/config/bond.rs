@@ -22,7 +22,7 @@ use crate::{config::ConfigError, error::SwitchError};
 pub struct BondOptions {
     /// Name: at most 64 bytes, not the name of a bridge or port.
     pub name: String,
-    /// How the bond chooses the member that sends a packet.
+    /// Mode in which the bond chooses the member that sends a packet.
     pub mode: BondMode,
     /// Names of the ports of the bond, at least two.
     pub members: Vec<String>,
@@ -50,15 +50,15 @@ pub struct BondOptions {
     pub lacp_system_priority: u16,
     /// True if the bond works as `active-backup` while it has no partner.
     pub lacp_fallback_ab: bool,
-    /// VLAN mode of all members, as in the options of a port.
+    /// VLAN mode of all members (`vlan_mode` of a port).
     pub vlan_mode: Option<PortVlanMode>,
-    /// VLAN of all members, as in the options of a port.
+    /// VLAN of untagged frames on all members (`tag` of a port).
     pub tag: Option<u16>,
-    /// VLANs that all members carry, as in the options of a port.
+    /// VLANs of tagged frames on all members (`trunks` of a port).
     pub trunks: Vec<u16>,
-    /// Customer VLANs that all members carry, as in the options of a port.
+    /// Customer VLANs that all members carry (`cvlans` of a port).
     pub cvlans: Vec<u16>,
-    /// Ethernet type of the service tag, as in the options of a port.
+    /// Ethernet type of the service tag (`qinq_ethtype` of a port).
     pub qinq_ethtype: QinqEthtype,
     /// LACP port numbers of members, by member name.
     ///
@@ -77,7 +77,7 @@ pub struct BondOptions {
 /// The longest name of a bond, in bytes.
 const NAME_BYTES_MAX: usize = 64;
 
-/// How a bond chooses the member that sends a packet (`bond_mode` of OVSDB).
+/// The choice of the member that sends a packet (`bond_mode` of OVSDB).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum BondMode {

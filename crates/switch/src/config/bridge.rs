@@ -109,7 +109,7 @@ pub struct PortOptions {
     pub mtu: u32,
     /// Slots of the receive ring of each thread, for `af_packet`; 0: the default.
     pub rx_slots: u32,
-    /// How the kernel passes frames from the device to the switch, for `af_xdp`.
+    /// Mode in which the kernel passes frames to the switch, for `af_xdp`.
     pub xdp_mode: XdpMode,
     /// Device of DPDK and the arguments of its driver, for `dpdk`.
     pub devargs: String,
@@ -413,10 +413,10 @@ impl PortType {
 const _: () = {
     let mut index = 0;
     while index < PortType::ALL.len() {
-        assert!(PortType::ALL[index] as usize == index, "ALL has the types in their order");
+        assert!(PortType::ALL[index] as usize == index, "ALL has the order of the enum");
         index += 1;
     }
-    assert!(PortType::Unbound as usize == index, "ALL has each type before Unbound");
+    assert!(PortType::Unbound as usize == index, "ALL has every type except Unbound");
 };
 
 /// Maximum length of the name of a bridge, or of a port with a network device.

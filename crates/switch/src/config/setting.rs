@@ -166,10 +166,10 @@ settings! {
         primary: text(),
         qinq_ethtype: word("802.1ad or 802.1q"),
         rebalance_interval_ms: number(),
-        tag: some_number_in("a VLAN from 0 to 4095"),
+        tag: optional_number_in("a VLAN from 0 to 4095"),
         trunks: numbers_in(VLANS_RANGE),
         updelay_ms: number(),
-        vlan_mode: some_word("access, trunk, native-tagged, native-untagged or dot1q-tunnel"),
+        vlan_mode: optional_word("access, trunk, native-tagged, native-untagged or dot1q-tunnel"),
     }
 }
 
@@ -495,12 +495,15 @@ impl<'a> SettingValue<'a> {
     }
 
     /// Parses a number; `range` describes the allowed numbers.
-    fn some_number_in<T: FromStr>(self, range: &'static str) -> Result<Option<T>, SwitchError> {
+    fn optional_number_in<T: FromStr>(self, range: &'static str) -> Result<Option<T>, SwitchError> {
         self.number_in(range).map(Some)
     }
 
     /// Parses a keyword; an empty text means no keyword.
-    fn some_word<T: Deserialize<'a>>(self, range: &'static str) -> Result<Option<T>, SwitchError> {
+    fn optional_word<T: Deserialize<'a>>(
+        self,
+        range: &'static str,
+    ) -> Result<Option<T>, SwitchError> {
         self.word(range).map(Some)
     }
 

@@ -53,7 +53,7 @@ pub struct ThreadOptions {
     pub auto_lb_interval_min: u16,
 }
 
-/// The settings of moves of receive queues (Open vSwitch: `pmd-auto-lb`).
+/// The settings for moving receive queues between threads (`pmd-auto-lb`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AutoLbSettings {
     /// True if queues move without a request.
@@ -189,7 +189,7 @@ impl ThreadOptions {
         Duration::from_millis(self.sleep_max_ms)
     }
 
-    /// Returns the settings of moves of receive queues.
+    /// Returns the settings for moving receive queues between packet threads.
     pub(crate) fn auto_lb(&self) -> AutoLbSettings {
         AutoLbSettings {
             is_on: self.auto_lb,

@@ -79,8 +79,8 @@ impl PortAttacher {
 
     /// Opens registered ports, and adds them to the packet threads.
     ///
-    /// Returns the result of each port, in their order. The kernel takes tens of milliseconds for
-    /// each device, mostly waiting. So all ports are opened at the same time.
+    /// Returns the result of each port, in the order of `names`. The kernel takes tens of
+    /// milliseconds for each device, mostly waiting. So all ports are opened at the same time.
     pub(crate) async fn open_all(&self, names: &[String]) -> Vec<Result<(), SwitchError>> {
         let opening: Vec<_> = names.iter().map(|name| self.begin_open(name)).collect();
         let mut opened = Vec::with_capacity(names.len());

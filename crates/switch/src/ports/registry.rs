@@ -103,7 +103,7 @@ impl BridgeState {
     }
 }
 
-/// How packets of a port are sent and received.
+/// The access of packet threads to a port.
 #[derive(Clone, Copy)]
 pub(crate) enum PortBacking {
     /// Packet threads send to the port and receive from it.
@@ -113,7 +113,7 @@ pub(crate) enum PortBacking {
 }
 
 impl PortBacking {
-    /// Returns how packets are sent and received on a port of a type.
+    /// Returns the access of packet threads to a port of a type.
     pub(crate) const fn of(kind: PortType) -> Self {
         if kind.has_backing() { Self::Packets } else { Self::None }
     }

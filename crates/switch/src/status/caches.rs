@@ -113,7 +113,7 @@ pub struct DropStatus {
     pub not_received: Vec<(&'static str, u64)>,
     /// Packets that devices accepted but could not send; they are counted as sent.
     pub device_lost: u64,
-    /// Losses at each port; the lists above contain these losses too.
+    /// Losses at each port, which `dropped` and `not_received` include.
     pub ports: Vec<PortDropStatus>,
     /// Names of bridges without rules, which drop every packet.
     pub bridges_without_rules: Vec<String>,

@@ -18,8 +18,8 @@ pub struct NetflowStatus {
     pub flows: u64,
     /// Number of lost flows.
     ///
-    /// Flows are lost if a ring is full, or with a lost datagram; the latter are counted for each
-    /// collector.
+    /// Flows are lost if a ring is full, or with a lost datagram. The flows of a lost datagram are
+    /// counted for each collector.
     pub flows_lost: u64,
     /// Number of datagrams that were sent, counted for each collector.
     pub datagrams: u64,

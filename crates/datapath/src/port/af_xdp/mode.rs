@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{program::Attachment, socket::FrameTransfer};
 
-/// How frames get from a device to the port (Open vSwitch: `xdp-mode`).
+/// The path of frames from a device to the port (Open vSwitch: `xdp-mode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -12,7 +12,7 @@ use super::{program::Attachment, socket::FrameTransfer};
     serde(rename_all = "kebab-case")
 )]
 pub enum XdpMode {
-    /// The first of the modes below that the device supports.
+    /// The fastest mode that the device supports: zero copy, native, then generic.
     #[default]
     BestEffort,
     /// The device writes frames into the memory of the port.

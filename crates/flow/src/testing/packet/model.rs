@@ -329,7 +329,7 @@ fn octets<const N: usize>(value: u128) -> [u8; N] {
     *value.to_be_bytes().last_chunk().expect("a field of at most sixteen bytes")
 }
 
-/// Returns the value of a field in the integer type of its width.
+/// Converts the value of a field to an integer as wide as the field.
 fn low<T: TryFrom<u128>>(value: u128) -> T {
     T::try_from(value).ok().expect("a field of the width of its type")
 }

@@ -144,7 +144,7 @@ impl Walker<'_> {
     }
 
     /// Returns the rule that a `learn` makes of the packet (`ovs-actions(7)`).
-    #[expect(clippy::expect_used, reason = "generated loads are short")]
+    #[expect(clippy::expect_used, reason = "generated loads have 64 bits at most")]
     fn learned_rule(&self, action: &LearnAction) -> FlowMod {
         let mut learned = head(action);
         let (mut key, mut mask, mut actions) = (FlowKey::ZERO, FlowMask::EMPTY, Vec::new());
@@ -162,7 +162,7 @@ impl Walker<'_> {
             let target = match spec.target {
                 LearnTarget::Match(target) => target,
                 LearnTarget::Load(target) => {
-                    let value = u64::try_from(value).expect("generated loads are short");
+                    let value = u64::try_from(value).expect("generated loads have 64 bits at most");
                     actions.push(Action::Load { target, value });
                     continue;
                 }

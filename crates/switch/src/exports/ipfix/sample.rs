@@ -41,7 +41,7 @@ struct SampledFrame<'a> {
     vlan_tci: Option<u16>,
 }
 
-/// Where a packet was sampled: observation domain and point, and its interfaces.
+/// The place where a packet was sampled: domain, point and interfaces.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SampleObservation {
     pub(super) observed_at: ObservationPoint,

@@ -20,17 +20,17 @@ use crate::metrics::TrainingFailure;
 /// Selects the thread that trains indexes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Training {
-    /// A thread of its own.
+    /// A separate thread trains indexes.
     #[default]
     Thread,
-    /// The requesting thread, at once, so that tests are deterministic.
+    /// The requesting thread trains at once, so that tests are deterministic.
     Inline,
     /// Like `Inline`, but the index arrives later, for tests.
     Delayed {
         /// Number of polls at which the index is not ready yet.
         polls: u32,
     },
-    /// No thread, as if the trainer had panicked, for tests.
+    /// No thread trains, as if the trainer had panicked, for tests.
     Lost,
 }
 
