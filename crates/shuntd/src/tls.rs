@@ -108,6 +108,15 @@ pub(crate) fn check_command(tls: &TlsIdentity, bridge: &BridgeOptions) -> Result
     })
 }
 
+/// Refuses TLS addresses of restored bridges, if the switch has no TLS files.
+///
+/// # Errors
+///
+/// As [`check_command`], for the first such bridge.
+pub(crate) fn check_restored(tls: &TlsIdentity, bridges: &[BridgeOptions]) -> Result<(), String> {
+    bridges.iter().try_for_each(|bridge| check_command(tls, bridge))
+}
+
 /// Refuses TLS addresses of the bridge with an index.
 fn check_bridge(index: usize, bridge: &BridgeOptions) -> Result<(), WrongKey> {
     check_addresses(index, "controllers", &bridge.controllers)?;

@@ -25,7 +25,10 @@ use super::{
     reload::{LoadedFile, Reloader},
     trace_log,
 };
-use crate::lock_file::{LockError, LockFile};
+use crate::{
+    lock_file::{LockError, LockFile},
+    tls,
+};
 
 /// The content of a state file.
 #[derive(Debug, Deserialize, Serialize)]
@@ -204,8 +207,9 @@ impl StateFile {
     ///
     /// # Errors
     ///
-    /// If the state is not valid. After an error, nothing has changed.
+    /// If the state is not valid, or needs TLS files. After an error, nothing has changed.
     pub(crate) async fn restore(&self, switch: &Switch) -> Result<ReloadReport, String> {
+        tls::check_restored(switch.tls(), &self.state.config.bridges)?;
         let restored = switch.restore(&self.state).await;
         let mut report = restored.map_err(|error| shunt_switch::with_causes(&error))?;
         let filter = &self.filter.in_force;
