@@ -55,7 +55,7 @@ pub enum DpdkError {
          address, such as 0000:01:00.0"
     )]
     Devargs {
-        /// The devargs.
+        /// Arguments of the device (`devargs`).
         devargs: String,
     },
     /// The devargs of a ring make it share memory.
@@ -64,7 +64,7 @@ pub enum DpdkError {
          the driver with a number alone, such as net_ring0"
     )]
     RingArguments {
-        /// The devargs.
+        /// Arguments of the device (`devargs`).
         devargs: String,
     },
     /// Another port of this process has the device.
@@ -72,13 +72,13 @@ pub enum DpdkError {
         "DPDK device {device} is in use by another port of this daemon: use another number or address"
     )]
     InUse {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// No driver takes the device.
     #[error("no driver of DPDK takes the device {device}: {advice} ({reason})")]
     NoDriver {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// The remedy.
         advice: String,
@@ -88,7 +88,7 @@ pub enum DpdkError {
     /// The driver refused the device.
     #[error("DPDK cannot attach {devargs}: {reason}")]
     Attach {
-        /// The devargs.
+        /// Arguments of the device (`devargs`).
         devargs: String,
         /// The error of DPDK, with the errors of its log.
         reason: String,
@@ -96,7 +96,7 @@ pub enum DpdkError {
     /// The device has too few queues.
     #[error("DPDK device {device} has at most {max} receive queues: lower `queues` from {wanted}")]
     Queues {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// The requested number.
         wanted: u16,
@@ -106,13 +106,13 @@ pub enum DpdkError {
     /// The device sends nothing.
     #[error("DPDK device {device} has no transmit queue: choose other devargs")]
     NoTxQueue {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// The MTU is outside the limits of the device.
     #[error("mtu {mtu} is refused: DPDK device {device} takes {min} to {max} bytes")]
     MtuRange {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// The requested MTU.
         mtu: u16,
@@ -126,7 +126,7 @@ pub enum DpdkError {
         "DPDK device {device} does not take an MTU of {mtu} bytes: change or remove `mtu` ({reason})"
     )]
     Mtu {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// The requested MTU.
         mtu: u16,
@@ -139,7 +139,7 @@ pub enum DpdkError {
          the daemon ({reason})"
     )]
     Memory {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// Number of buffers.
         buffers: u32,
@@ -151,7 +151,7 @@ pub enum DpdkError {
     Request {
         /// The attempted action, as a verb.
         doing: &'static str,
-        /// The device.
+        /// Name of the device.
         device: String,
         /// The error of DPDK, with the errors of its log.
         reason: String,
@@ -159,7 +159,7 @@ pub enum DpdkError {
     /// The queues of a device are created once.
     #[error("the queues of DPDK device {device} exist already: a port creates them only once")]
     AlreadyStarted {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
 }

@@ -95,14 +95,14 @@ pub enum Operation {
     },
     /// Replace the rule of an entry. The match and the length of the entry stay.
     Modify {
-        /// The entry.
+        /// The entry to change.
         entry: LtmIndex,
         /// The new rule.
         rule: Arc<LtmRule>,
     },
     /// Remove an entry. The device reports the final counters of the entry.
     Remove {
-        /// The entry.
+        /// The entry to remove.
         entry: LtmIndex,
     },
     /// Read the counters of entries, in one request if the device can.
@@ -124,14 +124,14 @@ pub enum OffloadEvent {
     },
     /// The counters of an entry since it was inserted.
     Counted {
-        /// The entry.
+        /// The entry with these counters.
         entry: LtmIndex,
         /// Hits of the entry.
         counters: Counters,
     },
     /// An entry had no hit during the configured idle timeout.
     Idle {
-        /// The entry.
+        /// The idle entry.
         entry: LtmIndex,
     },
     /// The device is lost: its contents are unknown.

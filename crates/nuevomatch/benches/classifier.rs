@@ -170,7 +170,7 @@ const ENTRIES_PER_LIST: u32 = 4;
 
 /// The entries of one tag in a stage.
 ///
-/// They match networks of one length, with a port and a protocol.
+/// The entries match networks of one length, with a port and a protocol.
 struct BenchedStage {
     hasher: KeyHasher,
     /// The lists of masks, by the bits in common.

@@ -162,7 +162,7 @@ pub enum LogError {
     /// The file cannot be read or written.
     #[error("{path}: {action} failed: {source}", path = path.display())]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The attempted operation.
         action: &'static str,
@@ -175,7 +175,7 @@ pub enum LogError {
         path = path.display()
     )]
     Locked {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
     /// The file is not a log of a database.
@@ -184,7 +184,7 @@ pub enum LogError {
         path = path.display()
     )]
     NotALog {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The reason why the file is not a log.
         reason: String,
@@ -195,7 +195,7 @@ pub enum LogError {
         path = path.display()
     )]
     OtherSchema {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Name and version of the schema in the log.
         found: String,
@@ -208,7 +208,7 @@ pub enum LogError {
         path = path.display()
     )]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Offset of the first byte of the record in the file.
         offset: u64,

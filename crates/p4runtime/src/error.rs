@@ -95,7 +95,7 @@ pub enum EntityError {
          one once"
     )]
     Params {
-        /// The action.
+        /// Id of the action.
         action: u32,
         /// The first parameter that is missing, unknown or duplicate.
         param: u32,

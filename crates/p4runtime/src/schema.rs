@@ -50,9 +50,9 @@ pub enum SchemaError {
     /// The match kind of a field is not supported.
     #[error("field {field} of table {table:#010x} has an unsupported match kind")]
     MatchKind {
-        /// The table.
+        /// Id of the table.
         table: u32,
-        /// The field.
+        /// Id of the match field.
         field: u32,
     },
     /// An object refers to an object that does not exist.
@@ -86,7 +86,7 @@ pub enum SchemaDifference {
     /// The size of a table differs.
     #[error("table {table:#010x} of the P4Info has {given} entries, and that of the device {own}")]
     Size {
-        /// The table.
+        /// Id of the table.
         table: u32,
         /// Size of the table in the P4Info.
         given: u64,

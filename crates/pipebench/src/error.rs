@@ -180,13 +180,13 @@ pub enum LiveError {
          CAP_NET_RAW"
     )]
     NotPermitted {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// The device is down.
     #[error("{device} is down: bring it up with `ip link set {device} up`")]
     Down {
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// The device refuses a frame because of its length.
@@ -195,7 +195,7 @@ pub enum LiveError {
          (`bytes=`)"
     )]
     TooLong {
-        /// The device.
+        /// Name of the device.
         device: String,
         /// Length of the frame in bytes, without its check sequence.
         length: usize,
@@ -205,7 +205,7 @@ pub enum LiveError {
     System {
         /// The failed operation.
         doing: &'static str,
-        /// The device.
+        /// Name of the device.
         device: String,
         /// The error of the kernel.
         errno: nix::errno::Errno,
@@ -238,7 +238,7 @@ pub enum NameProblem {
     Unknown {
         /// The kind of word: source, locality or key.
         what: &'static str,
-        /// The word.
+        /// The unknown word.
         word: String,
         /// All valid words.
         known: Vec<&'static str>,
@@ -246,25 +246,25 @@ pub enum NameProblem {
     /// The value of a key is invalid.
     #[error("{key}={value} is not valid: write {expected}")]
     Value {
-        /// The key.
+        /// The key, as in the name of a workload.
         key: &'static str,
-        /// The value.
+        /// The invalid value.
         value: String,
-        /// The valid values.
+        /// A description of the valid values.
         expected: &'static str,
     },
     /// A key occurs twice.
     #[error("{key} is given twice: give it once")]
     Repeated {
-        /// The key.
+        /// The repeated key.
         key: &'static str,
     },
     /// A key does not apply to the source.
     #[error("{subject} has no {key}: remove this key")]
     NotFor {
-        /// The key.
+        /// The key that does not apply.
         key: &'static str,
-        /// The source.
+        /// The source of the workload.
         subject: String,
     },
 }
@@ -287,7 +287,7 @@ pub enum WorkloadError {
     /// A filter file has a syntax error.
     #[error("{path}: {problem}")]
     Filters {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The first mistake in the filter file.
         problem: TextError,
@@ -295,7 +295,7 @@ pub enum WorkloadError {
     /// A parameter file is invalid.
     #[error("{path}: {problem}")]
     Parameters {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The first mistake in the parameter file.
         problem: Box<ParameterError>,
@@ -303,7 +303,7 @@ pub enum WorkloadError {
     /// A coflow trace has a syntax error.
     #[error("{path}: {problem}")]
     CoflowTrace {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The first mistake in the trace.
         problem: CoflowTraceError,
@@ -311,7 +311,7 @@ pub enum WorkloadError {
     /// A dump of rules has a syntax error.
     #[error("{path}: {problem}")]
     Dump {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The first mistake in the dump.
         problem: DumpError,
@@ -322,13 +322,13 @@ pub enum WorkloadError {
          away"
     )]
     Foreign {
-        /// The file.
+        /// Path of the file.
         path: String,
     },
     /// The name of a file contradicts its content.
     #[error("the content of {path} is {what}: choose a name that {instead}")]
     Misnamed {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// Kind of the content.
         what: &'static str,
@@ -341,7 +341,7 @@ pub enum WorkloadError {
          filters"
     )]
     TooManyRules {
-        /// The maximum.
+        /// The largest number of rules.
         max: usize,
     },
     /// Overlapping filters need too many priorities.
@@ -369,7 +369,7 @@ pub enum WorkloadError {
     /// A pipeline file is invalid.
     #[error("{path}: {problem}")]
     Pipeline {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The first mistake in the pipeline file.
         problem: Box<PipelineError>,

@@ -14,7 +14,7 @@
 pub struct Seed(u64);
 
 impl Seed {
-    /// Creates the seed with a number.
+    /// Creates the seed with the given number.
     ///
     /// Consecutive numbers give independent streams.
     #[must_use]

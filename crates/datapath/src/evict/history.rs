@@ -218,7 +218,7 @@ impl EvictionHistory {
     }
 }
 
-/// Returns the reason of a cause, its table, and its delta.
+/// Returns the reason of an eviction, the table, and the delta that caused it.
 fn explain(
     cause: Option<Cause>,
     deltas: &[Delta],

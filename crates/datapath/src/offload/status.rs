@@ -26,7 +26,7 @@ pub struct OffloadStatus {
     pub tags: usize,
     /// Number of LTM entries that the device cannot hold, by reason.
     pub refused: BTreeMap<OffloadRefusal, u64>,
-    /// Counts of partitioned candidates.
+    /// Counts of the partitions of offload candidates.
     pub partitioned: GigaflowCounts,
     /// Number of candidates that packet threads have offered.
     pub candidates_offered: u64,

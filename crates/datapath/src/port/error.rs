@@ -26,7 +26,7 @@ pub enum PortError {
     NotPermitted {
         /// The attempted action, beginning with a verb.
         doing: &'static str,
-        /// The device.
+        /// Name of the device.
         name: String,
         /// The missing capability.
         needs: &'static str,
@@ -34,7 +34,7 @@ pub enum PortError {
     /// There is no device of this name: the operator creates it or corrects the name.
     #[error("there is no device {name}")]
     NoDevice {
-        /// The device.
+        /// Name of the device.
         name: String,
     },
     /// The name is no valid name of a device: the operator chooses another name.
@@ -50,7 +50,7 @@ pub enum PortError {
          device, and attach it with type af_packet"
     )]
     InUse {
-        /// The device.
+        /// Name of the device.
         name: String,
     },
     /// Another port uses the device, in this process or another one.
@@ -59,7 +59,7 @@ pub enum PortError {
         claim_owner(*process)
     )]
     Claimed {
-        /// The device.
+        /// Name of the device.
         name: String,
         /// The index of the device.
         index: u32,
@@ -73,7 +73,7 @@ pub enum PortError {
          create a TAP instead of a TUN device with `ip tuntap add NAME mode tap multi_queue`"
     )]
     NotEthernet {
-        /// The device.
+        /// Name of the device.
         name: String,
         /// The type of its link layer (`ARPHRD_NONE` ..).
         link_type: u16,
@@ -84,7 +84,7 @@ pub enum PortError {
          `ovs-vsctl del-port {name}`"
     )]
     OpenVswitch {
-        /// The device.
+        /// Name of the device.
         name: String,
     },
     /// The device is a member of a bridge, bond or team of the system.
@@ -93,7 +93,7 @@ pub enum PortError {
          `ip link set {name} nomaster`"
     )]
     Enslaved {
-        /// The device.
+        /// Name of the device.
         name: String,
         /// The bridge, bond or team.
         master: String,
@@ -104,7 +104,7 @@ pub enum PortError {
          `ip link set {name} xdp off`, or attach the device with type af_packet"
     )]
     XdpAttached {
-        /// The device.
+        /// Name of the device.
         name: String,
         /// The name of the XDP program.
         program: String,
@@ -114,7 +114,7 @@ pub enum PortError {
         "{name} with the driver {driver} does not support xdp_mode {mode}: set xdp_mode to {works}"
     )]
     XdpMode {
-        /// The device.
+        /// Name of the device.
         name: String,
         /// The driver of the device.
         driver: String,
@@ -129,7 +129,7 @@ pub enum PortError {
          `mtu` of the port, or attach the device with type af_packet"
     )]
     MtuTooLarge {
-        /// The device.
+        /// Name of the device.
         name: String,
         /// The MTU of the device, in bytes.
         mtu: u32,
@@ -142,7 +142,7 @@ pub enum PortError {
          LimitMEMLOCK=infinity in its unit"
     )]
     LockedMemory {
-        /// The device.
+        /// Name of the device.
         name: String,
     },
     /// The daemon has as many open files as the system permits.
@@ -159,13 +159,13 @@ pub enum PortError {
     /// The device was removed while the port was open.
     #[error("{name} has been removed")]
     DeviceGone {
-        /// The device.
+        /// Name of the device.
         name: String,
     },
     /// The queues of a port can be created only once.
     #[error("the queues of {name} exist already: a port creates them only once")]
     AlreadySplit {
-        /// The port.
+        /// Name of the port.
         name: String,
     },
     /// Both ends of a pair must have the same number of threads.
@@ -195,7 +195,7 @@ pub enum PortError {
         "{name} has {length} bytes: a port replays captures of at most 1 GiB; split it with `editcap -c`"
     )]
     CaptureTooLong {
-        /// The file.
+        /// Name of the file.
         name: String,
         /// The length of the file, in bytes.
         length: u64,

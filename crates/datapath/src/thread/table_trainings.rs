@@ -153,7 +153,7 @@ mod tests {
         TrainingReport { retry_at: Some(at(retry_milliseconds)), ..COMPLETE }
     }
 
-    /// Runs a check; returns whether it requested a training, which ends with `outcome`.
+    /// Runs a check; returns whether it requested a training (result `outcome`).
     fn requests_for(
         request: TrainingRequest,
         trainings: &mut TableTrainings,

@@ -53,7 +53,7 @@ impl TxPortIndex {
 
 /// Capacity of a batch from its first packet on.
 ///
-/// It has room for a nearly full batch and a burst. Only segments may need a larger batch.
+/// The batch has room for a nearly full batch and a burst. Only segments may need a larger batch.
 pub(crate) const BATCH_MAX: usize = 2 * BURST;
 
 impl TxPort {

@@ -30,7 +30,7 @@ pub enum MatchError {
     /// A value that does not have the format of the field.
     #[error("`{text}` is not a value of `{name}`: write {expected}")]
     BadValue {
-        /// The field.
+        /// Name of the field.
         name: &'static str,
         /// The value as written.
         text: String,
@@ -40,7 +40,7 @@ pub enum MatchError {
     /// A number that does not fit the field.
     #[error("`{text}` does not fit `{name}`: only the bits {bits:#x} may be set")]
     OutOfRange {
-        /// The field.
+        /// Name of the field.
         name: &'static str,
         /// The value as written.
         text: String,
@@ -53,7 +53,7 @@ pub enum MatchError {
     /// A flag that the field does not have.
     #[error("`{flag}` is not a flag of `{name}`: it has {known}")]
     UnknownFlag {
-        /// The field.
+        /// Name of the field.
         name: &'static str,
         /// The flag as written.
         flag: String,
@@ -63,7 +63,7 @@ pub enum MatchError {
     /// A flag that was given twice.
     #[error("`{flag}` is given twice in `{name}`: give each flag once")]
     RepeatedFlag {
-        /// The field.
+        /// Name of the field.
         name: &'static str,
         /// The repeated flag.
         flag: String,

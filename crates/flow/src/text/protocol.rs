@@ -11,7 +11,7 @@ pub(super) struct Shorthand {
 }
 
 impl Shorthand {
-    /// Returns the shorthand with a name.
+    /// Returns the shorthand with the given name.
     pub(super) fn find(name: &str) -> Option<&'static Self> {
         SHORTHANDS.iter().find(|shorthand| shorthand.name == name)
     }

@@ -95,7 +95,7 @@ pub(super) struct Shared<const N: usize, I: StartIndex> {
     rebuilding: Mutex<()>,
 }
 
-/// The data of the writer. There is one writer at a time.
+/// The data that only the writer uses. There is one writer at a time.
 #[derive(Debug, Default)]
 pub(super) struct LiveWriter<const N: usize> {
     /// Inserted rules that are not visible yet, with [`UpdatePolicy::Delayed`].

@@ -29,7 +29,7 @@ struct MonitorQueueState {
     waiting: VecDeque<QueuedChanges>,
     /// Number of rule changes in `waiting`.
     changes_count: usize,
-    /// The request of the connection that makes the next recorded change.
+    /// The request that makes the next change, if it is of this connection.
     own: Option<Xid>,
     /// The newest version of which the peer receives a list of rules.
     listed: Version,

@@ -20,14 +20,14 @@ pub enum ServerMessage {
         id: Value,
         /// The name of the method.
         method: String,
-        /// The parameters.
+        /// The parameters of the method.
         params: Vec<Value>,
     },
     /// A message without reply.
     Notification {
         /// The name of the method.
         method: String,
-        /// The parameters.
+        /// The parameters of the method.
         params: Vec<Value>,
     },
 }

@@ -16,7 +16,7 @@ pub enum ColumnId {
 }
 
 impl ColumnId {
-    /// Returns the column with a name.
+    /// Returns the column with the given name.
     #[must_use]
     pub fn find(table: &TableDefinition, name: &str) -> Option<Self> {
         match name {

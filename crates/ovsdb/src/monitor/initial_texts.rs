@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::{database::Database, monitor::RowMonitor, schema, value::Datum};
 
-    /// A change of the interface with a number.
+    /// A change of the interface with the given number.
     #[derive(Clone, Debug)]
     enum Change {
         /// Inserts or changes the row.

@@ -54,7 +54,7 @@ impl From<String> for Stop {
 type Executed = Result<Map<String, Value>, Stop>;
 
 impl<'a> Executor<'a, '_> {
-    /// Executes the operation with a name.
+    /// Executes the operation with the given name.
     ///
     /// The caller refuses members that the operation has not read.
     pub(super) fn execute(&mut self, name: &str, json: &Value, members: &Members<'_>) -> Executed {

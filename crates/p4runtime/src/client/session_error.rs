@@ -47,7 +47,7 @@ pub enum SessionError {
     /// The file with the device configuration cannot be read.
     #[error("cannot read the device configuration {path}", path = path.display())]
     DeviceConfig {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// The error of the operating system.
         #[source]

@@ -68,7 +68,7 @@ pub enum ParameterError {
         "protocol {protocol} has ports of the class {pair}, but `-{section}` has no row: add one"
     )]
     Unsupplied {
-        /// The protocol.
+        /// Number of the protocol.
         protocol: u8,
         /// The pair of port classes.
         pair: &'static str,
@@ -84,17 +84,17 @@ pub enum FilterRequestError {
     /// The number of rules is out of range.
     #[error("{rules} rules were requested, but a set has 1 to {max}")]
     Rules {
-        /// The requested number.
+        /// The requested number of rules.
         rules: u32,
-        /// The maximum.
+        /// The largest number of rules.
         max: u32,
     },
     /// The smoothness is out of range.
     #[error("the smoothness is {smoothness}: it must be from 0 to {max}")]
     Smoothness {
-        /// The requested value.
+        /// The requested smoothness.
         smoothness: u8,
-        /// The maximum.
+        /// The largest smoothness.
         max: u8,
     },
     /// A scope is out of range.

@@ -56,7 +56,7 @@ pub enum PipelineFault {
     /// A referenced table does not exist.
     #[error("{of} goes through table {table}, which is not among `tables`")]
     NoTable {
-        /// The table.
+        /// Number of the table.
         table: u8,
         /// The part of the file that refers to the table.
         of: String,
@@ -94,7 +94,7 @@ pub enum PipelineFault {
         "{of} goes from table {from} to {to}: add [{from}, {to}] to `edges`, or correct the steps"
     )]
     NoEdge {
-        /// The traversal.
+        /// Name of the traversal, or its number in the file.
         of: String,
         /// The previous table.
         from: u8,
@@ -107,11 +107,11 @@ pub enum PipelineFault {
          {field} to these, or remove it from the step"
     )]
     NoField {
-        /// The traversal.
+        /// Name of the traversal, or its number in the file.
         of: String,
-        /// The table.
+        /// Number of the table.
         table: u8,
-        /// The field.
+        /// Name of the field.
         field: String,
         /// The fields of the table.
         has: String,
@@ -122,11 +122,11 @@ pub enum PipelineFault {
          these, or remove it from the step"
     )]
     NoWrite {
-        /// The traversal.
+        /// Name of the traversal, or its number in the file.
         of: String,
-        /// The table.
+        /// Number of the table.
         table: u8,
-        /// The field.
+        /// Name of the field.
         field: String,
         /// The fields of the table.
         has: String,
@@ -134,11 +134,11 @@ pub enum PipelineFault {
     /// A traversal visits a table too often.
     #[error("{of} visits table {table} more than {max} times")]
     Visits {
-        /// The traversal.
+        /// Name of the traversal, or its number in the file.
         of: String,
-        /// The table.
+        /// Number of the table.
         table: u8,
-        /// The maximum.
+        /// The largest number of visits.
         max: usize,
     },
     /// The edges form a loop.
@@ -156,7 +156,7 @@ pub enum PipelineFault {
          remove it"
     )]
     Unreachable {
-        /// The table.
+        /// Number of the table.
         table: u8,
         /// Name of the table.
         name: String,

@@ -80,7 +80,7 @@ const OTHER_NAMES: &[(&str, &str)] = &[
     ("udp_dst", "tp_dst"),
 ];
 
-/// Known names of fields; fields that workloads can drive have a header field.
+/// Known names of fields, with the header field if workloads can vary it.
 const KNOWN: &[(&str, Option<FieldId>)] = &[
     ("eth_type", Some(FieldId::EthType)),
     ("eth_src", Some(FieldId::EthSrc)),

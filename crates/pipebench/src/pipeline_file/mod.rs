@@ -28,7 +28,7 @@
 //! ```
 //!
 //! Fields have OpenFlow names (`eth_dst`, `ip_src`, `tp_dst`); a register's role is `reg:role`.
-//! Workloads drive the fields in `driven_fields`; the default is the eight fields of Ethernet, IP
+//! Flows of workloads differ in the fields of `driven_fields`; the default is the eight fields of Ethernet, IP
 //! and ports.
 
 mod builtin;

@@ -179,7 +179,7 @@ impl Terminal {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraversalStep {
-    /// The table.
+    /// Number of the table.
     pub table: u8,
     /// The fields that the visit matches.
     #[serde(rename = "match")]

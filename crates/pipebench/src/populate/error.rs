@@ -25,7 +25,7 @@ pub enum PopulateError {
     Tables {
         /// Number of tables.
         tables: usize,
-        /// The maximum.
+        /// The largest number of tables.
         max: usize,
     },
     /// Parameters of the distribution of hosts are invalid.

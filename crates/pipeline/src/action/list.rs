@@ -24,7 +24,7 @@ pub const CLONE_DEPTH_MAX: usize = 32;
 pub enum Action {
     /// `output`: send to a port or a reserved port (`OFPAT_OUTPUT`).
     Output {
-        /// The port.
+        /// The output port, or a reserved port.
         port: PortNo,
         /// Bytes of a packet-in when `port` is the controller; else ignored.
         max_len: u16,
@@ -38,7 +38,7 @@ pub enum Action {
     },
     /// `output(port=..,max_len=..)`: send the first bytes only (`NXAST_OUTPUT_TRUNC`).
     OutputTruncated {
-        /// The port.
+        /// The output port, or a reserved port.
         port: PortNo,
         /// Length to truncate to, at least 14.
         max_len: u32,

@@ -217,7 +217,7 @@ impl PortTable {
         self.find(*self.active_members.get(bond)?)
     }
 
-    /// Returns the port with a number.
+    /// Returns the port with the given number.
     pub(crate) fn find(&self, number: PortNo) -> Option<&PortInfo> {
         let index = self.ports.binary_search_by_key(&number, |port| port.number).ok()?;
         self.ports.get(index).map(|port| &**port)
@@ -233,7 +233,7 @@ fn active_members(ports: &[Arc<PortInfo>]) -> BTreeMap<Arc<str>, PortNo> {
     ports.iter().filter_map(active).collect()
 }
 
-/// Returns the parts of two lists between the ports that both share at their ends.
+/// Returns two lists without their common first ports and common last ports.
 pub(super) fn different_parts<'a>(
     old: &'a [Arc<PortInfo>],
     new: &'a [Arc<PortInfo>],

@@ -111,7 +111,7 @@ impl Liveness {
 }
 
 impl ReadableFields {
-    /// Returns the live bits: those of `needs`, of its tables, and of all later tables.
+    /// Returns the hidden bits that `needs`, its tables, or later tables can read.
     pub(crate) fn live(&self, needs: &LiveFields) -> FlowMask {
         let mut live = needs.bits.clone();
         live.add(&self.groups.bits);

@@ -34,7 +34,7 @@ pub enum RuleTextProblem {
     /// The item has no meaning for the command.
     #[error("`{name}` has no meaning in a command that {}: remove it", verb_of(*command))]
     UselessItem {
-        /// The item.
+        /// Name of the item.
         name: String,
         /// The command.
         command: FlowModCommand,
@@ -42,7 +42,7 @@ pub enum RuleTextProblem {
     /// An item has no value.
     #[error("`{name}` has no value: write `{name}=..`")]
     ValueMissing {
-        /// The item.
+        /// Name of the item.
         name: String,
     },
     /// A flag has a value.
@@ -89,13 +89,13 @@ pub enum RuleTextProblem {
     /// An action that takes no argument has one.
     #[error("`{name}` takes no argument: write `{name}` alone")]
     NoArgument {
-        /// The action.
+        /// Name of the action.
         name: &'static str,
     },
     /// An argument is missing or has the wrong form.
     #[error("{} is not an argument of `{action}`: write {form}", quote(text))]
     BadArgument {
-        /// The action.
+        /// Name of the action.
         action: &'static str,
         /// The wrong text.
         text: String,
@@ -127,7 +127,7 @@ pub enum RuleTextProblem {
     /// The list is an action set, which cannot hold the action.
     #[error("`{name}` cannot be part of an action set: move it out of `write_actions`")]
     NotInActionSet {
-        /// The action.
+        /// Name of the action.
         name: String,
     },
     /// A list with `conjunction` has an action other than `note`.
@@ -187,7 +187,7 @@ pub enum RuleTextProblem {
     BadPort {
         /// The port.
         port: PortNo,
-        /// The action.
+        /// Name of the action.
         action: &'static str,
     },
     /// No field has this name.

@@ -313,7 +313,7 @@ impl KnownHeaders {
     }
 }
 
-/// Returns the problem in the form for the learned rule.
+/// Converts a problem of an action to the problem of a rule that `learn` would add.
 fn in_learned_rule(problem: RuleTextProblem) -> RuleTextProblem {
     match problem {
         RuleTextProblem::Prerequisite(field) => RuleTextProblem::PrerequisiteOfLearned(field),

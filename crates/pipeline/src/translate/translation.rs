@@ -73,7 +73,7 @@ pub(super) struct Translation<'a> {
     learn_requests: LearnRequests,
     partitioner: Partitioner,
     known_visits: KnownVisits<'a>,
-    /// The recorder of hits, for a decision without a record.
+    /// Counts the hits of rules, for a packet that gets no cache entry.
     hits: Option<HitRecorder<'a>>,
 }
 

@@ -10,9 +10,9 @@ use crate::translate::TraversalTail;
 /// A point at which a traversal can be partitioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PartitionPoint {
-    /// Index of the visit after the point; the first visit is 0.
+    /// Index of the visit after the partition point; the first visit is 0.
     pub visit: usize,
-    /// A hash of the state at the point.
+    /// A hash of the state at the partition point.
     ///
     /// Equal states have equal names. Different states have different names, except for rare
     /// collisions.
@@ -22,7 +22,7 @@ pub struct PartitionPoint {
 /// A traversal with its partition points.
 #[derive(Clone, Debug)]
 pub struct NotedTraversal {
-    /// The traversal.
+    /// The traversal, with the masks of its visits and actions.
     pub traversal: Arc<Traversal>,
     /// The bits that the lookup of each visit consulted, without the bits of actions.
     ///

@@ -37,7 +37,7 @@ pub(super) fn all() -> Vec<&'static AppctlCommand> {
     all
 }
 
-/// Returns the command with a name.
+/// Returns the command with the given name.
 pub(super) fn find(name: &str) -> Option<&'static AppctlCommand> {
     let name = bond::present_name(name);
     GROUPS.iter().copied().flatten().find(|command| command.name == name)

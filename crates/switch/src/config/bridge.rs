@@ -264,7 +264,7 @@ impl PortType {
         Self::Dpdk,
     ];
 
-    /// Returns the port type with a name.
+    /// Returns the port type with the given name.
     #[must_use]
     pub fn find(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)

@@ -103,7 +103,7 @@ impl MirrorOptions {
 
     /// Returns the reason why the mirror copies no packets, or fewer than configured.
     ///
-    /// `has_port` returns whether the bridge has a port with a name.
+    /// `has_port` returns whether the bridge has a port with the given name.
     pub(crate) fn problem(&self, has_port: impl Fn(&str) -> bool) -> Option<String> {
         let is_missing = |name: &&String| !has_port(name);
         if Some(&self.output_port)

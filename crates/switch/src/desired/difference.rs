@@ -34,7 +34,7 @@ pub(crate) struct Difference {
 pub(crate) enum StartField {
     /// A field of the switch.
     Switch(&'static SettingField<Config>),
-    /// A field of the bridge with a name.
+    /// A field of the bridge with the given name.
     Bridge(String, &'static SettingField<BridgeOptions>),
 }
 

@@ -75,7 +75,7 @@ impl DesiredState {
         Some((Self { settings: self.settings.clone(), bridges }, repeated))
     }
 
-    /// Returns the bridge with a name.
+    /// Returns the bridge with the given name.
     #[must_use]
     pub fn bridge(&self, name: &str) -> Option<&DeclaredBridge> {
         self.bridges.iter().find(|bridge| bridge.options.name == name)
@@ -110,7 +110,7 @@ impl DeclaredBridge {
         BridgeOptions { ports: ports.collect(), ..(*self.options).clone() }
     }
 
-    /// Returns the port with a name.
+    /// Returns the port with the given name.
     #[must_use]
     pub fn port(&self, name: &str) -> Option<&DeclaredPort> {
         self.ports.iter().find(|port| port.options.name == name)

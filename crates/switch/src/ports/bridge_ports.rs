@@ -40,7 +40,7 @@ impl BridgePorts {
         }
     }
 
-    /// Removes the port with a number.
+    /// Removes the port with the given number.
     pub(crate) fn remove(&mut self, number: PortNo) -> Option<BridgePort> {
         let port = self.ports.remove(&number)?;
         self.changed.insert(number);
@@ -48,7 +48,7 @@ impl BridgePorts {
         Some(*port)
     }
 
-    /// Returns the port with a number.
+    /// Returns the port with the given number.
     pub(crate) fn get(&self, number: PortNo) -> Option<&BridgePort> {
         self.ports.get(&number).map(|port| &**port)
     }

@@ -88,7 +88,7 @@ impl Bridges {
         bridges
     }
 
-    /// Returns the number of the bridge with a name.
+    /// Returns the number of the bridge with the given name.
     pub(crate) fn id(&self, name: &str) -> Result<BridgeId, SwitchError> {
         Ok(self.lock().find(name)?.id)
     }

@@ -359,7 +359,9 @@ impl Bridges {
         }
     }
 
-    /// Returns the operation of [`BridgePort::take_up_work`] for a port.
+    /// Returns the operation on the device for the removal of the port `name`.
+    ///
+    /// The operation sets the device up if the switch has set it down.
     pub(crate) fn take_up_work(&self, name: &str) -> Result<Option<PortWork>, SwitchError> {
         let mut bridges = self.lock();
         let (bridge, port) = bridges.find_port(name)?;

@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// A change compares its port alone, with two ports as with a thousand.
+    /// A change of one port compares that port alone, in a bridge of any size.
     #[test]
     fn only_changed_ports_are_compared() {
         for count in [2, 1000] {

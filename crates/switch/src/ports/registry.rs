@@ -46,7 +46,7 @@ impl BridgeState {
         ports.chain(self.settings.bonds.iter().map(|bond| bond.name.as_str())).collect()
     }
 
-    /// Returns the port with a name.
+    /// Returns the port with the given name.
     pub(crate) fn port_named(&self, name: &str) -> Option<&BridgePort> {
         self.ports.get(*self.numbers.get(name)?)
     }
@@ -222,7 +222,7 @@ impl BridgeRegistry {
         Ok(id)
     }
 
-    /// Returns whether a number is reserved for the bridge with a name.
+    /// Returns whether a datapath number is reserved for the bridge `name`.
     pub(crate) fn is_reserved(&self, name: &str) -> bool {
         self.reserved_for(name).is_some()
     }

@@ -143,8 +143,7 @@ fn microseconds(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Orders the states of one predictor on several threads;
-/// the status shows the first.
+/// Returns the rank of a state; the status shows the least rank of all threads.
 const fn rank(state: GovernorState) -> u8 {
     match state {
         GovernorState::On => 0,

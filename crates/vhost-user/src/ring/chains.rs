@@ -41,7 +41,7 @@ pub(super) struct DescriptorChain {
     end: usize,
 }
 
-/// A chain without its parts.
+/// The id and the size of a chain of descriptors.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChainHead {
     /// The number by which the guest identifies the chain.

@@ -57,7 +57,7 @@ const END: u64 = 1 << 63;
 const REWRITES: u64 = 1 << 62;
 
 impl MaskFamily {
-    /// Creates the family of the mask of a rule, without a group.
+    /// Creates an empty family for the masked words of a rule.
     pub(super) fn of(rule: &LtmRule) -> Self {
         Self {
             words: rule.matching.mask().map(),

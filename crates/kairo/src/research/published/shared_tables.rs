@@ -10,7 +10,7 @@ use super::{
 /// The two threads use the state one after the other.
 pub(crate) struct SharedTables {
     pub(super) rules: NumberedRules,
-    /// The position below which gates are open.
+    /// The gates of tables before this position pass packets on.
     pub(super) open_below: u32,
     /// Number of rows that each gate holds, by position.
     pub(super) held: Vec<usize>,

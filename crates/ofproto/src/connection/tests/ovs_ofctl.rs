@@ -114,7 +114,7 @@ fn monitor_of_all() -> MultipartRequest {
 
 /// Returns whether `ovs-ofctl` 3.1 reads updates about a rule over OpenFlow 1.0.
 ///
-/// It reads write-metadata in the replies to flow requests, but not in those to monitors.
+/// `ovs-ofctl` reads write-metadata in the replies to flow requests, but not in those to monitors.
 /// `ovs-vswitchd` 3.1 sends the same bytes (`written_metadata_is_monitored_as_in_open_vswitch`).
 /// An update has a write to the field instead if the rule goes to another table.
 fn is_monitored_in_10(flow_mod: &FlowMod) -> bool {

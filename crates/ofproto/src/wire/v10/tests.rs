@@ -228,7 +228,7 @@ fn messages_about_groups_round_trip_byte_for_byte() {
 
 /// Returns the part of a reply that two switches have in common.
 ///
-/// It does not depend on time, order, or limits of the switch.
+/// This part does not depend on time, order, or limits of the switch.
 fn comparable(frame: &[u8]) -> Result<MultipartReply, Vec<u8>> {
     let (_, message) = decode(frame, V10Settings::INITIAL).unwrap();
     let Message::MultipartReply { more: false, mut reply } = message else {
@@ -405,7 +405,7 @@ fn field_writes_are_listed_like_open_vswitch() {
 
 /// `ovs-ofctl` 3.1 sends these bytes for `write_metadata:3`.
 ///
-/// It reads no action after them.
+/// `ovs-ofctl` reads no action after these bytes.
 #[test]
 fn written_metadata_is_listed_as_it_was_added() {
     let mut bytes = vec![0xff, 0xff, 0, 32, 0, 0, 0x23, 0x20, 0, 22, 0, 0, 0, 0, 0, 0];

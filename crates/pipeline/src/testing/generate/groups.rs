@@ -141,7 +141,7 @@ fn group_mod(
 
 /// A request that inserts or removes buckets.
 ///
-/// It is refused if the buckets do not fit.
+/// The switch refuses the request if the buckets do not fit.
 fn bucket_mod(id: u32) -> impl Strategy<Value = GroupMod> + use<> {
     let bucket_id = || 0u32..6;
     let place = prop_oneof![
