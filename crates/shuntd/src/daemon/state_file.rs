@@ -142,8 +142,16 @@ impl StateLock {
 /// Shortest time between two writes.
 const WRITE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// At most one part in this number of the time is spent on writing.
+/// Longest time from a write to the next, so that a slow write delays later changes little.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// At most one part in this number of the time is spent on writing, up to [`PAUSE_MAX`].
 const WRITE_SHARE: u32 = 20;
+
+/// Returns the time from a write to the next.
+fn pause_after(written_in: Duration) -> Duration {
+    written_in.saturating_mul(WRITE_SHARE).clamp(WRITE_INTERVAL, PAUSE_MAX)
+}
 
 /// Maximum number of refused parts that are logged; further parts are counted.
 const REFUSED_LOGGED_MAX: usize = 32;
@@ -495,7 +503,7 @@ impl StateKeeper {
             if self.write().await {
                 written = Some(now);
             }
-            pause = WRITE_INTERVAL.max(begun.elapsed() * WRITE_SHARE);
+            pause = pause_after(begun.elapsed());
         }
     }
 
@@ -530,6 +538,15 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn a_slow_write_delays_the_next_by_seconds() {
+        assert_eq!(pause_after(Duration::from_millis(1)), WRITE_INTERVAL);
+        assert_eq!(pause_after(Duration::from_millis(100)), Duration::from_secs(2));
+        // A disk stood still for a minute.
+        assert_eq!(pause_after(Duration::from_secs(60)), PAUSE_MAX);
+        assert_eq!(pause_after(Duration::MAX), PAUSE_MAX);
+    }
 
     #[test]
     fn a_file_that_cannot_be_replaced_stays() {
