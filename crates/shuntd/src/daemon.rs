@@ -12,6 +12,7 @@ mod service_manager;
 mod signals;
 mod start;
 pub(crate) mod state_file;
+mod state_keeper;
 pub(crate) mod trace_log;
 
 use std::{
@@ -45,7 +46,8 @@ use self::{
     sandbox::{SandboxError, WriteRestriction},
     signals::{Signal, Signals},
     start::start_switch,
-    state_file::{Resumed, StateKeeper, StateLock, StateLockError},
+    state_file::{Resumed, StateLock, StateLockError},
+    state_keeper::StateKeeper,
 };
 use crate::{
     appctl::DaemonMethods,
