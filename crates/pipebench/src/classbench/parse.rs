@@ -68,7 +68,7 @@ pub(super) fn parse_parameters(text: &str) -> Result<Parameters, ParameterError>
         } else if let Some(section) = section {
             read_row(&mut parameters, section, scan)?;
         } else {
-            return Err(scan.error("a section as in `-scale`, or `#`").into());
+            return Err(scan.error("a section, such as `-scale`, or `#`").into());
         }
     }
     if let Some(section) = NEEDED.into_iter().find(|name| !seen.contains(name)) {

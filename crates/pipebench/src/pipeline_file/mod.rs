@@ -28,8 +28,8 @@
 //! ```
 //!
 //! Fields have OpenFlow names (`eth_dst`, `ip_src`, `tp_dst`); a register's role is `reg:role`.
-//! Flows of workloads differ in the fields of `driven_fields`; the default is the eight fields of Ethernet, IP
-//! and ports.
+//! Flows of workloads differ in the fields of `driven_fields`; the default is the eight fields of
+//! Ethernet, IP and ports.
 
 mod builtin;
 mod check;

@@ -329,7 +329,7 @@ fn log_missing(missing: Vec<ObjectId>) {
         match object {
             ObjectId::Bridge(name) => warn!("bridge {name}: still in OVSDB, added again"),
             ObjectId::Port(name) => warn!("port {name}: still in OVSDB, added again"),
-            object => warn!(?object, "ovsdb: still in OVSDB, added again"),
+            object => warn!(?object, "ovsdb: another client removed an object, added again"),
         }
     }
 }

@@ -93,7 +93,7 @@ impl FoundLink {
         Self { position, test, slot: row.2, slot_generation: row.3, visit: row.4 }
     }
 
-    /// Creates a found row that needs no further test.
+    /// Creates the result for an entry that needs no further test.
     pub(super) const fn certain(position: u32, slot: u32, slot_generation: u32) -> Self {
         Self { position, test: RemainingTest::Nothing, slot, slot_generation, visit: 0 }
     }
