@@ -12,7 +12,10 @@ use std::{
         },
     },
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -20,11 +23,12 @@ use shunt_tls::TlsIdentity;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream, UnixListener, UnixStream},
-    task::JoinSet,
+    task::{JoinError, JoinSet},
 };
 
 use super::{
     bridge::ServerState,
+    hello_queue::HelloQueue,
     read_interest_stream::ReadInterestStream,
     serve::{ConnectionEnd, serve},
 };
@@ -34,8 +38,11 @@ use crate::{
     error::CloseReason,
 };
 
-/// Number of connections that one listener serves; further ones are closed at once.
-const CONNECTIONS_MAX: usize = 256;
+/// Number of connections that one listener serves.
+///
+/// In a full listener, a new connection takes the place of the oldest one without a hello. If all
+/// have sent a hello, the new connection is closed at once.
+pub(super) const CONNECTIONS_MAX: usize = 256;
 /// Delay after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
@@ -179,66 +186,116 @@ fn inode(path: &Path) -> io::Result<(u64, u64)> {
 
 /// Accepts and serves connections; aborting the task ends them.
 pub(super) async fn accept_all<H: Host>(listener: OpenFlowListener, shared: Arc<ServerState<H>>) {
-    let mut connections = JoinSet::new();
+    let (mut connections, mut hellos) = (JoinSet::new(), HelloQueue::default());
     let (warnings, bundle_quota) = (Arc::<WarningRate>::default(), Arc::<BundleQuota>::default());
-    let warn = |log: &dyn Fn(u32)| {
-        if let Some(suppressed) = warnings.admit(WarningKind::Connection, shared.host.now()) {
-            log(suppressed);
-        }
-    };
+    let admit = || warnings.admit(WarningKind::Connection, shared.host.now());
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((_, peer)) if connections.len() >= CONNECTIONS_MAX => warn(&|suppressed| {
-                    tracing::warn!(
-                        peer,
-                        suppressed,
-                        max = CONNECTIONS_MAX,
-                        "connection refused: too many are open"
-                    );
-                }),
                 Ok((stream, peer)) => {
+                    let is_full = connections.len() >= CONNECTIONS_MAX;
+                    if is_full && !make_room(&mut hellos, &peer, admit) {
+                        continue;
+                    }
+                    // A connection that has lost its place ends at once.
+                    while connections.len() >= CONNECTIONS_MAX
+                        && let Some(ended) = connections.join_next().await
+                    {
+                        log_end(ended, admit);
+                    }
                     let mut config = ConnectionConfig::new(&*peer, ConnectionKind::Management);
                     config.inactivity_probe = listener.inactivity_probe();
                     config.warnings = Arc::clone(&warnings);
                     config.bundle_quota = Arc::clone(&bundle_quota);
-                    let shared = Arc::clone(&shared);
-                    connections.spawn(async move {
-                        let ended = match stream.open().await {
-                            Ok(stream) => serve(stream, config, &shared, || ()).await,
-                            Err(error) => ConnectionEnd {
-                                reason: CloseReason::Handshake(error.to_string()),
-                                open_for: None,
-                            },
-                        };
-                        (peer, ended)
+                    let is_open = Arc::<AtomicBool>::default();
+                    let (shared, own_peer) = (Arc::clone(&shared), peer.clone());
+                    let own_is_open = Arc::clone(&is_open);
+                    let task = connections.spawn(async move {
+                        let ended = serve_accepted(stream, config, &shared, &own_is_open).await;
+                        (own_peer, ended)
                     });
+                    hellos.push(peer, is_open, task);
                 }
                 Err(error) => {
-                    warn(&|suppressed| {
+                    if let Some(suppressed) = admit() {
                         tracing::warn!(
                             %error,
                             suppressed,
                             "a connection cannot be accepted, retrying"
                         );
-                    });
+                    }
                     tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 }
             },
-            Some(ended) = connections.join_next() => match ended {
-                Ok((peer, ended)) if is_expected(&ended.reason) => {
-                    tracing::debug!(peer, reason = %ended.reason, "connection closed");
-                }
-                Ok((peer, ended)) => warn(&|suppressed| {
-                    tracing::warn!(peer, suppressed, reason = %ended.reason, "connection closed because of an error");
-                }),
-                // A panic in one connection does not affect the others.
-                Err(error) => tracing::error!(
-                    %error,
-                    "the task of a connection panicked, which ends this connection alone"
-                ),
-            },
+            Some(ended) = connections.join_next() => log_end(ended, admit),
         }
+    }
+}
+
+/// Serves a connection until it ends; sets `is_open` when a version is agreed on.
+async fn serve_accepted<H: Host>(
+    stream: AcceptedStream,
+    config: ConnectionConfig,
+    shared: &ServerState<H>,
+    is_open: &AtomicBool,
+) -> ConnectionEnd {
+    match stream.open().await {
+        // The flag goes to `HelloQueue`, and orders no other memory.
+        Ok(stream) => {
+            serve(stream, config, shared, || is_open.store(true, Ordering::Relaxed)).await
+        }
+        Err(error) => {
+            ConnectionEnd { reason: CloseReason::Handshake(error.to_string()), open_for: None }
+        }
+    }
+}
+
+/// Ends the oldest connection without a hello, for a new connection of `peer`.
+///
+/// Returns `false` if all connections have sent a hello. `admit` limits the rate of log lines.
+fn make_room(hellos: &mut HelloQueue, peer: &str, admit: impl Fn() -> Option<u32>) -> bool {
+    let ended = hellos.end_oldest();
+    match (&ended, admit()) {
+        (_, None) => {}
+        (Some(peer), Some(suppressed)) => tracing::warn!(
+            peer,
+            suppressed,
+            max = CONNECTIONS_MAX,
+            "connection closed before its hello: a new connection needs its place"
+        ),
+        (None, Some(suppressed)) => tracing::warn!(
+            peer,
+            suppressed,
+            max = CONNECTIONS_MAX,
+            "connection refused: too many are open"
+        ),
+    }
+    ended.is_some()
+}
+
+/// Logs the end of a connection; `admit` limits the rate of warnings.
+fn log_end(ended: Result<(String, ConnectionEnd), JoinError>, admit: impl Fn() -> Option<u32>) {
+    match ended {
+        Ok((peer, ended)) if is_expected(&ended.reason) => {
+            tracing::debug!(peer, reason = %ended.reason, "connection closed");
+        }
+        Ok((peer, ended)) => {
+            if let Some(suppressed) = admit() {
+                tracing::warn!(
+                    peer,
+                    suppressed,
+                    reason = %ended.reason,
+                    "connection closed because of an error"
+                );
+            }
+        }
+        // The connection has lost its place, which is logged already.
+        Err(error) if error.is_cancelled() => {}
+        // A panic in one connection does not affect the others.
+        Err(error) => tracing::error!(
+            %error,
+            "the task of a connection panicked, which ends this connection alone"
+        ),
     }
 }
 

@@ -14,7 +14,10 @@ use tokio::{
     net::{TcpListener, TcpStream, UnixStream},
 };
 
-use super::{OpenFlowServer, ReconnectState, UnixListenSocket, serve::serve};
+use super::{
+    OpenFlowServer, ReconnectState, UnixListenSocket, listening_socket::CONNECTIONS_MAX,
+    serve::serve,
+};
 use crate::{
     Host,
     connection::{ConnectionConfig, ConnectionKind, ControllerEvent},
@@ -253,6 +256,29 @@ async fn a_unix_client_without_hello_is_closed() {
     let waited = host.now().since(began).as_secs();
     assert!((10..12).contains(&waited), "{waited} s");
     assert_eq!(idle.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    drop(endpoint);
+}
+
+/// Otherwise silent clients would lock everybody out until their time for a hello is over.
+#[tokio::test]
+async fn the_oldest_client_without_hello_makes_room() {
+    let path = std::env::temp_dir().join(format!("shunt-full-{}.mgmt", std::process::id()));
+    let (_, server) = bridge();
+    let endpoint = server.listen_unix(UnixListenSocket::bind(&path).await.unwrap());
+    let mut idle = TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
+    // After the reply, the hello has been handled.
+    assert_eq!(idle.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    let mut silent = Vec::new();
+    for _ in 1..CONNECTIONS_MAX {
+        silent.push(UnixStream::connect(&path).await.unwrap());
+    }
+    let mut new = TestClient::connect(UnixStream::connect(&path).await.unwrap()).await;
+    let mut oldest = TestClient(silent.remove(0), Codec::V13);
+    while oldest.receive().await.is_some() {}
+    let mut youngest = TestClient::connect(silent.pop().unwrap()).await;
+    for kept in [&mut idle, &mut new, &mut youngest] {
+        assert_eq!(kept.request(&Message::BarrierRequest).await, Some(Message::BarrierReply));
+    }
     drop(endpoint);
 }
 
