@@ -71,12 +71,20 @@ impl JsonFramer {
     ///
     /// If the bytes are no message. In that case no further message can be found in the stream.
     pub fn next_message(&mut self) -> Result<Option<(Value, usize)>, FramingError> {
+        self.next_with(|text| serde_json::from_slice(text))
+    }
+
+    /// Returns the next whole message in the form of `parse`, as [`Self::next_message`].
+    pub(crate) fn next_with<T>(
+        &mut self,
+        parse: impl FnOnce(&[u8]) -> Result<T, serde_json::Error>,
+    ) -> Result<Option<(T, usize)>, FramingError> {
         if self.scanned == 0 {
             let blank = self.bytes.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
             self.bytes.drain(..blank);
         }
         let Some(length) = self.find_end()? else { return Ok(None) };
-        let value = serde_json::from_slice(self.bytes.get(..length).unwrap_or_default());
+        let value = parse(self.bytes.get(..length).unwrap_or_default());
         self.bytes.drain(..length);
         self.scanned = 0;
         self.shrink();

@@ -13,7 +13,7 @@ use crate::{
     framing::JsonFramer,
     log::{RecordReader, encode_record},
     schema,
-    server::{ClientId, Outbox, ServerClock, ServerConfig, ServerCore},
+    server::{ClientId, ClientMessage, Outbox, ServerClock, ServerConfig, ServerCore},
 };
 
 /// Sends any bytes as a client, in chunks of the length in the first byte.
@@ -37,8 +37,15 @@ pub fn fuzz_messages(data: &[u8]) {
     'stream: for chunk in stream.chunks(usize::from(*length).max(1)) {
         framer.push(chunk);
         loop {
-            match framer.next_message() {
-                Ok(Some((message, _))) => core.receive(client, message),
+            let parse = |text: &[u8]| {
+                let message = ClientMessage::parse(text);
+                let whole: Option<Value> = serde_json::from_slice(text).ok();
+                let found = message.as_ref().ok().cloned().map(ClientMessage::into_json);
+                assert_eq!(found, whole);
+                message
+            };
+            match framer.next_with(parse) {
+                Ok(Some((message, _))) => core.receive_message(client, message),
                 Ok(None) => break,
                 Err(_) => break 'stream,
             }

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 use shunt_ovsdb::{
     database::Database,
     schema::DatabaseSchema,
-    transaction::{DatabaseAccess, TransactionExecution, TransactionRequest, execute},
+    transaction::{
+        DatabaseAccess, RequestedOperation, TransactionExecution, TransactionRequest, execute,
+    },
     value::RowUuid,
 };
 
@@ -246,7 +248,7 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Executes a transaction; returns whether it was accepted.
-fn transact(database: &mut Database, operations: &[Value]) -> bool {
+fn transact(database: &mut Database, operations: &[RequestedOperation]) -> bool {
     let request = TransactionRequest {
         operations,
         access: DatabaseAccess::ReadWrite,
@@ -274,7 +276,8 @@ proptest! {
         let mut database = Database::new(DatabaseSchema::from_text(SCHEMA).unwrap(), [3; 20]);
         let mut model = Model::default();
         for steps in transactions {
-            let operations: Vec<Value> = steps.iter().map(operation).collect();
+            let operations: Vec<_> =
+                steps.iter().map(operation).map(RequestedOperation::Json).collect();
             let accepted = transact(&mut database, &operations);
             let after = model.after(&steps);
             prop_assert_eq!(accepted, after.is_some(), "{:?} on {:?}", steps, model);

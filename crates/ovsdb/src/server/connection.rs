@@ -25,6 +25,7 @@ use tokio::{
 use super::{
     ServerLimits,
     client_log::ClientLog,
+    client_message::ClientMessage,
     handshakes::RunningHandshakes,
     outbox::{ClientQueue, Outbox},
     probe::{PROBE, RemoteTimes, probe},
@@ -402,7 +403,7 @@ async fn read(
         activity.send_replace(());
         framer.push(bytes.get(..count).unwrap_or_default());
         loop {
-            let message = match framer.next_message() {
+            let message = match framer.next_with(ClientMessage::parse) {
                 Ok(Some((message, _))) => message,
                 Ok(None) => break,
                 Err(error) => return Some(error.to_string()),

@@ -6,11 +6,13 @@
 //! without sockets.
 
 mod client_log;
+mod client_message;
 mod config;
 mod connection;
 mod handle;
 mod handshakes;
 mod json_bytes;
+mod json_text;
 mod lock_table;
 mod outbox;
 mod probe;
@@ -20,6 +22,8 @@ mod run;
 mod server_core;
 mod subscription;
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use client_message::ClientMessage;
 pub use config::{ServerClock, ServerConfig, ServerLimits};
 pub use handle::{OvsdbHandle, Server};
 pub use outbox::{ClientQueue, Outbox};

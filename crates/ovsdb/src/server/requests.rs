@@ -2,12 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-use super::server_core::{ClientId, ClientMonitor, Disconnect, ServerCore};
+use super::{
+    client_message::TransactMessage,
+    server_core::{ClientId, ClientMonitor, Disconnect, ServerCore},
+};
 use crate::{
     error::{ErrorTag, TransactionError},
     json_object::json_object,
     monitor::{MonitorVersion, RowMonitor},
     schema::is_id,
+    transaction::RequestedOperation,
     value::RowUuid,
 };
 
@@ -90,11 +94,24 @@ impl ServerCore {
         answer.map_err(|error| error.to_json())
     }
 
+    /// Executes a `transact` request.
+    pub(super) fn transact_message(&mut self, client: ClientId, request: TransactMessage) {
+        if self.databases.contains_key(&request.database) {
+            let TransactMessage { id, database, operations } = request;
+            self.transact_request(client, &id, &database, operations);
+        } else {
+            // The error has all parameters.
+            let (id, params) = request.into_params();
+            self.transact_method(client, &id, params);
+        }
+    }
+
     fn transact_method(&mut self, client: ClientId, id: &Value, mut params: Vec<Value>) {
         match self.name_of_database("transact", &params) {
             Ok(name) => {
                 params.remove(0);
-                self.transact_request(client, id, &name, params);
+                let operations = params.into_iter().map(RequestedOperation::Json).collect();
+                self.transact_request(client, id, &name, operations);
             }
             Err(error) => self.reply(client, &json!({"id": id, "error": error.to_json()})),
         }

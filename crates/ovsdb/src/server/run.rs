@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::{
     ServerClock,
+    client_message::ClientMessage,
     outbox::Outbox,
     server_core::{ClientId, ClientOrigin, ServerCore},
     subscription::PendingChanges,
@@ -23,7 +23,7 @@ pub(super) enum ServerEvent {
     /// A client has connected.
     Connected(ClientId, ClientOrigin, Outbox, oneshot::Sender<()>),
     /// A client has sent a message. The permit is released when the message is handled.
-    Received(ClientId, Value, OwnedSemaphorePermit),
+    Received(ClientId, ClientMessage, OwnedSemaphorePermit),
     /// A new client needs the permit of an idle client.
     /// The reply tells whether an idle client was disconnected.
     MakeRoom(ClientOrigin, oneshot::Sender<bool>),
@@ -66,7 +66,7 @@ pub(super) async fn run_server(
                 core.connect_from(client, origin, outbox, end);
             }
             Some(ServerEvent::Received(client, message, permit)) => {
-                core.receive(client, message);
+                core.receive_message(client, message);
                 drop(permit);
             }
             Some(ServerEvent::MakeRoom(origin, reply)) => drop(reply.send(core.end_idle(origin))),

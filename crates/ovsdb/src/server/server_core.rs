@@ -11,8 +11,8 @@ use thiserror::Error;
 use tokio::sync::oneshot;
 
 use super::{
-    ServerClock, ServerLimits, json_bytes::json_bytes, lock_table::LockTable, outbox::Outbox,
-    subscription::PendingChanges,
+    ServerClock, ServerLimits, client_message::ClientMessage, json_bytes::json_bytes,
+    lock_table::LockTable, outbox::Outbox, subscription::PendingChanges,
 };
 use crate::{
     database::{ChangeSet, Database, DatabaseSnapshot},
@@ -22,7 +22,8 @@ use crate::{
     monitor::{InitialTexts, MonitorVersion, RowMonitor},
     schema,
     transaction::{
-        DatabaseAccess, RowTransaction, TransactionExecution, TransactionRequest, execute,
+        DatabaseAccess, RequestedOperation, RowTransaction, TransactionExecution,
+        TransactionRequest, execute,
     },
     value::{Datum, RowUuid, UuidGenerator},
 };
@@ -110,7 +111,7 @@ struct BlockedTransaction {
     client: ClientId,
     id: Value,
     database: String,
-    operations: Vec<Value>,
+    operations: Vec<RequestedOperation>,
     /// Number of bytes of memory of the id and the operations.
     bytes: usize,
     arrived: Duration,
@@ -202,10 +203,22 @@ impl ServerCore {
 
     /// Handles a message of a client.
     pub fn receive(&mut self, client: ClientId, message: Value) {
+        self.receive_message(client, ClientMessage::Json(message));
+    }
+
+    /// Handles a message that was parsed by its kind, as [`Self::receive`].
+    pub(crate) fn receive_message(&mut self, client: ClientId, message: ClientMessage) {
         if let Some(session) = self.sessions.get_mut(&client) {
             self.events = self.events.saturating_add(1);
             session.last_event = self.events;
-            if let Err(reason) = self.dispatch(client, message) {
+            let handled = match message {
+                ClientMessage::Json(message) => self.dispatch(client, message),
+                ClientMessage::Transact(request) => {
+                    self.transact_message(client, request);
+                    Ok(())
+                }
+            };
+            if let Err(reason) = handled {
                 self.ended.push((client, reason));
             }
             self.settle();
@@ -261,7 +274,7 @@ impl ServerCore {
         client: ClientId,
         id: &Value,
         database: &str,
-        operations: Vec<Value>,
+        operations: Vec<RequestedOperation>,
     ) {
         let waiting = self.blocked.iter().filter(|blocked| blocked.client == client).count();
         if waiting >= self.limits.blocked {
@@ -283,7 +296,7 @@ impl ServerCore {
             expiry: None,
         };
         let Some(mut blocked) = self.attempt(blocked) else { return };
-        let operations = blocked.operations.iter().map(json_bytes);
+        let operations = blocked.operations.iter().map(|own| json_bytes(&own.to_json()));
         blocked.bytes = operations.fold(json_bytes(id), usize::saturating_add);
         let others = self.blocked.iter().filter(|blocked| blocked.client == client);
         let bytes = others.fold(blocked.bytes, |sum, other| sum.saturating_add(other.bytes));

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::operation::{Executor, Stop};
+use super::{
+    operation::{Executor, Stop},
+    requested_operation::RequestedOperation,
+};
 use crate::{
     database::{ChangeSet, Database},
     error::{ErrorTag, TransactionError},
@@ -25,7 +28,7 @@ pub enum DatabaseAccess {
 #[derive(Clone, Copy)]
 pub struct TransactionRequest<'a> {
     /// The operations, in the order of the request.
-    pub operations: &'a [Value],
+    pub operations: &'a [RequestedOperation],
     /// The operations that the client may use.
     pub access: DatabaseAccess,
     /// Returns whether the client owns a lock.
@@ -74,8 +77,15 @@ pub fn execute(database: &mut Database, request: &TransactionRequest<'_>) -> Tra
     let total = request.operations.len();
     let mut results = Vec::with_capacity(total + 1);
     let mut failed = false;
-    for (index, json) in request.operations.iter().enumerate() {
-        let error = match execute_operation(&mut executor, json) {
+    for (index, operation) in request.operations.iter().enumerate() {
+        if let RequestedOperation::Check(check) = operation
+            && executor.is_met(check)
+        {
+            results.push(Value::Object(Map::new()));
+            continue;
+        }
+        let json = operation.to_json();
+        let error = match execute_operation(&mut executor, &json) {
             Ok(result) => {
                 results.push(result);
                 continue;
@@ -86,7 +96,7 @@ pub fn execute(database: &mut Database, request: &TransactionRequest<'_>) -> Tra
                 let details =
                     format!("Parsing ovsdb operation {} of {total} failed: {reason}", index + 1);
                 if json.is_object() {
-                    TransactionError::syntax(details, json)
+                    TransactionError::syntax(details, &json)
                 } else {
                     TransactionError::new(ErrorTag::Syntax, details)
                 }

@@ -9,6 +9,7 @@ use super::{
     execution::DatabaseAccess,
     json_members::column_list,
     mutation::Mutation,
+    requested_operation::RowCheck,
     row_json::{columns_of, row_to_json},
 };
 use crate::{
@@ -281,6 +282,18 @@ impl<'a> Executor<'a, '_> {
             }
             timeout => Err(Stop::Wait(timeout)),
         }
+    }
+
+    /// Returns whether the row of a check has the expected references.
+    ///
+    /// False can also mean that the check is invalid. The `wait` of the check then has the result.
+    pub(super) fn is_met(&self, check: &RowCheck) -> bool {
+        let Some((index, table)) = self.set.schema().find_table(&check.table) else { return false };
+        let Some((column, definition)) = table.find_column(&check.column) else { return false };
+        let row = self.set.row(index, check.row);
+        let value = row.and_then(|row| row.values().get(column));
+        let value = value.filter(|_| !definition.kind().is_map());
+        value.is_some_and(|value| check.references.are_those_of(value))
     }
 
     fn commit(&mut self, members: &Members<'_>) -> Executed {

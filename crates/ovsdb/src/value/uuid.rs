@@ -43,17 +43,18 @@ impl FromStr for RowUuid {
     type Err = InvalidUuid;
 
     fn from_str(text: &str) -> Result<Self, InvalidUuid> {
-        let mut groups = text.split('-');
+        // A message may have thousands of UUIDs, so the text is not split.
+        let text: &[u8; 36] = text.as_bytes().try_into().map_err(|_| InvalidUuid)?;
         let mut bits = 0_u128;
-        for length in GROUPS {
-            let group = groups.next().filter(|group| group.len() == length).ok_or(InvalidUuid)?;
-            for digit in group.chars() {
-                let digit = digit.to_digit(16).ok_or(InvalidUuid)?;
-                bits = bits << 4 | u128::from(digit);
+        for (index, byte) in text.iter().enumerate() {
+            if DASHES.contains(&index) {
+                if *byte != b'-' {
+                    return Err(InvalidUuid);
+                }
+                continue;
             }
-        }
-        if groups.next().is_some() {
-            return Err(InvalidUuid);
+            let digit = char::from(*byte).to_digit(16).ok_or(InvalidUuid)?;
+            bits = bits << 4 | u128::from(digit);
         }
         Ok(Self(bits))
     }
@@ -63,9 +64,6 @@ impl FromStr for RowUuid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("not a UUID of 36 characters in 5 groups of hexadecimal digits")]
 pub struct InvalidUuid;
-
-/// Number of digits in each group.
-const GROUPS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// Positions of the dashes between groups.
 const DASHES: [usize; 4] = [8, 13, 18, 23];
@@ -102,7 +100,35 @@ impl UuidGenerator {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Reads the groups between the dashes.
+    fn reference(text: &str) -> Option<RowUuid> {
+        let groups: Vec<&str> = text.split('-').collect();
+        let lengths: Vec<usize> = groups.iter().map(|group| group.len()).collect();
+        let digits = groups.concat();
+        let is_uuid =
+            lengths == [8, 4, 4, 4, 12] && digits.bytes().all(|own| own.is_ascii_hexdigit());
+        is_uuid.then(|| RowUuid(u128::from_str_radix(&digits, 16).unwrap()))
+    }
+
+    proptest! {
+        /// A text with a changed character is a UUID if its groups still are.
+        #[test]
+        fn a_uuid_has_five_groups_of_digits(
+            bits in any::<u128>(),
+            place in 0..36_usize,
+            character in prop::sample::select(vec!['-', '+', 'g', 'A', 'f', '0', ' ', 'ß']),
+            is_longer in any::<bool>(),
+        ) {
+            let mut text = RowUuid(bits).to_string();
+            let end = if is_longer { place } else { place + 1 };
+            text.replace_range(place..end, character.encode_utf8(&mut [0; 4]));
+            prop_assert_eq!(text.parse().ok(), reference(&text), "{}", text);
+        }
+    }
 
     #[test]
     fn a_uuid_survives_its_text() {
