@@ -101,7 +101,7 @@ impl JsonFramer {
             return Err(FramingError::NotAnObject(*byte));
         }
         for (position, byte) in bytes.iter().enumerate().take(*bytes_max).skip(*scanned) {
-            if nesting.is_end(*byte)? {
+            if nesting.add_byte(*byte)? {
                 return Ok(Some(position.saturating_add(1)));
             }
         }
@@ -124,7 +124,7 @@ impl JsonFramer {
 
 impl JsonNesting {
     /// Adds a byte, and returns whether it ends the message.
-    fn is_end(&mut self, byte: u8) -> Result<bool, FramingError> {
+    fn add_byte(&mut self, byte: u8) -> Result<bool, FramingError> {
         if self.is_escaped {
             self.is_escaped = false;
             return Ok(false);

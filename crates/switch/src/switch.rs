@@ -258,8 +258,8 @@ impl Switch {
     }
 
     /// Waits until every packet thread uses all learned rules and MAC addresses.
-    pub async fn learned(&self) {
-        self.control.plane.learned().await;
+    pub async fn wait_until_learned(&self) {
+        self.control.plane.wait_until_learned().await;
     }
 
     /// Returns the MAC addresses that `NORMAL` has learned, by VLAN.

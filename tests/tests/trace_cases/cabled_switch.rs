@@ -154,7 +154,7 @@ impl CabledSwitch {
         self.wait_until_done();
         // The next packet may arrive on another port, and then has no order relative to this
         // packet.
-        self.runtime.block_on(self.switch.learned());
+        self.runtime.block_on(self.switch.wait_until_learned());
         self.collect()
     }
 

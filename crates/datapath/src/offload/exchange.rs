@@ -62,7 +62,7 @@ impl<T: OffloadDevice> OffloadAgent<T> {
         let Some(outcome) = self.ledger.complete(ticket, result, self.now) else { return };
         let ResponseOutcome { traversal_no, gone, refused } = outcome;
         if traversal_no.is_some() {
-            self.pace.answer();
+            self.pace.record_response();
         }
         match traversal_no {
             Some((traversal_no, InsertionResult::Confirmed)) => {

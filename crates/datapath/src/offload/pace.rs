@@ -32,7 +32,7 @@ impl Default for Pace {
 
 impl Pace {
     /// Records the response to an insertion.
-    pub(super) const fn answer(&mut self) {
+    pub(super) const fn record_response(&mut self) {
         self.acked += 1;
     }
 
@@ -57,7 +57,7 @@ mod tests {
     fn the_limit_follows_the_speed_of_the_device() {
         let (mut pace, mut now) = (Pace::default(), Time::ZERO);
         let mut after = |acked: usize, milliseconds| {
-            (0..acked).for_each(|_| pace.answer());
+            (0..acked).for_each(|_| pace.record_response());
             now = now.after(Duration::from_millis(milliseconds));
             pace.allowed(now)
         };

@@ -164,7 +164,7 @@ fn bytes(low: &[u32; 4], high: &[u32; 4], key: u32) -> u16 {
     _mm_movemask_epi8(_mm_and_si128(from, to)) as u16
 }
 
-/// Compares a key with 16 words in the bits of their masks.
+/// Compares a key with 16 words, each in the bits of its mask.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
@@ -179,7 +179,7 @@ fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
         | agree(load_half(more_values), load_half(more_masks)) << 8
 }
 
-/// Compares a key with 16 half words in the bits of their masks.
+/// Compares a key with 16 half words, each in the bits of its mask.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
@@ -188,7 +188,7 @@ fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
     half_mask(_mm256_cmpeq_epi16(_mm256_and_si256(differ, masks), _mm256_setzero_si256()))
 }
 
-/// Compares a key with 16 bytes in the bits of their masks.
+/// Compares a key with 16 bytes, each in the bits of its mask.
 #[inline]
 #[target_feature(enable = "avx2,popcnt")]
 fn masked_bytes(values: &[u32; 4], masks: &[u32; 4], key: u32) -> u16 {

@@ -154,7 +154,7 @@ fn bytes(low: &[u32; 4], high: &[u32; 4], key: u32) -> u16 {
     _mm_cmple_epu8_mask(low, key) & _mm_cmpge_epu8_mask(high, key)
 }
 
-/// Compares a key with 16 words in the bits of their masks.
+/// Compares a key with 16 words, each in the bits of its mask.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
@@ -163,7 +163,7 @@ fn masked_words(values: &Line, masks: &Line, key: u32) -> u16 {
     _mm512_testn_epi32_mask(differ, masks)
 }
 
-/// Compares a key with 16 half words in the bits of their masks.
+/// Compares a key with 16 half words, each in the bits of its mask.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
@@ -172,7 +172,7 @@ fn masked_halves(values: &[u32; 8], masks: &[u32; 8], key: u32) -> u16 {
     _mm256_testn_epi16_mask(differ, masks)
 }
 
-/// Compares a key with 16 bytes in the bits of their masks.
+/// Compares a key with 16 bytes, each in the bits of its mask.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,popcnt")]
 fn masked_bytes(values: &[u32; 4], masks: &[u32; 4], key: u32) -> u16 {

@@ -140,9 +140,9 @@ impl MonitorQueue {
         coalesced
     }
 
-    /// Returns the list of rules of `list`, which the peer receives.
+    /// Returns the rules that `list` lists, and records that the peer knows them.
     ///
-    /// A paused queue then reports the removals of these rules, too.
+    /// So a paused queue also reports the removals of these rules.
     pub(crate) fn list(&self, list: impl FnOnce() -> RuleListing) -> RuleListing {
         // Until the version is known, the list may have any rule.
         self.set_listed(Version::new(u64::MAX));

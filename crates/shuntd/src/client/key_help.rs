@@ -243,7 +243,7 @@ mod tests {
     }
 
     /// Compares the keys of a table with those that the command accepts.
-    fn has_keys(rows: &[KeyRow], keys: &[&str]) {
+    fn check_keys(rows: &[KeyRow], keys: &[&str]) {
         let listed: Vec<&str> =
             rows.iter().map(|row| row[0]).filter(|key| !key.is_empty()).collect();
         let unique: BTreeSet<&str> = listed.iter().copied().collect();
@@ -254,21 +254,21 @@ mod tests {
     /// A key that a command accepts is in its help, and no other key.
     #[test]
     fn each_table_has_the_keys_of_its_command() {
-        has_keys(BRIDGE_ROWS, BridgeOptions::RUNTIME_KEYS);
-        has_keys(BRIDGE_START_ROWS, BridgeOptions::START_KEYS);
-        has_keys(VLAN_ROWS, setting::VLAN_KEYS);
-        has_keys(POLICING_ROWS, setting::POLICING_KEYS);
-        has_keys(BFD_ROWS, BfdOptions::KEYS);
-        has_keys(BOND_ROWS, BondOptions::KEYS);
-        has_keys(MIRROR_ROWS, MirrorOptions::KEYS);
+        check_keys(BRIDGE_ROWS, BridgeOptions::RUNTIME_KEYS);
+        check_keys(BRIDGE_START_ROWS, BridgeOptions::START_KEYS);
+        check_keys(VLAN_ROWS, setting::VLAN_KEYS);
+        check_keys(POLICING_ROWS, setting::POLICING_KEYS);
+        check_keys(BFD_ROWS, BfdOptions::KEYS);
+        check_keys(BOND_ROWS, BondOptions::KEYS);
+        check_keys(MIRROR_ROWS, MirrorOptions::KEYS);
         let of_queue = setting::QUEUE_KEYS.map(|key| format!("queue.ID.{key}"));
         let mut keys: Vec<&str> = of_queue.iter().map(String::as_str).collect();
         keys.extend(setting::QOS_KEYS.iter().filter(|key| **key != "queue.ID.KEY"));
-        has_keys(QOS_ROWS, &keys);
+        check_keys(QOS_ROWS, &keys);
     }
 
     /// Compares the defaults of a table with the options that have no further keys.
-    fn has_defaults<T: PartialEq + Debug>(
+    fn check_defaults<T: PartialEq + Debug>(
         rows: &[KeyRow],
         needed: &str,
         parse: impl Fn(&[String]) -> Result<T, String>,
@@ -286,14 +286,14 @@ mod tests {
 
     #[test]
     fn each_table_has_the_defaults_of_its_keys() {
-        has_defaults(BRIDGE_ROWS, "", |words| setting::bridge("br0", words));
-        has_defaults(BRIDGE_START_ROWS, "", |words| setting::bridge("br0", words));
-        has_defaults(VLAN_ROWS, "", |words| setting::vlans("p1", words));
-        has_defaults(POLICING_ROWS, "", |words| setting::policing("p1", words));
-        has_defaults(QOS_ROWS, "type=linux-noop", |words| setting::qos("p1", words));
-        has_defaults(BFD_ROWS, "enable=true", |words| setting::bfd("p1", words));
-        has_defaults(BOND_ROWS, "", |words| setting::bond("bond0", words));
-        has_defaults(MIRROR_ROWS, "", |words| setting::mirror("m1", words));
+        check_defaults(BRIDGE_ROWS, "", |words| setting::bridge("br0", words));
+        check_defaults(BRIDGE_START_ROWS, "", |words| setting::bridge("br0", words));
+        check_defaults(VLAN_ROWS, "", |words| setting::vlans("p1", words));
+        check_defaults(POLICING_ROWS, "", |words| setting::policing("p1", words));
+        check_defaults(QOS_ROWS, "type=linux-noop", |words| setting::qos("p1", words));
+        check_defaults(BFD_ROWS, "enable=true", |words| setting::bfd("p1", words));
+        check_defaults(BOND_ROWS, "", |words| setting::bond("bond0", words));
+        check_defaults(MIRROR_ROWS, "", |words| setting::mirror("m1", words));
     }
 
     /// Checks that a key takes the values of its range, and no others but its default.

@@ -147,14 +147,14 @@ fn show(
             }
         }
         terminal.draw(|frame| screen.draw(frame)).map_err(|error| terminal_error(&error))?;
-        if !has_event(start, next)? {
+        if !wait_for_event(start, next)? {
             continue;
         }
         if let Event::Key(key) = event::read().map_err(|error| terminal_error(&error))?
             && key.kind == KeyEventKind::Press
         {
             let (lower, was_paused) = (screen.lower(), screen.is_paused());
-            if is_end(&mut screen, key) {
+            if handle_key(&mut screen, key) {
                 return Ok(());
             }
             if was_paused && !screen.is_paused() {
@@ -173,7 +173,7 @@ fn show(
 /// Waits for an event of the terminal; returns `false` at the time `next`.
 ///
 /// A signal ends the wait with [`CallError::Interrupted`].
-fn has_event(start: Instant, next: Duration) -> Result<bool, CallError> {
+fn wait_for_event(start: Instant, next: Duration) -> Result<bool, CallError> {
     loop {
         if end_signals::has_arrived() {
             return Err(CallError::Interrupted);
@@ -189,7 +189,7 @@ fn has_event(start: Instant, next: Duration) -> Result<bool, CallError> {
 }
 
 /// Handles a key; returns whether it ends the program.
-fn is_end(screen: &mut TopScreen, key: KeyEvent) -> bool {
+fn handle_key(screen: &mut TopScreen, key: KeyEvent) -> bool {
     if is_end_key(key) {
         return true;
     }
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn keys_change_the_screen_or_end_it() {
         let mut screen = TopScreen::default();
-        let mut press = |code, modifiers| is_end(&mut screen, KeyEvent::new(code, modifiers));
+        let mut press = |code, modifiers| handle_key(&mut screen, KeyEvent::new(code, modifiers));
         let none = KeyModifiers::NONE;
         assert!(press(KeyCode::Char('q'), none));
         assert!(press(KeyCode::Char('c'), KeyModifiers::CONTROL));

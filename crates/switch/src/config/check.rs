@@ -100,7 +100,7 @@ impl Config {
                 let Some((field, wanted)) = ExclusiveResource::of(port) else { continue };
                 let owner = (port.name.clone(), &bridge.name);
                 if let Some((port, bridge)) = taken.insert(wanted.clone(), owner) {
-                    let problem = wanted.is_of(&port, bridge);
+                    let problem = wanted.in_use_by(&port, bridge);
                     let error = match at {
                         Some(at) => ConfigError::at(field, problem).within("ports", at),
                         None => ConfigError::at("local", problem),

@@ -154,8 +154,8 @@ impl NicFront {
     /// # Errors
     ///
     /// If the previous NIC is not empty in time.
-    pub(crate) async fn is_drained(&self) -> Result<(), SwitchError> {
-        if !self.is_left().await {
+    pub(crate) async fn wait_until_drained(&self) -> Result<(), SwitchError> {
+        if !self.wait_until_empty().await {
             return Err(SwitchError::NicLeaving);
         }
         let (drain, is_draining) = {
@@ -423,13 +423,13 @@ impl NicFront {
         }
         self.connection.next.send(None, PredecessorState::Runs);
         self.connection.handle.wake();
-        if !self.is_left().await {
+        if !self.wait_until_empty().await {
             warn!("external NIC: does not reply, so its entries remain and it may forward by them");
         }
     }
 
     /// Waits a short time for the previous NIC to become empty; returns whether it is.
-    async fn is_left(&self) -> bool {
+    async fn wait_until_empty(&self) -> bool {
         let empty = async {
             while self.is_draining_device() {
                 sleep(STOP_POLL).await;

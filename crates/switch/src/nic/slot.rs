@@ -79,7 +79,7 @@ impl NicSlot {
         before: Option<Arc<NicFront>>,
     ) -> Result<Arc<NicFront>, SwitchError> {
         if let Some(before) = before {
-            before.is_drained().await?;
+            before.wait_until_drained().await?;
         }
         let settings = &config.caches.gigaflow.offload;
         let (layout, name) = (OffloadLayout::of(settings), settings.bridge.clone());

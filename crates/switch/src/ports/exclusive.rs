@@ -65,7 +65,7 @@ impl ExclusiveResource {
     }
 
     /// Returns the error that port `port` of `bridge` already has the resource.
-    pub(crate) fn is_of(&self, port: &str, bridge: &str) -> SwitchError {
+    pub(crate) fn in_use_by(&self, port: &str, bridge: &str) -> SwitchError {
         let (what, port, bridge) = (self.to_string(), port.to_owned(), bridge.to_owned());
         SwitchError::InUse { what, port, bridge }
     }

@@ -394,7 +394,7 @@ impl BridgeRegistry {
         let owner = wanted.and_then(|wanted| {
             let (id, number) = self.exclusive.get(wanted)?;
             let bridge = self.by_id(*id)?;
-            Some(wanted.is_of(&bridge.ports.get(*number)?.settings.name, &bridge.settings.name))
+            Some(wanted.in_use_by(&bridge.ports.get(*number)?.settings.name, &bridge.settings.name))
         });
         owner.map_or(Ok(()), Err)
     }

@@ -293,7 +293,7 @@ impl DataPlane {
     }
 
     /// Waits until all learned rules and addresses are in force on every packet thread.
-    pub(crate) async fn learned(&self) {
+    pub(crate) async fn wait_until_learned(&self) {
         // After the replies, the counters contain all learn requests so far.
         self.pull_threads().await;
         let sent: u64 = self.counters.iter().map(|counters| counters.learn_requests.get()).sum();

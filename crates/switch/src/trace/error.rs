@@ -11,7 +11,7 @@ pub enum TraceError {
     /// The bridge does not exist.
     #[error(transparent)]
     Switch(#[from] SwitchError),
-    /// A text is not a flow.
+    /// The text is not a flow.
     #[error("{0}")]
     Flow(#[from] MatchError),
     /// The bridge does not have the ingress port.

@@ -189,7 +189,7 @@ async fn the_limit_of_addresses_changes_at_run_time() {
     }
     let learns_the_last = async {
         loop {
-            fixture.switch.learned().await;
+            fixture.switch.wait_until_learned().await;
             let macs = fixture.switch.macs("br0").await.unwrap();
             assert!(macs.len() <= 1, "{macs:?}");
             if macs.iter().any(|mac| mac.mac[5] == 3) {

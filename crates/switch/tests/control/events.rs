@@ -118,7 +118,7 @@ async fn a_replaced_learned_rule_sends_flow_removed() {
         // Waiting for each packet keeps the stall budget of the port from being used up on a busy
         // machine.
         wait_until(|| fixture.port("p1").rx_packets == u64::from(host)).await;
-        fixture.switch.learned().await;
+        fixture.switch.wait_until_learned().await;
     }
     assert_eq!(receive_removed(&mut controller, 2).await, [7, 7]);
     // The last two rules are removed together with the rule that learned them.

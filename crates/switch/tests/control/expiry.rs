@@ -36,7 +36,7 @@ async fn nothing_expires_before_all_counts_are_credited() {
         (rules, tables.macs(BridgeId::new(1)).len())
     };
     port.send(&frame(1));
-    fixture.switch.learned().await;
+    fixture.switch.wait_until_learned().await;
     wait_until(|| there() == (3, 1)).await;
     let closed = port.gate.close();
     // The hit refreshes all three timeouts, and its packet thread reports nothing yet.

@@ -468,7 +468,7 @@ fn is_disabled() -> bool {
     crate::translate::tests::call_sites::is_disabled(std::panic::Location::caller())
 }
 
-/// Outside of tests no call is disabled.
+/// Returns false: outside of tests, no call is disabled.
 #[cfg(not(test))]
 const fn is_disabled() -> bool {
     false

@@ -40,7 +40,7 @@ async fn without_the_learner_packet_threads_stop() {
     let stopped = wait_until_stopped(&plane);
     assert_eq!((stopped.vital, stopped.packet), (Some(LEARNER), vec![0]));
     assert!(plane.living().is_empty());
-    plane.learned().await;
+    plane.wait_until_learned().await;
     let states = plane.thread_states();
     let panicked = states.iter().filter(|own| own.state == ThreadState::Panicked);
     assert_eq!(panicked.map(|own| &*own.name).collect::<Vec<_>>(), [LEARNER]);
