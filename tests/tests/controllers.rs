@@ -60,13 +60,13 @@ fn free_port() -> u16 {
 }
 
 #[test]
-fn learning_switch_of_os_ken_connects_three_hosts() {
+fn os_ken_switch_connects_three_hosts() {
     check("os_ken.app.simple_switch_13", Some("CONTROLLER:65535"));
 }
 
 /// The application adds no rule for misses: the switch sends misses without a rule.
 #[test]
-fn learning_switch_of_openflow_10_connects_three_hosts() {
+fn openflow_10_switch_connects_three_hosts() {
     check("os_ken.app.simple_switch", None);
 }
 

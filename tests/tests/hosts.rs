@@ -309,7 +309,7 @@ fn daemon_starts_while_last_one_releases_devices() {
 }
 
 #[test]
-fn device_with_another_user_is_refused_by_name() {
+fn device_in_use_is_refused_by_name() {
     let Some(hosts) = hosts("guard", 1) else { return };
     let second = Daemon::start_with("[[bridge]]\nname = \"br9\"\n", |program: &Path| {
         hosts.middle.command(&program.to_string_lossy())

@@ -143,7 +143,7 @@ impl MemifSwitch {
 }
 
 #[test]
-fn client_connects_again_after_restart_of_either_side() {
+fn client_reconnects_after_either_restarts() {
     let Some(mut switch) = MemifSwitch::start(MemifServer::Peer, 1, "") else { return };
     switch.await_links("down: no peer is connected: ");
     let mut peer = switch.start_peer("");

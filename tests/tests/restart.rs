@@ -266,7 +266,7 @@ fn no_client_is_refused_in_a_restart() {
 
 /// After a restart, the log of the database has the manager.
 #[test]
-fn no_client_of_database_is_refused_in_restart() {
+fn restart_refuses_no_database_client() {
     let configuration = "[ovsdb]\nsocket = \"db.sock\"\nlog = \"shunt.db\"\n";
     let Some(mut service) = Service::launch("database", configuration, &[]) else { return };
     let socket = format!("unix:{}", service.path("db.sock").display());

@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn report_is_written_completely_or_not_at_all() {
+    fn report_is_written_completely_or_not() {
         let folder = tempfile::tempdir().unwrap();
         let experiment = &EXPERIMENTS[0];
         let row = Row { ours: 1.0.into(), ..Row::new("a", "time", "ns") };

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn ratio_above_one_favours_shunt_in_every_metric() {
+    fn ratio_above_one_always_favours_shunt() {
         let half = row(Better::Less, &[50.0], &[100.0]).ratio().unwrap();
         let twice = row(Better::More, &[100.0], &[50.0]).ratio().unwrap();
         assert_eq!((half.middle, twice.middle), (2.0, 2.0));

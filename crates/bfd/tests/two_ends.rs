@@ -161,7 +161,7 @@ fn both_ends_send_at_agreed_intervals() {
 }
 
 #[test]
-fn loss_in_one_direction_takes_both_ends_down() {
+fn one_way_loss_takes_both_ends_down() {
     let mut cable = Cable::new([settings(100, 100, 3), settings(100, 100, 3)], ms(1));
     cable.run(ms(5000));
     cable.is_cut[0] = true;

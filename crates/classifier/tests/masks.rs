@@ -130,7 +130,7 @@ fn destination_ports_are_excluded_by_their_own_bits() {
 }
 
 #[test]
-fn miss_at_early_stage_consults_no_later_layers() {
+fn early_miss_consults_no_later_layers() {
     // Open vSwitch: in_port=p3, without addresses or ToS
     let rules: &[&[Item]] = &[
         &[(InPort, 5, ALL), IP, UDP, (NwTos, 32, ALL), (Ipv4Src, ip([172, 14, 3, 53]), ALL)],
@@ -168,7 +168,7 @@ fn ipv6_addresses_have_tries_too() {
 }
 
 #[test]
-fn mask_with_holes_is_excluded_by_leading_ones() {
+fn leading_ones_exclude_mask_with_holes() {
     let holes = (Ipv4Dst, ip([10, 0, 0, 129]), ip([255, 0, 0, 255]));
     let packet = [IP, (Ipv4Dst, ip([11, 0, 0, 129]), ALL)];
     check(&[&[IP, holes]], &packet, None, &[IP, (Ipv4Dst, 0, ones(8))]);

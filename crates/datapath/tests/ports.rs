@@ -95,7 +95,7 @@ fn pair_carries_virtio_headers_in_both_directions() {
 }
 
 #[test]
-fn packets_refused_by_full_pair_stay_with_sender() {
+fn full_pair_leaves_packets_with_sender() {
     let (mut left, mut right) = pair(1, 0);
     let (mut left, mut right) =
         (only_queues(left.split(1).unwrap()), only_queues(right.split(1).unwrap()));
@@ -151,7 +151,7 @@ fn closed_peer_is_reported_after_last_packet() {
 }
 
 #[test]
-fn pair_runs_across_two_threads_without_losing_packet() {
+fn pair_across_threads_loses_no_packet() {
     const COUNT: usize = 20_000;
     let (mut left, mut right) = pair(1, 0);
     let (mut left, mut right) =
@@ -262,7 +262,7 @@ fn a_file_that_cannot_be_opened_is_named() {
 }
 
 #[test]
-fn name_that_no_device_can_have_is_refused() {
+fn impossible_device_name_is_refused() {
     for device in ["", "sixteen-bytes-xx", "a/b", "a b", "a:b", "tap%d", ".", ".."] {
         for spec in [
             PortSpec::Tap { device: device.to_owned(), settings: tap::TapSettings::default() },

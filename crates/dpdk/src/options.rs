@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_and_bus_are_no_part_of_name() {
+    fn name_has_no_arguments_and_no_bus() {
         let names = ["net_null0,size=64", "vdev:net_null0", "pci:0000:01:00.0", "0000:01:00.0"];
         let expected = ["net_null0", "net_null0", "0000:01:00.0", "0000:01:00.0"];
         assert_eq!(names.map(device_name), expected);

@@ -146,7 +146,7 @@ mod tests {
     use crate::testing::packet::{crc32c, internet_sum};
 
     #[test]
-    fn oracle_of_crc32c_agrees_with_published_check_value() {
+    fn crc32c_oracle_has_published_check_value() {
         assert_eq!(crc32c(b"123456789"), 0xe306_9283);
     }
 

@@ -62,7 +62,7 @@ fn entries_get_the_result_of_open_vswitch() {
 }
 
 #[test]
-fn packet_is_printed_as_open_vswitch_prints_it() {
+fn packet_is_printed_like_open_vswitch() {
     for text in lines(include_str!("data/packet-keys.txt")) {
         assert_eq!(format_key(&packet_key(text), &NoPortNames), text);
     }

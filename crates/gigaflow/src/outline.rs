@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn outline_of_4096_steps_keeps_bound_of_segments() {
+    fn outline_of_4096_steps_has_bounded_segments() {
         let outline = outline(4096);
         assert_eq!((outline.steps_count(), outline.segments_count()), (4096, SEGMENTS_MAX));
         assert_eq!(outline.whole().map(|whole| whole.steps), Some(0..4096));
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn traversals_that_consult_same_fields_have_one_shape() {
+    fn traversals_with_equal_fields_share_shape() {
         let (one, mut same, longer) = (outline(6), outline(6), outline(7));
         same.begin(StateId::new(9));
         for number in 0..6 {

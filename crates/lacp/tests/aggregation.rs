@@ -188,7 +188,7 @@ fn a_silent_lead_gives_way_at_once() {
 
 /// With `lacp-fallback-ab`, members carry frames until one finds a partner.
 #[test]
-fn members_without_partner_are_fallback_until_one_appears() {
+fn members_without_partner_are_only_fallback() {
     let settings = AggregatorSettings { fallback_ab: true, ..settings() };
     let silent = LacpInfo::default();
     let mut bond = Bond::new(settings, &THREE(), &[silent; 3]);
@@ -334,7 +334,7 @@ fn removed_and_unknown_members_are_detached() {
 }
 
 #[test]
-fn last_lacpdu_of_member_states_that_it_leaves() {
+fn last_lacpdu_states_that_member_leaves() {
     let mut bond = Bond::new(settings(), &[member(1), member(2)], &[partner(1, 7), partner(1, 8)]);
     let frame = bond.aggregator.remove_member(id(0), bond.now).unwrap();
     let actor = LacpInfo {

@@ -145,7 +145,7 @@ fn broken_frames_are_refused_with_their_reason() {
 }
 
 #[test]
-fn broken_frames_of_mld_are_refused_with_reason() {
+fn broken_mld_frames_are_refused_with_reason() {
     let parse = |change: &dyn Fn(&mut Vec<u8>)| {
         let mut frame = mld(131, GROUP6);
         change(&mut frame);

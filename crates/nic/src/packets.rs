@@ -363,7 +363,7 @@ mod tests {
         }
 
         #[test]
-        fn packet_of_known_headers_is_parsed_unless_truncated(
+        fn untruncated_known_headers_are_parsed(
             headers in headers(), cut in any::<prop::sample::Index>(),
         ) {
             let frame = headers.frame();
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn tcp_header_of_invalid_length_is_not_parsed() {
+    fn invalid_tcp_header_is_not_parsed() {
         for (packet, at) in [(v4(), 46), (v6(), 66)] {
             let mut frame = packet.tcp(1, 2).payload([7; 8]).padded(200).build();
             for words in 0..16_u8 {

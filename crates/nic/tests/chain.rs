@@ -227,7 +227,7 @@ fn hits_are_counted_at_end_of_traversal() {
 }
 
 #[test]
-fn stage_refuses_entries_with_too_many_key_bits() {
+fn stage_refuses_too_wide_keys() {
     let limits = NicLimits { key_bits_max: Some(48), ..NicLimits::default() };
     let mut chain = NicChain::new(Program::default(), limits, 7);
     let with = |fields: &[FieldId]| {

@@ -131,7 +131,7 @@ impl ServerFixture {
 }
 
 #[test]
-fn tcp_port_serves_clients_until_it_is_closed() {
+fn tcp_port_serves_clients_until_closed() {
     let fixture = ServerFixture::new(ServerLimits::default());
     let remote = fixture.listen(ANY_PORT.into(), RemoteTimes::default()).unwrap();
     let address = remote.address();
@@ -269,7 +269,7 @@ fn clients_over_tcp_leave_room_for_local_ones() {
 }
 
 #[test]
-fn locks_and_waiting_bytes_of_client_are_limited() {
+fn client_locks_and_bytes_are_limited() {
     let limits = ServerLimits { locks: 2, blocked_bytes: 10_000, ..ServerLimits::default() };
     let fixture = ServerFixture::new(limits);
     let mut client = fixture.connect();

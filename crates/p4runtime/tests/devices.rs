@@ -298,7 +298,7 @@ fn remove(number: u64) -> (Ticket, Operation) {
 }
 
 #[tokio::test]
-async fn inserts_before_batch_failure_are_found_by_name() {
+async fn inserts_before_failure_are_found() {
     let mut fixture = DeviceFixture::new().await;
     fixture.device.habits.is_terse.store(true, Ordering::SeqCst);
     fixture.device.memory.0.lock().capacity_left = Some(2);
@@ -321,7 +321,7 @@ async fn inserts_before_batch_failure_are_found_by_name() {
 }
 
 #[tokio::test]
-async fn lost_rule_is_reported_after_second_loss() {
+async fn second_loss_reports_lost_rule() {
     let mut fixture = DeviceFixture::new().await;
     fixture.submit(inserts(0..30)).await;
     fixture.disconnect().await;

@@ -45,7 +45,7 @@ fn assert_near(what: &str, set: &PublishedSet, ours: f64, theirs: f64, tolerance
 }
 
 #[test]
-fn sets_from_original_parameters_are_like_original_sets() {
+fn generated_sets_resemble_original_sets() {
     for set in PUBLISHED.iter() {
         let Some(text) = original(&format!("{}_seed", set.seed)) else { return };
         let parameters = Parameters::parse(&text).unwrap();

@@ -24,7 +24,7 @@ fn every_filter_file_is_refused_or_survives() {
 }
 
 #[test]
-fn every_parameter_file_is_refused_or_makes_set() {
+fn parameter_files_are_refused_or_used() {
     check("parameters", fuzz_parameters);
 }
 

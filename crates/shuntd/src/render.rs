@@ -438,7 +438,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn member_that_lacp_does_not_use_has_reason() {
+    fn unused_lacp_member_has_reason() {
         let reason = |lacp: Value| lacp_reason(&lacp).map(str::to_owned);
         let unselected = reason(json!({"mux": "detached", "unselected": "the link is down"}));
         assert_eq!(unselected.as_deref(), Some("the link is down"));

@@ -161,7 +161,7 @@ mod tests {
 
     /// A pid file without a known owner may belong to a running daemon.
     #[test]
-    fn pid_file_that_cannot_be_read_prevents_links() {
+    fn unreadable_pid_file_prevents_links() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::create_dir(at(PID_FILE)).unwrap();

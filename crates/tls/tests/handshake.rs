@@ -173,7 +173,7 @@ async fn a_peer_without_tls_is_refused() {
 
 /// Root can read every file, so a test run by root sees no error.
 #[test]
-fn file_of_another_user_is_named_with_advice() {
+fn foreign_file_is_named_with_advice() {
     let authority = Authority::new();
     let files = authority.sign("switch");
     fs::set_permissions(&files.private_key, fs::Permissions::from_mode(0o000)).unwrap();

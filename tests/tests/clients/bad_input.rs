@@ -115,7 +115,7 @@ fn a_configuration_typo_has_position_and_suggestion() {
 }
 
 #[test]
-fn half_request_on_control_socket_blocks_nobody() {
+fn half_request_blocks_no_control_client() {
     let daemon = daemon();
     let socket = daemon.run_dir().join(format!("shuntd.{}.ctl", daemon.id()));
     let mut half = UnixStream::connect(socket).unwrap();

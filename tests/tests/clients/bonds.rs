@@ -285,7 +285,7 @@ fn shuntctl_adds_and_deletes_bonds() {
 
 /// The rows of members have the error of a bond that the running switch refuses.
 #[test]
-fn bond_with_port_number_of_another_is_refused() {
+fn duplicate_lacp_port_number_is_refused() {
     for fixture in DaemonFixture::both("bond") {
         let daemon = fixture.start();
         start_two_bonds(&fixture);

@@ -208,7 +208,7 @@ fn no_async_runtime_below_the_control_plane() {
 }
 
 #[test]
-fn no_dependency_comes_from_git_or_without_version() {
+fn dependencies_are_versioned_and_not_git() {
     let metadata = metadata();
     for package in packages(&metadata) {
         for dependency in package["dependencies"].as_array().unwrap() {

@@ -160,7 +160,7 @@ proptest! {
     }
 
     #[test]
-    fn keys_that_agree_under_mask_get_one_result(
+    fn keys_equal_under_mask_get_one_result(
         ops in testing::ops(60),
         keys in keys(),
         noise in testing::noise(),

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn hash_is_spread_over_low_and_high_bits() {
+    fn hash_spreads_over_low_and_high_bits() {
         assert_eq!(spread(0x8000_0001), 0x8000_0001_8000_0001);
     }
 }

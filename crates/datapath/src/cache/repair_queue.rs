@@ -81,7 +81,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn recent_hits_come_first_within_factor_of_two(
+        fn recent_hits_precede_within_factor_two(
             ages in prop::collection::vec(0..3_000_000_000_u64, 1..60),
             from_above in any::<bool>(),
         ) {

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn packet_that_one_limit_refuses_takes_no_tokens() {
+    fn packet_refused_once_takes_no_tokens() {
         let limits = IngressPolicing { kbps: 8, burst_kb: 80, kpkts_rate: 1, kpkts_burst: 1 };
         let policer = policer(limits);
         assert!((0..1000).all(|_| policer.admit(Time::ZERO, 1)), "1000 packets and 1000 bytes");

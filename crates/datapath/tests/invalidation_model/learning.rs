@@ -393,7 +393,7 @@ fn rule_8_packets_behind_a_learning_packet_wait() {
 }
 
 #[test]
-fn rule_9_learn_request_is_acknowledged_by_version() {
+fn rule_9_version_acknowledges_learn_request() {
     check_broken(Broken::AckedTooEarly, ModelViolation::Overtaken);
 }
 

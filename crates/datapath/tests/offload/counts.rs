@@ -51,7 +51,7 @@ fn rules_of_each_ltm_entry_count_hits_once() {
 
 /// An earlier reading may lack packets that the device has forwarded since.
 #[test]
-fn pull_waits_for_reading_that_began_after_it() {
+fn pull_waits_for_reading_begun_later() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -110,7 +110,7 @@ fn pulls_ignore_late_or_lost_devices() {
 
 /// A device that is late with counters is not stale, but its removals count.
 #[test]
-fn version_waits_for_removals_while_counts_are_slow() {
+fn slow_counts_delay_no_removals_of_version() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -128,7 +128,7 @@ fn version_waits_for_removals_while_counts_are_slow() {
 }
 
 #[test]
-fn device_that_resets_counters_loses_only_those_counts() {
+fn counter_reset_loses_only_those_counts() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     let read = |switch: &mut OffloadSwitch<SoftwareDevice>| {
@@ -166,7 +166,7 @@ fn ltm_entries_without_hits_age_out() {
 }
 
 #[test]
-fn time_to_confirmation_is_counted_once_per_traversal() {
+fn confirmation_time_is_counted_per_traversal() {
     let mut switch = OffloadSwitch::two_tables();
     switch.offer(&packet(1, 9));
     switch.run_iteration();

@@ -19,7 +19,7 @@ fn refusal_counts(switch: &OffloadSwitch<SoftwareDevice>) -> Vec<(OffloadRefusal
 }
 
 #[test]
-fn rule_that_device_refuses_is_counted_by_reason() {
+fn refused_rule_is_counted_by_reason() {
     let mut source = FlowMask::EMPTY;
     source.add_field(FieldId::Ipv4Src);
     let outputs: BTreeSet<_> = [DatapathPort::new(3)].into();

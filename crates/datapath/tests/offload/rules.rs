@@ -52,7 +52,7 @@ fn unseen_flows_hit_in_the_device_too() {
 }
 
 #[test]
-fn joining_agent_starts_at_current_version_without_entries() {
+fn joining_agent_starts_current_and_empty() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     let gone = modify(&mut switch);
@@ -117,7 +117,7 @@ fn removal_waits_for_confirmation_of_its_insertion() {
 }
 
 #[test]
-fn barrier_waits_until_stale_entries_are_confirmed_removed() {
+fn barrier_waits_for_confirmed_removals() {
     let mut switch = OffloadSwitch::two_tables();
     switch.fill(&[(1, 9)]);
     switch.device().is_silent = true;
@@ -344,7 +344,7 @@ fn no_entry_leads_to_a_waiting_ltm_entry() {
 }
 
 #[test]
-fn tag_number_is_reused_after_entries_are_drained() {
+fn tag_number_is_reused_after_drain() {
     // One tag bit gives two tags: one for arriving packets, and one between the two tables.
     let device = SoftwareDevice::new(4, 100).with(|own| own.tag_bits = 1);
     let mut switch = OffloadSwitch::new(&network(TWO_TABLES), config(), device);

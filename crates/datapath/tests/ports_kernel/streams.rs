@@ -183,7 +183,7 @@ fn stream_over_two_cables(limit: impl Fn(Capabilities) -> Capabilities) -> Seen 
 }
 
 #[test]
-fn tcp_stream_crosses_two_cables_as_it_comes() {
+fn tcp_stream_crosses_two_cables_unchanged() {
     in_namespace(|| {
         let seen = stream_over_two_cables(|capabilities| capabilities);
         assert_eq!(seen.answers, [STREAM, STREAM], "{seen:?}");
@@ -192,7 +192,7 @@ fn tcp_stream_crosses_two_cables_as_it_comes() {
 }
 
 #[test]
-fn tcp_stream_crosses_two_cables_segmented_in_software() {
+fn software_segmented_stream_crosses_two_cables() {
     in_namespace(|| {
         let seen = stream_over_two_cables(|capabilities| Capabilities {
             tx_checksum: false,

@@ -147,7 +147,7 @@ fn thousand_frames_each_wake_thread_with_taps() {
 }
 
 #[test]
-fn thousand_frames_each_wake_thread_with_packet_sockets() {
+fn frames_wake_thread_with_packet_sockets() {
     in_namespace(|| {
         let (mut ports, mut hosts) = (Vec::new(), Vec::new());
         for number in 0..4 {

@@ -138,7 +138,7 @@ fn only_in_port_returns_packet_to_port() {
 }
 
 #[test]
-fn drop_at_bound_is_counted_by_that_bound() {
+fn drop_is_counted_by_its_bound() {
     let resubmit = |table| Action::Resubmit { port: None, table: TableId::new(table) };
     let push = Action::Push(Subfield::whole(FieldId::Metadata));
     for (actions, reason) in [

@@ -114,7 +114,7 @@ fn new_flows_hit_shared_ltm_entries() {
 }
 
 #[test]
-fn partial_hit_continues_and_counts_each_rule_once() {
+fn partial_hit_counts_each_rule_once() {
     let mut switch = switch(config(100), QueueSizes::default());
     check(&mut switch, 1, 1, 2);
     check(&mut switch, 1, 2, 3);

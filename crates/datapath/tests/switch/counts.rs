@@ -213,7 +213,7 @@ fn counts_of_expired_and_evicted_entries_are_credited() {
 }
 
 #[test]
-fn hits_before_reset_are_not_counted_after_it() {
+fn reset_discards_earlier_hits() {
     let mut switch = Switch::new(2, 2, super::thread_config());
     switch.apply(&[rule(1, matching(1), vec![output(2)])]);
     let reset = FlowMod {

@@ -189,7 +189,7 @@ fn a_deleted_learned_rule_is_learned_again() {
 }
 
 #[test]
-fn known_learn_request_is_acknowledged_and_evicts_nothing() {
+fn known_learn_request_evicts_nothing() {
     let mut switch = switch(2, super::thread_config(), QueueSizes::default());
     for thread in [0, 1] {
         assert!(switch.send(thread, 1, &frame(1, 2)));
@@ -221,7 +221,7 @@ fn known_learn_request_is_acknowledged_and_evicts_nothing() {
 }
 
 #[test]
-fn packet_without_room_for_learn_request_is_dropped() {
+fn full_learn_queue_drops_learning_packet() {
     let sizes = QueueSizes { learn_requests: 1, ..QueueSizes::default() };
     let mut switch = switch(1, super::thread_config(), sizes);
     assert!(switch.send(0, 1, &frame(1, 2)) && switch.send(0, 4, &frame(4, 5)));

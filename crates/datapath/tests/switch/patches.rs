@@ -57,7 +57,7 @@ fn send(switch: &mut Switch, flow: u16) -> ForwardingResult {
 }
 
 #[test]
-fn change_of_peer_evicts_entries_through_patch_ports() {
+fn peer_change_evicts_entries_through_patches() {
     if !super::HAS_CACHE {
         return;
     }

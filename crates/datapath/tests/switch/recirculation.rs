@@ -71,14 +71,14 @@ fn mpls_labels_follow_the_vlan_tags() {
 
 /// A copy gets an MPLS label, and the packet after it has none.
 #[test]
-fn packet_behind_pushed_and_popped_label_hits_again() {
+fn packet_after_push_and_pop_hits() {
     let (labelled, counted) = (packet(9).mpls(0, 0, 9).build(), packet(8).build());
     let actions = vec![clone(&[PUSH, output(2)]), dec_ttl(), output(3)];
     check(&only_rule(actions), &packet(9).build(), &[(2, &labelled), (3, &counted)]);
 }
 
 #[test]
-fn headers_uncovered_by_pop_are_parsed_and_rewritten() {
+fn headers_below_popped_label_are_rewritten() {
     if !super::HAS_CACHE {
         return;
     }
@@ -134,7 +134,7 @@ fn recirculated_copies_leave_in_action_order() {
 }
 
 #[test]
-fn packets_of_burst_stay_in_order_through_recirculation() {
+fn recirculation_keeps_packets_in_order() {
     let mut switch = Switch::new(1, 2, super::thread_config());
     switch.apply(&only_rule(vec![POP, dec_ttl(), output(2)]));
     let send = |switch: &mut Switch| {

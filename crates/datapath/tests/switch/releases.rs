@@ -279,7 +279,7 @@ fn behind_a_slow_output() -> Switch {
 }
 
 #[test]
-fn busy_output_of_other_ports_keeps_no_queue() {
+fn other_busy_outputs_keep_no_queue() {
     let mut switch = behind_a_slow_output();
     (0..10).for_each(|number| assert!(switch.send(0, 1, &frame(2, number))));
     switch.settle();

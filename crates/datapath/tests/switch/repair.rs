@@ -70,7 +70,7 @@ fn packet_after_change_hits_repaired_entry() {
 }
 
 #[test]
-fn iteration_that_drops_entry_repairs_it_before_receiving() {
+fn dropped_entry_is_repaired_before_receiving() {
     let mut switch = switch(Repair::On, 1);
     let change = switch.pipeline.apply(BRIDGE, &[per_flow(2, 3)], switch.now).unwrap();
     switch.change(&change);

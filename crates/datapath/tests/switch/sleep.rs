@@ -103,7 +103,7 @@ fn a_sleeping_thread_has_reported_its_counts() {
 }
 
 #[test]
-fn sleeping_thread_has_reported_counts_of_dead_entries() {
+fn sleeping_thread_has_reported_dead_entries() {
     if !super::HAS_CACHE {
         return;
     }

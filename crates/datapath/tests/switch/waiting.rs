@@ -164,7 +164,7 @@ fn packets_beyond_the_limit_are_counted_drops() {
 }
 
 #[test]
-fn removed_port_drops_waiting_packets_and_returns_queues() {
+fn removed_port_returns_queues_and_drops_packets() {
     if !super::HAS_CACHE {
         return;
     }

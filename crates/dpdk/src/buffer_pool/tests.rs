@@ -38,7 +38,7 @@ fn fill(sender: &mut DpdkSender, byte: u8) {
 }
 
 #[test]
-fn pool_has_buffer_for_every_slot_and_cache() {
+fn pool_has_buffers_for_slots_and_caches() {
     let shape = PoolShape::of(2048, 1, 1518, -1);
     let expected = PoolShape { count: 2048 + 2 * 512, slots: 2048, room: 2048, node: -1 };
     assert_eq!(shape, expected);
@@ -72,7 +72,7 @@ fn rings_that_close_full_keep_one_buffer_pool() {
 ///
 /// A pool that misses more stays idle until its buffers return.
 #[test]
-fn pool_that_misses_many_buffers_is_set_aside() {
+fn pool_without_many_buffers_is_set_aside() {
     let shape = PoolShape { count: 800, slots: 200, room: 2048, node: -1 };
     add_idle(shape, 699);
     let other = PoolLease::take(eal().0, shape).unwrap();
@@ -98,7 +98,7 @@ fn a_pool_has_a_buffer_for_each_slot() {
 ///
 /// With fewer buffers, the device would not start, or would receive nothing.
 #[test]
-fn without_memory_pool_needs_buffer_for_each_slot() {
+fn short_memory_pool_needs_buffer_per_slot() {
     // The pool needs 2 GiB, and DPDK has 256 MiB.
     let shape = PoolShape { count: 1 << 20, slots: 500, room: 2048, node: -1 };
     add_idle(shape, 499);

@@ -109,14 +109,14 @@ fn a_field_without_a_number_writes_nothing() {
 }
 
 #[test]
-fn mask_beyond_vlan_vid_is_sent_as_tci() {
+fn wider_vlan_mask_is_sent_as_tci() {
     let matching = crate::text::parse_match("vlan_tci=0x4005/0x6fff", &crate::text::NoPortNames);
     let matching = matching.expect("a tag control mask is legal");
     assert_eq!(wire(&matching), [0x00, 0x00, 0x09, 0x04, 0x40, 0x05, 0x6f, 0xff]);
 }
 
 #[test]
-fn absence_of_tag_has_no_mask_in_nxm() {
+fn absent_tag_has_no_nxm_mask() {
     for text in ["vlan_tci=0", "dl_vlan=0xffff", "vlan_tci=0/0x1fff"] {
         let matching = crate::text::parse_match(text, &crate::text::NoPortNames).unwrap();
         let mut out = Vec::new();

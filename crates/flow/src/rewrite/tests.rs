@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn partial_checksum_follows_pseudo_header_and_nothing_else(
+    fn partial_checksum_follows_only_pseudo_header(
         (packet, set, after) in header_sets(),
     ) {
         let frame = packet.checksums(Checksums::Partial).build();

@@ -88,7 +88,7 @@ proptest! {
 }
 
 #[test]
-fn names_of_same_bits_mean_what_protocol_says() {
+fn protocol_decides_meaning_of_shared_bits() {
     for (text, expected) in [
         ("arp,nw_src=1.1.1.1,nw_proto=1", "arp,arp_spa=1.1.1.1,arp_op=1"),
         ("ip,arp_spa=1.1.1.1", "ip,nw_src=1.1.1.1"),

@@ -232,7 +232,7 @@ fn an_unprofitable_predictor_stays_at_its_trial() {
 
 /// Random flows between few hosts pause the table within ten seconds, at any rate.
 #[test]
-fn flows_without_structure_pause_table_within_ten_seconds() {
+fn unstructured_flows_pause_table_soon() {
     for flows_per_second in [200_u32, 5000, 50_000] {
         let mut foresight = Foresight::new(GovernorConfig::default());
         foresight.add(Box::new(SuccessorTable::new(4096)));

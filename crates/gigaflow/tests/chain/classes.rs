@@ -109,7 +109,7 @@ fn the_match_has_bits_that_actions_read() {
 }
 
 #[test]
-fn later_fragment_matches_no_entry_of_whole_packets() {
+fn later_fragment_matches_no_whole_packet_entry() {
     let rules = [
         "table=0,priority=1,actions=resubmit(,1)",
         "table=1,priority=2,tcp,tp_dst=80,actions=output:2",

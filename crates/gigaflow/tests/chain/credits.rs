@@ -29,7 +29,7 @@ fn rule_packets(fixture: &mut ChainFixture) -> BTreeMap<u64, u64> {
 }
 
 #[test]
-fn hit_counts_once_for_rules_of_every_entry() {
+fn hit_counts_once_for_each_rule() {
     let mut fixture = ChainFixture::with_rules(&RULES, config(PolicyName::Joint, 4, 100));
     for key in [flow("a", 1), flow("b", 2)] {
         assert!(!fixture.send(&key).is_hit);

@@ -177,7 +177,7 @@ fn resubmitting(more: usize) -> Vec<String> {
 }
 
 #[test]
-fn traversal_of_four_thousand_visits_is_one_entry() {
+fn four_thousand_visits_are_one_entry() {
     for policy in PolicyName::ALL {
         for (more, is_sent) in [(2, true), (3, false)] {
             let rules = resubmitting(more);

@@ -32,7 +32,7 @@ fn entries(fixture: &ChainFixture) -> Vec<(StageId, &LtmRule)> {
 
 /// Misses that resume after a partial hit make the entries of whole translations.
 #[test]
-fn resumed_packet_shares_like_one_that_starts_over() {
+fn resumed_packet_shares_like_a_new_one() {
     let fixtures =
         [false, true].map(|resumes| fixture(config(PolicyName::OneToOne, 3, 100), resumes));
     let [mut over, mut on] = fixtures;

@@ -62,7 +62,7 @@ fn tags_that_no_entry_has_are_free_again() {
 }
 
 #[test]
-fn entries_of_flow_stay_while_it_is_installed() {
+fn entries_stay_while_flow_is_installed() {
     for eviction in [Eviction::LeastRecent, Eviction::LeastShared] {
         let config = Config { eviction, ..config(PolicyName::Disjoint, 2, 1) };
         let (mut fixture, packets) = many_tags(6, config);
@@ -74,7 +74,7 @@ fn entries_of_flow_stay_while_it_is_installed() {
 }
 
 #[test]
-fn state_that_nothing_reads_is_not_in_tag() {
+fn unread_state_is_not_in_tag() {
     let rules = [
         "table=0,cookie=1,ip,nw_src=10.1.0.1,actions=load:1->NXM_NX_REG5[],goto_table:1",
         "table=0,cookie=2,ip,nw_src=10.1.0.2,actions=load:2->NXM_NX_REG5[],goto_table:1",

@@ -196,7 +196,7 @@ fn an_ltm_entry_without_its_packet_is_orphaned() {
 }
 
 #[test]
-fn stale_table_evicts_sub_traversal_and_later_ones() {
+fn stale_table_evicts_its_and_later_entries() {
     let rules = [
         "ip,actions=goto_table:1",
         "table=1,ip,actions=set_field:7->reg1,goto_table:2",

@@ -127,7 +127,7 @@ fn a_changed_link_of_a_bundle_evicts_entries() {
 }
 
 #[test]
-fn port_change_evicts_only_entries_that_read_it() {
+fn port_change_evicts_only_its_readers() {
     let switch = Switch::new();
     switch.add("actions=output:2");
     let mut engine = Direct::new(switch.0.version(), 1);

@@ -85,7 +85,7 @@ fn add_counted_port(
 }
 
 #[tokio::test]
-async fn port_is_added_and_removed_while_nic_runs() {
+async fn running_nic_adds_and_removes_port() {
     let mut fixture = NicFixture::new().await;
     for round in 0..3 {
         let (port, queues, mut far) = add_port(&fixture, 7, 1);
@@ -308,7 +308,7 @@ async fn misses_beyond_the_representor_count_at_their_port() {
 }
 
 #[tokio::test]
-async fn refused_packets_of_switch_count_as_not_sent() {
+async fn refused_packets_count_as_not_sent() {
     let mut fixture = NicFixture::new().await;
     let losses = Arc::new(NicPortLosses::default());
     let (_port, queues, _far) = add_counted_port(&fixture, 7, 1, Arc::clone(&losses));

@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn all_kernels_match_ranges_of_addresses_as_oracle(
+    fn kernels_match_address_ranges_like_oracle(
         case in case(FIVE_TUPLE, [NONE, NONE]),
         priorities in priorities(),
     ) {

@@ -118,7 +118,7 @@ async fn a_reply_is_flushed_through_a_buffering_stream() {
 }
 
 #[tokio::test]
-async fn barrier_waits_for_threads_and_events_do_not() {
+async fn only_barriers_wait_for_threads() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();
@@ -170,7 +170,7 @@ async fn subscribed_openflow_10_clients_get_table_misses() {
 }
 
 #[tokio::test]
-async fn stale_socket_is_replaced_and_removed_at_end() {
+async fn stale_socket_is_replaced_then_removed() {
     let path = std::env::temp_dir().join(format!("shunt-ofproto-{}.mgmt", std::process::id()));
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists(), "a dead process left the file");
@@ -284,7 +284,7 @@ async fn the_oldest_client_without_hello_makes_room() {
 
 /// A controller that closes after the handshake is retried with growing delays.
 #[tokio::test(start_paused = true)]
-async fn controller_that_closes_at_once_is_retried_rarely() {
+async fn quickly_closing_controller_is_retried_rarely() {
     let (host, server) = bridge();
     let controller = TcpListener::bind(ANY_PORT).await.unwrap();
     let config = ConnectionConfig::new("controller", ConnectionKind::Controller);
@@ -363,7 +363,7 @@ async fn a_packet_in_without_receiver_is_reported() {
 }
 
 #[tokio::test]
-async fn packet_out_reaches_another_controller_as_packet_in() {
+async fn packet_out_becomes_packet_in_elsewhere() {
     let (host, server) = bridge();
     let endpoint = server.listen_tcp(TcpListener::bind(ANY_PORT).await.unwrap());
     let stream = TcpStream::connect(endpoint.local_address().unwrap()).await.unwrap();

@@ -528,7 +528,7 @@ mod tests {
 
     /// The system takes messages for a host that has gone.
     #[tokio::test]
-    async fn message_that_is_only_buffered_proves_no_activity() {
+    async fn buffered_message_proves_no_activity() {
         let (near, mut far) = duplex(1 << 10);
         let (outbox, queue) = Outbox::new(1 << 10);
         let (activity, silence) = watch::channel(());

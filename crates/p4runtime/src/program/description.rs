@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn field_is_as_wide_as_in_flow_key() {
+    fn field_widths_equal_flow_key() {
         for field in key_fields() {
             if let FieldSource::Header(id) = field.source {
                 assert_eq!(u16::from(id.info().slot.width), field.width, "{}", field.name);

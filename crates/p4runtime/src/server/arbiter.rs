@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn highest_id_is_primary_and_others_are_notified() {
+    fn highest_id_is_primary_with_notifications() {
         let mut arbiter = Arbiter::default();
         let mut join = |stream, id| arbiter.arbitrate(StreamId(stream), ROLE, id);
         assert_eq!(summary(&join(1, Some(5)).unwrap()), [(1, true, true)]);

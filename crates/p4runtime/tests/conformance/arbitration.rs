@@ -44,7 +44,7 @@ async fn without_an_election_id_nobody_is_primary() {
 }
 
 #[tokio::test]
-async fn lower_id_is_backup_and_may_not_write() {
+async fn lower_id_is_read_only_backup() {
     let fixture = ServerFixture::new().await;
     let (_first, _stream) = fixture.ready().await;
     let (mut second, _other, code) = join(&fixture, "", Some(0)).await;
@@ -55,7 +55,7 @@ async fn lower_id_is_backup_and_may_not_write() {
 }
 
 #[tokio::test]
-async fn higher_id_takes_over_and_notifies_old_primary() {
+async fn higher_id_replaces_and_notifies_primary() {
     let fixture = ServerFixture::new().await;
     let (mut first, mut stream) = fixture.ready().await;
     let (mut second, _other, code) = join(&fixture, "", Some(9)).await;
@@ -142,7 +142,7 @@ async fn an_election_id_in_use_is_refused() {
 }
 
 #[tokio::test]
-async fn later_message_may_not_take_live_election_id() {
+async fn live_election_id_cannot_be_taken() {
     let fixture = ServerFixture::new().await;
     let (_first, _stream) = fixture.primary().await;
     let (_second, mut backup, _) = join(&fixture, "", Some(0)).await;
@@ -187,7 +187,7 @@ async fn each_role_has_a_primary_of_its_own() {
 }
 
 #[tokio::test]
-async fn configuration_of_role_is_refused_and_not_ignored() {
+async fn role_configuration_is_refused() {
     let fixture = ServerFixture::new().await;
     let mut stream = fixture.peer().await.stream().await;
     let role = Role { config: Some(prost_types::Any::default()), name: "a".to_owned() };

@@ -477,7 +477,7 @@ async fn a_batch_with_too_many_updates_is_refused() {
 }
 
 #[tokio::test]
-async fn details_of_150_updates_fit_into_client_headers() {
+async fn client_headers_hold_150_update_details() {
     let fixture = ServerFixture::new().await;
     let (mut peer, _stream) = fixture.ready().await;
     let updates = (0..150).map(|number| update(Type::Delete, ltm(1, number + 1))).collect();

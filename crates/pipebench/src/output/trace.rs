@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trace_holds_every_packet_and_each_frame_once() {
+    fn trace_holds_each_frame_once() {
         let flow = |port: u16| {
             let mut key = FlowKey::ZERO;
             for (field, value) in [(FieldId::EthType, 0x0800), (FieldId::IpProto, 17)] {

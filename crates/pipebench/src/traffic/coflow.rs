@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn recorded_coflow_has_all_pairs_with_common_ports() {
+    fn recorded_coflow_pairs_share_ports() {
         let trace = CoflowTrace::parse("150 1\n1 0 3 10 11 12 3 1:1 2:1 9:1\n").unwrap();
         let flows = coflows(10, 1.0, Locality::Low, Some(&trace), Seed::new(1)).unwrap();
         let ends = |flow: &Flow, fields: [FieldId; 2]| fields.map(|field| flow.key().field(field));

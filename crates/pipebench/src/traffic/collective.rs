@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn each_flow_has_own_headers_and_rule() {
+    fn flows_have_own_headers_and_rule() {
         for pattern in [CollectivePattern::Ring, CollectivePattern::AllToAll] {
             let flows = collective_flows(5000, pattern);
             let differ: std::collections::HashSet<_> =

@@ -174,7 +174,7 @@ fn generator_options_are_refused_for_existing_filters() {
 }
 
 #[test]
-fn names_in_errors_are_not_wrapped_in_pipe() {
+fn piped_errors_do_not_wrap_names() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a-long-name-".repeat(12)).display().to_string();
     let output = pipebench(&["describe", &path]);
@@ -261,7 +261,7 @@ fn unsupported_rules_are_left_out_and_counted() {
 }
 
 #[test]
-fn file_without_line_breaks_does_not_fill_screen() {
+fn one_line_file_does_not_fill_screen() {
     let folder = tempfile::tempdir().unwrap();
     let edges = "[0, 1], ".repeat(1000);
     let text = PIPELINE.replace("[[0, 1]]", &format!("[{edges}[0, 7]]")).replace('\n', " ");

@@ -217,7 +217,7 @@ fn high_locality_differs_from_low_for_every_source() {
 }
 
 #[test]
-fn parameters_of_classbench_are_workload_and_fill_pipeline() {
+fn classbench_parameters_fill_a_pipeline() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("my_seed");
     fs::write(&path, answer(&["describe", "acl"])).unwrap();

@@ -83,7 +83,7 @@ fn unsent_updates_are_reported() {
 }
 
 #[test]
-fn device_that_is_down_or_missing_is_named() {
+fn down_or_missing_device_is_named() {
     let script = format!(
         "{CABLE} ip link set left down; {PROGRAM} live coflow:low:100 --port left --packets 1 || true; \
          {PROGRAM} live coflow:low:100 --port none --packets 1 || true"

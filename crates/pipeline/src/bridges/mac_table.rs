@@ -448,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn newest_observation_wins_and_older_versions_see_older() {
+    fn newest_observation_wins_for_newer_versions() {
         let mut table = MacTable::default();
         assert_eq!(seen(&mut table, 1, 1, 1), 1);
         assert_eq!(seen(&mut table, 1, 1, 2), 0, "known already");

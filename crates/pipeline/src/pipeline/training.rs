@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_index_is_trained_again_after_many_changes() {
+    fn dropped_index_is_retrained_after_changes() {
         let all = all_nested();
         let pipeline = pipeline_of(&all);
         train(&pipeline, TRANSLATIONS);

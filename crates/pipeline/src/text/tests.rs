@@ -238,7 +238,7 @@ fn a_saved_rule_keeps_its_enqueue() {
 }
 
 #[test]
-fn cookie_marks_new_rules_and_selects_old_ones() {
+fn cookie_marks_new_and_selects_old_rules() {
     use FlowModCommand::{Add, Delete, Modify};
     let cookie = |command, text| {
         let rule = flow_mod(command, text);

@@ -270,7 +270,7 @@ fn learned_together(switch: &Switch, packets: &[&str]) -> Option<PortNo> {
 }
 
 #[test]
-fn copy_moves_no_address_that_was_just_learned() {
+fn copy_moves_no_freshly_learned_address() {
     let broadcast = |port: u32| {
         format!("in_port={port},dl_src=02:00:00:00:00:0b,dl_dst=ff:ff:ff:ff:ff:ff,dl_type=0x88b5")
     };
@@ -287,7 +287,7 @@ fn copy_moves_no_address_that_was_just_learned() {
 }
 
 #[test]
-fn newest_observation_wins_where_no_copy_comes_back() {
+fn newest_observation_wins_without_returning_copies() {
     let on_bond = B_TO_A.replace("in_port=3", "in_port=1");
     let of_partner = || {
         let mut all = ports_with_balancing_bond(&BondCounters::new("b"), false);
@@ -450,7 +450,7 @@ fn slow_protocol_frames_bypass_the_tables() {
 }
 
 #[test]
-fn lacp_decides_which_packets_member_gives_to_normal() {
+fn lacp_decides_what_members_admit() {
     let from_backup = A_TO_B.replace("in_port=1", "in_port=2");
     for (lacp, active, backup) in [
         (LacpAdmission::Off, true, false),

@@ -294,7 +294,7 @@ fn tables_count_lookups_and_matches() {
 }
 
 #[test]
-fn hit_is_credited_to_rule_of_every_visit() {
+fn every_visit_credits_its_rule() {
     let switch =
         Switch::new(&["cookie=1,tcp,actions=goto_table:1", "cookie=2,table=1,actions=drop"]);
     credit_rule(&switch, 5);

@@ -58,7 +58,7 @@ fn groups_are_added_once_and_then_modified() {
 }
 
 #[test]
-fn modified_group_keeps_age_and_counts_from_zero() {
+fn modified_group_keeps_only_its_age() {
     let switch = Switch::new(&[]);
     switch.make([add_all_group(1)]);
     let old = switch.pipeline.groups(BRIDGE).remove(0);
@@ -236,7 +236,7 @@ fn rules_name_only_existing_groups_and_meters() {
 }
 
 #[test]
-fn meter_is_added_modified_and_removed_with_rules() {
+fn meter_is_removed_with_its_rules() {
     let switch = Switch::new(&["cookie=9,arp,actions=drop"]);
     let refused = |request| match switch.modify([request]) {
         Err(ModificationError::Meter(error)) => error,

@@ -48,7 +48,7 @@ fn shares(switch: &Switch, connections: u32) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn each_bucket_of_all_has_its_own_copy() {
+fn buckets_of_all_have_own_copies() {
     let rewriting = |ttl, port| bucket(vec![output(port), set_field(FieldId::NwTtl, ttl)]);
     let switch = to_group(GroupKind::All, vec![rewriting(9, 2), bucket(vec![output(3)])]);
     switch.send(FlowModCommand::Delete, "").expect("legal");
@@ -185,7 +185,7 @@ fn select_uses_buckets_by_weight() {
 }
 
 #[test]
-fn dead_bucket_of_select_moves_only_own_packets() {
+fn dead_select_bucket_moves_own_packets() {
     let watch = |port| Bucket { weight: 1, ..watching(port, vec![output(port)]) };
     let switch = to_group(GroupKind::Select, vec![watch(2), watch(3), watch(4)]);
     let run = |number| switch.run(&connection(number));
@@ -331,7 +331,7 @@ fn bundle_load_writes_the_chosen_port() {
 }
 
 #[test]
-fn port_that_goes_down_moves_only_own_connections() {
+fn down_port_moves_only_own_connections() {
     let members = [2, 3, 4];
     let switch =
         Switch::of_actions(&[bundle(BundleAlgorithm::HighestRandomWeight, &members, None)]);
@@ -394,7 +394,7 @@ fn actions_after_a_group_belong_to_the_rule() {
 }
 
 #[test]
-fn group_watched_by_many_buckets_is_checked_once() {
+fn widely_watched_group_is_checked_once() {
     let switch = Switch::new(&[]);
     let watcher = |group| Bucket { watch_group: Some(GroupId::new(group)), ..bucket(vec![]) };
     let last = add_group(60, GroupKind::FastFailover, vec![watching(9, vec![])]);

@@ -160,7 +160,7 @@ fn a_clone_puts_the_labels_back() {
 }
 
 #[test]
-fn label_ttl_that_is_used_up_notifies_controllers() {
+fn expired_label_ttl_notifies_controllers() {
     let dec = [Action::DecMplsTtl, OUTPUT];
     let switch = Switch::of_actions(&dec);
     let traversal = switch.pipeline.translate(&stacks()[1], switch.pipeline.version());
@@ -284,7 +284,7 @@ fn too_many_labels_end_only_their_bucket() {
 }
 
 #[test]
-fn label_pushed_in_clone_is_removed_after_it() {
+fn clone_removes_its_pushed_label() {
     let label = set_field(FieldId::MplsLabel, 5);
     let clone = Action::Clone([push(0x8847), OUTPUT, label.clone(), OUTPUT].into());
     let expected = "push(8847,0/0/64.) 2 set() 2 pop(806) 3";
@@ -321,7 +321,7 @@ fn pushing_shifts_labels_and_keeps_other_bits() {
 }
 
 #[test]
-fn pushed_label_is_written_whole_and_hides_payload() {
+fn pushed_label_hides_payload() {
     let switch =
         Switch::new(&["table=0,actions=push_mpls:0x8847,goto_table:1", "table=1,actions=output:2"]);
     // A match on an address alone, which no text can express.

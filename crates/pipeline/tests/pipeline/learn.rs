@@ -282,7 +282,7 @@ fn learned_rules_send_only_to_ports() {
 }
 
 #[test]
-fn fin_lowers_timeouts_of_rules_with_fin_timeout() {
+fn fin_lowers_fin_timeout_rules() {
     let switch = Switch::new(&[]);
     let fin = |idle, hard| Action::FinTimeout { idle, hard };
     switch.apply(&[
@@ -461,7 +461,7 @@ fn learned_rule(spec: LearnSpec) -> FlowMod {
 }
 
 #[test]
-fn learned_port_of_16_bits_is_whole_port() {
+fn learned_16_bit_port_is_whole() {
     for (offset, width, value, mask) in [
         (0, 16, u128::from(PortNo::LOCAL.number()), 0xffff_ffff),
         (0, 8, 0xfe, 0xff),

@@ -207,7 +207,7 @@ fn a_ttl_decrement_consults_the_ttl() {
 }
 
 #[test]
-fn ingress_port_is_consulted_with_no_recv_port() {
+fn no_recv_port_consults_ingress_port() {
     let switch = Switch::of_actions(&[output(2)]);
     switch.configure(4, PortConfig { no_recv: true, ..PortConfig::default() });
     assert_whole(&switch.translate("in_port=1"), &[FieldId::InPort]);
@@ -459,7 +459,7 @@ fn a_length_check_consults_all_carried_state() {
 }
 
 #[test]
-fn frame_for_lacp_consults_type_address_and_port() {
+fn lacp_frame_consults_type_address_port() {
     let switch = Switch::of_actions(&[output(3)]);
     switch.set_ports(with_lacp(LacpAdmission::All));
     let frame = switch.translate(LACP_FRAME);

@@ -114,7 +114,7 @@ fn local_name() -> String {
 }
 
 #[test]
-fn received_packet_is_copied_before_it_is_forwarded() {
+fn received_packet_is_mirrored_before_forwarding() {
     let switch =
         switch(&["actions=mod_dl_src:02:00:00:00:00:99,output:2"], &[mirror(&["p1"], &[])]);
     assert_eq!(switch.run("in_port=1"), "4! set(eth_src=20000000099) 2");
@@ -125,14 +125,14 @@ fn received_packet_is_copied_before_it_is_forwarded() {
 }
 
 #[test]
-fn sent_packet_is_copied_as_it_was_sent() {
+fn sent_packet_is_mirrored_as_sent() {
     let rule = "actions=output:3,mod_dl_src:02:00:00:00:00:99,output:2";
     let switch = switch(&[rule], &[mirror(&[], &["p2"])]);
     assert_eq!(switch.run("in_port=1"), "3 set(eth_src=20000000099) 2! 4!");
 }
 
 #[test]
-fn packet_that_is_not_sent_is_not_copied() {
+fn unsent_packet_is_not_mirrored() {
     let switch = switch(&["actions=output:2"], &[mirror(&[], &["p2"])]);
     assert_eq!(switch.run("in_port=2"), "");
     assert_eq!(switch.run("in_port=1"), "2! 4!");

@@ -241,7 +241,7 @@ fn an_unregistered_group_without_routers_is_dropped() {
 }
 
 #[test]
-fn flood_port_gets_all_groups_and_learns_nothing() {
+fn flood_port_gets_groups_without_learning() {
     let switch = strict();
     flood_on(&switch, 2, MulticastFlooding { packets: true, reports: false });
     learn(&switch, 3, join(GROUP));

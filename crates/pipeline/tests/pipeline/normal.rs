@@ -66,7 +66,7 @@ fn an_unknown_destination_floods_and_learns_the_source() {
 }
 
 #[test]
-fn packet_that_learns_is_handled_by_old_rules() {
+fn learning_packet_uses_old_rules() {
     let switch = switch_without_vlans();
     let first = switch.translate(A_TO_B);
     assert_eq!(first.learnings.len(), 1);

@@ -139,7 +139,7 @@ fn packet_in_reasons_depend_on_the_rule() {
 }
 
 #[test]
-fn port_without_packet_ins_sends_no_table_misses() {
+fn no_packet_in_port_sends_no_misses() {
     let switch =
         Switch::new(&["priority=0,actions=controller,output:2", "cookie=2,ip,actions=controller"]);
     switch.configure(1, PortConfig { no_packet_in: true, ..PortConfig::default() });
@@ -167,7 +167,7 @@ fn a_packet_in_shows_the_hidden_state() {
 }
 
 #[test]
-fn packet_out_compares_with_port_that_it_names() {
+fn packet_out_compares_with_its_port() {
     let switch = Switch::new(&["priority=0,actions=output:1,output:2"]);
     assert_eq!(switch.packet_out("in_port=2", "output:1,output:2,in_port"), "1! 2!");
     assert_eq!(switch.packet_out("in_port=CONTROLLER", "all"), "1! 2! 3! 4! 100!");

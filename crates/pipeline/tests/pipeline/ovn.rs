@@ -126,7 +126,7 @@ fn every_supported_rule_of_ovn_loads() {
 }
 
 #[test]
-fn packets_of_every_ovn_rule_match_linear_search() {
+fn ovn_packets_match_linear_search() {
     let (switch, _) = bridge();
     let rules = switch.pipeline.rules(BRIDGE, &RuleFilter::all());
     let mut numbers = Numbers(7);

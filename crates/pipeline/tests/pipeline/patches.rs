@@ -62,7 +62,7 @@ fn action_sets_of_patched_bridges_are_separate() {
 }
 
 #[test]
-fn exit_in_peer_does_not_end_outer_bridge() {
+fn exit_in_peer_keeps_outer_bridge() {
     let switch = pair(
         &["actions=output:5,output:2"],
         &["actions=resubmit(,1),output:2", "table=1,actions=clone(exit)"],

@@ -243,7 +243,7 @@ fn resumed_packet_is_looked_up_without_name() {
 }
 
 #[test]
-fn bits_after_recirculated_copy_belong_to_outer_rule() {
+fn later_bits_belong_to_outer_rule() {
     let source = Subfield { field: FieldId::EthDst, offset: 0, width: 8 };
     let target = Subfield { field: FieldId::Reg1, offset: 0, width: 8 };
     let copy = Action::Clone([resubmit(1)].into());

@@ -38,7 +38,7 @@ fn a_rewrite_reaches_the_packet_when_it_leaves() {
 }
 
 #[test]
-fn rewrite_is_emitted_even_where_it_changes_nothing() {
+fn rewrite_without_effect_is_emitted() {
     let switch = Switch::new(&["actions=set_field:02:00:00:00:00:01->eth_dst,output:2"]);
     let traversal = switch.translate("in_port=1,dl_dst=02:00:00:00:00:01");
     assert_eq!(traversal.mask.field(FieldId::EthDst), 0);
@@ -163,7 +163,7 @@ fn moves_of_missing_fields_do_nothing() {
 }
 
 #[test]
-fn port_of_16_bits_maps_to_reserved_port() {
+fn reserved_16_bit_port_is_mapped() {
     let switch = Switch::new(&["actions=load:0xfffe->NXM_OF_IN_PORT[],in_port"]);
     assert_eq!(switch.run("in_port=1"), "100!");
 }

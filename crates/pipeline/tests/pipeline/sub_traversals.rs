@@ -407,7 +407,7 @@ fn the_depth_of_a_lookup_is_state() {
 }
 
 #[test]
-fn packet_that_reaches_limit_has_no_partition_point() {
+fn limited_packet_has_no_partition_point() {
     let many = vec!["resubmit(,2)"; 4096].join(",");
     for ends in ["resubmit(,1)".to_owned(), format!("clone({many})")] {
         let switch = Switch::new(&["actions=goto_table:1", &format!("table=1,actions={ends}")]);

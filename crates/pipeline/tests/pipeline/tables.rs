@@ -62,7 +62,7 @@ fn action_set_runs_in_order_of_standard() {
 }
 
 #[test]
-fn action_set_has_one_action_of_each_kind() {
+fn action_set_has_one_action_per_kind() {
     let switch = Switch::new(&[
         "actions=write_actions(output:2,set_field:02:00:00:00:00:01->eth_dst),goto_table:1",
         "table=1,actions=write_actions(output:3,set_field:02:00:00:00:00:02->eth_dst)",
@@ -71,7 +71,7 @@ fn action_set_has_one_action_of_each_kind() {
 }
 
 #[test]
-fn clear_actions_empties_set_before_more_is_written() {
+fn clear_actions_precedes_later_writes() {
     let switch = Switch::new(&[
         "actions=write_actions(output:2,set_field:02:00:00:00:00:01->eth_dst),goto_table:1",
         "table=1,actions=clear_actions,write_actions(output:3)",
@@ -86,7 +86,7 @@ fn goto_an_empty_table_runs_the_action_set() {
 }
 
 #[test]
-fn fields_read_by_set_belong_to_last_visit() {
+fn last_visit_reads_fields_of_set() {
     let switch = Switch::new(&[
         "ip,actions=write_actions(dec_ttl,output:2),goto_table:1",
         "table=1,actions=drop",

@@ -154,7 +154,7 @@ fn tag_that_pop_uncovers_can_be_rewritten() {
 }
 
 #[test]
-fn tag_pushed_in_clone_is_removed_after_it() {
+fn clone_removes_its_pushed_tag() {
     let switch = Switch::new(&[
         "actions=clone(push_vlan:0x8100,output:2,load:0x1007->NXM_OF_VLAN_TCI[],output:2),output:3",
     ]);

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bond_is_shown_as_open_vswitch_shows_it() {
+    fn bond_is_shown_like_open_vswitch() {
         let member = |name: &str, enabled, delay_ms| BondMemberStatus {
             name: name.to_owned(),
             may_enable: name == "p2",

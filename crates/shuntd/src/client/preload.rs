@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn text_file_has_one_flow_in_each_line() {
+    fn text_file_has_one_flow_per_line() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(b"# flows\nin_port=1,arp # first\n\nin_port=2,ip\n").unwrap();
         let flows = request(file.path(), None).unwrap();

@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn closed_ports_and_listeners_are_named_with_reason() {
+    fn closed_ports_and_listeners_have_reasons() {
         let waiting = ControllerState::Waiting { reason: "in use".to_owned(), retry_in_s: 1 };
         let controller =
             |target: &str| ControllerStatus { target: target.to_owned(), state: waiting.clone() };

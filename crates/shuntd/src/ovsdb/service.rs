@@ -507,7 +507,7 @@ mod tests {
 
     /// Until its ports are known, the daemon keeps stored descriptors of ports.
     #[tokio::test]
-    async fn first_rows_are_notified_when_they_come_late() {
+    async fn late_first_rows_are_notified() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("db.sock");
         let (remote, switch) = (OvsdbRemote::Unix(socket.clone()), switch(None).await);

@@ -233,7 +233,7 @@ mod tests {
     /// After a change of `caches.kind`,
     /// the hits of the earlier cache are still included.
     #[test]
-    fn hits_of_all_caches_add_up_to_packets() {
+    fn cache_hits_add_up_to_packets() {
         let gigaflow = json!({"kind": "gigaflow", "received": 266, "exact_hits": 200,
             "megaflow_hits": 20, "upcalls": 6, "gigaflow": {"hits": 40, "stages": []}});
         let shown = caches(&gigaflow);

@@ -309,7 +309,7 @@ title: 5, half below 2.0 us, 99 % below 8.1 us, longest 5.0 us
     }
 
     #[test]
-    fn acknowledgements_have_line_for_each_number_of_iterations() {
+    fn acknowledgements_are_listed_by_iterations() {
         assert_eq!(acks(&json!([0, 0, 0, 0])), "");
         let expected = "
 acknowledgements by poll loop iterations since the version was sent: 8 (parked threads not counted)
@@ -334,7 +334,7 @@ acknowledgements by poll loop iterations since the version was sent: 8 (parked t
     }
 
     #[test]
-    fn ltm_entry_with_next_tag_is_no_drop() {
+    fn ltm_entry_with_tag_drops_nothing() {
         assert_eq!(actions(&json!({"actions": [], "next": null})), "drop");
         assert_eq!(actions(&json!({"actions": [], "next": "tag=2"})), "next(tag=2)");
         let more = json!({"actions": ["set(nw_ttl=63)"], "next": "tag=2"});
@@ -342,7 +342,7 @@ acknowledgements by poll loop iterations since the version was sent: 8 (parked t
     }
 
     #[test]
-    fn valid_entry_is_explained_by_lookups_and_reads() {
+    fn lookups_and_reads_explain_valid_entry() {
         let rule = json!({"match": "ip", "priority": 7, "cookie": "0x1", "actions": "output:2"});
         let visits = json!([
             {"bridge": "br0", "table": 0, "conjunctions": [], "rule": rule, "consulted": "ip"},

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn top_has_rates_of_ports_threads_and_nic() {
+    fn top_has_port_thread_nic_rates() {
         let look = |packets: u64, taken: Duration| {
             let port = json!({"bridge": "br0", "name": "p1", "number": 1, "link": "up",
                 "rx_packets": packets, "rx_bytes": 60 * packets, "rx_dropped": 100 * packets,

@@ -143,7 +143,7 @@ fn flows(text: &str) -> Vec<FlowLine> {
 }
 
 #[test]
-fn flows_have_keys_and_actions_of_open_vswitch() {
+fn flows_look_like_open_vswitch() {
     let expected = flows(&recorded_text("dpctl-dump-flows.txt"));
     assert_eq!(expected.len(), 14);
     let Some(daemon) = daemon() else { return };
@@ -278,7 +278,7 @@ fn counters_have_the_lines_of_open_vswitch() {
 }
 
 #[test]
-fn coverage_counts_drops_by_names_of_open_vswitch() {
+fn coverage_uses_open_vswitch_drop_names() {
     let Some(daemon) = daemon() else { return };
     let mut text = String::new();
     assert!(

@@ -440,7 +440,7 @@ fn a_used_address_is_tried_again() {
 /// A management address may be assigned after the start,
 /// and the daemon must forward meanwhile.
 #[test]
-fn address_of_another_host_does_not_stop_start() {
+fn foreign_address_does_not_prevent_start() {
     let folder = tempfile::tempdir().unwrap();
     let token_file = folder.path().join("token");
     fs::write(&token_file, format!("{TOKEN}\n")).unwrap();

@@ -7,7 +7,7 @@ fn port(name: &str, settings: &str) -> String {
 }
 
 #[test]
-fn two_ports_cannot_share_device_or_output_file() {
+fn ports_share_no_device_or_output() {
     let bridge =
         |name: &str, ports: &[String]| format!("[[bridge]]\nname = \"{name}\"\n{}", ports.concat());
     let eth = |name| port(name, "type = \"af_packet\"\ndevice = \"eth9\"");

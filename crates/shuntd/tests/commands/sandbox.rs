@@ -137,7 +137,7 @@ fn files_outside_the_writable_directories_cannot_be_changed() {
 }
 
 #[test]
-fn writable_directory_that_does_not_exist_is_named() {
+fn missing_writable_directory_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let refused = shuntd(folder.path()).args(["--writable", "/nonexistent"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));

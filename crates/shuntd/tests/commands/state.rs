@@ -321,7 +321,7 @@ fn write_capture(path: &Path) {
 }
 
 #[test]
-fn port_that_cannot_be_opened_stays_in_state() {
+fn unopened_port_stays_in_state() {
     let host = Host::new(BRIDGE);
     let capture = host.folder.path().join("in.pcap");
     write_capture(&capture);
@@ -396,7 +396,7 @@ fn changed_bridge_keys_apply_at_the_start() {
 }
 
 #[test]
-fn rules_groups_and_meters_come_back_after_kill() {
+fn killed_daemon_restores_rules_groups_meters() {
     let host = Host::new(&format!("{BRIDGE}{PORT}"));
     let mut daemon = host.start();
     let meter = "meter=3,kbps,bands=type=drop,rate=1000";

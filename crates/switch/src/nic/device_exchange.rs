@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_learns_of_entries_that_new_device_lacks() {
+    fn agent_gets_entries_missing_on_device() {
         let (mut exchange, (next, _, _)) = with_first();
         exchange.submit(&mut vec![insert(1), insert(2)]).unwrap();
         assert_eq!(device_events(&mut exchange), [done_event(1), done_event(2)]);
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn insertion_in_progress_is_repeated_at_next_device() {
+    fn next_device_repeats_pending_insertion() {
         let (mut exchange, (next, device, _)) = with_first();
         device.lock().is_slow = true;
         exchange.submit(&mut vec![insert(1)]).unwrap();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn new_member_gets_buckets_that_have_sent_nothing() {
+    fn new_member_gets_unused_buckets() {
         let mut table = BondBucketTable::new("b");
         table.assign(&["p1"]);
         table.loads[..2].fill(1);

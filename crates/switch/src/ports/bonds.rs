@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_move_and_disable_members_until_link_changes() {
+    fn link_change_ends_operator_choice() {
         let mut bond = Steps::new(BondOptions::default());
         bond.state.set_active("p2");
         assert_eq!(bond.at(1), "active member is now p2");
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn without_partner_lacp_enables_members_for_fallback_alone() {
+    fn lacp_without_partner_only_enables_fallback() {
         let mut bond = Steps::new(BondOptions { downdelay_ms: 100, ..BondOptions::default() });
         bond.options.lacp = BondLacp::Active;
         let waits = "member p1 will be disabled if its link or LACP stays down for 100 ms";

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn port_that_only_reads_needs_no_exclusive_resource() {
+    fn reading_port_needs_no_exclusive_resource() {
         let port =
             PortOptions { kind: PortType::Pcap, rx: "in.pcap".into(), ..PortOptions::default() };
         assert_eq!(ExclusiveResource::of(&port), None);

@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn key_of_bond_is_no_key_of_another() {
+    fn bond_keys_are_unique() {
         let key = |taken: &[u16]| {
             let mut cables = Cables::new(|_| ());
             cables.taken.chosen = keys(taken);

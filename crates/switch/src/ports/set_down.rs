@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_process_reads_devices_that_were_set_down() {
+    fn later_process_reads_devices_set_down() {
         let folder = tempfile::tempdir().unwrap();
         let read = || DevicesSetDown::read(Some(folder.path()));
         let first = read();

@@ -84,7 +84,7 @@ async fn a_new_datapath_id_reconnects_controllers() {
 }
 
 #[tokio::test]
-async fn listener_may_move_to_another_address_of_port() {
+async fn listener_may_change_its_address() {
     let fixture = SwitchFixture::start(1).await;
     let address = free_address().await;
     let (narrow, wide) =

@@ -467,7 +467,7 @@ async fn a_comparison_before_another_change_is_refused() {
 
 /// A requested number has precedence over the number that another port had before.
 #[tokio::test]
-async fn numbers_do_not_depend_on_order_of_names() {
+async fn order_of_names_changes_no_numbers() {
     let switch = start().await;
     let mut desired =
         state(&[bridge("br0", vec![port("a"), port("b"), PortOptions { number: 5, ..port("c") }])]);

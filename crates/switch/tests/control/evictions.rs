@@ -78,7 +78,7 @@ async fn a_missing_entry_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn too_large_change_evicts_all_entries_of_tables() {
+async fn too_large_change_evicts_whole_tables() {
     let engine: EngineMaker =
         Box::new(|pipeline| Box::new(Direct::new(pipeline.version(), 1).with_deltas_max(1)));
     let fixture = SwitchFixture::without_bridge(1, engine).await;
@@ -167,7 +167,7 @@ impl Evictor for GatedEngine {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn barrier_waits_for_evictions_unless_it_is_asynchronous() {
+async fn synchronous_barrier_waits_for_evictions() {
     let gate = Arc::<Gate>::default();
     let fixture = SwitchFixture::without_bridge(1, GatedEngine::maker(&gate)).await;
     fixture.add_bridge("br0").await;

@@ -73,7 +73,7 @@ async fn the_first_packet_of_a_reply_hits() {
 /// The server is behind a port of another packet thread,
 /// and that thread gets the forecast.
 #[tokio::test]
-async fn first_packet_of_reply_hits_on_another_thread() {
+async fn reply_hits_on_another_thread() {
     let mut config = Config::default();
     config.threads.packet = 2;
     config.foresight.predictors = vec![PredictorName::Reply];

@@ -239,7 +239,7 @@ async fn an_ltm_entry_shows_its_next_tag() {
 }
 
 #[tokio::test]
-async fn no_packet_uses_old_rule_after_change_returned() {
+async fn no_packet_uses_replaced_rule() {
     let nic_fixture = NicFixture::new(2).await;
     let rule = |out| format!("table=1,priority=5,udp,actions=output:{out}");
     nic_fixture.add(&["table=0,udp,actions=goto_table:1", &rule(2)]).await;
@@ -520,7 +520,7 @@ async fn a_nic_moves_from_bridge_to_bridge() {
 }
 
 #[tokio::test]
-async fn idle_entries_of_nic_expire_by_current_setting() {
+async fn nic_entries_expire_by_current_setting() {
     let nic_fixture = NicFixture::new(1).await;
     nic_fixture.add(&["udp,actions=output:2"]).await;
     nic_fixture.send_until_offloaded(&frame(), 1).await;

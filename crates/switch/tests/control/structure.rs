@@ -100,7 +100,7 @@ async fn a_disabled_port_passes_no_packets() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tables_get_port_after_every_thread_has_it() {
+async fn threads_get_port_before_tables() {
     let fixture = SwitchFixture::start(2).await;
     let (slow, from) = (fixture.add_port("p1", 0).await, fixture.add_port("p2", 1).await);
     fixture.switch.add_rules("br0", &["in_port=p2,actions=output:3"]).await.unwrap();
@@ -129,7 +129,7 @@ async fn tables_get_port_after_every_thread_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn port_stays_open_until_no_thread_sends_there() {
+async fn port_stays_open_until_threads_stop() {
     let gate = Arc::<Gate>::default();
     let fixture = SwitchFixture::without_bridge(1, GatedEngine::maker(&gate)).await;
     fixture.add_bridge("br0").await;

@@ -31,7 +31,7 @@ impl Evictor for NeverStale {
 }
 
 #[tokio::test]
-async fn wrong_cache_entry_is_counted_logged_and_dropped() {
+async fn wrong_cache_entry_is_logged_and_dropped() {
     let log = Log::capture();
     let fixture = SwitchFixture::without_bridge(1, Box::new(|_| Box::new(NeverStale))).await;
     fixture.add_bridge("br0").await;

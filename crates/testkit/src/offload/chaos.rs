@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn restarted_device_holds_confirmed_entries_with_zero_counters() {
+    fn restarted_device_keeps_entries_without_counters() {
         let inner = SoftwareDevice::new(1, 100);
         let mut target = Chaos::new(inner, FAULTLESS, 5).restarting(64, SoftwareDevice::restart);
         target.submit(&mut (0..8).map(insert).collect()).unwrap();

@@ -418,7 +418,7 @@ mod tests {
 
     /// Covers each first slot, each time of filling, and each number of filled slots.
     #[test]
-    fn slots_that_fill_during_scan_hide_no_frame() {
+    fn slots_filled_during_scan_hide_no_frame() {
         for next in 0..8 {
             for (filled, reads, count) in
                 (0..8).flat_map(|f| (0..20).flat_map(move |r| (0..8 - f).map(move |c| (f, r, c))))

@@ -272,7 +272,7 @@ fn bundled_packet_uses_earlier_ports_of_bundle() {
 }
 
 #[test]
-fn late_failure_changes_no_port_and_sends_nothing() {
+fn late_failure_changes_and_sends_nothing() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Management);
     let port = harness.host.ports().remove(0);
     let down = PortConfig { port_down: true, ..PortConfig::default() };

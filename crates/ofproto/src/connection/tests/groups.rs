@@ -161,7 +161,7 @@ fn rules_need_and_follow_their_groups_and_meters() {
 }
 
 #[test]
-fn group_and_meter_counters_are_pulled_before_reply() {
+fn group_and_meter_counters_precede_reply() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     for request in [MultipartRequest::Group(None), MultipartRequest::Meter(None)] {
         harness.send(&Message::MultipartRequest(request));
@@ -189,7 +189,7 @@ fn a_group_too_long_for_replies_is_refused() {
 
 /// The group fits into a description of OpenFlow 1.3 alone.
 #[test]
-fn group_must_fit_into_replies_of_all_versions() {
+fn group_must_fit_into_all_replies() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     let mut request = group_mod(GroupCommand::Add, std::iter::repeat_n(1, 4000));
     request.kind = GroupKind::FastFailover;
@@ -234,7 +234,7 @@ fn insertion_leaves_group_short_enough_to_list() {
 
 /// A group that the host adds by itself may be too long for a description.
 #[test]
-fn group_too_long_to_list_is_left_out() {
+fn too_long_group_is_left_out() {
     let codec = Codec::V10(V10Settings::INITIAL);
     let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, codec);
     let short = GroupMod { group: Some(GroupId::new(6)), ..group_mod(GroupCommand::Add, [1]) };

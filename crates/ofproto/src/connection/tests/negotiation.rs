@@ -75,7 +75,7 @@ fn an_idle_controller_is_probed_and_then_disconnected() {
 
 /// Time in which the switch does not read does not count as idle time of the peer.
 #[test]
-fn peer_that_waits_for_switch_is_not_idle() {
+fn waiting_peer_is_not_idle() {
     let mut harness = ConnectionHarness::open(ConnectionKind::Controller);
     harness.host.hold_versions();
     harness.send(&Message::FlowMod(super::add(1)));

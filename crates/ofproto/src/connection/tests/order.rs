@@ -175,7 +175,7 @@ fn a_rule_too_long_for_statistics_is_refused() {
 
 /// An `enqueue` of OpenFlow 1.0 is shorter than its three actions of OpenFlow 1.3.
 #[test]
-fn rule_too_long_for_another_version_is_refused() {
+fn rule_must_fit_into_all_versions() {
     let v10 = Codec::V10(V10Settings::INITIAL);
     let mut harness = ConnectionHarness::open_with(ConnectionKind::Controller, v10);
     let enqueues = |priority, count| {

@@ -269,7 +269,7 @@ fn groups_change_as_in_ovs_vswitchd() {
 ///
 /// The parts are command, type, `command_bucket_id`, buckets, and properties of the group.
 #[test]
-fn malformed_group_mods_get_errors_of_ovs_vswitchd() {
+fn group_mod_errors_equal_ovs_vswitchd() {
     /// A bucket without actions.
     const BUCKET: &str = "00100008000000010000000800010000";
     /// The id of no particular bucket, or of all buckets.

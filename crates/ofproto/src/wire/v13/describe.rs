@@ -296,7 +296,7 @@ mod tests {
         ffffffff ffffffff ffffffff 0000 0000";
 
     #[test]
-    fn rule_is_described_by_table_match_and_actions() {
+    fn rule_description_has_table_match_actions() {
         let matching = "0001000a 80000a02 0800 000000000000";
         let output = "0004001800000000 0000001000000001 ffff000000000000";
         check(
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_rule_is_described_as_far_as_possible() {
+    fn malformed_rule_is_described_partly() {
         let matching = "0001000a 80000a02 0800 000000000000";
         let reserved = ADD.replace("01 00 0000", "fe 00 0000");
         check(&format!("{reserved}{matching}"), "flow_mod add table=254,priority=5,ip");

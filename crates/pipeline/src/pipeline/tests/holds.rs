@@ -125,7 +125,7 @@ fn removals_of_learned_entries_are_made_in_steps() {
 }
 
 #[test]
-fn lower_limit_of_groups_is_applied_in_steps() {
+fn lower_group_limit_applies_in_steps() {
     let pipeline = pipeline();
     learn_many(&pipeline);
     let snoop = |multicast| {
@@ -140,7 +140,7 @@ fn lower_limit_of_groups_is_applied_in_steps() {
 }
 
 #[test]
-fn lower_limit_of_addresses_is_applied_in_steps() {
+fn lower_address_limit_applies_in_steps() {
     let pipeline = pipeline();
     learn_many(&pipeline);
     let snooping = MulticastSnooping { groups_max: MANY.into(), ..MulticastSnooping::default() };
@@ -324,7 +324,7 @@ fn a_read_of_many_rules_sees_one_version() {
 }
 
 #[test]
-fn training_reads_rules_in_steps_and_repeats_changes() {
+fn training_reads_rules_in_steps() {
     let (pipeline, table) = (pipeline(), TableId::FIRST);
     pipeline.apply(BRIDGE, &many_rules(), Time::ZERO).unwrap();
     let mut open = check_shared(&pipeline, || pipeline.begin_training(BRIDGE, table)).unwrap();

@@ -210,16 +210,8 @@ const EXEMPTIONS: &[Exemption] = &[
     ),
     exempt("actions/mirror.rs", "consult_word(VLAN, INNER_ID)", "copy_for_vlan_consults_inner_tag"),
     // Few bridges have bonds with LACP or ports with BFD, and few packets are of these protocols.
-    exempt(
-        "actions/protocols.rs",
-        "FieldId::EthType",
-        "frame_for_lacp_consults_type_address_and_port",
-    ),
-    exempt(
-        "actions/protocols.rs",
-        "FieldId::EthDst",
-        "frame_for_lacp_consults_type_address_and_port",
-    ),
+    exempt("actions/protocols.rs", "FieldId::EthType", "lacp_frame_consults_type_address_port"),
+    exempt("actions/protocols.rs", "FieldId::EthDst", "lacp_frame_consults_type_address_port"),
     exempt(
         "actions/protocols.rs",
         "FieldId::IpProto",

@@ -38,7 +38,7 @@ proptest! {
     }
 
     #[test]
-    fn packets_that_agree_under_mask_get_one_result(
+    fn packets_equal_under_mask_get_one_result(
         network in generate::network(),
         // With the packets that are generated to agree with each, the test has a hundred thousand
         // packets.
@@ -75,7 +75,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_of_traversal_are_in_visits_or_reads(
+    fn traversal_changes_are_in_visits_or_reads(
         network in generate::network(),
         packets in prop::collection::vec(generate::packet(), 4),
         ops in prop::collection::vec(generate::op(), 1..8),

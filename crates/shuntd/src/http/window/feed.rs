@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn slow_viewer_misses_events_and_others_do_not() {
+    async fn only_slow_viewer_misses_events() {
         let feed = WindowFeed::new();
         let mut slow = feed.subscribe().unwrap();
         let mut quick = feed.subscribe().unwrap();

@@ -286,7 +286,7 @@ fn a_slow_link_loses_no_datagram() {
 }
 
 #[test]
-fn waiting_datagrams_are_bounded_and_sent_at_end() {
+fn bounded_datagrams_are_sent_at_end() {
     in_namespace(|| async {
         ip("link set lo up");
         let _listener = StdUdpSocket::bind(LOCAL).unwrap();

@@ -43,7 +43,7 @@ fn the_next_mode_keeps_the_attached_program() {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "a skipped test prints that it is skipped")]
-fn device_with_another_program_is_refused_by_name() {
+fn device_with_foreign_program_is_refused() {
     let thread = thread::spawn(|| {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNET) {
             eprintln!("SKIPPED: needs CAP_SYS_ADMIN to make a namespace: {error}");
