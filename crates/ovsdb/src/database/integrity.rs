@@ -9,7 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Row, WorkingSet, store::index_key};
+use super::{Row, RowChange, WorkingSet, store::index_key};
 use crate::{
     error::{ErrorTag, TransactionError},
     schema::{BaseType, ReferenceStrength, TableDefinition},
@@ -24,12 +24,17 @@ struct Reference<'a> {
     uuid: RowUuid,
 }
 
+/// Changes of the number of strong references, by referenced table and row.
+type ReferenceDeltas = BTreeMap<(usize, RowUuid), i64>;
+
 /// Counts the references that changed rows add and remove.
 ///
 /// The rows that strong references name must exist.
 pub(super) fn count_references(set: &mut WorkingSet<'_>) -> Result<(), TransactionError> {
     count_references_unchecked(set);
     let referential = |details| TransactionError::new(ErrorTag::Referential, details);
+    // Without a deleted row, the references that a row keeps name rows that exist.
+    let has_deletion = set.change.rows().any(|(_, _, change)| change.new.is_none());
     for (table, uuid, change) in set.change.rows() {
         let Some(definition) = set.definition(table) else { continue };
         if change.new.is_none() {
@@ -42,7 +47,13 @@ pub(super) fn count_references(set: &mut WorkingSet<'_>) -> Result<(), Transacti
             }
         }
         let Some(row) = &change.new else { continue };
-        for reference in references_of(set, definition, row, ReferenceStrength::Strong) {
+        let references = if has_deletion {
+            references_of(set, definition, row, ReferenceStrength::Strong)
+        } else {
+            let [_, added] = changed_references(set, definition, change);
+            added
+        };
+        for reference in references {
             if set.row(reference.table, reference.uuid).is_none() {
                 let column = definition.columns().get(reference.column);
                 return Err(referential(format!(
@@ -61,26 +72,24 @@ pub(super) fn count_references(set: &mut WorkingSet<'_>) -> Result<(), Transacti
 /// Counts the references that changed rows add and remove, without checks.
 pub(super) fn count_references_unchecked(set: &mut WorkingSet<'_>) {
     let mut deltas = BTreeMap::new();
-    for (table, _, change) in set.change.rows() {
+    for (table, uuid, change) in set.change.rows() {
         let Some(definition) = set.definition(table) else { continue };
-        for (row, step) in [(&change.old, -1), (&change.new, 1)] {
-            let Some(row) = row else { continue };
-            count_row(set, table, definition, row, step, &mut deltas);
-        }
+        let [removed, added] = changed_references(set, definition, change);
+        count(&mut deltas, (table, uuid), &removed, -1);
+        count(&mut deltas, (table, uuid), &added, 1);
     }
     set.change.references = deltas;
 }
 
-fn count_row(
-    set: &WorkingSet<'_>,
-    table: usize,
-    definition: &TableDefinition,
-    row: &Row,
+/// Adds a step to the deltas of the rows to which a row refers.
+fn count(
+    deltas: &mut ReferenceDeltas,
+    row: (usize, RowUuid),
+    references: &[Reference<'_>],
     step: i64,
-    deltas: &mut BTreeMap<(usize, RowUuid), i64>,
 ) {
-    for reference in references_of(set, definition, row, ReferenceStrength::Strong) {
-        if (reference.table, reference.uuid) != (table, row.uuid) {
+    for reference in references {
+        if (reference.table, reference.uuid) != row {
             let delta = deltas.entry((reference.table, reference.uuid)).or_default();
             *delta = delta.saturating_add(step);
         }
@@ -102,11 +111,9 @@ pub(super) fn collect_garbage(set: &mut WorkingSet<'_>) {
         if references_to(set, table, uuid) > 0 {
             continue;
         }
-        let mut deltas = std::mem::take(&mut set.change.references);
-        count_row(set, table, definition, &row, -1, &mut deltas);
-        set.change.references = deltas;
         let targets = references_of(set, definition, &row, ReferenceStrength::Strong);
-        pending.extend(targets.map(|reference| (reference.table, reference.uuid)));
+        count(&mut set.change.references, (table, uuid), &targets, -1);
+        pending.extend(targets.into_iter().map(|reference| (reference.table, reference.uuid)));
         set.delete(table, uuid);
     }
 }
@@ -304,7 +311,7 @@ fn references_of<'a>(
     definition: &'a TableDefinition,
     row: &Row,
     strength: ReferenceStrength,
-) -> impl Iterator<Item = Reference<'a>> + use<'a> {
+) -> Vec<Reference<'a>> {
     let mut references = Vec::new();
     for index in columns_with(definition, strength) {
         let (Some(column), Some(value)) = (definition.columns().get(index), row.values.get(index))
@@ -316,19 +323,156 @@ fn references_of<'a>(
             (column.kind().value.as_ref(), value.values()),
         ];
         for (base, atoms) in sides {
-            let Some((name, kind)) = base.and_then(BaseType::reference) else { continue };
-            let Some((table, _)) = set.schema().find_table(name) else { continue };
-            let uuids = atoms.iter().filter(|_| kind == strength).filter_map(|atom| match atom {
-                Atom::Uuid(uuid) => Some(*uuid),
-                _ => None,
-            });
-            references.extend(uuids.map(|uuid| Reference {
-                column: index,
-                table,
-                table_name: name,
-                uuid,
-            }));
+            references.extend(references_in(set, index, base, strength, atoms));
         }
     }
-    references.into_iter()
+    references
+}
+
+/// Returns the strong references that a changed row loses, and those that it gains.
+///
+/// A bridge may have thousands of ports, and a change usually adds one.
+fn changed_references<'a>(
+    set: &WorkingSet<'a>,
+    definition: &'a TableDefinition,
+    change: &RowChange,
+) -> [Vec<Reference<'a>>; 2] {
+    let strength = ReferenceStrength::Strong;
+    let empty = Datum::empty();
+    let [mut removed, mut added] = [Vec::new(), Vec::new()];
+    for index in columns_with(definition, strength) {
+        let Some(column) = definition.columns().get(index) else { continue };
+        let [old, new] = [&change.old, &change.new]
+            .map(|row| row.as_ref().and_then(|row| row.values.get(index)).unwrap_or(&empty));
+        for (own, other, references) in [(old, new, &mut removed), (new, old, &mut added)] {
+            let key = Some(&column.kind().key);
+            let keys = own.keys_beyond(other);
+            references.extend(references_in(set, index, key, strength, keys));
+            // The values of a map are in the order of their keys, so equal ones are not searched.
+            if own.values() != other.values() {
+                let value = column.kind().value.as_ref();
+                references.extend(references_in(set, index, value, strength, own.values()));
+            }
+        }
+    }
+    [removed, added]
+}
+
+/// Returns the references of atoms of a column, if their type is a reference.
+fn references_in<'a, 'b>(
+    set: &WorkingSet<'a>,
+    column: usize,
+    base: Option<&'a BaseType>,
+    strength: ReferenceStrength,
+    atoms: impl IntoIterator<Item = &'b Atom>,
+) -> Vec<Reference<'a>> {
+    let reference = base.and_then(BaseType::reference).filter(|(_, kind)| *kind == strength);
+    let Some((table_name, _)) = reference else { return Vec::new() };
+    let Some((table, _)) = set.schema().find_table(table_name) else { return Vec::new() };
+    let uuids = atoms.into_iter().filter_map(Atom::as_uuid);
+    uuids.map(|uuid| Reference { column, table, table_name, uuid }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{database::Database, schema};
+
+    /// The values of two rows: ports of a bridge, and queues of a QoS by their numbers.
+    #[derive(Clone, Debug)]
+    struct TwoRows {
+        ports: Option<BTreeSet<u8>>,
+        queues: Option<BTreeMap<u8, u8>>,
+    }
+
+    fn two_rows() -> impl Strategy<Value = TwoRows> {
+        let ports = prop::option::of(prop::collection::btree_set(0..6_u8, 0..5));
+        let queues = prop::option::of(prop::collection::btree_map(0..4_u8, 0..3_u8, 0..4));
+        (ports, queues).prop_map(|(ports, queues)| TwoRows { ports, queues })
+    }
+
+    fn uuid(number: u8) -> RowUuid {
+        RowUuid::from_bits(number.into())
+    }
+
+    /// Sets a column of the row with the UUID 200; `None` deletes the row.
+    fn put(set: &mut WorkingSet<'_>, table: &str, column: &str, value: Option<Datum>) {
+        let (index, definition) = set.schema().find_table(table).unwrap();
+        match value {
+            None => set.delete(index, uuid(200)),
+            Some(value) => {
+                let mut row = Row::new(uuid(200), definition);
+                row.set(definition.find_column(column).unwrap().0, value);
+                set.put(index, row);
+            }
+        }
+    }
+
+    fn put_rows(set: &mut WorkingSet<'_>, rows: &TwoRows) {
+        let atom = |number: &u8| Atom::Uuid(uuid(*number));
+        let ports = rows.ports.as_ref().map(|ports| Datum::set(ports.iter().map(atom)));
+        let pair = |(key, value): (&u8, &u8)| (Atom::Integer(i64::from(*key)), atom(value));
+        let queues = rows.queues.as_ref().map(|queues| Datum::map(queues.iter().map(pair)));
+        put(set, "Bridge", "ports", ports);
+        put(set, "QoS", "queues", queues);
+    }
+
+    /// Counts all references of the old and of the new rows.
+    fn whole_deltas(set: &WorkingSet<'_>) -> ReferenceDeltas {
+        let mut deltas = BTreeMap::new();
+        for (table, uuid, change) in set.change.rows() {
+            let definition = set.definition(table).unwrap();
+            for (row, step) in [(&change.old, -1), (&change.new, 1)] {
+                let Some(row) = row else { continue };
+                let all = references_of(set, definition, row, ReferenceStrength::Strong);
+                count(&mut deltas, (table, uuid), &all, step);
+            }
+        }
+        deltas
+    }
+
+    proptest! {
+        /// The deltas of changed references are those of all references.
+        #[test]
+        fn changed_references_have_the_same_deltas(
+            [before, after] in [two_rows(), two_rows()],
+        ) {
+            let mut database = Database::new(schema::open_vswitch(), [7; 20]);
+            let (mut set, _) = database.begin();
+            put_rows(&mut set, &before);
+            let change = set.finish_replay();
+            database.apply(&change);
+            let (mut set, _) = database.begin();
+            put_rows(&mut set, &after);
+            count_references_unchecked(&mut set);
+            let mut whole = whole_deltas(&set);
+            let mut found = set.change.references.clone();
+            whole.retain(|_, delta| *delta != 0);
+            found.retain(|_, delta| *delta != 0);
+            prop_assert_eq!(found, whole);
+        }
+    }
+
+    /// A new port of a bridge is counted alone, with ten other ports as with two hundred.
+    #[test]
+    fn a_new_reference_is_counted_alone() {
+        for others in [10, 199] {
+            let mut database = Database::new(schema::open_vswitch(), [7; 20]);
+            let ports = |end: u8| {
+                let ports = Some((0..end).collect());
+                TwoRows { ports, queues: None }
+            };
+            let (mut set, _) = database.begin();
+            put_rows(&mut set, &ports(others));
+            let change = set.finish_replay();
+            database.apply(&change);
+            let (mut set, _) = database.begin();
+            put_rows(&mut set, &ports(others + 1));
+            count_references_unchecked(&mut set);
+            let (port, _) = set.schema().find_table("Port").unwrap();
+            assert_eq!(set.change.references, BTreeMap::from([((port, uuid(others)), 1)]));
+        }
+    }
 }

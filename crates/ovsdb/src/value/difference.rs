@@ -35,6 +35,15 @@ impl Datum {
         }
     }
 
+    /// Returns the keys that `other` does not have, in one pass over both.
+    pub(crate) fn keys_beyond<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a Atom> {
+        let mut others = other.keys.iter().peekable();
+        self.keys.iter().filter(move |key| {
+            while others.next_if(|own| own < key).is_some() {}
+            others.next_if(|own| own == key).is_none()
+        })
+    }
+
     /// Returns the difference between this value and `new`.
     ///
     /// For a column of at most one member the difference is the new value. For a set it has the
@@ -170,6 +179,8 @@ mod tests {
             prop_assert!(union.includes(&one) && union.includes(&other));
             prop_assert!(rest.excludes(&other) && one.includes(&rest));
             prop_assert_eq!(union.len(), rest.len() + other.len());
+            let beyond: Vec<Atom> = one.keys_beyond(&other).cloned().collect();
+            prop_assert_eq!(beyond.as_slice(), rest.keys());
         }
     }
 }
